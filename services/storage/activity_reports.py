@@ -1,4 +1,4 @@
-"""Activities of workflows that fail again and again: a row for each worker that has some to report."""
+"""Reports of repeatedly failing workflow activities, one row per worker that has any."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from services.storage.engine import Database
 from services.storage.tables import ACTIVITY_REPORT
 
 KEPT_NS = 3_600 * NS_PER_S
-"""Age of a report after which any worker removes it."""
+"""Age after which any worker deletes a report."""
 REPORTS_MAX = 100
-"""Reports that are read at a time, the newest."""
+"""Maximum number of reports per read, newest first."""
 
 
 class ActivityReports:
@@ -25,7 +25,7 @@ class ActivityReports:
         self._db = db
 
     def put(self, worker: str, activities: Sequence[FailingActivity], count: int, now_ns: int) -> None:
-        """Replace the report of a worker. ``activities``: the first of ``count``."""
+        """Replace the report of a worker; ``activities`` are the first of ``count`` failing ones."""
         values = {
             "told_ns": now_ns,
             "activity_count": count,
@@ -43,7 +43,7 @@ class ActivityReports:
         self._db.write(work)
 
     def since(self, told_ns: int) -> tuple[list[list[FailingActivity]], int]:
-        """Return the reports from then on, and how many activities they are about."""
+        """Return the reports written at ``told_ns`` or later, and the number of activities that they cover."""
         query = (
             sa.select(ACTIVITY_REPORT.c.activities, ACTIVITY_REPORT.c.activity_count)
             .where(ACTIVITY_REPORT.c.told_ns >= told_ns)
@@ -56,7 +56,7 @@ class ActivityReports:
 
 
 def _activity(values: Mapping[str, Any]) -> FailingActivity:
-    """Return what this release knows of an activity: workers of the next one may report more."""
+    """Build an activity from the fields that this release knows; workers of the next release may report more."""
     return FailingActivity(
         **{field.name: values[field.name] for field in fields(FailingActivity) if field.name in values}
     )

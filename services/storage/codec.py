@@ -1,4 +1,4 @@
-"""Rows to records and back; blobs and small JSON texts."""
+"""Conversion between rows and records, and encoding of blobs and small JSON texts."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ from peloton.model.respool import PoolSpec
 from services.storage.tables import JOB, POD, POD_EVENT
 
 _FIRST_STRATEGIES = {Strategy.PACK_HOST, Strategy.SPREAD_JOB, Strategy.EMPTIEST_HOST}
-"""Those that release 0.1 reads."""
+"""Strategies that release 0.1 can read."""
 NEXT_RUNS = {int(reason): reason for reason in NextRun}
 _ZSTD_VERSION = b"\x01"
 _COMPRESSION_LEVEL = 3
 BLOB_HEAD = 19
-"""Our byte, and the longest header of a frame, which has its size."""
+"""Format byte plus the longest header of a zstd frame, which contains the size."""
 _codecs = threading.local()
 _DECODER = json.JSONDecoder()
 
@@ -52,7 +52,7 @@ _DECODER = json.JSONDecoder()
 
 
 def pack(data: bytes) -> bytes:
-    """Compressed, with a byte in front that says how."""
+    """Compress, with a leading byte for the format."""
     if not hasattr(_codecs, "compressor"):
         _codecs.compressor = zstandard.ZstdCompressor(level=_COMPRESSION_LEVEL)
     compressor: zstandard.ZstdCompressor = _codecs.compressor
@@ -60,7 +60,7 @@ def pack(data: bytes) -> bytes:
 
 
 def unpacked_size(head: bytes) -> int:
-    """Size of the content of a blob, from its first BLOB_HEAD bytes."""
+    """Return the size of the unpacked content of a blob, given its first BLOB_HEAD bytes."""
     return int(zstandard.frame_content_size(head[1:]))
 
 
@@ -78,14 +78,14 @@ def unpack(blob: bytes) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class InstanceFacts:
-    """What the system needs of an instance's effective configuration without reading it."""
+    """Properties of an instance's effective configuration that the system uses without reading the configuration."""
 
     name: str
     shape: PodShape
     max_failures: int
-    health: HealthState  # what a run starts with
+    health: HealthState  # state at the start of a run
     grace_s: int
-    kill_on_preempt: bool = False  # an eviction is its end
+    kill_on_preempt: bool = False  # an eviction ends the pod
     labels: tuple[Label, ...] = ()
     image: str = ""
 
@@ -99,7 +99,7 @@ def named_facts(name: str, without_name: str) -> str:
 
 
 def facts_without_name(facts: InstanceFacts) -> str:
-    """The text after the name, which many instances share."""
+    """Return the text after the name, which many instances share."""
     shape = facts.shape
     text = json.dumps(
         [
@@ -130,9 +130,9 @@ def facts_from_text(text: str) -> InstanceFacts:
 
 @lru_cache(maxsize=4096)
 def _facts_from_rest(text: str) -> InstanceFacts:
-    """Cached: instances that differ in their names share the value."""
+    """Parse the text after the name; cached, since instances that differ only in their names share it."""
     max_failures, health, grace_s, amounts, ports, revocable, preemptible, controller, strategy, rule, *more = (
-        json.loads(f"[{text}")  # old rows lack the last ones
+        json.loads(f"[{text}")  # old rows lack the last fields
     )
     kills = bool(more[0]) if more else False
     placement = more[3] if len(more) > 3 else {}
@@ -147,14 +147,14 @@ def _facts_from_rest(text: str) -> InstanceFacts:
         volume_mib=placement.get("volume_mib", 0),
         layout=_layout_from_json(placement),
     )
-    # Of an old pod that counts labelled pods it was taken for granted that it carries what it counts.
+    # Old rows have no labels: a pod with a constraint on pod labels was assumed to carry them itself.
     labels = [tuple(label) for label in more[1]] if len(more) > 1 else sorted(pod_labels_named(shape.constraint))
     image = more[2] if len(more) > 2 else ""
     return InstanceFacts("", shape, max_failures, convert.HEALTH_STATES[health], grace_s, kills, tuple(labels), image)
 
 
 def _placement_to_json(shape: PodShape) -> list[dict[str, Any]]:
-    """What release 0.1 does not know of, and passes over; of most pods nothing."""
+    """Encode fields that release 0.1 does not know and ignores; empty for most pods."""
     found: dict[str, Any] = {}
     if shape.strategy not in _FIRST_STRATEGIES:
         found["strategy"] = shape.strategy.value
@@ -209,7 +209,7 @@ _JOB_FIELDS = [name for name in _JOB_COLUMNS if name != "search" and name not in
 
 
 def job_record(row: sa.Row[Any]) -> JobRecord:
-    """Of a row of ``job``. By position: many are read, and names take twice as long."""
+    """Build a record from a row of ``job``, by position: access by name takes twice as long, and many rows are read."""
     values = dict(zip(_JOB_COLUMNS, row, strict=True))
     del values["search"]
     values["sla"] = SlaSpec(*map(values.pop, _SLA_COLUMNS))
@@ -222,7 +222,7 @@ def job_record(row: sa.Row[Any]) -> JobRecord:
 
 
 def job_values(job: JobRecord) -> dict[str, Any]:
-    """Columns of the job's row, except ``search``."""
+    """Return the columns of the job's row, except ``search``."""
     return {
         **{name: getattr(job, name) for name in _JOB_FIELDS},
         **asdict(job.sla),
@@ -251,7 +251,7 @@ _EVENT_COLUMNS = [column.name for column in POD_EVENT.columns]
 
 
 def pod_record(row: sa.Row[Any]) -> PodRecord:
-    """Of a row that begins with the columns of ``pod``."""
+    """Build a record from a row that begins with the columns of ``pod``."""
     values = dict(zip(_POD_COLUMNS, row, strict=False))
     exit_code, signal = values.pop("exit_code"), values.pop("signal")
     if number := values["termination"]:
@@ -278,12 +278,12 @@ def pod_event(row: sa.Row[Any]) -> PodEvent:
 
 
 def stored_text(text: str) -> str:
-    """PostgreSQL keeps no NUL in a text."""
+    """Remove NUL characters, which PostgreSQL cannot store."""
     return text.replace("\x00", "")
 
 
 def ports_in(text: str) -> tuple[Label, ...]:
-    """As labels."""
+    """Return stored ports as labels."""
     return tuple(port_label(number) for number in json.loads(text).values()) if text else ()
 
 

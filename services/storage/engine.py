@@ -1,7 +1,7 @@
-"""One way to SQLite and PostgreSQL: connections, transactions, locks, and the few statements that differ.
+"""Access to SQLite and PostgreSQL: connections, transactions, locks, and the few statements that differ.
 
-A transaction that writes pods of a job locks the job first: its row on PostgreSQL, the whole file on SQLite, where one
-writer goes at a time. So it may read, decide in Python, and write what it decided.
+A transaction that writes pods of a job locks the job first: its row on PostgreSQL, the whole file on SQLite, which
+allows one writer at a time. The transaction can therefore read, decide in Python and write its decision.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ from services.storage.tables import COUNTER, JOB
 T = TypeVar("T")
 
 ATTEMPTS_MAX = 6
-"""Tries of a transaction that lost to another one."""
+"""Attempts of a transaction that conflicts with others."""
 BUSY_TIMEOUT_MS = 30_000
 POOL_SIZE = 16
 _LOST_RACE_STATES = frozenset({"40001", "40P01"})  # serialization failure, deadlock
-_AWAY_STATES = frozenset({"57P01", "57P02", "57P03", "53300"})  # shut down, crashed, starting; too many connections
+_UNAVAILABLE_STATES = frozenset({"57P01", "57P02", "57P03", "53300"})  # stopping, crashed, starting, full
 
 
 class WriterTurn:
-    """The order of writers of an SQLite file, among processes.
+    """Fair lock for the writers of an SQLite file, across processes.
 
-    SQLite lets a writer that finds another one try again after growing pauses, up to 100 ms: behind a busy process the
-    others wait for seconds, and leaders lose their leases. Here they queue in the kernel. Only the holder of the gate
-    waits for the turn, so a process that has just written cannot take the next turn from one that waits.
+    SQLite makes a waiting writer poll with growing pauses of up to 100 ms, so a busy process can starve the others for
+    seconds and leaders lose their leases. These file locks queue writers in the kernel instead. Only the holder of the
+    gate waits for the turn, so a process that has just written cannot overtake one that waits.
     """
 
     def __init__(self, path: str) -> None:
@@ -66,8 +66,10 @@ class WriterTurn:
 
 
 class Database:
-    """Thread-safe; what all repositories share. ``url``: ``sqlite:///file`` or ``postgresql://...``. ``clock_ns`` dates
-    writes whose callers name no time."""
+    """Thread-safe database access shared by all repositories.
+
+    ``url`` is ``sqlite:///file`` or ``postgresql://...``. ``clock_ns`` dates writes whose callers pass no time.
+    """
 
     def __init__(self, url: str, pool_size: int = POOL_SIZE, clock_ns: Callable[[], int] = time.time_ns) -> None:
         self.clock_ns = clock_ns
@@ -83,8 +85,8 @@ class Database:
 
     @contextmanager
     def reading(self) -> Iterator[sa.Connection]:
-        """A read transaction that sees one moment. Raises Unavailable."""
-        with _answering(self._path), self.engine.connect() as conn:
+        """Open a read transaction on one consistent snapshot. Raises Unavailable."""
+        with _translate_errors(self._path), self.engine.connect() as conn:
             if not self.is_sqlite:
                 conn.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
             yield conn
@@ -94,10 +96,10 @@ class Database:
             return work(conn)
 
     def write(self, work: Callable[[sa.Connection], T]) -> T:
-        """Run ``work`` in a write transaction and commit; again when it lost to another one. Raises Unavailable."""
+        """Run ``work`` in a write transaction and commit; retries after conflicts. Raises Unavailable."""
         for attempt in range(1, ATTEMPTS_MAX + 1):
             try:
-                with _answering(self._path):
+                with _translate_errors(self._path):
                     return self._write_once(work)
             except DBAPIError as error:
                 if not is_lost_race(error):
@@ -118,12 +120,12 @@ class Database:
                 return work(conn)
 
     def upsert(self, table: sa.Table) -> sqlite.Insert | postgresql.Insert:
-        """An insert that takes an ON CONFLICT clause."""
+        """Return an insert that supports ON CONFLICT."""
         return sqlite.insert(table) if self.is_sqlite else postgresql.insert(table)
 
 
 def make_engine(url: str, pool_size: int = POOL_SIZE) -> sa.Engine:
-    """``pool_size`` connections to PostgreSQL are kept open, and as many again opened while they are needed."""
+    """Create an engine; ``pool_size`` PostgreSQL connections stay open, and as many again open on demand."""
     parsed = sa.make_url(url)
     if parsed.drivername in ("postgresql", "postgres"):
         parsed = parsed.set(drivername="postgresql+psycopg")
@@ -138,48 +140,48 @@ def make_engine(url: str, pool_size: int = POOL_SIZE) -> sa.Engine:
 
 
 def _prepare_sqlite(connection: sqlite3.Connection, _record: object) -> None:
-    connection.isolation_level = None  # transactions begin where _begin_sqlite says
+    connection.isolation_level = None  # transactions begin in _begin_sqlite
     for pragma in (f"busy_timeout={BUSY_TIMEOUT_MS}", "journal_mode=WAL", "synchronous=NORMAL", "cache_size=-65536"):
         connection.execute(f"PRAGMA {pragma}")
 
 
 def _begin_sqlite(conn: sa.Connection) -> None:
-    # A transaction that reads first and writes later would fail instead of waiting its turn.
+    # A transaction that reads first and writes later would fail instead of waiting for the lock.
     writes = conn.get_execution_options().get("peloton_writes", False)
     conn.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
 
 @contextmanager
-def _answering(path: str) -> Iterator[None]:
-    """Raises Unavailable when the database cannot be reached, or is gone in the middle, or its file cannot be used."""
+def _translate_errors(path: str) -> Iterator[None]:
+    """Raise Unavailable when the database is unreachable, disconnects, or its file is unusable."""
     try:
         yield
-    except sqlite3.DatabaseError as error:  # while it connects
+    except sqlite3.DatabaseError as error:  # raised while connecting
         if fault := fault_of(error, path):
             raise Unavailable(f"storage file {fault}") from error
         raise
     except DBAPIError as error:
         if fault := fault_of(error.orig, path):
             raise Unavailable(f"storage file {fault}") from error
-        if error.connection_invalidated or _is_away(error):
+        if error.connection_invalidated or _is_unavailable(error):
             raise Unavailable(f"storage does not answer: {error.orig}") from error
         raise
 
 
-def _is_away(error: DBAPIError) -> bool:
-    """PostgreSQL was not reached (such an error has no state), is starting or stopping, or has no connection left."""
+def _is_unavailable(error: DBAPIError) -> bool:
+    """Return whether PostgreSQL is unreachable (no error state), starting, stopping, or out of connections."""
     state = getattr(error.orig, "sqlstate", "")
-    return isinstance(error, OperationalError) and (state is None or state in _AWAY_STATES)
+    return isinstance(error, OperationalError) and (state is None or state in _UNAVAILABLE_STATES)
 
 
 def is_lost_race(error: DBAPIError) -> bool:
-    """The transaction changed nothing and may be tried again."""
+    """Return whether the transaction lost a conflict: it changed nothing and can be retried."""
     if isinstance(error.orig, sqlite3.OperationalError):
         return "locked" in str(error.orig) or "busy" in str(error.orig)
     return getattr(error.orig, "sqlstate", None) in _LOST_RACE_STATES
 
 
-# Statements of nearly every transaction are built once: to build one takes longer than to run it.
+# Statements of nearly every transaction are built once: building one takes longer than running it.
 _LOCKING_JOBS = (
     sa.select(JOB)
     .where(JOB.c.job_id.in_(sa.bindparam("of_jobs", expanding=True)))
@@ -194,7 +196,7 @@ _READING_COUNTER = sa.select(COUNTER.c.value).where(_OF_COUNTER)
 
 
 def lock_jobs(conn: sa.Connection, job_ids: Sequence[str]) -> list[sa.Row[Any]]:
-    """Hold these jobs until the commit; returns the rows of those that exist. Taken in one order: no deadlock."""
+    """Lock these jobs until the commit and return the rows of existing ones; locking in id order prevents deadlocks."""
     return list(conn.execute(_LOCKING_JOBS, {"of_jobs": sorted(set(job_ids))}))
 
 
@@ -208,7 +210,7 @@ def read_job_row(conn: sa.Connection, job_id: str) -> sa.Row[Any] | None:
 
 @cache
 def key_table(dialect: str) -> sa.FromClause:
-    """A table ``k(job_id, instance_id)`` of keys that are sent as one or two parameters, see ``key_values``."""
+    """Return a table ``k(job_id, instance_id)`` of keys that are sent as one or two parameters, see ``key_values``."""
     if dialect == "sqlite":
         each = sa.func.json_each(sa.bindparam("k_rows", type_=sa.Text)).table_valued("value")
         return sa.select(
@@ -231,6 +233,6 @@ def key_values(dialect: str, keys: Sequence[tuple[str, int]]) -> dict[str, Any]:
 
 
 def take_numbers(conn: sa.Connection, name: str, count: int) -> int:
-    """The first of ``count`` numbers, rising in the order of commits; others wait until this transaction ends."""
+    """Take ``count`` numbers in the order of commits and return the first; others wait until this transaction ends."""
     conn.execute(_COUNTING, {"of_name": name, "taken": count})
     return int(conn.execute(_READING_COUNTER, {"of_name": name}).scalar_one()) - count + 1

@@ -1,4 +1,4 @@
-"""Leadership: one row per role, held for a time."""
+"""Leadership: one row per role, held by one owner until its lease expires."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from peloton.model.ids import HOSTMGR_ROLE
 from services.storage.engine import Database
 from services.storage.tables import FRAMEWORK, LEASE
 
-# Built once: leases are renewed and looked up all the time, also where nothing else happens.
+# Built once: leases are renewed and read all the time, also in idle systems.
 _UNTIL_S, _NOW_S = (sa.bindparam(name, type_=LEASE.c.expires_s.type) for name in ("until_s", "now_s"))
 _OF_ROLE, _LIVES = LEASE.c.role == sa.bindparam("of_role"), LEASE.c.expires_s > _NOW_S
 _RENEWING = (
@@ -31,7 +31,7 @@ class Leases:
         self._db = db
 
     def acquire(self, role: str, owner: str, address: str, ttl_s: float, now_s: float) -> bool:
-        """Take the role when it is free, its lease has run out, or ``owner`` holds it already."""
+        """Take the role when it is free, its lease has expired, or ``owner`` holds it already."""
         values = {"owner": owner, "address": address, "expires_s": now_s + ttl_s}
         insert = self._db.upsert(LEASE).values(role=role, **values)
         statement = insert.on_conflict_do_update(
@@ -39,32 +39,34 @@ class Leases:
             set_=values,
             where=sa.or_(LEASE.c.owner == owner, LEASE.c.expires_s <= now_s),
         )
-        counted = statement.execution_options(preserve_rowcount=True)  # else unknown for an insert on PostgreSQL
+        counted = statement.execution_options(preserve_rowcount=True)  # else the count is unknown for inserts
         return self._db.write(lambda conn: conn.execute(counted).rowcount) == 1
 
     def renew(self, role: str, owner: str, address: str, ttl_s: float, now_s: float) -> bool:
-        """Extend the lease of ``owner``, also one that has run out. False when another owner has taken the role. A
-        renewal that is delayed, and comes after a later one, does not shorten the lease."""
+        """Extend the lease of ``owner``, even if it has expired. False when another owner has taken the role.
+
+        A delayed renewal that arrives after a later one does not shorten the lease.
+        """
         named = {"of_role": role, "of_owner": owner, "new_address": address, "until_s": now_s + ttl_s}
         return self._db.write(lambda conn: conn.execute(_RENEWING, named).rowcount) == 1
 
     def holds(self, role: str, owner: str) -> bool:
-        """Whether the role is still with ``owner``, also when its lease has run out."""
+        """Return whether ``owner`` still has the role, even if its lease has expired."""
         query = sa.select(LEASE.c.owner).where(LEASE.c.role == role)
         return self._db.read(lambda conn: conn.execute(query).scalar()) == owner
 
     def release(self, role: str, owner: str) -> bool:
-        """False when ``owner`` did not hold it."""
+        """Release the role; False when ``owner`` did not hold it."""
         statement = sa.delete(LEASE).where(LEASE.c.role == role, LEASE.c.owner == owner)
         return self._db.write(lambda conn: conn.execute(statement).rowcount) == 1
 
     def leader(self, role: str, now_s: float) -> str | None:
-        """Address of the process that holds the role."""
+        """Return the address of the process that holds the role."""
         named = {"of_role": role, "now_s": now_s}
         return self._db.read(lambda conn: conn.execute(_READING_LEADER, named).scalar())
 
     def clusters(self, now_s: float) -> dict[str, str]:
-        """Clusters that have run pods or have a leader -> address of the leader, empty while there is none. By name."""
+        """Return clusters that have run pods or have a leader -> address of the leader, "" without one, by name."""
 
         def work(conn: sa.Connection) -> dict[str, str]:
             known = dict.fromkeys(conn.execute(_READING_CLUSTERS).scalars(), "")

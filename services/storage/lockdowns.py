@@ -21,7 +21,7 @@ class Lockdowns:
         return self._db.read(lambda conn: set(conn.execute(sa.select(LOCKDOWN.c.component)).scalars()))
 
     def refusal(self, kind: str) -> str:
-        """Return why calls of this kind, Read or Write, are turned away now; empty: they are not."""
+        """Return the reason why calls of this kind, Read or Write, are rejected now; "" if they are not."""
         return refusal_text(kind) if kind in self.locked() else ""
 
     def set(self, component: str, locked: bool) -> None:

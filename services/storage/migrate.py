@@ -1,4 +1,4 @@
-"""Bring a database to the newest version of the schema (``schema_version``)."""
+"""Upgrade of a database to the newest version of the schema (``schema_version``)."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from peloton.errors import Unavailable
 from services.storage import schema_version
 
 _UPGRADE_LOCK = 7_305_012
-"""Number of the advisory lock under which PostgreSQL is upgraded; any fixed number would do."""
-_one_at_a_time = threading.Lock()  # alembic keeps the migration that runs in variables of its modules
+"""Number of the PostgreSQL advisory lock held during an upgrade; any fixed number would do."""
+_ALEMBIC_LOCK = threading.Lock()  # alembic keeps the running migration in module variables
 
 
 def upgrade(url: str) -> None:
@@ -33,7 +33,7 @@ def upgrade(url: str) -> None:
             _context(conn, schema_version.TABLE_OF_0_1).stamp(_scripts(), shown)
 
     try:
-        with _one_at_a_time:
+        with _ALEMBIC_LOCK:
             db.write(work)
     except (sa.exc.OperationalError, Unavailable) as error:
         raise schema_version.unreachable(url, error) from error
@@ -42,13 +42,13 @@ def upgrade(url: str) -> None:
 
 
 def _is_newer(found: str) -> bool:
-    """A process of the release before may be told to migrate, too."""
+    """Return whether the schema is newer than this release, which a process of the release before may also find."""
     newest = schema_version.newest()
     return found != newest and schema_version.works_on(found, newest)
 
 
 def _context(conn: sa.Connection, table: str) -> MigrationContext:
-    """Reads and writes the version in a table of alembic's form."""
+    """Return a context that reads and writes the version in a table of alembic's form."""
     return MigrationContext.configure(conn, opts={"version_table": table})
 
 
@@ -57,7 +57,7 @@ def _scripts() -> ScriptDirectory:
 
 
 def configuration(conn: sa.Connection | None = None) -> Config:
-    """For alembic's commands, without a file; ``conn`` is the open transaction they are to work in."""
+    """Return alembic's configuration without a file; ``conn`` is the open transaction for its commands."""
     config = Config()
     config.set_main_option("script_location", str(schema_version.MIGRATIONS))
     config.attributes["version_table"] = schema_version.TABLE

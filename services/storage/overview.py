@@ -1,5 +1,7 @@
-"""What is counted over all jobs and pods for people who look at the whole installation. Nothing here is cheap for a
-large one: callers let an answer rest."""
+"""Counts over all jobs and pods for overviews of the installation.
+
+The queries are expensive for large installations: callers should cache the results.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,7 @@ from services.storage.updates.stalls import with_failed_runs
 from services.storage.volumes.rows import WAITED_FOR, volume_record, volume_there
 
 UPDATES_READ_MAX = 1_000
-"""Of those that have failed or stand still, the newest."""
+"""Number of the newest failed or stuck updates read."""
 FAILED_STATES = (UpdateState.FAILED.value, UpdateState.ROLLING_BACKWARD.value, UpdateState.ROLLED_BACK.value)
 _DELETED = JOB_STATE_NUMBERS[JobState.DELETED]
 _LIVING = JOB.c.state.not_in(FINISHED_STATES)
@@ -46,7 +48,7 @@ _LIVING = JOB.c.state.not_in(FINISHED_STATES)
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Jobs that exist by their state; and pods, of jobs that have not ended."""
+    """Number of existing jobs by state, and of pods of unfinished jobs by state."""
 
     jobs: Mapping[JobState, int] = field(default_factory=dict)
     pods: Mapping[PodState, int] = field(default_factory=dict)
@@ -61,7 +63,7 @@ class LeaseRow:
 
 @dataclass(frozen=True, slots=True)
 class HostPodRow:
-    """A pod that is believed on a host."""
+    """Pod that is recorded on a host."""
 
     pod_id: PodId
     job_name: str
@@ -80,7 +82,7 @@ class HostPodRow:
 
 @dataclass(frozen=True, slots=True)
 class AskingPod:
-    """A pod on a host, and what it asked for."""
+    """Pod on a host, with its requested resources."""
 
     pod_id: PodId
     hostname: Hostname
@@ -93,7 +95,7 @@ class Overview:
         self._db = db
 
     def counts(self) -> Counts:
-        """One pass over the jobs; of those that have not ended, jobs of like counts come as one row."""
+        """Count jobs and pods in one pass over the jobs; unfinished jobs with equal counts are grouped."""
         living = sa.select(JOB.c.state, JOB.c.pod_counts, sa.func.count().label("count")).where(_LIVING)
         living = living.where(JOB.c.state != _DELETED).group_by(JOB.c.state, JOB.c.pod_counts)
         ended = sa.select(JOB.c.state, sa.func.count()).where(JOB.c.state.in_(FINISHED_STATES)).group_by(JOB.c.state)
@@ -112,12 +114,12 @@ class Overview:
         return self._db.read(work)
 
     def leases(self) -> list[LeaseRow]:
-        """Of all roles that have ever been led and not been resigned, by role."""
+        """Return the leases of all roles that were ever led and not released, by role."""
         query = sa.select(LEASE.c.role, LEASE.c.address, LEASE.c.expires_s).order_by(LEASE.c.role)
         return self._db.read(lambda conn: [LeaseRow(*row) for row in conn.execute(query)])
 
     def lost_volumes(self) -> tuple[list[VolumeRecord], int]:
-        """The first NAMED_MAX that pods cannot run without, and how many there are."""
+        """Return the first NAMED_MAX lost volumes that pods wait for, and the total number."""
         first = (
             sa.select(VOLUME)
             .where(WAITED_FOR)
@@ -132,9 +134,11 @@ class Overview:
         return self._db.read(work)
 
     def stuck_updates(self) -> tuple[list[tuple[str, UpdateRecord]], int]:
-        """The updates of services that have failed, went back, are paused after failures, wait for a pulse, or have
-        stalled, unless another one followed: the newest NAMED_MAX, with the name of the service, and how many there
-        are."""
+        """Return the newest NAMED_MAX stuck updates, with the names of their services, and the total number.
+
+        An update is stuck if it failed, rolled back, is paused after failures, awaits a pulse or has stalled, unless a
+        newer update followed.
+        """
         failed = UPDATE.c.state.in_(FAILED_STATES)
         paused = sa.and_(UPDATE.c.state == UpdateState.PAUSED.value, UPDATE.c.failed != "")
         waits = sa.and_(sa.or_(UPDATE.c.awaits_pulse, UPDATE.c.stalled_ns > 0), UPDATE.c.completed_ns == 0)
@@ -155,16 +159,16 @@ class Overview:
         return self._db.read(work)
 
     def job_names(self, job_ids: Iterable[str]) -> dict[str, str]:
-        """Return id -> name of the jobs that exist."""
+        """Return id -> name of the existing jobs."""
         wanted = set(job_ids)
         return self._db.read(lambda conn: job_names(conn, wanted)) if wanted else {}
 
     def drains(self, cluster: str) -> list[HostMaintenance]:
-        """Hosts that drain, the longest first, with their progress."""
+        """Return draining hosts with their progress, the longest drain first."""
         return self._db.read(lambda conn: draining(conn, cluster))
 
     def pods_by_host(self, cluster: str) -> dict[str, int]:
-        """Pods that are believed on each host of the cluster. One pass over the pods of jobs that have not ended."""
+        """Count the pods recorded on each host of the cluster; scans the pods of unfinished jobs."""
         query = (
             sa.select(POD.c.host, sa.func.count())
             .join(JOB, JOB.c.job_id == POD.c.job_id)
@@ -174,8 +178,10 @@ class Overview:
         return self._db.read(lambda conn: {row[0]: row[1] for row in conn.execute(query)})
 
     def pods_on(self, hostname: str, limit: int) -> list[HostPodRow]:
-        """Pods that are believed on a host, by job and instance. One pass over the pods of jobs that have not ended:
-        no index mentions the host of a pod."""
+        """Return the pods recorded on a host, by job and instance.
+
+        The query scans the pods of unfinished jobs, since no index covers the host of a pod.
+        """
         leaves = sa.or_(GOAL_ENDED, NEWER, POD.c.state == KILLING).label("leaves")
         has_volume = volume_there(POD.c.job_id, POD.c.instance_id, POD.c.host).label("has_volume")
         of_job = (JOB.c.name, JOB.c.type, JOB.c.respool_id, JOB.c.priority)
@@ -196,7 +202,7 @@ class Overview:
         return self._db.read(work)
 
     def asking(self, job_id: JobId, instances: Collection[int], limit: int) -> list[AskingPod]:
-        """Pods of a job that are believed on a host, by instance: those named, or the first ``limit``. Raises
+        """Return pods of a job recorded on hosts, by instance: the given ones, or the first ``limit``. Raises
         NotFound."""
         columns = (POD.c.instance_id, POD.c.run_id, POD.c.host, POD.c.cluster, POD.c.config_version)
         query = sa.select(*columns).where(POD.c.job_id == job_id, POD.c.state.in_(ON_HOST_NUMBERS))

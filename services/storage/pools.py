@@ -1,4 +1,4 @@
-"""Resource pools: a pool is the configuration that people gave; what admission needs is derived from it."""
+"""Resource pools: the stored record is the configured pool, from which the specs for admission are derived."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from services.storage.moves.bindings import bind, read_bindings
 from services.storage.tables import CLUSTER_BINDING, RESPOOL
 
 _SPECS_MAX = 4_096
-"""Pools whose specs are remembered: nearly every call about a job looks at all pools, and they rarely change."""
+"""Number of pools whose specs are cached: nearly every call about a job reads all pools, which rarely change."""
 
 
 class Pools:
@@ -38,7 +38,7 @@ class Pools:
             conn.execute(statement)
             above = config.parent.value
             if is_new and (binding := read_bindings(conn, above).get(above)):
-                bind(conn, pool_id, binding)  # a migration has moved what is above
+                bind(conn, pool_id, binding)  # inherited from a migrated parent
 
         self._db.write(work)
 
@@ -50,7 +50,7 @@ class Pools:
         return self._db.write(work)
 
     def specs(self) -> tuple[PoolSpec, ...]:
-        """By pool id."""
+        """Return the specs of all pools, by pool id."""
         return self._db.read(read_pools)
 
     def configs(self) -> dict[RespoolId, ResourcePoolConfig]:

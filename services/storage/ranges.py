@@ -1,4 +1,4 @@
-"""Instances of a job as ranges ``(start, count)``, and how many of them one transaction writes."""
+"""Ranges ``(start, count)`` of a job's instances, and the number of pods written in one transaction."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ import sqlalchemy as sa
 from services.storage.tables import POD
 
 CHUNK_PODS = 5_000
-"""Pods that one transaction of a job-wide change writes."""
+"""Number of pods that one transaction of a job-wide change writes."""
 
 
 def chunks(ranges: Iterable[tuple[int, int]], size: int = CHUNK_PODS) -> Iterator[tuple[int, int]]:
-    """Ranges cut to at most ``size``."""
+    """Split ranges into pieces of at most ``size``."""
     for start, count in ranges:
         for begin in range(start, start + count, size):
             yield begin, min(size, start + count - begin)
 
 
 def as_ranges(instance_ids: Iterable[int]) -> list[tuple[int, int]]:
-    """Of rising instance ids."""
+    """Merge rising instance ids into ranges."""
     ranges: list[tuple[int, int]] = []
     for instance_id in instance_ids:
         if ranges and ranges[-1][0] + ranges[-1][1] == instance_id:
@@ -31,7 +31,7 @@ def as_ranges(instance_ids: Iterable[int]) -> list[tuple[int, int]]:
 
 
 def with_gang(size: int, ranges: Sequence[tuple[int, int]]) -> Sequence[tuple[int, int]]:
-    """The same ranges, with the whole gang of so many when they touch a part of it."""
+    """Extend ranges that overlap a gang of ``size`` instances to the whole gang."""
     if size == 1 or all(start >= size for start, _ in ranges):
         return ranges
     rest = [(max(start, size), start + count - max(start, size)) for start, count in ranges]
@@ -39,7 +39,9 @@ def with_gang(size: int, ranges: Sequence[tuple[int, int]]) -> Sequence[tuple[in
 
 
 def pod_spans(conn: sa.Connection, job_id: str) -> list[tuple[int, int]]:
-    """Ranges of at most CHUNK_PODS that cover all pods of a job; a service that shrinks has pods beyond its count for a
-    while."""
+    """Return ranges of at most CHUNK_PODS that cover all pods of a job.
+
+    A shrinking service has pods beyond its count for a while.
+    """
     last = conn.execute(sa.select(sa.func.max(POD.c.instance_id)).where(POD.c.job_id == job_id)).scalar()
     return [] if last is None else list(chunks([(0, last + 1)]))

@@ -1,13 +1,13 @@
-"""The schema's version: which one a database has, and whether this program works on it.
+"""Version of the schema: the one of a database, and whether this program is compatible with it.
 
-A version is the revision of its last migration. Migrations only expand what the release before uses, so that its
-processes go on while those of the next one take their places: ``0012_from_0009`` is the twelfth version, on which
-programs work that need any version from the ninth on.
+A version is the revision of its last migration. Migrations only add to the schema of the release before, so its
+processes continue while the next release replaces them: ``0012_from_0009`` is the twelfth version, with which programs
+that require any version from the ninth on are compatible.
 
 The version is recorded in the table ``schema_version``. Release 0.1 reads alembic's own ``alembic_version``, and starts
-only if it finds exactly the version that it needs: that table says so for as long as 0.1 works on the schema.
+only if it finds exactly its own version: that table shows that version as long as 0.1 is compatible.
 
-Each process looks at it when it starts, so it is read without alembic, which takes a tenth of such a start to load.
+Each process checks the version at its start, so it is read without alembic, whose import takes a tenth of the start.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def of(url: str) -> str:
 
 
 def check(url: str) -> None:
-    """Raises Unavailable when this program does not work on the schema."""
+    """Check that this program works on the schema of the database. Raises Unavailable when it does not."""
     have, wanted = of(url), newest()
     if have != wanted and works_on(have, wanted):
         log.info("schema of database %s is at %s, newer than the %s of this program", _shown(url), have, wanted)
@@ -57,7 +57,7 @@ def check(url: str) -> None:
 
 @cache
 def newest() -> str:
-    """The version that this program makes: its last migration's."""
+    """Return the version that this program creates, which is its last migration's."""
     last = max((MIGRATIONS / "versions").glob("[0-9]*.py"))
     revision = _REVISION.search(last.read_text(encoding="utf-8"))
     assert revision, f"{last} names no revision"
@@ -65,7 +65,7 @@ def newest() -> str:
 
 
 def works_on(found: str, wanted: str) -> bool:
-    """Whether a program that needs the version ``wanted`` works on ``found``."""
+    """Return whether a program that requires the version ``wanted`` is compatible with ``found``."""
     have, need = _VERSION.fullmatch(found), _VERSION.fullmatch(wanted)
     if have is None or need is None:
         return False
@@ -73,7 +73,7 @@ def works_on(found: str, wanted: str) -> bool:
 
 
 def found(conn: sa.Connection) -> str:
-    """The database's; empty when it has none."""
+    """Return the version of the database; "" when it has none."""
     inspector = sa.inspect(conn)
     for table in (TABLE, TABLE_OF_0_1):
         if inspector.has_table(table):
@@ -83,12 +83,12 @@ def found(conn: sa.Connection) -> str:
 
 
 def shown_to_0_1(version: str) -> str:
-    """What release 0.1 finds: the version that it needs, or another one if it does not work on ``version``."""
+    """Return the version to show to release 0.1: its own, or ``version`` if 0.1 is not compatible with that."""
     return _VERSION_OF_0_1 if works_on(version, _VERSION_OF_0_1) else version
 
 
 def opened(url: str) -> Database:
-    """Raises InvalidArgument for a URL of no database."""
+    """Open a database. Raises InvalidArgument for an invalid URL."""
     try:
         return Database(url)
     except (sa.exc.ArgumentError, ImportError) as error:  # ArgumentError includes unknown dialects
@@ -101,5 +101,5 @@ def unreachable(url: str, error: sa.exc.OperationalError | Unavailable) -> Unava
 
 
 def _shown(url: str) -> str:
-    """Without the password."""
+    """Return the URL without its password."""
     return sa.make_url(url).render_as_string()

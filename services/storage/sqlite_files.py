@@ -1,4 +1,4 @@
-"""SQLite files that cannot be used, named as what they are."""
+"""Checks of SQLite files, and messages about damaged or unwritable ones."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _UNWRITABLE = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR)
 
 
 def fault_of(error: BaseException | None, path: str) -> str:
-    """What an error of SQLite says about the file; empty when it is about something else."""
+    """Return the fault of the file that an SQLite error reports; "" for other errors."""
     code = getattr(error, "sqlite_errorcode", None)
     if code is None:
         return ""
@@ -24,7 +24,7 @@ def fault_of(error: BaseException | None, path: str) -> str:
 
 
 def check(path: Path) -> None:
-    """Raises Unavailable for a file that is damaged. A large one is checked for CHECK_S only."""
+    """Check a file, for at most CHECK_S seconds. Raises Unavailable if it is damaged."""
     if not path.exists() or not path.stat().st_size:
         return
     deadline_s = time.monotonic() + CHECK_S

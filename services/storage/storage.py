@@ -1,8 +1,7 @@
-"""All that is stored, as one repository for each owner. Create or upgrade the schema with ``services.storage.migrate``
-first.
+"""All stored data, as one repository for each owner. ``services.storage.migrate`` creates or upgrades the schema.
 
 Repositories are synchronous and thread-safe; each of their methods is one transaction, or a chain of bounded ones that
-may be cut anywhere and repeated. Give a caller the repositories that it uses.
+can be interrupted anywhere and repeated. Pass each caller only the repositories that it uses.
 """
 
 from __future__ import annotations
@@ -44,8 +43,11 @@ from services.storage.watch_log import WatchLog
 
 
 class Storage:
-    """``url``: ``sqlite:///file.db`` or ``postgresql://user@host/database``. ``clock_ns`` dates writes whose callers
-    name no time. ``batch_backoff``: how long batch pods that failed wait for their next run; not at all by default."""
+    """Repositories of one database.
+
+    ``url`` is ``sqlite:///file.db`` or ``postgresql://user@host/database``. ``clock_ns`` dates writes whose callers
+    pass no time. ``batch_backoff`` delays the next run of failed batch pods; by default there is no delay.
+    """
 
     def __init__(
         self,

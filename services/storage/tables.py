@@ -1,7 +1,8 @@
-"""The tables. Enums are the wire's numbers, times unix nanoseconds with 0 for "unset", texts never null.
+"""Tables of storage. Enums are stored as their wire numbers, times as unix nanoseconds with 0 for unset; no text is
+null.
 
-No index mentions a pod column that changes: PostgreSQL then updates pods in place (HOT), and work is found through
-the small job table and a range scan of its pods.
+No index covers a pod column that changes: PostgreSQL then updates pods in place (HOT), and pods are found through the
+small job table and a range scan.
 """
 
 from __future__ import annotations
@@ -27,25 +28,25 @@ _BLOB: Any = sa.LargeBinary
 _FLOAT: Any = sa.Double
 
 FINISHED_STATES = (4, 5, 6, 9)
-"""Numbers of JOB_TERMINAL; fixed here because an index mentions them."""
+"""Numbers of JOB_TERMINAL, fixed here because an index contains them."""
 _ACTIVE = sa.text("state not in (4, 5, 6, 9)")
 OWNER_INDEXED_MAX = 200
-"""Characters of the owners that an index knows: PostgreSQL takes no entry of more than 2.7 kB."""
+"""Maximum length of indexed owners in characters: PostgreSQL limits index entries to 2.7 kB."""
 SHORT_OWNER = f"length(owning_team) <= {OWNER_INDEXED_MAX}"
 NO_BATCH = "type <> 0"
 _SHORT_OWNER, _NO_BATCH = sa.text(SHORT_OWNER), sa.text(NO_BATCH)
 
 
 class Job(SQLModel, table=True):
-    """A job's runtime. ``search`` is its configuration as lower-case JSON, without instances."""
+    """Runtime of a job. ``search`` is its configuration as lower-case JSON, without instances."""
 
     __tablename__ = "job"
     __table_args__ = (
         sa.Index("ix_job_active", "job_id", postgresql_where=_ACTIVE, sqlite_where=_ACTIVE),
         sa.Index("ix_job_created", "created_ns"),
-        sa.Index("ix_job_name", "name", postgresql_using="hash"),  # which takes names of any length
-        # For pages of the table of jobs.
-        sa.Index("ix_job_pool", "respool_id", "created_ns", "job_id", "state"),  # which answers counts alone
+        sa.Index("ix_job_name", "name", postgresql_using="hash"),  # a hash takes names of any length
+        # Indexes for paged listings of jobs.
+        sa.Index("ix_job_pool", "respool_id", "created_ns", "job_id", "state"),  # covers counts
         sa.Index("ix_job_state", "state", "created_ns"),
         sa.Index("ix_job_owner", "owning_team", "created_ns", postgresql_where=_SHORT_OWNER, sqlite_where=_SHORT_OWNER),
         sa.Index("ix_job_type", "type", "created_ns", postgresql_where=_NO_BATCH, sqlite_where=_NO_BATCH),
@@ -86,9 +87,10 @@ class Job(SQLModel, table=True):
 
 
 class JobConfigRow(SQLModel, table=True):
-    """A version of a job's configuration without its instances; immutable.
+    """Version of a job's configuration without its instances; immutable.
 
-    ``overrides_from``: the oldest version whose overrides still hold. ``spec``: what a client of v1alpha sent.
+    ``overrides_from`` is the oldest version whose overrides are still in force. ``spec`` is the spec sent by a client
+    of v1alpha.
     """
 
     __tablename__ = "job_config"
@@ -102,8 +104,11 @@ class JobConfigRow(SQLModel, table=True):
 
 
 class JobConfigOverride(SQLModel, table=True):
-    """What one instance changes; holds from ``version`` on, until a newer one or until a configuration that begins
-    anew (``overrides_from``). ``facts`` are of the merged config."""
+    """Override of one instance, in force from ``version`` on.
+
+    It ends with a newer override, or with a configuration that drops all overrides (``overrides_from``). ``facts``
+    describe the merged configuration.
+    """
 
     __tablename__ = "job_config_override"
     job_id: str = Field(primary_key=True, sa_type=_UUID)
@@ -114,9 +119,9 @@ class JobConfigOverride(SQLModel, table=True):
 
 
 class JobStreamRow(SQLModel, table=True):
-    """A job that is being created by a stream: rows of ``job_config_override`` with its id are there, the job is not.
+    """Job that is being created by a stream: its rows of ``job_config_override`` exist, the job does not.
 
-    ``token``: a call that knows it may add to them. ``touched_ns``: when one last did.
+    Calls that have the ``token`` can add rows; ``touched_ns`` is the time of the last addition.
     """
 
     __tablename__ = "job_stream"
@@ -126,11 +131,11 @@ class JobStreamRow(SQLModel, table=True):
 
 
 class Pod(SQLModel, table=True):
-    """An instance's runtime: its current run.
+    """Runtime of an instance: its current run.
 
-    ``next_run`` and ``due_ns``: why and when an ended pod runs again. ``queue_seq``: its place in the queue, which it
-    keeps when it is evicted or launched in vain; 0 = it has none. ``vain_count``: how often in a row no host was found
-    for it; ``held_until_ns``: of a PENDING pod, it is not admitted before; 0 = it may be.
+    ``next_run`` and ``due_ns`` are the reason and time of an ended pod's next run. ``queue_seq`` is the place in the
+    queue, kept on eviction and failed launches; 0 without a place. ``vain_count`` counts failed placements in a row.
+    ``held_until_ns`` ends the backoff of a PENDING pod; 0 without backoff.
     """
 
     __tablename__ = "pod"
@@ -152,12 +157,12 @@ class Pod(SQLModel, table=True):
     host: str = Field(sa_type=_TEXT)
     desired_host: str = Field(sa_type=_TEXT)
     agent_id: str = Field(sa_type=_TEXT)
-    cluster: str = Field(sa_type=_TEXT, sa_column_kwargs={"server_default": ""})  # of its last launch
+    cluster: str = Field(sa_type=_TEXT, sa_column_kwargs={"server_default": ""})  # of the last launch
     ports: str = Field(sa_type=_TEXT)  # JSON {name: number}, empty for none
     message: str = Field(sa_type=_TEXT)
     reason: str = Field(sa_type=_TEXT)
     health: int = Field(sa_type=_SMALL)
-    initial_health: int = Field(sa_type=_SMALL)  # what a new run starts with
+    initial_health: int = Field(sa_type=_SMALL)  # state at the start of a run
     failure_count: int
     max_failures: int
     started_ns: int = Field(sa_type=_BIG)
@@ -171,7 +176,7 @@ class Pod(SQLModel, table=True):
 
 
 class PodEventRow(SQLModel, table=True):
-    """The pod as it was after the write that made ``revision``."""
+    """State of a pod after the write of ``revision``."""
 
     __tablename__ = "pod_event"
     __table_args__ = {"sqlite_with_rowid": False}
@@ -194,7 +199,7 @@ class PodEventRow(SQLModel, table=True):
 
 
 class StatusLog(SQLModel, table=True):
-    """Runs that ended on hosts, in the order of their commits."""
+    """Ended runs on hosts, in the order of their commits."""
 
     __tablename__ = "status_log"
     seq: int = Field(primary_key=True, sa_type=_BIG, sa_column_kwargs={"autoincrement": False})
@@ -205,7 +210,7 @@ class StatusLog(SQLModel, table=True):
 
 
 class JobName(SQLModel, table=True):
-    """Which services had a name; the rows outlive the jobs."""
+    """Names that services have or had; the rows outlive the jobs."""
 
     __tablename__ = "job_name"
     name: str = Field(primary_key=True, sa_type=_TEXT)
@@ -223,7 +228,7 @@ class WatchLog(SQLModel, table=True):
 
 
 class WatchCancel(SQLModel, table=True):
-    """Watches that are to end, until the api that serves them has read it."""
+    """Requests to cancel a watch, kept until the api that serves it has read them."""
 
     __tablename__ = "watch_cancel"
     watch_id: str = Field(primary_key=True, sa_type=_TEXT)
@@ -231,14 +236,14 @@ class WatchCancel(SQLModel, table=True):
 
 
 class Lockdown(SQLModel, table=True):
-    """Components that an administrator has locked."""
+    """Component that an administrator has locked."""
 
     __tablename__ = "lockdown"
     component: str = Field(primary_key=True, sa_type=_TEXT)
 
 
 class ActivityReport(SQLModel, table=True):
-    """Activities that fail again and again, as a worker reports them, in JSON: the first of ``activity_count``."""
+    """Repeatedly failing activities reported by a worker, as JSON: the first of ``activity_count``."""
 
     __tablename__ = "activity_report"
     worker: str = Field(primary_key=True, sa_type=_TEXT)
@@ -250,7 +255,7 @@ class ActivityReport(SQLModel, table=True):
 class Counter(SQLModel, table=True):
     """Numbers given out in the order of commits: a transaction that takes some locks the row.
 
-    The rows are made by the migrations.
+    Migrations create the rows.
     """
 
     __tablename__ = "counter"
@@ -275,7 +280,7 @@ class Lease(SQLModel, table=True):
 
 
 class PodContainers(SQLModel, table=True):
-    """What is known of the containers of the last run of a pod that has several."""
+    """State of the containers of the last run of a pod that has several."""
 
     __tablename__ = "pod_containers"
     job_id: str = Field(primary_key=True, sa_type=_UUID)
@@ -285,8 +290,11 @@ class PodContainers(SQLModel, table=True):
 
 
 class ExternalPod(SQLModel, table=True):
-    """A pod that others made in a cluster, and the instance that it has. ``name``: namespace and name; ``note``: why it
-    does not get on, as far as only its cluster knows."""
+    """External pod, and its assigned instance.
+
+    ``name`` is the namespace and name; ``note`` is the reason for which the pod makes no progress, if only its cluster
+    reports one.
+    """
 
     __tablename__ = "external_pod"
     __table_args__ = (sa.Index("ix_external_pod_job", "job_id"),)

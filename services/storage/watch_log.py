@@ -1,5 +1,7 @@
-"""The log of what changed of services and their pods, in the order of commits, which watchers follow. Batch jobs are
-not in it: they may have a hundred thousand pods."""
+"""Log of changes of services and their pods, in the order of commits, for watchers.
+
+Batch jobs are left out, since they can have a hundred thousand pods.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ from services.storage.tables import COUNTER, JOB, POD, WATCH_CANCEL, WATCH_LOG
 WATCH_SEQ = "watch_log"
 THE_JOB = -1
 CHANGES_KEPT = 1_000_000
-"""Watchers that were away resume as long as the changes that they missed are kept."""
+"""Number of changes kept; disconnected watchers can resume while the changes that they missed are kept."""
 CANCELS_KEPT_NS = 60 * 10**9
 _SERVICE = JOB_TYPE_NUMBERS[JobType.SERVICE]
 _APPENDING = WATCH_LOG.insert()
@@ -37,7 +39,8 @@ class WatchLog:
         )
 
     def bounds(self) -> tuple[int, int]:
-        """The oldest number that is kept, and the newest one given out; of an empty log the one before."""
+        """Return the oldest kept number and the newest one given out; an empty log returns the next number as the
+        oldest."""
 
         def work(conn: sa.Connection) -> tuple[int, int]:
             newest = conn.execute(sa.select(COUNTER.c.value).where(COUNTER.c.name == WATCH_SEQ)).scalar_one()
@@ -47,15 +50,14 @@ class WatchLog:
         return self._db.read(work)
 
     def trim(self) -> None:
-        """Forget what is older than the last CHANGES_KEPT changes."""
+        """Delete changes older than the last CHANGES_KEPT."""
         self.prune(self.bounds()[1] - CHANGES_KEPT)
 
     def prune(self, upto_seq: int) -> None:
         self._db.write(lambda conn: conn.execute(sa.delete(WATCH_LOG).where(WATCH_LOG.c.seq <= upto_seq)))
 
     def ask_cancel(self, watch_id: str, now_ns: int) -> None:
-        """Ask the api that serves the watch to end it. Requests that no api takes are forgotten after
-        CANCELS_KEPT_NS."""
+        """Ask the api that serves the watch to cancel it; unread requests are deleted after CANCELS_KEPT_NS."""
         statement = self._db.upsert(WATCH_CANCEL).values(watch_id=watch_id, asked_ns=now_ns).on_conflict_do_nothing()
 
         def work(conn: sa.Connection) -> None:
@@ -68,7 +70,7 @@ class WatchLog:
         return self._db.read(lambda conn: set(conn.execute(sa.select(WATCH_CANCEL.c.watch_id)).scalars()))
 
     def drop_cancel(self, watch_id: str) -> bool:
-        """Whether it was still there."""
+        """Delete a cancel request; returns whether it existed."""
         statement = sa.delete(WATCH_CANCEL).where(WATCH_CANCEL.c.watch_id == watch_id)
         return self._db.write(lambda conn: conn.execute(statement).rowcount > 0)
 
@@ -79,12 +81,12 @@ def note_job(conn: sa.Connection, job: JobRecord) -> None:
 
 
 def note_service(conn: sa.Connection, job_id: str) -> None:
-    """The job itself, or its update."""
+    """Log a change of the job itself, or of its update."""
     _append(conn, [(job_id, THE_JOB)])
 
 
 def pods_of_services(scope: sa.ColumnElement[bool], source: sa.FromClause = POD) -> sa.Select[Any]:
-    """Keys of the pods of ``scope`` that belong to services."""
+    """Select the keys of the pods of ``scope`` that belong to services."""
     joined = source.join(JOB, sa.and_(JOB.c.job_id == POD.c.job_id, JOB.c.type == _SERVICE))
     return sa.select(POD.c.job_id, POD.c.instance_id).select_from(joined).where(scope)
 

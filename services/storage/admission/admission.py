@@ -1,5 +1,7 @@
-"""Queues and admission, the resource manager's part of storage: what may be queued, is queued, admitted, evicted and
-queued again, and a snapshot of it all."""
+"""Queues and admission, the resource manager's part of storage.
+
+It reads which pods can be queued, queues, admits, evicts and requeues pods, and takes the snapshot of all queues.
+"""
 
 from __future__ import annotations
 
@@ -39,18 +41,22 @@ class Admission:
         self._db = db
 
     def queueable(self, job_id: JobId, limit: int) -> list[tuple[int, int]]:
-        """INITIALIZED instances that may be queued now, as ``(start, count)`` ranges by instance, at most ``limit``.
+        """Return INITIALIZED instances that can be queued now, as ``(start, count)`` ranges by instance, at most
+        ``limit``.
 
-        A gang that waits whole is a range of its own, comes first, and comes whole: alone when it is larger than
-        ``limit``, not at all when the maximum of running instances has no room for it. Until all its members are here
-        they wait for each other. The maximum is kept here, so that asking twice never queues too much.
+        A gang whose members all wait is a range of its own, comes first and is never split: it is the only range when
+        it is larger than ``limit``, and is left out when it would exceed the job's maximum of running instances. A gang
+        with missing members waits until all are INITIALIZED. The maximum is enforced here, so repeated calls never
+        queue too much.
         """
         return self._db.read(partial(queueable, job_id=job_id, limit=limit))
 
     def waiting_shapes(self, job_id: JobId, start: int, count: int) -> list[ShapeRange]:
-        """Shapes of the INITIALIZED and PENDING pods among ``start .. start+count-1``, each of the configuration that
-        it is to run, in which pods of one job differ during a rollout. PENDING pods keep the one that they were queued
-        with."""
+        """Return the shapes of the INITIALIZED and PENDING pods among ``start .. start+count-1``.
+
+        Each shape is taken from the configuration that the pod will run, which differs between pods of a job during a
+        rollout. PENDING pods keep the configuration with which they were queued.
+        """
 
         def work(conn: sa.Connection) -> list[ShapeRange]:
             waits = sa.and_(within(conn, Span(job_id, start, count)), POD.c.state.in_([INITIALIZED, PENDING]))
@@ -68,18 +74,18 @@ class Admission:
     def mark_pending(
         self, job_id: JobId, ranges: Sequence[tuple[int, int]], queue_seq: int
     ) -> list[tuple[int, int, int]]:
-        """INITIALIZED -> PENDING for ``(start, count)`` ranges, in one transaction; returns what has become PENDING, as
-        ``(queue_seq, start, count)`` by queue_seq.
+        """Move ``(start, count)`` ranges from INITIALIZED to PENDING in one transaction.
 
-        Pods that have a place in the queue from an earlier run take it again; the others get ``queue_seq``. A gang has
-        one place: its old one if no member has lost it.
+        Returns the pods that became PENDING as ``(queue_seq, start, count)`` by queue_seq. Pods that have a place in
+        the queue from an earlier run keep it; the others take ``queue_seq``. A gang has one place: its old one if every
+        member still has it.
         """
         return self._db.write(
             partial(mark_pending, job_id=job_id, ranges=ranges, queue_seq=queue_seq, now_ns=self._db.clock_ns())
         )
 
     def mark_ready(self, items: Sequence[tuple[JobId, int, int]]) -> int:
-        """PENDING -> READY for ``(job, start, count)``, in one transaction; returns how many."""
+        """Move ``(job, start, count)`` ranges from PENDING to READY in one transaction; returns the number of pods."""
 
         def work(conn: sa.Connection) -> int:
             lock_jobs(conn, [job_id for job_id, _, _ in items])
@@ -90,32 +96,35 @@ class Admission:
         return self._db.write(work) if items else 0
 
     def refuse(self, job_id: JobId, message: str, now_ns: int) -> int:
-        """INITIALIZED pods that no queue will ever take fail, and have no other run. Returns how many."""
+        """Fail INITIALIZED pods that no queue will ever accept, without another run; returns their number."""
         spans = self._db.read(lambda conn: pod_spans(conn, job_id))
         return sum(
             self._db.write(partial(refuse, job_id=job_id, span=span, message=message, now_ns=now_ns)) for span in spans
         )
 
     def kill_queued(self, job_id: JobId, now_ns: int) -> list[tuple[int, int, PodState]]:
-        """PENDING and READY pods that are to end do; those that await a newer configuration are INITIALIZED with it.
-        Returns ``(start, count, state they were in)``."""
+        """End PENDING and READY pods whose goal is an end, and reset pods with an outdated configuration to
+        INITIALIZED.
+
+        Returns ``(start, count, previous state)``.
+        """
         killed: list[tuple[int, int, PodState]] = []
         for span in self._db.read(lambda conn: pod_spans(conn, job_id)):
             killed += self._db.write(partial(leave_queue, job_id=job_id, span=span, now_ns=now_ns))
         return killed
 
-    # -- evictions, and launches in vain
+    # -- evictions and failed placements
 
     def held(self, job_ids: Iterable[JobId]) -> dict[JobId, list[HeldRange]]:
-        """What pods of these jobs hold resources, as ranges by start, all at one moment."""
+        """Return the pods of these jobs that hold resources, as ranges by start, all read at one moment."""
         return self._db.read(partial(read_held, job_ids=list(job_ids)))
 
     def evict(self, orders: Sequence[EvictionOrder]) -> list[EvictionResult]:
-        """READY pods are PENDING again, in their old place; pods on hosts become PREEMPTING and want a new run, or,
-        with killOnPreempt, end; one member of a gang that has it ends all. Pods that end anyway are passed over, and so
-        are those that the SLA of their service keeps.
+        """Evict pods: READY pods return to PENDING in their old place, pods on hosts become PREEMPTING.
 
-        Of a gang that has been launched in part, READY members wait for the others: they are INITIALIZED once more.
+        Pods on hosts get a new run, or end if killOnPreempt is set; one gang member with killOnPreempt ends the whole
+        gang. Pods that end anyway are skipped, and so are pods that the SLA of their service protects. READY members of
+        a partly launched gang become INITIALIZED and wait for the other members.
         """
         results: list[EvictionResult] = []
         by_job = groupby(sorted(orders, key=lambda order: (order.job_id, order.start)), key=lambda order: order.job_id)
@@ -126,12 +135,11 @@ class Admission:
         return results
 
     def requeue_gang(self, job_id: JobId, reason: RequeueReason, least_hold_s: int = 0) -> EvictionResult:
-        """Give up a launch: READY members are PENDING again, in their old place, members on hosts are to end and
-        run anew, and the gang is held back for a while, longer each time, ``least_hold_s`` at least.
+        """Undo the launch of a gang: READY members return to PENDING in their old place, members on hosts restart.
 
-        Nothing changes when all members run by now, or when the gang ends or restarts for another reason. When some
-        members have left already, READY ones wait for them, INITIALIZED. Safe to repeat: within the time that it is
-        held back a gang is not held back longer.
+        The gang goes into backoff, longer each time, for at least ``least_hold_s`` seconds. Nothing changes when all
+        members run by now, or when the gang ends or restarts for another reason. READY members become INITIALIZED if
+        other members have left already. Repeated calls are safe: they do not extend a backoff that has not expired.
         """
         least_ns = least_hold_s * NS_PER_S
         return self._db.write(
@@ -146,13 +154,13 @@ class Admission:
         least_hold_s: int = 0,
         but: Sequence[int] = (),
     ) -> EvictionResult:
-        """READY pods that stand alone, among ``(start, count)`` by start, are PENDING again, and held back for a while:
-        longer each time in a row, as long as they were READY, and ``least_hold_s`` at least. When no pod of their shape
-        was launched since they were admitted, all READY pods of that shape come back with them, and PENDING ones are
-        held back as long, ``but`` these.
+        """Return READY pods outside gangs, given as ``(start, count)`` by start, to PENDING, in backoff.
 
-        Safe to repeat: those that are no longer READY are passed over. PENDING ones are held back when the rest is
-        committed, a bounded number in a transaction.
+        The backoff grows with each failed placement in a row and with the time that the pods were READY, and lasts at
+        least ``least_hold_s`` seconds. If no pod of their shape was launched since they were admitted, all READY pods
+        of that shape are requeued with them, and PENDING pods of it get the same backoff, except the instances in
+        ``but``. Repeated calls are safe: pods that are no longer READY are skipped. PENDING pods get their backoff in
+        later transactions of bounded size.
         """
         if not instances:
             return EvictionResult(job_id)
@@ -167,14 +175,14 @@ class Admission:
                 result.held_back.append((*span, hold.until_ns))
         return result
 
-    # -- what a rebuild of the resource manager begins with, and what it follows
+    # -- snapshot and log for a restarting resource manager
 
     def snapshot(self) -> AdmissionSnapshot:
-        """Everything at one moment; pods only as ranges, found by the database."""
+        """Return all queues at one moment; the database reduces pods to ranges."""
         return self._db.read(read_snapshot)
 
     def status_log(self, after_seq: int, limit: int) -> list[tuple[int, JobId, int, int, PodState]]:
-        """Ended runs ``(seq, job, instance, run, state)`` in the order of their commits."""
+        """Return ended runs ``(seq, job, instance, run, state)`` in the order of their commits."""
         query = sa.select(STATUS_LOG).where(STATUS_LOG.c.seq > after_seq).order_by(STATUS_LOG.c.seq).limit(limit)
 
         def work(conn: sa.Connection) -> list[tuple[int, JobId, int, int, PodState]]:

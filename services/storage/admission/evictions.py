@@ -1,4 +1,4 @@
-"""Evictions: pods of one job give their resources back."""
+"""Evictions of pods of one job."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def evict_job(conn: sa.Connection, job_id: JobId, orders: Sequence[EvictionOrder
 
 
 def _names(conn: sa.Connection, why: EvictionReason) -> Names:
-    """Return the name of the job that the pods give way to."""
+    """Return the name of the job for which the pods are evicted."""
     return job_names(conn, [why.for_job]) if isinstance(why, Grounds) and why.for_job else NO_NAMES
 
 
@@ -101,7 +101,7 @@ def requeue_ready(
     now_ns: int,
     result: EvictionResult,
 ) -> None:
-    """Pods that no host knows yet: ``(instance, queue_seq)``."""
+    """Return READY pods, given as ``(instance, queue_seq)``, to the queue; no host has them yet."""
     scope = Chosen(order.job_id, [instance for instance, _ in waiting])
     fire(conn, scope, Event.SEND_BACK, now_ns, gathers=is_to_gather, **words)
     note_wakes(conn, [order.job_id], now_ns)
@@ -122,7 +122,7 @@ def preempt_running(
     now_ns: int,
     why: TerminationReason,
 ) -> None:
-    """Pods on hosts, ``(instance, config version)``, end; they run anew unless killOnPreempt forbids it."""
+    """End pods on hosts, given as ``(instance, config version)``; they restart unless killOnPreempt is set."""
     facts = facts_of(conn, job.job_id, dict(on_hosts))
     ending: dict[bool, list[int]] = {True: [], False: []}
     for instance, own in facts.items():

@@ -1,4 +1,4 @@
-"""A launch of a gang that is given up: its members wait in their old place, or end and run anew."""
+"""Requeueing of gangs whose launch failed: members return to their old place in the queue, or end and restart."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def requeue_gang(
     ready = [pod for pod in pods if stage(member_of(pod)) is Stage.READY]
     is_whole = len(ready) == job.gang_size
     since_ns = min((pod.updated_ns for pod in ready), default=now_ns)
-    _hold_back(conn, job, now_ns - since_ns, least_ns, now_ns, result)
+    _start_backoff(conn, job, now_ns - since_ns, least_ns, now_ns, result)
     words = {"message": f"queued again: {requeue_text(reason)}", "reason": REQUEUE_REASON}
     members = Span(job_id, 0, job.gang_size)
     fire(conn, members, Event.REQUEUE_GANG, now_ns, gathers=not is_whole, why=FOR_RESTART, **words)
@@ -54,7 +54,7 @@ def requeue_gang(
     return result
 
 
-def _hold_back(
+def _start_backoff(
     conn: sa.Connection, job: JobRecord, took_ns: int, least_ns: int, now_ns: int, result: EvictionResult
 ) -> None:
     result.requeue_count, result.held_until_ns = job.gang_requeue_count, job.gang_due_ns

@@ -1,4 +1,4 @@
-"""Pods enter their queue and leave it."""
+"""Transitions of pods into the queue and out of it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ from services.storage.tables import POD
 
 
 def joined(items: Iterable[tuple[JobId, int, int]]) -> list[tuple[JobId, int, int]]:
-    """``(job, start, count)`` that touch become one: a statement writes a run of unlike pods as quickly as of like."""
+    """Merge adjacent ``(job, start, count)`` ranges: one statement writes a range of unlike pods as fast as of like
+    ones."""
     joined: list[tuple[JobId, int, int]] = []
     for job_id, start, count in sorted(items):
         last_id, first, length = joined[-1] if joined else ("", 0, 0)
@@ -40,7 +41,7 @@ def queueable(conn: sa.Connection, job_id: str, limit: int) -> list[tuple[int, i
     job = read_job(conn, job_id)
     if job is None or limit <= 0 or job.state in JOB_TERMINAL or is_ending(job):
         return []
-    room = _room(conn, job)
+    room = _remaining_count(conn, job)
     waits = sa.and_(POD.c.job_id == job_id, POD.c.state == INITIALIZED, GOAL_ALIVE)
     gang: list[tuple[int, int]] = []
     if job.gang_size > 1:
@@ -84,8 +85,8 @@ def mark_pending(
     return [(seq, *span) for seq in sorted(marked) for span in as_ranges(sorted(marked[seq]))]
 
 
-def _room(conn: sa.Connection, job: JobRecord) -> int | None:
-    """How many more pods may be scheduled; None when there is no bound."""
+def _remaining_count(conn: sa.Connection, job: JobRecord) -> int | None:
+    """Return how many more pods may be scheduled, or None without a limit."""
     maximum = job.sla.maximum_running_instances
     if maximum == 0:
         return None

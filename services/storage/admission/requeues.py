@@ -1,6 +1,6 @@
-"""Admitted pods for which no host was found: what they were given is free again, and they wait in their old places.
+"""Requeueing of admitted pods whose placement failed: they release their resources and return to their old places.
 
-READY and PENDING pods of the same shape wait with them: each would find no host either.
+READY and PENDING pods of the same shape are requeued or put in backoff with them, since their placement would fail too.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from services.storage.tables import POD
 
 POD_REQUEUE_REASON = "REASON_POD_REQUEUED"
 _Shapes = dict[int, list[ShapeRange]]
-"""Of the instances of a job, by config version."""
+"""Shapes of the instances of a job, by config version."""
 
 
 class Hold(NamedTuple):
@@ -56,7 +56,7 @@ def requeue_pods(
     job = hold_job(conn, job_id)
     if job is None or job.state in JOB_TERMINAL:
         return result, []
-    gone = _given_up(conn, job, [i for start, count in instances for i in range(start, start + count)], but)
+    gone = _choose_requeued(conn, job, [i for start, count in instances for i in range(start, start + count)], but)
     if gone is None:
         return result, []
 
@@ -90,14 +90,14 @@ def tries_text(vain_count: int, delay_ns: int) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class _GivenUp:
-    since_ns: int  # the first of them was admitted
-    vain_counts: dict[int, int]  # READY instances -> tries in a row, this one included
-    along: dict[int, list[tuple[int, int]]]  # ranges of PENDING ones that are held back with them, by the same
+class _Requeued:
+    since_ns: int  # when the first of them was admitted
+    vain_counts: dict[int, int]  # READY instance -> failed attempts in a row, including this one
+    along: dict[int, list[tuple[int, int]]]  # failed attempts -> ranges of PENDING pods that share the backoff
 
 
-def _given_up(conn: sa.Connection, job: JobRecord, named: Sequence[int], but: Sequence[int]) -> _GivenUp | None:
-    """``but``: instances that wait on. None when no named instance is READY."""
+def _choose_requeued(conn: sa.Connection, job: JobRecord, named: Sequence[int], but: Sequence[int]) -> _Requeued | None:
+    """Choose the pods to requeue; None when no named instance is READY. ``but``: instances to leave out."""
     first = job.gang_size if job.gang_size > 1 else 0
     alone = sa.and_(POD.c.job_id == job.job_id, POD.c.instance_id >= first, POD.c.instance_id.not_in(but))
     columns = (POD.c.instance_id, POD.c.config_version, POD.c.vain_count, POD.c.updated_ns)
@@ -107,7 +107,7 @@ def _given_up(conn: sa.Connection, job: JobRecord, named: Sequence[int], but: Se
         return None
     since_ns = min(pod.updated_ns for pod in chosen)
     shapes = _shapes(conn, job.job_id)
-    launched = _launched_since(conn, alone, since_ns, shapes)
+    launched = _read_launched_shapes(conn, alone, since_ns, shapes)
     vain_counts: dict[int, int] = {}
     together: dict[PodShape, int] = {}
     for pod in chosen:
@@ -115,17 +115,17 @@ def _given_up(conn: sa.Connection, job: JobRecord, named: Sequence[int], but: Se
         vain_counts[pod.instance_id] = pod.vain_count + 1
         if shape not in launched:
             together[shape] = max(together.get(shape, 0), pod.vain_count + 1)
-    waiting = list(_waiting(conn, alone, shapes, together)) if together else []
+    waiting = list(_read_waiting(conn, alone, shapes, together)) if together else []
     for shape, is_ready, vain_count, _ in waiting:
         together[shape] = max(together[shape], vain_count + is_ready)
     along: dict[int, list[tuple[int, int]]] = {}
     for shape, is_ready, _, (start, count) in waiting:
-        if is_ready:  # those beyond the bound find no host the next time
+        if is_ready:  # pods beyond the bound are requeued when their own placement fails
             room = max(CHUNK_PODS - len(vain_counts), 0)
             vain_counts.update(dict.fromkeys(range(start, start + min(count, room)), together[shape]))
         else:
             along.setdefault(together[shape], []).append((start, count))
-    return _GivenUp(since_ns, vain_counts, along)
+    return _Requeued(since_ns, vain_counts, along)
 
 
 def _shapes(conn: sa.Connection, job_id: str) -> _Shapes:
@@ -141,7 +141,7 @@ def _shape_of(shapes: _Shapes, version: int, instance: int) -> PodShape:
 
 
 def _by_shape(shapes: _Shapes, version: int, start: int, count: int) -> Iterator[tuple[PodShape, tuple[int, int]]]:
-    """A range of instances, cut where the shape changes."""
+    """Split a range of instances where the shape changes."""
     ranges, end = shapes[version], start + count
     for one in ranges[bisect_right(ranges, start, key=lambda one: one.start) - 1 :]:
         if one.start >= end:
@@ -150,20 +150,22 @@ def _by_shape(shapes: _Shapes, version: int, start: int, count: int) -> Iterator
         yield one.shape, (begin, min(one.start + one.count, end) - begin)
 
 
-def _launched_since(
+def _read_launched_shapes(
     conn: sa.Connection, alone: sa.ColumnElement[bool], since_ns: int, shapes: _Shapes
 ) -> set[PodShape]:
-    """Shapes of which a pod was launched since then, as far as its row still shows it: these do find hosts."""
+    """Return the shapes of pods launched since ``since_ns``, as far as the rows show it: placement works for them."""
     on_host = sa.and_(POD.c.state.in_(ON_HOST_NUMBERS), POD.c.updated_ns >= since_ns)
     runs = conn.execute(runs_of(alone, sa.or_(on_host, POD.c.started_ns >= since_ns), sa.literal(0)))
     return {shape for _, start, count, version, *_ in runs for shape, _ in _by_shape(shapes, version, start, count)}
 
 
-def _waiting(
+def _read_waiting(
     conn: sa.Connection, alone: sa.ColumnElement[bool], shapes: _Shapes, wanted: dict[PodShape, int]
 ) -> Iterator[tuple[PodShape, bool, int, tuple[int, int]]]:
-    """Ranges of PENDING and READY pods of these shapes: shape, whether READY, tries in vain, range. Those that come
-    back to a host are passed over: room is held for them."""
+    """Yield ranges of PENDING and READY pods of these shapes as (shape, is READY, failed attempts, range).
+
+    Pods that return to a preferred host are skipped, since resources are reserved for them there.
+    """
     runs = runs_of(alone, where(QUEUED & STAYS & ~STALE & HOMELESS), POD.c.state, POD.c.vain_count)
     for state, first, length, version, _, vain_count in conn.execute(runs.order_by("start")):
         for shape, span in _by_shape(shapes, version, first, length):

@@ -1,4 +1,4 @@
-"""Pods in queues and with resources, read as ranges of instances that are alike."""
+"""Reads of queued and admitted pods as ranges of like instances."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from services.storage.tables import COUNTER, FINISHED_STATES, JOB, POD
 STATUS_SEQ = "status_log"
 JOBS_PER_QUERY = 200
 _READY, _ON_HOST, _EVICTED, _KINDS = 1, 2, 3, 4
-"""What a pod that holds resources counts as in a snapshot; multiples of _KINDS are places in the queue."""
+"""Kinds of pods that hold resources in a snapshot; multiples of _KINDS encode the place in the queue."""
 
 
 _DAEMON = JOB_TYPE_NUMBERS[JobType.DAEMON]
-"""Its pods take what the capacity that is dealt does not have in it."""
+"""Daemons are left out: their resources are not part of the capacity that is distributed."""
 _ON_HOST_NOW = POD.c.state.in_(ON_HOST_NUMBERS)
 _IS_EVICTED = sa.and_(
     POD.c.termination == TERMINATION_NUMBERS[TerminationReason.PREEMPTED_RESOURCES], sa.or_(GOAL_ENDED, NEWER)
 )
-"""Of a pod on a host: it leaves for the sake of others."""
+"""Condition of a pod on a host that is being evicted."""
 
 
 def read_snapshot(conn: sa.Connection) -> AdmissionSnapshot:
@@ -49,7 +49,7 @@ def read_snapshot(conn: sa.Connection) -> AdmissionSnapshot:
 
 
 def _job_snapshots(conn: sa.Connection, jobs: Sequence[JobRecord], ids: Sequence[JobId]) -> list[JobSnapshot]:
-    """One statement for many jobs: each statement is a round trip to the database."""
+    """Read many jobs with one statement, since each statement is a round trip to the database."""
     pending: dict[str, list[PendingRange]] = {job_id: [] for job_id in ids}
     allocated: dict[str, list[AllocatedRange]] = {job_id: [] for job_id in ids}
     key = sa.case(
@@ -91,10 +91,10 @@ def runs_of(
     key: sa.ColumnElement[Any],
     *more: sa.ColumnElement[Any],
 ) -> sa.Select[Any]:
-    """Runs of instances that are alike in job, ``key``, configuration and the columns ``more``, as (key, start, count,
-    config version, job, more ...).
+    """Select runs of instances that are equal in job, ``key``, configuration and the columns ``more``.
 
-    Within a run instance ids and row numbers rise alike, so their difference names the run.
+    Each row is (key, start, count, config version, job, more ...). Within a run instance ids and row numbers rise
+    together, so their difference identifies the run.
     """
     others = [column.label(f"also{number}") for number, column in enumerate(more)]
     labelled = (

@@ -1,4 +1,4 @@
-"""Daemons: which host has which instance, and those that are not on their host yet."""
+"""Daemons: the assignment of instances to hosts, and the instances that are not on their host yet."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Daemons:
     # -- reading
 
     def wanted(self) -> list[Daemon]:
-        """Those whose goal is to run, with the shape of their newest configuration."""
+        """Return daemons whose goal is RUNNING, with the shape of their newest configuration."""
         query = sa.select(JOB.c.job_id, JOB.c.config_version, JOB.c.desired_state_version).where(
             JOB.c.type == _DAEMON, JOB.c.goal == _RUNS, JOB.c.state.not_in(FINISHED_STATES)
         )
@@ -60,7 +60,7 @@ class Daemons:
         return self._db.read(work)
 
     def on_hosts(self, cluster: str) -> list[tuple[PodId, Hostname]]:
-        """Pods of daemons that are on hosts of the cluster, or on their way there."""
+        """Return pods of daemons that are launched or run on hosts of the cluster."""
         columns = (POD.c.job_id, POD.c.instance_id, POD.c.run_id, POD.c.host)
         alive = sa.and_(JOB.c.type == _DAEMON, JOB.c.state.not_in(FINISHED_STATES))
         query = sa.select(*columns).join_from(JOB, POD, JOB.c.job_id == POD.c.job_id)
@@ -74,7 +74,7 @@ class Daemons:
         return self._db.read(work)
 
     def waiting(self, job_id: JobId, cluster: str, after: int, limit: int) -> list[WaitingDaemonPod]:
-        """Instances above ``after`` that hosts of the cluster have and that are not on them yet, rising."""
+        """Return instances above ``after`` that are assigned to hosts of the cluster and not on them yet, rising."""
         mine = sa.and_(DAEMON_HOST.c.job_id == job_id, DAEMON_HOST.c.cluster == cluster, DAEMON_HOST.c.gone_ns == 0)
         columns = (POD.c.instance_id, POD.c.desired_run_id, POD.c.config_version, DAEMON_HOST.c.hostname)
         query = sa.select(*columns).join_from(DAEMON_HOST, POD, _SAME).where(mine, _WAITS, POD.c.instance_id > after)
@@ -90,8 +90,10 @@ class Daemons:
         return self._db.read(work)
 
     def neighbours(self, cluster: str, hostnames: Collection[Hostname]) -> dict[Hostname, list[Neighbour]]:
-        """Pods on these hosts of a cluster. One pass over the pods of jobs that have not ended: ask for many hosts at
-        once."""
+        """Return the pods on these hosts of a cluster, by host.
+
+        Each call scans the pods of all jobs that have not ended, so callers should request many hosts at once.
+        """
         leaves = sa.or_(GOAL_ENDED, NEWER, POD.c.state == KILLING).label("leaves")
         columns = (POD.c.job_id, POD.c.instance_id, POD.c.run_id, POD.c.host, POD.c.started_ns, POD.c.config_version)
         alive = sa.and_(JOB.c.state.not_in(FINISHED_STATES), POD.c.state.in_(ON_HOST_NUMBERS), POD.c.cluster == cluster)
@@ -119,13 +121,15 @@ class Daemons:
     # -- writing
 
     def follow(self, job_id: JobId, cluster: str, matching: Collection[Hostname], now_ns: int) -> FollowPlan:
-        """Make the instances of a daemon those of the hosts of a cluster that match, a bounded number at a time;
-        returns what changed. Nothing does when the daemon is to end."""
+        """Assign the instances of a daemon to the matching hosts of a cluster, a bounded number per call.
+
+        Returns the changes; there are none when the daemon is ending.
+        """
         work = partial(_follow, job_id=job_id, cluster=cluster, matching=matching, now_ns=now_ns)
         return self._db.write(work)
 
     def skip_queue(self, job_id: JobId, instance_ids: Sequence[int], now_ns: int) -> None:
-        """These instances, rising, have room on their hosts: they are READY without having been queued."""
+        """Move these instances, rising, to READY without queueing: their hosts have the resources."""
 
         def work(conn: sa.Connection) -> None:
             if hold_job(conn, job_id) is not None:
@@ -165,7 +169,7 @@ def _seats(conn: sa.Connection, job_id: JobId) -> list[Seat]:
 def _leave(conn: sa.Connection, job: JobRecord, instances: Sequence[int], now_ns: int) -> None:
     for start, count in as_ranges(instances):
         mine = sa.and_(DAEMON_HOST.c.job_id == job.job_id, DAEMON_HOST.c.instance_id.between(start, start + count - 1))
-        known = mine & (DAEMON_HOST.c.gone_ns == 0)  # else since then
+        known = mine & (DAEMON_HOST.c.gone_ns == 0)  # else it left before
         conn.execute(sa.update(DAEMON_HOST).where(known).values(gone_ns=now_ns))
         steer_pods(conn, job, (start, count), PodState.KILLED, now_ns, LEFT)
 

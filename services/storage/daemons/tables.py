@@ -1,4 +1,4 @@
-"""The table of daemons; ``services/storage/tables.py`` has the names of all."""
+"""Table of daemons; ``services/storage/tables.py`` lists the names of all tables."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ _UUID: Any = sa.Uuid(as_uuid=False)
 
 
 class DaemonHost(SQLModel, table=True):
-    """The host that has an instance of a daemon. ``gone_ns``: since when it does not match; the instance is kept for it
-    a while."""
+    """Host to which an instance of a daemon is assigned.
+
+    ``gone_ns`` is the time since which the host does not match, 0 while it does; the assignment is kept for a while.
+    """
 
     __tablename__ = "daemon_host"
     __table_args__ = (sa.Index("ix_daemon_host_name", "job_id", "hostname"),)

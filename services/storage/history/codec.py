@@ -1,4 +1,4 @@
-"""Samples and pages as blobs: packed JSON with the names of the columns, so that a new column needs no migration."""
+"""Samples and pages as blobs: packed JSON keyed by column name, so a new column requires no migration."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _KNOWN = frozenset(Quantity)
 
 
 def sample_to_blob(sample: Sample) -> bytes:
-    """The seconds that it covers, then a line for each series: who reads a few need not parse the others."""
+    """Encode a sample: the seconds that it covers, then one line per series, so readers can parse a few series only."""
     lines = [str(sample.covered_s)]
     for name, columns in sample.amounts.items():
         amounts = {_name(column): amount for column, amount in columns.items() if amount}
@@ -23,7 +23,7 @@ def sample_to_blob(sample: Sample) -> bytes:
 
 
 def samples_to_series(rows: Sequence[tuple[int, bytes]], only: Collection[str] | None = None) -> dict[str, Series]:
-    """``(at_s, blob)`` in the order of time -> series by name; ``only``: of these names."""
+    """Decode ``(at_s, blob)`` rows, in time order, into series by name; ``only`` restricts the names."""
     found: dict[str, Series] = {}
     for at_s, blob in rows:
         covered_s, *lines = unpack(blob).decode().split("\n")
@@ -40,7 +40,7 @@ def samples_to_series(rows: Sequence[tuple[int, bytes]], only: Collection[str] |
 
 
 def _append(series: Series, at_s: int, covered_s: int, amounts: Mapping[str, int]) -> None:
-    """Columns without an amount are filled up later."""
+    """Append one sample to a series; columns without an amount are padded with 0 later."""
     count, columns = len(series.times_s), series.columns
     for text, amount in amounts.items():
         if (column := _column(text)) is not None:
@@ -55,12 +55,12 @@ def _append(series: Series, at_s: int, covered_s: int, amounts: Mapping[str, int
 
 
 def page_to_blob(series: Series, start_s: int) -> bytes:
-    """Columns of nothing but 0 are left out, and one that never changes is one number."""
+    """Encode a page; all-zero columns are left out, and a constant column is stored as one number."""
     maxima = {column: values for column, values in series.maxima.items() if values != series.columns.get(column)}
     page = {
         "times": [at_s - start_s for at_s in series.times_s],
-        "covered_s": _short(series.covered_s),
-        "columns": _columns_short(series.columns),
+        "covered_s": _compress(series.covered_s),
+        "columns": _compress_columns(series.columns),
         "maxima": {_name(column): values for column, values in maxima.items()},
         "preemptions": [(at_s - start_s, for_pool, pods) for at_s, for_pool, pods in series.preemptions],
     }
@@ -72,9 +72,9 @@ def page_from_blob(blob: bytes, start_s: int) -> Series:
     times_s = [start_s + offset_s for offset_s in page["times"]]
     return Series(
         times_s,
-        _long(page["covered_s"], len(times_s)),
-        _columns_long(page["columns"], len(times_s)),
-        _columns_long(page["maxima"], len(times_s)),
+        _expand(page["covered_s"], len(times_s)),
+        _expand_columns(page["columns"], len(times_s)),
+        _expand_columns(page["maxima"], len(times_s)),
         [Preemption(start_s + offset_s, for_pool, pods) for offset_s, for_pool, pods in page["preemptions"]],
     )
 
@@ -89,23 +89,23 @@ def _name(column: Column) -> str:
 
 @lru_cache(maxsize=256)
 def _column(text: str) -> Column | None:
-    """None for a column that only a later version knows."""
+    """Parse a column name; None for a column that only a later version knows."""
     quantity, _, kind = text.partition("/")
     return Column(Quantity(quantity), kind) if quantity in _KNOWN else None
 
 
-def _columns_short(columns: Mapping[Column, Sequence[int]]) -> dict[str, Any]:
-    return {_name(column): _short(values) for column, values in columns.items() if any(values)}
+def _compress_columns(columns: Mapping[Column, Sequence[int]]) -> dict[str, Any]:
+    return {_name(column): _compress(values) for column, values in columns.items() if any(values)}
 
 
-def _columns_long(columns: Mapping[str, Any], count: int) -> dict[Column, list[int]]:
+def _expand_columns(columns: Mapping[str, Any], count: int) -> dict[Column, list[int]]:
     named = ((_column(text), values) for text, values in columns.items())
-    return {column: _long(values, count) for column, values in named if column is not None}
+    return {column: _expand(values, count) for column, values in named if column is not None}
 
 
-def _short(values: Sequence[int]) -> int | Sequence[int]:
+def _compress(values: Sequence[int]) -> int | Sequence[int]:
     return values[0] if values and values.count(values[0]) == len(values) else values
 
 
-def _long(values: int | list[int], count: int) -> list[int]:
+def _expand(values: int | list[int], count: int) -> list[int]:
     return [values] * count if isinstance(values, int) else values

@@ -1,7 +1,8 @@
-"""Time series: samples of all series, and pages of one series each.
+"""Time series, stored as samples of all series and as pages of one series each.
 
-A sample is one row. When an hour is over its samples become a page of minutes for each series, and a point in the page
-of hours of that day; each step may be cut anywhere and repeated, also by two leaders at once.
+A sample is one row. When an hour is over, its samples are folded into one page of minutes per series, and into one
+point of the series' page of hours for that day. Each step can be interrupted anywhere and repeated, also by two leaders
+at once.
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ from services.storage.tables import HISTORY_PAGE, HISTORY_SAMPLE
 
 MINUTE_S, HOUR_S, DAY_S = 60, 3_600, 86_400
 SPAN_S = {MINUTE_S: HOUR_S, HOUR_S: DAY_S}
-"""Step -> what one page spans."""
+"""Step in seconds -> time span of one page, in seconds."""
 KEPT_S = {MINUTE_S: DAY_S + HOUR_S, HOUR_S: 366 * DAY_S}
-"""Step -> for how long pages are kept."""
+"""Step in seconds -> retention of its pages, in seconds."""
 SERIES_PER_WRITE = 100
 PRUNED_MAX = 2_000
-"""Pages deleted in one transaction."""
+"""Maximum number of pages deleted in one transaction."""
 _PAGE = HISTORY_PAGE.c
 
 
@@ -33,14 +34,14 @@ class History:
         self._db = db
 
     def add(self, sample: Sample) -> bool:
-        """Returns whether it was stored: of a moment that is there already, the first sample stands."""
+        """Store a sample; returns False if there is one for that moment already, which is kept."""
         row = {"at_s": sample.at_s, "sample": sample_to_blob(sample)}
         statement = self._db.upsert(HISTORY_SAMPLE).values(**row).on_conflict_do_nothing()
-        counted = statement.execution_options(preserve_rowcount=True)  # else unknown for an insert on PostgreSQL
+        counted = statement.execution_options(preserve_rowcount=True)  # else unknown for inserts on PostgreSQL
         return self._db.write(lambda conn: conn.execute(counted).rowcount) == 1
 
     def fold(self, now_s: int) -> bool:
-        """Take the samples of the oldest hour into pages, if it is over; returns whether it was."""
+        """Fold the samples of the oldest hour into pages if that hour is over; returns whether it was."""
         at = HISTORY_SAMPLE.c.at_s
 
         def work(conn: sa.Connection) -> list[tuple[int, bytes]]:
@@ -63,7 +64,7 @@ class History:
         return True
 
     def prune(self, now_s: int) -> None:
-        """Forget pages that are too old."""
+        """Delete pages beyond their retention."""
         key = sa.tuple_(_PAGE.series, _PAGE.step_s, _PAGE.start_s)
         for step_s, kept_s in KEPT_S.items():
             is_old = sa.and_(_PAGE.step_s == step_s, _PAGE.start_s <= now_s - kept_s - SPAN_S[step_s])
@@ -76,8 +77,10 @@ class History:
     def read(
         self, names: Collection[str], step_s: int, start_s: int, end_s: int, columns: Sequence[Column] | None = None
     ) -> dict[str, Series]:
-        """By name, of those that have anything there: the intervals of MINUTE_S or HOUR_S that begin from ``start_s``
-        on and before ``end_s``, also of the hours that are not in pages yet."""
+        """Return the intervals that begin in ``start_s <= t < end_s``, by name of the series, without empty series.
+
+        ``step_s`` is MINUTE_S or HOUR_S. Samples that are not folded into pages yet are included.
+        """
         at = HISTORY_SAMPLE.c.at_s
 
         def work(conn: sa.Connection) -> dict[str, list[Series]]:
@@ -86,7 +89,7 @@ class History:
             rows = [(row.at_s, row.sample) for row in conn.execute(query)]
             parts = {name: [downsample(s, step_s)] for name, s in samples_to_series(rows, names).items()}
             for name, _, series in _pages(conn, names, step_s, start_s - SPAN_S[step_s], end_s):
-                parts.setdefault(name, []).insert(0, series)  # a page has the whole of its hour
+                parts.setdefault(name, []).insert(0, series)  # a page covers its whole hour
             return parts
 
         found = self._db.read(work)
@@ -101,14 +104,14 @@ def _delete(conn: sa.Connection, statement: sa.Delete) -> int:
 def _pages(
     conn: sa.Connection, names: Iterable[str], step_s: int, after_s: int, before_s: int
 ) -> Iterable[tuple[str, int, Series]]:
-    """Those that begin between the two; name, begin and what they hold."""
+    """Yield pages that begin between the two times, exclusive, as (name, begin, series)."""
     is_there = sa.and_(_PAGE.step_s == step_s, _PAGE.start_s > after_s, _PAGE.start_s < before_s)
     for row in conn.execute(sa.select(HISTORY_PAGE).where(_PAGE.series.in_(names), is_there)):
         yield row.series, row.start_s, page_from_blob(row.page, row.start_s)
 
 
 def _put_hour(conn: sa.Connection, db: Database, start_s: int, fresh: Mapping[str, Series]) -> None:
-    """Minutes that came late are added to those of the page; the point of the hour is made of all."""
+    """Write the pages of an hour: late minutes are merged into its page, and the hour's point is computed from all."""
     day_s = start_s - start_s % DAY_S
     minutes = {name: series for name, _, series in _pages(conn, fresh, MINUTE_S, start_s - 1, start_s + 1)}
     hours = {name: series for name, _, series in _pages(conn, fresh, HOUR_S, day_s - 1, day_s + 1)}

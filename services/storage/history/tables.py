@@ -1,4 +1,4 @@
-"""The tables of time series; ``services/storage/tables.py`` has the others, and the names of all."""
+"""Tables of time series; ``services/storage/tables.py`` has the other tables and lists the names of all."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _BLOB: Any = sa.LargeBinary
 
 
 class HistorySampleRow(SQLModel, table=True):
-    """All series at one moment; kept until its hour is over and in the pages."""
+    """Sample of all series at one moment, kept until its hour is over and folded into pages."""
 
     __tablename__ = "history_sample"
     at_s: int = Field(primary_key=True, sa_type=_BIG)
@@ -21,7 +21,7 @@ class HistorySampleRow(SQLModel, table=True):
 
 
 class HistoryPageRow(SQLModel, table=True):
-    """One series over a time: an hour in minutes, or a day in hours. ``step_s`` says which."""
+    """Page of one series: an hour in minutes or a day in hours, as ``step_s`` says."""
 
     __tablename__ = "history_page"
     __table_args__ = (

@@ -1,7 +1,7 @@
-"""What happened to hosts: who changes a host writes its event in the same transaction.
+"""Events of hosts, each written in the transaction that changes the host.
 
-The number of an event is taken last in a transaction, after all other counters: so numbers rise in the order of
-commits, and there is no deadlock.
+An event takes its number after all other counters of its transaction: numbers rise in the order of commits, and there
+are no deadlocks.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from services.storage.tables import CLUSTER_HOST, COUNTER, HOST, HOST_EVENT
 HOST_EVENTS_SEQ = "host events"
 EVENTS_PER_HOST_MAX = 200
 EVENTS_MAX = 1_000_000
-"""Of all hosts."""
+"""Maximum number of events kept for all hosts together."""
 KEPT_S = 30 * 86_400
 PRUNED_MAX = 2_000
-"""Events deleted in one transaction."""
+"""Maximum number of events deleted in one transaction."""
 CROWDED_MAX = 100
-"""Hosts with too many events that one transaction looks at."""
+"""Maximum number of hosts with surplus events per transaction."""
 ADDED_MAX = 500
-"""Events that one transaction of ``add`` writes, and hosts of one statement."""
+"""Maximum number of events written in one transaction of ``add``, and of hosts in one statement."""
 READ_MAX = 1_000
-"""Events that are read at a time by who goes through all of them."""
+"""Number of events fetched at a time by full scans."""
 _EVENT = HOST_EVENT.c
 
 
@@ -42,7 +42,7 @@ class HostEvents:
         self._db = db
 
     def add(self, events: Sequence[HostEvent]) -> None:
-        """Events of changes that are stored nowhere else."""
+        """Write events of changes that are stored nowhere else."""
         for start in range(0, len(events), ADDED_MAX):
             self._db.write(partial(record, events=events[start : start + ADDED_MAX]))
 
@@ -54,8 +54,10 @@ class HostEvents:
         after: int = 0,
         limit: int = EVENTS_PER_HOST_MAX,
     ) -> list[HostEvent]:
-        """The newest first: of a host or of all, of these kinds or of all, with numbers below ``before`` (0: no bound)
-        and above ``after``."""
+        """Return events, newest first, numbered above ``after`` and below ``before`` (0: no bound).
+
+        An empty hostname selects all hosts, and empty kinds select all kinds.
+        """
         query = sa.select(HOST_EVENT).where(_EVENT.seq > after).order_by(_EVENT.seq.desc()).limit(limit)
         if hostname:
             query = query.where(_EVENT.hostname == hostname)
@@ -65,8 +67,11 @@ class HostEvents:
         return self._db.read(lambda conn: [_event(row) for row in conn.execute(known)])
 
     def open(self, cluster: str, ends: Mapping[HostEventKind, HostEventKind]) -> list[HostEvent]:
-        """``ends``: kinds of what begins -> of its end. Of the hosts of the cluster the events of what has begun last
-        and has not ended. Goes through all events, in their order, and keeps those that are open."""
+        """Return the last begin event of each host of the cluster and kind that has no end event yet.
+
+        ``ends`` maps kinds of begin events to their end events. The method scans all events in order and keeps the open
+        ones.
+        """
         kinds = sorted(kind.value for kind in {*ends, *ends.values()})
         query = sa.select(HOST_EVENT).where(_EVENT.cluster == cluster, _EVENT.kind.in_(kinds)).order_by(_EVENT.seq)
         begun: dict[tuple[str, str], sa.Row[Any]] = {}
@@ -83,7 +88,7 @@ class HostEvents:
         return [_event(row) for row in begun.values()]
 
     def prune(self, now_ns: int) -> None:
-        """Forget events that are too old, and the oldest of hosts with too many and of all."""
+        """Delete events that are too old or beyond the maximum per host or in total."""
         newest = sa.select(COUNTER.c.value).where(COUNTER.c.name == HOST_EVENTS_SEQ)
         upto = self._db.read(lambda conn: int(conn.execute(newest).scalar_one())) - EVENTS_MAX
         oldest = sa.select(_EVENT.seq).order_by(_EVENT.seq).limit(PRUNED_MAX).subquery()
@@ -101,14 +106,14 @@ class HostEvents:
 
 
 def _surplus(hostnames: Sequence[str]) -> sa.Select[Any]:
-    """Of these hosts the events beyond the newest EVENTS_PER_HOST_MAX."""
+    """Select the events of these hosts beyond the newest EVENTS_PER_HOST_MAX."""
     number = sa.func.row_number().over(partition_by=_EVENT.hostname, order_by=_EVENT.seq.desc()).label("number")
     ranked = sa.select(_EVENT.seq, number).where(_EVENT.hostname.in_(hostnames)).subquery()
     return sa.select(ranked.c.seq).where(ranked.c.number > EVENTS_PER_HOST_MAX).limit(PRUNED_MAX)
 
 
 def record(conn: sa.Connection, events: Iterable[HostEvent | None]) -> None:
-    """Last in the transaction of the changes. Events without a cluster get the one that has the host."""
+    """Write events as the last step of the transaction of their changes; fills in missing clusters."""
     found = [event for event in events if event is not None]
     if not found:
         return
@@ -130,7 +135,7 @@ def record(conn: sa.Connection, events: Iterable[HostEvent | None]) -> None:
 
 
 def last_left(conn: sa.Connection, hostnames: Collection[str]) -> dict[str, tuple[str, int]]:
-    """Of these hosts those that have left a cluster, as far as that is kept -> which one, and when, the last time."""
+    """Return hosts that have left a cluster -> that cluster and the time of the last departure, as far as recorded."""
     newest = (
         sa.select(sa.func.max(_EVENT.seq))
         .where(_EVENT.hostname.in_(hostnames), sa.text(HAS_LEFT))

@@ -1,7 +1,7 @@
-"""Host pools, and in which of them each host is and is to be.
+"""Host pools, and the current and desired host pool of each host.
 
-Every write takes the counter of changes first, so that one happens after the other; host managers compare it with what
-they know, and read the rest only when it has risen.
+Every write increments the counter of changes first, which serialises writes. Host managers compare the counter with
+their known version and read the rest only when it has risen.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from services.storage.tables import CLUSTER_HOST, COUNTER, HOST, HOST_IN_POOL, H
 
 HOST_POOLS_SEQ = "host pools"
 MOVER_SWITCH = "host pool mover"
-"""A row of ``counter``: 1 while the mover is on."""
+"""Name of the ``counter`` row that is 1 while the mover is on."""
 HOSTS_PER_STATEMENT = 500
 HOST_POOLS_MAX = 1_000
 
@@ -34,26 +34,26 @@ class HostPoolRecords:
     # -- reading
 
     def all(self, known: int = -1) -> HostPools | None:
-        """None when nothing has changed since the version that is known."""
+        """Return all host pools; None when nothing has changed since version ``known``."""
 
         def work(conn: sa.Connection) -> HostPools | None:
             version = int(conn.execute(_VERSION).scalar_one())
             if version == known:
                 return None
             is_on = mover_is_on(conn)
-            return HostPools(version, read_host_pools(conn), read_places(conn), *_lent_and_bounds(conn), is_on)
+            return HostPools(version, read_host_pools(conn), read_places(conn), *_read_loans_and_bounds(conn), is_on)
 
         return self._db.read(work)
 
     def known_hosts(self) -> list[Hostname]:
-        """Hosts of all clusters that are registered or in maintenance, by name."""
+        """Return hosts of all clusters that are registered or in maintenance, by name."""
         query = sa.union(*(sa.select(table.c.hostname) for table in (CLUSTER_HOST, HOST)))
         return self._db.read(lambda conn: sorted(Hostname(name) for name in conn.execute(query).scalars()))
 
     # -- host pools
 
     def create(self, pool: HostPool) -> None:
-        """Raises AlreadyExists, InvalidArgument."""
+        """Create a host pool. Raises AlreadyExists, InvalidArgument."""
 
         def work(conn: sa.Connection) -> None:
             take_numbers(conn, HOST_POOLS_SEQ, 1)
@@ -73,12 +73,14 @@ class HostPoolRecords:
         factors: Mapping[str, int] | None = None,
         minimum: int | None = None,
     ) -> HostPool:
-        """What it serves, its factors by field, and how many hosts the mover leaves it, as far as they are given.
-        Returns it as it is now. Raises NotFound."""
+        """Change the given properties: workloads, factors by field, and the minimum of hosts that the mover leaves.
+
+        Returns the new host pool. Raises NotFound.
+        """
 
         def work(conn: sa.Connection) -> HostPool:
             take_numbers(conn, HOST_POOLS_SEQ, 1)
-            old = _existing(conn, name)
+            old = _get_existing(conn, name)
             new = HostPool(
                 name,
                 old.serves if serves is None else serves,
@@ -93,14 +95,16 @@ class HostPoolRecords:
         return self._db.write(work)
 
     def delete(self, name: str) -> None:
-        """Its hosts go to the default host pool at once, and hosts on their way to it stay where they are. Raises
-        InvalidArgument, NotFound."""
+        """Delete a host pool: its hosts go to the default pool at once, and moves towards it are cancelled.
+
+        Raises InvalidArgument, NotFound.
+        """
 
         def work(conn: sa.Connection) -> None:
             take_numbers(conn, HOST_POOLS_SEQ, 1)
             if name == DEFAULT_HOST_POOL:
                 raise InvalidArgument("default pool: it cannot be deleted")
-            _existing(conn, name)
+            _get_existing(conn, name)
             conn.execute(sa.delete(HOST_POOL).where(HOST_POOL.c.name == name))
             conn.execute(sa.update(HOST_IN_POOL).where(HOST_IN_POOL.c.lent_by == name).values(lent_by=""))
             moved = conn.execute(sa.select(HOST_IN_POOL.c.hostname).where(HOST_IN_POOL.c.pool == name)).scalars()
@@ -123,8 +127,10 @@ class HostPoolRecords:
     # -- hosts
 
     def relabel(self, hostname: str, source: str, destination: str, now_ns: int) -> bool:
-        """The host changes its host pool at once, whatever runs there, and a move of it ends. Returns whether that
-        changed anything. Raises NotFound, InvalidArgument."""
+        """Change the pool of a host at once, regardless of its pods, and cancel a move of the host.
+
+        Returns whether anything changed. Raises NotFound, InvalidArgument.
+        """
 
         def work(conn: sa.Connection) -> bool:
             take_numbers(conn, HOST_POOLS_SEQ, 1)
@@ -150,9 +156,11 @@ class HostPoolRecords:
         return self._db.write(work)
 
     def desire(self, hostnames: Sequence[str], destination: str, now_ns: int, at_most: int = 0) -> list[Hostname]:
-        """These hosts are to go to a host pool; each does with ``arrive``. ``at_most``: hosts that may be away for that
-        to begin, 0: the installation's bound. Returns those that were not to go there already. All or none: raises
-        NotFound, InvalidArgument."""
+        """Set the desired host pool of hosts; ``arrive`` completes each move.
+
+        ``at_most`` is the number of unavailable hosts up to which the moves may begin, 0 for the installation's bound.
+        Returns the hosts whose desired pool changed. Applies to all hosts or none: raises NotFound, InvalidArgument.
+        """
 
         def work(conn: sa.Connection) -> list[Hostname]:
             take_numbers(conn, HOST_POOLS_SEQ, 1)
@@ -173,8 +181,7 @@ class HostPoolRecords:
         return self._db.write(work)
 
     def arrive(self, hostname: str, desired: str, now_ns: int) -> bool:
-        """The host is in the host pool to which it was to go, unless it is to go elsewhere by now; returns whether it
-        is."""
+        """Complete the move of a host unless its desired pool has changed; returns whether it is in ``desired``."""
 
         def work(conn: sa.Connection) -> bool:
             take_numbers(conn, HOST_POOLS_SEQ, 1)
@@ -194,7 +201,7 @@ _VERSION = sa.select(COUNTER.c.value).where(COUNTER.c.name == HOST_POOLS_SEQ)
 
 
 def read_host_pools(conn: sa.Connection) -> dict[str, HostPool]:
-    """By name."""
+    """Read all host pools by name."""
     found = {DEFAULT_HOST_POOL: HostPool(DEFAULT_HOST_POOL)}
     for row in conn.execute(sa.select(HOST_POOL)):
         serves = frozenset(Workload(text) for text in row.serves.split(",") if text)
@@ -204,7 +211,7 @@ def read_host_pools(conn: sa.Connection) -> dict[str, HostPool]:
 
 
 def read_places(conn: sa.Connection, hostnames: Sequence[str] | None = None) -> dict[Hostname, HostInPool]:
-    """All that have a row, or those of the names."""
+    """Read the places of the named hosts, or of all hosts that have a row."""
     query = sa.select(HOST_IN_POOL)
     queries = (
         [query] if hostnames is None else [query.where(HOST_IN_POOL.c.hostname.in_(p)) for p in in_parts(hostnames)]
@@ -213,7 +220,7 @@ def read_places(conn: sa.Connection, hostnames: Sequence[str] | None = None) -> 
     return {Hostname(row.hostname): HostInPool(row.pool, row.desired_pool) for row in rows}
 
 
-def _lent_and_bounds(conn: sa.Connection) -> tuple[dict[Hostname, str], dict[Hostname, int]]:
+def _read_loans_and_bounds(conn: sa.Connection) -> tuple[dict[Hostname, str], dict[Hostname, int]]:
     columns = HOST_IN_POOL.c
     lent = conn.execute(sa.select(columns.hostname, columns.lent_by).where(columns.lent_by != ""))
     bounds = conn.execute(sa.select(columns.hostname, columns.at_most).where(columns.at_most != 0))
@@ -224,7 +231,7 @@ def mover_is_on(conn: sa.Connection) -> bool:
     return bool(conn.execute(sa.select(COUNTER.c.value).where(COUNTER.c.name == MOVER_SWITCH)).scalar_one())
 
 
-def _existing(conn: sa.Connection, name: str) -> HostPool:
+def _get_existing(conn: sa.Connection, name: str) -> HostPool:
     pool = read_host_pools(conn).get(name)
     if pool is None:
         raise NotFound(f"host pool {shorten(name)} not found")
@@ -237,7 +244,7 @@ def _check_destination(conn: sa.Connection, name: str) -> None:
 
 
 def _check_hosts(conn: sa.Connection, hostnames: Sequence[str]) -> None:
-    """Registered hosts, and those that are down for maintenance, are known."""
+    """Raise NotFound unless every host is registered or in maintenance."""
     known: set[str] = set()
     for names in in_parts(hostnames):
         for table in (CLUSTER_HOST, HOST):
@@ -249,7 +256,7 @@ def _check_hosts(conn: sa.Connection, hostnames: Sequence[str]) -> None:
 def put_place(
     conn: sa.Connection, hostname: str, now: HostInPool, now_ns: int, lent_by: str = "", at_most: int = 0
 ) -> None:
-    """A host at rest where it was lent from has been given back."""
+    """Write the place of a host; a host that rests in the pool it was lent from counts as returned."""
     if now == (lent_by, lent_by):
         lent_by = ""
     conn.execute(sa.delete(HOST_IN_POOL).where(HOST_IN_POOL.c.hostname == hostname))
@@ -259,13 +266,13 @@ def put_place(
 
 
 def desired_pool(conn: sa.Connection, hostname: Hostname) -> str:
-    """Where the host is to be."""
+    """Return the desired host pool of the host."""
     now = read_places(conn, [hostname]).get(hostname)
     return now.desired if now is not None else DEFAULT_HOST_POOL
 
 
 def put_to_rest(conn: sa.Connection, hostname: Hostname, pool: str | None, now_ns: int) -> str:
-    """The host is in this host pool, None: in the one where it is, and is to stay there. Returns where it was."""
+    """Settle the host in ``pool``, or in its current one for None, and return its previous pool."""
     before = read_places(conn, [hostname]).get(hostname, IN_DEFAULT).current
     chosen = pool or before
     lent_by = sa.select(HOST_IN_POOL.c.lent_by).where(HOST_IN_POOL.c.hostname == hostname)

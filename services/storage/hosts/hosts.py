@@ -1,4 +1,4 @@
-"""Which cluster has which host, and the id under which a cluster knows our framework."""
+"""Ownership of hosts by clusters, and the framework id under which a cluster knows Peloton."""
 
 from __future__ import annotations
 
@@ -22,8 +22,10 @@ class Hosts:
         self._db = db
 
     def claim(self, cluster: str, hostnames: Collection[str], is_first: bool = False) -> dict[str, str]:
-        """Give host names to this cluster; returns those that another cluster has, with it. ``is_first``: hosts with
-        which the cluster begins have no events of that."""
+        """Claim host names for this cluster; returns names that another cluster owns -> that cluster.
+
+        ``is_first`` suppresses events for the hosts with which the cluster begins.
+        """
         refused: dict[str, str] = {}
         for names in _portions(hostnames):
             refused |= self._db.write(partial(self._claim, cluster=cluster, names=names, is_first=is_first))
@@ -42,7 +44,7 @@ class Hosts:
         return {name: holder for name, holder in holders.items() if holder != cluster}
 
     def disclaim(self, cluster: str, hostnames: Collection[str]) -> None:
-        """Free the names of hosts that are no longer registered there."""
+        """Release the names of hosts that are no longer registered in the cluster."""
         for names in _portions(hostnames):
             self._db.write(partial(self._disclaim, cluster=cluster, names=names))
 
@@ -60,7 +62,7 @@ class Hosts:
         return self._db.read(lambda conn: set(conn.execute(query).scalars()))
 
     def clusters_of(self, hostnames: Collection[str]) -> dict[str, str]:
-        """Of these hosts those that are registered or in maintenance -> their clusters."""
+        """Return the clusters of the hosts that are registered or in maintenance."""
 
         def work(conn: sa.Connection) -> dict[str, str]:
             found: dict[str, str] = {}
@@ -73,8 +75,10 @@ class Hosts:
         return self._db.read(work)
 
     def like(self, text: str, limit: int) -> list[tuple[str, str]]:
-        """Registered hosts, with their clusters, that have the text in their names, in letters of any case: those that
-        begin with it first, then by name. Goes through all names."""
+        """Return registered hosts whose names contain the text in any case, with their clusters.
+
+        Names that begin with the text come first, then in order of name. The method scans all names.
+        """
         name, lower = sa.func.lower(CLUSTER_HOST.c.hostname), text.lower()
         begins = sa.case((name.startswith(lower, autoescape=True), 0), else_=1)
         query = sa.select(CLUSTER_HOST.c.hostname, CLUSTER_HOST.c.cluster).where(name.contains(lower, autoescape=True))

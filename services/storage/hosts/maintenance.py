@@ -1,8 +1,7 @@
-"""Maintenance of hosts: what operators want, where each host is, and whose turn it is. Hosts that move to another host
-pool are among them.
+"""Maintenance of hosts: requests, states and turns, including hosts that move to another host pool.
 
-Every write takes the counter of requests first, so that one happens after the other and no two admissions count on
-the same place under the bound. One that changes the host pool of a host takes the counter of those before.
+Every write takes the counter of requests first, which serialises writes, so two admissions never use the same place
+under the bound. A write that changes the host pool of a host takes the counter of host pools before that.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ class Maintenance:
         self._db = db
 
     def all(self, cluster: str) -> list[HostMaintenance]:
-        """Hosts of a cluster that are in maintenance, in the order of the requests."""
+        """Return hosts of a cluster that are in maintenance, in the order of the requests."""
         return self._db.read(lambda conn: _read(conn, cluster))
 
     def get(self, cluster: str, hostname: str) -> HostMaintenance | None:
@@ -56,11 +55,11 @@ class Maintenance:
     def request(
         self, cluster: str, requests: Sequence[MaintenanceRequest], away_max: int, now_ns: int
     ) -> list[HostMaintenance]:
-        """Hosts are to go DOWN; those whose turn it is are DRAINING at once. Returns the requested ones.
+        """Request maintenance of hosts; hosts whose turn it is become DRAINING at once. Returns the requested hosts.
 
-        A host that is asked for already stays as it was asked for first, but one that waits takes the bound of the
-        request, if it has one, and one that moves to another host pool goes down instead of that, if it is not asked to
-        move. Raises Aborted, and changes nothing, when one of them is on its way back up.
+        A repeated request changes nothing, with two exceptions: a waiting host takes the bound of the new request, if
+        it has one, and a host that moves to another host pool goes down instead, unless the new request is a move too.
+        Raises Aborted, and changes nothing, when one of the hosts is on its way back up.
         """
 
         def work(conn: sa.Connection) -> list[HostMaintenance]:
@@ -71,12 +70,12 @@ class Maintenance:
                 if host is None:
                     conn.execute(HOST.insert().values(**_new_row(cluster, request, seq, now_ns)))
                     seq += 1
-                    if not request.to_pool:  # that it is to move is told by who wants it
+                    if not request.to_pool:  # the mover or operator records moves itself
                         events.append(host_events.maintenance_asked(cluster, request, "", now_ns))
                 elif host.goal is HostState.UP:
                     raise Aborted(f"maintenance of host {host.hostname} is being ended: ask again once it is UP")
                 elif host.is_move and not request.to_pool:
-                    conn.execute(_update(cluster, host.hostname, **_instead_of_moving(request, now_ns)))
+                    conn.execute(_update(cluster, host.hostname, **_down_instead_of_move_values(request, now_ns)))
                     events.append(host_events.maintenance_asked(cluster, request, host.to_pool, now_ns))
                 elif host.waits_for_turn and request.at_most:
                     conn.execute(_update(cluster, host.hostname, at_most=request.at_most))
@@ -87,7 +86,7 @@ class Maintenance:
         return self._db.write(work)
 
     def admit(self, cluster: str, away_max: int, now_ns: int) -> list[HostMaintenance]:
-        """Hosts whose turn it is become DRAINING, as far as the bound allows; returns them."""
+        """Move waiting hosts to DRAINING as far as the bound allows; returns them."""
 
         def work(conn: sa.Connection) -> list[HostMaintenance]:
             take_numbers(conn, MAINTENANCE_SEQ, 0)
@@ -98,10 +97,10 @@ class Maintenance:
     def steer(
         self, cluster: str, hostnames: Sequence[str], act: MaintenanceAct, away_max: int, now_ns: int
     ) -> list[HostMaintenance]:
-        """Complete, cancel or force; all of the hosts or none. Returns them, and those that begin because of it. A host
-        whose move is cancelled is to be in the host pool where it is.
+        """Complete, cancel or force maintenance, for all of the hosts or none.
 
-        Raises NotFound, Aborted.
+        Returns the hosts and others whose drain begins because of it. A cancelled move leaves the host in its current
+        host pool. Raises NotFound, Aborted.
         """
 
         def work(conn: sa.Connection) -> list[HostMaintenance]:
@@ -116,7 +115,7 @@ class Maintenance:
         return self._db.write(work)
 
     def move(self, cluster: str, hostname: str, before: HostState, after: HostState, now_ns: int) -> bool:
-        """A step of a host on its way down. False when it was not in the state ``before``, or is not to go down."""
+        """Advance a host on its way down; False when it is not in state ``before`` or its goal is not DOWN."""
 
         def work(conn: sa.Connection) -> bool:
             take_numbers(conn, MAINTENANCE_SEQ, 0)
@@ -133,7 +132,7 @@ class Maintenance:
         return self._db.write(work)
 
     def redirect(self, cluster: str, pools: Mapping[Hostname, str], now_ns: int) -> None:
-        """Hosts that move, to other host pools than those to which they were to go."""
+        """Change the destination pools of hosts that are moving."""
 
         def work(conn: sa.Connection) -> None:
             take_numbers(conn, MAINTENANCE_SEQ, 0)
@@ -144,19 +143,21 @@ class Maintenance:
         self._db.write(work)
 
     def stay(self, cluster: str, hostnames: Sequence[str], away_max: int, now_ns: int) -> list[HostMaintenance]:
-        """Hosts that move are to stay where they are. Returns them, and those that begin because of it."""
+        """Cancel the moves of hosts. Returns them, and others whose drain begins because of it."""
 
         def work(conn: sa.Connection) -> list[HostMaintenance]:
             take_numbers(conn, MAINTENANCE_SEQ, 0)
             hosts = {host.hostname: host for host in _read(conn, cluster) if host.is_move}
-            changed = [_turn_back(conn, hosts[Hostname(name)], now_ns) for name in hostnames if name in hosts]
+            changed = [_cancel_move(conn, hosts[Hostname(name)], now_ns) for name in hostnames if name in hosts]
             return changed + _admit(conn, cluster, away_max, now_ns)
 
         return self._db.write(work)
 
     def relabel(self, cluster: str, hostname: str, now_ns: int) -> bool:
-        """A host that moves and is DRAINED is in its new host pool, and is to come UP. False when it is not DRAINED, or
-        is to go elsewhere by now."""
+        """Put a moving, DRAINED host into its new host pool and steer it UP.
+
+        Returns False when the host is not DRAINED or has another destination by now.
+        """
 
         def work(conn: sa.Connection) -> bool:
             take_numbers(conn, HOST_POOLS_SEQ, 1)
@@ -174,7 +175,7 @@ class Maintenance:
         return self._db.write(work)
 
     def end(self, cluster: str, hostname: str, away_max: int, now_ns: int) -> list[HostMaintenance]:
-        """The host is UP again, and others may begin: returns those."""
+        """End the maintenance of a host that is UP again; returns others whose drain begins because of it."""
 
         def work(conn: sa.Connection) -> list[HostMaintenance]:
             take_numbers(conn, MAINTENANCE_SEQ, 0)
@@ -187,7 +188,7 @@ class Maintenance:
         return self._db.write(work)
 
     def note_drain(self, host: HostMaintenance, progress: DrainProgress, now_ns: int) -> None:
-        """What people see of a drain of the host, as it was read; nothing is decided by it."""
+        """Record the drain progress shown to operators; no decision depends on it."""
 
         def work(conn: sa.Connection) -> None:
             conn.execute(_update(host.cluster, host.hostname, progress=_progress_to_text(progress)))
@@ -209,11 +210,11 @@ def _steer(conn: sa.Connection, cluster: str, hostname: str, act: MaintenanceAct
         return replace(host, is_forced=True, changed_ns=now_ns)
     if host.is_move:
         put_to_rest(conn, host.hostname, None, now_ns)
-    return _turn_back(conn, host, now_ns)
+    return _cancel_move(conn, host, now_ns)
 
 
-def _turn_back(conn: sa.Connection, host: HostMaintenance, now_ns: int) -> HostMaintenance:
-    if host.waits_for_turn:  # nothing is to be undone
+def _cancel_move(conn: sa.Connection, host: HostMaintenance, now_ns: int) -> HostMaintenance:
+    if host.waits_for_turn:  # nothing has to be undone
         conn.execute(sa.delete(HOST).where(HOST.c.cluster == host.cluster, HOST.c.hostname == host.hostname))
     else:
         conn.execute(_update(host.cluster, host.hostname, goal=_NUMBERS[HostState.UP], changed_ns=now_ns))
@@ -223,7 +224,7 @@ def _turn_back(conn: sa.Connection, host: HostMaintenance, now_ns: int) -> HostM
 def _admit(
     conn: sa.Connection, cluster: str, away_max: int, now_ns: int, events: Sequence[HostEvent] = ()
 ) -> list[HostMaintenance]:
-    """The last thing that a transaction does: it records ``events`` before its own."""
+    """Admit waiting hosts as the last step of a transaction; records ``events`` before its own."""
     chosen = {host.hostname for host in turns(_read(conn, cluster), away_max)}
     for hostname in chosen:
         draining = {"state": _NUMBERS[HostState.DRAINING], "drained_from_ns": now_ns, "changed_ns": now_ns}
@@ -240,7 +241,7 @@ def _read(conn: sa.Connection, cluster: str) -> list[HostMaintenance]:
 
 
 def draining(conn: sa.Connection, cluster: str) -> list[HostMaintenance]:
-    """Hosts that drain, the longest first, with the progress of the last round."""
+    """Return draining hosts, the longest first, with the progress of the last round."""
     query = sa.select(HOST).where(HOST.c.cluster == cluster, HOST.c.state == _NUMBERS[HostState.DRAINING])
     return [_record(row) for row in conn.execute(query.order_by(HOST.c.drained_from_ns, HOST.c.hostname))]
 
@@ -275,7 +276,7 @@ def _new_row(cluster: str, request: MaintenanceRequest, seq: int, now_ns: int) -
     }
 
 
-def _instead_of_moving(request: MaintenanceRequest, now_ns: int) -> dict[str, Any]:
+def _down_instead_of_move_values(request: MaintenanceRequest, now_ns: int) -> dict[str, Any]:
     return {
         "to_pool": "",
         "at_most": request.at_most,

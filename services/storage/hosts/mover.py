@@ -1,6 +1,6 @@
-"""What the mover of host pools writes: where hosts are to be, which of them are lent, and what it has done.
+"""Writes of the host pool mover: desired pools of hosts, loans, and the log of its moves.
 
-Its writes take the counter of changes of host pools first, as all of them do.
+Every write takes the counter of host pool changes first, as all writes of host pools do.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from services.storage.tables import COUNTER, HOST, HOST_IN_POOL, HOST_POOL_MOVE
 
 MADE_KEPT = 100
 MADE_KEPT_S = 3_600
-"""What it has done is kept for so long, and the newest of it for ever."""
+"""Retention of logged moves in seconds; the newest MADE_KEPT are always kept."""
 
 
 class MoverRecords:
@@ -45,7 +45,7 @@ class MoverRecords:
         self._db.write(work)
 
     def made(self) -> list[Made]:
-        """The newest first: all of the last hour, and at least ``MADE_KEPT``."""
+        """Return logged moves, newest first: all of the last hour, and at least ``MADE_KEPT``."""
         query = sa.select(HOST_POOL_MOVE).order_by(HOST_POOL_MOVE.c.seq.desc())
 
         def work(conn: sa.Connection) -> list[Made]:
@@ -64,9 +64,11 @@ class MoverRecords:
         return self._db.read(work)
 
     def lend(self, asked: Made, lender: str, at_most: int) -> Made | None:
-        """The mover takes these hosts from a host pool, or gives them back to their ``lender``. Hosts that are not at
-        rest in the source, or are in maintenance, are passed over, and so are all when a host pool is gone, or the
-        mover is off. Returns those that go; None when none does."""
+        """Take hosts from a host pool, or return them to their ``lender``.
+
+        Hosts that are moving or in maintenance are skipped. Nothing moves when one of the pools is gone or the mover is
+        off. Returns the hosts that move, or None.
+        """
 
         def work(conn: sa.Connection) -> Made | None:
             seq = take_numbers(conn, HOST_POOLS_SEQ, 1)
@@ -80,13 +82,12 @@ class MoverRecords:
             going = tuple(host for host in free if known.get(host, IN_DEFAULT) == (source, source))
             for hostname in going:
                 put_place(conn, hostname, HostInPool(source, destination), asked.at_ns, lender, at_most)
-            return _noted(conn, seq, replace(asked, hostnames=going))
+            return _log_moves(conn, seq, replace(asked, hostnames=going))
 
         return self._db.write(work)
 
     def give_up(self, asked: Made, begun_ns: int) -> Made | None:
-        """Hosts that the mover told to go at ``begun_ns``, and that are on their way still, stay where they are.
-        Returns those; None when there are none."""
+        """Cancel unfinished moves that the mover started at ``begun_ns``; returns the affected hosts, or None."""
         columns = HOST_IN_POOL.c
 
         def work(conn: sa.Connection) -> Made | None:
@@ -101,13 +102,13 @@ class MoverRecords:
             stuck = tuple(host for host in asked.hostnames if host in moving)
             for hostname in stuck:
                 put_to_rest(conn, hostname, None, asked.at_ns)
-            return _noted(conn, seq, replace(asked, hostnames=stuck))
+            return _log_moves(conn, seq, replace(asked, hostnames=stuck))
 
         return self._db.write(work)
 
 
-def _noted(conn: sa.Connection, seq: int, made: Made) -> Made | None:
-    """The last thing that a transaction does."""
+def _log_moves(conn: sa.Connection, seq: int, made: Made) -> Made | None:
+    """Log moves as the last step of a transaction."""
     if not made.hostnames:
         return None
     columns = HOST_POOL_MOVE.c

@@ -1,4 +1,4 @@
-"""The tables of hosts and host pools; ``services/storage/tables.py`` has the others, and the names of all."""
+"""Tables of hosts and host pools; ``services/storage/tables.py`` has the other tables and lists the names of all."""
 
 from __future__ import annotations
 
@@ -11,14 +11,13 @@ _TEXT: Any = sa.Text
 _BIG: Any = sa.BigInteger
 _SMALL: Any = sa.SmallInteger
 HAS_LEFT = "kind = 'LEFT'"
-"""For an index; a query that uses it has the same words."""
+"""Condition of a partial index; queries must use the same text for the index to apply."""
 _LEFT = sa.text(HAS_LEFT)
 _ZERO: dict[str, Any] = {"server_default": "0"}
 
 
 class HostPoolRow(SQLModel, table=True):
-    """A host pool; the default one has a row once somebody has changed it. ``serves``: workloads with commas between
-    them."""
+    """Host pool; the default pool has a row only once it has been changed. ``serves``: comma-separated workloads."""
 
     __tablename__ = "host_pool"
     name: str = Field(primary_key=True, sa_type=_TEXT)
@@ -31,9 +30,12 @@ class HostPoolRow(SQLModel, table=True):
 
 
 class HostInPoolRow(SQLModel, table=True):
-    """Where a host is and is to be; a host without a row is, and stays, in the default host pool. It outlives the
-    registration of the host, which comes back to its host pool. ``lent_by``: the host pool from which the mover took
-    it. ``at_most``: hosts that may be away for its move to begin, 0: the installation's bound."""
+    """Current and desired host pool of a host; a host without a row is, and stays, in the default pool.
+
+    The row outlives the registration of the host, which returns to its pool. ``lent_by`` is the pool from which the
+    mover took the host. ``at_most`` is the number of unavailable hosts up to which its move may begin, 0 for the
+    installation's bound.
+    """
 
     __tablename__ = "host_in_pool"
     hostname: str = Field(primary_key=True, sa_type=_TEXT)
@@ -45,7 +47,7 @@ class HostInPoolRow(SQLModel, table=True):
 
 
 class HostPoolMoveRow(SQLModel, table=True):
-    """What the mover of host pools has done, which its budget of an hour is read from."""
+    """Log of the mover's moves, from which its hourly budget is computed."""
 
     __tablename__ = "host_pool_move"
     seq: int = Field(primary_key=True, sa_type=_BIG)
@@ -53,7 +55,7 @@ class HostPoolMoveRow(SQLModel, table=True):
     destination: str = Field(sa_type=_TEXT)
     rule: str = Field(sa_type=_TEXT)
     reason: str = Field(sa_type=_TEXT)
-    hostnames: str = Field(sa_type=_TEXT)  # with commas between them
+    hostnames: str = Field(sa_type=_TEXT)  # comma-separated
     moved_ns: int = Field(sa_type=_BIG)
 
 
@@ -64,7 +66,7 @@ class Framework(SQLModel, table=True):
 
 
 class ClusterHost(SQLModel, table=True):
-    """Hosts that are registered, each in one cluster only."""
+    """Registered host, which belongs to exactly one cluster."""
 
     __tablename__ = "cluster_host"
     hostname: str = Field(primary_key=True, sa_type=_TEXT)
@@ -72,7 +74,7 @@ class ClusterHost(SQLModel, table=True):
 
 
 class HostRow(SQLModel, table=True):
-    """A host in maintenance, or on its way to a host pool; one without a row is UP. ``seq``: order of the requests."""
+    """Host in maintenance or on its way to a host pool; a host without a row is UP. ``seq``: order of the requests."""
 
     __tablename__ = "host"
     cluster: str = Field(primary_key=True, sa_type=_TEXT)
@@ -89,12 +91,12 @@ class HostRow(SQLModel, table=True):
     drained_from_ns: int = Field(sa_type=_BIG)
     changed_ns: int = Field(sa_type=_BIG)
     progress: str = Field(sa_type=_TEXT)  # JSON DrainProgress
-    capacity: str = Field(sa_type=_TEXT)  # JSON amounts by RESOURCE_KINDS; empty: not known
-    to_pool: str = Field(sa_type=_TEXT, sa_column_kwargs={"server_default": ""})  # it moves instead of going down
+    capacity: str = Field(sa_type=_TEXT)  # JSON amounts by RESOURCE_KINDS; empty: unknown
+    to_pool: str = Field(sa_type=_TEXT, sa_column_kwargs={"server_default": ""})  # set if the host moves
 
 
 class HostEventRow(SQLModel, table=True):
-    """What happened to a host, in the order of the commits. ``until_ns``: for how long it holds; 0 = that is open."""
+    """Event of a host, in the order of commits. ``until_ns``: when its effect ends; 0 if that is open."""
 
     __tablename__ = "host_event"
     __table_args__ = (

@@ -1,4 +1,4 @@
-"""Configurations: one immutable row per version, one per instance that differs."""
+"""Configurations: one immutable row per version, and one per instance that differs from the default."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _OVERRIDES_PER_INSERT = 1_000
 _SHARED_FACTS_MAX = 1_000
 MessageT = TypeVar("MessageT", bound=Message)
 OverrideRow = dict[str, Any]
-"""The columns of a row of ``job_config_override``."""
+"""Columns of a row of ``job_config_override``."""
 _SPANS_PER_QUERY = 500
 
 
@@ -50,16 +50,16 @@ class Configs:
     def job_config(
         self, job_id: JobId, version: int | None = None, overrides: bool = False
     ) -> job_pb2.JobConfig | None:
-        """The configuration at ``version`` (None: the current one); ``overrides`` fills instanceConfig."""
+        """Return the configuration at ``version`` (None: the current one); ``overrides`` fills instanceConfig."""
 
         def work(conn: sa.Connection) -> job_pb2.JobConfig | None:
-            wanted = _wanted_version(conn, job_id, version)
+            wanted = _resolve_version(conn, job_id, version)
             return (read_config_with_instances if overrides else read_config)(conn, job_id, wanted)
 
         return self._db.read(work)
 
     def overrides_size(self, job_id: JobId, version: int) -> tuple[int, int]:
-        """How many bytes the overrides in force take as messages, and how many there are; they are not read whole."""
+        """Return the size in bytes and the number of the overrides in force, without reading them whole."""
 
         def work(conn: sa.Connection) -> tuple[int, int]:
             rows = conn.execute(_overrides(job_id, version, sa.func.substr(OVERRIDE.c.config, 1, BLOB_HEAD)))
@@ -69,10 +69,10 @@ class Configs:
         return self._db.read(work)
 
     def job_configs(self, keys: Sequence[tuple[JobId, int]]) -> dict[tuple[JobId, int], job_pb2.JobConfig]:
-        """By ``(job, version)``, those that exist, without their instances."""
+        """Return the existing configurations by ``(job, version)``, without their instances."""
 
         def work(conn: sa.Connection) -> dict[tuple[JobId, int], job_pb2.JobConfig]:
-            wanted = key_table(conn.dialect.name)  # a version is a number as an instance is
+            wanted = key_table(conn.dialect.name)  # a version is a number like an instance
             same = sa.and_(JOB_CONFIG.c.job_id == wanted.c.job_id, JOB_CONFIG.c.version == wanted.c.instance_id)
             query = sa.select(JOB_CONFIG.c.job_id, JOB_CONFIG.c.version, JOB_CONFIG.c.config).join_from(
                 wanted, JOB_CONFIG, same
@@ -85,7 +85,7 @@ class Configs:
         return self._db.read(work) if keys else {}
 
     def task_configs(self, job_id: JobId, version: int, instance_ids: Sequence[int]) -> dict[int, task_pb2.TaskConfig]:
-        """Effective configuration per instance; instances that share one share the message. {} for an unknown one."""
+        """Return the effective configuration per instance, {} for an unknown version; equal ones share one message."""
 
         def work(conn: sa.Connection) -> dict[int, task_pb2.TaskConfig]:
             config = read_config(conn, job_id, version)
@@ -101,13 +101,15 @@ class Configs:
         return self._db.read(work)
 
     def job_spec(self, job_id: JobId, version: int | None = None) -> bytes:
-        """What the client of v1alpha sent; empty for a job made through v0, and for an unknown version."""
+        """Return the spec sent by a client of v1alpha; empty for jobs created through v0 and unknown versions."""
 
-        return self._db.read(lambda conn: read_spec(conn, job_id, _wanted_version(conn, job_id, version)))
+        return self._db.read(lambda conn: read_spec(conn, job_id, _resolve_version(conn, job_id, version)))
 
     def shapes_of(self, spans: Sequence[tuple[JobId, int, int, int]]) -> list[list[ShapeRange]]:
-        """For each ``(job, version, start, count)`` its runs of one shape, [] for an unknown version; jobs without
-        overrides, which are most, are read many at a time."""
+        """Return, for each ``(job, version, start, count)``, its ranges of one shape; [] for an unknown version.
+
+        Jobs without overrides, which are most, are read many at a time.
+        """
 
         def work(conn: sa.Connection) -> list[list[ShapeRange]]:
             found: list[list[ShapeRange]] = []
@@ -144,7 +146,7 @@ def shape_runs(conn: sa.Connection, job_id: str, version: int, start: int, count
         return
     begin = start
     shape = overridden.get(start, default).shape
-    # Between two overrides every instance has the default: look only where something can change.
+    # Between two overrides every instance has the default: only the edges can change the shape.
     for edge in sorted({i for o in overridden for i in (o, o + 1) if start < i < start + count}):
         here = overridden.get(edge, default).shape
         if here != shape:
@@ -153,8 +155,8 @@ def shape_runs(conn: sa.Connection, job_id: str, version: int, start: int, count
     yield ShapeRange(begin, start + count - begin, shape)
 
 
-def _wanted_version(conn: sa.Connection, job_id: str, version: int | None) -> int:
-    """The current one for None; 0, which no job has, for a number that no version can be."""
+def _resolve_version(conn: sa.Connection, job_id: str, version: int | None) -> int:
+    """Return the current version for None, and 0, which no job has, for a number out of range."""
     if version is None:
         return _current_version(conn, job_id)
     return version if version <= VERSION_MAX else 0
@@ -165,7 +167,7 @@ def _current_version(conn: sa.Connection, job_id: str) -> int:
 
 
 def read_config(conn: sa.Connection, job_id: str, version: int) -> job_pb2.JobConfig | None:
-    """Without instanceConfig."""
+    """Read a configuration without instanceConfig."""
     query = sa.select(JOB_CONFIG.c.config).where(JOB_CONFIG.c.job_id == job_id, JOB_CONFIG.c.version == version)
     blob = conn.execute(query).scalar()
     return None if blob is None else job_pb2.JobConfig.FromString(unpack(blob))
@@ -188,7 +190,7 @@ def read_spec(conn: sa.Connection, job_id: str, version: int) -> bytes:
 def read_facts(
     conn: sa.Connection, job_id: str, version: int, span: tuple[int, int]
 ) -> tuple[InstanceFacts | None, dict[int, InstanceFacts]]:
-    """Facts of the default, and of the overridden instances in the inclusive ``span``."""
+    """Read the facts of the default, and of the overridden instances in the inclusive ``span``."""
     named = {"of_job": job_id, "of_version": version}
     text = conn.execute(_READING_FACTS, named).scalar()
     if text is None:
@@ -198,7 +200,7 @@ def read_facts(
 
 
 def facts_of(conn: sa.Connection, job_id: str, versions: Mapping[int, int]) -> dict[int, InstanceFacts]:
-    """Facts of instances, each at the version given for it, which must exist."""
+    """Read the facts of instances, each at its given version, which must exist."""
     if not versions:
         return {}
     span = (min(versions), max(versions))
@@ -218,7 +220,7 @@ def _overrides(
     what: sa.ColumnElement[Any],
     span: tuple[int | sa.BindParameter[int], int | sa.BindParameter[int]] | None = None,
 ) -> sa.Select[Any]:
-    """Rows in force at ``version``: rising versions, so that of two for one instance the later row counts."""
+    """Select overrides in force at ``version``, by rising version: the last row of an instance applies."""
     of_version = sa.and_(JOB_CONFIG.c.job_id == job_id, JOB_CONFIG.c.version == version)
     oldest = sa.select(JOB_CONFIG.c.overrides_from).where(of_version).scalar_subquery()
     in_force = OVERRIDE.c.version.between(oldest, version)
@@ -228,7 +230,7 @@ def _overrides(
     return query.order_by(OVERRIDE.c.instance_id, OVERRIDE.c.version)
 
 
-# Built once: they are in each creation, enqueue and launch of pods.
+# Built once: they are part of each creation, enqueue and launch of pods.
 _OF_JOB, _OF_VERSION = sa.bindparam("of_job", type_=JOB.c.job_id.type), sa.bindparam("of_version", type_=sa.BigInteger)
 _SPAN = sa.bindparam("first", type_=sa.BigInteger), sa.bindparam("last", type_=sa.BigInteger)
 _READING_FACTS = sa.select(JOB_CONFIG.c.facts).where(
@@ -251,8 +253,11 @@ def insert_config(
     overrides_from: int = 0,
     spec: bytes = b"",
 ) -> None:
-    """Store ``config`` as ``version``, with the overrides ``rows``; those of versions from ``overrides_from`` on hold
-    as well (0: none do). ``spec``: what a client of v1alpha sent."""
+    """Store ``config`` as ``version`` with the overrides ``rows``.
+
+    Overrides of versions from ``overrides_from`` on stay in force (0: none do). ``spec`` is the spec sent by a client
+    of v1alpha.
+    """
     bare = without_instances(config)
     conn.execute(
         JOB_CONFIG.insert().values(
@@ -274,11 +279,11 @@ def insert_overrides(conn: sa.Connection, rows: Sequence[OverrideRow]) -> None:
 
 
 class OverrideRows:
-    """Rows of overrides. They are made before the transaction that stores them: on SQLite all other writers wait for
-    that.
+    """Builder of override rows, used before the transaction that stores them: SQLite blocks all other writers
+    meanwhile.
 
-    Pods of a job mostly differ in their names and commands. What the system needs to know of them is then the same,
-    and worked out once.
+    Pods of a job mostly differ in their names and commands only. Their other facts are then the same, and computed
+    once.
     """
 
     def __init__(self, job_id: str, version: int, config: job_pb2.JobConfig) -> None:
@@ -287,7 +292,7 @@ class OverrideRows:
         self._known: dict[bytes, str] = {}
 
     def of(self, instance_ids: Iterable[int]) -> list[OverrideRow]:
-        """From the configuration itself."""
+        """Build rows from the configuration's own overrides."""
         return [self.row(instance_id, self._config.instanceConfig[instance_id]) for instance_id in sorted(instance_ids)]
 
     def row(self, instance_id: int, override: task_pb2.TaskConfig) -> OverrideRow:
@@ -296,12 +301,14 @@ class OverrideRows:
         return {**self._key, "instance_id": instance_id, "facts": facts, "config": blob}
 
     def _rest(self, override: task_pb2.TaskConfig) -> str:
-        part = _without(override, _NOT_IN_FACTS)
+        part = _copy_without(override, _NOT_IN_FACTS)
         key = part.SerializeToString()
         text = self._known.get(key)
         if text is None:
             has_default = self._config.HasField("defaultConfig")
-            merged = merged_config(_without(self._config.defaultConfig, _NOT_IN_FACTS), part) if has_default else part
+            merged = (
+                merged_config(_copy_without(self._config.defaultConfig, _NOT_IN_FACTS), part) if has_default else part
+            )
             text = facts_without_name(instance_facts(self._config, merged))
             if len(self._known) < _SHARED_FACTS_MAX:
                 self._known[key] = text
@@ -313,8 +320,8 @@ _NOT_IN_FACTS = frozenset({"name", "command"})
 _INSTANCES = frozenset({"instanceConfig"})
 
 
-def _without(message: MessageT, names: Container[str]) -> MessageT:
-    """A copy of the other fields; ``message`` has no map but among ``names``."""
+def _copy_without(message: MessageT, names: Container[str]) -> MessageT:
+    """Copy a message without the fields ``names``; ``message`` has no map outside ``names``."""
     rest = type(message)()
     for field, value in message.ListFields():
         if field.name in names:
@@ -329,7 +336,7 @@ def _without(message: MessageT, names: Container[str]) -> MessageT:
 
 
 def copy_config(conn: sa.Connection, job_id: str, source: int, version: int, now_ns: int) -> None:
-    """Store the configuration of version ``source`` once more as ``version``, the newest one."""
+    """Store a copy of the configuration of version ``source`` as ``version``, the newest one."""
     columns = [c for c in JOB_CONFIG.columns if c.name not in ("version", "created_ns", "overrides_from")]
     names = ["version", "created_ns", "overrides_from", *(c.name for c in columns)]
     is_newest = source == version - 1
@@ -337,7 +344,7 @@ def copy_config(conn: sa.Connection, job_id: str, source: int, version: int, now
     of_source = sa.and_(JOB_CONFIG.c.job_id == job_id, JOB_CONFIG.c.version == source)
     copy = sa.select(sa.literal(version), sa.literal(now_ns, sa.BigInteger), first, *columns).where(of_source)
     conn.execute(JOB_CONFIG.insert().from_select(names, copy))
-    if not is_newest:  # else the overrides simply go on to hold
+    if not is_newest:  # else the overrides stay in force
         newest: dict[int, dict[str, Any]] = {}
         for row in conn.execute(_overrides(job_id, source, OVERRIDE.c.config).add_columns(OVERRIDE.c.facts)):
             newest[row.instance_id] = {
@@ -368,13 +375,13 @@ def instance_facts(config: job_pb2.JobConfig, task: task_pb2.TaskConfig) -> Inst
 
 def without_instances(config: job_pb2.JobConfig) -> job_pb2.JobConfig:
     if not len(UnknownFieldSet(config)):
-        return _without(config, _INSTANCES)
+        return _copy_without(config, _INSTANCES)
     bare = job_pb2.JobConfig()
-    bare.CopyFrom(config)  # the only way to keep fields we do not know; it copies the instances, too
+    bare.CopyFrom(config)  # the only way to keep unknown fields; copies the instances, too
     bare.ClearField("instanceConfig")
     return bare
 
 
 def search_text(config: job_pb2.JobConfig) -> str:
-    """The text in which keywords are searched."""
+    """Return the text in which keywords are searched."""
     return MessageToJson(without_instances(config), indent=None, ensure_ascii=False).lower()

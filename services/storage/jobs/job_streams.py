@@ -1,8 +1,8 @@
-"""Jobs whose configuration comes in pieces, which are stored as they come; the job exists once all of them have.
+"""Jobs whose configuration arrives in pieces, which are stored on arrival; the last step creates the job.
 
-The pieces are rows of ``job_config_override`` already, so that the commit moves nothing: it adds the job to them. Until
-then ``job_stream`` has a row that says whose they are. Each write is conditional on that row's token. A call that takes
-a stream over or ends it changes the token first, so that a writer that was thought dead adds nothing afterwards.
+The pieces are rows of ``job_config_override`` already, so the commit moves no data: it only adds the job. Meanwhile a
+row of ``job_stream`` names their owner by a token. Each write is conditional on that token. A call that takes a stream
+over or ends it changes the token first, so a writer that was presumed dead adds nothing afterwards.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ FIRST_VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class JobStream:
-    """The right to add to a job that is not there yet."""
+    """Right to add pieces to a job that does not exist yet."""
 
     job_id: JobId
     token: str
@@ -42,7 +42,7 @@ class JobStreams:
         self._db = db
 
     def begin(self, job_id: JobId) -> JobStream:
-        """Take what a former stream of this job has left, and forget it. Raises AlreadyExists."""
+        """Take over a former stream of this job and delete its pieces. Raises AlreadyExists."""
         stream = JobStream(job_id, str(uuid.uuid4()))
 
         def take(conn: sa.Connection) -> None:
@@ -57,8 +57,8 @@ class JobStreams:
         return stream
 
     def add(self, stream: JobStream, rows: Sequence[OverrideRow]) -> None:
-        """Rows of OverrideRows, version FIRST_VERSION. Raises Aborted when another call has taken the stream over, or
-        ended it."""
+        """Add rows of OverrideRows, version FIRST_VERSION. Raises Aborted when another call took over or ended the
+        stream."""
 
         def add(conn: sa.Connection) -> None:
             self._hold(conn, stream)
@@ -67,12 +67,12 @@ class JobStreams:
         self._db.write(add)
 
     def commit(self, stream: JobStream, job: JobRecord, config: job_pb2.JobConfig, now_ns: int) -> None:
-        """The job is there, with all that was added. Raises Aborted, AlreadyExists."""
+        """Create the job with all added pieces. Raises Aborted, AlreadyExists."""
 
         def commit(conn: sa.Connection) -> None:
-            mine = _is(stream)
+            mine = _matches(stream)
             if not conn.execute(sa.delete(JOB_STREAM).where(mine)).rowcount:
-                raise Aborted(_lost(stream))
+                raise Aborted(_lost_message(stream))
             insert_job(conn, job, config)
             insert_config(conn, job.job_id, FIRST_VERSION, config, (), now_ns)
 
@@ -82,16 +82,16 @@ class JobStreams:
             raise AlreadyExists(f"job {job.job_id} already exists") from error
 
     def discard(self, stream: JobStream) -> None:
-        """Nothing of it is left; no harm when it is over."""
+        """Delete the stream and its pieces; does nothing if it has ended."""
         taken = JobStream(stream.job_id, str(uuid.uuid4()))
         if not self._db.write(partial(self._take_over, stream=stream, token=taken.token)):
             return
-        with suppress(Aborted):  # another call begins anew
+        with suppress(Aborted):  # another call has begun a new stream
             self._clear(taken)
-        self._db.write(lambda conn: conn.execute(sa.delete(JOB_STREAM).where(_is(taken))))
+        self._db.write(lambda conn: conn.execute(sa.delete(JOB_STREAM).where(_matches(taken))))
 
     def discard_older(self, before_ns: int) -> int:
-        """Discard streams without an addition since then; returns how many there were."""
+        """Discard streams without an addition since ``before_ns``; returns their number."""
         query = sa.select(JOB_STREAM.c.job_id, JOB_STREAM.c.token).where(JOB_STREAM.c.touched_ns < before_ns)
         left = [
             JobStream(JobId(job_id), token) for job_id, token in self._db.read(lambda conn: conn.execute(query).all())
@@ -101,7 +101,7 @@ class JobStreams:
         return len(left)
 
     def _clear(self, stream: JobStream) -> None:
-        """Forget what was added, in chunks."""
+        """Delete the added pieces, in chunks."""
 
         def clear(conn: sa.Connection) -> bool:
             self._hold(conn, stream)
@@ -116,12 +116,12 @@ class JobStreams:
             pass
 
     def _hold(self, conn: sa.Connection, stream: JobStream) -> None:
-        """Until the commit."""
+        """Lock the stream until the commit. Raises Aborted if the token has changed."""
         if not self._take_over(conn, stream, stream.token):
-            raise Aborted(_lost(stream))
+            raise Aborted(_lost_message(stream))
 
     def _take_over(self, conn: sa.Connection, stream: JobStream, token: str) -> bool:
-        taken = sa.update(JOB_STREAM).where(_is(stream)).values(token=token, touched_ns=self._db.clock_ns())
+        taken = sa.update(JOB_STREAM).where(_matches(stream)).values(token=token, touched_ns=self._db.clock_ns())
         return bool(conn.execute(taken).rowcount)
 
 
@@ -129,9 +129,9 @@ def stream_rows(job_id: JobId, config: job_pb2.JobConfig) -> OverrideRows:
     return OverrideRows(job_id, FIRST_VERSION, config)
 
 
-def _is(stream: JobStream) -> sa.ColumnElement[bool]:
+def _matches(stream: JobStream) -> sa.ColumnElement[bool]:
     return sa.and_(JOB_STREAM.c.job_id == stream.job_id, JOB_STREAM.c.token == stream.token)
 
 
-def _lost(stream: JobStream) -> str:
+def _lost_message(stream: JobStream) -> str:
     return f"job {stream.job_id} is being created by another call; nothing of this one is kept"

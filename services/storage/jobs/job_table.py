@@ -1,8 +1,8 @@
-"""The table of all jobs, a page at a time, in an order that new jobs do not shift.
+"""Paged listing of all jobs in an order that new jobs do not shift.
 
-A page goes on from a position, the creation time and the id of a job, and never counts what came before it. One
-condition drives the walk through an index, the narrowest by a bounded count; the others are asked of the rows that it
-passes, of which a call looks at no more than SCAN_ROWS_MAX. A page that ends there says so; the next one goes on.
+A page continues from a position, the creation time and id of a job, and never counts the rows before it. One condition
+selects the index to scan: the narrowest by a bounded count. The others are filters on the scanned rows, at most
+SCAN_ROWS_MAX per call. A page that stops at that limit says so, and the next page continues.
 """
 
 from __future__ import annotations
@@ -22,19 +22,21 @@ from services.storage.engine import Database
 from services.storage.tables import JOB, NO_BATCH, OWNER_INDEXED_MAX, SHORT_OWNER
 
 SCAN_ROWS_MAX = 20_000
-"""Rows of an index that one page, or one count, looks at."""
+"""Maximum number of index rows scanned for one page or one count."""
 COUNT_MAX = 10_000
-"""Matching jobs that are counted; there may be more."""
+"""Maximum number of matching jobs counted; there may be more."""
 DRIVE_VALUES_MAX = 32
-"""Pools, or states, whose indexes are walked side by side; more of them are asked of each row."""
+"""Maximum number of pools or states whose indexes are scanned side by side; larger sets become row filters."""
 
 Condition = sa.ColumnElement[bool]
 
 
 @dataclass(frozen=True, slots=True)
 class JobFilter:
-    """All conditions must hold; an empty one always does. ``pools``: ids, None for any. ``created``: unix nanoseconds,
-    both ends inclusive."""
+    """Conditions that must all hold; an empty one always does.
+
+    ``pools`` are ids, None for any. ``created`` is in unix nanoseconds, both ends inclusive.
+    """
 
     pools: frozenset[str] | None = None
     owner: str = ""
@@ -48,8 +50,10 @@ class JobFilter:
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """A page holds what comes after this job in its order, or before when it goes ``back``; with ``is_included`` also
-    the job itself. Jobs of one moment are in the order of their ids."""
+    """Start of a page: the page has the jobs after this one, or before it with ``back``.
+
+    ``is_included`` adds the job itself. Jobs created at the same moment are ordered by id.
+    """
 
     created_ns: int
     job_id: str
@@ -59,8 +63,10 @@ class Position:
 
 @dataclass(frozen=True, slots=True)
 class JobPage:
-    """``next`` and ``previous`` are None where the table ends. ``is_cut``: it is short because SCAN_ROWS_MAX rows have
-    been looked at; the page beyond goes on."""
+    """Page of jobs; ``next`` and ``previous`` are None at the ends of the table.
+
+    ``is_cut`` marks a page that is short because SCAN_ROWS_MAX rows were scanned; the next page continues.
+    """
 
     jobs: list[JobRecord]
     next: Position | None
@@ -71,7 +77,7 @@ class JobPage:
 @dataclass(frozen=True, slots=True)
 class JobCount:
     count: int
-    is_exact: bool  # False: there are at least so many
+    is_exact: bool  # False: a lower bound
 
 
 class JobTable:
@@ -82,31 +88,30 @@ class JobTable:
         return self._db.read(partial(_page, wanted=wanted, size=size, at=at, oldest_first=oldest_first))
 
     def count(self, wanted: JobFilter) -> JobCount:
-        """Of at most COUNT_MAX jobs, and SCAN_ROWS_MAX rows."""
+        """Count matching jobs, up to COUNT_MAX jobs and SCAN_ROWS_MAX scanned rows."""
         return self._db.read(partial(_count, wanted=wanted))
 
 
-# -- the walk ------------------------------------------------------------------------------------------------------
+# -- index scan ----------------------------------------------------------------------------------------------------
 
-_Found = tuple[int, str]  # when a job was created, and its id
+_Found = tuple[int, str]  # creation time and id of a job
 
 
 @dataclass(frozen=True)
 class _Walk:
-    """The way through the table: ``streams`` of conditions, each a range of one index, walked side by side; and what is
-    asked of each row on the way."""
+    """Scan of the table: ``streams`` of conditions, each a range of one index, scanned side by side; and filters."""
 
     falls: bool
     streams: Sequence[Sequence[Condition]]
     asked: Sequence[Condition]
-    scan_rows: int  # of each stream
+    scan_rows: int  # per stream
 
     def order(self) -> list[Any]:
         columns: tuple[Any, ...] = (JOB.c.created_ns, JOB.c.job_id)
         return [column.desc() if self.falls else column for column in columns]
 
     def beyond(self, at: Position) -> list[Condition]:
-        """The first of these lets an index begin there."""
+        """Return conditions for the rows after ``at``; the first one lets an index start there."""
         created_ns, job_id = JOB.c.created_ns, JOB.c.job_id
         if self.falls:
             tie = job_id <= at.job_id if at.is_included else job_id < at.job_id
@@ -115,7 +120,7 @@ class _Walk:
         return [created_ns >= at.created_ns, sa.or_(created_ns > at.created_ns, tie)]
 
     def up_to(self, end: _Found) -> list[Condition]:
-        """Everything before a row in this order, and the row."""
+        """Return conditions for the rows up to and including ``end``."""
         return replace(self, falls=not self.falls).beyond(Position(*end, is_included=True))
 
 
@@ -131,7 +136,7 @@ def _page(conn: sa.Connection, wanted: JobFilter, size: int, at: Position | None
         ends += [end] if end is not None else []
     found.sort(reverse=walk.falls)
     end = (max(ends) if walk.falls else min(ends)) if ends else None
-    if end is not None:  # beyond it the other streams have not been looked at
+    if end is not None:  # the other streams have not been scanned beyond it
         found = [one for one in found if (one >= end if walk.falls else one <= end)]
     is_full = len(found) > size
     shown = found[:size]
@@ -149,7 +154,7 @@ def _page(conn: sa.Connection, wanted: JobFilter, size: int, at: Position | None
 def _stream_page(
     conn: sa.Connection, walk: _Walk, here: Sequence[Condition], size: int
 ) -> tuple[list[_Found], _Found | None]:
-    """The first ``size + 1`` that match, and how far that has looked; None: to the end."""
+    """Return the first ``size + 1`` matching rows and the last row scanned; None if the scan reached the end."""
     within, end = here, None
     if walk.asked:
         end = _row_at(conn, walk, here, walk.scan_rows - 1)
@@ -161,7 +166,7 @@ def _stream_page(
 
 
 def _row_at(conn: sa.Connection, walk: _Walk, here: Sequence[Condition], offset: int) -> _Found | None:
-    """The row that comes so many after the first; an index alone answers."""
+    """Return the row at this offset after the first, from an index alone."""
     query = sa.select(JOB.c.created_ns, JOB.c.job_id).where(*here).order_by(*walk.order()).offset(offset).limit(1)
     row = conn.execute(query).one_or_none()
     return None if row is None else (row[0], row[1])
@@ -196,7 +201,7 @@ def _count_up_to(conn: sa.Connection, conditions: Sequence[Condition], most: int
 # -- conditions ----------------------------------------------------------------------------------------------------
 
 _EXISTS = JOB.c.state != JOB_STATE_NUMBERS[JobState.DELETED]
-# As the partial indexes have them.
+# Same text as in the partial indexes.
 _IS_NO_BATCH: Condition = sa.literal_column(NO_BATCH, sa.Boolean)
 _IS_SHORT: Condition = sa.literal_column(SHORT_OWNER, sa.Boolean)
 
@@ -204,9 +209,9 @@ _IS_SHORT: Condition = sa.literal_column(SHORT_OWNER, sa.Boolean)
 def _walk(conn: sa.Connection, wanted: JobFilter, falls: bool) -> _Walk:
     find = sa.func.instr if conn.dialect.name == "sqlite" else sa.func.strpos
     span: list[Condition] = [JOB.c.created_ns.between(*wanted.created)] if wanted.created is not None else []
-    narrow = _drivers(wanted)
-    driver = _narrowest(conn, narrow, span)
-    asked = [sa.or_(sa.false(), *each) for each in narrow if each is not driver] + _never_driving(wanted)
+    narrow = _list_drivers(wanted)
+    driver = _choose_narrowest(conn, narrow, span)
+    asked = [sa.or_(sa.false(), *each) for each in narrow if each is not driver] + _list_row_filters(wanted)
     asked += [find(JOB.c.labels, json.dumps(label, ensure_ascii=False)) > 0 for label in wanted.labels]
     if prefix := wanted.name_prefix:
         asked.append(sa.func.substr(JOB.c.name, 1, len(prefix)) == prefix)
@@ -216,8 +221,8 @@ def _walk(conn: sa.Connection, wanted: JobFilter, falls: bool) -> _Walk:
     return _Walk(falls, streams, asked, max(SCAN_ROWS_MAX // max(len(streams), 1), 1))
 
 
-def _drivers(wanted: JobFilter) -> list[list[Condition]]:
-    """Of each condition that has an index its alternatives, of which one must hold."""
+def _list_drivers(wanted: JobFilter) -> list[list[Condition]]:
+    """Return, for each condition with an index, its alternatives, of which one must hold."""
     found: list[list[Condition]] = []
     if wanted.pools is not None and len(wanted.pools) <= DRIVE_VALUES_MAX:
         found.append([JOB.c.respool_id == pool for pool in sorted(wanted.pools)])
@@ -231,7 +236,7 @@ def _drivers(wanted: JobFilter) -> list[list[Condition]]:
     return found
 
 
-def _never_driving(wanted: JobFilter) -> list[Condition]:
+def _list_row_filters(wanted: JobFilter) -> list[Condition]:
     conditions: list[Condition] = []
     if wanted.pools is not None and len(wanted.pools) > DRIVE_VALUES_MAX:
         conditions.append(JOB.c.respool_id.in_(sorted(wanted.pools)))
@@ -242,10 +247,11 @@ def _never_driving(wanted: JobFilter) -> list[Condition]:
     return conditions
 
 
-def _narrowest(
+def _choose_narrowest(
     conn: sa.Connection, drivers: Sequence[list[Condition]], span: Sequence[Condition]
 ) -> list[Condition] | None:
-    """The one that the fewest rows meet, counted up to SCAN_ROWS_MAX; the first of equals, None of none."""
+    """Return the driver that matches the fewest rows, counted up to SCAN_ROWS_MAX; the first of equals, None if there
+    is none."""
     if len(drivers) < 2:
         return drivers[0] if drivers else None
 

@@ -1,7 +1,7 @@
-"""Jobs: created, grown, read, steered, settled, deleted.
+"""Creation, growth, reads, goals, settling and deletion of jobs.
 
-A method is a transaction, or a chain of bounded ones that may be cut anywhere and repeated; the modules beside this
-one hold what happens inside of a transaction.
+A method is one transaction, or a sequence of bounded ones that can be interrupted anywhere and repeated; the
+neighbouring modules hold the steps within a transaction.
 """
 
 from __future__ import annotations
@@ -57,9 +57,9 @@ from services.storage.updates.rows import hold_version, read_update, write_updat
 from services.storage.watch_log import note_job
 
 ROLLED_UP_JOBS_MAX = 500
-"""Jobs that one transaction counts: while a waker could not reach Temporal, 100,000 may have changed."""
+"""Maximum number of jobs counted in one transaction: 100,000 may have changed while Temporal was unreachable."""
 SETTLE_ATTEMPTS_MAX = 5
-"""Before a settle that loses to other writers gives up for now."""
+"""Attempts of a settle that conflicts with other writers."""
 _IDS_PER_QUERY = 1_000
 _DELETED = JOB_STATE_NUMBERS[JobState.DELETED]
 _ADDED_INSTANCES_VERSION = "operation aborted due to unexpected version"
@@ -77,11 +77,11 @@ class Jobs:
     # -- reading
 
     def get(self, job_id: JobId) -> JobRecord | None:
-        """None for a job that does not exist or is being deleted."""
+        """Return a job; None if it does not exist or is being deleted."""
         return next(iter(self.get_many([job_id])), None)
 
     def get_many(self, job_ids: Iterable[JobId]) -> list[JobRecord]:
-        """Those that exist, by id."""
+        """Return the existing jobs, by id."""
         wanted = sorted(set(job_ids))
 
         def work(conn: sa.Connection) -> list[JobRecord]:
@@ -94,27 +94,29 @@ class Jobs:
         return self._db.read(work)
 
     def active_ids(self) -> list[JobId]:
-        """Jobs that have not ended, and services with an update to roll out."""
+        """Return jobs that have not ended, and services with an active update."""
         active = sa.or_(JOB.c.state.not_in(FINISHED_STATES), IS_UPDATING)
         query = sa.select(JOB.c.job_id).where(active, JOB.c.state != _DELETED).order_by(JOB.c.job_id)
         return self._db.read(lambda conn: [JobId(job_id) for job_id in conn.execute(query).scalars()])
 
     def active_in_pool(self, respool_id: str, limit: int) -> list[JobId]:
-        """Jobs of a pool that have not ended, the first by id."""
+        """Return the first jobs of a pool, by id, that have not ended."""
         mine = sa.and_(JOB.c.respool_id == respool_id, JOB.c.state.not_in(FINISHED_STATES))
         query = sa.select(JOB.c.job_id).where(mine).order_by(JOB.c.job_id).limit(limit)
         return self._db.read(lambda conn: [JobId(job_id) for job_id in conn.execute(query).scalars()])
 
     def half_deleted(self) -> list[JobId]:
-        """Jobs whose deletion has begun: it is under way, or its process has died."""
+        """Return jobs whose deletion has begun and is under way or was interrupted."""
         query = sa.select(JOB.c.job_id).where(JOB.c.state == _DELETED).order_by(JOB.c.job_id)
         return self._db.read(lambda conn: [JobId(job_id) for job_id in conn.execute(query).scalars()])
 
     # -- creation and growth
 
     def create(self, job: JobRecord, config: job_pb2.JobConfig, now_ns: int, secrets: Sequence[Secret] = ()) -> None:
-        """Store a new job with version 1 of its configuration, which refers to its secrets then. Raises AlreadyExists,
-        InvalidArgument."""
+        """Store a new job with version 1 of its configuration, rewritten to refer to its secrets.
+
+        Raises AlreadyExists, InvalidArgument.
+        """
         job = replace(job, created_ns=job.created_ns or now_ns, updated_ns=job.updated_ns or now_ns)
         rows = OverrideRows(job.job_id, job.config_version, config).of(config.instanceConfig)
         sent = Sent.of(config, secrets)
@@ -138,11 +140,11 @@ class Jobs:
         now_ns: int,
         secrets: Sequence[Secret] = (),
     ) -> int:
-        """Grow a job to ``new_count`` instances under a new configuration version, which is returned. Of its
-        ``secrets`` those at new paths are for the new instances, the others get their new data in place.
+        """Grow a job to ``new_count`` instances under a new configuration version, which is returned.
 
-        Overrides in ``config`` of instances that exist already do not count. Raises NotFound, InvalidArgument for a
-        job that has ended or would shrink, Aborted when the version is no longer ``expected_version``.
+        ``secrets`` at new paths are for the new instances; the others replace their data in place. Overrides in
+        ``config`` of existing instances are ignored. Raises NotFound, InvalidArgument for a job that has ended or would
+        shrink, and Aborted when the version is no longer ``expected_version``.
         """
         sent = Sent.of(config, secrets)
 
@@ -156,7 +158,7 @@ class Jobs:
             if job.config_version == expected_version + 1 and job.instance_count == new_count:
                 stored = read_config(conn, job_id, job.config_version)
                 if stored == grown_config(config, new_count):
-                    return job.config_version  # an earlier call did it
+                    return job.config_version  # an earlier call grew the job
             if job.config_version != expected_version:
                 raise Aborted(_ADDED_INSTANCES_VERSION)
             if new_count < job.instance_count:
@@ -169,10 +171,10 @@ class Jobs:
     # -- goals
 
     def set_goal(self, job_id: JobId, goal: JobState, now_ns: int) -> JobRecord | None:
-        """Steer a job, and with it all its pods, towards ``goal`` (KILLED, or its type's own); None when unknown.
+        """Steer a job and all its pods towards ``goal`` (KILLED, or its type's own); None when unknown.
 
-        A batch job that has ended stays as it is, and so does a job that is to be deleted. Safe to repeat: what an
-        interrupted call left is completed.
+        A batch job that has ended stays as it is, and so does a job that is to be deleted. Repeated calls are safe and
+        complete what an interrupted call left.
         """
         job = self._db.write(lambda conn: steer_job(conn, job_id, goal, now_ns))
         if job is None or job.goal is not goal or (job.state in JOB_TERMINAL and job.type is JobType.BATCH):
@@ -183,10 +185,10 @@ class Jobs:
     def set_service_goal(
         self, job_id: JobId, version: EntityVersion | None, goal: JobState, force: bool, now_ns: int
     ) -> JobRecord:
-        """RUNNING starts, KILLED stops, DELETED deletes a service. Raises NotFound, Aborted, InvalidArgument.
+        """Start (RUNNING), stop (KILLED) or delete (DELETED) a service. Raises NotFound, Aborted, InvalidArgument.
 
-        A service is deleted when it is KILLED, or with ``force``, in which case it is stopped first; its records go
-        when all pods have ended. An update that is under way is aborted with it.
+        A service is deleted when it is KILLED, or with ``force``, which stops it first; its records are deleted once
+        all pods have ended. The deletion aborts an update that is under way.
         """
 
         def work(conn: sa.Connection) -> JobRecord:
@@ -210,8 +212,10 @@ class Jobs:
         return job
 
     def stop(self, job_id: JobId, now_ns: int) -> JobRecord:
-        """Stop a job as people do: a service by ``set_service_goal``, another one by ``set_goal``, unless it has ended.
-        Raises NotFound, Aborted, InvalidArgument."""
+        """Stop a job unless it has ended: a service by ``set_service_goal``, any other by ``set_goal``.
+
+        Raises NotFound, Aborted, InvalidArgument.
+        """
         job = self.get(job_id)
         if job is None:
             raise NotFound(f"job {job_id} not found")
@@ -231,12 +235,11 @@ class Jobs:
     # -- settling
 
     def settle(self, job_id: JobId, now_ns: int, created_max: int = 0) -> JobProgress:
-        """At most SETTLE_PODS_MAX pods are changed; ``settle_again`` when that was not all. Raises NotFound.
+        """Settle a job, changing at most SETTLE_PODS_MAX pods; ``settle_again`` when more remain. Raises NotFound.
 
-        The instances of a new service are created, too, when they are at most ``created_max``.
-
-        ``deadline_s`` counts to the next moment at which settling changes something by itself: the end of a pod's
-        longest running time, or of a service's wait before its next run. An ended job is not touched.
+        The instances of a new service are created, too, when they are at most ``created_max``. ``deadline_s`` is the
+        time to the next moment at which settling changes something by itself: the end of a pod's longest running time,
+        or of a service's wait before its next run. An ended job is not touched.
         """
         for attempt in range(1, SETTLE_ATTEMPTS_MAX + 1):
             read = partial(read_pending, job_id=job_id, now_ns=now_ns, created_max=created_max)
@@ -259,8 +262,7 @@ class Jobs:
         raise AssertionError("unreachable")
 
     def roll_up(self, job_ids: Sequence[JobId], now_ns: int) -> RolledUp:
-        """The part of settling that many small batch jobs have in common: those of which there is nothing to do but to
-        count are counted and written together, ROLLED_UP_JOBS_MAX of them at a time."""
+        """Count and write small batch jobs that require no other work together, ROLLED_UP_JOBS_MAX at a time."""
         wanted = sorted(set(job_ids))
         parts = [wanted[at : at + ROLLED_UP_JOBS_MAX] for at in range(0, len(wanted), ROLLED_UP_JOBS_MAX)]
         done = [roll_up_part(self._db, part, now_ns) for part in parts]
@@ -272,7 +274,7 @@ class Jobs:
     # -- deletion
 
     def delete(self, job_id: JobId, on_chunk: Callable[[int], None] = lambda instances: None) -> None:
-        """Forget an ended job and all that belongs to it. Raises Aborted when it has not ended."""
+        """Delete an ended job with all its records. Raises Aborted when it has not ended."""
 
         def mark(conn: sa.Connection) -> int:
             row = lock_job(conn, job_id)
@@ -305,12 +307,12 @@ class Jobs:
             for table in (UPDATE, DISRUPTION, JOB_CONFIG, JOB_SECRET, JOB_WAKE, JOB):
                 conn.execute(sa.delete(table).where(table.c.job_id == job_id))
             conn.execute(sa.delete(CLUSTER_BINDING).where(CLUSTER_BINDING.c.object_id == job_id))
-            conn.execute(sa.delete(VOLUME).where(VOLUME.c.job_id == job_id, VOLUME.c.host == ""))  # on no disk
+            conn.execute(sa.delete(VOLUME).where(VOLUME.c.job_id == job_id, VOLUME.c.host == ""))  # no data
 
         self._db.write(forget)
 
 
 def _hold_deleted(conn: sa.Connection, job_id: str) -> bool:
-    """False when another call has deleted the job: its id may be that of another job by now."""
+    """Lock a job in deletion; False when another call has deleted it, since its id may be reused by now."""
     row = lock_job(conn, job_id)
     return row is not None and row.state == _DELETED

@@ -1,4 +1,4 @@
-"""Names of jobs, for texts that mention them."""
+"""Names of jobs, for messages that mention them."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from peloton.model.job import JobState
 from services.storage.tables import JOB
 
 NAMES_MAX = 1_000
-"""Jobs whose names one question is answered for; texts call the others by their ids."""
+"""Maximum number of jobs per lookup; messages show the ids of the others."""
 
 
 def job_names(conn: sa.Connection, job_ids: Iterable[str]) -> dict[str, str]:
-    """Return id -> name of the jobs that exist. What is no id, which PostgreSQL would refuse, names no job."""
+    """Return id -> name of the existing jobs; skips texts that are no ids, which PostgreSQL would refuse."""
     wanted = sorted(filter(_is_id, set(job_ids)))[:NAMES_MAX]
     if not wanted:
         return {}

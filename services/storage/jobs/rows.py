@@ -1,4 +1,4 @@
-"""Rows of jobs: the first ones of a new job, and what growth adds."""
+"""Rows of jobs: creation and growth."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ def read_job(conn: sa.Connection, job_id: str) -> JobRecord | None:
 
 
 def hold_job(conn: sa.Connection, job_id: str) -> JobRecord | None:
-    """The same, locked: no other transaction writes the job or its pods until the commit."""
+    """Read a job and lock it: no other transaction writes the job or its pods until the commit."""
     row = lock_job(conn, job_id)
     return None if row is None else job_record(row)
 
 
 def insert_job(conn: sa.Connection, job: JobRecord, config: job_pb2.JobConfig) -> None:
-    """Raises InvalidArgument for a service that cannot have the volumes which one of its id has left."""
+    """Insert a job. Raises InvalidArgument for a service that cannot reuse the volumes of a former one of its id."""
     conn.execute(JOB.insert().values(**job_values(job), search=search_text(config)))
     note_wakes(conn, [job.job_id], job.created_ns)
     if job.type is JobType.SERVICE:
@@ -40,7 +40,7 @@ def insert_job(conn: sa.Connection, job: JobRecord, config: job_pb2.JobConfig) -
 
 
 def insert_alone(conn: sa.Connection, job: JobRecord, config: job_pb2.JobConfig) -> None:
-    """The same, and nothing of a stream that creates a job of this id (ADR 29) is left.
+    """Insert a job and delete a stream that creates a job of this id (ADR 29).
 
     The writer of a job's first rows holds its key in ``job_stream``, so a stream and a call do not mix.
     """

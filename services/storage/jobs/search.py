@@ -1,4 +1,4 @@
-"""Searching jobs and pods for people: by conditions, and by what they call them."""
+"""Search for jobs and pods: by conditions, and by name or id prefix."""
 
 from __future__ import annotations
 
@@ -27,18 +27,21 @@ LIMIT_DEFAULT = 10
 MAX_LIMIT_DEFAULT = 100
 _PAGE_ROWS = 500
 _UNSET = 2**62
-"""Where an unset time sorts: last of the rising, first of the falling."""
+"""Sort key of an unset time: last in ascending order, first in descending order."""
 
 Order = tuple[str, bool]
-"""A field and whether it falls."""
+"""Field name, and whether the order is descending."""
 
 
 @dataclass(frozen=True, slots=True)
 class JobQuery:
-    """All conditions must hold; an empty one always does. Time ranges are inclusive, in unix nanoseconds,
-    and compared by the second. ``limit`` and ``max_limit`` 0 are the defaults."""
+    """Conditions that must all hold; an empty one always does.
 
-    labels: Sequence[str] = ()  # values; keys do not matter
+    Time ranges are inclusive, in unix nanoseconds, and compared by the second. ``limit`` and ``max_limit`` 0 are the
+    defaults.
+    """
+
+    labels: Sequence[str] = ()  # values; keys are ignored
     keywords: Sequence[str] = ()
     states: Sequence[JobState] = ()
     respool_id: str = ""
@@ -54,7 +57,7 @@ class JobQuery:
 
 @dataclass(frozen=True, slots=True)
 class PodQuery:
-    """``names`` are names of task configurations."""
+    """Conditions on pods; ``names`` are names of task configurations."""
 
     states: Sequence[PodState] = ()
     names: Sequence[str] = ()
@@ -97,7 +100,7 @@ _POD_COLUMNS: dict[str, sa.ColumnElement[Any]] = {
 
 
 RECENT_JOBS = 10_000
-"""Jobs, the newest, among which names are searched by their beginning."""
+"""Number of the newest jobs in which names are searched by prefix."""
 _UUID_DIGITS = 32
 _FOUND = (JOB.c.job_id, JOB.c.name, JOB.c.respool_id, JOB.c.state, JOB.c.created_ns, JOB.c.type)
 _EXISTS = JOB.c.state != JOB_STATE_NUMBERS[JobState.DELETED]
@@ -114,12 +117,12 @@ class FoundJob:
 
 
 JobName = tuple[str, str]
-"""The id of a pool, or "" for any, and the name of a job, or how it begins."""
+"""Id of a pool ("" for any), and the name of a job or its prefix."""
 
 
 @dataclass(frozen=True, slots=True)
 class Backlog:
-    """How much has not ended: jobs that no workflow has begun, all jobs, and the pods that these want."""
+    """Counts of unfinished work: jobs without a started workflow, all active jobs, and the pods of active jobs."""
 
     jobs_waiting: int = 0
     jobs_active: int = 0
@@ -131,18 +134,18 @@ class Search:
         self._db = db
 
     def backlog(self) -> Backlog:
-        """A job that has grown waits, too, until its new pods are there."""
+        """Count unfinished jobs and pods; a job that has grown counts as waiting until its new pods exist."""
         waiting = sa.func.sum(sa.case((JOB.c.state == JOB_STATE_NUMBERS[JobState.INITIALIZED], 1), else_=0))
         query = sa.select(waiting, sa.func.count(), sa.func.sum(JOB.c.instance_count))
         query = query.where(JOB.c.state.not_in(FINISHED_STATES), JOB.c.state != JOB_STATE_NUMBERS[JobState.DELETED])
         return self._db.read(lambda conn: Backlog(*(int(n or 0) for n in conn.execute(query).one())))
 
     def query_jobs(self, query: JobQuery) -> tuple[list[JobRecord], int]:
-        """One page, newest jobs first by default, and how many match within ``max_limit``."""
+        """Return one page, newest jobs first by default, and the number of matches within ``max_limit``."""
         return self._db.read(partial(_query_jobs, query=query))
 
     def jobs_after(self, job_id: str, limit: int) -> list[JobRecord]:
-        """A page of all jobs, by id; "" begins."""
+        """Return a page of all jobs, by id; "" begins."""
         query = sa.select(JOB).where(JOB.c.state != JOB_STATE_NUMBERS[JobState.DELETED])
         if job_id:
             query = query.where(JOB.c.job_id > job_id)
@@ -150,25 +153,28 @@ class Search:
         return self._db.read(lambda conn: [job_record(row) for row in conn.execute(query)])
 
     def query_pods(self, job_id: JobId, query: PodQuery) -> tuple[list[PodRecord], int]:
-        """One page, by instance by default, and how many match. Raises InvalidArgument for an unknown sort field."""
+        """Return one page, by instance by default, and the number of matches.
+
+        Raises InvalidArgument for an unknown sort field.
+        """
         for name, _ in query.order:
             if name not in POD_ORDER:
                 raise InvalidArgument(f"Sort only supports fields: {', '.join(POD_ORDER)}")
         return self._db.read(partial(_query_pods, job_id=job_id, query=query))
 
-    # -- by name or id: jobs that have not ended first, then the newest
+    # -- by name or id: unfinished jobs first, then the newest
 
     def jobs_named(self, names: Iterable[JobName], limit: int) -> list[FoundJob]:
         conditions = [_in_pool(JOB.c, pool, JOB.c.name == name) for pool, name in names]
         return self._found(sa.select(*_FOUND).where(_EXISTS, sa.or_(sa.false(), *conditions)), limit)
 
     def jobs_with_id_prefix(self, digits: str, limit: int) -> list[FoundJob]:
-        """``digits``: up to 32 hexadecimal digits, without dashes."""
+        """Find jobs by id prefix; ``digits`` are up to 32 hexadecimal digits, without dashes."""
         first, last = (str(uuid.UUID(digits.ljust(_UUID_DIGITS, digit))) for digit in "0f")
         return self._found(sa.select(*_FOUND).where(_EXISTS, JOB.c.job_id.between(first, last)), limit)
 
     def recent_jobs_beginning(self, names: Iterable[JobName], limit: int) -> list[FoundJob]:
-        """Among the newest RECENT_JOBS."""
+        """Find jobs by name prefix among the newest RECENT_JOBS."""
         recent = sa.select(*_FOUND).order_by(JOB.c.created_ns.desc()).limit(RECENT_JOBS).subquery()
         exists = recent.c.state != JOB_STATE_NUMBERS[JobState.DELETED]
         conditions = [
@@ -184,7 +190,7 @@ class Search:
         return [FoundJob(row[0], row[1], row[2], JOB_STATES[row[3]], row[4], JOB_TYPES[row[5]]) for row in rows]
 
     def services_named(self, name: str) -> list[JobId]:
-        """Services that have or had this name, the newest first."""
+        """Return services that have or had this name, newest first."""
         query = sa.select(JOB_NAME.c.job_id).where(JOB_NAME.c.name == name).order_by(JOB_NAME.c.updated_ns.desc())
         return self._db.read(lambda conn: [JobId(job_id) for job_id in conn.execute(query).scalars()])
 
@@ -193,7 +199,7 @@ class Search:
 
 
 def _query_jobs(conn: sa.Connection, query: JobQuery) -> tuple[list[JobRecord], int]:
-    statement = _ordered(sa.select(JOB).where(*_job_conditions(conn, query)), query.order)
+    statement = _order_by(sa.select(JOB).where(*_job_conditions(conn, query)), query.order)
     wanted = [token for value in query.labels for token in _tokens(value)]
     most = query.max_limit or MAX_LIMIT_DEFAULT
     # Labels are compared by whole words, which SQL cannot do: rows are read until enough of them match.
@@ -223,7 +229,7 @@ def _job_conditions(conn: sa.Connection, query: JobQuery) -> list[sa.ColumnEleme
 
 
 def _contains(conn: sa.Connection, column: sa.ColumnElement[str], text: str) -> sa.ColumnElement[bool]:
-    """Case-sensitive, and no character of ``text`` is special."""
+    """Return a case-sensitive substring condition; no character of ``text`` is special."""
     find = sa.func.instr if conn.dialect.name == "sqlite" else sa.func.strpos
     return find(column, text) > 0
 
@@ -232,7 +238,7 @@ def _tokens(text: str) -> list[str]:
     return re.findall(r"\w+", text.lower())
 
 
-def _ordered(statement: sa.Select[Any], order: Sequence[Order]) -> sa.Select[Any]:
+def _order_by(statement: sa.Select[Any], order: Sequence[Order]) -> sa.Select[Any]:
     for name, _ in order:
         if name not in JOB_ORDER:
             raise InvalidArgument(f"jobs cannot be sorted by {quote(name)}: only by {', '.join(JOB_ORDER)}")
@@ -276,7 +282,7 @@ class _Names:
 def _query_pods_by_name(
     conn: sa.Connection, job_id: str, query: PodQuery, conditions: Iterable[sa.ColumnElement[bool]], page: slice
 ) -> tuple[list[PodRecord], int]:
-    """Names are in configurations, so this reads every pod that meets the other conditions."""
+    """Query pods by name; reads every pod that meets the other conditions, since names are in configurations."""
     names = _read_names(conn, job_id)
     rows = conn.execute(sa.select(POD).where(*conditions).order_by(POD.c.instance_id))
     pods = [pod for pod in map(pod_record, rows) if not query.names or names.of(pod) in query.names]

@@ -1,6 +1,6 @@
-"""Secrets of jobs: their data has a table of its own, and configurations refer to it.
+"""Secrets of jobs: their data has a table of its own, to which configurations refer.
 
-Only a host manager reads data to use it, when it launches; a request that sends secrets is compared with what is there.
+Only a host manager reads the data for use, at launch; a request with secrets is compared with the stored ones.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from services.storage.tables import JOB_CONFIG, JOB_SECRET
 
 @dataclass(frozen=True)
 class Sent:
-    """What a request says of secrets: ``kept`` by its configuration, ``new`` with their data."""
+    """Secrets in a request: ``kept`` by its configuration, and ``new`` ones with their data."""
 
     kept: tuple[Secret, ...] = ()
     new: tuple[Secret, ...] = ()
 
     @classmethod
     def of(cls, config: job_pb2.JobConfig | None, new: Sequence[Secret]) -> Sent:
-        """Taken before a transaction, which may be repeated and changes the configuration."""
+        """Collect the secrets before a transaction, which may be repeated and changes the configuration."""
         return cls(tuple(secrets_of(config.defaultConfig)) if config is not None else (), tuple(new))
 
 
@@ -39,7 +39,7 @@ class Secrets:
         self._db = db
 
     def with_data(self, job_id: JobId, wanted: Sequence[Secret]) -> tuple[Secret, ...]:
-        """Raises Aborted when one is not there: its job is being deleted."""
+        """Return secrets with their data. Raises Aborted when one is missing, since its job is being deleted."""
         stored = self._db.read(lambda conn: _read(conn, job_id)) if wanted else {}
         if missing := [one for one in wanted if one.secret_id not in stored]:
             raise Aborted(f"secret {missing[0].secret_id} of job {job_id} is not stored")
@@ -49,8 +49,10 @@ class Secrets:
         )
 
     def refresh(self, job_id: JobId, version: int, new: Sequence[Secret]) -> int:
-        """Replace the data of secrets that the job has, for all runs that begin from now on. Returns of how many it has
-        changed. Raises InvalidArgument."""
+        """Replace the data of secrets that the job has, for all runs that begin from now on.
+
+        Returns the number of changed secrets. Raises InvalidArgument, Aborted.
+        """
 
         def work(conn: sa.Connection) -> int:
             config = read_config(conn, job_id, version)
@@ -73,8 +75,11 @@ def carry_secrets(
     sent: Sent,
     in_place: bool = False,
 ) -> None:
-    """Has ``config``, the next version of the job's, refer to its secrets: those that it keeps or else those of the
-    version before (0: there is none), joined by those that were sent, whose data is stored. Raises InvalidArgument."""
+    """Make ``config``, the job's next version, refer to the job's secrets, and store the data that was sent.
+
+    The secrets are the ones that it keeps, or else the ones of the version before (0: none), and the new ones. Raises
+    InvalidArgument.
+    """
     before = read_config(conn, job_id, before_version) if before_version else None
     kept = sent.kept or (tuple(secrets_of(before.defaultConfig)) if before is not None else ())
     if not kept and not sent.new:
@@ -86,7 +91,7 @@ def carry_secrets(
 
 
 def forget_unused(conn: sa.Connection, job_id: str) -> None:
-    """Secrets to which none of the job's configurations refers."""
+    """Delete secrets to which none of the job's configurations refers."""
     mine = JOB_SECRET.c.job_id == job_id
     stored = set(conn.execute(sa.select(JOB_SECRET.c.secret_id).where(mine)).scalars())
     if not stored:

@@ -1,4 +1,4 @@
-"""What a settle sees: one moment of a job, its pods counted by one statement, and those that its plan names."""
+"""Input of a settle: one snapshot of a job, its pods counted by one statement, and the pods that its plan selects."""
 
 from __future__ import annotations
 
@@ -41,17 +41,17 @@ _STATE = 1 << len(FLAGS) + 1
 
 @dataclass(frozen=True, slots=True)
 class PendingSettle:
-    """A job that has not ended, and what its settle is to do."""
+    """Unfinished job with the plan of its settle."""
 
     view: SettleView
     plan: SettlePlan
     work: SettleWork
-    wake: Wake | None  # the note that was there
+    wake: Wake | None  # stored wake of the job at the time of the read
     created_max: int = 0
 
     @property
     def creates(self) -> bool:
-        """The update that creates the service is to take a step."""
+        """Return whether the update that creates the service can take a step."""
         return self.view.update.is_creation and self.view.update.moves
 
     @property
@@ -59,14 +59,14 @@ class PendingSettle:
         return bool(self.work.changes) or self.plan.job != self.view.job
 
     def new_due_ns(self, now_ns: int) -> int | None:
-        """The new ``due_ns`` of the note, see ``lifecycle.wake``."""
+        """Return the new ``due_ns`` of the wake, see ``lifecycle.wake``."""
         return None if self.work.more else next_due_ns(self.wake, self.plan.progress, now_ns)
 
 
 def plan_for(
     conn: sa.Connection, job: JobRecord, now_ns: int, wake: Wake | None, created_max: int = 0
 ) -> PendingSettle | JobProgress:
-    if job.state in JOB_TERMINAL and not _has_rest(conn, job):
+    if job.state in JOB_TERMINAL and not _has_leftover_pods(conn, job):
         return ended_progress(job, read_update_view(conn, job, now_ns))
     view = read_view(conn, job, now_ns, created_max)
     plan = plan_settle(view, now_ns)
@@ -74,8 +74,8 @@ def plan_for(
     return PendingSettle(view, plan, work, wake, created_max)
 
 
-def _has_rest(conn: sa.Connection, job: JobRecord) -> bool:
-    """Whether an update has left pods of an ended service that are to go, or are not counted yet."""
+def _has_leftover_pods(conn: sa.Connection, job: JobRecord) -> bool:
+    """Return whether an update has left pods of an ended service to delete or to count."""
     if job.type is JobType.BATCH:
         return False
     counting = sa.select(sa.func.count(), sa.func.coalesce(sa.func.sum(_flag(where(VANISHES))), 0))
@@ -105,8 +105,8 @@ def _flag(condition: sa.ColumnElement[bool]) -> sa.Case[int]:
     return sa.case((condition, 1), else_=0)
 
 
-def _counting() -> sa.Select[Any]:
-    """The one pass over all pods: kinds are counted by a number that packs what they are made of."""
+def _select_counts() -> sa.Select[Any]:
+    """Select one pass over all pods, grouped by a number that packs the properties of their kind."""
     packed = POD.c.state * _STATE + _flag(POD.c.instance_id < sa.bindparam("members", type_=sa.BigInteger))
     for at, flag in enumerate(FLAGS, 1):
         packed += _flag(where(flag)) * (1 << at)
@@ -124,17 +124,17 @@ def _counting() -> sa.Select[Any]:
     ).group_by(pods.c.kind)
 
 
-_COUNTING = _counting()
-"""Built once: to build it takes longer than to run it on a small job."""
+_COUNTING = _select_counts()
+"""Statement built once: building it takes longer than running it on a small job."""
 
 
 def _count_pods(conn: sa.Connection, job: JobRecord, now_ns: int) -> PodCounts:
     values = {"job_id": job.job_id, "p_now_ns": now_ns, "members": job.gang_size if job.gang_size > 1 else 0}
-    rows = [Counted(_unpacked(number), *counted) for number, *counted in conn.execute(_COUNTING, values)]
+    rows = [Counted(_unpack_kind(number), *counted) for number, *counted in conn.execute(_COUNTING, values)]
     return PodCounts.of(rows, _controller_state(conn, job.job_id) if job.has_controller else None)
 
 
-def _unpacked(number: int) -> Kind:
+def _unpack_kind(number: int) -> Kind:
     flags = frozenset(flag for at, flag in enumerate(FLAGS, 1) if number & 1 << at)
     return Kind(POD_STATES[number // _STATE], bool(number & 1), flags)
 
@@ -152,12 +152,12 @@ def _find(conn: sa.Connection, job_id: str, now_ns: int, action: PodAction, limi
     named = {"job_id": job_id, "p_now_ns": now_ns, "at_most": limit}
     if action.started_before_ns:
         named["cutoff_ns"] = action.started_before_ns
-    return list(conn.execute(_finding(action.condition, bool(action.started_before_ns)), named).scalars())
+    return list(conn.execute(_select_instances(action.condition, bool(action.started_before_ns)), named).scalars())
 
 
 @cache
-def _finding(condition: Condition, has_cutoff: bool) -> sa.Select[Any]:
-    """Built once for each condition that an action has."""
+def _select_instances(condition: Condition, has_cutoff: bool) -> sa.Select[Any]:
+    """Select pods that meet the condition of an action; built once per condition."""
     query = sa.select(POD.c.instance_id).where(POD.c.job_id == sa.bindparam("job_id"), where(condition))
     if has_cutoff:
         query = query.where(POD.c.started_ns < sa.bindparam("cutoff_ns"))

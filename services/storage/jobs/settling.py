@@ -1,7 +1,8 @@
-"""Settle: bring what ended to its next run or to rest, roll up the job, and count what is left to do.
+"""Settling: move ended pods to their next run or to rest, roll up the job, and count the remaining work.
 
-One read of one moment, one decision (``lifecycle.settle``), one write. The write is refused when the job's row changed
-since the read, and the settle begins again. It writes the job and its pods and reads its update, so it is the job's.
+A settle is one read of one snapshot, one decision (``lifecycle.settle``) and one write. The write is refused when the
+job's row changed since the read, and the settle starts over. It writes the job and its pods and reads its update, so it
+belongs to the jobs.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ from services.storage.updates.rolling import advance
 from services.storage.watch_log import note_job
 
 SMALL_PODS = 100
-"""Of jobs that are counted before their workflow is woken: larger ones are counted by it alone."""
+"""Maximum size of jobs that are counted before their workflow is woken; larger ones are counted by the workflow alone.
+"""
 _WRITTEN = (
     "state",
     "pod_counts",
@@ -76,7 +78,7 @@ def roll_up_part(db: Database, wanted: Sequence[JobId], now_ns: int) -> RolledUp
 
         def write(conn: sa.Connection) -> list[JobProgress | None]:
             done = [apply(conn, one, now_ns, is_shown=False) for one in changes]
-            for one in seen:  # last, as writers lock jobs before notes; an earlier count may have yet to be shown
+            for one in seen:  # last, since writers lock jobs before wakes; an earlier count may not be shown yet
                 take_back(conn, one, now_ns, is_shown=False)
             return done
 
@@ -90,14 +92,14 @@ def roll_up_part(db: Database, wanted: Sequence[JobId], now_ns: int) -> RolledUp
 
 
 def _is_quiet(found: PendingSettle) -> bool:
-    """Nothing is to be done, neither now nor at a time that the workflow has to know."""
+    """Return whether nothing remains to be done, now or at a time that the workflow has to wait for."""
     job, progress = found.plan.job, found.plan.progress
     only_counts = JobProgress(job.state, progress.counts)
     return not found.work.changes and progress == only_counts and job.state not in JOB_TERMINAL
 
 
 def create_and_apply(conn: sa.Connection, found: PendingSettle, now_ns: int) -> JobProgress | None:
-    """Take the step of the update that creates the service, and settle what it leaves, in one transaction."""
+    """Take the step of the update that creates the service, and settle the result, in one transaction."""
     job_id = found.view.job.job_id
     advance(conn, job_id, now_ns)
     after, _ = read_pending(conn, job_id, now_ns, found.created_max)
@@ -105,8 +107,10 @@ def create_and_apply(conn: sa.Connection, found: PendingSettle, now_ns: int) -> 
 
 
 def apply(conn: sa.Connection, found: PendingSettle, now_ns: int, is_shown: bool = True) -> JobProgress | None:
-    """Write what the settle is to do, and the job; None when the job changed since. ``is_shown``: by the workflow,
-    which has asked for it."""
+    """Write the changes of the settle and the job; None when the job changed since.
+
+    ``is_shown``: the workflow that requested the settle shows the counts.
+    """
     view, plan = found.view, found.plan
     row = lock_job(conn, view.job.job_id)
     if row is None or row.revision != view.job.revision:
@@ -117,15 +121,17 @@ def apply(conn: sa.Connection, found: PendingSettle, now_ns: int, is_shown: bool
         fresh = read_view(conn, view.job, now_ns, found.created_max)
         plan = plan_settle(replace(fresh, pods=fresh.pods.with_times_of(view.pods)), now_ns)
     if found.must_write:
-        # The revision rises also when only pods changed: it refuses the write of a settle that read before this one.
+        # The revision rises even when only pods changed: it refuses the write of a settle that read before this one.
         _write_job(conn, replace(plan.job, revision=view.job.revision + 1, updated_ns=now_ns))
     take_back(conn, replace(found, plan=plan), now_ns, is_shown)
     return replace(plan.progress, settle_again=found.work.more)
 
 
 def take_back(conn: sa.Connection, found: PendingSettle, now_ns: int, is_shown: bool = True) -> None:
-    """Take back the note of the changes that this settle has counted, unless another settle follows at once. Of a job
-    whose workflow has yet to show its counts the note stays a while longer."""
+    """Clear the wake of the changes that this settle has counted, unless another settle follows at once.
+
+    The wake of a job whose workflow has not shown its counts yet is kept a while longer.
+    """
     due_ns = found.new_due_ns(now_ns) if is_shown else shown_by_ns(found.wake, now_ns)
     if found.wake is not None and due_ns is not None:
         mark_seen(conn, found.view.job.job_id, found.wake, due_ns)

@@ -1,4 +1,4 @@
-"""Intent: what people want of a job, and with it of its pods."""
+"""Goals set by users for a job and its pods."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def steer_job(conn: sa.Connection, job_id: str, goal: JobState, now_ns: int) -> 
 
 
 def revive_job(conn: sa.Connection, job: JobRecord, now_ns: int) -> None:
-    """A job with a pod to run steers for its type's own goal."""
+    """Set the goal of a job with a pod to run back to its type's own."""
     after = next_job(job, JobEvent.START_POD, now_ns)
     if after is not job:
         write_steering(conn, after)
@@ -55,7 +55,7 @@ def write_steering(conn: sa.Connection, job: JobRecord) -> None:
 
 
 def touch_job(conn: sa.Connection, job_id: str, now_ns: int) -> None:
-    """A settle that has read the job before this is refused, and begins again; its workflow is to look."""
+    """Invalidate settles that read the job before this, and wake its workflow."""
     conn.execute(sa.update(JOB).where(JOB.c.job_id == job_id).values(revision=JOB.c.revision + 1))
     note_wakes(conn, [job_id], now_ns)
 
@@ -63,7 +63,7 @@ def touch_job(conn: sa.Connection, job_id: str, now_ns: int) -> None:
 def steer_pods(
     conn: sa.Connection, job: JobRecord, span: tuple[int, int], goal: PodState, now_ns: int, message: str
 ) -> list[int]:
-    """Nothing changes when the goal of the job has been changed again since ``job`` was read."""
+    """Set the goal of pods; does nothing when the goal of the job has changed since ``job`` was read."""
     row = lock_job(conn, job.job_id)
     if row is None or row.desired_state_version != job.desired_state_version:
         return []

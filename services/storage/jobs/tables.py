@@ -1,4 +1,4 @@
-"""More tables of jobs; ``services/storage/tables.py`` has the others, and the names of all."""
+"""Tables of job secrets and wakes; ``services/storage/tables.py`` has the other tables and lists the names of all."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _UUID: Any = sa.Uuid(as_uuid=False)
 
 
 class JobSecret(SQLModel, table=True):
-    """The data of a secret of a job; configurations refer to it by its id."""
+    """Data of a job's secret; configurations refer to it by its id."""
 
     __tablename__ = "job_secret"
     job_id: str = Field(primary_key=True, sa_type=_UUID)
@@ -21,7 +21,7 @@ class JobSecret(SQLModel, table=True):
 
 
 class JobWake(SQLModel, table=True):
-    """A job whose workflow has yet to see a change, or waits for a moment; see ``peloton/lifecycle/wake.py``."""
+    """Job whose workflow has to process a change or wait for a moment; see ``peloton/lifecycle/wake.py``."""
 
     __tablename__ = "job_wake"
     __table_args__ = (sa.Index("ix_job_wake_due", "due_ns", "job_id"),)

@@ -1,5 +1,8 @@
-"""Wake-ups that workflows of jobs have yet to take: noted by each transaction that changes a job from outside its
-workflow, taken back by the settle that counts the change, swept when the signal was lost."""
+"""Pending wake-ups of job workflows.
+
+Each transaction that changes a job from outside its workflow stores one, the settle that counts the change clears it,
+and a sweep repeats lost signals.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,7 @@ _FORGETTING = sa.delete(JOB_WAKE).where(_SEEN)
 _SETTING = sa.update(JOB_WAKE).where(_SEEN).values(due_ns=sa.bindparam("due", type_=sa.BigInteger))
 _DELETED = JOB_STATE_NUMBERS[JobState.DELETED]
 IS_UPDATING = JOB.c.job_id.in_(sa.select(UPDATE.c.job_id).where(UPDATE.c.state.not_in(UPDATE_TERMINAL)))
-"""The job has an update to roll out, and a workflow also when it has ended."""
+"""Condition: the job has an active update, and therefore a workflow even when it has ended."""
 _HAS_WORKFLOW = JOB.c.state.not_in(FINISHED_STATES) | (JOB.c.update_id != "")
 
 
@@ -34,7 +37,7 @@ class JobWakes:
         self._db = db
 
     def due(self, until_ns: int, limit: int, after: tuple[int, str] = (0, "")) -> list[tuple[int, JobId]]:
-        """Up to ``limit`` jobs that were to be woken by ``until_ns``, as ``(due_ns, job)`` in this order, behind
+        """Return up to ``limit`` jobs whose wake-up was due by ``until_ns``, as ordered ``(due_ns, job)`` after
         ``after``."""
         due_ns, job_id = JOB_WAKE.c.due_ns, JOB_WAKE.c.job_id
         query = sa.select(due_ns, job_id).where(due_ns <= until_ns, due_ns >= after[0])
@@ -44,17 +47,19 @@ class JobWakes:
         return self._db.read(lambda conn: [(due, JobId(job)) for due, job in conn.execute(query)])
 
     def forget_ended(self, until_ns: int, limit: int) -> int:
-        """Forget up to ``limit`` notes until then of jobs that have ended or are gone, whose workflows take none;
-        returns how many. A late report of a pod notes one."""
+        """Delete up to ``limit`` wakes of jobs that have ended or are gone; returns the number.
+
+        Their workflows process no wakes; late reports of pods store them.
+        """
         lives = sa.select(JOB.c.job_id).where(JOB.c.job_id == JOB_WAKE.c.job_id, _HAS_WORKFLOW).exists()
         old = sa.and_(JOB_WAKE.c.due_ns <= until_ns, JOB_WAKE.c.noted_ns <= until_ns)
         ended = sa.select(JOB_WAKE.c.job_id).where(old, ~lives).order_by(JOB_WAKE.c.due_ns).limit(limit)
-        # The age once more: a job that is started meanwhile has a younger note.
+        # The age is checked again: a job started meanwhile has a younger wake.
         statement = sa.delete(JOB_WAKE).where(JOB_WAKE.c.job_id.in_(ended), JOB_WAKE.c.noted_ns <= until_ns)
         return self._db.write(lambda conn: conn.execute(statement).rowcount)
 
     def settled_count(self) -> int:
-        """Active jobs whose workflows have seen the last change: each has one, unless that was lost."""
+        """Count active jobs whose workflows have processed the last change; each should have a workflow."""
         is_unseen = JOB_WAKE.c.due_ns <= JOB_WAKE.c.noted_ns
         unseen = sa.select(JOB_WAKE.c.job_id).where(JOB_WAKE.c.job_id == JOB.c.job_id, is_unseen).exists()
         has_ended = JOB.c.state.in_(FINISHED_STATES) & (JOB.c.state != _DELETED)
@@ -68,19 +73,19 @@ class JobWakes:
 
 
 def note_wakes(conn: sa.Connection, job_ids: Iterable[str], now_ns: int) -> None:
-    """The workflows of these jobs, which the caller holds, are to look at what this transaction changes."""
+    """Store wakes for the workflows of these jobs, which the caller holds, because of changes in this transaction."""
     keys = [(job_id, 0) for job_id in sorted(set(job_ids))]
     if keys:
         dialect = conn.dialect.name
-        conn.execute(_noting(dialect), {**key_values(dialect, keys), "now_ns": now_ns})
+        conn.execute(_build_note_statement(dialect), {**key_values(dialect, keys), "now_ns": now_ns})
 
 
 @cache
-def _noting(dialect: str) -> Any:
+def _build_note_statement(dialect: str) -> Any:
     keys, now_ns = key_table(dialect), sa.bindparam("now_ns", type_=sa.BigInteger)
     at = sa.cast(now_ns, sa.BigInteger)
     insert: Any = sqlite.insert if dialect == "sqlite" else postgresql.insert
-    # A condition, as SQLite takes ON CONFLICT for a part of the join without one.
+    # The condition is required: without it SQLite parses ON CONFLICT as part of the join.
     rows = sa.select(keys.c.job_id, at, at).select_from(keys).where(sa.true() if dialect != "sqlite" else sa.text("1"))
     noted = insert(JOB_WAKE).from_select(["job_id", "noted_ns", "due_ns"], rows)
     newer = sa.case(
@@ -100,7 +105,7 @@ def read_wakes(conn: sa.Connection, job_ids: Sequence[str]) -> dict[str, Wake]:
 
 
 def mark_seen(conn: sa.Connection, job_id: str, wake: Wake, due_ns: int) -> None:
-    """Write ``due_ns`` of a note, or forget the note if that is 0; one that was noted again since stays."""
+    """Set ``due_ns`` of a wake, or delete the wake if that is 0; a wake renewed since is kept."""
     values: dict[str, Any] = {"of_job": job_id, "noted": wake.noted_ns}
     if due_ns:
         conn.execute(_SETTING, {**values, "due": due_ns})

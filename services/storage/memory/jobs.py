@@ -1,4 +1,4 @@
-"""A job in memory: its record, what its configuration says of its instances, and its pods."""
+"""Job in memory: its record, the facts of its configuration, and its pods."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from services.storage.memory.pods import MemoryPods
 
 @dataclass
 class MemoryJob:
-    """Of one configuration: ``facts`` of all instances, but for those that have ``own`` ones."""
+    """Job of one configuration: ``facts`` apply to all instances except the ones in ``own``."""
 
     record: JobRecord
     facts: InstanceFacts
@@ -37,11 +37,11 @@ class MemoryJob:
 
     @property
     def first_alone(self) -> int:
-        """The first instance that is in no gang of several."""
+        """Return the first instance outside the gang."""
         return self.gang_size if self.gang_size > 1 else 0
 
     def write(self, **changes: Any) -> None:
-        """To its record: whoever looked before this is to look again."""
+        """Change the record and its revision, which invalidates earlier reads."""
         self.record = replace(self.record, **changes, revision=self.record.revision + 1)
 
     def facts_of(self, instance: int) -> InstanceFacts:
@@ -51,7 +51,7 @@ class MemoryJob:
         return self.facts_of(instance).shape
 
     def shapes(self, start: int, count: int) -> list[ShapeRange]:
-        """Of ``start .. start+count-1``, neighbours of one shape together."""
+        """Return the shapes of ``start .. start+count-1``, with adjacent instances of one shape merged."""
         if not self.own:
             return [ShapeRange(start, count, self.facts.shape)]
         found = []
@@ -61,7 +61,7 @@ class MemoryJob:
         return found
 
     def launch_progress(self) -> GangProgress:
-        """Of the gang; of size 0 when every pod stands alone, or the job has ended."""
+        """Return the progress of the gang; size 0 for a job without a gang, or an ended one."""
         if self.has_ended or self.gang_size == 1:
             return GangProgress(0)
         members = Counter(map(member_of, self.pods.members()))
@@ -81,6 +81,6 @@ class MemoryJob:
             )
 
     def alone(self, condition: Condition, *states_of: set[int]) -> Iterator[PodRecord]:
-        """Pods that stand alone and meet a condition, among those in some states, by instance."""
+        """Yield pods outside the gang, in the given states, that meet a condition, by instance."""
         instances = set().union(*states_of)
         return (pod for pod in self.pods.those(condition, instances) if pod.instance_id >= self.first_alone)

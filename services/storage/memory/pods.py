@@ -1,6 +1,7 @@
-"""Pods of one job in memory, written by the pod machine and settled as those of a database are.
+"""Pods of one job in memory, changed by the pod machine and settled like the pods of a database.
 
-Counted as they are written: a settle costs as much as the job has kinds of pods, whatever its size.
+Pods are counted as they are written: the cost of a settle depends on the number of kinds of pods, not on the size of
+the job.
 """
 
 from __future__ import annotations
@@ -29,15 +30,15 @@ from peloton.model.job import JobProgress, JobRecord
 from peloton.model.pod import TERMINAL, PodRecord, PodState
 
 OnWrite = Callable[[PodRecord | None, PodRecord | None], None]
-"""Hears of a pod as it was and as it is; None where there is none."""
+"""Callback for each write, with the pod before and after; None where there is none."""
 
 
 def ignore(before: PodRecord | None, after: PodRecord | None) -> None:
-    """For pods whose writes interest no observer."""
+    """Ignore a write."""
 
 
 class MemoryPods:
-    """``records`` by instance; ``in_state``: the instances in each state."""
+    """Pods of a job: ``records`` by instance, and the instances ``in_state`` by state."""
 
     def __init__(self, job_id: JobId, gang_size: int = 1, on_write: OnWrite = ignore) -> None:
         self.job_id = job_id
@@ -45,14 +46,14 @@ class MemoryPods:
         self.in_state: dict[PodState, set[int]] = {state: set() for state in PodState}
         self._gang_size, self._on_write = gang_size, on_write
         self._kinds: dict[Kind, int] = {}
-        self._kind_of: dict[int, Kind] = {}  # instances that count as one of these
-        self._dated: set[int] = set()  # the others: what kind they are of depends on the time
+        self._kind_of: dict[int, Kind] = {}  # instance -> its kind, for pods whose kind does not depend on time
+        self._dated: set[int] = set()  # instances whose kind depends on the time
         self._run_seconds = 0.0
 
     # -- writing
 
     def fire(self, instances: Iterable[int], event: Event, now_ns: int, **given: Any) -> list[int]:
-        """The event happens to those of these instances that exist; returns the ones that it changed."""
+        """Fire the event on the existing pods among these instances; returns the instances that changed."""
         changed = []
         for instance in instances:
             before = self.records.get(instance)
@@ -68,7 +69,7 @@ class MemoryPods:
         self.put(pod)
 
     def put(self, pod: PodRecord) -> None:
-        """A pod as the machine made it; one that is UNKNOWN is forgotten."""
+        """Store a pod as changed by the machine; an UNKNOWN one is deleted."""
         instance = pod.instance_id
         before = self.records.get(instance)
         if before is not None:
@@ -103,11 +104,11 @@ class MemoryPods:
     # -- reading
 
     def __iter__(self) -> Iterator[PodRecord]:
-        """By instance."""
+        """Iterate by instance."""
         return (self.records[instance] for instance in sorted(self.records))
 
     def those(self, condition: Condition, instances: Iterable[int], **given: Any) -> list[PodRecord]:
-        """Of these instances the pods that meet a condition, by instance."""
+        """Return the pods of these instances that meet a condition, by instance."""
         found = (self.records[instance] for instance in sorted(instances) if instance in self.records)
         return [pod for pod in found if condition.holds(pod, given)]
 
@@ -115,15 +116,15 @@ class MemoryPods:
         return {state: len(instances) for state, instances in self.in_state.items() if instances}
 
     def members(self) -> list[PodRecord]:
-        """Of the gang; none when every pod stands alone."""
+        """Return the pods of the gang; none for a job without a gang."""
         size = self._gang_size if self._gang_size > 1 else 0
         return [self.records[instance] for instance in range(size) if instance in self.records]
 
     # -- settling
 
     def settle(self, job: JobRecord, now_ns: int, update: UpdateView | None = None) -> tuple[JobRecord, JobProgress]:
-        """Of a job that has not ended: its record afterwards, with another revision if anything changed, and what is
-        left to do."""
+        """Settle an unfinished job: returns its new record, with another revision if anything changed, and the
+        progress."""
         view = SettleView(job, self.count_for(job, now_ns), update or UpdateView())
         plan = plan_settle(view, now_ns)
         work = find_work(plan, partial(self._find, now_ns), self._shared_fate)
@@ -138,7 +139,7 @@ class MemoryPods:
         return after, replace(plan.progress, settle_again=work.more)
 
     def count_for(self, job: JobRecord, now_ns: int) -> PodCounts:
-        """Without times that the job does not need."""
+        """Count the pods, without times that the job does not use."""
         kinds = dict(self._kinds)
         dated = [self.records[instance] for instance in self._dated]
         for pod in dated:

@@ -1,4 +1,4 @@
-"""What the resource manager reads and writes of one job in memory: its queue, what it holds, evictions and requeues."""
+"""Queueing of one job in memory: its queue, held resources, evictions and requeues."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def _ranges(pods: Iterable[PodRecord]) -> list[Range]:
 
 
 def _groups(pods: Iterable[PodRecord], key: Callable[[PodRecord], Any]) -> dict[Any, list[Range]]:
-    """Ranges of instances alike in a key."""
+    """Group pods by a key, as ranges of instances."""
     alike: dict[Any, list[PodRecord]] = {}
     for pod in pods:
         alike.setdefault(key(pod), []).append(pod)
@@ -67,7 +67,7 @@ def _span(start: int, count: int) -> range:
     return range(start, start + count)
 
 
-# -- into the queue, and on ----------------------------------------------------------------------------------------
+# -- queueing ------------------------------------------------------------------------------------------------------
 
 
 def queueable(job: MemoryJob, limit: int) -> list[Range]:
@@ -99,10 +99,10 @@ def mark_pending(job: MemoryJob, ranges: Sequence[Range], queue_seq: int, now_ns
             places = [pod.queue_seq for pod in waiting]
             event, seq = Event.ENQUEUE_GANG, max(places) if min(places) else queue_seq
         marked += job.pods.fire(_span(start, count), event, now_ns, queue_seq=seq)
-    return _by_place(job, marked)
+    return _group_by_place(job, marked)
 
 
-def _by_place(job: MemoryJob, instances: Iterable[int]) -> list[tuple[int, int, int]]:
+def _group_by_place(job: MemoryJob, instances: Iterable[int]) -> list[tuple[int, int, int]]:
     groups = _groups((job.pods.records[i] for i in sorted(instances)), lambda pod: pod.queue_seq)
     return [(seq, *span) for seq, spans in sorted(groups.items()) for span in spans]
 
@@ -116,7 +116,7 @@ def kill_queued(job: MemoryJob, now_ns: int) -> list[tuple[int, int, PodState]]:
     return killed
 
 
-# -- what is held --------------------------------------------------------------------------------------------------
+# -- held resources ------------------------------------------------------------------------------------------------
 
 
 def _allocated(job: MemoryJob) -> list[PodRecord]:
@@ -141,7 +141,7 @@ def held(job: MemoryJob) -> list[HeldRange]:
 
 
 def is_evicted(pod: PodRecord) -> bool:
-    """Of a pod on a host: it was preempted, and is to end."""
+    """Return whether a pod on a host was preempted and will end."""
     why = pod.termination.reason if pod.termination is not None else None
     return why is TerminationReason.PREEMPTED_RESOURCES and (ENDS | NEWER).holds(pod, {})
 
@@ -170,11 +170,11 @@ def snapshot(job: MemoryJob) -> JobSnapshot:
     )
 
 
-# -- out of hosts and back -----------------------------------------------------------------------------------------
+# -- evictions and requeues ----------------------------------------------------------------------------------------
 
 
 def evict(job: MemoryJob, order: EvictionOrder, now_ns: int, result: EvictionResult, names: Names) -> None:
-    """READY pods are PENDING again; pods on hosts are to leave."""
+    """Evict pods: READY pods return to PENDING, pods on hosts leave."""
     found = job.pods.those((READY & STAYS) | STAYING, _span(order.start, order.count))
     if order.run_id:
         found = [pod for pod in found if pod.run_id == order.run_id]
@@ -183,7 +183,7 @@ def evict(job: MemoryJob, order: EvictionOrder, now_ns: int, result: EvictionRes
     said, reason = eviction_text(order.why, names), reason_code(order.why)
     if waiting:
         gathers = order.is_gang and len(waiting) < order.count
-        _send_back(job, waiting, gathers, {"message": said, "reason": reason}, now_ns, result)
+        _return_to_queue(job, waiting, gathers, {"message": said, "reason": reason}, now_ns, result)
     if on_hosts:
         words = {"message": EVICTION_MESSAGE + said, "reason": reason}
         why = Termination(TerminationReason.PREEMPTED_RESOURCES)
@@ -198,7 +198,7 @@ def evict(job: MemoryJob, order: EvictionOrder, now_ns: int, result: EvictionRes
         result.leaving += _ranges(on_hosts)
 
 
-def _send_back(
+def _return_to_queue(
     job: MemoryJob,
     waiting: Sequence[PodRecord],
     gathers: bool,
@@ -210,7 +210,7 @@ def _send_back(
     if gathers:
         result.unqueued += _ranges(waiting)
     else:
-        result.queued += _by_place(job, (pod.instance_id for pod in waiting))
+        result.queued += _group_by_place(job, (pod.instance_id for pod in waiting))
 
 
 def requeue_gang(job: MemoryJob, reason: RequeueReason, least_hold_s: int, now_ns: int) -> EvictionResult:
@@ -245,7 +245,7 @@ def requeue_pods(
     now_ns: int,
     but: Sequence[int] = (),
 ) -> EvictionResult:
-    """READY pods that stand alone wait in their old place, held back together with those of their shape."""
+    """Requeue READY pods outside gangs in their old place, in backoff together with the pods of their shape."""
     result = EvictionResult(job.record.job_id)
     named = [instance for start, count in instances for instance in _span(start, count)]
     chosen = [
@@ -256,8 +256,8 @@ def requeue_pods(
     if job.has_ended or not chosen:
         return result
     since_ns = min(pod.updated_ns for pod in chosen)
-    counts, along = _held_back_together(job, chosen, since_ns, but)
-    places = _by_place(job, counts)
+    counts, along = _find_backoff_groups(job, chosen, since_ns, but)
+    places = _group_by_place(job, counts)
     for vain_count in sorted({*counts.values()}):
         until_ns = now_ns + max(HOLD.delay_after_ns(vain_count, now_ns - since_ns), least_hold_s * NS_PER_S)
         words = {
@@ -276,11 +276,13 @@ def requeue_pods(
     return result
 
 
-def _held_back_together(
+def _find_backoff_groups(
     job: MemoryJob, chosen: Sequence[PodRecord], since_ns: int, but: Sequence[int]
 ) -> tuple[dict[int, int], dict[int, int]]:
-    """Tries in vain of READY pods that leave, and of PENDING ones that wait with them: when no pod of their shape was
-    launched since the first of the chosen was admitted, all of that shape."""
+    """Count the failed attempts of READY pods that are requeued, and of PENDING pods that share their backoff.
+
+    All pods of a shape are included when none of that shape was launched since the first of the chosen was admitted.
+    """
     counts = {pod.instance_id: pod.vain_count + 1 for pod in chosen}
     launched = {
         job.shape(pod.instance_id)

@@ -1,7 +1,7 @@
-"""Storage in memory: batch jobs of one configuration, as the databases keep them, for simulations and tests.
+"""Storage in memory for simulations and tests: batch jobs of one configuration.
 
-Its repositories have methods of those of ``services.storage.storage.Storage``, whose docstrings say what they do; the
-conformance suite holds both to the same tests. Not thread-safe.
+Its repositories have a part of the methods of ``services.storage.storage.Storage``, whose docstrings describe them; the
+conformance suite runs the same tests on both. Not thread-safe.
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ LogRow = tuple[int, JobId, int, int, PodState]
 
 @dataclass
 class _Rows:
-    """What the repositories share."""
+    """State shared by the repositories."""
 
     clock_ns: Callable[[], int]
     on_write: OnWrite
     jobs: dict[JobId, MemoryJob] = field(default_factory=dict)
     pools: dict[str, PoolSpec] = field(default_factory=dict)
     log: list[LogRow] = field(default_factory=list)
-    log_first: int = 1  # the number of the first row that is kept
+    log_first: int = 1  # number of the oldest row kept
     wakes: dict[JobId, Wake] = field(default_factory=dict)
 
     def known(self, job_id: JobId) -> MemoryJob:
@@ -337,7 +337,7 @@ class MemoryAdmission(_Repository):
         return list(results.values())
 
     def _name_of(self, why: EvictionReason) -> Names:
-        """Return the name of the job that pods give way to."""
+        """Return the name of the job for which the pods are evicted."""
         other = self._rows.jobs.get(JobId(why.for_job)) if isinstance(why, Grounds) else None
         return {other.record.job_id: other.record.name} if other else NO_NAMES
 
@@ -383,14 +383,14 @@ class MemoryAdmission(_Repository):
 
 
 class NoVolumes:
-    """Pods in memory have none."""
+    """Volume repository without volumes: pods in memory have none."""
 
     def standing(self) -> list[StandingVolume]:
         return []
 
 
 class MemoryStorage:
-    """``on_write`` hears of each pod that is written."""
+    """Storage in memory; ``on_write`` is called for each pod that is written."""
 
     def __init__(
         self, clock_ns: Callable[[], int], batch_backoff: Backoff = NO_BACKOFF, on_write: OnWrite = ignore
@@ -422,7 +422,7 @@ def _steer_pods(job: MemoryJob, instances: Iterable[int], goal: PodState, now_ns
 
 
 def _ends_by_eviction(job: MemoryJob, pod: PodRecord) -> bool:
-    """With killOnPreempt; what one member of a gang asks for is for all."""
+    """Return whether an eviction ends the pod, by its own killOnPreempt or that of a gang member."""
     gang = range(job.gang_size)
     alike = {pod.instance_id, *gang} if pod.instance_id in gang else {pod.instance_id}
     return any(job.facts_of(instance).kill_on_preempt for instance in alike)

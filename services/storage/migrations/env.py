@@ -1,4 +1,4 @@
-"""Run by alembic: migrations work in the transaction that they are given."""
+"""Alembic environment: migrations run in the transaction of the caller."""
 
 from alembic import context
 

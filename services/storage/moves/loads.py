@@ -1,4 +1,4 @@
-"""What a migration would move."""
+"""Estimate of the pods that a migration would move."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ from services.storage.volumes.rows import volume_count_outside
 def load_of(
     conn: sa.Connection, services: Sequence[str], batch: Sequence[tuple[str, int]], spec: MigrationSpec
 ) -> MigrationLoad:
-    """``batch``: jobs with pods on hosts of other clusters, and how many. Shapes are as placed in the target."""
+    """Compute the load of a migration, with shapes as placed in the target.
+
+    ``batch`` lists jobs with pods on hosts of other clusters, and the numbers of these pods.
+    """
     moving, shapes, leaves = Counter[PodShape](), dict[PodShape, None](), Counter[str]()
 
     def add(job_id: str, job_type: JobType, only_on_hosts: bool) -> int:
@@ -45,7 +48,7 @@ def load_of(
 
 
 def _pods(conn: sa.Connection, job_id: str, only_on_hosts: bool) -> list[tuple[int, int, str, bool]]:
-    """``(instance, version, cluster, whether it is on a host)`` of the wanted pods."""
+    """Return ``(instance, version, cluster, is on a host)`` of pods with a goal to run."""
     is_on_host = POD.c.state.in_(ON_HOST_NUMBERS)
     columns = (POD.c.instance_id, POD.c.config_version, POD.c.cluster, is_on_host.label("is_on_host"))
     query = sa.select(*columns).where(POD.c.job_id == job_id, GOAL_ALIVE).order_by(POD.c.instance_id)

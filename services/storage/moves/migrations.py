@@ -1,6 +1,6 @@
-"""Migrations of jobs and pools to another cluster, and what is bound where.
+"""Migrations of jobs and pools to another cluster, and the bindings that they change.
 
-Requests take the counter of migrations first, so that no two of them overlook each other.
+Requests take the counter of migrations first, which serialises them, so that each sees the others.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ from services.storage.tables import FINISHED_STATES, JOB
 
 SEQ = "migration"
 SERVICES_MAX = 1_000
-"""Of one migration."""
+"""Maximum number of services in one migration."""
 BATCH_JOBS_PER_STEP = 20
 BOUND_PER_QUERY = 500
 
@@ -60,11 +60,13 @@ class Migrations:
     def __init__(self, db: Database) -> None:
         self._db = db
 
-    # -- requests of people
+    # -- operator requests
 
     def request(self, job: JobRecord | None, pool: tuple[RespoolId, str] | None, spec: MigrationSpec) -> Migration:
-        """Bind a job, or a pool (id and path) with all below it, to the target and begin to move it. A repeated request
-        answers with the migration that is under way. Raises Aborted, InvalidArgument."""
+        """Bind a job, or a pool (id and path) with its subtree, to the target and start moving it.
+
+        A repeated request returns the migration under way. Raises Aborted, InvalidArgument.
+        """
         object_id, name = (job.job_id, job.name or job.job_id) if job is not None else pool or ("", "")
         now_ns = self._db.clock_ns()
         asked = Migration(str(uuid.uuid4()), object_id, job is None, name, spec, created_ns=now_ns, updated_ns=now_ns)
@@ -90,7 +92,7 @@ class Migrations:
         return self._db.write(work)
 
     def steer(self, migration_id: str, act: MigrationAct) -> Migration:
-        """Pause, resume or roll back. Raises NotFound, Aborted."""
+        """Pause, resume or roll back a migration. Raises NotFound, Aborted."""
         now_ns = self._db.clock_ns()
 
         def work(conn: sa.Connection) -> Migration:
@@ -112,8 +114,10 @@ class Migrations:
         return self._db.write(work)
 
     def release(self, job: JobRecord | None, pool: tuple[RespoolId, str] | None) -> str:
-        """Take the binding of a job, or of a pool (id and path), away; returns what it was, "" for none. Pools below
-        that are bound alike are released with it. Raises Aborted."""
+        """Remove the binding of a job, or of a pool (id and path); returns the old binding, "" for none.
+
+        Equal bindings of pools below it are removed with it. Raises Aborted.
+        """
         object_id, name = (job.job_id, job.name or job.job_id) if job is not None else pool or ("", "")
 
         def work(conn: sa.Connection) -> str:
@@ -135,7 +139,7 @@ class Migrations:
         return self._db.write(work)
 
     def load(self, job: JobRecord | None, pool: tuple[RespoolId, str] | None, spec: MigrationSpec) -> MigrationLoad:
-        """What the migration of a job, or of a pool (id and path), would move. One pass over pods of active jobs."""
+        """Compute the load of migrating a job, or a pool (id and path); scans the pods of active jobs."""
 
         def work(conn: sa.Connection) -> MigrationLoad:
             if job is not None:
@@ -159,25 +163,25 @@ class Migrations:
         return self._db.read(partial(read_migration, migration_id=migration_id))
 
     def latest(self, limit: int, object_id: str = "") -> list[Migration]:
-        """The newest first; of one object, or of all."""
+        """Return the newest migrations, of one object or of all."""
         return self._db.read(partial(read_latest, limit=limit, object_id=object_id))
 
     def active(self) -> list[Migration]:
-        """In the order of the requests."""
+        """Return unfinished migrations in the order of the requests."""
         return self._db.read(read_active)
 
     def services(self, migration_id: str) -> list[ServiceProgress]:
-        """By name."""
+        """Return the progress of the services of a migration, by name."""
         return self._db.read(partial(read_services, migration_id=migration_id))
 
     def binding(self, job: JobRecord) -> str:
-        """Of the job, or of its pool; empty: none."""
+        """Return the binding of the job, or else of its pool; "" without one."""
         return self._db.read(partial(binding_of_job, job=job))
 
     # -- steps
 
     def advance(self, migration_id: str) -> MigrationProgress:
-        """Take one step of a migration, as a chain of transactions that may be cut anywhere and repeated."""
+        """Take one step of a migration, as a chain of transactions that can be interrupted anywhere and repeated."""
         db = self._db
         migration = self.get(migration_id)
         if migration is None:
@@ -194,7 +198,7 @@ class Migrations:
         return db.write(partial(_note, migration_id=migration_id, batch_left=batch_left, to_wake=to_wake, db=db))
 
     def _evict_batch(self, migration: Migration, to_wake: list[str]) -> int:
-        """Returns how many batch pods are where they may not be."""
+        """Evict batch pods from clusters that they have to leave; returns the number of misplaced batch pods."""
         leaving = self._db.read(lambda conn: batch_jobs_to_leave(conn, bindings_of(conn, migration), migration.is_pool))
         for job_id, _ in leaving[:BATCH_JOBS_PER_STEP]:
             evict = partial(
@@ -208,7 +212,7 @@ class Migrations:
 def _note(
     conn: sa.Connection, migration_id: str, batch_left: int, to_wake: Sequence[str], db: Database
 ) -> MigrationProgress:
-    """Where it is now, which may be its end. Its state is read anew: people may have steered it since."""
+    """Record the progress of a migration, and its end; reads its state again, since operators may have changed it."""
     take_numbers(conn, SEQ, 0)
     migration = read_migration(conn, migration_id)
     assert migration is not None, f"migration {migration_id} is forgotten while it is under way"
@@ -227,7 +231,7 @@ def _kind(migration: Migration) -> str:
 
 
 def _concerns(conn: sa.Connection, other: Migration, asked: Migration, job: JobRecord | None) -> bool:
-    """Whether both would move the same pods."""
+    """Return whether both migrations would move the same pods."""
     if other.object_id == asked.object_id:
         return True
     theirs = set(bindings_of(conn, other)) if other.is_pool else set()
@@ -241,7 +245,7 @@ def _concerns(conn: sa.Connection, other: Migration, asked: Migration, job: JobR
 
 
 def _services_of(conn: sa.Connection, asked: Migration, job: JobRecord | None) -> list[tuple[str, str]]:
-    """``(job id, name)`` of the services that move. Raises Aborted, InvalidArgument."""
+    """Return ``(job id, name)`` of the services that move. Raises Aborted, InvalidArgument."""
     if job is not None:
         return [(job.job_id, job.name or job.job_id)] if job.type is JobType.SERVICE else []
     pools = subtree(conn, asked.object_id, asked.name)
@@ -256,13 +260,13 @@ def _services_of(conn: sa.Connection, asked: Migration, job: JobRecord | None) -
             )
     query = sa.select(JOB.c.job_id, JOB.c.name, JOB.c.respool_id)
     query = query.where(alive, JOB.c.type == JOB_TYPE_NUMBERS[JobType.SERVICE]).limit(SERVICES_MAX + 1)
-    within = {pool_id: _below(path, asked.name) for pool_id, path in pools.items()}
+    within = {pool_id: _relative_prefix(path, asked.name) for pool_id, path in pools.items()}
     found = [(row.job_id, within[row.respool_id] + (row.name or row.job_id)) for row in conn.execute(query)]
     if len(found) > SERVICES_MAX:
         raise InvalidArgument(f"pool {asked.name} has more than {SERVICES_MAX} services, the most of one migration")
     return sorted(found, key=lambda row: row[::-1])
 
 
-def _below(path: str, above: str) -> str:
-    """What a service in a pool below the one that was asked for is named with: so they move pool by pool."""
+def _relative_prefix(path: str, above: str) -> str:
+    """Return a path prefix for the names of services in lower pools, so that services move pool by pool."""
     return f"{path.removeprefix(above.rstrip('/')).removeprefix('/')}/" if path != above else ""

@@ -1,4 +1,4 @@
-"""Rows of rebalancing: how far each cluster is, and its moves. Who writes them holds the counter."""
+"""Rows of rebalancing: the state of each cluster, and its moves. Writers hold the counter."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from services.storage.tables import FINISHED_STATES, JOB, POD, REBALANCE, REBALA
 
 SEQ = "rebalance"
 MOVES_KEPT = 1_000
-"""Of a cluster, and all those of the last hour."""
+"""Number of moves kept per cluster, in addition to all moves of the last hour."""
 _MOVING = REBALANCE_MOVE.c.state == MoveState.MOVING
 
 
@@ -40,7 +40,7 @@ def read_rebalance(conn: sa.Connection, cluster: str) -> Rebalance | None:
 
 
 def read_rebalances(conn: sa.Connection) -> list[Rebalance]:
-    """By cluster."""
+    """Read all rebalancings, by cluster."""
     return [_rebalance(row) for row in conn.execute(sa.select(REBALANCE).order_by(REBALANCE.c.cluster))]
 
 
@@ -74,7 +74,7 @@ def write_rebalance(conn: sa.Connection, one: Rebalance) -> None:
 
 
 def insert_moves(conn: sa.Connection, cluster: str, moves: Sequence[Move], now_ns: int) -> None:
-    """And forget the oldest."""
+    """Insert new moves, and delete the oldest."""
     first = take_numbers(conn, SEQ, len(moves))
     rows = [
         {
@@ -102,7 +102,7 @@ def insert_moves(conn: sa.Connection, cluster: str, moves: Sequence[Move], now_n
 
 
 def hour_count(conn: sa.Connection, cluster: str, now_ns: int) -> int:
-    """Moves of the last hour."""
+    """Count the moves of the last hour."""
     is_new = REBALANCE_MOVE.c.begun_ns > now_ns - HOUR_S * NS_PER_S
     query = sa.select(sa.func.count()).select_from(REBALANCE_MOVE).where(REBALANCE_MOVE.c.cluster == cluster, is_new)
     return int(conn.execute(query).scalar_one())
@@ -114,13 +114,13 @@ def last_ended_ns(conn: sa.Connection, cluster: str) -> int:
 
 
 def read_moves(conn: sa.Connection, cluster: str, limit: int) -> list[MoveRecord]:
-    """The newest first."""
+    """Read moves, newest first."""
     query = sa.select(REBALANCE_MOVE).where(REBALANCE_MOVE.c.cluster == cluster)
     return [_move(row) for row in conn.execute(query.order_by(REBALANCE_MOVE.c.seq.desc()).limit(limit))]
 
 
 def settle_moves(conn: sa.Connection, cluster: str, now_ns: int) -> list[MoveRecord]:
-    """Note what has become of moves that were under way; returns those that still are."""
+    """Record the outcome of unfinished moves; returns the moves that are still under way."""
     query = sa.select(REBALANCE_MOVE).where(REBALANCE_MOVE.c.cluster == cluster, _MOVING)
     under_way = {row.seq: _move(row) for row in conn.execute(query.order_by(REBALANCE_MOVE.c.seq))}
     pods = _pods_after(conn, [(move.pod_id.job_id, move.pod_id.instance_id) for move in under_way.values()])
@@ -136,7 +136,7 @@ def settle_moves(conn: sa.Connection, cluster: str, now_ns: int) -> list[MoveRec
 
 
 def _pods_after(conn: sa.Connection, keys: Sequence[tuple[str, int]]) -> Mapping[tuple[str, int], PodAfter]:
-    """Those of jobs that live."""
+    """Read the pods of unfinished jobs among the keys."""
     table = key_table(conn.dialect.name)
     same = sa.and_(POD.c.job_id == table.c.job_id, POD.c.instance_id == table.c.instance_id)
     columns = (POD.c.job_id, POD.c.instance_id, POD.c.run_id, POD.c.host)

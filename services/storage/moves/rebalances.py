@@ -1,7 +1,7 @@
-"""Rebalancing: what it has to know of pods, its moves, each of which is one transaction, and how far each cluster is.
+"""Rebalancing: its view of pods, its moves, each in one transaction, and the progress of each cluster.
 
-Who moves pods holds their job first and then the counter of rebalancing, so that a stop, a pause and the budget hold
-for every move that follows them.
+A transaction that moves pods locks their job first and the counter of rebalancing next, so that a stop, a pause or the
+budget applies to every move after it.
 """
 
 from __future__ import annotations
@@ -71,11 +71,11 @@ from services.storage.updates.rows import read_update
 from services.storage.volumes.rows import volume_there
 
 WAITING_PODS_MAX = 1_000
-"""Of one job that are looked at."""
+"""Maximum number of waiting pods read per job."""
 WAITED_MIN_S = 10.0
-"""A pod that was admitted later than this is on its way to a host, unless it has been so in vain before."""
+"""Minimum wait of a pod: pods admitted later are probably being placed, unless placement has failed before."""
 HOMES_MAX = 100
-"""Pods of one job that wait to come back to a host."""
+"""Maximum number of pods per job that wait to return to a preferred host."""
 JOBS_PER_QUERY = 500
 _SERVICE = JOB.c.type == JOB_TYPE_NUMBERS[JobType.SERVICE]
 _WHY_OTHERS_STAY = {
@@ -91,7 +91,7 @@ class Rebalances:
         self._db = db
 
     def census(self, cluster: str) -> PodCensus:
-        """One pass over the pods on hosts of the cluster, service by service; those of other jobs are counted."""
+        """Read all pods of services on hosts of the cluster, service by service, and count the pods of other jobs."""
         services = sa.select(JOB.c.job_id).where(_LIVES, _SERVICE).order_by(JOB.c.job_id)
         pods: list[PodNow] = []
         grants: dict[JobId, int] = {}
@@ -100,11 +100,11 @@ class Rebalances:
             if own:
                 pods += own
                 grants[JobId(job_id)] = granted
-        others = self._db.read(partial(_others, cluster=cluster))
+        others = self._db.read(partial(_count_others, cluster=cluster))
         return PodCensus(pods, others, self._waiting(cluster), grants)
 
     def are_elsewhere(self, job_ids: Collection[JobId], cluster: str) -> set[JobId]:
-        """Jobs with pods on hosts of other clusters, or that come back there."""
+        """Return jobs with pods on hosts of other clusters, or with pods that return there."""
         is_there = sa.or_(POD.c.state.in_(ON_HOST_NUMBERS), POD.c.desired_host != "")
         mine = sa.exists().where(POD.c.job_id == JOB.c.job_id, is_there, POD.c.cluster != cluster)
         found: set[JobId] = set()
@@ -114,15 +114,18 @@ class Rebalances:
             found.update(self._db.read(partial(_column, query=query)))
         return found
 
-    # -- requests of people
+    # -- operator requests
 
     def start(self, clusters: Collection[str], spec: RebalanceSpec) -> list[Rebalance]:
-        """Begin, or go on with these goals and this budget. What was moved within the hour counts to it."""
+        """Start rebalancing, or continue with these goals and this budget; moves within the last hour count towards
+        it."""
         now_ns = self._db.clock_ns()
 
         def work(conn: sa.Connection) -> list[Rebalance]:
             take_numbers(conn, SEQ, 0)
-            found = [_started(read_rebalance(conn, cluster), cluster, spec, now_ns) for cluster in sorted(clusters)]
+            found = [
+                _start_or_continue(read_rebalance(conn, cluster), cluster, spec, now_ns) for cluster in sorted(clusters)
+            ]
             for one in found:
                 write_rebalance(conn, one)
             return found
@@ -130,7 +133,7 @@ class Rebalances:
         return self._db.write(work)
 
     def steer(self, clusters: Collection[str], act: RebalanceAct) -> list[Rebalance]:
-        """All of the clusters, or none. Raises NotFound for one that was never rebalanced, Aborted."""
+        """Apply the action to all of the clusters, or none. Raises NotFound for a cluster never rebalanced, Aborted."""
         now_ns = self._db.clock_ns()
 
         def work(conn: sa.Connection) -> list[Rebalance]:
@@ -156,17 +159,17 @@ class Rebalances:
         return self._db.read(partial(read_rebalance, cluster=cluster))
 
     def all(self) -> list[Rebalance]:
-        """By cluster."""
+        """Return all rebalancings, by cluster."""
         return self._db.read(read_rebalances)
 
     def moves(self, cluster: str, limit: int) -> list[MoveRecord]:
-        """The newest first."""
+        """Return moves, newest first."""
         return self._db.read(partial(read_moves, cluster=cluster, limit=limit))
 
     # -- steps
 
     def settle(self, cluster: str) -> tuple[int, Sequence[MoveRecord]]:
-        """Note what has become of moves; returns how many may be begun now, and those under way."""
+        """Record the outcome of moves; returns how many may begin now, and the moves under way."""
         now_ns = self._db.clock_ns()
 
         def work(conn: sa.Connection) -> tuple[int, Sequence[MoveRecord]]:
@@ -178,8 +181,10 @@ class Rebalances:
         return self._db.write(work)
 
     def begin(self, cluster: str, job_id: JobId, moves: Sequence[Move]) -> list[Move]:
-        """Pods of a service are to run anew on other hosts, as far as its SLA and the hour's budget allow; returns
-        which. Those that have changed since the plan stay."""
+        """Restart pods of a service on other hosts, as far as its SLA and the hourly budget allow.
+
+        Returns the moves that began. Pods that have changed since the plan are left out.
+        """
         now_ns = self._db.clock_ns()
 
         def work(conn: sa.Connection) -> list[Move]:
@@ -208,7 +213,7 @@ class Rebalances:
         return self._db.write(work)
 
     def note(self, cluster: str, plan: RebalancePlan | None) -> None:
-        """How far it is after a step; ``plan``: of the step, if it made one. This may be its end."""
+        """Record the progress after a step, and the end; ``plan`` is the step's plan, if it made one."""
         now_ns = self._db.clock_ns()
 
         def work(conn: sa.Connection) -> None:
@@ -237,7 +242,7 @@ def _column(conn: sa.Connection, query: sa.Select[Any]) -> list[JobId]:
     return [JobId(job_id) for job_id in conn.execute(query).scalars()]
 
 
-def _started(before: Rebalance | None, cluster: str, spec: RebalanceSpec, now_ns: int) -> Rebalance:
+def _start_or_continue(before: Rebalance | None, cluster: str, spec: RebalanceSpec, now_ns: int) -> Rebalance:
     if before is None or not before.is_active:
         progress = RebalanceProgress(RebalanceState.RUNNING)
         return Rebalance(cluster, spec, progress=progress, started_ns=now_ns, updated_ns=now_ns)
@@ -251,7 +256,7 @@ def _round(conn: sa.Connection, one: Rebalance, moving_count: int, now_ns: int) 
 
 
 def _of_service(conn: sa.Connection, job_id: str, cluster: str) -> tuple[list[PodNow], int]:
-    """Its pods on hosts of the cluster, and how many of them may be taken down now."""
+    """Return the service's pods on hosts of the cluster, and how many of them may be taken down now."""
     job = read_job(conn, job_id)
     if job is None:
         return [], 0
@@ -270,7 +275,7 @@ def _of_service(conn: sa.Connection, job_id: str, cluster: str) -> tuple[list[Po
     found: list[PodNow] = []
     for row in rows:
         own = facts[row.instance_id]
-        stays = _stays(own.shape, bool(row.leaves), bool(row.has_volume), is_updated)
+        stays = _immovable_reason(own.shape, bool(row.leaves), bool(row.has_volume), is_updated)
         pod_id = PodId(JobId(job_id), row.instance_id, row.run_id)
         found.append(PodNow(pod_id, Hostname(row.host), shapes[own.shape], own.labels, stays))
     if not found:
@@ -280,12 +285,12 @@ def _of_service(conn: sa.Connection, job_id: str, cluster: str) -> tuple[list[Po
 
 
 def _shapes(conn: sa.Connection, job: JobRecord, facts: dict[int, InstanceFacts]) -> dict[PodShape, PodShape]:
-    """As placement sees them."""
+    """Return the shapes of the facts, as seen by placement."""
     binding = binding_of_job(conn, job)
     return {shape: bound(routed(shape, job.type), binding) for shape in dict.fromkeys(f.shape for f in facts.values())}
 
 
-def _stays(shape: PodShape, leaves: bool, has_volume: bool, is_updated: bool) -> Stays | None:
+def _immovable_reason(shape: PodShape, leaves: bool, has_volume: bool, is_updated: bool) -> Stays | None:
     if leaves:
         return Stays.LEAVING
     if has_volume or shape.volume_mib:
@@ -295,7 +300,7 @@ def _stays(shape: PodShape, leaves: bool, has_volume: bool, is_updated: bool) ->
     return Stays.UPDATE if is_updated else None
 
 
-def _others(conn: sa.Connection, cluster: str) -> dict[Hostname, dict[Stays, int]]:
+def _count_others(conn: sa.Connection, cluster: str) -> dict[Hostname, dict[Stays, int]]:
     query = (
         sa.select(POD.c.host, JOB.c.type, sa.func.count())
         .join(JOB, JOB.c.job_id == POD.c.job_id)
@@ -309,7 +314,7 @@ def _others(conn: sa.Connection, cluster: str) -> dict[Hostname, dict[Stays, int
 
 
 def _waiting_of(conn: sa.Connection, job_id: str, cluster: str, now_ns: int) -> list[WaitingPods]:
-    """Pods that stand alone, by shape, labels and the host to which they come back, if it is one of the cluster's."""
+    """Return READY pods outside gangs, by shape, labels and preferred host, if that is in the cluster."""
     counts: Counter[tuple[PodShape, tuple[Label, ...], str]] = Counter()
     waited_s: dict[tuple[PodShape, tuple[Label, ...], str], float] = {}
     homes_left = HOMES_MAX

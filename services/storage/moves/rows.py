@@ -23,7 +23,7 @@ from services.storage.tables import MIGRATION, MIGRATION_POOL, MIGRATION_SERVICE
 from services.storage.updates import instances
 
 MIGRATIONS_KEPT = 1_000
-"""That have ended; older ones are forgotten."""
+"""Number of ended migrations kept."""
 _ENDED = MIGRATION.c.state.in_(sorted(MIGRATION_TERMINAL))
 
 
@@ -57,13 +57,13 @@ def read_migration(conn: sa.Connection, migration_id: str) -> Migration | None:
 
 
 def read_active(conn: sa.Connection) -> list[Migration]:
-    """In the order of the requests."""
+    """Read unfinished migrations in the order of the requests."""
     query = sa.select(MIGRATION).where(~_ENDED).order_by(MIGRATION.c.seq)
     return [migration_record(row) for row in conn.execute(query)]
 
 
 def read_latest(conn: sa.Connection, limit: int, object_id: str = "") -> list[Migration]:
-    """The newest first; of one object, or of all."""
+    """Read the newest migrations, of one object or of all."""
     query = sa.select(MIGRATION).order_by(MIGRATION.c.seq.desc()).limit(limit)
     if object_id:
         query = query.where(MIGRATION.c.object_id == object_id)
@@ -71,7 +71,7 @@ def read_latest(conn: sa.Connection, limit: int, object_id: str = "") -> list[Mi
 
 
 def insert_migration(conn: sa.Connection, one: Migration, services: Sequence[tuple[str, str]], seq: int) -> None:
-    """``services``: ``(job id, name)``. Forgets the oldest that have ended."""
+    """Insert a migration with its services, ``(job id, name)``, and delete the oldest ended ones."""
     values = asdict(one) | {"spec": json.dumps(asdict(one.spec)), "progress": "", "seq": seq}
     conn.execute(MIGRATION.insert().values(**values))
     rows = [
@@ -111,7 +111,7 @@ def write_progress(conn: sa.Connection, migration_id: str, progress: MigrationPr
 
 
 def read_services(conn: sa.Connection, migration_id: str) -> list[ServiceProgress]:
-    """By name."""
+    """Read the progress of services, by name."""
     query = sa.select(MIGRATION_SERVICE).where(MIGRATION_SERVICE.c.migration_id == migration_id)
     rows = conn.execute(query.order_by(MIGRATION_SERVICE.c.name, MIGRATION_SERVICE.c.job_id))
     return [
@@ -151,7 +151,7 @@ def write_service(
 
 
 def turn_back(conn: sa.Connection, migration_id: str) -> None:
-    """Services of which something has moved are under way again, the others are done."""
+    """Set services with moved instances back to MOVING, and the others to DONE."""
     mine = MIGRATION_SERVICE.c.migration_id == migration_id
     for has_moved, state in ((True, ServiceState.MOVING), (False, ServiceState.DONE)):
         which = MIGRATION_SERVICE.c.moved != "" if has_moved else MIGRATION_SERVICE.c.moved == ""

@@ -1,5 +1,7 @@
-"""Steps of migrations: each looks, decides (``lifecycle.migration``) and takes pods down in one transaction, which
-holds the job. The job's own workflow then ends, queues, places and starts them as any others."""
+"""Steps of migrations: each reads, decides (``lifecycle.migration``) and takes pods down in one transaction.
+
+The transaction locks the job. The job's own workflow then ends, queues, places and starts the pods like any others.
+"""
 
 from __future__ import annotations
 
@@ -34,12 +36,12 @@ from services.storage.updates.disruptions import disrupt_for_migration
 from services.storage.updates.rows import read_update
 
 EVICTED_PODS_MAX = 1_000
-"""Batch pods that one step evicts, with the rest of their gangs."""
+"""Maximum number of batch pods evicted in one step, not counting the rest of their gangs."""
 _STEPPING = (MigrationState.MIGRATING, MigrationState.ROLLING_BACK)
 
 
 def step_service(conn: sa.Connection, migration_id: str, job_id: JobId, now_ns: int) -> bool:
-    """Take down what may move next of a service. Returns whether pods of it are to end."""
+    """Take down the next pods of a service; returns whether any of its pods are ending."""
     job, migration = hold_job(conn, job_id), read_migration(conn, migration_id)
     if migration is None or migration.state not in _STEPPING:
         return False
@@ -84,8 +86,11 @@ def _pods_of(conn: sa.Connection, job: JobRecord, moved: frozenset[int]) -> Serv
 
 
 def batch_jobs_to_leave(conn: sa.Connection, bindings: Mapping[str, str], is_pool: bool) -> list[tuple[str, int]]:
-    """Batch jobs with pods on hosts where they may not be, and how many. ``bindings``: by the id of the job or the
-    pools. One pass over the pods of their active jobs: no index mentions the cluster of a pod."""
+    """Return batch jobs with pods in clusters that they have to leave, and the numbers of these pods.
+
+    ``bindings`` is keyed by the id of the job or the pools. The query scans the pods of active jobs, since no index
+    covers the cluster of a pod.
+    """
     mine = JOB.c.respool_id if is_pool else JOB.c.job_id
     query = (
         sa.select(POD.c.job_id, mine, POD.c.cluster, sa.func.count())
@@ -107,7 +112,7 @@ def batch_jobs_to_leave(conn: sa.Connection, bindings: Mapping[str, str], is_poo
 
 
 def evict_batch(conn: sa.Connection, migration_id: str, job_id: JobId, now_ns: int) -> bool:
-    """Pods of a batch job leave their hosts, and are queued anew without a failure. Gangs leave whole."""
+    """Evict misplaced pods of a batch job and queue them again without a failure. Gangs leave as a whole."""
     job, migration = hold_job(conn, job_id), read_migration(conn, migration_id)
     if job is None or job.type is not JobType.BATCH or migration is None or migration.state not in _STEPPING:
         return False

@@ -1,4 +1,4 @@
-"""The pools of a migration: the one that was asked for, and all below it."""
+"""Pools of a migration: the requested pool and its subtree."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from services.storage.tables import MIGRATION_POOL
 
 
 def subtree(conn: sa.Connection, pool_id: str, path: str) -> dict[str, str]:
-    """Path by pool, from the pool down."""
+    """Return pool id -> path of the pool and its subtree, in order of path."""
     prefix = f"{path.rstrip('/')}/"
     below = {own_id: own for own_id, own in pool_paths(read_pools(conn)).items() if own.startswith(prefix)}
     return {pool_id: path} | dict(sorted(below.items(), key=lambda row: row[1]))
 
 
 def insert_pools(conn: sa.Connection, migration: Migration) -> None:
-    """With what each is bound to now."""
+    """Store the pools of a migration with their current bindings."""
     pools = subtree(conn, migration.object_id, migration.name)
     before = read_bindings(conn, *pools)
     rows = [
@@ -34,8 +34,10 @@ def insert_pools(conn: sa.Connection, migration: Migration) -> None:
 
 
 def bindings_of(conn: sa.Connection, migration: Migration) -> dict[str, str]:
-    """To which its job, or each of its pools, is bound as the migration goes on. In a rollback a pool is bound in the
-    end as it was before; one that was created since is bound like the pool that was asked for."""
+    """Return the binding of the migration's job or of each of its pools, in the migration's current state.
+
+    A rollback restores the former binding of each pool; a pool created since is bound like the requested pool.
+    """
     if not migration.is_pool:
         return {migration.object_id: binding_of(migration)}
     before = _before(conn, migration)
@@ -46,7 +48,7 @@ def bindings_of(conn: sa.Connection, migration: Migration) -> dict[str, str]:
 
 
 def as_of(conn: sa.Connection, migration: Migration, job: JobRecord) -> Migration:
-    """As it is for the pool of the job, which may have been bound to something else before than the others."""
+    """Return the migration with the former binding of the job's own pool."""
     if not migration.is_pool:
         return migration
     return replace(migration, bound_before=_before(conn, migration).get(job.respool_id, migration.bound_before))

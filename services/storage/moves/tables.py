@@ -1,4 +1,5 @@
-"""The tables of migrations and of rebalancing; ``services/storage/tables.py`` has the others, and the names of all."""
+"""Tables of migrations and rebalancing; ``services/storage/tables.py`` has the other tables and lists the names of
+all."""
 
 from __future__ import annotations
 
@@ -13,8 +14,7 @@ _BIG: Any = sa.BigInteger
 
 
 class ClusterBinding(SQLModel, table=True):
-    """A job, or a pool and so its jobs that have no binding of their own, is bound to a cluster, as
-    ``lifecycle.migration`` says."""
+    """Binding of a job to a cluster, or of a pool and its jobs without own bindings; see ``lifecycle.migration``."""
 
     __tablename__ = "cluster_binding"
     object_id: str = Field(primary_key=True, sa_type=_TEXT)
@@ -22,7 +22,7 @@ class ClusterBinding(SQLModel, table=True):
 
 
 class MigrationRow(SQLModel, table=True):
-    """A migration of a job or a pool to another cluster; ``seq`` is the order of the requests."""
+    """Migration of a job or a pool to another cluster; ``seq`` is the order of the requests."""
 
     __tablename__ = "migration"
     migration_id: str = Field(primary_key=True, sa_type=_UUID)
@@ -40,7 +40,7 @@ class MigrationRow(SQLModel, table=True):
 
 
 class MigrationService(SQLModel, table=True):
-    """A service of a migration. ``moved``: instances that were taken down for it, as ranges ``0-4,7``."""
+    """Service of a migration. ``moved``: instances taken down by it, as ranges ``0-4,7``."""
 
     __tablename__ = "migration_service"
     migration_id: str = Field(primary_key=True, sa_type=_UUID)
@@ -53,20 +53,20 @@ class MigrationService(SQLModel, table=True):
 
 
 class MigrationPool(SQLModel, table=True):
-    """A pool whose jobs a migration moves: the one that was asked for, and those below it."""
+    """Pool whose jobs a migration moves: the requested one, or one of its subtree."""
 
     __tablename__ = "migration_pool"
     migration_id: str = Field(primary_key=True, sa_type=_UUID)
     pool_id: str = Field(primary_key=True, sa_type=_TEXT)
-    bound_before: str = Field(sa_type=_TEXT)  # when the migration began
+    bound_before: str = Field(sa_type=_TEXT)  # at the start of the migration
 
 
 class RebalanceRow(SQLModel, table=True):
-    """The rebalancing of a cluster, one row for each that ever had one. ``move_count``: since it was started."""
+    """Rebalancing of a cluster, one row for each cluster that ever had one. ``move_count``: since its start."""
 
     __tablename__ = "rebalance"
     cluster: str = Field(primary_key=True, sa_type=_TEXT)
-    goals: str = Field(sa_type=_TEXT)  # with commas between them
+    goals: str = Field(sa_type=_TEXT)  # comma-separated
     moves_per_hour: int
     state: str = Field(sa_type=_TEXT)
     move_count: int = Field(sa_type=_BIG)
@@ -76,7 +76,7 @@ class RebalanceRow(SQLModel, table=True):
 
 
 class RebalanceMove(SQLModel, table=True):
-    """A pod that was asked to go to another host, and what became of it; the last ones of each cluster."""
+    """Move of a pod to another host, with its outcome; the latest of each cluster are kept."""
 
     __tablename__ = "rebalance_move"
     cluster: str = Field(primary_key=True, sa_type=_TEXT)

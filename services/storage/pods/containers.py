@@ -1,4 +1,4 @@
-"""What hosts report of each container of pods that have several: the newest of the last run."""
+"""Reported state of each container of pods that have several: the newest of the last run."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Containers = tuple[ContainerStatus, ...]
 def write_containers(
     conn: sa.Connection, statuses: Sequence[PodStatus], pods: Mapping[tuple[str, int], PodRecord]
 ) -> None:
-    """Of current runs. ``pods``: by job and instance."""
+    """Store the containers of current runs; ``pods`` is keyed by job and instance."""
     newest = {(status.pod_id.job_id, status.pod_id.instance_id): status for status in statuses if status.containers}
     rows = [
         {
@@ -38,7 +38,7 @@ def write_containers(
 
 
 def read_containers(conn: sa.Connection, job_id: JobId, start: int, stop: int) -> dict[tuple[int, int], Containers]:
-    """Of instances from ``start`` on, below ``stop``, by instance and run."""
+    """Read the containers of instances ``start .. stop-1``, by instance and run."""
     mine = sa.and_(POD_CONTAINERS.c.job_id == job_id, POD_CONTAINERS.c.instance_id.between(start, stop - 1))
     rows = conn.execute(sa.select(POD_CONTAINERS).where(mine))
     return {(row.instance_id, row.run_id): _from_text(row.containers) for row in rows}

@@ -1,4 +1,4 @@
-"""Pods that come into being: instances of a new or larger job, and those that an update adds."""
+"""Creation of pods: instances of a new or grown job, or added by an update."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def insert_batch_pods(conn: sa.Connection, job: JobRecord, start: int, count: in
 
 
 def insert_service_pods(conn: sa.Connection, job: JobRecord, version: int, start: int, count: int, now_ns: int) -> None:
-    """Instances that an update adds. One that existed before goes on counting its runs."""
+    """Insert instances that an update adds; an instance that existed before continues to number its runs."""
     span = Span(job.job_id, start, count)
     _insert(conn, job, version, span, now_ns)
     mine = sa.and_(POD_EVENT.c.job_id == job.job_id, POD_EVENT.c.instance_id.between(start, start + count - 1))
@@ -40,7 +40,7 @@ def insert_service_pods(conn: sa.Connection, job: JobRecord, version: int, start
 
 
 def _insert(conn: sa.Connection, job: JobRecord, version: int, span: Span, now_ns: int) -> None:
-    """Without their events."""
+    """Insert pods without their events."""
     default, overridden = read_facts(conn, job.job_id, version, (span.start, span.start + span.count - 1))
     assert default is not None, f"job {job.job_id} has no configuration {version}"
     pod = next_pod(
@@ -61,7 +61,7 @@ def _insert(conn: sa.Connection, job: JobRecord, version: int, span: Span, now_n
 
 
 def set_facts(conn: sa.Connection, job_id: str, facts: Mapping[int, InstanceFacts], now_ns: int) -> None:
-    """What a pod's row keeps of its configuration."""
+    """Update the configuration facts that are kept in the rows of pods."""
     alike: dict[tuple[int, HealthState], list[int]] = {}
     for instance, own in facts.items():
         alike.setdefault((own.max_failures, own.health), []).append(instance)

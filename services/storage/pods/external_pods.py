@@ -1,4 +1,4 @@
-"""External pods: which pod of a cluster has which instance, and the jobs of their owners."""
+"""External pods: the assignment of a cluster's pods to instances, and the jobs of their owners."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ from services.storage.ranges import as_ranges
 from services.storage.tables import EXTERNAL_POD, FINISHED_STATES, JOB, POD
 
 TAKEN_MAX = 1_000
-"""Pods of one owner that a transaction takes in."""
+"""Maximum number of pods of one owner adopted in one transaction."""
 VERSIONS_COMPARED = 20
-"""A pod whose configuration is none of the owner's last so many makes a version of its own."""
+"""Number of newest versions compared; a pod whose configuration equals none of them creates a version."""
 JOB_CLUSTER_LABEL = "peloton.io/cluster"
-"""Of an external job: where its pods are."""
+"""Label of an external job that names the cluster of its pods."""
 _KEYS_PER_STATEMENT = 500
 _EXTERNAL = JOB_TYPE_NUMBERS[JobType.EXTERNAL]
 
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """External pods of one owner that are alike. ``pods``: uid -> namespace and name, in the order of their places."""
+    """Equal external pods of one owner. ``pods``: uid -> namespace and name, in the order of their places."""
 
     job_id: JobId
     config: job_pb2.JobConfig
@@ -55,7 +55,7 @@ class ExternalPods:
     # -- reading
 
     def slots(self, cluster: str) -> list[Slot]:
-        """All instances that pods of the cluster have."""
+        """Return all instances assigned to pods of the cluster."""
         same = sa.and_(POD.c.job_id == EXTERNAL_POD.c.job_id, POD.c.instance_id == EXTERNAL_POD.c.instance_id)
         own = (EXTERNAL_POD.c.uid, EXTERNAL_POD.c.job_id, EXTERNAL_POD.c.instance_id, EXTERNAL_POD.c.note)
         query = sa.select(*own, POD.c.state, POD.c.next_run).select_from(EXTERNAL_POD.outerjoin(POD, same))
@@ -70,7 +70,7 @@ class ExternalPods:
         return self._db.read(work)
 
     def uids_of(self, instances: Collection[tuple[JobId, int]]) -> dict[tuple[JobId, int], str]:
-        """Which pods have these instances; those that no external pod has are left out."""
+        """Return the uids of the pods of these instances, without instances that no external pod has."""
         keys, wanted = sorted(instances), set(instances)
         columns = (EXTERNAL_POD.c.job_id, EXTERNAL_POD.c.instance_id, EXTERNAL_POD.c.uid)
 
@@ -79,7 +79,7 @@ class ExternalPods:
             for start in range(0, len(keys), _KEYS_PER_STATEMENT):
                 some = keys[start : start + _KEYS_PER_STATEMENT]
                 jobs, numbers = {job_id for job_id, _ in some}, {instance for _, instance in some}
-                # Not a join with the keys: each of them would look through all pods of its job.
+                # A join with the keys would scan all pods of the job for each key.
                 of_these = EXTERNAL_POD.c.job_id.in_(jobs), EXTERNAL_POD.c.instance_id.in_(numbers)
                 rows = conn.execute(sa.select(*columns).where(*of_these))
                 found |= {(JobId(job_id), instance): uid for job_id, instance, uid in rows}
@@ -88,7 +88,7 @@ class ExternalPods:
         return self._db.read(work) if keys else {}
 
     def idle_jobs(self, cluster: str) -> list[JobId]:
-        """External jobs of the cluster that have not ended, and of which no pod has an instance."""
+        """Return unfinished external jobs of the cluster without any assigned pods."""
         used = sa.select(EXTERNAL_POD.c.job_id).where(EXTERNAL_POD.c.job_id == JOB.c.job_id).exists()
         query = sa.select(JOB).where(JOB.c.type == _EXTERNAL, JOB.c.state.not_in(FINISHED_STATES), ~used)
 
@@ -99,7 +99,7 @@ class ExternalPods:
         return self._db.read(work)
 
     def notes(self, job_id: JobId, limit: int) -> list[tuple[str, str]]:
-        """``(namespace and name, why)`` of pods of which their cluster says why they do not get on."""
+        """Return ``(namespace and name, reason)`` of pods whose cluster reports why they make no progress."""
         mine = sa.and_(EXTERNAL_POD.c.job_id == job_id, EXTERNAL_POD.c.note != "")
         query = sa.select(EXTERNAL_POD.c.name, EXTERNAL_POD.c.note).where(mine).order_by(EXTERNAL_POD.c.name)
         return self._db.read(lambda conn: [(row.name, row.note) for row in conn.execute(query.limit(limit))])
@@ -107,14 +107,18 @@ class ExternalPods:
     # -- writing
 
     def take_in(self, cluster: str, arrival: Arrival, now_ns: int) -> None:
-        """Each of the pods gets an instance of its owner's job, which comes into being with the first one. Pods that
-        have one that is not at rest keep it. Nothing changes in a job that is being deleted."""
+        """Assign an instance of the owner's job to each pod, and create the job if it is missing.
+
+        Pods with an active instance keep it. A job that is being deleted does not change.
+        """
         work = partial(_take_in, cluster=cluster, arrival=arrival, now_ns=now_ns)
         self._db.write(work)
 
     def stop(self, job_id: JobId, instance_ids: Sequence[int], message: str, now_ns: int) -> None:
-        """Instances whose pods do not wait any more leave the queue: with a member of a gang that has been queued, and
-        is not on hosts yet, all of it."""
+        """Remove instances from the queue whose pods no longer wait, and with a queued gang member its whole gang.
+
+        A gang that is on hosts already is not extended.
+        """
         self._db.write(partial(_stop, job_id=job_id, instance_ids=instance_ids, message=message, now_ns=now_ns))
 
     def forget(self, cluster: str, uids: Sequence[str]) -> None:
@@ -124,7 +128,7 @@ class ExternalPods:
             self._db.write(lambda conn, mine=mine: conn.execute(sa.delete(EXTERNAL_POD).where(mine)))  # type: ignore[misc]
 
     def note(self, cluster: str, notes: Mapping[str, str]) -> None:
-        """By uid, why pods do not get on; empty: they do."""
+        """Record, by uid, why pods make no progress; an empty text clears the record."""
         statement = sa.update(EXTERNAL_POD).where(
             EXTERNAL_POD.c.cluster == cluster, EXTERNAL_POD.c.uid == sa.bindparam("of")
         )
@@ -137,7 +141,7 @@ class ExternalPods:
 
 
 def _take_in(conn: sa.Connection, cluster: str, arrival: Arrival, now_ns: int) -> None:
-    job = _job_for(conn, arrival, now_ns)
+    job = _get_or_create_job(conn, arrival, now_ns)
     if job is None:
         return
     job_id = job.job_id
@@ -145,12 +149,12 @@ def _take_in(conn: sa.Connection, cluster: str, arrival: Arrival, now_ns: int) -
         row.instance_id: (POD_STATES[row.state], bool(row.next_run))
         for row in conn.execute(sa.select(POD.c.instance_id, POD.c.state, POD.c.next_run).where(POD.c.job_id == job_id))
     }
-    wanted = _without_instance(conn, cluster, arrival, pods)
+    wanted = _find_unassigned(conn, cluster, arrival, pods)
     if not wanted:
         return
     if all(map(_is_at_rest, pods.values())):
         job = _adopt_terms(conn, job, arrival.config)
-    version = _version_of(conn, job, arrival.config, now_ns)
+    version = _find_or_create_version(conn, job, arrival.config, now_ns)
     dealt = deal(len(wanted), pods, job.gang_size)
     old, fresh = [i for i in dealt if i in pods], [i for i in dealt if i not in pods]
     if old:
@@ -164,8 +168,8 @@ def _take_in(conn: sa.Connection, cluster: str, arrival: Arrival, now_ns: int) -
     _write_slots(conn, cluster, job_id, dict(zip(wanted, dealt, strict=True)), arrival.pods)
 
 
-def _job_for(conn: sa.Connection, arrival: Arrival, now_ns: int) -> JobRecord | None:
-    """The owner's job, held: new, or brought back to life; None: it is being deleted."""
+def _get_or_create_job(conn: sa.Connection, arrival: Arrival, now_ns: int) -> JobRecord | None:
+    """Return the owner's job, locked: created, or restarted if it had ended; None if it is being deleted."""
     job = hold_job(conn, arrival.job_id)
     if job is None:
         fresh = convert.new_job_record(arrival.job_id, arrival.config, now_ns)
@@ -180,7 +184,7 @@ def _job_for(conn: sa.Connection, arrival: Arrival, now_ns: int) -> JobRecord | 
     return job
 
 
-def _without_instance(
+def _find_unassigned(
     conn: sa.Connection, cluster: str, arrival: Arrival, pods: Mapping[int, tuple[PodState, bool]]
 ) -> list[str]:
     mine = sa.and_(EXTERNAL_POD.c.cluster == cluster, EXTERNAL_POD.c.job_id == arrival.job_id)
@@ -194,16 +198,15 @@ def _is_at_rest(pod: tuple[PodState, bool] | None) -> bool:
 
 
 def _adopt_terms(conn: sa.Connection, job: JobRecord, config: job_pb2.JobConfig) -> JobRecord:
-    """Pool, priority and gang of a job are those that its first pod names; later ones cannot change them while it
-    has pods."""
+    """Copy pool, priority and gang from the first pod to the job; later pods cannot change them while it has pods."""
     sla, pool = convert.sla_spec(config), RespoolId(config.respoolID.value)
     values = {**asdict(sla), "respool_id": pool}
     conn.execute(sa.update(JOB).where(JOB.c.job_id == job.job_id).values(**values))
     return replace(job, sla=sla, respool_id=pool)
 
 
-def _version_of(conn: sa.Connection, job: JobRecord, config: job_pb2.JobConfig, now_ns: int) -> int:
-    """The job's version with this configuration, which is made when none of the last ones has it."""
+def _find_or_create_version(conn: sa.Connection, job: JobRecord, config: job_pb2.JobConfig, now_ns: int) -> int:
+    """Return the job's version with this configuration; creates one if none of the newest versions has it."""
     for version in range(job.config_version, max(job.config_version - VERSIONS_COMPARED, 0), -1):
         if read_config(conn, job.job_id, version) == config:
             return version
@@ -216,7 +219,7 @@ def _version_of(conn: sa.Connection, job: JobRecord, config: job_pb2.JobConfig, 
 def _write_slots(
     conn: sa.Connection, cluster: str, job_id: str, instances: Mapping[str, int], names: Mapping[str, str]
 ) -> None:
-    """Earlier pods of these instances have none any more."""
+    """Assign instances to pods, and delete former assignments of both."""
     chosen = list(instances.values())
     for start in range(0, len(chosen), _KEYS_PER_STATEMENT):
         some = EXTERNAL_POD.c.instance_id.in_(chosen[start : start + _KEYS_PER_STATEMENT])

@@ -1,4 +1,4 @@
-"""Members of a job's gang, counted and read, and what one member's end makes of the others."""
+"""Members of a job's gang, and the effects of one member's end on the others."""
 
 from __future__ import annotations
 
@@ -33,8 +33,11 @@ def read_members(conn: sa.Connection, job: JobRecord) -> list[PodRecord]:
 
 
 def find_shared_fate(conn: sa.Connection, job: JobRecord, room: int) -> SharedFate | None:
-    """At most ``room`` instances; None when every member goes its way already. The count says whether to read them."""
-    if job.gang_size == 1 or job.type is JobType.EXTERNAL:  # of external pods only the start is ours
+    """Return at most ``room`` members to change because of another's end; None when no member is affected.
+
+    The count of members decides whether they are read.
+    """
+    if job.gang_size == 1 or job.type is JobType.EXTERNAL:  # Peloton only starts external pods
         return None
     members = members_of(conn, job)
     what = fate(members)

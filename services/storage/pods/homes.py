@@ -1,4 +1,4 @@
-"""Where the pods of a job are at home."""
+"""Preferred hosts of the pods of a job."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ WAITING_NUMBERS = [POD_STATE_NUMBERS[state] for state in QUEUED | {PodState.READ
 
 
 def homes_of(conn: sa.Connection, job_id: JobId, cluster: str, without: Collection[int]) -> dict[Hostname, int]:
-    """A pod on a host is at home there, and one that is to run again on the host to which it comes back, or moves."""
+    """Count pods by preferred host: the current host, or the one to which a pod returns or moves."""
     is_there = POD.c.state.in_(ON_HOST_NUMBERS)
     moves = sa.and_(NEWER, POD.c.desired_host != "")
     comes_back = sa.or_(POD.c.state.in_(WAITING_NUMBERS), POD.c.next_run != int(NextRun.NONE))

@@ -1,4 +1,4 @@
-"""Pods on hosts, as host managers see them: launched, reported, killed, moved away, counted."""
+"""Pods on hosts, as used by host managers: launches, status reports, kills, evictions and counts."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ KillRow = tuple[PodId, str, str, int]
 
 
 class HostPods:
-    """``batch_backoff``: how long batch pods that failed wait for their next run."""
+    """Repository of pods on hosts; ``batch_backoff`` delays the next run of failed batch pods."""
 
     def __init__(self, db: Database, batch_backoff: Backoff = NO_BACKOFF) -> None:
         self._db = db
@@ -65,12 +65,12 @@ class HostPods:
         cluster: str = "",
         volumes: Mapping[int, VolumeSpec] = NO_VOLUMES,
     ) -> set[int]:
-        """READY -> LAUNCHED in a cluster; returns the instances that took it. ``volumes``: what instances want; those
-        that have none get one, on the host of the launch.
+        """Move pods from READY to LAUNCHED in a cluster; returns the launched instances.
 
-        Refused: pods that are to be killed, that await another run, or that an earlier call launched; members of a gang
-        unless all of them take it; pods on hosts in maintenance, whatever a leader that has been replaced believes of
-        them; those of jobs that have been bound to another cluster since they were placed; and those whose volume is on
+        ``volumes`` are the volumes that instances require; an instance without one gets it on the host of the launch. A
+        launch is refused for pods that will be killed, that await another run, or that an earlier call launched; for
+        gang members unless the whole gang is launched; for pods on hosts in maintenance, whatever a former leader
+        requests; for jobs that were bound to another cluster since the placement; and for pods whose volume is on
         another host.
         """
         work = partial(_mark_launched, job_id=job_id, rows=rows, now_ns=now_ns, cluster=cluster, volumes=volumes)
@@ -79,10 +79,10 @@ class HostPods:
     def apply_status(
         self, statuses: Sequence[PodStatus], cluster: str = "", no_other_host: Collection[PodId] = ()
     ) -> StatusOutcome:
-        """Apply statuses in their order, write what changed with its events, and log what ended, in one transaction.
+        """Apply statuses in their order in one transaction: write the changes with their events, and log ended runs.
 
-        Ids of jobs, orphans and ended pods come in order of job, and of their statuses. ``cluster``: that of the hosts.
-        ``no_other_host``: runs whose pods no host could take but the one on which they were.
+        Ids of jobs, orphans and ended pods are returned in the order of jobs, then statuses. ``cluster`` is the cluster
+        of the hosts. ``no_other_host`` lists runs whose pods fit on no host but their own.
         """
         now_ns, backoff = self._db.clock_ns(), self.batch_backoff
         work = partial(
@@ -96,9 +96,9 @@ class HostPods:
         return self._db.write(work) if statuses else StatusOutcome()
 
     def mark_killing(self, job_id: JobId, limit: int, again: bool = False, cluster: str = "") -> list[KillRow]:
-        """Pods on hosts of a cluster that must end become KILLING; returns those, at most ``limit``, with their grace.
+        """Move unwanted pods on hosts of a cluster to KILLING; returns at most ``limit``, with their grace periods.
 
-        ``again`` also returns those that are KILLING already.
+        ``again`` also returns pods that are KILLING already.
         """
         work = partial(
             _mark_killing, job_id=job_id, limit=limit, again=again, cluster=cluster, now_ns=self._db.clock_ns()
@@ -106,12 +106,15 @@ class HostPods:
         return self._db.write(work)
 
     def add_output(self, texts: Sequence[tuple[PodId, str]]) -> None:
-        """Add to the messages of runs that failed what they wrote; a repetition adds nothing."""
+        """Append output to the messages of failed runs; a repeated call adds nothing."""
         self._db.write(partial(_add_output, texts=texts))
 
     def evict_from_host(self, job_id: JobId, hostname: str, now_ns: int, for_move: bool = False) -> list[int]:
-        """Evict the pods of a job from a host in maintenance, or that moves to another host pool, and with a member of
-        its gang the whole gang; pods that leave already are passed over. Returns the instances."""
+        """Evict the pods of a job from a host in maintenance, or one that moves to another host pool; returns the
+        instances.
+
+        A gang member takes its whole gang with it. Pods that are leaving already are skipped.
+        """
         return self._db.write(
             partial(evict_from_host, job_id=job_id, hostname=hostname, now_ns=now_ns, for_move=for_move)
         )
@@ -119,15 +122,15 @@ class HostPods:
     # -- reading
 
     def retries(self, failed: Sequence[PodStatus]) -> list[Retry]:
-        """Return those of these failing runs whose pods are of batch jobs and have attempts left."""
+        """Return the failing runs whose pods belong to batch jobs and have attempts left."""
         return self._db.read(partial(read_retries, failed=failed)) if failed else []
 
     def coming_back(self, job_id: JobId, instance_ids: Sequence[int]) -> list[ComingBack]:
-        """Those of these pods whose next run is to be on the host where they are or were."""
-        return self._db.read(partial(_coming_back, job_id=job_id, chosen=instance_ids)) if instance_ids else []
+        """Return the pods whose next run has to be on their current or former host."""
+        return self._db.read(partial(_read_coming_back, job_id=job_id, chosen=instance_ids)) if instance_ids else []
 
     def instances_by_version(self, job_id: JobId, instance_ids: Sequence[int]) -> dict[int, list[int]]:
-        """Configuration -> which of these instances are to run it."""
+        """Return configuration version -> the instances that will run it."""
 
         def work(conn: sa.Connection) -> dict[int, list[int]]:
             query = sa.select(POD.c.config_version, POD.c.instance_id).where(within(conn, Chosen(job_id, instance_ids)))
@@ -139,7 +142,7 @@ class HostPods:
         return self._db.read(work) if instance_ids else {}
 
     def on_hosts(self, cluster: str = "") -> Iterator[Sequence[tuple[PodId, str, str, PodState]]]:
-        """Pages of ``(pod id, host, agent id, state)`` of all pods that a host of the cluster may know, for
+        """Yield pages of ``(pod id, host, agent id, state)`` of all pods on hosts of the cluster, for
         reconciliation."""
         page: list[tuple[PodId, str, str, PodState]] = []
         for job_id in self._db.read(lambda conn: list(conn.execute(LIVING_JOBS).scalars())):
@@ -157,28 +160,33 @@ class HostPods:
             yield page
 
     def labelled(self, cluster: str = "") -> Iterator[list[tuple[PodId, str, tuple[Label, ...]]]]:
-        """``(pod id, host, labels)`` of pods on hosts of the cluster that carry labels, job by job, at most PAGE_PODS
-        at a time."""
+        """Yield ``(pod id, host, labels)`` of labelled pods on hosts of the cluster, job by job, at most PAGE_PODS at a
+        time."""
         for job_id in self._db.read(lambda conn: list(conn.execute(LIVING_JOBS).scalars())):
             start: int | None = 0
             while start is not None:
-                found, start = self._db.read(partial(_labelled, job_id=job_id, start=start, cluster=cluster))
+                found, start = self._db.read(partial(_read_labelled, job_id=job_id, start=start, cluster=cluster))
                 if found:
                     yield found
 
     def asked(self, cluster: str = "") -> Iterator[list[tuple[PodId, str, Resources]]]:
-        """``(pod id, host, amounts)`` of pods on hosts of the cluster, job by job, at most PAGE_PODS at a time: what
-        they have asked for without revocable cpu."""
+        """Yield ``(pod id, host, requested resources)`` of pods on hosts of the cluster, without revocable cpu.
+
+        Pods come job by job, at most PAGE_PODS at a time.
+        """
         for job_id in self._db.read(lambda conn: list(conn.execute(LIVING_JOBS).scalars())):
             start: int | None = 0
             while start is not None:
-                found, start = self._db.read(partial(_asked, job_id=job_id, start=start, cluster=cluster))
+                found, start = self._db.read(partial(_read_requested, job_id=job_id, start=start, cluster=cluster))
                 if found:
                     yield found
 
     def residents(self, hostnames: Collection[str], cluster: str = "") -> dict[Hostname, list[Resident]]:
-        """Pods that storage believes on these hosts of a cluster. One pass over the pods of jobs that have not ended:
-        no index mentions the host of a pod, so ask for many hosts at once."""
+        """Return the pods recorded on these hosts of a cluster.
+
+        Each call scans the pods of unfinished jobs, since no index covers the host of a pod, so callers should request
+        many hosts at once.
+        """
         found: dict[Hostname, list[Resident]] = {Hostname(name): [] for name in hostnames}
         leaves = sa.or_(GOAL_ENDED, NEWER, POD.c.state == KILLING).label("leaves")
         has_volume = volume_there(POD.c.job_id, POD.c.instance_id, POD.c.host).label("has_volume")
@@ -201,15 +209,17 @@ class HostPods:
         return found
 
     def occupancy(self, hostnames: Collection[str], now_ns: int) -> list[Occupancy]:
-        """What is on these hosts, of whatever clusters, by name. One pass over the pods of jobs that have not ended."""
+        """Return the occupancy of these hosts of any cluster, by name; scans the pods of unfinished jobs."""
         found = {Hostname(name): Occupancy(Hostname(name)) for name in hostnames}
         for job_id in self._db.read(lambda conn: list(conn.execute(LIVING_JOBS).scalars())):
             self._db.read(partial(_add_occupants, job_id=job_id, found=found, now_ns=now_ns))
         return [found[name] for name in sorted(found)]
 
     def held(self, cluster: str) -> tuple[Resources, Resources]:
-        """What pods on hosts of the cluster hold, without revocable cpu, and the revocable cpu. One pass over the pods
-        of jobs that have not ended."""
+        """Return the resources held on hosts of the cluster without revocable cpu, and the revocable cpu.
+
+        The method scans the pods of unfinished jobs.
+        """
         held, revocable = Resources(), Resources()
         for job_id in self._db.read(lambda conn: list(conn.execute(LIVING_JOBS).scalars())):
             own, own_revocable = self._db.read(partial(_held, job_id=job_id, cluster=cluster))
@@ -217,7 +227,7 @@ class HostPods:
         return held, revocable
 
     def revocable(self, pod_ids: Sequence[PodId]) -> list[RevocableRun]:
-        """Those of these runs that hold revocable cpu of a host."""
+        """Return the runs that hold revocable cpu of a host."""
         return self._db.read(partial(_revocable, pod_ids=pod_ids)) if pod_ids else []
 
     def _page_on_hosts(self, job_id: str, start: int, cluster: str) -> list[tuple[PodId, str, str, PodState]]:
@@ -301,7 +311,7 @@ def _add_output(conn: sa.Connection, texts: Sequence[tuple[PodId, str]]) -> None
 # -- reading -----------------------------------------------------------------------------------------------------------
 
 
-def _coming_back(conn: sa.Connection, job_id: str, chosen: Sequence[int]) -> list[ComingBack]:
+def _read_coming_back(conn: sa.Connection, job_id: str, chosen: Sequence[int]) -> list[ComingBack]:
     volumes = volumes_of(conn, job_id, chosen).items()
     homes = {instance: volume.host for instance, volume in volumes if volume.is_bound}
     returns = sa.or_(POD.c.desired_host != "", POD.c.instance_id.in_(sorted(homes)))
@@ -317,19 +327,19 @@ def _coming_back(conn: sa.Connection, job_id: str, chosen: Sequence[int]) -> lis
     return found
 
 
-def _labelled(
+def _read_labelled(
     conn: sa.Connection, job_id: str, start: int, cluster: str
 ) -> tuple[list[tuple[PodId, str, tuple[Label, ...]]], int | None]:
-    """A page of a job's labelled pods on hosts, and the instance where the next one begins."""
+    """Return a page of a job's labelled pods on hosts, and the first instance of the next page."""
     pods, following = _page_with_facts(conn, job_id, start, cluster)
     found = [(pod_id, host, facts.labels + labels) for pod_id, host, facts, labels in pods if facts.labels or labels]
     return found, following
 
 
-def _asked(
+def _read_requested(
     conn: sa.Connection, job_id: str, start: int, cluster: str
 ) -> tuple[list[tuple[PodId, str, Resources]], int | None]:
-    """A page of a job's pods on hosts, and the instance where the next one begins."""
+    """Return a page of a job's pods on hosts, and the first instance of the next page."""
     pods, following = _page_with_facts(conn, job_id, start, cluster)
     shapes = ((pod_id, host, facts.shape) for pod_id, host, facts, _ in pods)
     return [(pod_id, host, ordinary(shape.resources, shape.revocable)) for pod_id, host, shape in shapes], following
@@ -338,7 +348,7 @@ def _asked(
 def _page_with_facts(
     conn: sa.Connection, job_id: str, start: int, cluster: str
 ) -> tuple[list[tuple[PodId, str, InstanceFacts, tuple[Label, ...]]], int | None]:
-    """With the labels of dynamic ports."""
+    """Return a page of pods with their facts and the labels of their dynamic ports."""
     query = sa.select(POD.c.instance_id, POD.c.run_id, POD.c.host, POD.c.config_version, POD.c.ports).where(
         POD.c.job_id == job_id,
         POD.c.instance_id >= start,
@@ -355,7 +365,7 @@ def _page_with_facts(
 
 
 def _add_occupants(conn: sa.Connection, job_id: str, found: dict[Hostname, Occupancy], now_ns: int) -> None:
-    """Those of a job, all in one query: their number is bounded by the job's."""
+    """Add the pods of a job to ``found``, in one query: their number is bounded by the size of the job."""
     priority = sa.select(JOB.c.priority).where(JOB.c.job_id == job_id).scalar_subquery().label("priority")
     columns = (POD.c.instance_id, POD.c.host, POD.c.config_version, POD.c.started_ns, priority)
     query = sa.select(*columns).where(POD.c.job_id == job_id, POD.c.state.in_(ON_HOST_NUMBERS))

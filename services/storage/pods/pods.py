@@ -1,4 +1,4 @@
-"""Pods of a job, as people and workflows see them: created, read, steered, and those that wait for a host."""
+"""Pods of a job, as used by clients and workflows: creation, reads, goals and READY pods."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from services.storage.ranges import CHUNK_PODS, chunks, with_gang
 from services.storage.tables import POD, POD_EVENT
 
 _PUBLIC = bytes(POD_STATE_NUMBERS[POD_STATES[n].public] if n in POD_STATES else n for n in range(256))
-"""Of the number of a state that of the state which clients see."""
+"""Translation table from numbers of states to numbers of public states."""
 _FAILED = numbers({PodState.FAILED, PodState.LOST})
 
 
@@ -46,7 +46,8 @@ class Pods:
         return next(iter(self.page(job_id, instance_id, instance_id + 1)), None)
 
     def page(self, job_id: JobId, start: int = 0, stop: int | None = None, limit: int = 1_000) -> list[PodRecord]:
-        """Instances from ``start`` on, below ``stop``, by instance id. The next page starts after the last one."""
+        """Return instances from ``start`` on, below ``stop``, by instance id. The next page starts after the last
+        one."""
         query = sa.select(POD).where(POD.c.job_id == job_id, POD.c.instance_id >= start)
         if stop is not None:
             query = query.where(POD.c.instance_id < stop)
@@ -54,12 +55,12 @@ class Pods:
         return self._db.read(lambda conn: [pod_record(row) for row in conn.execute(query)])
 
     def counts(self, job_id: JobId) -> dict[PodState, int]:
-        """Pods of a job by state, counted now; the job's own record may be a settle behind."""
+        """Count the pods of a job by state now; the counts in the job's record may be one settle behind."""
         query = sa.select(POD.c.state, sa.func.count()).where(POD.c.job_id == job_id).group_by(POD.c.state)
         return self._db.read(lambda conn: {POD_STATES[state]: count for state, count in conn.execute(query)})
 
     def counts_by_version(self, job_id: JobId) -> dict[int, dict[PodState, int]]:
-        """Pods of a job by the configuration that they run and by state, counted now."""
+        """Count the pods of a job now, by configuration version and state."""
         query = sa.select(POD.c.config_version, POD.c.state, sa.func.count()).where(POD.c.job_id == job_id)
         query = query.group_by(POD.c.config_version, POD.c.state)
         counts: dict[int, dict[PodState, int]] = {}
@@ -68,8 +69,11 @@ class Pods:
         return counts
 
     def states(self, job_id: JobId, start: int, limit: int) -> tuple[bytes, int]:
-        """A byte for each instance from ``start`` on, at most ``limit``: the number of its public state, 0 when it has
-        no pod; and how many instances there are, pods beyond the job's count included. Raises NotFound."""
+        """Return one byte for each instance from ``start`` on, at most ``limit``, and the number of instances.
+
+        A byte is the number of the public state, 0 without a pod. The number of instances includes pods beyond the
+        job's count. Raises NotFound.
+        """
         last = sa.select(sa.func.max(POD.c.instance_id)).where(POD.c.job_id == job_id)
         mine = sa.and_(POD.c.job_id == job_id, POD.c.instance_id.between(start, start + limit - 1))
         query = sa.select(POD.c.instance_id, POD.c.state).where(mine)
@@ -87,18 +91,20 @@ class Pods:
         return self._db.read(work)
 
     def homes(self, job_id: JobId, cluster: str, without: Collection[int] = ()) -> dict[Hostname, int]:
-        """Hosts of a job's pods in the cluster, also of those that come back there -> how many."""
+        """Count the job's pods in the cluster by preferred host, which is the current host or the one to return to."""
         return self._db.read(partial(homes_of, job_id=job_id, cluster=cluster, without=without))
 
     def hosts(self, job_id: JobId) -> dict[Hostname, int]:
-        """Hosts of a job's pods -> how many are there now."""
+        """Count the job's pods by current host."""
         query = sa.select(POD.c.host, sa.func.count()).where(POD.c.job_id == job_id, POD.c.state.in_(ON_HOST_NUMBERS))
         rows = self._db.read(lambda conn: list(conn.execute(query.group_by(POD.c.host))))
         return {Hostname(host): count for host, count in rows}
 
     def failed(self, job_id: JobId, limit: int, only_waiting: bool = False) -> list[PodRecord]:
-        """The first pods, by instance, that ended FAILED or LOST, or KILLED without a request, or that wait for their
-        next run after any end (``only_waiting``: these alone)."""
+        """Return the first pods, by instance, that failed or wait for a retry (``only_waiting``: only these).
+
+        Failed pods ended FAILED or LOST, or KILLED without a request.
+        """
         waits = sa.and_(POD.c.state.in_(TERMINAL_NUMBERS), POD.c.next_run != 0, POD.c.due_ns > 0)
         ended = sa.or_(POD.c.state.in_(_FAILED), sa.and_(POD.c.state == KILLED, GOAL_ALIVE), waits)
         query = sa.select(POD).where(POD.c.job_id == job_id, waits if only_waiting else ended)
@@ -106,7 +112,7 @@ class Pods:
         return self._db.read(lambda conn: [pod_record(row) for row in conn.execute(query)])
 
     def waiting_on_hosts(self, job_id: JobId, limit: int) -> tuple[list[PodRecord], int]:
-        """The first pods, by instance, whose containers cannot be started yet, and how many there are."""
+        """Return the first pods, by instance, whose containers cannot start yet, and the total number."""
         mine = sa.and_(POD.c.job_id == job_id, where(WAITS_ON_HOST))
         query = sa.select(POD).where(mine).order_by(POD.c.instance_id).limit(limit)
 
@@ -119,7 +125,7 @@ class Pods:
         return self._db.read(work)
 
     def events(self, job_id: JobId, instance_id: int, run_id: int | None = None, run_limit: int = 1) -> list[PodEvent]:
-        """Events of one run, or of the newest ``run_limit`` runs (0: all), newest first."""
+        """Return events of one run, or of the newest ``run_limit`` runs (0: all), newest first."""
         mine = sa.and_(POD_EVENT.c.job_id == job_id, POD_EVENT.c.instance_id == instance_id)
         query = sa.select(POD_EVENT).where(mine)
         if run_id is not None:
@@ -132,7 +138,7 @@ class Pods:
         return self._db.read(lambda conn: [pod_event(row) for row in conn.execute(query)])
 
     def delete_events(self, job_id: JobId, instance_id: int, upto_run: int, from_run: int = 0) -> int:
-        """Forget the events of runs ``from_run .. upto_run``; returns how many there were."""
+        """Delete the events of runs ``from_run .. upto_run``; returns their number."""
         statement = sa.delete(POD_EVENT).where(
             POD_EVENT.c.job_id == job_id,
             POD_EVENT.c.instance_id == instance_id,
@@ -141,15 +147,15 @@ class Pods:
         return self._db.write(lambda conn: conn.execute(statement).rowcount)
 
     def containers(self, job_id: JobId, start: int, stop: int) -> dict[tuple[int, int], Containers]:
-        """What is known of the containers of instances ``start .. stop-1`` that have several, by instance and run."""
+        """Return the containers of instances ``start .. stop-1`` that have several, by instance and run."""
         return self._db.read(lambda conn: read_containers(conn, job_id, start, stop))
 
     # -- creation
 
     def create(self, job_id: JobId, on_chunk: Callable[[int], None]) -> int:
-        """Create the pods that are missing of ``0 .. instance_count-1``, in chunks; returns how many exist.
+        """Create the missing pods of ``0 .. instance_count-1``, in chunks; returns how many exist.
 
-        ``on_chunk`` gets the count after each chunk. Pods of a job whose goal is KILLED are created KILLED.
+        ``on_chunk`` receives the count after each chunk. Pods of a job whose goal is KILLED are created KILLED.
         """
         while True:
             before, count, wanted = self._db.write(lambda conn: _create_chunk(conn, job_id, self._db.clock_ns()))
@@ -163,9 +169,9 @@ class Pods:
     def set_goals(
         self, job_id: JobId, ranges: Sequence[tuple[int, int]], goal: PodState, now_ns: int, message: str
     ) -> list[int]:
-        """Stop (goal KILLED) or start instances in ``(start, count)`` ranges; returns those whose goal changed.
+        """Stop (goal KILLED) or start instances in ``(start, count)`` ranges; returns the instances whose goal changed.
 
-        A range that touches the gang is extended to all of it. Started pods that have ended or are being killed get a
+        A range that overlaps the gang is extended to all of it. Started pods that have ended or are being killed get a
         new run. Nothing changes in an ended batch job.
         """
         changed: list[int] = []
@@ -192,11 +198,11 @@ class Pods:
         reason: str = "",
         termination: TerminationReason | None = None,
     ) -> list[int]:
-        """Restart: each instance is to have a run newer than its current one; returns those that now await it.
+        """Restart instances, so that each has a run newer than its current one; returns the instances that await it.
 
-        A range that touches the gang is extended to all of it. Pods on hosts are to be killed first; those that wait
-        take the new run id when they launch. Instances whose goal is KILLED are passed over. The texts, when given,
-        become those of the pods.
+        A range that overlaps the gang is extended to all of it. Pods on hosts are killed first; waiting pods take the
+        new run id when they launch. Instances whose goal is KILLED are skipped. The texts, if given, become the texts
+        of the pods.
         """
         waiting: list[int] = []
         why = None if termination is None else Termination(termination)
@@ -219,28 +225,29 @@ class Pods:
         job = self._db.read(lambda conn: read_job(conn, job_id))
         return with_gang(1 if job is None else job.gang_size, ranges)
 
-    # -- waiting for a host
+    # -- READY pods
 
     def ready_gangs(self, job_id: JobId, limit: int) -> list[ReadyGang]:
-        """READY pods that stand alone, by instance, at most ``limit``. The run of a pod is the one it launches as."""
+        """Return READY pods outside gangs, by instance, at most ``limit``. The run of each is the one it launches
+        as."""
         return self._db.read(partial(ready_gangs, job_id=job_id, limit=limit, now_ns=self._db.clock_ns()))
 
     def ready_gang(self, job_id: JobId) -> ReadyGang | None:
-        """The job's gang when all of it is READY. If its members differ it has the shape that is enough for each."""
+        """Return the job's gang when all of it is READY; if its members differ, with a shape that fits each of them."""
         return self._db.read(partial(ready_gang, job_id=job_id))
 
     def gang(self, job_id: JobId) -> GangProgress:
-        """The members of the job's gang by stage; of size 0 when it has none, or has ended."""
+        """Return the members of the job's gang by stage; size 0 without a gang, or when the job has ended."""
         return self._db.read(partial(_gang, job_id=job_id))
 
 
 def _create_chunk(conn: sa.Connection, job_id: str, now_ns: int) -> tuple[int, int, int]:
-    """Create the next pods; returns how many existed, how many exist, and how many there are to be."""
+    """Create the next pods; returns the counts of pods before and after, and the target count."""
     job = hold_job(conn, job_id)
     if job is None:
         raise NotFound(f"job {job_id} not found")
     last = conn.execute(sa.select(sa.func.max(POD.c.instance_id)).where(POD.c.job_id == job_id)).scalar()
-    start = 0 if last is None else last + 1  # chunks are created in order, each whole or not at all
+    start = 0 if last is None else last + 1  # chunks are created in order, each as a whole or not at all
     count = min(CHUNK_PODS, job.instance_count - start)
     if count <= 0 or job.state in JOB_TERMINAL:
         return start, start, job.instance_count

@@ -1,4 +1,4 @@
-"""Admitted pods on their way to placement."""
+"""READY pods that await placement."""
 
 from __future__ import annotations
 
@@ -25,8 +25,7 @@ from services.storage.tables import POD
 from services.storage.volumes.rows import volumes_of
 
 _Pod = tuple[int, int, int, str, str, int, int]
-"""Instance, run, config version, desired host, cluster of the last launch (where the desired host is), time of the last
-write (its admission), tries in vain in a row."""
+"""Instance, run, config version, desired host and its cluster, time of the admission, failed placements in a row."""
 
 
 def ready_gangs(conn: sa.Connection, job_id: str, limit: int, now_ns: int) -> list[ReadyGang]:
@@ -34,9 +33,9 @@ def ready_gangs(conn: sa.Connection, job_id: str, limit: int, now_ns: int) -> li
     if job is None or limit <= 0:
         return []
     first = job.gang_size if job.gang_size > 1 else 0
-    pods = _ready(conn, job, first, limit)
+    pods = _read_ready(conn, job, first, limit)
     facts = facts_of(conn, job_id, {instance: version for instance, _, version, *_ in pods})
-    named, binding = _named(facts), binding_of_job(conn, job)
+    named, binding = _read_constraint_labels(facts), binding_of_job(conn, job)
     shapes = {
         shape: bound(routed(outside_gang(shape), job.type), binding)
         for shape in dict.fromkeys(own.shape for own in facts.values())
@@ -65,19 +64,19 @@ def ready_gang(conn: sa.Connection, job_id: str) -> ReadyGang | None:
     job = read_job(conn, job_id)
     if job is None or job.gang_size == 1:
         return None
-    pods = [pod for pod in _ready(conn, job, 0, job.gang_size) if pod[0] < job.gang_size]
+    pods = [pod for pod in _read_ready(conn, job, 0, job.gang_size) if pod[0] < job.gang_size]
     if len(pods) < job.gang_size:
         return None
     facts = facts_of(conn, job_id, {instance: version for instance, _, version, *_ in pods})
     shape = reduce(enough_for_both, (facts[instance].shape for instance, *_ in pods))
     shape = bound(routed(shape, job.type), binding_of_job(conn, job))
-    named = _named(facts)
-    labels = {label for own in facts.values() for label in _labels(own, named)}  # as if each carried them all
+    named = _read_constraint_labels(facts)
+    labels = {label for own in facts.values() for label in _labels(own, named)}  # as if each member had all of them
     return ReadyGang(shape, tuple((instance, run) for instance, run, *_ in pods), tuple(sorted(labels)))
 
 
-def _named(facts: Mapping[int, InstanceFacts]) -> frozenset[Label]:
-    """Labels that constraints of these pods name; no others matter among them."""
+def _read_constraint_labels(facts: Mapping[int, InstanceFacts]) -> frozenset[Label]:
+    """Return the labels that constraints of these pods mention; placement ignores all others."""
     rules = dict.fromkeys(own.shape.constraint for own in facts.values())
     return frozenset().union(*map(pod_labels_named, rules))
 
@@ -86,8 +85,8 @@ def _labels(facts: InstanceFacts, named: frozenset[Label]) -> tuple[Label, ...]:
     return tuple(sorted(named.intersection(facts.labels))) if named else ()
 
 
-def _ready(conn: sa.Connection, job: JobRecord, first: int, limit: int) -> list[_Pod]:
-    """From instance ``first`` on."""
+def _read_ready(conn: sa.Connection, job: JobRecord, first: int, limit: int) -> list[_Pod]:
+    """Read READY pods from instance ``first`` on."""
     columns = (POD.c.desired_run_id, POD.c.config_version, POD.c.desired_host, POD.c.cluster, POD.c.updated_ns)
     query = (
         sa.select(POD.c.instance_id, *columns, POD.c.vain_count)

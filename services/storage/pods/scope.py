@@ -1,4 +1,4 @@
-"""Which pods of a job a statement is about."""
+"""Scopes of statements: sets of pods of a job."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """These instances of a job, sent as one parameter."""
+    """Listed instances of a job, sent as one parameter."""
 
     job_id: str
     instances: Sequence[int]
@@ -45,19 +45,19 @@ class Chosen:
 
 Scope = Span | Chosen
 INSTANCE_IDS = 2**31
-"""A span of so many instances from 0 on has all pods of a job."""
+"""Length of a span from 0 that covers all pods of a job."""
 ONE = "one"
-"""The kind of a scope of a single pod, bound as ``s_job_id`` and ``s_instance``."""
+"""Kind of a scope of a single pod, bound as ``s_job_id`` and ``s_instance``."""
 
 
 @cache
 def in_scope(kind: str, dialect: str) -> sa.ColumnElement[bool]:
-    """A condition whose parameters are what ``named`` returns."""
+    """Return a condition whose parameters ``named`` provides."""
     return _condition(kind, dialect, lambda name, type_: sa.bindparam(name, type_=type_))
 
 
 def within(conn: sa.Connection, scope: Scope) -> sa.ColumnElement[bool]:
-    """The same with the values in it, for a statement that is built where it runs."""
+    """Return the condition of a scope with literal values, for statements that are not cached."""
     dialect = conn.dialect.name
     values = scope.named(dialect)
     return _condition(scope.kind, dialect, lambda name, type_: sa.literal(values[name], type_))
@@ -76,7 +76,7 @@ def _condition(kind: str, dialect: str, bound: Callable[[str, Any], sa.BindParam
     return sa.and_(mine, POD.c.instance_id == sa.any_(bound("s_ids", postgresql.ARRAY(big))))
 
 
-# -- states, as columns hold them ----------------------------------------------------------------------------------
+# -- states as column values ----------------------------------------------------------------------------------------
 
 
 def numbers(states: Iterable[PodState]) -> list[int]:
@@ -93,4 +93,4 @@ READY = POD_STATE_NUMBERS[PodState.READY]
 KILLING = POD_STATE_NUMBERS[PodState.KILLING]
 KILLED = POD_STATE_NUMBERS[PodState.KILLED]
 LIVING_JOBS = sa.select(JOB.c.job_id).where(JOB.c.state.not_in(FINISHED_STATES)).order_by(JOB.c.job_id)
-"""Ids of jobs that have not ended: they alone have pods that hosts know."""
+"""Ids of unfinished jobs, which alone have pods on hosts."""

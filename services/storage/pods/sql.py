@@ -1,4 +1,4 @@
-"""The pod machine's conditions and values as SQL. Parameters of an event are bound as ``p_NAME``."""
+"""SQL of the pod machine's conditions and values. Parameters of an event are bound as ``p_NAME``."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from services.storage.codec import ports_to_text, stored_text
 from services.storage.tables import POD
 
 TERMINATION = ("termination", "exit_code", "signal")
-"""The columns of what is one field of a record."""
+"""Columns of a termination, which is one field of a record."""
 
 
 def columns_of(field: str) -> tuple[str, ...]:
@@ -51,7 +51,7 @@ _STORED: dict[type, Callable[[Any], Any]] = {
 
 
 def stored(value: Any) -> Any:
-    """A value of a record's field as its column holds it, but for a termination, which has three."""
+    """Convert a value of a record's field to its column value, except terminations, which have three columns."""
     convert = _STORED.get(type(value))
     return value if convert is None else convert(value)
 
@@ -69,7 +69,7 @@ def stored_columns(field: str, value: Any) -> dict[str, Any]:
 
 
 def where(condition: Condition) -> sa.ColumnElement[bool]:
-    """Of a row of ``pod``."""
+    """Return the SQL of a condition on a row of ``pod``."""
     match condition:
         case All(parts):
             return sa.and_(sa.true(), *map(where, parts))
@@ -96,7 +96,7 @@ def where(condition: Condition) -> sa.ColumnElement[bool]:
 
 
 def value_sql(value: Any, column: str) -> sa.ColumnElement[Any]:
-    """What ``column``, one of those of a field, is set to."""
+    """Return the SQL of a new value of ``column``, one of the columns of a field."""
     match value:
         case Column(name):
             return POD.c[column if name == "termination" else name]
@@ -118,7 +118,7 @@ def value_sql(value: Any, column: str) -> sa.ColumnElement[Any]:
 
 
 def _constant(value: Any) -> sa.ColumnElement[Any]:
-    """Written into the statement: it never changes and needs no parameter."""
+    """Return a literal in the statement's text: it never changes and needs no parameter."""
     if isinstance(value, str):
         assert not set(value) & set("'\\%"), f"{value!r} would have to be quoted"
         return sa.literal_column(f"'{value}'", sa.Text)

@@ -1,4 +1,4 @@
-"""What hosts report of pods, written: many statuses in one transaction."""
+"""Writes of reported pod statuses, many in one transaction."""
 
 from __future__ import annotations
 
@@ -30,13 +30,16 @@ from services.storage.tables import JOB, POD, STATUS_LOG
 from services.storage.volumes.rows import forget_unmade, note_made
 
 Retry = tuple[PodId, PodShape, Hostname]
-"""A run that fails, the shape of its pod, and the host of the run."""
+"""Failing run, shape of its pod, and host of the run."""
 
 
 @dataclass(frozen=True, slots=True)
 class StatusOutcome:
-    """What a batch of statuses did. ``orphans`` are to be killed on their hosts; ``ended`` are in the status log, and
-    ``ends`` says how each ended."""
+    """Result of a batch of statuses.
+
+    ``orphans`` have to be killed on their hosts; ``ended`` runs are in the status log, and ``ends`` describes how each
+    ended.
+    """
 
     changed_jobs: list[JobId] = field(default_factory=list)
     orphans: list[PodId] = field(default_factory=list)
@@ -54,7 +57,7 @@ def apply_statuses(
 ) -> StatusOutcome:
     jobs = {row.job_id: job_record(row) for row in lock_jobs(conn, [s.pod_id.job_id for s in statuses])}
     pods = _read_pods(conn, statuses)
-    final = _not_to_run_again(conn, jobs, pods, statuses)
+    final = _find_final_evictions(conn, jobs, pods, statuses)
     outcome = StatusOutcome()
     rounds: list[dict[tuple[str, int], PodRecord]] = []
     depth: dict[tuple[str, int], int] = {}
@@ -67,11 +70,11 @@ def apply_statuses(
         if after is None:
             continue
         if not status.waits or after.state is not pods[key].state or pods[key].reason == LAUNCH_REASON:
-            moved.add(after.job_id)  # the first wait of a run has its launch counted; further ones move nothing on
+            moved.add(after.job_id)  # the launch is counted with the first wait of a run; later waits change nothing
         pods[key] = after
         if after.state is PodState.RUNNING and job is not None and job.type is JobType.SERVICE:
             running.append(after.pod_id)
-        # Of several changes of one pod in a batch each is written, and has its event: one round per change.
+        # Each of several changes of one pod is written with its event: one round per change.
         at = depth.get(key, 0)
         depth[key] = at + 1
         if at == len(rounds):
@@ -109,23 +112,23 @@ def read_retries(conn: sa.Connection, failed: Sequence[PodStatus]) -> list[Retry
 def _read_pods(conn: sa.Connection, statuses: Iterable[PodStatus]) -> dict[tuple[str, int], PodRecord]:
     dialect = conn.dialect.name
     keys = key_values(dialect, sorted({(s.pod_id.job_id, s.pod_id.instance_id) for s in statuses}))
-    return {(row.job_id, row.instance_id): pod_record(row) for row in conn.execute(_reading(dialect), keys)}
+    return {(row.job_id, row.instance_id): pod_record(row) for row in conn.execute(_select_pods(dialect), keys)}
 
 
 @cache
-def _reading(dialect: str) -> sa.Select[Any]:
+def _select_pods(dialect: str) -> sa.Select[Any]:
     keys = key_table(dialect)
     same = sa.and_(POD.c.job_id == keys.c.job_id, POD.c.instance_id == keys.c.instance_id)
     return sa.select(POD).select_from(keys.join(POD, same))
 
 
-def _not_to_run_again(
+def _find_final_evictions(
     conn: sa.Connection,
     jobs: Mapping[str, JobRecord],
     pods: Mapping[tuple[str, int], PodRecord],
     statuses: Iterable[PodStatus],
 ) -> set[tuple[str, int]]:
-    """Evicted pods with killOnPreempt; when one member of a gang has it, the whole gang does."""
+    """Return evicted pods that must not run again: the ones with killOnPreempt, or with a gang member that has it."""
     evicted = {(s.pod_id.job_id, s.pod_id.instance_id) for s in statuses if is_eviction(s)}
     by_config: dict[tuple[JobId, int], list[int]] = {}
     for job_id, instance in sorted(evicted & pods.keys()):

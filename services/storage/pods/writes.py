@@ -1,6 +1,7 @@
-"""The only writer of pods: events of the pod machine as one UPDATE each, with the pod events that they leave.
+"""Single writer of pods: each event of the pod machine is one UPDATE, with the pod events that it records.
 
-Statements are built once per event, kind of scope and dialect: to build one takes longer than to run it on a small job.
+Statements are built once per event, kind of scope and dialect: building one takes longer than running it on a small
+job.
 """
 
 from __future__ import annotations
@@ -28,18 +29,18 @@ from services.storage.watch_log import note_pods, pods_of_services
 
 
 def instances_of(conn: sa.Connection, scope: Scope, condition: Condition) -> list[int]:
-    """Those of ``scope`` that meet a condition without parameters, rising."""
+    """Return the instances of ``scope`` that meet a condition without parameters, rising."""
     dialect = conn.dialect.name
-    return [row[0] for row in conn.execute(_choosing(scope.kind, condition, dialect), scope.named(dialect))]
+    return [row[0] for row in conn.execute(_select_instances(scope.kind, condition, dialect), scope.named(dialect))]
 
 
 @cache
-def _choosing(kind: str, condition: Condition, dialect: str) -> sa.Select[int]:
+def _select_instances(kind: str, condition: Condition, dialect: str) -> sa.Select[int]:
     return sa.select(POD.c.instance_id).where(in_scope(kind, dialect), where(condition)).order_by(POD.c.instance_id)
 
 
 def count_pods(conn: sa.Connection, scope: Scope, condition: Condition, given: Mapping[str, Any]) -> int:
-    """Those of ``scope`` that meet a condition with these parameters."""
+    """Count the pods of ``scope`` that meet a condition with these parameters."""
     dialect = conn.dialect.name
     values = {**scope.named(dialect), **{f"p_{name}": value for name, value in given.items()}}
     return int(conn.execute(_pod_count(scope.kind, condition, dialect), values).scalar_one())
@@ -54,9 +55,9 @@ def _pod_count(kind: str, condition: Condition, dialect: str) -> sa.Select[int]:
 
 
 def fire(conn: sa.Connection, scope: Scope, event: Event, now_ns: int, **given: Any) -> int:
-    """The event happens to the pods of ``scope``; returns how many it changed."""
+    """Fire the event on the pods of ``scope``; returns how many changed."""
     dialect = conn.dialect.name
-    values = {**scope.named(dialect), **_bound(event, {**given, "now_ns": now_ns})}
+    values = {**scope.named(dialect), **_bind(event, {**given, "now_ns": now_ns})}
     changed = conn.execute(update_of(event, scope.kind, dialect), values).rowcount
     if changed and not TABLE[event].is_quiet:
         add_events(conn, scope, now_ns)
@@ -66,10 +67,10 @@ def fire(conn: sa.Connection, scope: Scope, event: Event, now_ns: int, **given: 
 def fire_each(
     conn: sa.Connection, job_id: str, event: Event, now_ns: int, given: Mapping[int, Mapping[str, Any]]
 ) -> None:
-    """The same with parameters of its own for each instance."""
+    """Fire the event on each instance with its own parameters."""
     dialect = conn.dialect.name
     rows = [
-        {"s_job_id": job_id, "s_instance": instance, **_bound(event, {**own, "now_ns": now_ns})}
+        {"s_job_id": job_id, "s_instance": instance, **_bind(event, {**own, "now_ns": now_ns})}
         for instance, own in given.items()
     ]
     conn.execute(update_of(event, ONE, dialect), rows)
@@ -77,9 +78,11 @@ def fire_each(
         add_events(conn, Chosen(job_id, sorted(given)), now_ns)
 
 
-def _bound(event: Event, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Parameters of an event as its statement takes them. A termination takes three; None leaves it as it is, where the
-    event says so, and is none elsewhere."""
+def _bind(event: Event, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Bind the parameters of an event for its statement.
+
+    A termination takes three columns. None keeps the pod's termination if the event says so, and clears it otherwise.
+    """
     values: dict[str, Any] = {}
     for name, value in given.items():
         kept = _terminations(event).get(name)
@@ -94,20 +97,23 @@ def _bound(event: Event, given: Mapping[str, Any]) -> dict[str, Any]:
 
 @cache
 def _terminations(event: Event) -> dict[str, bool]:
-    """Which parameters of an event are terminations; True: None means that the pod keeps its own."""
+    """Return the termination parameters of an event; True: None keeps the pod's own termination."""
     set_to = [row.assigned["termination"] for row in TABLE[event].rows if "termination" in row.assigned]
     return {name: isinstance(value, Parameter) and bool(value.kept) for value in set_to for name in parameters(value)}
 
 
 @cache
 def update_of(event: Event, kind: str, dialect: str) -> sa.Update | sa.Delete:
-    """Where several rows set a column it is a CASE over their guards, in their order; the last needs none."""
+    """Build the statement of an event: a column that several rows set is a CASE over their guards in order.
+
+    The last row needs no guard.
+    """
     rule = TABLE[event]
     guards = [where(row.guard) for row in rule.rows]
     condition = sa.and_(in_scope(kind, dialect), sa.or_(*guards))
     if all(row.to is PodState.UNKNOWN for row in rule.rows):
         return sa.delete(POD).where(condition)
-    values = {column: _assigned(column, rule.rows, guards) for column in _columns(rule.rows)}
+    values = {column: _assigned_value(column, rule.rows, guards) for column in _columns(rule.rows)}
     if not rule.is_quiet:
         values |= {"revision": POD.c.revision + 1, "updated_ns": sa.bindparam("p_now_ns", type_=sa.BigInteger)}
     return sa.update(POD).where(condition).values(values)
@@ -117,7 +123,7 @@ def _columns(rows: Sequence[Row[PodState]]) -> dict[str, None]:
     return dict.fromkeys(column for row in rows for field in row.assigned for column in columns_of(field))
 
 
-def _assigned(
+def _assigned_value(
     column: str, rows: Sequence[Row[PodState]], guards: Sequence[sa.ColumnElement[bool]]
 ) -> sa.ColumnElement[Any]:
     field = "termination" if column in columns_of("termination") else column
@@ -131,7 +137,7 @@ def _assigned(
     return sa.case(*zip(guards, parts[:-1], strict=False), else_=parts[-1])
 
 
-# -- pods as they were evaluated -----------------------------------------------------------------------------------
+# -- evaluated pods -------------------------------------------------------------------------------------------------
 
 _REPORTED = [event for event in Event if event.name.startswith("REPORT_")]
 _WRITTEN = ["updated_ns", "revision"]
@@ -146,8 +152,8 @@ _WRITE = (
 
 
 def write_reported(conn: sa.Connection, pods: Sequence[PodRecord]) -> None:
-    """Pods as ``next_pod`` made them of reports, each pod once, with their events."""
-    conn.execute(_WRITE, [_reported(pod) for pod in pods])
+    """Write pods as changed by ``next_pod`` for reports, each pod once, with their events."""
+    conn.execute(_WRITE, [_bind_reported(pod) for pod in pods])
     keys = key_values(conn.dialect.name, [(pod.job_id, pod.instance_id) for pod in pods])
     inserting, noting = _reported_events(conn.dialect.name)
     conn.execute(inserting, keys)
@@ -166,8 +172,8 @@ _NAMES = [f"new_{field}" for field in _WRITTEN]
 _TEXTS = [f"new_{field}" for field in _WRITTEN if isinstance(POD.c[field].type, sa.Text)]
 
 
-def _reported(pod: PodRecord) -> dict[str, Any]:
-    """What ``stored_columns`` does for any field, written out: it runs for each report of a host."""
+def _bind_reported(pod: PodRecord) -> dict[str, Any]:
+    """Bind a pod's columns like ``stored_columns``, written out for speed: it runs for each report of a host."""
     values = dict(zip(_NAMES, _FIELDS(pod), strict=True))
     values |= {"key_job": pod.job_id, "key_instance": pod.instance_id}
     values["new_state"] = POD_STATE_NUMBERS[pod.state]
@@ -183,8 +189,8 @@ def _reported(pod: PodRecord) -> dict[str, Any]:
     return values
 
 
-def _inserting() -> sa.Insert:
-    """One statement: the database counts the instances."""
+def _build_insert() -> sa.Insert:
+    """Build one statement that inserts a span of pods: the database counts the instances."""
     first, last = (sa.bindparam(name, type_=sa.BigInteger) for name in ("first", "last"))
     numbered = sa.select(sa.cast(first, sa.BigInteger).label("i")).cte("numbered", recursive=True)
     numbered = numbered.union_all(sa.select(numbered.c.i + 1).where(numbered.c.i < last))
@@ -193,11 +199,11 @@ def _inserting() -> sa.Insert:
     return POD.insert().from_select(["instance_id", *(c.name for c in columns)], rows)
 
 
-_INSERTING = _inserting()
+_INSERTING = _build_insert()
 
 
 def insert_pods(conn: sa.Connection, span: Span, pod: PodRecord) -> None:
-    """All of them like ``pod``, as the machine made it; without their events."""
+    """Insert pods that all equal ``pod``, as created by the machine, without their events."""
     values = {
         f"new_{column}": value
         for field in pod.__dataclass_fields__
@@ -213,7 +219,7 @@ _COPIED = [c.name for c in POD_EVENT.columns if c.name != "time_ns"]
 
 
 def add_events(conn: sa.Connection, scope: Scope, now_ns: int) -> None:
-    """An event for each pod of ``scope`` that was written now and whose revision has none yet."""
+    """Add an event for each pod of ``scope`` that was written at ``now_ns`` and whose revision has none yet."""
     dialect = conn.dialect.name
     named = {**scope.named(dialect), "p_now_ns": now_ns}
     inserting, noting = _event_statements(scope.kind, dialect)
@@ -236,8 +242,7 @@ def _inserting_events(scope: sa.ColumnElement[bool], dialect: str, source: sa.Fr
 
 
 def forget_earlier_tries(conn: sa.Connection, job_id: str, instances: Sequence[int], reason: str) -> None:
-    """Of these rising instances, which have just been queued again for this reason, forget the events of all tries in
-    vain but the last."""
+    """Delete events of failed placements, except the last, of rising instances just requeued for this reason."""
     tried = sa.or_(POD_EVENT.c.state == POD_STATE_NUMBERS[PodState.READY], POD_EVENT.c.reason == reason)
     chosen = in_scope(Chosen.kind, conn.dialect.name)
     is_earlier = sa.exists().where(
@@ -255,7 +260,7 @@ def forget_earlier_tries(conn: sa.Connection, job_id: str, instances: Sequence[i
 
 
 def add_output(conn: sa.Connection, pod_id: PodId, text: str) -> None:
-    """Add to the message of a run that failed, and of its event, what it wrote; a repetition adds nothing."""
+    """Append output to the messages of a failed run and its event; a repeated call adds nothing."""
     for table in (POD, POD_EVENT):
         failed = sa.and_(
             table.c.job_id == pod_id.job_id,

@@ -1,4 +1,4 @@
-"""Disruptions: the SLA of a service is judged here only, in the transaction that takes its pods down."""
+"""Disruptions: the SLA of a service is enforced only here, in the transaction that takes its pods down."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from services.storage.updates import instances
 JOBS_PER_QUERY = 200
 _SERVICE = JOB_TYPE_NUMBERS[JobType.SERVICE]
 DISRUPTIONS_KEPT = 100
-"""Of a job: what was granted and refused last."""
+"""Number of granted and refused disruptions kept per job."""
 
 
 class Disruptions:
@@ -47,12 +47,11 @@ class Disruptions:
         now_ns: int,
         host: str = "",
     ) -> Grant:
-        """Pods on hosts that the SLA lets go are to run anew; the refused stay, and may be asked for again.
+        """Restart pods on hosts as far as the SLA allows; refused pods stay and may be requested again.
 
-        A pod that is not on a host, or leaves it anyway, is granted without being touched. With ``host``, pods that
-        have left it are passed over, neither granted nor refused: the caller saw them there a moment ago. Dated when
-        the job is locked, or ``now_ns`` if that is later: the event of a pod that goes comes after that of the pod it
-        waited for.
+        A pod that is not on a host, or leaves it anyway, is granted without a change. With ``host``, pods that have
+        left that host are skipped, neither granted nor refused. The time is the lock time of the job, or ``now_ns`` if
+        that is later, so that the event of a disrupted pod follows that of the pod it waited for.
         """
         wanted = frozenset(instance_ids)
 
@@ -62,8 +61,10 @@ class Disruptions:
         return self._db.write(work)
 
     def budgets(self, cluster: str) -> dict[JobId, int]:
-        """Of each service with a limit that has pods on hosts of the cluster: how many of these must stay available.
-        Reads the pods of JOBS_PER_QUERY services at a time."""
+        """Return how many pods on hosts of the cluster must stay available, for each service with a limit.
+
+        The pods of JOBS_PER_QUERY services are read at a time.
+        """
         limited = sa.select(JOB.c.job_id, JOB.c.maximum_unavailable_instances).where(
             JOB.c.state.not_in(FINISHED_STATES), JOB.c.type == _SERVICE, JOB.c.maximum_unavailable_instances > 0
         )
@@ -75,7 +76,7 @@ class Disruptions:
         return found
 
     def recent(self, job_id: JobId, limit: int = DISRUPTIONS_KEPT) -> list[Disruption]:
-        """What was asked last, newest first; an entry for each instance."""
+        """Return the latest disruptions, newest first, with an entry for each instance."""
         query = sa.select(DISRUPTION).where(DISRUPTION.c.job_id == job_id).order_by(DISRUPTION.c.seq.desc())
 
         def work(conn: sa.Connection) -> list[Disruption]:
@@ -111,7 +112,7 @@ def _disrupt(
 ) -> Grant:
     job = hold_job(conn, job_id)
     if host:
-        wanted = _those_on(conn, job_id, wanted, host)
+        wanted = _filter_on_host(conn, job_id, wanted, host)
     if job is None:
         return Grant(tuple(sorted(wanted)))
     grant = ask(conn, job, wanted, reason, message, checks_sla, now_ns)
@@ -124,7 +125,7 @@ def _disrupt(
 def disrupt_for_migration(
     conn: sa.Connection, job: JobRecord, wanted: Iterable[int], message: str, now_ns: int
 ) -> Grant:
-    """Pods that the SLA lets go leave their cluster; the caller holds the job."""
+    """Take pods out of their cluster as far as the SLA allows; the caller locks the job."""
     reason = TerminationReason.KILLED_HOST_MAINTENANCE
     grant = ask(conn, job, frozenset(wanted), reason, message, True, now_ns)
     if grant.granted:
@@ -135,8 +136,10 @@ def disrupt_for_migration(
 
 
 def move_pods(conn: sa.Connection, job: JobRecord, targets: Mapping[int, tuple[str, str]], now_ns: int) -> Grant:
-    """Pods that the SLA lets go are to run anew on another host. ``targets``: instance -> host, and why it goes there;
-    the caller holds the job."""
+    """Restart pods on other hosts as far as the SLA allows; the caller locks the job.
+
+    ``targets`` maps instances to their host and the reason for the move.
+    """
     reason = TerminationReason.KILLED_HOST_MAINTENANCE
     grant = ask(conn, job, frozenset(targets), reason, "rebalancing of the cluster", True, now_ns)
     given = {
@@ -150,7 +153,7 @@ def move_pods(conn: sa.Connection, job: JobRecord, targets: Mapping[int, tuple[s
     return grant
 
 
-def _those_on(conn: sa.Connection, job_id: str, wanted: frozenset[int], host: str) -> frozenset[int]:
+def _filter_on_host(conn: sa.Connection, job_id: str, wanted: frozenset[int], host: str) -> frozenset[int]:
     here = sa.and_(POD.c.state.in_(ON_HOST_NUMBERS), POD.c.host == host)
     query = sa.select(POD.c.instance_id).where(within(conn, Chosen(job_id, sorted(wanted))), here)
     return frozenset(conn.execute(query).scalars())
@@ -165,7 +168,7 @@ def ask(
     checks_sla: bool,
     now_ns: int,
 ) -> Grant:
-    """What may be taken down now, with the answer noted; the caller holds the job and takes them down."""
+    """Ask the SLA which pods may be taken down, and record the answer; the caller locks the job and takes them down."""
     if job.type is not JobType.SERVICE:
         return Grant(tuple(sorted(wanted)))
     maximum = job.sla.maximum_unavailable_instances if checks_sla else 0
@@ -192,7 +195,7 @@ def _note(conn: sa.Connection, job_id: str, grant: Grant, reason: TerminationRea
         }
         if last is not None and all(getattr(last, name) == value for name, value in values.items()):
             conn.execute(sa.update(DISRUPTION).where(mine, DISRUPTION.c.seq == last.seq).values(time_ns=now_ns))
-            continue  # asked again, and answered the same
+            continue  # repeated request with the same answer
         seq += 1
         conn.execute(DISRUPTION.insert().values(**values, seq=seq, time_ns=now_ns))
     conn.execute(sa.delete(DISRUPTION).where(mine, DISRUPTION.c.seq <= seq - DISRUPTIONS_KEPT))

@@ -1,4 +1,4 @@
-"""Images that the next instances of an update in place bring to their hosts."""
+"""Images to prefetch for the next instances of an update in place."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from services.storage.updates.update_pods import StoredPods
 
 
 def images_to_prefetch(conn: sa.Connection, job_id: str) -> dict[str, list[Hostname]]:
-    """Image -> hosts, as the job and its update are now."""
+    """Return image -> hosts for the current state of the job and its update."""
     update_id = conn.execute(sa.select(JOB.c.update_id).where(JOB.c.job_id == job_id)).scalar()
     update = read_update(conn, update_id) if update_id else None
     return {} if update is None else next_images(conn, update)
 
 
 def next_images(conn: sa.Connection, update: UpdateRecord) -> dict[str, list[Hostname]]:
-    """The same for an update that the caller has read."""
+    """Return image -> hosts for an update that the caller has read."""
     coming = rollout.coming_back(update, StoredPods(conn, update.job_id))
     if not coming:
         return {}

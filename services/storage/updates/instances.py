@@ -1,4 +1,4 @@
-"""Sets of instances as texts, and what a new configuration changes for which of them."""
+"""Sets of instances as texts, and the instances that a new configuration changes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from services.storage.tables import POD
 
 
 def to_text(instances: Iterable[int]) -> str:
-    """``0-4,7``; empty for none."""
+    """Format a set of instances as ``0-4,7``; "" for none."""
     return ",".join(
         f"{start}-{start + count - 1}" if count > 1 else str(start) for start, count in as_ranges(sorted(instances))
     )
@@ -50,8 +50,11 @@ _LOOKED_AT = (
 
 
 def pods_of(conn: sa.Connection, job_id: str) -> dict[int, PodRecord]:
-    """What a rollout and the SLA need of every pod of a job. Instances that are alike share a record, which names none
-    of them: a service has thousands of pods in a few conditions, and they are read often."""
+    """Read the properties of every pod of a job that rollouts and the SLA use.
+
+    Equal pods share a record without an instance id: a service has thousands of pods in a few conditions, which are
+    read often.
+    """
     return read_pods(conn, job_id, POD.c.job_id == job_id, {}, (POD.c.instance_id,))
 
 
@@ -63,7 +66,7 @@ def read_pods(
     order: Sequence[sa.ColumnElement[Any]],
     limit: int | None = None,
 ) -> dict[int, PodRecord]:
-    """Those of the job in ``scope``, in that order; ``named``: its parameters."""
+    """Read pods in ``scope`` in the given order; ``named`` are the parameters of the scope."""
     alike: dict[tuple[int, ...], PodRecord] = {}
     pods: dict[int, PodRecord] = {}
     query = sa.select(POD.c.instance_id, *_LOOKED_AT).where(scope).order_by(*order).limit(limit)
@@ -77,7 +80,7 @@ def read_pods(
 
 
 def missing_of(conn: sa.Connection, job_id: str) -> frozenset[int]:
-    """As ``sla.missing_of``."""
+    """Return missing instances, as defined by ``sla.missing_of``."""
     query = sa.select(POD.c.instance_id).where(POD.c.job_id == job_id, where(MISSING))
     return frozenset(conn.execute(query).scalars())
 
@@ -85,7 +88,7 @@ def missing_of(conn: sa.Connection, job_id: str) -> frozenset[int]:
 def conditions_of(
     conn: sa.Connection, job_ids: Sequence[str], cluster: str
 ) -> Iterator[tuple[JobId, PodRecord, bool, int]]:
-    """How many pods of each of these jobs are alike, and on a host of the cluster or not."""
+    """Count equal pods of each of these jobs, on hosts of the cluster and elsewhere."""
     is_here = sa.case((sa.and_(POD.c.cluster == cluster, POD.c.state.in_(ON_HOST_NUMBERS)), 1), else_=0)
     columns = [POD.c.job_id, is_here.label("is_here"), *(column.label(f"c{i}") for i, column in enumerate(_LOOKED_AT))]
     each = sa.select(*columns).where(POD.c.job_id.in_(job_ids)).subquery()
@@ -114,9 +117,9 @@ def _record(job_id: JobId, key: tuple[int, ...]) -> PodRecord:
 def changed(
     conn: sa.Connection, job_id: str, pods: Mapping[int, PodRecord], config: job_pb2.JobConfig
 ) -> dict[tuple[int, int], bool]:
-    """(instance, version that it runs) -> whether its task differs in ``config``, which has its instances.
+    """Return (instance, its current version) -> whether its task differs in ``config``, which has its instances.
 
-    Instances without overrides on either side are compared once for all. A version that is gone counts as changed.
+    Instances without overrides on either side are compared once for all. A deleted version counts as changed.
     """
     answers: dict[tuple[int, int], bool] = {}
     for version in {pod.config_version for pod in pods.values()}:

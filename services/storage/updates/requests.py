@@ -1,4 +1,4 @@
-"""New updates of services: what a request changes inside of its transaction."""
+"""New updates of services: the changes made in the transaction of a request."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def create_update(conn: sa.Connection, job_id: JobId, version: Version, wanted: 
         raise Aborted("job is being terminated, cannot update with start_pods set now")
     current = read_update(conn, job.update_id)
     if current is not None and _is_under_way(conn, job, current, wanted):
-        return _with_opaque(conn, job, current, wanted.opaque, now_ns)
+        return _set_opaque(conn, job, current, wanted.opaque, now_ns)
     if current is not None and current.is_active:
         if not (current.type is wanted.type is UpdateType.UPDATE):
             raise InvalidArgument(f"workflow {wanted.type} cannot overwrite workflow {current.type}")
@@ -87,7 +87,7 @@ def create_update(conn: sa.Connection, job_id: JobId, version: Version, wanted: 
 
 
 def roll_back_update(conn: sa.Connection, update_id: str, key: UpdateKey, now_ns: int) -> JobRecord:
-    """Roll a service back to the configuration before its latest update, as a new update that goes as that one went."""
+    """Roll a service back to the configuration before its latest update, by a new update with the same pace."""
     update = read_update(conn, update_id)
     if update is None:
         raise NotFound("update not found")
@@ -125,7 +125,7 @@ def check_immutable(job: JobRecord, config: job_pb2.JobConfig) -> None:
 
 def _is_under_way(conn: sa.Connection, job: JobRecord, current: UpdateRecord, wanted: Wanted) -> bool:
     if wanted.key.text:
-        return False  # a key that is not stored yet is that of another update
+        return False  # a key that is not stored yet belongs to another update
     if current.state not in ROLLING or current.type is not wanted.type or current.spec != wanted.spec:
         return False
     if wanted.config is None:
@@ -134,7 +134,7 @@ def _is_under_way(conn: sa.Connection, job: JobRecord, current: UpdateRecord, wa
     return stored is not None and same_job(stored, wanted.config)
 
 
-def _with_opaque(conn: sa.Connection, job: JobRecord, current: UpdateRecord, opaque: str, now_ns: int) -> JobRecord:
+def _set_opaque(conn: sa.Connection, job: JobRecord, current: UpdateRecord, opaque: str, now_ns: int) -> JobRecord:
     if current.opaque_data == opaque:
         return job
     write_update(conn, current, replace(current, opaque_data=opaque), now_ns)
@@ -183,12 +183,12 @@ def _store_new(conn: sa.Connection, job: JobRecord, wanted: Wanted, now_ns: int)
 
 
 def wanted_count(job: JobRecord, config: job_pb2.JobConfig) -> int:
-    """Of a daemon as many as there are: its hosts decide."""
+    """Return the instance count of the configuration; a daemon keeps its own, which its hosts determine."""
     return job.instance_count if job.type is JobType.DAEMON else config.instanceCount
 
 
 def adopt_config(conn: sa.Connection, job: JobRecord, config: job_pb2.JobConfig, now_ns: int) -> None:
-    """What the job's own row says of its configuration."""
+    """Copy properties of the configuration to the job's row."""
     labels = [(label.key, label.value) for label in config.labels]
     values = {
         "name": config.name,
@@ -204,7 +204,7 @@ def adopt_config(conn: sa.Connection, job: JobRecord, config: job_pb2.JobConfig,
 
 
 def take_name(conn: sa.Connection, job_id: str, name: str, now_ns: int) -> None:
-    """The row may exist: of an earlier version of this job, or of a deleted job of this id."""
+    """Record the name of a job; replaces a row of an earlier version, or of a deleted job of this id."""
     conn.execute(sa.delete(JOB_NAME).where(JOB_NAME.c.name == name, JOB_NAME.c.job_id == job_id))
     conn.execute(JOB_NAME.insert().values(name=name, job_id=job_id, updated_ns=now_ns))
 

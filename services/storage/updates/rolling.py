@@ -1,6 +1,8 @@
-"""Looks at updates, each in one transaction that reads, decides (``lifecycle.rollout``) and changes the pods it decided
-on. ``workflows/update.py`` is the order in which they come; the job's own workflow ends, queues, places and starts the
-pods as any others."""
+"""Steps of updates: each reads, decides (``lifecycle.rollout``) and changes pods in one transaction.
+
+``workflows/update.py`` orders the steps; the job's own workflow ends, queues, places and starts the pods like any
+others.
+"""
 
 from __future__ import annotations
 
@@ -45,15 +47,17 @@ _MESSAGES = {
 
 
 def advance(conn: sa.Connection, job_id: str, now_ns: int) -> UpdateProgress:
-    """Note which instances in flight are done or have failed, and put those in flight that may begin: none when the
-    update is to be rolled back."""
+    """Take a step of an update: record instances that are done or failed, and start the next ones.
+
+    No instance starts when the update has to be rolled back.
+    """
     job = hold_job(conn, job_id)
     update = None if job is None else read_update(conn, job.update_id)
     if job is None or update is None:
         return UpdateProgress()
     if not update.is_active:
         return rollout.progress_of(update)
-    if job.goal is JobState.DELETED:  # a deletion of before it aborted the update itself
+    if job.goal is JobState.DELETED:  # a deletion of an earlier release aborted the update itself
         after = rollout.aborted(update)
         write_update(conn, update, after, now_ns)
         return rollout.progress_of(after)
@@ -61,7 +65,7 @@ def advance(conn: sa.Connection, job_id: str, now_ns: int) -> UpdateProgress:
     pods: PodSource = AtHand({}) if is_first else StoredPods(conn, job_id)
     before = update
     if update.state is UpdateState.INITIALIZED and update.type is UpdateType.UPDATE and not is_first:
-        update = _begun(conn, job, update, now_ns)
+        update = _begin(conn, job, update, now_ns)
     step = rollout.next_step(update, pods, rollout.sla_maximum(job), now_ns)
     step = replace(step, update=with_cause(conn, judge_progress(before, step.update, now_ns)))
     _apply(conn, job, step, now_ns)
@@ -70,16 +74,15 @@ def advance(conn: sa.Connection, job_id: str, now_ns: int) -> UpdateProgress:
     return rollout.progress_of(step.update, step, sum(map(len, images.values())), now_ns)
 
 
-def _begun(conn: sa.Connection, job: JobRecord, update: UpdateRecord, now_ns: int) -> UpdateRecord:
-    """What there is to do, determined when the update begins; instances with nothing to do take the new version's
-    name."""
+def _begin(conn: sa.Connection, job: JobRecord, update: UpdateRecord, now_ns: int) -> UpdateRecord:
+    """Determine the instances of an update at its begin; unchanged instances take the new version number."""
     found = _difference(conn, job, update.config_version)
     _relabel(conn, job.job_id, update.config_version, found.unchanged, now_ns)
     return replace(update, added=found.added, updated=found.updated, removed=found.removed)
 
 
 def _difference(conn: sa.Connection, job: JobRecord, version: int) -> rollout.Difference:
-    """Reads all pods: once for each update, and once more for one that rolls back."""
+    """Compare the job's pods with a configuration; reads all pods, once per update and once more for a rollback."""
     pods = instances.pods_of(conn, job.job_id)
     config = read_config_with_instances(conn, job.job_id, version)
     assert config is not None, f"job {job.job_id} has no configuration {version}"
@@ -88,7 +91,7 @@ def _difference(conn: sa.Connection, job: JobRecord, version: int) -> rollout.Di
 
 
 def roll_back_failed(conn: sa.Connection, job_id: str, now_ns: int) -> None:
-    """Turn the update round if too many of its instances have failed; the next looks take the way back."""
+    """Start a rollback of the update if too many of its instances have failed; later steps carry it out."""
     job = hold_job(conn, job_id)
     update = None if job is None else read_update(conn, job.update_id)
     if job is None or update is None or job.goal is JobState.DELETED:
@@ -102,7 +105,7 @@ def roll_back_failed(conn: sa.Connection, job_id: str, now_ns: int) -> None:
 def start_rollback(
     conn: sa.Connection, job: JobRecord, update: UpdateRecord, now_ns: int
 ) -> tuple[JobRecord, UpdateRecord]:
-    """The previous configuration becomes the newest version, and the update rolls out that."""
+    """Copy the previous configuration as the newest version, and make the update roll out that."""
     version = job.config_version + 1
     copy_config(conn, job.job_id, update.prev_config_version, version, now_ns)
     config = read_config_with_instances(conn, job.job_id, version)
@@ -151,12 +154,12 @@ def _apply(conn: sa.Connection, job: JobRecord, step: rollout.Step, now_ns: int)
 def _replace(
     conn: sa.Connection, job: JobRecord, update: UpdateRecord, scope: Chosen, words: Mapping[str, Any], now_ns: int
 ) -> None:
-    """Each pod is to run the new configuration; one that was stopped stays so, unless it is to be started."""
+    """Move pods to the new configuration; a stopped pod stays stopped, unless the update starts pods."""
     if update.spec.start_pods:
         fire(conn, scope, Event.REVIVE, now_ns)
     else:
         fire(conn, scope, Event.KEEP, now_ns, goal=PodState.KILLED if is_ending(job) else PodState.RUNNING)
-    # A pod comes back where it is; one that waits to go somewhere goes there.
+    # An update in place keeps the pod's host, or the host to which it is moving.
     fire(conn, scope, Event.STAY_ON_HOST if update.spec.in_place else Event.LEAVE_HOST, now_ns)
     fire(conn, scope, Event.UPDATE, now_ns, is_new=True, failure_count=0, why=FOR_UPDATE, **words)
 

@@ -36,17 +36,17 @@ from services.storage.updates import instances
 from services.storage.watch_log import note_job, note_service
 
 UPDATES_KEPT = 10
-"""Of a job; older ones are forgotten with their events and with the configuration that they made."""
+"""Number of updates kept per job; older ones are deleted with their events and the configurations they created."""
 EVENTS_KEPT = 10_000
-"""Steps of one update; a rollout has a few for each batch."""
+"""Number of events kept per update; a rollout has a few for each batch."""
 
 UNEXPECTED_VERSION = "unexpected entity version"
 
 Version = EntityVersion | int | None
-"""What the client has seen: all of it (v1alpha), the version of the configuration (v0), or nothing."""
+"""Version known to the client: the entity version (v1alpha), the configuration version (v0), or none."""
 
 _READING = sa.select(UPDATE).where(UPDATE.c.update_id == sa.bindparam("of_update"))
-"""Built once, as it is in each settle of a job that has an update."""
+"""Statement built once, since each settle of a job with an update runs it."""
 _LAST_EVENT = sa.select(sa.func.max(UPDATE_EVENT.c.seq)).where(UPDATE_EVENT.c.update_id == sa.bindparam("of_update"))
 _ADDING_EVENTS = UPDATE_EVENT.insert()
 _COLUMNS = [column.name for column in UPDATE.columns]
@@ -73,8 +73,10 @@ def read_update(conn: sa.Connection, update_id: str) -> UpdateRecord | None:
 
 
 def knows_request(conn: sa.Connection, job_id: str, key: UpdateKey) -> bool:
-    """Whether the job has an update with this key, made by the same request. Raises AlreadyExists when the request
-    differs."""
+    """Return whether the job has an update with this key, created by the same request.
+
+    Raises AlreadyExists when the request differs.
+    """
     if not key.text:
         return False
     mine = (UPDATE.c.job_id == job_id, UPDATE.c.update_key == key.text)
@@ -104,8 +106,8 @@ def _values(update: UpdateRecord, sets: Sequence[str] = _SETS) -> dict[str, Any]
 
 
 @cache
-def _writing(sets: tuple[str, ...]) -> sa.Update:
-    """Built once for each choice of sets that a step changes."""
+def _build_write(sets: tuple[str, ...]) -> sa.Update:
+    """Build the statement for the sets that a step changes, once per choice."""
     names = [name for name in _COLUMNS if name not in _SETS or name in sets]
     written = {name: sa.bindparam(f"new_{name}", type_=UPDATE.c[name].type) for name in names}
     return sa.update(UPDATE).where(UPDATE.c.update_id == sa.bindparam("of_update")).values(written)
@@ -118,14 +120,14 @@ def insert_update(conn: sa.Connection, update: UpdateRecord) -> None:
 
 
 def write_update(conn: sa.Connection, before: UpdateRecord, after: UpdateRecord, now_ns: int) -> None:
-    """Store what changed, with its events."""
+    """Store the changes of an update, with their events."""
     if after == before:
         return
     ended = after.state in UPDATE_TERMINAL and not after.completed_ns
     after = replace(after, updated_ns=now_ns, completed_ns=now_ns if ended else after.completed_ns)
     sets = [name for name in _SETS if getattr(after, name) is not getattr(before, name)]  # others are written already
     named = {f"new_{name}": value for name, value in _values(after, sets).items()}
-    conn.execute(_writing(tuple(sets)), {"of_update": after.update_id, **named})
+    conn.execute(_build_write(tuple(sets)), {"of_update": after.update_id, **named})
     moving = after.state if after.state in ROLLING else UpdateState.ROLLING_FORWARD
     events = [
         (moving, after.current - before.current),
@@ -147,7 +149,7 @@ def _add_events(
     now_ns: int,
     last: int | None = None,
 ) -> None:
-    """``last``: the number of the last event, where the caller knows it."""
+    """Add events; ``last`` is the number of the last event, if known."""
     if not events:
         return
     if last is None:
@@ -169,7 +171,7 @@ def _add_events(
 
 
 def forget_oldest(conn: sa.Connection, job_id: str, newest_version: int) -> None:
-    """With the configurations that no pod and no kept update needs any more."""
+    """Delete the oldest updates, and configurations that no pod and no remaining update uses."""
     query = sa.select(UPDATE.c.update_id).where(UPDATE.c.job_id == job_id)
     query = query.order_by(UPDATE.c.created_ns.desc(), UPDATE.c.config_version.desc())
     old = list(conn.execute(query.offset(UPDATES_KEPT)).scalars())
@@ -219,7 +221,7 @@ def write_versions(conn: sa.Connection, job: JobRecord, now_ns: int) -> None:
 
 
 def hold_version(conn: sa.Connection, job_id: JobId, version: Version) -> JobRecord:
-    """The job, held until the commit, if it is what the client has seen."""
+    """Read and lock the job, if it has the version known to the client."""
     job = hold_job(conn, job_id)
     if job is None or job.state is JobState.DELETED:
         raise NotFound(f"job {job_id} not found")

@@ -1,4 +1,4 @@
-"""Causes of stalled updates, and numbers of runs that failed, read from the pods of their jobs."""
+"""Causes of stalled updates, and counts of failed runs, read from the pods of their jobs."""
 
 from __future__ import annotations
 
@@ -20,16 +20,18 @@ _ENDED = sorted(POD_STATE_NUMBERS[state] for state in TERMINAL)
 
 
 def with_cause(conn: sa.Connection, update: UpdateRecord) -> UpdateRecord:
-    """An update that has stalled names its instance in flight that has failed most often. One row of the pods in
-    flight is read, and one event."""
+    """Set the cause of a stalled update to the failures of its instance in flight that has failed most often.
+
+    One row of the pods in flight is read, and one event.
+    """
     if not update.stalled_ns:
         return update
-    worst = _worst(conn, update)
+    worst = _find_worst(conn, update)
     last = _last_failure(conn, worst) if worst is not None and worst.failure_count else None
     return replace(update, stall_cause=cause_text(update, worst, last))
 
 
-def _worst(conn: sa.Connection, update: UpdateRecord) -> PodRecord | None:
+def _find_worst(conn: sa.Connection, update: UpdateRecord) -> PodRecord | None:
     if not update.current:
         return None
     mine = within(conn, Chosen(update.job_id, sorted(update.current)))
@@ -39,7 +41,7 @@ def _worst(conn: sa.Connection, update: UpdateRecord) -> PodRecord | None:
 
 
 def _last_failure(conn: sa.Connection, pod: PodRecord) -> PodEvent | None:
-    """The newest end of a run, whatever was written of the wait for the next one."""
+    """Return the newest end of a run, skipping records of the wait for the next one."""
     query = (
         sa.select(POD_EVENT)
         .where(POD_EVENT.c.job_id == pod.job_id, POD_EVENT.c.instance_id == pod.instance_id)
@@ -52,8 +54,10 @@ def _last_failure(conn: sa.Connection, pod: PodRecord) -> PodEvent | None:
 
 
 def with_failed_runs(conn: sa.Connection, updates: Iterable[UpdateRecord]) -> list[UpdateRecord]:
-    """Count the failures of the version that an update brings. A restart does not start the count of its pods again,
-    and an update that succeeded has none that matter."""
+    """Count the failures of the version that an update rolls out.
+
+    Restarts are left out, since they do not reset the count of their pods, and so are updates that succeeded.
+    """
     found = list(updates)
     counted = [one for one in found if one.type is UpdateType.UPDATE and one.state not in _WITHOUT_COUNT]
     if not counted:

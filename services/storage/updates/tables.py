@@ -1,4 +1,4 @@
-"""The tables of updates; ``services/storage/tables.py`` has the others, and the names of all."""
+"""Tables of updates; ``services/storage/tables.py`` has the other tables and lists the names of all."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _SMALL: Any = sa.SmallInteger
 
 
 class JobUpdate(SQLModel, table=True):
-    """A rollout. Sets of instances are texts: ranges ``0-4,7``."""
+    """Rollout of a job. Sets of instances are stored as ranges ``0-4,7``."""
 
     __tablename__ = "job_update"
     __table_args__ = (sa.Index("ix_job_update_job", "job_id"),)
@@ -47,7 +47,7 @@ class JobUpdate(SQLModel, table=True):
 
 
 class JobUpdateEvent(SQLModel, table=True):
-    """``instances`` reached ``state`` together; empty: the update itself did."""
+    """Event of an update: ``instances`` reached ``state`` together; if empty, the update itself did."""
 
     __tablename__ = "job_update_event"
     update_id: str = Field(primary_key=True, sa_type=_UUID)
@@ -58,7 +58,7 @@ class JobUpdateEvent(SQLModel, table=True):
 
 
 class DisruptionRow(SQLModel, table=True):
-    """Pods that were to be taken down, and whether the SLA granted it; the last few of each job."""
+    """Disruption of pods, granted or refused by the SLA; the latest of each job are kept."""
 
     __tablename__ = "disruption"
     job_id: str = Field(primary_key=True, sa_type=_UUID)

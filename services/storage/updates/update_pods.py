@@ -1,6 +1,6 @@
-"""What a step of an update needs of the pods of its job: those in flight that have settled, the next few, and counts.
+"""Pods that a step of an update reads: settled ones in flight, the next few to change, and counts.
 
-It reads as many rows as instances begin at a time; the database looks at the others.
+A step reads as many rows as instances begin at a time; the database filters the others.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from services.storage.tables import POD
 from services.storage.updates import instances
 
 LOOKED_FOR = 1_000
-"""Instances of which one statement asks whether they exist."""
+"""Maximum number of instances whose existence one statement checks."""
 
 
 class StoredPods:
-    """``rollout_pods.PodSource`` in a transaction."""
+    """Transaction-backed ``rollout_pods.PodSource``."""
 
     def __init__(self, conn: sa.Connection, job_id: str) -> None:
         self._conn, self._job_id = conn, job_id
@@ -51,7 +51,7 @@ class StoredPods:
         if changing and (room := limit - len(first)) > 0:
             among, serves = self._among(changing), where(terms.AVAILABLE)
             pods = self._read(sa.and_(among, sa.not_(serves)), order=(_rank(), POD.c.instance_id), limit=room)
-            if room > len(pods):  # read in the order of the key, it ends with the last of them
+            if room > len(pods):  # the last rows in key order have been read
                 pods |= self._read(sa.and_(among, serves), limit=room - len(pods))
             first += pods
         if leaving := leaving[: max(limit - len(first), 0)]:
@@ -64,14 +64,14 @@ class StoredPods:
         return count_pods(self._conn, scope, condition, given)
 
     def _added(self, update: UpdateRecord, changing: Collection[int], limit: int) -> list[int]:
-        """The first of these that do not exist. Nearly always all of them are among those that the update adds."""
+        """Return the first instances without a pod; nearly always the update adds all of them."""
         gaps = len(changing) - self._existing(changing) if changing and limit > 0 else 0
         if not gaps:
             return []
         added = update.added.intersection(changing)
         is_all = bool(added) and len(added) - self._existing(added) == gaps
         found: list[int] = []
-        for piece in _pieces(sorted(added if is_all else changing)):
+        for piece in _split(sorted(added if is_all else changing)):
             query = sa.select(POD.c.instance_id).where(self._among(piece))
             there = set(self._conn.execute(query).scalars())
             found += [instance for instance in piece if instance not in there]
@@ -84,7 +84,7 @@ class StoredPods:
         return int(self._conn.execute(query).scalar_one())
 
     def _among(self, among: Collection[int]) -> sa.ColumnElement[bool]:
-        """These instances, of which there are some; as a span without others where that is shorter."""
+        """Return a condition for a non-empty set of instances; as a span minus holes where that is shorter."""
         low, high = min(among), max(among)
         span = within(self._conn, Span(self._job_id, low, high - low + 1))
         hole_count = high - low + 1 - len(among)
@@ -109,7 +109,7 @@ _BY_GOAL = In("goal", frozenset({PodState.KILLED, PodState.DELETED}))
 
 
 def _rank() -> sa.Case[int]:
-    """``ORDER`` of the ``sla.availability`` of pods that are not available, which come last."""
+    """Order unavailable pods by their ``sla.availability``; available ones come last."""
     taken_down = POD.c.termination.in_(sorted(TERMINATION_NUMBERS[reason] for reason in TAKEN_DOWN))
     is_taken_down = sa.and_(where(~_BY_GOAL & terms.ASKED_TO_END), taken_down)
     is_killed = where(_BY_GOAL | terms.ASKED_TO_END | terms.NEWER | terms.STALE)
@@ -120,6 +120,6 @@ def _rank() -> sa.Case[int]:
     )
 
 
-def _pieces(ids: Sequence[int]) -> Iterator[Sequence[int]]:
+def _split(ids: Sequence[int]) -> Iterator[Sequence[int]]:
     for start in range(0, len(ids), LOOKED_FOR):
         yield ids[start : start + LOOKED_FOR]

@@ -1,4 +1,4 @@
-"""Updates of services: asked for, steered, read, and carried out step by step."""
+"""Updates of services: requests, actions, reads and steps."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Updates:
     def __init__(self, db: Database) -> None:
         self._db = db
 
-    # -- as people ask for them
+    # -- client requests
 
     def create_service(
         self,
@@ -80,8 +80,10 @@ class Updates:
         key: UpdateKey = NO_KEY,
         secrets: Sequence[Secret] = (),
     ) -> JobRecord:
-        """A new service whose first update adds all of its instances; the one that is there when it was created with
-        this key. Raises AlreadyExists, InvalidArgument."""
+        """Create a service whose first update adds all of its instances, or return the one created with this key.
+
+        Raises AlreadyExists, InvalidArgument.
+        """
         record = UpdateRecord(
             update_id=str(uuid.uuid4()),
             job_id=job.job_id,
@@ -138,12 +140,11 @@ class Updates:
         key: UpdateKey = NO_KEY,
         secrets: Sequence[Secret] = (),
     ) -> JobRecord:
-        """Roll a service out to ``config``, or, with ``config`` None, restart, start or stop its ``instances`` (empty:
-        all). Returns the job with its new versions. A request for what is under way already changes nothing, nor does
-        one with the ``key`` of an update that is kept, whatever ``version`` is.
+        """Roll a service out to ``config``, or, if that is None, restart, start or stop its ``instances`` (empty: all).
 
-        Raises NotFound, Aborted for a version that is not the current one, AlreadyExists for a key that belongs to
-        another request, InvalidArgument.
+        Returns the job with its new versions. A request for the update under way changes nothing, nor does one with the
+        ``key`` of a stored update, whatever ``version`` is. Raises NotFound, Aborted for an outdated version,
+        AlreadyExists for a key of another request, InvalidArgument.
         """
         return self._db.write(
             partial(
@@ -156,8 +157,10 @@ class Updates:
         )
 
     def roll_back(self, update_id: str, key: UpdateKey, now_ns: int) -> JobRecord:
-        """Bring the job back to the configuration before its latest update, by a new update of the same pace. A request
-        with the ``key`` of an update that is kept changes nothing. Raises NotFound, InvalidArgument, AlreadyExists."""
+        """Roll the job back to the configuration before its latest update, by a new update with the same pace.
+
+        A request with the ``key`` of a stored update changes nothing. Raises NotFound, InvalidArgument, AlreadyExists.
+        """
         return self._db.write(partial(roll_back_update, update_id=update_id, key=key, now_ns=now_ns))
 
     def steer(
@@ -169,9 +172,11 @@ class Updates:
         now_ns: int,
         update_id: str = "",
     ) -> JobRecord:
-        """Pause, resume or abort the job's update, if it is the one of ``update_id``; any if that is empty. One that
-        has ended stays as it is. The workflow version rises in any case. ``opaque`` None keeps what is there. Raises
-        NotFound, Aborted."""
+        """Pause, resume or abort the job's update, if its id is ``update_id`` or that is empty.
+
+        An ended update stays as it is. The workflow version rises in any case. ``opaque`` None keeps the stored data.
+        Raises NotFound, Aborted.
+        """
         steer = {UpdateAct.PAUSE: rollout.paused, UpdateAct.RESUME: rollout.resumed, UpdateAct.ABORT: rollout.aborted}
 
         def work(conn: sa.Connection) -> JobRecord:
@@ -188,11 +193,14 @@ class Updates:
         return self._db.write(work)
 
     def pulse(self, job_id: JobId, key_text: str, now_ns: int) -> tuple[JobRecord, UpdateRecord]:
-        """Let the update of a job go on, if it has this key; any key if ``key_text`` is empty. One that has ended stays
-        as it is. Its workflow is to be woken when it ``awaits_pulse``. Raises NotFound, Aborted, InvalidArgument."""
+        """Record a pulse for the job's update with this key; any key if ``key_text`` is empty.
+
+        An ended update stays as it is. The caller wakes the workflow if the update ``awaits_pulse``. Raises NotFound,
+        Aborted, InvalidArgument.
+        """
 
         def work(conn: sa.Connection) -> tuple[JobRecord, UpdateRecord]:
-            job = hold_version(conn, job_id, None)  # a step that is under way would write its own time over this one
+            job = hold_version(conn, job_id, None)  # a step under way would overwrite this time
             update = read_update(conn, job.update_id)
             if update is None:
                 raise NotFound("no workflow found")
@@ -233,12 +241,12 @@ class Updates:
         return self._db.read(work)
 
     def some(self, update_ids: Collection[str]) -> dict[str, UpdateRecord]:
-        """Those of them that are kept. At most a page of jobs has them."""
+        """Return the stored updates among these, which belong to at most a page of jobs."""
         query = sa.select(UPDATE).where(UPDATE.c.update_id.in_(update_ids))
         return {update.update_id: update for update in self._read(query)} if update_ids else {}
 
     def of_job(self, job_id: JobId, limit: int = 0) -> list[UpdateRecord]:
-        """Those that are kept, newest first; 0 = all."""
+        """Return the stored updates of a job, newest first; limit 0 = all."""
         query = sa.select(UPDATE).where(UPDATE.c.job_id == job_id).order_by(UPDATE.c.created_ns.desc())
         query = query.order_by(UPDATE.c.config_version.desc())
         query = query.limit(limit) if limit else query
@@ -248,7 +256,8 @@ class Updates:
         return self._db.read(lambda conn: with_failed_runs(conn, map(update_record, conn.execute(query).all())))
 
     def events(self, update_id: str, instance_id: int | None = None, limit: int = 0) -> list[UpdateEvent]:
-        """Of the update, or of one instance in it; newest first, without repetitions; 0 = all."""
+        """Return events of the update, or of one instance in it, newest first, without repeated states; limit 0 =
+        all."""
 
         def work(conn: sa.Connection) -> list[UpdateEvent]:
             found: list[UpdateEvent] = []
@@ -260,7 +269,7 @@ class Updates:
         return self._db.read(work)
 
     def instance_events(self, update_id: str, limit: int = 0) -> dict[int, list[UpdateEvent]]:
-        """``events`` of every instance in the update, in one pass."""
+        """Return the ``events`` of every instance in the update, in one pass."""
 
         def work(conn: sa.Connection) -> dict[int, list[UpdateEvent]]:
             found: dict[int, list[UpdateEvent]] = {}
@@ -272,7 +281,7 @@ class Updates:
         return self._db.read(work)
 
     def difference(self, job_id: JobId, version: EntityVersion | None, config: job_pb2.JobConfig) -> rollout.Difference:
-        """What an update to ``config`` would touch. Raises as ``create`` does."""
+        """Return the instances that an update to ``config`` would touch. Raises like ``create``."""
 
         def work(conn: sa.Connection) -> rollout.Difference:
             job = hold_version(conn, job_id, version)
@@ -282,27 +291,31 @@ class Updates:
             differs = instances.changed(conn, job_id, pods, config)
             return rollout.difference(pods, wanted_count(job, config), job.config_version + 1, differs)
 
-        return self._db.write(work)  # it holds the job, as a real update would
+        return self._db.write(work)  # locks the job like a real update
 
-    # -- carried out
+    # -- steps
 
     def advance(self, job_id: JobId, now_ns: int) -> UpdateProgress:
-        """Watch the instances in flight of the job's update, and begin the next ones. Safe to repeat: what is in flight
-        is not begun again."""
+        """Check the instances in flight of the job's update, and start the next ones.
+
+        Repeated calls are safe: instances in flight are not started again.
+        """
         return self._db.write(partial(advance, job_id=job_id, now_ns=now_ns))
 
     def roll_back_failed(self, job_id: JobId, now_ns: int) -> None:
-        """Turn the job's update round to the version before, if too many of its instances have failed. Safe to repeat:
-        one that rolls back is not turned again."""
+        """Roll the job's update back to the version before, if too many of its instances have failed.
+
+        Repeated calls are safe: an update that rolls back does not change direction again.
+        """
         self._db.write(partial(roll_back_failed, job_id=job_id, now_ns=now_ns))
 
     def images_to_prefetch(self, job_id: JobId) -> dict[str, list[Hostname]]:
-        """Image -> hosts to which the instances that are updated next bring it."""
+        """Return image -> hosts that will run it once their instances are updated next."""
         return self._db.read(partial(images_to_prefetch, job_id=job_id))
 
 
 def _read_events(conn: sa.Connection, update_id: str) -> Iterator[tuple[UpdateEvent, Instances]]:
-    """The oldest first, with the instances that reached the state; none of them: the update itself did."""
+    """Yield events, oldest first, with the instances that reached the state; no instances: the update itself did."""
     update = read_update(conn, update_id)
     if update is None:
         return
@@ -312,6 +325,6 @@ def _read_events(conn: sa.Connection, update_id: str) -> Iterator[tuple[UpdateEv
 
 
 def _add_changed(events: list[UpdateEvent], event: UpdateEvent) -> None:
-    """Unless it repeats the last one."""
+    """Append an event unless it repeats the last state."""
     if not events or events[-1].state is not event.state:
         events.append(event)

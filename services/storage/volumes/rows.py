@@ -1,4 +1,4 @@
-"""Rows of volumes, inside of a transaction."""
+"""Rows of volumes, read and written within a transaction."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ _FIELDS = [field.name for field in fields(VolumeRecord)]
 _INITIALIZED, _CREATED, _LOST, _DELETED = (VOLUME_STATE_NUMBERS[state] for state in VolumeState)
 WANTED = VOLUME.c.goal != _DELETED
 WAITED_FOR = sa.and_(WANTED, sa.or_(VOLUME.c.state == _LOST, VOLUME.c.note != ""))
-"""By a pod that cannot run without it: its host is gone, or has it no more."""
-_ADMITTED_BESIDE = {PodState.PENDING, PodState.READY}
-"""A pod in these states was queued without the disk of the volume that it had."""
+"""Condition of volumes that pods wait for, because their host is gone or has lost them."""
+_ADMITTED_WITHOUT_DISK = {PodState.PENDING, PodState.READY}
+"""States of a pod that was queued without the disk of its former volume."""
 
 
 def volume_record(row: sa.Row[Any]) -> VolumeRecord:
@@ -47,7 +47,7 @@ def _values(volume: VolumeRecord) -> dict[str, Any]:
 
 
 def volumes_of(conn: sa.Connection, job_id: str, instances: Iterable[int] | None = None) -> dict[int, VolumeRecord]:
-    """Those that instances of a job have, by instance; of all instances, or of these."""
+    """Read the volumes of a job, by instance; ``instances`` restricts them."""
     query = sa.select(VOLUME).where(VOLUME.c.job_id == job_id, WANTED)
     found = {row.instance_id: volume_record(row) for row in conn.execute(query)}
     if instances is None:
@@ -56,8 +56,11 @@ def volumes_of(conn: sa.Connection, job_id: str, instances: Iterable[int] | None
 
 
 def standing_volumes(conn: sa.Connection) -> list[StandingVolume]:
-    """Volumes that count by themselves: all but those that the current run of their instance was admitted with, while
-    it holds its resources, and those that were given up with their host."""
+    """Read volumes that count against their pools by themselves.
+
+    Left out are volumes included in the admission of their instance's current run, while it holds its resources, and
+    volumes given up with their host.
+    """
     mine = sa.and_(POD.c.job_id == VOLUME.c.job_id, POD.c.instance_id == VOLUME.c.instance_id)
     run = sa.case((POD.c.state == READY, POD.c.desired_run_id), else_=POD.c.run_id)
     is_held = sa.and_(POD.c.state.in_(ALLOCATED_NUMBERS), run == VOLUME.c.run_id)
@@ -75,7 +78,7 @@ def standing_volumes(conn: sa.Connection) -> list[StandingVolume]:
 
 
 def volume_count_outside(conn: sa.Connection, job_ids: Sequence[str], cluster: str) -> int:
-    """Volumes of these jobs in other clusters."""
+    """Count volumes of these jobs in other clusters."""
     found = 0
     for start in range(0, len(job_ids), JOBS_PER_QUERY):
         mine = VOLUME.c.job_id.in_(job_ids[start : start + JOBS_PER_QUERY])
@@ -89,7 +92,7 @@ def volume_count_outside(conn: sa.Connection, job_ids: Sequence[str], cluster: s
 def volume_there(
     job_id: sa.ColumnElement[str], instance_id: sa.ColumnElement[int], host: sa.ColumnElement[str]
 ) -> sa.ColumnElement[bool]:
-    """Whether the instance has its volume on the host."""
+    """Return the condition that the instance has its volume on the host."""
     mine = sa.and_(VOLUME.c.job_id == job_id, VOLUME.c.instance_id == instance_id, VOLUME.c.host == host)
     return sa.exists().where(mine, WANTED)
 
@@ -102,8 +105,10 @@ def take_volumes(
     cluster: str,
     now_ns: int,
 ) -> set[int]:
-    """For ``runs``, instance -> (run, host), of which these want volumes: chooses the host of those that have none yet.
-    Returns the instances whose volume is somewhere else, which must not be launched there."""
+    """Bind or create the ``wanted`` volumes of ``runs``, instance -> (run, host), on the hosts of the launch.
+
+    Returns the instances whose volume is elsewhere, which must not be launched there.
+    """
     known = volumes_of(conn, job.job_id)
     elsewhere: set[int] = set()
     new: list[VolumeRecord] = []
@@ -139,7 +144,7 @@ def take_volumes(
 
 
 def forget_unmade(conn: sa.Connection, pods: Sequence[PodId]) -> None:
-    """Of runs that certainly never reached their hosts: volumes that were to be made for them."""
+    """Delete unmade volumes of runs that certainly never reached their hosts."""
     for pod in pods:
         mine = sa.and_(VOLUME.c.job_id == pod.job_id, VOLUME.c.instance_id == pod.instance_id)
         conn.execute(
@@ -148,7 +153,7 @@ def forget_unmade(conn: sa.Connection, pods: Sequence[PodId]) -> None:
 
 
 def note_made(conn: sa.Connection, pods: Sequence[PodId], now_ns: int) -> None:
-    """These pods of services run, so what they were launched with has been made."""
+    """Mark volumes of running pods of services as created."""
     query = sa.select(VOLUME.c.job_id, VOLUME.c.instance_id, VOLUME.c.volume_id).where(
         VOLUME.c.job_id.in_({pod.job_id for pod in pods}), VOLUME.c.state == _INITIALIZED, WANTED
     )
@@ -160,9 +165,12 @@ def note_made(conn: sa.Connection, pods: Sequence[PodId], now_ns: int) -> None:
 
 
 def leave(conn: sa.Connection, volume: VolumeRecord, pod: PodRecord | None, now_ns: int) -> None:
-    """Its instance has the volume no more. A pod that was queued without the disk of it has another one meanwhile,
-    which counts in its place and whose host the launch chooses."""
-    if pod is None or pod.state not in _ADMITTED_BESIDE or pod.goal in ENDING_GOALS:
+    """Detach a volume from its instance.
+
+    A pod that was queued without the disk of the volume gets a new one, which counts in its place and whose host the
+    launch chooses.
+    """
+    if pod is None or pod.state not in _ADMITTED_WITHOUT_DISK or pod.goal in ENDING_GOALS:
         return
     fresh = replace(
         volume,
@@ -178,15 +186,17 @@ def leave(conn: sa.Connection, volume: VolumeRecord, pod: PodRecord | None, now_
 
 
 def reclaim_volumes(conn: sa.Connection, job: JobRecord, config: job_pb2.JobConfig) -> None:
-    """A new job with the id of one that is gone has its volumes. The job has to ask for them as they are, and its
-    pool pays for them. Raises InvalidArgument."""
+    """Assign the volumes left by a former job to a new job of the same id, and charge its pool for them.
+
+    Raises InvalidArgument unless the job requests them unchanged.
+    """
     check_kept(conn, job.job_id, config)
     mine = sa.and_(VOLUME.c.job_id == job.job_id, WANTED, VOLUME.c.respool_id != job.respool_id)
     conn.execute(sa.update(VOLUME).where(mine).values(respool_id=job.respool_id))
 
 
 def check_kept(conn: sa.Connection, job_id: str, config: job_pb2.JobConfig) -> None:
-    """A volume keeps its size and its path: what is on it cannot be moved. Raises InvalidArgument."""
+    """Raise InvalidArgument if the configuration changes the size or path of a volume, whose data cannot be moved."""
     spec = volume_spec(config.defaultConfig)
     for instance, volume in sorted(volumes_of(conn, job_id).items()):
         has = VolumeSpec(volume.container_path, volume.size_mib)

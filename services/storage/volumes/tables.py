@@ -1,4 +1,4 @@
-"""The table of volumes; ``services/storage/tables.py`` has the others, and the names of all."""
+"""Table of volumes; ``services/storage/tables.py`` has the other tables and lists the names of all."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _SMALL: Any = sa.SmallInteger
 
 
 class Volume(SQLModel, table=True):
-    """A persistent volume of an instance. It outlives its job: the row goes when its host has destroyed it."""
+    """Persistent volume of an instance. It outlives its job: the row is deleted when its host has destroyed it."""
 
     __tablename__ = "volume"
     __table_args__ = (sa.Index("ix_volume_job", "job_id"),)

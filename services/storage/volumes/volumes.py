@@ -1,4 +1,4 @@
-"""Volumes: what instances have on hosts, and what people ask of that."""
+"""Volumes of instances on hosts, and requests to delete them."""
 
 from __future__ import annotations
 
@@ -40,12 +40,14 @@ class Volumes:
         return self._db.read(work)
 
     def of_instances(self, job_id: JobId, instance_ids: Sequence[int]) -> dict[int, VolumeRecord]:
-        """What these instances have now."""
+        """Return the current volumes of these instances."""
         return self._db.read(lambda conn: volumes_of(conn, job_id, instance_ids)) if instance_ids else {}
 
     def page(self, after: str = "", job_id: str = "", cluster: str | None = None) -> list[VolumeRecord]:
-        """The next ones by id, at most VOLUMES_PER_PAGE: all, or those of a job or of a cluster; also those that are to
-        be deleted."""
+        """Return the next volumes by id, at most VOLUMES_PER_PAGE, including volumes that will be deleted.
+
+        A job or a cluster restricts the listing.
+        """
         query = sa.select(VOLUME).order_by(VOLUME.c.volume_id).limit(VOLUMES_PER_PAGE)
         if after:
             query = query.where(VOLUME.c.volume_id > after)
@@ -56,16 +58,16 @@ class Volumes:
         return self._db.read(lambda conn: [volume_record(row) for row in conn.execute(query)])
 
     def standing(self) -> list[StandingVolume]:
-        """Volumes that count against their pools by themselves."""
+        """Return retained volumes, which count against their pools by themselves."""
         return self._db.read(standing_volumes)
 
     def lost(self, job_id: JobId, limit: int) -> list[VolumeRecord]:
-        """Volumes of the job without which their pods cannot run."""
+        """Return lost volumes of the job, without which their pods cannot run."""
         query = sa.select(VOLUME).where(VOLUME.c.job_id == job_id, WAITED_FOR).order_by(VOLUME.c.instance_id)
         return self._db.read(lambda conn: [volume_record(row) for row in conn.execute(query.limit(limit))])
 
     def pods_of(self, volumes: Sequence[VolumeRecord]) -> dict[str, PodRecord]:
-        """By volume, the pods of its instances that still exist."""
+        """Return, by volume, the existing pods of its instances."""
         by_instance: dict[tuple[str, int], list[str]] = {(each.job_id, each.instance_id): [] for each in volumes}
         for volume in volumes:
             by_instance[volume.job_id, volume.instance_id].append(volume.volume_id)
@@ -80,15 +82,17 @@ class Volumes:
         return self._db.read(work) if volumes else {}
 
     def delete(self, volume_id: str, gives_up: bool, now_ns: int) -> VolumeRecord:
-        """From now on no pod has the volume, and its host is to destroy it; again it changes nothing. Raises NotFound,
-        and Aborted while it is in use."""
+        """Detach the volume from all pods and have its host destroy it; a repeated call changes nothing.
+
+        Raises NotFound, and Aborted while the volume is in use.
+        """
 
         def work(conn: sa.Connection) -> VolumeRecord:
             query = sa.select(VOLUME).where(VOLUME.c.volume_id == volume_id)
             row = conn.execute(query).one_or_none()
             if row is None:
                 raise NotFound(f"volume {volume_id} not found")
-            job = hold_job(conn, row.job_id)  # a launch holds it as well
+            job = hold_job(conn, row.job_id)  # a launch locks it as well
             row = conn.execute(query).one_or_none()
             if row is None:
                 raise NotFound(f"volume {volume_id} not found")
@@ -106,9 +110,11 @@ class Volumes:
         return self._db.write(work)
 
     def let_go(self, volume: VolumeRecord, run: int, is_begun: bool, now_ns: int) -> bool:
-        """Of a volume that was never made: its instance may have one on any host. ``run``: the ``last_run`` of the pod;
-        ``is_begun``: its host has a part of it. Changes nothing, and returns False, if the pod has been launched since,
-        or the volume has changed."""
+        """Release a volume that was never made, so that its instance can have one on any host.
+
+        ``run`` is the ``last_run`` of the pod; ``is_begun``: a part of the volume exists on its host. Returns False,
+        and changes nothing, if the pod has been launched since or the volume has changed.
+        """
 
         def work(conn: sa.Connection) -> bool:
             job = hold_job(conn, volume.job_id)
@@ -128,10 +134,10 @@ class Volumes:
 
         return self._db.write(work)
 
-    # What the host manager of its cluster sees.
+    # Reports of the cluster's host manager.
 
     def note(self, states: Mapping[str, tuple[VolumeState, str]], now_ns: int) -> None:
-        """The states of volumes, with their notes, where they changed. A note alone leaves the time of the state."""
+        """Record the changed states and notes of volumes. A changed note keeps the time of the state."""
 
         def work(conn: sa.Connection) -> None:
             before = conn.execute(sa.select(VOLUME).where(VOLUME.c.volume_id.in_(sorted(states))))
@@ -148,7 +154,7 @@ class Volumes:
             self._db.write(work)
 
     def destroyed(self, volume_ids: Sequence[str]) -> None:
-        """Volumes that were to be deleted are gone."""
+        """Delete the records of volumes that are destroyed, if they were to be deleted."""
         gone = sa.and_(VOLUME.c.volume_id.in_(volume_ids), VOLUME.c.goal == VOLUME_STATE_NUMBERS[VolumeState.DELETED])
         if volume_ids:
             self._db.write(lambda conn: conn.execute(sa.delete(VOLUME).where(gone)))
@@ -161,7 +167,7 @@ def _pod_of(conn: sa.Connection, volume: VolumeRecord) -> PodRecord | None:
 
 
 def _delete(conn: sa.Connection, volume: VolumeRecord, now_ns: int) -> None:
-    """Its host is to destroy it; without a host there is nothing to destroy."""
+    """Have the host destroy the volume, or delete the record if it has no host."""
     mine = VOLUME.c.volume_id == volume.volume_id
     if not volume.is_bound:
         conn.execute(sa.delete(VOLUME).where(mine))

@@ -1,4 +1,4 @@
-"""the first schema"""
+"""Tables of the first release."""
 
 import sqlalchemy as sa
 from alembic import op

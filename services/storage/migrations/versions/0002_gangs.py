@@ -1,4 +1,4 @@
-"""launches of a gang that were given up"""
+"""Backoff of gangs whose launch failed."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,4 +1,4 @@
-"""services: updates, desired hosts, disruptions, the log that watchers follow"""
+"""Services: updates, desired hosts, disruptions, and the log that watchers follow."""
 
 import sqlalchemy as sa
 from alembic import op

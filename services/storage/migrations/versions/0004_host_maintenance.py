@@ -1,4 +1,4 @@
-"""maintenance of hosts"""
+"""Maintenance of hosts."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,4 +1,4 @@
-"""jobs that are created by a stream"""
+"""Jobs created by a stream."""
 
 import sqlalchemy as sa
 from alembic import op

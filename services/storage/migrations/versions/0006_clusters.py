@@ -1,4 +1,4 @@
-"""several clusters: which one a pod is in, which one a host name belongs to"""
+"""Several clusters: the cluster of each pod and host name."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -17,7 +17,7 @@ def upgrade() -> None:
         sa.Column("cluster", sa.Text(), nullable=False),
         sa.PrimaryKeyConstraint("hostname"),
     )
-    # Until now a database served one cluster. Job by job: a statement stays bounded, whatever there is.
+    # Databases served one cluster so far. One job at a time keeps each statement bounded.
     conn = op.get_bind()
     cluster = conn.execute(sa.text("select min(cluster) from framework")).scalar()
     if cluster is None:  # nothing has been launched yet

@@ -1,4 +1,4 @@
-"""jobs are found by their names"""
+"""Index of job names."""
 
 from alembic import op
 

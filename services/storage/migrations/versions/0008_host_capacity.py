@@ -1,4 +1,4 @@
-"""what hosts in maintenance have"""
+"""Capacity of hosts in maintenance."""
 
 import sqlalchemy as sa
 from alembic import op

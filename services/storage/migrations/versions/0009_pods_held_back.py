@@ -1,4 +1,4 @@
-"""pods for which no host was found: how often, and until when they are held back"""
+"""Failed placements of pods: their number, and the end of the backoff."""
 
 import sqlalchemy as sa
 from alembic import op

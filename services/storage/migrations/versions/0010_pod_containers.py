@@ -1,4 +1,4 @@
-"""what is known of each container of pods that have several"""
+"""State of each container of pods that have several."""
 
 import sqlalchemy as sa
 from alembic import op

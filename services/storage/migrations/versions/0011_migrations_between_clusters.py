@@ -1,4 +1,4 @@
-"""which cluster jobs and pools are bound to, and their migrations there"""
+"""Bindings of jobs and pools to clusters, and migrations between clusters."""
 
 import sqlalchemy as sa
 from alembic import op

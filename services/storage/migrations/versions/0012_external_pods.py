@@ -1,4 +1,4 @@
-"""pods that others make in a cluster, and the instances that they have"""
+"""External pods and their instances."""
 
 import sqlalchemy as sa
 from alembic import op

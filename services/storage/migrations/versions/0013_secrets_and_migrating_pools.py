@@ -1,4 +1,4 @@
-"""the data of jobs' secrets, and the pools of migrations"""
+"""Data of jobs' secrets, and the pools of migrations."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,4 +1,4 @@
-"""persistent volumes"""
+"""Persistent volumes."""
 
 import sqlalchemy as sa
 from alembic import op

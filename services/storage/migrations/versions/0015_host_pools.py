@@ -1,4 +1,4 @@
-"""host pools, and the hosts in them"""
+"""Host pools and their hosts."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,4 +1,4 @@
-"""which host has which instance of a daemon"""
+"""Assignment of daemon instances to hosts."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,4 +1,4 @@
-"""hosts that move to another host pool"""
+"""Moves of hosts to another host pool."""
 
 import sqlalchemy as sa
 from alembic import op

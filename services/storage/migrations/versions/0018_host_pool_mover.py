@@ -1,4 +1,4 @@
-"""hosts that the mover of host pools lends, and what it leaves a host pool"""
+"""Loans of the host pool mover, and the minimum of hosts per host pool."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,4 +1,4 @@
-"""the rebalancing of each cluster, and its moves"""
+"""Rebalancing of each cluster, and its moves."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,4 +1,4 @@
-"""what the mover of host pools has done"""
+"""Log of the host pool mover."""
 
 import sqlalchemy as sa
 from alembic import op

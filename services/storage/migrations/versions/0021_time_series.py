@@ -1,4 +1,4 @@
-"""time series of pools and clusters"""
+"""Time series of pools and clusters."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,4 +1,4 @@
-"""pages of the table of jobs by pool, state, owner and type"""
+"""Indexes for paged listings of jobs by pool, state, owner and type."""
 
 import sqlalchemy as sa
 from alembic import op

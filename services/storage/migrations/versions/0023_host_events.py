@@ -1,4 +1,4 @@
-"""events of hosts"""
+"""Events of hosts."""
 
 import sqlalchemy as sa
 from alembic import op

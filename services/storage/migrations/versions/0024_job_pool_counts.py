@@ -1,4 +1,4 @@
-"""counts of the jobs of pools from an index alone"""
+"""Index-only counts of the jobs of pools."""
 
 from alembic import op
 
@@ -17,6 +17,7 @@ def downgrade() -> None:
 
 
 def _replace(columns: list[str]) -> None:
-    """Dropped first: whoever drops it after the other is made waits, on PostgreSQL, for writers that wait for it."""
+    """Drop the old index before creating the new one: on PostgreSQL the reverse order deadlocks with waiting
+    writers."""
     op.drop_index("ix_job_pool", "job")
     op.create_index("ix_job_pool", "job", columns)

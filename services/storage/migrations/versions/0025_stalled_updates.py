@@ -1,4 +1,4 @@
-"""progress deadlines of updates"""
+"""Progress deadlines of updates."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,4 +1,4 @@
-"""wake-ups that the workflows of jobs have yet to take"""
+"""Pending wake-ups of job workflows."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,4 +1,4 @@
-"""activities of workflows that fail again and again, as workers report them"""
+"""Reports of repeatedly failing workflow activities."""
 
 import sqlalchemy as sa
 from alembic import op
