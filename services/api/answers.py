@@ -1,4 +1,4 @@
-"""Answers with many pods are built page by page, so that one that is too large is refused early."""
+"""Paged assembly of answers with many pods, so that an oversized answer is refused early."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from services.api.channels import ANSWER_BYTES_MAX
 
 M = TypeVar("M", bound=Message)
 PAGE = 1_000
-"""Pods whose configurations are read at a time."""
+"""Number of pods whose configurations are read at a time."""
 
 
 def within_limit(pods: Sequence[PodRecord], infos_of: Callable[[list[PodRecord]], list[M]]) -> list[M]:
-    """What ``infos_of`` makes of the pods. Raises ResourceExhausted when that does not fit into one answer."""
+    """Convert pods with ``infos_of``, page by page. Raises ResourceExhausted when they exceed one answer."""
     infos: list[M] = []
     size_bytes = 0
     for at in range(0, len(pods), PAGE):

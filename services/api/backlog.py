@@ -1,9 +1,9 @@
-"""Back-pressure: calls that bring more work are delayed while much work waits, and refused with a time to retry while
-too much waits.
+"""Back-pressure: calls that add work are delayed under a large backlog, and rejected with a retry time under a larger
+one.
 
-What waits is counted in storage, which all apis share, at most once a second and only while such calls come. In between
-an api adds what it has admitted itself: one api alone never exceeds a bound, several exceed it at most by what they
-admit in that second. Reads, and calls that end things, are never refused here.
+The backlog is counted in storage, which all apis share, at most once a second and only while such calls arrive. In
+between, an api adds the calls that it has admitted itself: a single api never exceeds a bound, and several exceed it at
+most by the calls admitted in that second. Reads, and calls that end things, are never rejected here.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ from services.storage.jobs.search import Backlog
 
 LOOK_S = 1.0
 LOOK_SHARE = 0.05
-"""Share of the time that counting may take: a slow count is repeated less often."""
+"""Share of time that counting may take: a slow count is repeated less often."""
 PACE_S = 0.25
 PACE_MAX_S = 5.0
-"""A call waits no longer for jobs to be started; well below the timeout of any client."""
+"""Longest delay of a call in seconds, well below the timeout of any client."""
 RETRY_S = 1.0
 RETRY_MAX_S = 30.0
 ADDS = ("Create", "Update", "Replace", "Patch")
-"""How the calls begin that bring more jobs or pods."""
+"""Prefixes of methods that add jobs or pods."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """At these numbers calls that bring more are refused; at ``jobs_paced`` they are delayed."""
+    """Bounds at which calls that add work are rejected; at ``jobs_paced`` they are delayed."""
 
     jobs_paced: int = 100
     jobs_waiting: int = 10_000
@@ -53,7 +53,7 @@ class Bounds:
 
 
 def excess(found: Backlog, bounds: Bounds) -> tuple[str, str] | None:
-    """The first bound that is reached, as its name and a text with the numbers."""
+    """Return the name of the first bound that is reached, and a text with the numbers; None if there is none."""
     rules = (
         ("jobs_waiting", "jobs wait to be started", found.jobs_waiting, bounds.jobs_waiting),
         ("jobs_active", "jobs have not ended", found.jobs_active, bounds.jobs_active),
@@ -63,13 +63,14 @@ def excess(found: Backlog, bounds: Bounds) -> tuple[str, str] | None:
 
 
 class Backlogs(Protocol):
-    """Where what waits is counted."""
+    """Source of backlog counts."""
 
     def backlog(self) -> Backlog: ...
 
 
 class BacklogGate(AroundCalls):
-    """Inside ErrorsToStatus, which turns the refusal into a status."""
+    """Interceptor that rejects or delays calls; it runs inside ErrorsToStatus, which turns a rejection into a
+    status."""
 
     def __init__(
         self,
@@ -84,46 +85,46 @@ class BacklogGate(AroundCalls):
         self._bounds = bounds
         self._clock_s = clock_s
         self._sleep = sleep
-        self._looking = asyncio.Lock()
+        self._counting_lock = asyncio.Lock()
         self._stored = Backlog()
         self._looked_at_s = self._due_s = -float("inf")
         self._in_flight = 0
-        self._unseen = 0  # admitted, and perhaps not among the stored
-        self._admitted = self._refused = 0  # since the last look
-        self._rate = 0.0  # admitted each second before it
+        self._uncounted = 0  # admitted, and possibly not counted yet
+        self._admitted = self._refused = 0  # since the last count
+        self._rate = 0.0  # admitted per second before it
         metrics.get_meter(METER).create_observable_gauge("peloton.api.backlog", [self._observe])
 
     async def enter(self) -> None:
-        """Before work is added; ``leave`` follows. Raises ResourceExhausted."""
-        await self._look()
+        """Wait for a slot before adding work; ``leave`` must follow. Raises ResourceExhausted."""
+        await self._refresh_counts()
         until_s = self._clock_s() + PACE_MAX_S
-        while self._stored.jobs_waiting + self._unseen >= self._bounds.jobs_paced and self._clock_s() < until_s:
+        while self._stored.jobs_waiting + self._uncounted >= self._bounds.jobs_paced and self._clock_s() < until_s:
             await self._sleep(PACE_S)
-            await self._look()
-        stored, unseen = self._stored, self._unseen
+            await self._refresh_counts()
+        stored, unseen = self._stored, self._uncounted
         found = replace(stored, jobs_waiting=stored.jobs_waiting + unseen, jobs_active=stored.jobs_active + unseen)
         if (reached := excess(found, self._bounds)) is not None:
-            # The retries are spread over time at the rate at which calls were admitted.
+            # Retries are spread over time at the rate at which calls were admitted.
             wait_s = min(RETRY_S + self._refused / max(self._rate, 1.0), RETRY_MAX_S)
             self._refused += 1
             raise overloaded(*reached, wait_s)
         self._admitted += 1
-        self._unseen += 1
+        self._uncounted += 1
         self._in_flight += 1
 
     def leave(self) -> None:
         self._in_flight -= 1
 
-    async def _look(self) -> None:
-        async with self._looking:  # no call enters meanwhile
+    async def _refresh_counts(self) -> None:
+        async with self._counting_lock:  # no call enters meanwhile
             began_s = self._clock_s()
             if began_s < self._due_s:
                 return
-            unseen = self._in_flight  # these may be stored or not: counted twice rather than not at all
+            unseen = self._in_flight  # maybe stored already: counted twice rather than not at all
             self._stored = await self._calls.run(self._records.backlog)
             now_s = self._clock_s()
             self._rate = self._admitted / (began_s - self._looked_at_s)
-            self._unseen, self._admitted, self._refused = unseen, 0, 0
+            self._uncounted, self._admitted, self._refused = unseen, 0, 0
             self._looked_at_s = began_s
             self._due_s = max(began_s + LOOK_S, now_s + (now_s - began_s) / LOOK_SHARE)
 

@@ -1,8 +1,8 @@
-"""Our BulkService: a job whose configuration comes in pieces (ADR 29).
+"""Peloton's BulkService: creation of a job whose configuration is streamed in pieces (ADR 29).
 
-One piece at a time is read, judged, compressed and stored, so memory follows the size of a piece and not that of the
-job. Nothing of it counts until the commit. A stream that ends without one is discarded at once; one whose api died, by
-the sweep of any api.
+One piece at a time is read, validated, compressed and stored, so memory depends on the size of a piece, not of the job.
+The job exists only after the commit. A stream that ends without a commit is discarded at once, and a stream whose api
+died by the sweep of any api.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from services.storage.jobs.job_streams import JobStream, stream_rows
 log = logging.getLogger(__name__)
 
 STREAMS_MAX = 4
-"""Open in one process; each holds one piece, and what becomes of it."""
+"""Maximum number of open streams in one process; each holds one piece and its rows."""
 PIECE_BYTES_MAX = 8 * 2**20
 IDLE_S_MAX = 60.0
-"""Between two pieces; a stream that is silent for longer is aborted."""
+"""Longest pause between two pieces in seconds; a stream that pauses for longer is aborted."""
 LEFT_S = 3 * IDLE_S_MAX
-"""A stream that has not grown for so long has lost its api."""
+"""Age after which a stream that has not grown is considered abandoned."""
 SWEEP_S = 15.0
 
 
@@ -73,7 +73,7 @@ class BulkService(Servicer):
             refusal.error.invalidJobId.id.CopyFrom(start.id)
             refusal.error.invalidJobId.message = "JobID must be valid UUID"
             return refusal
-        judge = await self._judge(start.config)
+        judge = await self._create_judge(start.config)
         if isinstance(judge, str):
             return _refused(job_id, judge)
         try:
@@ -85,7 +85,7 @@ class BulkService(Servicer):
         except AlreadyExists as exists:
             return await self._exists(job_id, exists)
         finally:
-            # After a commit there is nothing to discard; before it, whatever the reason was.
+            # A commit leaves nothing to discard; before it, every error discards the stream.
             task = asyncio.create_task(self._discard(stream))
             self._discards.add(task)
             task.add_done_callback(self._discards.discard)
@@ -94,11 +94,11 @@ class BulkService(Servicer):
     async def _discard(self, stream: JobStream) -> None:
         try:
             await self._calls.run(self._records.job_streams.discard, stream)
-        except Exception as error:  # the answer is another matter
+        except Exception as error:  # it must not hide the error of the call
             log.warning("the stream of job %s is left to the sweep: %s", stream.job_id, error)
 
-    async def _judge(self, config: job_pb2.JobConfig) -> JobJudge | str:
-        """Or why the job is refused whatever its instances are."""
+    async def _create_judge(self, config: job_pb2.JobConfig) -> JobJudge | str:
+        """Return a validator, or the reason why the job is rejected whatever its instances are."""
         if config.instanceConfig:
             raise InvalidArgument(
                 f"the start of a stream carries {len(config.instanceConfig)} instance configs; they follow it"
@@ -121,7 +121,7 @@ class BulkService(Servicer):
         while (piece := await _next(pieces)) is not None:
             match piece.WhichOneof("piece"):
                 case "instances":
-                    # Not counted among writes in flight: STREAMS_MAX pieces bound these bytes.
+                    # Not counted as a write in flight: STREAMS_MAX pieces bound these bytes.
                     rows = await self._calls.run(filling.take, piece.instances)
                     if filling.faults:
                         return _refused(stream.job_id, filling.faults.message())
@@ -160,13 +160,13 @@ class BulkService(Servicer):
                 left = await self._calls.run(self._records.job_streams.discard_older, before_ns)
                 if left:
                     log.info("discarded %d streams that were left in the middle of a creation", left)
-            except Exception as error:  # storage is away: the next look finds them
+            except Exception as error:  # storage is unavailable: the next sweep retries
                 log.warning("streams that were left could not be discarded: %s", error)
             await asyncio.sleep(SWEEP_S)
 
 
 class Filling:
-    """A stream on its way to the commit. For one call at a time."""
+    """Stream that collects pieces until its commit. For one call at a time."""
 
     def __init__(self, stream: JobStream, config: job_pb2.JobConfig, judge: JobJudge) -> None:
         self.stream = stream
@@ -179,11 +179,11 @@ class Filling:
 
     @property
     def faults(self) -> Faults:
-        """Of what has come."""
+        """Return the faults of the pieces received so far."""
         return self.judge.faults_of_instances
 
     def take(self, piece: bulk_pb2.InstanceConfigs) -> Sequence[dict[str, Any]]:
-        """Rows to be stored, unless there are faults now. Raises InvalidArgument."""
+        """Return the rows to store, unless there are faults. Raises InvalidArgument."""
         size_bytes = piece.ByteSize()
         if size_bytes > PIECE_BYTES_MAX:
             raise InvalidArgument(f"a message of a stream has {size_bytes} bytes, the limit is {PIECE_BYTES_MAX}")
@@ -214,7 +214,7 @@ class Filling:
 
 
 async def _next(pieces: AsyncIterator[bulk_pb2.CreateJobRequest]) -> bulk_pb2.CreateJobRequest | None:
-    """None at the end. Raises Aborted when nothing comes."""
+    """Return the next piece, None at the end. Raises Aborted after IDLE_S_MAX without a piece."""
     try:
         async with asyncio.timeout(IDLE_S_MAX):
             return await anext(pieces, None)

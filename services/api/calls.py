@@ -1,4 +1,4 @@
-"""How handlers reach blocking storage, and how many writes may be on their way at once."""
+"""Access of handlers to blocking storage, and bounds on writes in flight."""
 
 from __future__ import annotations
 
@@ -18,29 +18,29 @@ P = ParamSpec("P")
 
 STORAGE_THREADS = 16
 WRITES_MAX = 64
-"""Writes in flight in one process."""
+"""Maximum number of writes in flight in one process."""
 WRITE_BYTES_MAX = 512 * 2**20
-"""Sum of their requests; one write alone may be larger."""
+"""Maximum total size of their requests; a single write may be larger."""
 RETRY_AFTER_S = 1.0
 METER = "peloton.api"
 _refused = metrics.get_meter(METER).create_counter("peloton.api.refused")
 
 
 def overloaded(rule: str, text: str, retry_after_s: float = RETRY_AFTER_S) -> ResourceExhausted:
-    """The refusal of a call that may be repeated, which is counted."""
+    """Return the error that rejects a retryable call, and count it."""
     _refused.add(1, {"rule": rule})
     return ResourceExhausted(f"{text}: try again in {retry_after_s:.1f} s", retry_after_s)
 
 
 def check_wanted(context: Any) -> None:
-    """Called right before a commit: nothing is stored for a caller that no longer waits. Raises Unavailable."""
+    """Raise Unavailable if the caller no longer waits; called right before a commit, so that nothing is stored then."""
     remaining_s: float | None = context.time_remaining()
     if context.cancelled() or (remaining_s is not None and remaining_s <= 0):
         raise Unavailable("the caller no longer waits; nothing has been stored")
 
 
 class Calls:
-    """Runs blocking calls in a bounded set of threads, and bounds writes."""
+    """Thread pool for blocking calls, with bounds on writes."""
 
     def __init__(self) -> None:
         self._threads = ThreadPoolExecutor(STORAGE_THREADS, thread_name_prefix="api-storage")
@@ -48,12 +48,12 @@ class Calls:
         self._write_bytes = 0
 
     async def run(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """``call`` in a thread, with the caller's context variables."""
+        """Run ``call`` in a thread with the caller's context variables."""
         bound = partial(contextvars.copy_context().run, partial(call, *args, **kwargs))
         return await asyncio.get_running_loop().run_in_executor(self._threads, bound)
 
     async def write(self, size_bytes: int, work: Callable[[], Coroutine[object, object, T]]) -> T:
-        """``work()``, to its end even when the caller goes away: what follows a commit is never left undone.
+        """Run ``work()`` to its end even when the caller disconnects, so that every commit is followed up.
 
         Raises ResourceExhausted, without starting, when too many writes are in flight.
         """
@@ -68,7 +68,7 @@ class Calls:
         return await self.finish(work, size_bytes)
 
     async def finish(self, work: Callable[[], Coroutine[object, object, T]], size_bytes: int = 0) -> T:
-        """The same without a bound, for the commit of work that was admitted before."""
+        """Run ``work()`` to its end without a bound, for the commit of work that was admitted before."""
         task = asyncio.create_task(work())
         self._writes.add(task)
         self._write_bytes += size_bytes
@@ -76,7 +76,7 @@ class Calls:
         return await asyncio.shield(task)
 
     async def close(self) -> None:
-        """Waits for writes in flight."""
+        """Wait for writes in flight."""
         await asyncio.gather(*self._writes, return_exceptions=True)
         self._threads.shutdown(wait=True)
 
@@ -84,4 +84,4 @@ class Calls:
         self._writes.discard(task)
         self._write_bytes -= size_bytes
         if not task.cancelled():
-            task.exception()  # seen: the caller may have gone away
+            task.exception()  # retrieved, since the caller may have disconnected

@@ -12,31 +12,31 @@ from peloton.api.limits import MESSAGE_BYTES_MAX, MESSAGE_SIZES
 from peloton.errors import Unavailable
 
 LeaderLookup = Callable[[str], str | None]
-"""Role -> ``host:port`` of its leader, None when there is none. May block, so it is called in a thread."""
+"""Role -> ``host:port`` of its leader, None without one. Lookups may block, so they are called in a thread."""
 
 ClusterLookup = Callable[[], Mapping[str, str]]
-"""Every cluster -> ``host:port`` of its host manager, empty while there is none. May block."""
+"""Cluster -> ``host:port`` of its host manager, "" without one, for all clusters. Lookups may block."""
 
 ANSWER_BYTES_MAX = MESSAGE_BYTES_MAX - 2**20
-"""What an answer may carry, with room for the fields around it."""
+"""Maximum size of an answer, which leaves space for the fields around it."""
 CHANNELS_MAX = 64
-"""Addresses kept connected; leaders move rarely, so the oldest are those of leaders long gone."""
+"""Maximum number of open channels; leaders move rarely, so the oldest lead to former leaders."""
 
 CLOSE_GRACE_S = 30.0
-"""Calls in flight on a channel that is given up may take so long to end."""
+"""Time for calls in flight on a closed channel to end, in seconds."""
 
 CHANNEL_OPTIONS = (
     *MESSAGE_SIZES,
     ("grpc.enable_http_proxy", 0),
     ("grpc.enable_retries", 0),
-    ("grpc.min_reconnect_backoff_ms", 5_000),  # for a leader without cpu for a moment; a refusal is known at once
+    ("grpc.min_reconnect_backoff_ms", 5_000),  # for a leader briefly without cpu
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 1_000),
 )
 
 
 class LeaderChannels:
-    """One channel per address, shared by all calls. For one event loop only."""
+    """Channels shared by all calls, one per address. For one event loop only."""
 
     def __init__(self, leader: LeaderLookup, clusters: ClusterLookup = dict) -> None:
         self._leader = leader
@@ -45,7 +45,7 @@ class LeaderChannels:
         self._closing: set[asyncio.Task[None]] = set()
 
     async def to(self, role: str) -> grpc.aio.Channel:
-        """Channel to the leader of ``role``; raises Unavailable when none is known."""
+        """Return the channel to the leader of ``role``. Raises Unavailable without a known leader."""
         address = await asyncio.to_thread(self._leader, role)
         if not address:
             raise Unavailable(f"no leader of role {role} is known: it is starting or being replaced, try again")
@@ -55,7 +55,7 @@ class LeaderChannels:
         return await asyncio.to_thread(self._clusters)
 
     async def to_cluster(self, cluster: str) -> grpc.aio.Channel:
-        """Channel to the host manager of a cluster; raises Unavailable when none is known."""
+        """Return the channel to the host manager of a cluster. Raises Unavailable without a known one."""
         address = (await self.clusters()).get(cluster)
         if not address:
             which = f" of cluster {cluster}" if cluster else ""

@@ -1,7 +1,7 @@
-"""The public services about hosts, over the host managers of all clusters.
+"""Public services about hosts, implemented by the host managers of all clusters.
 
-With one cluster calls pass through byte for byte. With several, questions are asked of all and the answers are put
-together; what names hosts goes to the clusters of those hosts.
+With one cluster, calls pass through byte for byte. With several, queries are sent to all and the answers merged; calls
+that name hosts go to the clusters of these hosts.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from services.grpc_errors import fit_header
 log = logging.getLogger(__name__)
 
 QUERY_TIMEOUT_S = 10.0
-"""Of one cluster, when all are asked."""
+"""Timeout per cluster of queries to all clusters."""
 ClustersOfHosts = Callable[[Collection[str]], Mapping[str, str]]
-"""Of these hosts those that are known -> their clusters. May block, so it is called in a thread."""
+"""Hosts -> their clusters, for known hosts. Lookups may block, so they are called in a thread."""
 
 _ASKED_OF_ALL: dict[str, tuple[type[Message], type[Message]]] = {
     "QueryHosts": (hosts.QueryHostsRequest, hosts.QueryHostsResponse),
@@ -52,7 +52,7 @@ _NAMES_HOSTS: dict[str, tuple[type[Message], type[Message]]] = {
 
 
 class ClusterServices(grpc.GenericRpcHandler):
-    """``services``: their names -> the names under which host managers serve them."""
+    """Handler of ``services``, given as name -> name under which host managers serve it."""
 
     def __init__(
         self, services: Mapping[str, str], channels: LeaderChannels, clusters_of_hosts: ClustersOfHosts
@@ -74,7 +74,7 @@ class ClusterServices(grpc.GenericRpcHandler):
         return handler  # type: ignore[no-any-return]
 
     async def answer(self, method: str, request: bytes, context: Any) -> bytes:
-        """``method``: as host managers serve it."""
+        """Answer a call of ``method``, named as host managers serve it."""
         name = method.rpartition("/")[2]
         clusters = await self._channels.clusters()
         if len(clusters) > 1 and name in _ASKED_OF_ALL:
@@ -88,7 +88,7 @@ class ClusterServices(grpc.GenericRpcHandler):
     async def _ask_all(
         self, method: str, name: str, request: bytes, clusters: Mapping[str, str], context: Any
     ) -> bytes:
-        """The answers of the clusters put together, with the names of silent ones. Raises Unavailable when all are."""
+        """Merge the answers of all clusters, with the names of silent ones. Raises Unavailable when all are silent."""
 
         async def ask(cluster: str) -> bytes | None:
             try:
@@ -98,7 +98,7 @@ class ClusterServices(grpc.GenericRpcHandler):
                 return answer
             except (Unavailable, grpc.aio.AioRpcError) as error:
                 if isinstance(error, grpc.aio.AioRpcError) and error.code() is grpc.StatusCode.INVALID_ARGUMENT:
-                    raise InvalidArgument(error.details() or "") from error  # every cluster would say so
+                    raise InvalidArgument(error.details() or "") from error  # every cluster would reject it
                 log.debug("%s: cluster %s does not answer: %s", name, cluster, error)
                 return None
 
@@ -122,8 +122,11 @@ class ClusterServices(grpc.GenericRpcHandler):
     async def _ask_clusters_of_hosts(
         self, method: str, name: str, request: bytes, clusters: Mapping[str, str], context: Any
     ) -> bytes:
-        """All hosts of a cluster or none; nothing is done while a cluster of one of them has no host manager. Unknown
-        hosts are asked of the first cluster before anything else, because it refuses them."""
+        """Send a call to the clusters of its hosts, for all hosts of a cluster or none.
+
+        Nothing is done while one of the clusters has no host manager. Unknown hosts go to the first cluster, before all
+        others, which rejects them.
+        """
         whole: Any = message_of(_NAMES_HOSTS[name][0], request)
         is_list = not getattr(whole, "hostname", "") and hasattr(whole, "hostnames")
         named = list(whole.hostnames) if is_list else [whole.hostname]
@@ -163,6 +166,6 @@ def _host_manager(cluster: str) -> str:
 
 
 def _first(clusters: Mapping[str, str]) -> str:
-    """By name, of those with a host manager if there are any."""
+    """Return the first cluster by name, preferring clusters with a host manager."""
     led: Sequence[str] = sorted(cluster for cluster, address in clusters.items() if address)
     return next(iter(led or sorted(clusters)), "")

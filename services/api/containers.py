@@ -1,4 +1,4 @@
-"""What is known of the containers of pods that have several."""
+"""Status of the containers of pods that have several."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from services.storage.storage import Storage
 
 
 def containers_of(storage: Storage, pods: Sequence[PodRecord]) -> dict[tuple[int, int], tuple[ContainerStatus, ...]]:
-    """Of pods of one job, by instance and run."""
+    """Return the status of containers of pods of one job, by instance and run."""
     if not pods:
         return {}
     instances = [pod.instance_id for pod in pods]

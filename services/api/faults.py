@@ -1,15 +1,15 @@
-"""A bounded collection of faults, listed in the order of their stages."""
+"""Bounded collection of faults, listed in the order of their stages."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 
 FAULTS_MAX = 20
-"""Faults spelled out in one answer; the rest is counted."""
+"""Maximum number of faults spelled out in one answer; the rest is counted."""
 
 
 class Faults:
-    """Texts by stage. Equal texts count once; memory is bounded whatever is added."""
+    """Fault texts by stage. Equal texts count once, and memory is bounded."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -24,7 +24,7 @@ class Faults:
             texts[text] = None
 
     def extend(self, others: Faults) -> None:
-        """Behind those of the same stage."""
+        """Add faults after existing ones of the same stage."""
         listed = 0
         for stage, texts in others._texts.items():
             listed += len(texts)
@@ -39,7 +39,7 @@ class Faults:
         return [text for stage in sorted(self._texts) for text in self._texts[stage]][:FAULTS_MAX]
 
     def message(self) -> str:
-        """One fault per line; "" when there is none."""
+        """Return one fault per line; "" when there is none."""
         lines = self.lines()
         if self.count > len(lines):
             lines.append(f"and {self.count - len(lines)} more faults")

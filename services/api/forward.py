@@ -1,7 +1,6 @@
-"""Passes whole gRPC services through to the leader of another role, byte for byte.
+"""Pass-through of whole gRPC services to the leader of another role, byte for byte.
 
-Nothing is decoded, except by checks: whatever the other side answers, status and metadata included, reaches the caller,
-and fields that this process does not know survive.
+Only checks decode requests: every answer, with its status and metadata, reaches the caller, and unknown fields survive.
 """
 
 from __future__ import annotations
@@ -20,18 +19,18 @@ log = logging.getLogger(__name__)
 
 RESMGR = "resmgr"
 
-# Set by the transport anew for each hop, or private to it.
+# Set by the transport for each hop, or private to it.
 _HOP_KEYS = frozenset({"te", "content-type", "user-agent", "host", "connection"})
 
 
 Check = Callable[[bytes], Awaitable[None]]
-"""Looks at a request before it is passed on; raises what is wrong with it."""
+"""Check of a request before it is forwarded; raises an error to reject it."""
 
 
 class ForwardedServices(grpc.GenericRpcHandler):
     """Handler for every unary method of the services in ``roles``: service name -> role whose leader serves it.
 
-    ``checks``: full name of a method -> what its requests must pass here.
+    ``checks`` maps full names of methods to the checks of their requests.
     """
 
     def __init__(
@@ -62,7 +61,8 @@ class ForwardedServices(grpc.GenericRpcHandler):
 
 
 async def relay(channel: grpc.aio.Channel, method: str, request: bytes, context: Any, whose: str) -> bytes:
-    """Pass a call on, and its answer back, whatever it is. ``whose``: the channel's other end, in words."""
+    """Forward a call and return its answer, whatever it is. ``whose`` names the other end of the channel for
+    messages."""
     call: Any = channel.unary_unary(method)
     in_flight = call(request, timeout=context.time_remaining(), metadata=passed_on(context.invocation_metadata()))
     try:
@@ -76,7 +76,8 @@ async def relay(channel: grpc.aio.Channel, method: str, request: bytes, context:
 
 
 def refusal(error: grpc.aio.AioRpcError, whose: str) -> str:
-    """The details. gRPC's own words about a missing server are replaced: the caller would think that we are missing."""
+    """Return the error details; gRPC's text about an unreachable server is replaced, since it would seem to mean the
+    api."""
     details = error.details() or ""
     if error.code() == grpc.StatusCode.UNAVAILABLE and is_connection_failure(details):
         return f"{whose} does not answer: it may be being replaced, try again"
@@ -84,7 +85,7 @@ def refusal(error: grpc.aio.AioRpcError, whose: str) -> str:
 
 
 def passed_on(metadata: Iterable[tuple[str, str | bytes]] | None) -> tuple[tuple[str, str | bytes], ...]:
-    """Metadata without what belongs to one hop of the transport."""
+    """Return metadata without the entries that belong to one hop of the transport."""
     return tuple(
         (key, value) for key, value in metadata or () if key not in _HOP_KEYS and not key.startswith((":", "grpc-"))
     )

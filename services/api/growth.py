@@ -1,4 +1,4 @@
-"""What v0 ``JobManager.Update`` may change: a batch job can only grow."""
+"""Changes allowed in v0 ``JobManager.Update``: a batch job can only grow."""
 
 from __future__ import annotations
 
@@ -22,15 +22,18 @@ _IMMUTABLE = (
 
 
 def touched(old_count: int, new: job_pb2.JobConfig) -> list[int]:
-    """Existing instances for which the request carries a config of its own."""
+    """Return the existing instances for which the request contains a config."""
     return sorted(i for i in new.instanceConfig if i < old_count)
 
 
 def growth_faults(
     old: job_pb2.JobConfig, existing: Mapping[int, task_pb2.TaskConfig], new: job_pb2.JobConfig
 ) -> Faults:
-    """Changes other than added instances. ``old`` comes without overrides; ``existing`` are the effective configs of
-    the touched instances. ``new`` has its respoolID filled in and its retries cut down already."""
+    """Collect all changes other than added instances.
+
+    ``old`` has no overrides; ``existing`` are the effective configs of the touched instances. ``new`` has its respoolID
+    filled in and its retries clamped already.
+    """
     faults = Faults()
     for name, field in _IMMUTABLE:
         if getattr(old, field) != getattr(new, field):

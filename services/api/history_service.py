@@ -1,4 +1,4 @@
-"""Our HistoryService: time series of pools and clusters from storage."""
+"""Peloton's HistoryService: time series of pools and clusters from storage."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from services.storage.pools import Pools
 INTERVALS_DEFAULT, INTERVALS_MAX = 500, 1_500
 SERIES_MAX = 200
 VALUES_MAX = 400_000
-"""In one answer, as doubles of 8 bytes."""
+"""Maximum number of values in one answer, as doubles of 8 bytes."""
 SPAN_DEFAULT_S = 6 * HOUR_S
 STEPS_S = (60, 120, 300, 600, 900, 1_800, *(hours * HOUR_S for hours in (1, 2, 3, 6, 12, 24, 48, 168)))
-"""From which the service chooses."""
+"""Steps from which the service chooses."""
 POOL_QUANTITIES = (
     Quantity.RESERVATION,
     Quantity.LIMIT,
@@ -126,7 +126,7 @@ class HistoryService:
 
 
 def seconds(name: str, text: str) -> int:
-    """Raises InvalidArgument."""
+    """Parse a time. Raises InvalidArgument."""
     try:
         return unix_seconds(text)
     except (ValueError, OverflowError):
@@ -134,7 +134,7 @@ def seconds(name: str, text: str) -> int:
 
 
 def columns_of(kinds: Iterable[str], quantities: Sequence[Quantity], counts: Sequence[Quantity]) -> list[Column]:
-    """Raises InvalidArgument for a kind that is none."""
+    """List the columns of the kinds. Raises InvalidArgument for an unknown kind."""
     wanted = list(dict.fromkeys(kinds)) or list(RESOURCE_KINDS)
     for kind in wanted:
         if kind not in RESOURCE_KINDS:
@@ -143,8 +143,10 @@ def columns_of(kinds: Iterable[str], quantities: Sequence[Quantity], counts: Seq
 
 
 def chosen_pools(paths: dict[RespoolId, str], wanted: Sequence[str], levels: int) -> list[RespoolId]:
-    """Ids of the pools of these paths and so many levels below them, parents first. Raises NotFound,
-    InvalidArgument."""
+    """Return ids of the pools at these paths and ``levels`` levels below them, parents first.
+
+    Raises NotFound, InvalidArgument.
+    """
     if not wanted:
         raise InvalidArgument("no path of a pool is given: want at least one, such as /")
     known = set(paths.values())
@@ -169,7 +171,7 @@ def _is_within(path: str, top: str, levels: int) -> bool:
 
 
 def grid_of(start_s: int, end_s: int, step_s: int, now_s: int, series_count: int, column_count: int) -> Grid:
-    """Raises InvalidArgument for intervals that are not kept, or more of them than one answer has."""
+    """Choose the intervals. Raises InvalidArgument for intervals that are not stored, or too many for one answer."""
     if start_s >= end_s:
         raise InvalidArgument(f"the start, {rfc3339(start_s * NS_PER_S)}, is not before the end")
     minutes_from_s = now_s - KEPT_S[MINUTE_S]

@@ -1,4 +1,4 @@
-"""The calls that the api makes to host managers for its own use."""
+"""Calls of the api itself to host managers."""
 
 from __future__ import annotations
 
@@ -22,42 +22,43 @@ T = TypeVar("T")
 
 CAPACITY_TIMEOUT_S = 1.0
 CAPACITY_AGE_MAX_S = 5.0
-"""How long a capacity, or the failure to get it, is reused."""
+"""Age up to which a capacity, or a failure to read it, is reused."""
 BROWSE_TIMEOUT_S = 15.0
 READ_TIMEOUT_S = 60.0
-"""A log may have to be read up to the byte that is wanted."""
+"""Timeout of reads, which may have to skip a log up to the requested byte."""
 EXCHANGE_TIMEOUT_S = 60.0
-"""A command may be slow to start."""
+"""Timeout of exchanges with a command, which may start slowly."""
 
 
 class Hosts(Protocol):
     async def capacity(self) -> Resources | None:
-        """Sum over the hosts of all clusters, up or in maintenance; None while one does not answer or none is up."""
+        """Return the capacity of all hosts, up or in maintenance; None while a cluster is silent or no host is up."""
         ...
 
     async def kinds(self) -> frozenset[str]:
-        """Of all clusters; empty while one of them is not known."""
+        """Return the kinds of all clusters; empty while one of them is unknown."""
         ...
 
     async def browse_sandbox(self, pod_id: PodId, host: str, agent_id: str) -> hostmgr_pb2.BrowseSandboxResponse:
-        """Files of a run's sandbox; raises PelotonError."""
+        """List the files of a run's sandbox. Raises PelotonError."""
         ...
 
     async def read_file(
         self, pod_id: PodId, host: str, agent_id: str, path: str, offset: int, follow: bool
     ) -> hostmgr_pb2.ReadFileResponse:
-        """A piece of such a file that no host serves; raises PelotonError."""
+        """Read a part of a sandbox file through the host manager, for hosts that do not serve files. Raises
+        PelotonError."""
         ...
 
     async def exchange(
         self, request: hostmgr_pb2.ExchangeWithCommandRequest
     ) -> hostmgr_pb2.ExchangeWithCommandResponse:
-        """With a command in a run on such a host; raises PelotonError."""
+        """Exchange data with a command in a run, for hosts that do not serve sessions. Raises PelotonError."""
         ...
 
 
 class RemoteHosts:
-    """Hosts, asked of the host managers of all clusters."""
+    """Implementation of Hosts by calls to the host managers of all clusters."""
 
     def __init__(self, channels: LeaderChannels) -> None:
         self._channels = channels
@@ -66,14 +67,14 @@ class RemoteHosts:
         self._asked_at_s = -CAPACITY_AGE_MAX_S
 
     async def capacity(self) -> Resources | None:
-        await self._look()
+        await self._refresh()
         return self._capacity
 
     async def kinds(self) -> frozenset[str]:
-        await self._look()
+        await self._refresh()
         return self._kinds
 
-    async def _look(self) -> None:
+    async def _refresh(self) -> None:
         now_s = time.monotonic()
         if now_s - self._asked_at_s >= CAPACITY_AGE_MAX_S:
             self._asked_at_s = now_s  # before the call: others use the old values meanwhile
@@ -83,7 +84,7 @@ class RemoteHosts:
             self._kinds = frozenset() if "" in kinds else kinds
 
     async def _ask(self) -> list[hostmgr_pb2.ClusterCapacityResponse]:
-        """Nothing while a cluster does not answer."""
+        """Return the capacities of all clusters, or none while a cluster is silent."""
         try:
             clusters = await self._channels.clusters()
             return await asyncio.gather(*map(self._capacity_of, clusters or [""]))
@@ -96,14 +97,14 @@ class RemoteHosts:
         return await stub.ClusterCapacity(hostmgr_pb2.ClusterCapacityRequest(), timeout=CAPACITY_TIMEOUT_S)
 
     async def browse_sandbox(self, pod_id: PodId, host: str, agent_id: str) -> hostmgr_pb2.BrowseSandboxResponse:
-        """Of the cluster that knows the host."""
+        """List files through the cluster that knows the host."""
         request = hostmgr_pb2.BrowseSandboxRequest(pod_id=str(pod_id), hostname=host, agent_id=agent_id)
         return await self._first(lambda stub: stub.BrowseSandbox(request, timeout=BROWSE_TIMEOUT_S))
 
     async def read_file(
         self, pod_id: PodId, host: str, agent_id: str, path: str, offset: int, follow: bool
     ) -> hostmgr_pb2.ReadFileResponse:
-        """Of the cluster that knows the pod."""
+        """Read a file through the cluster that knows the pod."""
         request = hostmgr_pb2.ReadFileRequest(
             pod_id=str(pod_id), hostname=host, agent_id=agent_id, path=path, offset=offset, follow=follow
         )
@@ -112,11 +113,11 @@ class RemoteHosts:
     async def exchange(
         self, request: hostmgr_pb2.ExchangeWithCommandRequest
     ) -> hostmgr_pb2.ExchangeWithCommandResponse:
-        """Of the cluster that knows the pod."""
+        """Exchange data through the cluster that knows the pod."""
         return await self._first(lambda stub: stub.ExchangeWithCommand(request, timeout=EXCHANGE_TIMEOUT_S))
 
     async def _first(self, ask: Callable[[Any], Awaitable[T]]) -> T:
-        """The answer of the first cluster that finds what is asked for, by its stub. Raises PelotonError."""
+        """Return the answer of the first cluster that finds the requested object. Raises PelotonError."""
         fault: PelotonError | None = None
         for cluster in await self._channels.clusters() or [""]:
             try:

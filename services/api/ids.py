@@ -1,4 +1,4 @@
-"""Ids and the errors about them, as v0 messages."""
+"""Conversion of ids, and errors about them, for v0 messages."""
 
 from __future__ import annotations
 
@@ -19,8 +19,10 @@ def wire_id(job_id: str) -> peloton_pb2.JobID:
 
 
 def known_id(wire: peloton_pb2.JobID | v1_peloton_pb2.JobID) -> JobId | None:
-    """The id in its canonical form; None for what is no UUID and so the id of no job. Raises InvalidArgument for a text
-    that is too long to be repeated in an answer."""
+    """Return the id in its canonical form; None if it is no UUID, and therefore belongs to no job.
+
+    Raises InvalidArgument for a text too long to be repeated in an answer.
+    """
     if len(wire.value) > ID_CHARS_MAX:
         raise InvalidArgument(f"job id has {len(wire.value):,} characters, at most {ID_CHARS_MAX:,}: want a UUID")
     try:
@@ -30,7 +32,7 @@ def known_id(wire: peloton_pb2.JobID | v1_peloton_pb2.JobID) -> JobId | None:
 
 
 def run_id_of(text: str, job_id: JobId, instance_id: int) -> int:
-    """Run of ``<job>-<instance>-<run>``, which must be a run of the given instance."""
+    """Return the run of ``<job>-<instance>-<run>``, which must be a run of the given instance."""
     try:
         pod_id = PodId.parse(text)
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""InternalHostService of the original, as far as its wire is known: the call without fields."""
+"""InternalHostService of the original, limited to the known part of its wire format: the call without fields."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from services.api.servicer import write
 from services.api.v1.lockdown import Locks
 
 KILL = "Kill"
-"""The component that ends pods."""
+"""Component that ends pods."""
 
 
 class InternalHostService:

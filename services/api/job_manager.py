@@ -1,4 +1,4 @@
-"""v0 JobManager: creates, grows, reads and deletes jobs. Domain errors travel inside the response."""
+"""v0 JobManager: creates, grows, reads and deletes jobs. Domain errors are part of the response."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class JobManager(RollingJobs):
         return response
 
     async def check_plan(self, request: bytes) -> None:
-        """What ``Create`` would refuse is not planned either, and for the same reasons."""
+        """Check a plan request with the rules of ``Create``, and reject it for the same reasons."""
         planned = message_of(explain_pb2.JobPlanRequest, request)
         if planned.HasField("config") and planned.HasField("spec"):
             raise InvalidArgument("a plan is of a config or of a spec: both are given")
@@ -130,7 +130,7 @@ class JobManager(RollingJobs):
         return response
 
     async def _refresh_secrets(self, record: JobRecord, secrets: list[Secret], context: Any) -> int:
-        """Runs that begin from now on have the new data."""
+        """Replace secrets for all runs that begin from now on."""
         check_wanted(context)
         return await self._calls.run(self._records.secrets.refresh, record.job_id, record.config_version, secrets)
 
@@ -149,7 +149,7 @@ class JobManager(RollingJobs):
         return job_pb2.DeleteResponse()
 
     async def Refresh(self, request: job_pb2.RefreshRequest, context: Any) -> job_pb2.RefreshResponse:
-        """Nothing is cached here: the job's workflow is woken up."""
+        """Wake the job's workflow; there is no cache to refresh."""
         record = await self._job_or_not_found(known_id(request.id), "job not found")
         if record.is_active:
             self._wake.changed(record.job_id)
@@ -158,7 +158,7 @@ class JobManager(RollingJobs):
     # -- reads
 
     async def Get(self, request: job_pb2.GetRequest, context: Any) -> job_pb2.GetResponse | bytes:
-        """An answer with a configuration is already in the form of the wire."""
+        """Return the job; an answer with a configuration is serialized already."""
         record = await self._job(known_id(request.id))
         if record is None:
             fail = errors_pb2.JobGetRuntimeFail(id=request.id, message=f"job:{request.id.value} not found")
@@ -175,7 +175,7 @@ class JobManager(RollingJobs):
         else:
             runtime = convert.job_runtime(record, config.limits)
         info = job_pb2.JobInfo(id=wire_id(record.job_id), runtime=runtime)
-        if record.type is JobType.DAEMON:  # what is stored says nothing of its hosts
+        if record.type is JobType.DAEMON:  # the stored count does not include its hosts
             info.config.instanceCount = record.instance_count
         return answer(info, config)
 

@@ -1,4 +1,4 @@
-"""From v0 queries to the model's."""
+"""Conversion of v0 queries to queries of storage."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from peloton.model.times import NS_PER_S
 from services.storage.jobs.search import LIMIT_DEFAULT, MAX_LIMIT_DEFAULT, JobQuery, Order, PodQuery
 
 ROWS_MAX = 10_000
-"""Rows that one query considers at most, whatever ``maxLimit`` it gives."""
+"""Maximum number of rows that one query considers, whatever its ``maxLimit``."""
 
 RECENT_NS = 7 * 24 * 3600 * NS_PER_S
-"""Ended jobs are looked for so far back, unless a time range is given."""
+"""Age up to which ended jobs are searched without a time range."""
 CLOCK_SKEW_NS = 30 * NS_PER_S
 TIME_MAX_NS = 2**62
 
 
 def job_query(request: job_pb2.QueryRequest, now_ns: int) -> JobQuery:
-    """Raises InvalidArgument."""
+    """Convert a job query. Raises InvalidArgument."""
     spec = request.spec
     check_no_nul(request.respoolID.value, spec.owner, spec.name, *spec.keywords)
     states = frozenset(job_state(number) for number in spec.jobStates)
@@ -50,7 +50,7 @@ def job_query(request: job_pb2.QueryRequest, now_ns: int) -> JobQuery:
 
 
 def pod_query(spec: task_pb2.QuerySpec) -> PodQuery:
-    """Raises InvalidArgument."""
+    """Convert a pod query. Raises InvalidArgument."""
     check_no_nul(*spec.hosts)
     return PodQuery(
         states=[state for number in spec.taskStates for state in convert.pod_states_asked(number)],
@@ -75,7 +75,7 @@ def job_state(number: int) -> JobState:
 
 
 def time_span(wire: peloton_pb2.TimeRange) -> tuple[int, int]:
-    """Unix nanoseconds, both ends inclusive, by the second. Raises InvalidArgument."""
+    """Convert a range to unix nanoseconds, both ends inclusive, in whole seconds. Raises InvalidArgument."""
     begin = _ns(wire.min) if wire.HasField("min") else 0
     end = _ns(wire.max) if wire.HasField("max") else TIME_MAX_NS
     if end < begin:
@@ -84,10 +84,10 @@ def time_span(wire: peloton_pb2.TimeRange) -> tuple[int, int]:
 
 
 def _ns(time: Timestamp) -> int:
-    """Only the seconds, within what storage can hold."""
+    """Return whole seconds as nanoseconds, within the range of storage."""
     return max(0, min(time.seconds * NS_PER_S, TIME_MAX_NS))
 
 
 def _order(pagination: query_pb2.PaginationSpec) -> list[Order]:
-    """Storage knows which fields it can order by."""
+    """Convert the sort order; storage checks the fields."""
     return [(order.property.value, order.order == query_pb2.OrderBy.DESC) for order in pagination.orderBy]

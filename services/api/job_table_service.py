@@ -1,4 +1,4 @@
-"""Our JobTableService: pages of the table of all jobs, and the states of a job's instances."""
+"""Peloton's JobTableService: paged listings of all jobs, and the states of a job's instances."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ log = logging.getLogger(__name__)
 
 PAGE_SIZE_DEFAULT, PAGE_SIZE_MAX = 50, 500
 TEXT_MAX = 4_000
-"""Characters of an owner or a name."""
+"""Maximum length of an owner or a name in characters."""
 LABELS_MAX = 16
 INSTANCES_MAX, MEASURE_S = 100, 5.0
-"""Whose use is asked for at once, and patience with a host manager that measures them."""
+"""Maximum number of instances measured per call, and timeout of a host manager that measures them, in seconds."""
 _CREATED_MAX = 2**62
 _Paths = dict[RespoolId, str]
 
@@ -74,7 +74,7 @@ class JobTableService:
         return response
 
     async def GetJob(self, request: table_pb2.GetJobRequest, context: Any) -> table_pb2.JobRow:
-        return await self._calls.run(self._get, _asked_id(request.id))
+        return await self._calls.run(self._get, _parse_job_id(request.id))
 
     def _get(self, job_id: JobId) -> table_pb2.JobRow:
         job = self._records.jobs.get(job_id)
@@ -88,7 +88,7 @@ class JobTableService:
     ) -> table_pb2.GetInstanceStatesResponse:
         if request.limit > TASKS_PER_JOB_MAX:
             raise InvalidArgument(f"limit is {request.limit}, at most {TASKS_PER_JOB_MAX} is allowed")
-        job_id, limit = _asked_id(request.id), request.limit or TASKS_PER_JOB_MAX
+        job_id, limit = _parse_job_id(request.id), request.limit or TASKS_PER_JOB_MAX
         states, count = await self._calls.run(self._records.pods.states, job_id, request.start, limit)
         return table_pb2.GetInstanceStatesResponse(states=states, instanceCount=count)
 
@@ -97,17 +97,17 @@ class JobTableService:
     ) -> table_pb2.GetInstanceUseResponse:
         if len(request.instances) > INSTANCES_MAX:
             raise InvalidArgument(f"{len(request.instances)} instances are named, at most {INSTANCES_MAX} are allowed")
-        job_id, instances = _asked_id(request.id), list(request.instances)
+        job_id, instances = _parse_job_id(request.id), list(request.instances)
         pods = await self._calls.run(self._records.overview.asking, job_id, instances, INSTANCES_MAX)
         by_cluster: dict[str, set[str]] = {}
         for pod in pods:
             by_cluster.setdefault(pod.cluster, set()).add(pod.hostname)
-        found = await asyncio.gather(*(self._measured(cluster, names) for cluster, names in by_cluster.items()))
+        found = await asyncio.gather(*(self._measure(cluster, names) for cluster, names in by_cluster.items()))
         uses = {use.pod_id: use for answer in found for use in answer}
         return table_pb2.GetInstanceUseResponse(instances=[_use(pod, uses.get(str(pod.pod_id))) for pod in pods])
 
-    async def _measured(self, cluster: str, hostnames: Collection[str]) -> Sequence[hostmgr_pb2.PodUse]:
-        """Empty: the host manager does not answer."""
+    async def _measure(self, cluster: str, hostnames: Collection[str]) -> Sequence[hostmgr_pb2.PodUse]:
+        """Measure the pods on these hosts; empty if the host manager does not answer."""
         try:
             stub: Any = hostmgr_pb2_grpc.ViewsStub(await self._channels.to_cluster(cluster))
             request = hostmgr_pb2.MeasurePodsRequest(hostnames=hostnames)
@@ -130,8 +130,8 @@ def _use(pod: AskingPod, use: hostmgr_pb2.PodUse | None) -> table_pb2.InstanceUs
     return found
 
 
-def _asked_id(wire: peloton_pb2.JobID) -> JobId:
-    """Raises NotFound."""
+def _parse_job_id(wire: peloton_pb2.JobID) -> JobId:
+    """Parse a job id. Raises NotFound."""
     job_id = known_id(wire)
     if job_id is None:
         raise NotFound(f"job {shorten(wire.value)} not found")
@@ -139,7 +139,7 @@ def _asked_id(wire: peloton_pb2.JobID) -> JobId:
 
 
 def _filter(asked: table_pb2.JobFilter, pools: tuple[PoolSpec, ...], paths: _Paths) -> JobFilter:
-    """Raises InvalidArgument, NotFound."""
+    """Convert the filter of a listing. Raises InvalidArgument, NotFound."""
     labels = tuple((label.key, label.value) for label in asked.labels)
     texts = (asked.owner, asked.namePart, asked.namePrefix, *(text for label in labels for text in label))
     check_no_nul(*texts)
@@ -167,7 +167,7 @@ def _filter(asked: table_pb2.JobFilter, pools: tuple[PoolSpec, ...], paths: _Pat
 
 
 def _subtree(asked: str, pools: tuple[PoolSpec, ...], paths: _Paths) -> frozenset[str] | None:
-    """The pools whose jobs may be meant, those that have no pools below them; None for all."""
+    """Return the leaf pools of a subtree, which can have jobs; None for all pools."""
     path = asked if asked in paths.values() else paths.get(RespoolId(asked))
     if path is None:
         raise NotFound(f"resource pool {shorten(asked)} not found")
@@ -217,7 +217,7 @@ def _token(at: Position | None, oldest_first: bool) -> str:
 
 
 def position_of(token: str, oldest_first: bool) -> Position:
-    """Raises InvalidArgument."""
+    """Decode a page token. Raises InvalidArgument."""
     try:
         fields = json.loads(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))
         order, created_ns, job_id, back, is_included = fields

@@ -1,4 +1,4 @@
-"""Our LookupService: the jobs, pools and hosts that a text may mean."""
+"""Peloton's LookupService: jobs, pools and hosts that match a text."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from services.storage.pools import Pools
 
 LIMIT_DEFAULT, LIMIT_MAX = 10, 100
 PREFIX_MIN = 4
-"""The fewest characters of an id that are looked up: shorter beginnings match too many jobs."""
+"""Minimum length of id prefixes in lookups: shorter ones match too many jobs."""
 TEXT_MAX = 8_000
-"""Characters of a pool's path and a job's name."""
+"""Maximum length of a pool's path and a job's name in characters."""
 _ID_SHAPE = "0" * 8 + "-0000" * 3 + "-" + "0" * 12
 
 
@@ -79,7 +79,7 @@ def _check(text: str, what: str) -> None:
 
 
 def pools_meant(text: str, paths: Iterable[str]) -> list[str]:
-    """Paths with the text in them, those that begin with it first."""
+    """Return paths that contain the text, paths that begin with it first."""
     lower = text.lower()
     found = [path for path in paths if path and lower in path.lower()]
     return sorted(
@@ -88,14 +88,14 @@ def pools_meant(text: str, paths: Iterable[str]) -> list[str]:
 
 
 def names_meant(text: str, paths: Mapping[RespoolId, str]) -> list[JobName]:
-    """The text as a name, and every way to read it as the path of a pool and a name, which may have slashes too."""
+    """List the readings of a text: as a name, and as the path of a pool and a name, which may contain slashes."""
     whole = "/" + text.removeprefix("/")
     inside = ((str(pool), f"{path}/") for pool, path in paths.items() if path)
     return [("", text), *((pool, whole.removeprefix(path)) for pool, path in inside if whole.startswith(path))]
 
 
 def id_digits(text: str) -> str:
-    """The digits of what an id may begin with, dashes in their places or none at all; "" for anything else."""
+    """Return the hexadecimal digits of an id prefix with or without its dashes; "" for any other text."""
     lower = text.lower()
     if len(lower) < PREFIX_MIN or not re.fullmatch("[0-9a-f-]+", lower):
         return ""

@@ -1,4 +1,4 @@
-"""Our MigrationService: jobs and pools that move to another cluster."""
+"""Peloton's MigrationService: migrations of jobs and pools to another cluster."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ LIMIT_DEFAULT, LIMIT_MAX = 20, 1_000
 AT_ONCE_DEFAULT, AT_ONCE_MAX = 2, 100
 BATCH_MAX = 100_000
 Pool = tuple[RespoolId, str]
-"""A pool and its path."""
+"""Id and path of a pool."""
 
 
 class Targets(Protocol):
     def target(self, cluster: str, shapes: Sequence[PodShape]) -> MigrationTarget:
-        """Raises InvalidArgument, Unavailable."""
+        """Read the capacity of the target. Raises InvalidArgument, Unavailable."""
         ...
 
 
 class NoTargets:
-    """Of an api that was given none."""
+    """Targets of an api without host managers."""
 
     def target(self, cluster: str, shapes: Sequence[PodShape]) -> MigrationTarget:
         raise Unavailable("no host manager is known")
@@ -50,7 +50,7 @@ class MigrationService:
     def __init__(
         self, records: Storage, targets: Targets, calls: Calls, changed: Callable[[Iterable[str]], None]
     ) -> None:
-        """``changed`` wakes the workflows of migrations; it never blocks."""
+        """Create the service; ``changed`` wakes the workflows of migrations and never blocks."""
         self._records, self._migrations, self._targets = records, records.migrations, targets
         self._calls, self._changed = calls, changed
 
@@ -107,7 +107,7 @@ class MigrationService:
         return pb.QueryResponse(migrations=map(_wire, found[:limit]), has_more=len(found) > limit)
 
     def _object(self, job_id: str, pool_path: str) -> tuple[JobRecord | None, Pool | None]:
-        """The job or the pool that a request names. Raises InvalidArgument, NotFound."""
+        """Return the job or the pool that a request names. Raises InvalidArgument, NotFound."""
         if bool(job_id) == bool(pool_path):
             raise InvalidArgument("name either a job or a pool")
         if pool_path:

@@ -1,4 +1,4 @@
-"""The creation of batch jobs, services and daemons of v0: what is refused, and what is stored."""
+"""Creation of batch jobs, services and daemons through v0: validation and storage."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ class NewJobs:
         self._jobs, self._specs, self._calls = jobs, specs, calls
 
     async def config_refusal(self, config: job_pb2.JobConfig) -> str:
-        """Return why no job can have the configuration, or ""."""
+        """Return the reason to reject the configuration, or ""."""
         return await self._specs.refusal(config) or daemon_count_fault(config)
 
     async def secret_refusal(self, config: job_pb2.JobConfig) -> str:
-        """Return why the configuration cannot say what it says of secrets, or ""."""
+        """Return the reason to reject the secrets of the configuration, or ""."""
         return await self._calls.run(secret_fault, config, True)
 
     async def clamp(self, config: job_pb2.JobConfig) -> None:
-        """Cut down too many retries, in place."""
+        """Clamp the number of retries, in place."""
         await self._calls.run(clamp_max_failures, config)
 
     async def store(self, job_id: JobId, config: job_pb2.JobConfig, secrets: Sequence[Secret] = ()) -> JobRecord:
-        """Store a job that was not refused. Raises AlreadyExists."""
+        """Store a validated job. Raises AlreadyExists."""
         now_ns = time.time_ns()
         config.changeLog.CopyFrom(peloton_pb2.ChangeLog(version=1, createdAt=now_ns, updatedAt=now_ns))
         record = convert.new_job_record(job_id, config, now_ns)

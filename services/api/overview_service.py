@@ -1,5 +1,7 @@
-"""Our OverviewService: what host managers, the resource manager and storage say, put together. Whoever does not answer
-in time is left out, and named."""
+"""Peloton's OverviewService: merged views of host managers, the resource manager and storage.
+
+A component that does not answer in time is left out, and named in the answer.
+"""
 
 from __future__ import annotations
 
@@ -46,22 +48,22 @@ class WatchesTemporal(Protocol):
     def address(self) -> str: ...
 
     async def look(self) -> TemporalLook:
-        """Return what keeps workflows from going on; never raises."""
+        """Return the problems that stop workflows; never raises."""
         ...
 
 
 ASK_S, MAP_S = 1.0, 10.0
-"""Patience with a host manager that sums up, and with one that sends all of its hosts."""
+"""Timeouts in seconds of a host manager that summarizes its hosts, and of one that lists them all."""
 TELL_S, TOLD_AGE_S = 2.0, 10.0
-"""Patience with the resource manager, and how long its answer is used at least."""
+"""Timeout of the resource manager, and minimum age at which its answer is refreshed, in seconds."""
 COUNT_S, COUNTS_AGE_S, FINDINGS_AGE_S = 2.0, 5.0, 5.0
-"""How long an answer waits for counts that are not there yet, and how long they are used at least."""
+"""Wait for counts that are missing, and minimum ages at which counts and findings are refreshed, in seconds."""
 REPORTS_AGE_S, REPORT_KEPT_S = 2.0, 15.0
-"""How long the reports of workers are used at least, and after what time one is left out: its worker has ended."""
+"""Minimum age at which reports of workers are refreshed, and age at which a report is dropped, in seconds."""
 HOST_PODS_MAX, HOST_PODS_AGE_S, HOSTS_KEPT = 1_000, 2.0, 100
-"""Pods in an answer, how long it is used at least, and of how many hosts one is kept."""
+"""Maximum number of pods in an answer, its minimum age for a refresh in seconds, and number of hosts cached."""
 EVENTS_DEFAULT, EVENTS_MAX = 100, 500
-"""Events of hosts in an answer."""
+"""Default and maximum number of host events in an answer."""
 
 
 class Counted(NamedTuple):
@@ -82,15 +84,15 @@ class OverviewService:
     ) -> None:
         self._storage, self._channels, self._calls, self._temporal = storage, channels, calls, temporal
         self._clock, self._wall_ns, self._watch = clock, wall_ns, watch
-        self._reports = Rested(self._reported, REPORTS_AGE_S)
+        self._reports = Rested(self._read_reports, REPORTS_AGE_S)
         self._counts = Rested(self._count, COUNTS_AGE_S)
         self._findings = Rested(self._find, FINDINGS_AGE_S)
         self._counting: asyncio.Task[Counted] | None = None
-        self._told: tuple[float, list[pb.Problem]] = (float("-inf"), [])  # by the resource manager; good until then
+        self._resmgr_problems: tuple[float, list[pb.Problem]] = (float("-inf"), [])  # expiry, problems
         self._lacking = LackingPools()
         self._host_pods: OrderedDict[str, Rested[list[HostPodRow]]] = OrderedDict()
 
-    # The overview.
+    # Overview.
 
     async def GetOverview(self, request: pb.GetOverviewRequest, context: Any) -> pb.GetOverviewResponse:
         clusters = await self._channels.clusters()
@@ -98,9 +100,9 @@ class OverviewService:
             asyncio.gather(
                 self._calls.run(self._storage.overview.leases),
                 self._calls.run(self._findings.get),
-                self._counted(),
-                self._of_resmgr(),
-                self._of_workflows(),
+                self._wait_for_counts(),
+                self._read_resmgr_problems(),
+                self._read_workflow_problems(),
             ),
             asyncio.gather(*(self._describe(cluster) for cluster in clusters if clusters[cluster])),
         )
@@ -108,7 +110,7 @@ class OverviewService:
         answered = {one.overview.cluster: one for one in described if one is not None}
         roles = [RESMGR, *(HOSTMGR_ROLE + cluster for cluster in clusters)]
         silent = [name for name in clusters if clusters[name] and name not in answered]
-        found = [problem_to_wire(one) for one in [*_leaderless(roles, leases, now_s), *stuck, *findings]]
+        found = [problem_to_wire(one) for one in [*_find_leaderless_roles(roles, leases, now_s), *stuck, *findings]]
         found += [problem_to_wire(problems.silent_problem(name, ASK_S)) for name in silent]
         found += told
         found += [problem for one in answered.values() for problem in one.problems]
@@ -130,7 +132,7 @@ class OverviewService:
         )
 
     async def _describe(self, cluster: str) -> hostmgr_pb2.DescribeClusterResponse | None:
-        """None: its host manager does not answer."""
+        """Describe a cluster; None if its host manager does not answer."""
 
         async def ask() -> hostmgr_pb2.DescribeClusterResponse:
             stub: Any = hostmgr_pb2_grpc.ViewsStub(await self._channels.to_cluster(cluster))
@@ -139,14 +141,14 @@ class OverviewService:
             )
             return answer
 
-        return await _unless_silent(ask(), f"the host manager of cluster {cluster}")
+        return await _answer_or_none(ask(), f"the host manager of cluster {cluster}")
 
-    async def _counted(self) -> Counted:
-        """What was counted last. The first count of a large installation takes longer than anybody waits."""
+    async def _wait_for_counts(self) -> Counted:
+        """Return the latest counts, without waiting long for the first count of a large installation."""
         counting = self._counting
         if counting is None or counting.done():
             counting = self._counting = asyncio.create_task(self._calls.run(self._counts.get))
-            counting.add_done_callback(lambda task: task.cancelled() or task.exception())  # seen: nobody may wait
+            counting.add_done_callback(lambda task: task.cancelled() or task.exception())  # retrieved
         done, _ = await asyncio.wait({counting}, timeout=COUNT_S)
         return counting.result() if done else Counted(Counts(), 0)
 
@@ -162,7 +164,7 @@ class OverviewService:
             *problems.stuck_updates(*self._storage.overview.stuck_updates()),
         ]
 
-    async def _of_workflows(self) -> list[Problem]:
+    async def _read_workflow_problems(self) -> list[Problem]:
         look = await self._watch.look() if self._watch is not None else TemporalLook()
         activities, total = await self._calls.run(self._reports.get)
         named = job_ids_of(look, activities)
@@ -170,20 +172,20 @@ class OverviewService:
         address = self._watch.address if self._watch is not None else ""
         return [*temporal_problems(look, address, names), *activity_problems(activities, total, names)]
 
-    def _reported(self) -> tuple[list[FailingActivity], int]:
-        """The activities that workers named, and how many there are. Of an activity that two workers have tried the
-        later attempt counts."""
+    def _read_reports(self) -> tuple[list[FailingActivity], int]:
+        """Return the failing activities reported by workers, and their number; of duplicates the later attempt
+        counts."""
         reports, total = self._storage.activity_reports.since(self._wall_ns() - int(REPORT_KEPT_S * NS_PER_S))
         merged = merge_activities(reports)
         return merged[: problems.NAMED_MAX], max(total - sum(map(len, reports)), 0) + len(merged)
 
-    async def _of_resmgr(self) -> list[pb.Problem]:
-        """As of a while ago; none while no resource manager leads."""
+    async def _read_resmgr_problems(self) -> list[pb.Problem]:
+        """Return the resource manager's problems, cached for a while; empty without a leader."""
         began_s = self._clock()
-        good_until_s, known = self._told
+        good_until_s, known = self._resmgr_problems
         if began_s < good_until_s:
             return known
-        self._told = began_s + TELL_S, known  # others use the last answer meanwhile
+        self._resmgr_problems = began_s + TELL_S, known  # others use the last answer meanwhile
         try:
             channel = await self._channels.to(RESMGR)
         except Unavailable:
@@ -192,18 +194,18 @@ class OverviewService:
         own: Any = resmgr_pb2_grpc.ProblemsStub(channel)
         request = explain_pb2.PoolWhyRequest(path=respool_pb2.ResourcePoolPath(value="/"))
         answer, told = await asyncio.gather(
-            _unless_silent(pools.PoolWhy(request, timeout=TELL_S), "the resource manager"),
-            _unless_silent(own.FindProblems(resmgr_pb2.FindProblemsRequest(), timeout=TELL_S), "the resource manager"),
+            _answer_or_none(pools.PoolWhy(request, timeout=TELL_S), "the resource manager"),
+            _answer_or_none(own.FindProblems(resmgr_pb2.FindProblemsRequest(), timeout=TELL_S), "the resource manager"),
         )
         ended_s = self._clock()
         if answer is None:
             found = [problem_to_wire(problems.resmgr_problem(TELL_S))]
         else:
-            found_heads = problems.hopeless_gangs(_hopeless(answer), answer.jobNames)
+            found_heads = problems.hopeless_gangs(_list_hopeless(answer), answer.jobNames)
             heads = [*found_heads, *self._lacking.find(answer, ended_s, self._wall_ns())]
             found = [problem_to_wire(one) for one in heads]
         found += told.problems if told is not None else []
-        self._told = ended_s + max(TOLD_AGE_S, REST_PER_QUESTION * (ended_s - began_s)), found
+        self._resmgr_problems = ended_s + max(TOLD_AGE_S, REST_PER_QUESTION * (ended_s - began_s)), found
         return found
 
     # Hosts.
@@ -218,7 +220,7 @@ class OverviewService:
             answer: pb.HostMap = await stub.MapHosts(known, timeout=patience_s)
             return answer
 
-        asked = [_unless_silent(ask(cluster), f"the host manager of cluster {cluster}") for cluster in clusters]
+        asked = [_answer_or_none(ask(cluster), f"the host manager of cluster {cluster}") for cluster in clusters]
         found = dict(zip(clusters, await asyncio.gather(*asked), strict=True))
         silent = [cluster for cluster, answer in found.items() if answer is None]
         return pb.GetHostMapResponse(maps=filter(None, found.values()), silent_clusters=silent)
@@ -254,8 +256,8 @@ class OverviewService:
         return pb.ListHostEventsResponse(events=events, has_more=len(found) > limit)
 
 
-async def _unless_silent(question: Awaitable[T], whom: str) -> T | None:
-    """None: no answer in time, or an error."""
+async def _answer_or_none(question: Awaitable[T], whom: str) -> T | None:
+    """Return the answer, or None on a timeout or an error."""
     try:
         return await question
     except (Unavailable, grpc.aio.AioRpcError) as error:
@@ -263,7 +265,7 @@ async def _unless_silent(question: Awaitable[T], whom: str) -> T | None:
         return None
 
 
-def _leaderless(roles: Sequence[str], leases: Sequence[LeaseRow], now_s: float) -> list[Problem]:
+def _find_leaderless_roles(roles: Sequence[str], leases: Sequence[LeaseRow], now_s: float) -> list[Problem]:
     expiry = {lease.role: lease.expires_s for lease in leases}
     return [
         problems.role_problem(role, now_s - expiry[role] if role in expiry else None)
@@ -273,7 +275,7 @@ def _leaderless(roles: Sequence[str], leases: Sequence[LeaseRow], now_s: float) 
 
 
 def _roles(roles: Sequence[str], leases: Sequence[LeaseRow], now_s: float) -> list[pb.RoleLease]:
-    """Also those that nobody has ever led."""
+    """List the leases of all roles, including roles that never had a leader."""
     known = {lease.role: lease for lease in leases}
     found = []
     for role in sorted({*roles, *known}):
@@ -285,7 +287,7 @@ def _roles(roles: Sequence[str], leases: Sequence[LeaseRow], now_s: float) -> li
     return found
 
 
-def _hopeless(answer: explain_pb2.PoolWhyResponse) -> list[tuple[str, str, int, str]]:
+def _list_hopeless(answer: explain_pb2.PoolWhyResponse) -> list[tuple[str, str, int, str]]:
     return [
         (queue.poolPath, queue.head.jobId.value, queue.head.gangCount, queue.head.reason.text)
         for queue in answer.queues

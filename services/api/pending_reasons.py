@@ -1,4 +1,4 @@
-"""Why pods wait: the resource manager's explanation of a job becomes the reason of its pods that have none."""
+"""Reasons for waiting pods, taken from the resource manager's explanation of their job."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from services.api.forward import RESMGR
 log = logging.getLogger(__name__)
 
 TIMEOUT_S = 1.0
-"""A reason is not worth a longer wait."""
+"""Timeout of an explanation in seconds; a reason is not worth a longer wait."""
 AGE_MAX_S = 2.0
 JOBS_MAX = 1_000
-"""Answers that are kept."""
+"""Maximum number of cached answers."""
 WAITING = frozenset({PodState.PENDING, PodState.READY})
 
 
 @dataclass(frozen=True, slots=True)
 class Reasons:
-    """Of one job. ``queued``: (first instance, how many) -> reason of those in a queue."""
+    """Reasons of one job. ``queued``: (first instance, count, reason) of queued pods."""
 
     queued: tuple[tuple[int, int, str], ...] = ()
     admitted: str = ""
@@ -58,7 +58,7 @@ class PendingReasons:
         return pod.state in WAITING and not pod.reason
 
     async def explained(self, pods: Iterable[PodRecord]) -> list[PodRecord]:
-        """The pods, of one job; waiting ones with their reason, if it is known."""
+        """Return pods of one job, with reasons added to waiting ones as far as known."""
         found = list(pods)
         if not any(map(self.lacks_reason, found)):
             return found
@@ -69,7 +69,7 @@ class PendingReasons:
         ]
 
     async def of_job(self, job_id: JobId) -> Reasons:
-        """No older than AGE_MAX_S; without any while the resource manager does not answer."""
+        """Return reasons no older than AGE_MAX_S; empty while the resource manager is silent."""
         at_s, reasons = self._known.get(job_id, (0.0, Reasons()))
         now_s = self._clock_s()
         if job_id in self._known and now_s - at_s < AGE_MAX_S:

@@ -17,18 +17,18 @@ _MILLI_KINDS = frozenset({"cpu", "gpu"})
 _PREEMPTIBLE = task_pb2.PreemptionPolicy.TYPE_PREEMPTIBLE
 _UNSET = task_pb2.PreemptionPolicy.TYPE_INVALID
 GANG_PODS_MAX = 10_000
-"""A gang is placed by one call, whose answer names every member."""
+"""Maximum size of a gang, which is placed by one call whose answer names every member."""
 _DEPTH_MAX = 64
-"""Longest path of pools that is followed."""
+"""Maximum depth of a pool's path."""
 
 
 @dataclass(frozen=True, slots=True)
 class PoolBounds:
-    """The tightest limit per kind on the way from a pool to the root, and the path of the pool that sets it.
+    """Tightest limit per kind between a pool and the root, with the path of the pool that sets it.
 
     All tuples are in the order of RESOURCE_KINDS, amounts in the small units of ``Resources``. ``reservations`` are the
-    pool's own, at ``path``: what cannot be preempted must fit in there. Unlimited where there is no pool to ask.
-    ``kinds``: of the clusters below all pools; empty: not known.
+    pool's own, at ``path``: pods that cannot be preempted must fit into them. Amounts are unlimited without a pool.
+    ``kinds`` are the kinds of all clusters; empty if unknown.
     """
 
     limits: tuple[int, ...]
@@ -39,7 +39,7 @@ class PoolBounds:
 
 
 def pool_fault(respool_id: str, pools: Sequence[PoolSpec]) -> str:
-    """Why a job cannot be submitted to the pool, or ""."""
+    """Return the reason why a job cannot be submitted to the pool, or ""."""
     if not respool_id:
         return "resource pool ID is null"
     if respool_id == ROOT_POOL_ID:
@@ -56,8 +56,7 @@ def pool_fault(respool_id: str, pools: Sequence[PoolSpec]) -> str:
 def pool_bounds(
     respool_id: str, pools: Sequence[PoolSpec], capacity: Resources | None, kinds: frozenset[str] = frozenset()
 ) -> PoolBounds:
-    """Limits along the path of a pool. The root's limit is the ``capacity`` of all clusters; None: not known, no
-    bound."""
+    """Compute the limits along the path of a pool; the root's limit is the ``capacity`` of all clusters, if known."""
     path = _upwards(respool_id, pools)
     candidates = [(tuple(r.limit for r in pool.resources), _path_text(path[depth:])) for depth, pool in enumerate(path)]
     if capacity is not None:
@@ -78,7 +77,7 @@ def pool_bounds(
 
 
 def _upwards(respool_id: str, pools: Iterable[PoolSpec]) -> list[PoolSpec]:
-    """The pool and those above it, without the root."""
+    """Return the pool and its ancestors, without the root."""
     by_id: dict[str, PoolSpec] = {pool.respool_id: pool for pool in pools}
     path: list[PoolSpec] = []
     pool = by_id.get(respool_id)
@@ -93,7 +92,7 @@ def _path_text(upwards: Sequence[PoolSpec]) -> str:
 
 
 class PoolJudge:
-    """What a job asks more than its pool may ever have; instances with an override come by rising instance."""
+    """Validator of a job's requests against its pool; instances with an override are added in rising order."""
 
     def __init__(self, config: job_pb2.JobConfig, bounds: PoolBounds) -> None:
         self._config = config
@@ -115,18 +114,19 @@ class PoolJudge:
             yield from self._pod(instance, asked, override)
 
     def plain(self, instance: int | None, override: task_pb2.TaskConfig | None) -> Iterator[str]:
-        """The first instance that runs on the default's amounts, and its override; None when there is none."""
+        """Check the first instance that uses the default's amounts, with its override; None without such an
+        instance."""
         if instance is not None:
             asked = pod_resources(self._config.defaultConfig) + self._volume
             yield from self._pod(instance, asked, override or self._config.defaultConfig)
 
     def gang(self) -> Iterator[str]:
-        """When all instances are known. Revocable pods are never part of a gang."""
+        """Check the gang once all instances are known. Revocable pods are never part of a gang."""
         config, size, default = self._config, self._gang_size, self._config.defaultConfig
         if size < 2 or config.sla.revocable:
             return
         total = self._gang_total
-        if self._default_members:  # else no instance runs on the default's amounts, which may be unsound
+        if self._default_members:  # else no instance uses the default's amounts, which may be invalid
             total += pod_resources(default) * self._default_members
         subject = f"the gang of instances 0-{size - 1}"
         if size > GANG_PODS_MAX:
@@ -155,7 +155,8 @@ def _unreserved(
     default: task_pb2.TaskConfig,
     bounds: PoolBounds,
 ) -> Iterator[str]:
-    """What may not be preempted runs inside its pool's reservation only; more than that would wait for ever."""
+    """Check requests that cannot be preempted against the reservation of the pool, beyond which they would never
+    run."""
     policy = (pod if pod.HasField("preemptionPolicy") else default).preemptionPolicy.type
     is_preemptible = policy == _PREEMPTIBLE or (policy == _UNSET and config.sla.preemptible)
     if is_preemptible or _is_revocable(config, pod):

@@ -1,4 +1,4 @@
-"""Instance ranges of requests: half open ``[from, to)``, none means every instance."""
+"""Instance ranges of requests: half open ``[from, to)``; no ranges mean every instance."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ Range = task_pb2.InstanceRange | pod_pb2.InstanceIDRange
 
 
 class OutOfRange(InvalidArgument):
-    """A range that touches no instance of the job."""
+    """Range that covers no instance of the job."""
 
 
 def clipped(ranges: Iterable[Range], instance_count: int) -> list[tuple[int, int]]:
-    """Disjoint ``(start, count)`` in ascending order, ``to`` cut down to ``instance_count``; no ranges: every instance.
+    """Return disjoint ``(start, count)`` in ascending order, with ``to`` clipped to ``instance_count``.
 
     Raises OutOfRange for a range that is empty or lies beyond the last instance.
     """
@@ -37,12 +37,12 @@ def clipped(ranges: Iterable[Range], instance_count: int) -> list[tuple[int, int
 
 
 def is_whole_job(ranges: Iterable[Range], instance_count: int) -> bool:
-    """Whether a request without ranges, or with exactly one that covers all instances, was made."""
+    """Return whether a request has no ranges, or exactly one that covers all instances."""
     asked = list(ranges)
     return not asked or (len(asked) == 1 and getattr(asked[0], "from") == 0 and asked[0].to >= instance_count)
 
 
 def named_instances(ranges: Sequence[Range], instance_count: int) -> list[int]:
-    """Those in the ranges; none for a request without ranges. Raises OutOfRange."""
+    """List the instances in the ranges; empty for a request without ranges. Raises OutOfRange."""
     spans = clipped(ranges, instance_count) if ranges else []
     return [i for start, count in spans for i in range(start, start + count)]

@@ -1,4 +1,4 @@
-"""Our RebalanceService: host managers plan; what people want of each cluster is stored here."""
+"""Peloton's RebalanceService: host managers plan; the requests for each cluster are stored here."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from services.api.servicer import write
 from services.storage.moves.rebalances import Rebalances
 
 MOVES_DEFAULT, MOVES_MAX = 20, 1_000
-"""Latest moves in the answer to a query."""
+"""Default and maximum number of latest moves in the answer to a query."""
 NAME_MAX = 200
 PLAN = f"/{REBALANCE_SERVICE[0]}/PlanRebalance"
 HostManagers = Callable[[str, bytes, Any], Awaitable[bytes]]
-"""Answers a call, as host managers do: method, request, context."""
+"""Function that answers a call like host managers: method, request, context."""
 
 
 class RebalanceService:
@@ -34,7 +34,7 @@ class RebalanceService:
         calls: Calls,
         changed: Callable[[Iterable[str]], None],
     ) -> None:
-        """``changed`` wakes the workflows of these clusters; it never blocks."""
+        """Create the service; ``changed`` wakes the workflows of the clusters and never blocks."""
         self._records, self._hosts, self._clusters = records, hosts, clusters
         self._calls, self._changed = calls, changed
 
@@ -51,7 +51,7 @@ class RebalanceService:
             raise NotFound(f"cluster {shorten(named)} not found, but {', '.join(sorted(known))}")
         check_wanted(context)
         found = await self._calls.run(self._records.start, [request.cluster] if request.cluster else list(known), spec)
-        return pb.StartRebalanceResponse(rebalances=self._told(found))
+        return pb.StartRebalanceResponse(rebalances=self._notify(found))
 
     @write
     async def PauseRebalance(self, request: pb.PauseRebalanceRequest, context: Any) -> pb.PauseRebalanceResponse:
@@ -76,15 +76,15 @@ class RebalanceService:
         return answer
 
     async def _steer(self, cluster: str, act: RebalanceAct) -> list[pb.Rebalance]:
-        """Of all clusters those where it is under way. Raises NotFound, Aborted."""
+        """Apply an action to a cluster, or to all with an active rebalancing. Raises NotFound, Aborted."""
         if cluster:
-            return self._told(await self._calls.run(self._records.steer, [cluster[:NAME_MAX]], act))
+            return self._notify(await self._calls.run(self._records.steer, [cluster[:NAME_MAX]], act))
         active = [one.cluster for one in await self._calls.run(self._records.all) if one.is_active]
         if not active:
             raise NotFound("no cluster is being rebalanced")
-        return self._told(await self._calls.run(self._records.steer, active, act))
+        return self._notify(await self._calls.run(self._records.steer, active, act))
 
-    def _told(self, found: Iterable[Rebalance]) -> list[pb.Rebalance]:
+    def _notify(self, found: Iterable[Rebalance]) -> list[pb.Rebalance]:
         rows = list(found)
         self._changed([one.cluster for one in rows])
         return [_wire(one) for one in rows]

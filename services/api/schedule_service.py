@@ -1,4 +1,4 @@
-"""Our ScheduleService: times at which jobs are created. Temporal keeps the schedules."""
+"""Peloton's ScheduleService: schedules that create jobs, stored in Temporal."""
 
 from __future__ import annotations
 
@@ -35,19 +35,19 @@ from services.storage.pools import Pools
 LIST_DEFAULT, LIST_MAX = 100, 1_000
 RUNS_DEFAULT, RUNS_MAX = 10, 100
 BACKFILL_MAX = 999
-"""Times that one call starts runs for. Temporal lists at most 1,000 times of a range: 1,000 may stand for more."""
+"""Maximum number of times per backfill. Temporal lists at most 1,000 times of a range, so 1,000 may mean more."""
 BACKFILL_DAYS_MAX = 366
 OVERLAP_NUMBERS = {overlap: pb.Overlap.Value(f"OVERLAP_{overlap}") for overlap in Overlap}
 OVERLAPS: dict[int, Overlap] = {number: overlap for overlap, number in OVERLAP_NUMBERS.items()}
 
 
 class Schedules(Protocol):
-    """The schedules in Temporal. All methods raise Unavailable and, where they name a schedule, NotFound."""
+    """Schedules in Temporal. All methods raise Unavailable and, where they name a schedule, NotFound."""
 
     async def create(
         self, name: str, times: Times, options: ScheduleOptions, job: ScheduledJob, paused: bool, note: str
     ) -> None:
-        """Raises AlreadyExists, InvalidArgument."""
+        """Create a schedule. Raises AlreadyExists, InvalidArgument."""
         ...
 
     async def find(self, pool_path: str, limit: int) -> list[Schedule]: ...
@@ -62,7 +62,7 @@ class Schedules(Protocol):
 
 class ScheduleService:
     def __init__(self, schedules: Schedules | None, new_jobs: NewJobs, pools: Pools, calls: Calls) -> None:
-        """Answer UNAVAILABLE to all calls if there are no ``schedules``."""
+        """Create the service; all calls return UNAVAILABLE without ``schedules``."""
         self._kept, self._new_jobs, self._pools, self._calls = schedules, new_jobs, pools, calls
 
     @property
@@ -86,7 +86,7 @@ class ScheduleService:
         return pb.CreateScheduleResponse(next_times=map(rfc3339_seconds, next_ns))
 
     async def _checked_job(self, config: job_pb2.JobConfig) -> ScheduledJob:
-        """Raises InvalidArgument for what JobManager.Create would refuse, and for what no schedule can create."""
+        """Validate the job like JobManager.Create, and against the limits of schedules. Raises InvalidArgument."""
         if config.type != job_pb2.BATCH:
             kind = job_pb2.JobType.Name(config.type) if config.type in job_pb2.JobType.values() else config.type
             raise InvalidArgument(
@@ -193,7 +193,7 @@ def _zones() -> frozenset[str]:
 
 
 def _zone_fault(zone: str) -> str:
-    """Return why the time zone cannot be. A machine without the database of zones leaves it to Temporal."""
+    """Return the fault of a time zone; without a zone database on this machine, Temporal checks it."""
     if not zone or not _zones() or zone in _zones():
         return ""
     return f"unknown time zone {quote(zone)}: want a name of the IANA database, such as Europe/Berlin"

@@ -1,4 +1,4 @@
-"""The jobs of schedules, created by workers with the rules of the API."""
+"""Jobs of schedules, created by workers with the rules of the API."""
 
 from __future__ import annotations
 
@@ -21,12 +21,14 @@ from services.api.v1.lockdown import Locks
 from services.storage.jobs.jobs import Jobs
 
 CREATE_S = 25.0
-"""Longest wait for one creation."""
+"""Timeout of one creation."""
 
 
 class ScheduledJobs:
-    """Implements ``ports.ScheduledJobs``: called in threads, it works on the loop that makes it. ``start_of`` says how
-    the workflow of a job is started."""
+    """Implementation of ``ports.ScheduledJobs``, called in threads, which runs on the event loop that creates it.
+
+    ``start_of`` returns the parameters to start the workflow of a job.
+    """
 
     def __init__(
         self,
@@ -72,7 +74,7 @@ class ScheduledJobs:
         return await self._calls.run(self._start_of, stored)
 
     async def _check_backlog(self) -> None:
-        """Raises ResourceExhausted while the API would take no more jobs."""
+        """Raise ResourceExhausted while the API would reject new jobs."""
         now_s = time.monotonic()
         if now_s - self._counted_at_s >= LOOK_S:
             self._counted_at_s = now_s

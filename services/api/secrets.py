@@ -1,4 +1,4 @@
-"""Secrets of requests: what may be sent, and what an answer says of those that are stored."""
+"""Secrets in requests and answers: validation, and references without data."""
 
 from __future__ import annotations
 
@@ -18,8 +18,10 @@ PATH_MAX = 1_000
 
 
 def sent_secrets(wire: Iterable[v0.Secret | v1.Secret]) -> list[Secret]:
-    """With an id of their own; without data, which is base64, the job's secret at the path stays. Raises
-    InvalidArgument."""
+    """Parse secrets and give them new ids; without data, in base64, the job's secret at the path is kept.
+
+    Raises InvalidArgument.
+    """
     found = [Secret(str(uuid.uuid4()), _path(one.path), _data(one)) for one in wire]
     paths = [one.path for one in found]
     if twice := sorted({path for path in paths if paths.count(path) > 1} if len(paths) <= SECRETS_MAX else ()):

@@ -1,11 +1,13 @@
-"""The api process: every public service on one port.
+"""Api process: every public service on one port.
 
-Served here: v0 JobManager and TaskManager under all their names, UpdateService and VolumeService; our BulkService,
-LookupService, JobTableService, HistoryService, MigrationService, ScheduleService and WorkerVersionService; v1alpha
-JobService, PodService, VolumeService, WatchService, AdminService, and ResourcePoolService by way of v0;
-DisableKillTasks of the original's private InternalHostService; health and reflection. Passed through: v0
-ResourceManager and our ExplainService to the resource manager, HostService of both versions and our MaintenanceService,
-RebalanceService, AdviceService to the host manager. gRPC answers UNIMPLEMENTED for all others.
+Served here: v0 JobManager and TaskManager under all their names, UpdateService and VolumeService; Peloton's
+BulkService, LookupService, JobTableService, HistoryService, MigrationService, ScheduleService and WorkerVersionService;
+v1alpha JobService, PodService, VolumeService, WatchService, AdminService, and ResourcePoolService by way of v0;
+DisableKillTasks of the original's private InternalHostService; health and reflection.
+
+Passed through: v0 ResourceManager and Peloton's ExplainService to the resource manager, HostService of both versions
+and Peloton's MaintenanceService, RebalanceService, AdviceService to the host manager. gRPC returns UNIMPLEMENTED for
+all others.
 """
 
 from __future__ import annotations
@@ -95,7 +97,7 @@ from services.storage.storage import Storage
 log = logging.getLogger(__name__)
 
 RPCS_MAX = 1_000 + CLIENTS_MAX
-"""Calls and watches served at once; gRPC answers RESOURCE_EXHAUSTED to more."""
+"""Maximum number of concurrent calls and watches; gRPC returns RESOURCE_EXHAUSTED beyond it."""
 DRAIN_S = 5.0
 
 VOLUME_SERVICES: tuple[tuple[type[Servicer], str], ...] = (
@@ -106,13 +108,13 @@ LOCKING_SERVICES = ((AdminService, ADMIN_SERVICE), (InternalHostService, INTERNA
 HOSTMGR_SERVICES = (HOST_SERVICE, HOST_SERVICE_V1, *MAINTENANCE_SERVICE, *ADVICE_SERVICE)
 OPTIONS = (
     *SERVER_OPTIONS,
-    ("grpc.so_reuseport", 0),  # a second api on a taken port is a mistake, not a second listener
+    ("grpc.so_reuseport", 0),  # a second api on a used port is an error, not a second listener
 )
 
 
 @dataclass(frozen=True)
 class ApiServer:
-    """A running server; ``port`` is the bound one."""
+    """Running server; ``port`` is the bound one."""
 
     port: int
     _server: grpc.aio.Server
@@ -123,9 +125,9 @@ class ApiServer:
     _bulk: BulkService
 
     async def stop(self, grace_s: float = DRAIN_S) -> None:
-        """Refuses new calls, lets calls in flight end within ``grace_s``, then waits for committed writes."""
+        """Reject new calls, let calls in flight end within ``grace_s``, then wait for committed writes."""
         await self._health.enter_graceful_shutdown()
-        await self._watches.close()  # they would not end by themselves
+        await self._watches.close()  # watches do not end by themselves
         await self._server.stop(grace_s)
         await self._bulk.close()
         await self._calls.close()
@@ -152,12 +154,11 @@ async def start(
     watch: WatchesTemporal | None = None,
     schedules: Schedules | None = None,
 ) -> ApiServer:
-    """Serve on ``address`` (``host:port``, port 0 for any free one). Raises OSError when it is taken.
+    """Serve on ``address`` (``host:port``, port 0 for any free one). Raises OSError when it is in use.
 
-    ``leader`` finds the leader of the role ``resmgr``, ``clusters`` the host managers, for which ``hosts`` stands in.
-    ``bounds``: of what may wait in storage. ``migrations_changed`` and ``rebalances_changed`` wake workflows.
-    ``temporal``: how it is reached, of which people are told address and namespace; ``watch`` looks at it. ``workers``:
-    versions there. ``schedules`` are those in it."""
+    ``leader`` finds the leader of the role ``resmgr``, and ``clusters`` the host managers, which ``hosts`` replaces.
+    ``bounds`` limit the backlog. ``migrations_changed`` and ``rebalances_changed`` wake workflows. ``temporal`` has
+    the address and namespace to show; ``watch``, ``workers`` and ``schedules`` access Temporal."""
     calls, channels = Calls(), LeaderChannels(leader, clusters)
     hosts = hosts or RemoteHosts(channels)
     specs, locks = Specs(storage.pools, calls, hosts), Locks(storage.lockdowns, calls)
@@ -208,7 +209,7 @@ async def start(
 
 
 def _add_health_and_reflection(server: grpc.aio.Server) -> Any:
-    """Return the servicer of health, which serves nothing yet."""
+    """Return the health servicer, which reports nothing as serving yet."""
     health_servicer = health.aio.HealthServicer()
     health_pb2_grpc.add_HealthServicer_to_server(health_servicer, server)
     reflection.enable_server_reflection((*SERVED, health.SERVICE_NAME, reflection.SERVICE_NAME), server)

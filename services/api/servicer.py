@@ -1,4 +1,4 @@
-"""What the servicers of jobs and pods share."""
+"""Base of the servicers of jobs and pods."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Answer = TypeVar("Answer")
 
 @dataclass(frozen=True, slots=True)
 class Backend:
-    """What servicers work with."""
+    """Dependencies of servicers."""
 
     records: Storage
     calls: Calls
@@ -43,7 +43,7 @@ class Servicer:
         self._reasons = backend.reasons
 
     async def _job(self, job_id: JobId | None) -> JobRecord | None:
-        """``job_id`` None: of a text that is the id of no job."""
+        """Read a job; ``job_id`` is None for a text that is no job id."""
         return await self._calls.run(self._records.jobs.get, job_id) if job_id else None
 
     async def _job_or_not_found(self, job_id: JobId | None, text: str) -> JobRecord:
@@ -53,14 +53,14 @@ class Servicer:
         return job
 
     async def _ensure_workflow(self, job_id: JobId) -> None:
-        """A creation that lost its answer, or its workflow, is repeated: no stored job may be left without one."""
+        """Start the workflow of an active job, so that a repeated creation never leaves a stored job without one."""
         job = await self._job(job_id)
         if job is not None and job.is_active:
             await self._wake.start(job_id)
 
 
 def check_ours(job: JobRecord) -> None:
-    """Raises InvalidArgument for a job whose pods belong to others."""
+    """Raise InvalidArgument for a job whose pods Peloton does not manage."""
     if why := owner_refusal(job):
         raise InvalidArgument(why)
 
@@ -68,8 +68,7 @@ def check_ours(job: JobRecord) -> None:
 def write(
     method: Callable[[Any, Request, Any], Coroutine[object, object, Answer]],
 ) -> Callable[[Any, Request, Any], Awaitable[Answer]]:
-    """For the methods of servicers that change something: refused while too many writes are in flight, and carried out
-    to their end even when the caller goes away."""
+    """Decorate a writing method: it is rejected while too many writes are in flight, and always runs to its end."""
 
     @wraps(method)
     async def bounded(self: Any, request: Request, context: Any) -> Answer:

@@ -1,4 +1,4 @@
-"""Serialized configurations of jobs. A version never changes, so each is read and serialized once."""
+"""Cache of serialized configurations of jobs; a version never changes, so each is read and serialized once."""
 
 from __future__ import annotations
 
@@ -19,15 +19,16 @@ from services.api.secrets import v0_secrets
 from services.storage.jobs.configs import Configs
 
 BYTES_MAX = 64 * 2**20
-"""Of all that are kept; a larger one is read for each call anew."""
+"""Maximum size of the cache; a larger configuration is read for each call."""
 
 Key = tuple[JobId, int, int]
-"""Job, when it was created (a job may be deleted, and another one get its id), version."""
+"""Job, its creation time (an id can be reused after a deletion), and version."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredConfig:
-    """``wire``: with the instances that differ. ``limits``: those of the default configuration."""
+    """Serialized configuration: ``wire`` includes instance overrides, ``limits`` belong to the default
+    configuration."""
 
     wire: bytes
     limits: task_pb2.ResourceConfig
@@ -36,7 +37,7 @@ class StoredConfig:
 
 
 class StoredConfigs:
-    """The least recently asked for goes first. For one event loop only."""
+    """LRU cache of configurations. For one event loop only."""
 
     def __init__(self, configs: Configs, calls: Calls, bytes_max: int = BYTES_MAX) -> None:
         self._configs = configs
@@ -47,8 +48,10 @@ class StoredConfigs:
         self._asked: dict[Key, asyncio.Task[StoredConfig | None]] = {}
 
     async def of(self, job: JobRecord) -> StoredConfig | None:
-        """The job's configuration; None when it is not there any more. Calls for one that
-        is being read share the reading. Raises ResourceExhausted for one that no answer can hold."""
+        """Return the job's configuration; None when it has been deleted.
+
+        Concurrent calls share one read. Raises ResourceExhausted for a configuration larger than an answer.
+        """
         key = (job.job_id, job.created_ns, job.config_version)
         if key in self._kept:
             self._kept.move_to_end(key)
@@ -72,7 +75,7 @@ class StoredConfigs:
 
 
 def check_size(job_id: JobId, size_bytes: int, instance_count: int) -> None:
-    """Raises ResourceExhausted for a configuration that no answer can hold."""
+    """Raise ResourceExhausted for a configuration larger than an answer."""
     if size_bytes > ANSWER_BYTES_MAX:
         raise ResourceExhausted(
             f"the config of job {job_id} takes {size_bytes} bytes, the limit of one answer is {ANSWER_BYTES_MAX}; "
@@ -82,11 +85,11 @@ def check_size(job_id: JobId, size_bytes: int, instance_count: int) -> None:
 
 
 def _read(configs: Configs, job_id: JobId, version: int) -> StoredConfig | None:
-    check_size(job_id, *configs.overrides_size(job_id, version))  # it may be larger than our memory
+    check_size(job_id, *configs.overrides_size(job_id, version))  # it may exceed the memory
     config = configs.job_config(job_id, version, overrides=True)
     if config is None:
         return None
-    config.changeLog.version = version  # a restart stores an old configuration anew
+    config.changeLog.version = version  # a restart stores a copy of an old configuration
     limits = task_pb2.ResourceConfig()
     limits.CopyFrom(limits_of(config.defaultConfig))
     secrets = tuple(one.SerializeToString() for one in v0_secrets(secrets_of(config.defaultConfig)))
@@ -94,15 +97,17 @@ def _read(configs: Configs, job_id: JobId, version: int) -> StoredConfig | None:
 
 
 def answer(info: job_pb2.JobInfo, config: StoredConfig) -> bytes:
-    """A ``GetResponse`` on the wire: ``info`` with this config, which wins where both say something. Nothing of it is
-    read or copied once more, however large it is."""
+    """Serialize a ``GetResponse``: ``info`` with this config, whose fields take precedence.
+
+    The serialized config, however large, is not parsed again.
+    """
     inner = info.SerializeToString() + _field(job_pb2.JobInfo.CONFIG_FIELD_NUMBER, config.wire)
     secrets = (_field(job_pb2.GetResponse.SECRETS_FIELD_NUMBER, one) for one in config.secrets)
     return b"".join((_field(job_pb2.GetResponse.JOBINFO_FIELD_NUMBER, inner), *secrets))
 
 
 def _field(number: int, payload: bytes) -> bytes:
-    """A field that has a length."""
+    """Encode a length-delimited field."""
     return _varint(number << 3 | 2) + _varint(len(payload)) + payload
 
 

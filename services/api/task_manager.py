@@ -1,4 +1,4 @@
-"""v0 TaskManager: reads and steers the pods of a job. Domain errors travel inside the response."""
+"""v0 TaskManager: reads and controls the pods of a job. Domain errors are part of the response."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ from services.api.ranges import INT32_MAX, OutOfRange, clipped, is_whole_job
 from services.api.servicer import Servicer, check_ours, write
 
 EVENT_RUNS = 10
-"""Runs that GetPodEvents returns unless asked for more."""
+"""Default number of runs that GetPodEvents returns."""
 EVENT_RUNS_MAX = 100
 PAGE = 1_000
-"""Pods read from storage at a time."""
+"""Number of pods read from storage at a time."""
 
 START_MESSAGE = "Task start API request"
 STOP_MESSAGE = "Task stop API request"
@@ -51,7 +51,7 @@ class TaskManager(Servicer):
 
     def _get(self, record: JobRecord, pod: PodRecord) -> task_pb2.GetResponse:
         events = self._records.pods.events(record.job_id, pod.instance_id, None, EVENT_RUNS_MAX)
-        # Newest first: of one run the last to come is the event of its end; what is written later may hide why.
+        # Newest first: the last event of a run that stays is the one of its end; later ones may hide the reason.
         ends = {event.run_id: event for event in events if event.state in TERMINAL}
         return task_pb2.GetResponse(result=self._task_infos(record, [pod])[0], results=map(_past_run, ends.values()))
 
@@ -71,7 +71,7 @@ class TaskManager(Servicer):
         return response
 
     def _list(self, record: JobRecord, begin: int, end: int) -> tuple[task_pb2.ListResponse, list[PodRecord]]:
-        """And the pods whose reason to wait is to be added."""
+        """Build the answer, and list the pods that lack a reason for waiting."""
         response, waiting = task_pb2.ListResponse(), list[PodRecord]()
         size_bytes = 0
         for page in self._pages(record.job_id, begin, end):
@@ -132,7 +132,7 @@ class TaskManager(Servicer):
         if record is None:
             response.error.notFound.CopyFrom(job_not_found(request.jobId))
             return response
-        if refused := owner_refusal(record):  # the names of its pods are not ours
+        if refused := owner_refusal(record):  # names of external pods are not Peloton's
             response.error.failure.message = refused
             return response
         run = await self._calls.run(self._run_to_browse, record.job_id, request.instanceId, request.taskId)
@@ -152,7 +152,7 @@ class TaskManager(Servicer):
         return response
 
     def _run_to_browse(self, job_id: JobId, instance_id: int, run: str) -> tuple[PodId, str, str] | None:
-        """Where the current or the given run is or was: (pod id, host, agent id); None when there is no such run."""
+        """Return (pod id, host, agent id) of the current or given run; None without such a run."""
         pod = self._records.pods.get(job_id, instance_id)
         if pod is None:
             return None
@@ -184,7 +184,7 @@ class TaskManager(Servicer):
             return response
         now_ns = time.time_ns()
         if record.type is JobType.DAEMON and is_whole_job(request.ranges, record.instance_count):
-            # Also one that has never had a host.
+            # including one that never had a host
             await self._calls.run(self._records.jobs.set_goal, record.job_id, JobState.RUNNING, now_ns)
             response.startedInstanceIds.extend(range(record.instance_count))
         else:
@@ -212,7 +212,7 @@ class TaskManager(Servicer):
         job_id, now_ns = record.job_id, time.time_ns()
         if is_whole_job(request.ranges, record.instance_count):
             response.stoppedInstanceIds.extend(range(record.instance_count))
-            if record.is_active:  # what has ended is stopped
+            if record.is_active:  # ended pods are stopped already
                 await self._calls.run(self._records.jobs.set_goal, job_id, JobState.KILLED, now_ns)
         else:
             missing = await self._calls.run(self._not_created, record, ranges)
@@ -237,7 +237,7 @@ class TaskManager(Servicer):
         return task_pb2.RestartResponse()
 
     async def Refresh(self, request: task_pb2.RefreshRequest, context: Any) -> task_pb2.RefreshResponse:
-        """Nothing is cached here: the job's workflow is woken up."""
+        """Wake the job's workflow; there is no cache to refresh."""
         record = await self._job_or_not_found(known_id(request.jobId), "job not found")
         begin, end = 0, record.instance_count
         if request.HasField("range"):
@@ -266,9 +266,9 @@ class TaskManager(Servicer):
         return pod
 
     def _not_created(self, record: JobRecord, ranges: list[tuple[int, int]]) -> set[int]:
-        """Instances whose pods do not exist yet: nothing can be asked of them.
+        """Return the instances whose pods do not exist yet, to which no request applies.
 
-        Pods are created in rising order, except those of a service, which its update creates.
+        Pods are created in rising order, except the pods of a service, which its update creates.
         """
         if record.type is JobType.SERVICE:
             return {
@@ -285,7 +285,7 @@ class TaskManager(Servicer):
         return {i for start, count in ranges for i in range(max(start, created), start + count)}
 
     def _task_infos(self, record: JobRecord, pods: list[PodRecord]) -> list[task_pb2.TaskInfo]:
-        """With the config that each pod runs; pods of several versions are read version by version."""
+        """Convert pods with the configs that they run, read version by version."""
         by_version: dict[int, list[int]] = {}
         for pod in pods:
             by_version.setdefault(pod.config_version, []).append(pod.instance_id)
@@ -319,7 +319,7 @@ class TaskManager(Servicer):
 
 
 def _past_run(event: PodEvent) -> task_pb2.TaskInfo:
-    """Describe a run that ended by the event of its end."""
+    """Describe an ended run by the event of its end."""
     wire = convert.pod_event(event)
     info = task_pb2.TaskInfo(instanceId=event.instance_id)
     info.jobId.value = event.job_id

@@ -1,6 +1,6 @@
 """Rules over single top-level fields of a v0 TaskConfig, as tables: field -> rule.
 
-A rule sees one config, default or override, that carries the field, and yields texts without the instance's number.
+A rule checks one config, default or override, that has the field, and yields texts without the instance's number.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from peloton.model.text import PROSE, is_printable, quote, shorten, steering_fau
 
 NEVER_PREEMPTED = "a pod with a volume is never preempted: it can be neither preemptible nor revocable"
 CONSTRAINT_DEPTH_MAX = 20
-"""Protobuf reads messages to a depth of 100, and answers nest a constraint deeper than the request did."""
+"""Maximum nesting of constraints: Protobuf parses messages to a depth of 100, and answers nest deeper than requests."""
 
 
 PORTS_NAMED_MAX = 10
 TEXT_NAMED_MAX = 100
-"""Of what an error quotes."""
+"""Maximum length of texts quoted in errors."""
 
 
 def port_name_fault(ports: Sequence[task_pb2.PortConfig]) -> Iterator[str]:
@@ -49,7 +49,7 @@ def dynamic_port_fault(ports: Sequence[task_pb2.PortConfig]) -> Iterator[str]:
 
 
 def has_secret_volume(pod: task_pb2.TaskConfig) -> bool:
-    """A reference holds no secret: it names one that the cluster has."""
+    """Return whether a volume contains secret data; a reference only names a secret of the cluster."""
     return any(
         volume.source.type == mesos_pb2.Volume.Source.SECRET and not volume.source.secret.HasField("reference")
         for part in all_parts(pod)
@@ -58,7 +58,7 @@ def has_secret_volume(pod: task_pb2.TaskConfig) -> bool:
 
 
 def number(value: float) -> str:
-    """A double as a person writes it: ``4``, ``0.5``, ``-1``."""
+    """Format a double briefly: ``4``, ``0.5``, ``-1``."""
     return f"{value:.15g}"
 
 
@@ -74,7 +74,7 @@ def _resource(pod: Part) -> Iterator[str]:
 
 
 def label_faults(labels: Iterable[peloton_pb2.Label]) -> Iterator[str]:
-    """Yield a text for each label whose key or value would steer a terminal that shows it."""
+    """Yield a text for each label whose key or value contains terminal control characters."""
     for label in labels:
         if not is_printable(label.key):
             yield steering_fault("label", label.key)
@@ -92,7 +92,7 @@ def _labels(pod: task_pb2.TaskConfig) -> Iterator[str]:
 
 
 def _ports(pod: task_pb2.TaskConfig) -> Iterator[str]:
-    if not pod.otherContainers:  # else they are judged together
+    if not pod.otherContainers:  # else they are checked together
         yield from _ports_of(pod.ports)
 
 
@@ -149,7 +149,7 @@ def _constraint(pod: task_pb2.TaskConfig) -> Iterator[str]:
 
 
 def _containers(pod: task_pb2.TaskConfig) -> Iterator[str]:
-    """Of a pod with more than one container; what is wrong with one is told with its name."""
+    """Check a pod with several containers; a container's faults are prefixed with its name."""
     count = 1 + len(pod.otherContainers) + len(pod.initContainers)
     if count > CONTAINERS_MAX:
         yield f"the pod has {count} containers, at most {CONTAINERS_MAX} are allowed"
@@ -216,7 +216,7 @@ def _daemon_terms(pod: task_pb2.TaskConfig) -> Iterator[str]:
 
 
 def _daemon_constraint(pod: task_pb2.TaskConfig) -> Iterator[str]:
-    """A host matches or not, whatever runs there."""
+    """Check that the constraint does not depend on pods: a daemon's host matches whatever runs there."""
     faults = list(_constraint(pod))
     yield from faults
     if not faults and pod_labels_named(convert.constraint(pod.constraint)):
@@ -248,8 +248,10 @@ def carries_checked_port(pod: task_pb2.TaskConfig) -> bool:
 
 
 def checked_port_faults(pod: Part, default: Part | None = None) -> Iterator[str]:
-    """Find HTTP checks that name a port which their container does not have. ``default``: has the fields that ``pod``,
-    an override, leaves out."""
+    """Yield faults of HTTP checks that name a port which their container lacks.
+
+    ``default`` provides the fields that ``pod``, an override, leaves out.
+    """
     rest = pod if default is None else default
     health = pod.healthCheck if pod.HasField("healthCheck") else rest.healthCheck
     readiness = pod.readinessCheck if pod.HasField("readinessCheck") else rest.readinessCheck
@@ -271,7 +273,7 @@ def _readiness(pod: task_pb2.TaskConfig) -> Iterator[str]:
 
 
 def _check(check: task_pb2.HealthCheckConfig, name: str) -> Iterator[str]:
-    """A check that cannot run would leave its pods without health for ever."""
+    """Check a health check: a pod whose check cannot run would never have a health state."""
     if not check.enabled:
         return
     if check.type == task_pb2.HealthCheckConfig.COMMAND:
@@ -292,7 +294,7 @@ def _check(check: task_pb2.HealthCheckConfig, name: str) -> Iterator[str]:
 Carries = Callable[[task_pb2.TaskConfig], bool]
 Rule = Callable[[task_pb2.TaskConfig], Iterator[str]]
 
-# (does an override carry the field itself, the rule over it), in the order in which faults of one instance are listed.
+# (whether an override has the field itself, rule), in the order in which faults of one instance are listed.
 _OF_EVERY_TYPE: tuple[tuple[Carries, Rule], ...] = (
     (lambda pod: bool(pod.name), _name),
     (lambda pod: len(pod.labels) > 0, _labels),
@@ -327,4 +329,4 @@ RULES: dict[int, tuple[tuple[Carries, Rule], ...]] = {
         *(rule for rule in _OF_EVERY_TYPE if rule[1] is not _constraint),
     ),
 }
-"""By type of job."""
+"""Rules by type of job."""

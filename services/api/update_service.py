@@ -82,7 +82,8 @@ class UpdateService(Servicer):
     async def _steer(
         self, request: svc.PauseUpdateRequest | svc.ResumeUpdateRequest | svc.AbortUpdateRequest, act: UpdateAct
     ) -> None:
-        """Of the job whose update is named the current one, whichever that is: existing clients rely on it."""
+        """Steer the current update of the job whose update is named, even if that is another: existing clients rely on
+        it."""
         update = await self._update(request.updateId)
         opaque = opaque_of(request.opaque_data.data) if request.HasField("opaque_data") else None
         await self._calls.run(self._records.updates.steer, update.job_id, None, act, opaque, time.time_ns())
@@ -90,7 +91,7 @@ class UpdateService(Servicer):
 
     @write
     async def RollbackUpdate(self, request: svc.RollbackUpdateRequest, context: Any) -> svc.RollbackUpdateResponse:
-        """The configuration before the named update, as a new update that goes as that one went."""
+        """Roll back to the configuration before the named update, by a new update with the same pace."""
         update = await self._update(request.updateId)
         check_wanted(context)
         await self._calls.run(self._records.updates.roll_back, update.update_id, UpdateKey(), time.time_ns())
@@ -136,7 +137,7 @@ class UpdateService(Servicer):
         if not wire.value:
             raise InvalidArgument("no update ID provided")
         try:
-            update_id = parse_job_id(wire.value)  # a UUID like that of a job
+            update_id = parse_job_id(wire.value)  # a UUID like a job's
         except ValueError:
             raise NotFound("update not found") from None
         update = await self._calls.run(self._records.updates.get, update_id)

@@ -1,9 +1,9 @@
-"""What a v0 job config must obey before it is stored. Pure: protos and pool limits in, texts out.
+"""Validation of v0 job configs before they are stored. Pure: protos and pool limits in, texts out.
 
-The rules run in stages; the texts of a stage come before those of the next, so the first line is the text that existing
-clients know. A config is judged as a whole (all faults, the first ``FAULTS_MAX`` spelled out), in time that follows the
-number of overrides and not the number of instances: the default config is judged once, an override only in the fields
-that it carries, and nothing is merged or copied.
+The rules run in stages, and the texts of a stage precede the ones of the next, so the first line is the text that
+existing clients know. A config is validated as a whole (all faults, the first ``FAULTS_MAX`` spelled out), in time that
+depends on the number of overrides and not of instances: the default config is checked once, an override only in its own
+fields, and nothing is merged or copied.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from services.api.task_rules import (
 )
 
 MAX_FAILURES = 100
-"""More retries than this are cut down to it, silently: existing clients rely on it."""
+"""Maximum number of retries; higher numbers are clamped silently, as existing clients expect."""
 
 
 class Stage(IntEnum):
@@ -68,9 +68,9 @@ GANG_PREEMPTION = (
 
 
 def job_faults(config: job_pb2.JobConfig, bounds: PoolBounds | None, first_instance: int = 0) -> Faults:
-    """Everything wrong with ``config``, judging instances ``first_instance .. instanceCount-1``.
+    """Return all faults of ``config`` in instances ``first_instance .. instanceCount-1``.
 
-    ``bounds`` are the limits along the path of the job's pool, None when no pool rule is to be applied.
+    ``bounds`` are the limits along the path of the job's pool, None to skip the pool rules.
     """
     judge = JobJudge(config, bounds, first_instance)
     if not judge.is_blocked:
@@ -80,7 +80,7 @@ def job_faults(config: job_pb2.JobConfig, bounds: PoolBounds | None, first_insta
 
 
 def clamp_max_failures(config: job_pb2.JobConfig) -> None:
-    """Cut ``restartPolicy.maxFailures`` down to MAX_FAILURES, in place, in the default config and all overrides."""
+    """Clamp ``restartPolicy.maxFailures`` to MAX_FAILURES, in place, in the default config and all overrides."""
     for pod in (config.defaultConfig, *config.instanceConfig.values()):
         clamp_pod(pod)
 
@@ -91,7 +91,8 @@ def clamp_pod(pod: task_pb2.TaskConfig) -> None:
 
 
 def secret_fault(config: job_pb2.JobConfig, is_new: bool) -> str:
-    """Why what the configuration says of secrets is refused, or "". That of a job may refer to the job's own."""
+    """Return the reason to reject the config's secrets, or ""; an existing job's config may refer to its own
+    secrets."""
     if has_secret_volume(config.defaultConfig):
         return NO_VOLUME
     if is_new and config.defaultConfig.secrets:
@@ -100,7 +101,7 @@ def secret_fault(config: job_pb2.JobConfig, is_new: bool) -> str:
 
 
 def secret_pod_fault(pod: task_pb2.TaskConfig) -> str:
-    """Of one instance, which has the secrets of its job."""
+    """Return the reason to reject the secrets of one instance, or ""; secrets belong to the whole job."""
     if has_secret_volume(pod):
         return NO_VOLUME
     return NO_REFERENCE if pod.secrets else ""
@@ -122,7 +123,7 @@ def _form_fault(config: job_pb2.JobConfig) -> str:
 
 
 def _text_fault(config: job_pb2.JobConfig) -> str:
-    """Return why a name, the description or a label of the job is refused, or ""."""
+    """Return the reason to reject a name, the description or a label of the job, or ""."""
     for field in ("name", "owningTeam", "owner", "description"):
         text = getattr(config, field)
         if len(text) > TEXT_MAX:
@@ -143,16 +144,18 @@ def _text_fault(config: job_pb2.JobConfig) -> str:
 
 
 def daemon_count_fault(config: job_pb2.JobConfig) -> str:
-    """Of a new daemon; that of one which is updated has the number that it was read with."""
+    """Return the reason to reject the instance count of a new daemon, or ""; an updated one contains the count as
+    read."""
     if config.type != job_pb2.DAEMON or not config.instanceCount:
         return ""
     return f"instanceCount is {config.instanceCount}: a daemon has an instance on each host that matches, leave it out"
 
 
 class JobJudge:
-    """Judges a job whose instance configs come one by one, by rising instance: ``add`` each, then ``finish``.
+    """Validator of a job whose instance configs are added one by one, by rising instance: ``add`` each, then
+    ``finish``.
 
-    Holds no config but the job's own and that of one instance, so a job of any weight is judged in little memory.
+    It holds no config except the job's own and that of one instance, so large jobs are validated in little memory.
     """
 
     def __init__(self, config: job_pb2.JobConfig, bounds: PoolBounds | None, first_instance: int = 0) -> None:
@@ -160,7 +163,7 @@ class JobJudge:
         self._default = config.defaultConfig
         self._has_default = config.HasField("defaultConfig")
         self._is_daemon = config.type == job_pb2.DAEMON
-        # Those of a daemon are alike, and not known yet: one stands for all.
+        # A daemon's instances are alike and not known yet: one represents them.
         self._instances = range(1) if self._is_daemon else range(first_instance, config.instanceCount)
         self._rules = RULES.get(config.type, ())
         self._job_gang = range(config.sla.minimumRunningInstances)
@@ -174,20 +177,20 @@ class JobJudge:
                 *(c for c, _ in self._rules),
             ),
         )
-        self._of_default = Faults()  # listed before those of instances
+        self._of_default = Faults()  # listed before faults of instances
         self._of_instances = Faults()
         self._of_pool = Faults()
         self._pool = PoolJudge(config, bounds) if bounds is not None and not self._is_daemon else None
         self._kinds = bounds.kinds if bounds is not None else frozenset()
         blocking = _form_fault(config)
         self.is_blocked = bool(blocking)
-        """What follows would be judged on a wrong footing, or cost without bound."""
+        """Return whether a fault makes further checks misleading or unboundedly expensive."""
         if blocking:
             self._of_default.add(Stage.FORM, blocking)
 
     @property
     def faults_of_instances(self) -> Faults:
-        """Those that are certain before all instances are known."""
+        """Return the faults that are certain before all instances are known."""
         return self._of_instances or self._of_pool
 
     def add(self, instance: int, override: task_pb2.TaskConfig) -> None:
@@ -197,7 +200,7 @@ class JobJudge:
         elif instance in self._instances:
             self._reach.add(instance, override)
             self._judge_override(instance, override)
-            if self._pool is not None and not self._of_instances:  # before that amounts are not sound
+            if self._pool is not None and not self._of_instances:  # otherwise amounts may be invalid
                 for text in self._pool.add(instance, override):
                     self._of_pool.add(Stage.POOL_INSTANCES, text)
         elif instance >= self._config.instanceCount:
@@ -219,38 +222,38 @@ class JobJudge:
         for text in self._pool.plain(plain, self._reach.config_at(_carries_resource)):
             faults.add(Stage.POOL, text)
         faults.extend(self._of_pool)
-        if self._instances.start == 0:  # of a job that grows, the gang exists already
+        if self._instances.start == 0:  # the gang of a growing job exists already
             for text in self._pool.gang():
                 faults.add(Stage.POOL_GANG, text)
         return faults
 
     def _judge_default(self) -> None:
-        """Faults of the default config, each reported for the first instance that it applies to."""
+        """Collect faults of the default config, each reported for the first instance that it applies to."""
         faults, reach = self._of_default, self._reach
         if not self._has_default:
-            self._tell_presence(faults, reach.plain, "missing task config for instance {}")
+            self._add_presence_fault(faults, reach.plain, "missing task config for instance {}")
             return
         default = self._default
         for text in _ports_texts(default.ports, default.executor):
             faults.add(Stage.PORTS, text)
         if not default.HasField("command"):
-            self._tell_presence(faults, reach.first(_carries_command), NO_COMMAND)
+            self._add_presence_fault(faults, reach.first(_carries_command), NO_COMMAND)
         for carries, rule in self._rules:
             texts = list(rule(default)) if carries(default) else []
             reached = reach.first(carries) if texts else None
             if reached is not None:
-                _tell_pod_faults(faults, reached, texts)
+                _add_pod_faults(faults, reached, texts)
         texts = list(checked_port_faults(default))
         reached = reach.first(carries_checked_port) if texts else None
         if reached is not None:
-            _tell_pod_faults(faults, reached, texts)
+            _add_pod_faults(faults, reached, texts)
         if reach.plain is not None and (text := kind_refusal(default, self._kinds)):
-            _tell_pod_faults(faults, reach.plain, [text])
+            _add_pod_faults(faults, reach.plain, [text])
         if default.controller and reach.plain_but_0 is not None:
             faults.add(Stage.CONTROLLER, CONTROLLER_TEXT)
         sla = self._config.sla
         if default.HasField("volume") and (sla.preemptible or sla.revocable) and reach.plain is not None:
-            _tell_pod_faults(faults, reach.plain, [NEVER_PREEMPTED])
+            _add_pod_faults(faults, reach.plain, [NEVER_PREEMPTED])
         if self._clashes_with_gang(default):
             reached = reach.first(_carries_preemption)
             if reached is not None and reached in self._job_gang:
@@ -264,14 +267,14 @@ class JobJudge:
         for text in _override_port_texts(override, self._default):
             faults.add(Stage.PORTS, text)
         if not self._has_default and not override.HasField("command"):
-            self._tell_presence(faults, instance, NO_COMMAND)
+            self._add_presence_fault(faults, instance, NO_COMMAND)
         for carries, rule in self._rules:
             if carries(override):
-                _tell_pod_faults(faults, instance, rule(override))
+                _add_pod_faults(faults, instance, rule(override))
         if carries_checked_port(override):
-            _tell_pod_faults(faults, instance, checked_port_faults(override, self._default))
+            _add_pod_faults(faults, instance, checked_port_faults(override, self._default))
         if text := kind_refusal(override, self._kinds):
-            _tell_pod_faults(faults, instance, [text])
+            _add_pod_faults(faults, instance, [text])
         if override.controller and instance > 0:
             faults.add(Stage.CONTROLLER, CONTROLLER_TEXT)
         if override.HasField("volume"):
@@ -310,20 +313,22 @@ class JobJudge:
             policy == task_pb2.PreemptionPolicy.TYPE_PREEMPTIBLE
         )
 
-    def _tell_presence(self, faults: Faults, instance: int | None, text: str) -> None:
+    def _add_presence_fault(self, faults: Faults, instance: int | None, text: str) -> None:
         if instance is not None:
             faults.add(Stage.PRESENCE, text.format(instance))
 
 
 class Reach:
-    """The first instance, for each field, whose value of the field is the default's. Overrides come by rising
-    instance; instances without a call have none."""
+    """First instance, for each field, that uses the default's value of the field.
+
+    Overrides are added by rising instance; instances without a call have none.
+    """
 
     def __init__(self, instances: range, fields: Iterable[Carries]) -> None:
         self.plain: int | None = None
-        """The first instance without an override."""
+        """First instance without an override."""
         self.plain_but_0: int | None = None
-        """The first such instance after instance 0."""
+        """First instance after instance 0 without an override."""
         self._next = instances.start
         self._stop = instances.stop
         self._open = list(dict.fromkeys(fields))
@@ -345,11 +350,11 @@ class Reach:
         return self._first.get(carries, (None, None))[0]
 
     def config_at(self, carries: Carries) -> task_pb2.TaskConfig | None:
-        """The override of the first instance; None: it has none."""
+        """Return the override of the first instance; None if it has none."""
         return self._first.get(carries, (None, None))[1]
 
     def _pass_to(self, instance: int) -> None:
-        """Instances up to here have no override."""
+        """Record that instances up to here have no override."""
         if instance <= self._next:
             return
         if self.plain is None:
@@ -360,7 +365,7 @@ class Reach:
             self.plain_but_0 = max(self._next, 1)
 
 
-def _tell_pod_faults(faults: Faults, instance: int, texts: Iterable[str]) -> None:
+def _add_pod_faults(faults: Faults, instance: int, texts: Iterable[str]) -> None:
     for text in texts:
         faults.add(Stage.POD, f"Invalid config for instance {instance}, {text}")
 

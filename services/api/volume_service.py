@@ -1,4 +1,4 @@
-"""VolumeService of both versions: the volumes that instances of services have."""
+"""VolumeService of both versions: volumes of instances of services."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _Found = list[tuple[VolumeRecord, PodRecord | None]]
 
 class _Volumes(Servicer):
     async def _list(self, job_id: str, after: str, only_orphaned: bool) -> tuple[_Found, str]:
-        """And after which the next ones come."""
+        """List volumes, with the id after which the next page begins."""
         wanted = _uuid("job id", job_id) if job_id else ""
         page = await self._calls.run(self._records.volumes.page, _uuid("after", after) if after else "", wanted)
         pods = await self._calls.run(self._records.volumes.pods_of, page)
@@ -43,11 +43,11 @@ class _Volumes(Servicer):
         wanted = _uuid("volume id", volume_id)
         check_wanted(context)
         volume = await self._calls.run(self._records.volumes.delete, wanted, gives_up, time.time_ns())
-        self._wake.changed(volume.job_id)  # a pod may have waited for it
+        self._wake.changed(volume.job_id)  # a pod may be waiting for this
 
 
 class VolumeService(_Volumes):
-    """v0."""
+    """v0 VolumeService."""
 
     async def ListVolumes(self, request: svc.ListVolumesRequest, context: Any) -> svc.ListVolumesResponse:
         found, following = await self._list(request.jobId.value, request.after, request.orphaned)
@@ -65,7 +65,7 @@ class VolumeService(_Volumes):
 
 
 class VolumeServiceV1(_Volumes):
-    """v1alpha."""
+    """v1alpha VolumeService."""
 
     async def ListVolumes(self, request: v1_svc.ListVolumesRequest, context: Any) -> v1_svc.ListVolumesResponse:
         found, following = await self._list(request.job_id.value, request.after, request.orphaned)
@@ -84,6 +84,6 @@ class VolumeServiceV1(_Volumes):
 
 def _uuid(what: str, text: str) -> str:
     try:
-        return parse_job_id(text)  # a UUID like that of a job
+        return parse_job_id(text)  # a UUID like a job's
     except ValueError:
         raise InvalidArgument(f"{what} must be a UUID, not {quote(text)}") from None

@@ -1,4 +1,4 @@
-"""Wakes the workflow that owns a job, after the commit of a change."""
+"""Wake-up of the workflow that owns a job, after the commit of a change."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ class Wake:
         self._lifecycles = lifecycles
 
     async def start(self, job_id: JobId) -> None:
-        """Ensure the job's workflow; raises Unavailable when Temporal cannot be reached."""
+        """Ensure that the job's workflow runs. Raises Unavailable when Temporal cannot be reached."""
         try:
             async with asyncio.timeout(START_TIMEOUT_S):
                 await self._starter.start_job(job_id)
         except Exception as error:  # of any kind: the job is stored, and a repeated call starts its workflow
             log.warning("workflow of job %s could not be started: %s", job_id, error)
-            self._lifecycles.jobs_changed([job_id], "the job was created")  # which is repeated
+            self._lifecycles.jobs_changed([job_id], "the job was created")  # retried by Lifecycles
             raise Unavailable(
                 f"job {job_id} {IS_STORED} ({type(error).__name__}: {error}); the api goes on trying, and repeating "
                 f"the call with the same id is safe"
             ) from error
 
     def changed(self, job_id: JobId) -> None:
-        """Wakes the job's workflow. Lifecycles repeats the signal until it is delivered; the caller does not wait."""
+        """Wake the job's workflow without waiting; Lifecycles repeats the signal until it is delivered."""
         self._lifecycles.jobs_changed([job_id], "a call of the API")

@@ -1,4 +1,4 @@
-"""Our WorkerVersionService: versions of the workers, as Temporal has them."""
+"""Peloton's WorkerVersionService: versions of the workers, as recorded in Temporal."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NAME_MAX = 200
 
 
 class Workers(Protocol):
-    """The port to Temporal; its methods raise Aborted and Unavailable."""
+    """Port to Temporal; its methods raise Aborted and Unavailable."""
 
     async def look(self) -> Outlook: ...
     async def promote(self, build: str, percent: float) -> Outlook: ...
@@ -25,7 +25,7 @@ class Workers(Protocol):
 
 
 class NoWorkers:
-    """Stands in an api that was given no Temporal."""
+    """Workers of an api without Temporal."""
 
     async def look(self) -> Outlook:
         raise Unavailable("this api knows no Temporal")

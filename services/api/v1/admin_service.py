@@ -1,4 +1,4 @@
-"""v1alpha AdminService: locks components and unlocks them."""
+"""v1alpha AdminService: locks and unlocks components."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from services.api.v1.lockdown import Locks
 
 
 class AdminService:
-    """Never locked itself."""
+    """Service that is never locked itself."""
 
     def __init__(self, locks: Locks, calls: Calls) -> None:
         self._locks = locks
@@ -34,7 +34,7 @@ class AdminService:
         return svc.GetLockdownResponse(components=sorted(map(svc.Component.Value, locked)))
 
     async def _set(self, components: Iterable[int], locked: bool, failure: str) -> list[Any]:
-        """Those that exist are set, whatever the others are."""
+        """Lock or unlock the known components, even if others are unknown."""
         wanted = list(dict.fromkeys(components))
         unknown = [number for number in wanted if number not in svc.Component.values()]
         known = [number for number in wanted if number in svc.Component.values()]

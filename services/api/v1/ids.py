@@ -1,4 +1,4 @@
-"""Ids, versions and opaque data on the wire, and the texts about bad ones."""
+"""Ids, versions and opaque data on the wire, and error texts about invalid ones."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from services.api.ids import RUN_ID_MAX, known_id
 
 UNEXPECTED_VERSION = "unexpected entity version"
 OPAQUE_BYTES_MAX = 64 * 1024
-"""Opaque data travels with every answer about its update."""
+"""Maximum size of opaque data, which is part of every answer about its update."""
 _UUID_LENGTH = 36
 
 
 @contextmanager
 def prefix_error(outer: str) -> Iterator[None]:
-    """A refusal in this block keeps its code; its text becomes ``outer: code:<code> message:<text>``."""
+    """Prefix errors raised in this block: their code stays, the text becomes ``outer: code:<code> message:<text>``."""
     try:
         yield
     except PelotonError as inner:
@@ -35,7 +35,7 @@ def job_id_of(wire: peloton_pb2.JobID, text: str = "JobID must be of UUID format
 
 
 def seen_version(wire: peloton_pb2.EntityVersion) -> EntityVersion:
-    """What a writer says it has seen. A text that is no version is none that ever was."""
+    """Parse the version known to a writer. Raises Aborted for an invalid text, which cannot be current."""
     try:
         return EntityVersion.parse(wire.value)
     except ValueError:
@@ -43,7 +43,7 @@ def seen_version(wire: peloton_pb2.EntityVersion) -> EntityVersion:
 
 
 def asked_version(wire: peloton_pb2.EntityVersion) -> EntityVersion:
-    """What a reader asks for."""
+    """Parse the version that a reader requests. Raises InvalidArgument."""
     try:
         return EntityVersion.parse(wire.value)
     except ValueError:
@@ -63,7 +63,7 @@ def pod_name_of(wire: peloton_pb2.PodName) -> PodName:
 
 
 def run_of(wire: peloton_pb2.PodID, name: PodName) -> int:
-    """The run of a pod id, which must be one of the named pod."""
+    """Return the run of a pod id, which must belong to the named pod."""
     try:
         pod_id = PodId.parse(wire.value)
         job_id = parse_job_id(pod_id.job_id)
@@ -77,12 +77,12 @@ def run_of(wire: peloton_pb2.PodID, name: PodName) -> int:
 
 
 def opaque_of(text: str) -> str:
-    """Raises InvalidArgument for what cannot be stored."""
+    """Return opaque data. Raises InvalidArgument if it cannot be stored."""
     return bounded_text("opaque data", text, OPAQUE_BYTES_MAX)
 
 
 def bounded_text(what: str, text: str, bytes_max: int) -> str:
-    """Raises InvalidArgument, which names ``what``."""
+    """Return a text of at most ``bytes_max`` bytes. Raises InvalidArgument, naming ``what``."""
     size_bytes = len(text.encode())
     if size_bytes > bytes_max:
         raise InvalidArgument(f"{what} has {size_bytes} bytes, at most {bytes_max} are allowed")

@@ -1,4 +1,4 @@
-"""The reads of v1alpha JobService."""
+"""Read methods of v1alpha JobService."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from services.api.v1.specs import Specs, check_immutable
 from services.storage.jobs.configs import Configs
 
 PAGE = 1_000
-"""Jobs, or pods, read from storage at a time."""
+"""Number of jobs or pods read from storage at a time."""
 
 
 class JobReads(Servicer):
@@ -53,15 +53,15 @@ class JobReads(Servicer):
 
     def _get_job(self, request: svc.GetJobRequest, job_id: JobId | None) -> svc.GetJobResponse:
         if request.summary_only:
-            job = self._found(request.job_id.value, job_id)
+            job = self._get_job_or_raise(request.job_id.value, job_id)
             return svc.GetJobResponse(summary=convert_v1.job_summary(job, self._latest_update(job)))
         if request.version.value:
             version = asked_version(request.version)
             with prefix_error("fail to get job spec"):
-                job = self._found(request.job_id.value, job_id)
+                job = self._get_job_or_raise(request.job_id.value, job_id)
                 return svc.GetJobResponse(job_info=self._info(job, version.config))
         with prefix_error("failed to get job status"):
-            job = self._found(request.job_id.value, job_id)
+            job = self._get_job_or_raise(request.job_id.value, job_id)
         update = self._latest_update(job)
         info = self._info(job, job.config_version)
         counts = self._records.pods.counts_by_version(job.job_id)
@@ -91,7 +91,7 @@ class JobReads(Servicer):
         return svc.GetJobIDFromJobNameResponse(job_id=[peloton_pb2.JobID(value=job_id) for job_id in ids])
 
     async def GetJobCache(self, request: svc.GetJobCacheRequest, context: Any) -> svc.GetJobCacheResponse:
-        """Nothing is cached here: what the original's cache held, read from storage."""
+        """Return the fields that the original's cache had, read from storage."""
         job_id = known_id(request.job_id)
         job = await self._calls.run(self._records.jobs.get, job_id) if job_id else None
         if job is None:
@@ -116,7 +116,7 @@ class JobReads(Servicer):
         self, request: svc.GetWorkflowEventsRequest, context: Any
     ) -> svc.GetWorkflowEventsResponse:
         job_id = job_id_of(request.job_id, "job ID must be of UUID format")
-        job = await self._calls.run(self._found, job_id, job_id)
+        job = await self._calls.run(self._get_job_or_raise, job_id, job_id)
         if not job.update_id:
             raise NotFound("job runtime does not have workflow")
         events = await self._calls.run(self._records.updates.events, job.update_id, request.instance_id, request.limit)
@@ -130,7 +130,7 @@ class JobReads(Servicer):
         return await self._calls.run(self._list_workflows, request)
 
     def _list_workflows(self, request: svc.ListJobWorkflowsRequest) -> svc.ListJobWorkflowsResponse:
-        job = self._found(request.job_id.value, known_id(request.job_id))
+        job = self._get_job_or_raise(request.job_id.value, known_id(request.job_id))
         response = svc.ListJobWorkflowsResponse()
         size_bytes = 0
         for update in self._records.updates.of_job(job.job_id, request.updates_limit):
@@ -152,7 +152,7 @@ class JobReads(Servicer):
         self, request: svc.GetReplaceJobDiffRequest, context: Any
     ) -> svc.GetReplaceJobDiffResponse:
         job_id = job_id_of(request.job_id)
-        job = await self._calls.run(self._found, job_id, job_id)
+        job = await self._calls.run(self._get_job_or_raise, job_id, job_id)
         version = seen_version(request.version)
         config = await self._specs.config_of(request.spec, time.time_ns())
         with prefix_error("failed to validate spec update"):
@@ -168,7 +168,7 @@ class JobReads(Servicer):
     # -- pods
 
     async def ListPods(self, request: svc.ListPodsRequest, context: Any) -> AsyncGenerator[svc.ListPodsResponse, None]:
-        """One message for each pod; none for an unknown job."""
+        """Stream one message for each pod; none for an unknown job."""
         job_id = known_id(request.job_id)
         begin, end = 0, None
         if request.HasField("range"):
@@ -183,7 +183,7 @@ class JobReads(Servicer):
 
     async def QueryPods(self, request: svc.QueryPodsRequest, context: Any) -> svc.QueryPodsResponse:
         with prefix_error("failed to find job runtime"):
-            job = await self._calls.run(self._found, request.job_id.value, known_id(request.job_id))
+            job = await self._calls.run(self._get_job_or_raise, request.job_id.value, known_id(request.job_id))
         with prefix_error("failed to query tasks from DB"):
             query = pods_wanted(request.spec)
             pods, total = await self._calls.run(self._records.search.query_pods, job.job_id, query)
@@ -209,12 +209,12 @@ class JobReads(Servicer):
         return response
 
     def _pool_at(self, path: str) -> str:
-        """Empty, which filters nothing, for a path that leads nowhere: existing clients rely on it."""
+        """Return the pool at a path; "", which filters nothing, for an unknown path: existing clients rely on it."""
         paths = pool_paths(self._records.pools.specs()) if path else {}
         return next((str(pool) for pool, known in paths.items() if known == (path.rstrip("/") or "/")), "")
 
     async def ListJobs(self, request: svc.ListJobsRequest, context: Any) -> AsyncGenerator[svc.ListJobsResponse, None]:
-        """One message for each job of any type."""
+        """Stream one message for each job of any type."""
         after = ""
         while True:
             page = await self._calls.run(self._records.search.jobs_after, after, PAGE)
@@ -226,7 +226,7 @@ class JobReads(Servicer):
 
     # -- storage
 
-    def _found(self, text: str, job_id: JobId | None) -> JobRecord:
+    def _get_job_or_raise(self, text: str, job_id: JobId | None) -> JobRecord:
         job = self._records.jobs.get(job_id) if job_id else None
         if job is None:
             raise NotFound(f"job:{shorten(text)} not found")
@@ -240,7 +240,7 @@ class JobReads(Servicer):
 
 
 def stored_spec(configs: Configs, job: JobRecord, version: int) -> stateless_pb2.JobSpec:
-    """At a version of the configuration, with both forms of what its containers run; raises NotFound."""
+    """Return the spec at a configuration version, with both forms of its containers' commands. Raises NotFound."""
     sent = configs.job_spec(job.job_id, version)
     config = configs.job_config(job.job_id, version, overrides=not sent)
     if config is None:

@@ -1,4 +1,4 @@
-"""v1alpha JobService."""
+"""v1alpha JobService: reads and writes of services."""
 
 from __future__ import annotations
 

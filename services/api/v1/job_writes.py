@@ -1,4 +1,4 @@
-"""The writes of v1alpha JobService. Each answer comes after the commit; the job's workflows carry the change out."""
+"""Write methods of v1alpha JobService. Each answer follows the commit; the job's workflows carry the change out."""
 
 from __future__ import annotations
 
@@ -77,17 +77,17 @@ class JobWrites(Servicer):
     @write
     async def ReplaceJob(self, request: svc.ReplaceJobRequest, context: Any) -> svc.ReplaceJobResponse:
         job = await self._job_to_update(request.job_id)
-        version = await self._rolled_out(job, request, request.spec, context)
+        version = await self._roll_out(job, request, request.spec, context)
         return svc.ReplaceJobResponse(version=version)
 
     @write
     async def PatchJob(self, request: svc.PatchJobRequest, context: Any) -> svc.PatchJobResponse:
         job = await self._job_to_update(request.job_id)
         current = await self._calls.run(current_spec, self._records.configs, job)
-        version = await self._rolled_out(job, request, patched(current, request.spec), context)
+        version = await self._roll_out(job, request, patched(current, request.spec), context)
         return svc.PatchJobResponse(version=version)
 
-    async def _rolled_out(
+    async def _roll_out(
         self,
         job: JobRecord,
         request: svc.ReplaceJobRequest | svc.PatchJobRequest,
@@ -165,7 +165,7 @@ class JobWrites(Servicer):
         self._wake.changed(job.job_id)
         return entity_version(job.entity_version)
 
-    # -- steering what is under way
+    # -- actions on active updates
 
     @write
     async def PauseJobWorkflow(
@@ -244,14 +244,14 @@ class JobWrites(Servicer):
         return entity_version(job.entity_version)
 
     async def RefreshJob(self, request: svc.RefreshJobRequest, context: Any) -> svc.RefreshJobResponse:
-        """Nothing is cached here: the job's workflows are woken up."""
+        """Wake the job's workflows; there is no cache to refresh."""
         job = await self._found_job(job_id_of(request.job_id))
         self._wake.changed(job.job_id)
         return svc.RefreshJobResponse()
 
 
 def current_spec(configs: Configs, job: JobRecord) -> stateless_pb2.JobSpec:
-    """As its client sent it; for a job of v0, its configuration converted."""
+    """Return the spec as sent by its client, or converted from the configuration of a v0 job."""
     sent = configs.job_spec(job.job_id, job.config_version)
     if sent:
         return stateless_pb2.JobSpec.FromString(sent)

@@ -1,4 +1,4 @@
-"""The key of an update: its client's name for it, by which a repeated request is known."""
+"""Update keys: names given by clients, which identify repeated requests."""
 
 from __future__ import annotations
 
@@ -17,8 +17,11 @@ KeyedRequest = svc.CreateJobRequest | svc.ReplaceJobRequest | svc.PatchJobReques
 
 
 def key_of(request: KeyedRequest) -> UpdateKey:
-    """The digest leaves out the version, which has changed when a request is repeated, and the opaque data, which is a
-    note. Raises InvalidArgument."""
+    """Return the key of a request, with a digest.
+
+    The digest leaves out the version, which has changed when a request is repeated, and the opaque data, which is a
+    note. Raises InvalidArgument.
+    """
     text = key_text(request.update_key)
     if not text:
         return UpdateKey()
@@ -35,5 +38,5 @@ def key_of(request: KeyedRequest) -> UpdateKey:
 
 
 def key_text(text: str) -> str:
-    """Raises InvalidArgument for what cannot be stored."""
+    """Return the text of a key. Raises InvalidArgument if it cannot be stored."""
     return bounded_text("the update key", text, KEY_BYTES_MAX)

@@ -1,7 +1,7 @@
-"""Turns calls away while reads or writes are locked down.
+"""Rejection of calls while reads or writes are locked down.
 
-What is locked is stored, so it holds in every process and outlives each of them. Locks on Kill, Launch and
-GoalStateEngine are for the processes that do these things.
+Locks are stored, so they apply to every process and survive restarts. Locks on Kill, Launch and GoalStateEngine are
+checked by the processes that do these things.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from services.grpc_handlers import AroundCalls, within
 from services.storage.lockdowns import refusal_text
 
 LOCKED_AGE_MAX_S = 1.0
-"""Another process's lock-down is known here after this time at the latest."""
+"""Maximum delay after which a lockdown set by another process applies here, in seconds."""
 
 READS = ("Get", "Query", "List", "Browse", "Find")
 WRITES = (
@@ -53,11 +53,11 @@ LOCKABLE = frozenset(
         WATCH_SERVICE,
     }
 )
-"""The services of jobs. Pools and hosts can be seen and managed while jobs are locked down."""
+"""Services of jobs. Pools and hosts can be viewed and managed while jobs are locked down."""
 
 
 class Lockdowns(Protocol):
-    """Where locks are kept, by the name of the component."""
+    """Storage of locks, by the name of the component."""
 
     def locked(self) -> set[str]: ...
 
@@ -65,7 +65,7 @@ class Lockdowns(Protocol):
 
 
 class Locks:
-    """What is locked, read at most once in LOCKED_AGE_MAX_S."""
+    """Current locks, read at most once in LOCKED_AGE_MAX_S."""
 
     def __init__(self, stored: Lockdowns, calls: Calls, clock_s: Callable[[], float] = time.monotonic) -> None:
         self._stored = stored
@@ -75,7 +75,7 @@ class Locks:
         self._read_at_s = 0.0
 
     async def check(self, kind: str) -> None:
-        """Raises Unavailable when calls of this kind, Read or Write, are turned away."""
+        """Raise Unavailable when calls of this kind, Read or Write, are rejected."""
         if kind in await self._known():
             raise Unavailable(refusal_text(kind))
 
@@ -84,20 +84,20 @@ class Locks:
         self._locked = None
 
     async def all(self) -> frozenset[str]:
-        """What is locked now."""
+        """Return the locked components."""
         return frozenset(await self._calls.run(self._stored.locked))
 
     async def _known(self) -> frozenset[str]:
         now_s = self._clock_s()
         known = self._locked
         if known is None or now_s - self._read_at_s >= LOCKED_AGE_MAX_S:
-            self._read_at_s = now_s  # before the call: others use what was known meanwhile
+            self._read_at_s = now_s  # before the call: others use the old value meanwhile
             known = self._locked = frozenset(await self._calls.run(self._stored.locked))
         return known
 
 
 def _kind(method: str) -> str:
-    """Read or Write; "" for what is never locked."""
+    """Return Read or Write, or "" for methods that are never locked."""
     service, _, name = method.removeprefix("/").rpartition("/")
     if service not in LOCKABLE:
         return ""
@@ -107,7 +107,7 @@ def _kind(method: str) -> str:
 
 
 class LockdownGate(AroundCalls):
-    """Inside ErrorsToStatus, which turns the refusal into a status."""
+    """Interceptor that rejects locked calls; it runs inside ErrorsToStatus, which turns the error into a status."""
 
     def __init__(self, locks: Locks) -> None:
         self._locks = locks

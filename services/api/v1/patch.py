@@ -1,4 +1,4 @@
-"""PatchJob: a new spec from the current one and what is to change."""
+"""Merge of a PatchJob request into the current spec."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from peloton.api.v1alpha.job.stateless import stateless_pb2
 from peloton.api.v1alpha.pod import pod_pb2
 from peloton.errors import InvalidArgument
 
-# (field that counts where it is given, fields that would say the same in other words)
+# (field that takes precedence, alternative fields for the same setting)
 _WINS = (("command", ("entrypoint", "environment")), ("container", ("image", "volume_mounts")))
 
 
 def patched(current: stateless_pb2.JobSpec, patch: stateless_pb2.JobSpec) -> stateless_pb2.JobSpec:
-    """``current`` with the fields that ``patch`` carries.
+    """Return ``current`` merged with the fields set in ``patch``.
 
     Messages are merged field by field, and so are a pod's only container and the spec of each named instance; other
-    lists replace what was there. What is zero or empty in the patch does not count: to clear something, replace the
-    spec. Raises InvalidArgument for a change that would have no effect.
+    lists replace the current ones. Zero and empty values of the patch are ignored: clearing a field requires a
+    replacement of the spec. Raises InvalidArgument for a change that would have no effect.
     """
     spec = stateless_pb2.JobSpec()
     spec.CopyFrom(current)
@@ -49,7 +49,8 @@ def _merge(target: Message, patch: Message) -> None:
 
 
 def _is_mesos(field: FieldDescriptor) -> bool:
-    """Messages of Mesos have fields that exclude each other: they are taken whole."""
+    """Return whether the field is a Mesos message, which is replaced as a whole since some of its fields are
+    exclusive."""
     return field.message_type is not None and field.message_type.full_name.startswith("mesos.")
 
 

@@ -27,7 +27,7 @@ STOP_MESSAGE = "PodSVC.StopPod request"
 RESTART_MESSAGE = "PodSVC.RestartPod request"
 NOT_PRESENT = "pod not present in cache, please retry action"
 RUNS_MAX = 100
-"""Earlier runs in one answer."""
+"""Maximum number of earlier runs in one answer."""
 
 
 class PodService(Servicer):
@@ -89,13 +89,13 @@ class PodService(Servicer):
             message=RESTART_MESSAGE,
             termination=reason,
         )
-        await self._calls.run(again)  # also for a pod that no host has, which nothing had to take down
+        await self._calls.run(again)  # even if no host has the pod and nothing had to be taken down
         if job.is_active:
             self._wake.changed(name.job_id)
         return svc.RestartPodResponse()
 
     async def RefreshPod(self, request: svc.RefreshPodRequest, context: Any) -> svc.RefreshPodResponse:
-        """Nothing is cached here: the job's workflow is woken up."""
+        """Wake the job's workflow; there is no cache to refresh."""
         name = pod_name_of(request.pod_name)
         await self._calls.run(self._pod_or_not_found, name, f"pod {name} not found")
         self._wake.changed(name.job_id)
@@ -118,7 +118,7 @@ class PodService(Servicer):
         return await self._calls.run(self._get_pod, name, pod, request.status_only, request.limit)
 
     def _get_pod(self, name: PodName, pod: PodRecord, status_only: bool, limit: int) -> svc.GetPodResponse:
-        """``limit`` counts the current run, too; 0: every run that is known."""
+        """Return the pod with its earlier runs; ``limit`` counts the current run, too, and 0 means every known run."""
         runs = min(limit or RUNS_MAX, RUNS_MAX)
         newest: dict[int, PodEvent] = {}
         for event in self._records.pods.events(name.job_id, name.instance_id, None, runs) if runs > 1 else ():
@@ -188,13 +188,13 @@ class PodService(Servicer):
         answer = await self._hosts.exchange(asked)
         respell(answer, response)
         if answer.HasField("exit_code"):
-            response.exit_code = answer.exit_code  # zero is one, too
+            response.exit_code = answer.exit_code  # set even if it is zero
         return response
 
     async def _place_of(
         self, request: svc.GetPodFileRequest | svc.ExchangeWithCommandRequest
     ) -> tuple[PodId, str, str]:
-        """The run, its host and its agent."""
+        """Return the run, its host and its agent."""
         name = pod_name_of(request.pod_name)
         run_id = run_of(request.pod_id, name) if request.pod_id.value else None
         events = await self._calls.run(self._records.pods.events, name.job_id, name.instance_id, run_id, 1)
@@ -220,6 +220,6 @@ class PodService(Servicer):
 
 
 def check_created(pod: PodRecord | None) -> None:
-    """Raises Unavailable for an instance of the job whose pod has not been created yet."""
+    """Raise Unavailable for an instance of the job whose pod has not been created yet."""
     if pod is None:
         raise Unavailable(NOT_PRESENT)

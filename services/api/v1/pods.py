@@ -1,4 +1,4 @@
-"""Pods with their specs, as messages of v1alpha."""
+"""Conversion of pods with their specs to v1alpha messages."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from services.storage.jobs.configs import Configs
 from services.storage.storage import Storage
 
 Specs = dict[tuple[int, int], pod_pb2.PodSpec]
-"""(version of the configuration, instance) -> what runs there."""
+"""(configuration version, instance) -> spec of the pod."""
 
 
 def pod_infos(records: Storage, pods: Sequence[PodRecord]) -> list[pod_pb2.PodInfo]:
-    """Of one job."""
+    """Convert pods of one job."""
     if not pods:
         return []
     specs = pod_specs(records.configs, pods[0].job_id, [(pod.config_version, pod.instance_id) for pod in pods])
@@ -42,7 +42,7 @@ def has_several(spec: pod_pb2.PodSpec | None) -> bool:
 
 
 def pod_specs(configs: Configs, job_id: JobId, wanted: Iterable[tuple[int, int]]) -> Specs:
-    """Those whose version is still kept, each named for its pod."""
+    """Return the specs of versions that are still stored, each with its pod's name."""
     by_version: dict[int, list[int]] = {}
     for version, instance in wanted:
         by_version.setdefault(version, []).append(instance)

@@ -1,4 +1,4 @@
-"""From v1alpha queries to the model's, by way of v0: the conditions are the same, the spelling is not."""
+"""Conversion of v1alpha queries by way of v0, which has the same conditions under other names."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from services.storage.jobs.search import JobQuery, PodQuery
 
 
 def jobs_wanted(spec: stateless_pb2.QuerySpec, respool_id: str, now_ns: int) -> JobQuery:
-    """Raises InvalidArgument. Numbers of job states are the same in both versions."""
+    """Convert a job query; numbers of job states are the same in both versions. Raises InvalidArgument."""
     request = job_pb2.QueryRequest()
     request.respoolID.value = respool_id
     respell(spec, request.spec)
@@ -22,7 +22,7 @@ def jobs_wanted(spec: stateless_pb2.QuerySpec, respool_id: str, now_ns: int) -> 
 
 
 def pods_wanted(spec: pod_pb2.QuerySpec) -> PodQuery:
-    """Raises InvalidArgument. Names are those of task configurations, as in v0."""
+    """Convert a pod query; names are names of task configurations, as in v0. Raises InvalidArgument."""
     wanted = task_pb2.QuerySpec(names=[name.value for name in spec.names])
     respell(spec, wanted, ("pagination", "hosts"))
     for number in spec.pod_states:

@@ -1,7 +1,7 @@
-"""v1alpha ResourcePoolService, by way of the resource manager's v0 service.
+"""v1alpha ResourcePoolService, implemented by the resource manager's v0 service.
 
-Specs and descriptions of pools have the same numbers and types in both versions, so they cross as bytes. Errors that v0
-puts into its answers become statuses.
+Specs and descriptions of pools have the same numbers and types in both versions, so they are converted as bytes. Errors
+in v0 answers become statuses.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from services.grpc_errors import translate_rpc_errors
 M = TypeVar("M", bound=Message)
 
 CALL_TIMEOUT_S = 10.0
-"""For callers that name no deadline."""
+"""Timeout for callers without a deadline, in seconds."""
 
 _ERRORS: dict[str, type[PelotonError]] = {
     "alreadyExists": AlreadyExists,
@@ -36,7 +36,7 @@ _ERRORS: dict[str, type[PelotonError]] = {
     "isBusy": Aborted,
     "notDeleted": Unavailable,
 }
-"""Field of an answer's ``error`` -> what it is as a status."""
+"""Field of an answer's ``error`` -> exception for its status."""
 
 
 class ResourcePoolService:
@@ -50,9 +50,9 @@ class ResourcePoolService:
             raise InvalidArgument(
                 f"respool_id {quote(request.respool_id.value)} is given: Peloton chooses the id itself"
             )
-        config = _as(v0.ResourcePoolConfig, request.spec)
+        config = _convert(v0.ResourcePoolConfig, request.spec)
         answer = await self._call("CreateResourcePool", v0.CreateRequest(config=config), context)
-        respool_id = _as(peloton_pb2.ResourcePoolID, answer.result)
+        respool_id = _convert(peloton_pb2.ResourcePoolID, answer.result)
         return svc.CreateResourcePoolResponse(respool_id=respool_id, warnings=answer.warnings)
 
     async def GetResourcePool(self, request: svc.GetResourcePoolRequest, context: Any) -> svc.GetResourcePoolResponse:
@@ -61,14 +61,14 @@ class ResourcePoolService:
             asked.id.value = request.respool_id.value
         answer = await self._call("GetResourcePool", asked, context)
         return svc.GetResourcePoolResponse(
-            respool=_as(respool_pb2.ResourcePoolInfo, answer.poolinfo),
-            child_respools=[_as(respool_pb2.ResourcePoolInfo, child) for child in answer.childPools],
+            respool=_convert(respool_pb2.ResourcePoolInfo, answer.poolinfo),
+            child_respools=[_convert(respool_pb2.ResourcePoolInfo, child) for child in answer.childPools],
         )
 
     async def DeleteResourcePool(
         self, request: svc.DeleteResourcePoolRequest, context: Any
     ) -> svc.DeleteResourcePoolResponse:
-        """v0 deletes by path: a pool is named by its id here, which is looked up first."""
+        """Delete the pool by its path, as v0 requires, after looking the path up by its id."""
         asked = v0.GetRequest()
         asked.id.value = request.respool_id.value
         if asked.id.value in ("", ROOT_POOL_ID):
@@ -80,7 +80,7 @@ class ResourcePoolService:
     async def UpdateResourcePool(
         self, request: svc.UpdateResourcePoolRequest, context: Any
     ) -> svc.UpdateResourcePoolResponse:
-        asked = v0.UpdateRequest(config=_as(v0.ResourcePoolConfig, request.spec), Force=request.Force)
+        asked = v0.UpdateRequest(config=_convert(v0.ResourcePoolConfig, request.spec), Force=request.Force)
         asked.id.value = request.respool_id.value
         answer = await self._call("UpdateResourcePool", asked, context)
         return svc.UpdateResourcePoolResponse(warnings=answer.warnings)
@@ -92,18 +92,18 @@ class ResourcePoolService:
         if request.HasField("path"):
             asked.path.value = request.path.value
         answer = await self._call("LookupResourcePoolID", asked, context)
-        return svc.LookupResourcePoolIDResponse(respool_id=_as(peloton_pb2.ResourcePoolID, answer.id))
+        return svc.LookupResourcePoolIDResponse(respool_id=_convert(peloton_pb2.ResourcePoolID, answer.id))
 
     async def QueryResourcePools(
         self, request: svc.QueryResourcePoolsRequest, context: Any
     ) -> svc.QueryResourcePoolsResponse:
         answer = await self._call("Query", v0.QueryRequest(), context)
         return svc.QueryResourcePoolsResponse(
-            respools=[_as(respool_pb2.ResourcePoolInfo, pool) for pool in answer.resourcePools]
+            respools=[_convert(respool_pb2.ResourcePoolInfo, pool) for pool in answer.resourcePools]
         )
 
     async def _call(self, method: str, request: Message, context: Any) -> Any:
-        """The answer of the leading resource manager; raises the error that it carries."""
+        """Call the leading resource manager; raises the error in its answer."""
         call: Any = getattr(ResourceManagerStub(await self._channels.to(RESMGR)), method)
         with translate_rpc_errors("resource manager"):
             answer = await call(request, timeout=context.time_remaining() or CALL_TIMEOUT_S)
@@ -112,5 +112,5 @@ class ResourcePoolService:
         return answer
 
 
-def _as(kind: type[M], message: Message) -> M:
+def _convert(kind: type[M], message: Message) -> M:
     return kind.FromString(message.SerializeToString())

@@ -1,4 +1,4 @@
-"""From the spec of a client to a configuration that may be stored."""
+"""Validation and conversion of client specs to storable configurations."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ class Specs:
         self._hosts = hosts
 
     async def check_pool(self, respool_id: str) -> None:
-        """Raises InvalidArgument or NotFound for a pool that takes no jobs."""
+        """Raise InvalidArgument or NotFound for a pool that accepts no jobs."""
         if fault := pool_fault(respool_id, await self._pools()):
             raise (NotFound if fault == _UNKNOWN_POOL else InvalidArgument)(fault)
 
     async def pool_bounds(self, respool_id: str) -> PoolBounds | str:
-        """Or why no job can be submitted to the pool."""
+        """Return the bounds of the pool, or the reason why no job can be submitted to it."""
         return pool_fault(respool_id, await self._pools()) or await self._bounds(respool_id)
 
     async def _bounds(self, respool_id: str) -> PoolBounds:
@@ -41,7 +41,8 @@ class Specs:
         return pool_bounds(respool_id, pools, capacity, kinds)
 
     async def refusal(self, config: job_pb2.JobConfig, first_instance: int = 0) -> str:
-        """Why the config cannot be stored, or ""; of a job that grows only its new instances are judged."""
+        """Return the reason to reject the config, or ""; ``first_instance`` skips existing instances of a growing
+        job."""
         bounds = await self.pool_bounds(config.respoolID.value)
         if isinstance(bounds, str):
             return bounds
@@ -52,13 +53,13 @@ class Specs:
         return await self._calls.run(self._pool_records.specs)
 
     async def new_config(self, spec: stateless_pb2.JobSpec, now_ns: int) -> job_pb2.JobConfig:
-        """Of a service that is to be created. Raises NotFound, Unimplemented and InvalidArgument."""
+        """Convert the spec of a new service. Raises NotFound, Unimplemented and InvalidArgument."""
         with prefix_error("failed to validate resource pool"):
             await self.check_pool(spec.respool_id.value)
         return await self.config_of(spec, now_ns)
 
     async def config_of(self, spec: stateless_pb2.JobSpec, now_ns: int) -> job_pb2.JobConfig:
-        """Raises Unimplemented and InvalidArgument."""
+        """Convert and validate a spec. Raises Unimplemented and InvalidArgument."""
         with prefix_error("failed to convert job spec"):
             config = await self._calls.run(convert_v1_spec.job_config, spec)
             if refusal := kind_refusals(config, await self._hosts.kinds()):
@@ -72,7 +73,7 @@ class Specs:
         return config
 
     async def check(self, config: job_pb2.JobConfig) -> None:
-        """Raises InvalidArgument with all that is wrong; too many retries are cut down."""
+        """Validate a configuration and clamp its retries. Raises InvalidArgument with all faults."""
         await self._calls.run(clamp_max_failures, config)
         bounds = await self._bounds(config.respoolID.value)
         faults: Faults = await self._calls.run(job_faults, config, bounds)
@@ -81,13 +82,13 @@ class Specs:
 
 
 def kind_refusals(config: job_pb2.JobConfig, kinds: frozenset[str]) -> str:
-    """Why some pod of the job can run in none of the clusters, or ""."""
+    """Return the reason why some pod of the job can run in none of the clusters, or ""."""
     pods = (config.defaultConfig, *config.instanceConfig.values())
     return next((text for pod in pods if (text := kind_refusal(pod, kinds))), "")
 
 
 def check_immutable(record: JobRecord, config: job_pb2.JobConfig) -> None:
-    """What a replacement may not change; raises InvalidArgument."""
+    """Raise InvalidArgument for changes that a replacement cannot make."""
     if convert.JOB_TYPES.get(config.type) is not record.type:
         raise InvalidArgument("job type is immutable")
     if config.respoolID.value != record.respool_id:

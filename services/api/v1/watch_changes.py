@@ -1,4 +1,4 @@
-"""Reads the log of changes: each changed thing as it is now, and the filters of watchers."""
+"""Reader of the change log, which returns the current state of changed objects, and the filters of watchers."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from services.api.v1.ids import job_id_of, pod_name_of
 from services.storage.storage import Storage
 
 NAMES_MAX = 10_000
-"""Ids, or labels, that one filter may name."""
+"""Maximum number of ids or labels in one filter."""
 THE_JOB = -1
-"""Instance of a change of the job itself."""
+"""Instance number in changes of the job itself."""
 
 Key = tuple[JobId, int]
 Labels = frozenset[tuple[str, str]]
@@ -27,7 +27,7 @@ Labels = frozenset[tuple[str, str]]
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """``labels`` None: the thing is gone, or no filter asks for labels."""
+    """Change of a job or pod; ``labels`` is None if the object is gone, or if no filter uses labels."""
 
     revision: int
     key: Key
@@ -37,7 +37,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """All conditions must hold; an empty one always does."""
+    """Conditions of a watch that must all hold; an empty one always does."""
 
     is_of_pods: bool
     job_ids: frozenset[JobId] = frozenset()
@@ -45,7 +45,7 @@ class Filter:
     labels: Labels = frozenset()
 
     def admits(self, change: Change) -> bool:
-        """A thing that is gone has no labels any more, so every filter of labels admits it."""
+        """Return whether the change matches; an object that is gone has no labels, so it passes every label filter."""
         job_id, instance_id = change.key
         return (
             self.is_of_pods == (instance_id != THE_JOB)
@@ -56,7 +56,7 @@ class Filter:
 
 
 def filter_of(request: WatchRequest) -> Filter:
-    """Raises InvalidArgument."""
+    """Convert the filter of a request. Raises InvalidArgument."""
     if request.HasField("pod_filter"):
         return _pod_filter(request.pod_filter)
     if request.HasField("stateless_job_filter"):
@@ -86,7 +86,7 @@ def _labels(wires: Sequence[peloton_pb2.Label]) -> Labels:
 
 @dataclass(frozen=True, slots=True)
 class Wants:
-    """What the filters of watchers need to be read."""
+    """Kinds of objects that the filters of watchers use."""
 
     jobs: bool = False
     pods: bool = False
@@ -101,17 +101,17 @@ class Wants:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Changes by rising revision, each thing once. ``upto``: the revision that has been read."""
+    """Changes by rising revision, one per object. ``upto`` is the last revision read."""
 
     changes: tuple[Change, ...]
     upto: int
     is_last: bool
     has_gap: bool
-    cancelled: frozenset[str] = frozenset()  # watches of any api that are to be cancelled
+    cancelled: frozenset[str] = frozenset()  # watches of any api that have to be cancelled
 
 
 class ChangeReader:
-    """Blocking. The log is read before the things that it names, so none is older than its revision."""
+    """Blocking reader. It reads the log before the objects, so no object is older than its revision."""
 
     def __init__(self, records: Storage) -> None:
         self._records = records
@@ -176,7 +176,7 @@ class ChangeReader:
             yield Change(revision, (job_id, instance), response, labels.get(instance))
 
     def _pods(self, job_id: JobId, instances: list[int]) -> Iterator[PodRecord]:
-        """Neighbours are read together."""
+        """Read pods, adjacent ones together."""
         start = previous = instances[0]
         for instance in [*instances[1:], None]:
             if instance is not None and instance == previous + 1:

@@ -1,8 +1,8 @@
-"""Distributes changes to all watchers of a process, which reads the log once for them.
+"""Distribution of changes to all watchers of a process, which reads the log once for them.
 
-A watcher has a buffer. When there is no room in it for what comes next, the tail waits a little for the watcher to
-read, and then cuts it off: what is in the buffer is still sent, then the stream ends with ABORTED, and the watcher may
-resume after the last revision that it has seen. Nothing is ever left out silently.
+Each watcher has a buffer. When the buffer cannot take the next changes, the tail waits briefly for the watcher to read,
+and then disconnects it: buffered changes are still sent, then the stream ends with ABORTED, and the watcher can resume
+after the last revision that it received. No change is ever dropped silently.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ log = logging.getLogger(__name__)
 
 CLIENTS_MAX = 1_000
 BUFFER_MAX = 100
-"""Changes that wait for one watcher; what changes again takes no further room."""
+"""Maximum number of buffered changes per watcher; repeated changes of an object take one place."""
 BATCH = BUFFER_MAX
-"""Changes read at a time: an empty buffer has room for all of them."""
+"""Number of changes read at a time: an empty buffer can take all of them."""
 POLL_S = 0.1
 CANCEL_S = 2.0
-"""Within this time the api that serves a watch has read that it is to be cancelled."""
+"""Time in which the api that serves a watch reads its cancel request, in seconds."""
 PATIENCE_S = 1.0
-"""A watcher without room delays the others for this time once; if it has not read by then, it is cut off."""
+"""Time for which a watcher with a full buffer delays the others once, in seconds, before it is disconnected."""
 
 
 class Watcher:
-    """One stream. ``after``: the revision up to which it knows everything."""
+    """Stream of one watcher. ``after``: the revision up to which it has all changes."""
 
     def __init__(self, wanted: Filter) -> None:
         self.id = f"{'task' if wanted.is_of_pods else 'job'}_{uuid.uuid4()}"
@@ -54,25 +54,25 @@ class Watcher:
         return len(self._pending.keys() | {change.key for change in changes}) <= BUFFER_MAX
 
     def put(self, changes: Sequence[Change]) -> None:
-        """Takes all of ``changes``, by rising revision, or ends with ABORTED."""
+        """Buffer all of ``changes``, by rising revision, or end the stream with ABORTED."""
         if self._end is not None or not changes:
             return
         if not self.has_room_for(changes):
             self.finish(Aborted(f"event overflow: {self.id}"))
             return
         for change in changes:
-            self._pending.pop(change.key, None)  # the newer one goes behind, so that revisions rise
+            self._pending.pop(change.key, None)  # the newer one moves to the end, so that revisions rise
             self._pending[change.key] = change
         self._empty.clear()
         self._news.set()
 
     def finish(self, error: PelotonError) -> None:
-        """What waits is still sent; then the stream ends with ``error``."""
+        """End the stream with ``error`` after the buffered changes."""
         self._end = self._end or error
         self._news.set()
 
     def check(self) -> None:
-        """Raises the error that the stream has ended with."""
+        """Raise the error that the stream has ended with."""
         if self._end is not None:
             raise self._end
 
@@ -92,7 +92,7 @@ class Watcher:
 
 
 class WatchHub:
-    """For one event loop. The tail of the log is read while there is a watcher."""
+    """Hub of one event loop. The tail of the log is read while there is a watcher."""
 
     def __init__(
         self,
@@ -110,11 +110,11 @@ class WatchHub:
         self._watchers: dict[str, Watcher] = {}
         self._joined: dict[str, Watcher] = {}
         self._position = 0
-        self._turn = asyncio.Lock()  # reading and distributing go together: no watcher joins in between
+        self._turn = asyncio.Lock()  # held while reading and distributing: no watcher joins in between
         self._tail: asyncio.Task[None] | None = None
 
     async def watch(self, wanted: Filter, start_revision: int) -> AsyncGenerator[WatchResponse, None]:
-        """Sends the id with the revision after which changes follow, then the changes."""
+        """Yield the id and the revision after which changes follow, then the changes."""
         if len(self._watchers) >= CLIENTS_MAX:
             raise ResourceExhausted("max client reached", RETRY_AFTER_S)
         watcher = Watcher(wanted)
@@ -125,7 +125,7 @@ class WatchHub:
             begin = start_revision or await self._join_now(watcher)
             yield WatchResponse(watch_id=watcher.id, revision=begin)
             if start_revision:
-                async with aclosing(self._caught_up(watcher, start_revision)) as earlier:
+                async with aclosing(self._catch_up(watcher, start_revision)) as earlier:
                     async for response in earlier:
                         yield response
             async with aclosing(watcher.responses()) as later:
@@ -135,7 +135,7 @@ class WatchHub:
             self._forget(watcher)
 
     async def cancel(self, watch_id: str) -> None:
-        """Of a watch that any api serves. Raises NotFound."""
+        """Cancel a watch of any api. Raises NotFound."""
         kind, _, number = watch_id.partition("_")
         if kind not in ("task", "job"):
             raise NotFound("invalid watch id")
@@ -149,7 +149,7 @@ class WatchHub:
         return watcher is not None
 
     async def _cancel_elsewhere(self, watch_id: str) -> bool:
-        """Every api's tail reads the stored requests to cancel; the api that serves the watch removes the request."""
+        """Store a cancel request, which every api's tail reads; the api that serves the watch removes the request."""
         await self._calls.run(self._reader.ask_cancel, watch_id)
         for _ in range(round(self._cancel_s / self._poll_s)):
             await asyncio.sleep(self._poll_s)
@@ -186,8 +186,8 @@ class WatchHub:
         if start_revision > newest:
             raise OutOfRange(f"revision {start_revision} does not exist yet: the newest is {newest}")
 
-    async def _caught_up(self, watcher: Watcher, cursor: int) -> AsyncGenerator[WatchResponse, None]:
-        """What changed since ``cursor``; then the watcher has joined."""
+    async def _catch_up(self, watcher: Watcher, cursor: int) -> AsyncGenerator[WatchResponse, None]:
+        """Yield the changes since ``cursor``, then join the watcher."""
         wants = Wants.of([watcher.wanted])
         while True:
             async with self._turn:
@@ -235,7 +235,7 @@ class WatchHub:
                 async with self._turn:
                     wants = Wants.of(watcher.wanted for watcher in self._joined.values())
                     batch = await self._calls.run(self._reader.read, self._position, BATCH, wants)
-                    await self._hand_out(batch)
+                    await self._distribute(batch)
                     await self._end_cancelled(batch)
                     self._position = batch.upto
                 if batch.is_last:
@@ -246,7 +246,7 @@ class WatchHub:
                 watcher.finish(Unavailable(f"changes cannot be read ({type(error).__name__}): resume"))
             self._joined.clear()
 
-    async def _hand_out(self, batch: Batch) -> None:
+    async def _distribute(self, batch: Batch) -> None:
         late: list[tuple[Watcher, list[Change]]] = []
         for watcher in list(self._joined.values()):
             if batch.has_gap:  # this process slept longer than changes are kept

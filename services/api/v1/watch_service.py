@@ -1,4 +1,4 @@
-"""v1alpha WatchService: changes of service jobs and of their pods as streams."""
+"""v1alpha WatchService: streams of changes of service jobs and their pods."""
 
 from __future__ import annotations
 
