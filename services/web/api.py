@@ -1,4 +1,4 @@
-"""What the pages ask of Peloton: its public API, over one channel to role api."""
+"""Access of the pages to Peloton: its public API, over one channel to role api."""
 
 from __future__ import annotations
 
@@ -32,19 +32,21 @@ if TYPE_CHECKING:
     from peloton.api.v1alpha.pod.svc.pod_svc_pb2_grpc import PodServiceAsyncStub
 
 TIMEOUT_S = 20.0
-"""Of calls that name none."""
+"""Default timeout of calls, in seconds."""
 
 
 class Api:
-    """``addresses`` as clients take them: HOST:PORT, or several with commas between. Raises InvalidArgument. For one
-    event loop only."""
+    """Client of the public API for one event loop.
+
+    ``addresses`` are HOST:PORT, or several separated by commas. Raises InvalidArgument.
+    """
 
     def __init__(self, addresses: str) -> None:
         self._target = target(addresses)
 
     @cached_property
     def channel(self) -> grpc.aio.Channel:
-        """Made in the loop that uses it."""
+        """Return the channel, created in the event loop that uses it."""
         return grpc.aio.insecure_channel(self._target, options=list(CHANNEL_OPTIONS))
 
     async def close(self) -> None:

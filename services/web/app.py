@@ -1,5 +1,4 @@
-"""The ASGI application: pages, the API as JSON, and what is live on a page. It owns nothing: all of it comes from role
-api."""
+"""ASGI application: pages, the API as JSON, and live updates. It has no state: all data comes from role api."""
 
 from __future__ import annotations
 
@@ -42,14 +41,14 @@ YEAR = "public, max-age=31536000, immutable"
 @dataclass(frozen=True)
 class WebSettings:
     api: str  # addresses of the API
-    temporal_ui: str = ""  # where its Web UI is, for links; empty: pages show none
-    hosts: tuple[str, ...] = ()  # names by which pages may be asked for
-    agents: MesosAccess = OPEN  # how agents of Mesos are asked for what pods print
+    temporal_ui: str = ""  # address of its Web UI, for links; empty: no links
+    hosts: tuple[str, ...] = ()  # accepted host names of requests
+    agents: MesosAccess = OPEN  # access to Mesos agents for logs and terminals
     temporal_namespace: str = ""  # empty: Temporal's default
 
 
 class _Assets(StaticFiles):
-    """Their names change with what is in them."""
+    """Assets cached for a year, since their names contain a hash of their contents."""
 
     async def get_response(self, path: str, scope: Scope) -> Response:
         response = await super().get_response(path, scope)
@@ -58,7 +57,7 @@ class _Assets(StaticFiles):
 
 
 def create_app(settings: WebSettings) -> Starlette:
-    """Raises InvalidArgument for addresses that are none."""
+    """Create the application. Raises InvalidArgument for invalid addresses."""
     api = Api(settings.api)
     hub = Hub(api, TOPICS)
     gateway = Gateway(api)
@@ -120,9 +119,9 @@ def _settings(settings: WebSettings) -> Callable[[Request], Awaitable[Response]]
 
 
 async def _page(request: Request) -> Response:
-    """The app finds the page by the address."""
+    """Return the page, whose script chooses the view by the address."""
     name = request.path_params["path"]
     file = ASSETS / name
     if "/" not in name and "." in name and file.is_file():
-        return FileResponse(file)  # the icon and the like
+        return FileResponse(file)  # the icon and other files
     return FileResponse(ASSETS / "index.html", headers={"cache-control": "no-cache"})

@@ -1,4 +1,4 @@
-"""What requests carry: bodies and lines within bounds, and the headers that Connect defines."""
+"""Bounded reading of request bodies and lines, and the headers that Connect defines."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from peloton.model.text import quote
 from services.web.faults import Refusal, too_busy
 
 BODY_BYTES_MAX = 4 * 2**20
-"""Of one request, and of each line of one that streams. What is larger goes over gRPC."""
+"""Maximum size of a request, and of each line of a streamed one. Larger messages require gRPC."""
 BODIES_BYTES_MAX = 8 * BODY_BYTES_MAX
-"""Of all requests in progress; one that streams counts with a whole body."""
+"""Maximum size of all requests in progress; a streamed one counts as one full body."""
 READ_S_MAX = 30.0
-"""Between two pieces of a body."""
+"""Timeout between two pieces of a body, in seconds."""
 TIMEOUT_S_MAX = 600.0
-"""What the header Connect-Timeout-Ms may ask for."""
+"""Maximum value of the header Connect-Timeout-Ms, in seconds."""
 RETRY_AFTER_S = 1.0
 
 
 class Bodies:
-    """Reads bodies, all of them together within a bound."""
+    """Reader of bodies with a common bound on their total size."""
 
     def __init__(self) -> None:
         self._held_bytes = 0
 
     @contextmanager
     def room(self) -> Iterator[Room]:
-        """For one request, until it is answered."""
+        """Return a reservation for one request until it is answered."""
         room = Room(self)
         try:
             yield room
@@ -45,7 +45,7 @@ class Bodies:
 
 
 class Room:
-    """What one request holds."""
+    """Memory reserved by one request."""
 
     def __init__(self, bodies: Bodies) -> None:
         self._bodies = bodies
@@ -56,7 +56,7 @@ class Room:
         self.bytes += size_bytes
 
     async def body(self, request: Request) -> bytes:
-        """Raises Refusal."""
+        """Read the whole body. Raises Refusal."""
         pieces = []
         async with aclosing(_pieces(request)) as read:
             async for piece in read:
@@ -67,7 +67,7 @@ class Room:
         return b"".join(pieces)
 
     async def lines(self, request: Request) -> AsyncIterator[bytes]:
-        """Those with something in them, each without its end. Raises Refusal."""
+        """Yield the non-empty lines of the body without their line ends. Raises Refusal."""
         self.hold(BODY_BYTES_MAX)
         kept = bytearray()
         async with aclosing(_pieces(request)) as read:
@@ -105,7 +105,7 @@ def _too_large(what: str) -> Refusal:
 
 
 def check_headers(request: Request, media_type: str) -> None:
-    """Raises Refusal."""
+    """Check the media type, encoding and protocol version of a request. Raises Refusal."""
     headers = request.headers
     given = headers.get("content-type", "")
     kind, _, rest = given.partition(";")
@@ -123,7 +123,7 @@ def check_headers(request: Request, media_type: str) -> None:
 
 
 def timeout_of(request: Request, default_s: float | None) -> float | None:
-    """Seconds that the call may take, None for no bound. Raises Refusal."""
+    """Return the timeout of the call in seconds, None for no bound. Raises Refusal."""
     text = request.headers.get("connect-timeout-ms")
     if text is None:
         return default_s

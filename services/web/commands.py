@@ -1,5 +1,8 @@
-"""Commands with a terminal in the container of a running pod: by a session with its agent of Mesos, elsewhere by
-numbered exchanges with the API, which passes input and output on."""
+"""Terminal commands in the container of a running pod.
+
+On Mesos a command is a session with the agent; elsewhere it is a series of numbered exchanges with the API, which
+relays input and output.
+"""
 
 from __future__ import annotations
 
@@ -28,27 +31,29 @@ from services.web.log_files import fault_of
 T = TypeVar("T")
 
 SHELL = ("/bin/sh", "-c", "export TERM=xterm-256color; exec /bin/sh")
-"""Run where no command is given: programs in it know what the page can draw."""
+"""Default command: a shell that declares the terminal emulated by the page."""
 COMMAND_MAX = 4_000
-"""Characters of a command."""
+"""Maximum length of a command in characters."""
 EXCHANGE_TIMEOUT_S = 60.0
 PAUSE_MIN_S, PAUSE_MAX_S, PAUSE_GROWTH = 0.02, 0.25, 1.5
-"""Between two exchanges without news; input ends a pause at once."""
+"""Pause between two exchanges without output, in seconds; input ends a pause at once."""
 TRIES_MAX, RETRY_PAUSE_S = 5, 0.5
-"""For one exchange while Peloton cannot be reached."""
+"""Attempts of one exchange while Peloton is unreachable, and pause between them in seconds."""
 
 
 class Command(Protocol):
-    """All methods raise PelotonError or AioRpcError where the command cannot be reached any more. Input and output are
-    in different tasks."""
+    """Running command. All methods raise PelotonError or AioRpcError where it is unreachable.
+
+    Input and output are handled by different tasks.
+    """
 
     async def open(self) -> None: ...
     def outputs(self) -> AsyncGenerator[bytes, None]:
-        """Yield what the command writes until it has ended. The next piece is read when the one before is taken."""
+        """Yield the output of the command until it ends; the next piece is read when the previous one is taken."""
         ...
 
     async def send(self, data: bytes) -> None:
-        """Return once the command can take more."""
+        """Send input; returns once the command can take more."""
         ...
 
     async def resize(self, size: Size) -> None: ...
@@ -63,7 +68,7 @@ class Command(Protocol):
 
 @dataclass(frozen=True)
 class Asked:
-    """``container``: of a pod with several, empty for the first. ``line``: the command, empty for a shell."""
+    """Requested terminal. ``container`` is empty for the first of a pod; ``line`` is the command, empty for a shell."""
 
     job_id: str
     instance: int
@@ -73,7 +78,7 @@ class Asked:
 
 
 async def find_command(api: Api, agents: MesosAccess, asked: Asked) -> Command:
-    """Return the command for the pod as it runs now, not yet started. Raises PelotonError, AioRpcError."""
+    """Return the command for the pod's current run, not yet started. Raises PelotonError, AioRpcError."""
     argv = argv_of(asked.line)
     request = task_pb2.BrowseSandboxRequest(jobId=peloton_pb2.JobID(value=asked.job_id), instanceId=asked.instance)
     listing = await api.tasks.BrowseSandbox(request, timeout=TIMEOUT_S)
@@ -93,7 +98,7 @@ async def find_command(api: Api, agents: MesosAccess, asked: Asked) -> Command:
 
 
 def argv_of(line: str) -> Sequence[str]:
-    """Split a command as a shell would. Raises InvalidArgument."""
+    """Split a command like a shell. Raises InvalidArgument."""
     if len(line) > COMMAND_MAX:
         raise InvalidArgument(f"the command has {len(line)} characters, at most {COMMAND_MAX} are allowed")
     try:
@@ -103,7 +108,7 @@ def argv_of(line: str) -> Sequence[str]:
 
 
 class AgentCommand:
-    """A session with an agent, whose calls block: each command has two threads, one for each direction."""
+    """Session with an agent, whose calls block: each command has two threads, one for each direction."""
 
     def __init__(self, session: AgentSession) -> None:
         self._session = session
@@ -127,11 +132,11 @@ class AgentCommand:
         return await self._run(self._session.exit_code)
 
     async def close(self) -> None:
-        self._session.close()  # wakes both threads, for which it does not wait
+        self._session.close()  # wakes both threads, without waiting for them
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def _write(self, write: Callable[[], None]) -> None:
-        with suppress(OSError):  # the command has ended: what it wrote last says how
+        with suppress(OSError):  # the command has ended: its last output gives the reason
             await self._run(write)
 
     async def _run(self, call: Callable[[], T]) -> T:
@@ -139,7 +144,7 @@ class AgentCommand:
 
 
 class RelayedCommand:
-    """Exchanges with the API, one after the other."""
+    """Sequential exchanges with the API."""
 
     def __init__(self, api: Api, pod: str, container: str, argv: Sequence[str], size: Size) -> None:
         self._api, self._pod = api, pod
@@ -170,7 +175,7 @@ class RelayedCommand:
             self._answer = await self._exchange(pod_svc_pb2.ExchangeWithCommandRequest(data=typed))
 
     async def _next_input(self, pause_s: float, wants_input: bool) -> bytes:
-        """Return what was typed, or nothing after the pause. A new size ends the pause, too."""
+        """Return typed input, or nothing after the pause. A new size ends the pause, too."""
         self._wake.clear()
         if self._size is None and not (wants_input and self._typed.qsize()):
             with suppress(TimeoutError):
@@ -198,8 +203,10 @@ class RelayedCommand:
     async def _exchange(
         self, request: pod_svc_pb2.ExchangeWithCommandRequest
     ) -> pod_svc_pb2.ExchangeWithCommandResponse:
-        """Make the next exchange. It is repeated while Peloton cannot be reached, except the first: another host
-        manager would run the command once more."""
+        """Make the next exchange, repeated while Peloton is unreachable.
+
+        The first exchange is not repeated, since another host manager would run the command again.
+        """
         self._number += 1
         size, self._size = self._size, None
         if size is not None:

@@ -1,4 +1,4 @@
-"""Refusals over HTTP: the code words and statuses of the Connect protocol."""
+"""Errors over HTTP: the code words and statuses of the Connect protocol."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ HTTP_STATUSES = {
 
 
 class Refusal(Exception):
-    """``status``: where it is not that of the code. ``headers``: of the response."""
+    """Error response. ``status`` overrides the status of the code; ``headers`` are added to the response."""
 
     def __init__(self, code: str, message: str, status: int = 0, headers: Mapping[str, str] | None = None) -> None:
         super().__init__(message)
@@ -50,7 +50,7 @@ class Refusal(Exception):
 
 
 def code_word(status: str | grpc.StatusCode) -> str:
-    """Of a gRPC status, or of its name."""
+    """Return the code word of a gRPC status or its name."""
     name = status if isinstance(status, str) else status.name
     return "canceled" if name == "CANCELLED" else name.lower()
 
@@ -64,13 +64,13 @@ def refused(error: PelotonError) -> JSONResponse:
 
 
 def too_busy(message: str, retry_after_s: float) -> Refusal:
-    """Nothing has been done, and it may be repeated."""
+    """Return the error of a call that was not started and can be repeated."""
     headers = {"Retry-After": str(math.ceil(retry_after_s))}
     return Refusal("resource_exhausted", f"{message}: try again in {retry_after_s:g} s", headers=headers)
 
 
 def refusal_of(error: BaseException) -> Refusal:
-    """What the viewer is told of an error of ours or of a call; of all others only that there was one."""
+    """Convert an error; details of unexpected errors are hidden from the viewer."""
     match error:
         case Refusal():
             return error

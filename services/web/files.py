@@ -1,7 +1,7 @@
-"""What a YAML file of a user says, for pages: ``POST /files/job`` and so on, read by the code of the command line.
+"""Parsing of users' YAML files for pages by the code of the command line: ``POST /files/job`` and so on.
 
-The answer is ``{"message": ...}`` as protobuf JSON, to be sent on in a call; or an error with ``line`` and ``column``,
-which count from 1. The way back: a message as protobuf JSON is answered with the file, ``{"text": ...}``.
+The answer is ``{"message": ...}`` as protobuf JSON, ready to be sent in a call; or an error with ``line`` and
+``column``, which count from 1. In reverse, a message as protobuf JSON is answered with the file, ``{"text": ...}``.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ YAML = "application/yaml"
 JSON = "application/json"
 FILE_BYTES_MAX = 512 * 2**10
 VALUES_MAX = 50_000
-"""Of one file; aliases may make many of few bytes."""
+"""Maximum number of values in one file; aliases can create many from few bytes."""
 FILES_MAX = 20
-"""Read or waiting to be, one at a time."""
+"""Maximum number of files being parsed or waiting; one is parsed at a time."""
 
 
 class Files:
-    """For one event loop."""
+    """Parser for one event loop."""
 
     def __init__(self) -> None:
         self._bodies = Bodies()
@@ -66,14 +66,14 @@ class Files:
             except (Refusal, PelotonError) as error:
                 return refusal_of(error).response()
             except ClientDisconnect:
-                return Response(status_code=499)  # nobody reads it
+                return Response(status_code=499)  # the client has disconnected
             finally:
                 self._count -= 1
 
         return answer
 
     async def _read(self, convert: Callable[[bytes], bytes], request: Request) -> bytes:
-        """Raises ConfigError, Refusal, InvalidArgument."""
+        """Read and convert the body. Raises ConfigError, Refusal, InvalidArgument."""
         with self._bodies.room() as room:
             text = await room.body(request)
             if len(text) > FILE_BYTES_MAX:
@@ -86,13 +86,13 @@ class Files:
 
 
 def _content(name: str, text: bytes) -> bytes:
-    """Raises ConfigError."""
+    """Convert a YAML file to a message in JSON. Raises ConfigError."""
     message = load_message(text, FILES[name].message, value_count_max=VALUES_MAX)
     return orjson.dumps({"message": MessageToDict(message)})
 
 
 def _text(name: str, content: bytes) -> bytes:
-    """Raises InvalidArgument."""
+    """Convert a message in JSON to a YAML file. Raises InvalidArgument."""
     message = read_message(FILES[name].message, content)
     if isinstance(message, stateless_pb2.JobSpec):
         message = in_one_form(message)

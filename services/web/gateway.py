@@ -1,11 +1,10 @@
-"""The public API as JSON over HTTP: ``POST /api/SERVICE/METHOD``, for every method that role api serves.
+"""Public API as JSON over HTTP: ``POST /api/SERVICE/METHOD``, for every method that role api serves.
 
-Requests and answers are protobuf JSON, and errors are those of Connect's unary protocol: an HTTP status with
-``{"code": "not_found", "message": "..."}``. Errors that the v0 API puts into its answers stay there, with status 200.
-
-What a method streams is one line per message, ``{"result": {...}}``, and a last line ``{"error": {"code": ...,
-"message": ...}}`` when it failed on the way; the call ends when the viewer goes. A method to which its caller streams
-takes one line per message as well.
+Requests and answers are protobuf JSON, and errors follow Connect's unary protocol: an HTTP status with ``{"code":
+"not_found", "message": "..."}``. Errors in answers of the v0 API stay there, with status 200. A streaming method
+returns one line per message, ``{"result": {...}}``, and a last line ``{"error": {"code": ..., "message": ...}}`` if it
+failed later; the call ends when the client disconnects. A method with a request stream takes one line per message as
+well.
 """
 
 from __future__ import annotations
@@ -41,23 +40,23 @@ T = TypeVar("T")
 JSON = "application/json"
 LINES = "application/x-ndjson"
 CALLS_MAX = 200
-"""Calls in progress that give one answer."""
+"""Maximum number of unary calls in progress."""
 STREAMS_MAX = 100
-"""Calls that stream to the viewer or from it."""
+"""Maximum number of streaming calls in progress."""
 ANSWER_BYTES_MAX = 16 * 2**20
-"""Of an answer as it comes from the api, and of each message of one that streams."""
+"""Maximum size of an answer of the api, and of each message of a stream."""
 TIMEOUT_S = 20.0
-"""Of a call that does not stream, where the request does not say."""
+"""Default timeout of a unary call, in seconds."""
 HEAD_AFTER_S = 0.5
-"""A stream that has neither failed nor said anything for so long begins with status 200."""
+"""Time in seconds after which a silent stream begins with status 200."""
 AT_ONCE_BYTES_MAX = 32 * 2**10
-"""Larger messages are read and written in threads, while others go on..."""
+"""Size above which messages are converted in threads."""
 THREADS_MAX = 2
-"""... so many at a time: meanwhile they take many times their bytes."""
+"""Maximum number of these threads, since a conversion takes many times the size of the message."""
 
 
 class Method(NamedTuple):
-    """``path``: the service and the name, with a slash between."""
+    """Method of the API; ``path`` is SERVICE/NAME."""
 
     path: str
     request: type[Message]
@@ -67,7 +66,7 @@ class Method(NamedTuple):
 
 
 def methods() -> dict[str, Method]:
-    """By path."""
+    """Return all served methods by path."""
     return {
         path: Method(
             path,
@@ -81,7 +80,7 @@ def methods() -> dict[str, Method]:
 
 
 class Gateway:
-    """For one event loop."""
+    """Gateway for one event loop."""
 
     def __init__(self, api: Api) -> None:
         self._api = api
@@ -95,7 +94,7 @@ class Gateway:
         return [openapi.route(), Route("/api/{service}/{method}", self.answer, methods=["POST"])]
 
     def close(self) -> None:
-        """Ends the calls that stream: they would not end by themselves."""
+        """Cancel streaming calls, which do not end by themselves."""
         for call in list(self._streams):
             call.cancel()
 
@@ -107,11 +106,11 @@ class Gateway:
             with self._bodies.room() as room:
                 return await self._answer(request, room)
         except ClientDisconnect:
-            return Response(status_code=499)  # nobody reads it
+            return Response(status_code=499)  # the client has disconnected
         except (Exception, asyncio.CancelledError) as error:
             if _is_of_this_task(error):
                 raise
-            return _refused(request.url.path, error).response()
+            return _refusal_of(request.url.path, error).response()
         finally:
             self._calls -= 1
 
@@ -148,8 +147,8 @@ class Gateway:
     # -- streams
 
     @asynccontextmanager
-    async def _streaming(self, start: Callable[[], Any]) -> AsyncIterator[Any]:
-        """A call that streams, and that has ended when this has."""
+    async def _open_stream(self, start: Callable[[], Any]) -> AsyncIterator[Any]:
+        """Start a streaming call that is cancelled on exit."""
         if len(self._streams) >= STREAMS_MAX:
             raise too_busy(f"{STREAMS_MAX} streams are open", 10)
         call = start()
@@ -161,9 +160,9 @@ class Gateway:
             call.cancel()
 
     async def _send_lines(self, method: Method, request: Request, room: Room, timeout_s: float | None) -> bytes:
-        """The answer to a stream of messages, which may come before all of them are sent."""
+        """Send a stream of messages and return the answer, which may arrive before all of them are sent."""
         multi: Any = self._api.channel.stream_unary(f"/{method.path}")
-        async with self._streaming(partial(multi, timeout=timeout_s)) as call:
+        async with self._open_stream(partial(multi, timeout=timeout_s)) as call:
             await call.wait_for_connection()
             async for line in room.lines(request):
                 message = await self._convert(read_message, method.request, line)
@@ -176,12 +175,12 @@ class Gateway:
     async def _follow(
         self, method: Method, content: bytes, timeout_s: float | None, scope: Scope, receive: Receive, send: Send
     ) -> None:
-        """Sends what a method streams, line by line as it comes, until it ends or the viewer goes."""
+        """Send the messages of a stream line by line, until it ends or the client disconnects."""
         has_begun = False
         gone = asyncio.create_task(_until_gone(receive))
         try:
             multi: Any = self._api.channel.unary_stream(f"/{method.path}")
-            async with self._streaming(partial(multi, content, timeout=timeout_s)) as call:
+            async with self._open_stream(partial(multi, content, timeout=timeout_s)) as call:
                 gone.add_done_callback(lambda _: call.cancel())
                 first = asyncio.create_task(self._next_line(method, call))
                 await asyncio.wait({first}, timeout=HEAD_AFTER_S)
@@ -198,7 +197,7 @@ class Gateway:
                 raise
             if gone.done():
                 return
-            refusal = _refused(method.path, error)
+            refusal = _refusal_of(method.path, error)
             if has_begun:
                 await send(_piece(_line("error", orjson.dumps(refusal.content())), is_last=True))
             else:
@@ -207,13 +206,13 @@ class Gateway:
             gone.cancel()
 
     async def _next_line(self, method: Method, call: Any) -> bytes:
-        """Empty at the end."""
+        """Return the next line, empty at the end."""
         raw = await call.read()
         return b"" if raw is grpc.aio.EOF else _line("result", await self._convert(_json_of, method.answer, raw))
 
 
 class _Running(Response):
-    """A response that is made while it is sent."""
+    """Response whose content is produced while it is sent."""
 
     def __init__(self, run: Callable[[Scope, Receive, Send], Awaitable[None]]) -> None:
         super().__init__()
@@ -228,7 +227,7 @@ _HEAD = {
     "status": 200,
     "headers": [(b"content-type", LINES.encode()), (b"cache-control", b"no-store"), (b"content-encoding", b"identity")],
 }
-"""Compressed, lines would wait for those behind them."""
+"""Response head that disables compression, which would delay lines."""
 
 
 def _piece(content: bytes, is_last: bool = False) -> dict[str, Any]:
@@ -240,7 +239,7 @@ def _line(key: str, content: bytes) -> bytes:
 
 
 def _json_of(kind: type[Message], raw: bytes) -> bytes:
-    """Raises Refusal."""
+    """Convert an answer to JSON. Raises Refusal."""
     if len(raw) > ANSWER_BYTES_MAX:
         text = f"the answer has {len(raw):,} bytes, the bound is {ANSWER_BYTES_MAX:,}: ask for less, or over gRPC"
         raise Refusal("resource_exhausted", text, status=413)
@@ -248,13 +247,15 @@ def _json_of(kind: type[Message], raw: bytes) -> bytes:
 
 
 async def _is_sent(call: Any, content: bytes) -> bool:
-    """Whether the call still takes messages. When it ends while one is written, its own ``write`` would put an internal
-    error in the place of its status."""
+    """Send a message; returns whether the call accepts more.
+
+    The public ``write`` would replace the status of a call that ends meanwhile by an internal error.
+    """
     if call.done():
         return False
     try:
         await call._cython_call.send_serialized_message(content)
-    except Exception:  # the call itself says why it has ended
+    except Exception:  # the call itself reports its status
         return False
     return True
 
@@ -265,12 +266,12 @@ async def _until_gone(receive: Receive) -> None:
 
 
 def _is_of_this_task(error: BaseException) -> bool:
-    """A call that is cancelled raises the same as a task that is."""
+    """Return whether this task was cancelled: a cancelled call raises the same error."""
     task = asyncio.current_task()
     return isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling() > 0
 
 
-def _refused(path: str, error: BaseException) -> Refusal:
+def _refusal_of(path: str, error: BaseException) -> Refusal:
     if isinstance(error, asyncio.CancelledError):
         return Refusal("unavailable", "role web stops: try again")
     if not isinstance(error, Refusal | PelotonError | grpc.aio.AioRpcError):

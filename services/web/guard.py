@@ -1,7 +1,7 @@
-"""Requests and WebSockets that a page of another site made a browser open are refused.
+"""Rejection of requests and WebSockets that a page of another site caused.
 
-Peloton listens without a login on one machine, where any site that its user visits could send requests to it. A browser
-tells where a request comes from: ``Origin``, and ``Host``, which names a site that resolves to this machine.
+Peloton listens without a login on one machine, where any site that its user visits could send requests to it. Browsers
+report the origin of a request in ``Origin``, and the site's name, which may resolve to this machine, in ``Host``.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ CONTENT_POLICY = (
     "default-src 'self'; img-src 'self' data:; style-src 'self' 'unsafe-inline'; object-src 'none'; "
     "base-uri 'none'; frame-ancestors 'none'; form-action 'self'"
 )
-"""Styles in elements are of the editor, which makes them as it goes."""
+"""Inline styles are allowed for the editor, which creates them."""
 HEADERS = {
     "content-security-policy": CONTENT_POLICY,
     "x-content-type-options": "nosniff",
@@ -29,7 +29,7 @@ HEADERS = {
 
 
 class Guard:
-    """Middleware. ``hosts``: names by which pages may be asked for, beside numbers and localhost."""
+    """Middleware. ``hosts``: accepted host names, in addition to IP addresses and localhost."""
 
     def __init__(self, app: ASGIApp, hosts: tuple[str, ...] = ()) -> None:
         self._app = app
@@ -52,13 +52,13 @@ class Guard:
         await self._app(scope, receive, send_with_headers)
 
     def _fault(self, host: str, origin: str | None) -> str:
-        if not self._is_ours(host):
+        if not self._is_accepted_host(host):
             return f"this is not {shorten(host)}: role web answers to localhost, to addresses, and to PELOTON_WEB_HOSTS"
         if origin is not None and urlsplit(origin).netloc != host:
             return f"a page of {shorten(origin)} may not ask Peloton for anything"
         return ""
 
-    def _is_ours(self, host: str) -> bool:
+    def _is_accepted_host(self, host: str) -> bool:
         try:
             name = urlsplit(f"//{host}").hostname or ""
         except ValueError:
@@ -67,7 +67,7 @@ class Guard:
 
 
 def _is_number(name: str) -> bool:
-    """No other site has one: names are what resolves to somebody else's machine."""
+    """Return whether the name is an IP address, which cannot be another site's name for this machine."""
     try:
         ipaddress.ip_address(name)
     except ValueError:

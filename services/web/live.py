@@ -1,6 +1,6 @@
-"""What pages show, pushed to them: one look at the API for all viewers of a topic, encoded once, sent when it changed.
+"""Live data pushed to pages: each topic is read once for all viewers, encoded once, and sent when it has changed.
 
-A viewer that reads slowly gets the latest of each topic and misses what was in between, so that nothing piles up.
+A slow viewer receives the latest message of each topic and misses earlier ones, so that no backlog grows.
 """
 
 from __future__ import annotations
@@ -23,29 +23,29 @@ from services.web.faults import refusal_of
 log = logging.getLogger(__name__)
 
 VIEWERS_MAX = 1_000
-"""Open pages; more are refused."""
+"""Maximum number of open pages; more are rejected."""
 TOPICS_MAX = 2_000
-"""Topics that are looked at, of all viewers."""
+"""Maximum number of topics polled, of all viewers."""
 TOPICS_OF_A_VIEWER_MAX = 20
 BYTES_MAX = 8 << 20
-"""Of one message."""
+"""Maximum size of one message."""
 BYTES_PER_S = 50_000
-"""Of a topic to each of its viewers, on average: after a large message the next look is later."""
+"""Maximum average rate of a topic to each viewer: a large message delays the next poll."""
 BEAT_S = 15.0
-"""A page that heard nothing for so long gets a beat, by which both ends notice a connection that is dead."""
+"""Interval of heartbeats on idle connections in seconds, by which both ends detect a dead connection."""
 BEAT = b"event: beat\ndata: {}\n\n"
 SLOW_S = 5.0
-"""A look that takes longer makes its topic stale: the page shows what it has, and since when."""
+"""Time in seconds after which a poll makes its topic stale: the page shows the old data with its age."""
 LINGER_S = 5.0
-"""A topic without viewers is looked at for so long: a page that is loaded again finds it."""
+"""Time in seconds for which a topic without viewers is still polled, so that a reloaded page finds it."""
 
 Look = Callable[[Api, str], Awaitable[Any]]
-"""The message of a topic, which orjson can encode; the text is what follows the colon of its name."""
+"""Function that reads a topic and returns data that orjson can encode; the text follows the colon of the name."""
 
 
 @dataclass(frozen=True)
 class Topic:
-    """``job:ID`` is of the topic ``job`` with the argument ``ID``; ``overview`` has none."""
+    """Kind of topic: ``job:ID`` is the topic ``job`` with the argument ``ID``; ``overview`` has none."""
 
     look: Look
     period_s: float = 2.0
@@ -54,7 +54,7 @@ class Topic:
 
 @dataclass
 class _Viewer:
-    """``news``: topics with a message that it has not been sent."""
+    """Open page. ``news``: topics with a message that has not been sent to it."""
 
     news: dict[str, None] = field(default_factory=dict)
     wake: asyncio.Event = field(default_factory=asyncio.Event)
@@ -63,13 +63,13 @@ class _Viewer:
 @dataclass
 class _Running:
     frame: bytes = b""
-    good_ms: int = 0  # unix time of the last look that was answered; 0: none was
+    good_ms: int = 0  # unix time of the last successful poll; 0: none
     viewers: list[_Viewer] = field(default_factory=list)
     task: asyncio.Task[None] | None = None
 
 
 class Hub:
-    """For one event loop only. ``close`` ends all streams."""
+    """Hub for one event loop only. ``close`` ends all streams."""
 
     def __init__(self, api: Api, topics: Mapping[str, Topic]) -> None:
         self._api = api
@@ -88,7 +88,7 @@ class Hub:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def check(self, names: Sequence[str]) -> None:
-        """Raises InvalidArgument naming the topic that is none, Unavailable when there are too many viewers."""
+        """Raise InvalidArgument for an unknown topic, Unavailable when there are too many viewers."""
         if not 0 < len(names) <= TOPICS_OF_A_VIEWER_MAX:
             raise InvalidArgument(f"{len(names)} topics: want 1 to {TOPICS_OF_A_VIEWER_MAX}")
         for name in names:
@@ -104,7 +104,7 @@ class Hub:
             raise Unavailable(f"{TOPICS_MAX} topics are watched, as many as may be: try again later")
 
     async def stream(self, names: Sequence[str]) -> AsyncIterator[bytes]:
-        """Frames of server-sent events, for as long as the viewer reads them. Call ``check`` before."""
+        """Yield frames of server-sent events while the viewer reads them; call ``check`` first."""
         viewer = _Viewer()
         self._viewers.append(viewer)
         joined = {name: self._join(name, viewer) for name in dict.fromkeys(names)}
@@ -130,39 +130,41 @@ class Hub:
         running = self._running.get(name)
         if running is None:
             running = self._running[name] = _Running()
-            running.task = asyncio.create_task(self._keep_looking(name, running), name=f"topic {name}")
+            running.task = asyncio.create_task(self._poll(name, running), name=f"topic {name}")
         running.viewers.append(viewer)
         if running.frame:
             viewer.news[name] = None
             viewer.wake.set()
         return running
 
-    async def _keep_looking(self, name: str, running: _Running) -> None:
-        """Until nobody has viewed it for a while."""
+    async def _poll(self, name: str, running: _Running) -> None:
+        """Poll a topic until it has had no viewers for a while."""
         kind, _, argument = name.partition(":")
         topic = self._topics[kind]
         idle_s = 0.0
         try:
             while idle_s < LINGER_S:
-                looking = asyncio.create_task(self._look(name, topic, argument))
+                looking = asyncio.create_task(self._read(name, topic, argument))
                 try:
                     done, _ = await asyncio.wait({looking}, timeout=SLOW_S)
                     if not done:
                         late = f"the api has not answered for {SLOW_S:g} s"
-                        self._tell(name, running, {"error": {"code": "deadline_exceeded", "message": late}})
+                        self._publish(name, running, {"error": {"code": "deadline_exceeded", "message": late}})
                     told = await looking
                 finally:
                     looking.cancel()
-                changed = self._tell(name, running, told)
+                changed = self._publish(name, running, told)
                 rest_s = max(topic.period_s, len(running.frame) / BYTES_PER_S) if changed else topic.period_s
                 await asyncio.sleep(rest_s)
                 idle_s = 0.0 if running.viewers else idle_s + rest_s
         finally:
             del self._running[name]
 
-    def _tell(self, name: str, running: _Running, told: dict[str, Any]) -> bool:
-        """Send news to the viewers of a topic; returns whether they are any. An error carries the time of the last
-        answer, which the page shows as the age of what it has."""
+    def _publish(self, name: str, running: _Running, told: dict[str, Any]) -> bool:
+        """Send a message to the viewers of a topic; returns whether it changed.
+
+        An error includes the time of the last successful poll, from which the page shows the age of its data.
+        """
         if "error" not in told:
             running.good_ms = time.time_ns() // 1_000_000
         elif running.good_ms:
@@ -180,11 +182,11 @@ class Hub:
             viewer.wake.set()
         return True
 
-    async def _look(self, name: str, topic: Topic, argument: str) -> dict[str, Any]:
+    async def _read(self, name: str, topic: Topic, argument: str) -> dict[str, Any]:
         try:
             return {"value": await topic.look(self._api, argument)}
         except (grpc.aio.AioRpcError, PelotonError) as error:
             return {"error": refusal_of(error).content()}
-        except Exception as error:  # a page says so; the others go on
+        except Exception as error:  # a page shows the error; other topics continue
             log.exception("topic %s", name)
             return {"error": {"code": "internal", "message": f"{type(error).__name__}: see the log of role web"}}

@@ -1,4 +1,4 @@
-"""Files of pods, read in ranges of bytes: from the agent of Mesos that serves them, or through the API."""
+"""Files of pods, read in ranges of bytes: from the Mesos agent that serves them, or through the API."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ from peloton.model.pod import TERMINAL
 from services.web.api import TIMEOUT_S, Api
 
 CHUNK_BYTES = 64 * 1024
-"""Read from an agent at a time."""
+"""Maximum size of one read from an agent."""
 STREAM_BYTES = 256 * 1024
-"""Held of a file that is read to its end."""
+"""Size of the buffer of a file that is read to its end."""
 LOGS_MAX = 50
-"""Files that are named."""
+"""Maximum number of files listed."""
 TRIES_MAX = 12
-"""Calls for one range: each brings some bytes, or comes nearer to the first of them."""
+"""Maximum number of calls for one range: each returns some bytes, or advances towards the first of them."""
 OUTPUTS = ("stdout", "stderr")
 FILE_NAME = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?")
-"""The name of a log, or the name of its container before it."""
+"""Name of a log, possibly after the name of its container."""
 REPLACED = "\N{REPLACEMENT CHARACTER}"
 AGENT_FAULTS = (OSError, http.client.HTTPException, ValueError, KeyError)
-"""Raised where an agent does not answer, or not as agents do."""
+"""Exceptions for an agent that does not answer, or not as expected."""
 
 
 @dataclass
 class LogFile:
-    """A file of one run. ``path`` is empty while there is no such file; ``agent`` serves it, None: the API does."""
+    """File of one run. ``path`` is empty while there is no such file; ``agent`` serves it, None: the API does."""
 
     job_id: str
     instance: int
@@ -51,13 +51,13 @@ class LogFile:
 
 
 class LogFiles:
-    """Methods raise PelotonError, AioRpcError, and AGENT_FAULTS."""
+    """Reader of files; its methods raise PelotonError, AioRpcError and AGENT_FAULTS."""
 
     def __init__(self, api: Api, agents: MesosAccess) -> None:
         self._api, self._agents = api, agents
 
     async def has_ended(self, file: LogFile) -> bool:
-        """Tell whether the run is over; the first call for the current run fixes which one that is."""
+        """Return whether the run is over; the first call resolves the current run."""
         request = task_pb2.GetRequest(jobId=peloton_pb2.JobID(value=file.job_id), instanceId=file.instance)
         answer = await self._api.tasks.Get(request, timeout=TIMEOUT_S)
         if answer.HasField("notFound"):
@@ -69,7 +69,7 @@ class LogFiles:
         return runtime.mesosTaskId.value != file.run or task_pb2.TaskState.Name(runtime.state) in TERMINAL
 
     async def locate(self, file: LogFile) -> str:
-        """Find the file; the text is empty once it is there, else why it is not."""
+        """Find the file; returns "" once it exists, else the reason."""
         answer = await self._listing(file)
         if fault := fault_of(answer):
             return fault
@@ -82,14 +82,16 @@ class LogFiles:
         return "" if file.path else f"there is no {file.name} yet"
 
     async def require(self, file: LogFile) -> None:
-        """Find the file. Raises NotFound where it is not there."""
+        """Find the file. Raises NotFound if it does not exist."""
         await self.has_ended(file)
         if why := await self.locate(file):
             raise NotFound(why)
 
     async def names(self, file: LogFile) -> tuple[list[str], str]:
-        """Return the logs of the run, stdout and stderr first, and why there are none. Those are all files that the API
-        serves; of a sandbox those that are called so."""
+        """Return the logs of the run, stdout and stderr first, and the reason if there are none.
+
+        The API serves logs only; in a sandbox, files with matching names are logs.
+        """
         answer = await self._listing(file)
         return log_names(answer.paths, is_sandbox=bool(answer.hostname)), fault_of(answer)
 
@@ -100,7 +102,7 @@ class LogFiles:
         return await self._api.tasks.BrowseSandbox(request, timeout=TIMEOUT_S)
 
     async def size(self, file: LogFile) -> int:
-        """Return the size in bytes, for which what the API serves is read to its end."""
+        """Return the size in bytes; a file served by the API is read to its end for this."""
         if file.agent is not None:
             return int((await self._ask_agent(file, -1, CHUNK_BYTES))["offset"])
         size, is_end = 0, False
@@ -110,15 +112,17 @@ class LogFiles:
         return size
 
     async def read(self, file: LogFile, offset: int, follow: bool) -> tuple[bytes, int]:
-        """Return some bytes, and the offset behind them."""
+        """Return some bytes, and the offset after them."""
         if file.agent is None:
             data = (await self._piece(file, offset, follow)).data
             return data, offset + len(data)
         return await self._read_agent(file, offset, CHUNK_BYTES)
 
     async def read_range(self, file: LogFile, start: int, end: int) -> tuple[bytes, int]:
-        """Return the bytes of the range and the offset behind them, which is less than ``end`` at the end of the
-        file. A range has at most CHUNK_BYTES."""
+        """Return the bytes of the range and the offset after them, which is less than ``end`` at the end of the file.
+
+        A range has at most CHUNK_BYTES.
+        """
         assert end - start <= CHUNK_BYTES
         if file.agent is not None:
             return await self._read_agent(file, start, end - start)
@@ -132,7 +136,7 @@ class LogFiles:
         raise Unavailable(f"{file.name} cannot be read up to byte {end} within {TRIES_MAX} calls: try again")
 
     async def stream(self, file: LogFile) -> AsyncGenerator[bytes, None]:
-        """Yield the whole file as it is now, a bounded piece at a time."""
+        """Yield the whole current file, a bounded piece at a time."""
         if file.agent is None:
             offset, is_end = 0, False
             while not is_end:
@@ -155,7 +159,7 @@ class LogFiles:
     async def _read_agent(self, file: LogFile, offset: int, length: int) -> tuple[bytes, int]:
         text = str((await self._ask_agent(file, offset, length))["data"])
         data = text.encode("utf-8", "surrogateescape")
-        if REPLACED in text:  # an agent that writes this for bytes that are no text leaves open how many they were
+        if REPLACED in text:  # agents write this for invalid bytes, whose number is lost
             return data, max(min(offset + length, await self.size(file)), offset + 1)
         return data, offset + len(data)
 
@@ -176,7 +180,7 @@ class LogFiles:
     def _ask_agent_now(self, file: LogFile, url: str) -> dict[str, Any]:
         with closing(self._connection(file)) as connection:
             body = self._answer(connection, url).read()
-        # A file need not be text; surrogates carry the bytes that are none.
+        # A file may be binary; surrogates encode its invalid bytes.
         found: dict[str, Any] = json.loads(body.decode("utf-8", "surrogateescape"))
         return found
 
@@ -194,7 +198,7 @@ class LogFiles:
 
 
 def fault_of(answer: task_pb2.BrowseSandboxResponse) -> str:
-    """Return why there is no listing, empty when there is one."""
+    """Return the reason for a missing listing, "" if there is one."""
     if not answer.HasField("error"):
         return ""
     kind = next(field.name for field, _ in answer.error.ListFields())

@@ -1,7 +1,7 @@
-"""Parts of what a pod has printed, for a viewer that holds a window of a file of any size.
+"""Parts of logs, for a viewer that shows a window of a file of any size.
 
-``GET /logs/JOB/INSTANCE/files`` names the logs of a run, ``.../part`` reads lines around a byte, ``.../search`` finds a
-text in the whole file, and ``.../download`` sends all of it. Each takes ``file`` and ``run`` as ``/logs`` does.
+``GET /logs/JOB/INSTANCE/files`` lists the logs of a run, ``.../part`` reads lines around a byte, ``.../search``
+searches the whole file, and ``.../download`` sends it. Each takes ``file`` and ``run`` like ``/logs``.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from services.web.log_files import AGENT_FAULTS, CHUNK_BYTES, LogFile, LogFiles
 from services.web.logs import file_of
 
 READERS_MAX = 20
-"""Files that are searched or downloaded at a time; more are refused."""
+"""Maximum number of files searched or downloaded at a time; more are rejected."""
 BEFORE_BYTES = 16 * 1024
-"""Read in front of the byte that a part is around."""
+"""Number of bytes read before the byte that a part surrounds."""
 SEARCH_BYTES_MAX = 512 << 20
-"""Searched of one file; the answer says when that was not all."""
+"""Maximum number of bytes searched; the answer says if the file is larger."""
 TEXT_MAX = 200
-"""Characters of the text that is searched."""
+"""Maximum length of the search text in characters."""
 PLACES_MAX = 1_000
-"""Places that are told; all are counted."""
+"""Maximum number of matches returned; all are counted."""
 RETRY_AFTER_S = 2.0
 NO_STORE = {"cache-control": "no-store"}
 NEWLINE = b"\n"
@@ -38,7 +38,7 @@ NEWLINE = b"\n"
 
 @dataclass(frozen=True)
 class Part:
-    """Lines of a file: bytes ``offset`` to ``end``. ``is_end``: the file has no more now."""
+    """Lines of a file: bytes ``offset`` to ``end``. ``is_end``: the file currently ends there."""
 
     offset: int
     end: int
@@ -48,7 +48,7 @@ class Part:
 
 @dataclass
 class Found:
-    """``places``: offsets of the first places. ``is_whole``: the file was searched to its end."""
+    """Search result. ``places``: offsets of the first matches. ``is_whole``: the file was searched to its end."""
 
     count: int = 0
     places: list[int] = field(default_factory=list)
@@ -125,11 +125,14 @@ class LogParts:
 
 
 async def read_part(files: LogFiles, file: LogFile, start: int, stop: int, place: int) -> Part:
-    """Read whole lines between two bytes. A line that would be all of it is cut, so that the part is never empty where
-    there are bytes, and holds the byte at ``place``."""
+    """Read whole lines between two bytes.
+
+    A line longer than the range is cut, so that the part contains the byte at ``place`` and is never empty where there
+    are bytes.
+    """
     data, end = await files.read_range(file, start, stop)
     is_end = end < stop
-    is_exact = end - start == len(data)  # else it is no text, whose bytes cannot be counted
+    is_exact = end - start == len(data)  # else the file is binary, and the bytes of its text cannot be counted
     if is_exact and not is_end and (last := data.rfind(NEWLINE) + 1) and start + last > place:
         data, end = data[:last], start + last
     first = data.find(NEWLINE) + 1
@@ -139,7 +142,7 @@ async def read_part(files: LogFiles, file: LogFile, start: int, stop: int, place
 
 
 async def search(pieces: AsyncIterator[bytes], text: bytes) -> Found:
-    """Find a text without regard to the case of ASCII letters, and count its places."""
+    """Find a text, ignoring the case of ASCII letters, and count the matches."""
     wanted, found, rest = text.lower(), Found(), b""
     async for piece in pieces:
         seen = rest + piece[: SEARCH_BYTES_MAX - found.searched].lower()

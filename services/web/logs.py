@@ -1,7 +1,7 @@
-"""What a pod prints, followed: ``GET /logs/JOB/INSTANCE?file=stdout&run=...`` as server-sent events.
+"""Following of logs: ``GET /logs/JOB/INSTANCE?file=stdout&run=...`` as server-sent events.
 
-Each message has the offset behind it as its id, so that a browser that connects again goes on from there. Agents of
-Mesos serve files themselves; those of other clusters come through the API.
+The id of each message is the offset after it, so that a reconnecting browser resumes there. Mesos agents serve files
+themselves; files of other clusters are read through the API.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from services.web.faults import refusal_of, refused
 from services.web.log_files import AGENT_FAULTS, CHUNK_BYTES, FILE_NAME, LogFile, LogFiles
 
 VIEWERS_MAX = 100
-"""Files that are followed at a time; more are refused."""
+"""Maximum number of files followed at a time; more are rejected."""
 TAIL_BYTES = 64 * 1024
-"""How much of a file is told that was there before."""
+"""Number of existing bytes sent at the begin."""
 LOOK_S = 1.0
 BEAT_LOOKS = 15
-"""Looks without news after which a comment shows that the connection lives."""
+"""Number of polls without output after which a comment shows that the connection is alive."""
 
 
 class Logs:
@@ -60,12 +60,12 @@ class Logs:
             self._viewers -= 1
 
     async def _follow(self, file: LogFile, offset: int | None) -> AsyncIterator[bytes]:
-        """Until the run has ended and all of it is told."""
+        """Yield the log until the run has ended and its whole output is sent."""
         yield b": Peloton\n\n"
         decoder = codecs.getincrementaldecoder("utf-8")("replace")
         said, quiet = "", 0
         while True:
-            has_ended = await self._files.has_ended(file)  # before reading: what comes later is read in the next round
+            has_ended = await self._files.has_ended(file)  # before reading: later output is read in the next round
             why = "" if file.path else await self._files.locate(file)
             if why and why != said:
                 yield _frame("waiting", {"message": why})

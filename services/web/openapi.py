@@ -1,6 +1,6 @@
-"""The OpenAPI document of the API as JSON over HTTP, made from the descriptors and the comments of the .proto files.
+"""OpenAPI document of the API as JSON over HTTP, generated from the descriptors and comments of the .proto files.
 
-A service that is served under several names is in it once, under the name that clients use.
+A service that is served under several names appears once, under the name that clients use.
 """
 
 from __future__ import annotations
@@ -53,20 +53,20 @@ def route() -> Route:
 
 
 async def _answer(_: Request) -> Response:
-    return Response(_encoded(), media_type="application/json")
+    return Response(_encode(), media_type="application/json")
 
 
 @cache
-def _encoded() -> bytes:
+def _encode() -> bytes:
     return orjson.dumps(document())
 
 
 def document() -> Schema:
-    """As of OpenAPI 3.1."""
+    """Build the document in OpenAPI 3.1."""
     schemas: dict[str, Schema] = {ERROR: _error_schema()}
     paths = {}
     for names in SPELLINGS:
-        for method in _declared(names).methods:
+        for method in _documented_service(names).methods:
             paths[f"/api/{names[0]}/{method.name}"] = {"post": _operation(names[0], method)}
             _add(schemas, method.input_type)
             _add(schemas, method.output_type)
@@ -80,13 +80,13 @@ def document() -> Schema:
     }
 
 
-def _declared(names: tuple[str, ...]) -> ServiceDescriptor:
-    """The spelling of a service that has the comments: the one in the package of its messages."""
+def _documented_service(names: tuple[str, ...]) -> ServiceDescriptor:
+    """Return the descriptor that has the comments: the service in the package of its messages."""
     return service_of(names[1] if len(names) > 1 else names[0])
 
 
 def _about_service(names: tuple[str, ...]) -> str:
-    service = _declared(names)
+    service = _documented_service(names)
     heading = comment_of(service.file.name)
     if len(names) > 1:
         return f"{heading}\n\nAlso called {' and '.join(names[1:])}."
@@ -140,7 +140,7 @@ def _ref(name: str) -> Schema:
 
 
 def _add(schemas: dict[str, Schema], kind: Descriptor) -> None:
-    """With all that it consists of."""
+    """Add a message and all types that it contains."""
     waiting = [kind]
     while waiting:
         one = waiting.pop()

@@ -1,6 +1,6 @@
-"""Messages as protobuf JSON: keys in camelCase, 64-bit integers as text, enums by name, what is zero or empty left out.
+"""Protobuf JSON: keys in camelCase, 64-bit integers as text, enums by name, without zero and empty values.
 
-When it is read, keys may also be spelled as in the .proto file, and enums given by number.
+The parser also accepts keys as in the .proto file, and enums by number.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from peloton.model.text import shorten
 M = TypeVar("M", bound=Message)
 
 DEPTH_MAX = 100
-"""Of messages in messages."""
+"""Maximum nesting of messages."""
 FAULT_CHARS_MAX = 300
-"""Characters of what protobuf says is wrong with a body: it quotes what it could not read."""
+"""Maximum length of quoted protobuf errors in characters, which contain the invalid input."""
 
 
 def read_message(kind: type[M], text: bytes) -> M:
-    """Raises InvalidArgument, which names the key."""
+    """Parse a message. Raises InvalidArgument, naming the key."""
     message = kind()
     name = kind.DESCRIPTOR.name
     try:
@@ -43,7 +43,7 @@ def written(message: Message) -> bytes:
 
 
 def _object(text: str) -> str:
-    """An empty list would count as one. Raises ValueError."""
+    """Return the text if it is an object, since an empty list would be accepted as one. Raises ValueError."""
     if not text.lstrip(" \t\r\n").startswith("{"):
         raise ValueError("want an object, {...}")
     return text

@@ -1,4 +1,4 @@
-"""The JSON schemas of files at ``/schemas/``, where editors find them."""
+"""JSON schemas of files at ``/schemas/``, for editors."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ def routes() -> list[Route]:
 
 async def _answer(request: Request) -> Response:
     name = request.url.path.rpartition("/")[2].removesuffix(".json")
-    return Response(_encoded(name), media_type="application/schema+json")
+    return Response(_encode(name), media_type="application/schema+json")
 
 
 @cache
-def _encoded(name: str) -> bytes:
+def _encode(name: str) -> bytes:
     return orjson.dumps(schema_of(name))

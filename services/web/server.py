@@ -1,4 +1,4 @@
-"""Role web on its port."""
+"""Server of role web."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from services.web.terminal import MESSAGE_BYTES_MAX
 log = logging.getLogger(__name__)
 
 GRACE_S = 2
-"""Streams of pages end at once; calls may take so long."""
+"""Time for calls in flight to end at shutdown, in seconds; streams of pages end at once."""
 
 
 class _Server(uvicorn.Server):
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Signals are the runtime's."""
+        """Leave signals to the runtime."""
         yield
 
 
 async def run(settings: Settings, stop: asyncio.Event) -> None:
-    """Until ``stop``. Raises Unavailable when the port is taken, InvalidArgument for addresses that are none."""
+    """Serve until ``stop``. Raises Unavailable when the port is in use, InvalidArgument for invalid addresses."""
     names = tuple(name for one in settings.web_hosts.split(",") if (name := one.strip()))
     web = WebSettings(settings.api, settings.temporal_ui, names, _agents(settings), settings.temporal_namespace)
     app = create_app(web)
@@ -59,7 +59,7 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
 
 
 def _agents(settings: Settings) -> MesosAccess:
-    """Raises InvalidArgument naming the setting."""
+    """Read the access to Mesos agents. Raises InvalidArgument naming the setting."""
     files = TlsFiles(
         settings.mesos_tls_ca_file, settings.mesos_tls_cert_file, settings.mesos_tls_key_file, settings.mesos_tls_names
     )

@@ -1,10 +1,9 @@
-"""A terminal in a pod: ``/terminal/JOB/INSTANCE?container=&command=&rows=&columns=`` as a WebSocket.
+"""Terminal in a pod: ``/terminal/JOB/INSTANCE?container=&command=&rows=&columns=`` as a WebSocket.
 
-Binary messages are what is typed and what the command writes. Text messages are JSON: ``{"rows", "columns"}`` from the
-page is its size; ``{"taken"}`` from either side says how many bytes it has taken, which makes room for as many in the
-other's window; ``{"open"}``, and at the end ``{"exitCode"}`` or ``{"problem": {"code", "message"}}`` are for the page.
-Neither side sends more than its window, so that nothing piles up where the other one is slow. A session ends with its
-connection and is never taken up again.
+Binary messages are input and output of the command. Text messages are JSON: ``{"rows", "columns"}`` from the page is
+its size; ``{"taken"}`` from either side is the number of bytes consumed, which the other side may send again;
+``{"open"}``, and at the end ``{"exitCode"}`` or ``{"problem": {"code", "message"}}`` are for the page. Neither side
+sends more than its window, so that no backlog grows. A session ends with its connection and cannot be resumed.
 """
 
 from __future__ import annotations
@@ -26,17 +25,17 @@ from services.web.faults import Refusal, refusal_of
 from services.web.viewer import viewer_of
 
 SESSIONS_MAX = 20
-"""Terminals that are open at a time; more are refused."""
+"""Maximum number of open terminals; more are rejected."""
 IDLE_S = 30 * 60.0
-"""A terminal in which nothing is typed for so long is ended."""
+"""Time without input after which a terminal is closed, in seconds."""
 INPUT_WINDOW_BYTES = 64 * 1024
-"""Typed and not yet taken by the command."""
+"""Maximum amount of input not yet taken by the command."""
 OUTPUT_WINDOW_BYTES = 256 * 1024
-"""Written by the command and not yet drawn by the page."""
+"""Maximum amount of output not yet drawn by the page."""
 MESSAGE_BYTES_MAX = INPUT_WINDOW_BYTES
-"""Of one message of a page; the server refuses larger ones before they are here."""
+"""Maximum size of a message from a page; the server rejects larger ones while receiving."""
 SIDE_MAX = 2_000
-"""Rows and columns of a terminal."""
+"""Maximum number of rows and columns of a terminal."""
 SIZE = (24, 80)
 
 
@@ -57,7 +56,7 @@ class Terminals:
     async def _run(self, socket: WebSocket) -> None:
         if not viewer_of(socket).may_change:
             raise Refusal("permission_denied", "a terminal changes its pod, which this viewer may not")
-        asked = _asked(socket)
+        asked = _parse_request(socket)
         if self._count >= SESSIONS_MAX:
             raise ResourceExhausted(
                 f"{SESSIONS_MAX} terminals are open, as many as may be: close one, or try again later"
@@ -76,11 +75,11 @@ class Terminals:
 
 
 class Bridge:
-    """One page and one command."""
+    """Connection of one page and one command."""
 
     def __init__(self, socket: WebSocket, command: Command) -> None:
         self._socket, self._command = socket, command
-        self._typed: asyncio.Queue[bytes] = asyncio.Queue()  # bounded by the window; empty: there is a new size
+        self._typed: asyncio.Queue[bytes] = asyncio.Queue()  # bounded by the window; empty: new size
         self._size: Size | None = None
         self._untaken_bytes = 0
         self._room_bytes = OUTPUT_WINDOW_BYTES
@@ -88,7 +87,7 @@ class Bridge:
         self._is_busy = asyncio.Event()
 
     async def run(self) -> None:
-        """Return when the command has ended or the page is gone. Raises PelotonError, AioRpcError, Refusal."""
+        """Relay until the command ends or the page disconnects. Raises PelotonError, AioRpcError, Refusal."""
         work = (self._write_output(), self._read_page(), self._write_input(), self._wait_until_idle())
         tasks = [asyncio.create_task(one) for one in work]
         try:
@@ -177,7 +176,7 @@ async def tell(socket: WebSocket, **value: object) -> None:
 
 
 def size_of(told: object) -> Size | None:
-    """Return rows and columns of a message, None where it has none that a terminal may have."""
+    """Return the rows and columns of a message, None if they are missing or invalid."""
     if not isinstance(told, dict):
         return None
     rows, columns = told.get("rows"), told.get("columns")
@@ -186,8 +185,8 @@ def size_of(told: object) -> Size | None:
     return (rows, columns) if 0 < rows <= SIDE_MAX and 0 < columns <= SIDE_MAX else None
 
 
-def _asked(socket: WebSocket) -> Asked:
-    """Raises InvalidArgument."""
+def _parse_request(socket: WebSocket) -> Asked:
+    """Parse the request. Raises InvalidArgument."""
     job_id, query = socket.path_params["job_id"], socket.query_params
     try:
         job_id = parse_job_id(job_id)

@@ -1,4 +1,4 @@
-"""Who looks at the pages, and what they may do. Until users sign in everybody is one viewer who may do everything."""
+"""Viewer of the pages and its permissions. Without sign-in, there is one viewer who may do everything."""
 
 from __future__ import annotations
 
@@ -17,5 +17,5 @@ EVERYBODY = Viewer("everybody", may_change=True)
 
 
 def viewer_of(request: HTTPConnection) -> Viewer:
-    """The one place that learns who asks, when there are users."""
+    """Return the viewer of a request; the single place to authenticate users."""
     return EVERYBODY

@@ -1,4 +1,4 @@
-"""Every topic by its name."""
+"""Topics by name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What charts share: their time ranges, and series of which the values are null where nothing was recorded."""
+"""Shared parts of charts: time ranges, and series whose values are null where no sample was recorded."""
 
 from __future__ import annotations
 
@@ -12,15 +12,17 @@ from peloton.model.times import NS_PER_S
 
 HOUR_S = 3_600
 HOURS = (1, 6, 24, 168, 720, 8_760)
-"""The time ranges of charts."""
+"""Time ranges of charts, in hours."""
 DIGITS = 3
 
 Values = list[float | None]
 
 
 def start_of(hours: str) -> str:
-    """So many hours ago, RFC 3339. Raises InvalidArgument for hours that are no time range: each range is a topic that
-    is looked at."""
+    """Return the start of a time range as RFC 3339.
+
+    Raises InvalidArgument for other numbers of hours, since each range is a separately polled topic.
+    """
     if hours not in map(str, HOURS):
         raise InvalidArgument(f"{quote(hours)} hours: want {', '.join(map(str, HOURS))}")
     return rfc3339(time.time_ns() - int(hours) * HOUR_S * NS_PER_S)

@@ -1,4 +1,4 @@
-"""Hosts: all of them as lists, and one with its pods."""
+"""Topics of hosts: lists of all of them, and one host with its pods."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ EVENTS_SHOWN = 50
 
 
 async def look_at_names(api: Api, _: str) -> Any:
-    """``maps`` by cluster: host names and host pools, which change rarely, with the ``version`` of the names."""
+    """Return ``maps`` by cluster: host names and host pools, which change rarely, with the ``version`` of the names."""
     answer = await _maps(api)
     return {
         "maps": [
@@ -36,8 +36,10 @@ async def look_at_names(api: Api, _: str) -> Any:
 
 
 async def look_at_map(api: Api, _: str) -> Any:
-    """``maps`` by cluster: what changes of each host, in the order of the names of that ``version``; lists of bytes are
-    base64. ``silent``: clusters that do not answer."""
+    """Return ``maps`` by cluster: changing values of each host in the order of the names of ``version``.
+
+    Lists of bytes are base64. ``silent`` lists clusters that do not answer.
+    """
     answer = await _maps(api)
     found = []
     for one in answer.maps:
@@ -49,7 +51,7 @@ async def look_at_map(api: Api, _: str) -> Any:
 
 
 async def look_at_host(api: Api, hostname: str) -> Any:
-    """``host``, its ``pods``, and its ``maintenance`` if it is in one."""
+    """Return ``host``, its ``pods``, and its ``maintenance``, if any."""
     queried = host_svc_pb2.QueryHostsRequest(hostnames=[hostname])
     hosts, pods, drains = await asyncio.gather(
         api.hosts.QueryHosts(queried, timeout=TIMEOUT_S),
@@ -66,8 +68,10 @@ async def look_at_host(api: Api, hostname: str) -> Any:
 
 
 async def look_at_events(api: Api, hostname: str) -> Any:
-    """What happened to the host, also to one that is gone, or without a name to all of them, the newest first:
-    ``events`` and whether there are more."""
+    """Return ``events`` of a host, which may be gone, or of all hosts without a name, newest first.
+
+    ``hasMore``: there are older events.
+    """
     asked = overview_pb2.ListHostEventsRequest(hostname=hostname, limit=EVENTS_SHOWN)
     found = await api.overview.ListHostEvents(asked, timeout=TIMEOUT_S)
     return {"events": [MessageToDict(event) for event in found.events], "hasMore": found.has_more}

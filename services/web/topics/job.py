@@ -1,4 +1,4 @@
-"""One job: its row of the table, why its instances wait, the states of all of them, and one of them with its events."""
+"""Topics of one job: its table row, reasons for waiting, states of all instances, and one instance with its events."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from services.web.api import TIMEOUT_S, Api
 DIGITS_MAX = 9
 ASKED_CHARS_MAX = 8_000
 RUNS_SHOWN = 10
-"""Of an instance, with all of their events."""
+"""Number of an instance's latest runs whose events are shown."""
 ENDED = (job_pb2.SUCCEEDED, job_pb2.FAILED, job_pb2.KILLED)
 
 
 async def look(api: Api, job_id: str) -> Any:
-    """``row``; ``why`` as JobWhy has it, of a job that has not ended; ``problem``: why that is not known."""
+    """Return ``row``; ``why`` from JobWhy for a job that has not ended; ``problem`` if the reasons are unknown."""
     request = table_pb2.GetJobRequest(id=peloton_pb2.JobID(value=job_id))
     row = await api.job_table.GetJob(request, timeout=TIMEOUT_S)
     told: dict[str, Any] = {"row": MessageToDict(row)}
@@ -37,20 +37,20 @@ async def look(api: Api, job_id: str) -> Any:
         try:
             asked = explain_pb2.JobWhyRequest(jobId=peloton_pb2.JobID(value=job_id))
             told["why"] = MessageToDict(await api.explain.JobWhy(asked, timeout=TIMEOUT_S))
-        except grpc.aio.AioRpcError as error:  # the resource manager is away: the rest is shown
+        except grpc.aio.AioRpcError as error:  # the resource manager is unavailable: the rest is shown
             told["problem"] = error.details() or ""
     return told
 
 
 async def look_at_states(api: Api, job_id: str) -> Any:
-    """``count`` instances, and a byte for each, as GetInstanceStates has them: zlib in base64."""
+    """Return the ``count`` of instances, and the bytes of GetInstanceStates, zlib-compressed in base64."""
     request = table_pb2.GetInstanceStatesRequest(id=peloton_pb2.JobID(value=job_id))
     answer = await api.job_table.GetInstanceStates(request, timeout=TIMEOUT_S)
     return {"count": answer.instanceCount, "states": b64encode(zlib.compress(answer.states, 1)).decode()}
 
 
 async def look_at_use(api: Api, asked: str) -> Any:
-    """GetInstanceUse of ``JOB``, or of the instance of ``JOB/INSTANCE``."""
+    """Return GetInstanceUse for ``JOB``, or for one instance ``JOB/INSTANCE``."""
     job_id, _, instance = asked.partition("/")
     instances = [_number(instance)] if instance else []
     request = table_pb2.GetInstanceUseRequest(id=peloton_pb2.JobID(value=job_id), instances=instances)
@@ -58,8 +58,10 @@ async def look_at_use(api: Api, asked: str) -> Any:
 
 
 async def look_at_instances(api: Api, asked: str) -> Any:
-    """``asked``: a request of TaskManager.Query in JSON. ``rows`` as [instance, state, host, message, run, start,
-    completion, failures], and ``total``, which counts all that match."""
+    """Return instances for ``asked``, a TaskManager.Query request in JSON.
+
+    ``rows`` are [instance, state, host, message, run, start, completion, failures]; ``total`` counts all matches.
+    """
     if len(asked) > ASKED_CHARS_MAX:
         raise InvalidArgument(f"the filters have {len(asked)} characters, at most {ASKED_CHARS_MAX} are allowed")
     try:
@@ -88,7 +90,7 @@ def _instance_row(info: task_pb2.TaskInfo) -> list[Any]:
 
 
 async def look_at_instance(api: Api, argument: str) -> Any:
-    """``JOB/INSTANCE``: its ``runtime``, and the ``events`` of its latest runs, the newest first."""
+    """Return the ``runtime`` of ``JOB/INSTANCE``, and the ``events`` of its latest runs, newest first."""
     text, _, number = argument.rpartition("/")
     job_id, instance = peloton_pb2.JobID(value=text), _number(number)
     found, told = await asyncio.gather(
@@ -107,7 +109,7 @@ async def look_at_instance(api: Api, argument: str) -> Any:
 
 
 def _number(instance: str) -> int:
-    """Raises InvalidArgument."""
+    """Parse an instance number. Raises InvalidArgument."""
     if not (instance.isascii() and instance.isdigit() and len(instance) <= DIGITS_MAX):
         raise InvalidArgument(f"instance {quote(instance)} is no number")
     return int(instance)

@@ -1,4 +1,4 @@
-"""A page of the table of jobs."""
+"""Topic of a page of the job table."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ASKED_CHARS_MAX = 8_000
 
 
 async def look(api: Api, asked: str) -> Any:
-    """The answer to ``asked``, a request of ListJobs in JSON. Nothing is counted: that is not done again and again."""
+    """Return the answer to ``asked``, a ListJobs request in JSON, without counts, which are too expensive to poll."""
     if len(asked) > ASKED_CHARS_MAX:
         raise InvalidArgument(f"the filters have {len(asked)} characters, at most {ASKED_CHARS_MAX} are allowed")
     try:

@@ -1,4 +1,4 @@
-"""The cluster in one screen: now, and over time."""
+"""Topics of the overview: current state, and time series."""
 
 from __future__ import annotations
 
@@ -27,18 +27,20 @@ QUANTITIES: dict[int, str] = {
 
 
 async def look(api: Api, _: str) -> Any:
-    """``overview``: what is wrong, sums, counts and leaders; ``demand`` by kind: what the pods that wait ask for, none
-    while the resource manager does not answer."""
+    """Return ``overview``: problems, sums, counts and leaders; ``demand`` of waiting pods by kind.
+
+    ``demand`` is empty while the resource manager does not answer.
+    """
     overview, demand = await asyncio.gather(
         api.overview.GetOverview(overview_pb2.GetOverviewRequest(), timeout=TIMEOUT_S), _demand(api)
     )
     for role in overview.roles:
-        role.ClearField("seconds_left")  # it changes with each look, and says nothing but who leads
+        role.ClearField("seconds_left")  # it changes with each poll; only the leader is shown
     return {"overview": MessageToDict(overview), "demand": demand}
 
 
 async def look_at_problems(api: Api, job_id: str) -> Any:
-    """Return what the overview says is wrong with this job or service, the worst first."""
+    """Return the problems of a job or service in the overview, the worst first."""
     overview = await api.overview.GetOverview(overview_pb2.GetOverviewRequest(), timeout=TIMEOUT_S)
     mine = [one for one in overview.problems if one.subject_kind == OF_JOB and one.subject_id == job_id]
     return [MessageToDict(one) for one in mine]
@@ -53,9 +55,11 @@ async def _demand(api: Api) -> dict[str, float]:
 
 
 async def over_time(api: Api, argument: str) -> Any:
-    """``HOURS/KIND``: sums over the clusters. A quantity that was 0 throughout is left out; a value is null where
-    nothing was recorded. ``missing``: cluster -> intervals of which the sums are without it, though it had been
-    recorded before."""
+    """Return sums over the clusters for ``HOURS/KIND``.
+
+    A quantity that was 0 throughout is left out; a value is null where no sample was recorded. ``missing`` counts, by
+    cluster, the intervals without its samples after its first one.
+    """
     hours, _, kind = argument.partition("/")
     request = history_pb2.GetClusterHistoryRequest(kinds=[kind], start=start_of(hours))
     answer = await api.history.GetClusterHistory(request, timeout=TIMEOUT_S)

@@ -1,4 +1,4 @@
-"""Pools: the tree, one of them with its queue, and what they held over time."""
+"""Topics of pools: the tree, one pool with its queue, and time series."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from services.web.api import TIMEOUT_S, Api
 from services.web.topics.history import start_of, with_gaps
 
 QUEUE_SHOWN = 100
-"""Waiting gangs of a pool's page."""
+"""Number of waiting gangs on a pool's page."""
 ALLOCATION: int = history_pb2.QUANTITY_ALLOCATION
 QUANTITIES: dict[int, str] = {
     ALLOCATION: "allocation",
@@ -25,9 +25,11 @@ QUANTITIES: dict[int, str] = {
 
 
 async def tree(api: Api, _: str) -> Any:
-    """Of each pool, parents first: [path, depth, leaf or not, gangs and instances that wait, amounts], where amounts
-    are of each kind that it has anything of: kind -> [reservation, limit or null, share, entitlement, allocation, its
-    revocable part, demand]."""
+    """Return the pools, parents first, as [path, depth, is leaf, queued gangs, queued instances, amounts].
+
+    Amounts are kind -> [reservation, limit or null, share, entitlement, allocation, its revocable part, demand], for
+    kinds with any amount.
+    """
     answer = await api.explain.PoolTree(explain_pb2.PoolTreeRequest(), timeout=TIMEOUT_S)
     return [
         [pool.path, pool.depth, pool.isLeaf, pool.queuedGangs, pool.queuedInstances, _amounts(pool)]
@@ -47,14 +49,17 @@ def _amounts(pool: explain_pb2.PoolNode) -> dict[str, list[float | None]]:
 
 
 async def pool(api: Api, path: str) -> Any:
-    """As ``PoolWhy`` has it: amounts, queues, who lends to whom, and its queue in order."""
+    """Return the answer of ``PoolWhy``: amounts, queues, loans, and the pool's queue in order."""
     request = explain_pb2.PoolWhyRequest(path=respool_pb2.ResourcePoolPath(value=path), queueLimit=QUEUE_SHOWN)
     return MessageToDict(await api.explain.PoolWhy(request, timeout=TIMEOUT_S))
 
 
 async def over_time(api: Api, argument: str) -> Any:
-    """``HOURS/KIND/PATH``: allocation of the pool and of those right below it, and what else the pool itself had. A
-    value is null where nothing was recorded. ``marks``: [number of the interval, pool, for which pool, instances]."""
+    """Return time series for ``HOURS/KIND/PATH``: allocations of the pool and its children, and the pool's other
+    amounts.
+
+    A value is null where no sample was recorded. ``marks``: [index of the interval, pool, for which pool, instances].
+    """
     hours, _, rest = argument.partition("/")
     kind, slash, path = rest.partition("/")
     path = slash + path
@@ -74,7 +79,7 @@ async def over_time(api: Api, argument: str) -> Any:
 
 
 def _series(pool: history_pb2.PoolHistory, quantities: Iterable[int]) -> dict[str, Any]:
-    """A column that is 0 throughout is not in the answer."""
+    """Return the series of a pool; columns missing in the answer are 0 throughout."""
     columns = dict.fromkeys(quantities, [0.0] * len(pool.covered_s))
     columns |= {one.quantity: list(one.values) for one in pool.columns if one.quantity in columns}
     found = {QUANTITIES[each]: with_gaps(values, pool.covered_s) for each, values in columns.items()}

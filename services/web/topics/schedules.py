@@ -1,4 +1,4 @@
-"""The schedules of a pool, or of all pools, each with its last run."""
+"""Topic of the schedules of a pool, or of all pools, each with its last run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LIMIT = 200
 
 
 async def look(api: Api, pool_path: str) -> Any:
-    """``schedules`` by name and ``hasMore``; the root is all pools."""
+    """Return ``schedules`` by name and ``hasMore``; the root selects all pools."""
     request = schedule_pb2.ListSchedulesRequest(pool_path="" if pool_path == "/" else pool_path, limit=LIMIT)
     found = await api.schedules.ListSchedules(request, timeout=TIMEOUT_S)
     return {"schedules": [MessageToDict(one) for one in found.schedules], "hasMore": found.has_more}

@@ -1,4 +1,4 @@
-"""One service: its rollout, its pods, what is wrong with it, and what its SLA let go."""
+"""Topic of one service: its rollout, pods, problems and disruptions."""
 
 from __future__ import annotations
 
@@ -21,19 +21,22 @@ from peloton.model.status_text import OUTPUT_MARK, status_text
 from services.web.api import TIMEOUT_S, Api
 
 PODS_MAX = 2_000
-"""The first instances; a page says how many there are."""
+"""Maximum number of instances shown; a page shows the total."""
 LATELY_S = 300.0
-"""An instance that has failed is in trouble until it has run for so long."""
+"""Run time in seconds after which an instance that has failed is considered recovered."""
 TEXTS_MAX = 3
-"""Causes that one trouble names."""
+"""Maximum number of causes named in one problem."""
 _FAILED = (pod_pb2.POD_STATE_FAILED, pod_pb2.POD_STATE_LOST)
 Trouble = dict[str, Any]
-"""``title``, ``detail``, and the ``instance`` whose stderr says more."""
+"""Mapping of ``title``, ``detail``, and the ``instance`` whose stderr has details."""
 
 
 async def look(api: Api, job_id: str) -> Any:
-    """``job`` without the specs of its pods; ``pods`` as [instance, state, host, version, message, health, run, start,
-    completion, failures]; ``trouble`` as Trouble; ``why`` its pods wait, in words, empty when none does; ``poolPath``.
+    """Return the state of a service.
+
+    ``job`` comes without the specs of its pods; ``pods`` as [instance, state, host, version, message, health, run,
+    start, completion, failures]; ``trouble`` as Trouble; ``why`` is the text of the reason for waiting pods, empty if
+    none wait; ``poolPath``.
     """
     request = stateless_svc_pb2.GetJobRequest(job_id=peloton_v1_pb2.JobID(value=job_id))
     answer = await api.services.GetJob(request, timeout=TIMEOUT_S)
@@ -53,10 +56,10 @@ async def look(api: Api, job_id: str) -> Any:
 
 
 def troubles(pods: Sequence[pod_pb2.PodSummary], why: explain_pb2.JobWhyResponse, now_s: float) -> Iterator[Trouble]:
-    """Yield what is wrong with instances: those that fail, then those whose health checks fail."""
+    """Yield problems of instances: failing ones, then ones with failing health checks."""
     failing = [pod for pod in pods if _is_failing(pod.status, now_s)]
     if failing:
-        # The resource manager names exit code and next run; the message of a pod that waits says only that it waits.
+        # The resource manager reports exit code and next run; the message of a waiting pod only says that it waits.
         told = [reason.text for reason in why.reasons if reason.rule == explain_pb2.RULE_BACK_OFF]
         said = [(pod.status.message.partition(OUTPUT_MARK)[0], pod.status.reason) for pod in failing]
         texts = Counter(status_text(message, reason) for message, reason in said)
