@@ -1,4 +1,4 @@
-"""`python -m services.minicluster`, the same as `minicluster`."""
+"""Entry point of `python -m services.minicluster`, the same as `minicluster`."""
 
 from services.minicluster.command import minicluster
 

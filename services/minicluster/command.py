@@ -1,4 +1,4 @@
-"""The command `minicluster`: options to settings, and a minicluster that runs until it gets a signal."""
+"""Command `minicluster`: converts options to settings, and runs a minicluster until a signal."""
 
 from __future__ import annotations
 
@@ -108,12 +108,12 @@ def minicluster(**options: Any) -> None:
 
 
 def settings_of(arguments: list[str]) -> MiniclusterSettings:
-    """Of a command line. Raises click.UsageError."""
+    """Parse a command line. Raises click.UsageError."""
     return settings_from(minicluster.make_context("minicluster", list(arguments)).params)
 
 
 def settings_from(options: dict[str, Any]) -> MiniclusterSettings:
-    """Raises click.UsageError with a clear text when options exclude each other or a file is wrong."""
+    """Convert options. Raises click.UsageError when options exclude each other or a file is invalid."""
     if options["tls_ca"] and not options["tls_cert"]:
         raise click.UsageError("--tls-ca needs --tls-cert")
     hosts, simulation = hosts_from(options, default_hosts)
@@ -146,7 +146,7 @@ def settings_from(options: dict[str, Any]) -> MiniclusterSettings:
 async def _serve(settings: MiniclusterSettings) -> None:
     stop, loop = stopped_by_signal(), asyncio.get_running_loop()
     cluster = Minicluster(settings)
-    returns: set[asyncio.Task[None]] = set()  # the loop alone would not keep them
+    returns: set[asyncio.Task[None]] = set()  # references, which the loop does not keep
     loop.add_signal_handler(signal.SIGUSR1, cluster.stop_master)
     loop.add_signal_handler(signal.SIGUSR2, lambda: returns.add(asyncio.create_task(cluster.start_master())))
     try:

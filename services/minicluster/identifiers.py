@@ -1,4 +1,4 @@
-"""What is wrong with an id, in the master's words."""
+"""Validation of ids, with the master's texts."""
 
 from __future__ import annotations
 

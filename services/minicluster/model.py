@@ -1,4 +1,4 @@
-"""What the master knows: frameworks, agents, tasks, offers. All have slots: 50,000 agents must fit in memory."""
+"""Data model of the master: frameworks, agents, tasks, offers. All have slots: 50,000 agents must fit in memory."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ TERMINAL = frozenset(
 )
 
 COMPLETED_TASKS_MAX = 1000
-"""Of one framework; the oldest are forgotten."""
+"""Maximum number of completed tasks kept per framework; the oldest are dropped."""
 
 
 @dataclass(slots=True, eq=False)
 class Update:
-    """A status update on its way to the framework: each retry sends the same event bytes."""
+    """Status update in delivery to the framework: each retry sends the same event bytes."""
 
     state: str
     uuid: str
@@ -53,7 +53,7 @@ class Filter:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Cpu seconds since the start of a task, its resident bytes, and when (unix seconds) they were measured."""
+    """Cpu seconds since the start of a task, its resident bytes, and the time of the measurement (unix seconds)."""
 
     user_s: float
     system_s: float
@@ -66,28 +66,28 @@ class Usage:
 
 
 class Runner(Protocol):
-    """What runs a task: a real process or a simulated one."""
+    """Runner of a task: a real process or a simulated one."""
 
     def kill(self, grace_s: float | None) -> None: ...
 
     def usage(self) -> Usage | None:
-        """None before the first measurement."""
+        """Return the usage, None before the first measurement."""
         ...
 
 
 class Runtime(Protocol):
-    """What runs the tasks of an agent: as processes, or simulated."""
+    """Runtime of an agent's tasks, as processes or simulated."""
 
     def launch(self, task: Task) -> None: ...
 
     def kill_all(self) -> None: ...
 
     def crash(self, tasks: list[Task]) -> None:
-        """The agent dies with its tasks; it sends their updates when it registers again."""
+        """Stop the agent with its tasks; it sends their updates when it registers again."""
         ...
 
     async def close(self) -> None:
-        """The minicluster stops."""
+        """Release everything when the minicluster stops."""
         ...
 
 
@@ -103,14 +103,14 @@ class Task:
     # The executor and the tasks of the same LAUNCH_GROUP, which end together.
     group: Executor | None = None
     peers: Sequence[Task] = ()
-    # `state` is what the master knows, `status_state` what it last sent to the framework, `reported` what the agent
-    # knows: that does not change when the master calls the task unreachable.
+    # `state` is known to the master, `status_state` was last sent to the framework, and `reported` is known to the
+    # agent: it does not change when the master marks the task unreachable.
     state: str = "TASK_STAGING"
     reported: str = "TASK_STAGING"
     status_state: str = "TASK_STAGING"
     status_uuid: str = ""
     statuses: list[Json] = field(default_factory=list)
-    # Updates that are not acknowledged, oldest first; only the first is ever in flight.
+    # Unacknowledged updates, oldest first; only the first is ever in flight.
     pending: deque[Update] = field(default_factory=deque)
     retry: Timer | None = None
     runner: Runner | None = None
@@ -124,19 +124,19 @@ class Task:
 
     @property
     def info(self) -> Json:
-        """The TaskInfo."""
+        """Return the TaskInfo."""
         info: Json = orjson.loads(self.info_json)
         return info
 
     @property
     def executor_id(self) -> str:
-        """A command task has an executor of its own, with its id."""
+        """Return the id of the executor; a command task has one of its own with the id of the task."""
         return self.id if self.group is None else self.group.id
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class Executor:
-    """A default executor with its own resources; command tasks have none as far as the master knows."""
+    """Default executor with its own resources; the master counts no resources for executors of command tasks."""
 
     id: str
     framework: Framework
@@ -160,7 +160,7 @@ class Offer:
 
 @dataclass(slots=True, eq=False, repr=False)
 class Acceptance:
-    """An ACCEPT in progress. Each of its operations takes from `left`, or changes what kind it is."""
+    """ACCEPT in progress. Each of its operations takes from `left`, or converts some of it."""
 
     framework: Framework
     agent: Agent
@@ -170,7 +170,7 @@ class Acceptance:
 
 @dataclass(slots=True, eq=False, repr=False)
 class Operation:
-    """A RESERVE, CREATE, ... with an id: the master sends its status until it is acknowledged."""
+    """RESERVE, CREATE, ... with an id: the master sends its status until it is acknowledged."""
 
     id: str
     framework: Framework
@@ -182,7 +182,7 @@ class Operation:
 
 @dataclass(slots=True, eq=False, repr=False)
 class Agent:
-    """`free` is what is neither used nor on offer; it shares the dict of `total` while everything is free."""
+    """Agent of a host. `free` is neither used nor on offer; it shares the dict of `total` while everything is free."""
 
     id: str
     spec: HostSpec
@@ -196,7 +196,7 @@ class Agent:
     # `online`: the agent process runs and has a connection; `registered`: the master counts it as an agent.
     online: bool = False
     registered: bool = False
-    # `recovered`: a new master knows of it and waits for it; `returns`: it runs, and looks for a master.
+    # `recovered`: a new master waits for its return; `returns`: it runs, and is connecting to a master.
     recovered: bool = False
     returns: bool = False
     deactivated: bool = False
@@ -211,7 +211,7 @@ class Agent:
     tasks: dict[tuple[str, str], Task] | None = None
     executors: dict[tuple[str, str], Executor] | None = None
     timer: Timer | None = None
-    # While nothing changed since `sleep_epoch`, no framework can want this agent before `sleep_until`.
+    # Without a change since `sleep_epoch`, no framework can use this agent before `sleep_until`.
     sleep_until: float = 0.0
     sleep_epoch: int = -1
     attributes_json: bytes | None = None
@@ -224,12 +224,12 @@ class Agent:
         return self.registered and self.online and not self.deactivated
 
     def wake(self) -> None:
-        """The next allocation looks at it, whatever the last one found."""
+        """Include the agent in the next allocation, whatever the last one found."""
         self.sleep_epoch = -1
 
     @property
     def all_tasks(self) -> list[Task]:
-        """A copy, which stays as it is while tasks end."""
+        """Return a copy, which does not change while tasks end."""
         return list(self.tasks.values()) if self.tasks else []
 
     @property
@@ -274,7 +274,7 @@ class Framework:
     registered_at: float = 0.0
     reregistered_at: float = 0.0
     unregistered_at: float | None = None
-    # What `info` says.
+    # Derived from `info`.
     capabilities: frozenset[str] = field(init=False)
     multi_role: bool = field(init=False)
     partition_aware: bool = field(init=False)
@@ -294,7 +294,7 @@ class Framework:
 
     @property
     def all_tasks(self) -> list[Task]:
-        """Also those that are unreachable or have ended."""
+        """Return all tasks, including unreachable and ended ones."""
         return [*self.tasks.values(), *self.unreachable.values(), *self.completed]
 
     def cancel_timers(self) -> None:
@@ -304,6 +304,6 @@ class Framework:
         self.failover = self.heartbeat = None
 
     def send(self, chunk: bytes) -> None:
-        """Without a stream it is lost: only the updates of agents are sent again."""
+        """Send an event; it is lost without a stream: only the updates of agents are sent again."""
         if self.stream is not None:
             self.stream.send(chunk)

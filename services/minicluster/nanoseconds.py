@@ -1,4 +1,4 @@
-"""Times as the protocol has them."""
+"""Times in the format of the protocol."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ NANOS_PER_SECOND = 1_000_000_000
 
 
 def in_nanoseconds(seconds: float) -> dict[str, int]:
-    """A TimeInfo or DurationInfo."""
+    """Return a TimeInfo or DurationInfo."""
     return {"nanoseconds": int(seconds * NANOS_PER_SECOND)}

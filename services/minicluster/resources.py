@@ -16,7 +16,7 @@ THOUSAND = 1000
 
 
 class Kind:
-    """What a resource is apart from its amount; `kind_of` keeps one object per distinct kind."""
+    """Properties of a resource apart from its amount; `kind_of` keeps one object per distinct kind."""
 
     __slots__ = ("disk", "name", "plain", "reservations", "revocable", "role", "type", "whole")
 
@@ -28,7 +28,7 @@ class Kind:
         self.disk: Json | None = orjson.loads(disk) if disk else None
         self.revocable = revocable
         self.plain = not (reservations or disk or revocable)
-        # A disk that tasks and volumes take whole or not at all.
+        # Disk that tasks and volumes take as a whole or not at all.
         source = (self.disk or {}).get("source", {}).get("type")
         self.whole = source in ("MOUNT", "BLOCK") or (source == "RAW" and "id" in (self.disk or {})["source"])
         self.role: str | None = self.reservations[-1]["role"] if self.reservations else None
@@ -40,7 +40,7 @@ class Kind:
 Resources: TypeAlias = dict[Kind, Value]
 Amounts: TypeAlias = tuple[tuple[Kind, Value], ...]
 AMOUNTS_KEPT_MAX = 10_000
-"""Different amounts whose JSON is cached: most of many agents have, hold and offer the same."""
+"""Number of different amounts whose JSON is cached: most agents have, hold and offer equal ones."""
 
 _KINDS: dict[tuple[str, str, bytes, bytes, bool], Kind] = {}
 
@@ -76,7 +76,7 @@ _PLAIN = {("cpus", "SCALAR"): CPUS, ("mem", "SCALAR"): MEM, ("disk", "SCALAR"): 
 
 
 def parse_one(resource: Json) -> tuple[Kind, Value, str | None]:
-    """One protobuf-JSON Resource as (kind, amount, allocation role)."""
+    """Parse one protobuf-JSON Resource as (kind, amount, allocation role)."""
     type_, name, role = resource["type"], resource["name"], resource.get("role", "*")
     if type_ == "SCALAR":
         value: Value = round(resource.get("scalar", {}).get("value", 0) * THOUSAND)
@@ -153,14 +153,14 @@ def sum_of(parts: Iterable[Resources]) -> Resources:
 
 
 def scalar_of(resources: Resources, kind: Kind) -> int:
-    """Thousandths of a kind that is a scalar."""
+    """Return the thousandths of a scalar kind."""
     value = resources.get(kind, 0)
     assert isinstance(value, int)
     return value
 
 
 def taken(left: Resources, right: Resources) -> Resources:
-    """`left` without `right`."""
+    """Return `left` without `right`."""
     result = dict(left)
     take_from(result, right)
     return result
@@ -193,7 +193,7 @@ def merge(ranges: Iterable[tuple[int, int]]) -> Ranges:
 
 
 def cut(ranges: Ranges, holes: Ranges) -> Ranges:
-    """What of `ranges` is left outside `holes`."""
+    """Return the parts of `ranges` outside `holes`."""
     result = list(ranges)
     for low, high in holes:
         rest = []
@@ -210,7 +210,7 @@ def cut(ranges: Ranges, holes: Ranges) -> Ranges:
 
 
 def number(thousandths: int) -> str:
-    """As Mesos prints scalars: 4000 -> 4, 100 -> 0.1."""
+    """Format like Mesos: 4000 -> 4, 100 -> 0.1."""
     whole, rest = divmod(abs(thousandths), THOUSAND)
     sign = "-" if thousandths < 0 else ""
     return f"{sign}{whole}" + (f".{rest:03d}".rstrip("0") if rest else "")
@@ -262,7 +262,7 @@ def text(resources: Resources, role: str | None = None) -> str:
 
 
 def to_json(resources: Resources, role: str | None = None, refined: bool = False, both: bool = False) -> list[Json]:
-    """Protobuf-JSON resources; `role` sets allocation_info, `both` is the operator API's double format."""
+    """Convert to protobuf-JSON; `role` sets allocation_info, `both` is the operator API's double format."""
     result = []
     for kind, value in resources.items():
         item: Json = {"name": kind.name, "type": kind.type}
@@ -292,13 +292,14 @@ def to_json(resources: Resources, role: str | None = None, refined: bool = False
 
 
 def in_listing_order(resources: Resources) -> Resources:
-    """Unreserved first, ports last of them, then what is reserved: the order of the master's own lists."""
+    """Sort in the order of the master's own lists: unreserved, with ports last, then reserved."""
     order = sorted(resources, key=lambda kind: 2 if kind.reservations else 1 if kind is PORTS else 0)
     return {kind: resources[kind] for kind in order}
 
 
 def to_summary(resources: Resources) -> Json:
-    """The v0 form of /state and /slaves: {"disk": 0.0, "mem": 32.0, "gpus": 0.0, "cpus": 0.1, "ports": "[..]"}."""
+    """Return the v0 form of /state and /slaves: {"disk": 0.0, "mem": 32.0, "gpus": 0.0, "cpus": 0.1, "ports":
+    "[..]"}."""
     result: Json = {"disk": 0.0, "mem": 0.0, "gpus": 0.0, "cpus": 0.0}
     for kind, value in resources.items():
         key = kind.name + ("_revocable" if kind.revocable else "")
@@ -310,7 +311,7 @@ def to_summary(resources: Resources) -> Json:
 
 
 def scalars(resources: Resources) -> dict[str, int]:
-    """Thousandths per scalar name, revocable ones included."""
+    """Return thousandths per scalar name, including revocable ones."""
     result: dict[str, int] = {}
     for kind, value in resources.items():
         if isinstance(value, int):

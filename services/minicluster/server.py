@@ -1,4 +1,4 @@
-"""A minicluster: the master's port, one port per agent with processes, and everything behind them in one process."""
+"""Minicluster: the master's port, one port per agent with processes, and all parts in one process."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ log = logging.getLogger(__name__)
 
 
 class Minicluster:
-    """`start` returns when the ports listen and the agents are registered; `stop` leaves no process behind."""
+    """Emulated Mesos. `start` returns when the ports listen and the agents are registered; `stop` ends all
+    processes."""
 
     def __init__(self, settings: MiniclusterSettings, clock: Clock | None = None) -> None:
         self.settings = settings = replace(settings, data_dir=settings.data_dir.resolve())
@@ -101,14 +102,14 @@ class Minicluster:
         await self._server.http.stop()
 
     def stop_master(self) -> None:
-        """As if the master's process had ended: agents and tasks run on."""
+        """Stop the master, as if its process had ended: agents and tasks continue."""
         if not self.master.registry.is_away:
             self.master.failover.leave()
             self._server.http.pause()
             log.info("the master is away; agents and their tasks run on")
 
     async def start_master(self) -> None:
-        """A new master leads, with the registry of the last one; agents look for it."""
+        """Start a new master with the registry of the last one; agents reconnect."""
         if self.master.registry.is_away:
             await self._server.http.start(self.settings.host, self.port, self.settings.tls)
             count = self.master.failover.lead(AGENTS_BACK_S)

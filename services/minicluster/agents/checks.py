@@ -20,27 +20,27 @@ _HOST = "127.0.0.1"
 
 
 class Checked(Protocol):
-    """A container as its checks see it."""
+    """Interface of a container to its checks."""
 
     task: Task
     killing: bool
     ended: bool
 
     def command(self, command: Json) -> Command:
-        """A CommandInfo, as a command that runs beside that of the task."""
+        """Convert a CommandInfo to a command that runs in the container of the task."""
         ...
 
     def report_running(self, reason: str, healthy: bool | None = None) -> None:
-        """Another update of the running task."""
+        """Send another update of the running task."""
         ...
 
     def unhealthy(self) -> None:
-        """The health check failed too often."""
+        """Kill the task, whose health check failed too often."""
         ...
 
 
 class Checks:
-    """The asyncio tasks of one container that asks for checks."""
+    """Runner of a container's checks, as asyncio tasks."""
 
     def __init__(self, container: Checked, clock: Clock, processes: Processes) -> None:
         self._container = container
@@ -59,7 +59,7 @@ class Checks:
                 job.cancel()
 
     async def _health(self, check: Json) -> None:
-        """The first result is reported even when bad; at the limit the task is killed."""
+        """Run the health check: the first result is reported even if it is bad; at the limit the task is killed."""
         container, clock = self._container, self._clock
         limit = check.get("consecutive_failures", _FAILURES)
         grace_end = clock.now() + check.get("grace_period_seconds", _GRACE_S)
@@ -88,7 +88,7 @@ class Checks:
         self._container.report_running("REASON_TASK_HEALTH_CHECK_STATUS_UPDATED", healthy)
 
     async def _general(self, check: Json) -> None:
-        """Each change of the exit code is an update; the task is never killed for it."""
+        """Run the general check: each change of the exit code is an update, and the task is never killed."""
         container = self._container
         await self._clock.sleep(check.get("delay_seconds", _DELAY_S))
         last: Json | None = None
@@ -102,7 +102,7 @@ class Checks:
             await self._clock.sleep(check.get("interval_seconds", _INTERVAL_S))
 
     async def _once(self, check: Json) -> int | None:
-        """The exit code or HTTP status; None for a timeout or no answer."""
+        """Return the exit code or HTTP status; None on a timeout or without an answer."""
         try:
             async with asyncio.timeout(check.get("timeout_seconds", _TIMEOUT_S) or None):
                 if check["type"] == "HTTP":

@@ -37,18 +37,18 @@ from services.minicluster.resources import Json
 from services.minicluster.settings import MiniclusterSettings
 
 EXECUTOR = "minicluster-executor"
-"""What ps shows of the process that represents the executor of a task."""
+"""Name that ps shows for the process representing the executor of a task."""
 
 
 class Container:
-    """The runner of one task. Phases: waiting (no pid), running (pid), ended."""
+    """Runner of one task. Phases: waiting (no pid), running (pid), ended."""
 
     def __init__(self, runtime: ProcessRuntime, task: Task) -> None:
         self.runtime = runtime
         self.task = task
         self.id = str(uuid.uuid4())
         self.directory: Path | None = None
-        self.secrets: list[Path] = []  # files with secrets of the task, which end with it
+        self.secrets: list[Path] = []  # files with secrets of the task, deleted at its end
         self.pid: int | None = None
         self.executor_pid: int | None = None
         self.killing = False
@@ -99,11 +99,11 @@ class Container:
         if uris:
             loop = asyncio.get_running_loop()
             future = loop.run_in_executor(None, sandboxes.fetch, uris, self.directory)
-            future.add_done_callback(self._fetched)
+            future.add_done_callback(self._finish_fetch)
         else:
             self._run()
 
-    def _fetched(self, future: asyncio.Future[None]) -> None:
+    def _finish_fetch(self, future: asyncio.Future[None]) -> None:
         error = future.exception()
         if self.ended or self.runtime.closed:
             return
@@ -118,7 +118,7 @@ class Container:
         self._end(by_agent("REASON_CONTAINER_LAUNCH_FAILED", f"Failed to launch container: {why}"))
 
     def _user(self, command: Json) -> str | None:
-        """The account to run as, None for our own."""
+        """Return the account to run as, None for the own one."""
         if not self.runtime.settings.switch_user:
             return None
         name: str = command.get("user") or self.task.framework.info.get("user", "")
@@ -132,16 +132,16 @@ class Container:
             try:
                 if task.agent.sick:
                     raise OSError("the host is sick")
-                if task.group is None:  # tasks of a group share an executor, which has no process here
-                    self.executor_pid = runtime.processes.spawn_idle(EXECUTOR, task.id, self._executor_exited)
+                if task.group is None:  # tasks of a group share an executor without a process
+                    self.executor_pid = runtime.processes.spawn_idle(EXECUTOR, task.id, self._handle_executor_exit)
                 self.pid = runtime.processes.spawn(
                     self.command(task.info.get("command", {})),
                     stdout=stdout,
                     stderr=stderr,
-                    on_exit=self._exited,
+                    on_exit=self._handle_exit,
                 )
             except (OSError, ValueError) as error:
-                # As Mesos's launcher: the executor runs, its command exits with 1.
+                # Same result as Mesos's launcher: the executor runs, its command exits with 1.
                 stderr.write(f"Failed to execute command: {error}\n".encode())
                 failed = True
         task.container = container_status(self.id, runtime.settings.host)
@@ -158,19 +158,19 @@ class Container:
         runtime.monitor.watch(self)
         limit = task.info.get("max_completion_time", {}).get("nanoseconds")
         if limit is not None:
-            self._later(limit / NANOS_PER_SECOND, self._too_long)
+            self._call_later(limit / NANOS_PER_SECOND, self._enforce_completion_time)
         if "check" in task.info or "health_check" in task.info:
             self._checks = Checks(self, runtime.clock, runtime.processes)
 
     def command(self, command: Json) -> Command:
-        """A CommandInfo, as a command in the sandbox and with the environment of the task."""
+        """Convert a CommandInfo to a command in the sandbox with the environment of the task."""
         assert self.directory is not None
         settings = self.runtime.settings
         environment = sandboxes.environment(self.task, self.directory, settings.host, settings.pass_env)
         argv, executable = argv_of(command)
         return Command(argv, executable, self.directory, environment | variables_of(command), self._user(command))
 
-    def _later(self, seconds: float, function: Callable[..., None], *args: object) -> None:
+    def _call_later(self, seconds: float, function: Callable[..., None], *args: object) -> None:
         self._timers.append(self.runtime.clock.call_later(seconds, function, *args))
 
     def report_running(self, reason: str, healthy: bool | None = None) -> None:
@@ -182,7 +182,8 @@ class Container:
     # end
 
     def kill(self, grace_s: float | None) -> None:
-        """SIGTERM to the group, SIGKILL after the grace period of the task (a KILL's own policy is not used)."""
+        """Send SIGTERM to the group, and SIGKILL after the task's grace period (the policy in a KILL call is
+        ignored)."""
         if self.ended:
             return
         if self.pid is None:
@@ -201,41 +202,42 @@ class Container:
             policy = self.task.info.get("kill_policy", {}).get("grace_period", {}).get("nanoseconds")
             grace_s = self.runtime.settings.kill_grace_s if policy is None else policy / NANOS_PER_SECOND
         kill_group(self.pid, signal.SIGTERM)
-        self._later(grace_s, kill_group, self.pid, signal.SIGKILL)
+        self._call_later(grace_s, kill_group, self.pid, signal.SIGKILL)
 
     def unhealthy(self) -> None:
-        """The health check failed too often."""
+        """Kill the task, whose health check failed too often."""
         self._unhealthy = True
         self.kill(None)
 
-    def _too_long(self) -> None:
+    def _enforce_completion_time(self) -> None:
         if not self.killing and not self.ended:
-            # Its message is that of the signal which then ends it.
+            # Its message is the one of the signal that ends the task.
             self._verdict = Ending("TASK_FAILED", "", reason="REASON_MAX_COMPLETION_TIME_REACHED")
             self._terminate(None)
 
     def limit_reached(self, reason: str, message: str) -> None:
-        """Too much memory or disk: the container is destroyed."""
+        """Destroy the container, which uses too much memory or disk."""
         if not self.ended and self.pid is not None:
             self._verdict = by_agent(reason, message)
             kill_group(self.pid, signal.SIGKILL)
 
     def crash(self) -> None:
-        """The executor died: its processes end at once. When the agent died too, it sends the update on its return."""
+        """End the processes of a crashed executor at once; if the agent crashed too, it sends the update when it
+        returns."""
         if self.ended:
             return
         self._verdict = EXECUTOR_TERMINATED
         if self.pid is None:
-            self._exited(0)
+            self._handle_exit(0)
         else:
             kill_group(self.pid, signal.SIGKILL)
 
-    def _executor_exited(self, status: int) -> None:
-        """It was killed from outside: an agent destroys the container of an executor that is gone."""
+    def _handle_executor_exit(self, status: int) -> None:
+        """Destroy the container of an executor that was killed from outside, like an agent."""
         self.crash()
 
     def abandon(self) -> None:
-        """The minicluster stops, and `Processes` kills the process: no update is sent any more."""
+        """Stop sending updates: the minicluster stops, and `Processes` kills the process."""
         self.ended = True
         self._remove_secrets()
         if self._checks is not None:
@@ -245,7 +247,7 @@ class Container:
         for path in self.secrets:
             path.unlink(missing_ok=True)
 
-    def _exited(self, status: int) -> None:
+    def _handle_exit(self, status: int) -> None:
         if self.ended:
             return
         if self._verdict is not None:
@@ -275,7 +277,7 @@ class Container:
 
 @dataclass(eq=False)
 class ProcessRuntime:
-    """The containers of one agent, by their ids."""
+    """Containers of one agent, by id."""
 
     settings: MiniclusterSettings
     clock: Clock
@@ -296,7 +298,7 @@ class ProcessRuntime:
         self.containers[container.id] = container
 
     def is_secret(self, path: Path) -> bool:
-        """Tell whether a file holds a secret of a task."""
+        """Return whether a file contains a secret of a task."""
         return any(path in container.secrets for container in self.containers.values())
 
     def ended(self, container: Container) -> None:

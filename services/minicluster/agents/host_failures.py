@@ -1,4 +1,4 @@
-"""Simulated hosts that fail and come back: one timer for each host that can."""
+"""Simulated hosts that fail and recover: one timer for each host that can fail."""
 
 from __future__ import annotations
 

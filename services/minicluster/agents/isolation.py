@@ -1,4 +1,4 @@
-"""Isolators of agents, as their flag names them: without some of them an agent refuses limits, or mounts no secrets."""
+"""Isolators named by the agents' flag: without some of them an agent refuses limits, or mounts no secrets."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def has(isolation: str, isolator: str) -> bool:
 
 
 def refuse_limits(task: Task, info: Json, isolation: str, updates: StatusUpdates) -> bool:
-    """Drop a task with limits that the agent cannot keep, in the words of a real agent. Tell whether it is dropped."""
+    """Drop a task with limits that the agent cannot enforce, with the text of a real agent; returns whether it did."""
     if info.get("container", {}).get("type") == "DOCKER":
         return False
     for kind, (noun, isolator) in _LIMITS.items():

@@ -1,6 +1,6 @@
-"""What an agent keeps when it starts anew: reservations that were made at run time, and volumes with their files.
+"""Resources that an agent keeps across restarts: dynamic reservations, and volumes with their files.
 
-A host's record is a file of its own, so that a minicluster that starts again with the same folder has them, too.
+A host's record is a file of its own, so a minicluster that restarts with the same folder keeps them, too.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def volume_folder(data_dir: Path, hostname: str, role: str, name: str) -> Path:
 
 
 def volume_name(kind: Kind) -> str:
-    """Its persistence id; empty for what is no volume."""
+    """Return the persistence id of a volume; "" for other kinds."""
     name: str = (kind.disk or {}).get("persistence", {}).get("id", "")
     return name
 
@@ -34,8 +34,8 @@ def _is_kept(kind: Kind) -> bool:
     return bool(volume_name(kind)) or (bool(kind.reservations) and kind.reservations[-1]["type"] == "DYNAMIC")
 
 
-def _plain(kind: Kind) -> Kind:
-    """What the host's own settings say of it."""
+def _without_run_time_changes(kind: Kind) -> Kind:
+    """Return the kind as configured in the host's own settings."""
     disk = {key: value for key, value in (kind.disk or {}).items() if key == "source"}
     static = [entry for entry in kind.reservations if entry["type"] == "STATIC"]
     return kind_of(kind.name, kind.type, static, disk or None, kind.revocable)
@@ -46,11 +46,11 @@ class KeptResources:
     data_dir: Path
 
     def save(self, agent: Agent) -> None:
-        """After its resources have changed: the folder of a new volume is made, once, and files of volumes that it has
-        no more are removed."""
+        """Save the agent's changed resources: create the folders of new volumes, once, and delete files of former
+        ones."""
         kept = {kind: value for kind, value in agent.total.items() if _is_kept(kind)}
         path = self._path(agent.spec)
-        before = self._recorded(agent.spec)
+        before = self._read_record(agent.spec)
         for kind in kept.keys() - before.keys():
             if folder := self._folder(agent.spec, kind):
                 folder.mkdir(parents=True, exist_ok=True)
@@ -64,7 +64,7 @@ class KeptResources:
                 shutil.rmtree(folder, ignore_errors=True)
 
     def _folder(self, spec: HostSpec, kind: Kind) -> Path | None:
-        """None of what is no volume."""
+        """Return the folder of a volume, None for other kinds."""
         name = volume_name(kind)
         return volume_folder(self.data_dir, spec.name, kind.role or "*", name) if name else None
 
@@ -72,9 +72,11 @@ class KeptResources:
         return list((self.data_dir / "volumes" / hostname).glob("*/*"))
 
     def restored(self, spec: HostSpec, total: Resources) -> Resources:
-        """What the host has, with what is kept of it. A volume whose folder is gone went with its disk. Raises
-        ValueError for a record that is broken."""
-        recorded = self._recorded(spec)
+        """Return the host's resources, including the kept ones; a volume without its folder was lost with its disk.
+
+        Raises ValueError for a broken record.
+        """
+        recorded = self._read_record(spec)
         if not recorded:
             return total
         result = dict(total)
@@ -82,7 +84,7 @@ class KeptResources:
             if (folder := self._folder(spec, kind)) is not None and not folder.is_dir():
                 log.warning("host %s has lost volume %s: %s is not there", spec.name, volume_name(kind), folder)
                 continue
-            plain = {_plain(kind): value}
+            plain = {_without_run_time_changes(kind): value}
             if not contains(result, plain):
                 log.warning("host %s has no room any more for %r, which it kept", spec.name, kind)
                 continue
@@ -90,7 +92,7 @@ class KeptResources:
             add_to(result, {kind: value})
         return result
 
-    def _recorded(self, spec: HostSpec) -> Resources:
+    def _read_record(self, spec: HostSpec) -> Resources:
         path = self._path(spec)
         return parse(orjson.loads(path.read_bytes())) if path.exists() else {}
 

@@ -1,4 +1,4 @@
-"""Keeps sandboxes of ended runs for a while, so that their logs can be read, and within a bound on disk.
+"""Retention of sandboxes of ended runs, for reading their logs, within a bound on disk space.
 
 A real agent does the same with --gc_delay, a week by default, which it shortens as its disk fills.
 """
@@ -22,7 +22,7 @@ from services.minicluster.agents.sandboxes import disk_bytes
 log = logging.getLogger(__name__)
 
 SANDBOXES_MAX = 100_000
-"""Kept at a time, whatever their size."""
+"""Maximum number of sandboxes kept, whatever their size."""
 
 
 class Sandbox(NamedTuple):
@@ -32,13 +32,13 @@ class Sandbox(NamedTuple):
 
 
 class Collector:
-    """One per minicluster. It reads and removes in a thread, one sandbox at a time."""
+    """Collector of a minicluster. It reads and deletes sandboxes in a thread, one at a time."""
 
     def __init__(self, clock: Clock, retention_s: float, bytes_max: int) -> None:
         self._clock = clock
         self._retention_s = retention_s
         self._bytes_max = bytes_max
-        # (until when, folder, bytes), the oldest first.
+        # (expiry, folder, bytes), the oldest first.
         self._kept: deque[tuple[float, Path, int]] = deque()
         self._bytes = 0
         self._ended: list[Path] = []
@@ -48,7 +48,7 @@ class Collector:
         self._task: asyncio.Task[None] | None = None
 
     def start(self, data_dir: Path) -> None:
-        """Before agents are created: it takes over the sandboxes of a predecessor, whose agents had other ids."""
+        """Start before agents are created: takes over the sandboxes of a predecessor, whose agents had other ids."""
         predecessors = list(data_dir.glob("slaves/*"))
         self._task = asyncio.create_task(self._run(predecessors), name="collector of sandboxes")
 
@@ -61,16 +61,16 @@ class Collector:
                 await self._task
 
     def ended(self, directory: Path) -> None:
-        """The run that wrote there has ended."""
+        """Keep the sandbox of a run that has ended."""
         self._ended.append(directory)
         self._changed.set()
 
     def counts(self, cut: int) -> Counter[str]:
-        """How many sandboxes are kept, by the id of their executor without its last ``cut`` parts between dashes."""
+        """Count kept sandboxes by the id of their executor without its last ``cut`` dash-separated parts."""
         return Counter(_executor_of(directory, cut) for _, directory, _ in self._kept)
 
     def remove(self, executors: Set[str], cut: int) -> int:
-        """Those of ``executors``, given as `counts` gives them; returns how many."""
+        """Delete the sandboxes of ``executors``, named as in `counts`; returns their number."""
         unwanted = [kept for kept in self._kept if _executor_of(kept[1], cut) in executors]
         self._kept = deque(kept for kept in self._kept if _executor_of(kept[1], cut) not in executors)
         self._bytes -= sum(size for _, _, size in unwanted)
@@ -79,7 +79,7 @@ class Collector:
         return len(unwanted)
 
     async def _run(self, predecessors: list[Path]) -> None:
-        self._keep(await asyncio.to_thread(_left_behind, predecessors))
+        self._keep(await asyncio.to_thread(_find_left_behind, predecessors))
         while True:
             await asyncio.to_thread(_remove, self._surplus())
             if self._kept:
@@ -90,7 +90,7 @@ class Collector:
             if self._timer is not None:
                 self._timer.cancel()
             ended, self._ended = self._ended, []
-            self._keep(await asyncio.to_thread(_measured, ended))
+            self._keep(await asyncio.to_thread(_measure, ended))
 
     def _keep(self, more: Iterable[Sandbox]) -> None:
         now_s = self._clock.now()
@@ -99,7 +99,7 @@ class Collector:
             self._bytes += size
 
     def _surplus(self) -> list[Path]:
-        """Sandboxes to remove: those that `remove` was called for, and the oldest ones beyond a bound."""
+        """Return sandboxes to delete: requested by `remove`, expired, or the oldest beyond a bound."""
         gone, self._unwanted = self._unwanted, []
         now_s = self._clock.now()
         while self._kept and (
@@ -117,12 +117,12 @@ def _executor_of(directory: Path, cut: int) -> str:
     return directory.parent.parent.name.rsplit("-", cut)[0]
 
 
-def _measured(directories: list[Path]) -> list[Sandbox]:
+def _measure(directories: list[Path]) -> list[Sandbox]:
     return [Sandbox(directory, 0.0, disk_bytes(directory)) for directory in directories]
 
 
-def _left_behind(agents: list[Path]) -> list[Sandbox]:
-    """The oldest first."""
+def _find_left_behind(agents: list[Path]) -> list[Sandbox]:
+    """Find the sandboxes of former agents, the oldest first."""
     now_s = time.time()
     found = []
     for path in (path for agent in agents for path in agent.glob("frameworks/*/executors/*/runs/*")):
@@ -136,7 +136,7 @@ def _remove(directories: list[Path]) -> None:
     for directory in directories:
         shutil.rmtree(directory, ignore_errors=True)
         runs = directory.parent
-        with contextlib.suppress(OSError):  # another run of the same executor is there
+        with contextlib.suppress(OSError):  # another run of the same executor exists
             if not (runs / "latest").exists():
                 (runs / "latest").unlink(missing_ok=True)
             os.rmdir(runs)

@@ -1,4 +1,4 @@
-"""Sandbox directories laid out as Mesos lays them out, the task's environment, and the fetching of URIs."""
+"""Sandbox directories in Mesos's layout, the task's environment, and fetching of URIs."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _ARCHIVES = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz", 
 
 
 class FetchError(Exception):
-    """A URI that could not be fetched; the text goes to the sandbox's stderr."""
+    """Failure to fetch a URI; the text goes to the sandbox's stderr."""
 
 
 def runs_dir(data_dir: Path, task: Task) -> Path:
-    """Of the executor of the task."""
+    """Return the folder of the runs of the task's executor."""
     framework = data_dir / "slaves" / task.agent.id / "frameworks" / task.framework.id
     return framework / "executors" / task.executor_id / "runs"
 
@@ -45,8 +45,10 @@ def create(data_dir: Path, task: Task, container_id: str) -> Path:
 
 
 def link_volumes(data_dir: Path, task: Task, directory: Path) -> None:
-    """A persistent volume is a directory of the agent that outlives tasks, linked at its container path. Raises
-    FileNotFoundError for one that is gone: it is made with the volume, and never anew."""
+    """Link persistent volumes, which are directories of the agent that outlive tasks, at their container paths.
+
+    Raises FileNotFoundError for a missing one: it is created with the volume, and never again.
+    """
     for resource in task.info.get("resources", ()):
         disk = resource.get("disk", {})
         path = disk.get("volume", {}).get("container_path")
@@ -66,8 +68,10 @@ def link_volumes(data_dir: Path, task: Task, directory: Path) -> None:
 
 
 def write_secrets(task: Task, directory: Path) -> list[Path]:
-    """Write volumes with the data of a secret, and return their files. Without a file system of its own a container
-    has them in its sandbox, also those with an absolute path."""
+    """Write volumes that contain a secret, and return their files.
+
+    A container without a file system of its own has them in its sandbox, even with an absolute path.
+    """
     files: list[Path] = []
     for volume in task.info.get("container", {}).get("volumes", ()):
         secret = volume.get("source", {}).get("secret", {})
@@ -83,7 +87,8 @@ def write_secrets(task: Task, directory: Path) -> list[Path]:
 
 
 def environment(task: Task, directory: Path, address: str, more: Collection[str] = ()) -> dict[str, str]:
-    """The variables of minicluster that tasks get, ``more`` names among them; then Mesos's, then the command's."""
+    """Return the environment of a task: variables of minicluster, including ``more``, then Mesos's, then the
+    command's."""
     result = passed_environment(more)
     result.update(
         MESOS_SANDBOX=str(directory),
@@ -103,7 +108,7 @@ def environment(task: Task, directory: Path, address: str, more: Collection[str]
 
 
 def fetch(uris: list[Json], directory: Path) -> None:
-    """Copy each URI into the sandbox; local paths only, as there is no network to fetch from."""
+    """Copy each URI into the sandbox; only local paths are supported."""
     for uri in uris:
         value = uri["value"]
         parts = urlsplit(value)
@@ -130,7 +135,7 @@ def fetch(uris: list[Json], directory: Path) -> None:
 
 
 def extract(archive: Path, directory: Path) -> None:
-    """Unpack by file name ending, as the Mesos fetcher does; other files stay as they are."""
+    """Unpack by file name ending, like the Mesos fetcher; other files stay as they are."""
     if not archive.name.lower().endswith(_ARCHIVES):
         return
     if archive.name.lower().endswith(".zip"):
@@ -143,7 +148,7 @@ def extract(archive: Path, directory: Path) -> None:
 
 
 def disk_bytes(directory: Path | None) -> int:
-    """What its files take; 0 when there are too many."""
+    """Return the disk usage of a directory; 0 when it has too many entries."""
     total = entries = 0
     stack = [directory] if directory is not None else []
     while stack:

@@ -1,7 +1,7 @@
-"""Sessions: commands that run beside a task, in its sandbox, with their input and output on a connection.
+"""Sessions: commands that run in a task's sandbox, with input and output on a connection.
 
-The agent's part of LAUNCH_NESTED_CONTAINER_SESSION, ATTACH_CONTAINER_INPUT and WAIT_CONTAINER, as Mesos's I/O
-switchboard does it. A session ends with its command, its connection or its task, whichever is first.
+This is the agent's part of LAUNCH_NESTED_CONTAINER_SESSION, ATTACH_CONTAINER_INPUT and WAIT_CONTAINER, like Mesos's I/O
+switchboard. A session ends with its command, its connection or its task, whichever is first.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from services.minicluster.http.recordio import encode
 from services.minicluster.resources import Json
 
 SESSIONS_MAX = 16
-"""Of one agent at a time."""
+"""Maximum number of sessions of one agent at a time."""
 STATUSES_MAX = 100
-"""Of ended sessions, whose exit statuses an agent keeps."""
+"""Number of ended sessions whose exit statuses an agent keeps."""
 
 
 class Refused(Exception):
-    """The session cannot begin; the text is for the client."""
+    """Refusal of a session; the text is for the client."""
 
 
 class Session:
-    """One command and its connections."""
+    """Command and its connections."""
 
     def __init__(self, sessions: Sessions, session_id: str, parent_id: str) -> None:
         self.id = session_id
@@ -36,7 +36,7 @@ class Session:
         self.command: Interactive
         self.stream: EventStream
         self.resume_input: Callable[[], None] | None = None
-        """Set while the client waits for the command to read."""
+        """Callback set while the client waits for the command to read."""
         self._sessions = sessions
 
     def output(self, name: str, data: bytes) -> None:
@@ -56,7 +56,7 @@ class Session:
 
 
 class Sessions:
-    """All sessions of one agent."""
+    """Sessions of one agent."""
 
     def __init__(self, processes: Processes) -> None:
         self._processes = processes
@@ -72,8 +72,8 @@ class Sessions:
         has_terminal: bool,
         open_stream: Callable[[], EventStream],
     ) -> None:
-        """Start a command. Its terminal has no size until its input says one. Raises Refused before the stream is
-        opened."""
+        """Start a command, whose terminal has no size until the input sets one. Raises Refused before the stream
+        opens."""
         if session_id in self.live or session_id in self._statuses:
             raise Refused(f"Container {session_id} exists already")
         if len(self.live) >= SESSIONS_MAX:
@@ -92,7 +92,8 @@ class Sessions:
         return self.live.get(session_id)
 
     def take_input(self, session: Session, message: Json, client: asyncio.Transport) -> None:
-        """One ProcessIO: data for the command (empty: the end of its input), a new terminal size, or a heartbeat."""
+        """Process one ProcessIO: data for the command (empty: the end of its input), a new terminal size, or a
+        heartbeat."""
         command = session.command
         if message.get("type") == "DATA":
             data = a2b_base64(message.get("data", {}).get("data", ""))
@@ -108,7 +109,7 @@ class Sessions:
             command.resize(_size(terminal))
 
     def wait(self, session_id: str, ended: Callable[[int], None]) -> bool:
-        """Calls ``ended`` with the exit status, at once if it is known. False: there is no such session."""
+        """Call ``ended`` with the exit status, at once if it is known; returns False for an unknown session."""
         if session_id in self._statuses:
             ended(self._statuses[session_id])
         elif session_id in self.live:
@@ -123,7 +124,7 @@ class Sessions:
                 session.command.kill()
 
     def ended(self, session: Session, status: int) -> None:
-        """Its command has, and all of its output is sent."""
+        """End a session whose command has ended and whose output is sent."""
         self.live.pop(session.id, None)
         self.keep_status(session.id, status)
         session.stream.finish()
@@ -136,13 +137,13 @@ class Sessions:
             self._statuses.popitem(last=False)
 
     def close(self) -> None:
-        """The agent stops; `Processes` kills the commands."""
+        """Close all sessions when the agent stops; `Processes` kills the commands."""
         for session in list(self.live.values()):
             session.command.close()
 
 
 def _size(terminal: Json) -> Size:
-    """Of a TTYInfo; 0 for what it does not say."""
+    """Return the size in a TTYInfo; 0 for missing values."""
     size = terminal.get("window_size") or {}
     rows, columns = (number if isinstance(number := size.get(key), int) else 0 for key in ("rows", "columns"))
     return rows, columns

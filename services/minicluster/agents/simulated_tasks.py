@@ -25,14 +25,14 @@ from services.minicluster.settings import MiniclusterSettings
 
 
 class SimulatedTask:
-    """The runner of one task; `timer` is what comes next: its image, then its end."""
+    """Runner of one task; `timer` is the next event: the end of the image download, or of the task."""
 
     __slots__ = ("_plan", "_runtime", "_started_s", "_task", "_timer")
 
     def __init__(self, runtime: SimulatedRuntime, task: Task) -> None:
         self._runtime = runtime
         self._task = task
-        self._plan = Behaviour(0.0, 1)  # on a sick host
+        self._plan = Behaviour(0.0, 1)  # on a degraded host
         self._timer: Timer | None = None
         self._started_s: float | None = None  # None: it waits for its image
 
@@ -57,7 +57,7 @@ class SimulatedTask:
             self._timer.cancel()
 
     def usage(self) -> Usage | None:
-        """Steady use of its share from the start."""
+        """Return a steady use of the task's share since its start."""
         if self._started_s is None:
             return None
         amounts, now_s, share = scalars(self._task.resources), self._runtime.clock.wall(), self._plan.share
@@ -77,7 +77,7 @@ class SimulatedTask:
 
 
 class SimulatedRuntime:
-    """Shared by all simulated agents: everything it needs to know is in the task."""
+    """Runtime shared by all simulated agents: its whole input is in the task."""
 
     __slots__ = ("_isolation", "_simulation", "_task_variables", "_updates", "clock", "images", "report")
 
@@ -105,7 +105,7 @@ class SimulatedRuntime:
         runner.start(info)
 
     def kill_all(self) -> None:
-        """No process runs, and the master has lost the tasks already."""
+        """Do nothing: no process runs, and the master has lost the tasks already."""
 
     def crash(self, tasks: list[Task]) -> None:
         for task in tasks:
@@ -114,4 +114,4 @@ class SimulatedRuntime:
             self.report(task, *EXECUTOR_TERMINATED)
 
     async def close(self) -> None:
-        """Nothing to wait for."""
+        """Do nothing: no process runs."""

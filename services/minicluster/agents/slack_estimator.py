@@ -1,8 +1,8 @@
-"""The agents' resource estimators: each regularly reports to the master how much revocable cpu it has.
+"""Resource estimators of the agents, which regularly report their revocable cpu to the master.
 
-Slack is what is allocated to ordinary tasks and not used. A share of the allocation is held back, because ordinary
-tasks can become busy faster than revocable ones can be evicted. A rise in use counts at once, a fall little by little.
-While the last report lies between the estimate and all that is unused it stays, so that noise rescinds no offer.
+Slack is allocated to ordinary tasks and not used. A share of the allocation is withheld, because ordinary tasks can
+become busy faster than revocable ones can be evicted. A rise in use counts at once, a fall gradually. The last report
+stays while it lies between the estimate and all that is unused, so that noise rescinds no offer.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from services.minicluster.model import TERMINAL, Agent, Usage
 from services.minicluster.resources import CPUS, REVOCABLE_CPUS, THOUSAND, scalar_of
 
 MARGIN_PERCENT = 10
-"""Of the allocation, held back."""
+"""Percentage of the allocation that is withheld."""
 FALL_PERCENT = 50
-"""Of a fall in use that one estimate believes."""
+"""Percentage of a fall in use that one estimate takes into account."""
 STEP = 10
-"""Estimates are multiples of this: Mesos offers no less cpu than 0.01."""
+"""Granularity of estimates: Mesos offers no less cpu than 0.01."""
 
 
 class Estimator:
-    """For all agents whose hosts file names no fixed amount."""
+    """Estimator for all agents whose hosts file sets no fixed amount."""
 
     def __init__(self, interval_s: float, clock: Clock, registry: Registry, offers: Offers) -> None:
         self._interval_s = interval_s
@@ -46,14 +46,16 @@ class Estimator:
     def _report(self, agent: Agent) -> None:
         reported = scalar_of(agent.total, REVOCABLE_CPUS)
         if not agent.tasks and not reported:
-            return  # most of many simulated agents
+            return  # common among many simulated agents
         allocated, measured = self._sample(agent)
         used = self._used[agent.id] = smoothed(self._used.get(agent.id, 0), measured)
         self._offers.set_revocable(agent, estimate(reported, allocated, used))
 
     def _sample(self, agent: Agent) -> tuple[int, int]:
-        """What ordinary tasks hold, and what they have used since the last sample. A task that has not been measured
-        twice counts as using all that it has."""
+        """Return the allocation of ordinary tasks, and their use since the last sample.
+
+        A task without two measurements counts as using all of its allocation.
+        """
         before = self._samples.get(agent.id, {})
         samples: dict[tuple[str, str], tuple[Usage, int | None]] = {}
         allocated = used = 0
@@ -72,7 +74,7 @@ class Estimator:
 
 
 def _rate(before: tuple[Usage, int | None] | None, now: Usage) -> int | None:
-    """Thousandths of a cpu between two samples; without a new one the last rate."""
+    """Return thousandths of a cpu between two samples; the last rate without a new sample."""
     if before is None:
         return None
     then, rate = before
@@ -85,17 +87,17 @@ def _rate(before: tuple[Usage, int | None] | None, now: Usage) -> int | None:
 
 
 def smoothed(before: int, measured: int) -> int:
-    """Use for the estimate: never less than what was measured."""
+    """Return the use for the estimate, which is never less than the measured one."""
     return measured if measured >= before else measured + (before - measured) * (100 - FALL_PERCENT) // 100
 
 
 def target(allocated: int, used: int) -> int:
-    """What the agent reports when its report changes."""
+    """Return the amount that the agent reports when its report changes."""
     return max(0, allocated - _reserve(allocated) - used) // STEP * STEP
 
 
 def estimate(reported: int, allocated: int, used: int) -> int:
-    """The next report after ``reported``: never negative, never more than ``allocated - used``."""
+    """Return the next report after ``reported``: never negative, never more than ``allocated - used``."""
     wanted = target(allocated, used)
     unused = max(0, allocated - used)
     if reported > unused:

@@ -1,4 +1,4 @@
-"""What a TaskInfo of Mesos says, as plain values. What runs tasks reads it through these functions only."""
+"""Accessors of a Mesos TaskInfo, through which all runners of tasks read it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _IMAGES = (("docker", "image"), ("mesos", "image", "docker", "name"), ("mesos", 
 
 
 def image_of(info: Json) -> str:
-    """Empty when it names none."""
+    """Return the image, "" without one."""
     for place in _IMAGES:
         found: Any = info.get("container")
         for key in place:
@@ -25,7 +25,8 @@ def labels_of(info: Json) -> dict[str, str]:
 
 
 def argv_of(command: Json) -> tuple[list[str], str | None]:
-    """(argv, executable): a shell command goes to /bin/sh, otherwise `value` is the file and `arguments` the argv."""
+    """Return (argv, executable): a shell command runs in /bin/sh, otherwise `value` is the file and `arguments` the
+    argv."""
     value: str = command.get("value", "")
     if command.get("shell", True):
         return ["/bin/sh", "-c", value], None
@@ -34,7 +35,7 @@ def argv_of(command: Json) -> tuple[list[str], str | None]:
 
 
 def text_of(command: Json) -> str:
-    """The command as one line."""
+    """Return the command as one line."""
     words = [command.get("value", "")]
     if command.get("shell") is False:
         words.extend(command.get("arguments", ()))

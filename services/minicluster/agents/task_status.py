@@ -1,4 +1,4 @@
-"""What agents report of tasks, in Mesos's words."""
+"""Status texts and values that agents report for tasks, as in Mesos."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import NamedTuple
 from services.minicluster.resources import Json
 
 NO_CHECK_RESULT: Json = {"type": "COMMAND", "command": {}}
-"""Before the first one, and in the last update of a task."""
+"""Check status before the first result, and in the last update of a task."""
 
 
 def container_status(container_id: str, address: str) -> Json:
@@ -18,7 +18,7 @@ def container_status(container_id: str, address: str) -> Json:
 
 
 class Ending(NamedTuple):
-    """The arguments of `StatusUpdates.report` after the task."""
+    """Arguments of `StatusUpdates.report` after the task."""
 
     state: str
     message: str
@@ -33,12 +33,12 @@ EXECUTOR_TERMINATED = Ending("TASK_FAILED", "Executor terminated", "SOURCE_AGENT
 
 
 def by_agent(reason: str, message: str) -> Ending:
-    """The agent fails the task."""
+    """Return the ending of a task that the agent fails."""
     return Ending("TASK_FAILED", message, "SOURCE_AGENT", reason)
 
 
 def by_itself(status: int) -> Ending:
-    """The command has ended with this wait status."""
+    """Return the ending of a task whose command ended with this wait status."""
     return Ending("TASK_FINISHED" if status == 0 else "TASK_FAILED", exit_message(status))
 
 

@@ -1,4 +1,5 @@
-"""Measures what all tasks of the minicluster use, by one reading of /proc per interval, and enforces their limits."""
+"""Measurement of all tasks of the minicluster, by one reading of /proc per interval, and enforcement of their
+limits."""
 
 from __future__ import annotations
 
@@ -18,14 +19,16 @@ from services.minicluster.settings import MiniclusterSettings
 
 _MB = 1024 * 1024
 MEMORY_MIN = 32 * _MB
-"""Mesos limits no container to less."""
+"""Minimum memory limit of a container in Mesos."""
 EXECUTOR_MEMORY = 32 * _MB
-"""What an agent adds for the command executor. Here it uses none of it, so a task has a little more than in Mesos."""
+"""Memory that an agent adds for the command executor; it is unused here, so tasks have slightly more than in Mesos."""
 
 
 def limit_fault(allowed: Resources, memory: int, disk: int, memory_limit: int | None = None) -> tuple[str, str] | None:
-    """(reason, message) in Mesos's words when this many bytes are beyond a limit. ``memory_limit``: what the task may
-    use, in thousandths of a megabyte, if that is another amount than it takes."""
+    """Return (reason, message) in Mesos's words when usage in bytes exceeds a limit, else None.
+
+    ``memory_limit`` is the task's limit in thousandths of a megabyte, if it differs from the allocation.
+    """
     amounts = scalars(allowed)
     if memory_limit is not None:
         amounts = {**amounts, "mem": memory_limit}
@@ -52,7 +55,7 @@ def _memory_limit(task: Task) -> int | None:
 
 
 class Measured(Protocol):
-    """A container as the monitor sees it."""
+    """Interface of a container to the monitor."""
 
     task: Task
     pid: int | None
@@ -63,7 +66,7 @@ class Measured(Protocol):
 
 
 class CpuCount:
-    """Cpu seconds of a session. They never fall: what a process used stays counted after its end."""
+    """Cpu seconds of a session, which never fall: the use of ended processes stays counted."""
 
     __slots__ = ("_last", "_total")
 
@@ -72,7 +75,7 @@ class CpuCount:
         self._total = (0.0, 0.0)
 
     def add(self, now: tuple[float, float]) -> tuple[float, float]:
-        """``now`` is (user, system) of the processes that live, with the children they have waited for."""
+        """Add a sample; ``now`` is (user, system) of the living processes, including children they have waited for."""
         user, system = (max(new - old, 0.0) for new, old in zip(now, self._last, strict=True))
         self._last = now
         self._total = (self._total[0] + user, self._total[1] + system)
@@ -83,7 +86,7 @@ class UsageMonitor:
     def __init__(self, settings: MiniclusterSettings, clock: Clock) -> None:
         self._enforces_disk = settings.enforce_disk_quota
         self._enforces_memory = isolation.has(settings.isolation, isolation.MEMORY)
-        # In real time, whatever the scale: the processes run in real time too.
+        # In real time, whatever the scale, like the processes.
         self._interval_s = settings.usage_interval_s * settings.time_scale
         self._clock = clock
         self._watched: dict[int, tuple[Measured, CpuCount, int | None]] = {}
@@ -109,9 +112,9 @@ class UsageMonitor:
         }
         # In a thread: the event loop must not wait for a disk.
         future = asyncio.get_running_loop().run_in_executor(None, _measure, folders)
-        future.add_done_callback(self._judge)
+        future.add_done_callback(self._enforce_limits)
 
-    def _judge(self, future: asyncio.Future[dict[int, _Session]]) -> None:
+    def _enforce_limits(self, future: asyncio.Future[dict[int, _Session]]) -> None:
         if not future.cancelled() and future.exception() is None:
             for pid, session in future.result().items():
                 container, count, limit = self._watched.get(pid, (None, None, None))
@@ -136,7 +139,7 @@ class _Session:
 
 
 def _measure(watched: dict[int, Path | None]) -> dict[int, _Session]:
-    """What the processes of each session use, and the bytes in its sandbox."""
+    """Measure the use of each session's processes, and the bytes in its sandbox."""
     now_s = time.time()
     sessions = {pid: _Session(now_s) for pid in watched}
     for process in process_table():

@@ -18,7 +18,7 @@ PATH = "/api/v1"
 RECORDIO_TYPE = "application/recordio"
 STREAM_BYTES_MAX = 16 * 1024 * 1024
 RECORD_BYTES_MAX = 1024 * 1024
-"""One piece of input."""
+"""Maximum size of one piece of input."""
 
 
 class AgentApi:
@@ -60,7 +60,7 @@ class AgentApi:
         return None
 
     def _parent(self, container_id: Json) -> Container | None:
-        """The container of the running task in which the session is to run."""
+        """Return the container of the running task for a session."""
         container = self._runtime.containers.get(container_id["parent"]["value"])
         return container if container is not None and container.pid is not None else None
 
@@ -75,7 +75,7 @@ class AgentApi:
 
 
 def _accept_fault(request: Request) -> Response | None:
-    """Refuse a content type of messages where the answer is no stream of them."""
+    """Reject a content type of messages for an answer that is no message stream."""
     if accepts_json(request) and "message-accept" in request.headers:
         return plain(406, "Expecting 'Message-Accept' to be not set for non-streaming responses")
     return None
@@ -87,7 +87,7 @@ def _stream(request: Request) -> EventStream:
 
 
 class SessionInput:
-    """The body of an ATTACH_CONTAINER_INPUT: a record that names the session, then its input."""
+    """Body of an ATTACH_CONTAINER_INPUT: a record that names the session, then its input."""
 
     def __init__(self, sessions: Sessions, client: asyncio.Transport) -> None:
         self._sessions = sessions

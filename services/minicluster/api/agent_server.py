@@ -1,4 +1,4 @@
-"""The port of one agent whose tasks are processes."""
+"""Port of one agent whose tasks are processes."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from services.minicluster.settings import MiniclusterSettings
 
 
 class AgentServer:
-    """The HTTP side of one real agent: state, health, sessions and the files of its sandboxes."""
+    """HTTP interface of one real agent: state, health, sessions and the files of its sandboxes."""
 
     def __init__(self, settings: MiniclusterSettings, registry: Registry, runtime: ProcessRuntime) -> None:
         self._settings = settings
         self._registry = registry
         self._api, self._sessions = AgentApi(runtime), runtime.sessions
         self._is_secret = runtime.is_secret
-        # It is created with the port on which this listens.
+        # Created with the port on which this listens.
         self.agent: Agent | None = None
         self._authentication = Authentication(settings.credentials)
         guard = Guard(settings.host, settings.allowed_hosts)

@@ -1,4 +1,4 @@
-"""/monitor/statistics of an agent: what each of its executors uses."""
+"""/monitor/statistics of an agent: the usage of each executor."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ PATH = "/monitor/statistics"
 
 
 def page(agent: Agent) -> list[Json]:
-    """One entry per executor; tasks that have not been measured yet are left out."""
+    """Return one entry per executor; tasks that have not been measured yet are left out."""
     measured: dict[tuple[str, str], list[tuple[Task, Usage]]] = {}
     for task in agent.all_tasks:
         usage = task.runner.usage() if task.runner is not None and not task.released else None

@@ -1,4 +1,4 @@
-"""What calls of the scheduler, operator and agent APIs have in common: method, content types, JSON of a message."""
+"""Shared parts of the scheduler, operator and agent APIs: method, content types, JSON of a message."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ PROTOBUF_TYPE = "application/x-protobuf"
 
 
 def read_call(request: Request, message: str) -> Json | Response:
-    """The call, or the refusal of a request that has none of this message."""
+    """Parse a call, or return the rejection of a request without a valid message of this type."""
     fault = content_fault(request)
     if fault is not None:
         return fault
-    call = _parsed(request.body, message)
+    call = _parse(request.body, message)
     return plain(400, call) if isinstance(call, str) else call
 
 
-def _parsed(body: bytes, message: str) -> Json | str:
-    """The call as a dict, or the text of the 400."""
+def _parse(body: bytes, message: str) -> Json | str:
+    """Return the call as a dict, or the text of the 400."""
     try:
         value = orjson.loads(body)
     except orjson.JSONDecodeError as error:
-        # The real master's text has what follows the place of the fault.
+        # The real master's text ends with the input after the place of the fault.
         tail = body.decode("utf-8", "replace")[error.pos :] if error.pos < len(body) else ""
         return f"Failed to parse body into JSON: syntax error at line {error.lineno} near: {tail}"
     try:
@@ -41,14 +41,14 @@ def method_fault(request: Request) -> Response:
 
 
 def content_fault(request: Request) -> Response | None:
-    """Of method and Content-Type."""
+    """Check the method and Content-Type."""
     if request.method != "POST":
         return method_fault(request)
     content_type = request.headers.get("content-type")
     if content_type is None:
         return plain(400, "Expecting 'Content-Type' to be present")
     if content_type == PROTOBUF_TYPE:
-        # minicluster reads no protobuf.
+        # minicluster does not support protobuf.
         return plain(400, "Failed to parse body into Call protobuf")
     if content_type != JSON_TYPE:
         return plain(415, f"Expecting 'Content-Type' of {JSON_TYPE} or {PROTOBUF_TYPE}")

@@ -1,4 +1,4 @@
-"""Drills: agents that stop and come back, sick hosts, another master."""
+"""Drills: stop and start agents, degrade hosts, replace the master."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ AGENTS_BACK_MAX_S = 600.0
 
 
 class Refused(Exception):
-    """An answer that is no JSON: an HTTP status and a text."""
+    """Error answer: an HTTP status and a text instead of JSON."""
 
     def __init__(self, status: int, text: str) -> None:
         super().__init__(text)
@@ -29,14 +29,14 @@ class Refused(Exception):
 
 @dataclass(frozen=True)
 class Drills:
-    """Methods answer with JSON, and raise Refused."""
+    """Drills of a minicluster; methods return JSON and raise Refused."""
 
     registry: Registry
     own_agents: Agents
     maintenance: Maintenance
     failover: Failover
     drop_connections: Callable[[Connection], None]
-    """Of the master, all but this one."""
+    """Callback that closes all connections of the master except the given one."""
 
     def agents(self) -> Json:
         return {"agents": [_row(agent) for agent in self.registry.by_host.values()]}
@@ -63,7 +63,7 @@ class Drills:
         return agent
 
     def _stop(self, agent: Agent, now: object) -> None:
-        """`now` is kill -9 with all executors; otherwise the agent ends alone and its tasks run on."""
+        """Stop an agent; `now` acts like kill -9 with all executors, otherwise its tasks continue."""
         if not isinstance(now, bool):
             raise Refused(400, 'Expected {} or {"now": true} or {"now": false}')
         if not agent.online:

@@ -15,17 +15,18 @@ import orjson
 from services.emulation.http.server import TEXT, Request, Response, json_page, plain
 from services.minicluster.resources import Json
 
-# The largest piece one /files/read answers, as in Mesos (16 pages of memory).
+# Maximum size of one /files/read answer, as in Mesos (16 pages of memory).
 READ_MAX = 16 * 4096
 DOWNLOAD_MAX = 1024 * 1024 * 1024
 _NO_FILE = Response(404, b"", (("Content-Type", TEXT),))
 
 
 class Files:
-    """Serves `root` under its real path and under the virtual paths /slaves/... and /frameworks/...."""
+    """Server of `root` under its real path and under the virtual paths /slaves/... and /frameworks/...."""
 
     def __init__(self, root: Path, agent_id: str, is_secret: Callable[[Path], bool]) -> None:
-        """``is_secret``: files that a real agent mounts in the container alone, and cannot serve."""
+        """Create the server; ``is_secret`` marks files that a real agent mounts in the container only, and cannot
+        serve."""
         self._is_secret = is_secret
         self._root = root.resolve()
         self._agent = self._root / "slaves" / agent_id
@@ -52,7 +53,7 @@ class Files:
                 return _NO_FILE
 
     def _resolve(self, given: str) -> Path | None:
-        """The real path, or None when it leaves the agent's directory."""
+        """Return the real path, or None when it leaves the agent's directory."""
         path = Path(given)
         if given.startswith("/frameworks/"):
             path = self._agent / given.lstrip("/")
@@ -79,7 +80,7 @@ class Files:
             return plain(400, "Failed to parse offset or length.\n")
         size = path.stat().st_size
         if offset < 0:
-            # Tells the client the size.
+            # Returns the size to the client.
             return json_page(orjson.dumps({"data": "", "offset": size}))
         length = READ_MAX if length < 0 else min(length, READ_MAX)
         with path.open("rb") as file:

@@ -1,4 +1,4 @@
-"""The port of the master: which API or page answers which path."""
+"""Port of the master, with the routes of its APIs and pages."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class MasterServer:
         return not_found() if page is None else json_page(orjson.dumps(page()))
 
     def _simulated_agent(self, request: Request, path: str) -> Response:
-        """Answer for an agent that has no port of its own: `/slave(2)/monitor/statistics` is of the second."""
+        """Answer for an agent without a port of its own: `/slave(2)/monitor/statistics` refers to the second one."""
         name, _, rest = path.removeprefix("/slave(").partition(")")
         if (refusal := self._authentication.refuse(request, agent_realm(rest))) is not None:
             return refusal

@@ -1,4 +1,4 @@
-"""The event stream of the operator API: what changes in the master."""
+"""Event stream of the operator API: changes in the master."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ class OperatorEvents:
         self._is_connected = False
 
     def _connect(self) -> None:
-        """For the first subscriber: most clusters have none, and the hooks are called for every update."""
+        """Connect the hooks for the first subscriber: most clusters have none, and the hooks are called for every
+        update."""
         self._is_connected = True
         master = self._master
         master.tasks.added.connect(self._task_added)

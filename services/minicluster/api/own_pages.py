@@ -1,4 +1,4 @@
-"""Below /minicluster: drills, images and sandboxes. No Mesos has these pages."""
+"""Pages below /minicluster, which Mesos does not have: drills, images and sandboxes."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ PATHS = (
     "sandboxes",
 )
 PREFETCH_MAX = 10_000
-"""Images on hosts in one call."""
+"""Maximum number of images on hosts in one call."""
 CUT_MAX = 10
 
 
 class OwnPages:
     def __init__(self, token: str, registry: Registry, drills: Drills, images: Images, collector: Collector) -> None:
-        """``token``: that of calls for drills and for the removal of sandboxes; empty: they need none."""
+        """Create the pages; ``token`` is required for drills and for the deletion of sandboxes, unless it is empty."""
         self._token = token
         self._registry = registry
         self._drills = drills
@@ -47,23 +47,23 @@ class OwnPages:
     def _answer(self, request: Request) -> Json:
         match unquote(request.path).removeprefix(PREFIX).split("/"):
             case ["agents"]:
-                _takes(request, "GET")
+                _check_method(request, "GET")
                 return self._drills.agents()
             case ["agents", name, verb] if verb in VERBS:
                 return self._drills.act(verb, name, self._body_of_drill(request))
             case ["master", "failover"]:
                 return self._drills.replace_master(self._body_of_drill(request), request.connection)
             case ["images"]:
-                _takes(request, "GET", "POST")
+                _check_method(request, "GET", "POST")
                 return self._images.page() if request.method == "GET" else self._prefetch(_body(request))
             case ["sandboxes"]:
-                _takes(request, "GET", "POST")
+                _check_method(request, "GET", "POST")
                 return self._sandboxes(request)
             case _:
                 raise Refused(404, f"Expected {', '.join(PREFIX + path for path in PATHS)}")
 
     def _body_of_drill(self, request: Request) -> Json:
-        _takes(request, "POST")
+        _check_method(request, "POST")
         self._check_token(request)
         return _body(request)
 
@@ -75,7 +75,7 @@ class OwnPages:
             )
 
     def _prefetch(self, body: Json) -> Json:
-        """Starts the downloads; answers with the number of images on hosts by outcome."""
+        """Start downloads; returns the number of images on hosts by outcome."""
         rows = body.get("images")
         if not isinstance(rows, list) or not all(_names_image_and_hosts(row) for row in rows):
             raise Refused(400, 'Expected {"images": [{"image": NAME, "hosts": [NAME, ...]}, ...]}')
@@ -85,17 +85,18 @@ class OwnPages:
         return Counter(self._prefetch_on(host, image) for image, host in wanted)
 
     def _prefetch_on(self, host: str, image: str) -> str:
-        """The outcome; also `unknown` for a host that does not exist, and `away` while its agent is not online."""
+        """Start a download; returns the outcome, `unknown` for an unknown host, or `away` while its agent is
+        offline."""
         agent = self._registry.by_host.get(host)
         if agent is None:
             return "unknown"
         return self._images.prefetch(host, image) if agent.online else "away"
 
     def _sandboxes(self, request: Request) -> Json:
-        """GET counts sandboxes by executor; POST removes those of some executors.
+        """Count sandboxes by executor (GET), or delete the sandboxes of some executors (POST).
 
-        A framework that begins the ids of tasks with what they belong to, such as JOB-3-1, counts them together with
-        `cut=2`, which leaves out the last two parts of each id.
+        A framework whose task ids begin with the id of their job, such as JOB-3-1, counts per job with `cut=2`, which
+        drops the last two parts of each id.
         """
         cut = parse_qs(request.query).get("cut", ["0"])[-1]
         if not (cut.isdigit() and int(cut) <= CUT_MAX):
@@ -117,13 +118,13 @@ def _names_image_and_hosts(row: object) -> bool:
     return isinstance(image, str) and image != "" and is_list
 
 
-def _takes(request: Request, *methods: str) -> None:
+def _check_method(request: Request, *methods: str) -> None:
     if request.method not in methods:
         raise Refused(405, f"{request.path} takes {' and '.join(methods)}, not {request.method}")
 
 
 def _body(request: Request) -> Json:
-    """{} without one."""
+    """Return the JSON body, {} without one."""
     if not request.body:
         return {}
     if (text := body_fault(request.headers)) is not None:

@@ -1,5 +1,8 @@
-"""Answers without the values of secrets. Mesos shows a task to callers whom its authorization allows to see it; a
-minicluster has no authorization, and takes every caller for one who may see the task but not its secrets."""
+"""Removal of secret values from answers.
+
+Mesos shows a task to authorized callers only. A minicluster has no authorization, and treats every caller as one who
+may see tasks but not their secrets.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from typing import Any
 
 
 def without_secrets(message: Any) -> Any:
-    """Return the message without the data of each Secret in it, wherever it is; references stay."""
+    """Return the message without the data of the Secrets in it; references stay."""
     if isinstance(message, list):
         return [without_secrets(item) for item in message]
     if not isinstance(message, dict):
@@ -16,5 +19,5 @@ def without_secrets(message: Any) -> Any:
 
 
 def _is_data(value: object) -> bool:
-    """Tell whether this is a Secret.Value, the only message called so with data."""
+    """Return whether this is a Secret.Value, the only message of that name with data."""
     return isinstance(value, dict) and "data" in value

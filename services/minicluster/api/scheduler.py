@@ -17,7 +17,7 @@ from services.minicluster.resources import Json
 
 _PREFIX = "Failed to validate scheduler::Call: "
 _WITHOUT_BODY = ("UNKNOWN", "TEARDOWN", "REVIVE", "SUPPRESS")
-"""Calls that need none; that of the others has their name."""
+"""Calls without a body; other calls have a body of their name."""
 
 
 class SchedulerApi:
@@ -26,7 +26,7 @@ class SchedulerApi:
         self._frameworks = master.registry.frameworks
         self._updates = master.updates
         maintenance, operations = master.maintenance, master.operations
-        # All but SUBSCRIBE; those that return a text are refused with it.
+        # All but SUBSCRIBE; a returned text rejects the call.
         self._calls: dict[str, Callable[[Framework, Json], str | None]] = {
             "ACCEPT": master.answers.accept,
             "DECLINE": master.answers.decline,
@@ -60,7 +60,7 @@ class SchedulerApi:
         return self._handle(request)
 
     def _acknowledge_fast(self, call: Json, headers: dict[str, str], principal: str) -> bool:
-        """The one call that comes once per status update: no schema walk when everything is as it should be."""
+        """Process the most frequent call, one per status update, without a schema walk if it is valid."""
         framework = self._frameworks[call["framework_id"]["value"]]
         if not framework.connected or headers["mesos-stream-id"] != framework.stream_id:
             return False
@@ -129,7 +129,7 @@ class SchedulerApi:
 
 
 def _principal_fault(principal: str, info: Json) -> str:
-    """An authenticated caller may call for frameworks of its own principal only."""
+    """Return the fault of an authenticated caller that calls for a framework of another principal, or ""."""
     theirs = info.get("principal", "")
     if not principal or principal == theirs:
         return ""
@@ -158,7 +158,7 @@ def _call_fault(call: Json) -> str | None:
 
 
 def _is_uuid(text: str) -> bool:
-    """16 bytes, not all zero."""
+    """Return whether the text is base64 of 16 bytes that are not all zero."""
     try:
         raw = a2b_base64(text)
     except Base64Error:

@@ -1,4 +1,4 @@
-"""The protobuf messages of the calls as a table, and the conversion of JSON with the master's error texts.
+"""Table of the protobuf messages of the calls, and conversion of JSON with the master's error texts.
 
 A field is `name:type`, with `!` after the name when required and `*` before it when repeated. `@` marks an enum.
 """
@@ -151,7 +151,7 @@ _PLAIN: dict[str, type] = {"string": str, "bool": bool, "int": int, "double": fl
 
 
 class Field:
-    """``plain``: the JSON type of a value that needs no further check."""
+    """Field of a message; ``plain`` is the JSON type of a value that requires no further check."""
 
     __slots__ = ("enum", "kind", "message", "name", "plain", "repeated")
 
@@ -205,7 +205,7 @@ _SCALARS: dict[str, type | tuple[type, ...]] = {
 
 
 class ConversionError(ValueError):
-    """The JSON does not fit the message; the text is the master's."""
+    """JSON that does not fit the message; the text is the master's."""
 
 
 def convert(value: Any, message: str) -> Json:
@@ -233,7 +233,7 @@ def _walk(value: Json, message: Message, path: str, missing: list[str]) -> None:
             if field.message is not None:
                 for index, entry in enumerate(item):
                     if not isinstance(entry, dict):
-                        raise _unexpected(entry, name)
+                        raise _unexpected_type_error(entry, name)
                     _walk(entry, field.message, f"{path}{name}[{index}].", missing)
             else:
                 for entry in item:
@@ -241,7 +241,7 @@ def _walk(value: Json, message: Message, path: str, missing: list[str]) -> None:
                         _scalar(entry, field)
         elif field.message is not None:
             if not isinstance(item, dict):
-                raise _unexpected(item, name)
+                raise _unexpected_type_error(item, name)
             _walk(item, field.message, f"{path}{name}.", missing)
         elif type(item) is not field.plain and not _scalar(item, field):
             dropped = [name] if dropped is None else [*dropped, name]
@@ -253,9 +253,9 @@ def _walk(value: Json, message: Message, path: str, missing: list[str]) -> None:
 
 
 def _scalar(item: Any, field: Field) -> bool:
-    """False for an enum name that is not known, which counts as unset."""
+    """Check a scalar; returns False for an unknown enum name, which counts as unset."""
     if not isinstance(item, _SCALARS[field.kind]) or (isinstance(item, bool) and field.kind != "bool"):
-        raise _unexpected(item, field.name)
+        raise _unexpected_type_error(item, field.name)
     if field.enum is not None:
         return item in field.enum
     if field.kind == "bytes":
@@ -268,7 +268,7 @@ def _scalar(item: Any, field: Field) -> bool:
     return True
 
 
-def _unexpected(item: Any, name: str) -> ConversionError:
+def _unexpected_type_error(item: Any, name: str) -> ConversionError:
     if item is None:
         return ConversionError(f"Not expecting a JSON null for field '{name}'")
     kinds = {bool: "boolean", int: "number", float: "number", str: "string", list: "array", dict: "object"}

@@ -1,4 +1,4 @@
-"""The v0 JSON of /state, /slaves, /tasks and the agent's /state."""
+"""v0 JSON of /state, /slaves, /tasks and the agent's /state."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _DEFAULT_FLAGS = {
 
 
 def flags(registry: Registry, settings: MiniclusterSettings) -> Json:
-    """Those of a real master with default flags, with our values where minicluster has the setting."""
+    """Return the flags of a real master with default flags, with the values of minicluster's settings."""
     return {
         **_DEFAULT_FLAGS,
         "agent_ping_timeout": f"{settings.agent_timeout_s / 5:g}secs",
@@ -150,7 +150,7 @@ def framework_summary(item: Framework) -> Json:
 
 
 def _held(item: Framework) -> tuple[Resources, Resources]:
-    """(allocated, on offer)."""
+    """Return (allocated, on offer)."""
     running = (one.resources for one in item.tasks.values() if not one.released)
     return sum_of(running), sum_of(offer.resources for offer in item.offers.values())
 
@@ -192,7 +192,7 @@ def frameworks(registry: Registry) -> Json:
 
 
 def slaves(registry: Registry, full: bool = False) -> Json:
-    """/slaves also lists every resource in full, /state does not."""
+    """Return the agents; /slaves also lists every resource in full, unlike /state."""
     rows = []
     for agent in registry.registered():
         row = slave(agent)
@@ -220,7 +220,7 @@ def _in_full(agent: Agent) -> Json:
 
 
 def tasks(registry: Registry, limit: int, offset: int) -> Json:
-    """Newest first, as Mesos orders by default."""
+    """Return tasks, newest first, which is Mesos's default order."""
     everything = [
         item for one in (*registry.frameworks.values(), *registry.removed_frameworks.values()) for item in one.all_tasks
     ]
@@ -252,7 +252,7 @@ def state(registry: Registry, settings: MiniclusterSettings) -> Json:
 
 
 def agent_flags(settings: MiniclusterSettings) -> Json:
-    """Show the flags of an agent for which minicluster has a setting."""
+    """Return the flags of an agent for which minicluster has a setting."""
     return {
         "enforce_container_disk_quota": str(settings.enforce_disk_quota).lower(),
         "isolation": settings.isolation,
@@ -262,7 +262,7 @@ def agent_flags(settings: MiniclusterSettings) -> Json:
 
 
 def agent_state(registry: Registry, agent: Agent, settings: MiniclusterSettings) -> Json:
-    """/state of one agent: its executors are its tasks, with the sandbox directory the log readers look for."""
+    """Return /state of one agent: its executors are its tasks, with the sandbox directory used by log readers."""
     running: dict[str, list[Task]] = {}
     for item in agent.all_tasks:
         running.setdefault(item.framework.id, []).append(item)

@@ -1,4 +1,4 @@
-"""The unversioned pages that dashboards and exporters read beside /state: /state-summary and /roles."""
+"""Unversioned pages for dashboards and exporters: /state-summary and /roles."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _counts(counted: Counter[str]) -> Json:
 
 
 def state_summary(registry: Registry) -> Json:
-    """Agents and frameworks with how many tasks they have in each state; tasks that have ended are counted too."""
+    """Return agents and frameworks with the number of their tasks in each state, including ended tasks."""
     by_agent: dict[str, Counter[str]] = {}
     frameworks_of: dict[str, set[str]] = {}
     rows = []
@@ -53,7 +53,7 @@ def state_summary(registry: Registry) -> Json:
 
 
 def _quantities(resources: Resources) -> Json:
-    """Amounts by name, of ports how many."""
+    """Return amounts by name, and the number of ports."""
     result: Json = {name: value / THOUSAND for name, value in scalars(resources).items() if value}
     if ports := resources.get(PORTS):
         assert isinstance(ports, tuple)
@@ -62,8 +62,10 @@ def _quantities(resources: Resources) -> Json:
 
 
 def roles(registry: Registry) -> Json:
-    """The roles that frameworks have or that hold something, and all above them, which hold the same. minicluster has
-    no quotas and no weights."""
+    """Return roles of frameworks or with resources, and their ancestors, which include the same resources.
+
+    minicluster has no quotas and no weights.
+    """
     members: dict[str, list[str]] = {}
     for framework in registry.frameworks.values():
         for name in framework.roles:

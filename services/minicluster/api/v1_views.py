@@ -1,4 +1,4 @@
-"""The v1 operator API's picture of tasks, agents and frameworks as JSON."""
+"""v1 operator API's JSON of tasks, agents and frameworks."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _CAPABILITIES = orjson.Fragment(orjson.dumps([{"type": name} for name in AGENT_C
 
 
 def _task_resource(resource: Json, role: str) -> Json:
-    """The resource as the task named it, with the offer's allocation filled in and numbers as doubles."""
+    """Return the task's resource, with the offer's allocation filled in and numbers as doubles."""
     result = dict(resource)
     if "scalar" in result:
         result["scalar"] = {"value": float(result["scalar"]["value"])}
@@ -49,7 +49,7 @@ def _task_resource(resource: Json, role: str) -> Json:
 
 
 def details(info: Json) -> Json:
-    """Show what both APIs show of a TaskInfo in the same way."""
+    """Return the fields of a TaskInfo that both APIs show in the same way."""
     result: Json = {key: without_secrets(info[key]) for key in ("discovery", "container") if key in info}
     if "docker" in result.get("container", {}):
         docker = {"network": "HOST", "privileged": False, **result["container"]["docker"]}
@@ -61,7 +61,7 @@ def details(info: Json) -> Json:
 
 
 def _health_check(check: Json) -> Json:
-    """With the defaults that the master writes out."""
+    """Return the health check with the defaults that the master adds."""
     result: Json = {
         "delay_seconds": 15.0,
         "interval_seconds": 10.0,
@@ -107,9 +107,9 @@ def tasks(registry: Registry) -> Json:
 
 
 def used(agent: Agent) -> dict[str, Resources]:
-    """Resources of unfinished tasks and executors on the agent, by role."""
+    """Return the resources of unfinished tasks and executors on the agent, by role."""
     if not agent.tasks and not agent.executors:
-        return {}  # most of many agents
+        return {}  # common among many agents
     return _sums((*(item for item in agent.all_tasks if not item.released), *agent.all_executors))
 
 
@@ -118,7 +118,7 @@ def offered(agent: Agent) -> dict[str, Resources]:
 
 
 def _sums(items: Iterable[Task | Executor | Offer]) -> dict[str, Resources]:
-    """Their resources by role."""
+    """Sum resources by role."""
     result: dict[str, Resources] = {}
     for item in items:
         add_to(result.setdefault(item.role, {}), item.resources)
@@ -130,22 +130,22 @@ def by_role(resources: dict[str, Resources]) -> list[Json]:
 
 
 @lru_cache(AMOUNTS_KEPT_MAX)
-def _known_by_role(parts: tuple[tuple[str, Amounts], ...]) -> orjson.Fragment:
+def _cached_by_role(parts: tuple[tuple[str, Amounts], ...]) -> orjson.Fragment:
     return orjson.Fragment(orjson.dumps(by_role({role: dict(part) for role, part in parts})))
 
 
 def _fragment_by_role(resources: dict[str, Resources]) -> orjson.Fragment:
-    return _known_by_role(tuple((role, tuple(part.items())) for role, part in resources.items()))
+    return _cached_by_role(tuple((role, tuple(part.items())) for role, part in resources.items()))
 
 
 @lru_cache(AMOUNTS_KEPT_MAX)
-def _known_total(amounts: Amounts) -> orjson.Fragment:
+def _cached_total(amounts: Amounts) -> orjson.Fragment:
     return orjson.Fragment(orjson.dumps(to_json(in_listing_order(dict(amounts)), both=True)))
 
 
 @lru_cache(AMOUNTS_KEPT_MAX)
-def _known_started(amounts: Amounts) -> orjson.Fragment:
-    """As the agent was started, whatever has been reserved since, without revocable resources."""
+def _cached_at_start(amounts: Amounts) -> orjson.Fragment:
+    """Return the resources at the agent's start, without later reservations and revocable resources."""
     plain = {kind: value for kind, value in amounts if kind is not PORTS and not kind.revocable}
     plain |= {kind: value for kind, value in amounts if kind is PORTS}
     rows = to_json(plain, both=True)
@@ -156,7 +156,7 @@ def agent_info(agent: Agent, as_event: bool = False) -> Json:
     result: Json = {
         "hostname": agent.spec.name,
         "port": agent.port,
-        "resources": _known_started(tuple(total_of(agent.spec).items())),
+        "resources": _cached_at_start(tuple(total_of(agent.spec).items())),
     }
     if agent.spec.attributes:
         result["attributes"] = scheduler_events.attributes(agent)
@@ -177,7 +177,7 @@ def agent(item: Agent, as_event: bool = False) -> Json:
     }
     if item.reregistered_at is not None:
         result["reregistered_time"] = in_nanoseconds(item.reregistered_at)
-    result["total_resources"] = _known_total(tuple(item.total.items()))
+    result["total_resources"] = _cached_total(tuple(item.total.items()))
     allocated = used(item)
     if any(allocated.values()):
         result["allocated_resources"] = _fragment_by_role(allocated)

@@ -1,4 +1,4 @@
-"""HTTP basic authentication as in Mesos's masters and agents, and certificates."""
+"""HTTP basic authentication like Mesos's masters and agents, and certificates."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from pathlib import Path
 from services.emulation.http.server import TEXT, Request, Response
 
 SCHEDULER, READWRITE, AGENT = "mesos-master-scheduler", "mesos-master-readwrite", "mesos-agent-readonly"
-"""Realms. Pages of the master that change nothing are open, as in a Mesos without --authenticate_http_readonly."""
+"""Realms. Read-only pages of the master are open, as in a Mesos without --authenticate_http_readonly."""
 OPEN_ON_AGENTS = ("/health", "/version")
 
 
 class Authentication:
     def __init__(self, credentials: Mapping[str, str]) -> None:
-        """``credentials``: principal -> secret; none: everybody may call."""
+        """Create the check; ``credentials`` are principal -> secret, empty to accept every caller."""
         self._credentials = credentials
 
     def refuse(self, request: Request, realm: str) -> Response | None:
-        """401 for an unknown caller; else the request gets its principal."""
+        """Return a 401 for an unknown caller; else set the principal of the request."""
         if not self._credentials or not realm:
             return None
         principal = self.principal(request.headers)
@@ -34,7 +34,7 @@ class Authentication:
         return None
 
     def principal(self, headers: Mapping[str, str]) -> str | None:
-        """Of the caller; None if it is unknown, empty where no credentials are needed."""
+        """Return the principal of the caller; None if it is unknown, "" if no credentials are required."""
         if not self._credentials:
             return ""
         principal, secret = _basic(headers.get("authorization", ""))
@@ -55,7 +55,7 @@ def agent_realm(path: str) -> str:
 
 
 def _basic(header: str) -> tuple[str, str]:
-    """Principal and secret; empty for anything else."""
+    """Return principal and secret; "" for any other header."""
     scheme, _, text = header.partition(" ")
     try:
         principal, _, secret = b64decode(text, validate=True).decode().partition(":")
@@ -65,7 +65,7 @@ def _basic(header: str) -> tuple[str, str]:
 
 
 def tls_context(cert: Path, ca: Path | None = None) -> ssl.SSLContext:
-    """Raises ValueError naming the file."""
+    """Create a TLS context. Raises ValueError naming the file."""
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     try:
         context.load_cert_chain(cert)
@@ -80,7 +80,7 @@ def tls_context(cert: Path, ca: Path | None = None) -> ssl.SSLContext:
 
 
 def load_credentials(path: Path) -> dict[str, str]:
-    """Principal -> secret. Raises ValueError naming the file."""
+    """Read principal -> secret. Raises ValueError naming the file."""
     try:
         rows = json.loads(path.read_text(encoding="utf-8"))["credentials"]
         return {str(row["principal"]): str(row["secret"]) for row in rows}

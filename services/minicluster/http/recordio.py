@@ -11,7 +11,7 @@ LENGTH_DIGITS_MAX = 20
 
 
 def encode(event: dict[str, Any]) -> bytes:
-    """One HTTP chunk that holds one record."""
+    """Encode one record as one HTTP chunk."""
     return frame(orjson.dumps(event))
 
 
@@ -21,11 +21,11 @@ def frame(payload: bytes) -> bytes:
 
 
 class RecordError(Exception):
-    """What came is no record, or one that is too long."""
+    """Invalid or oversized record."""
 
 
 class Records:
-    """Cuts received bytes into records."""
+    """Decoder that splits received bytes into records."""
 
     def __init__(self, limit_bytes: int) -> None:
         self._limit = limit_bytes

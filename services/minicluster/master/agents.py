@@ -1,4 +1,4 @@
-"""The life of agents: registration, lost connections, the unreachable verdict, return, removal by an operator."""
+"""Lifecycle of agents: registration, disconnection, unreachability, return, removal by an operator."""
 
 from __future__ import annotations
 
@@ -39,18 +39,21 @@ class Agents:
         self._tasks = tasks
         self._frameworks = frameworks
         self._count = 0
-        # Tasks that an agent without connection is to kill when it registers again, by its id.
+        # Tasks to kill when their disconnected agent registers again, by its id.
         self._kill_later: dict[str, list[Task]] = {}
-        # With the type of the operator event, AGENT_ADDED or AGENT_REMOVED: unreachable and gone agents are neither.
+        # With the type of the operator event, AGENT_ADDED or AGENT_REMOVED, which unreachable and gone agents lack.
         self.changed: Hook[str, Agent] = Hook()
-        # It is not registered any more, for whatever reason.
+        # Fired when an agent is no longer registered, for any reason.
         self.left: Hook[Agent] = Hook()
 
     def create(
         self, spec: HostSpec, port: int, runtime: Runtime, number: int = 1, total: Resources | None = None
     ) -> Agent:
-        """`number` distinguishes agents that share a port, as in `slave(2)@127.0.0.1:5050`. `total` replaces what the
-        host's settings say."""
+        """Create an agent.
+
+        `number` distinguishes agents that share a port, as in `slave(2)@127.0.0.1:5050`. `total` replaces the resources
+        in the host's settings.
+        """
         id_, pid = f"{self._registry.id}-S{self._count}", f"slave({number})@{self._settings.host}:{port}"
         self._count += 1
         agent = Agent(id_, spec, total or total_of(spec), runtime, port, pid)
@@ -59,7 +62,7 @@ class Agents:
         return agent
 
     def register(self, agent: Agent) -> None:
-        """The agent process (re)connects, and the master learns what it kept while it was away."""
+        """Register a (re)connected agent, with the tasks that it kept while it was disconnected."""
         if agent.online or agent.gone:
             return
         if self._registry.is_away:
@@ -97,7 +100,7 @@ class Agents:
             self._tasks.kill(task)
 
     def _restore(self, agent: Agent) -> None:
-        """The tasks of an agent that was unreachable are again what they were before."""
+        """Restore the former state of tasks on an agent that was unreachable."""
         for task in agent.all_tasks:
             framework = task.framework
             if not self._frameworks.recover(framework):
@@ -106,7 +109,7 @@ class Agents:
             # The list of unreachable tasks is bounded, the agent's own is not.
             framework.unreachable.pop(task.id, None)
             framework.tasks[task.id] = task
-            # The agent does not know that the master called the task unreachable meanwhile.
+            # The agent was not notified that the master declared the task unreachable meanwhile.
             if task.statuses and task.statuses[-1].get("reason") == REMOVED:
                 task.statuses.pop()
             task.state = task.status_state = task.reported
@@ -127,7 +130,7 @@ class Agents:
     # another master
 
     def forget(self, agent: Agent) -> None:
-        """A new master knows of the agent, but not yet what runs there."""
+        """Reset an agent known to a new master, which does not know its tasks yet."""
         agent.cancel_timer()
         self._registry.recovered_count += not agent.recovered
         agent.online = agent.registered = False
@@ -136,21 +139,21 @@ class Agents:
         self._kill_later.pop(agent.id, None)
 
     def unlist(self, agent: Agent) -> None:
-        """A new master without a registry knows neither the agent nor what operators did to it."""
+        """Remove an agent, with its operator settings, from a new master that has no registry."""
         self._registry.recovered_count -= agent.recovered
         agent.recovered, agent.unreachable_at = False, None
         agent.deactivated, agent.drain, agent.unavailability = False, None, None
         del self._registry.agents[agent.id]
 
     def give_up(self, agent: Agent) -> None:
-        """It has not come back to the new master."""
+        """Mark an agent unreachable that has not returned to the new master."""
         agent.timer = None
         agent.recovered = False
         self._registry.recovered_count -= 1
         agent.unreachable_at = self._clock.wall()
 
     def _learn(self, agent: Agent) -> None:
-        """A new master learns from the agent what runs there."""
+        """Register the tasks and executors of the agent with a new master."""
         for task in agent.all_tasks:
             framework = task.framework
             if not self._frameworks.recover(framework):
@@ -167,8 +170,10 @@ class Agents:
     # loss
 
     def lost(self, agent: Agent, frozen: bool = False) -> None:
-        """The connection broke, and offers are rescinded at once unless the agent only hangs (`frozen`); its tasks wait
-        for the ping timeout."""
+        """Handle a broken connection: offers are rescinded at once unless the agent only hangs (`frozen`).
+
+        Its tasks wait for the ping timeout.
+        """
         if not agent.online:
             return
         agent.online = False
@@ -178,9 +183,9 @@ class Agents:
             if not task.framework.info.get("checkpoint", False):
                 message = f"Agent {agent.spec.name} disconnected"
                 self._tasks.lose(task, "REASON_AGENT_DISCONNECTED", message, "TASK_LOST")
-        agent.timer = self._clock.call_later(self._settings.agent_timeout_s, self._unreachable, agent)
+        agent.timer = self._clock.call_later(self._settings.agent_timeout_s, self._mark_unreachable, agent)
 
-    def _unreachable(self, agent: Agent) -> None:
+    def _mark_unreachable(self, agent: Agent) -> None:
         agent.timer = None
         agent.unreachable_at = self._clock.wall()
         extra = {"unreachable_time": in_nanoseconds(agent.unreachable_at)}
@@ -199,10 +204,10 @@ class Agents:
             while len(framework.unreachable) > UNREACHABLE_TASKS_MAX:
                 del framework.unreachable[next(iter(framework.unreachable))]
             self._updates.changed(task, status)
-        self._leave(agent)
+        self._unregister(agent)
 
-    def _leave(self, agent: Agent) -> None:
-        """The agent is no longer registered: its offers end, and every framework gets a FAILURE."""
+    def _unregister(self, agent: Agent) -> None:
+        """Unregister an agent: its offers end, and every framework gets a FAILURE."""
         for executor in agent.all_executors:
             self._offers.recover(agent, executor.framework.id, executor.role, executor.resources)
         self._offers.rescind_agent(agent)
@@ -215,12 +220,12 @@ class Agents:
             framework.send(scheduler_events.failure(agent.id))
 
     def _remove(self, agent: Agent, state: str, reason: str, message: str) -> None:
-        """Tasks end with `state`, the agent process stops."""
+        """Remove an agent: its tasks end with `state`, and its process stops."""
         agent.cancel_timer()
         for task in agent.all_tasks:
             self._tasks.lose(task, reason, message, state if task.framework.partition_aware else "TASK_LOST")
         if agent.registered:
-            self._leave(agent)
+            self._unregister(agent)
         if agent.recovered:
             agent.recovered = agent.returns = False
             self._registry.recovered_count -= 1
@@ -232,29 +237,30 @@ class Agents:
         self._kill_later.pop(agent.id, None)
 
     def remove(self, agent: Agent, cause: str) -> None:
-        """Its tasks are lost at once; it may register again."""
+        """Remove an agent, whose tasks are lost at once; it may register again."""
         self._remove(agent, "TASK_LOST", REMOVED, f"Agent {agent.spec.name} removed: {cause}")
         self.changed("AGENT_REMOVED", agent)
 
     def crash(self, agent: Agent) -> None:
-        """The agent and all that runs there die together, as with a power cut."""
+        """Stop the agent and all its tasks together, like a power failure."""
         self.lost(agent)
         agent.runtime.crash(agent.all_tasks)
 
     def restart(self, agent: Agent) -> None:
-        """A supervisor starts the agent process again."""
+        """Restart the agent process, like a supervisor."""
         self._clock.call_later(self._settings.agent_recovery_s, self.register, agent)
 
-    # what operators and frameworks want
+    # requests of operators and frameworks
 
     def kill_later(self, task: Task) -> None:
-        """As soon as its agent registers again."""
+        """Kill a task as soon as its agent registers again."""
         waiting = self._kill_later.setdefault(task.agent.id, [])
         if task not in waiting:
             waiting.append(task)
 
     def drain(self, agent: Agent, config: Json) -> None:
-        """No more offers; every task is killed and the agent counts as drained when the last one is acknowledged."""
+        """Drain an agent: it gets no more offers, its tasks are killed, and it is drained when the last is
+        acknowledged."""
         self.deactivate(agent)
         agent.drain = {"state": "DRAINING", "config": config, "started": self._clock.wall()}
         for task in agent.all_tasks:
@@ -272,7 +278,7 @@ class Agents:
             self.mark_gone(agent)
 
     def deactivate(self, agent: Agent) -> None:
-        """Its resources are not offered any more; its tasks run on."""
+        """Stop offering the agent's resources; its tasks continue."""
         agent.deactivated = True
         self._offers.rescind_agent(agent)
 
@@ -282,7 +288,7 @@ class Agents:
         self._offers.look_again(agent)
 
     def mark_gone(self, agent: Agent) -> None:
-        """For good: it may not register again."""
+        """Mark an agent gone permanently: it may not register again."""
         if not agent.gone:
             agent.gone = True
             reason = "REASON_AGENT_REMOVED_BY_OPERATOR"

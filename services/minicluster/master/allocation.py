@@ -1,4 +1,4 @@
-"""Which framework is offered what: dominant-resource order, capabilities, decline filters. No I/O, no clock."""
+"""Allocation of offers to frameworks: dominant-resource order, capabilities, decline filters. No I/O, no clock."""
 
 from __future__ import annotations
 
@@ -8,15 +8,18 @@ from services.emulation.hosts import HostSpec
 from services.minicluster.model import Filter, Framework
 from services.minicluster.resources import Json, Resources, contains
 
-MIN_CPUS = 10  # thousandths; either is enough (--min_allocatable_resources=cpus:0.01|mem:32)
+MIN_CPUS = 10  # thousandths; either suffices (--min_allocatable_resources=cpus:0.01|mem:32)
 MIN_MEM = 32_000
 MAX_REFUSE_S = 365 * 24 * 3600.0
 DEFAULT_REFUSE_S = 5.0
 
 
 def sees(framework: Framework, role: str, host: HostSpec) -> bool:
-    """A framework without the capability GPU_RESOURCES sees no host with gpus. With constraints for the role it sees
-    the hosts that fulfil all constraints of at least one group."""
+    """Return whether a framework may get offers of a host.
+
+    Hosts with gpus require the capability GPU_RESOURCES. Constraints for the role admit hosts that fulfil all
+    constraints of at least one group.
+    """
     if host.gpus and "GPU_RESOURCES" not in framework.capabilities:
         return False
     if framework.constraints is None:
@@ -29,7 +32,7 @@ def sees(framework: Framework, role: str, host: HostSpec) -> bool:
 
 
 def _holds(constraint: Json, host: HostSpec) -> bool:
-    """Of Mesos's predicates `exists` and `text_equals` are emulated; no host fits the others."""
+    """Evaluate a constraint; only Mesos's predicates `exists` and `text_equals` are emulated, others never hold."""
     value = host.attributes.get(constraint.get("selector", {}).get("attribute_name", ""))
     predicate = constraint.get("predicate", {})
     if "exists" in predicate:
@@ -40,7 +43,7 @@ def _holds(constraint: Json, host: HostSpec) -> bool:
 
 
 def offerable(free: Resources, role: str, framework: Framework) -> Resources:
-    """The part of `free` that `framework` may see in `role`."""
+    """Return the part of `free` that may be offered to `framework` in `role`."""
     result: Resources = {}
     revocable = "REVOCABLE_RESOURCES" in framework.capabilities
     for kind, value in free.items():
@@ -65,7 +68,7 @@ def allocatable(resources: Resources) -> bool:
 
 
 def refuse_seconds(filters: dict[str, float] | None, interval_s: float) -> float:
-    """How long unused resources stay hidden; 0 means no filter at all."""
+    """Return how long unused resources stay hidden, in seconds; 0 means no filter at all."""
     seconds = DEFAULT_REFUSE_S if filters is None else float(filters.get("refuse_seconds", DEFAULT_REFUSE_S))
     if seconds != seconds or seconds < 0:
         seconds = DEFAULT_REFUSE_S
@@ -75,7 +78,7 @@ def refuse_seconds(filters: dict[str, float] | None, interval_s: float) -> float
 
 
 def blocked_until(filters: list[Filter], would_be: Resources, now: float) -> float:
-    """The end of the filter that hides `would_be`, 0 when none does: a filter hides only what is contained in it."""
+    """Return the end of the filter that hides `would_be`, 0 without one: a filter hides only resources it contains."""
     until = 0.0
     for item in filters:
         if item.until > now and item.until > until and contains(item.resources, would_be):

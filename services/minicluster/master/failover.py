@@ -1,11 +1,10 @@
-"""Another master takes over, as after the death of the leading one: what a master knows only in memory is gone.
+"""Failover to another master, as after the death of the leading one, whose in-memory state is lost.
 
-The registry keeps agents, maintenance and what operators did. The new master learns of frameworks and tasks from their
+The registry keeps agents, maintenance and operator settings. The new master learns frameworks and tasks from their
 agents, each of which registers after a moment; frameworks subscribe again and reconcile. It sends no update for tasks
-that come back. It waits for an agent that was stopped meanwhile, and calls it unreachable when it stays away.
-
-With an empty registry the new master waits for no agent and calls their tasks unknown. It treats each agent that
-registers as one that it does not know, and sends frameworks an update for each of its tasks.
+that come back. It waits for an agent that was stopped meanwhile, and marks it unreachable on a timeout. A new master
+with an empty registry waits for no agent and reports their tasks as unknown. It treats each agent that registers as a
+new one, and sends frameworks an update for each of its tasks.
 """
 
 from __future__ import annotations
@@ -21,9 +20,9 @@ from services.minicluster.master.registry import Registry
 from services.minicluster.model import Agent
 
 AGENTS_BACK_S = 1.0
-"""Within which agents register with a new master (Mesos: --registration_backoff_factor)."""
+"""Time in seconds within which agents register with a new master (Mesos: --registration_backoff_factor)."""
 AGENT_REREGISTER_TIMEOUT_S = 600.0
-"""How long a new master waits for the agents that it knows of (Mesos: --agent_reregister_timeout)."""
+"""Time in seconds that a new master waits for known agents (Mesos: --agent_reregister_timeout)."""
 
 
 class Failover:
@@ -45,13 +44,15 @@ class Failover:
         self._random = random.Random(0)
 
     def run(self, agents_back_s: float, empty_registry: bool = False) -> int:
-        """The next master leads at once. Returns how many agents come back to it within ``agents_back_s``. The caller
-        drops the connections."""
+        """Replace the master at once; returns the number of agents that return within ``agents_back_s``.
+
+        The caller drops the connections.
+        """
         self.leave()
         return self.lead(agents_back_s, empty_registry)
 
     def leave(self) -> None:
-        """The master is gone; agents and tasks run on without one."""
+        """Stop the leading master; agents and tasks continue without one."""
         registry = self._registry
         registry.is_away = True
         self._offers.begin_anew(registry.id)
@@ -63,7 +64,7 @@ class Failover:
                 agent.returns = returns
 
     def lead(self, agents_back_s: float, empty_registry: bool = False) -> int:
-        """A new master reads the registry. Returns how many agents come back to it within ``agents_back_s``."""
+        """Start a new master from the registry; returns the number of agents that return within ``agents_back_s``."""
         registry = self._registry
         registry.lead_anew(self._clock.wall())
         self._offers.begin_anew(registry.id)

@@ -1,4 +1,4 @@
-"""What is wrong with a FrameworkInfo: the master's texts for SUBSCRIBE and UPDATE_FRAMEWORK."""
+"""Validation of a FrameworkInfo, with the master's texts for SUBSCRIBE and UPDATE_FRAMEWORK."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def suppressed_fault(info: Json, suppressed: Iterable[str]) -> str | None:
 
 
 def change_fault(old: Json, new: Json) -> str | None:
-    """Fields UPDATE_FRAMEWORK may not change."""
+    """Return the fault of a change to fields that UPDATE_FRAMEWORK cannot change, or None."""
     if old.get("principal", "") != new.get("principal", ""):
         return "Changing framework's principal is not allowed."
     for field, default in (("user", ""), ("checkpoint", False)):

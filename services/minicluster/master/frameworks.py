@@ -1,4 +1,4 @@
-"""The life of frameworks: SUBSCRIBE, failover, disconnection, UPDATE_FRAMEWORK, removal."""
+"""Lifecycle of frameworks: SUBSCRIBE, failover, disconnection, UPDATE_FRAMEWORK, removal."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ class Frameworks:
         self._live = registry.frameworks
         # They may not subscribe again.
         self._removed = registry.removed_frameworks
-        # Frameworks that only their agents know, since another master leads.
+        # Frameworks known only to their agents after a failover.
         self._forgotten: dict[str, Framework] = {}
         self._count = 0
         # With the type of the operator event: FRAMEWORK_ADDED, FRAMEWORK_UPDATED or FRAMEWORK_REMOVED.
         self.changed: Hook[str, Framework] = Hook()
-        # It subscribed again to the same master.
+        # Fired when a framework subscribes again to the same master.
         self.returned: Hook[Framework] = Hook()
-        # It is disconnected.
+        # Fired when a framework disconnects.
         self.left: Hook[Framework] = Hook()
         self.removed: Hook[Framework] = Hook()
 
@@ -53,7 +53,7 @@ class Frameworks:
         if known is None:
             self._add(info, id_, call, stream, stream_id)
         else:
-            self._return(known, info, call, stream, stream_id)
+            self._resubscribe(known, info, call, stream, stream_id)
 
     def _add(self, info: Json, id_: str | None, call: Json, stream: EventStream, stream_id: str) -> None:
         if id_ is None:
@@ -71,7 +71,7 @@ class Frameworks:
         self._offers.trigger()
         self.changed("FRAMEWORK_ADDED", framework)
 
-    def _return(self, framework: Framework, info: Json, call: Json, stream: EventStream, stream_id: str) -> None:
+    def _resubscribe(self, framework: Framework, info: Json, call: Json, stream: EventStream, stream_id: str) -> None:
         was_connected = framework.connected
         if framework.stream is not None:
             framework.stream.send(scheduler_events.error("Framework failed over"))
@@ -104,7 +104,7 @@ class Frameworks:
         self._heartbeat(framework, stream, self._clock.now())
 
     def _heartbeat(self, framework: Framework, stream: EventStream, due: float) -> None:
-        """A fixed schedule from the SUBSCRIBED on, whatever else was sent."""
+        """Send heartbeats on a fixed schedule from SUBSCRIBED on, independent of other events."""
         if framework.stream is not stream:
             return
         stream.send(scheduler_events.HEARTBEAT)
@@ -114,7 +114,7 @@ class Frameworks:
     # the end
 
     def disconnected(self, framework: Framework, stream: EventStream) -> None:
-        """The client closed its stream: offers go back, tasks run on until the failover timeout."""
+        """Handle the end of a client's stream: offers are returned, tasks continue until the failover timeout."""
         if framework.stream is not stream:
             return
         framework.stream = None
@@ -126,7 +126,10 @@ class Frameworks:
         self._await(framework)
 
     def remove(self, framework: Framework) -> None:
-        """TEARDOWN or failover timeout: executors are shut down, tasks end as TASK_KILLED, no event is sent."""
+        """Remove a framework on TEARDOWN or failover timeout.
+
+        Executors are shut down, tasks end as TASK_KILLED, no event is sent.
+        """
         if self._live.pop(framework.id, None) is None:
             return
         framework.cancel_timers()
@@ -148,7 +151,7 @@ class Frameworks:
     # another master
 
     def begin_anew(self) -> None:
-        """For another master, which knows of no framework until their agents register."""
+        """Reset for another master, to which frameworks are unknown until their agents register."""
         for framework in self._live.values():
             framework.cancel_timers()
             framework.stream = None
@@ -165,7 +168,7 @@ class Frameworks:
         self._count = 0
 
     def recover(self, framework: Framework) -> bool:
-        """An agent knows the framework, which now has its failover timeout to subscribe. False: it has been removed."""
+        """Restore a framework known to an agent, with a failover timeout to subscribe; False if it has been removed."""
         if framework.id in self._live:
             return True
         if self._forgotten.pop(framework.id, None) is None:
@@ -185,7 +188,7 @@ class Frameworks:
     # UPDATE_FRAMEWORK, REVIVE, SUPPRESS
 
     def update(self, framework: Framework, call: Json) -> str | None:
-        """The text of the 400, or None when the change is done."""
+        """Update a framework; returns the text of the 400, or None."""
         info = dict(call["framework_info"])
         suppressed = call.get("suppressed_roles", ())
         fault = info_fault(info) or suppressed_fault(info, suppressed)
@@ -218,7 +221,7 @@ class Frameworks:
 
 
 def _roles(framework: Framework, call: Json) -> set[str]:
-    """The roles a REVIVE or SUPPRESS means: all of them unless it names some; unknown ones are ignored."""
+    """Return the roles of a REVIVE or SUPPRESS: all of them unless it names some; unknown ones are ignored."""
     named = list(call.get("roles", ()))
     if "role" in call:
         named.append(call["role"])
@@ -232,7 +235,7 @@ _ORDER = (
 
 
 def _canonical(info: Json) -> Json:
-    """Known fields in protobuf order, with the defaults the master writes out."""
+    """Return known fields in protobuf order, with the defaults that the master adds."""
     info = {"failover_timeout": 0.0, "checkpoint": False, **info}
     result = {key: info[key] for key in _ORDER if key in info}
     result["failover_timeout"] = float(result["failover_timeout"])

@@ -1,4 +1,4 @@
-"""Events of one part of the master for others, which it does not know."""
+"""Events of one part of the master, to which other parts connect."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ Values = TypeVarTuple("Values")
 
 
 class Hook(Generic[*Values]):
-    """Calls the connected functions at once, in the order of connecting."""
+    """Hook that calls the connected functions at once, in the order of connecting."""
 
     __slots__ = ("_functions",)
 

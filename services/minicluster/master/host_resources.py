@@ -1,4 +1,4 @@
-"""What the agent of a host reports to its master."""
+"""Resources that the agent of a host reports to its master."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _TOTALS: dict[tuple[object, ...], Resources] = {}
 
 
 def total_of(spec: HostSpec) -> Resources:
-    """What an agent reports; equal hosts share one dict."""
+    """Return the reported resources; equal hosts share one dict."""
     key = (spec.cpus, spec.mem, spec.disk, spec.gpus, spec.ports, spec.revocable_cpus, spec.role, spec.mounts)
     total = _TOTALS.get(key)
     if total is None:
@@ -28,10 +28,10 @@ def total_of(spec: HostSpec) -> Resources:
         mounts = ((mount_disk(index), size) for index, size in enumerate(spec.mounts))
         rows = ((CPUS, spec.cpus), (GPUS, spec.gpus), (MEM, spec.mem), (DISK, spec.disk), *mounts)
         if spec.ports:
-            total[_reserved(PORTS, spec.role)] = spec.ports
+            total[_reserve_statically(PORTS, spec.role)] = spec.ports
         for kind, value in rows:
             if value:
-                total[_reserved(kind, spec.role)] = round(value * THOUSAND)
+                total[_reserve_statically(kind, spec.role)] = round(value * THOUSAND)
         if spec.revocable_cpus:
             total[REVOCABLE_CPUS] = round(spec.revocable_cpus * THOUSAND)
         _TOTALS[key] = total
@@ -42,8 +42,8 @@ def mount_disk(index: int) -> Kind:
     return kind_of("disk", disk={"source": {"type": "MOUNT", "mount": {"root": f"/mnt/{index}"}}})
 
 
-def _reserved(kind: Kind, role: str) -> Kind:
-    """By the agent's own flags."""
+def _reserve_statically(kind: Kind, role: str) -> Kind:
+    """Reserve a resource statically, like the agent's own flags."""
     if not role:
         return kind
     return kind_of(kind.name, kind.type, [{"type": "STATIC", "role": role}], kind.disk)

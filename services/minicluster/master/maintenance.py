@@ -44,7 +44,7 @@ class Maintenance:
         self._quiet: dict[tuple[str, str], float] = {}
 
     def begin_anew(self) -> None:
-        """For another master, whose registry is empty."""
+        """Reset for another master, whose registry is empty."""
         self._windows = []
         self._machines.clear()
         self._quiet.clear()
@@ -115,7 +115,7 @@ class Maintenance:
         return None
 
     def end(self, ids: list[Json]) -> str | None:
-        """The machine leaves the schedule; its agent is started again, as a supervisor would."""
+        """Remove machines from the schedule and restart their agents, like a supervisor."""
         fault = _ids_fault(ids) or self._mode_fault(ids, DOWN, "up")
         if fault is not None:
             return fault
@@ -148,7 +148,7 @@ class Maintenance:
     # inverse offers
 
     def offer_inverse(self) -> None:
-        """After each allocation: every framework that holds something on a scheduled agent is asked to leave it."""
+        """Send inverse offers after each allocation to every framework with resources on a scheduled agent."""
         if not self._machines:
             return
         now = self._clock.now()

@@ -1,4 +1,4 @@
-"""The master: its parts, and which events connect them."""
+"""Master: its parts, and the connections of their events."""
 
 from __future__ import annotations
 
@@ -22,8 +22,11 @@ from services.minicluster.settings import MiniclusterSettings
 
 
 class Master:
-    """A part is given the parts that it calls, and reports to the others through its hooks. No part knows the master;
-    only the APIs do."""
+    """Composition of the master's parts.
+
+    Each part has references to the parts that it calls, and reports to the others through its hooks. No part has a
+    reference to the master; only the APIs do.
+    """
 
     def __init__(self, settings: MiniclusterSettings, clock: Clock) -> None:
         interval_s, retry_s = settings.allocation_interval_s, settings.update_retry_s
@@ -43,7 +46,7 @@ class Master:
         self._connect()
 
     def _connect(self) -> None:
-        """In the order in which a real master does it."""
+        """Connect the hooks in the order of a real master."""
         self.offers.allocated.connect(self.maintenance.offer_inverse)
         self.updates.ended.connect(self.tasks.release)
         self.updates.acknowledged.connect(self.tasks.complete)

@@ -1,5 +1,7 @@
-"""ACCEPT and DECLINE. The offers of an ACCEPT are checked as a whole, then its operations run in order against what is
-left of them."""
+"""ACCEPT and DECLINE.
+
+The offers of an ACCEPT are checked as a whole, then its operations are applied in order to the remaining resources.
+"""
 
 from __future__ import annotations
 
@@ -67,7 +69,7 @@ class OfferAnswers:
         return refuse_seconds(call.get("filters"), self.allocation_interval_s)
 
     def _check(self, framework: Framework, ids: list[str]) -> tuple[str | None, list[Offer]]:
-        """The first fault, and the offers of the list that are still valid and the framework's."""
+        """Return the first fault, and the valid offers of the list that belong to the framework."""
         valid: dict[str, Offer] = {}
         faults = [] if ids else ["No offers specified"]
         for id_ in ids:
@@ -123,7 +125,7 @@ class OfferAnswers:
         self.updates.refuse(acceptance.framework, infos, "TASK_ERROR", "REASON_TASK_INVALID", fault)
 
     def _launch(self, acceptance: Acceptance, infos: list[Json]) -> None:
-        """Tasks are judged one by one, but one malformed resource refuses them all."""
+        """Launch tasks, validated one by one, except that one malformed resource rejects them all."""
         for info in infos:
             fault = resource_fault(info.get("resources", ()))
             if fault is not None:
@@ -152,7 +154,7 @@ class OfferAnswers:
 
 
 def _infos(operation: Json) -> list[Json]:
-    """Of the tasks that it would launch."""
+    """Return the TaskInfos of an operation."""
     launch, group = operation.get("launch", {}), operation.get("launch_group", {}).get("task_group", {})
     infos: list[Json] = launch.get("task_infos", []) if operation["type"] == "LAUNCH" else group.get("tasks", [])
     return infos

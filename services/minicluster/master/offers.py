@@ -1,4 +1,4 @@
-"""Making, recovering and rescinding offers: the moving part around the pure allocator."""
+"""Creation, recovery and rescinding of offers: the stateful part around the pure allocator."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ OFFERS_PER_EVENT = 5000
 
 
 class Offers:
-    """Owns every outstanding offer, the decline filters and the shares they are decided by."""
+    """Owner of all outstanding offers, the decline filters and the shares of the allocation."""
 
     def __init__(self, settings: MiniclusterSettings, clock: Clock, frameworks: dict[str, Framework]) -> None:
         self._settings = settings
@@ -38,7 +38,7 @@ class Offers:
         self._dirty: set[str] = set()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._handle: asyncio.Handle | None = None
-        # An allocation run is over.
+        # Fired after an allocation run.
         self.allocated: Hook[()] = Hook()
 
     def start(self, loop: asyncio.AbstractEventLoop, master_id: str) -> None:
@@ -47,7 +47,7 @@ class Offers:
         self._tick(self._clock.now() + self._settings.allocation_interval_s)
 
     def begin_anew(self, master_id: str) -> None:
-        """For another master, which knows of no agent and has allocated nothing: offers end without an event."""
+        """Reset for another master, which has no agents and allocations; offers end without an event."""
         for offer in list(self.outstanding.values()):
             self.use(offer)
         self.agents.clear()
@@ -64,7 +64,7 @@ class Offers:
             self._handle = None
 
     def next_id(self) -> str:
-        """Offers and inverse offers share one counter."""
+        """Return the next id; offers and inverse offers share one counter."""
         number = self._count
         self._count += 1
         return f"{self._prefix}-O{number}"
@@ -78,7 +78,7 @@ class Offers:
         self.look_again(agent)
 
     def look_again(self, agent: Agent) -> None:
-        """Whether a framework may have its resources can have changed."""
+        """Reconsider an agent whose resources frameworks may now be able to get."""
         agent.wake()
         self.trigger(agent)
 
@@ -92,14 +92,16 @@ class Offers:
                 del framework.filters[key]
 
     def set_total(self, agent: Agent, total: Resources, free: Resources) -> None:
-        """Reservations and volumes change what an agent has without changing the amounts."""
+        """Replace the resources of an agent after a reservation or volume, whose amounts stay the same."""
         agent.total = total
-        agent.free = _ordered(free, total)
+        agent.free = _order_like_total(free, total)
         agent.wake()
 
     def set_revocable(self, agent: Agent, amount: int) -> None:
-        """The agent has this much revocable cpu now. As in Mesos offers that contain some are rescinded, and what is
-        allocated beyond the new amount stays until it ends."""
+        """Set the agent's current revocable cpu.
+
+        As in Mesos, offers that contain some are rescinded, and allocations beyond the new amount stay until they end.
+        """
         before = scalar_of(agent.total, REVOCABLE_CPUS)
         if amount == before:
             return
@@ -109,7 +111,7 @@ class Offers:
         balance = scalar_of(agent.free, REVOCABLE_CPUS) - agent.owed + amount - before
         agent.owed = max(0, -balance)
         agent.total = _with_revocable(agent.total, amount)
-        agent.free = _ordered(_with_revocable(agent.free, max(0, balance)), agent.total)
+        agent.free = _order_like_total(_with_revocable(agent.free, max(0, balance)), agent.total)
         agent.wake()
         if agent.id in self.agents:
             self._totals[CPUS.name] = self._totals.get(CPUS.name, 0) + amount - before
@@ -118,11 +120,11 @@ class Offers:
     # allocation runs
 
     def changed(self) -> None:
-        """Something about the frameworks changed, so that no agent's verdict holds any more."""
+        """Invalidate cached results of all agents after a change of the frameworks."""
         self._epoch += 1
 
     def trigger(self, agent: Agent | None = None) -> None:
-        """Run soon, for one agent or for all; several triggers collapse into one run."""
+        """Schedule a run, for one agent or for all; several triggers are merged into one run."""
         if agent is None:
             self._everything = True
             self._epoch += 1
@@ -150,7 +152,7 @@ class Offers:
         self._clock.call_at(due, self._tick, due)
 
     def run(self, agents: Iterable[Agent]) -> None:
-        """Offer whatever the frameworks may have on `agents`: one OFFERS event per framework."""
+        """Offer available resources of `agents` to the frameworks: one OFFERS event per framework."""
         wanted: dict[str, dict[str, Framework]] = {}
         for framework in self._frameworks.values():
             if framework.active:
@@ -231,7 +233,7 @@ class Offers:
     # the end of an offer
 
     def use(self, offer: Offer) -> None:
-        """Forget the offer; its resources stay allocated until `recover`."""
+        """Remove an offer; its resources stay allocated until `recover`."""
         del self.outstanding[offer.id]
         del offer.framework.offers[offer.id]
         if offer.agent.offers is not None:
@@ -259,7 +261,7 @@ class Offers:
             self.discard(offer)
 
     def recover(self, agent: Agent, framework_id: str, role: str, resources: Resources) -> None:
-        """Resources of an offer or a finished task are free again."""
+        """Free the resources of an offer or a finished task."""
         if not resources:
             return
         self.roles.released(role, resources)
@@ -269,15 +271,15 @@ class Offers:
             paid = min(freed, agent.owed)
             agent.owed -= paid
             resources = _with_revocable(resources, freed - paid)
-        agent.free = _ordered(added(agent.free, resources), agent.total)
+        agent.free = _order_like_total(added(agent.free, resources), agent.total)
         agent.wake()
 
     def charge(self, agent: Agent, framework_id: str, role: str, resources: Resources) -> None:
-        """Count resources as used outside an offer, as when an agent returns with its tasks."""
+        """Charge resources as used outside an offer, for example when an agent returns with its tasks."""
         self.roles.allocated(role, resources)
         self._sorter(role).allocated(framework_id, resources)
         wanted, have = scalar_of(resources, REVOCABLE_CPUS), scalar_of(agent.free, REVOCABLE_CPUS)
-        if wanted > have:  # slack shrank while the agent was away
+        if wanted > have:  # slack shrank while the agent was disconnected
             agent.owed += wanted - have
             resources = _with_revocable(resources, have)
         agent.free = taken(agent.free, resources)
@@ -301,8 +303,8 @@ def _with_revocable(resources: Resources, amount: int) -> Resources:
     return {**others, REVOCABLE_CPUS: amount} if amount else others
 
 
-def _ordered(free: Resources, total: Resources) -> Resources:
-    """`free` in the order the agent reported; the agent's own dict when everything is free."""
+def _order_like_total(free: Resources, total: Resources) -> Resources:
+    """Return `free` in the order that the agent reported; the agent's own dict when everything is free."""
     if free == total:
         return total
     return {kind: free[kind] for kind in total if kind in free}

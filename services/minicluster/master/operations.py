@@ -1,4 +1,4 @@
-"""Operations on resources, of frameworks and operators, and their statuses, which are sent until acknowledged."""
+"""Operations on resources by frameworks and operators, and their statuses, which are sent until acknowledged."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ class Operations:
         self._clock = clock
         self._registry = registry
         self._offers = offers
-        # An agent's resources are others than before.
+        # Fired when an agent's resources have changed.
         self.changed: Hook[Agent] = Hook()
 
     # from ACCEPT
 
     def apply(self, acceptance: Acceptance, operation: Json) -> None:
-        """Silent without an id; with one, an error comes once from the master, success until acknowledged."""
+        """Apply an operation: silent without an id; with one, an error is sent once, success until acknowledged."""
         type_ = operation["type"]
         framework, agent = acceptance.framework, acceptance.agent
         try:
@@ -59,7 +59,7 @@ class Operations:
             return
         take_from(acceptance.left, conversion.taken)
         add_to(acceptance.left, conversion.given)
-        # Kept in the agent's order, so that texts and later offers list the resources as the master does.
+        # Kept in the agent's order, so that texts and later offers list the resources like the master.
         self._change_total(agent, conversion, agent.free)
         acceptance.left = {kind: acceptance.left[kind] for kind in agent.total if kind in acceptance.left}
         if "id" in operation:
@@ -75,7 +75,8 @@ class Operations:
         self.changed(agent)
 
     def change(self, agent: Agent, type_: str, body: Json) -> tuple[int, str]:
-        """The operator API's form: (status, text). Offers that hold what is needed are rescinded first."""
+        """Apply the operator API's form; returns (status, text). Offers with the required resources are rescinded
+        first."""
         try:
             conversion = convert(type_, body, None, None, agent)
         except Refused as error:
@@ -100,14 +101,14 @@ class Operations:
         item.framework.send(scheduler_events.operation_status(scheduler_events.status_of_operation(item)))
         if item.retry is not None:
             item.retry.cancel()
-        item.retry = self._clock.call_later(wait_s, self._again, item, wait_s)
+        item.retry = self._clock.call_later(wait_s, self._retry_delivery, item, wait_s)
 
-    def _again(self, item: Operation, waited_s: float) -> None:
+    def _retry_delivery(self, item: Operation, waited_s: float) -> None:
         if item.uuid in item.framework.operations:
             self._deliver(item, min(waited_s * 2, RETRY_MAX_S))
 
     def resend_all(self, framework: Framework) -> None:
-        """The framework is back."""
+        """Send pending statuses again after the framework has returned."""
         for item in list(framework.operations.values()):
             self._deliver(item, self._retry_s)
 
@@ -125,18 +126,18 @@ class Operations:
         framework.operations.clear()
 
     def reconcile(self, framework: Framework, body: Json) -> None:
-        """Answers for the operations that the call names; when it names none, for all."""
+        """Send the statuses of the operations in the call, or of all if it names none."""
         known: dict[str, Json] = {}
         for item in framework.operations.values():
             # Without the uuid: the framework does not acknowledge answers.
             status = scheduler_events.status_of_operation(item)
             known.setdefault(item.id, {key: value for key, value in status.items() if key != "uuid"})
         asked = body.get("operations")
-        answers = [known.get(row["operation_id"]["value"]) or self._unknown(row) for row in asked or ()]
+        answers = [known.get(row["operation_id"]["value"]) or self._unknown_status(row) for row in asked or ()]
         for status in answers if asked else known.values():
             framework.send(scheduler_events.operation_status(status))
 
-    def _unknown(self, entry: Json) -> Json:
+    def _unknown_status(self, entry: Json) -> Json:
         agent_id = entry.get("agent_id")
         if agent_id is None:
             text = "Operation is unknown and no 'agent_id' was provided"

@@ -1,4 +1,4 @@
-"""Answers to RECONCILE, and to KILL of a task the master does not know."""
+"""Answers to RECONCILE, and to KILL of an unknown task."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Reconciliation:
     updates: StatusUpdates
 
     def reconcile(self, framework: Framework, call: Json) -> None:
-        """Answers for the tasks that the call names; when it names none for all, newest first as Mesos does."""
+        """Send the states of the tasks in the call, or of all, newest first like Mesos, if it names none."""
         for item in call.get("tasks", ()):
             self.answer(framework, item["task_id"]["value"], item.get("agent_id", {}).get("value"))
         if not call.get("tasks"):
@@ -34,7 +34,7 @@ class Reconciliation:
             return
         agent = self.registry.agents.get(agent_id) if agent_id is not None else None
         if agent.recovered if agent is not None else self.registry.recovered_count:
-            return  # a new master that still waits for agents does not know
+            return  # a new master that still waits for agents cannot answer
         extra: Json | None = None
         if agent is not None and agent.gone:
             state, text = "TASK_GONE_BY_OPERATOR", "Task is gone"

@@ -1,4 +1,4 @@
-"""What the parts of the master share: its identity, its frameworks and its agents. The registry decides nothing."""
+"""Shared state of the master's parts: its identity, frameworks and agents. The registry makes no decisions."""
 
 from __future__ import annotations
 
@@ -21,30 +21,31 @@ VERSION = {
 
 COMPLETED_FRAMEWORKS_MAX = 50
 UNREACHABLE_TASKS_MAX = 1000
-"""Of one framework."""
+"""Maximum number of unreachable tasks per framework."""
 
 
 class Registry:
-    """`Frameworks` writes the frameworks, `Agents` the agents and `Failover` the identity; all parts read."""
+    """Shared state: `Frameworks` writes the frameworks, `Agents` the agents and `Failover` the identity; all parts
+    read."""
 
     def __init__(self, host: str, started_at: float) -> None:
         self.host = host
         self.port = 0
         self.id = str(uuid.uuid4())
         self.started_at = started_at
-        # No master leads: the last one has gone and the next one has not come yet.
+        # No master leads between a failure and the failover.
         self.is_away = False
-        # By id: the frameworks that have subscribed, and those that have been removed, the oldest first.
+        # By id: subscribed frameworks, and removed ones, the oldest first.
         self.frameworks: dict[str, Framework] = {}
         self.removed_frameworks: dict[str, Framework] = {}
-        # Every agent that has ever registered by its id, and those of the hosts file by their host.
+        # Every agent that has ever registered by id, and the agents of the hosts file by host.
         self.agents: dict[str, Agent] = {}
         self.by_host: dict[str, Agent] = {}
-        # How many agents are `recovered`: known from the registry, and not back yet.
+        # Number of `recovered` agents: known from the registry, and not returned yet.
         self.recovered_count = 0
 
     def lead_anew(self, started_at: float) -> None:
-        """Another master leads."""
+        """Start the term of another master."""
         self.is_away = False
         self.id = str(uuid.uuid4())
         self.started_at = started_at

@@ -1,4 +1,4 @@
-"""Which resources RESERVE, UNRESERVE, CREATE, DESTROY and GROW_VOLUME turn into which."""
+"""Conversions of resources by RESERVE, UNRESERVE, CREATE, DESTROY and GROW_VOLUME."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from services.minicluster.resources import Json, Kind, Resources, Value, add_to,
 
 
 class Refused(Exception):
-    """The operation is invalid; `located` texts get the agent appended, as the master does for its own checks."""
+    """Invalid operation; `located` texts get the agent appended, like the master's own checks."""
 
     def __init__(self, message: str, located: bool = True) -> None:
         super().__init__(message)
@@ -16,7 +16,7 @@ class Refused(Exception):
 
 
 class Conversion:
-    """`taken` leaves the resources, `given` appears instead."""
+    """Resources that an operation replaces: `taken` by `given`."""
 
     __slots__ = ("given", "taken", "wanted")
 
@@ -32,7 +32,10 @@ class Conversion:
 
 
 def convert(type_: str, body: Json, role: str | None, roles: tuple[str, ...] | None, agent: Agent) -> Conversion:
-    """`roles` are those of the framework, None for the operator, who may use every role. Raises Refused."""
+    """Compute a conversion. Raises Refused.
+
+    `roles` are the roles of the framework, None for the operator, who may use every role.
+    """
     if type_ == "GROW_VOLUME":
         return _grow(body, role)
     rows = body.get("resources" if type_.endswith("RESERVE") else "volumes", [])
@@ -49,17 +52,17 @@ def convert(type_: str, body: Json, role: str | None, roles: tuple[str, ...] | N
         match type_:
             case "RESERVE":
                 _check_reservation(kind, shown, allocated, roles)
-                conversion.turn(_unreserved(kind), kind, value, allocated)
+                conversion.turn(_strip_reservation(kind), kind, value, allocated)
             case "UNRESERVE":
                 _check_unreservation(kind, shown)
-                conversion.turn(kind, _unreserved(kind), value, allocated)
+                conversion.turn(kind, _strip_reservation(kind), value, allocated)
             case "CREATE":
                 _check_volume(kind, agent)
-                conversion.turn(_without_volume(kind), kind, value, allocated)
+                conversion.turn(_strip_volume(kind), kind, value, allocated)
             case "DESTROY":
                 if kind.disk is None or kind not in agent.total:
                     raise Refused("Persistent volumes not found")
-                conversion.turn(kind, _without_volume(kind), value, allocated)
+                conversion.turn(kind, _strip_volume(kind), value, allocated)
     return conversion
 
 
@@ -113,11 +116,11 @@ def _grow(body: Json, role: str | None) -> Conversion:
     return conversion
 
 
-def _without_volume(kind: Kind) -> Kind:
+def _strip_volume(kind: Kind) -> Kind:
     disk = {key: value for key, value in (kind.disk or {}).items() if key == "source"}
     return kind_of(kind.name, kind.type, kind.reservations, disk or None, kind.revocable)
 
 
-def _unreserved(kind: Kind) -> Kind:
-    """Without its last reservation."""
+def _strip_reservation(kind: Kind) -> Kind:
+    """Return the kind without its last reservation."""
     return kind_of(kind.name, kind.type, kind.reservations[:-1], kind.disk, kind.revocable)

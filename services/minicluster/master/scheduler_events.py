@@ -1,4 +1,4 @@
-"""Bytes of the scheduler events; each function returns one finished chunk."""
+"""Encoding of the scheduler events; each function returns one complete chunk."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def rescind(offer_id: str) -> bytes:
 
 
 def failure(agent_id: str, executor_id: str | None = None) -> bytes:
-    """Of an agent, or of an executor, which has ended with status 0."""
+    """Encode the failure of an agent, or of an executor, which has ended with status 0."""
     body: Json = {"agent_id": {"value": agent_id}}
     if executor_id is not None:
         body |= {"executor_id": {"value": executor_id}, "status": 0}
@@ -92,7 +92,7 @@ def attributes(agent: Agent) -> list[Json]:
 
 
 def _ranges(value: str) -> list[Json] | None:
-    """`[1-5]` is a RANGES attribute, anything else text."""
+    """Parse a RANGES attribute such as `[1-5]`; None for text."""
     if not (value.startswith("[") and value.endswith("]")):
         return None
     pairs = [item.strip().partition("-") for item in value[1:-1].split(",")]

@@ -1,4 +1,4 @@
-"""Reliable delivery of status updates: of each task only the oldest unacknowledged one is sent, again and again."""
+"""Reliable delivery of status updates: only the oldest unacknowledged one of each task is sent, repeatedly."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ _KILLS = ("TASK_KILLING", "TASK_KILLED")
 
 
 def fresh_uuid() -> str:
-    """16 random bytes as base64, the form of `uuid` in events."""
+    """Return 16 random bytes as base64, the form of `uuid` in events."""
     return b2a_base64(os.urandom(16), newline=False).decode("ascii")
 
 
 class StatusUpdates:
-    """The agents' status update managers, and what the master records of their updates."""
+    """Status update managers of the agents, and the master's record of their updates."""
 
     def __init__(self, retry_s: float, clock: Clock) -> None:
         self._clock = clock
         self._retry_s = retry_s
-        # The latest state is terminal, and the resources are not released yet.
+        # Fired when the latest state is terminal, and the resources are not released yet.
         self.ended: Hook[Task] = Hook()
-        # The terminal update is acknowledged.
+        # Fired when the terminal update is acknowledged.
         self.acknowledged: Hook[Task] = Hook()
-        # The state that the master knows has changed.
+        # Fired when the state known to the master has changed.
         self.changed: Hook[Task, Json] = Hook()
 
     # from an executor or agent
@@ -46,7 +46,7 @@ class StatusUpdates:
         *,
         healthy: bool | None = None,
     ) -> None:
-        """A new state of the task, which the framework must acknowledge."""
+        """Report a new state of the task, which the framework must acknowledge."""
         pending = task.pending
         if task.dropped or (pending and pending[-1].state in TERMINAL):
             return
@@ -54,7 +54,7 @@ class StatusUpdates:
         if drain is not None and drain["state"] == "DRAINING" and state in _KILLS and source == "SOURCE_EXECUTOR":
             reason = "REASON_AGENT_DRAINING"
             if drain["config"].get("mark_gone"):
-                # The only update of a task whose agent will be gone for good.
+                # Only update of a task whose agent is marked gone after the drain.
                 if state == "TASK_KILLING":
                     return
                 state, message = "TASK_GONE_BY_OPERATOR", None
@@ -87,7 +87,7 @@ class StatusUpdates:
                 self._deliver(task, self._retry_s)
 
     def _sync(self, task: Task) -> None:
-        """The master learns the latest state; a terminal one frees the resources at once."""
+        """Update the master's state to the latest one; a terminal state frees the resources at once."""
         update = task.pending[-1]
         changed = task.state != update.state
         task.state = update.state
@@ -102,9 +102,9 @@ class StatusUpdates:
         task.framework.send(update.chunk)
         if task.retry is not None:
             task.retry.cancel()
-        task.retry = self._clock.call_later(wait_s, self._again, task, update, wait_s)
+        task.retry = self._clock.call_later(wait_s, self._retry_delivery, task, update, wait_s)
 
-    def _again(self, task: Task, update: Update, waited_s: float) -> None:
+    def _retry_delivery(self, task: Task, update: Update, waited_s: float) -> None:
         if task.pending and task.pending[0] is update and task.agent.online:
             task.retry = None
             self._deliver(task, min(waited_s * 2, RETRY_MAX_S))
@@ -112,7 +112,7 @@ class StatusUpdates:
     # from the framework
 
     def acknowledge(self, task: Task, uuid: str) -> bool:
-        """True when `uuid` is the update in flight; anything else is ignored."""
+        """Acknowledge the update in flight; returns False, and changes nothing, for any other `uuid`."""
         pending = task.pending
         if not pending or pending[0].uuid != uuid:
             return False
@@ -127,7 +127,7 @@ class StatusUpdates:
     # connections
 
     def resend(self, task: Task) -> None:
-        """The framework is back, or the agent registered again: send the oldest update now, restart the back-off."""
+        """Send the oldest update now and restart the backoff, when the framework or agent has returned."""
         if task.pending and task.agent.online:
             self._sync(task)
             self._deliver(task, self._retry_s)
@@ -137,7 +137,7 @@ class StatusUpdates:
             self.resend(task)
 
     def forget(self, task: Task) -> None:
-        """The task is gone for the agent too."""
+        """Drop the updates of a task that its agent has forgotten, too."""
         task.pending.clear()
         self._stop_retry(task)
 
@@ -174,14 +174,14 @@ class StatusUpdates:
         return status
 
     def refuse(self, framework: Framework, infos: Iterable[Json], state: str, reason: str, message: str) -> None:
-        """These tasks are not launched."""
+        """Reject the launch of tasks."""
         for info in infos:
             task_id, agent_id = info["task_id"]["value"], info["agent_id"]["value"]
             self.from_master(framework, task_id, state, reason, message, agent_id)
 
 
 def _record(task: Task, update: Update) -> None:
-    """Keep the delivered status; one of the same state replaces the last."""
+    """Record the delivered status, which replaces the last one of the same state."""
     task.status_state = update.state
     task.status_uuid = update.uuid
     statuses = task.statuses

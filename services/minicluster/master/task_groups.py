@@ -24,7 +24,7 @@ from services.minicluster.model import Acceptance, Agent, Executor, Framework, T
 from services.minicluster.resources import Json, Resources, parse, scalars, take_from, text
 
 _LINGER_S = 0.1
-"""How long a default executor stays after its last task."""
+"""Time in seconds for which a default executor stays after its last task."""
 
 
 class TaskGroups:
@@ -37,7 +37,7 @@ class TaskGroups:
     # LAUNCH_GROUP
 
     def launch(self, acceptance: Acceptance, operation: Json) -> None:
-        """All or nothing: one bad task refuses the whole group."""
+        """Launch all tasks of a group or none: one invalid task rejects the whole group."""
         infos: list[Json] = operation["task_group"].get("tasks", [])
         info = operation["executor"]
         framework, agent, role = acceptance.framework, acceptance.agent, acceptance.role
@@ -100,11 +100,11 @@ class TaskGroups:
 
     def task_released(self, task: Task) -> None:
         if task.group is not None:
-            # After the update that is on its way.
-            self._clock.call_later(0.0, self._task_ended, task)
+            # After the pending update.
+            self._clock.call_later(0.0, self._end_task, task)
 
-    def _task_ended(self, task: Task) -> None:
-        """A task that did not finish with 0 takes its group along; an executor without tasks terminates."""
+    def _end_task(self, task: Task) -> None:
+        """Kill the group of a task that did not finish with 0, and terminate an executor without tasks."""
         executor = task.group
         if executor is None or executor.tasks.pop(task.id, None) is None:
             return

@@ -1,4 +1,4 @@
-"""What is wrong with a task: the master's checks in the master's order with the master's texts."""
+"""Validation of tasks: the master's checks in the master's order with the master's texts."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ EXECUTOR_MIN_MEM = 32 * THOUSAND
 
 
 def resource_fault(resources: Iterable[Json]) -> str | None:
-    """The first resource that is malformed in itself; exactly 0 is dropped silently, what rounds to 0 is not."""
+    """Return the fault of the first malformed resource; exactly 0 is accepted, a value that rounds to 0 is not."""
     for resource in resources:
         if resource["type"] != "SCALAR":
             continue
@@ -39,14 +39,14 @@ def resource_fault(resources: Iterable[Json]) -> str | None:
 
 
 class Wanted:
-    """The resources that a task (and its executor) asks for."""
+    """Requested resources of a task (and its executor)."""
 
     __slots__ = ("foreign", "resources", "rows")
 
     def __init__(self, role: str) -> None:
         self.resources: Resources = {}
         self.rows: list[tuple[Kind, Value, str]] = []
-        # True when something names another allocation role than the offer's.
+        # True when a resource names another allocation role than the offer's.
         self.foreign = False
 
     def add(self, resources: Iterable[Json], role: str) -> Wanted:
@@ -71,7 +71,7 @@ class Wanted:
 
 
 def task_fault(framework: Framework, agent: Agent, info: Json) -> str | None:
-    """Everything but the comparison with what is available."""
+    """Check a task, except against the available resources."""
     id_ = info["task_id"]["value"]
     fault = id_fault(id_)
     if fault is not None:
@@ -110,7 +110,7 @@ def command_fault(info: Json) -> str | None:
 
 
 def _check_fault(check: Json, noun: str, message: str) -> str | None:
-    """The last text is one of minicluster."""
+    """Check a check; the last text is minicluster's own."""
     type_ = check.get("type")
     if type_ is None or type_ == "UNKNOWN":
         return f"{message} must specify 'type'" if type_ is None else f"'UNKNOWN' is not a valid {noun} type"
@@ -140,6 +140,6 @@ def too_much(wanted: Wanted, available: Resources, role: str) -> str:
 
 
 def custom_executor_fault(info: Json) -> str:
-    """A text of minicluster: Mesos has no such rule."""
+    """Return the fault of a custom executor, with a text of minicluster: Mesos has no such rule."""
     id_ = info["executor_id"]["value"]
     return f"Executor '{id_}' is a custom one: agents of a minicluster have no executor API that it could register with"

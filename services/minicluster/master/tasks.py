@@ -1,4 +1,4 @@
-"""The tables of live tasks: how a task enters them, is killed, and leaves them."""
+"""Tables of live tasks: how tasks are added, killed and removed."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ class Tasks:
         self._offers = offers
         self._updates = updates
         self.added: Hook[Task] = Hook()
-        # Its resources are free again.
+        # Fired when its resources are free again.
         self.released: Hook[Task] = Hook()
-        # Its last update is acknowledged.
+        # Fired when its last update is acknowledged.
         self.completed: Hook[Task] = Hook()
 
     def add(self, task: Task) -> None:
@@ -30,18 +30,18 @@ class Tasks:
         self.added(task)
 
     def release(self, task: Task) -> None:
-        """The latest state is terminal: the resources are free again, acknowledged or not."""
+        """Free the resources of a task in a terminal state, acknowledged or not."""
         self.free(task)
         self.released(task)
 
     def free(self, task: Task) -> None:
-        """Ends the allocation of its resources."""
+        """End the allocation of the task's resources."""
         if not task.released:
             task.released = True
             self._offers.recover(task.agent, task.framework.id, task.role, task.resources)
 
     def complete(self, task: Task) -> None:
-        """The terminal update is acknowledged."""
+        """Remove a task whose terminal update is acknowledged."""
         self._end(task)
         self.completed(task)
 
@@ -67,7 +67,7 @@ class Tasks:
             task.runner.kill(grace_s)
 
     def abandon(self, task: Task) -> None:
-        """The task of a removed framework on an agent that was away: its process ends, and no update is sent."""
+        """Kill the task of a removed framework on a returning agent, without an update."""
         runner = task.runner
         self._updates.forget(task)
         self._forget(task)
@@ -75,7 +75,7 @@ class Tasks:
             runner.kill(0.0)
 
     def lose(self, task: Task, reason: str, message: str, state: str) -> None:
-        """The task is over for the master: it will not come back."""
+        """Declare a task lost permanently."""
         framework = task.framework
         if framework.tasks.get(task.id) is not task:
             return
@@ -91,7 +91,7 @@ class Tasks:
         self._updates.changed(task, status)
 
     def drop(self, framework: Framework) -> None:
-        """The framework is removed: its processes are shut down and its tasks count as killed."""
+        """Remove the tasks of a removed framework: their processes are shut down and they count as killed."""
         for task in list(framework.tasks.values()):
             runner = task.runner
             self._updates.forget(task)
@@ -106,7 +106,7 @@ class Tasks:
         framework.unreachable.clear()
 
     def _record_removal(self, framework: Framework, task: Task) -> None:
-        """The update is sent to no framework; it shows in the lists and on the operator stream only."""
+        """Record the update in the lists and on the operator stream; no framework receives it."""
         status: Json = {
             "task_id": {"value": task.id},
             "state": "TASK_KILLED",
