@@ -119,20 +119,12 @@ class Postgres:
     def url(self, database: str = "postgres") -> str:
         return f"postgresql://postgres@/{database}?host={self.folder}"
 
-    def create_database(self, template: str = "template1") -> str:
-        """A new database, empty or a copy of ``template``; returns its url."""
+    def create_database(self) -> str:
+        """Create an empty database and return its url."""
         self._created += 1
         name = f"test_{os.getpid()}_{self._created}"
-        # Copying files takes half as long as writing each page to the log, and there are hundreds of databases.
-        self._admin(f"create database {name} template {template} strategy file_copy")
+        self._admin(f"create database {name}")
         return self.url(name)
-
-    def drop_database(self, url: str) -> None:
-        self._admin(f"drop database if exists {self.name_of(url)} with (force)")
-
-    @staticmethod
-    def name_of(url: str) -> str:
-        return url.partition("@/")[2].partition("?")[0]
 
     def _admin(self, statement: str) -> None:
         with psycopg.connect(self.url(), autocommit=True, connect_timeout=120) as conn:

@@ -15,6 +15,7 @@ from services.storage.storage import Storage
 from tests import sqlite_engines
 from tests.conformance.storage.builders import DATABASES, MEMORY, Clock
 from tests.postgres import Postgres, postgres
+from tests.reused_postgres import ReusedPostgres
 
 sqlite_engines.reuse()
 
@@ -30,16 +31,15 @@ def sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def postgres_template(postgres: Postgres) -> str:
-    """The name of a migrated, empty database."""
-    url = postgres.create_database()
-    migrate.upgrade(url)
-    return postgres.name_of(url)
+def reused_postgres(postgres: Postgres) -> Iterator[ReusedPostgres]:
+    database = ReusedPostgres(postgres, migrate.upgrade)
+    with database.reusing_engines():
+        yield database
 
 
 @pytest.fixture(params=DATABASES)
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    """A migrated, empty database of its own."""
+    """A migrated, empty database, which no other test uses at the same time."""
     if request.param == MEMORY:
         yield MEMORY
         return
@@ -47,10 +47,9 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
         shutil.copy(request.getfixturevalue("sqlite_template"), tmp_path / "storage.db")
         yield f"sqlite:///{tmp_path / 'storage.db'}"
         return
-    server: Postgres = request.getfixturevalue("postgres")
-    database = server.create_database(template=request.getfixturevalue("postgres_template"))
-    yield database
-    server.drop_database(database)
+    database: ReusedPostgres = request.getfixturevalue("reused_postgres")
+    database.restore()
+    yield database.url
 
 
 @pytest.fixture
