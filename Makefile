@@ -68,7 +68,7 @@ test: $(VENV)/dev.stamp ## make check, conformance, end to end, faults, simulati
 	$(call checked,-m 'not nightly' $(ALL_TESTS))
 
 nightly: $(VENV)/dev.stamp ## what make test leaves out: more seeds, kinds of clusters and long stories
-	@$(BIN)/pytest -q -m nightly $(ALL_TESTS)
+	@PELOTON_TEST_ALL_EXAMPLES=1 $(BIN)/pytest -q -m nightly $(ALL_TESTS)
 
 kubernetes: $(VENV)/dev.stamp ## build a real Kubernetes control plane for the tests, where Go is installed
 	@$(BIN)/python -m tests.kubernetes.build $(if $(UNTIL),--until $(UNTIL))

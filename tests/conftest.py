@@ -13,6 +13,7 @@ from _pytest.nodeid import coerce_node_id
 from hypothesis import HealthCheck, settings
 
 from tests.kubernetes.fixtures import control_plane, kubernetes, kubernetes_login, machine
+from tests.nightly import examples, mark_properties
 
 __all__ = ["control_plane", "kubernetes", "kubernetes_login", "machine"]  # here, so that all folders share them
 
@@ -23,6 +24,7 @@ gc.disable()  # until all tests are collected
 settings.register_profile(
     "peloton",
     deadline=None,
+    max_examples=examples(100),
     derandomize=bool(os.environ.get("CI")),
     print_blob=True,
     suppress_health_check=[HealthCheck.too_slow],
@@ -78,6 +80,7 @@ fill the gaps: one that began late would be all that runs in the end."""
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    mark_properties(items)
     items.sort(key=_turn)
 
 

@@ -2,17 +2,21 @@
 
 ``make test`` proves each behaviour once. Nightly are further seeds and kinds of clusters, faults of the product that
 the simulation must notice, small runs of the benchmarks, and stories of more than half a minute that shorter tests
-cover in parts.
+cover in parts. Properties are tried with a quarter of their examples in ``make test``, and nightly with all of them.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
 
 NIGHTLY = pytest.mark.nightly
+ALL_EXAMPLES = "PELOTON_TEST_ALL_EXAMPLES"
+EXAMPLES_SHARE = 4
+EXAMPLES_MIN = 20
 
 
 def nightly(*values: Any) -> Any:
@@ -27,3 +31,19 @@ def seeds(default: str) -> list[Any]:
         return [int(seed) for seed in chosen.split(",")]
     first, *others = (int(seed) for seed in default.split(","))
     return [first, *map(nightly, others)]
+
+
+def takes_all_examples() -> bool:
+    return bool(os.environ.get(ALL_EXAMPLES))
+
+
+def examples(count: int) -> int:
+    """Return how many examples of a property are tried: ``count`` in ``make nightly``, a quarter of them elsewhere."""
+    return count if takes_all_examples() else min(count, max(count // EXAMPLES_SHARE, EXAMPLES_MIN))
+
+
+def mark_properties(items: Iterable[pytest.Item]) -> None:
+    """Make properties nightly where all of their examples are tried; elsewhere ``make test`` tries a part of them."""
+    for item in items if takes_all_examples() else ():
+        if getattr(getattr(item, "obj", None), "is_hypothesis_test", False):
+            item.add_marker(NIGHTLY)

@@ -11,6 +11,7 @@ from peloton.model.ids import JobId
 from peloton.scheduling.eviction import HeldRun
 from peloton.scheduling.gangs import GangRun
 from peloton.scheduling.tree import build_tree
+from tests.nightly import examples
 from tests.unit.scheduling.eviction_rounds import Cluster, clusters
 from tests.unit.scheduling.eviction_table import Stage
 from tests.unit.scheduling.pool_table import pool
@@ -19,7 +20,7 @@ CYCLES = 160
 
 
 @given(clusters())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_comes_to_rest(cluster: Cluster) -> None:
     """At constant demand evictions stop within half of the cycles, and no gang is evicted again and again."""
     before = Counter(cluster.evicted)
@@ -34,7 +35,7 @@ def test_comes_to_rest(cluster: Cluster) -> None:
 
 
 @given(clusters())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_nobody_waits_for_what_is_lent(cluster: Cluster) -> None:
     """At rest no gang waits that evictions from pools above their entitlement, or of lower priorities, would let in."""
     for _ in range(CYCLES):

@@ -23,6 +23,7 @@ from peloton.api.yaml_config import ConfigError, dump_message, load_message
 from peloton.errors import InvalidArgument
 from services.api.validation import job_faults
 from services.resmgr.pool_rules import check_values
+from tests.nightly import examples
 from tests.unit.cli.test_examples import DATABASES, EXAMPLES, HOSTS, POOLS, ROOT, SERVICES, SIMULATIONS
 from tests.unit.web.messages import messages
 
@@ -117,7 +118,7 @@ def test_every_example_fits(path: str, name: str) -> None:
 
 
 @given(data=st.data(), name=st.sampled_from(sorted(FILES)))
-@settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(300), deadline=None, suppress_health_check=list(HealthCheck))
 def test_any_message_fits_but_for_its_values(data: st.DataObject, name: str) -> None:
     """What can be written as a file has the keys and types of the schema; only bounds may refuse it."""
     text = dump_message(data.draw(messages(FILES[name].message.DESCRIPTOR)))
@@ -141,7 +142,7 @@ VALUES = [
 
 
 @given(data=st.data(), path=st.sampled_from(sorted(FILES_OF_USERS)))
-@settings(max_examples=500, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(500), deadline=None, suppress_health_check=list(HealthCheck))
 def test_a_schema_never_refuses_what_would_be_taken(data: st.DataObject, path: str) -> None:
     """Any value anywhere in an example: what does not fit is refused by the command line or by the api; what the
     command line cannot read does not fit."""

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from peloton.api.v0.job import job_pb2
 from peloton.api.yaml_config import DEPTH_MAX, ConfigError, dump_message, load_message
 from peloton.api.yaml_pieces import JobPieces
+from tests.nightly import examples
 
 
 def in_pieces(path: Path) -> job_pb2.JobConfig:
@@ -27,7 +28,7 @@ def in_pieces(path: Path) -> job_pb2.JobConfig:
     return found
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(st.lists(st.integers(0, 50), unique=True), st.text(max_size=5), st.booleans())
 def test_the_same_job(instances: list[int], text: str, is_last: bool) -> None:
     """Whatever the instances are, and wherever they stand in the file."""

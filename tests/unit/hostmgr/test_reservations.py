@@ -24,6 +24,7 @@ from services.hostmgr.messages import (
     waiting_from_wire,
     waiting_to_wire,
 )
+from tests.nightly import examples
 from tests.unit.hostmgr.reserving import AFTER_S, KEEP_S, World
 from tests.unit.hostmgr.test_hosts import JOB, OTHER, THIRD, refused, shape
 
@@ -297,7 +298,7 @@ def act(world: World, what: str, on: Any, more: Any) -> None:
             world.book.hold([ComingBack(JobId("service"), more, Hostname(on), amounts, 0)], world.now_s)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.lists(ACTS, max_size=40))
 def test_a_reservation_never_leaks(acts: Sequence[tuple[str, Any, Any]]) -> None:
     """Whatever happens: few at a time, one for a host and a job, none longer than its time, and none in the end; nor is

@@ -12,6 +12,7 @@ from peloton.lifecycle.rollout_pods import AtHand, Coming
 from peloton.lifecycle.sla import Availability
 from peloton.model.pod import HealthState, PodState, Termination, TerminationReason
 from peloton.model.update import UpdateRecord, UpdateSpec, UpdateState, UpdateType
+from tests.nightly import examples
 from tests.unit.lifecycle.every_pod import GOALS, STATES
 from tests.unit.lifecycle.pods import JOB, service_pod
 
@@ -68,7 +69,7 @@ class Whole(AtHand):
         return super().coming(update, limit if update.spec.batch_size else COUNT)
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 @given(updates(), st.lists(moments, min_size=2, max_size=6), st.integers(0, 2))
 def test_counts_never_miss_a_step(update: UpdateRecord, life: list[Any], maximum: int) -> None:
     """At each moment of an update they say what the whole next step would change. They err on the safe side alone, and
@@ -90,7 +91,7 @@ def test_counts_never_miss_a_step(update: UpdateRecord, life: list[Any], maximum
             pods = {i: pod for i, pod in pods.items() if i not in step.remove}
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(pod_fields, st.sampled_from(STATES), st.sampled_from(GOALS), st.sampled_from(TerminationReason))
 def test_what_is_counted_is_what_the_sla_looks_at(
     fields: dict[str, Any], state: PodState, goal: PodState, why: TerminationReason

@@ -22,6 +22,7 @@ from services.resmgr.preemption import evictable, jobs_to_evict_from, order
 from services.resmgr.recovery import rebuild
 from services.resmgr.state import ResmgrState
 from services.storage.storage import Storage
+from tests.nightly import examples
 from tests.reasons import REQUEUED
 from tests.unit.resmgr.world import World, facts
 
@@ -196,6 +197,6 @@ def test_rebuilt_state_equals_the_state_before(empty_store: Path) -> None:
     run_state_machine_as_test(
         machine,
         settings=settings(
-            max_examples=25, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck)
+            max_examples=examples(25), stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck)
         ),
     )

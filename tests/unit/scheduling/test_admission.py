@@ -19,6 +19,7 @@ from peloton.scheduling.cycle import Snapshot, plan_cycle
 from peloton.scheduling.entitlement import Entitlement, Load, entitle
 from peloton.scheduling.gangs import GangRun, QueueKind, Usage
 from peloton.scheduling.tree import PoolTree, build_tree
+from tests.nightly import examples
 from tests.unit.scheduling.pool_table import amounts, pool, pool_id
 
 
@@ -262,7 +263,7 @@ RUNS = st.builds(
 
 
 @given(st.lists(st.tuples(st.sampled_from(["/a", "/b/c", "/b/d"]), RUNS), max_size=12), st.integers(1, 60))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_never_beyond_entitlement_or_limit(queued: Iterable[tuple[str, GangRun]], pod_limit: int) -> None:
     """Whatever waits: what is admitted keeps to entitlement, reservation, controller limit and every limit above."""
     cluster = Cluster(
@@ -297,7 +298,7 @@ def test_never_beyond_entitlement_or_limit(queued: Iterable[tuple[str, GangRun]]
 
 
 @given(st.lists(RUNS, min_size=1, max_size=8))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_waits_only_for_a_reason(runs: list[GangRun]) -> None:
     """Every run is admitted, blocked at the head of its queue, passed over, or behind such a head."""
     runs = [replace(one, start=100 * i) for i, one in enumerate(runs)]
@@ -378,7 +379,7 @@ def test_room_that_is_promised_is_for_the_gang_that_is_passed() -> None:
 
 
 @given(st.lists(RUNS, max_size=10), st.lists(st.sampled_from("0123456789")), st.integers(0, 8))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_equals_trying_one_gang_after_the_other(runs: list[GangRun], overdue: list[str], held: int) -> None:
     """The obvious way: each gang takes its room if it fits; if not, it blocks its queue unless it may be passed."""
     runs = [replace(one, start=100 * i) for i, one in enumerate(runs)]
@@ -454,7 +455,7 @@ def test_without_preemption_the_reservation_does_not_bind() -> None:
 
 
 @given(st.sampled_from(["/a", "/b/c"]), RUNS)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_hopeless_is_what_a_rule_may_never_allow(path: str, one: GangRun) -> None:
     """The quick question has the answer of the rules, one by one."""
     cluster = Cluster(

@@ -21,6 +21,7 @@ from peloton.scheduling.eviction import HeldRun
 from peloton.scheduling.gangs import GangRun, QueueKind, Usage
 from peloton.scheduling.invariants import above_bounds
 from peloton.scheduling.tree import CPU, Ints, build_tree
+from tests.nightly import examples
 from tests.unit.scheduling.pool_table import amounts, pool, pool_id
 
 ALL = tuple(work for work in Workload if work)
@@ -297,7 +298,7 @@ def drawn(layout: Sequence[tuple[set[Workload], int]], waiting: Sequence[tuple[o
 
 
 @given(LAYOUTS, WAITING, WAITING)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_compartments_are_never_exceeded(
     layout: Sequence[tuple[set[Workload], int]],
     first: Sequence[tuple[object, ...]],
@@ -321,7 +322,7 @@ def test_compartments_are_never_exceeded(
 
 
 @given(st.integers(0, 30), WAITING)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_hosts_for_everything_change_nothing(cpu: int, waiting: Sequence[tuple[object, ...]]) -> None:
     """Host pools of which each serves all workloads give the plan of a cluster without host pools."""
     with_pools = drawn([(set(ALL), cpu), (set(ALL), 3)], waiting)

@@ -20,6 +20,7 @@ from peloton.model.resources import RESOURCE_KINDS
 from peloton.model.respool import PoolResource, PoolSpec, ReservationType
 from peloton.scheduling.entitlement import Entitlement, Load, entitle
 from peloton.scheduling.tree import Ints, PoolTree, build_tree
+from tests.nightly import examples
 from tests.unit.scheduling import entitlement_oracle as oracle
 from tests.unit.scheduling.pool_table import Scenario, load_of, pool, pool_id
 
@@ -134,7 +135,7 @@ def _as_oracle(tree: PoolTree, e: Entitlement) -> oracle.Result:
 
 
 @given(st.one_of(cases(), cases(LARGE), cases(SMALL, True)))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_equals_the_oracle(case: Case) -> None:
     """The fast computation and the obvious one agree to the unit, at any size."""
     tree, _, entitlement = _entitle(case)
@@ -143,7 +144,7 @@ def test_equals_the_oracle(case: Case) -> None:
 
 
 @given(cases())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_never_above_the_limit(case: Case) -> None:
     """No pool is entitled to more than its limit."""
     tree, _, entitlement = _entitle(case)
@@ -154,7 +155,7 @@ def test_never_above_the_limit(case: Case) -> None:
 
 
 @given(cases())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_guarantee(case: Case) -> None:
     """A leaf gets the smaller of what it wants and its reservation, whatever the others do."""
     tree, load, entitlement = _entitle(case)
@@ -164,7 +165,7 @@ def test_guarantee(case: Case) -> None:
 
 
 @given(cases(SMALL, True, types=HALF_STATIC))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_children_share_their_parent(case: Case) -> None:
     """Children of a valid tree never have more than their parent, to the unit; STATIC ones neither."""
     tree, _, entitlement = _entitle(case)
@@ -179,7 +180,7 @@ FAMILY = st.tuples(st.lists(CHILD, min_size=1, max_size=4), st.sampled_from([1, 
 
 
 @given(st.lists(FAMILY, min_size=2, max_size=3), st.integers(0, 3))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_nobody_waits_in_an_idle_cluster(families: list[tuple[list[tuple[int, int, bool]], int]], spare: int) -> None:
     """A cluster that has room for all that is wanted, and for what STATIC pools keep idle, gives all that is wanted."""
     pools, wants, capacity = [], dict[str, oracle.Amounts](), spare
@@ -197,7 +198,7 @@ def test_nobody_waits_in_an_idle_cluster(families: list[tuple[list[tuple[int, in
 
 
 @given(cases(SMALL, True))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_work_conserving(case: Case) -> None:
     """Where something is left over, every child with a share is at its limit or all below it are."""
     tree, _, entitlement = _entitle(case)
@@ -215,7 +216,7 @@ def test_work_conserving(case: Case) -> None:
 
 
 @given(cases(), st.randoms(use_true_random=False))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_order_of_pools_does_not_matter(case: Case, random: Any) -> None:
     """The same pools in another order get the same."""
     pools, loads, capacity, slack_cpu = case
@@ -229,7 +230,7 @@ def test_order_of_pools_does_not_matter(case: Case, random: Any) -> None:
 
 
 @given(st.lists(st.tuples(SMALL, SMALL, SMALL, st.integers(0, 3)), min_size=2, max_size=6), SMALL)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_names_decide_only_ties(siblings: list[tuple[int, int, int, int]], capacity: int) -> None:
     """Renaming siblings moves at most one unit of rounding per step of the deal."""
     results = []
@@ -249,7 +250,7 @@ def test_names_decide_only_ties(siblings: list[tuple[int, int, int, int]], capac
 
 
 @given(cases(LARGE, shares=(1, 2, 3, 1000)))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_slack_cpu_is_dealt_out(case: Case) -> None:
     """All slack cpu goes somewhere as long as a sibling has a share, and never more than there is."""
     *_, slack_cpu = case

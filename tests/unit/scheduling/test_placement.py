@@ -18,6 +18,7 @@ from peloton.model.reason import ClusterReason, HostRule, Misfit, NoHost, Refusi
 from peloton.model.resources import Resources
 from peloton.ports import Placer
 from peloton.scheduling.placement import FirstFitPlacer, place
+from tests.nightly import examples
 
 JOB = JobId("job")
 
@@ -265,7 +266,7 @@ def _lease(hosts: list[tuple[int, int, int, int, list[tuple[str, str]]]]) -> Hos
 
 
 @given(st.lists(HOSTS, max_size=5), st.lists(st.tuples(SHAPES, st.integers(1, 4), st.booleans()), max_size=5))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_never_overcommits(hosts: list[tuple[int, int, int, int, list[tuple[str, str]]]], wanted: list[object]) -> None:
     """Whatever is asked: hosts keep to what they have, gangs stay whole, ports are theirs and unique, runs repeat."""
     offered = _lease(hosts)
@@ -297,7 +298,7 @@ def test_never_overcommits(hosts: list[tuple[int, int, int, int, list[tuple[str,
 
 
 @given(st.lists(HOSTS, max_size=6), st.tuples(st.integers(1, 3), st.integers(1, 20)), st.integers(1, 20), st.booleans())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_single_pods_of_one_shape_are_placed_to_the_last(
     hosts: list[tuple[int, int, int, int, list[tuple[str, str]]]], need: tuple[int, int], count: int, is_spread: bool
 ) -> None:

@@ -20,6 +20,7 @@ from peloton.scheduling.eviction import POLICIES, Eviction, HeldRun, PriorityFif
 from peloton.scheduling.gangs import GangRun
 from peloton.scheduling.preemption import count_over, over_entitled
 from peloton.scheduling.tree import build_tree
+from tests.nightly import examples
 from tests.unit.scheduling.eviction_table import EvictionScenario, Stage, single_gangs
 from tests.unit.scheduling.pool_table import pool
 
@@ -125,7 +126,7 @@ def stages(draw: st.DrawFn) -> Stage:
 
 
 @given(stages())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_never_who_may_not_be(stage: Stage) -> None:
     """Evicted are held gangs that are preemptible: of each run the last ones, each once and whole."""
     held = {one.run.job_id: one for one in stage.held}
@@ -140,7 +141,7 @@ def test_never_who_may_not_be(stage: Stage) -> None:
 
 
 @given(stages())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_only_above_entitlement_or_below_a_priority(stage: Stage) -> None:
     """For another pool only a pool above its entitlement gives, and until its last victim it still is; inside a pool
     only a lower priority does."""
@@ -161,7 +162,7 @@ def test_only_above_entitlement_or_below_a_priority(stage: Stage) -> None:
 
 
 @given(stages())
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 def test_nobody_is_evicted_needlessly(stage: Stage) -> None:
     """With all evicted gangs gone some wait no more; with any of them back, fewer would be admitted."""
     evictions = single_gangs(stage.evict())
@@ -181,7 +182,7 @@ def test_nobody_is_evicted_needlessly(stage: Stage) -> None:
 
 
 @given(stages(), st.integers(1, 9))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_bounded(stage: Stage, pod_limit: int) -> None:
     """So many pods at once and no more."""
     assert sum(one.run.pod_count for one in stage.evict(pod_limit=pod_limit)) <= pod_limit
@@ -199,7 +200,7 @@ def test_the_bound_cuts_between_gangs(size: int, gangs: int, evicted: int) -> No
 
 
 @given(stages())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_nobody_over_nobody_lower_nobody_out(stage: Stage) -> None:
     """Nothing is evicted where no pool is due and no priority is lower."""
     top = max((run.priority for _, run in stage.waiting), default=0)

@@ -17,6 +17,7 @@ from peloton.model.pod import AnyOf, Constraint, HostLabel, PodLabel, PodShape, 
 from peloton.model.rebalance import Goal, PodNow, Stays, WaitingPods
 from peloton.model.resources import Resources, needed
 from peloton.scheduling.rebalance import CROWDED_LOAD, SPREAD_MARGIN
+from tests.nightly import examples
 from tests.unit.scheduling.exhaustive_moves import broken, fewest_moves, takes
 from tests.unit.scheduling.moves_table import (
     EMPTY,
@@ -282,7 +283,7 @@ def skews(cluster: Cluster) -> dict[tuple[JobId, PodShape, Spread], int]:
     return found
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(clusters(), GOALS, st.integers(0, 6))
 def test_moves_keep_every_rule_in_any_order(cluster: Cluster, goals: list[Goal], moves_max: int) -> None:
     """With any part of the moves made nothing is overcommitted and no constraint that held is broken; no more pods move
@@ -303,7 +304,7 @@ def test_moves_keep_every_rule_in_any_order(cluster: Cluster, goals: list[Goal],
         assert all(skew <= before[rule] for rule, skew in skews(after).items())
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(clusters(), GOALS)
 def test_plans_come_to_rest(cluster: Cluster, goals: list[Goal]) -> None:
     """What waits goes to the first host that takes it, and soon a plan has no moves."""
@@ -328,7 +329,7 @@ def placed(cluster: Cluster) -> Cluster:
     return replace(cluster, pods=pods, waiting=[waiting for waiting in left if waiting.count])
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(clusters(), GOALS, st.randoms(use_true_random=False))
 def test_equal_snapshots_give_equal_plans(cluster: Cluster, goals: list[Goal], random: object) -> None:
     """The order in which hosts and pods are given decides nothing."""
@@ -339,7 +340,7 @@ def test_equal_snapshots_give_equal_plans(cluster: Cluster, goals: list[Goal], r
     assert cluster.plan(goals) == replace(cluster, capacities=dict(hosts), pods=pods).plan(goals)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(clusters(host_max=4, pods_max=3, layouts=ALONE), shapes(most=8))
 def test_no_plan_with_fewer_moves_lets_the_pod_in(cluster: Cluster, shape: PodShape) -> None:
     """The plan finds as few moves as the exhaustive search, and none where that finds none."""

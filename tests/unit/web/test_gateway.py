@@ -20,6 +20,7 @@ from services.web import bodies, gateway
 from services.web.api import Api
 from services.web.faults import HTTP_STATUSES
 from services.web.gateway import Gateway, methods
+from tests.nightly import examples
 from tests.unit.web.conftest import World
 from tests.unit.web.messages import messages
 from tests.unit.web.viewing import answer_of
@@ -51,7 +52,7 @@ def test_an_empty_request_reaches_its_method(world: World, path: str) -> None:
 
 
 @given(data=st.data(), path=st.sampled_from(sorted(METHODS)), has_own_names=st.booleans())
-@settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(400), deadline=None, suppress_health_check=list(HealthCheck))
 def test_any_message_passes_unchanged(world: World, data: st.DataObject, path: str, has_own_names: bool) -> None:
     """What a request says arrives, in either spelling of its keys, and what the answer says comes back."""
     method = METHODS[path]
@@ -169,7 +170,7 @@ def test_what_is_no_request_is_refused(world: World, body: bytes, text: str) -> 
 
 
 @given(body=st.binary(max_size=30) | st.text(max_size=30).map(str.encode) | st.from_regex(rb'\{"(id|config)":.*\}'))
-@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(200), deadline=None, suppress_health_check=list(HealthCheck))
 def test_no_body_breaks_the_gateway(world: World, body: bytes) -> None:
     """Bytes of any kind are taken or refused as the caller's mistake."""
     world.script()

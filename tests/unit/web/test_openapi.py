@@ -17,6 +17,7 @@ from peloton.api.public_services import SPELLINGS
 from services.web import openapi
 from services.web.gateway import methods
 from services.web.proto_json import read_message
+from tests.nightly import examples
 from tests.unit.web.conftest import World
 from tests.unit.web.messages import messages
 
@@ -57,7 +58,7 @@ def test_streams_are_lines() -> None:
 
 
 @given(data=st.data(), name=st.sampled_from(sorted(KINDS)))
-@settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(300), deadline=None, suppress_health_check=list(HealthCheck))
 def test_messages_are_as_the_document_says(data: st.DataObject, name: str) -> None:
     """Any message, written as JSON, fits its schema."""
     message = data.draw(messages(KINDS[name].DESCRIPTOR))

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from services.hostmgr.kubernetes.apiserver.channels import Command, CommandFailed, Frames, exit_code_of, frame_of
 from services.hostmgr.kubernetes.apiserver.wire import ApiServer, Refused
+from tests.nightly import examples
 from tests.unit.hostmgr.kubernetes.scripted import CERTIFICATES, Asked, access_to, answer, api_of, scripted, status
 
 POD = "/api/v1/namespaces/peloton/pods/p"
@@ -43,7 +44,7 @@ def test_frames_may_be_cut_anywhere(payloads: list[bytes], places: list[int]) ->
 
 
 @given(st.binary(max_size=70_000), st.binary(min_size=4, max_size=4))
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=examples(30))
 def test_what_is_sent_is_masked(payload: bytes, mask: bytes) -> None:
     """As the protocol wants it of clients: byte by byte with the four bytes in front."""
     frame = frame_of(payload, mask=mask)

@@ -20,6 +20,7 @@ from services.hostmgr.hosts.host_book import HostBook
 from services.hostmgr.kubernetes.nodes.ledger import Ledger
 from services.hostmgr.kubernetes.nodes.node_line import Demand
 from services.hostmgr.kubernetes.nodes.nodes import Node
+from tests.nightly import examples
 
 CAPACITY = Resources.of(4, 1_000, 100, 2)
 PODS_MAX = 3
@@ -219,4 +220,4 @@ class TwoSchedulers(RuleBasedStateMachine):
 
 
 TestTwoSchedulers = TwoSchedulers.TestCase
-TestTwoSchedulers.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestTwoSchedulers.settings = settings(max_examples=examples(60), stateful_step_count=40, deadline=None)
