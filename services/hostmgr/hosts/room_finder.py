@@ -58,7 +58,7 @@ class RoomFinder:
 
     def for_daemon(self, shape: PodShape) -> list[DaemonHost]:
         """Returns the registered hosts on which a daemon with such pods would run, by name, and which of them have
-        enough free resources besides the ones reserved for other daemons."""
+        enough free resources in addition to the reservations of other daemons."""
         fleet = self._fleet()
         flags = zip(fleet.names, fleet.large_enough(shape).tolist(), fleet.fitting(shape, {}).tolist(), strict=True)
         with self._lock:

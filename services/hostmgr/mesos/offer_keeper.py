@@ -1,4 +1,4 @@
-"""How long offers are kept: unused offers return to Mesos for other frameworks, and are requested when pods wait.
+"""Lifetime of offers: unused offers return to Mesos for other frameworks, and are requested when pods wait.
 
     offers arrive -> used by launches, or idle for the hold time -> declined; Mesos hides them until they grow
     no lease is requested -> SUPPRESS: no offers arrive
