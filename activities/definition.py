@@ -28,8 +28,7 @@ def define_activity(
     name: str, *, is_request: bool = False, may_refuse: bool = False
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Define the activity ``name``; ``is_request``: it does what a person asks for, and a refusal is its answer;
-    ``may_refuse``: what it does for a person may be refused for good reason. Neither refusal counts as a failure of the
-    worker.
+    ``may_refuse``: it refuses work that cannot be done. Neither refusal counts as a failure of the worker.
 
     It raises ``ApplicationError`` with the error's code as its type instead of a PelotonError, and its calls to ports
     end before its time is over. No exception is thrown into its thread, where it might hit a transaction: a long

@@ -27,7 +27,7 @@ class Renewal:
         self._begun_on = workflow.info().get_current_deployment_version()
 
     def is_due(self, policies: Policies) -> bool:
-        """Return whether the next run may begin. Requests of people are answered first, and the run goes on with its
+        """Return whether the next run may begin. Requests of people are answered first, and the run takes its
         steps meanwhile, as wake-ups must not wait for an answer."""
         if not workflow.all_handlers_finished():
             return False

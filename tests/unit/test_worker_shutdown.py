@@ -1,4 +1,4 @@
-"""Workers stop when their process is told to."""
+"""Shutdown of the workers of a process."""
 
 from __future__ import annotations
 

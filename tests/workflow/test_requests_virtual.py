@@ -90,7 +90,7 @@ def stop_that_waits(**cluster: object) -> tuple[Story, str]:
 
 
 def test_a_job_that_grows_while_the_last_request_is_answered_goes_on() -> None:
-    """Its workflow is told while it has nothing else left to do, and looks at the job again."""
+    """A signal that comes while its workflow has nothing else left to do has the job looked at again."""
     story, request = stop_that_waits()
     story.cluster.grow(JOB, 5)
 
@@ -215,7 +215,7 @@ def test_a_request_is_given_up_after_a_while() -> None:
 
 
 def test_continue_as_new_waits_for_requests() -> None:
-    """A run that is long has its requests answered before the next one begins, and goes on meanwhile."""
+    """A run that is long answers its requests before the next one begins, and takes its steps meanwhile."""
     story = UpdateStory(30).roll_out(1, Policies(history_events_max=10))
     story.until(lambda: story.service.versions.count(2) >= 1)
     story.cluster.outages["steer"] = 8
@@ -259,7 +259,7 @@ def test_a_maintenance_is_cancelled() -> None:
 
 
 def test_a_host_that_is_wanted_down_again_while_the_last_request_is_answered() -> None:
-    """The workflow is told while it has nothing else left to do, and begins another maintenance."""
+    """A signal that comes while the workflow has nothing else left to do begins another maintenance."""
     story = Maintenance()
     story.until(lambda: story.status["state"] == "DOWN")
     story.host.outages["steer"] = 8
