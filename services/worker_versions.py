@@ -57,7 +57,7 @@ MOVED_MAX = 100_000
 
 def _pause_s(failures: int) -> float:
     """Return the pause after so many failures in a row: doubled with each, up to that between two looks."""
-    return min(RETRY_S * 2 ** min(max(failures - 1, 0), 10), PERIOD_S)
+    return min(RETRY_S * 2.0 ** min(max(failures - 1, 0), 10), PERIOD_S)
 
 
 class _Watch(ABC):

@@ -79,9 +79,9 @@ def test_locked_writes_refuse() -> None:
     assert [(LOCKED, "UNAVAILABLE")] * 2 == [refusal(update.workflow, name) for name in ("pause", "roll_back")]
 
 
-def stop_that_waits(**cluster: object) -> tuple[Story, str]:
+def stop_that_waits() -> tuple[Story, str]:
     """Return a job that has ended while a request to stop it has yet to be answered, and the request."""
-    story = Story(run_s=5.0, **cluster).submit(3).run_until_pods("RUNNING", 3)
+    story = Story(run_s=5.0).submit(3).run_until_pods("RUNNING", 3)
     story.cluster.outages["stop"] = 8
     story.cluster.stop_refusal = "the job has ended"
     request = story.workflow.send("stop")
