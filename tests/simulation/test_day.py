@@ -18,7 +18,7 @@ from peloton.scheduling.gangs import GangRun, QueueKind
 from services.resmgr.ledger import JobLedger
 from services.resmgr.passed import PassedGangs
 from services.resmgr.state import ResmgrState
-from tests.nightly import nightly
+from tests.nightly import NIGHTLY, nightly
 from tests.simulation import invariants, resmgr
 from tests.simulation.day import ROUGH, USUAL, Chances, Day
 from tests.simulation.description import Size
@@ -55,7 +55,7 @@ def test_a_day_of_impatient_placement(seed: int, monkeypatch: pytest.MonkeyPatch
     assert counts.requeued_pods > 0
 
 
-@pytest.mark.parametrize(("seed", "chances"), [(21, USUAL), nightly(22, ROUGH), (24, ROUGH), nightly(33, USUAL)])
+@pytest.mark.parametrize(("seed", "chances"), [(21, USUAL), nightly(22, ROUGH), nightly(24, ROUGH), nightly(33, USUAL)])
 def test_a_day_on_divided_hosts(seed: int, chances: Chances) -> None:
     """Nor when host pools divide the hosts, and hosts move between them: no compartment is dealt more than it has, and
     no pod goes to hosts that do not serve it."""
@@ -67,6 +67,7 @@ def test_a_day_on_divided_hosts(seed: int, chances: Chances) -> None:
     assert len(day.resmgr.state.compartments) == 3
 
 
+@NIGHTLY
 def test_an_admission_of_what_is_held_back_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """When the ledger forgets holds, some step says so."""
     monkeypatch.setattr(resmgr, "PLACEMENT_S", 60.0)
@@ -75,6 +76,7 @@ def test_an_admission_of_what_is_held_back_is_noticed(monkeypatch: pytest.Monkey
         Day(11, SMALL, ROUGH).run()
 
 
+@NIGHTLY
 def test_a_gang_that_is_passed_without_a_bound_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """When the resource manager forgets since when gangs are passed, some step says so; when it knows, none does."""
     monkeypatch.setattr(invariants, "BACKFILL_MAX_S", 60)
@@ -158,6 +160,7 @@ def test_a_failure_says_how_to_repeat_it(monkeypatch: pytest.MonkeyPatch) -> Non
     assert last.endswith("make sim SEED=13 HOSTS=40 POOLS=12 PODS=1000 HOURS=2 STEP_S=10 ROUGH=1")
 
 
+@NIGHTLY
 @pytest.mark.parametrize(
     "rule",
     [

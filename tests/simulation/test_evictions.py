@@ -11,7 +11,7 @@ from peloton.model.ids import PodId
 from peloton.model.pod import PodState
 from peloton.scheduling.cycle import Plan
 from peloton.scheduling.eviction import Eviction
-from tests.nightly import nightly
+from tests.nightly import NIGHTLY, nightly
 from tests.simulation import resmgr
 from tests.simulation.day import ROUGH, USUAL, Day
 from tests.simulation.description import HOUR_S, Size
@@ -79,7 +79,7 @@ class StandingDay(Day):
         """Not here."""
 
 
-@pytest.mark.parametrize(("seed", "chances"), [(1, USUAL), nightly(2, USUAL), (12, ROUGH), nightly(14, ROUGH)])
+@pytest.mark.parametrize(("seed", "chances"), [(1, USUAL), nightly(2, USUAL), nightly(12, ROUGH), nightly(14, ROUGH)])
 def test_comes_to_rest_at_constant_demand(seed: int, chances: Any) -> None:
     """When the demand is constant the last pod is sent from its host soon, although pods wait and everything is full.
 
@@ -104,6 +104,7 @@ def _spoil(monkeypatch: pytest.MonkeyPatch, spoiled: Any) -> str:
     return str(caught.value)
 
 
+@NIGHTLY
 def test_needless_evictions_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Evictions of all pods that may be evicted break an invariant: the queues do not wait for that much."""
 
@@ -117,6 +118,7 @@ def test_needless_evictions_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None
     assert " was evicted in one round" in _spoil(monkeypatch, storm)
 
 
+@NIGHTLY
 def test_who_may_not_be_evicted_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """An eviction of a pod that is not preemptible is told with its job."""
 
