@@ -7,6 +7,9 @@ from pathlib import Path
 import pytest
 
 from services.storage import migrate
+from tests import sqlite_engines
+
+sqlite_engines.reuse()
 
 
 @pytest.fixture(scope="session")
