@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import ast
 import re
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
 from vulture import Vulture
 
 from peloton.api.generate import REPOSITORY_ROOT, proto_files
 from tests.unit.tidy import PACKAGES as OURS
-from tests.unit.tidy import python_files, tree_of
+from tests.unit.tidy import TIDY, python_files, tree_of
 
+pytestmark = pytest.mark.xdist_group(TIDY)
 PACKAGES = ("peloton", "workflows", "activities", "services", "cli", "deploy")
 DECORATORS = ["@*.command", "@*.group", "@*.listens_for", "@on", "@*.validator"]
 """What they decorate is called through click, SQLAlchemy, Textual and Temporal."""
@@ -88,11 +91,15 @@ def test_every_constant_is_read() -> None:
     """By its own module, or by one that names that module: another constant of the same name is none of its uses."""
     paths = [path for path in python_files(*OURS, "tests") if "migrations/versions" not in path.as_posix()]
     texts = {path: (REPOSITORY_ROOT / path).read_text() for path in paths}
+    words = {path: Counter(_NAME.findall(text)) for path, text in texts.items()}
+    homes: dict[str, list[Path]] = {}
+    for path, names in words.items():
+        for name in names:
+            homes.setdefault(name, []).append(path)
 
     def is_read(name: str, path: Path) -> bool:
-        word = re.compile(rf"\b{name}\b")
-        others = (text for other, text in texts.items() if other != path and path.stem in text and name in text)
-        return len(word.findall(texts[path])) > 1 or any(word.search(text) for text in others)
+        others = (other for other in homes[name] if other != path)
+        return words[path][name] > 1 or any(path.stem in texts[other] for other in others)
 
     constants = (
         (path, name) for path, text in texts.items() for row in _CONSTANT.findall(text) for name in _NAME.findall(row)

@@ -23,6 +23,7 @@ from tests.unit.tidy import (
     SDK_INTERNALS_IN,
     TEXT_ENDINGS,
     TEXT_NAMES,
+    TIDY,
     banned_call_faults,
     cluster_word_faults,
     docstring_faults,
@@ -47,6 +48,8 @@ from tests.unit.tidy import (
 )
 from tests.unit.tidy_pods import POD_ACTORS, POD_MEMORY, POD_WRITES, events_caused, pod_write_faults
 from tests.workflow.sdk import WRITTEN_FOR, OtherRelease, check_release
+
+pytestmark = pytest.mark.xdist_group(TIDY)
 
 
 @pytest.fixture(scope="module", autouse=True)

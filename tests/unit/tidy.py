@@ -14,6 +14,8 @@ from tests.unit.import_table import MAY
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("peloton", "workflows", "activities", "services", "cli")
+TIDY = "tidy"
+"""The group of tests that parse all files: in one worker they parse them once."""
 SKIPPED_FOLDERS = {".git", ".venv", "__pycache__", ".hypothesis", "node_modules"}
 SKIPPED_AT_THE_TOP = {"data", "dist", "build"}
 FILE_LINES_MAX = 600
