@@ -19,7 +19,7 @@ from peloton.model.ids import JobId
 from tests.unit.api_service.story import JOB, Config, refused, wire
 
 LONG = "n" * 20_000
-HUGE = "n" * 50_000_000
+HUGE = "n" * 5_000_000
 DETAILS_MAX = 1_000
 ANSWER_MAX = 3_000
 DEPTH_MAX = 6
@@ -93,19 +93,19 @@ async def test_refusals_are_short(channel: grpc.aio.Channel, job: JobId, method:
 
 
 async def test_huge_names_of_jobs(channel: grpc.aio.Channel, jobs: Any, config: Config) -> None:
-    """The refusals of 50 MB say how long they are."""
+    """The refusals of 5 MB say how long they are."""
     long_name = await jobs.Create(job_pb2.CreateRequest(config=config(name=HUGE)))
     label = [peloton_pb2.Label(key=HUGE, value="x")]
     long_label = await jobs.Create(job_pb2.CreateRequest(config=config(labels=label)))
     pod = config()
     pod.defaultConfig.labels.add(key=HUGE + "\a", value="x")
     long_pod_label = await jobs.Create(job_pb2.CreateRequest(config=pod))
-    quoted = f"'{'n' * 80}'... (50,000,00"
+    quoted = f"'{'n' * 80}'... (5,000,00"
 
-    assert "name has 50000000 characters, at most 4000 are allowed" == long_name.error.invalidConfig.message
-    assert long_label.error.invalidConfig.message.startswith(f"label {quoted}0 characters) has 50000001 characters")
+    assert "name has 5000000 characters, at most 4000 are allowed" == long_name.error.invalidConfig.message
+    assert long_label.error.invalidConfig.message.startswith(f"label {quoted}0 characters) has 5000001 characters")
     assert long_pod_label.error.invalidConfig.message.startswith(
-        f"Invalid config for instance 0, label {quoted}1 characters) contains \\x07 (U+0007) at 50000000: "
+        f"Invalid config for instance 0, label {quoted}1 characters) contains \\x07 (U+0007) at 5000000: "
     )
 
 
@@ -114,8 +114,8 @@ async def test_huge_ids_and_queries(jobs: Any) -> None:
     code, text = await refused(jobs.Get(job_pb2.GetRequest(id=wire(HUGE))))
     found = await jobs.Query(job_pb2.QueryRequest(spec=job_pb2.QuerySpec(keywords=[f"{HUGE}\0"])))
 
-    assert (grpc.StatusCode.INVALID_ARGUMENT, "job id has 50,000,000 characters, at most 1,000: want a UUID") == (
+    assert (grpc.StatusCode.INVALID_ARGUMENT, "job id has 5,000,000 characters, at most 1,000: want a UUID") == (
         code,
         text,
     )
-    assert f"'{'n' * 80}'... (50,000,001 characters) contains NUL, which no stored text does" == found.error.err.message
+    assert f"'{'n' * 80}'... (5,000,001 characters) contains NUL, which no stored text does" == found.error.err.message
