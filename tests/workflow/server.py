@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from temporalio.client import Client, WorkflowHandle, WorkflowHistory
-from temporalio.worker import Replayer
+from temporalio.worker import Replayer, WorkflowRunner
 
 from peloton.model.ids import JobId, job_workflow_id, new_job_id, update_workflow_id
 from peloton.model.job import JobRecord, RolledUp, SlaSpec
@@ -86,10 +86,11 @@ WORKFLOWS: dict[str, type] = {
 """By the names that histories have of them."""
 
 
-async def replay(history: WorkflowHistory) -> None:
-    """As the worker runs it: its sandbox, its converter. Only its own workflow is given, as each is loaded anew."""
+async def replay(history: WorkflowHistory, runner: WorkflowRunner | None = None) -> None:
+    """Replay a history with its own workflow alone, in the sandbox unless another runner is given."""
     name = history.events[0].workflow_execution_started_event_attributes.workflow_type.name
-    await Replayer(workflows=[WORKFLOWS[name]], workflow_runner=workflow_runner()).replay_workflow(history)
+    runner = runner or workflow_runner()
+    await Replayer(workflows=[WORKFLOWS[name]], workflow_runner=runner).replay_workflow(history)
 
 
 async def histories_of(client: Client, workflow_id: str) -> list[WorkflowHistory]:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from temporalio.client import WorkflowHistory
+from temporalio.worker import UnsandboxedWorkflowRunner
 from temporalio.workflow import NondeterminismError
 
 from tests.workflow.record_histories import RECIPES, write
@@ -98,7 +99,7 @@ async def test_history_replays(path: Path) -> None:
 
 @pytest.mark.parametrize("path", HISTORIES, ids=named)
 async def test_history_replays_under_other_policies(path: Path) -> None:
-    """The same with other numbers of patience and batch size."""
+    """The same with other numbers of patience and batch size, without the sandbox as in a worker."""
     events = read(path)
     (payload,) = events["events"][0]["workflowExecutionStartedEventAttributes"]["input"]["payloads"]
     input = json.loads(base64.b64decode(payload["data"]))
@@ -106,7 +107,7 @@ async def test_history_replays_under_other_policies(path: Path) -> None:
     input["policies"].update(HARMLESS)
     payload["data"] = base64.b64encode(json.dumps(input).encode()).decode()
 
-    await replay(history(events))
+    await replay(history(events), UnsandboxedWorkflowRunner())
 
 
 async def test_replay_notices_another_step() -> None:
