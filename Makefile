@@ -20,7 +20,7 @@ ROUGH ?=
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo up dev test nightly check web fmt proto docs bench sim kubernetes browser screenshots clean
+.PHONY: help demo up dev test nightly types check web fmt proto docs bench sim kubernetes browser screenshots clean
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -49,14 +49,17 @@ demo: $(VENV)/run.stamp ## start a local cluster, run a job on it, show what hap
 up: $(VENV)/run.stamp ## run the local cluster until Ctrl-C
 	@$(BIN)/peloton up
 
-# Format and lint, and then types beside the tests that pytest's arguments name.
+# Format and lint, and then types while the tests run that pytest's arguments name.
 define checked
 @$(BIN)/ruff format --check --quiet . || { echo "not formatted: run make fmt"; exit 1; }
 @$(BIN)/ruff check --quiet .
-@$(BIN)/mypy & types=$$!; \
+@$(MAKE) --no-print-directory types & types=$$!; \
 $(BIN)/pytest -q $(1); tests=$$?; \
 wait $$types && exit $$tests
 endef
+
+types: $(VENV)/dev.stamp ## check the types, all of them without a cache and what has changed with one
+	@$(BIN)/mypy
 
 check: $(VENV)/dev.stamp ## format, lint, types and the fast tests
 	$(call checked,-n 3 --dist worksteal tests/unit tests/workflow)
