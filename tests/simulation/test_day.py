@@ -120,7 +120,7 @@ def test_a_rest_that_is_passed_for_longer_than_its_run_is_noticed() -> None:
 
 def test_a_seed_stands_for_one_day() -> None:
     """Two days of the same seed are the same in everything that is counted; another seed gives another day."""
-    first, again, other = (asdict(Day(seed, SMALL).run(400)) for seed in (5, 5, 6))
+    first, again, other = (asdict(Day(seed, SMALL).run(200)) for seed in (5, 5, 6))
     for counts in (first, again, other):
         counts.pop("took_s")
 
@@ -131,7 +131,7 @@ def test_a_seed_stands_for_one_day() -> None:
 def test_the_table_has_a_row_for_each_kind_and_priority() -> None:
     """The figures of a day name every kind of resource, fairness, and waits by priority and by pool."""
     day = Day(7, SMALL)
-    day.run()
+    day.run(300)
     rows = [line.strip().partition("  ")[0] for line in report(day).splitlines()]
 
     assert [name for name in ("cpu", "memory", "disk", "gpu", "priority 0", "priority 5") if name not in rows] == []
