@@ -26,7 +26,7 @@ from tests.conformance.hostmgr.emulated import Emulated
 from tests.conformance.hostmgr.link import Link
 from tests.kubernetes.fixtures import MUST_HAVE_KUBELET, REAL_KUBERNETES
 from tests.kubernetes.kubelet import Machine
-from tests.nightly import nightly
+from tests.nightly import NIGHTLY, nightly
 
 MESOS = os.environ.get("PELOTON_TEST_MESOS", "")
 OFFER_HOLD_S = 0.4
@@ -116,7 +116,7 @@ class Mesos:
 
 PARAMS = [
     *("memory", nightly("simulated"), "processes", "mesos", "kubernetes", nightly("fake-kubelets")),
-    pytest.param("apiserver", marks=REAL_KUBERNETES),
+    pytest.param("apiserver", marks=[REAL_KUBERNETES, NIGHTLY]),
     *([nightly("kubelet")] if MUST_HAVE_KUBELET else []),
 ]
 

@@ -18,11 +18,12 @@ from services.hostmgr.mesos.operator import Operator
 from tests.conformance.driver.conftest import Mesos
 from tests.conformance.driver.lab import Lab, lab_on
 from tests.conformance.hostmgr.emulated import Emulated
+from tests.nightly import nightly
 
 HALVED = Factors(200, 200)
 
 
-@pytest.fixture(params=["processes", "simulated"])
+@pytest.fixture(params=["processes", nightly("simulated")])
 def bare(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Lab]:
     """A cluster of agents with the isolators that are the default of Mesos."""
     simulates = request.param == "simulated"

@@ -92,7 +92,7 @@ def is_destroyed(lab: Lab, volume: VolumeRecord) -> bool:
     return False
 
 
-def test_a_volume_in_use_is_notis_destroyed(lab: Lab) -> None:
+def test_a_volume_in_use_is_not_destroyed(lab: Lab) -> None:
     """Whoever asks; its pod runs on."""
     need_volumes(lab)
     volume = a_volume(lab, lab.room_of(cpu=1))
