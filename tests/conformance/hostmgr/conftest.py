@@ -13,10 +13,13 @@ import pytest
 
 from peloton.api.mesos_access import OPEN, MesosAccess
 from services.storage import migrate
+from tests import sqlite_engines
 from tests.conformance.hostmgr.emulated import Emulated
 from tests.conformance.hostmgr.link import Link
 from tests.conformance.hostmgr.world import World, wait
 from tests.nightly import nightly
+
+sqlite_engines.reuse()
 
 MESOS = os.environ.get("PELOTON_TEST_MESOS", "")
 

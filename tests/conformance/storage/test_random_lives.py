@@ -36,6 +36,7 @@ from tests.conformance.storage.builders import (
     ready_pods,
 )
 from tests.conformance.storage.mirror import Mirrored
+from tests.nightly import NIGHTLY
 from tests.reasons import PREEMPTED, REQUEUED
 from tests.unit.lifecycle.counting import count_pods
 
@@ -263,12 +264,26 @@ class Life:
         raise AssertionError(f"job {self.job_id} does not end: {self.now()}")
 
 
-@settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
-)
-@given(retries=st.integers(0, 4), sla=slas, steps=st.lists(step, max_size=STEPS_MAX))
+LIVES = given(retries=st.integers(0, 4), sla=slas, steps=st.lists(step, max_size=STEPS_MAX))
+SHARED = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+
+
+@settings(max_examples=8, suppress_health_check=SHARED)
+@LIVES
 def test_random_lives(storage: Storage, retries: int, sla: dict[str, Any], steps: list[tuple[Any, ...]]) -> None:
     """After every step pods are legal and resmgr's memory agrees with storage; afterwards the job comes to its end."""
+    live(storage, retries, sla, steps)
+
+
+@NIGHTLY
+@settings(max_examples=80, suppress_health_check=SHARED)
+@LIVES
+def test_many_random_lives(storage: Storage, retries: int, sla: dict[str, Any], steps: list[tuple[Any, ...]]) -> None:
+    """More of the same lives."""
+    live(storage, retries, sla, steps)
+
+
+def live(storage: Storage, retries: int, sla: dict[str, Any], steps: list[tuple[Any, ...]]) -> None:
     life = Life(storage, retries, sla)
     for name, *args in steps:
         life.take(name, *args)

@@ -19,6 +19,7 @@ from peloton.model.update import UpdateAct, UpdateSpec, UpdateState, UpdateType
 from services.storage.storage import Storage
 from tests.conformance.storage.builders import NOW, Clock, K, L, admit, launch, pods, report, settle_all
 from tests.conformance.storage.services import a_service, roll, service_config, turn, update, versions
+from tests.nightly import NIGHTLY
 
 MAXIMUM = 2
 """Of unavailable instances in the SLA of the service."""
@@ -123,14 +124,25 @@ def shared(sqlite_template: Path, tmp_path_factory: pytest.TempPathFactory) -> I
     storage.close()
 
 
-@settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow])
+LIVES = given(moves=st.lists(Move, max_size=25), strict=st.booleans())
+
+
+@settings(max_examples=8, suppress_health_check=[HealthCheck.too_slow])
 @example(
     moves=[("update", 2, 0, True), ("drain", 0, 0, False), ("lose", 2, 0, False), ("step", 0, 0, False)], strict=True
 )
-@given(moves=st.lists(Move, max_size=25), strict=st.booleans())
+@LIVES
 def test_whatever_happens(shared: Storage, moves: list[tuple[str, int, int, bool]], strict: bool) -> None:
     """Steps never take down more than the batch, grants never more than the SLA; in the end, when nobody meddles any
     more, every instance runs the last configuration."""
+    live(shared, moves, strict)
+
+
+@NIGHTLY
+@settings(max_examples=80, suppress_health_check=[HealthCheck.too_slow])
+@LIVES
+def test_many_lives(shared: Storage, moves: list[tuple[str, int, int, bool]], strict: bool) -> None:
+    """More of the same lives."""
     live(shared, moves, strict)
 
 
