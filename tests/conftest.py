@@ -54,6 +54,7 @@ asyncio.SelectorEventLoop.close = _close_loop_without_connections  # type: ignor
 
 LONGEST_FIRST = (
     "services",
+    "workflow-server",
     "batch",
     "faults",
     "real-kubernetes",

@@ -14,7 +14,7 @@ from typing import Any
 
 from temporalio.client import Client
 from temporalio.common import VersioningBehavior, WorkerDeploymentVersion
-from temporalio.worker import UnsandboxedWorkflowRunner, Worker, WorkerDeploymentConfig, WorkflowRunner
+from temporalio.worker import UnsandboxedWorkflowRunner, Worker, WorkerDeploymentConfig
 
 from activities.admission import AdmissionActivities
 from activities.daemon import DaemonActivities
@@ -203,7 +203,6 @@ def build_workers(
     ports: WorkerPorts,
     queues: Mapping[str, int] = SLOTS,
     *,
-    runner: WorkflowRunner | None = None,
     build: str = "",
     cached_max: int = CACHED_MIN,
     attempts: Attempts | None = None,
@@ -211,7 +210,7 @@ def build_workers(
     """Build two workers for each task queue, so that a crowd in one takes no slot of another: one for workflows and
     their short activities, one for activities of minutes. ``queues`` gives the slots of the first.
 
-    Workflows run unsandboxed: tests show that they are deterministic, and run them in the sandbox. ``build`` is the
+    Workflows run unsandboxed: tests replay them in the sandbox, which fails what is not deterministic. ``build`` is the
     version of the code, to which runs are pinned; workers without one take what is not versioned. ``cached_max`` is the
     number of workflows of a queue that stay in memory."""
     version = WorkerDeploymentVersion(DEPLOYMENT if build else "", build or "unversioned")
@@ -228,7 +227,7 @@ def build_workers(
                 task_queue=queue,
                 workflows=WORKFLOWS,
                 activities=activities,
-                workflow_runner=runner or UnsandboxedWorkflowRunner(),
+                workflow_runner=UnsandboxedWorkflowRunner(),
                 activity_executor=ThreadPoolExecutor(2 * slots, thread_name_prefix="activity"),  # local ones, too
                 max_cached_workflows=cached_max,
                 max_concurrent_workflow_tasks=slots,

@@ -17,7 +17,6 @@ from services import temporal
 from services.worker.worker import build_workers, run_workers
 from tests.workflow.cluster import Cluster
 from tests.workflow.maintained import CLUSTER, MaintainedHost
-from tests.workflow.sandbox import workflow_runner
 from tests.workflow.server import LOOK_AGAIN_S, PATIENCE_S, SLOTS, RealClock, histories_of, replay, wait_until
 from tests.workflow.stories import ports_on
 from workflows.maintenance import HostMaintenanceWorkflow, MaintenanceResult
@@ -76,7 +75,7 @@ async def maintenance_story(
     host.tell = lambda: waker.hosts_changed([host.name])
     host.request(to_pool)
     try:
-        workers = build_workers(client, ports_on(Cluster(clock), host), {queue: SLOTS}, runner=workflow_runner())
+        workers = build_workers(client, ports_on(Cluster(clock), host), {queue: SLOTS})
         async with run_workers(workers):
             story = ServerStory(client, host)
             yield story

@@ -18,7 +18,6 @@ from services import temporal
 from services.worker.worker import build_workers, run_workers
 from tests.workflow.cluster import Cluster
 from tests.workflow.migrated import TARGET, MigratedPool
-from tests.workflow.sandbox import workflow_runner
 from tests.workflow.server import LOOK_AGAIN_S, PATIENCE_S, SLOTS, RealClock, histories_of, replay, wait_until
 from tests.workflow.stories import ports_on
 from workflows.migration import MigrationResult, MigrationWorkflow
@@ -110,7 +109,7 @@ async def migration_story(client: Client, policies: Policies = QUICK) -> AsyncIt
     try:
         async with (
             Worker(client, task_queue=jobs, workflows=[ToldJob], workflow_runner=UnsandboxedWorkflowRunner()),
-            run_workers(build_workers(client, ports, {queue: SLOTS}, runner=workflow_runner())),
+            run_workers(build_workers(client, ports, {queue: SLOTS})),
         ):
             passing = asyncio.create_task(pass_on())
             pool.tell()

@@ -16,7 +16,6 @@ from services.rebalance_waker import RebalanceWaker, wake_rebalance
 from services.worker.worker import build_workers, run_workers
 from tests.workflow.cluster import Cluster
 from tests.workflow.rebalanced import CLUSTER, RebalancedCluster
-from tests.workflow.sandbox import workflow_runner
 from tests.workflow.server import LOOK_AGAIN_S, PATIENCE_S, SLOTS, RealClock, histories_of, replay, wait_until
 from tests.workflow.stories import ports_on
 from workflows.policies import Policies
@@ -65,7 +64,7 @@ async def rebalance_story(client: Client, policies: Policies = QUICK) -> AsyncIt
     cluster.tell = lambda: waker.rebalances_changed([CLUSTER])
     ports = replace(ports_on(Cluster(clock)), rebalancers=cluster, rebalances=cluster)
     try:
-        async with run_workers(build_workers(client, ports, {queue: SLOTS}, runner=workflow_runner())):
+        async with run_workers(build_workers(client, ports, {queue: SLOTS})):
             cluster.tell()
             await wait_until(lambda: cluster.calls["advance"] > 0, "its first step")
             yield ServerStory(client, cluster)

@@ -39,7 +39,6 @@ from tests.workflow import (
     schedule_stories,
 )
 from tests.workflow.recorded import FOLDER, NEXT, story_of
-from tests.workflow.sandbox import workflow_runner
 from tests.workflow.server import (
     PATIENCE_S,
     SLOTS,
@@ -321,8 +320,7 @@ async def job_on_three_versions(client: Client) -> JobId:
         await story.pods(job, "RUNNING", 3)
         await story.stop_worker()
         for version in ("r1", "r2"):
-            ports, runner = ports_on(story.cluster), workflow_runner()
-            built = build_workers(client, ports, {story.task_queue: SLOTS}, runner=runner, build=version)
+            built = build_workers(client, ports_on(story.cluster), {story.task_queue: SLOTS}, build=version)
             await workers.enter_async_context(run_workers(built))
             await make_current(client, version)
             looks = story.cluster.calls["settle"]

@@ -1,4 +1,5 @@
-"""The same stories on a real Temporal dev server, in real time: sandboxed workflows, threads, signals by the waker."""
+"""The same stories on a real Temporal dev server, in real time: threads, signals by the waker. Workflows run as in
+production, without a sandbox; the replays of their histories have one."""
 
 from __future__ import annotations
 
@@ -129,6 +130,7 @@ class ServerStory:
         self.cluster = Cluster(RealClock(), **(defaults | cluster))
         self.daemon_hosts = FollowedHosts(self.cluster)
         self.task_queue = f"test-{uuid.uuid4()}"
+        self.worker_slots = SLOTS
         self.policies = Policies(look_again_s=LOOK_AGAIN_S, retry_s=0.2, retry_max_s=1.0)
         self.followers = DaemonWaker(client, FakeRecords(self.cluster).get, self.policies, interval_s=0.05)
         self.daemon_hosts.tell = lambda job_id: self.followers.jobs_changed([job_id])
@@ -138,7 +140,7 @@ class ServerStory:
     async def start_worker(self, ports: WorkerPorts | None = None) -> None:
         """Start a worker with the fakes of this cluster, or with ``ports``."""
         ports = ports or ports_on(self.cluster, daemons=self.daemon_hosts)
-        workers = build_workers(self.client, ports, {self.task_queue: SLOTS}, runner=workflow_runner())
+        workers = build_workers(self.client, ports, {self.task_queue: self.worker_slots})
         self._workers = AsyncExitStack()
         await self._workers.enter_async_context(run_workers(workers))
 
@@ -185,6 +187,10 @@ class ServerStory:
         async with asyncio.timeout(PATIENCE_S):
             await self.client.get_workflow_handle(update_workflow_id(job_id)).result()
 
+    def replays_only(self, job_id: JobId) -> None:
+        """The histories of other jobs are not replayed at the end."""
+        self.started = [job_workflow_id(job_id)]
+
     async def replay_all(self) -> None:
         """Every history that this story made replays."""
         for workflow_id in self.started:
@@ -195,10 +201,12 @@ class ServerStory:
 
 
 @asynccontextmanager
-async def server_story(client: Client, *, task_queue: str = "", **cluster: Any) -> AsyncIterator[ServerStory]:
+async def server_story(
+    client: Client, *, task_queue: str = "", worker_slots: int = SLOTS, **cluster: Any
+) -> AsyncIterator[ServerStory]:
     """A story with a worker and a waker; at its end all its histories are replayed and nothing is left running."""
     story = ServerStory(client, **cluster)
-    story.task_queue = task_queue or story.task_queue
+    story.task_queue, story.worker_slots = task_queue or story.task_queue, worker_slots
     waker = JobWaker(client, FakeRecords(story.cluster).get, story.policies, tell_all, interval_s=0.05)
     story.cluster.lifecycles = waker
     await story.start_worker()

@@ -19,11 +19,13 @@ from services.temporal import BATCH_QUEUE, MAINTENANCE_QUEUE, SERVICE_QUEUE, TAS
 from services.worker.worker import LONG_SLOTS, build_workers, run_workers
 from tests.workflow.cluster import Cluster
 from tests.workflow.fakes import FakeHostManager, FakeRecords
-from tests.workflow.server import SLOTS, RealClock, ServerStory, server_story, wait_until
+from tests.workflow.server import RealClock, ServerStory, server_story, wait_until
 from tests.workflow.stories import ports_on
 from workflows.policies import Policies
 
-CROWD = 80
+SLOTS = 4
+"""Of a worker: the fewer, the smaller is a crowd."""
+CROWD = 6 * SLOTS
 BIG = 101
 """Pods of a job whose steps are activities: one more than fit into a workflow task."""
 
@@ -37,8 +39,8 @@ async def started_at(story: ServerStory, job_id: JobId) -> datetime:
 
 
 async def test_a_pool_does_not_wait_behind_the_crowd_of_another(client: Client) -> None:
-    """80 jobs of one pool wait for a worker, then one job of another pool comes: it is not the last that is taken."""
-    async with server_story(client) as story:
+    """Many jobs of one pool wait for a worker, then one job of another pool comes: it is not the last that is taken."""
+    async with server_story(client, worker_slots=SLOTS, hosts=CROWD + 1) as story:
         await story.stop_worker()
         crowd = [replace(story.add_job(1), respool_id=RespoolId("crowd")) for _ in range(CROWD)]
         for record in crowd:
@@ -50,6 +52,7 @@ async def test_a_pool_does_not_wait_behind_the_crowd_of_another(client: Client) 
             await story.result(record.job_id)
         late_at = await started_at(story, late.job_id)
         before = sum([await started_at(story, record.job_id) < late_at for record in crowd])
+        story.replays_only(late.job_id)  # all histories are alike
 
     assert before <= 2 * SLOTS
 
@@ -134,7 +137,8 @@ class HeldHosts(FakeHostManager):
 async def test_big_jobs_hold_up_no_small_one(client: Client, held: str, held_max: int) -> None:
     """While as many calls for big jobs are held up as a worker makes, a job of one pod runs to its end."""
     gate = Gate()
-    async with server_story(client, hosts=SLOTS, slots=2 * BIG) as story:
+    # A launch that is held up keeps the lease of its host.
+    async with server_story(client, worker_slots=SLOTS, hosts=held_max + 1, slots=2 * BIG) as story:
         await story.stop_worker()
         ports = ports_on(story.cluster)
         if held == "launches":
@@ -143,14 +147,15 @@ async def test_big_jobs_hold_up_no_small_one(client: Client, held: str, held_max
             ports = replace(ports, pods=HeldRecords(story.cluster, gate))
         await story.start_worker(ports)
         try:
-            big = [await story.submit(BIG) for _ in range(SLOTS)]
+            big = [await story.submit(BIG) for _ in range(held_max)]
             await wait_until(lambda: gate.held_count >= held_max, f"{held_max} calls held up")
             small = await story.result(await story.submit(1))
             held_count = gate.held_count
         finally:
             gate.open()
         results = [await story.result(job) for job in big]
+        story.replays_only(big[0])  # all histories are alike
 
     assert ("SUCCEEDED", {"SUCCEEDED": 1}) == small
     assert held_max == held_count
-    assert [("SUCCEEDED", {"SUCCEEDED": BIG})] * SLOTS == results
+    assert [("SUCCEEDED", {"SUCCEEDED": BIG})] * held_max == results

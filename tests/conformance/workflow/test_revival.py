@@ -31,6 +31,7 @@ from peloton.model.rebalance import RebalanceAct
 from services.missing_workflows import MissingWorkflows
 from services.revival import Revival
 from services.temporal import BATCH_QUEUE, SERVICE_QUEUE, JobWaker, wake_maintenance
+from tests.conformance.workflow.conftest import RESTARTED
 from tests.workflow.fakes import FakeRecords
 from tests.workflow.migration_stories import migration_story
 from tests.workflow.rebalance_stories import rebalance_story
@@ -41,6 +42,12 @@ from workflows.rebalance import RebalanceResult
 
 QUIET = Policies(look_again_s=600.0, retry_s=600.0, retry_max_s=600.0, count_s=600.0)
 """Workflows that do not look by themselves while a test runs."""
+
+
+@pytest.fixture
+async def client(temporal_address: str) -> Client:
+    """Connects to a namespace of these tests: workflows are counted there to find out whether some are missing."""
+    return await Client.connect(temporal_address, namespace=RESTARTED)
 
 
 @asynccontextmanager

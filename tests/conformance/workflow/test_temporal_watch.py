@@ -18,6 +18,7 @@ from services.temporal_watch import QUEUES, TemporalWatch
 from services.worker import attempts as counting
 from services.worker.attempts import Attempts
 from services.worker.worker import SLOTS, build_workers, run_workers
+from tests.conformance.workflow.conftest import WATCHED
 from tests.workflow.server import PATIENCE_S, ServerStory, wait_until
 from tests.workflow.stories import ports_on
 from workflows.attributes import TYPE
@@ -25,8 +26,8 @@ from workflows.attributes import TYPE
 
 @pytest.fixture
 async def beating(temporal_address: str) -> Client:
-    """A client whose workers send heartbeats as those of installations do."""
-    return await connect(connect_config(temporal_address, environment={}), is_lazy=False)
+    """A client whose workers send heartbeats as those of installations do, in a namespace that no other tests poll."""
+    return await connect(connect_config(temporal_address, WATCHED, environment={}), is_lazy=False)
 
 
 async def until(fact: Callable[[], Awaitable[bool]], what: str) -> None:
@@ -36,7 +37,8 @@ async def until(fact: Callable[[], Awaitable[bool]], what: str) -> None:
 
 
 async def test_task_queues_are_unserved_until_workers_come_and_when_they_stop(beating: Client) -> None:
-    """Their heartbeats tell it."""
+    """Their heartbeats tell it. The workers have a version, as those of installations do: the server would remember
+    the polls of others for a minute."""
     watch, ports = TemporalWatch(beating), ports_on(ServerStory(beating).cluster)
 
     async def is_served() -> bool:
@@ -45,7 +47,7 @@ async def test_task_queues_are_unserved_until_workers_come_and_when_they_stop(be
     async def is_unserved() -> bool:
         return [*QUEUES] == (await watch.look()).unserved
 
-    async with run_workers(build_workers(beating, ports, SLOTS)):
+    async with run_workers(build_workers(beating, ports, SLOTS, build="watched")):
         await until(is_served, "workers on all task queues")
     await until(is_unserved, "no worker on any task queue")
 

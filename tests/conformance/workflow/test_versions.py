@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from itertools import cycle
 
 import pytest
 from temporalio.client import Client
@@ -24,7 +25,7 @@ from services.worker.worker import build_workers, run_workers
 from services.worker_admin import WorkerAdmin
 from services.worker_fleet import apply, look, note_start, read_fleet
 from services.worker_versions import VersionClaim, VersionKeeper
-from tests.conformance.workflow.conftest import dev_server
+from tests.conformance.workflow.conftest import VERSIONED
 from tests.workflow.fakes import FakeRecords
 from tests.workflow.server import (
     PATIENCE_S,
@@ -42,24 +43,19 @@ QUIET = Policies(look_again_s=600.0, retry_s=600.0, retry_max_s=600.0, count_s=6
 """Workflows that do not look by themselves while a test runs."""
 
 
+NAMESPACES = cycle(VERSIONED)
 AT_ONCE = (Step(50, 0, 0.0),)
 """A ramp whose only step is passed with the first heartbeat."""
 NEVER = (Step(5, 10**9, 10**9),)
 """A ramp that no version passes by itself."""
 
 
-@pytest.fixture(scope="module")
-def address() -> Iterator[str]:
-    """Of a server of its own: which version is current holds for all workers of a server."""
-    with dev_server() as found:
-        yield found
-
-
 @pytest.fixture
-async def client(address: str, monkeypatch: pytest.MonkeyPatch) -> Client:
+async def client(temporal_address: str, monkeypatch: pytest.MonkeyPatch) -> Client:
+    """Connects to a namespace of the test: versions of the test before would be known there for some seconds."""
     monkeypatch.setattr(worker_versions, "PERIOD_S", 0.5)
     monkeypatch.setattr(worker_versions, "CONFIRM_S", 1.0)
-    return await connect(connect_config(address), "worker", is_lazy=False)
+    return await connect(connect_config(temporal_address, next(NAMESPACES)), "worker", is_lazy=False)
 
 
 @asynccontextmanager
@@ -91,7 +87,7 @@ async def seen(fact: Callable[[], Awaitable[bool]], what: str) -> None:
     try:
         async with asyncio.timeout(PATIENCE_S):
             while not await fact():
-                await asyncio.sleep(0.05)
+                await asyncio.sleep(0.2)
     except TimeoutError:
         raise AssertionError(f"not seen: {what}") from None
 
