@@ -27,7 +27,7 @@ POOLS_READ_PERIOD_S = 60.0
 
 
 class PoolPaths:
-    """Paths of pools for people. A path that has changed is known after a minute."""
+    """Paths of pools for people. A path that has changed is known after a minute, and that of a new pool at once."""
 
     def __init__(self, read: Callable[[], Iterable[PoolSpec]], clock: Callable[[], float] = time.monotonic) -> None:
         self._read, self._clock = read, clock
@@ -35,9 +35,9 @@ class PoolPaths:
         self._read_at_s = -POOLS_READ_PERIOD_S
 
     def __call__(self, respool_id: RespoolId) -> str:
-        """The id of a pool that is not known."""
+        """Return the path of a pool, or its id when storage has no such pool."""
         now_s = self._clock()
-        if now_s - self._read_at_s >= POOLS_READ_PERIOD_S:
+        if respool_id not in self._paths or now_s - self._read_at_s >= POOLS_READ_PERIOD_S:
             self._paths, self._read_at_s = pool_paths(self._read()), now_s
         return self._paths.get(respool_id) or respool_id
 

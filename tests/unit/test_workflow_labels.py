@@ -75,15 +75,18 @@ def test_a_move_says_where_the_host_goes() -> None:
 
 
 def test_paths_are_read_once_a_minute() -> None:
-    """A pool that is not known is told by its id until then."""
+    """A pool that is new is read at once; one that does not exist has its id for a path."""
     now_s, pools = [100.0], [pool_spec("p1", ROOT_POOL_ID, "eng")]
     paths = PoolPaths(lambda: pools, lambda: now_s[0])
     before = [paths(RespoolId("p1")), paths(RespoolId("p2"))]
     pools.append(pool_spec("p2", "p1", "ml"))
     soon = paths(RespoolId("p2"))
+    pools[:] = [pool_spec("p1", ROOT_POOL_ID, "science"), pools[1]]
+    kept = paths(RespoolId("p2"))
     now_s[0] += 61
 
-    assert (["/eng", "p2"], "p2", "/eng/ml") == (before, soon, paths(RespoolId("p2")))
+    assert (["/eng", "p2"], "/eng/ml", "/eng/ml") == (before, soon, kept)
+    assert "/science/ml" == paths(RespoolId("p2"))
 
 
 def test_the_local_server_knows_all_search_attributes() -> None:
