@@ -20,7 +20,7 @@ ROUGH ?=
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo up dev test nightly types check web fmt proto docs bench sim kubernetes browser screenshots clean
+.PHONY: help demo up dev test durations nightly types check web fmt proto docs bench sim kubernetes browser screenshots clean
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -64,11 +64,15 @@ types: $(VENV)/dev.stamp ## check the types, all of them without a cache and wha
 check: $(VENV)/dev.stamp ## format, lint, types and the fast tests
 	$(call checked,-n 3 --dist worksteal tests/unit tests/workflow)
 
-# Tests of whole clusters wait for more than half of their time: four at a time keep two cores busy.
+# Tests of whole clusters wait for more than half of their time: four at a time keep two cores busy. tests/durations.json
+# says which start first.
 ALL_TESTS := -n 4 --dist loadgroup --no-loadscope-reorder --durations 30 tests/e2e tests/browser tests/simulation tests/conformance tests/kubernetes tests/time_skipping tests/workflow tests/unit
 
 test: $(VENV)/dev.stamp ## make check, conformance, end to end, faults, simulation
 	$(call checked,-m 'not nightly' $(ALL_TESTS))
+
+durations: $(VENV)/dev.stamp ## run the tests of make test, and record their seconds in tests/durations.json
+	@$(BIN)/pytest -q -m 'not nightly' --record-durations $(ALL_TESTS)
 
 nightly: $(VENV)/dev.stamp ## what make test leaves out: more seeds, kinds of clusters and long stories
 	@PELOTON_TEST_ALL_EXAMPLES=1 $(BIN)/pytest -q -m nightly $(ALL_TESTS)

@@ -6,14 +6,17 @@ import asyncio
 import gc
 import os
 import signal
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from _pytest.nodeid import coerce_node_id
 from hypothesis import HealthCheck, settings
 
+from tests import durations
 from tests.kubernetes.fixtures import control_plane, kubernetes, kubernetes_login, machine
 from tests.nightly import examples, mark_properties
+from tests.sharing import Shared, group_of
 
 __all__ = ["control_plane", "kubernetes", "kubernetes_login", "machine"]  # here, so that all folders share them
 
@@ -52,44 +55,43 @@ def _close_loop_without_connections(loop: Any) -> None:
 asyncio.SelectorEventLoop.close = _close_loop_without_connections  # type: ignore[method-assign]
 
 
-LONGEST_FIRST = (
-    "services",
-    "workflow-server",
-    "batch",
-    "faults",
-    "real-kubernetes",
-    "browser",
-    "kubernetes",
-    "both kinds",
-    "maintenance",
-    "stories",
-    "gangs",
-    "clusters",
-    "pressure",
-    "preemption",
-    "host pools",
-    "volume-life",
-    "real-kubelet",
-    "host-trouble",
-    "upgrade",
-    "kubernetes-faults",
-    "random-life",
-)
-"""Groups of tests (``xdist_group``) that take a minute or more. All groups start before the many short tests, which
-fill the gaps: one that began late would be all that runs in the end."""
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(durations.OPTION, action="store_true", help="write tests/durations.json at the end of the run")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption(durations.OPTION) and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(durations.Recorder())
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     mark_properties(items)
-    items.sort(key=_turn)
+    seconds = durations.load()
+    items.sort(key=lambda item: durations.turn_of(item, seconds))
 
 
-def _turn(item: pytest.Item) -> int:
-    mark = item.get_closest_marker("xdist_group")
-    if mark is None:
-        return len(LONGEST_FIRST) + 1
-    return LONGEST_FIRST.index(mark.args[0]) if mark.args[0] in LONGEST_FIRST else len(LONGEST_FIRST)
+_SHARED = Shared()
+
+
+@pytest.fixture(scope="session")
+def shared() -> Shared:
+    """Return what the tests of the group that runs share; it ends with the last test of the group."""
+    return _SHARED
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        if group_of(item) != group_of(nextitem):
+            _SHARED.close()
+
+
+def pytest_sessionfinish() -> None:
+    """End what a run that was interrupted in the middle of a group has left."""
+    _SHARED.close()
 
 
 def _keep_groups(items: list[pytest.Item]) -> None:

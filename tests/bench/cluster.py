@@ -17,6 +17,7 @@ from tests.bench.figures import cpu_s, status_kib
 from tests.bench.profile import profiled
 from tests.e2e import local
 from tests.e2e.local import JOB_END, shell
+from tests.waiting import LONGEST_S
 
 T = TypeVar("T")
 
@@ -27,7 +28,7 @@ KUBERNETES_TARGET = 1_000
 
 
 class Cluster(local.Cluster):
-    """Profiled on demand."""
+    """Profile a cluster on demand, and wait as long on a quiet machine as on a busy one: its load is large."""
 
     def __enter__(self) -> Cluster:
         super().__enter__()
@@ -38,6 +39,12 @@ class Cluster(local.Cluster):
     def __exit__(self, *exc: object) -> None:
         self._profile.__exit__(None, None, None)
         super().__exit__(*exc)
+
+    def wait(self, condition: Callable[[], bool], what: str, quiet_s: float = LONGEST_S) -> None:
+        super().wait(condition, what, quiet_s)
+
+    def finish(self, job_id: str, quiet_s: float = LONGEST_S) -> str:
+        return super().finish(job_id, quiet_s)
 
 
 def throughput_10k() -> dict[str, Any]:
@@ -66,7 +73,7 @@ def small_jobs() -> dict[str, Any]:
         ids = [cluster.submit(pool, instanceCount=pods, defaultConfig=config) for _ in range(jobs)]
         submitted_s = time.monotonic() - started_s
         for job in ids:
-            cluster.finish(job, patience_s=300)
+            cluster.finish(job, quiet_s=300)
         seconds = time.monotonic() - started_s
         return {
             "jobs": jobs,

@@ -25,7 +25,7 @@ def pressure(seconds: float = 60.0, waiting_max: int = 100, hosts: int = 100) ->
                 waiting = max(waiting, storage.search.backlog().jobs_waiting)
                 crowd.ended.wait(LOOK_S)
         ended_s = time.monotonic()
-        cluster.wait(lambda: not storage.search.backlog().jobs_active, "the end of all jobs", patience_s=300)
+        cluster.wait(lambda: not storage.search.backlog().jobs_active, "the end of all jobs", quiet_s=300)
         storage.close()
         reads_s = sorted(crowd.reads_s)
         p99_s = reads_s[int(len(reads_s) * 0.99)]

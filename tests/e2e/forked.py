@@ -4,19 +4,27 @@ of a cluster takes, loading them is three quarters. Each is a process of its own
 from __future__ import annotations
 
 import asyncio
+import atexit
 import contextlib
 import json
 import os
+import shutil
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Mapping, Sequence
+from contextlib import closing
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 from services.local.cluster import LocalCluster
 from services.local.part import LINE_BYTES_MAX, Part
+from services.storage.migrate import upgrade
 
 SERVE = [sys.executable, "-m", "cli.main"]
 
@@ -105,11 +113,28 @@ async def reader(descriptor: int) -> asyncio.StreamReader:
     return found
 
 
+@cache
+def migrated() -> Path:
+    """Return an SQLite file with the newest schema and no rows, which is made once per process."""
+    path = Path(tempfile.mkdtemp(prefix="peloton-schema-")) / "peloton.db"
+    atexit.register(shutil.rmtree, path.parent, ignore_errors=True)
+    upgrade(f"sqlite:///{path}")
+    return path
+
+
 class ForkedCluster(LocalCluster):
-    """Whose roles are forked; the other processes are started as ever."""
+    """Fork the roles, and copy a new database instead of migrating it; start the other processes as users do."""
 
     def _describe_parts(self) -> None:
         super()._describe_parts()
         for name, part in self.parts.items():
             if part.argv[: len(SERVE)] == SERVE:
                 self.parts[name] = ForkedPart(name, part.argv, part.environment, part.log_path, part.report)
+
+    def _migrate(self) -> None:
+        path = self.data_dir / "peloton.db"
+        if self.database != f"sqlite:///{path}" or path.exists():
+            super()._migrate()
+            return
+        with closing(sqlite3.connect(migrated())) as source, closing(sqlite3.connect(path)) as target:
+            source.backup(target)

@@ -12,7 +12,6 @@ import time
 import urllib.request
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ import sqlalchemy as sa
 from google.protobuf.json_format import ParseDict
 
 from peloton.api.client import Client
+from peloton.api.v0.host.svc import host_svc_pb2
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.overview import overview_pb2
 from peloton.api.v0.peloton_pb2 import Secret
@@ -33,12 +33,18 @@ from services.resmgr.audit import BROKEN
 from services.storage.storage import Storage
 from tests.kubernetes.client import Client as KubernetesClient
 from tests.kubernetes.client import login_of
+from tests.waiting import LONGEST_S, QUIET_S, timeout_s
 
-PATIENCE_S = 180.0
-"""Less than the five minutes after which workflows look by themselves: a lost wake-up is a failure."""
+PATIENCE_S = LONGEST_S
+"""The timeout of calls and of processes that a story starts; a wait for a condition has that of ``tests.waiting``."""
 LOOK_S, LOOK_MAX_S, LOOKS_PER_WAIT = 0.05, 0.2, 20
 """Between looks a wait pauses for a twentieth of what it has taken so far: a long one leaves the cores to others."""
+MESOS = os.environ.get("PELOTON_TEST_MESOS", "")
+"""A real Mesos, host:port, on which the stories of batch jobs run."""
+STRICT = {"PELOTON_CHECK_INVARIANTS": "true", "PELOTON_RETRY_WAIT_S": "1"}
 JOB_END = {"SUCCEEDED", "FAILED", "KILLED"}
+PODS_SHOWN, EVENTS_SHOWN, LINES_SHOWN = 5, 6, 60
+"""How much the failure of a wait shows: pods of each job, events of each pod, lines of the log."""
 
 
 @contextmanager
@@ -211,17 +217,18 @@ class Cluster:
     def counts(self, job_id: str) -> dict[str, int]:
         return {state: count for state, count in self.runtime(job_id).taskStats.items() if count}
 
-    def finish(self, job_id: str, patience_s: float = PATIENCE_S) -> str:
+    def finish(self, job_id: str, quiet_s: float = QUIET_S) -> str:
         """Wait until the job has ended; returns its state."""
-        self.wait(lambda: self.job_state(job_id) in JOB_END, f"end of job {job_id}", patience_s)
+        self.wait(lambda: self.job_state(job_id) in JOB_END, f"end of job {job_id}", quiet_s)
         return self.job_state(job_id)
 
-    def wait(self, condition: Callable[[], bool], what: str, patience_s: float = PATIENCE_S) -> None:
-        """Wait for a condition; errors of an API that is away count as "not yet"."""
+    def wait(self, condition: Callable[[], bool], what: str, quiet_s: float = QUIET_S) -> None:
+        """Wait for a condition; errors of an API that is away count as "not yet". ``quiet_s`` is the timeout on a quiet
+        machine, see ``tests.waiting``."""
         import grpc
 
         began_s, last = time.monotonic(), ""
-        while (waited_s := time.monotonic() - began_s) < patience_s:
+        while (waited_s := time.monotonic() - began_s) < timeout_s(quiet_s):
             try:
                 if condition():
                     return
@@ -229,18 +236,23 @@ class Cluster:
             except grpc.RpcError as error:
                 last = str(error)
             time.sleep(min(max(LOOK_S, waited_s / LOOKS_PER_WAIT), LOOK_MAX_S))
-        tail = "\n".join([*self._unfinished(), *self.log[-60:]])
-        raise AssertionError(f"{what} not seen within {patience_s:.0f} s {last}\n{tail}")
+        seen = "\n".join([*self._unfinished(), *self.log[-LINES_SHOWN:]])
+        raise AssertionError(f"{what} not seen within {waited_s:.0f} s {last}\n{seen}")
 
     def _unfinished(self) -> list[str]:
-        """For the reader of a failure: what storage says of jobs and pods that have not ended."""
+        """Return what storage has of the jobs and pods that have not ended, for the reader of a failure."""
         storage = Storage(self.local.database)
         try:
             lines = []
             for job_id in storage.jobs.active_ids():
                 pods = [pod for pod in storage.pods.page(job_id) if pod.state not in TERMINAL]
                 lines.append(f"{storage.jobs.get(job_id)}")
-                lines += [f"  {p.pod_id} {p.state} goal {p.goal} {p.host} {p.message} {p.reason}" for p in pods[:5]]
+                for pod in pods[:PODS_SHOWN]:
+                    lines.append(f"  {pod.pod_id} {pod.state} goal {pod.goal} {pod.host} {pod.message} {pod.reason}")
+                    events = storage.pods.events(job_id, pod.instance_id)[:EVENTS_SHOWN]
+                    lines += [
+                        f"    {e.time_ns} {e.state} goal {e.goal} {e.host} {e.message} {e.reason}" for e in events
+                    ]
             return lines
         finally:
             storage.close()
@@ -259,6 +271,11 @@ class Cluster:
         events = self.client.overview.ListHostEvents(overview_pb2.ListHostEventsRequest(hostname=host)).events
         name = overview_pb2.HostEventKind.Name
         return [(name(one.kind).removeprefix("HOST_EVENT_KIND_"), one.text) for one in reversed(events)]
+
+    def avoided(self) -> dict[str, str]:
+        """Return the hosts that placement avoids, and why."""
+        infos = self.client.hosts.QueryHosts(host_svc_pb2.QueryHostsRequest()).host_infos
+        return {info.hostname: info.avoided for info in infos if info.avoided}
 
     def tasks(self, job_id: str) -> dict[int, task_pb2.TaskInfo]:
         """By instance; empty while none is created yet (which the API calls not found)."""
@@ -324,13 +341,10 @@ def temporary(tmp_path: Path, **settings: Any) -> LocalSettings:
     Without estimates of slack unless the story is about them: each takes offers away, and a launch in that moment makes
     one more run, which other stories count.
     """
-    defaults = {"PELOTON_CHECK_INVARIANTS": "true", "PELOTON_RETRY_WAIT_S": "1"}
-    environment = {**defaults, **settings.pop("environment", {})}
+    environment = {**STRICT, **settings.pop("environment", {})}
     return LocalSettings(port=0, data_dir=tmp_path, environment=environment, **{"slack_interval_s": 0, **settings})
 
 
-def on_any_mesos(tmp_path: Path) -> LocalSettings:
-    """The emulated cluster, or the real Mesos that PELOTON_TEST_MESOS=host:port names: there the framework goes with
-    the data folder, which is one of the cluster's own."""
-    mesos = os.environ.get("PELOTON_TEST_MESOS", "")
-    return replace(temporary(tmp_path), data_dir=None, mesos=mesos) if mesos else temporary(tmp_path)
+def on_real_mesos() -> Cluster:
+    """Return a cluster on ``MESOS``, where the framework goes with the data folder, which is the cluster's own."""
+    return Cluster(LocalSettings(port=0, mesos=MESOS, slack_interval_s=0, environment=STRICT))

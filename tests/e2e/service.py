@@ -17,7 +17,8 @@ from peloton.api.v1alpha.pod import pod_pb2
 from peloton.api.v1alpha.pod.svc.pod_svc_pb2 import GetPodEventsRequest
 from peloton.model.pod import PodState
 from tests.availability import Tale
-from tests.e2e.local import PATIENCE_S, Cluster
+from tests.e2e.local import Cluster
+from tests.waiting import QUIET_S
 
 SLEEP = "sleep 1000"
 
@@ -185,8 +186,8 @@ class Service:
 
     # Waiting and watching.
 
-    def wait(self, condition: Callable[[], bool], what: str, patience_s: float = PATIENCE_S) -> None:
-        self.cluster.wait(condition, what, patience_s)
+    def wait(self, condition: Callable[[], bool], what: str, quiet_s: float = QUIET_S) -> None:
+        self.cluster.wait(condition, what, quiet_s)
 
     def wait_update(self, *states: str) -> Service:
         """For the latest update to reach one of ``states``."""

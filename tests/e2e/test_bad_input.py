@@ -16,7 +16,8 @@ from peloton.api.v0.job import job_pb2
 from peloton.api.v0.respool import respool_pb2
 from services.storage.storage import Storage
 from tests.bench.figures import status_kib
-from tests.e2e.local import Cluster, temporary
+from tests.e2e.local import Cluster
+from tests.e2e.shared import THREE_HOSTS, Lend
 
 pytestmark = pytest.mark.xdist_group("batch")
 
@@ -32,16 +33,16 @@ defaultconfig:
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with Cluster(temporary(tmp_path_factory.mktemp("bad"))) as running:
+def cluster(lend: Lend) -> Iterator[Cluster]:
+    with lend(THREE_HOSTS) as running:
         running.pool("small", cpu=2)
         yield running
 
 
-BOMBS = 12
-BOMB = bytes(80 * 2**20)
+BOMBS = 3
+BOMB = bytes(40 * 2**20)
 GROWTH_MAX_MIB = 50
-"""Of a process, while it refuses what would take a dozen times this each."""
+"""Of a process, while it refuses what would take more than twice as much."""
 
 
 def run(cluster: Cluster, *arguments: str) -> Result:
@@ -138,7 +139,7 @@ def test_a_reservation_above_the_cluster_is_refused_and_a_limit_is_not(cluster: 
 
 
 def test_what_unpacks_to_much_takes_no_memory(cluster: Cluster) -> None:
-    """Many small requests that unpack to 80 MiB each are refused by every server as they are, while others answer."""
+    """Many small requests that unpack to 40 MiB each are refused by every server as they are, while others answer."""
     storage = Storage(cluster.local.database)
     now_s = time.time()
     targets = {

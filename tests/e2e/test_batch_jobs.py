@@ -10,14 +10,16 @@ import pytest
 
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2
-from tests.e2e.local import Cluster, on_any_mesos, shell
+from tests.e2e.local import MESOS, Cluster, on_real_mesos, shell
+from tests.e2e.shared import THREE_HOSTS, Lend
 
 pytestmark = pytest.mark.xdist_group("batch")
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with Cluster(on_any_mesos(tmp_path_factory.mktemp("cluster"))) as running:
+def cluster(lend: Lend) -> Iterator[Cluster]:
+    """The emulated cluster, or the real Mesos that PELOTON_TEST_MESOS=host:port names."""
+    with on_real_mesos() if MESOS else lend(THREE_HOSTS) as running:
         yield running
 
 

@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Iterator
+
+import pytest
 
 from peloton.api.v0.explain import explain_pb2
 from peloton.api.v0.overview import overview_pb2
 from peloton.api.v0.peloton_pb2 import JobID
-from tests.e2e.local import Cluster, shell, temporary
+from services.worker_fleet import POLL_S
+from tests.e2e.local import Cluster, shell
+from tests.e2e.shared import SIMULATED, Lend
+from tests.nightly import NIGHTLY
+from tests.waiting import QUIET_S
 
+pytestmark = pytest.mark.xdist_group("faults")
 NO_WORKER, NO_TEMPORAL = "No worker takes work from Temporal", "Temporal at"
+
+
+@pytest.fixture(scope="module")
+def cluster(lend: Lend) -> Iterator[Cluster]:
+    with lend(SIMULATED) as running:
+        yield running
 
 
 def is_wrong(cluster: Cluster, beginning: str) -> bool:
@@ -21,18 +34,26 @@ def why(cluster: Cluster, job: str) -> str:
     return cluster.client.explain.JobWhy(explain_pb2.JobWhyRequest(jobId=JobID(value=job))).text
 
 
-def test_problems_name_workers_and_temporal_while_they_are_away(tmp_path: Path) -> None:
-    """A job that was created meanwhile starts when they are back."""
-    with Cluster(temporary(tmp_path / "data", simulate=2)) as cluster:
-        pool = cluster.pool("away")
-        with cluster.asleep("worker"):
-            cluster.wait(lambda: is_wrong(cluster, NO_WORKER), "a problem that names the workers")
-            job = cluster.submit(pool, instanceCount=1, defaultConfig=shell("sleep 10000"))
-            cluster.wait(lambda: "no worker takes its work" in why(cluster, job), "job why that names the workers")
-        cluster.wait(lambda: not is_wrong(cluster, NO_WORKER), "no problem of the workers")
+def test_problems_name_temporal_while_it_is_away(cluster: Cluster) -> None:
+    """Its workers are not named, since they have no server to ask; a job that waits says so, and runs later."""
+    pool = cluster.pool("temporal")
+    with cluster.asleep("worker"):
+        job = cluster.submit(pool, instanceCount=1, defaultConfig=shell("sleep 10000"))
         with cluster.asleep("temporal"):
             cluster.wait(lambda: is_wrong(cluster, NO_TEMPORAL), "a problem that names Temporal")
             assert not is_wrong(cluster, NO_WORKER)
             cluster.wait(lambda: NO_TEMPORAL in why(cluster, job), "job why that names Temporal")
-        cluster.wait(lambda: not is_wrong(cluster, NO_TEMPORAL), "no problem of Temporal")
-        cluster.wait(lambda: cluster.counts(job) == {"RUNNING": 1}, "a pod that runs")
+    cluster.wait(lambda: not is_wrong(cluster, NO_TEMPORAL), "no problem of Temporal")
+    cluster.wait(lambda: cluster.counts(job) == {"RUNNING": 1}, "a pod that runs")
+
+
+@NIGHTLY
+def test_problems_name_workers_while_they_are_away(cluster: Cluster) -> None:
+    """A worker that stands still is missed when its last poll is over; a job that is created meanwhile starts later."""
+    pool = cluster.pool("workers")
+    with cluster.asleep("worker"):
+        cluster.wait(lambda: is_wrong(cluster, NO_WORKER), "a problem that names the workers", POLL_S + QUIET_S)
+        job = cluster.submit(pool, instanceCount=1, defaultConfig=shell("sleep 10000"))
+        cluster.wait(lambda: "no worker takes its work" in why(cluster, job), "job why that names the workers")
+    cluster.wait(lambda: not is_wrong(cluster, NO_WORKER), "no problem of the workers")
+    cluster.wait(lambda: cluster.counts(job) == {"RUNNING": 1}, "a pod that runs")

@@ -15,28 +15,17 @@ from cli.main import peloton
 from cli.settings import Settings
 from cli.top.app import TopApp
 from cli.top.reading import Reader
-from peloton.api.v0.explain import explain_pb2
-from tests.e2e.local import Cluster, shell, temporary
+from tests.e2e.local import Cluster, shell
+from tests.e2e.shared import THREE_HOSTS, Lend
 from tests.unit.cli.top_screen import Screen, table
-
-HOSTS = [{"name": f"gpu-{n}", "cpus": 4, "mem": 2048, "disk": 4096, "gpus": 1} for n in range(3)]
 
 pytestmark = pytest.mark.xdist_group("batch")
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    folder = tmp_path_factory.mktemp("explain")
-    hosts = folder / "hosts.yaml"
-    hosts.write_text(yaml.safe_dump(HOSTS))
-    with Cluster(temporary(folder / "data", hosts_file=hosts)) as found:
-        found.wait(lambda: capacity(found).get("cpu") == 12, "all hosts")
-        yield found
-
-
-def capacity(cluster: Cluster) -> dict[str, float]:
-    root = cluster.client.explain.PoolTree(explain_pb2.PoolTreeRequest()).pools[0]
-    return {each.kind: each.limit for each in root.amounts}
+def cluster(lend: Lend) -> Iterator[Cluster]:
+    with lend(THREE_HOSTS) as running:
+        yield running
 
 
 def run(cluster: Cluster, *words: object, exit_code: int = 0) -> str:

@@ -10,18 +10,20 @@ import pytest
 
 from peloton.api.v0.task import task_pb2
 from services.storage.storage import Storage
-from tests.e2e.local import Cluster, shell, temporary
+from tests.e2e.local import Cluster, shell
 from tests.e2e.service import Service
+from tests.e2e.shared import SIMULATED, Lend
 
 pytestmark = pytest.mark.xdist_group("faults")
-PODS = 1_000
+PODS = 320
+"""Four times what the hosts hold."""
 LEASES = {"resmgr": "resmgr", "hostmgr": "hostmgr/local"}
 """Of the roles that lead."""
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with Cluster(temporary(tmp_path_factory.mktemp("faults"), simulate=20)) as running:
+def cluster(lend: Lend) -> Iterator[Cluster]:
+    with lend(SIMULATED) as running:
         yield running
 
 
@@ -29,7 +31,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 def test_a_job_survives_the_death_of(victim: str, cluster: Cluster) -> None:
     """Every instance runs to success although the process is killed half-way, and no run is launched twice."""
     pool = cluster.pool(f"victim-{victim}")
-    job = cluster.submit(pool, instanceCount=PODS, defaultConfig=shell("sleep 1", cpu=0.25, memory=16))
+    job = cluster.submit(pool, instanceCount=PODS, defaultConfig=shell("sleep 1", cpu=0.5, memory=16))
     cluster.wait(lambda: cluster.counts(job).get("SUCCEEDED", 0) >= PODS // 5, "a fifth of the pods done")
 
     cluster.kill(victim)
@@ -42,7 +44,7 @@ def test_a_job_survives_the_death_of(victim: str, cluster: Cluster) -> None:
 def test_a_job_survives_a_machine_that_sleeps(cluster: Cluster) -> None:
     """All processes stand still until every lease has run out; then the job goes on as if nothing had been."""
     pool = cluster.pool("sleeper")
-    job = cluster.submit(pool, instanceCount=PODS, defaultConfig=shell("sleep 1", cpu=0.25, memory=16))
+    job = cluster.submit(pool, instanceCount=PODS, defaultConfig=shell("sleep 1", cpu=0.5, memory=16))
     cluster.wait(lambda: cluster.counts(job).get("SUCCEEDED", 0) >= PODS // 5, "a fifth of the pods done")
     storage = Storage(cluster.local.database)
 
@@ -83,7 +85,7 @@ def test_nothing_is_lost_with_the_store_of_temporal(cluster: Cluster) -> None:
 def test_a_leader_that_was_replaced_while_it_slept_ends(role: str, cluster: Cluster) -> None:
     """Stopped in the middle of a job until its standby leads, it ends itself on waking, and the job does not notice."""
     pool = cluster.pool(f"replaced-{role}")
-    job = cluster.submit(pool, instanceCount=PODS, defaultConfig=shell("sleep 1", cpu=0.25, memory=16))
+    job = cluster.submit(pool, instanceCount=PODS, defaultConfig=shell("sleep 1", cpu=0.5, memory=16))
     cluster.wait(lambda: cluster.counts(job).get("SUCCEEDED", 0) >= PODS // 5, "a fifth of the pods done")
     storage, lease, starts = Storage(cluster.local.database), LEASES[role], cluster.local.part(role).starts
     before = storage.leases.leader(lease, 0)

@@ -9,7 +9,8 @@ import pytest
 from peloton.api.v0.explain import explain_pb2
 from peloton.api.v0.task import task_pb2
 from services.storage.storage import Storage
-from tests.e2e.local import Cluster, shell, temporary
+from tests.e2e.local import Cluster, shell
+from tests.e2e.shared import FOUR_HOSTS, Lend
 
 pytestmark = pytest.mark.xdist_group("gangs")
 
@@ -17,12 +18,8 @@ HOSTS, CPUS = 4, 4.0
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """Four hosts of four cpus."""
-    environment = {"PELOTON_GANG_PLACEMENT_TIMEOUT_S": "5", "PELOTON_GANG_LAUNCH_TIMEOUT_S": "30"}
-    folder = tmp_path_factory.mktemp("gangs")
-    with Cluster(temporary(folder, simulate=HOSTS, environment=environment)) as running:
-        running.wait(lambda: running.capacity() == HOSTS * CPUS, "all hosts")
+def cluster(lend: Lend) -> Iterator[Cluster]:
+    with lend(FOUR_HOSTS) as running:
         yield running
 
 
@@ -68,7 +65,7 @@ def test_a_gang_without_hosts_for_all_is_passed_by(cluster: Cluster) -> None:
     assert launches(cluster, four, 4) == {}
 
     cluster.client.tasks.Stop(task_pb2.StopRequest(jobId={"value": filler}))
-    assert cluster.finish(four, patience_s=240) == "SUCCEEDED"  # it is held back for a minute the second time
+    assert cluster.finish(four) == "SUCCEEDED"  # it is held back for a minute the second time
     assert launches(cluster, four, 4) == {1: [0, 1, 2, 3]}
 
 
@@ -114,7 +111,7 @@ def test_a_launch_survives_the_death_of(victim: str, cluster: Cluster) -> None:
 
     cluster.kill(victim)
 
-    assert cluster.finish(job, patience_s=240) == "SUCCEEDED"
+    assert cluster.finish(job) == "SUCCEEDED"
     found = launches(cluster, job, size)
     assert found == {run: list(range(size)) for run in found}
     assert cluster.counts(job) == {"SUCCEEDED": size}

@@ -17,15 +17,16 @@ from peloton.model.ids import new_job_id
 from services.storage.engine import Database
 from services.storage.tables import JOB_STREAM, OVERRIDE
 from tests.bench.weight import heavy_config
-from tests.e2e.local import Cluster, shell, temporary
+from tests.e2e.local import Cluster, shell
+from tests.e2e.shared import SIMULATED, Lend
 
-pytestmark = pytest.mark.xdist_group("batch")
-PODS = 300
+pytestmark = pytest.mark.xdist_group("simulated")
+PODS = 160
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with Cluster(temporary(tmp_path_factory.mktemp("heavy"), simulate=20)) as running:
+def cluster(lend: Lend) -> Iterator[Cluster]:
+    with lend(SIMULATED) as running:
         yield running
 
 

@@ -13,14 +13,18 @@ from peloton.model.ids import JobId, job_workflow_id, new_job_id
 from peloton.model.job import JobState
 from services.storage.storage import Storage
 from services.sweep import PERIOD_S, SIGNAL_GRACE_S
-from tests.e2e.local import Cluster, job_config, shell, temporary
+from tests.e2e.local import Cluster, job_config, shell
+from tests.e2e.shared import SIMULATED, Lend
+from tests.nightly import NIGHTLY
+from tests.waiting import QUIET_S
 
+pytestmark = pytest.mark.xdist_group("faults")
 WOKEN = "jobs with changes that their workflows had yet to see were woken"
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with Cluster(temporary(tmp_path_factory.mktemp("wakes"), simulate=5)) as running:
+def cluster(lend: Lend) -> Iterator[Cluster]:
+    with lend(SIMULATED) as running:
         yield running
 
 
@@ -95,11 +99,12 @@ def test_a_lost_creation_is_found_by_a_role_that_starts(cluster: Cluster, pool: 
     assert woken_by(cluster, "hostmgr", since) or woken_by(cluster, "resmgr", since)
 
 
+@NIGHTLY
 def test_a_lost_stop_is_found_by_the_sweep(cluster: Cluster, pool: str, storage: Storage) -> None:
     """The api is killed between the goal and the signal, and no role starts."""
     job, since, began_s = idle_job(cluster, pool, storage), len(cluster.log), time.monotonic()
     storage.jobs.set_goal(job, JobState.KILLED, time.time_ns())
 
-    assert "KILLED" == cluster.finish(job)
+    assert "KILLED" == cluster.finish(job, PERIOD_S + SIGNAL_GRACE_S + QUIET_S)
     assert woken_by(cluster, "resmgr", since)
     assert time.monotonic() - began_s < 2 * (PERIOD_S + SIGNAL_GRACE_S)

@@ -18,9 +18,10 @@ from peloton.api.v0.respool import respool_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.model.ids import ROOT_POOL_ID
 from services.storage.storage import Storage
-from tests.e2e.local import Cluster, shell, temporary
+from tests.e2e.local import Cluster, shell
+from tests.e2e.shared import SIMULATED, Lend
 
-pytestmark = pytest.mark.xdist_group("maintenance")
+pytestmark = pytest.mark.xdist_group("simulated")
 HOSTS = 10
 PODS = 40
 CAPACITY: dict[Cluster, float] = {}
@@ -28,8 +29,8 @@ CAPACITY: dict[Cluster, float] = {}
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with Cluster(temporary(tmp_path_factory.mktemp("maintenance"), simulate=HOSTS)) as running:
+def cluster(lend: Lend) -> Iterator[Cluster]:
+    with lend(SIMULATED) as running:
         CAPACITY[running] = running.capacity()
         yield running
 

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.e2e.local import Cluster, shell, temporary
+import pytest
+
+from tests.e2e.local import shell
+from tests.e2e.shared import THREE_HOSTS, Lend
+
+pytestmark = pytest.mark.xdist_group("batch")
 
 
-def test_pods_run_on_while_the_master_is_away(tmp_path: Path) -> None:
+def test_pods_run_on_while_the_master_is_away(lend: Lend, tmp_path: Path) -> None:
     """Those that end meanwhile have ended once it is back, those that wait get hosts, and nothing runs twice."""
     marks = tmp_path / "marks"
     marks.mkdir()
@@ -22,7 +27,7 @@ def test_pods_run_on_while_the_master_is_away(tmp_path: Path) -> None:
     def pids(mark: str) -> dict[str, str]:
         return {path.name: path.read_text().strip() for path in marks.glob(f"{mark}.pid.*")}
 
-    with Cluster(temporary(tmp_path / "data")) as cluster, cluster.control() as local:
+    with lend(THREE_HOSTS) as cluster, cluster.control() as local:
         pool = cluster.pool("drill")
         ends = cluster.submit(pool, instanceCount=4, defaultConfig=until("early"))
         stays = cluster.submit(pool, instanceCount=2, defaultConfig=until("late"))

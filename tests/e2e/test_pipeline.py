@@ -7,15 +7,18 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.e2e.local import Cluster, temporary
+import pytest
 
+from tests.e2e.shared import FIVE_HOSTS, Lend
+
+pytestmark = pytest.mark.xdist_group("services")
 ROOT = Path(__file__).parent.parent.parent
 PATIENCE_S = 300.0
 
 
-def test_the_story_of_a_pipeline(tmp_path: Path) -> None:
+def test_the_story_of_a_pipeline(lend: Lend, tmp_path: Path) -> None:
     """The README shows what is printed: a failure undoes what succeeded, the last first, and leaves nothing behind."""
-    with Cluster(temporary(tmp_path / "cluster")) as cluster:
+    with lend(FIVE_HOSTS) as cluster:
         run = subprocess.run(
             [sys.executable, "examples/pipeline/run.py", "--address", cluster.local.address, "--out", str(tmp_path)],
             cwd=ROOT,

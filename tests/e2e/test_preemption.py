@@ -10,16 +10,15 @@ import pytest
 from peloton.api.v0.history import history_pb2
 from peloton.api.v0.task import task_pb2
 from services.storage.storage import Storage
-from tests.e2e.local import Cluster, shell, temporary
+from tests.e2e.local import Cluster, shell
+from tests.e2e.shared import SIMULATED, Lend
 
-pytestmark = pytest.mark.xdist_group("preemption")
+pytestmark = pytest.mark.xdist_group("simulated")
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    recorded = {"PELOTON_HISTORY_PERIOD_S": "1"}
-    folder = tmp_path_factory.mktemp("preemption")
-    with Cluster(temporary(folder, simulate=5, environment=recorded)) as running:
+def cluster(lend: Lend) -> Iterator[Cluster]:
+    with lend(SIMULATED) as running:
         yield running
 
 

@@ -72,7 +72,7 @@ def test_clients_that_press_are_held_back(cluster: Cluster) -> None:
     pids = {name: cluster.local.part(name).process for name in RSS_MAX_MIB}
     with Crowd(cluster.local.address, cluster.pool("press")) as crowd:
         seen, most_mib = watched(cluster, storage, crowd)
-    cluster.wait(lambda: storage.search.backlog() == Backlog(), "the end of all jobs", patience_s=300)
+    cluster.wait(lambda: storage.search.backlog() == Backlog(), "the end of all jobs", quiet_s=300)
     stored = stored_states(storage)
     storage.close()
     print(

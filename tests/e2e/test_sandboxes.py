@@ -16,15 +16,16 @@ from click.testing import CliRunner, Result
 
 from cli.main import peloton
 from peloton.api.v0.job import job_pb2
-from tests.e2e.local import PATIENCE_S, Cluster, shell, temporary
+from tests.e2e.local import PATIENCE_S, Cluster, shell
 from tests.e2e.service import Service
+from tests.e2e.shared import THREE_HOSTS, Lend
 
 pytestmark = pytest.mark.xdist_group("batch")
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with Cluster(temporary(tmp_path_factory.mktemp("sandboxes"))) as running:
+def cluster(lend: Lend) -> Iterator[Cluster]:
+    with lend(THREE_HOSTS) as running:
         yield running
 
 

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from peloton.api.v1alpha.pod import pod_pb2
-from tests.e2e.local import Cluster, temporary
+from tests.e2e.local import Cluster
 from tests.e2e.service import SLEEP, Service
+from tests.e2e.shared import FIVE_HOSTS, Lend
 from tests.e2e.test_faults import control
 from tests.ports import free_ports
 
@@ -33,8 +34,8 @@ http.server.HTTPServer(("127.0.0.1", int(sys.argv[1])), Handler).serve_forever()
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with Cluster(temporary(tmp_path_factory.mktemp("healing"))) as running:
+def cluster(lend: Lend) -> Iterator[Cluster]:
+    with lend(FIVE_HOSTS) as running:
         yield running
 
 

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from click.testing import CliRunner
 
 from cli.main import peloton
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.update import update_pb2
 from peloton.api.v0.update.svc import update_svc_pb2
-from tests.e2e.local import Cluster, shell, temporary
+from tests.e2e.local import Cluster, shell
+from tests.e2e.shared import THREE_HOSTS, Lend
 
-HOSTS = [{"name": f"h{n}", "cpus": 4, "mem": 2048, "disk": 4096} for n in range(3)]
 WEB = {"key": "service", "value": "web"}
 ONE_PER_HOST = {
     "type": "LABEL_CONSTRAINT",
@@ -28,13 +26,9 @@ pytestmark = pytest.mark.xdist_group("batch")
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    folder = tmp_path_factory.mktemp("service-placement")
-    hosts = folder / "hosts.yaml"
-    hosts.write_text(yaml.safe_dump(HOSTS))
-    with Cluster(temporary(Path(folder / "data"), hosts_file=hosts)) as found:
-        found.wait(lambda: found.capacity() == 12, "all hosts")
-        yield found
+def cluster(lend: Lend) -> Iterator[Cluster]:
+    with lend(THREE_HOSTS) as running:
+        yield running
 
 
 def service(cluster: Cluster, pool: str, count: int, **task: Any) -> str:

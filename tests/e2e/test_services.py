@@ -10,15 +10,16 @@ from pathlib import Path
 
 import grpc
 import pytest
-import yaml
 
 from peloton.api.v0.host import host_pb2
 from peloton.api.v0.maintenance import maintenance_pb2
 from peloton.api.v1alpha import peloton_pb2
 from peloton.api.v1alpha.watch import watch_pb2
 from peloton.api.v1alpha.watch.svc import watch_svc_pb2
-from tests.e2e.local import PATIENCE_S, Cluster, temporary
+from tests.e2e.local import PATIENCE_S, Cluster
 from tests.e2e.service import SLEEP, Service, hosts_of
+from tests.e2e.shared import FIVE_HOSTS, Lend
+from tests.nightly import NIGHTLY
 
 pytestmark = pytest.mark.xdist_group("services")
 NEWER, NEWEST, FAILS = "sleep 1001", "sleep 1002", "exit 1"
@@ -28,8 +29,6 @@ HEALTH = {"enabled": True, "type": "HEALTH_CHECK_TYPE_COMMAND", "initialInterval
 Make = Callable[..., Service]
 
 
-HOSTS = [{"name": f"h{n}", "cpus": 4, "mem": 2048, "disk": 4096} for n in range(5)]
-"""Without two of them there is room for six instances, three to a host."""
 WEB = {"key": "service", "value": "web"}
 THREE_PER_HOST = {
     "type": "CONSTRAINT_TYPE_LABEL",
@@ -43,11 +42,9 @@ THREE_PER_HOST = {
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    folder = tmp_path_factory.mktemp("services")
-    hosts = folder / "hosts.yaml"
-    hosts.write_text(yaml.safe_dump(HOSTS))
-    with Cluster(temporary(folder / "data", hosts_file=hosts)) as running:
+def cluster(lend: Lend) -> Iterator[Cluster]:
+    """Without two of its hosts there is room for six instances, three to a host."""
+    with lend(FIVE_HOSTS) as running:
         yield running
 
 
@@ -241,9 +238,10 @@ def test_a_stopped_service_shrinks_and_is_deleted(make: Make) -> None:
     service.wait_update("PAUSED")
     service.delete(force=True)
 
-    service.wait(lambda: is_gone(service), "the end of the service", patience_s=20)
+    service.wait(lambda: is_gone(service), "the end of the service", quiet_s=20)
 
 
+@NIGHTLY
 def test_a_process_that_is_killed_comes_back(make: Make, tmp_path: Path) -> None:
     """It counts as a failure and is followed by another run, after a while; the other instance is not touched."""
     service = make(2, f'echo $$ > {tmp_path}/"$PELOTON_INSTANCE_ID"; exec sleep 1000')
@@ -269,6 +267,7 @@ def test_a_process_that_is_killed_during_a_rollout_comes_back_as_it_was(make: Ma
     service.wait_running()
     service.wait(lambda: told.read_text().count("\n") == 2, "the word of the next run")
     assert (told.read_text().split()[3], service.versions()) == ("old", [1])
+    assert {0: 1} == {i: pod.failure_count for i, pod in service.pods().items()}
 
 
 def test_a_wrong_version_is_refused(make: Make) -> None:

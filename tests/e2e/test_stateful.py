@@ -12,14 +12,15 @@ from peloton.api.v0.respool import respool_pb2
 from peloton.api.v0.volume import volume_pb2
 from peloton.api.v0.volume.svc import volume_svc_pb2
 from tests.e2e.database import Database, pool_config
-from tests.e2e.local import Cluster, temporary
+from tests.e2e.local import Cluster
+from tests.e2e.shared import FIVE_HOSTS, Lend
 
 pytestmark = pytest.mark.xdist_group("services")
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with Cluster(temporary(tmp_path_factory.mktemp("stateful") / "data")) as running:
+def cluster(lend: Lend) -> Iterator[Cluster]:
+    with lend(FIVE_HOSTS) as running:
         yield running
 
 

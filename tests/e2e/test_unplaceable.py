@@ -18,25 +18,21 @@ from cli.main import peloton
 from peloton.api.v0.explain import explain_pb2
 from peloton.api.v0.task import task_pb2
 from tests.e2e.local import Cluster, bound_to, job_config, shell, temporary
+from tests.e2e.shared import FOUR_HOSTS, Lend
 from tests.nightly import NIGHTLY
 
 pytestmark = pytest.mark.xdist_group("gangs")
 
-HOSTS, CPUS = 3, 4.0
+HOSTS, CPUS = 4, 4.0
 AT_ONCE_S = 30.0
-"""Long for a busy machine, far less than the timeout of placement here."""
-PLACEMENT_S = 120
-NO_RACK = "fit no host, even an empty one: 0 of 3 hosts meet the constraint label rack=z"
-TOO_LARGE = "instance 0 fits no host, even an empty one: no host has cpu 7: the largest of 3 hosts has 4"
+"""Long for a busy machine, far less than POD_PLACEMENT_S."""
+NO_RACK = "fit no host, even an empty one: 0 of 4 hosts meet the constraint label rack=z"
+TOO_LARGE = "instance 0 fits no host, even an empty one: no host has cpu 7: the largest of 4 hosts has 4"
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """Three hosts of four cpus."""
-    folder = tmp_path_factory.mktemp("unplaceable")
-    environment = {"PELOTON_POD_PLACEMENT_TIMEOUT_S": str(PLACEMENT_S)}
-    with Cluster(temporary(folder, simulate=HOSTS, environment=environment)) as running:
-        running.wait(lambda: running.capacity() == HOSTS * CPUS, "all hosts")
+def cluster(lend: Lend) -> Iterator[Cluster]:
+    with lend(FOUR_HOSTS) as running:
         yield running
 
 
@@ -73,13 +69,14 @@ def test_a_plan_says_which_pods_find_a_host_now(cluster: Cluster, file: Path) ->
     first here, while nothing else waits."""
     pool = cluster.pool("planned")
     spread = {"placementStrategy": "PLACEMENT_STRATEGY_SPREAD_JOB"}
-    filler = cluster.submit(pool, instanceCount=2, defaultConfig=shell("sleep 600", cpu=2, memory=1), **spread)
-    cluster.wait(lambda: cluster.counts(filler) == {"RUNNING": 2}, "two hosts that are half full")
+    half = shell("sleep 600", cpu=2, memory=1)
+    filler = cluster.submit(pool, instanceCount=HOSTS - 1, defaultConfig=half, **spread)
+    cluster.wait(lambda: cluster.counts(filler) == {"RUNNING": HOSTS - 1}, "all hosts but one half full")
     task = shell("sleep 600", cpu=2.5, memory=1)
     config = MessageToDict(job_config("", instanceCount=3, defaultConfig=task))
     config.pop("respoolID")
     file.write_text(yaml.safe_dump(config))
-    missing = "2 pods without a host (3 hosts: less than 2.5 cpu free, 2 at most)"
+    missing = "2 pods without a host (4 hosts: less than 2.5 cpu free, 2 at most)"
     expected = [
         "In pool /planned 3 of 3 instances would be admitted now.",
         f"  hosts have room for 1 of these now; 2 would wait for a host: {missing}",
@@ -94,8 +91,8 @@ def test_a_plan_says_which_pods_find_a_host_now(cluster: Cluster, file: Path) ->
     agent.write_text(yaml.safe_dump({"name": "agent", "defaultConfig": shell("sleep 600", cpu=1, memory=1)}))
     assert [
         "The daemon of pool /planned would stand in no queue: hosts decide where it runs.",
-        "  3 of 3 hosts match",
-        "    3 hosts with room for it: it would run there at once",
+        "  4 of 4 hosts match",
+        "    4 hosts with room for it: it would run there at once",
     ] == run(cluster, "job", "daemon", "plan", "/planned", agent).stdout.splitlines()[:3]
     job, _ = create(cluster, "/planned", file, 3, task)
     cluster.wait(lambda: cluster.counts(job).get("RUNNING") == 1, "the pod that has a host")
@@ -120,7 +117,7 @@ def test_a_constraint_that_no_host_meets(cluster: Cluster, file: Path) -> None:
     assert NO_RACK in why(cluster, stuck)
     assert "held back for" in run(cluster, "respool", "why", "/nowhere").stdout
     tries = r"queued again, (1 try|\d+ tries) in vain, the next in \d+ s: "
-    assert re.fullmatch(tries + "0 of 3 hosts meet the constraint label rack=z", cluster.task(stuck).runtime.message)
+    assert re.fullmatch(tries + "0 of 4 hosts meet the constraint label rack=z", cluster.task(stuck).runtime.message)
     cluster.client.tasks.Stop(task_pb2.StopRequest(jobId={"value": stuck}))
     assert cluster.finish(stuck) == "KILLED"
 
@@ -141,6 +138,7 @@ def test_a_pod_larger_than_every_host(cluster: Cluster, file: Path) -> None:
         instanceConfig={"1": shell("true", cpu=7, memory=1)},
     )
     cluster.wait(lambda: "held back for" in why(cluster, gang), "the gang held back", AT_ONCE_S)
+    assert TOO_LARGE.replace("instance 0", "instance 1") in why(cluster, gang)
     assert cluster.finish(ordinary(cluster, pool), AT_ONCE_S) == "SUCCEEDED"
 
 

@@ -18,9 +18,10 @@ from peloton.api.v0.volume import volume_pb2
 from peloton.api.v0.volume.svc import volume_svc_pb2
 from tests.e2e.database import Stateful, pool_config
 from tests.e2e.local import Cluster, temporary
+from tests.e2e.shared import FIVE_HOSTS, Lend
 from tests.nightly import nightly
 
-pytestmark = pytest.mark.xdist_group("volume-life")
+pytestmark = pytest.mark.xdist_group("services")
 SEEDS = [int(seed) for seed in os.environ.get("PELOTON_TEST_SEEDS", "1").split(",")]
 ROUNDS = int(os.environ.get("PELOTON_TEST_STEPS", "1"))
 INSTANCES = 3
@@ -136,13 +137,13 @@ class Life:
 
 
 @pytest.fixture(params=["mesos", nightly("kubernetes")])
-def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Cluster, str]]:
-    """With the name of its host manager."""
-    settings = temporary(tmp_path)
-    if request.param == "kubernetes":
-        settings = replace(settings, kubernetes=0, no_mesos=True)
-    with Cluster(settings) as running:
-        yield running, "hostmgr" if request.param == "mesos" else "hostmgr-kubernetes"
+def cluster(request: pytest.FixtureRequest, tmp_path: Path, lend: Lend) -> Iterator[tuple[Cluster, str]]:
+    """Yield a cluster and the name of its host manager."""
+    is_mesos = request.param == "mesos"
+    with (
+        lend(FIVE_HOSTS) if is_mesos else Cluster(replace(temporary(tmp_path), kubernetes=0, no_mesos=True)) as running
+    ):
+        yield running, "hostmgr" if is_mesos else "hostmgr-kubernetes"
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 from typing import TypeVar
 
+import pytest
 from temporalio.api.sdk.v1 import WorkflowMetadata
 from temporalio.client import Client, WorkflowExecutionStatus
 
 from peloton.model.ids import job_workflow_id
-from tests.e2e.local import Cluster, shell, temporary
+from tests.e2e.local import Cluster, shell
+from tests.e2e.shared import SIMULATED, Lend
 
+pytestmark = pytest.mark.xdist_group("simulated")
 T = TypeVar("T")
 
 
@@ -23,9 +25,9 @@ def asked(cluster: Cluster, ask: Callable[[Client], Awaitable[T]]) -> T:
     return asyncio.run(connected())
 
 
-def test_a_job_is_found_terminated_and_cancelled(tmp_path: Path) -> None:
+def test_a_job_is_found_terminated_and_cancelled(lend: Lend) -> None:
     """By its pool and name in the list; a termination costs its pods nothing, a cancellation stops them."""
-    with Cluster(temporary(tmp_path, simulate=3)) as cluster:
+    with lend(SIMULATED) as cluster:
         pool = cluster.pool("ui")
         config = shell("sleep 600")
         job = cluster.submit(pool, name="train", owningTeam="vision", instanceCount=3, defaultConfig=config)

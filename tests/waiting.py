@@ -1,0 +1,19 @@
+"""Timeouts of waits: short on a quiet machine, so that a failure is reported soon, and longer on a busy one."""
+
+from __future__ import annotations
+
+import os
+
+QUIET_S = 30.0
+"""Seconds in which anything that a test waits for comes on a quiet machine."""
+LONGEST_S = 180.0
+"""Less than the five minutes after which workflows check by themselves: a lost wake-up is a failure."""
+
+
+def timeout_s(quiet_s: float = QUIET_S) -> float:
+    """Return ``quiet_s`` times the load average per core, at least ``quiet_s`` and at most ``LONGEST_S``.
+
+    Ask again at each check: the load average follows a load that begins during the wait only after some seconds.
+    """
+    load = os.getloadavg()[0] / (os.cpu_count() or 1)
+    return max(quiet_s, min(quiet_s * load, LONGEST_S))
