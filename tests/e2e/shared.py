@@ -88,7 +88,12 @@ def lender(shared: Shared, folder: Callable[[str], Path]) -> Lend:
         began = len(cluster.log)
         cluster.wait(lambda: cluster.capacity() == value.cpus, "the capacity of all hosts")
         yield cluster
-        clear(cluster)
+        try:
+            clear(cluster)
+            cluster.wait(lambda: cluster.capacity() == value.cpus, "the capacity of all hosts, as it was before")
+        except BaseException:
+            shared.close()  # the next module gets another cluster
+            raise
         assert [] == [line for line in cluster.log[began:] if BROKEN in line]
 
     return lend

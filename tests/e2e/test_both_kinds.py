@@ -21,9 +21,9 @@ from tests.kubernetes.client import MERGE, Client, login_of
 
 pytestmark = pytest.mark.xdist_group("both kinds")
 MESOS, KUBERNETES = "local", "kubernetes"
-HOSTS, CPUS = 50, 4
-"""Of each cluster, and of each host."""
-PODS = 1_000
+HOSTS, CPUS = 20, 4
+"""Of each cluster, and of each host: two of a cluster may be maintained at a time."""
+PODS = 300
 GPUS = 2
 """Of one host of each cluster."""
 GPU_HOSTS = ("sim-00000", "kubernetes-sim-00000")
@@ -64,11 +64,11 @@ def kinds(cluster: Cluster) -> Counter[str]:
 
 
 def test_one_job_runs_on_mesos_and_on_kubernetes(cluster: Cluster) -> None:
-    """A thousand pods, which neither of them holds alone; each is launched once."""
+    """Neither of them holds all pods alone; each is launched once."""
     expected = {f"{MESOS} is mesos": HOSTS, f"{KUBERNETES} is kubernetes": HOSTS}
     cluster.wait(lambda: kinds(cluster) == expected, "the hosts of both kinds")
     job = cluster.submit(
-        cluster.pool("thousand"), instanceCount=PODS, defaultConfig=shell("sleep 1000", cpu=0.36, memory=1)
+        cluster.pool("large"), instanceCount=PODS, defaultConfig=shell("sleep 1000", cpu=0.36, memory=1)
     )
 
     cluster.wait(lambda: cluster.counts(job) == {"RUNNING": PODS}, "all of them running")
@@ -198,14 +198,14 @@ def test_preemptible_pods_make_room_for_a_daemon(cluster: Cluster) -> None:
 
 
 def test_a_daemon_is_never_twice_on_a_host(cluster: Cluster) -> None:
-    """While hosts of both kinds leave and come back, and each role is killed meanwhile; in the end it is on all."""
+    """Hosts of both kinds leave and come back, and what drives it is killed meanwhile; in the end it is on all."""
     hosts = hosts_of_both(cluster)
     daemon = Daemon(cluster, cluster.pool("lives"))
     homes = daemon.until_on(hosts)
     away: list[str] = []
 
     with watched(cluster, daemon) as seen:
-        for round_, victim in enumerate(["hostmgr", "worker", f"hostmgr-{KUBERNETES}", "resmgr", "api", "hostmgr"]):
+        for round_, victim in enumerate(["hostmgr", "worker", f"hostmgr-{KUBERNETES}"]):
             leaving = hosts_numbered(10 + 2 * round_, 11 + 2 * round_)
             for host in leaving:
                 leave(cluster, host)

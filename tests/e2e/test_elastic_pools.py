@@ -23,7 +23,7 @@ from tests.e2e.local import Cluster, temporary
 from tests.e2e.test_tutorial import MARK, processes_with
 from tests.nightly import NIGHTLY
 
-pytestmark = [NIGHTLY, pytest.mark.xdist_group("preemption")]
+pytestmark = [NIGHTLY, pytest.mark.xdist_group("elastic-pools")]
 
 ROOT = Path(__file__).parent.parent.parent
 PATIENCE_S = 300.0

@@ -124,9 +124,9 @@ def test_a_host_that_dies_and_returns_is_used_again(cluster: Cluster) -> None:
     Once it is back it takes pods."""
     pool = cluster.pool("host-loss")
     job = cluster.submit(
-        pool, instanceCount=40, defaultConfig=shell("sleep 1000", cpu=1, memory=16, restartPolicy={"maxFailures": 3})
+        pool, instanceCount=30, defaultConfig=shell("sleep 1000", cpu=1, memory=16, restartPolicy={"maxFailures": 3})
     )
-    cluster.wait(lambda: cluster.counts(job) == {"RUNNING": 40}, "all pods running")
+    cluster.wait(lambda: cluster.counts(job) == {"RUNNING": 30}, "all pods running")
     before = homes(cluster, job)
     host = before[0]
 

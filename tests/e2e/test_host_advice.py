@@ -15,7 +15,7 @@ from peloton.api.v0.task import task_pb2
 from tests.e2e.local import Cluster, bound_to, shell, temporary
 from tests.ports import free_ports
 
-pytestmark = pytest.mark.xdist_group("both kinds")
+pytestmark = pytest.mark.xdist_group("rebalance")
 KINDS = ("local", "kubernetes")
 HOSTS, CPUS = 2, 4
 """Of each cluster, and of each host."""

@@ -87,7 +87,7 @@ def host_pools(cluster: Cluster) -> dict[str, str]:
     return dict(places)
 
 
-VICTIMS = [["hostmgr"], ["worker"], ["api", "worker", "resmgr", "hostmgr", "temporal"]]
+VICTIMS = [nightly(["hostmgr"]), nightly(["worker"]), ["api", "worker", "resmgr", "hostmgr", "temporal"]]
 
 
 @pytest.mark.parametrize("victims", VICTIMS, ids=["hostmgr", "worker", "everything"])

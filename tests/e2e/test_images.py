@@ -23,9 +23,9 @@ from peloton.api.v0.update.svc import update_svc_pb2
 from tests.e2e.local import Cluster, shell, temporary
 
 HOSTS = [{"name": f"h{n}", "cpus": 2, "mem": 1024, "disk": 1024} for n in range(4)]
-DOWNLOAD_S = 2.0
+DOWNLOAD_S = 0.5
 
-pytestmark = pytest.mark.xdist_group("services")
+pytestmark = pytest.mark.xdist_group("images")
 
 
 @pytest.fixture(scope="module")

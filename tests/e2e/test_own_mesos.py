@@ -18,7 +18,7 @@ from tests.e2e.local import Cluster, shell, temporary
 from tests.e2e.test_up import up
 from tests.ports import free_ports
 
-pytestmark = pytest.mark.xdist_group("faults")
+pytestmark = pytest.mark.xdist_group("up")
 
 
 @pytest.fixture

@@ -13,10 +13,10 @@ from click.testing import CliRunner
 from cli.main import peloton
 from tests.e2e.local import Cluster, bound_to, shell, temporary
 from tests.e2e.test_faults import launched_twice
-from tests.nightly import NIGHTLY
+from tests.nightly import NIGHTLY, nightly
 
-pytestmark = pytest.mark.xdist_group("both kinds")
-KINDS = ("local", "kubernetes")
+pytestmark = pytest.mark.xdist_group("rebalance")
+KINDS = ("local", nightly("kubernetes"))
 HOSTS, CPUS = 3, 4
 """Of each cluster, and of each host."""
 

@@ -10,7 +10,7 @@ import yaml
 from services.emulation.simulation.description import load_simulation
 from tests.e2e.local import Cluster, shell, temporary
 
-HOSTS, PODS = 50, 400
+HOSTS, PODS = 50, 200
 JOB = "5a3c1e50-0000-4000-8000-000000000001"
 DESCRIPTION = {
     "seed": 11,

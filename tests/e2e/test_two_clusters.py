@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.local import Cluster, shell, temporary
+from tests.nightly import NIGHTLY
 from tests.ports import free_ports
 
-pytestmark = pytest.mark.xdist_group("faults")
+pytestmark = [NIGHTLY, pytest.mark.xdist_group("up")]
 
 SERVER = """
 import os, pathlib, socket, sys, time

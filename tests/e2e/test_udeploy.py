@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.test_tutorial import MARK, processes_with
+from tests.nightly import NIGHTLY
 
-pytestmark = pytest.mark.xdist_group("services")
+pytestmark = [NIGHTLY, pytest.mark.xdist_group("udeploy")]
 
 ROOT = Path(__file__).parent.parent.parent
 PATIENCE_S = 400.0

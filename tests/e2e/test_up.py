@@ -24,7 +24,7 @@ from tests.e2e.local import PATIENCE_S, Cluster, shell, temporary
 from tests.ports import free_ports
 from workflows.attributes import SEARCH_ATTRIBUTES
 
-pytestmark = pytest.mark.xdist_group("faults")
+pytestmark = pytest.mark.xdist_group("up")
 
 
 def up(*arguments: str) -> subprocess.CompletedProcess[str]:
