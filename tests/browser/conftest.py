@@ -1,4 +1,4 @@
-"""One browser and one cluster for a module. Without a browser its tests are skipped, and say so."""
+"""One browser and one cluster for all modules of a group. Without a browser its tests are skipped, and say so."""
 
 from __future__ import annotations
 
@@ -9,57 +9,44 @@ import pytest
 from playwright.sync_api import Browser, expect
 from playwright.sync_api import Page as View
 
+from peloton.api.v0.job import job_pb2
 from tests.browser.chromium import lacking
-from tests.browser.pages import pages
-from tests.browser.stage import Blank, Stage, staged
+from tests.browser.stage import Stage, staged
 from tests.browser.views import PATIENCE_MS, chromium, opened
 from tests.browser.world import World, world
+from tests.e2e.shared import clear
+from tests.sharing import Shared
 
 Visit = Callable[..., View]
 
 
 @pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
+def browser(shared: Shared) -> Browser:
     if why := lacking():
         pytest.skip(why)
-    with chromium() as started:
-        yield started
+    return shared.get("browser", chromium)
 
 
 @pytest.fixture(scope="module")
-def shown(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    with world(tmp_path_factory.mktemp("pages")) as found:
-        yield found
+def shown(browser: Browser, shared: Shared, tmp_path_factory: pytest.TempPathFactory) -> World:
+    return shared.get("world", lambda: world(tmp_path_factory.mktemp("pages")))
 
 
 @pytest.fixture(scope="module")
-def bare(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+def stage(browser: Browser, shared: Shared, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+    """Yield a cluster with hosts and nothing on them; only its lists name what earlier modules ran."""
     expect.set_options(timeout=PATIENCE_MS)
-    with staged(tmp_path_factory.mktemp("stories")) as found:
-        yield found
-
-
-@pytest.fixture(scope="module")
-def blank(browser: Browser, bare: Stage) -> dict[str, Blank]:
-    """By the name of the page; looked at before any story begins."""
-    given, found = {"hosts/:name": bare.hosts()[0]}, {}
-    for page in pages():
-        if page.is_given(given):
-            with opened(browser, bare.url + page.address(given)) as seen:
-                commands = seen.view.locator(".empty code").all_text_contents()
-                seen.unfold()
-                found[page.name] = Blank(commands, seen.axe(), seen.faults)
-    return found
-
-
-@pytest.fixture(scope="module")
-def stage(bare: Stage, blank: dict[str, Blank]) -> Stage:
-    return bare
+    found = shared.get("stage", lambda: staged(tmp_path_factory.mktemp("stories")))
+    yield found
+    clear(found.cluster)
+    found.pools.clear()
+    for job in found.cluster.client.jobs.Query(job_pb2.QueryRequest()).results:
+        found.cluster.client.jobs.Delete(job_pb2.DeleteRequest(id=job.id))
 
 
 @pytest.fixture
 def visit(browser: Browser, stage: Stage) -> Iterator[Visit]:
-    """Opens a page at a path. At the end no browser has had anything to complain of."""
+    """Yield a function that opens a page at a path; in the end no browser has complained of one."""
     with ExitStack() as stack:
         seen = []
 

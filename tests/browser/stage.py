@@ -65,12 +65,3 @@ def staged(folder: Path) -> Iterator[Stage]:
         with Cluster(temporary(folder / "data", web=True)) as cluster:
             cluster.wait(lambda: cluster.capacity() > 0, "the capacity of the cluster")
             yield Stage(cluster, cluster.local.web_url, folder)
-
-
-@dataclass(frozen=True)
-class Blank:
-    """A page of a cluster on which nobody has done anything."""
-
-    commands: list[str]
-    audit: str
-    faults: list[str]

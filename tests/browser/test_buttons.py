@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from urllib.parse import urlsplit
+from urllib.parse import quote
 
 import pytest
 from playwright.sync_api import Browser, Locator, expect
@@ -18,18 +18,13 @@ from tests.browser.stage import FOREVER, Stage
 from tests.browser.views import NARROW, button, confirm, hesitate, opened, rows
 from tests.e2e.local import bound_to
 from tests.e2e.service import Service
+from tests.nightly import NIGHTLY
 
 pytestmark = pytest.mark.xdist_group("stories")
 ONCE = "echo out of run; echo trouble >&2"
 FAILS_ONCE = "[ -e {mark} ] && {{ echo second; exec sleep 100000; }}; touch {mark}; echo first; exit 3"
 PAGE_OF_SERVICES = 50
 PAGE_OF_INSTANCES = 50
-
-
-@pytest.fixture(scope="module")
-def stage(bare: Stage) -> Stage:
-    """Nobody looks at it while it is blank."""
-    return bare
 
 
 def region(view: View, name: str) -> Locator:
@@ -346,11 +341,18 @@ def test_a_page_whose_code_is_away_is_loaded_again(visit: Visit) -> None:
     expect(view.get_by_role("heading", level=1)).to_have_text("Hosts")
 
 
-def test_strange_and_long_names_are_shown_whole(stage: Stage, visit: Visit, browser: Browser) -> None:
-    """They lead to their pages, push nothing out of sight and break no narrow screen; the smallest amounts are told."""
-    pool = "a?b#c%41 " + "long" * 40
-    name = "<b>x</b> & " + "w" * 200
-    job = stage.running(name, pool=pool, cpu=0.01, labels=[{"key": "k" * 100, "value": "v" * 100}])
+LONG_POOL, LONG_NAME = "a?b#c%41 " + "long" * 40, "<b>x</b> & " + "w" * 200
+
+
+def run_with_long_names(stage: Stage) -> str:
+    labels = [{"key": "k" * 100, "value": "v" * 100}]
+    return stage.running(LONG_NAME, pool=LONG_POOL, cpu=0.01, labels=labels)
+
+
+def test_strange_and_long_names_are_shown_whole(stage: Stage, visit: Visit) -> None:
+    """They lead to their pages and push nothing out of sight; the smallest amounts are told."""
+    pool, name = LONG_POOL, LONG_NAME
+    run_with_long_names(stage)
     nameless = stage.running("   ", pool=pool, cpu=0.01)
     view = visit("/jobs?age=1h")
     expect(view.get_by_role("columnheader", name="Created")).to_be_in_viewport(ratio=1)
@@ -361,7 +363,11 @@ def test_strange_and_long_names_are_shown_whole(stage: Stage, visit: Visit, brow
     view.get_by_role("main").get_by_role("link", name=f"/{pool}", exact=True).click()
     expect(view.get_by_role("heading", level=1)).to_have_text(pool)
 
-    pool_path = urlsplit(view.url).path
+
+@NIGHTLY
+def test_long_names_break_no_narrow_screen(stage: Stage, browser: Browser) -> None:
+    """No page with one of them scrolls sideways."""
+    job, pool_path = run_with_long_names(stage), f"/pools/{quote(LONG_POOL)}"
     sticks_out = {}
     for path in ("/", "/jobs", f"/jobs/{job}?instance=0", "/pools", pool_path, f"/hosts/{stage.hosts()[0]}"):
         with opened(browser, stage.url + path, size=NARROW) as page:

@@ -16,12 +16,13 @@ from tests.browser import pictures
 from tests.browser.pages import Page, pages
 from tests.browser.views import NARROW, THEMES, Seen, opened, see
 from tests.browser.world import World
+from tests.nightly import NIGHTLY, nightly
 
 pytestmark = [
     pytest.mark.xdist_group("browser"),
     pytest.mark.parametrize("page", pages(), ids=lambda page: page.name),
 ]
-in_both_themes = pytest.mark.parametrize("theme", THEMES)
+in_both_themes = pytest.mark.parametrize("theme", [THEMES[0], *map(nightly, THEMES[1:])])
 Look = Callable[[Page, str], Seen]
 
 
@@ -37,6 +38,12 @@ def test_a_page_has_no_fault_of_wcag_a_and_aa(look: Look, page: Page, theme: str
     assert "" == look(page, theme).audit
 
 
+def test_a_page_that_becomes_narrow_does_not_scroll_sideways(look: Look, page: Page) -> None:
+    """It fits 360 px with all details unfolded."""
+    assert [] == look(page, THEMES[0]).sticks_out
+
+
+@NIGHTLY
 def test_a_page_does_not_scroll_sideways_on_a_narrow_screen(shown: World, browser: Browser, page: Page) -> None:
     """At 360 px, also with all details unfolded."""
     with opened(browser, shown.url + page.address(shown.given), size=NARROW) as open_page:
@@ -70,7 +77,8 @@ def test_a_page_says_what_gives_the_same(look: Look, page: Page) -> None:
     assert [line for line in lines if not any(" ".join(line[:n]) in commands for n in range(2, len(line) + 1))] == []
 
 
-@in_both_themes
+@NIGHTLY
+@pytest.mark.parametrize("theme", THEMES)
 def test_a_page_looks_as_its_screenshot_does(look: Look, page: Page, theme: str, tmp_path: Path) -> None:
     """But for what differs from run to run."""
     kept = pictures.file_of(page.name, theme)

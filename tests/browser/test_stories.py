@@ -3,48 +3,25 @@
 from __future__ import annotations
 
 import re
-import shlex
-from pathlib import Path
 from urllib.parse import urlsplit
 
 import grpc
 import pytest
 from playwright.sync_api import Browser, expect
 
-from cli.main import peloton
-from cli.reference import context, installed_commands
 from peloton.api.v0.maintenance import maintenance_pb2
 from peloton.api.v1alpha.peloton_pb2 import PodName
 from peloton.api.v1alpha.pod.svc.pod_svc_pb2 import RestartPodRequest
 from tests.browser.conftest import Visit
 from tests.browser.pages import pages
-from tests.browser.stage import COUNTS, FOREVER, Blank, Stage
+from tests.browser.stage import COUNTS, FOREVER, Stage
 from tests.browser.views import button, confirm, hesitate, opened, rows
 from tests.e2e.service import Service
+from tests.nightly import nightly
 
 pytestmark = pytest.mark.xdist_group("stories")
-ROOT = Path(__file__).resolve().parents[2]
 PAGE_OF_JOBS = 50
 NO_HOSTS = '{"value": {"maps": [], "silent": []}}'
-
-
-@pytest.mark.parametrize("page", ["overview", "pools", "jobs", "services"])
-def test_a_page_without_anything_teaches_the_next_command(blank: dict[str, Blank], page: str) -> None:
-    """It is a command that there is, with files that there are."""
-    known = {path for path, _, _ in installed_commands(peloton, context(peloton, "peloton"))}
-
-    lines = [shlex.split(line) for line in blank[page].commands]
-
-    assert lines
-    assert [line for line in lines if not any(" ".join(line[:n]) in known for n in range(2, len(line) + 1))] == []
-    files = [ROOT / word for line in lines for word in line if word.startswith("examples/")]
-    assert [] == [file for file in files if not file.is_file()]
-
-
-def test_pages_without_anything_have_no_faults(blank: dict[str, Blank]) -> None:
-    """Neither of accessibility, nor does the browser complain."""
-    assert {} == {name: page.audit for name, page in blank.items() if page.audit}
-    assert {} == {name: page.faults for name, page in blank.items() if page.faults}
 
 
 def test_a_cluster_without_hosts_says_how_to_get_some(visit: Visit) -> None:
@@ -349,7 +326,8 @@ def test_what_there_is_not_is_said_in_words_with_a_way_back(visit: Visit, path: 
     assert target == urlsplit(view.url).path
 
 
-def test_pages_say_that_the_api_is_away_and_come_back(stage: Stage, browser: Browser) -> None:
+@pytest.mark.parametrize("count", [3, nightly(len(pages()))], ids=["some", "all"])
+def test_pages_say_that_the_api_is_away_and_come_back(stage: Stage, browser: Browser, count: int) -> None:
     """Those that are open, and those that are opened meanwhile; also when role web itself goes and comes."""
     job = stage.running("stays")
     given = {
@@ -366,7 +344,7 @@ def test_pages_say_that_the_api_is_away_and_come_back(stage: Stage, browser: Bro
         stage.cluster.stop_part("api")
         expect(old).to_be_visible()
         expect(view.get_by_role("heading", level=1)).to_have_text("stays")
-        for one in pages():
+        for one in pages()[:count]:
             view.goto(stage.url + one.address(given))
             expect(away).to_be_visible()
         view.goto(f"{stage.url}/jobs/{job}")

@@ -16,6 +16,7 @@ from tests.browser.pages import pages
 from tests.browser.stage import FOREVER, Stage
 from tests.browser.views import NARROW, button, opened, rows
 from tests.e2e.service import Service
+from tests.nightly import NIGHTLY
 
 pytestmark = pytest.mark.xdist_group("stories")
 CRASHES = '[ "$PELOTON_INSTANCE_ID" = 1 ] && { echo no config >&2; exit 3; }; exec sleep 100000'
@@ -137,6 +138,7 @@ def test_rows_are_cards_and_the_navigation_folds_on_a_narrow_screen(stage: Stage
         expect(header(view).get_by_role("link", name="Jobs")).to_be_hidden()
 
 
+@NIGHTLY
 @pytest.mark.parametrize("page", [page for page in pages() if ":" not in page.path], ids=lambda page: page.name)
 def test_a_narrow_page_has_no_fault_of_accessibility(stage: Stage, browser: Browser, page: Any) -> None:
     """Axe finds none: cards are rows of a table to a screen reader."""

@@ -107,6 +107,7 @@ class Seen:
     same_as: list[str]  # lines that give the same
     audit: str
     faults: list[str]
+    sticks_out: list[str]  # on a narrow screen, with all details unfolded
 
 
 @contextmanager
@@ -147,7 +148,10 @@ def see(browser: Browser, url: str, theme: str) -> Seen:
         picture = take(page.view)
         page.unfold()
         lines = page.view.locator(".same-as code").all_text_contents()
-        return Seen(picture, page.view.title(), lines, page.axe(), page.faults)
+        audit = page.axe()
+        page.view.set_viewport_size(NARROW)
+        page.view.evaluate(TWO_FRAMES)
+        return Seen(picture, page.view.title(), lines, audit, page.faults, page.sticks_out())
 
 
 def settle(view: View) -> None:
