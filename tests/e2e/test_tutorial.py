@@ -15,18 +15,21 @@ from pathlib import Path
 
 import pytest
 
+from tests.e2e.quick_cli import quick_cli
 from tests.ports import free_ports
 
 ROOT = Path(__file__).parent.parent.parent
+INSTALLED = Path(sys.executable).parent
 MARK = "PELOTON_TEST_MARK"
 
-pytestmark = pytest.mark.xdist_group("batch")
+pytestmark = pytest.mark.xdist_group("tutorial")
 
 
 @contextmanager
 def peloton_up(environment: dict[str, str], log: Path, port: int) -> Iterator[subprocess.Popen[bytes]]:
     with log.open("wb") as output:
-        up = subprocess.Popen(["peloton", "up", "--port", str(port)], env=environment, stdout=output, stderr=output)
+        command = [str(INSTALLED / "peloton"), "up", "--port", str(port)]
+        up = subprocess.Popen(command, env=environment, stdout=output, stderr=output)
         try:
             wait_for_line(log, "ready", up)
             yield up
@@ -74,14 +77,15 @@ def test_the_tutorial_works_as_written(tmp_path: Path) -> None:
     (port,), mark, log = free_ports(1), uuid.uuid4().hex, tmp_path / "up.log"
     environment = {
         **os.environ,
-        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "PATH": f"{INSTALLED}:{os.environ['PATH']}",
         "PELOTON_ADDRESS": f"127.0.0.1:{port}",
         MARK: mark,
     }
 
-    with peloton_up(environment, log, port) as up:
+    with peloton_up(environment, log, port) as up, quick_cli(tmp_path) as quick:
+        quickly = {**environment, "PATH": f"{quick}:{environment['PATH']}"}
         lesson = subprocess.run(
-            ["bash", "-x", "-c", script()], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=900
+            ["bash", "-x", "-c", script()], cwd=ROOT, env=quickly, capture_output=True, text=True, timeout=900
         )
 
     assert lesson.returncode == 0, f"{lesson.stdout[-3000:]}\n{lesson.stderr[-3000:]}\n{log.read_text()[-3000:]}"
