@@ -14,26 +14,31 @@ from tests.e2e.local import Cluster, temporary
 from tests.kubernetes.client import Client, Json
 from tests.kubernetes.control_plane import ControlPlane
 from tests.kubernetes.fake_kubelet import FakeKubelets
-from tests.kubernetes.fixtures import running_control_plane
+from tests.kubernetes.fixtures import REAL_KUBERNETES
 
-pytestmark = pytest.mark.xdist_group("kubectl")
+pytestmark = REAL_KUBERNETES
 NODES, CPUS = 2, 4
 NAMESPACE = "teams"
 
 
 @pytest.fixture(scope="module")
-def plane() -> Iterator[ControlPlane]:
-    """With nodes, and a namespace of the teams."""
-    with running_control_plane() as plane, FakeKubelets(plane.login, [f"node-{i}" for i in range(NODES)]):
-        with Client(plane.login) as client:
-            assert 201 == client.ask("POST", "/api/v1/namespaces", {"metadata": {"name": NAMESPACE}}).status
-        yield plane
+def plane(control_plane: ControlPlane) -> Iterator[ControlPlane]:
+    """Yield the control plane with the nodes and the namespace of the teams."""
+    names = [f"teams-{i}" for i in range(NODES)]
+    with Client(control_plane.login) as client, FakeKubelets(client.login, names, labels={"teams": "yes"}):
+        assert 201 == client.ask("POST", "/api/v1/namespaces", {"metadata": {"name": NAMESPACE}}).status
+        yield control_plane
+        client.ask("DELETE", f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments?propagationPolicy=Background")
+        client.ask("DELETE", f"/api/v1/namespaces/{NAMESPACE}/pods?gracePeriodSeconds=0")
+        client.ask("DELETE", f"/api/v1/namespaces/{NAMESPACE}")
+        for name in names:
+            client.ask("DELETE", f"/api/v1/nodes/{name}")
 
 
 @pytest.fixture(scope="module")
 def cluster(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     folder: Path = tmp_path_factory.mktemp("kubectl")
-    environment = {"PELOTON_KUBERNETES": str(plane.kubeconfig)}
+    environment = {"PELOTON_KUBERNETES": str(plane.kubeconfig), "PELOTON_KUBERNETES_NODE_SELECTOR": "teams=yes"}
     with Cluster(temporary(folder, simulate=1, environment=environment)) as running:
         running.wait(lambda: running.capacity() == NODES * CPUS, "the nodes")
         yield running

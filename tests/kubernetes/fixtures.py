@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 
+from tests.sharing import Shared
+
 if TYPE_CHECKING:
     from tests.kubernetes.client import Login
     from tests.kubernetes.control_plane import ControlPlane
@@ -44,10 +46,9 @@ def running_control_plane(**options: Any) -> Iterator[ControlPlane]:
 
 
 @pytest.fixture(scope="session")
-def control_plane() -> Iterator[ControlPlane]:
-    """Shared by all tests of this worker, which run one after the other: who kills a part starts it again."""
-    with running_control_plane() as plane:
-        yield plane
+def control_plane(shared: Shared) -> ControlPlane:
+    """Return the one of the tests with ``REAL_KUBERNETES``, which ends with them; who kills a part starts it again."""
+    return shared.get("control plane", running_control_plane)
 
 
 @pytest.fixture(scope="session")
