@@ -350,7 +350,7 @@ def run_with_long_names(stage: Stage) -> str:
 
 
 def test_strange_and_long_names_are_shown_whole(stage: Stage, visit: Visit) -> None:
-    """They lead to their pages and push nothing out of sight; the smallest amounts are told."""
+    """Links with such names lead to their pages and push nothing out of sight; the smallest amounts are shown."""
     pool, name = LONG_POOL, LONG_NAME
     run_with_long_names(stage)
     nameless = stage.running("   ", pool=pool, cpu=0.01)

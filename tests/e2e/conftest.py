@@ -1,4 +1,4 @@
-"""How the stories get their clusters."""
+"""Give the stories their clusters."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ def quick_cli(folder: Path) -> Iterator[Path]:
 
 
 def accept_orders(listener: socket.socket) -> tuple[socket.socket, dict[str, object], list[int]]:
-    """Return in each child, with its caller, its order and its streams; the parent goes on until it is killed."""
+    """Return the caller, the order and the streams, in each child; the parent accepts orders until it is killed."""
     while True:
         caller, _ = listener.accept()
         message, streams, _, _ = socket.recv_fds(caller, ORDER_BYTES_MAX, len(STREAMS))

@@ -43,7 +43,7 @@ THREE_PER_HOST = {
 
 @pytest.fixture(scope="module")
 def cluster(lend: Lend) -> Iterator[Cluster]:
-    """Without two of its hosts there is room for six instances, three to a host."""
+    """Yield a cluster that has room for six instances, three to a host, when two of its hosts are away."""
     with lend(FIVE_HOSTS) as running:
         yield running
 

@@ -30,7 +30,7 @@ def sick(farm: Cluster) -> Iterator[str]:
 
 
 def failures(cluster: Cluster, job: str) -> list[int]:
-    """Of each pod."""
+    """Return the failures of each pod."""
     return [task.runtime.failureCount for task in cluster.tasks(job).values()]
 
 
@@ -39,7 +39,7 @@ def hosts_used(cluster: Cluster, job: str) -> set[str]:
 
 
 def test_a_sick_host_does_not_burn_a_job(farm: Cluster, sick: str) -> None:
-    """At most a tenth of the pods fail where everything fails, once; then the job keeps away from there, although the
+    """Pods fail once where everything fails, a tenth of them at most; then the job keeps away from there, although the
     other hosts are full for longer than its retries wait."""
     pool, host_cpus = farm.pool("burnt"), farm.capacity() / HOSTS
     task = shell("sleep 12", cpu=host_cpus / PER_HOST, restartPolicy={"maxFailures": 3})
