@@ -14,6 +14,8 @@ from typing import Any
 import pytest
 
 NIGHTLY = pytest.mark.nightly
+PROPERTY = pytest.mark.property
+"""A test that plays a state machine of hypothesis, which its function does not show."""
 ALL_EXAMPLES = "PELOTON_TEST_ALL_EXAMPLES"
 EXAMPLES_SHARE = 4
 EXAMPLES_MIN = 20
@@ -45,5 +47,6 @@ def examples(count: int) -> int:
 def mark_properties(items: Iterable[pytest.Item]) -> None:
     """Make properties nightly where all of their examples are tried; elsewhere ``make test`` tries a part of them."""
     for item in items if takes_all_examples() else ():
-        if getattr(getattr(item, "obj", None), "is_hypothesis_test", False):
+        is_given = getattr(getattr(item, "obj", None), "is_hypothesis_test", False)
+        if is_given or item.get_closest_marker(PROPERTY.name):
             item.add_marker(NIGHTLY)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.nightly import ALL_EXAMPLES, EXAMPLES_MIN, NIGHTLY, examples, mark_properties
+from tests.nightly import ALL_EXAMPLES, EXAMPLES_MIN, NIGHTLY, PROPERTY, examples, mark_properties
 
 
 @pytest.mark.parametrize(("count", "tried"), [(400, 100), (100, 25), (60, EXAMPLES_MIN), (10, 10)])
@@ -26,6 +26,11 @@ def a_property(number: int) -> None:
     assert isinstance(number, int)
 
 
+@PROPERTY
+def a_state_machine() -> None:
+    """Pass for every play."""
+
+
 def a_plain_test() -> None:
     """Pass without examples."""
 
@@ -37,8 +42,9 @@ def test_properties_are_nightly_where_all_examples_are_tried(
     """Only where all examples are tried do properties get the mark, and plain tests never do."""
     monkeypatch.setenv(ALL_EXAMPLES, value)
     parent = request.node.parent
-    items = [pytest.Function.from_parent(parent, name=obj.__name__, callobj=obj) for obj in (a_property, a_plain_test)]
+    tests = (a_property, a_state_machine, a_plain_test)
+    items = [pytest.Function.from_parent(parent, name=test.__name__, callobj=test) for test in tests]
 
     mark_properties(items)
 
-    assert [count, 0] == [len(list(item.iter_markers(NIGHTLY.name))) for item in items]
+    assert [count, count, 0] == [len(list(item.iter_markers(NIGHTLY.name))) for item in items]

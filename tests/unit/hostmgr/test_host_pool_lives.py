@@ -27,7 +27,7 @@ from services.hostmgr.driver import NOTHING, HostLaunch, PodLaunch, PodTemplate,
 from services.hostmgr.hosts.host_book import HostBook
 from services.hostmgr.memory.cluster import MemoryCluster, MemoryHost
 from services.hostmgr.memory.driver import MemoryDriver
-from tests.nightly import examples
+from tests.nightly import PROPERTY, examples
 
 JOB = JobId("00000000-0000-4000-8000-000000000001")
 HOSTS = [Hostname(f"h{at}") for at in range(3)]
@@ -289,6 +289,7 @@ class Life(RuleBasedStateMachine):
             assert all(amount >= 0 for amount in host.free)
 
 
+@PROPERTY
 def test_no_host_holds_more_than_its_host_pool_announces() -> None:
     """Whatever happens to pods, hosts, host pools and host managers, and in whatever order it is told."""
     run_state_machine_as_test(Life, settings=settings(max_examples=examples(40), stateful_step_count=30, deadline=None))

@@ -22,7 +22,7 @@ from services.resmgr.preemption import evictable, jobs_to_evict_from, order
 from services.resmgr.recovery import rebuild
 from services.resmgr.state import ResmgrState
 from services.storage.storage import Storage
-from tests.nightly import examples
+from tests.nightly import PROPERTY, examples
 from tests.reasons import REQUEUED
 from tests.unit.resmgr.world import World, facts
 
@@ -190,6 +190,7 @@ class ResmgrMachine(RuleBasedStateMachine):
 
 
 @pytest.mark.timeout(600)
+@PROPERTY
 def test_rebuilt_state_equals_the_state_before(empty_store: Path) -> None:
     """After every step of a random history the rebuilt state equals memory: queues with their order, and accounts."""
     machine = type("Machine", (ResmgrMachine,), {"store": empty_store})
