@@ -62,8 +62,8 @@ class Call(NamedTuple):
 
 
 class FakeApi:
-    """Answers are given per method, as ``api.answers["jobs.Get"] = [first, then, ...]``; the last one is repeated. The
-    answer of a stream is a list of messages, of which the last may be a status."""
+    """Serves canned answers: ``api.answers["jobs.Get"] = [first, then, ...]`` are the answers of one method, and the
+    last one is repeated. The answer of a stream is a list of messages, of which the last may be a status."""
 
     def __init__(self, options: list[tuple[str, int]] | None = None) -> None:
         self.answers: dict[str, list[Answer]] = {"lookup.FindJobs": [called_like_its_id]}
@@ -101,7 +101,7 @@ class FakeApi:
 
 
 def called_like_its_id(request: lookup_pb2.FindJobsRequest) -> lookup_pb2.FindJobsResponse:
-    """Every job of which no test says otherwise."""
+    """Answers a lookup with one job that has the requested id, unless a test sets another answer."""
     return lookup_pb2.FindJobsResponse(jobs=[lookup_pb2.FoundJob(id={"value": request.text}, name=request.text)])
 
 
@@ -114,8 +114,8 @@ class Servicer:
 
 
 class FakeAgent:
-    """Serves ``files`` (path -> content) as an agent of Mesos does: bytes that are no text stand raw in its JSON, or
-    are replaced when it ``is_lossy``, as some agents are."""
+    """Serves ``files`` (path -> content) as a Mesos agent does: bytes that are not UTF-8 stand raw in its JSON, or
+    are replaced if it ``is_lossy``, as with some agents."""
 
     def __init__(self) -> None:
         self.files: dict[str, bytes] = {}

@@ -1,4 +1,4 @@
-"""What the v1alpha API answers about a service, for tests of commands."""
+"""Answers of the v1alpha API about a service, for tests of commands."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def job_answer(
     instances: int = 3,
     batch_size: int = 0,
 ) -> svc.GetJobResponse:
-    """``pods``: version -> state -> how many."""
+    """Returns the answer for one service; ``pods`` maps version -> state -> number of pods."""
     response = svc.GetJobResponse()
     job = response.job_info
     job.job_id.value = JOB
@@ -81,7 +81,7 @@ def job_answer(
 
 
 def spec(instances: int = 3, command: str = "serve") -> stateless_pb2.JobSpec:
-    """SPEC, as the API answers it: what its container runs is written in both ways."""
+    """Returns SPEC as the API answers it: the command of its container is written in both forms."""
     found = stateless_pb2.JobSpec(name="web", owning_team="maps", instance_count=instances)
     found.revision.version = 2
     found.respool_id.value = "pool-0"

@@ -26,7 +26,7 @@ VERSIONS = [
 
 
 def test_versions_are_listed(run: Run, api: FakeApi) -> None:
-    """Tasks are those of both kinds together."""
+    """The list shows the tasks of both kinds as one sum."""
     api.answers["worker_versions.QueryWorkerVersions"] = [pb.QueryWorkerVersionsResponse(versions=VERSIONS)] * 3
 
     lines = run("admin worker ls").stdout.splitlines()
@@ -41,14 +41,15 @@ def test_versions_are_listed(run: Run, api: FakeApi) -> None:
 
 
 def test_no_version_is_known(run: Run, api: FakeApi) -> None:
-    """The list says so."""
+    """The output says that Temporal has no version of the workers."""
     api.answers["worker_versions.QueryWorkerVersions"] = [pb.QueryWorkerVersionsResponse()]
 
     assert "Temporal knows no version of the workers" in run("admin worker ls").stdout
 
 
 def test_a_version_is_promoted(run: Run, api: FakeApi) -> None:
-    """All workflows, or a share of them; the answer says what runs where."""
+    """All workflows, or a percentage of them, move to the version, and the answer shows the percentage of each
+    version."""
     answer = pb.PromoteWorkerVersionResponse(versions=VERSIONS)
     api.answers["worker_versions.PromoteWorkerVersion"] = [answer, answer]
 
@@ -66,7 +67,7 @@ def test_a_version_is_promoted(run: Run, api: FakeApi) -> None:
 
 
 def test_a_rollback_shows_where_it_went(run: Run, api: FakeApi) -> None:
-    """Programs get the whole answer."""
+    """The rollback prints the shares after it, and ``-o name`` prints the names."""
     answer = pb.RollBackWorkerVersionResponse(versions=VERSIONS)
     api.answers["worker_versions.RollBackWorkerVersion"] = [answer, answer]
 

@@ -20,7 +20,7 @@ ADVICE = pb.AdviceResponse(
 
 
 def test_the_worst_come_first(run: Run, api: FakeApi) -> None:
-    """Hosts and services together, each with its reason; clusters that did not answer are named."""
+    """Hosts and services are in one list, each with its reason; clusters that did not answer are named."""
     api.answers["advice.Advice"] = [ADVICE]
 
     result = run("host advice --mark red --mark orange")
@@ -36,7 +36,7 @@ def test_the_worst_come_first(run: Run, api: FakeApi) -> None:
 
 
 def test_marks_for_programs(run: Run, api: FakeApi) -> None:
-    """The whole answer, or the names, the worst first."""
+    """JSON has the complete answer, and ``-o name`` the names, the worst first."""
     api.answers["advice.Advice"] = [ADVICE]
 
     assert "MARK_RED" == json.loads(run("--json host advice").stdout)["services"][0]["mark"]
@@ -44,7 +44,7 @@ def test_marks_for_programs(run: Run, api: FakeApi) -> None:
 
 
 def test_no_marks_are_explained(run: Run, api: FakeApi) -> None:
-    """An empty list says what it may come of."""
+    """An empty list comes with its possible causes."""
     api.answers["advice.Advice"] = [pb.AdviceResponse()]
 
     assert run("host advice").stdout.startswith("No marks: no host is measured, or none is marked so")

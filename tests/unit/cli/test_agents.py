@@ -1,4 +1,4 @@
-"""How commands reach the agents of a Mesos that asks who calls."""
+"""Access of commands to agents of a Mesos cluster with authentication."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ from peloton.errors import InvalidArgument
 
 
 def test_the_environment_says_how() -> None:
-    """By the names of the host manager's settings; nothing of it: in plain text, as nobody."""
+    """The variables have the names of the host manager's settings; without them requests are plain and
+    unauthenticated."""
     assert OPEN == agents.access_from({})
     with pytest.raises(InvalidArgument, match="PELOTON_MESOS_PRINCIPAL and PELOTON_MESOS_SECRET_FILE go together"):
         agents.access_from({"PELOTON_MESOS_PRINCIPAL": "ops"})
 
 
 def test_credentials_go_along(tmp_path: Path) -> None:
-    """With each request."""
+    """Each request carries the credentials."""
     secret = tmp_path / "secret"
     secret.write_text("s3cret\n")
     access = agents.access_from({"PELOTON_MESOS_PRINCIPAL": "ops", "PELOTON_MESOS_SECRET_FILE": str(secret)})

@@ -1,4 +1,4 @@
-"""The client on its own."""
+"""The API client by itself."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ from tests.unit.cli.fake_api import FakeApi
 
 
 def test_messages_beyond_the_default_limit() -> None:
-    """Requests and answers may be larger than the 4 MiB that gRPC allows by itself."""
+    """Requests and answers may exceed gRPC's default of 4 MiB."""
     large = "x" * (5 * 2**20)
     server = FakeApi(options=[("grpc.max_receive_message_length", 2**28), ("grpc.max_send_message_length", 2**28)])
     try:
@@ -42,7 +42,7 @@ def test_a_call_may_have_its_own_timeout(api: FakeApi) -> None:
 
 
 def test_services_with_addresses_of_their_own(api: FakeApi) -> None:
-    """An override moves one service; the latest address is remembered for messages."""
+    """An override changes the address of one service; error messages name the address of the last call."""
     api.answers["hosts.QueryHosts"] = [host_svc_pb2.QueryHostsResponse()]
     with Client("127.0.0.1:1", overrides={HOSTMGR: api.address}) as client:
         client.hosts.QueryHosts(host_svc_pb2.QueryHostsRequest())
@@ -58,7 +58,7 @@ def test_a_call_keeps_its_own_headers(api: FakeApi) -> None:
 
 
 def test_streams_carry_headers_and_deadline(api: FakeApi) -> None:
-    """A stream that ends by itself has the client's deadline; watching has none unless it is given."""
+    """A finite stream has the client's deadline; a watch has none unless one is given."""
     api.answers["services.ListJobs"] = [[stateless_svc_pb2.ListJobsResponse()]]
     api.answers["watches.Watch"] = [[watch_svc_pb2.WatchResponse(watch_id="job_1")]]
     with Client(api.address, timeout_s=600) as client:
@@ -75,10 +75,10 @@ BUSY = (grpc.StatusCode.RESOURCE_EXHAUSTED, "9 jobs wait, the bound is 9: try ag
 
 
 class Waits:
-    """Time that passes at once."""
+    """A clock that moves only by sleeping and by calls."""
 
     def __init__(self, seconds: float, call_s: float = 0.0) -> None:
-        """``call_s``: what each call takes."""
+        """Stores ``call_s``, the duration of each call in seconds."""
         self.slept_s: list[float] = []
         self.told: list[str] = []
         self.patience = Patience(self.slept_s.append, self.told.append, self.clock, seconds)
@@ -89,7 +89,7 @@ class Waits:
 
 
 def test_a_busy_server_is_asked_again(api: FakeApi) -> None:
-    """After the time that it told, as often as it takes within the patience."""
+    """The client retries after the delay that the server names, as long as the retry timeout permits."""
     api.answers["jobs.GetActiveJobs"] = [BUSY, BUSY, job_pb2.GetActiveJobsResponse()]
     waits = Waits(seconds=5)
     with Client(api.address, patience=waits.patience) as client:
@@ -99,7 +99,7 @@ def test_a_busy_server_is_asked_again(api: FakeApi) -> None:
 
 
 def test_calls_that_take_their_time_count(api: FakeApi) -> None:
-    """A server that slows calls down before it refuses them is not waited for longer than told."""
+    """The duration of slow calls counts towards the retry timeout."""
     api.answers["jobs.GetActiveJobs"] = [BUSY]
     waits = Waits(seconds=9.9, call_s=5)
     with Client(api.address, patience=waits.patience) as client, pytest.raises(grpc.RpcError):
@@ -119,7 +119,7 @@ def test_calls_that_take_their_time_count(api: FakeApi) -> None:
     ids=["patience ends", "no patience", "never possible", "another error"],
 )
 def test_other_refusals_are_raised(api: FakeApi, answer: Any, seconds: float | None, slept_s: list[float]) -> None:
-    """When patience ends, when there is none, and for whatever a wait does not help."""
+    """The client raises the refusal after the timeout, without a timeout, and for codes that a retry cannot help."""
     api.answers["jobs.GetActiveJobs"] = [answer]
     waits = Waits(seconds or 0)
     patience = waits.patience if seconds else None
@@ -132,7 +132,8 @@ def test_other_refusals_are_raised(api: FakeApi, answer: Any, seconds: float | N
 
 
 def test_calls_go_round_all_addresses_that_answer(api: FakeApi) -> None:
-    """With several addresses both servers are called, a dead one is left out, and so is a name that nobody knows."""
+    """The client calls both servers in turn, and leaves out an address that is down and a name that does not
+    resolve."""
     other = FakeApi()
     try:
         for server in (api, other):
@@ -153,7 +154,7 @@ def test_calls_go_round_all_addresses_that_answer(api: FakeApi) -> None:
 
 
 def test_a_server_that_is_slow_to_answer_is_waited_for(api: FakeApi) -> None:
-    """A process that has no cpu for a moment takes connections and says nothing; it is there all the same."""
+    """A process without CPU time accepts connections without an answer; the client still counts it as reachable."""
     api.answers["jobs.GetActiveJobs"] = [job_pb2.GetActiveJobsResponse(ids=[peloton_pb2.JobID(value="a")])]
 
     with late_server(api.address, 1.5) as address, Client(address, timeout_s=180) as client:
@@ -163,7 +164,7 @@ def test_a_server_that_is_slow_to_answer_is_waited_for(api: FakeApi) -> None:
 
 
 def test_one_address_is_taken_as_it_is() -> None:
-    """gRPC looks up its name itself, whenever it connects."""
+    """gRPC itself resolves a single name at each connection."""
     assert "api.example.com:5397" == target("api.example.com:5397")
     assert "ipv4:127.0.0.1:1,127.0.0.1:2" == target("127.0.0.1:1,127.0.0.1:2")
     assert "a..b:1" == target(" a..b:1,")
@@ -171,6 +172,6 @@ def test_one_address_is_taken_as_it_is() -> None:
 
 @pytest.mark.parametrize("addresses", ["", ",", " , ", "localhost,127.0.0.1:1", "127.0.0.1:1,:2", "127.0.0.1:1,a:b"])
 def test_what_is_no_address_is_told(addresses: str) -> None:
-    """Instead of what gRPC makes of it."""
+    """An invalid address is an error that names the expected form."""
     with pytest.raises(InvalidArgument, match="want HOST:PORT"):
         target(addresses)

@@ -33,7 +33,7 @@ def why(*matching: int) -> explain_pb2.JobWhyResponse:
 
 
 def test_create_makes_the_job_a_daemon(run: Run, api: FakeApi, file: Path) -> None:
-    """The file need not say so; where no host matches it is created all the same, with a warning."""
+    """The file may omit the type; a daemon that no host matches is created with a warning."""
     api.answers["respools.LookupResourcePoolID"] = [pool_answer()]
     api.answers["jobs.Create"] = [job_pb2.CreateResponse(jobId=ID)]
     api.answers["explain.JobWhy"] = [why(3, 0)]
@@ -47,7 +47,7 @@ def test_create_makes_the_job_a_daemon(run: Run, api: FakeApi, file: Path) -> No
 
 
 def test_a_file_of_a_daemon_is_planned(run: Run, api: FakeApi, file: Path) -> None:
-    """As what it is to be; nothing is created."""
+    """The plan requests the type DAEMON, and creates nothing."""
     api.answers["respools.LookupResourcePoolID"] = [pool_answer()]
     api.answers["explain.JobPlan"] = [explain_pb2.JobPlanResponse(text="3 of 4 hosts match")]
     result = run("job", "daemon", "plan", "/dev", file)
@@ -58,7 +58,7 @@ def test_a_file_of_a_daemon_is_planned(run: Run, api: FakeApi, file: Path) -> No
 
 @pytest.mark.parametrize("command", ["create /dev {file}", "plan /dev {file}", f"update {JOB} {{file}} 1"])
 def test_jobs_of_other_types_are_refused(run: Run, api: FakeApi, file: Path, command: str) -> None:
-    """Nothing is sent."""
+    """The command fails before it sends a request."""
     file.write_text("name: web\ntype: SERVICE\n")
     result = run("job", "daemon", *command.format(file=file).split())
     assert (1, f"{file}: the type is SERVICE, want DAEMON or none\n", []) == (
@@ -67,7 +67,7 @@ def test_jobs_of_other_types_are_refused(run: Run, api: FakeApi, file: Path, com
 
 
 def test_a_daemon_that_cannot_be_is_refused(run: Run, api: FakeApi, file: Path) -> None:
-    """In one line."""
+    """The refusal is one line."""
     api.answers["respools.LookupResourcePoolID"] = [pool_answer()]
     refusal = job_pb2.CreateResponse()
     refusal.error.invalidConfig.message = "instanceCount is 3"
@@ -81,7 +81,7 @@ def summary(job: str, kind: "job_pb2.JobType.ValueType") -> job_pb2.JobSummary:
 
 
 def test_list_has_daemons_alone(run: Run, api: FakeApi) -> None:
-    """Of a pool, if it is named, and no more than asked for, which it says."""
+    """The list has only daemons, optionally of one pool, and reports its limit."""
     third = OTHER.replace("0", "1")
     jobs = [summary(JOB, job_pb2.DAEMON), summary(OTHER, job_pb2.SERVICE), summary(third, job_pb2.DAEMON)]
     answer = job_pb2.QueryResponse(results=jobs)
@@ -96,7 +96,7 @@ def test_list_has_daemons_alone(run: Run, api: FakeApi) -> None:
 
 
 def test_update_bounds_the_hosts_without_an_instance(run: Run, api: FakeApi, file: Path) -> None:
-    """In its pool, at the version that is the current one."""
+    """The update keeps the pool and takes the job's current version."""
     api.answers["updates.ListUpdates"] = [update_svc_pb2.ListUpdatesResponse()]
     api.answers["jobs.Get"] = [current(7)]
     api.answers["updates.CreateUpdate"] = [created()]
@@ -111,7 +111,7 @@ def test_update_bounds_the_hosts_without_an_instance(run: Run, api: FakeApi, fil
 
 
 def test_stop_is_for_one_daemon(run: Run, api: FakeApi) -> None:
-    """Of all its hosts; one that has ended is refused."""
+    """The daemon stops on all its hosts; a daemon that has ended is refused."""
     api.answers["jobs.Get"] = [current(7)]
     api.answers["tasks.Stop"] = [task_pb2.StopResponse()]
     assert f"Stopping daemon {JOB}\n" == run(f"job daemon stop {JOB}").stdout
@@ -124,7 +124,7 @@ def test_stop_is_for_one_daemon(run: Run, api: FakeApi) -> None:
 
 
 def test_restart_is_rolling(run: Run, api: FakeApi) -> None:
-    """A number of hosts at a time."""
+    """The restart takes a given number of hosts at a time."""
     api.answers["jobs.Get"] = [current(7)]
     api.answers["jobs.Restart"] = [job_pb2.RestartResponse()]
     assert 0 == run(f"job daemon restart {JOB} 4").exit_code

@@ -1,4 +1,4 @@
-"""The examples load, and every command line in help, reference and tutorial is one that the commands accept."""
+"""The examples load, and the commands accept every command line in help, reference and tutorial."""
 
 import inspect
 import re
@@ -73,13 +73,14 @@ def test_jobs_load_and_fit_the_pool(path: str) -> None:
 
 @pytest.mark.parametrize("path", DAEMONS)
 def test_daemons_leave_their_number_to_the_hosts(path: str) -> None:
-    """And a small part of each host is enough for them."""
+    """The instance count is 0, and one instance requests less than one CPU."""
     job = load_message(ROOT / path, job_pb2.JobConfig)
     assert (job_pb2.DAEMON, 0, True) == (job.type, job.instanceCount, 0 < job.defaultConfig.resource.cpuLimit < 1)
 
 
 def test_teams_on_kubernetes_lend_on_a_cluster_of_any_size() -> None:
-    """What both may use together is what they are promised: one that borrows holds the other one's."""
+    """The two pools' reservations add up to their parent's and to each one's limit: each may borrow the other's
+    share."""
     teams, *both = (
         load_message(ROOT / f"examples/kubernetes/{name}.yaml", respool_pb2.ResourcePoolConfig)
         for name in ("teams", "team-a", "team-b")
@@ -91,7 +92,7 @@ def test_teams_on_kubernetes_lend_on_a_cluster_of_any_size() -> None:
 
 
 def test_a_service_keeps_its_pods_apart_and_healthy() -> None:
-    """The service has a health check, an SLA, and one pod per host, told by a label that its pods have."""
+    """The service has a health check, an SLA, and at most one pod per host by a label of its own pods."""
     spec = load_message(ROOT / SERVICES[0], stateless_pb2.JobSpec)
     pod = spec.default_spec
     rule = pod.constraint.label_constraint
@@ -115,7 +116,7 @@ def test_a_database_keeps_a_volume_in_its_sandbox_and_is_healthy(path: str) -> N
 
 
 def test_the_deployed_service_has_a_version_and_a_health_check() -> None:
-    """The controller sets the one and relies on the other; all of it fits its pool."""
+    """The controller sets the version and relies on the health check; the service fits its pool."""
     spec = load_message(ROOT / SERVICES[1], stateless_pb2.JobSpec)
     pool = load_message(ROOT / "examples/udeploy/pool.yaml", respool_pb2.ResourcePoolConfig)
     (container,) = spec.default_spec.containers
@@ -125,7 +126,7 @@ def test_the_deployed_service_has_a_version_and_a_health_check() -> None:
 
 
 def test_the_service_in_the_words_of_v0_is_the_same() -> None:
-    """Both files run the same command, asked for its health in the same way."""
+    """The two files run the same command with the same health check."""
     old = load_message(ROOT / "examples/services/web-v0.yaml", job_pb2.JobConfig)
     new = load_message(ROOT / SERVICES[0], stateless_pb2.JobSpec)
     assert job_pb2.SERVICE == old.type
@@ -138,7 +139,7 @@ def test_the_service_in_the_words_of_v0_is_the_same() -> None:
 
 @pytest.mark.parametrize(("path", "pool_path"), ELASTIC_JOBS.items())
 def test_elastic_jobs_want_more_than_the_reservation(path: str, pool_path: str) -> None:
-    """Each of the two jobs wants more than its team's reservation; only the one that borrows may be preempted."""
+    """Each of the two jobs requests more than its team's reservation; only the borrowing one is preemptible."""
     job = load_message(ROOT / path, job_pb2.JobConfig)
     pool = load_message(ROOT / pool_path, respool_pb2.ResourcePoolConfig)
     own = next(each.reservation for each in pool.resources if each.kind == "cpu")
@@ -147,7 +148,7 @@ def test_elastic_jobs_want_more_than_the_reservation(path: str, pool_path: str) 
 
 
 def test_the_larger_hello_only_grows() -> None:
-    """The job for ``job update`` differs in its instance count alone."""
+    """The job for ``job update`` differs in its instance count only."""
     small, large = (
         load_message(ROOT / "examples/tutorial" / name, job_pb2.JobConfig) for name in ("hello.yaml", "hello-more.yaml")
     )
@@ -157,12 +158,12 @@ def test_the_larger_hello_only_grows() -> None:
 
 
 def test_hosts_load() -> None:
-    """The hosts for ``peloton up --hosts`` are what the minicluster reads."""
+    """The minicluster reads the hosts of ``peloton up --hosts``."""
     assert ["small-0", "small-1", "large-0"] == [host.name for host in load_hosts(ROOT / HOSTS[0])]
 
 
 def shell_blocks(text: str) -> Iterator[tuple[str, list[str]]]:
-    """Kind (what stands behind "shell") and lines of each block that is run."""
+    """Returns the kind (the word after "shell") and the lines of each block that is run."""
     for kind, body in re.findall(r"^```shell *([a-z]*)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
         yield kind, body.splitlines()
 
@@ -184,10 +185,10 @@ DOCUMENTED_LINES = [
 
 @pytest.mark.parametrize("line", [*DOCUMENTED_LINES, *help_lines()])
 def test_command_lines_are_accepted(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each line names a command, its arguments and options as they are."""
+    """Each line has an existing command with valid arguments and options."""
     monkeypatch.chdir(ROOT)
     words = shlex.split(re.split(r" [|>] ", line)[0])[1:]
-    # Files that a reader has.
+    # Files of the reader's own.
     words = [re.sub(r"/tmp/oops\.yaml|\./password", "examples/gang.yaml", word) for word in words]
     command: click.Command = peloton
     while isinstance(command, click.Group) and not (
@@ -203,7 +204,7 @@ def test_command_lines_are_accepted(line: str, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_the_tutorial_has_all_kinds_of_blocks() -> None:
-    """A runner of the tutorial has to know these kinds and no others."""
+    """The tutorial's runner supports exactly these kinds."""
     assert {"", "background", "fails"} == {kind for kind, _ in shell_blocks(TUTORIAL)}
 
 

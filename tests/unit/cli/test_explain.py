@@ -30,7 +30,7 @@ FOUND = respool_pb2.LookupResponse(id=peloton_pb2.ResourcePoolID(value="p"))
 
 @pytest.mark.parametrize("what", ["job", "respool"])
 def test_why_prints_the_text(run: Run, api: FakeApi, what: str) -> None:
-    """The answer's words are printed as they come; with --json the whole answer."""
+    """The command prints the answer's text unchanged; --json prints the complete answer."""
     api.answers["explain.JobWhy"] = [pb.JobWhyResponse(text="because\n  of that")]
     api.answers["explain.PoolWhy"] = [pb.PoolWhyResponse(text="because\n  of that")]
     name = {"job": "j1", "respool": "/eng"}[what]
@@ -51,7 +51,7 @@ def test_an_unknown_job(run: Run, api: FakeApi) -> None:
 
 
 def test_plan_of_a_job(run: Run, api: FakeApi, tmp_path: Path) -> None:
-    """The file's content is sent with the id of the pool, and nothing is created."""
+    """The request has the file's content and the id of the pool, and nothing is created."""
     path = tmp_path / "job.yaml"
     path.write_text("name: test\ninstancecount: 3\n")
     api.answers["respools.LookupResourcePoolID"] = [FOUND]
@@ -65,7 +65,7 @@ def test_plan_of_a_job(run: Run, api: FakeApi, tmp_path: Path) -> None:
 
 
 def test_plan_of_a_service(run: Run, api: FakeApi, tmp_path: Path) -> None:
-    """The spec is sent as it would be for creating it."""
+    """The request has the spec that a creation would send."""
     path = tmp_path / "service.yaml"
     path.write_text("name: web\ninstancecount: 3\n")
     api.answers["respools.LookupResourcePoolID"] = [FOUND]
@@ -114,7 +114,7 @@ Pool  Kind        Reservation  Limit      Share  Entitlement  Allocation  Demand
 
 
 def test_tree_is_a_table(run: Run, api: FakeApi) -> None:
-    """Off a terminal it is one line for each pool and kind; kinds that a pool has nothing of are left out."""
+    """The tree is one line for each pool and kind if there is no terminal; kinds without amounts are left out."""
     api.answers["explain.PoolTree"] = [tree()]
 
     assert run("respool tree").stdout == TREE
@@ -132,7 +132,7 @@ Pool                     Kind        Reservation  Limit      Share  Entitlement 
 
 
 def divided() -> pb.PoolTreeResponse:
-    """The tree while host pools serve some workloads only."""
+    """Returns the tree while host pools serve some workloads only."""
     answer = tree()
     for pool in answer.pools:
         batch = pool.onHosts.add(hostPools="host pool batch", workloads=["batch"])
@@ -143,14 +143,14 @@ def divided() -> pb.PoolTreeResponse:
 
 
 def test_tree_shows_hosts_that_serve_some_workloads(run: Run, api: FakeApi) -> None:
-    """A line for each part of the hosts, below that of the pool."""
+    """Each part of the hosts has a line below its pool's."""
     api.answers["explain.PoolTree"] = [divided()]
 
     assert run("respool tree").stdout == TREE_OF_HOSTS
 
 
 def test_bars_show_hosts_that_serve_some_workloads() -> None:
-    """In bars their names stand below that of the pool."""
+    """The bars of host pools stand below their pool's."""
     lines = [line for pool in divided().pools for line in bar_lines(pool)]
 
     names = ["/", "  in host pool batch", "  in host pool services", "  eng", "    in host pool batch"]
@@ -158,8 +158,8 @@ def test_bars_show_hosts_that_serve_some_workloads() -> None:
 
 
 def test_tree_is_watched(run: Run, api: FakeApi) -> None:
-    """With --watch it is asked for again; with --json each answer is one line. An API that is away for a moment is
-    waited for, but for the first answer."""
+    """--watch polls the tree, and --json prints each answer on one line. An outage of the API is waited for, except
+    at the first answer."""
     gone = (grpc.StatusCode.UNAVAILABLE, "gone")
     api.answers["explain.PoolTree"] = [tree(), tree(), gone, gone, tree(), (grpc.StatusCode.INTERNAL, "broken"), gone]
 
@@ -180,7 +180,7 @@ def test_tree_is_watched(run: Run, api: FakeApi) -> None:
 
 
 def test_a_pool_without_amounts_is_in_the_table(run: Run, api: FakeApi) -> None:
-    """A pool that was given nothing, holds nothing and wants nothing has a line all the same."""
+    """A pool whose amounts are all 0 still has a line."""
     answer = tree()
     answer.pools.add(path="/new", depth=1).amounts.add(kind="cpu", share=1)
     api.answers["explain.PoolTree"] = [answer]
@@ -195,7 +195,8 @@ def printed(renderable: RenderableType, width: int) -> list[str]:
 
 
 def test_bars() -> None:
-    """A bar is as long as the limit, or the cluster: allocation, demand, and a mark at the entitlement."""
+    """The length of a bar is the limit or the cluster's capacity; it shows allocation, demand, and a mark at the
+    entitlement."""
     eng = next(line for line in printed(bars(tree(), 140), 140) if "eng" in line)
 
     assert eng.split() == ["eng", "3", "cpu(cores)", "██████▓▓▓▓▓▓·····│······", "3", "9", "3", "0", "unlimited", "2"]
@@ -228,7 +229,7 @@ SHORT_TITLES = ["Pool", "Que", "Kind", "Alloc", "Entitl", "Demand", "Reserv", "L
     ],
 )
 def test_bars_on_a_narrow_terminal(width: int, titles: list[str]) -> None:
-    """Bars and titles become short, then columns go: no number is ever cut."""
+    """Bars and titles become short, then columns are left out: no number is ever cut."""
     answer = tree()
     answer.pools.add(path="/a-rather-long-name", depth=1).amounts.add(
         kind="memory", reservation=123456, limit=234567, share=1, entitlement=123456, allocation=98765.5, demand=3
@@ -243,7 +244,7 @@ def test_bars_on_a_narrow_terminal(width: int, titles: list[str]) -> None:
 
 
 def test_the_watched_screen_is_not_higher_than_the_terminal() -> None:
-    """What does not fit is counted in the last line."""
+    """The last line counts the lines that do not fit."""
     answer = tree()
     for number in range(30):
         answer.pools.add(path=f"/p{number}", depth=1).amounts.add(kind="cpu", limit=1)
@@ -255,8 +256,8 @@ def test_the_watched_screen_is_not_higher_than_the_terminal() -> None:
 
 
 def on_a_terminal(api: FakeApi, *words: str, interrupt_at: bytes = b"", **environment: str) -> tuple[int, bytes]:
-    """The exit code and all that is written until nobody holds the terminal any more: one read may return a part, even
-    when the command has ended. The command is interrupted once it has written ``interrupt_at``."""
+    """Runs the command on a pseudo-terminal; returns its exit code and all its output until the other end is closed,
+    since one read may return a part. SIGINT is sent once the output contains ``interrupt_at``."""
     ours, theirs = pty.openpty()
     command = [sys.executable, "-m", "cli.main", "-a", api.address, "--timeout", "3m", *words]
     process = subprocess.Popen(
@@ -270,7 +271,7 @@ def on_a_terminal(api: FakeApi, *words: str, interrupt_at: bytes = b"", **enviro
             if is_awaited and interrupt_at in output:
                 process.send_signal(signal.SIGINT)
                 is_awaited = False
-    except OSError:  # Linux: nobody holds the other end any more
+    except OSError:  # Linux: the other end is closed
         pass
     finally:
         os.close(ours)
@@ -280,7 +281,7 @@ def on_a_terminal(api: FakeApi, *words: str, interrupt_at: bytes = b"", **enviro
 
 
 def test_ctrl_c_ends_the_watched_screen(api: FakeApi) -> None:
-    """On a terminal: the alternate screen is left, exit code 130, no trace."""
+    """The command leaves the alternate screen and exits with 130 and without a traceback."""
     api.answers["explain.PoolTree"] = [tree()]
 
     code, output = on_a_terminal(api, "respool", "tree", "--watch", interrupt_at=b"Ctrl-C ends")
@@ -291,7 +292,7 @@ def test_ctrl_c_ends_the_watched_screen(api: FakeApi) -> None:
 def test_an_interrupt_while_the_screen_starts(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Then rich does not put the terminal back, so we do."""
+    """The command restores the terminal, which rich does not do in this case."""
 
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
@@ -306,7 +307,7 @@ def test_an_interrupt_while_the_screen_starts(
 
 
 def test_a_terminal_with_few_characters(api: FakeApi) -> None:
-    """Bars are drawn with what an ASCII terminal has, and what it lacks in a name is a question mark."""
+    """Bars use ASCII characters, and each other character in a name becomes a question mark."""
     answer = tree()
     answer.pools.add(path="/größe", depth=1)
     api.answers["explain.PoolTree"] = [answer]

@@ -31,7 +31,7 @@ Pods of services of which it is not known whether another host takes them: 4
 
 
 def test_the_plan_alone(run: Run, api: FakeApi) -> None:
-    """Nothing is drained."""
+    """--plan shows the plan and drains nothing."""
     api.answers["maintenance.Plan"] = [a_plan()]
 
     assert PLAN == run("host drain h1 --plan -o wide").stdout
@@ -40,7 +40,7 @@ def test_the_plan_alone(run: Run, api: FakeApi) -> None:
 
 
 def test_the_drain_follows_a_yes(run: Run, api: FakeApi) -> None:
-    """With the options of maintenance, and is watched."""
+    """The drain has the options of maintenance, and the command watches it."""
     api.answers["maintenance.Plan"] = [a_plan()]
     api.answers["maintenance.Start"] = [pb.StartResponse(hosts=[host("h1", "DRAINING")])]
     api.answers["maintenance.Query"] = [pb.QueryResponse(hosts=[host("h1", "DOWN")], away_max=1, host_count=3)]
@@ -55,7 +55,7 @@ def test_the_drain_follows_a_yes(run: Run, api: FakeApi) -> None:
 
 
 def test_a_no_drains_nothing(run: Run, api: FakeApi) -> None:
-    """The plan was shown."""
+    """The command shows the plan, and a no starts nothing."""
     api.answers["maintenance.Plan"] = [pb.PlanResponse(hosts=[pb.HostDeparture(hostname="h1")])]
 
     result = run("host drain h1", text="n\n")
@@ -65,7 +65,7 @@ def test_a_no_drains_nothing(run: Run, api: FakeApi) -> None:
 
 
 def test_yes_asks_nothing(run: Run, api: FakeApi) -> None:
-    """Not even for the plan."""
+    """--yes drains without plan and question."""
     api.answers["maintenance.Start"] = [pb.StartResponse(hosts=[host("h1", "DOWN")])]
     api.answers["maintenance.Query"] = [pb.QueryResponse(hosts=[host("h1", "DOWN")], away_max=1, host_count=3)]
 

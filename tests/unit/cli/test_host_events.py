@@ -1,4 +1,4 @@
-"""``peloton host events``: what it asks and prints, page by page and as it happens."""
+"""``peloton host events``: requests and output, by page and as a stream."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def an_event(number: int, kind: pb.HostEventKind = LEFT, until: str = "") -> pb.
 
 
 def test_the_newest_first(run: Run, api: FakeApi) -> None:
-    """Of one host, with the kinds that are asked for; a bounded list says that there is more."""
+    """The request names the host and the kinds; a list that is cut says that there is more."""
     until = "2026-01-02T03:14:05Z"
     answer = pb.ListHostEventsResponse(events=[an_event(7, AVOIDED, until), an_event(3)], has_more=True)
     api.answers["overview.ListHostEvents"] = [answer]
@@ -41,7 +41,7 @@ def test_the_newest_first(run: Run, api: FakeApi) -> None:
 
 
 def test_all_of_them_come_page_by_page(run: Run, api: FakeApi) -> None:
-    """Each page begins before the last event of the one before; programs get one answer."""
+    """Each page ends before the last event of the page before; JSON is one answer."""
     api.answers["overview.ListHostEvents"] = [
         pb.ListHostEventsResponse(events=[an_event(9), an_event(8)], has_more=True),
         pb.ListHostEventsResponse(events=[an_event(5)]),
@@ -54,7 +54,7 @@ def test_all_of_them_come_page_by_page(run: Run, api: FakeApi) -> None:
 
 
 def test_events_as_they_happen(run: Run, api: FakeApi, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The oldest first, then whatever is newer than the last one, until Ctrl-C."""
+    """The stream starts with the oldest event and continues with newer ones until Ctrl-C."""
     looks = count()
 
     def sleep(_: float) -> None:
@@ -79,14 +79,14 @@ def test_events_as_they_happen(run: Run, api: FakeApi, monkeypatch: pytest.Monke
 
 
 def test_nothing_has_happened(run: Run, api: FakeApi) -> None:
-    """It says so."""
+    """The command says that there are no events."""
     api.answers["overview.ListHostEvents"] = [pb.ListHostEventsResponse()]
 
     assert run("host events h9").stdout.startswith("No events")
 
 
 def test_every_kind_has_its_number() -> None:
-    """On the wire, in the same order."""
+    """The enum of the wire has the same kinds in the same order."""
     names = [name.removeprefix("HOST_EVENT_KIND_") for name in pb.HostEventKind.keys()]  # noqa: SIM118
 
     assert ["INVALID", *HostEventKind] == names

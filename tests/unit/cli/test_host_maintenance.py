@@ -50,7 +50,7 @@ WAITING = host("h2", "UP", waiting_for="its turn: 2 of at most 2 hosts are drain
 
 
 def test_start(run: Run, api: FakeApi) -> None:
-    """The original's words for each host; options are seconds and counts; absent ones leave it to the installation."""
+    """Each host has the original's text; options are sent as seconds and counts, and an absent one as no value."""
     api.answers["maintenance.Start"] = [pb.StartResponse()]
 
     result = run("host maintenance start h1 h2 --deadline 1m30s --at-most 3 --reason kernel")
@@ -65,7 +65,8 @@ def test_start(run: Run, api: FakeApi) -> None:
 
 
 def test_who_waits_is_told(run: Run, api: FakeApi) -> None:
-    """How many begin and how many wait, under which bound, and how to change that; the first few by name."""
+    """The output counts the hosts that begin and that wait, names the bound and its option, and lists the first few
+    hosts."""
     others = [host(f"w{i}", "UP", waiting_for="its turn") for i in range(11)]
     api.answers["maintenance.Start"] = [pb.StartResponse(hosts=[BLOCKED, WAITING]), pb.StartResponse(hosts=others)]
 
@@ -89,7 +90,7 @@ VERBS = {
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_verbs(verb: str, run: Run, api: FakeApi) -> None:
-    """Each is one call; a refusal is told in the API's words, with exit code 1."""
+    """Each verb is one call; a refusal is the API's text with exit code 1."""
     method, response, text = VERBS[verb]
     api.answers[f"maintenance.{method}"] = [response(hosts=[BLOCKED]), (grpc.StatusCode.ABORTED, "host h1 is ...")]
 
@@ -108,7 +109,7 @@ HOSTS = host_svc_pb2.QueryHostsResponse(
 
 @pytest.mark.parametrize("verb", ["start", *VERBS])
 def test_a_host_that_no_cluster_has(verb: str, run: Run, api: FakeApi) -> None:
-    """It is named, with the clusters that were looked at and the nearest names."""
+    """The error names the host, the clusters that answered and the nearest names."""
     refusal = (grpc.StatusCode.ABORTED, "host is not a Peloton agent: nde-1")
     api.answers[f"maintenance.{verb.capitalize()}"] = [refusal]
     api.answers["hosts.QueryHosts"] = [HOSTS]
@@ -123,7 +124,7 @@ def test_a_host_that_no_cluster_has(verb: str, run: Run, api: FakeApi) -> None:
 
 
 def test_a_host_that_may_be_in_a_silent_cluster(run: Run, api: FakeApi) -> None:
-    """Then the refusal itself is told, as it is for hosts that are known."""
+    """The error is the refusal itself, as with known hosts."""
     api.answers["maintenance.Start"] = [(grpc.StatusCode.ABORTED, "host is not a Peloton agent: x")]
     silent = host_svc_pb2.QueryHostsResponse(silent_clusters=["north"])
     silent.MergeFrom(HOSTS)
@@ -133,7 +134,7 @@ def test_a_host_that_may_be_in_a_silent_cluster(run: Run, api: FakeApi) -> None:
 
 
 def test_json(run: Run, api: FakeApi) -> None:
-    """The whole response."""
+    """--json prints the complete response."""
     api.answers["maintenance.Cancel"] = [pb.CancelResponse(hosts=[WAITING])]
     api.answers["maintenance.Query"] = [answer(WAITING)]
 
@@ -153,7 +154,8 @@ h1: job {JOB} keeps 2: 1 of at most 1 instances are unavailable already
 
 
 def test_status(run: Run, api: FakeApi) -> None:
-    """Where each host is, what it waits for, who holds it up, and how many are away."""
+    """The table has each host's state, the condition that it waits for, the blocking jobs, and the number of hosts
+    away."""
     api.answers["maintenance.Query"] = [
         answer(BLOCKED, WAITING, host("h3", "DOWN"), host("h4", "DRAINED", "UP")),
         answer(),
@@ -170,7 +172,7 @@ def test_status(run: Run, api: FakeApi) -> None:
 
 
 def test_forced_drains_say_so(run: Run, api: FakeApi) -> None:
-    """It is no ordinary drain."""
+    """The status marks a forced drain as forced."""
     forced = host("h1", "DRAINING", pod_count=1, leaving_count=1, forced=True, waiting_for="the end of 1 pod")
     api.answers["maintenance.Query"] = [answer(forced)]
 
@@ -198,7 +200,7 @@ def watched(api: FakeApi, *hosts: str, terminal: bool = False) -> str:
 
 
 def test_a_drain_is_lines_of_json(run: Run, api: FakeApi) -> None:
-    """With --json the answers that differ, one a line; who is up again is told on standard error."""
+    """--json prints each changed answer on one line; hosts that are UP again are named on standard error."""
     api.answers["maintenance.Query"] = [answer(WAITING), answer(WAITING), answer()]
     result = run("host maintenance status h2 --watch --json")
 
@@ -217,7 +219,7 @@ h2 is UP
 
 
 def test_watching_tells_what_changes(api: FakeApi) -> None:
-    """A line whenever something changed, until all are down or out of maintenance."""
+    """The watch prints a line at each change, until all hosts are down or out of maintenance."""
     down = host("h1", "DOWN")
     api.answers["maintenance.Query"] = [
         answer(BLOCKED, WAITING),
@@ -232,7 +234,7 @@ def test_watching_tells_what_changes(api: FakeApi) -> None:
 
 
 def test_watching_on_a_terminal(api: FakeApi) -> None:
-    """The table is drawn again in place."""
+    """The watch redraws the table in place."""
     api.answers["maintenance.Query"] = [answer(BLOCKED), answer(host("h1", "DOWN"))]
 
     shown = watched(api, terminal=True)
@@ -243,14 +245,14 @@ def test_watching_on_a_terminal(api: FakeApi) -> None:
 
 
 def test_watching_nothing(api: FakeApi) -> None:
-    """It says so, and ends."""
+    """The watch says that there are no hosts, and ends."""
     api.answers["maintenance.Query"] = [answer()]
 
     assert "No hosts in maintenance\n" == watched(api)
 
 
 def test_watching_sits_outages_out(api: FakeApi) -> None:
-    """An API that is away for a moment is asked again; one that stays away is given up."""
+    """A short outage of the API is waited for; after a long one the watch gives up."""
     away = (grpc.StatusCode.UNAVAILABLE, "hostmgr is not there")
     api.answers["maintenance.Query"] = [away, answer(host("h1", "DOWN"))]
 
@@ -275,7 +277,7 @@ h1 is UP
 
 
 def test_watching_waits_for_silent_clusters(api: FakeApi) -> None:
-    """A host of a cluster that does not answer is neither up nor done with."""
+    """A host of a cluster that does not answer counts neither as UP nor as finished."""
     h1, h2 = host("h1", "DRAINED", cluster="west"), host("h2", "DOWN", cluster="east")
     silent = answer(h2)
     silent.silent_clusters.append("west")
@@ -285,7 +287,7 @@ def test_watching_waits_for_silent_clusters(api: FakeApi) -> None:
 
 
 def test_names_of_hosts_are_completed(api: FakeApi) -> None:
-    """By asking the API; not at all when it is away."""
+    """The completion asks the API, and offers nothing if the API fails."""
     hosts = [host_pb2.HostInfo(hostname=name) for name in ("h2", "h1", "other")]
     api.answers["hosts.QueryHosts"] = [host_svc_pb2.QueryHostsResponse(host_infos=hosts), (grpc.StatusCode.ABORTED, "")]
     context = click.Context(start, obj=Settings(address=api.address))

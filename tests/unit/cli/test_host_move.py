@@ -27,7 +27,7 @@ IN_BATCH = host_svc_pb2.ListHostPoolsResponse(pools=[host_pb2.HostPoolInfo(name=
 
 
 def test_hosts_are_drained_first(run: Run, api: FakeApi) -> None:
-    """What each waits for is said; a host that is there has nothing more to do."""
+    """The output names the condition that each host waits for; a host already in the pool is complete."""
     api.answers["maintenance.Move"] = [pb.MoveResponse(hosts=[DRAINING, WAITING])]
 
     result = run("host pool move h1 h2 h3 --to batch --drain")
@@ -43,7 +43,7 @@ def test_hosts_are_drained_first(run: Run, api: FakeApi) -> None:
 
 
 def test_a_bound_is_sent_along(run: Run, api: FakeApi) -> None:
-    """It makes the move one that drains."""
+    """A bound alone makes the move a draining one."""
     api.answers["maintenance.Move"] = [pb.MoveResponse(hosts=[DRAINING])]
 
     assert 0 == run("host pool move h1 --to batch --at-most 5").exit_code
@@ -52,7 +52,7 @@ def test_a_bound_is_sent_along(run: Run, api: FakeApi) -> None:
 
 
 def test_hosts_that_are_elsewhere_are_refused(run: Run, api: FakeApi) -> None:
-    """Nothing is sent when one of them is not where it must be."""
+    """The command sends nothing if one of the hosts is in another pool than --from names."""
     pools = [host_pb2.HostPoolInfo(name="default", hosts=["h1"]), host_pb2.HostPoolInfo(name="gpu", hosts=["h2"])]
     api.answers["hosts.ListHostPools"] = [host_svc_pb2.ListHostPoolsResponse(pools=pools)]
 
@@ -64,7 +64,7 @@ def test_hosts_that_are_elsewhere_are_refused(run: Run, api: FakeApi) -> None:
 
 @pytest.mark.parametrize("option", ["--watch", "--drain --watch"])
 def test_a_move_is_watched_to_its_end(run: Run, api: FakeApi, option: str) -> None:
-    """A host that is not in maintenance any more has moved."""
+    """A host has moved once it is not in maintenance."""
     api.answers["maintenance.Move"] = [pb.MoveResponse(hosts=[DRAINING])]
     api.answers["maintenance.Query"] = [
         pb.QueryResponse(hosts=[DRAINING], away_max=1, host_count=3),
@@ -81,7 +81,7 @@ def test_a_move_is_watched_to_its_end(run: Run, api: FakeApi, option: str) -> No
 
 
 def test_a_move_may_have_ended_before_it_is_watched(run: Run, api: FakeApi) -> None:
-    """As that of an empty host. It was no mistake to name the host."""
+    """The move of an empty host may end at once, and its name is still valid."""
     api.answers["maintenance.Move"] = [pb.MoveResponse(hosts=[moving("h1", "DRAINED")])]
     api.answers["maintenance.Query"] = [pb.QueryResponse(away_max=1, host_count=3)]
     api.answers["hosts.ListHostPools"] = [IN_BATCH]
@@ -94,7 +94,7 @@ def test_a_move_may_have_ended_before_it_is_watched(run: Run, api: FakeApi) -> N
 
 
 def test_moves_are_among_the_hosts_in_maintenance(run: Run, api: FakeApi) -> None:
-    """Their goal is a host pool, and UP once they have changed it."""
+    """The goal of moving hosts is a host pool, and UP after the change of pools."""
     rows = [DRAINING, WAITING, moving("h3", "DRAINED", "UP")]
     api.answers["maintenance.Query"] = [pb.QueryResponse(hosts=rows, away_max=1, host_count=3)]
 

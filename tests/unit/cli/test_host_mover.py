@@ -28,7 +28,7 @@ SEEN = pb.QueryResponse(
 
 
 def test_it_is_switched_on_and_off(run: Run, api: FakeApi) -> None:
-    """A refusal is said."""
+    """The commands switch the mover, and print a refusal."""
     refusal = (grpc.StatusCode.UNIMPLEMENTED, "host pools not enabled")
     api.answers["mover.Switch"] = [pb.SwitchResponse(), pb.SwitchResponse(), refusal]
 
@@ -41,7 +41,7 @@ def test_it_is_switched_on_and_off(run: Run, api: FakeApi) -> None:
 
 
 def test_what_it_sees_and_has_done_is_shown(run: Run, api: FakeApi) -> None:
-    """Host pools that take hosts come first, with what they wait for."""
+    """Host pools that take hosts come first, with the cause of their waiting."""
     api.answers["mover.Query"] = [SEEN]
 
     lines = run("host pool mover show").stdout.splitlines()
@@ -55,7 +55,7 @@ def test_what_it_sees_and_has_done_is_shown(run: Run, api: FakeApi) -> None:
 
 
 def test_a_plan_says_what_would_move_and_why(run: Run, api: FakeApi) -> None:
-    """Also while it is off, which it says."""
+    """The plan is available while the mover is off, and says so."""
     off = pb.QueryResponse(planned=[pb.Shift(**SHIFT)])
     api.answers["mover.Query"] = [off, off, off, pb.QueryResponse(on=True)]
 
@@ -69,7 +69,7 @@ def test_a_plan_says_what_would_move_and_why(run: Run, api: FakeApi) -> None:
 
 
 def test_a_minimum_is_sent_when_it_is_given(run: Run, api: FakeApi) -> None:
-    """Zero, too."""
+    """The request contains the minimum only if it is given, zero included."""
     api.answers["hosts.CreateHostPool"] = [host_svc_pb2.CreateHostPoolResponse()]
     api.answers["hosts.UpdateHostPool"] = [host_svc_pb2.UpdateHostPoolResponse()]
     for command in ("create batch --minimum 3", "update batch --minimum 0", "update batch --cpu 1.2"):

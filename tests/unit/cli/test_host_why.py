@@ -1,4 +1,4 @@
-"""``peloton host why``: what it asks, prints and refuses."""
+"""``peloton host why``: requests, printed texts and errors."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def answer(api: FakeApi, *drains: maintenance_pb2.HostMaintenance, **info: objec
 
 
 def test_a_host_that_takes_pods(run: Run, api: FakeApi) -> None:
-    """With what is free; and why pods prefer others."""
+    """The output has the free resources, and the reason why pods prefer other hosts."""
     answer(api, current_pool="shared", avoided=FLAPS)
 
     assert [
@@ -33,7 +33,7 @@ def test_a_host_that_takes_pods(run: Run, api: FakeApi) -> None:
 
 
 def test_a_host_that_the_cluster_keeps_pods_away_from(run: Run, api: FakeApi) -> None:
-    """It is UP and takes no pods, by a cordon or a taint; the list says so instead of leaving its amounts blank."""
+    """A cordoned or tainted host is UP and takes no pods; the list says so instead of leaving its amounts blank."""
     for reason in ("an operator of the cluster has cordoned it", "it has the taint dedicated=db:NoSchedule"):
         answer(api, avoided=reason, capacity=None, free=None)
         assert ["h1 is UP (unschedulable): it takes no pods", f"Pods cannot go there: {reason}"] == run(
@@ -47,7 +47,7 @@ def test_a_host_that_the_cluster_keeps_pods_away_from(run: Run, api: FakeApi) ->
 
 
 def test_a_host_that_is_reserved_for_a_pod(run: Run, api: FakeApi) -> None:
-    """Also in the list of hosts."""
+    """The reservation is in the list of hosts as well."""
     reserved = "for pod j-3 since 2026-11-22 10:00:00, until 10:30:00 UTC: there is room soon"
     answer(api, reserved=reserved)
 
@@ -59,7 +59,7 @@ def test_a_host_that_is_reserved_for_a_pod(run: Run, api: FakeApi) -> None:
 
 
 def test_a_host_in_maintenance(run: Run, api: FakeApi) -> None:
-    """What its drain waits for, by job."""
+    """The output has the condition that the drain waits for, and its blocking jobs."""
     blocker = maintenance_pb2.Blocker(job_id="j", pod_count=2, reason="its SLA")
     drain = maintenance_pb2.HostMaintenance(
         hostname="h1",
@@ -77,7 +77,7 @@ def test_a_host_in_maintenance(run: Run, api: FakeApi) -> None:
 
 
 def test_programs_and_hosts_that_are_not_known(run: Run, api: FakeApi) -> None:
-    """The host as the API has it; an unknown one is an error."""
+    """JSON has the host as the API answers it; an unknown host is an error."""
     answer(api)
 
     assert "h1" == json.loads(run("--json host why h1").stdout)["hostname"]
@@ -87,7 +87,7 @@ def test_programs_and_hosts_that_are_not_known(run: Run, api: FakeApi) -> None:
 
 
 def test_a_mark_is_told(run: Run, api: FakeApi) -> None:
-    """With its reason, and that it keeps no pod away."""
+    """The output has the mark's reason, and says that the mark keeps no pod away."""
     answer(api, marked="RED: cpu 95 %, red from 90 %")
 
     marked = "It is marked RED: cpu 95 %, red from 90 %; that keeps no pod from it"

@@ -49,7 +49,7 @@ def job_answer(state: str = "RUNNING", **changes: object) -> job_pb2.GetResponse
 
 
 def test_create_sends_the_file_and_the_pool(run: Run, api: FakeApi, config: Path) -> None:
-    """The job goes to the pool that the path leads to, with the given id and the secret as base64."""
+    """The job is created in the pool of the path, with the given id and the secret as base64."""
     api.answers["respools.LookupResourcePoolID"] = [pool_answer()]
     api.answers["jobs.Create"] = [job_pb2.CreateResponse(jobId=ID)]
     secret = ("--secret-path", "/etc/key", "--secret-data", "s3")
@@ -82,7 +82,7 @@ def test_create_refused(run: Run, api: FakeApi, config: Path, field: str, error:
 
 
 def test_create_in_an_unknown_pool(run: Run, api: FakeApi, config: Path) -> None:
-    """A path that leads nowhere creates nothing."""
+    """An unknown path creates nothing."""
     error = respool_pb2.ResourcePoolPathNotFound(message="resource pool not found")
     answer = respool_pb2.LookupResponse(error=respool_pb2.LookupResponse.Error(notFound=error))
     api.answers["respools.LookupResourcePoolID"] = [answer]
@@ -92,7 +92,7 @@ def test_create_in_an_unknown_pool(run: Run, api: FakeApi, config: Path) -> None
 
 
 def test_create_with_malformed_yaml(run: Run, api: FakeApi, tmp_path: Path) -> None:
-    """A mistake in the file is told with file, line and column, before the API is asked."""
+    """A mistake in the file is reported with file, line and column before any request."""
     path = tmp_path / "bad.yaml"
     path.write_text("name: hello\ninstancecont: 2\n")
     result = run("job", "create", "/dev", path)
@@ -114,7 +114,7 @@ USAGE = {
 
 @pytest.mark.parametrize(("line", "text"), USAGE.values(), ids=USAGE.keys())
 def test_wrong_usage(run: Run, api: FakeApi, line: str, text: str) -> None:
-    """Wrong usage exits with 2, says what is wrong and asks nobody."""
+    """Wrong usage exits with 2, names the mistake and sends no request."""
     result = run(line)
     assert (2, True, []) == (result.exit_code, text in result.stderr, api.calls)
 
@@ -126,21 +126,21 @@ def test_half_a_secret_is_wrong_usage(run: Run, config: Path) -> None:
 
 
 def test_get_prints_yaml_or_json(run: Run, api: FakeApi) -> None:
-    """A job is YAML for people and JSON for programs, both with the names of the API."""
+    """YAML is the default and JSON the form for programs, both with the names of the API."""
     api.answers["jobs.Get"] = [job_answer()]
     assert "  runtime:\n    state: RUNNING\n    configurationVersion: 7\n" in run(f"job get {JOB}").stdout
     assert "maps" == json.loads(run(f"--json job get {JOB}").stdout)["jobInfo"]["config"]["owningTeam"]
 
 
 def test_status_prints_the_runtime_only(run: Run, api: FakeApi) -> None:
-    """The status is the runtime without the configuration; states in which no task is are left out."""
+    """The status is the runtime without the configuration; states without tasks are left out."""
     api.answers["jobs.Get"] = [job_answer(PENDING=0, RUNNING=2, SUCCEEDED=1)]
     expected = "state: RUNNING\ntaskStats:\n  RUNNING: 2\n  SUCCEEDED: 1\nconfigurationVersion: 7\n"
     assert expected == run(f"job status {JOB}").stdout
 
 
 def test_status_has_times_for_people(run: Run, api: FakeApi) -> None:
-    """The revision's times are times; YAML that is asked for has what is on the wire."""
+    """The default output formats the revision's times; -o yaml has the values of the wire."""
     answer = job_answer()
     revision = answer.jobInfo.runtime.revision
     revision.version, revision.createdAt, revision.updatedAt = 2, 1_795_687_200_000_000_000, 1_795_687_201_500_000_000
@@ -164,7 +164,7 @@ UNKNOWN_JOB = {
 @pytest.mark.parametrize(("line", "text"), UNKNOWN_JOB.values(), ids=UNKNOWN_JOB.keys())
 @pytest.mark.parametrize("field", ["notFound", "getRuntimeFail"])
 def test_an_unknown_job(run: Run, api: FakeApi, line: str, text: str, field: str) -> None:
-    """Both errors that stand for an unknown job say so and exit with 1."""
+    """Each of the two errors for an unknown job is reported with exit code 1."""
     response = job_pb2.GetResponse()
     getattr(response.error, field).CopyFrom(
         errors_pb2.JobNotFound(message="gone") if field == "notFound" else errors_pb2.JobGetRuntimeFail(message="gone")
@@ -226,7 +226,7 @@ def test_a_refused_query(run: Run, api: FakeApi) -> None:
 
 
 def test_list_reads_all_pages(run: Run, api: FakeApi) -> None:
-    """A job that moves to the next page while the pages are read is listed once."""
+    """A job that moves to the next page during the reading is listed once."""
 
     def page(*jobs: str) -> job_pb2.QueryResponse:
         response = job_pb2.QueryResponse(results=[summary(job, "KILLED", "2026-11-20T10:00:00Z") for job in jobs])
@@ -273,7 +273,7 @@ OTHER_KINDS = {
 def test_files_of_other_kinds(
     run: Run, tmp_path: Path, command: str, content: str, text: str | None, is_input: bool
 ) -> None:
-    """The refusal says what the file is, and which command takes it."""
+    """The error names the file's kind, and the command for it."""
     file = tmp_path / "file.yaml"
     file.write_text(content)
     name = "standard input" if is_input else str(file)
@@ -285,7 +285,7 @@ def test_files_of_other_kinds(
 
 
 def test_a_file_of_no_kind(run: Run, tmp_path: Path) -> None:
-    """The refusal names the first key that is unknown."""
+    """The refusal names the first unknown key."""
     file = tmp_path / "file.yaml"
     file.write_text(f"{POOL_FILE}commands: 1\n")
 
@@ -294,7 +294,7 @@ def test_a_file_of_no_kind(run: Run, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("line", "text"), EMPTY_TEXTS.items())
 def test_no_jobs(run: Run, api: FakeApi, line: str, text: str) -> None:
-    """An empty cluster is no error."""
+    """An empty cluster is not an error."""
     api.answers["jobs.Query"] = [job_pb2.QueryResponse()]
     api.answers["jobs.GetActiveJobs"] = [job_pb2.GetActiveJobsResponse()]
     result = run(line)
@@ -302,13 +302,13 @@ def test_no_jobs(run: Run, api: FakeApi, line: str, text: str) -> None:
 
 
 def test_active_list_prints_ids(run: Run, api: FakeApi) -> None:
-    """One id a line."""
+    """The list is one id a line."""
     api.answers["jobs.GetActiveJobs"] = [job_pb2.GetActiveJobsResponse(ids=[ID, peloton_pb2.JobID(value=OTHER)])]
     assert f"{JOB}\n{OTHER}\n" == run("job active-list").stdout
 
 
 def test_stop_by_id(run: Run, api: FakeApi) -> None:
-    """All tasks are asked to stop, once more when some refused."""
+    """All tasks are stopped, with a second request if some refused."""
     api.answers["jobs.Get"] = [job_answer()]
     api.answers["tasks.Stop"] = [task_pb2.StopResponse(invalidInstanceIds=[1]), task_pb2.StopResponse()]
     result = run(f"job stop {JOB} --owner maps -l stage=test")
@@ -317,7 +317,7 @@ def test_stop_by_id(run: Run, api: FakeApi) -> None:
 
 
 def test_stop_with_progress(run: Run, api: FakeApi, monkeypatch: pytest.MonkeyPatch) -> None:
-    """--progress says what changed and ends with the number of tasks that ended."""
+    """--progress prints changes and ends with the number of ended tasks."""
     monkeypatch.setattr("cli.job.stop.PROGRESS_INTERVAL_S", 0.01)
     killing = job_answer("KILLING", KILLED=1)
     api.answers["jobs.Get"] = [job_answer(), killing, killing, job_answer("KILLED", KILLED=2, SUCCEEDED=1)]
@@ -348,7 +348,7 @@ STOP_REFUSALS: dict[str, tuple[str, str, Answer | None, str]] = {
 
 @pytest.mark.parametrize(("state", "flags", "answer", "text"), STOP_REFUSALS.values(), ids=STOP_REFUSALS.keys())
 def test_stop_refused(run: Run, api: FakeApi, state: str, flags: str, answer: Answer | None, text: str) -> None:
-    """Each reason for not stopping is one line and exit code 1."""
+    """Each reason for a refusal is one line with exit code 1."""
     api.answers["jobs.Get"] = [job_answer(state)]
     api.answers["tasks.Stop"] = [answer] if answer is not None else []
     result = run(f"job stop {JOB} {flags}")
@@ -357,7 +357,8 @@ def test_stop_refused(run: Run, api: FakeApi, state: str, flags: str, answer: An
 
 @pytest.mark.parametrize(("flags", "reply", "stops"), [("", "y\n", 1), ("", "n\n", 0), ("--force", "", 1)])
 def test_stop_by_owner(run: Run, api: FakeApi, flags: str, reply: str, stops: int) -> None:
-    """The jobs of an owner are shown and asked about, unless --force; the server matches the values of labels only."""
+    """The command lists the owner's jobs and asks for confirmation, unless --force; the server matches only the
+    values of labels."""
     other = summary(OTHER, "RUNNING", "")
     other.labels[0].key = "level"
     api.answers["jobs.Query"] = [job_pb2.QueryResponse(results=[summary(JOB, "RUNNING", ""), other])]
@@ -401,7 +402,7 @@ SIMPLE = {
 
 @pytest.mark.parametrize("verb", list(SIMPLE))
 def test_delete_refresh_cache(run: Run, api: FakeApi, verb: str) -> None:
-    """The commands on one job send its id and say what was done, or print what they got."""
+    """The commands on one job send its id, and print their result or the answer."""
     method, answer, text = SIMPLE[verb]
     api.answers[method] = [answer]
     result = run(f"job {verb} {JOB}")
@@ -421,7 +422,7 @@ def test_delete_refused(run: Run, api: FakeApi) -> None:
 
 @pytest.mark.parametrize("verb", ["Restart", "Start", "Stop"])
 def test_rolling_commands_retry_on_a_stale_version(run: Run, api: FakeApi, verb: str) -> None:
-    """Without --resourceVersion the current one is read, again when it has changed in between."""
+    """The command reads the current version without --resourceVersion, and again if it has changed in between."""
     newer = job_answer()
     newer.jobInfo.runtime.configurationVersion = 8
     api.answers["jobs.Get"] = [job_answer(), newer]

@@ -22,7 +22,7 @@ def task_id(instance: int, run: int) -> str:
 
 
 def tasks(*rows: tuple[int, str, int], host: str = "host-1") -> task_pb2.ListResponse:
-    """Rows: instance, state, run; a task without a run is on no host."""
+    """Returns rows of instance, state and run; a task without a run has no host."""
     response = task_pb2.ListResponse()
     for instance, state, run in rows:
         runtime = response.result.value[instance].runtime
@@ -45,7 +45,7 @@ def folder(instance: int, run: int) -> str:
 
 @pytest.fixture
 def sandboxes(api: FakeApi, agent: FakeAgent) -> FakeAgent:
-    """The API says of each run that its files are on the agent."""
+    """The API answers that the files of each run are on the agent."""
 
     def browse(request: task_pb2.BrowseSandboxRequest) -> task_pb2.BrowseSandboxResponse:
         paths = [path for path in agent.files if path.startswith(f"/sandbox/{request.taskId}/")]
@@ -61,7 +61,7 @@ def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_both_streams_of_each_instance_are_printed(run: Run, api: FakeApi, sandboxes: FakeAgent) -> None:
-    """Instance by instance, each line with its instance and its stream, and the last line also without a newline."""
+    """The output is in the order of instances, each line with its instance and its stream, and ends the last line."""
     sandboxes.files = {
         f"{folder(0, 1)}/stdout": b"one\ntwo",
         f"{folder(0, 1)}/stderr": b"oops\n",
@@ -74,7 +74,7 @@ def test_both_streams_of_each_instance_are_printed(run: Run, api: FakeApi, sandb
 
 
 def test_one_stream_without_marks(run: Run, api: FakeApi, sandboxes: FakeAgent) -> None:
-    """For another program to read."""
+    """--stream and --no-prefix print the bytes of one stream for another program."""
     sandboxes.files = {f"{folder(0, 1)}/stdout": b"out\n", f"{folder(0, 1)}/stderr": b"oops\n"}
     api.answers["tasks.List"] = [tasks((0, "FAILED", 1))]
     assert "oops\n" == run(f"job logs {JOB} --stream stderr --no-prefix").stdout
@@ -96,14 +96,14 @@ def test_one_stream_without_marks(run: Run, api: FakeApi, sandboxes: FakeAgent) 
 def test_tail_prints_the_last_lines(
     run: Run, api: FakeApi, sandboxes: FakeAgent, tail: int, content: bytes, expected: str
 ) -> None:
-    """Of each file, however long its lines are."""
+    """--tail counts lines of each file, of any length."""
     sandboxes.files = {f"{folder(0, 1)}/stdout": content}
     api.answers["tasks.List"] = [tasks((0, "RUNNING", 1))]
     assert expected == run(f"job logs {JOB} --no-prefix --tail {tail}").stdout
 
 
 def test_since_chooses_files_that_were_written_since(run: Run, api: FakeApi, sandboxes: FakeAgent) -> None:
-    """A duration or a time."""
+    """--since takes a duration or a time."""
     old, new = f"{folder(0, 1)}/stdout", f"{folder(1, 1)}/stdout"
     sandboxes.files = {old: b"old\n", new: b"new\n"}
     sandboxes.written_at = {old: time.time() - 3600, new: time.time()}
@@ -115,7 +115,7 @@ def test_since_chooses_files_that_were_written_since(run: Run, api: FakeApi, san
 
 
 def test_at_most_a_hundred_instances_are_read(run: Run, api: FakeApi, sandboxes: FakeAgent) -> None:
-    """And the command says how to read the next ones."""
+    """The command prints at most 100 instances, and the option for the next ones."""
     api.answers["tasks.List"] = [tasks(*((instance, "PENDING", 0) for instance in range(5, 106)))]
     result = run(f"job logs {JOB} -r 5:")
     (request,) = api.requests("tasks.List")
@@ -127,7 +127,7 @@ def test_at_most_a_hundred_instances_are_read(run: Run, api: FakeApi, sandboxes:
 def test_an_agent_that_is_gone_fails_the_command_after_the_others_are_read(
     run: Run, api: FakeApi, sandboxes: FakeAgent
 ) -> None:
-    """What can be read is printed."""
+    """The command prints the files of the reachable agents."""
 
     def browse(request: task_pb2.BrowseSandboxRequest) -> task_pb2.BrowseSandboxResponse:
         response = task_pb2.BrowseSandboxResponse(hostname=sandboxes.host, port=sandboxes.port)
@@ -151,7 +151,7 @@ def test_an_agent_that_is_gone_fails_the_command_after_the_others_are_read(
 def test_follow_waits_for_the_files_of_a_run_that_has_just_come_to_its_host(
     run: Run, api: FakeApi, sandboxes: FakeAgent
 ) -> None:
-    """Its sandbox cannot be listed at first. Nothing is missed, and nothing is said."""
+    """A sandbox that cannot be listed yet causes neither an error nor a lost line."""
     missing = task_pb2.BrowseSandboxResponse()
     missing.error.failure.message = "HTTP 404"
     found = task_pb2.BrowseSandboxResponse(
@@ -170,7 +170,7 @@ def test_follow_waits_for_the_files_of_a_run_that_has_just_come_to_its_host(
 def test_follow_prints_later_lines_and_later_runs_until_the_job_has_ended(
     run: Run, api: FakeApi, sandboxes: FakeAgent
 ) -> None:
-    """The end of a run that failed comes out before the first line of its successor, which is printed whole."""
+    """The rest of a failed run is printed before the first line of its successor, which is printed completely."""
     first, second = f"{folder(0, 1)}/stdout", f"{folder(0, 2)}/stdout"
     sandboxes.files = {first: b"skipped\nbegin\nha"}
     rounds = iter(range(100))
@@ -205,7 +205,7 @@ def no_tasks() -> task_pb2.ListResponse:
 def test_follow_waits_for_the_pods_of_a_job_that_was_created_just_now(
     run: Run, api: FakeApi, sandboxes: FakeAgent
 ) -> None:
-    """Its workflow adds them after the job was acknowledged."""
+    """The workflow adds the pods after the job was acknowledged."""
     sandboxes.files = {f"{folder(0, 1)}/stdout": b"here\n"}
     api.answers["tasks.List"] = [no_tasks(), tasks((0, "SUCCEEDED", 1))]
     api.answers["jobs.Get"] = [job_in("INITIALIZED", 1), job_in("INITIALIZED", 1), job_in("SUCCEEDED", 1)]
@@ -216,7 +216,7 @@ def test_follow_waits_for_the_pods_of_a_job_that_was_created_just_now(
 
 
 def test_logs_of_a_job_without_pods_yet(run: Run, api: FakeApi) -> None:
-    """Nothing is printed but that; instances that the job does not have are refused."""
+    """The command only says that the instances are being created; an unknown instance is refused."""
     api.answers["tasks.List"] = [no_tasks()]
     api.answers["jobs.Get"] = [job_in("INITIALIZED", 2)]
 
@@ -227,7 +227,7 @@ def test_logs_of_a_job_without_pods_yet(run: Run, api: FakeApi) -> None:
 
 
 def test_logs_of_an_unknown_job(run: Run, api: FakeApi) -> None:
-    """The job is named."""
+    """The error names the job."""
     api.answers["tasks.List"] = [no_tasks()]
     api.answers["jobs.Get"] = [job_pb2.GetResponse()]
     result = run(f"job logs {JOB}")

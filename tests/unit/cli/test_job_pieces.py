@@ -1,4 +1,4 @@
-"""``peloton job create`` of a job that is larger than a message may be."""
+"""``peloton job create`` of a job above the message limit."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ defaultconfig:
 
 
 class Sent:
-    """Takes a stream, and answers."""
+    """Collects the pieces of a stream, and answers."""
 
     def __init__(self, api: FakeApi, answer: job_pb2.CreateResponse) -> None:
         api.answers["respools.LookupResourcePoolID"] = [pool_answer()]
@@ -49,7 +49,8 @@ def config(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("why", ["the file is large", "the message is large"])
 def test_create(run: Run, api: FakeApi, config: Path, monkeypatch: pytest.MonkeyPatch, why: str) -> None:
-    """Job first, then instances by rising number wherever they stand in the file, then the commit."""
+    """The stream has the job first, then the instances in rising order regardless of their order in the file, then
+    the commit."""
     is_file = why == "the file is large"
     limit = "peloton.api.yaml_pieces.HEAVY_FILE_BYTES" if is_file else "cli.job.pieces.MESSAGE_BYTES_MAX"
     monkeypatch.setattr(limit, 10)
@@ -74,7 +75,7 @@ def test_create(run: Run, api: FakeApi, config: Path, monkeypatch: pytest.Monkey
 
 
 def test_refused(run: Run, api: FakeApi, config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The refusals of a stream are told like those of a call."""
+    """Refusals of a stream are printed like the ones of a call."""
     monkeypatch.setattr("peloton.api.yaml_pieces.HEAVY_FILE_BYTES", 10)
     answer = job_pb2.CreateResponse()
     answer.error.invalidConfig.message = "Invalid config for instance 2, cpuLimit -1 is negative"
@@ -88,7 +89,7 @@ def test_refused(run: Run, api: FakeApi, config: Path, monkeypatch: pytest.Monke
 
 @pytest.mark.parametrize("why", ["the file is large", "the message is large"])
 def test_busy(run: Run, api: FakeApi, config: Path, monkeypatch: pytest.MonkeyPatch, why: str) -> None:
-    """A Peloton that is busy is asked again, with all pieces from the first on: reading the file took minutes."""
+    """The client retries a busy server with all pieces from the first on, since reading the file may take minutes."""
     is_file = why == "the file is large"
     limit = "peloton.api.yaml_pieces.HEAVY_FILE_BYTES" if is_file else "cli.job.pieces.MESSAGE_BYTES_MAX"
     monkeypatch.setattr(limit, 10)
@@ -104,7 +105,7 @@ def test_busy(run: Run, api: FakeApi, config: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_secrets(run: Run, api: FakeApi, config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A stream has no place for them."""
+    """Secrets are refused, since a stream cannot carry them."""
     monkeypatch.setattr("peloton.api.yaml_pieces.HEAVY_FILE_BYTES", 10)
 
     result = run("job", "create", "/dev", config, "--secret-path", "/etc/key", "--secret-data", "s3")
@@ -115,7 +116,7 @@ def test_secrets(run: Run, api: FakeApi, config: Path, monkeypatch: pytest.Monke
 
 @pytest.mark.parametrize(("command", "said"), [("watch", "3 SUCCEEDED"), ("status", "state: SUCCEEDED")])
 def test_looks_at_a_heavy_job(run: Run, api: FakeApi, command: str, said: str) -> None:
-    """Its configuration fits no answer, so what became of it is told from the short form."""
+    """The command reports the state from the short form, since the configuration exceeds an answer."""
     cache = job_pb2.GetCacheResponse()
     cache.config.instanceCount = 3
     cache.runtime.state = job_pb2.SUCCEEDED

@@ -1,4 +1,4 @@
-"""``peloton job table``: filters become a request, and short pages are gone on from."""
+"""``peloton job table``: filters become a request, and short pages are continued."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_filters(run: Run, api: FakeApi) -> None:
 
 
 def test_pages_that_are_cut_are_gone_on_from(run: Run, api: FakeApi) -> None:
-    """Until there are as many as wanted, or no more; what is counted is said once."""
+    """The command reads pages until it has the requested number of rows or no more exist; the count is printed once."""
     count = table_pb2.JobCount(count=10_000, more=True)
     api.answers["job_table.ListJobs"] = [
         table_pb2.ListJobsResponse(nextPageToken="a", cut=True, count=count),
@@ -55,7 +55,7 @@ def test_pages_that_are_cut_are_gone_on_from(run: Run, api: FakeApi) -> None:
 
 
 def test_nothing_matches(run: Run, api: FakeApi) -> None:
-    """Which is said, and is no error."""
+    """The command says that no jobs match, and exits with 0."""
     api.answers["job_table.ListJobs"] = [table_pb2.ListJobsResponse()]
     result = run("job", "table")
 

@@ -1,4 +1,4 @@
-"""``peloton job use``: what instances use of what they asked for."""
+"""``peloton job use``: usage of instances against their requests."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def answer(*measured: bool) -> table_pb2.GetInstanceUseResponse:
 
 
 def test_the_second_sample_makes_a_rate(run: Run, api: FakeApi) -> None:
-    """What is not known even then has no numbers."""
+    """An instance without a rate after the second sample has no numbers."""
     api.answers["job_table.GetInstanceUse"] = [answer(False, False), answer(True, False)]
     result = run("job", "use", JOB)
 
@@ -37,7 +37,7 @@ def test_the_second_sample_makes_a_rate(run: Run, api: FakeApi) -> None:
 
 
 def test_what_is_known_is_asked_once(run: Run, api: FakeApi) -> None:
-    """Of the instances that are named."""
+    """The request names the given instances, and is not repeated."""
     api.answers["job_table.GetInstanceUse"] = [answer(True)]
     run("job", "use", JOB, "-r", "3:5")
 
@@ -46,7 +46,7 @@ def test_what_is_known_is_asked_once(run: Run, api: FakeApi) -> None:
 
 
 def test_ranges(run: Run, api: FakeApi) -> None:
-    """An open one has 100 instances; none means those that are on hosts."""
+    """An open range has 100 instances; no range means the instances on hosts."""
     api.answers["job_table.GetInstanceUse"] = [answer(), answer()]
     assert "No instance is on a host.\n" == run("job", "use", JOB, "-r", "50:").stdout
     run("job", "use", JOB)

@@ -1,4 +1,4 @@
-"""Watching a job: what is shown, how outages are sat out, and how it ends."""
+"""Watching a job: its output, outages and end."""
 
 import io
 import itertools
@@ -46,7 +46,7 @@ def full(state: str, **counts: int) -> job_pb2.GetResponse:
 
 
 class Waits:
-    """A clock that moves only by sleeping, and remembers the sleeps."""
+    """A clock that moves only by sleeping, and records the sleeps."""
 
     def __init__(self) -> None:
         self.now_s = 0.0
@@ -79,7 +79,7 @@ Job {JOB} (hello) SUCCEEDED: 3 SUCCEEDED, after 3.8 s
 
 
 def test_lines_on_change(api: FakeApi) -> None:
-    """Without a terminal there is a line whenever something changed, then the summary; two questions a second."""
+    """The watch prints a line at each change, then the summary, if there is no terminal; it polls twice a second."""
     running = cached("RUNNING", SUCCEEDED=1, RUNNING=1, PENDING=1, FAILED=0)
     api.answers["jobs.GetCache"] = [
         cached("INITIALIZED"), cached("PENDING", PENDING=3), cached("PENDING", PENDING=3), running, running,
@@ -92,7 +92,7 @@ def test_lines_on_change(api: FakeApi) -> None:
 
 
 def test_progress_is_lines_of_json(run: Run, api: FakeApi) -> None:
-    """With --json an object whenever something changed, and what is for people on standard error."""
+    """--json prints an object at each change, and the summary on standard error."""
     api.answers["jobs.GetCache"] = [cached("RUNNING", RUNNING=1), cached("RUNNING", RUNNING=1), cached("SUCCEEDED")]
     api.answers["jobs.Get"] = [full("SUCCEEDED", SUCCEEDED=3)]
     result = run(f"job watch {JOB} --json")
@@ -105,7 +105,7 @@ def test_progress_is_lines_of_json(run: Run, api: FakeApi) -> None:
 
 
 def test_a_bar_on_a_terminal(api: FakeApi) -> None:
-    """On a terminal the bar ends full, with state and counts."""
+    """The bar ends full, with state and counts."""
     api.answers["jobs.GetCache"] = [cached("RUNNING", RUNNING=3), cached("SUCCEEDED", SUCCEEDED=3)]
     api.answers["jobs.Get"] = [full("SUCCEEDED", SUCCEEDED=3)]
     state, text = watch(api, Waits(), terminal=True)
@@ -113,7 +113,7 @@ def test_a_bar_on_a_terminal(api: FakeApi) -> None:
 
 
 def test_failed_tasks_are_pointed_to(api: FakeApi) -> None:
-    """A job that failed says where to look."""
+    """The summary of a failed job names the command that lists its failed tasks."""
     api.answers["jobs.GetCache"] = [cached("FAILED", FAILED=1, SUCCEEDED=2)]
     api.answers["jobs.Get"] = [full("FAILED", FAILED=1, SUCCEEDED=2)]
     state, text = watch(api, Waits())
@@ -121,7 +121,7 @@ def test_failed_tasks_are_pointed_to(api: FakeApi) -> None:
 
 
 def test_an_outage_is_sat_out(api: FakeApi) -> None:
-    """An API that is away is said once, asked ever more slowly, and said when it is back."""
+    """The watch reports an outage once, polls with growing delays, and reports its end."""
     api.answers["jobs.GetCache"] = [cached("RUNNING", RUNNING=3), *[AWAY] * 6, cached("SUCCEEDED", SUCCEEDED=3)]
     api.answers["jobs.Get"] = [full("SUCCEEDED", SUCCEEDED=3)]
     waits = Waits()
@@ -136,14 +136,14 @@ def test_an_outage_is_sat_out(api: FakeApi) -> None:
 
 
 def test_an_outage_before_the_summary(api: FakeApi) -> None:
-    """The summary is waited for as well."""
+    """The summary is waited for through an outage as well."""
     api.answers["jobs.GetCache"] = [cached("SUCCEEDED", SUCCEEDED=3)]
     api.answers["jobs.Get"] = [AWAY, full("SUCCEEDED", SUCCEEDED=3)]
     assert JobState.SUCCEEDED is watch(api, Waits())[0]
 
 
 def test_an_endless_outage_ends_the_watching(api: FakeApi) -> None:
-    """After two minutes without an answer the watching ends and says that the job is not affected."""
+    """The watch ends after two minutes without an answer."""
     api.answers["jobs.GetCache"] = [AWAY]
     waits = Waits()
     with pytest.raises(Failed, match=r"has not answered for 12\d s \(UNAVAILABLE\): gave up watching"):
@@ -152,7 +152,7 @@ def test_an_endless_outage_ends_the_watching(api: FakeApi) -> None:
 
 
 def test_a_job_that_is_not_cached(api: FakeApi) -> None:
-    """Without the short form the long one is read."""
+    """The watch reads the long form if the short form is not cached."""
     api.answers["jobs.GetCache"] = [GONE]
     api.answers["jobs.Get"] = [full("RUNNING", RUNNING=3), full("KILLED", KILLED=3)]
     state, text = watch(api, Waits())
@@ -160,7 +160,7 @@ def test_a_job_that_is_not_cached(api: FakeApi) -> None:
 
 
 def test_an_unknown_job(run: Run, api: FakeApi) -> None:
-    """There is nothing to watch."""
+    """The error says that the job was not found."""
     response = job_pb2.GetResponse()
     response.error.getRuntimeFail.message = "no row"
     api.answers["jobs.GetCache"] = [GONE]
@@ -170,7 +170,7 @@ def test_an_unknown_job(run: Run, api: FakeApi) -> None:
 
 
 def test_a_refused_question(run: Run, api: FakeApi) -> None:
-    """What is not an outage ends the watching at once."""
+    """An error that is not an outage ends the watch at once."""
     api.answers["jobs.GetCache"] = [(grpc.StatusCode.PERMISSION_DENIED, "not yours")]
     result = run(f"job watch {JOB}")
     assert (1, f"cannot watch job {JOB}: not yours (PERMISSION_DENIED)\n") == (result.exit_code, result.stderr)
@@ -192,7 +192,7 @@ def test_create_and_watch(run: Run, api: FakeApi, flag: str, state: str, exit_co
 
 
 def test_interrupting_leaves_the_job_alone(run: Run, api: FakeApi) -> None:
-    """Ctrl-C says that the job goes on, with the exit code of an interruption."""
+    """Ctrl-C says that the job continues, and exits with the code of an interruption."""
 
     def interrupted(*_: object, **__: object) -> JobState:
         raise KeyboardInterrupt
@@ -204,7 +204,7 @@ def test_interrupting_leaves_the_job_alone(run: Run, api: FakeApi) -> None:
 
 
 def test_times_of_the_wire() -> None:
-    """Nanoseconds and missing times are taken as they come."""
+    """Nanoseconds and missing times are valid."""
     moments = ("2026-11-20T10:00:00.123456789Z", "2026-11-20T10:00:01Z", "", "yesterday")
     found = [seconds_between(first, second) for first, second in itertools.pairwise(moments)]
     assert [0.876544, None, None] == found

@@ -46,7 +46,7 @@ def test_help_loads_nothing_heavy() -> None:
 
 @pytest.mark.parametrize("path", OURS)
 def test_every_command_has_help(path: str) -> None:
-    """Each command, each option of a command and each group says what it is for."""
+    """Each command, each option and each group has a help text."""
     command, ctx = COMMANDS[path]
     assert command.get_short_help_str(), path
     undescribed = [
@@ -58,12 +58,12 @@ def test_every_command_has_help(path: str) -> None:
 
 @pytest.mark.parametrize("name", NOUNS)
 def test_the_short_help_of_lazy_commands_is_theirs(name: str) -> None:
-    """What ``peloton --help`` says without loading a command is what the command says itself."""
+    """The text of ``peloton --help``, which loads no command, is the command's own short help."""
     assert ENTRIES[name].short_help == COMMANDS[f"peloton {name}"][0].get_short_help_str(limit=200)
 
 
 def test_the_commands_of_the_integrator_are_registered() -> None:
-    """up, local and serve are loaded from the modules of these names."""
+    """up, local and serve are loaded from the modules with these names."""
     assert {name: ENTRIES[name].module for name in ("up", "local", "serve")} == {
         "up": "cli.up",
         "local": "cli.local",
@@ -72,7 +72,7 @@ def test_the_commands_of_the_integrator_are_registered() -> None:
 
 
 def test_the_reference_is_current() -> None:
-    """docs/cli.md is what ``python -m cli.reference`` writes."""
+    """docs/cli.md equals the output of ``python -m cli.reference``."""
     assert reference.reference() == reference.TARGET.read_text()
 
 
@@ -92,7 +92,7 @@ TYPOS = {
 
 @pytest.mark.parametrize(("line", "expected"), TYPOS.items())
 def test_the_nearest_name_is_suggested(run: Run, line: str, expected: str) -> None:
-    """A mistyped command or option is wrong usage and names the nearest."""
+    """A mistyped command or option is wrong usage and the error names the nearest one."""
     result = run(line)
     assert result.exit_code == 2
     assert expected in result.stderr
@@ -113,7 +113,7 @@ ANYWHERE = {
 
 @pytest.mark.parametrize("line", ANYWHERE.values(), ids=ANYWHERE.keys())
 def test_global_options_stand_anywhere(run: Run, api: FakeApi, line: str) -> None:
-    """The original took its global options before and after the command's name, and so do we."""
+    """Global options are valid before and after the command's name, as in the original."""
     api.answers["jobs.GetActiveJobs"] = [job_pb2.GetActiveJobsResponse()]
     assert json.loads(run(line).stdout) == {"ids": []}
 
@@ -126,7 +126,7 @@ def test_a_service_may_have_its_own_address(run: Run, api: FakeApi) -> None:
 
 
 def test_each_of_several_addresses_may_be_a_url(run: Run, api: FakeApi) -> None:
-    """Not only the first."""
+    """Each of several addresses may be a URL."""
     api.answers["jobs.GetActiveJobs"] = [job_pb2.GetActiveJobsResponse()]
     assert 0 == run(f"--address 127.0.0.1:1,http://{api.address}/ job active-list").exit_code
 
@@ -146,7 +146,7 @@ def test_an_option_of_the_command_wins_over_a_global_one() -> None:
 
 
 def test_calls_carry_the_headers_of_the_original(run: Run, api: FakeApi) -> None:
-    """Each call names caller, service and encoding, so that a server of the original answers it."""
+    """Each call names caller, service and encoding, which a server of the original requires."""
     api.answers["jobs.GetActiveJobs"] = [job_pb2.GetActiveJobsResponse()]
     api.answers["respools.Query"] = [respool_pb2.QueryResponse()]
     run("job active-list")
@@ -160,7 +160,7 @@ def test_calls_carry_the_headers_of_the_original(run: Run, api: FakeApi) -> None
 
 @pytest.mark.parametrize("address", ["127.0.0.1:1", "host:port"])
 def test_nobody_at_the_address_is_said_in_one_line(address: str, run: Run) -> None:
-    """An API that is not there gives the address that was tried and what to do."""
+    """An unreachable API is one line with the address and the remedy."""
     result = run(f"--address {address} job active-list")
     assert (result.exit_code, result.stderr) == (
         1,
@@ -197,7 +197,7 @@ def test_an_answer_that_takes_too_long(run: Run, api: FakeApi) -> None:
 
 
 def test_a_busy_peloton_is_asked_again_with_one_line_about_it(run: Run, api: FakeApi) -> None:
-    """However often it refuses within --patience; then the refusal is the failure."""
+    """The command prints one line for all refusals within --patience, and fails with the refusal afterwards."""
     text = "9 jobs wait to be started, the bound is 9: try again in 0.0 s"
     busy = (grpc.StatusCode.RESOURCE_EXHAUSTED, text, ((RETRY_AFTER, "10"),))
     line = f"Peloton is busy: {text}. Waiting for at most {{}} s (--patience) ...\n"
@@ -208,7 +208,7 @@ def test_a_busy_peloton_is_asked_again_with_one_line_about_it(run: Run, api: Fak
     api.answers["jobs.GetActiveJobs"] = [busy]
     result = run("job active-list --patience 25ms")
     assert (1, f"{line.format(0.025)}{text} (RESOURCE_EXHAUSTED)\n") == (result.exit_code, result.stderr)
-    assert 3 < len(api.calls) <= 3 + 3  # as many as a busy machine manages in that time
+    assert 3 < len(api.calls) <= 3 + 3  # as many as a busy machine completes in that time
 
 
 def test_a_defect_is_one_line_unless_debugged(run: Run, api: FakeApi, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -222,13 +222,13 @@ def test_a_defect_is_one_line_unless_debugged(run: Run, api: FakeApi, monkeypatc
 
 
 def test_the_cause_in_a_group_is_named() -> None:
-    """Of the parts that ran at the same time the first one that failed is told."""
+    """The error is the one of the part that failed first."""
     group = ExceptionGroup("unhandled errors", [ExceptionGroup("inner", [NotFound("no such pool"), ValueError()])])
     assert "no such pool" == str(failure(group, None))
 
 
 def test_an_interrupted_command_is_not_a_failed_one(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ctrl-C ends any command with the code that shells give to SIGINT, and without a trace."""
+    """Ctrl-C ends any command with the exit code that shells give to SIGINT, and without a traceback."""
 
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
@@ -240,7 +240,7 @@ def test_an_interrupted_command_is_not_a_failed_one(run: Run, monkeypatch: pytes
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_completion_scripts_are_printed(run: Run, shell: str) -> None:
-    """Each shell gets a script that calls peloton to complete."""
+    """Each shell has a script that calls peloton for completion."""
     result = run(f"completion {shell}")
     assert (result.exit_code, "_PELOTON_COMPLETE" in result.stdout) == (0, True)
 
@@ -258,14 +258,14 @@ POOL_LINES = ["job create /d", "job stateless create /d", "job stateless replace
 
 @pytest.mark.parametrize("line", POOL_LINES)
 def test_pool_paths_are_completed(api: FakeApi, line: str) -> None:
-    """The shell offers the paths that the API knows."""
+    """The shell offers the API's pool paths."""
     pools = [respool_pb2.ResourcePoolInfo(path=respool_pb2.ResourcePoolPath(value=path)) for path in ("/dev", "/eng")]
     api.answers["respools.Query"] = [respool_pb2.QueryResponse(resourcePools=pools)]
     assert completions(f"peloton {line}", api.address) == ["/dev"]
 
 
 def test_completion_is_silent_without_an_api() -> None:
-    """Nobody wants errors while typing."""
+    """The completion prints no errors."""
     assert completions("peloton job create /d", "127.0.0.1:1") == []
 
 
@@ -275,20 +275,20 @@ def test_commands_are_completed() -> None:
 
 
 def test_lazy_groups_tell_what_is_installed() -> None:
-    """A command whose module is missing is left out of the help instead of failing it."""
+    """The help leaves out a command whose module is missing."""
     assert isinstance(peloton, LazyGroup)
     assert peloton.is_installed("job")
 
 
 def test_several_faults_stay_apart_on_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    """Faults that the API tells in lines of their own are one line here, and can be told apart."""
+    """Faults that the API returns on lines of their own are one line, separated by semicolons."""
     Failed("instance 0 asks cpu 4\ninstance 1 asks  cpu 5\n").show()
 
     assert "instance 0 asks cpu 4; instance 1 asks cpu 5\n" == capsys.readouterr().err
 
 
 def test_a_reader_that_leaves_is_not_told() -> None:
-    """``peloton ... | head -1`` ends without a word about the pipe."""
+    """``peloton ... | head -1`` ends without an error about the pipe."""
     reader, writer = os.pipe()
     os.close(reader)
     try:
@@ -301,7 +301,7 @@ def test_a_reader_that_leaves_is_not_told() -> None:
 
 
 def test_local_parts_are_those_of_the_first_address(monkeypatch: pytest.MonkeyPatch) -> None:
-    """``peloton up`` with several APIs prints their addresses; the first one is known to the control port."""
+    """``peloton up`` with several APIs prints all addresses; the control port is found by the first one."""
     asked: list[int] = []
     monkeypatch.setattr("services.local.control.call", lambda port, *_: asked.append(port) or [])
 

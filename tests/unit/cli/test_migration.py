@@ -23,7 +23,7 @@ MOVING = pb.Migration(
 
 @pytest.fixture(autouse=True)
 def _pools(api: FakeApi) -> None:
-    """There is only the pool /eng/maps."""
+    """Answers that the only pool is /eng/maps."""
 
     def look_up(request: respool_pb2.LookupRequest) -> respool_pb2.LookupResponse:
         is_there = request.path.value == "/eng/maps"
@@ -33,7 +33,7 @@ def _pools(api: FakeApi) -> None:
 
 
 def test_migrate(run: Run, api: FakeApi) -> None:
-    """The plan is printed, then how to follow it; options are counts and flags."""
+    """The command prints the plan, then the command that follows it; options are sent as counts and flags."""
     api.answers["migrations.Start"] = [pb.StartResponse(migration=MOVING, plan=pb.Plan(text="8 instances move"))]
 
     result = run(f"migration start {JOB} --to east --batch 2 --services 3 --now --force")
@@ -45,7 +45,7 @@ def test_migrate(run: Run, api: FakeApi) -> None:
 
 
 def test_a_plan(run: Run, api: FakeApi) -> None:
-    """Of a pool, also for programs."""
+    """The plan of a pool is text, or JSON."""
     api.answers["migrations.Start"] = [pb.StartResponse(plan=pb.Plan(text="8 instances move", instance_count=8))]
 
     plain = run("migration start /eng/maps/ --to east --dry-run")
@@ -57,7 +57,7 @@ def test_a_plan(run: Run, api: FakeApi) -> None:
 
 
 def test_migrate_is_the_old_name_of_its_start(run: Run, api: FakeApi) -> None:
-    """Scripts go on; no list of commands names it."""
+    """The old name still works, and no list of commands has it."""
     api.answers["migrations.Start"] = [pb.StartResponse(plan=pb.Plan(text="x"))]
 
     assert "x\n" == run(f"migrate {JOB} --to east --dry-run").stdout
@@ -66,7 +66,7 @@ def test_migrate_is_the_old_name_of_its_start(run: Run, api: FakeApi) -> None:
 
 
 def test_a_path_may_be_that_of_a_job(run: Run, api: FakeApi) -> None:
-    """When no pool has it."""
+    """A path that is not a pool's is looked up as a job's."""
     api.answers["migrations.Start"] = [pb.StartResponse(plan=pb.Plan(text="x"))]
 
     run("migration start /eng/maps/web --to east --dry-run")
@@ -82,7 +82,7 @@ web   east    MIGRATING  3      5     0/1            web: 2 instances to serve  
 
 
 def test_status(run: Run, api: FakeApi) -> None:
-    """All of them, or those of one object; a list that is cut says so."""
+    """The list has all migrations or one object's; a list that is cut says so."""
     api.answers["migrations.Query"] = [pb.QueryResponse(migrations=[MOVING], has_more=True), pb.QueryResponse()]
 
     result = run("migration status")
@@ -100,7 +100,7 @@ def test_status(run: Run, api: FakeApi) -> None:
     [("pause", "Pause", "PAUSED"), ("resume", "Resume", "MIGRATING"), ("rollback", "Rollback", "ROLLING_BACK")],
 )
 def test_acts(run: Run, api: FakeApi, act: str, method: str, state: str) -> None:
-    """On the newest migration of the object."""
+    """The request has the id of the object's newest migration."""
     api.answers["migrations.Query"] = [pb.QueryResponse(migrations=[MOVING])]
     after = pb.Migration(id=ID, name="web", target="east", state=state)
     answers = {"Pause": pb.PauseResponse, "Resume": pb.ResumeResponse, "Rollback": pb.RollbackResponse}
@@ -113,7 +113,7 @@ def test_acts(run: Run, api: FakeApi, act: str, method: str, state: str) -> None
 
 
 def test_release(run: Run, api: FakeApi) -> None:
-    """What was bound, and what was not."""
+    """The output names the cluster of the released binding, or says that there was none."""
     api.answers["migrations.Release"] = [pb.ReleaseResponse(cluster="east"), pb.ReleaseResponse()]
 
     said = [run("migration release /eng/maps").stdout for _ in range(2)]
@@ -122,7 +122,7 @@ def test_release(run: Run, api: FakeApi) -> None:
 
 
 def test_refusals(run: Run, api: FakeApi) -> None:
-    """What the api says, and what has never been migrated."""
+    """The error is the API's text, or says that the object has never been migrated."""
     api.answers["migrations.Start"] = [(grpc.StatusCode.ABORTED, "web needs cpu 3 and finds cpu 2")]
     api.answers["migrations.Query"] = [pb.QueryResponse()]
 

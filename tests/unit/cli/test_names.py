@@ -48,7 +48,7 @@ def _refreshable(api: FakeApi) -> None:
 
 
 def test_an_id_is_sent_as_it_is(run: Run, api: FakeApi) -> None:
-    """Nothing is looked up for it, so any Peloton answers."""
+    """An id is sent without a lookup, so that any version of Peloton answers."""
     run(f"job refresh {FIRST.upper()}")
 
     assert ([FIRST.upper()], []) == (refreshed(api), api.requests("lookup.FindJobs"))
@@ -56,7 +56,7 @@ def test_an_id_is_sent_as_it_is(run: Run, api: FakeApi) -> None:
 
 @pytest.mark.parametrize("word", ["etl", "/eng/maps/etl", "91b1b"])
 def test_one_job_is_meant(run: Run, api: FakeApi, word: str) -> None:
-    """The id of what was found is sent."""
+    """The request has the id of the job that was found."""
     api.answers["lookup.FindJobs"] = [answer(found(FIRST))]
     result = run(f"job refresh {word}")
 
@@ -66,7 +66,7 @@ def test_one_job_is_meant(run: Run, api: FakeApi, word: str) -> None:
 
 @pytest.mark.parametrize("word", ["etl", "/eng/maps/etl", "eng/maps/etl"])
 def test_of_jobs_with_a_name_the_living_one_is_meant(run: Run, api: FakeApi, word: str) -> None:
-    """Which one that is, is said beside the output."""
+    """The command takes the job that has not ended, and names it on standard error."""
     api.answers["lookup.FindJobs"] = [answer(found(SECOND), found(FIRST, job_pb2.SUCCEEDED))]
     result = run(f"job refresh {word}")
 
@@ -83,7 +83,7 @@ def test_of_jobs_with_a_name_the_living_one_is_meant(run: Run, api: FakeApi, wor
     ],
 )
 def test_what_is_ambiguous_is_listed(run: Run, api: FakeApi, word: str, states: Sequence[int]) -> None:
-    """Each job has a line, nothing is done, and jobs beyond the bound are not counted."""
+    """The error lists each job on a line; the jobs beyond the bound are not counted."""
     api.answers["lookup.FindJobs"] = [answer(found(FIRST, states[0]), found(SECOND, states[1]), more=True)]
     result = run(f"job refresh {word}")
 
@@ -98,7 +98,7 @@ def test_what_is_ambiguous_is_listed(run: Run, api: FakeApi, word: str, states: 
 
 
 def test_nobody_is_called_so(run: Run, api: FakeApi) -> None:
-    """The refusal says what a job may be called."""
+    """The error lists the accepted forms of a job's name."""
     api.answers["lookup.FindJobs"] = [answer()]
     result = run("job refresh etl")
 
@@ -139,20 +139,20 @@ def test_an_instance_is_named_in_one_word_or_two(run: Run, api: FakeApi, words: 
     ],
 )
 def test_words_of_an_instance(words: list[str], expected: object) -> None:
-    """A number is an instance; what follows is left over."""
+    """A number is an instance; the words after it remain."""
     assert expected == split_words(words)
 
 
 @pytest.mark.parametrize("words", ["etl", "etl x", "etl 1 2", "etl-1 2 3"])
 def test_wrong_usage_looks_nothing_up(run: Run, api: FakeApi, words: str) -> None:
-    """What is no instance is refused before anything is sent."""
+    """An invalid instance is refused before any request."""
     result = run(f"task get {words}")
 
     assert (2, True, []) == (result.exit_code, f"expected JOB INSTANCE, got '{words}'" in result.stderr, api.calls)
 
 
 def test_every_command_looks_jobs_up() -> None:
-    """No argument that is shown as a job takes ids alone."""
+    """Every argument that is documented as a job accepts names."""
     commands = reference.installed_commands(peloton, reference.context(peloton, "peloton"))
     arguments = [
         (path, param.type)
@@ -183,14 +183,14 @@ def completions(line: str, address: str) -> list[str]:
     ],
 )
 def test_names_and_ids_are_completed(api: FakeApi, line: str, expected: list[str]) -> None:
-    """A shell is offered what begins so, each word once; an id only to who has begun to write one."""
+    """The shell offers each matching word once; ids only for a word that begins as one."""
     api.answers["lookup.FindJobs"] = [answer(found(FIRST), found(SECOND))]
 
     assert expected == completions(f"peloton {line}", api.address)
 
 
 def test_completion_prints_no_errors(api: FakeApi) -> None:
-    """An API that refuses completes nothing."""
+    """The completion is empty if the API refuses."""
     api.answers["lookup.FindJobs"] = [(grpc.StatusCode.UNAVAILABLE, "no")]
 
     assert [] == completions("peloton job get e", api.address)

@@ -29,7 +29,7 @@ OPEN_ENDS = {
 def test_a_create_without_an_answer_tells_the_id(
     group: str, code: grpc.StatusCode, details: str, is_open: bool, run: Run, api: FakeApi, tmp_path: Path
 ) -> None:
-    """The id is drawn here, so that one can look for the job, or repeat the call without a second job."""
+    """The client generates the id, so that the user can look for the job or repeat the call without a second job."""
     file = tmp_path / "job.yaml"
     file.write_text("name: hello\n")
     method = "jobs.Create" if group == "job" else "services.CreateJob"
@@ -50,7 +50,7 @@ def test_a_create_without_an_answer_tells_the_id(
 
 @pytest.mark.parametrize("group", ["job", "job stateless"])
 def test_a_stored_job_is_not_called_uncertain(group: str, run: Run, api: FakeApi, tmp_path: Path) -> None:
-    """While Temporal is away the api stores a job and says so: that is known, and nothing is to be tried again."""
+    """The API stores a job during an outage of Temporal and says so, so the error suggests no second creation."""
     file = tmp_path / "job.yaml"
     file.write_text("name: hello\n")
     api.answers["respools.LookupResourcePoolID"] = [pool_answer()]
@@ -66,8 +66,8 @@ def test_a_stored_job_is_not_called_uncertain(group: str, run: Run, api: FakeApi
 def test_a_new_job_that_fits_no_host_is_warned_of(
     group: str, has_answer: bool, run: Run, api: FakeApi, tmp_path: Path
 ) -> None:
-    """The warning is on stderr and names no other reason to wait; without an answer there is none, and the job is
-    created in any case."""
+    """The warning is on standard error and has only the reason why no host fits; a failed check prints no warning, and
+    the job is created in any case."""
     file = tmp_path / "job.yaml"
     file.write_text("name: hello\n")
     api.answers["respools.LookupResourcePoolID"] = [pool_answer()]

@@ -1,4 +1,4 @@
-"""What commands print: tables that fit, the forms of --output, bounds of lists."""
+"""Output of commands: tables that fit, the forms of --output, bounds of lists."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def drawn(table: Table, row: list[str], width: int) -> list[str]:
 @pytest.mark.parametrize("width", [80, 100, 120, 200])
 @pytest.mark.parametrize("table", ID_TABLES.values(), ids=ID_TABLES.keys())
 def test_ids_are_whole_on_every_terminal(table: Table, width: int) -> None:
-    """Other columns are folded, and then left out, so that an id is never broken and no line too long."""
+    """Other columns are folded, and then left out, so that ids are whole and no line is too long."""
     ids = {"Name": f"{JOB}-17", "ID": JOB, "Update-ID": JOB}
     row = [
         ids.get(title, f"{JOB}-17-3") if title in table.whole and title not in STATES else f"some {title.lower()} here"
@@ -66,7 +66,7 @@ SMALL = Table(("ID", "Owner", "Note", "Message"), whole=("ID",), spare=("Owner",
 
 
 def test_columns_are_left_out_in_order() -> None:
-    """The empty ones first; long texts are folded rather than left out."""
+    """Empty columns are left out first; long texts are folded."""
     row = [JOB, "", "a note", "something that is long"]
 
     assert ["ID", "Owner", "Note", "Message"] == drawn(SMALL, row, 80)[0].split()
@@ -83,7 +83,7 @@ FORMS = ["job list", "job ls", "job query"]
 
 @pytest.mark.parametrize("line", FORMS)
 def test_forms_of_a_list(run: Run, api: FakeApi, line: str) -> None:
-    """A table, the answer as JSON in the names of the API, the answer as YAML, and what other commands take."""
+    """A list has four forms: table, JSON with the names of the API, YAML, and names as arguments of other commands."""
     api.answers["jobs.Query"] = [job_pb2.QueryResponse(results=[summary(1), summary(2)])]
 
     rows = [row.split()[:2] for row in run(f"{line} --output wide").stdout.splitlines()]
@@ -106,7 +106,7 @@ EMPTY = {
 
 @pytest.mark.parametrize("line", [line.replace("task list", "task query") for line in EMPTY])
 def test_an_empty_list_is_a_list(run: Run, api: FakeApi, line: str) -> None:
-    """Programs find no key missing."""
+    """JSON of an empty list has its key."""
     method, answer, key = EMPTY[line.replace("task query", "task list")]
     api.answers[method] = [answer]  # type: ignore[list-item]
 
@@ -122,7 +122,7 @@ def test_the_offset_of_a_query_keeps_its_letter(run: Run, api: FakeApi) -> None:
 
 
 def test_lists_say_that_there_is_more(run: Run, api: FakeApi) -> None:
-    """Beside the output, and of how many if that is known."""
+    """Standard error says that there are more, and the total if it is known."""
     page = job_pb2.QueryResponse(results=[summary(number) for number in range(5)])
     page.pagination.total = 5
     api.answers["jobs.Query"] = [page]
@@ -152,7 +152,7 @@ def test_more_jobs_than_the_api_looks_at(run: Run, api: FakeApi) -> None:
 
 @pytest.mark.parametrize(("limit", "shown"), [("", 1_000), ("-n 0", 1_200), ("-o name", 1_200), ("-o name -n 7", 7)])
 def test_tables_are_bounded(run: Run, api: FakeApi, limit: str, shown: int) -> None:
-    """Programs get all, unless they say otherwise."""
+    """A table has a default limit, and JSON and names have none."""
     hosts = host_svc_pb2.QueryHostsResponse()
     for number in range(1_200):
         hosts.host_infos.add(hostname=f"h{number:04}")
@@ -163,7 +163,7 @@ def test_tables_are_bounded(run: Run, api: FakeApi, limit: str, shown: int) -> N
 
 
 def test_a_file_may_come_from_standard_input(run: Run, api: FakeApi) -> None:
-    """Faults in it are placed."""
+    """Faults in standard input have a line and column."""
     api.answers["respools.LookupResourcePoolID"] = [pool_answer()]
     api.answers["jobs.Create"] = [job_pb2.CreateResponse(jobId=peloton_pb2.JobID(value="j"))]
     api.answers["services.CreateJob"] = [stateless_svc_pb2.CreateJobResponse()]
@@ -177,7 +177,7 @@ def test_a_file_may_come_from_standard_input(run: Run, api: FakeApi) -> None:
 
 
 def test_version(run: Run) -> None:
-    """The command says what the option says."""
+    """The command and the option print the same version."""
     plain = run("--version").stdout
 
     assert plain == run("version").stdout
@@ -189,7 +189,7 @@ ADDRESSES = {"PELOTON_JOBMGR_URL": 0, "JOBMGR_URL": 0, "PELOTON_RESMGR_URL": 1}
 
 @pytest.mark.parametrize(("name", "code"), ADDRESSES.items())
 def test_variables_have_a_prefix(api: FakeApi, name: str, code: int) -> None:
-    """The original's names of addresses are read too."""
+    """The original's variables for addresses are valid too."""
     from click.testing import CliRunner
 
     from cli.main import peloton
@@ -201,7 +201,7 @@ def test_variables_have_a_prefix(api: FakeApi, name: str, code: int) -> None:
 
 
 def test_the_reference_of_files(tmp_path: Path, run: Run, api: FakeApi) -> None:
-    """A file whose name is a dash is read by its path."""
+    """A file whose name is a dash is read through its path."""
     (tmp_path / "-").write_text("name: hello\n")
     api.answers["respools.LookupResourcePoolID"] = [pool_answer()]
     api.answers["jobs.Create"] = [job_pb2.CreateResponse(jobId=peloton_pb2.JobID(value="j"))]

@@ -1,4 +1,4 @@
-"""``peloton overview``: what it asks and prints."""
+"""``peloton overview``: requests and printed texts."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ PROBLEM = pb.Problem(
 
 
 def test_what_is_wrong_comes_first(run: Run, api: FakeApi) -> None:
-    """With the command that says more, and how many are not told."""
+    """Each problem has the command that shows more, and the last line counts the problems left out."""
     wrong = pb.GetOverviewResponse(problems=[PROBLEM], problems_left_out=2)
     wrong.MergeFrom(ANSWER)
     api.answers["overview.GetOverview"] = [wrong]
@@ -55,7 +55,7 @@ def test_what_is_wrong_comes_first(run: Run, api: FakeApi) -> None:
 
 
 def test_clusters_counts_and_leaders(run: Run, api: FakeApi) -> None:
-    """What is not known is empty, not 0."""
+    """Unknown values are empty, not 0."""
     api.answers["overview.GetOverview"] = [ANSWER]
 
     lines = run("overview").stdout.splitlines()
@@ -75,14 +75,14 @@ def test_clusters_counts_and_leaders(run: Run, api: FakeApi) -> None:
 
 
 def test_a_count_that_takes_long(run: Run, api: FakeApi) -> None:
-    """The rest is told nevertheless."""
+    """The other parts are printed without the counts."""
     api.answers["overview.GetOverview"] = [pb.GetOverviewResponse(clusters=[CLUSTER])]
 
     assert run("overview").stdout.splitlines()[-1].startswith("Jobs and pods are being counted")
 
 
 def test_the_overview_for_programs(run: Run, api: FakeApi) -> None:
-    """The whole answer, or what the problems are about."""
+    """JSON has the complete answer, and ``-o name`` the subjects of the problems."""
     api.answers["overview.GetOverview"] = [pb.GetOverviewResponse(problems=[PROBLEM])]
 
     assert "Host h1 left" == json.loads(run("--json overview").stdout)["problems"][0]["text"]

@@ -23,7 +23,7 @@ ANSWER = pb.GetClusterHistoryResponse(start="2026-01-31T08:00:00Z", step_s=60, c
 
 
 def test_a_line_for_each_quantity_of_a_cluster(run: Run, api: FakeApi) -> None:
-    """With a dot for a gap; a cluster without any sample is named, as a table of nothing would look idle."""
+    """A gap is a dot; a cluster without samples is named, since an empty table would show it as idle."""
     api.answers[METHOD] = [ANSWER]
 
     result = run("overview history --since 2026-01-31T08:00:00Z --until 2026-01-31T08:04:00Z --kind cpu --step 1m")
@@ -43,7 +43,7 @@ def test_a_line_for_each_quantity_of_a_cluster(run: Run, api: FakeApi) -> None:
 
 
 def test_the_history_of_clusters_for_programs(run: Run, api: FakeApi) -> None:
-    """The whole answer, or the names; the overview itself is not asked for."""
+    """JSON has the complete answer, and ``-o name`` the clusters; the overview itself is not requested."""
     api.answers[METHOD] = [ANSWER]
 
     assert 60 == json.loads(run("--json overview history --cluster west").stdout)["stepS"]
@@ -53,7 +53,7 @@ def test_the_history_of_clusters_for_programs(run: Run, api: FakeApi) -> None:
 
 
 def test_no_cluster_at_all(run: Run, api: FakeApi) -> None:
-    """It says so."""
+    """The command says that there are no clusters."""
     api.answers[METHOD] = [pb.GetClusterHistoryResponse(step_s=60, count=2)]
 
     assert "There are no clusters\n" == run("overview history").stdout

@@ -1,4 +1,4 @@
-"""Ranges, labels, states and durations as a person types them."""
+"""Ranges, labels, states and durations on the command line."""
 
 from contextlib import suppress
 from typing import Any
@@ -41,7 +41,7 @@ GOOD = {
 
 @pytest.mark.parametrize(("kind", "text", "expected"), GOOD.values(), ids=GOOD.keys())
 def test_values_are_read(kind: click.ParamType[Any], text: str, expected: object) -> None:
-    """A good text gives the value that it stands for."""
+    """A valid text gives its value."""
     assert expected == kind.convert(text, None, None)
 
 
@@ -69,7 +69,7 @@ BAD = {
 
 @pytest.mark.parametrize(("kind", "text", "expected"), BAD.values(), ids=BAD.keys())
 def test_bad_values_are_refused(kind: click.ParamType[Any], text: str, expected: str) -> None:
-    """A bad text is refused with what was expected."""
+    """An invalid text is refused with the expected form."""
     with pytest.raises(click.BadParameter) as refused:
         kind.convert(text, None, None)
     assert expected == refused.value.message
@@ -95,12 +95,12 @@ LOGS = {
 
 @pytest.mark.parametrize(("words", "expected"), LOGS.values(), ids=LOGS.keys())
 def test_the_two_meanings_of_f_are_told_apart(words: list[str], expected: list[str]) -> None:
-    """``task logs -f`` follows, unless a word stands behind it that can only be a file's name."""
+    """``task logs -f`` follows, unless the next word can only be a file's name."""
     assert expected == with_long_options(words)
 
 
 def test_states_are_completed_behind_a_comma() -> None:
-    """Completion keeps the states that are typed already."""
+    """Completion keeps the states before the last comma."""
     command = click.Command("query", params=[click.Option(["-s"], type=JOB_STATES)])
     found = JOB_STATES.shell_complete(click.Context(command), command.params[0], "RUNNING,KIL")
     assert [item.value for item in found] == ["RUNNING,KILLED", "RUNNING,KILLING"]
@@ -108,7 +108,7 @@ def test_states_are_completed_behind_a_comma() -> None:
 
 @given(st.integers(-(2**40), 2**40))
 def test_counts_are_what_the_wire_can_say(number: int) -> None:
-    """Every number of 32 bits is taken as it is, every other one refused."""
+    """Every number of 32 bits is valid, and every other one is refused."""
     if 0 <= number <= COUNT_MAX:
         assert number == COUNT.convert(str(number), None, None)
     else:
@@ -118,7 +118,7 @@ def test_counts_are_what_the_wire_can_say(number: int) -> None:
 
 @given(st.text())
 def test_any_text_is_a_value_or_refused(text: str) -> None:
-    """No text breaks the reading of a count or of a label, and what is read says what was written."""
+    """No text breaks the parsing of a count or a label, and the value corresponds to the text."""
     with suppress(click.BadParameter):
         count = COUNT.convert(text, None, None)
         assert text.lstrip("0") == str(count or "")
@@ -161,7 +161,7 @@ def test_batch_size_and_version_are_told_apart(size: int | None, version: str | 
 
 @given(st.none() | POOLS, st.none() | st.integers(0, COUNT_MAX))
 def test_pool_spec_and_batch_size_are_told_apart(pool: str | None, size: int | None) -> None:
-    """Of pool, file and batch size only the file must be there."""
+    """The file is required; pool and batch size are optional."""
     words = [str(word) for word in (pool, __file__, size) if word is not None]
     found = create_words(WORD, click.Argument(["words"], nargs=-1), words)
     assert (pool or "", __file__, size or 0) == (found.pool, str(found.spec), found.batch_size)

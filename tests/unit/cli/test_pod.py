@@ -26,7 +26,7 @@ ACTS = {
 
 @pytest.mark.parametrize("verb", ACTS)
 def test_acts_on_one_pod(run: Run, api: FakeApi, verb: str) -> None:
-    """The pod's name is sent, and what was done is said; a refusal is shown as it is."""
+    """The request has the pod's name, and the output says what was done; a refusal is the API's text."""
     method, answer, text = ACTS[verb]
     api.answers[f"pods.{method}"] = [answer, answer, MALFORMED]
     assert f"{text}\n" == run(f"pod {verb} {NAME}").stdout
@@ -37,7 +37,7 @@ def test_acts_on_one_pod(run: Run, api: FakeApi, verb: str) -> None:
 
 
 def test_a_restart_within_the_sla(run: Run, api: FakeApi) -> None:
-    """The SLA is asked about only on request; its refusal is shown as it is."""
+    """The SLA is checked on request only; its refusal is the API's text."""
     api.answers["pods.RestartPod"] = [
         svc.RestartPodResponse(),
         (grpc.StatusCode.ABORTED, "pod restart would violate SLA"),
@@ -69,7 +69,7 @@ def test_get(run: Run, api: FakeApi) -> None:
 
 
 def test_an_unknown_pod(run: Run, api: FakeApi) -> None:
-    """The API's text is shown as it is."""
+    """The error is the API's text."""
     text = f"failed to get task runtime: task:{NAME} not found"
     api.answers["pods.GetPod"] = [(grpc.StatusCode.NOT_FOUND, text)]
     result = run(f"pod get {NAME}")
@@ -99,7 +99,7 @@ Pod Id Desired Pod Id Actual State Desired State Job Version Desired Job Version
 
 
 def test_events_of_one_run(run: Run, api: FakeApi) -> None:
-    """What happened to a run is a table in the words of v1alpha."""
+    """The events of one run are a table with the terms of v1alpha."""
     event = pod_pb2.PodEvent(
         actual_state="POD_STATE_FAILED", desired_state="POD_STATE_RUNNING", healthy="HEALTH_STATE_UNHEALTHY",
         hostname="host-1", message="boom", reason="REASON", timestamp="2026-11-20T10:00:00.25Z",
@@ -117,7 +117,7 @@ def test_events_of_one_run(run: Run, api: FakeApi) -> None:
 
 
 def test_delete_events(run: Run, api: FakeApi) -> None:
-    """One run is forgotten; a bad id is named by the API."""
+    """The events of one run are deleted; the API names a malformed id."""
     api.answers["pods.DeletePodEvents"] = [svc.DeletePodEventsResponse(), MALFORMED]
     assert f"Events of pod {NAME}-1 deleted\n" == run(f"pod delete-events {NAME} {NAME}-1").stdout
     assert 1 == run(f"pod delete-events {NAME} x").exit_code
@@ -126,7 +126,7 @@ def test_delete_events(run: Run, api: FakeApi) -> None:
 
 
 def test_query_sends_its_flags(run: Run, api: FakeApi) -> None:
-    """Every flag of the query reaches the API, states with their prefix or without."""
+    """Every flag of the query reaches the API, and states are valid with or without their prefix."""
     api.answers["services.QueryPods"] = [job_svc.QueryPodsResponse()]
     line = "-s POD_STATE_RUNNING,failed --names a,b --hosts h1 -n 5 -o 2 -p instance_id -a DESC"
     assert "No pods found\n" == run(f"pod query {JOB} {line}").stdout
@@ -140,7 +140,7 @@ def test_query_sends_its_flags(run: Run, api: FakeApi) -> None:
 
 
 def test_query_prints_a_table(run: Run, api: FakeApi) -> None:
-    """A pod without a name of its own has that of its instance."""
+    """A pod without a name of its own has its instance's name."""
     api.answers["services.QueryPods"] = [job_svc.QueryPodsResponse(pods=[info(0, name="web"), info(1)])]
     rows = [line.split() for line in run(f"pod query {JOB}").stdout.splitlines()]
     assert [[f"{JOB}-0-1", "web", "RUNNING"], [f"{JOB}-1-1", f"{JOB}-1", "RUNNING"]] == rows[1:]
@@ -157,7 +157,7 @@ def test_query_refused(run: Run, api: FakeApi) -> None:
 
 @pytest.mark.parametrize(("flags", "run_id"), [("", ""), (f"-p {NAME}-1", f"{NAME}-1")])
 def test_logs(run: Run, api: FakeApi, agent: FakeAgent, flags: str, run_id: str) -> None:
-    """A file of the sandbox of the pod's current run, or of an earlier one."""
+    """The command prints a file of the sandbox of the pod's current run, or of an earlier one."""
     agent.files["/sandbox/stderr"] = b"oh\n"
     listing = task_pb2.BrowseSandboxResponse(hostname=agent.host, port=agent.port, paths=["/sandbox/stderr"])
     api.answers["tasks.BrowseSandbox"] = [listing]
@@ -167,6 +167,6 @@ def test_logs(run: Run, api: FakeApi, agent: FakeAgent, flags: str, run_id: str)
 
 
 def test_logs_of_no_pod(run: Run, api: FakeApi) -> None:
-    """What is no pod's name is refused before anything is sent."""
+    """An invalid name of a pod is refused before any request."""
     result = run("pod logs web")
     assert (2, True, []) == (result.exit_code, "expected JOB INSTANCE, got 'web'" in result.stderr, api.calls)

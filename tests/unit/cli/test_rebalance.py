@@ -36,7 +36,7 @@ ROW = pb.Rebalance(
 
 
 def test_a_plan_says_what_moves_what_stays_and_why(run: Run, api: FakeApi) -> None:
-    """And which clusters did not answer."""
+    """The plan lists moves with their goals, pods that stay and pods that fit nowhere, and names silent clusters."""
     api.answers["rebalances.PlanRebalance"] = [PLAN]
 
     result = run("host rebalance --plan --goal free --goal empty --moves 20")
@@ -53,7 +53,7 @@ def test_a_plan_says_what_moves_what_stays_and_why(run: Run, api: FakeApi) -> No
 
 
 def test_a_plan_for_programs(run: Run, api: FakeApi) -> None:
-    """The whole answer, or the names of the pods."""
+    """JSON has the complete answer, and ``-o name`` the names of the pods."""
     api.answers["rebalances.PlanRebalance"] = [PLAN]
 
     assert "FREE" in json.loads(run("--json host rebalance --plan").stdout)["moves"][0]["goal"]
@@ -61,7 +61,7 @@ def test_a_plan_for_programs(run: Run, api: FakeApi) -> None:
 
 
 def test_nothing_is_moved_unasked(run: Run, api: FakeApi) -> None:
-    """Without a word of what to do nothing is asked for."""
+    """The command alone is wrong usage and sends nothing."""
     result = run("host rebalance")
 
     assert (2, []) == (result.exit_code, api.requests("rebalances.PlanRebalance"))
@@ -69,7 +69,7 @@ def test_nothing_is_moved_unasked(run: Run, api: FakeApi) -> None:
 
 
 def test_a_plan_changes_nothing(run: Run, api: FakeApi) -> None:
-    """So it does not go together with a word that does."""
+    """--plan with a command that changes something is wrong usage."""
     result = run("host rebalance --plan start")
 
     assert (2, []) == (result.exit_code, api.requests("rebalances.StartRebalance"))
@@ -77,7 +77,7 @@ def test_a_plan_changes_nothing(run: Run, api: FakeApi) -> None:
 
 
 def test_it_is_started_with_goals_and_a_budget(run: Run, api: FakeApi) -> None:
-    """Of one cluster, or of all."""
+    """The request has the goals and the budget for one cluster, or for all."""
     api.answers["rebalances.StartRebalance"] = [pb.StartRebalanceResponse(rebalances=[ROW])]
 
     result = run("host rebalance start --goal free --goal empty --per-hour 20 --cluster east")
@@ -90,7 +90,7 @@ def test_it_is_started_with_goals_and_a_budget(run: Run, api: FakeApi) -> None:
 
 @pytest.mark.parametrize("verb", ["Pause", "Resume", "Stop"])
 def test_it_is_steered(run: Run, api: FakeApi, verb: str) -> None:
-    """Where it is under way, or in one cluster."""
+    """Each command steers one cluster, or all clusters with a rebalancing."""
     method = f"rebalances.{verb}Rebalance"
     answer = getattr(pb, f"{verb}RebalanceResponse")(rebalances=[ROW])
     api.answers[method] = [answer, answer]
@@ -101,7 +101,7 @@ def test_it_is_steered(run: Run, api: FakeApi, verb: str) -> None:
 
 
 def test_its_state_names_progress_budget_and_blocks(run: Run, api: FakeApi) -> None:
-    """And the latest moves, with their reasons."""
+    """The status has the latest moves with their reasons as well."""
     api.answers["rebalances.QueryRebalance"] = [pb.QueryRebalanceResponse(rebalances=[ROW])]
 
     lines = run("host rebalance status --moves 5").stdout.splitlines()
@@ -118,7 +118,7 @@ def test_its_state_names_progress_budget_and_blocks(run: Run, api: FakeApi) -> N
 
 
 def test_it_is_off_until_somebody_starts_it(run: Run, api: FakeApi) -> None:
-    """And says so."""
+    """The status says that rebalancing is off."""
     api.answers["rebalances.QueryRebalance"] = [pb.QueryRebalanceResponse(), pb.QueryRebalanceResponse()]
 
     assert "Rebalancing is off: no cluster has ever been rebalanced\n" == run("host rebalance status").stdout

@@ -1,4 +1,4 @@
-"""``peloton task exec`` for pods whose input and output the api passes on."""
+"""``peloton task exec`` for pods whose input and output the api relays."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Answer = svc.ExchangeWithCommandResponse
 
 @pytest.fixture(autouse=True)
 def pauses(api: FakeApi, monkeypatch: pytest.MonkeyPatch) -> None:
-    """None between exchanges; the pod is on Kubernetes."""
+    """Removes the pauses between exchanges; the pod is on Kubernetes."""
     monkeypatch.setattr("cli.task.relayed_session.PAUSE_MIN_S", 0.0)
     monkeypatch.setattr("cli.task.relayed_session.RETRY_PAUSE_S", 0.0)
     api.answers["tasks.BrowseSandbox"] = [task_pb2.BrowseSandboxResponse(paths=["stdout"])]
@@ -34,7 +34,7 @@ def exchanges(api: FakeApi) -> list[svc.ExchangeWithCommandRequest]:
 
 
 def test_a_command_and_its_outputs(run: Run, api: FakeApi) -> None:
-    """Each on its own stream here, until the exit code comes."""
+    """Each output is written to its own local stream, until the exit code arrives."""
     api.answers[EXCHANGE] = [
         Answer(stdout=b"o\xff", stderr=b"e"), Answer(wants_input=True), Answer(stdout=b"more", exit_code=3),
     ]  # fmt: skip
@@ -62,7 +62,7 @@ def test_a_command_and_its_outputs(run: Run, api: FakeApi) -> None:
     ],
 )
 def test_a_first_double_dash_separates_the_command(run: Run, api: FakeApi, words: list[str], argv: list[str]) -> None:
-    """The command is what follows it, further double dashes included."""
+    """The command is everything after the first double dash, including further ones."""
     api.answers[EXCHANGE] = [Answer(exit_code=0)]
 
     result = run(*words)
@@ -71,7 +71,7 @@ def test_a_first_double_dash_separates_the_command(run: Run, api: FakeApi, words
 
 
 def test_input_is_passed_on(api: FakeApi) -> None:
-    """All of it, only while the command wants some, and then its end."""
+    """The client sends all input, only while the command can take it, and then its end."""
     ours, theirs = os.pipe()
     os.write(theirs, b"typed")
     os.close(theirs)
@@ -96,7 +96,7 @@ def test_input_is_passed_on(api: FakeApi) -> None:
 
 
 def test_an_exchange_is_repeated(run: Run, api: FakeApi) -> None:
-    """With its number, when Peloton was away; the first one is not."""
+    """An exchange is repeated with its number after an outage; the first exchange is not."""
     away = (grpc.StatusCode.UNAVAILABLE, "no leader")
     api.answers[EXCHANGE] = [Answer(stdout=b"a"), away, away, Answer(stdout=b"b", exit_code=0)]
     assert (0, "ab") == ((result := run(f"pod exec {JOB}-0 ls")).exit_code, result.stdout)
@@ -110,7 +110,7 @@ def test_an_exchange_is_repeated(run: Run, api: FakeApi) -> None:
 
 
 def test_a_session_that_breaks_off(run: Run, api: FakeApi) -> None:
-    """With the words of whoever knows why."""
+    """The error is the text of the API."""
     api.answers[EXCHANGE] = [Answer(), (grpc.StatusCode.ABORTED, "the connection to the command broke off")]
     result = run(f"task exec {JOB} 0 ls")
     assert (1, "the connection to the command broke off (ABORTED)\n") == (result.exit_code, result.stderr)

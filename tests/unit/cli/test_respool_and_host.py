@@ -34,7 +34,7 @@ PARENTS = {"below the root": ("/maps", "/"), "below a pool": ("/eng/maps", "/eng
 
 @pytest.mark.parametrize(("path", "parent"), PARENTS.values(), ids=PARENTS.keys())
 def test_create_looks_up_the_parent(run: Run, api: FakeApi, config: Path, path: str, parent: str) -> None:
-    """The parent is what the path says in front of the pool's name."""
+    """The parent is the path without its last part."""
     api.answers["respools.LookupResourcePoolID"] = [found("p")]
     api.answers["respools.CreateResourcePool"] = [
         respool_pb2.CreateResponse(result=peloton_pb2.ResourcePoolID(value="new"))
@@ -46,7 +46,7 @@ def test_create_looks_up_the_parent(run: Run, api: FakeApi, config: Path, path: 
 
 
 def test_warnings_are_told(run: Run, api: FakeApi, config: Path) -> None:
-    """What is accepted although it is more than there is now: on stderr, and in the response with --json."""
+    """A warning is printed on standard error, and is part of the response with --json."""
     told = []
     for flags in ([], ["--json"]):
         api.answers["respools.LookupResourcePoolID"] = [found("p")]
@@ -69,7 +69,7 @@ WRONG_FILES = {
 def test_files_that_contradict_the_path(
     run: Run, api: FakeApi, tmp_path: Path, verb: str, text: str, path: str, expected: str
 ) -> None:
-    """The path alone says where a pool is."""
+    """The path alone determines the place of a pool."""
     api.answers["respools.LookupResourcePoolID"] = [found("p")]
     (tmp_path / "pool.yaml").write_text(text)
     result = run("respool", verb, path, tmp_path / "pool.yaml")
@@ -152,7 +152,7 @@ def test_errors_in_responses(
 def test_update_asks_before_forcing(
     run: Run, api: FakeApi, config: Path, flags: str, reply: str, forced: list[bool]
 ) -> None:
-    """--force asks, and everything but yes means no."""
+    """--force asks for confirmation, and every answer but yes is a no."""
     api.answers["respools.LookupResourcePoolID"] = [found("p")]
     api.answers["respools.UpdateResourcePool"] = [respool_pb2.UpdateResponse()]
     result = run("respool", "update", "/maps", config, *flags.split(), text=reply)
@@ -178,7 +178,7 @@ Path       Kind        Reservation  Limit  Share  Allocation  Slack
 
 
 def test_list_shows_the_tree_in_order(run: Run, api: FakeApi) -> None:
-    """Parents stand before their children, each kind of resource in its own line."""
+    """Parents precede their children, and each kind of resource has its own line."""
     api.answers["respools.Query"] = [pools()]
     assert LIST == run("respool list").stdout
 
@@ -200,7 +200,7 @@ def test_dump_is_a_list_that_programs_read(run: Run, api: FakeApi, name: str) ->
 
 
 def test_get_without_a_path_is_the_root(run: Run, api: FakeApi) -> None:
-    """The root is known by its id and not looked up."""
+    """The root has a fixed id, without a lookup."""
     api.answers["respools.GetResourcePool"] = [respool_pb2.GetResponse(poolinfo=pools().resourcePools[1])]
     assert "path:\n  value: /\n" in run("respool get").stdout
     assert "root" == api.requests("respools.GetResourcePool")[0].id.value
@@ -221,7 +221,7 @@ host-3    10.0.0.3  DOWN
 
 
 def test_host_query(run: Run, api: FakeApi) -> None:
-    """Hosts are sorted by name with what is known of them; states are sent by their numbers."""
+    """Hosts are sorted by name with their known values; states are sent as numbers."""
     response = host_svc_pb2.QueryHostsResponse()
     response.host_infos.add(hostname="host-2", ip="10.0.0.2", state=host_pb2.HOST_STATE_DRAINING)
     response.host_infos[0].capacity.CopyFrom(host_pb2.HostAmounts(cpu=4, memory_mib=2048))
@@ -252,7 +252,7 @@ def host_pools() -> host_svc_pb2.ListHostPoolsResponse:
 
 
 def test_host_pool_list(run: Run, api: FakeApi) -> None:
-    """How many hosts each has, what it serves, and its factors."""
+    """The list has the number of hosts, the workloads and the factors of each host pool."""
     api.answers["hosts.ListHostPools"] = [host_pools()]
     assert run("host pool list").stdout == (
         "Host pool  Hosts  Minimum  Serves         CPU  Memory  Disk\n"
@@ -262,7 +262,7 @@ def test_host_pool_list(run: Run, api: FakeApi) -> None:
 
 
 def test_host_pool_show(run: Run, api: FakeApi) -> None:
-    """Its hosts alone, with where they move to."""
+    """The output has only the pool's hosts, with the pools that they move to."""
     api.answers["hosts.ListHostPools"] = [host_pools(), host_pools()]
     response = host_svc_pb2.QueryHostsResponse()
     response.host_infos.add(hostname="h3", current_pool="default", desired_pool="default")
@@ -283,7 +283,7 @@ def test_host_pool_show(run: Run, api: FakeApi) -> None:
 
 
 def test_host_pools_are_made_changed_and_deleted(run: Run, api: FakeApi) -> None:
-    """What is not given is not sent; the texts are the original's where it had some."""
+    """The request contains only the given options; the texts are the original's where it had any."""
     api.answers["hosts.CreateHostPool"] = [host_svc_pb2.CreateHostPoolResponse()]
     changed = host_svc_pb2.UpdateHostPoolResponse(pool=host_pools().pools[0])
     api.answers["hosts.UpdateHostPool"] = [changed, changed]
@@ -304,7 +304,7 @@ def test_host_pools_are_made_changed_and_deleted(run: Run, api: FakeApi) -> None
 
 
 def test_hosts_are_moved_from_where_they_are(run: Run, api: FakeApi) -> None:
-    """Unless the caller says where they must be; an unknown host is refused before anything is moved."""
+    """The source defaults to each host's current pool; an unknown host is refused before any move."""
     api.answers["hosts.ListHostPools"] = [host_pools(), host_pools()]
     api.answers["hosts.ChangeHostPool"] = [host_svc_pb2.ChangeHostPoolResponse() for _ in range(3)]
 

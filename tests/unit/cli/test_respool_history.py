@@ -28,7 +28,8 @@ ANSWER = pb.GetPoolHistoryResponse(start="2026-01-31T08:00:00Z", step_s=60, coun
 
 
 def test_a_line_for_each_quantity(run: Run, api: FakeApi) -> None:
-    """With its numbers, a bar for each interval and a dot for a gap; then what was preempted, and for whom."""
+    """Each quantity has its numbers, a bar for each interval and a dot for a gap; preemptions follow, each with the
+    pool that it served."""
     api.answers[METHOD] = [ANSWER]
 
     result = run("respool history /eng/maps --since 2026-01-31T08:00:00Z --until 2026-01-31T08:04:00Z --kind cpu")
@@ -53,7 +54,7 @@ def test_a_line_for_each_quantity(run: Run, api: FakeApi) -> None:
 
 
 def test_a_step_is_passed_on(run: Run, api: FakeApi) -> None:
-    """In seconds; without a pool the whole cluster is asked for."""
+    """The step is sent in seconds; without a pool the request is for the root."""
     api.answers[METHOD] = [ANSWER]
 
     run("respool history --step 1h")
@@ -63,7 +64,7 @@ def test_a_step_is_passed_on(run: Run, api: FakeApi) -> None:
 
 
 def test_many_intervals_share_bars(run: Run, api: FakeApi) -> None:
-    """Each bar is the highest of its intervals, so that no peak is lost."""
+    """Each bar is the maximum of its intervals, so that peaks stay visible."""
     values = [1.0] * 480
     values[100] = 8.0
     pool = pb.PoolHistory(
@@ -79,7 +80,7 @@ def test_many_intervals_share_bars(run: Run, api: FakeApi) -> None:
 
 
 def test_nothing_recorded_is_said(run: Run, api: FakeApi) -> None:
-    """A table of nothing would look like an idle pool."""
+    """The command says that nothing was recorded, since an empty table would show an idle pool."""
     empty = pb.PoolHistory(path="/eng/maps", covered_s=[0, 0])
     api.answers[METHOD] = [pb.GetPoolHistoryResponse(start="2026-01-31T08:00:00Z", step_s=60, count=2, pools=[empty])]
 
@@ -87,7 +88,7 @@ def test_nothing_recorded_is_said(run: Run, api: FakeApi) -> None:
 
 
 def test_history_for_programs(run: Run, api: FakeApi) -> None:
-    """The whole answer, or the name."""
+    """JSON has the complete answer, and ``-o name`` the name."""
     api.answers[METHOD] = [ANSWER]
 
     assert 60 == json.loads(run("--json respool history /eng/maps").stdout)["stepS"]

@@ -1,4 +1,4 @@
-"""The live view of a rollout: what is shown, what it waits for, and how it ends."""
+"""The live view of a rollout: its output, its waiting and its end."""
 
 import io
 import json
@@ -27,14 +27,15 @@ from tests.unit.cli.service_answers import JOB, job_answer, pool_answer, replace
 NOT_OFFERED = (grpc.StatusCode.UNIMPLEMENTED, "no such service")
 AWAY = (grpc.StatusCode.UNAVAILABLE, "resmgr is not there")
 
-# What is shown.
+# Output.
 
 Counts = st.integers(0, 200)
 
 
 @given(done=Counts, failed=Counts, current=Counts, rest=Counts, width=st.integers(4, 80))
 def test_a_bar_has_its_width_and_tells_no_lies(done: int, failed: int, current: int, rest: int, width: int) -> None:
-    """Parts add up to the width; nothing is drawn that is not there, failures are seen, and what is full is done."""
+    """The parts add up to the width; zero counts have no part, failures are visible, and only a complete rollout is
+    full."""
     total = done + failed + current + rest
     parts = bar_parts(Rollout("UPDATE", "ROLLING_FORWARD", total, done, failed, current), width)
     assert width == sum(parts)
@@ -54,7 +55,7 @@ def test_a_bar_has_its_width_and_tells_no_lies(done: int, failed: int, current: 
 def test_counts_of_an_update_are_those_of_the_wire(
     state: UpdateState, done: int, failed: int, rest: int, current: set[int]
 ) -> None:
-    """Total is done, failed and remaining together; the exit code is there in an end only, and 0 for success only."""
+    """The total is the sum of done, failed and remaining; only an end has an exit code, and only success has 0."""
     status = workflow_status(str(state), done=done, failed=failed, total=done + failed + rest)
     status.instances_current.extend(sorted(current))
     seen = of_update(job_answer(update=status).job_info)
@@ -67,7 +68,7 @@ def test_counts_of_an_update_are_those_of_the_wire(
 
 
 def test_a_line_tells_all() -> None:
-    """Act, state, counts, pods by version and state, and what it waits for."""
+    """The line has act, state, counts, pods by version and state, and the condition that it waits for."""
     wait = "instance 2 to run and be healthy and for instance 3 to end"
     status = workflow_status("ROLLING_FORWARD", done=1, failed=1, current=(2, 3), total=5, waiting_for=wait)
     pods = {"10-0-0": {"RUNNING": 1, "STARTING": 2, "KILLED": 0}, "9-0-0": {"RUNNING": 3}}
@@ -79,7 +80,7 @@ def test_a_line_tells_all() -> None:
 
 
 def test_a_rollout_that_has_stalled_says_so() -> None:
-    """The line has the cause, and the runs that failed though no instance has."""
+    """The line has the cause, and the number of failed runs even if no instance has failed."""
     status = workflow_status("ROLLING_FORWARD", current=(0,), total=3)
     status.num_runs_failed, status.stalled_time = 8, "2026-11-26T19:00:00Z"
     status.stall_cause = "instance 0 fails again and again, last on h1: exit 1\nno such table"
@@ -94,7 +95,7 @@ def test_a_rollout_that_has_stalled_says_so() -> None:
 
 
 def test_pods_without_versions() -> None:
-    """An API that does not count by version is read all the same."""
+    """The view supports an API that does not count by version."""
     answer = job_answer(update=workflow_status("PAUSED", waiting_for="somebody to resume it"))
     answer.job_info.status.pod_stats.update({"POD_STATE_RUNNING": 3, "POD_STATE_LOST": 0})
     seen = of_update(answer.job_info)
@@ -117,7 +118,7 @@ GOALS = {
 def test_starts_and_stops(
     goal: JobState, state: str, wanted: str, pods: dict[str, int], expected: tuple[int, int, int | None]
 ) -> None:
-    """A start is done when all run, a stop when the job has ended, and neither when the goal is another by now."""
+    """A start is done when all instances run, a stop when the job has ended, and neither once the goal has changed."""
     seen = of_goal(job_answer(state=state, goal=wanted, pods={"1-0-0": pods}).job_info, goal)
     assert expected == (seen.done_count, seen.current_count, seen.exit_code)
 
@@ -126,7 +127,7 @@ def test_starts_and_stops(
 
 
 def test_a_newer_update_ends_the_watching() -> None:
-    """When another update takes the place of the one that is watched, that one was aborted."""
+    """A newer update in place of the watched one means that the watched one was aborted."""
     follow = UpdateFollower("2-1-2")
     going = follow(job_answer(update=workflow_status("ROLLING_FORWARD", now="2-1-2")))
     newer = follow(job_answer(update=workflow_status("ROLLING_FORWARD", now="3-1-3", created="2026-11-20T11:00:00Z")))
@@ -134,14 +135,14 @@ def test_a_newer_update_ends_the_watching() -> None:
 
 
 def test_a_newer_update_before_the_first_look() -> None:
-    """The version that was answered tells whose update it is."""
+    """The version of the answer identifies the update."""
     seen = UpdateFollower("2-1-2")(job_answer(update=workflow_status("SUCCEEDED", now="3-1-3")))
     assert 1 == seen.exit_code
 
 
 @pytest.mark.parametrize("version", ["2-1-2", ""])
 def test_going_back_is_the_same_update(version: str) -> None:
-    """An update that is rolled back has a newer version too, and is still the one that is watched."""
+    """An update in rollback has a newer version, and is still the watched one."""
     follow = UpdateFollower(version)
     back = follow(job_answer(update=workflow_status("ROLLING_BACKWARD", now="3-1-2")))
     over = follow(job_answer(update=workflow_status("ROLLED_BACK", now="3-1-2")))
@@ -149,7 +150,7 @@ def test_going_back_is_the_same_update(version: str) -> None:
 
 
 def test_a_job_without_an_update() -> None:
-    """There is nothing to watch."""
+    """The watch of a job without an update is an error."""
     with pytest.raises(Failed, match=f"job {JOB} has no update"):
         UpdateFollower()(job_answer())
 
@@ -197,7 +198,7 @@ Job {JOB} UPDATE SUCCEEDED: 3/3 done, after 2.0 s
 
 
 def test_lines_on_change(api: FakeApi) -> None:
-    """Without a terminal there is a line whenever something changed, then the summary."""
+    """The watch prints a line at each change, then the summary, if there is no terminal."""
     api.answers["explain.JobWhy"] = [NOT_OFFERED]
     api.answers["services.GetJob"] = [
         rolling(0, state="INITIALIZED"), rolling(0, (0,)), rolling(0, (0,)), rolling(2, (2,)),
@@ -209,7 +210,7 @@ def test_lines_on_change(api: FakeApi) -> None:
 
 
 def test_a_bar_on_a_terminal(api: FakeApi) -> None:
-    """On a terminal a bar is drawn, with the pods and what it waits for below, and nothing is left out."""
+    """A terminal shows a bar, with the pods and the awaited condition below it, and all of the text."""
     api.answers["explain.JobWhy"] = [NOT_OFFERED]
     api.answers["services.GetJob"] = [rolling(1, (1,)), rolling(3, state="SUCCEEDED")]
     seen, text = watch(api, terminal=True)
@@ -221,7 +222,8 @@ def test_a_bar_on_a_terminal(api: FakeApi) -> None:
 
 
 def test_why_instances_wait_is_asked_now_and_then(api: FakeApi) -> None:
-    """The reason is asked every two seconds while something is in flight, and told behind what is waited for."""
+    """The view requests the reason every two seconds while instances are in flight, and prints it after the awaited
+    condition."""
     why = explain_pb2.JobWhyResponse()
     why.waiting.add().reason.text = "pool /dev is\nat its limit"
     api.answers["explain.JobWhy"] = [why, AWAY, why]
@@ -235,7 +237,7 @@ def test_why_instances_wait_is_asked_now_and_then(api: FakeApi) -> None:
 
 
 def test_an_outage_is_sat_out(api: FakeApi) -> None:
-    """An API that is away is said once, and said when it is back."""
+    """The watch reports the start and the end of an outage."""
     api.answers["explain.JobWhy"] = [NOT_OFFERED]
     api.answers["services.GetJob"] = [rolling(0), AWAY, AWAY, rolling(3, state="SUCCEEDED")]
     seen, text = watch(api)
@@ -243,7 +245,7 @@ def test_an_outage_is_sat_out(api: FakeApi) -> None:
 
 
 def test_an_endless_outage_names_the_command(api: FakeApi) -> None:
-    """After two minutes the watching ends and says how to go on later."""
+    """The watch ends after two minutes and names the command that resumes it."""
     api.answers["services.GetJob"] = [AWAY]
     with pytest.raises(Failed, match=f"see `peloton job stateless watch {JOB}` later"):
         watch(api)
@@ -254,7 +256,7 @@ ENDS = {"SUCCEEDED": 0, "FAILED": 1, "ABORTED": 1, "ROLLED_BACK": 1}
 
 @pytest.mark.parametrize(("state", "exit_code"), ENDS.items())
 def test_exit_codes(run: Run, api: FakeApi, state: str, exit_code: int) -> None:
-    """0 only for an update that succeeded; who failed is told where to look."""
+    """The exit code is 0 only for a successful update; after a failure the output names the command that lists pods."""
     api.answers["services.GetJob"] = [job_answer(update=workflow_status(state, done=2, failed=1))]
     result = run(f"job stateless watch {JOB}")
     assert (exit_code, f"See: peloton job stateless list-pods {JOB}") == (
@@ -275,7 +277,7 @@ WATCHED = {
 def test_what_was_begun_may_be_watched(
     run: Run, api: FakeApi, line: str, method: str, kind: Callable[..., svc.ReplaceJobResponse]
 ) -> None:
-    """With --watch the command stays until the end; with --json each line is an object."""
+    """--watch waits for the end; --json prints an object on each line."""
     answer = kind(version=version("2-1-2"))
     if isinstance(answer, svc.CreateJobResponse):
         answer.job_id.value = JOB
@@ -293,7 +295,7 @@ def test_what_was_begun_may_be_watched(
 
 
 def test_a_stop_may_be_watched(run: Run, api: FakeApi) -> None:
-    """It is over when the job has ended."""
+    """The watch ends when the job has ended."""
     api.answers["services.StopJob"] = [svc.StopJobResponse(version=version("2-2-2"))]
     api.answers["services.GetJob"] = [job_answer(state="KILLED", goal="KILLED", pods={"2-0-0": {"KILLED": 3}})]
     result = run(f"job stateless stop {JOB} --watch")
@@ -301,7 +303,7 @@ def test_a_stop_may_be_watched(run: Run, api: FakeApi) -> None:
 
 
 def test_interrupting_leaves_the_update_alone(run: Run, api: FakeApi, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ctrl-C says that the update goes on, with the exit code of an interruption."""
+    """Ctrl-C says that the update continues, and exits with the code of an interruption."""
 
     def interrupted(*_: object, **__: object) -> Rollout:
         raise KeyboardInterrupt
@@ -314,7 +316,7 @@ def test_interrupting_leaves_the_update_alone(run: Run, api: FakeApi, monkeypatc
 
 
 def test_every_job_state_of_the_wire_is_known() -> None:
-    """A start or a stop can be told of a job in any state."""
+    """The view of a start or a stop supports every state of a job."""
     answer = job_answer()
     for number in stateless_pb2.JobState.values():
         answer.job_info.status.state = number

@@ -60,7 +60,7 @@ def file(tmp_path: Path, api: FakeApi) -> Path:
 
 
 def test_create_sends_all_options(api: FakeApi, run: Run, file: Path) -> None:
-    """Durations become seconds, and words of the overlap policy numbers."""
+    """The request has durations in seconds, and the overlap policy as its number."""
     api.answers["schedules.CreateSchedule"] = [pb.CreateScheduleResponse(next_times=["2026-11-27T05:00:00Z"])]
 
     words = ["job", "schedule", "create", "report", "/eng", file, "--cron", "0 6 * * 1-5", "--cron", "@daily"]
@@ -81,7 +81,7 @@ def test_create_sends_all_options(api: FakeApi, run: Run, file: Path) -> None:
 
 
 def test_a_schedule_may_begin_paused(api: FakeApi, run: Run, file: Path) -> None:
-    """The line says so instead of a next time."""
+    """The output says that it is paused instead of a next time."""
     api.answers["schedules.CreateSchedule"] = [pb.CreateScheduleResponse(next_times=["2026-11-27T05:00:00Z"])]
 
     result = run("job", "schedule", "create", "report", "/eng", file, "--every", "1h", "--paused")
@@ -91,14 +91,14 @@ def test_a_schedule_may_begin_paused(api: FakeApi, run: Run, file: Path) -> None
 
 @pytest.mark.parametrize("option", ["--overlap never", "--jitter 500ms", "--every soon"])
 def test_options_that_cannot_be_send_nothing(api: FakeApi, run: Run, file: Path, option: str) -> None:
-    """Unknown policies, parts of seconds and odd durations are errors of usage."""
+    """Unknown policies, fractions of seconds and malformed durations are wrong usage."""
     result = run(f"job schedule create report /eng {file} {option}")
 
     assert (2, []) == (result.exit_code, api.requests("schedules.CreateSchedule"))
 
 
 def test_a_refusal_is_printed(api: FakeApi, run: Run, file: Path) -> None:
-    """The text of the API is the error."""
+    """The error is the API's text."""
     text = "schedule report exists: choose another name, or delete it first"
     api.answers["schedules.CreateSchedule"] = [(grpc.StatusCode.ALREADY_EXISTS, text)]
 
@@ -124,7 +124,7 @@ def test_list_shows_times_and_the_last_run(api: FakeApi, run: Run, verb: str) ->
 
 
 def test_show_has_runs_with_their_jobs(api: FakeApi, run: Run) -> None:
-    """Options, next times and counts stand above the runs."""
+    """Options, next times and counts precede the runs."""
     api.answers["schedules.GetSchedule"] = [pb.GetScheduleResponse(schedule=REPORT)]
 
     text = run("job schedule show report --runs 5").stdout
@@ -154,7 +154,7 @@ def test_show_has_runs_with_their_jobs(api: FakeApi, run: Run) -> None:
     ],
 )
 def test_steering(api: FakeApi, run: Run, line: str, method: str, wanted: Any, said: str) -> None:
-    """Each verb sends its request and says what came of it."""
+    """Each command sends its request and prints the result."""
     api.answers[f"schedules.{method}Schedule"] = [getattr(pb, f"{method}ScheduleResponse")()]
 
     result = run(f"job schedule {line}")
@@ -164,7 +164,7 @@ def test_steering(api: FakeApi, run: Run, line: str, method: str, wanted: Any, s
 
 
 def test_backfill_sends_times(api: FakeApi, run: Run) -> None:
-    """A time without a zone is in UTC; `--to` is now if it is absent."""
+    """A time without a zone is in UTC; `--to` defaults to now."""
     api.answers["schedules.BackfillSchedule"] = [pb.BackfillScheduleResponse(time_count=3)]
 
     text = run("job schedule backfill report --from 2026-01-31 --to 2026-02-02T12:00:00+01:00 --overlap skip").stdout
@@ -179,7 +179,7 @@ def test_backfill_sends_times(api: FakeApi, run: Run) -> None:
 
 
 def test_texts_of_times() -> None:
-    """Durations are written as options take them."""
+    """Durations are printed in the syntax of options."""
     assert "1h30m" == duration_text(5_400)
     assert ("0s", "48h", "45s") == (duration_text(0), duration_text(172_800), duration_text(45))
     both = pb.Times(crons=["@daily", "0 6 * * *"], interval_s=60)

@@ -40,7 +40,7 @@ def secrets_in(request: Any) -> Mapping[str, bytes]:
 def test_secrets_come_from_files(
     command: str, method: str, answer: Any, run: Run, api: FakeApi, config: Path, tmp_path: Path
 ) -> None:
-    """Byte for byte, also from standard input, and beside one of the command line."""
+    """The request has the bytes of each file, of standard input, and of a secret on the command line."""
     (tmp_path / "a=b").write_bytes(b"\x00\xff\n")
     api.answers["respools.LookupResourcePoolID"] = [POOL]
     api.answers[method] = [answer]
@@ -68,7 +68,7 @@ BAD = {
 def test_a_secret_that_cannot_be_sent(
     word: str, text: str, run: Run, api: FakeApi, config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Is wrong usage, and nothing is asked of the API."""
+    """A malformed secret is wrong usage, and sends no request."""
     (tmp_path / "empty").touch()
     (tmp_path / "large").write_bytes(b"x" * 65_537)
     monkeypatch.chdir(tmp_path)

@@ -31,7 +31,7 @@ def created() -> svc.CreateJobResponse:
 
 
 def test_create_sends_all_that_was_given(run: Run, api: FakeApi, file: Path) -> None:
-    """The spec goes to the pool that the path leads to, with batch size, limits, id, secret and note."""
+    """The service is created in the pool of the path, with batch size, limits, id, secret and note."""
     api.answers["respools.LookupResourcePoolID"] = [pool_answer()]
     api.answers["services.CreateJob"] = [created()]
     line = f"-i {JOB} --secret-path /etc/key --secret-data s3 --start-paused --opaque-data note"
@@ -50,7 +50,7 @@ def test_create_sends_all_that_was_given(run: Run, api: FakeApi, file: Path) -> 
 
 
 def test_create_in_the_pool_of_the_spec(run: Run, api: FakeApi, file: Path) -> None:
-    """Without a path the spec's own pool counts, and without a batch size all instances begin at once."""
+    """The pool defaults to the spec's own, and the batch size to all instances."""
     api.answers["services.CreateJob"] = [created()]
     assert run("job", "stateless", "create", file).exit_code == 0
     request = api.requests("services.CreateJob")[0]
@@ -60,7 +60,7 @@ def test_create_in_the_pool_of_the_spec(run: Run, api: FakeApi, file: Path) -> N
 
 
 def test_create_without_any_pool(run: Run, api: FakeApi, tmp_path: Path) -> None:
-    """A service that names no pool is refused before anything is sent."""
+    """A spec without a pool is refused before any request."""
     path = tmp_path / "web.yaml"
     path.write_text("name: web\n")
     result = run("job", "stateless", "create", path, 1)
@@ -84,7 +84,7 @@ def test_create_refused(run: Run, api: FakeApi, file: Path, code: grpc.StatusCod
 
 
 def test_create_with_a_broken_file(run: Run, tmp_path: Path) -> None:
-    """What is wrong in the file is named with its place."""
+    """The error has the file's name, line and column."""
     path = tmp_path / "web.yaml"
     path.write_text("name: web\ninstances: 3\n")
     result = run("job", "stateless", "create", path)
@@ -106,7 +106,7 @@ WORDS = {
 
 @pytest.mark.parametrize(("line", "expected"), WORDS.values(), ids=WORDS.keys())
 def test_wrong_usage(run: Run, api: FakeApi, line: str, expected: str) -> None:
-    """Words that cannot be told apart are wrong usage, and nothing is sent."""
+    """Ambiguous arguments are wrong usage, and send no request."""
     result = run(f"job stateless {line}")
     assert (2, True, []) == (result.exit_code, expected in result.stderr, api.calls), result.stderr
 
@@ -115,7 +115,7 @@ def test_wrong_usage(run: Run, api: FakeApi, line: str, expected: str) -> None:
 
 
 def test_replace_reads_the_version_first(run: Run, api: FakeApi, file: Path) -> None:
-    """Without a version the current one is sent; the spec's own pool is kept."""
+    """The version defaults to the current one, and the pool to the spec's own."""
     api.answers["services.GetJob"] = [job_answer("2-1-2")]
     api.answers["services.ReplaceJob"] = [replaced()]
     result = run("job", "stateless", "replace", JOB, file, 10)
@@ -127,7 +127,7 @@ def test_replace_reads_the_version_first(run: Run, api: FakeApi, file: Path) -> 
 
 
 def test_replace_sends_its_flags(run: Run, api: FakeApi, file: Path) -> None:
-    """With pool and version nothing is read, and every flag reaches the API."""
+    """The command reads nothing if pool and version are given, and every flag reaches the API."""
     api.answers["respools.LookupResourcePoolID"] = [pool_answer()]
     api.answers["services.ReplaceJob"] = [replaced()]
     flags = "--maxInstanceRetries 4 --maxTolerableInstanceFailures 2 --rollbackOnFailure --start-paused --in-place"
@@ -145,7 +145,7 @@ def test_replace_sends_its_flags(run: Run, api: FakeApi, file: Path) -> None:
 
 
 def test_replace_keeps_the_pool_of_the_job(run: Run, api: FakeApi, file: Path) -> None:
-    """A file that names no pool leaves the job where it is."""
+    """A file without a pool leaves the job in its pool."""
     file.write_text("name: web\n")
     api.answers["services.GetJob"] = [job_answer()]
     api.answers["services.ReplaceJob"] = [replaced()]
@@ -154,7 +154,7 @@ def test_replace_keeps_the_pool_of_the_job(run: Run, api: FakeApi, file: Path) -
 
 
 def test_replace_is_not_repeated(run: Run, api: FakeApi, file: Path) -> None:
-    """What somebody else changed in between is not overwritten: the API's text is shown as it is."""
+    """A change by another client in between is not overwritten: the error is the API's text."""
     api.answers["services.GetJob"] = [job_answer()]
     api.answers["services.ReplaceJob"] = [STALE, replaced()]
     result = run("job", "stateless", "replace", JOB, file, 1)
@@ -190,7 +190,7 @@ Instances unchanged:  none
 
 
 def test_replace_diff_shows_instances_and_lines(run: Run, api: FakeApi, file: Path) -> None:
-    """Only what differs is shown: not the revision, nor the second way in which the API writes a command."""
+    """The difference has neither the revision nor the second form of a command."""
     file.write_text(SPEC.replace("instancecount: 3", "instancecount: 5"))
     api.answers["services.GetJob"] = [job_answer()]
     api.answers["services.GetReplaceJobDiff"] = [difference()]
@@ -201,7 +201,7 @@ def test_replace_diff_shows_instances_and_lines(run: Run, api: FakeApi, file: Pa
 
 
 def test_replace_diff_as_json(run: Run, api: FakeApi, file: Path) -> None:
-    """With --json the answer of the API alone, asked with the version that was given."""
+    """--json prints the API's answer only, for the given version."""
     api.answers["services.GetReplaceJobDiff"] = [difference()]
     result = run("job", "stateless", "replace-diff", JOB, file, "1-1-1", "--json")
     assert {"from": 3, "to": 4} == json.loads(result.stdout)["instancesAdded"][0]
@@ -209,7 +209,7 @@ def test_replace_diff_as_json(run: Run, api: FakeApi, file: Path) -> None:
 
 
 def test_replace_diff_refused(run: Run, api: FakeApi, file: Path) -> None:
-    """The API's text is shown as it is."""
+    """The error is the API's text."""
     api.answers["services.GetReplaceJobDiff"] = [(grpc.StatusCode.INVALID_ARGUMENT, "job type is immutable")]
     result = run("job", "stateless", "replace-diff", JOB, file, "1-1-1")
     assert (1, "job type is immutable (INVALID_ARGUMENT)\n") == (result.exit_code, result.stderr)
@@ -229,7 +229,7 @@ def test_replace_asks_on_a_terminal(
     run: Run, api: FakeApi, file: Path, monkeypatch: pytest.MonkeyPatch, flags: str, typed: str, exit_code: int,
     asked: bool,
 ) -> None:  # fmt: skip
-    """On a terminal the command asks after a difference, or before it replaces an update, unless --yes is given."""
+    """The command asks on a terminal after a difference, or before an update is replaced, unless --yes is given."""
     monkeypatch.setattr("cli.stateless.replace.is_terminal", lambda: True)
     api.answers["services.GetJob"] = [job_answer(update=workflow_status("ROLLING_FORWARD", done=1))]
     api.answers["services.GetReplaceJobDiff"] = [difference()]
@@ -245,7 +245,7 @@ def test_replace_asks_on_a_terminal(
 
 @pytest.mark.parametrize("flags", ["", "--diff --json"])
 def test_replace_does_not_ask_a_program(run: Run, api: FakeApi, file: Path, flags: str) -> None:
-    """Without a terminal nobody is asked; with --json standard output has nothing but JSON."""
+    """The command asks no question if there is no terminal; with --json standard output has only JSON."""
     api.answers["services.GetJob"] = [job_answer(update=workflow_status("ROLLING_FORWARD", done=1))]
     api.answers["services.GetReplaceJobDiff"] = [difference()]
     api.answers["services.ReplaceJob"] = [replaced()]
@@ -279,7 +279,7 @@ BEFORE = {
 
 @pytest.mark.parametrize(("known", "expected"), BEFORE.values(), ids=BEFORE.keys())
 def test_rollback_finds_the_version_before(run: Run, api: FakeApi, known: tuple[object, ...], expected: str) -> None:
-    """The newest version that a lasting change of the spec left is what the job goes back to."""
+    """The job returns to the newest version that a change of the spec left in force."""
     old = svc.GetJobResponse()
     old.job_info.spec.CopyFrom(spec(command="old"))
     api.answers["services.GetJob"] = [job_answer("4-1-9", update=FIRST, batch_size=7), old]
@@ -310,7 +310,7 @@ NO_WAY_BACK = {
 def test_rollback_without_an_older_version(
     run: Run, api: FakeApi, latest: object, known: tuple[object, ...], expected: str
 ) -> None:
-    """Where there is nothing to go back to, that is said and nothing is changed."""
+    """The command says that there is no older version, and changes nothing."""
     api.answers["services.GetJob"] = [job_answer(update=latest)]  # type: ignore[arg-type]
     api.answers["services.ListJobWorkflows"] = [workflows(*known)]
     result = run(f"job stateless rollback {JOB}")
@@ -320,7 +320,7 @@ def test_rollback_without_an_older_version(
 
 
 def test_rollback_to_a_given_version(run: Run, api: FakeApi) -> None:
-    """A version and a batch size may be given in any order, and the difference be shown."""
+    """Version and batch size are valid in either order, and --diff shows the difference."""
     old = svc.GetJobResponse()
     old.job_info.spec.CopyFrom(spec(command="old"))
     api.answers["services.GetJob"] = [old, job_answer("4-1-9")]
@@ -336,7 +336,7 @@ def test_rollback_to_a_given_version(run: Run, api: FakeApi) -> None:
 
 
 def test_rollback_to_a_version_that_is_gone(run: Run, api: FakeApi) -> None:
-    """The API's text is shown as it is."""
+    """The error is the API's text."""
     text = f"fail to get job spec: job:{JOB} has no configuration 1"
     api.answers["services.GetJob"] = [(grpc.StatusCode.NOT_FOUND, text)]
     result = run(f"job stateless rollback {JOB} 1-1-1")

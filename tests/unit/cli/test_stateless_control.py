@@ -1,4 +1,5 @@
-"""``peloton job stateless start``, ``stop``, ``restart``, ``delete``, pause, resume and abort; and what reads."""
+"""``peloton job stateless start``, ``stop``, ``restart``, ``delete``, pause, resume and abort; and the reading
+commands."""
 
 import json
 
@@ -35,7 +36,7 @@ def answer_of(kind: type) -> object:
 
 @pytest.mark.parametrize("verb", WRITES)
 def test_a_given_version_is_sent(run: Run, api: FakeApi, verb: str) -> None:
-    """With a version nothing is read first."""
+    """The command reads nothing if the version is given."""
     method, kind, text = WRITES[verb]
     api.answers[f"services.{method}"] = [answer_of(kind)]  # type: ignore[list-item]
     result = run(f"job stateless {verb} {JOB} 1-1-1")
@@ -46,7 +47,7 @@ def test_a_given_version_is_sent(run: Run, api: FakeApi, verb: str) -> None:
 
 @pytest.mark.parametrize("verb", WRITES)
 def test_the_current_version_is_read_again_when_somebody_was_faster(run: Run, api: FakeApi, verb: str) -> None:
-    """Without a version the current one counts, whoever changes the job meanwhile."""
+    """The version defaults to the current one, even if another client changes the job in between."""
     method, kind, _ = WRITES[verb]
     api.answers["services.GetJob"] = [job_answer("1-1-1"), job_answer("1-1-2")]
     api.answers[f"services.{method}"] = [STALE, answer_of(kind)]  # type: ignore[list-item]
@@ -58,8 +59,8 @@ def test_the_current_version_is_read_again_when_somebody_was_faster(run: Run, ap
 @pytest.mark.parametrize("verb", WRITES)
 @pytest.mark.parametrize("given", ["", "1-1-1"])
 def test_a_refused_write(run: Run, api: FakeApi, verb: str, given: str) -> None:
-    """The API's text is shown as it is, and behind it the version that a given one is not; that is tried once, the
-    current one five times."""
+    """The error is the API's text, followed by the given version if that is not the current one. A given version is
+    tried once, the current one five times."""
     method = WRITES[verb][0]
     api.answers["services.GetJob"] = [job_answer("2-1-2")]
     api.answers[f"services.{method}"] = [STALE]
@@ -72,7 +73,7 @@ def test_a_refused_write(run: Run, api: FakeApi, verb: str, given: str) -> None:
 
 @pytest.mark.parametrize("verb", ["pause", "resume", "abort"])
 def test_an_update_that_has_ended_is_not_steered(run: Run, api: FakeApi, verb: str) -> None:
-    """The API takes it and changes nothing; so it is said, not that the update were paused."""
+    """The API accepts the call and changes nothing, and the command says so."""
     method, kind, text = WRITES[verb]
     api.answers["services.GetJob"] = [job_answer(update=workflow_status(state)) for state in ("ABORTED", "PAUSED")]
     api.answers[f"services.{method}"] = [answer_of(kind)]  # type: ignore[list-item]
@@ -83,7 +84,7 @@ def test_an_update_that_has_ended_is_not_steered(run: Run, api: FakeApi, verb: s
 
 
 def test_other_refusals_are_not_repeated(run: Run, api: FakeApi) -> None:
-    """Only a wrong version is worth another try."""
+    """The command retries after a wrong version only."""
     api.answers["services.GetJob"] = [job_answer()]
     api.answers["services.PauseJobWorkflow"] = [(grpc.StatusCode.NOT_FOUND, "no workflow found")]
     result = run(f"job stateless pause {JOB}")
@@ -91,7 +92,7 @@ def test_other_refusals_are_not_repeated(run: Run, api: FakeApi) -> None:
 
 
 def test_an_unknown_job(run: Run, api: FakeApi) -> None:
-    """A job that is not there is named by the API."""
+    """The API's error names the job."""
     text = f"failed to get job status: job:{JOB} not found"
     api.answers["services.GetJob"] = [(grpc.StatusCode.NOT_FOUND, text)]
     result = run(f"job stateless stop {JOB}")
@@ -103,7 +104,7 @@ NOTES = {"--opaque-data note": (True, "note"), "--opaque-data=": (True, ""), "":
 
 @pytest.mark.parametrize(("flag", "expected"), NOTES.items())
 def test_a_note_is_kept_or_cleared(run: Run, api: FakeApi, flag: str, expected: tuple[bool, str]) -> None:
-    """An empty note clears the one that is there; none keeps it."""
+    """An empty note clears the present one; without a note it stays."""
     api.answers["services.AbortJobWorkflow"] = [svc.AbortJobWorkflowResponse()]
     run(f"job stateless abort {JOB} 1-1-1 {flag}")
     request = api.requests("services.AbortJobWorkflow")[0]
@@ -111,7 +112,7 @@ def test_a_note_is_kept_or_cleared(run: Run, api: FakeApi, flag: str, expected: 
 
 
 def test_restart_sends_its_flags(run: Run, api: FakeApi) -> None:
-    """Ranges exclude their ends, as everywhere in commands."""
+    """The end of a range is exclusive, as in all commands."""
     api.answers["services.RestartJob"] = [svc.RestartJobResponse()]
     run(f"job stateless restart {JOB} 1-1-1 -r 0:5 -r 20: --batch-size 2 --in-place --opaque-data note")
     request = api.requests("services.RestartJob")[0]
@@ -133,7 +134,7 @@ def test_delete(run: Run, api: FakeApi, flag: str) -> None:
 
 
 def test_delete_refused(run: Run, api: FakeApi) -> None:
-    """A job that runs is not deleted; the API's text is shown as it is."""
+    """A running job is not deleted; the error is the API's text."""
     api.answers["services.DeleteJob"] = [(grpc.StatusCode.ABORTED, "job is not stopped")]
     result = run(f"job stateless delete {JOB} 1-1-1")
     assert (1, "job is not stopped (ABORTED)\n") == (result.exit_code, result.stderr)
@@ -143,7 +144,7 @@ def test_delete_refused(run: Run, api: FakeApi) -> None:
 
 
 def test_get(run: Run, api: FakeApi) -> None:
-    """A job as YAML or JSON, whole, in short, or its spec at a version."""
+    """The output is the job as YAML or JSON, complete, short, or its spec at a version."""
     api.answers["services.GetJob"] = [job_answer("3-2-1")]
     assert "value: 3-2-1\n" in run(f"job stateless get {JOB}").stdout
     assert "web" == json.loads(run(f"job stateless get {JOB} --summaryonly -j").stdout)["jobInfo"]["spec"]["name"]
@@ -154,14 +155,14 @@ def test_get(run: Run, api: FakeApi) -> None:
 
 
 def test_a_malformed_version(run: Run, api: FakeApi) -> None:
-    """The API says what is wrong with it."""
+    """The error is the API's text."""
     api.answers["services.GetJob"] = [(grpc.StatusCode.INVALID_ARGUMENT, "entityVersion has wrong format")]
     result = run(f"job stateless get {JOB} --jobversion 1")
     assert (1, "entityVersion has wrong format (INVALID_ARGUMENT)\n") == (result.exit_code, result.stderr)
 
 
 def test_cache_and_refresh(run: Run, api: FakeApi) -> None:
-    """The short form is printed; a refresh says that it was done."""
+    """The cache prints the short form; the refresh confirms that it was done."""
     api.answers["services.GetJobCache"] = [svc.GetJobCacheResponse(spec=spec())]
     api.answers["services.RefreshJob"] = [svc.RefreshJobResponse(), (grpc.StatusCode.NOT_FOUND, "job not found")]
     assert "instance_count: 3\n" in run(f"job stateless cache {JOB}").stdout
@@ -200,7 +201,7 @@ def test_list_prints_a_table_newest_first(run: Run, api: FakeApi) -> None:
 
 
 def test_a_list_that_breaks_off(run: Run, api: FakeApi) -> None:
-    """Half a list is not printed as if it were all."""
+    """An incomplete list is an error, not a table."""
     stream = [svc.ListJobsResponse(jobs=[summary()]), (grpc.StatusCode.INTERNAL, "storage is away")]
     api.answers["services.ListJobs"] = [stream]  # type: ignore[list-item]
     result = run("job stateless list")
@@ -228,7 +229,7 @@ def test_query_sends_its_flags(run: Run, api: FakeApi) -> None:
 
 
 def test_query_prints_rows_or_json(run: Run, api: FakeApi) -> None:
-    """The same table as the list; an unknown state is wrong usage."""
+    """The output is the list's table; an unknown state is wrong usage."""
     api.answers["services.QueryJobs"] = [svc.QueryJobsResponse(records=[summary("old")])]
     lines = TABLE.splitlines()
     row = run("job stateless query").stdout.splitlines()[1]
@@ -263,7 +264,7 @@ FAILED           UNHEALTHY  2026-11-20T10:00:00Z  01:02:05  host-1              
 
 
 def test_list_pods_has_a_row_for_each_container(run: Run, api: FakeApi) -> None:
-    """Pods are sorted by instance; one that has no container yet has a row all the same."""
+    """Pods are sorted by instance; a pod without containers has a row as well."""
     stream = [svc.ListPodsResponse(pods=[pod_summary(10, 2)]), svc.ListPodsResponse(pods=[pod_summary(2, 0)])]
     api.answers["services.ListPods"] = [stream]
     result = run(f"job stateless list-pods {JOB}")
@@ -278,13 +279,13 @@ def test_list_pods_has_a_row_for_each_container(run: Run, api: FakeApi) -> None:
 
 
 def test_list_pods_of_nobody(run: Run, api: FakeApi) -> None:
-    """An unknown job has no pods."""
+    """The command says that an unknown job has no pods."""
     api.answers["services.ListPods"] = [[]]
     assert "No pods found\n" == run(f"job stateless list-pods {JOB}").stdout
 
 
 def test_list_updates(run: Run, api: FakeApi) -> None:
-    """Each update is YAML under its index, newest first; all as one JSON."""
+    """Each update is YAML under its index, newest first; JSON has all of them."""
     response = svc.ListJobWorkflowsResponse()
     for state in ("ABORTED", "SUCCEEDED"):
         response.workflow_infos.add().status.CopyFrom(workflow_status(state))
@@ -304,7 +305,7 @@ ROLLING_FORWARD  UPDATE         2026-11-20T10:00:00Z
 
 
 def test_workflow_events(run: Run, api: FakeApi) -> None:
-    """What the update did with one instance is a table."""
+    """The events of one instance within the update are a table."""
     update = stateless_pb2.WORKFLOW_TYPE_UPDATE
     events = [
         stateless_pb2.WorkflowEvent(

@@ -1,4 +1,4 @@
-"""``peloton job stateless pulse``, and the options of keys and pulses."""
+"""``peloton job stateless pulse``, and the options for keys and pulses."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def answer(state: str = "ROLLING_FORWARD", done: int = 1, failed: int = 0) -> sv
 
 
 def test_one_pulse(run: Run, api: FakeApi) -> None:
-    """Of the update that is named, without reading anything first; how far it is is told."""
+    """The pulse names its update, needs no read, and prints the progress."""
     api.answers["services.PulseJobWorkflow"] = [answer()]
     result = run(f"{PULSE} --update-key deploy-1")
     assert (0, "Update ROLLING_FORWARD: 1/3 done\n", 1) == (result.exit_code, result.stdout, len(api.calls))
@@ -34,7 +34,7 @@ def test_one_pulse(run: Run, api: FakeApi) -> None:
 
 @pytest.mark.parametrize(("end", "exit_code"), [("SUCCEEDED", 0), ("ROLLED_BACK", 1)])
 def test_pulses_until_the_end(run: Run, api: FakeApi, end: str, exit_code: int) -> None:
-    """A line whenever something changed; an API that is away for a moment is asked again."""
+    """The command prints a line at each change; it retries while the API is unavailable."""
     away = (grpc.StatusCode.UNAVAILABLE, "away")
     api.answers["services.PulseJobWorkflow"] = [answer(), away, answer(), answer(failed=1), answer(end, 2, 1)]
     result = run(f"{PULSE} --every 1ms")
@@ -50,7 +50,7 @@ def test_pulses_until_the_end(run: Run, api: FakeApi, end: str, exit_code: int) 
 
 @pytest.mark.parametrize("every", ["", "--every 1ms"])
 def test_a_refused_pulse(run: Run, api: FakeApi, every: str) -> None:
-    """A newer update is not kept going by pulses for an older one."""
+    """A pulse for an older update does not reach a newer one."""
     api.answers["services.PulseJobWorkflow"] = [OTHER]
     result = run(f"{PULSE} --update-key a {every}")
     assert 1 == result.exit_code
@@ -59,7 +59,7 @@ def test_a_refused_pulse(run: Run, api: FakeApi, every: str) -> None:
 
 
 def test_options_reach_the_request(run: Run, api: FakeApi, tmp_path: Path) -> None:
-    """Keys and seconds of pulses, in each call that makes an update."""
+    """Each command that creates an update sends the key and the pulse interval in seconds."""
     file = tmp_path / "web.yaml"
     file.write_text(SPEC)
     api.answers["respools.LookupResourcePoolID"] = [pool_answer()]
@@ -81,7 +81,7 @@ def test_options_reach_the_request(run: Run, api: FakeApi, tmp_path: Path) -> No
 
 
 def test_a_watch_tells_that_it_waits_for_a_pulse(run: Run, api: FakeApi) -> None:
-    """With the command that gives one."""
+    """The line has the command that sends a pulse."""
     waits = job_answer(update=workflow_status("ROLLING_FORWARD", done=1))
     status: stateless_pb2.WorkflowStatus = waits.job_info.status.workflow_status
     status.awaiting_pulse, status.waiting_for = True, "a pulse: none has come for 9 s"

@@ -39,7 +39,7 @@ Instance  Name   State      Healthy    Start Time            Run Time  Host    M
 
 
 def test_list_prints_a_table_by_instance(run: Run, api: FakeApi) -> None:
-    """Tasks are sorted by instance; the run time is between start and end."""
+    """Tasks are sorted by instance; the run time is the one between start and end."""
     failed = task_info(2, "FAILED")
     failed.runtime.message = "boom"
     failed.runtime.terminationStatus.reason = task_pb2.TerminationStatus.TERMINATION_STATUS_REASON_FAILED
@@ -54,14 +54,14 @@ def test_list_prints_a_table_by_instance(run: Run, api: FakeApi) -> None:
 
 
 def test_get_prints_one_row_or_everything(run: Run, api: FakeApi) -> None:
-    """One row for people; with --json the earlier runs too."""
+    """The table has one row; --json has the earlier runs too."""
     api.answers["tasks.Get"] = [task_pb2.GetResponse(result=task_info(), results=[task_info(run=1)])]
     assert TABLE.splitlines()[1] == run(f"task get {JOB} 0").stdout.splitlines()[1]
     assert 1 == len(json.loads(run(f"-j task get {JOB} 0").stdout)["results"])
 
 
 def test_query_sends_its_flags(run: Run, api: FakeApi) -> None:
-    """Every flag of the query reaches the API; instance_id is spelled as the API wants it."""
+    """Every flag of the query reaches the API; instance_id is converted to the API's instanceId."""
     api.answers["tasks.Query"] = [task_pb2.QueryResponse()]
     line = "-s failed,LOST --names a --hosts h1,h2 -n 5 -o 2 -p instance_id -a DESC"
     assert "No tasks found\n" == run(f"task query {JOB} {line}").stdout
@@ -74,7 +74,7 @@ def test_query_sends_its_flags(run: Run, api: FakeApi) -> None:
 
 
 def test_events_print_a_table(run: Run, api: FakeApi) -> None:
-    """Each change of state is a row: the run by its number, and with -o wide by its id, with what was desired."""
+    """Each change of state is a row with the number of its run; -o wide adds its id and the desired values."""
     event = task_pb2.PodEvent(actualState="RUNNING", goalState="SUCCEEDED", configVersion=1, desiredConfigVersion=1)
     event.taskId.value = event.desriedTaskId.value = f"{JOB}-0-1"
     event.timestamp = "2026-11-20T10:00:00Z"
@@ -106,7 +106,7 @@ def test_events_print_a_table(run: Run, api: FakeApi) -> None:
 
 
 def test_no_events(run: Run, api: FakeApi) -> None:
-    """An unknown task has no events; that is no error of the API's."""
+    """An unknown task has no events, which is not an error."""
     api.answers["tasks.GetPodEvents"] = [task_pb2.GetPodEventsResponse()]
     assert "No events found\n" == run(f"task events {JOB} 0").stdout
 
@@ -186,7 +186,7 @@ def test_errors_in_responses(run: Run, api: FakeApi, line: str, method: str, ans
 
 
 def test_start_names_instances(run: Run, api: FakeApi) -> None:
-    """Started and refused instances are listed; any refused one is exit code 1."""
+    """The output lists started and refused instances; a refused one means exit code 1."""
     api.answers["tasks.Start"] = [
         task_pb2.StartResponse(startedInstanceIds=[0, 1]),
         task_pb2.StartResponse(startedInstanceIds=[0], invalidInstanceIds=[1]),
@@ -198,7 +198,7 @@ def test_start_names_instances(run: Run, api: FakeApi) -> None:
 
 
 def test_stop_counts_instances(run: Run, api: FakeApi) -> None:
-    """Stopped instances are counted, refused ones listed."""
+    """The output counts stopped instances and lists refused ones."""
     api.answers["tasks.Stop"] = [task_pb2.StopResponse(stoppedInstanceIds=[0, 1], invalidInstanceIds=[2])]
     result = run(f"task stop {JOB} -r 0:3")
     assert (1, "Successfully signalled 2 tasks for stopping\n") == (result.exit_code, result.stdout)
@@ -227,7 +227,7 @@ SIMPLE = {
 
 @pytest.mark.parametrize(("line", "method", "answer", "text"), SIMPLE.values(), ids=SIMPLE.keys())
 def test_restart_refresh_cache(run: Run, api: FakeApi, line: str, method: str, answer: object, text: str) -> None:
-    """These commands say what was done, or print what they got."""
+    """The commands print their result or the answer."""
     api.answers[f"tasks.{method}"] = [answer]  # type: ignore[list-item]
     result = run(f"task {line}")
     assert (0, text) == (result.exit_code, result.stdout)
@@ -241,7 +241,7 @@ STDOUT = "/var/run 1/stdout"
 
 
 def test_logs_download_a_file(run: Run, api: FakeApi, agent: FakeAgent) -> None:
-    """The bytes of the file come out as they are, also of an earlier run and of another file."""
+    """The command prints the bytes of the file, including files of earlier runs and other files."""
     agent.files = {STDOUT: b"hello \xff\x00\n", "/var/run 1/stderr": b"oops\n"}
     api.answers["tasks.BrowseSandbox"] = [sandbox(agent, "/var/run 1/xstdout", *agent.files)]
     assert b"hello \xff\x00\n" == run(f"task logs {JOB} 0").stdout_bytes
@@ -250,7 +250,7 @@ def test_logs_download_a_file(run: Run, api: FakeApi, agent: FakeAgent) -> None:
 
 
 def test_logs_of_a_file_that_is_not_there(run: Run, api: FakeApi, agent: FakeAgent) -> None:
-    """The files that are there are named."""
+    """The error lists the existing files."""
     api.answers["tasks.BrowseSandbox"] = [sandbox(agent, "/s/stdout", "/s/stderr")]
     result = run(f"task logs {JOB} 0 --filename core")
     expected = "filename:core not found in sandbox files: [/s/stdout /s/stderr]\n"
@@ -258,7 +258,7 @@ def test_logs_of_a_file_that_is_not_there(run: Run, api: FakeApi, agent: FakeAge
 
 
 def test_logs_refused_by_the_agent(run: Run, api: FakeApi, agent: FakeAgent) -> None:
-    """What the agent says is passed on."""
+    """The error is the agent's text."""
     api.answers["tasks.BrowseSandbox"] = [sandbox(agent, "/s/stdout")]
     result = run(f"task logs {JOB} 0")
     url = f"http://{agent.host}:{agent.port}/files/download?path=%2Fs%2Fstdout"
@@ -266,7 +266,7 @@ def test_logs_refused_by_the_agent(run: Run, api: FakeApi, agent: FakeAgent) -> 
 
 
 def test_logs_of_an_agent_that_is_gone(run: Run, api: FakeApi) -> None:
-    """An agent that nobody can reach is named."""
+    """The error names the unreachable agent."""
     gone = task_pb2.BrowseSandboxResponse(hostname="127.0.0.1", port="1", paths=["/s/stdout"])
     api.answers["tasks.BrowseSandbox"] = [gone]
     result = run(f"task logs {JOB} 0")
@@ -275,7 +275,7 @@ def test_logs_of_an_agent_that_is_gone(run: Run, api: FakeApi) -> None:
 
 @pytest.mark.parametrize("is_lossy", [False, True])
 def test_follow_reads_until_the_task_has_ended(run: Run, api: FakeApi, agent: FakeAgent, is_lossy: bool) -> None:
-    """What is written while following comes out, and what was written just before the end too, byte for byte."""
+    """The output has all bytes written during the following and just before the end."""
     agent.is_lossy = is_lossy
     agent.files = {STDOUT: "erste Zeile: grün\n".encode()}
     ended = [False]
@@ -301,7 +301,7 @@ def test_follow_reads_until_the_task_has_ended(run: Run, api: FakeApi, agent: Fa
 def test_follow_waits_for_the_task_to_start(
     run: Run, api: FakeApi, agent: FakeAgent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A task that has not started yet is waited for."""
+    """The command waits for a task that has not started."""
     monkeypatch.setattr("cli.task.logs.FOLLOW_INTERVAL_S", 0.0)
     agent.files = {STDOUT: b"hi\n"}
     waiting = task_pb2.BrowseSandboxResponse()
@@ -316,7 +316,7 @@ def test_follow_waits_for_the_task_to_start(
 
 
 def test_follow_ends_with_its_run(run: Run, api: FakeApi, agent: FakeAgent) -> None:
-    """When the task has a newer run, the followed one is over."""
+    """The command ends when the task has a newer run."""
     agent.files = {STDOUT: b"first run\n"}
     api.answers["tasks.BrowseSandbox"] = [sandbox(agent, STDOUT)]
     newer: Callable[[object], task_pb2.GetResponse] = lambda _: task_pb2.GetResponse(  # noqa: E731
@@ -327,7 +327,7 @@ def test_follow_ends_with_its_run(run: Run, api: FakeApi, agent: FakeAgent) -> N
 
 
 class PodFile:
-    """A file that the api reads: ``written`` grows, and those who follow it get pieces of at most ten bytes."""
+    """A file of the API: ``written`` grows, and following readers receive pieces of at most ten bytes."""
 
     def __init__(self, written: bytes) -> None:
         self.written = written
@@ -340,7 +340,7 @@ class PodFile:
 
 
 def test_logs_that_the_api_reads(run: Run, api: FakeApi) -> None:
-    """A pod on Kubernetes has no agent: its log comes in pieces, and a container beside it has a log of its own."""
+    """A pod on Kubernetes has no agent: its log arrives in pieces, and each further container has its own log."""
     file = PodFile(b"a line of thirty two bytes, or so\n")
     api.answers["tasks.BrowseSandbox"] = [task_pb2.BrowseSandboxResponse(paths=["side/stdout", "stdout"])]
     api.answers["pods.GetPodFile"] = [file.read]
@@ -354,7 +354,7 @@ def test_logs_that_the_api_reads(run: Run, api: FakeApi) -> None:
 
 
 def test_logs_that_the_api_reads_are_followed(run: Run, api: FakeApi, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Until the task has ended; then what the followed file has not brought yet is read from it."""
+    """The command follows until the task has ended, and then reads the rest of the file."""
     monkeypatch.setattr("cli.task.logs.FOLLOW_INTERVAL_S", 0.0)
     file = PodFile(b"first line\n")
     states = iter(["RUNNING", "RUNNING", "RUNNING"])
@@ -379,7 +379,7 @@ def test_logs_that_the_api_reads_are_followed(run: Run, api: FakeApi, monkeypatc
 
 
 def test_follow_an_unknown_job(run: Run, api: FakeApi) -> None:
-    """There is nothing to wait for."""
+    """The error says that the job was not found."""
     api.answers["tasks.Get"] = [(grpc.StatusCode.NOT_FOUND, "no such job")]
     result = run(f"task logs -f {JOB} 0")
     assert (1, "no such job (NOT_FOUND)\n") == (result.exit_code, result.stderr)

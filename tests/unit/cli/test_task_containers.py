@@ -16,7 +16,7 @@ def sandbox(agent: FakeAgent, *paths: str) -> task_pb2.BrowseSandboxResponse:
 
 
 def test_get_prints_containers(run: Run, api: FakeApi) -> None:
-    """Of a task that has several, after its own row."""
+    """Containers follow the row of a task that has several."""
     info = task_pb2.TaskInfo()
     info.runtime.containers.add(name="setup", state="SUCCEEDED", init=True, completionTime="2026-01-01T00:00:00Z")
     info.runtime.containers.add(name="web", state="RUNNING")
@@ -33,7 +33,7 @@ def test_get_prints_containers(run: Run, api: FakeApi) -> None:
     [("web", "web\n"), ("proxy", "proxy\n"), ("setup", "setup\n")],
 )
 def test_logs_of_a_container(run: Run, api: FakeApi, agent: FakeAgent, container: str, output: str) -> None:
-    """Those of the main one stand by themselves, those of others in folders of their names."""
+    """The main container's logs are at the top level, the other containers' in folders with their names."""
     agent.files = {"/p/stdout": b"web\n", "/p/proxy/stdout": b"proxy\n", "/p/setup/stdout": b"setup\n"}
     api.answers["tasks.BrowseSandbox"] = [sandbox(agent, *agent.files)]
     api.answers["tasks.Get"] = [of_several_containers()]
@@ -42,7 +42,7 @@ def test_logs_of_a_container(run: Run, api: FakeApi, agent: FakeAgent, container
 
 
 def test_logs_of_no_container(run: Run, api: FakeApi) -> None:
-    """Those that the pod has are named."""
+    """The error lists the pod's containers."""
     api.answers["tasks.Get"] = [of_several_containers()]
 
     result = run(f"task logs {JOB} 0 --container main")

@@ -1,4 +1,4 @@
-"""Names, messages and output of others cannot steer the terminal."""
+"""Names, messages and output of other users cannot control the terminal."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ JOB = "91b1b8e5-2ba8-11e7-bc23-0242ac11000d"
 ID = peloton_pb2.JobID(value=JOB)
 EVIL = "a\x1b[31m\x1b]0;title\x07\u202eb\u2028\x9bc"
 SHOWN = r"a\x1b[31m\x1b]0;title\x07\u202eb"
-"""What is left of it on every surface, at least: white space of any kind is a blank in tables."""
+"""The minimum that is left of it in every output: white space of any kind is a blank in tables."""
 
 
 @pytest.fixture
 def answers(api: FakeApi) -> FakeApi:
-    """The API has a pool, a job and a task that are called so."""
+    """Answers with a pool, a job and a task that have this name."""
     info = job_pb2.JobInfo(id=ID, config=job_pb2.JobConfig(name=EVIL, owningTeam=EVIL))
     info.config.labels.add(key=EVIL, value=EVIL)
     pool = respool_pb2.ResourcePoolInfo(id=peloton_pb2.ResourcePoolID(value="p"))
@@ -79,7 +79,7 @@ def answers(api: FakeApi) -> FakeApi:
     ],
 )
 def test_no_command_prints_what_steers(run: Run, answers: FakeApi, line: str) -> None:
-    """Whatever form is asked for; the text is still recognised."""
+    """No form of the output has control characters; the text is still recognisable."""
     result = run(line)
 
     assert (0, True) == (result.exit_code, is_printable(result.output, PROSE)), result.output
@@ -87,7 +87,7 @@ def test_no_command_prints_what_steers(run: Run, answers: FakeApi, line: str) ->
 
 
 def test_tables_show_the_escapes(run: Run, answers: FakeApi) -> None:
-    """The escapes can be read, and columns are as wide as they are shown."""
+    """The escapes are readable, and columns have their displayed width."""
     lines = run(f"task list {JOB}").stdout.splitlines()
 
     assert SHOWN in lines[1]
@@ -95,7 +95,7 @@ def test_tables_show_the_escapes(run: Run, answers: FakeApi) -> None:
 
 
 def test_json_and_yaml_mean_the_same_text(run: Run, answers: FakeApi) -> None:
-    """Escapes of the format stand for what steers."""
+    """JSON and YAML encode control characters with their own escapes."""
     told_json = json.loads(run(f"job get {JOB} -o json").stdout)
     told_yaml = yaml.safe_load(run(f"job get {JOB} -o yaml").stdout)
 
@@ -105,7 +105,7 @@ def test_json_and_yaml_mean_the_same_text(run: Run, answers: FakeApi) -> None:
 
 
 def test_errors_show_the_escapes(run: Run, api: FakeApi) -> None:
-    """A message of the API that quotes others is escaped."""
+    """The error escapes control characters in a message of the API."""
     api.answers["tasks.List"] = [task_pb2.ListResponse(notFound=errors_pb2.JobNotFound(id=ID, message=EVIL))]
     result = run(f"task list {JOB}")
 
@@ -129,7 +129,7 @@ def test_output_of_pods(
     expected: bytes,
     size: int,
 ) -> None:
-    """It is escaped on a terminal, unless that is asked for; pieces may end within a character."""
+    """A terminal receives escaped output unless --raw is given; pieces may end within a character."""
     monkeypatch.setattr("sys.stdout.isatty", lambda: is_terminal, raising=False)
     terminal.echo_output((LOG[at : at + size] for at in range(0, len(LOG), size)), raw, prefix="0 | ")
 
@@ -147,7 +147,7 @@ def test_commands_that_print_logs(
     flags: list[str],
     is_raw: bool,
 ) -> None:
-    """Each of them has the option."""
+    """Each of these commands has the option."""
     task_id = f"{JOB}-0-1"
     agent.files = {f"/sandbox/{task_id}/stdout": b"x\x1b[31m\n"}
     info = task_pb2.TaskInfo(jobId=ID)
@@ -178,7 +178,7 @@ def test_pictures_of_rich() -> None:
 
 
 def test_top() -> None:
-    """Cells of tables, and texts of several lines that keep their styles."""
+    """Cells of tables are escaped, and texts of several lines keep their styles."""
     head = Text("one\n").append(EVIL, "red")
 
     assert SHOWN in text(EVIL).plain
@@ -187,7 +187,7 @@ def test_top() -> None:
 
 
 def test_nothing_is_printed_past_it() -> None:
-    """Click itself is asked to print by the module of the terminal alone."""
+    """The module of the terminal has the only calls of Click's printing functions."""
     words = ("click.echo", "click.secho", "Console(")
     own = ("terminal.py", "reference.py")
     paths = [path for path in (REPOSITORY_ROOT / "cli").rglob("*.py") if path.name not in own]

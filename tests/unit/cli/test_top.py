@@ -1,4 +1,4 @@
-"""`peloton top` by its keys, against a fake API: each test is what somebody does at a terminal."""
+"""`peloton top` driven by keys, against a fake API."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def cluster(api: FakeApi) -> FakeApi:
 
 
 async def test_the_overview_says_what_is_wrong(cluster: FakeApi) -> None:
-    """The first screen has capacity, who answers, and what is wrong, the worst first; enter opens what it is about."""
+    """The first screen has capacity, leaders, and the problems, the worst first; enter opens the problem's subject."""
     async with top(cluster) as screen:
         lines = await screen.shows("Wrong now: 4", "resmgr led at 10.0.0.1:5394", "cpu (cores)")
         weights = [line.split()[:2] for line in lines if line.split()[:1] in (["!!"], ["!"], ["note"])]
@@ -52,7 +52,7 @@ async def test_the_overview_says_what_is_wrong(cluster: FakeApi) -> None:
 
 
 async def test_from_a_pool_to_its_jobs(cluster: FakeApi) -> None:
-    """The tree of pools by kind; a pool opens its jobs and why its queue waits; esc goes back to its row."""
+    """The tree of pools is by kind; a pool opens its jobs and the reason of its queue; esc returns to its row."""
     async with top(cluster) as screen:
         await screen.press("2")
         lines = await screen.shows("cpu (cores)", "ads")
@@ -71,7 +71,7 @@ async def test_from_a_pool_to_its_jobs(cluster: FakeApi) -> None:
 
 
 async def test_a_long_why_is_scrolled(cluster: FakeApi) -> None:
-    """The lines above a table leave room for it; `d` and `u` show the others."""
+    """The lines above a table have a maximum height; `d` and `u` scroll them."""
     text = "\n".join(f"line {number}." for number in range(40))
     cluster.answers["explain.PoolWhy"] = [explain_pb2.PoolWhyResponse(text=text)]
     async with top(cluster) as screen:
@@ -88,7 +88,8 @@ async def test_a_long_why_is_scrolled(cluster: FakeApi) -> None:
 
 
 async def test_jobs_are_looked_for_by_the_api(cluster: FakeApi) -> None:
-    """`/` asks the API by state and name, `s` in another order; what says nothing is refused and changes nothing."""
+    """`/` filters by state and name in the API, `s` changes the order; an invalid filter is refused and changes
+    nothing."""
     async with top(cluster) as screen:
         await screen.press("3")
         everything = await screen.shows("tiles", "search", "broken", "R6 P3 S1")
@@ -112,7 +113,7 @@ async def test_jobs_are_looked_for_by_the_api(cluster: FakeApi) -> None:
 
 
 async def test_jobs_come_in_pages(cluster: FakeApi) -> None:
-    """`n` asks for the next page where there is one, and `p` for the one before."""
+    """`n` requests the next page if there is one, and `p` the previous one."""
 
     def many(request: table_pb2.ListJobsRequest) -> table_pb2.ListJobsResponse:
         first = int(request.pageToken or 0)
@@ -136,7 +137,7 @@ async def test_jobs_come_in_pages(cluster: FakeApi) -> None:
 
 
 async def test_from_a_job_to_the_events_of_an_instance(cluster: FakeApi) -> None:
-    """A job shows why it waits and its instances, also those of one state alone; an instance shows its events."""
+    """A job shows why it waits and its instances, optionally of one state; an instance shows its events."""
     async with top(cluster) as screen:
         await screen.press("3")
         await screen.shows("tiles")
@@ -153,7 +154,7 @@ async def test_from_a_job_to_the_events_of_an_instance(cluster: FakeApi) -> None
 
 
 async def test_a_job_without_a_resource_manager(cluster: FakeApi) -> None:
-    """What one part of Peloton does not answer is said in its place; the rest is shown."""
+    """The error of one role stands in the place of its data; the rest is shown."""
     cluster.answers["explain.JobWhy"] = [GONE]
     cluster.answers["respools.Query"] = [GONE]
     async with top(cluster) as screen:
@@ -164,7 +165,7 @@ async def test_a_job_without_a_resource_manager(cluster: FakeApi) -> None:
 
 
 async def test_from_a_host_to_its_pods(cluster: FakeApi) -> None:
-    """Hosts in trouble come first, labels find others; a host shows whether it takes pods, and those on it."""
+    """Hosts with problems come first, and labels filter; a host shows whether it takes pods, and its pods."""
     async with top(cluster) as screen:
         await screen.press("4")
         lines = await screen.shows("host-2", "RED", "DOWN")
@@ -184,7 +185,8 @@ async def test_from_a_host_to_its_pods(cluster: FakeApi) -> None:
 
 
 async def test_from_a_schedule_to_its_last_job(cluster: FakeApi) -> None:
-    """A paused one says why and has no next run; the filter takes the state; enter opens the job of the last run."""
+    """A paused schedule has a reason and no next run; the filter accepts the state; enter opens the job of the last
+    run."""
     async with top(cluster, size=(140, 24)) as screen:
         await screen.press("5")
         lines = await screen.shows("0 6 * * 1-5 (Europe/Berlin)", "every 6h", "the source moves")
@@ -200,7 +202,7 @@ async def test_from_a_schedule_to_its_last_job(cluster: FakeApi) -> None:
 
 
 async def test_an_api_that_goes_and_comes_back(cluster: FakeApi) -> None:
-    """A failure stands in the last line, with the last picture left as it is, until there is an answer again."""
+    """The last line shows the failure, and the screen keeps the last data until the next answer."""
     cluster.answers["explain.PoolTree"] = [tree()]
     async with top(cluster) as screen:
         await screen.press("2")
@@ -215,7 +217,7 @@ async def test_an_api_that_goes_and_comes_back(cluster: FakeApi) -> None:
 
 
 async def test_nobody_is_there(api: FakeApi) -> None:
-    """Without a Peloton the last line says so; nothing else happens."""
+    """The last line says that Peloton is unreachable; no other key has an effect."""
     address = api.address
     api.stop()
     app = TopApp(Reader(Settings(address=address)), 0.05)
@@ -227,7 +229,7 @@ async def test_nobody_is_there(api: FakeApi) -> None:
 
 
 async def test_a_late_answer_is_said_to_be_late(cluster: FakeApi, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Meanwhile other pictures can be looked at, and `q` ends at once."""
+    """Other pages stay available during a late answer, and `q` ends at once."""
     monkeypatch.setattr(top_app, "LATE_S", 0.2)
     may_answer = threading.Event()
 
@@ -251,7 +253,7 @@ async def test_a_late_answer_is_said_to_be_late(cluster: FakeApi, monkeypatch: p
 
 
 async def test_what_goes_wrong_here_is_no_traceback(cluster: FakeApi, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not even a bug ends it: it is a line."""
+    """An internal error is one line, and the screen continues."""
     monkeypatch.setattr(Reader, "pools", lambda reader: 1 / 0)
     async with top(cluster) as screen:
         await screen.press("2")
@@ -261,7 +263,7 @@ async def test_what_goes_wrong_here_is_no_traceback(cluster: FakeApi, monkeypatc
 
 
 async def test_the_command_that_gives_the_same(cluster: FakeApi) -> None:
-    """`c` copies it and shows it, with the address that was given; the next key takes it away."""
+    """`c` copies and shows the command with the given address; the next key hides it."""
     async with top(cluster, size=(120, 24)) as screen:
         copied = []
         await screen.shows("Wrong now")
@@ -285,7 +287,7 @@ async def test_the_command_that_gives_the_same(cluster: FakeApi) -> None:
 
 
 async def test_help_and_the_end(cluster: FakeApi) -> None:
-    """`?` shows the keys, the same key or esc hides them, tab goes through the tabs, and `q` ends with 0."""
+    """`?` shows the keys, the same key or esc hides them, tab changes the tab, and `q` ends with 0."""
     async with top(cluster) as screen:
         await screen.press("question_mark")
         await screen.shows("copy the command that gives the same")
@@ -304,7 +306,7 @@ async def test_help_and_the_end(cluster: FakeApi) -> None:
 
 
 async def test_it_is_readable_without_colour(cluster: FakeApi, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With NO_COLOR each state is a word or a letter, and the row under the cursor is reversed."""
+    """Each state is a word or a letter with NO_COLOR, and the selected row is reversed."""
     monkeypatch.setenv("NO_COLOR", "1")
     async with top(cluster) as screen:
         await screen.press("3")
@@ -317,7 +319,7 @@ async def test_it_is_readable_without_colour(cluster: FakeApi, monkeypatch: pyte
 
 
 async def test_a_row_keeps_the_cursor(cluster: FakeApi) -> None:
-    """The row that somebody looks at stays under the cursor while others come and go."""
+    """The selected row stays selected while other rows appear and disappear."""
     async with top(cluster) as screen:
         await screen.press("3")
         await screen.shows("broken")
@@ -337,7 +339,7 @@ def without_the_first(request: table_pb2.ListJobsRequest) -> table_pb2.ListJobsR
 
 @pytest.mark.parametrize("line", ["top", "top -o json", "--json top --period 5s"])
 def test_without_a_terminal(run: Run, line: str) -> None:
-    """Programs are told what is there for them."""
+    """The error names the commands for programs."""
     result = run(line)
 
     assert 1 == result.exit_code

@@ -1,4 +1,4 @@
-"""`peloton top`: from answers to rows, and what filters mean."""
+"""`peloton top`: conversion of answers to rows, and filters."""
 
 from __future__ import annotations
 
@@ -55,12 +55,12 @@ def plain(grid: Grid) -> list[list[str]]:
     [(-3, "0s"), (0, "0s"), (119, "119s"), (120, "2m"), (7199, "119m"), (7200, "2h"), (172_800, "2d")],
 )
 def test_durations_have_one_unit(seconds: float, expected: str) -> None:
-    """The largest of which there are two or more."""
+    """The unit is the largest one with a value of at least two."""
     assert expected == duration_text(seconds)
 
 
 def test_an_age_needs_a_time() -> None:
-    """What has not begun has no age."""
+    """A job without a start time has no age."""
     now = datetime(2026, 1, 31, 8, tzinfo=UTC)
 
     assert ["", "2h"] == [age_text(since, now) for since in ("", "2026-01-31T05:00:00.123456789Z")]
@@ -72,12 +72,12 @@ def test_an_age_needs_a_time() -> None:
      ("memory", 2**20, "1Ti"), ("gpu", 2, "2")],
 )  # fmt: skip
 def test_amounts_say_their_unit(kind: str, value: float, expected: str) -> None:
-    """Memory and disk in the unit that keeps them short; a number of cores is one."""
+    """Memory and disk have the unit of the shortest number; a number of cores has none."""
     assert expected == amount(kind, value)
 
 
 def test_counts_have_letters() -> None:
-    """States of a kind are counted together, in a fixed order, each with its letter and colour."""
+    """States of a kind are summed, in a fixed order, each with its letter and colour."""
     counts = counts_text({"KILLED": 1, "RUNNING": 3, "PENDING": 1, "INITIALIZED": 1, "LAUNCHED": 2})
 
     assert "R3 L2 P2 K1" == counts.plain
@@ -88,7 +88,7 @@ def test_counts_have_letters() -> None:
 
 
 def test_pools_stand_in_their_tree() -> None:
-    """Children below their parents, the queue beside its pool; a pool without the kind has no numbers."""
+    """Children follow their parents, and the queue stands next to its pool; a pool without the kind has no numbers."""
     cpu = plain(pool_grid(tree(), "cpu", POOL_ORDERS[0], "", 80))
     memory = plain(pool_grid(tree(), "memory", POOL_ORDERS[0], "", 80))
 
@@ -98,7 +98,7 @@ def test_pools_stand_in_their_tree() -> None:
 
 
 def test_bars_have_one_scale() -> None:
-    """All of a kind are parts of the cluster: one that ends at half of it is half as long."""
+    """All bars of a kind are relative to the cluster: one at half of it is half as long."""
     whole, eng, _ = (row[2] for row in plain(pool_grid(tree(), "cpu", POOL_ORDERS[0], "", 88)))
 
     assert (24, 12) == (len(whole.rstrip()), len(eng.rstrip()))
@@ -107,7 +107,7 @@ def test_bars_have_one_scale() -> None:
 
 
 def test_a_bar_shows_more_than_its_limit() -> None:
-    """What is held above a limit that was cut is drawn."""
+    """The bar includes the allocation above a reduced limit."""
     held = explain_pb2.PoolAmounts(kind="cpu", limit=2, allocation=6, entitlement=2)
 
     assert 6 == len(pool_bar(held, 12, 12).plain.rstrip())
@@ -115,7 +115,7 @@ def test_a_bar_shows_more_than_its_limit() -> None:
 
 
 def test_pools_by_what_waits() -> None:
-    """In another order than the tree's, pools have their whole path."""
+    """Pools in another order than the tree's have their full path."""
     order = next(order for order in POOL_ORDERS if order.title == "above entitlement")
     grid = pool_grid(tree(), "cpu", order, "", 80)
 
@@ -124,7 +124,7 @@ def test_pools_by_what_waits() -> None:
 
 
 def test_parts_of_the_hosts_are_in_the_tree() -> None:
-    """What a pool has on hosts that serve some workloads only stands below it, and leads to it."""
+    """The pool's part on hosts with restricted workloads stands below the pool, and opens it."""
     answer = tree()
     part = answer.pools[1].onHosts.add(hostPools="host pool batch")
     part.amounts.add(kind="cpu", limit=4, allocation=1)
@@ -136,7 +136,7 @@ def test_parts_of_the_hosts_are_in_the_tree() -> None:
 
 
 def test_kinds_are_those_of_the_cluster() -> None:
-    """`r` goes through what there is; without an answer that names any, there is cpu."""
+    """`r` cycles through the kinds of the answer; without any there is cpu."""
     assert ["cpu", "memory"] == kinds_of(tree())
     assert ["cpu"] == kinds_of(explain_pb2.PoolTreeResponse())
 
@@ -145,7 +145,7 @@ def test_kinds_are_those_of_the_cluster() -> None:
 
 
 def test_a_job_without_counts_has_its_size() -> None:
-    """A job whose instances are not there yet shows how many it has."""
+    """A job without created instances shows its instance count."""
     response = table_pb2.ListJobsResponse()
     job = response.jobs.add(name="new", instanceCount=7, poolPath="/eng")
     job.id.value = BROKEN
@@ -155,7 +155,7 @@ def test_a_job_without_counts_has_its_size() -> None:
 
 
 def test_a_service_says_how_far_its_update_is() -> None:
-    """While one is under way, or has failed; what has succeeded needs no word."""
+    """The text is shown for an update that is under way or has failed, and is empty after success."""
     states = {"ROLLING_FORWARD": "ROLLING_FORWARD 3/10", "ABORTED": "ABORTED 3/10", "SUCCEEDED": ""}
     updates = [table_pb2.JobUpdate(state=update_pb2.State.Value(state), doneCount=3, totalCount=10) for state in states]
 
@@ -175,7 +175,7 @@ FILTERS = {
 
 @pytest.mark.parametrize("typed", FILTERS)
 def test_filters_of_jobs_are_conditions(typed: str) -> None:
-    """What is typed is what `job table` is asked for."""
+    """The filter's text becomes the conditions of `job table`."""
     assert FILTERS[typed] == job_line(jobs_asked(typed, JOB_ORDERS[0]))
 
 
@@ -190,20 +190,20 @@ WRONG = {
 
 @pytest.mark.parametrize("typed", WRONG)
 def test_filters_that_say_nothing(typed: str) -> None:
-    """The error names what is wrong, and what is expected."""
+    """The error names the invalid condition, and the expected form."""
     with pytest.raises(ValueError, match=WRONG[typed].replace("(", r"\(")):
         jobs_asked(typed, JOB_ORDERS[0])
 
 
 def test_a_pool_is_no_condition_in_a_pool() -> None:
-    """The jobs of a pool are asked for by it, whatever is typed."""
+    """The jobs of a pool are filtered by that pool only."""
     assert "/eng" == jobs_asked("owner:maps", JOB_ORDERS[0], pool="/eng").pool
     with pytest.raises(ValueError, match="unknown condition 'pool:'"):
         jobs_asked("pool:/ads", JOB_ORDERS[0], pool="/eng")
 
 
 def test_filters_of_instances_are_states() -> None:
-    """Bare words are states; a page is in the command."""
+    """Single words are states; the page is part of the command."""
     asked = instances_asked("failed state:lost host:h1,h2", INSTANCE_ORDERS[1], 200)
 
     expected = "task query J -s FAILED,LOST --hosts h1,h2 -n 200 --offset 200 -p state -a ASC"
@@ -216,7 +216,7 @@ def test_filters_of_instances_are_states() -> None:
 
 
 def test_hosts_in_trouble_come_first() -> None:
-    """DOWN, then marked, then the others; or by what is taken."""
+    """DOWN hosts come first, then marked ones, then the rest; other orders sort by allocation."""
     found = [[row.key for row in host_grid(hosts(), order, "").rows] for order in HOST_ORDERS]
 
     assert ["host-3", "host-1", "host-2"] == found[0]
@@ -226,14 +226,14 @@ def test_hosts_in_trouble_come_first() -> None:
 
 
 def test_hosts_are_found_by_labels() -> None:
-    """All words must be in its name, state, host pool, mark or labels."""
+    """Every word of the filter occurs in the host's name, state, host pool, mark or labels."""
     assert matches("rack=R2 up", "host-2", "UP", "rack=r2")
     assert ["host-2"] == [row.key for row in host_grid(hosts(), HOST_ORDERS[0], "rack=r2 UP").rows]
     assert "No host matches: rack=r9" == host_grid(hosts(), HOST_ORDERS[0], "rack=r9").nothing
 
 
 def test_hosts_have_a_bound() -> None:
-    """Of more the table has the first, and knows how many there are."""
+    """The table has the first hosts up to the bound, and the total."""
     answer = host_svc_pb2.QueryHostsResponse(
         host_infos=[host_pb2.HostInfo(hostname=f"h{n}", state=2) for n in range(ROWS_MAX + 5)]  # type: ignore[arg-type]
     )
@@ -243,7 +243,7 @@ def test_hosts_have_a_bound() -> None:
 
 
 def test_pods_of_a_host_are_found() -> None:
-    """By job, pool, state and workload; each leads to its instance."""
+    """Pods are filtered by job, pool, state and workload; each opens its instance."""
     pods = host_pods(overview_pb2.GetHostPodsRequest(hostname="host-1")).pods
     grid = pod_grid(pods, "", NOW)
 
@@ -269,7 +269,7 @@ FAILED = table_pb2.ListJobsRequest(filter={"states": [job_pb2.JobState.Value("FA
 
 
 def test_the_worst_comes_first() -> None:
-    """Critical, warnings, notes; each says how old it is and leads to what it is about."""
+    """Critical problems precede warnings and notes; each has its age and opens its subject."""
     whole = overview()
     whole.problems.add(severity=overview_pb2.SEVERITY_CRITICAL, text="Kill is locked: no pod is killed",
                        subject_kind=overview_pb2.SUBJECT_KIND_COMPONENT, subject_id="Kill")  # fmt: skip
@@ -286,7 +286,7 @@ def test_the_worst_comes_first() -> None:
 
 
 def test_a_queue_without_demand_says_why_it_waits() -> None:
-    """Gangs that are held back wait, and are no demand."""
+    """Gangs in backoff wait, and do not count as demand."""
     answer = tree()
     for pool in answer.pools:
         for each in pool.amounts:
@@ -297,7 +297,7 @@ def test_a_queue_without_demand_says_why_it_waits() -> None:
 
 
 def test_jobs_that_failed_long_ago_are_not_wrong_now() -> None:
-    """After an hour nobody has to hurry."""
+    """A failed job is not a problem after an hour."""
     failed = Part(jobs(FAILED))
     found = [faults(seen(failed=failed), NOW + timedelta(minutes=late)) for late in (50, 52)]
 
@@ -305,7 +305,7 @@ def test_jobs_that_failed_long_ago_are_not_wrong_now() -> None:
 
 
 def test_who_does_not_answer_is_said() -> None:
-    """A role that nobody leads, a silent cluster, and a part of the overview that is not known."""
+    """The head names a role without a leader, a silent cluster, and a part of the overview that failed."""
     whole = overview()
     whole.roles.add(role="hostmgr/blue")
     whole.clusters.add(cluster="blue", is_silent=True)
@@ -318,8 +318,8 @@ def test_who_does_not_answer_is_said() -> None:
 
 
 def test_capacity_by_kind() -> None:
-    """Sums over clusters of what there is, away, allocated, free, queued, used and slack, with a bar that fits; hosts,
-    jobs and pods by state."""
+    """Each kind has its total, unavailable, allocated, free, queued, used and slack amounts summed over clusters,
+    and a bar that fits; hosts, jobs and pods are counted by state."""
     whole = overview()
     whole.clusters.add(cluster="blue").amounts.add(kind="cpu", capacity=8, allocation=1)
     lines = [line.plain for line in head(seen(whole), 80)]
@@ -331,7 +331,7 @@ def test_capacity_by_kind() -> None:
 
 
 def test_faults_have_a_bound() -> None:
-    """Of a thousand pools that wait the first are listed, and how many there are."""
+    """The table has the first pools of a thousand that wait, and the total."""
     answer = explain_pb2.PoolTreeResponse(
         pools=[explain_pb2.PoolNode(path=f"/p{n}", isLeaf=True, queuedInstances=1) for n in range(1000)]
     )
@@ -358,7 +358,8 @@ def grid_of(*columns: tuple[Column, str]) -> Grid:
     ],
 )
 def test_columns_fit(width: int, expected: list[tuple[int, int]]) -> None:
-    """Long texts are cut first, then columns go, the least wanted first; what may not be cut is scrolled."""
+    """Long texts are cut first, then the least important columns are left out; a column that may not be cut is
+    scrolled."""
     grid = grid_of(
         (Column("A", least=4), "a" * 12), (Column("B", spare=2), "b" * 6), (Column("C", least=10), "c" * 20),
         (Column("D", spare=1), "d" * 5),
@@ -368,7 +369,7 @@ def test_columns_fit(width: int, expected: list[tuple[int, int]]) -> None:
 
 
 def test_empty_columns_go_first() -> None:
-    """However much they are wanted otherwise."""
+    """Empty columns are left out first, regardless of their importance."""
     grid = grid_of((Column("A"), "a" * 10), (Column("Empty", spare=9), ""), (Column("C", spare=1), "c" * 10))
 
     assert [0, 2] == [index for index, _ in fitted(grid, 26)]

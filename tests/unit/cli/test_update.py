@@ -46,7 +46,7 @@ def created() -> svc.CreateUpdateResponse:
 
 
 def test_create_sends_its_flags(run: Run, api: FakeApi, file: Path) -> None:
-    """The configuration goes out with the current version, the pool that was named, and every flag."""
+    """The request has the configuration with the current version, the given pool, and every flag."""
     api.answers["respools.LookupResourcePoolID"] = [pool_answer()]
     api.answers["updates.ListUpdates"] = [svc.ListUpdatesResponse(updateInfo=[info("SUCCEEDED")])]
     api.answers["jobs.Get"] = [current(7)]
@@ -66,7 +66,7 @@ def test_create_sends_its_flags(run: Run, api: FakeApi, file: Path) -> None:
 
 
 def test_create_reads_the_version_again_when_somebody_was_faster(run: Run, api: FakeApi, file: Path) -> None:
-    """Without -c the current version counts, whoever changes the job meanwhile; the job stays in its pool."""
+    """The version without -c is the current one, even if another client changes the job; the job stays in its pool."""
     api.answers["updates.ListUpdates"] = [svc.ListUpdatesResponse()]
     api.answers["jobs.Get"] = [current(7), current(8)]
     api.answers["updates.CreateUpdate"] = [STALE, created()]
@@ -79,7 +79,7 @@ def test_create_reads_the_version_again_when_somebody_was_faster(run: Run, api: 
 
 
 def test_create_with_another_version(run: Run, api: FakeApi, file: Path) -> None:
-    """A version that is not the current one is refused here."""
+    """The command refuses a version that is not the current one."""
     api.answers["updates.ListUpdates"] = [svc.ListUpdatesResponse()]
     api.answers["jobs.Get"] = [current(7)]
     result = run("update", "create", JOB, file, 5, "-c", 6)
@@ -89,7 +89,7 @@ def test_create_with_another_version(run: Run, api: FakeApi, file: Path) -> None
 
 @pytest.mark.parametrize("flag", ["", "--override"])
 def test_create_beside_another_update(run: Run, api: FakeApi, file: Path, flag: str) -> None:
-    """An update that is under way is replaced only when that is asked for."""
+    """An update that is under way is replaced only with the flag."""
     api.answers["updates.ListUpdates"] = [svc.ListUpdatesResponse(updateInfo=[info("PAUSED"), info("ABORTED")])]
     api.answers["jobs.Get"] = [current(7)]
     api.answers["updates.CreateUpdate"] = [created()]
@@ -101,7 +101,7 @@ def test_create_beside_another_update(run: Run, api: FakeApi, file: Path, flag: 
 
 @pytest.mark.parametrize("given", [[], ["-c", 7]])
 def test_create_refused(run: Run, api: FakeApi, file: Path, given: list[object]) -> None:
-    """The API's text is shown as it is; a version that was given is tried once."""
+    """The error is the API's text; a given version is tried once."""
     api.answers["updates.ListUpdates"] = [svc.ListUpdatesResponse()]
     api.answers["jobs.Get"] = [current(7)]
     api.answers["updates.CreateUpdate"] = [STALE]
@@ -118,7 +118,7 @@ Update-ID                             State            NumberTasksCompleted  Num
 
 
 def test_get_list_and_cache_print_one_table(run: Run, api: FakeApi) -> None:
-    """Whatever is asked, progress is told in the same columns."""
+    """Get, list and cache print progress in the same columns."""
     api.answers["updates.GetUpdate"] = [svc.GetUpdateResponse(updateInfo=info())]
     api.answers["updates.ListUpdates"] = [svc.ListUpdatesResponse(updateInfo=[info()]), svc.ListUpdatesResponse()]
     api.answers["updates.GetUpdateCache"] = [
@@ -135,7 +135,7 @@ def test_get_list_and_cache_print_one_table(run: Run, api: FakeApi) -> None:
 
 @pytest.mark.parametrize("verb", ["get", "cache"])
 def test_an_unknown_update(run: Run, api: FakeApi, verb: str) -> None:
-    """The API's text is shown as it is."""
+    """The error is the API's text."""
     api.answers["updates.GetUpdate"] = api.answers["updates.GetUpdateCache"] = [UNKNOWN]
     result = run(f"update {verb} {UPDATE}")
     assert (1, "update not found (NOT_FOUND)\n") == (result.exit_code, result.stderr)
@@ -150,7 +150,7 @@ STEPS = {
 
 @pytest.mark.parametrize("verb", STEPS)
 def test_pause_resume_and_abort(run: Run, api: FakeApi, verb: str) -> None:
-    """Each is sent with its note, if there is one; a refusal is shown as it is."""
+    """Each request has its note, if there is one; the error is the API's text."""
     method, answer, done = STEPS[verb]
     api.answers[f"updates.{method}"] = [answer, answer, UNKNOWN]
     assert f"Update {UPDATE} {done}\n" == run(f"update {verb} {UPDATE} --opaque-data note").stdout
@@ -177,7 +177,7 @@ Launch           no pod is launched until it is unlocked: launch op is locked
 
 @pytest.mark.parametrize("verb", LOCKS)
 def test_lock_and_unlock(run: Run, api: FakeApi, verb: str) -> None:
-    """Each component that was locked has a line; one that was not makes it a failure."""
+    """Each component has a line; one that stays unlocked is a failure."""
     method, kind = LOCKS[verb]
     failure = admin_svc.ComponentFailure(component=admin_svc.Kill, FailureMessage="busy")
     all_done = kind(successes=[admin_svc.GoalStateEngine, admin_svc.Write])
@@ -194,7 +194,7 @@ def test_lock_and_unlock(run: Run, api: FakeApi, verb: str) -> None:
 
 
 def test_what_is_locked(run: Run, api: FakeApi) -> None:
-    """Each locked component with what it means; or that nothing is."""
+    """The status lists each locked component with its effect, or says that nothing is locked."""
     locked = admin_svc.GetLockdownResponse(components=[admin_svc.GoalStateEngine, admin_svc.Launch])
     api.answers["admin.GetLockdown"] = [locked, locked, admin_svc.GetLockdownResponse()]
     assert LOCKED == run("admin status").stdout
@@ -203,7 +203,7 @@ def test_what_is_locked(run: Run, api: FakeApi) -> None:
 
 
 def test_lock_refused(run: Run, api: FakeApi) -> None:
-    """An unknown component is wrong usage; what the API refuses is shown as it is."""
+    """An unknown component is wrong usage; a refusal is the API's text."""
     api.answers["admin.Lockdown"] = [(grpc.StatusCode.INVALID_ARGUMENT, "fail to lockdown some components")]
     assert 2 == run("admin lock Doors").exit_code
     result = run("admin lock Write")

@@ -35,7 +35,7 @@ def test_without_a_database_it_is_refused(run: Run, monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.parametrize(("line", "is_upgraded"), [("", False), ("--upgrade-schema", True), ("--migrate", True)])
 def test_a_role_upgrades_it_on_demand(line: str, is_upgraded: bool, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The old name of the option does the same, and no help names it."""
+    """The old name of the option has the same effect, and is not in any help."""
     asked: list[Any] = []
     monkeypatch.setattr(runtime, "run", lambda roles, upgrade: asked.append((roles, upgrade)))
 

@@ -29,7 +29,7 @@ FOUND = [
 
 
 def test_list(run: Run, api: FakeApi) -> None:
-    """All pages, by job and instance; one that its host has yet to destroy is DELETING."""
+    """The list has all pages, sorted by job and instance; a volume that its host has yet to destroy is DELETING."""
     api.answers["volumes.ListVolumes"] = [
         svc.ListVolumesResponse(volumes={IDS[1]: FOUND[1]}, next=IDS[1]),
         svc.ListVolumesResponse(volumes={IDS[0]: FOUND[0]}),
@@ -46,7 +46,7 @@ def test_list(run: Run, api: FakeApi) -> None:
 
 
 def test_list_nothing(run: Run, api: FakeApi) -> None:
-    """Of all jobs."""
+    """The list of all jobs' orphaned volumes says that there are none."""
     api.answers["volumes.ListVolumes"] = [svc.ListVolumesResponse()]
 
     assert "No volumes\n" == run("volume list --orphaned").stdout
@@ -56,7 +56,7 @@ def test_list_nothing(run: Run, api: FakeApi) -> None:
 
 
 def test_get(run: Run, api: FakeApi) -> None:
-    """As the API says it."""
+    """The output is the API's answer."""
     api.answers["volumes.GetVolume"] = [svc.GetVolumeResponse(result=FOUND[0])]
 
     assert "hostname: h1" in run(f"volume get {IDS[0]}").stdout
@@ -64,7 +64,7 @@ def test_get(run: Run, api: FakeApi) -> None:
 
 @pytest.mark.parametrize("flag", ["", " --give-up"])
 def test_delete(run: Run, api: FakeApi, flag: str) -> None:
-    """One call for each, after a question."""
+    """The command sends a request for each volume, after a question."""
     api.answers["volumes.DeleteVolume"] = [svc.DeleteVolumeResponse()]
 
     result = run(f"volume delete {' '.join(IDS)}{flag} --yes")
@@ -84,7 +84,7 @@ def test_nothing_is_deleted_without_a_yes(run: Run, api: FakeApi) -> None:
 
 
 def test_a_refusal(run: Run, api: FakeApi) -> None:
-    """Its text is the API's."""
+    """The error is the API's text."""
     api.answers["volumes.DeleteVolume"] = [(grpc.StatusCode.ABORTED, "volume x is in use")]
 
     result = run(f"volume delete -y {IDS[0]}")

@@ -1,4 +1,4 @@
-"""``peloton watch``: what is printed, how a watch that was cut off goes on, and how it ends."""
+"""``peloton watch``: its output, its resumption and its end."""
 
 import json
 from collections.abc import Callable
@@ -46,7 +46,7 @@ def job_change(revision: int) -> svc.WatchResponse:
 
 
 def test_changes_of_jobs(run: Run, api: FakeApi) -> None:
-    """A line for each change of a job that passes the filter; the id of the watch goes to standard error."""
+    """Each change of a job that passes the filter is a line; standard error has the id of the watch."""
     gone = svc.WatchResponse(revision=9, stateless_jobs_not_found=[peloton_pb2.JobID(value=JOB)])
     api.answers["watches.Watch"] = [[begun(), job_change(7), gone, CANCELLED]]
     result = run(f"watch job {JOB} --labels stage:test --labels a=b")
@@ -63,7 +63,7 @@ def test_changes_of_jobs(run: Run, api: FakeApi) -> None:
 
 
 def test_changes_of_pods(run: Run, api: FakeApi) -> None:
-    """A line for each change of a pod."""
+    """Each change of a pod is a line."""
     gone = svc.WatchResponse(revision=9, pods_not_found=[peloton_pb2.PodName(value=f"{JOB}-1")])
     api.answers["watches.Watch"] = [[begun(), pod_change(7), gone, CANCELLED]]
     result = run(f"watch pod {JOB} {JOB}-0 {JOB}-1")
@@ -76,7 +76,7 @@ def test_changes_of_pods(run: Run, api: FakeApi) -> None:
 
 @pytest.mark.parametrize(("what", "field"), [("job", "stateless_job_filter"), ("pod", "pod_filter")])
 def test_all_may_be_watched(run: Run, api: FakeApi, what: str, field: str) -> None:
-    """Without words an empty filter of the kind is sent; the stream has no deadline."""
+    """The filter is empty if no arguments are given; the stream has no deadline."""
     api.answers["watches.Watch"] = [[begun(), CANCELLED]]
     run(f"--timeout 20s watch {what}")
     call = api.calls[0]
@@ -84,7 +84,7 @@ def test_all_may_be_watched(run: Run, api: FakeApi, what: str, field: str) -> No
 
 
 def test_json_lines(run: Run, api: FakeApi) -> None:
-    """With --json each message is a line, the first one with the id too."""
+    """Each message is a line of JSON, and the first one has the id too."""
     api.answers["watches.Watch"] = [[begun(5), pod_change(7), CANCELLED]]
     lines = [json.loads(line) for line in run("watch pod --json").stdout.splitlines()]
     assert [("task_1", "5"), ("", "7")] == [(line["watchId"], line["revision"]) for line in lines]
@@ -100,14 +100,14 @@ REFUSALS = {
 def test_a_watch_that_does_not_begin(
     run: Run, api: FakeApi, code: grpc.StatusCode, details: str, expected: str
 ) -> None:
-    """Nothing is resumed that has not begun."""
+    """A watch whose first call fails is not resumed."""
     api.answers["watches.Watch"] = [(code, details)]
     result = run("watch job")
     assert (1, expected.format(address=api.address) + "\n", 1) == (result.exit_code, result.stderr, len(api.calls))
 
 
 def watched(api: FakeApi) -> tuple[list[int], list[str], list[float]]:
-    """Revisions, what was said and how long was slept, until an error ends the watch."""
+    """Returns the revisions, the messages and the pauses in seconds until an error ends the watch."""
     said: list[str] = []
     slept: list[float] = []
     pace = WatchPace(sleep=slept.append, clock=lambda: sum(slept))
@@ -125,7 +125,7 @@ def watched(api: FakeApi) -> tuple[list[int], list[str], list[float]]:
 
 @pytest.mark.parametrize("end", [OVERFLOW, AWAY])
 def test_a_watch_that_was_cut_off_goes_on(api: FakeApi, end: tuple[grpc.StatusCode, str]) -> None:
-    """After an overflow or an outage the watch is resumed from the last revision, which is said; nothing is lost."""
+    """The watch resumes from the last revision after an overflow or an outage, says so, and loses no change."""
     streams = [[begun(5), pod_change(7), end], end, [begun(7), pod_change(8), CANCELLED]]
     api.answers["watches.Watch"] = streams  # type: ignore[assignment]
     revisions, said, slept = watched(api)
@@ -137,7 +137,7 @@ def test_a_watch_that_was_cut_off_goes_on(api: FakeApi, end: tuple[grpc.StatusCo
 
 
 def test_an_api_that_does_not_count_revisions(api: FakeApi) -> None:
-    """Where there are no revisions it is said that something may be missing."""
+    """The command says that changes may be missing if the API has no revisions."""
     streams = [[begun(), OVERFLOW], [begun(), CANCELLED]]
     api.answers["watches.Watch"] = streams  # type: ignore[assignment]
     assert "the watch goes on; what changed in between is not known" in watched(api)[1]
@@ -148,7 +148,7 @@ TOO_OLD = (grpc.StatusCode.OUT_OF_RANGE, "revision 7 is too old to resume from: 
 
 @pytest.mark.parametrize("end", [TOO_OLD, (grpc.StatusCode.ABORTED, "something else"), CANCELLED])
 def test_what_no_waiting_helps_against(api: FakeApi, end: tuple[grpc.StatusCode, str]) -> None:
-    """Every other end is final, and its text is shown as it is."""
+    """Every other error is final, and the output is its text."""
     streams = [[begun(7), OVERFLOW], end]
     api.answers["watches.Watch"] = streams  # type: ignore[assignment]
     assert end[1] == watched(api)[1][-1]
@@ -156,14 +156,14 @@ def test_what_no_waiting_helps_against(api: FakeApi, end: tuple[grpc.StatusCode,
 
 
 def test_an_endless_outage(api: FakeApi) -> None:
-    """After two minutes without an answer the watch is given up."""
+    """The watch ends after two minutes without an answer."""
     api.answers["watches.Watch"] = [[begun(7), AWAY], AWAY]
     _, said, slept = watched(api)
     assert (AWAY[1], True) == (said[-1], 120 < sum(slept) < 130)
 
 
 def test_ctrl_c_cancels_the_watch(run: Run, api: FakeApi, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ctrl-C ends the watch here and there, with the exit code of an interruption."""
+    """Ctrl-C cancels the watch at the API, and exits with the code of an interruption."""
 
     def interrupted(_: object) -> list[str]:
         raise KeyboardInterrupt
@@ -176,7 +176,7 @@ def test_ctrl_c_cancels_the_watch(run: Run, api: FakeApi, monkeypatch: pytest.Mo
 
 
 def test_ctrl_c_when_the_watch_is_gone_already(run: Run, api: FakeApi, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A watch that the API has forgotten needs no cancelling."""
+    """Ctrl-C does not report an error if the API has no such watch."""
     interrupted: Callable[[object], list[str]] = lambda _: (_ for _ in ()).throw(KeyboardInterrupt)  # noqa: E731
     monkeypatch.setattr("cli.watch.change_lines", interrupted)
     api.answers["watches.Watch"] = [[begun(7), CANCELLED]]
@@ -186,7 +186,7 @@ def test_ctrl_c_when_the_watch_is_gone_already(run: Run, api: FakeApi, monkeypat
 
 
 def test_cancel(run: Run, api: FakeApi) -> None:
-    """A watch is ended by its id; an unknown one is named by the API."""
+    """The watch with the id is cancelled; the API names an unknown one."""
     unknown = (grpc.StatusCode.NOT_FOUND, "watch_id task_2 not exist for task watch client")
     api.answers["watches.Cancel"] = [svc.CancelResponse(), svc.CancelResponse(), unknown]
     assert "Watch task_1 cancelled\n" == run("watch cancel task_1").stdout

@@ -1,4 +1,4 @@
-"""A small cluster, as the API tells `peloton top` of it."""
+"""Answers of the API about a small cluster, for tests of `peloton top`."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ JOBS = {
 
 
 def jobs(request: table_pb2.ListJobsRequest) -> table_pb2.ListJobsResponse:
-    """Those of the pool, states and name that are asked for."""
+    """Answers with the jobs of the requested pool, states and name."""
     answer, wanted = table_pb2.ListJobsResponse(), request.filter
     states = {job_pb2.JobState.Name(number) for number in wanted.states}
     for job_id, (name, pool, owner, state, kind, counts, age_s) in JOBS.items():
@@ -83,7 +83,7 @@ def job(request: job_pb2.GetRequest) -> job_pb2.GetResponse:
 
 
 def tasks(request: task_pb2.QueryRequest) -> task_pb2.QueryResponse:
-    """Three of each job, of the states that are asked for."""
+    """Answers with up to three tasks of each job, of the requested states."""
     answer = task_pb2.QueryResponse()
     states = {task_pb2.TaskState.Name(number) for number in request.spec.taskStates}
     for instance, state in enumerate(("RUNNING", "FAILED", "PENDING")):
@@ -182,7 +182,7 @@ def schedules() -> schedule_pb2.ListSchedulesResponse:
 
 
 def give_cluster(api: FakeApi) -> None:
-    """The answers of an API at which all is served."""
+    """Sets the answers of an API with all services."""
     api.answers |= {
         "explain.PoolTree": [tree()],
         "explain.PoolWhy": [explain_pb2.PoolWhyResponse(text="/eng: 3 gangs wait\n  cpu 1 wanted, 0 left of 6")],

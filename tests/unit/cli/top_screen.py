@@ -1,4 +1,4 @@
-"""`peloton top` as somebody at a terminal has it: lines of text, and keys."""
+"""The screen of `peloton top`: its lines of text, and keys."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from cli.top.app import TopApp
 
 PATIENCE_S = 60.0
 CHARACTER_WIDTH = 12.2
-"""In a screenshot."""
+"""Width of a character in a screenshot."""
 
 
 class Screen:
-    """What is on the terminal, and the keys."""
+    """The text on the terminal, and the keys."""
 
     def __init__(self, pilot: Pilot[None], app: TopApp) -> None:
         self.pilot, self.app = pilot, app
@@ -34,7 +34,7 @@ class Screen:
         await self.press("slash", *({":": "colon", "/": "slash", " ": "space"}.get(key, key) for key in text), "enter")
 
     async def until(self, condition: Callable[[list[str]], bool]) -> list[str]:
-        """Waits for the screen to be so."""
+        """Waits until the condition holds for the lines, and returns them."""
         async with asyncio.timeout(PATIENCE_S):
             while not condition(lines := self.lines):
                 await self.pilot.pause(0.01)
@@ -48,7 +48,7 @@ class Screen:
 
 
 def table(lines: list[str], title: str) -> list[str]:
-    """The first words of the rows below a header."""
+    """Returns the first word of each row below a header."""
     at = next(index for index, line in enumerate(lines) if line.split()[:1] == [title])
     rows = []
     for line in lines[at + 1 :]:
@@ -59,7 +59,7 @@ def table(lines: list[str], title: str) -> list[str]:
 
 
 def screen_lines(svg: str) -> list[str]:
-    """The lines of text of a screenshot."""
+    """Returns the lines of text of a screenshot."""
     parts: dict[float, list[tuple[float, str]]] = defaultdict(list)
     for attributes, content in re.findall(r"<text([^>]*)>([^<]*)</text>", svg):
         found = {key: float(value) for key, value in re.findall(r' (x|y|textLength)="([\d.]+)"', attributes)}
