@@ -1,4 +1,4 @@
-"""A real server over real storage (a new SQLite file), called by real stubs; Temporal and hosts are stand-ins."""
+"""A real server over real storage (a new SQLite file), called by real stubs; Temporal and hosts are fakes."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def pool(respool_id: RespoolId, parent: str, name: str, cpu_milli: int) -> PoolS
 
 @pytest.fixture(scope="session")
 def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A file with the pools / -> /eng -> /eng/maps, where /eng/maps has 12 cpu; to be copied."""
+    """Returns a template file with the pools / -> /eng -> /eng/maps, where /eng/maps has 12 cpu; tests copy it."""
     path = tmp_path_factory.mktemp("api") / "peloton.db"
     migrate.upgrade(f"sqlite:///{path}")
     storage = Storage(f"sqlite:///{path}")
@@ -97,7 +97,7 @@ def tasks(channel: grpc.aio.Channel) -> Any:
 
 @pytest.fixture
 def v1(channel: grpc.aio.Channel) -> Any:
-    """JobService of v1alpha."""
+    """Returns a stub of v1alpha's JobService."""
     return JobServiceStub(channel)
 
 
@@ -113,7 +113,7 @@ def updates(channel: grpc.aio.Channel) -> Any:
 
 @pytest.fixture
 async def job(jobs: Any, config: Callable[..., job_pb2.JobConfig], storage: Storage, wakes: RecordedWakes) -> JobId:
-    """A job of four pods that wait for their queue; instance 2 is called "odd"."""
+    """Creates a job of four pods in state INITIALIZED; instance 2 is called "odd"."""
     wanted = config(4)
     wanted.instanceConfig[2].name = "odd"
     await jobs.Create(job_pb2.CreateRequest(id=ID, config=wanted))
@@ -124,12 +124,12 @@ async def job(jobs: Any, config: Callable[..., job_pb2.JobConfig], storage: Stor
 
 @pytest.fixture
 def config() -> Callable[..., job_pb2.JobConfig]:
-    """Builds sound batch jobs in /eng/maps."""
+    """Returns a builder of valid batch jobs in /eng/maps."""
 
     def build(instance_count: int = 4, name: str = "shards", **fields: Any) -> job_pb2.JobConfig:
         job = job_pb2.JobConfig(name=name, instanceCount=instance_count, **fields)
         job.respoolID.value = LEAF
-        job.sla.preemptible = True  # the pool reserves nothing
+        job.sla.preemptible = True  # the pool has no reservation
         job.defaultConfig.name = "shard"
         job.defaultConfig.resource.cpuLimit = 1
         job.defaultConfig.resource.memLimitMb = 64

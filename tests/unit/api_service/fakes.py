@@ -1,4 +1,4 @@
-"""Stand-ins for what lies outside the api process."""
+"""Fakes of the api's neighbours."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from peloton.model.resources import Resources
 
 
 class RecordedWakes:
-    """Starter and Lifecycles: remembers who was started and who was told to look again."""
+    """A Starter and Lifecycles that records the started and the signalled jobs."""
 
     def __init__(self) -> None:
         self.started: list[JobId] = []
@@ -28,7 +28,7 @@ class RecordedWakes:
 
 
 class OneSandbox:
-    """Hosts: a cluster of a given size, on which one run left files."""
+    """A Hosts with a cluster of a given size, on which one run left files."""
 
     def __init__(self) -> None:
         self.total: Resources | None = None
@@ -64,7 +64,7 @@ class OneSandbox:
     async def exchange(
         self, request: hostmgr_pb2.ExchangeWithCommandRequest
     ) -> hostmgr_pb2.ExchangeWithCommandResponse:
-        """With a command that repeats what it gets, and ends when its input does."""
+        """Echoes the input like a command that ends with its input."""
         self.asked.append((PodId.parse(request.pod_id), request.hostname, request.agent_id))
         self.exchanges.append(request)
         answer = hostmgr_pb2.ExchangeWithCommandResponse(stdout=request.data, wants_input=True)

@@ -1,10 +1,10 @@
-"""For tests of services that look at no job."""
+"""Storage for tests of services that read no job."""
 
 from __future__ import annotations
 
 
 class NoStorage:
-    """Each repository of it is this object; nothing is stored, nothing is locked."""
+    """A storage whose repositories are all this object; nothing is stored, nothing is locked."""
 
     def __getattr__(self, repository: str) -> NoStorage:
         return self

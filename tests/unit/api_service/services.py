@@ -1,4 +1,4 @@
-"""Services for these tests: specs, stubs, and what a cluster makes of what was asked."""
+"""Specs, stubs and steps of updates for tests of services."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ ID = peloton_pb2.JobID(value=JOB)
 UNKNOWN = peloton_pb2.JobID(value="00000000-0000-4000-8000-000000000000")
 NOT_UUID = peloton_pb2.JobID(value="job-1")
 CHAIN = "code:{} message:{}".format
-"""The inner part of an error that names where it was met."""
+"""The inner part of an error that quotes its cause."""
 UNKNOWN_JOB = CHAIN("not-found", f"job:{UNKNOWN.value} not found")
 
 
 def spec(instance_count: int = 3, image: str = "web:1", **fields: Any) -> stateless_pb2.JobSpec:
-    """A sound service in /eng/maps."""
+    """Returns a valid service in /eng/maps."""
     wanted = stateless_pb2.JobSpec(name="web", owning_team="maps", instance_count=instance_count, **fields)
     wanted.respool_id.value = LEAF
-    wanted.sla.preemptible = True  # the pool reserves nothing
+    wanted.sla.preemptible = True  # the pool has no reservation
     wanted.labels.add(key="tier", value="gold")
     wanted.default_spec.labels.add(key="color", value="blue")
     container = wanted.default_spec.containers.add(image=image)
@@ -56,7 +56,7 @@ def container(wanted: stateless_pb2.JobSpec) -> pod_pb2.ContainerSpec:
 
 
 def service_config(instance_count: int = 3, **fields: Any) -> job_pb2.JobConfig:
-    """The same told in v0, as a client that has read version 1 sends it."""
+    """Returns the same service in v0, as a client sends it that has read version 1."""
     config = job_pb2.JobConfig(name="web", type=job_pb2.SERVICE, instanceCount=instance_count, **fields)
     config.changeLog.CopyFrom(v0_peloton_pb2.ChangeLog(version=1))
     config.respoolID.value = LEAF
@@ -75,12 +75,12 @@ def ranges(*pairs: tuple[int, int]) -> list[pod_pb2.InstanceIDRange]:
 
 
 def evolve(storage: Storage, job_id: str = JOB) -> None:
-    """The job's update is carried out to its end."""
+    """Advances the job's update to its end."""
     roll(storage, JobId(job_id))
 
 
 async def create(v1: Any, wanted: stateless_pb2.JobSpec, job_id: str = JOB, **fields: Any) -> str:
-    """Returns the entity version."""
+    """Creates the service and returns its entity version."""
     request = svc.CreateJobRequest(job_id=peloton_pb2.JobID(value=job_id), spec=wanted, **fields)
     response = await v1.CreateJob(request)
     assert response.job_id.value == job_id

@@ -1,4 +1,4 @@
-"""What happens to the one job of these tests, told in the words of the host manager and the workflow."""
+"""Events of the one job of these tests, in the terms of the host manager and the workflow."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def report(storage: Storage, instance: int, state: PodState, run: int = 1, messa
 
 
 def run(storage: Storage, *instances: int) -> None:
-    """Bring waiting pods to a host and to life."""
+    """Admits and launches waiting pods and reports them as RUNNING."""
     storage.admission.mark_pending(JOB, [(i, 1) for i in instances], 1)
     storage.admission.mark_ready([(JOB, i, 1) for i in instances])
     storage.host_pods.mark_launched(JOB, [(i, 1, "h1", "agent-1", {}) for i in instances], NOW_NS)

@@ -1,4 +1,4 @@
-"""Back-pressure of what waits in storage: no bound is passed, refusals say when to come back, the rest goes on."""
+"""Back-pressure of the backlog in storage: no bound is exceeded, refusals have a retry time, other calls proceed."""
 
 from __future__ import annotations
 
@@ -46,18 +46,18 @@ BOUNDS = Bounds(jobs_waiting=3, jobs_active=10, pods_active=100)
     ],
 )
 def test_each_bound_is_told_with_its_numbers(found: Backlog, expected: tuple[str, str] | None) -> None:
-    """What is below all bounds is taken."""
+    """The refusal has the bound's numbers; a backlog below all bounds is accepted."""
     assert expected == excess(found, BOUNDS)
 
 
 def test_a_bound_below_one_is_a_mistake() -> None:
-    """The setting is named."""
+    """The error names the setting."""
     with pytest.raises(InvalidArgument, match="PELOTON_JOBS_ACTIVE_MAX=0: want a number from 1"):
         Bounds(jobs_active=0)
 
 
 class Store:
-    """Jobs that wait, as the gate counts them, and a clock."""
+    """A backlog of jobs as the gate counts it, and a clock."""
 
     def __init__(self) -> None:
         self.now_s = 0.0
@@ -82,7 +82,8 @@ async def entered(gate: BacklogGate) -> bool:
 
 @given(st.lists(st.sampled_from(["enter", "store", "abandon", "drain", "wait"]), max_size=60))
 def test_no_bound_is_passed_whatever_happens(steps: list[str]) -> None:
-    """Stored and in flight together are never more; and when nothing waits and time has passed, the next is taken."""
+    """Stored and in-flight jobs together never exceed the bound; an empty backlog accepts the next job after some
+    time."""
 
     async def story() -> None:
         store, calls, in_flight = Store(), Calls(), 0
@@ -111,7 +112,7 @@ def test_no_bound_is_passed_whatever_happens(steps: list[str]) -> None:
 
 
 async def test_callers_are_slowed_down_before_any_is_refused() -> None:
-    """Who brings more waits until fewer jobs wait, and no longer than told."""
+    """A caller above the pacing bound waits until the backlog is smaller, for at most the configured time."""
     store, calls, slept_s = Store(), Calls(), []
 
     async def sleep(seconds: float) -> None:
@@ -125,14 +126,15 @@ async def test_callers_are_slowed_down_before_any_is_refused() -> None:
     assert await entered(gate)
     assert (2.0, 3) == (sum(slept_s), store.looks)
 
-    drained = 2  # and the one that was let in
+    drained = 2  # and the admitted one
     assert await entered(gate)
     assert (2.0 + PACE_MAX_S) == sum(slept_s)
     await calls.close()
 
 
 async def test_storage_is_asked_once_a_second() -> None:
-    """However many come; they come back spread over the time that others needed to get in."""
+    """The gate reads storage once a second for any number of callers; their retry times are spread over the time
+    that earlier callers needed."""
     store, calls = Store(), Calls()
     gate = BacklogGate(store, calls, replace(BOUNDS, jobs_waiting=5), store.clock_s)
     waits_s: list[float] = []
@@ -161,7 +163,7 @@ async def test_storage_is_asked_once_a_second() -> None:
 
 @pytest.fixture
 async def narrow(storage: Storage, wakes: RecordedWakes, hosts: OneSandbox) -> AsyncIterator[grpc.aio.Channel]:
-    """To an api that takes one job that waits."""
+    """Returns a channel to an api whose bound is one waiting job."""
     bounds = Bounds(jobs_waiting=1)
     server = await start(storage, wakes, wakes, lambda _: None, "127.0.0.1:0", hosts, bounds)
     async with grpc.aio.insecure_channel(f"127.0.0.1:{server.port}") as channel:
@@ -172,7 +174,8 @@ async def narrow(storage: Storage, wakes: RecordedWakes, hosts: OneSandbox) -> A
 async def test_only_calls_that_bring_work_are_refused(
     narrow: grpc.aio.Channel, storage: Storage, config: Callable[..., job_pb2.JobConfig]
 ) -> None:
-    """In both versions of the API, with a time to come back; reads and stops go on, and refused jobs are not there."""
+    """Creations and updates of both API versions are refused with a retry time; reads and stops proceed, and refused
+    jobs are not stored."""
     jobs: Any = JobManagerStub(narrow)
     services: Any = JobServiceStub(narrow)
     await jobs.Create(job_pb2.CreateRequest(id=ID, config=config(2)))

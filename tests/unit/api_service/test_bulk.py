@@ -1,4 +1,4 @@
-"""Our BulkService over real storage: a job comes whole or not at all."""
+"""Peloton's BulkService over real storage: a job is created completely or not at all."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def own(instances: Iterable[int], command: str = "own {}", **fields: Any) -> lis
 
 
 def left(storage: Storage) -> dict[str, int]:
-    """Rows of tables that a broken stream must not leave."""
+    """Returns the rows of tables that a broken stream must not leave."""
 
     def count(conn: sa.Connection) -> dict[str, int]:
         return {
@@ -55,7 +55,7 @@ def left(storage: Storage) -> dict[str, int]:
 async def test_a_job_in_pieces(
     bulk: Any, config: Config, storage: Storage, wakes: RecordedWakes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Stored as the unary call would have stored it, in several messages, and its workflow started."""
+    """The streamed job is stored like the unary call's job, in several messages, and its workflow is started."""
     monkeypatch.setattr("peloton.api.bulk.PIECE_BYTES", 20)
     wanted = config(7)
 
@@ -75,7 +75,7 @@ async def test_a_job_in_pieces(
 
 
 async def test_the_same_as_a_call(bulk: Any, jobs: Any, config: Config, storage: Storage) -> None:
-    """Records and facts of a streamed job are those of the job that came in one message."""
+    """Records and facts of a streamed job equal the ones of the same job in one message."""
     first = own([0], controller=True, resource=task_pb2.ResourceConfig(cpuLimit=3))
     whole = config(4)
     for instance, override in first:
@@ -93,7 +93,7 @@ async def test_the_same_as_a_call(bulk: Any, jobs: Any, config: Config, storage:
 
 
 async def test_repeated(bulk: Any, config: Config, storage: Storage, wakes: RecordedWakes) -> None:
-    """A stream whose answer was lost is repeated with the same id: the job is there once, and has its workflow."""
+    """A stream whose answer was lost is repeated with the same id: the job exists once, and has its workflow."""
     messages = list(create_messages(JOB_ID, config(2), own([0, 1])))
     await bulk.CreateJob(iter(messages))
 
@@ -120,7 +120,7 @@ REFUSED = {
 
 @pytest.mark.parametrize("name", REFUSED)
 async def test_refused(bulk: Any, config: Config, storage: Storage, name: str) -> None:
-    """What breaks a rule is told with instance, rule and numbers, and nothing is left."""
+    """The refusal has instance, rule and numbers, and no rows remain."""
     instances, text = REFUSED[name]
     wanted = config(4)
     wanted.defaultConfig.controller = name == "no fault of instances"
@@ -133,7 +133,7 @@ async def test_refused(bulk: Any, config: Config, storage: Storage, name: str) -
 
 
 async def test_refused_before_instances(bulk: Any, config: Config, storage: Storage) -> None:
-    """A job that is wrong by itself is refused without its instances."""
+    """An invalid job is refused before its instances are sent."""
     wanted = config(4)
     wanted.respoolID.value = INNER
 
@@ -177,7 +177,7 @@ DISORDER = {
 
 @pytest.mark.parametrize("name", DISORDER)
 async def test_disorder(bulk: Any, config: Config, storage: Storage, name: str) -> None:
-    """A stream that is not start, instances, commit says why, and leaves nothing."""
+    """The error of a stream that is not start, instances, commit gives the reason, and no rows remain."""
     change, text = DISORDER[name]
     messages = list(create_messages(JOB_ID, config(3), own([0, 1])))
 
@@ -189,7 +189,7 @@ async def test_disorder(bulk: Any, config: Config, storage: Storage, name: str) 
 
 
 async def test_a_message_is_bounded(bulk: Any, config: Config, storage: Storage) -> None:
-    """A piece that is too large is refused with both numbers."""
+    """A piece above the limit is refused with both numbers."""
     heavy = own([0], "x" * (bulk_service.PIECE_BYTES_MAX + 1))
 
     with pytest.raises(grpc.aio.AioRpcError, match=r"has \d+ bytes, the limit is 8388608"):
@@ -199,7 +199,7 @@ async def test_a_message_is_bounded(bulk: Any, config: Config, storage: Storage)
 
 
 class Held:
-    """A stream that sends what it has, and then nothing until it is told to go on."""
+    """A stream that sends its messages, then pauses until the event is set."""
 
     def __init__(self, messages: list[bulk_pb2.CreateJobRequest], rest: list[bulk_pb2.CreateJobRequest]) -> None:
         self.go_on = asyncio.Event()
@@ -220,7 +220,7 @@ async def until(condition: Any) -> None:
 
 
 async def test_broken_off(bulk: Any, config: Config, storage: Storage) -> None:
-    """A client that goes away in the middle leaves nothing."""
+    """A client that disconnects in the middle leaves no rows."""
     messages = list(create_messages(JOB_ID, config(3), own([0, 1])))
     call = bulk.CreateJob(aiter(Held(messages[:-1], messages[-1:])))
     await until(lambda: left(storage).get("job_config_override") == 2)
@@ -231,7 +231,7 @@ async def test_broken_off(bulk: Any, config: Config, storage: Storage) -> None:
 
 
 async def test_silence(bulk: Any, config: Config, storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A client that sends nothing for too long is told so, and leaves nothing."""
+    """A stream without messages for too long is aborted, and no rows remain."""
     monkeypatch.setattr(bulk_service, "IDLE_S_MAX", 0.2)
     messages = list(create_messages(JOB_ID, config(3), own([0, 1])))
 
@@ -244,7 +244,7 @@ async def test_silence(bulk: Any, config: Config, storage: Storage, monkeypatch:
 async def test_what_cannot_be_discarded_is_left_to_the_sweep(
     bulk: Any, config: Config, storage: Storage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Storage that fails then takes no answer away: neither that of a commit, nor the reason of a refusal."""
+    """A storage failure while discarding changes neither the answer of a commit nor the reason of a refusal."""
 
     def fail(stream: JobStream) -> None:
         raise Unavailable("storage is away")
@@ -259,7 +259,7 @@ async def test_what_cannot_be_discarded_is_left_to_the_sweep(
 
 
 async def test_taken_over(bulk: Any, config: Config, storage: Storage) -> None:
-    """A client that begins anew takes its job from the stream before, which is told so and adds nothing."""
+    """A second stream takes over the job from the first one, which is aborted and adds nothing."""
     messages = list(create_messages(JOB_ID, config(3), own([0, 1])))
     held = Held(messages[:-1], messages[-1:])
     first = bulk.CreateJob(aiter(held))
@@ -275,7 +275,7 @@ async def test_taken_over(bulk: Any, config: Config, storage: Storage) -> None:
 
 
 async def test_a_call_takes_the_id(bulk: Any, jobs: Any, config: Config, storage: Storage) -> None:
-    """A job that is created at once, while a stream of the same id is under way, has nothing of the stream."""
+    """A unary creation during a stream with the same id contains nothing of the stream."""
     messages = list(create_messages(JOB_ID, config(3), own([0, 1])))
     held = Held(messages[:-1], messages[-1:])
     first = bulk.CreateJob(aiter(held))
@@ -291,7 +291,7 @@ async def test_a_call_takes_the_id(bulk: Any, jobs: Any, config: Config, storage
 
 
 async def test_streams_are_bounded(bulk: Any, config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each holds a piece in memory, so no more than a few are open."""
+    """The number of open streams has a bound, since each holds a piece in memory."""
     monkeypatch.setattr(bulk_service, "STREAMS_MAX", 0)
 
     with pytest.raises(grpc.aio.AioRpcError, match="0 jobs are being created by streams, the limit"):
@@ -299,14 +299,14 @@ async def test_streams_are_bounded(bulk: Any, config: Config, monkeypatch: pytes
 
 
 async def test_without_instances(bulk: Any, config: Config, storage: Storage) -> None:
-    """A stream may be of the job alone, and may leave the id to the api."""
+    """A stream may contain the job alone, and may leave the id to the api."""
     answer = await bulk.CreateJob(iter(list(create_messages("", config(2), []))))
 
     assert storage.jobs.get(answer.jobId.value) is not None
 
 
 async def test_instances_in_the_start(bulk: Any, config: Config) -> None:
-    """They would not be bounded there."""
+    """Instances in the start message are refused, since they would have no bound."""
     wanted = config(2)
     wanted.instanceConfig[1].name = "odd"
     start = bulk_pb2.CreateJobRequest(start=bulk_pb2.JobStart(id=peloton_pb2.JobID(value=JOB_ID), config=wanted))
@@ -316,7 +316,7 @@ async def test_instances_in_the_start(bulk: Any, config: Config) -> None:
 
 
 async def test_locked(bulk: Any, config: Config, storage: Storage) -> None:
-    """While writes are locked down nothing is created in pieces either."""
+    """A stream is refused while writes are locked down."""
     storage.lockdowns.set("Write", True)
 
     with pytest.raises(grpc.aio.AioRpcError, match="All write APIs are locked down"):

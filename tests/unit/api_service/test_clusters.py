@@ -1,4 +1,4 @@
-"""Calls about hosts over the host managers of several clusters."""
+"""Calls about hosts to the host managers of several clusters."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ POD = PodId(JobId("91b1b8e5-2ba8-41e7-bc23-0242ac11000d"), 3, 2)
 
 
 class HostManager:
-    """Of a cluster whose hosts have its name as their first letter; refuses those that begin with x."""
+    """A host manager whose hosts have the cluster's name as their first letter; it refuses hosts that begin with x."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -126,7 +126,8 @@ async def world() -> AsyncIterator[World]:
 
 
 async def test_questions_are_asked_of_all(world: World) -> None:
-    """Lists are joined, counts summed; one that does not answer is named, and only when none does is that an error."""
+    """Lists are joined and counts summed; the answer names a cluster that does not answer, and is an error if none
+    does."""
     query = maintenance_pb2.QueryRequest()
     found = await world.hosts.QueryHosts(host_svc_pb2.QueryHostsRequest())
     maintained = await world.maintenance.Query(query)
@@ -145,7 +146,7 @@ async def test_questions_are_asked_of_all(world: World) -> None:
 
 
 async def test_each_cluster_is_rebalanced_by_itself(world: World) -> None:
-    """The moves of all are joined; a request that one of them refuses is refused."""
+    """The answer joins the moves of all clusters; a refusal by one cluster refuses the request."""
     plan = await world.rebalances.PlanRebalance(rebalance_pb2.PlanRebalanceRequest())
     assert [("a1", "a"), ("b1", "b")] == [(move.source, move.cluster) for move in plan.moves]
 
@@ -158,7 +159,7 @@ async def test_each_cluster_is_rebalanced_by_itself(world: World) -> None:
 
 
 async def test_marks_are_those_of_all_clusters(world: World) -> None:
-    """A service whose pods report in two has one of each; clusters that do not answer are named."""
+    """A service with pods in two clusters has a mark of each; clusters that do not answer are named."""
     found = await world.advice.Advice(advice_pb2.AdviceRequest())
     assert ["a1", "b1"] == [host.hostname for host in found.hosts]
     assert [("web", "a"), ("web", "b")] == [(one.job_id, one.cluster) for one in found.services]
@@ -169,7 +170,7 @@ async def test_marks_are_those_of_all_clusters(world: World) -> None:
 
 
 async def test_what_names_hosts_goes_to_their_clusters(world: World) -> None:
-    """Each is asked once, about its own, with the rest of the request."""
+    """Each cluster receives one request with its own hosts and all other fields."""
     request = maintenance_pb2.StartRequest(hostnames=["b2", "a1", "b1"], reason="new kernel")
 
     answer = await world.maintenance.Start(request)
@@ -181,8 +182,8 @@ async def test_what_names_hosts_goes_to_their_clusters(world: World) -> None:
 
 
 async def test_a_change_of_a_host_pool_goes_to_the_cluster_of_its_host(world: World) -> None:
-    """That of a host that nobody knows, or that has no name, to the first one, which refuses it; what concerns all
-    hosts, too."""
+    """A change of an unknown or unnamed host goes to the first cluster, which refuses it; so does a change of all
+    hosts."""
     change, create = host_svc_pb2.ChangeHostPoolRequest, host_svc_pb2.CreateHostPoolRequest
 
     for hostname in ("b3", "", "x1"):
@@ -196,14 +197,14 @@ async def test_a_change_of_a_host_pool_goes_to_the_cluster_of_its_host(world: Wo
 
 
 async def test_hosts_that_nobody_knows_are_refused_first(world: World) -> None:
-    """By the first cluster that is led, before another one has done anything."""
+    """The first cluster with a leader refuses them before another cluster acts."""
     with pytest.raises(grpc.aio.AioRpcError, match="host is not a Peloton agent"):
         await world.maintenance.Start(maintenance_pb2.StartRequest(hostnames=["b1", "x1"]))
     assert {} == world.asked()
 
 
 async def test_nothing_is_done_while_a_cluster_of_them_is_silent(world: World) -> None:
-    """A refusal after others have done their part names what was done."""
+    """A refusal after other clusters have acted names their hosts."""
     world.addresses["b"], b = "", world.addresses["b"]
     with pytest.raises(grpc.aio.AioRpcError, match="no host manager of cluster b is known"):
         await world.maintenance.Start(maintenance_pb2.StartRequest(hostnames=["a1", "b1"]))
@@ -221,7 +222,7 @@ async def test_nothing_is_done_while_a_cluster_of_them_is_silent(world: World) -
 
 
 async def test_capacity_is_known_when_all_tell_theirs(world: World) -> None:
-    """Else pools are not compared with it."""
+    """The capacity is unknown if one cluster does not answer, and pools are then not compared with it."""
     channels = LeaderChannels(lambda _: None, lambda: world.addresses)
     assert Resources(2_000) == await RemoteHosts(channels).capacity()
 
@@ -231,7 +232,7 @@ async def test_capacity_is_known_when_all_tell_theirs(world: World) -> None:
 
 
 async def test_a_sandbox_is_looked_for_in_all(world: World) -> None:
-    """Whoever knows the host answers; while a cluster is silent nobody can say that there is no such host."""
+    """The cluster with the host answers; while a cluster is silent the host cannot be called unknown."""
     channels = LeaderChannels(lambda _: None, lambda: world.addresses)
     hosts = RemoteHosts(channels)
 

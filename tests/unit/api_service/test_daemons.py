@@ -1,4 +1,4 @@
-"""Daemons on the API of jobs."""
+"""Daemons in the API of jobs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def a_config(count: int = 0) -> job_pb2.JobConfig:
 
 
 async def a_daemon(jobs: Any, storage: Storage) -> None:
-    """On two hosts."""
+    """Creates a daemon on two hosts."""
     answer = await jobs.Create(job_pb2.CreateRequest(id=ID, config=a_config()))
     assert JOB == answer.jobId.value
     storage.daemons.follow(JOB, "local", HOSTS, NOW_NS)
@@ -38,7 +38,7 @@ async def a_daemon(jobs: Any, storage: Storage) -> None:
 
 
 async def test_a_daemon_is_created_without_a_number(jobs: Any, storage: Storage) -> None:
-    """And has that of its hosts."""
+    """The daemon's instance count is the number of its hosts."""
     await a_daemon(jobs, storage)
     info = (await jobs.Get(job_pb2.GetRequest(id=ID))).jobInfo
     assert (job_pb2.DAEMON, 2, "collect") == (
@@ -47,14 +47,14 @@ async def test_a_daemon_is_created_without_a_number(jobs: Any, storage: Storage)
 
 
 async def test_a_daemon_with_a_number_is_refused(jobs: Any, storage: Storage) -> None:
-    """It would be another one a moment later."""
+    """The count is refused, since it would change with the hosts."""
     answer = await jobs.Create(job_pb2.CreateRequest(id=ID, config=a_config(3)))
     assert "instanceCount is 3: a daemon has an instance on each host" in answer.error.invalidConfig.message
     assert storage.jobs.get(JOB) is None
 
 
 async def test_it_is_stopped_as_any_job(jobs: Any, tasks: Any, storage: Storage) -> None:
-    """With all its instances."""
+    """All instances stop."""
     await a_daemon(jobs, storage)
     answer = await tasks.Stop(task_pb2.StopRequest(jobId=ID))
     assert [0, 1] == list(answer.stoppedInstanceIds)
@@ -64,7 +64,7 @@ async def test_it_is_stopped_as_any_job(jobs: Any, tasks: Any, storage: Storage)
 
 @pytest.mark.parametrize("count", [0, 2])
 async def test_it_is_started_again(jobs: Any, tasks: Any, storage: Storage, count: int) -> None:
-    """Also one that has never had a host: then hosts that join get its instances."""
+    """A daemon that never had a host starts as well: hosts that join receive its instances."""
     await jobs.Create(job_pb2.CreateRequest(id=ID, config=a_config()))
     storage.daemons.follow(JOB, "local", HOSTS[:count], NOW_NS)
     await tasks.Stop(task_pb2.StopRequest(jobId=ID))
@@ -81,7 +81,7 @@ async def test_it_is_started_again(jobs: Any, tasks: Any, storage: Storage, coun
 
 
 async def test_it_is_updated_as_it_was_read(jobs: Any, updates: Any, storage: Storage) -> None:
-    """Its hosts stay what they are."""
+    """The update keeps the daemon's hosts."""
     await a_daemon(jobs, storage)
     config = (await jobs.Get(job_pb2.GetRequest(id=ID))).jobInfo.config
     config.defaultConfig.command.value = "collect --more"
@@ -94,7 +94,7 @@ async def test_it_is_updated_as_it_was_read(jobs: Any, updates: Any, storage: St
 
 
 async def test_it_does_not_grow_by_hand(jobs: Any, storage: Storage) -> None:
-    """Only hosts add instances."""
+    """Instances follow the hosts, so an update of the count is refused."""
     await a_daemon(jobs, storage)
     with pytest.raises(grpc.aio.AioRpcError, match="job update is only supported for batch jobs"):
         await jobs.Update(job_pb2.UpdateRequest(id=ID, config=a_config(5)))

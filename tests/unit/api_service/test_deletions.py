@@ -1,4 +1,4 @@
-"""Jobs whose deletion was broken off by the death of an api."""
+"""Jobs whose deletion was interrupted by the death of an api."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.conformance.storage import builders
 
 
 def half_deleted(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A deletion that gets no further than its mark."""
+    """Runs a deletion that stops after its mark."""
     job_id = builders.a_job(storage, 3)
     storage.jobs.set_goal(job_id, JobState.KILLED, builders.NOW)
     builders.settle_all(storage, job_id)
@@ -25,7 +25,7 @@ def half_deleted(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_an_api_that_starts_goes_on_with_deletions(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is left of their jobs."""
+    """The api deletes the rest of the jobs at its start."""
     for _ in range(2):
         half_deleted(storage, monkeypatch)
     assert 2 == len(storage.jobs.half_deleted())
@@ -38,7 +38,7 @@ async def test_an_api_that_starts_goes_on_with_deletions(storage: Storage, monke
 async def test_an_api_starts_without_storage(
     storage: Storage, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Then they are left to the next one."""
+    """The failure is logged, and the deletions remain for the next start."""
     half_deleted(storage, monkeypatch)
     monkeypatch.setattr(storage.jobs, "delete", lambda job_id: 1 / 0)
 

@@ -1,4 +1,4 @@
-"""Jobs whose pods belong to others: people see them, and change them where they are made."""
+"""External jobs: the API shows them, and refuses changes."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ CHANGES: Calls = {
 async def test_people_change_it_where_it_is_made(
     jobs: Any, tasks: Any, v1: Any, pods: Any, storage: Storage, change: str
 ) -> None:
-    """The refusal says whose it is, and nothing changes."""
+    """The refusal names the owner, and nothing changes."""
     with pytest.raises(grpc.aio.AioRpcError) as error:
         await CHANGES[change](jobs, tasks, v1, pods)
     assert grpc.StatusCode.INVALID_ARGUMENT is error.value.code()
@@ -72,7 +72,7 @@ async def test_people_change_it_where_it_is_made(
 
 @pytest.mark.usefixtures("external_job")
 async def test_people_see_it_like_any_other(jobs: Any, tasks: Any) -> None:
-    """With its type."""
+    """The API shows the job with its type."""
     job = (await jobs.Get(job_pb2.GetRequest(id=ID))).jobInfo
     assert ("Job team/train", job_pb2.EXTERNAL) == (job.config.name, job.config.type)
     found = await tasks.List(task_pb2.ListRequest(jobId=ID))
@@ -81,14 +81,14 @@ async def test_people_see_it_like_any_other(jobs: Any, tasks: Any) -> None:
 
 @pytest.mark.usefixtures("external_job")
 async def test_its_logs_are_read_where_it_is_made(tasks: Any) -> None:
-    """Its pods have names of their own: nothing of theirs is looked for."""
+    """External pods have names of their own, so the API does not search for their files."""
     answer = await tasks.BrowseSandbox(task_pb2.BrowseSandboxRequest(jobId=ID, instanceId=0))
     assert f"job {JOB} is external: its pods belong to Job team/train" in answer.error.failure.message
     assert "read their logs there" in answer.error.failure.message
 
 
 async def test_nobody_creates_one(jobs: Any) -> None:
-    """The pods of one come from a cluster."""
+    """The creation of an external job is refused, since its pods come from a cluster."""
     config = job_pb2.JobConfig(name="mine", type=job_pb2.EXTERNAL, instanceCount=1)
     config.respoolID.value = LEAF
     config.defaultConfig.command.value = "true"

@@ -1,4 +1,4 @@
-"""Whole services are passed to the leader of another role, byte for byte."""
+"""Complete services are forwarded to the leader of another role, byte for byte."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.unit.api_service.no_storage import NoStorage
 
 
 class ResourceManager:
-    """A resource manager that shows what reached it."""
+    """A resource manager that returns the request that reached it."""
 
     def __init__(self) -> None:
         self.requests: list[Any] = []
@@ -35,7 +35,7 @@ class ResourceManager:
         context.set_trailing_metadata((("answered-by", "resmgr"),))
         response = respool_pb2.CreateResponse()
         response.result.value = "made"
-        response.MergeFromString(b"\xfa\x3f\x03new")  # field 1023, which nobody here knows
+        response.MergeFromString(b"\xfa\x3f\x03new")  # field 1023, which this release does not define
         return response
 
     async def DeleteResourcePool(self, request: Any, context: Any) -> Any:
@@ -53,7 +53,7 @@ class HostService(host_svc_pb2_grpc.HostServiceServicer):
 
 
 class Leaders:
-    """Who leads resmgr and the only cluster; changed by tests."""
+    """The leaders of resmgr and of the only cluster; tests change them."""
 
     def __init__(self) -> None:
         self.addresses: dict[str, str] = {}
@@ -72,7 +72,7 @@ def leaders() -> Leaders:
 
 @pytest.fixture
 async def resmgr(leaders: Leaders) -> AsyncIterator[ResourceManager]:
-    """A process that leads resmgr and hostmgr."""
+    """Starts a process that leads resmgr and hostmgr."""
     servicer, server = ResourceManager(), grpc.aio.server()
     add_under_all_names(server, servicer, RESOURCE_MANAGER)
     host_svc_pb2_grpc.add_HostServiceServicer_to_server(HostService(), server)
@@ -110,7 +110,7 @@ def create_pool(channel: grpc.aio.Channel, name: str = RESOURCE_MANAGER[0]) -> A
 
 @pytest.mark.parametrize("name", RESOURCE_MANAGER)
 async def test_every_spelling_reaches_the_leader(resmgr: ResourceManager, channel: grpc.aio.Channel, name: str) -> None:
-    """Each name of v0 ResourceManager leads to the resource manager, with request and answer unchanged."""
+    """Each name of v0 ResourceManager is forwarded to the resource manager, with request and answer unchanged."""
     answer = await create_pool(channel, name)
 
     assert answer.result.value == "made"
@@ -119,7 +119,7 @@ async def test_every_spelling_reaches_the_leader(resmgr: ResourceManager, channe
 
 
 async def test_headers_and_deadline_travel(resmgr: ResourceManager, channel: grpc.aio.Channel) -> None:
-    """The caller's own headers and the rest of its time reach the leader; the leader's metadata reaches the caller."""
+    """The caller's headers and remaining time reach the leader; the leader's metadata reaches the caller."""
     call = create_pool(channel)
     await call
 
@@ -131,7 +131,7 @@ async def test_headers_and_deadline_travel(resmgr: ResourceManager, channel: grp
 async def test_a_leader_that_is_slow_to_answer_is_waited_for(
     resmgr: ResourceManager, leaders: Leaders, channel: grpc.aio.Channel
 ) -> None:
-    """A leader that has no cpu for a moment takes connections and says nothing; the call is held until it does."""
+    """A leader without CPU time accepts connections without an answer; the call waits until it answers."""
     with late_server(leaders.addresses["resmgr"], 1.5) as address:
         leaders.addresses["resmgr"] = address
         answer = await create_pool(channel)
@@ -160,7 +160,7 @@ async def test_hosts_go_to_the_host_manager(resmgr: ResourceManager, channel: gr
 
 
 async def test_no_leader(channel: grpc.aio.Channel) -> None:
-    """Without a leader the answer is UNAVAILABLE and says which one is missing."""
+    """The error UNAVAILABLE names the role without a leader."""
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await create_pool(channel)
 
@@ -169,9 +169,9 @@ async def test_no_leader(channel: grpc.aio.Channel) -> None:
 
 
 async def test_dead_leader(leaders: Leaders, channel: grpc.aio.Channel) -> None:
-    """A leader that does not answer is UNAVAILABLE, too, in words that are not about the api."""
+    """A leader that does not answer is UNAVAILABLE as well, with a text about the leader."""
     with socket.socket() as nobody:
-        nobody.bind(("127.0.0.1", 0))  # so that nobody else listens there
+        nobody.bind(("127.0.0.1", 0))  # so that no other process listens there
         leaders.addresses["resmgr"] = f"127.0.0.1:{nobody.getsockname()[1]}"
         with pytest.raises(grpc.aio.AioRpcError) as caught:
             await create_pool(channel)
@@ -182,7 +182,7 @@ async def test_dead_leader(leaders: Leaders, channel: grpc.aio.Channel) -> None:
 
 
 async def test_unknown_method_of_a_forwarded_service(resmgr: ResourceManager, channel: grpc.aio.Channel) -> None:
-    """The leader decides what it does not know."""
+    """The leader answers an unknown method."""
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await cast(Any, channel).unary_unary(f"/{RESOURCE_MANAGER[0]}/Nothing")(b"")
 
@@ -190,7 +190,7 @@ async def test_unknown_method_of_a_forwarded_service(resmgr: ResourceManager, ch
 
 
 async def test_channels_are_shared_and_bounded() -> None:
-    """One channel per address; the oldest addresses are given up."""
+    """Each address has one channel; beyond the bound the oldest are closed."""
     addresses = [f"127.0.0.1:{port}" for port in range(1, CHANNELS_MAX + 4)]
     at = iter([addresses[0], addresses[0], *addresses[1:], addresses[0]])
     channels = LeaderChannels(lambda _: next(at))

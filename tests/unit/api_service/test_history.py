@@ -1,4 +1,4 @@
-"""Our HistoryService over real storage: grids, gaps, bounds, and what is refused."""
+"""Peloton's HistoryService over real storage: grids, gaps, bounds and refusals."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ async def history(storage: Storage) -> AsyncIterator[Any]:
 
 
 def recent() -> int:
-    """A whole minute, of which minutes are kept."""
+    """Returns the start of the current minute in seconds; storage still keeps minutes of that time."""
     now_s = int(wall.time())
     return now_s - now_s % 60
 
@@ -69,7 +69,7 @@ def column(pool: pb.PoolHistory | pb.ClusterHistory, quantity: pb.Quantity, kind
 
 
 async def test_values_lie_on_a_grid(history: Any, storage: Storage) -> None:
-    """In the units of people; a gap is covered by no second, and marks say in which interval they are."""
+    """Values are in display units; a gap has no covered seconds, and marks have the index of their interval."""
     now_s = recent()
     record(storage, now_s - 240, 1)
     record(storage, now_s - 120, 3, preempted=5, admitted=2)
@@ -87,7 +87,7 @@ async def test_values_lie_on_a_grid(history: Any, storage: Storage) -> None:
 
 
 async def test_longer_steps_have_means_and_maxima(history: Any, storage: Storage) -> None:
-    """Also of the hour that is not over, and the marks of an interval are one."""
+    """The hour in progress counts as well, and the marks of an interval are summed."""
     now_s = recent()
     start_s = now_s - now_s % HOUR_S - HOUR_S
     for minute in range(60):
@@ -102,7 +102,7 @@ async def test_longer_steps_have_means_and_maxima(history: Any, storage: Storage
 
 
 async def test_levels_below_a_pool(history: Any, storage: Storage) -> None:
-    """Parents first; each pool once, and a slash at the end does not matter."""
+    """Parents precede children; each pool occurs once, and a trailing slash has no effect."""
     record(storage, recent() - 60, 1)
 
     async def paths(*paths: str, levels: int) -> list[str]:
@@ -115,7 +115,7 @@ async def test_levels_below_a_pool(history: Any, storage: Storage) -> None:
 
 
 async def test_clusters(history: Any, storage: Storage) -> None:
-    """All that are known, or those that are named; hosts are counted."""
+    """The answer has all known clusters, or the named ones, with counts of hosts."""
     record(storage, recent() - 60, 7)
 
     answer = await history.GetClusterHistory(pb.GetClusterHistoryRequest())
@@ -144,7 +144,7 @@ async def test_clusters(history: Any, storage: Storage) -> None:
     ],
 )
 async def test_what_cannot_be_meant_is_refused(history: Any, fields: dict[str, Any], code: str, text: str) -> None:
-    """With the object, the rule and the numbers."""
+    """The error names the object, the rule and the numbers."""
     request = ask(recent() - HOUR_S, recent(), **fields)
     found, said = await refused(history.GetPoolHistory(request))
     assert grpc.StatusCode[code] is found
@@ -152,7 +152,8 @@ async def test_what_cannot_be_meant_is_refused(history: Any, fields: dict[str, A
 
 
 def test_the_step_fits() -> None:
-    """As short as it may be: minutes for hours of a day, and never more values than an answer has."""
+    """The step is the shortest one within the bounds: minutes for hours of a day, and at most the values of an
+    answer."""
     assert 60 == grid_of(NOW - 6 * HOUR_S, NOW, 0, NOW, 1, 42).step_s
     assert 300 == grid_of(NOW - DAY_S, NOW, 0, NOW, 1, 42).step_s
     assert HOUR_S == grid_of(NOW - 7 * DAY_S, NOW, 0, NOW, 1, 42).step_s

@@ -1,4 +1,4 @@
-"""What the api asks of the leading host manager."""
+"""Requests of the api to the leading host manager."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ async def remote(servicer: Hosts) -> AsyncIterator[RemoteHosts]:
 
 
 async def test_capacity_is_remembered(remote: RemoteHosts, servicer: Hosts) -> None:
-    """Capacity is asked once in a while, not for every job."""
+    """The capacity is requested once within its maximum age."""
     first, second = await remote.capacity(), await remote.capacity()
 
     assert first == second == Resources(8_000, 1_024, 10, 500)
@@ -77,14 +77,14 @@ async def test_capacity_is_remembered(remote: RemoteHosts, servicer: Hosts) -> N
 
 
 async def test_hosts_in_maintenance_count(remote: RemoteHosts, servicer: Hosts) -> None:
-    """What fits the cluster goes on to fit it while some of its hosts are away."""
+    """Capacity includes hosts in maintenance."""
     servicer.registered = hostmgr_pb2.Resources(cpu_milli=12_000)
 
     assert await remote.capacity() == Resources(12_000)
 
 
 async def test_kinds_are_those_of_all_clusters(remote: RemoteHosts, servicer: Hosts) -> None:
-    """They come with the capacity."""
+    """The kinds of clusters are part of the capacity's answer."""
     await remote.capacity()
 
     assert await remote.kinds() == {"mesos"}
@@ -92,14 +92,14 @@ async def test_kinds_are_those_of_all_clusters(remote: RemoteHosts, servicer: Ho
 
 
 async def test_kinds_are_not_known_while_one_is_not(remote: RemoteHosts, servicer: Hosts) -> None:
-    """A host manager of an earlier release names none."""
+    """A host manager of an earlier release reports no kinds, so they are unknown."""
     servicer.kind = ""
 
     assert await remote.kinds() == frozenset()
 
 
 async def test_capacity_grows_old(remote: RemoteHosts, servicer: Hosts, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An old capacity is asked again."""
+    """The capacity is requested again after its maximum age."""
     monkeypatch.setattr(hosts_module, "CAPACITY_AGE_MAX_S", 0.0)
     await remote.capacity()
     await remote.capacity()
@@ -108,26 +108,26 @@ async def test_capacity_grows_old(remote: RemoteHosts, servicer: Hosts, monkeypa
 
 
 async def test_capacity_without_hosts(remote: RemoteHosts, servicer: Hosts) -> None:
-    """A cluster that has not shown a host yet has no known capacity, rather than none."""
+    """A cluster without hosts so far has an unknown capacity, not an empty one."""
     servicer.host_count = 0
 
     assert await remote.capacity() is None
 
 
 async def test_capacity_without_a_leader() -> None:
-    """Without a host manager the capacity is not known, which is no error."""
+    """The capacity without a host manager is unknown, which is not an error."""
     assert await RemoteHosts(LeaderChannels(lambda _: None)).capacity() is None
 
 
 async def test_browse(remote: RemoteHosts) -> None:
-    """The run, its host and its agent are what the host manager is asked for."""
+    """The request has the run, its host and its agent."""
     answer = await remote.browse_sandbox(POD, "h1", "agent-1")
 
     assert list(answer.paths) == [str(POD), "h1", "agent-1"]
 
 
 async def test_browse_errors(remote: RemoteHosts) -> None:
-    """A refusal keeps its kind and text; a missing leader is Unavailable."""
+    """A refusal keeps its code and text; a missing leader is Unavailable."""
     with pytest.raises(NotFound, match="no agent on host gone"):
         await remote.browse_sandbox(POD, "gone", "agent-1")
     with pytest.raises(Unavailable, match="no host manager"):
@@ -135,7 +135,7 @@ async def test_browse_errors(remote: RemoteHosts) -> None:
 
 
 async def test_a_piece_of_a_file(remote: RemoteHosts) -> None:
-    """The host manager gets the byte to begin with; what it refuses keeps its code."""
+    """The request has the first byte; a refusal keeps its code."""
     piece = await remote.read_file(POD, "h1", "a1", "stdout", 12, True)
     assert (piece.data, piece.is_end) == (f"{POD} 12 True".encode(), True)
     with pytest.raises(NotFound, match="no file core"):
@@ -143,7 +143,7 @@ async def test_a_piece_of_a_file(remote: RemoteHosts) -> None:
 
 
 async def test_an_exchange_with_a_command(remote: RemoteHosts) -> None:
-    """It goes to the host manager as it is; what that refuses keeps its code."""
+    """The exchange is forwarded unchanged; a refusal keeps its code."""
     request = hostmgr_pb2.ExchangeWithCommandRequest(pod_id=str(POD), session="s", data=b"typed")
     answer = await remote.exchange(request)
     assert hostmgr_pb2.ExchangeWithCommandResponse(stdout=b"typed", exit_code=0) == answer

@@ -1,4 +1,4 @@
-"""What instances use, as host managers measure it, beside what they asked for."""
+"""Usage of instances, as host managers measure it, with their requests."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ async def use(world: World, job_id: str, *instances: int) -> Any:
 
 
 async def test_measured_and_not(world: World) -> None:
-    """Each beside what it asked for; each host is asked for once."""
+    """Each instance has its usage and its request; each host manager receives one request."""
     job_id = a_job(world, 3, "east")
     world.managers["east"].uses = [hostmgr_pb2.PodUse(pod_id=f"{job_id}-0-1", cpu_milli=250, memory_mib=60)]
     first, *others = await use(world, job_id)
@@ -55,21 +55,21 @@ async def test_measured_and_not(world: World) -> None:
 
 
 async def test_chosen_instances(world: World) -> None:
-    """Those without a pod on a host are left out."""
+    """The answer leaves out instances without a pod on a host."""
     job_id = a_job(world, 3, "east")
 
     assert [2] == [one.instance for one in await use(world, job_id, 2, 7)]
 
 
 async def test_a_host_manager_that_does_not_measure(world: World) -> None:
-    """An older one, or one that is away: what was asked for is known all the same."""
+    """The request of an instance is known even if its host manager is older or unavailable."""
     for cluster in ("west", "north"):
         found = await use(world, a_job(world, 2, cluster))
         assert [(False, 1.5), (False, 1.5)] == [(one.measured, one.cpuAsked) for one in found]
 
 
 async def test_refusals(world: World) -> None:
-    """Unknown jobs, and more than can be measured at once."""
+    """Unknown jobs and too many instances are refused."""
     job_id = a_job(world, 1, "east")
 
     for unknown in ("", "no-id", new_job_id()):
@@ -81,6 +81,6 @@ async def test_refusals(world: World) -> None:
 
 
 async def test_a_job_that_is_on_no_host(world: World) -> None:
-    """Nobody is asked."""
+    """The answer is empty and no host manager is called."""
     assert [] == list(await use(world, builders.a_job(world.storage, 2)))
     assert [[], []] == [manager.measured for manager in world.managers.values()]

@@ -23,7 +23,7 @@ from tests.unit.api_service.story import JOB, UNKNOWN, Config, create, end, refu
 
 
 async def test_update_adds_instances(jobs: Any, config: Config, storage: Storage, wakes: RecordedWakes) -> None:
-    """A batch job grows, its new instances with their own configs, and its workflow is told."""
+    """A batch job grows, its new instances with their own configs, and its workflow is signalled."""
     job_id = await create(jobs, config(2))
     grown = config(5, description="more")
     grown.ClearField("respoolID")
@@ -39,7 +39,7 @@ async def test_update_adds_instances(jobs: Any, config: Config, storage: Storage
 
 
 async def test_update_of_nothing(jobs: Any, config: Config, wakes: RecordedWakes) -> None:
-    """Nothing to add is an empty success."""
+    """An update that adds nothing succeeds with an empty answer."""
     job_id = await create(jobs, config(2))
     response = await jobs.Update(job_pb2.UpdateRequest(id=wire(job_id), config=config(2)))
 
@@ -48,7 +48,7 @@ async def test_update_of_nothing(jobs: Any, config: Config, wakes: RecordedWakes
 
 
 async def test_update_unknown(jobs: Any, config: Config) -> None:
-    """An unknown job is told inside the response."""
+    """The response contains the error for an unknown job."""
     response = await jobs.Update(job_pb2.UpdateRequest(id=UNKNOWN, config=config()))
 
     assert response.error.jobNotFound.message == (
@@ -100,7 +100,7 @@ IMMUTABLE: dict[str, tuple[Callable[[job_pb2.JobConfig], object], str]] = {
 
 @pytest.mark.parametrize("name", IMMUTABLE)
 async def test_update_of_something_else(jobs: Any, config: Config, storage: Storage, name: str) -> None:
-    """A batch job can only grow: every other change is refused by name and changes nothing."""
+    """Every change of a batch job but an addition is refused by name and changes nothing."""
     change, text = IMMUTABLE[name]
     before = config(2)
     before.instanceConfig[0].command.value = "first"
@@ -116,7 +116,7 @@ async def test_update_of_something_else(jobs: Any, config: Config, storage: Stor
 
 
 async def test_update_may_repeat_an_existing_override(jobs: Any, config: Config) -> None:
-    """An existing instance may be sent along as it is."""
+    """An update may contain existing instances unchanged."""
     job = config(2)
     job.instanceConfig[0].command.value = "first"
     job_id = await create(jobs, job)
@@ -130,7 +130,7 @@ async def test_update_may_repeat_an_existing_override(jobs: Any, config: Config)
 
 
 async def test_delete(jobs: Any, config: Config, storage: Storage) -> None:
-    """A job that has ended is removed at once."""
+    """A job that has ended is deleted at once."""
     job_id = await create(jobs, config())
     end(storage)
     await jobs.Delete(job_pb2.DeleteRequest(id=wire(job_id)))
@@ -139,7 +139,8 @@ async def test_delete(jobs: Any, config: Config, storage: Storage) -> None:
 
 
 async def test_delete_of_an_active_job(jobs: Any, config: Config, storage: Storage) -> None:
-    """A job that has not ended stays. The status is the original's; the trailing metadata has the error's own code."""
+    """A job that has not ended is not deleted. The status is the original's; the trailing metadata has the error's
+    own code."""
     job_id = await create(jobs, config())
 
     with pytest.raises(grpc.aio.AioRpcError) as refusal:
@@ -155,7 +156,7 @@ async def test_delete_of_an_active_job(jobs: Any, config: Config, storage: Stora
 
 
 async def test_refresh(jobs: Any, config: Config, wakes: RecordedWakes) -> None:
-    """Refresh tells the job's workflow to look again."""
+    """Refresh signals the job's workflow."""
     job_id = await create(jobs, config())
     await jobs.Refresh(job_pb2.RefreshRequest(id=wire(job_id)))
 
@@ -197,7 +198,7 @@ async def test_rolling_operations_of_a_batch_job(jobs: Any, config: Config, meth
 
 @pytest.mark.parametrize("name", JOB_MANAGER)
 async def test_every_spelling_is_served(channel: grpc.aio.Channel, config: Config, name: str) -> None:
-    """Each name of JobManager serves the same, whatever headers a client of the original sends."""
+    """Each name of JobManager serves the same, with any headers of the original's clients."""
     method = cast(Any, channel).unary_unary(
         f"/{name}/Create",
         request_serializer=job_pb2.CreateRequest.SerializeToString,
@@ -210,7 +211,7 @@ async def test_every_spelling_is_served(channel: grpc.aio.Channel, config: Confi
 
 
 async def test_unknown_fields_survive(channel: grpc.aio.Channel, config: Config, jobs: Any) -> None:
-    """Fields of a newer client are kept with the config."""
+    """Fields of a newer client are stored with the config."""
     raw = config()
     raw.MergeFromString(b"\xfa\x3f\x03new")
     job_id = await create(jobs, raw)

@@ -33,7 +33,7 @@ async def test_create(jobs: Any, config: Config, storage: Storage, wakes: Record
 
 
 async def test_create_chooses_an_id(jobs: Any, config: Config) -> None:
-    """Without an id the job gets a new one, each time another."""
+    """Each creation without an id generates a new one."""
     request = job_pb2.CreateRequest(config=config())
     first, second = await jobs.Create(request), await jobs.Create(request)
 
@@ -50,7 +50,7 @@ async def test_create_canonicalises_the_id(jobs: Any, config: Config) -> None:
 
 
 async def test_create_with_a_bad_id(jobs: Any, config: Config) -> None:
-    """What is no UUID is no job id."""
+    """An id that is not a UUID is refused."""
     response = await jobs.Create(job_pb2.CreateRequest(id=wire("job-1"), config=config()))
 
     error = response.error.invalidJobId
@@ -58,7 +58,7 @@ async def test_create_with_a_bad_id(jobs: Any, config: Config) -> None:
 
 
 async def test_create_again(jobs: Any, config: Config, wakes: RecordedWakes) -> None:
-    """A repeated id answers alreadyExists with the id, and makes sure of the workflow once more."""
+    """A repeated id answers alreadyExists with the id, and starts the workflow if it is missing."""
     await create(jobs, config())
     response = await jobs.Create(job_pb2.CreateRequest(id=wire(JOB), config=config()))
 
@@ -78,7 +78,7 @@ async def test_create_again_after_the_end(jobs: Any, config: Config, storage: St
 
 
 async def test_create_without_temporal(jobs: Any, config: Config, storage: Storage, wakes: RecordedWakes) -> None:
-    """Without Temporal the job is stored, the caller is told so, and repeating the call heals it."""
+    """The job is stored during an outage of Temporal, the error says so, and a repeated call starts the workflow."""
     wakes.is_down = True
     request = job_pb2.CreateRequest(id=wire(JOB), config=config())
     code, text = await refused(jobs.Create(request))
@@ -107,7 +107,7 @@ POOLS = {
 
 @pytest.mark.parametrize("name", POOLS)
 async def test_create_in_a_wrong_pool(jobs: Any, config: Config, storage: Storage, name: str) -> None:
-    """A wrong pool is an invalid config, told before any other fault of it; nothing is stored."""
+    """A wrong pool is the first fault of a config; nothing is stored."""
     respool_id, text = POOLS[name]
     job = config(100_001)
     job.respoolID.value = respool_id
@@ -119,14 +119,14 @@ async def test_create_in_a_wrong_pool(jobs: Any, config: Config, storage: Storag
 
 
 async def test_create_without_a_config(jobs: Any) -> None:
-    """An empty request lacks a pool first of all."""
+    """The first fault of an empty request is its missing pool."""
     response = await jobs.Create(job_pb2.CreateRequest())
 
     assert response.error.invalidConfig.message == "resource pool ID is null"
 
 
 async def test_create_with_an_invalid_config(jobs: Any, config: Config, storage: Storage, wakes: RecordedWakes) -> None:
-    """All faults of a config come back in the response; nothing is stored or started."""
+    """The response has all faults of a config; nothing is stored or started."""
     job = config(2)
     job.instanceConfig[1].resource.cpuLimit = -1
     job.instanceConfig[2].name = "beyond"
@@ -141,7 +141,7 @@ async def test_create_with_an_invalid_config(jobs: Any, config: Config, storage:
 
 
 async def test_create_beyond_limits(jobs: Any, config: Config, hosts: OneSandbox) -> None:
-    """A pod that asks more than its pool's limit, or than the cluster has, is refused with the numbers."""
+    """A pod above its pool's limit or the cluster's capacity is refused with the numbers."""
     job = config(1)
     job.defaultConfig.resource.cpuLimit = 1000
     above_pool = await jobs.Create(job_pb2.CreateRequest(config=job))
@@ -156,7 +156,7 @@ async def test_create_beyond_limits(jobs: Any, config: Config, hosts: OneSandbox
 
 
 async def test_create_a_service(jobs: Any, config: Config, storage: Storage) -> None:
-    """A service steers for RUNNING; the rules of services hold."""
+    """A service has the goal RUNNING, and the rules of services apply."""
     job_id = await create(jobs, config(type=job_pb2.SERVICE))
     wrong = config(type=job_pb2.SERVICE)
     wrong.sla.maxRunningTime = 1
@@ -169,7 +169,7 @@ async def test_create_a_service(jobs: Any, config: Config, storage: Storage) -> 
 
 
 async def test_create_with_secrets(jobs: Any, config: Config) -> None:
-    """What is no secret is refused by status."""
+    """An invalid secret is refused by status."""
     request = job_pb2.CreateRequest(config=config(), secrets=[peloton_pb2.Secret(path="/s")])
 
     assert await refused(jobs.Create(request)) == (
@@ -179,7 +179,7 @@ async def test_create_with_secrets(jobs: Any, config: Config) -> None:
 
 
 async def test_create_with_many_overrides(jobs: Any, config: Config, storage: Storage) -> None:
-    """Overrides of many instances are stored and come back whole."""
+    """Overrides of many instances are stored and returned completely."""
     job = config(2_000)
     for instance in range(2_000):
         job.instanceConfig[instance].command.value = f"work {instance}"
@@ -190,11 +190,12 @@ async def test_create_with_many_overrides(jobs: Any, config: Config, storage: St
     assert len(response.jobInfo.config.instanceConfig) == 2_000
 
 
-# -- JobPlan, which is passed on
+# -- JobPlan, which is forwarded
 
 
 async def test_a_plan_is_refused_like_the_job(jobs: Any, channel: grpc.aio.Channel, config: Config) -> None:
-    """What could not be created is not planned, in the same words; what could goes on to the resource manager."""
+    """The plan of an invalid job is refused with the creation's text; a valid one is forwarded to the resource
+    manager."""
     too_big = config(13)
     too_big.sla.minimumRunningInstances = 13
     plan: Any = explain_pb2_grpc.ExplainServiceStub(channel)

@@ -1,4 +1,4 @@
-"""From v0 queries to storage's: bounds, the seven days, ranges of time."""
+"""Conversion of v0 queries to storage's: bounds, the seven days, ranges of time."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def times(begin: int | None, end: int | None) -> peloton_pb2.TimeRange:
 
 
 def test_job_query() -> None:
-    """Every field of a query reaches storage."""
+    """The storage query contains every field of a query."""
     order = query_pb2.OrderBy(order=query_pb2.OrderBy.DESC, property=query_pb2.PropertyPath(value="name"))
     spec = job_pb2.QuerySpec(
         pagination=query_pb2.PaginationSpec(offset=3, limit=7, maxLimit=50, orderBy=[order]),
@@ -83,7 +83,7 @@ TIMES: dict[str, tuple[job_pb2.QuerySpec, tuple[int, int] | None]] = {
 
 @pytest.mark.parametrize("name", TIMES)
 def test_creation_time(name: str) -> None:
-    """Ranges are by the second; without any, ended jobs are those of the last seven days."""
+    """Ranges are by the second; the default range of ended jobs is the last seven days."""
     spec, created = TIMES[name]
 
     assert query(spec).created == created
@@ -99,7 +99,7 @@ def test_wrong_range(field: str) -> None:
 
 
 def test_bounds() -> None:
-    """Unless asked for, ten rows of the first hundred; never more than the cap are considered."""
+    """The default is ten rows of the first hundred; the cap limits every request."""
     plain = query(job_pb2.QuerySpec())
     greedy = query(job_pb2.QuerySpec(pagination=query_pb2.PaginationSpec(maxLimit=2**32 - 1)))
 
@@ -107,7 +107,7 @@ def test_bounds() -> None:
 
 
 def test_unknown_states() -> None:
-    """States that nobody knows are refused with their number."""
+    """Unknown states are refused with their number."""
     with pytest.raises(InvalidArgument, match=r"^job state 77 is not known$"):
         query(job_pb2.QuerySpec(jobStates=[77]))
     with pytest.raises(InvalidArgument, match=r"^task state 77 is not known$"):
@@ -116,13 +116,13 @@ def test_unknown_states() -> None:
 
 @pytest.mark.parametrize("spec", [job_pb2.QuerySpec(name="a\0"), job_pb2.QuerySpec(keywords=["b", "a\0"])])
 def test_nul(spec: job_pb2.QuerySpec) -> None:
-    """Texts that no database can hold are refused."""
+    """Texts with NUL are refused, since no database can hold them."""
     with pytest.raises(InvalidArgument, match="contains NUL"):
         query(spec)
 
 
 def test_pod_query() -> None:
-    """Every field of a query of tasks reaches storage."""
+    """The storage query contains every field of a query of tasks."""
     order = query_pb2.OrderBy(order=query_pb2.OrderBy.ASC, property=query_pb2.PropertyPath(value="host"))
     spec = task_pb2.QuerySpec(
         pagination=query_pb2.PaginationSpec(offset=3, orderBy=[order]),

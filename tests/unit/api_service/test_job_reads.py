@@ -19,7 +19,7 @@ from tests.unit.api_service.story import UNKNOWN, Config, create, end, refused, 
 
 
 async def test_get(jobs: Any, config: Config) -> None:
-    """The config comes back as it was sent, retries cut to 100, and the runtime with every state counted."""
+    """The config is returned as it was sent, retries cut to 100, with the runtime and every state counted."""
     job = config(3)
     job.defaultConfig.restartPolicy.maxFailures = 500
     job_id = await create(jobs, job)
@@ -35,7 +35,7 @@ async def test_get(jobs: Any, config: Config) -> None:
 
 @pytest.mark.parametrize("job_id", [UNKNOWN.value, "job-1", ""])
 async def test_get_unknown(jobs: Any, job_id: str) -> None:
-    """An unknown job lacks its runtime, in the words of the API."""
+    """The error for an unknown job is the API's text about its runtime."""
     response = await jobs.Get(job_pb2.GetRequest(id=wire(job_id)))
 
     assert response.error.getRuntimeFail.id.value == job_id
@@ -44,7 +44,7 @@ async def test_get_unknown(jobs: Any, job_id: str) -> None:
 
 
 async def test_get_that_is_too_large(jobs: Any, config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A config above the limit of a message is refused with the ways round it."""
+    """A config above the limit of a message is refused with the alternatives."""
     monkeypatch.setattr(stored_configs, "ANSWER_BYTES_MAX", 10)
     job_id = await create(jobs, config())
     code, text = await refused(jobs.Get(job_pb2.GetRequest(id=wire(job_id))))
@@ -65,7 +65,7 @@ async def test_get_cache(jobs: Any, config: Config) -> None:
 
 
 async def test_query(jobs: Any, config: Config) -> None:
-    """Records and summaries match; pagination and spec echo what was asked."""
+    """Records and summaries match; pagination and spec echo the request."""
     for number in range(3):
         await create(jobs, config(name=f"shards-{number}"), f"91b1b8e5-2ba8-41e7-bc23-0242ac11000{number}")
     spec = job_pb2.QuerySpec(
@@ -85,7 +85,7 @@ async def test_query(jobs: Any, config: Config) -> None:
 
 
 async def test_query_echoes_a_missing_limit(jobs: Any, config: Config) -> None:
-    """A limit that was not given echoes as 0 though ten rows are meant."""
+    """An absent limit is echoed as 0 although ten rows are returned."""
     await create(jobs, config())
     response = await jobs.Query(job_pb2.QueryRequest(spec=job_pb2.QuerySpec(), summaryOnly=True))
 
@@ -94,14 +94,14 @@ async def test_query_echoes_a_missing_limit(jobs: Any, config: Config) -> None:
 
 
 async def test_query_without_a_spec(jobs: Any, config: Config) -> None:
-    """No spec, no answer."""
+    """A query without a spec has an empty answer."""
     await create(jobs, config())
 
     assert await jobs.Query(job_pb2.QueryRequest()) == job_pb2.QueryResponse()
 
 
 async def test_query_records_leave_out_instances(jobs: Any, config: Config) -> None:
-    """A record carries the config without that of single instances."""
+    """A record has the config without its instances."""
     job = config()
     job.instanceConfig[1].command.value = "other"
     await create(jobs, job)
@@ -122,7 +122,7 @@ async def test_query_with_a_wrong_range(jobs: Any) -> None:
 
 
 async def test_query_ordered_by_something_unknown(jobs: Any) -> None:
-    """The fields that can be ordered by are listed."""
+    """The error lists the supported fields."""
     spec = job_pb2.QuerySpec()
     spec.pagination.orderBy.add().property.value = "colour"
     response = await jobs.Query(job_pb2.QueryRequest(spec=spec))

@@ -1,4 +1,4 @@
-"""Our JobTableService over real storage: filters, tokens and bounds."""
+"""Peloton's JobTableService over real storage: filters, tokens and bounds."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def asked(**fields: Any) -> table_pb2.ListJobsRequest:
     ],
 )
 async def test_filters(table: Any, fields: dict[str, Any], expected: list[str]) -> None:
-    """A pool means the pools below it too, by its path or its id."""
+    """A pool's path or id includes the pools below it."""
     response = await table.ListJobs(asked(**fields))
 
     assert expected == [job.name for job in response.jobs]
@@ -67,7 +67,7 @@ async def test_filters(table: Any, fields: dict[str, Any], expected: list[str]) 
 
 @pytest.mark.usefixtures("three")
 async def test_a_time_is_by_the_second(table: Any) -> None:
-    """The second of a job's creation includes it; the one before does not."""
+    """The second of a job's creation includes it; the previous one does not."""
     newest = (await table.ListJobs(table_pb2.ListJobsRequest(pageSize=1))).jobs[0]
     within, before = asked(namePart=newest.name), asked(namePart=newest.name)
     within.filter.creationTimeRange.max.FromJsonString(newest.creationTime)
@@ -80,7 +80,7 @@ async def test_a_time_is_by_the_second(table: Any) -> None:
 
 @pytest.mark.usefixtures("three")
 async def test_rows_and_tokens(table: Any) -> None:
-    """A row has what a table shows; tokens lead to the next page and back."""
+    """A row has the columns of a table; tokens lead to the next page and back."""
     first = await table.ListJobs(table_pb2.ListJobsRequest(pageSize=2, count=True))
     second = await table.ListJobs(table_pb2.ListJobsRequest(pageSize=2, pageToken=first.nextPageToken))
     back = await table.ListJobs(table_pb2.ListJobsRequest(pageSize=2, pageToken=second.previousPageToken))
@@ -98,7 +98,7 @@ async def test_rows_and_tokens(table: Any) -> None:
 
 @pytest.mark.usefixtures("three")
 async def test_a_token_is_of_one_order(table: Any) -> None:
-    """It is refused by the other one, and so is what no service gave."""
+    """A token is refused by the other order, and so is a forged one."""
     first = await table.ListJobs(table_pb2.ListJobsRequest(pageSize=1, oldestFirst=True))
     assert ["etl"] == [job.name for job in first.jobs]
     other = table_pb2.ListJobsRequest(pageToken=first.nextPageToken)
@@ -132,7 +132,7 @@ async def test_what_is_refused(table: Any, request_: table_pb2.ListJobsRequest, 
 
 @pytest.mark.usefixtures("job")
 async def test_one_job_has_the_row_that_it_has_in_the_table(table: Any) -> None:
-    """And unknown ones have none."""
+    """The row of one job equals its row in the table; unknown jobs are not found."""
     row = await table.GetJob(table_pb2.GetJobRequest(id=ID))
     assert [row] == list((await table.ListJobs(table_pb2.ListJobsRequest())).jobs)
     unknown = peloton_pb2.JobID(value=new_job_id())
@@ -143,7 +143,7 @@ async def test_one_job_has_the_row_that_it_has_in_the_table(table: Any) -> None:
 
 
 async def test_states_of_instances(table: Any, job: JobId) -> None:
-    """A byte each, from any instance on."""
+    """The answer has one byte for each instance, from the requested one on."""
     whole = await table.GetInstanceStates(table_pb2.GetInstanceStatesRequest(id=ID))
     part = await table.GetInstanceStates(table_pb2.GetInstanceStatesRequest(id=ID, start=3, limit=5))
 
@@ -152,7 +152,7 @@ async def test_states_of_instances(table: Any, job: JobId) -> None:
 
 
 async def test_states_of_unknown_jobs(table: Any) -> None:
-    """And more of them than a job has are refused."""
+    """Unknown jobs are not found; a limit above the bound is refused."""
     for value in (new_job_id(), "no-uuid"):
         request = table_pb2.GetInstanceStatesRequest(id=peloton_pb2.JobID(value=value))
         assert (grpc.StatusCode.NOT_FOUND, f"job {value} not found") == await refused(table.GetInstanceStates(request))

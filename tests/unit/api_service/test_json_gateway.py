@@ -1,4 +1,4 @@
-"""JSON over HTTP before the real api: what a job's life looks like from there."""
+"""JSON over HTTP in front of the real api, for a job from its creation on."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ async def web(address: str) -> AsyncIterator[httpx2.AsyncClient]:
 
 
 async def test_a_job_is_created_and_read(web: httpx2.AsyncClient, config: Config) -> None:
-    """As it was sent; a second one with its id is answered with the v0 API's own error."""
+    """The job is read as it was sent; a second creation with its id has the v0 API's error."""
     wanted = json_format.MessageToDict(config(3))
     request = {"id": {"value": JOB}, "config": wanted}
 
@@ -44,7 +44,7 @@ async def test_a_job_is_created_and_read(web: httpx2.AsyncClient, config: Config
 
 
 async def test_what_is_refused_says_why(web: httpx2.AsyncClient, config: Config) -> None:
-    """A configuration that breaks a rule in the answer, a job that is not there by status, as over gRPC."""
+    """A configuration's fault is in the answer, an unknown job is a status, as over gRPC."""
     wanted = json_format.MessageToDict(config(3)) | {"instanceConfig": {"3": {}}}
 
     refused = await web.post(f"{JOBS}/Create", json={"config": wanted})
@@ -56,7 +56,7 @@ async def test_what_is_refused_says_why(web: httpx2.AsyncClient, config: Config)
 
 
 async def test_jobs_come_in_lines(web: httpx2.AsyncClient, config: Config) -> None:
-    """A list that streams has one line for each."""
+    """A streamed list has one line for each job."""
     request: dict[str, Any] = {"config": json_format.MessageToDict(config(1))}
     for _ in range(3):
         assert "jobId" in (await web.post(f"{JOBS}/Create", json=request)).json()

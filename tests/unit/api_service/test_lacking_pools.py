@@ -1,4 +1,4 @@
-"""Pools that wait for what they are entitled to."""
+"""Pools that wait for their entitlement."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def answer(*heads: tuple[str, pb.Rule]) -> pb.PoolWhyResponse:
 
 
 def test_who_waits_for_long_is_told() -> None:
-    """With who holds it and since when; a pool that had what it waited for begins anew, and one that waits for more
-    than it is entitled to is not wrong."""
+    """The problem has the holders and the start of the wait; a satisfied pool starts again at zero, and a demand
+    above the entitlement is not a problem."""
     lacking = LackingPools()
     both = answer(("/a", pb.RULE_CLUSTER_CAPACITY), ("/b", pb.RULE_CLUSTER_CAPACITY), ("/c", pb.RULE_ENTITLEMENT))
     only_a = answer(("/a", pb.RULE_CLUSTER_CAPACITY))
@@ -38,7 +38,7 @@ def test_who_waits_for_long_is_told() -> None:
 
 
 def test_what_never_fits_is_told_elsewhere() -> None:
-    """A gang that wants more than the cluster has waits for nobody."""
+    """A gang above the cluster's capacity is not a problem of other pools."""
     lacking = LackingPools()
     never = answer(("/a", pb.RULE_CLUSTER_CAPACITY))
     never.queues[0].head.reason.isFinal = True

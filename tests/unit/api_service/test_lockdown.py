@@ -1,4 +1,4 @@
-"""v1alpha AdminService: reads and writes are locked down, in every process, until somebody unlocks them."""
+"""v1alpha AdminService: reads and writes are locked down in every process until an operator unlocks them."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ WRITE_CALLS: dict[str, tuple[str, str, Any]] = {
 
 @pytest.mark.parametrize("name", READ_CALLS)
 async def test_reads_are_locked(admin: Any, channel: grpc.aio.Channel, name: str) -> None:
-    """Calls that read are turned away; writes are not."""
+    """Reads are refused; writes are not."""
     answer = await admin.Lockdown(lock(svc.Read))
     assert (list(answer.successes), list(answer.failures)) == ([svc.Read], [])
 
@@ -80,7 +80,7 @@ async def test_reads_are_locked(admin: Any, channel: grpc.aio.Channel, name: str
 
 @pytest.mark.parametrize("name", WRITE_CALLS)
 async def test_writes_are_locked(admin: Any, channel: grpc.aio.Channel, name: str) -> None:
-    """Calls that write are turned away; reads are not."""
+    """Writes are refused; reads are not."""
     await admin.Lockdown(lock(svc.Write))
 
     assert await refused(call(channel, *WRITE_CALLS[name])) == WRITES
@@ -88,7 +88,7 @@ async def test_writes_are_locked(admin: Any, channel: grpc.aio.Channel, name: st
 
 
 async def test_streams_are_locked(admin: Any, v1: Any, channel: grpc.aio.Channel) -> None:
-    """Lists and watches, too."""
+    """Lists and watches are refused as well."""
     await admin.Lockdown(lock(svc.Read))
     raw: Any = channel
 
@@ -97,7 +97,7 @@ async def test_streams_are_locked(admin: Any, v1: Any, channel: grpc.aio.Channel
 
 
 async def test_unlock(admin: Any, channel: grpc.aio.Channel) -> None:
-    """Everything is as it was; unlocking what is not locked is fine."""
+    """All calls are accepted again; unlocking an unlocked component succeeds."""
     await admin.Lockdown(lock(svc.Read, svc.Write))
     answer = await admin.RemoveLockdown(unlock(svc.Read, svc.Write, svc.Kill))
 
@@ -107,14 +107,14 @@ async def test_unlock(admin: Any, channel: grpc.aio.Channel) -> None:
 
 
 async def test_locks_are_stored(admin: Any, storage: Storage) -> None:
-    """Under the names of the components, for every process and for those that kill and launch."""
+    """Storage has the locks under the names of the components, for the processes that launch and kill."""
     await admin.Lockdown(lock(svc.Kill, svc.Launch, svc.GoalStateEngine))
 
     assert storage.lockdowns.locked() == {"Kill", "Launch", "GoalStateEngine"}
 
 
 async def test_the_call_of_the_original_locks_kills(admin: Any, channel: grpc.aio.Channel, storage: Storage) -> None:
-    """Its request and its answer have no fields, and it is undone as any other lock."""
+    """The original's call locks Kill; request and answer are empty, and RemoveLockdown undoes it."""
     raw: Any = channel
     answer = await raw.unary_unary("/peloton.private.hostmgr.hostsvc.InternalHostService/DisableKillTasks")(b"")
 
@@ -124,7 +124,7 @@ async def test_the_call_of_the_original_locks_kills(admin: Any, channel: grpc.ai
 
 
 async def test_what_is_locked_can_be_asked(admin: Any, storage: Storage) -> None:
-    """Also while reads are locked, and what another process has locked just now."""
+    """The status is available while reads are locked, and includes recent locks of other processes."""
     await admin.Lockdown(lock(svc.Read))
     await admin.GetLockdown(svc.GetLockdownRequest())
     storage.lockdowns.set("GoalStateEngine", True)
@@ -140,19 +140,19 @@ async def test_what_is_locked_can_be_asked(admin: Any, storage: Storage) -> None
     ],
 )
 async def test_unknown_components(admin: Any, storage: Storage, method: str, request_: Any, text: str) -> None:
-    """The call fails; components that exist are locked nevertheless."""
+    """The call fails; the existing components are locked nevertheless."""
     assert await refused(getattr(admin, method)(request_)) == (Status.INVALID_ARGUMENT, text)
     assert storage.lockdowns.locked() == ({"Kill"} if method == "Lockdown" else set())
 
 
 def test_only_services_that_exist_are_lockable() -> None:
-    """And never the one that unlocks."""
+    """Every lockable service exists, and AdminService is not lockable."""
     assert set(SERVED) > LOCKABLE
     assert not any("Admin" in service for service in LOCKABLE)
 
 
 class Clock:
-    """Seconds that pass when a test says so."""
+    """Seconds that advance only when a test sets them."""
 
     def __init__(self) -> None:
         self.now_s = 0.0
@@ -169,7 +169,7 @@ async def calls() -> AsyncIterator[Calls]:
 
 
 async def test_locks_of_other_processes(storage: Storage, calls: Calls) -> None:
-    """They hold here as soon as what was read is old; until then storage is not asked again."""
+    """A lock of another process applies once the cached locks are too old; until then storage is not read."""
     clock = Clock()
     locks = Locks(storage.lockdowns, calls, clock)
     await locks.check("Read")

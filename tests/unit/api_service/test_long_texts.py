@@ -1,4 +1,4 @@
-"""Errors quote little of what they refuse: each text of each request is made long in turn."""
+"""Errors quote little of the rejected value: each text of each request is made long in turn."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Path = tuple[FieldDescriptor, ...]
 
 
 def text_fields(kind: Descriptor, above: Path = ()) -> Iterator[Path]:
-    """Yield the path of each string below a message, without those of maps and of messages within themselves."""
+    """Yields the path of each string below a message, without the strings of maps and of recursive messages."""
     if len(above) >= DEPTH_MAX or any(field.message_type is kind for field in above[:-1]):
         return
     for field in kind.fields:
@@ -44,7 +44,7 @@ def text_fields(kind: Descriptor, above: Path = ()) -> Iterator[Path]:
 
 
 def put(message: Any, path: Path, text: str) -> None:
-    """Set the field at the path, in the first element of lists."""
+    """Sets the field at the path, in the first element of lists."""
     *above, last = path
     for field in above:
         inner = getattr(message, field.name)
@@ -56,7 +56,7 @@ def put(message: Any, path: Path, text: str) -> None:
 
 
 def request_of(method: MethodDescriptor, path: Path) -> Message:
-    """Return a request about the job of the story whose text at the path is long."""
+    """Returns a request about the job of the story whose text at the path is long."""
     request = message_factory.GetMessageClass(method.input_type)()
     for field in method.input_type.fields:
         if field.message_type is not None and field.message_type.name == "JobID" and not field.is_repeated:
@@ -69,7 +69,8 @@ def request_of(method: MethodDescriptor, path: Path) -> Message:
 
 @pytest.mark.parametrize("method", METHODS, ids=lambda method: method.full_name)
 async def test_refusals_are_short(channel: grpc.aio.Channel, job: JobId, method: MethodDescriptor) -> None:
-    """The text of a status, or the answer with an error inside, is short; what is no error may repeat its request."""
+    """The text of a status, or the answer with an error inside, is short; a successful answer may repeat its
+    request."""
     assert job == JOB
     answer_of = message_factory.GetMessageClass(method.output_type).FromString
     call: Any = channel.unary_unary(
@@ -93,7 +94,7 @@ async def test_refusals_are_short(channel: grpc.aio.Channel, job: JobId, method:
 
 
 async def test_huge_names_of_jobs(channel: grpc.aio.Channel, jobs: Any, config: Config) -> None:
-    """The refusals of 5 MB say how long they are."""
+    """The refusals of 5 MB have the length."""
     long_name = await jobs.Create(job_pb2.CreateRequest(config=config(name=HUGE)))
     label = [peloton_pb2.Label(key=HUGE, value="x")]
     long_label = await jobs.Create(job_pb2.CreateRequest(config=config(labels=label)))
@@ -110,7 +111,7 @@ async def test_huge_names_of_jobs(channel: grpc.aio.Channel, jobs: Any, config: 
 
 
 async def test_huge_ids_and_queries(jobs: Any) -> None:
-    """An id that is none is not repeated, and neither is what is searched for."""
+    """An invalid id and a search text are not repeated."""
     code, text = await refused(jobs.Get(job_pb2.GetRequest(id=wire(HUGE))))
     found = await jobs.Query(job_pb2.QueryRequest(spec=job_pb2.QuerySpec(keywords=[f"{HUGE}\0"])))
 

@@ -1,4 +1,4 @@
-"""Our LookupService over real storage: what people call a job leads to it."""
+"""Peloton's LookupService over real storage: the names of a job lead to it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def lookup(channel: grpc.aio.Channel) -> Any:
 
 @pytest.fixture
 async def two(jobs: Any, config: Build) -> None:
-    """ "tiles" with an id that begins with beef, and "beef"."""
+    """Creates "tiles" with an id that begins with beef, and "beef"."""
     for job_id, name in ((TILES, "tiles"), (BEEF, "beef")):
         await jobs.Create(job_pb2.CreateRequest(id=peloton_pb2.JobID(value=job_id), config=config(name=name)))
 
@@ -50,7 +50,7 @@ async def found(lookup: Any, text: str, **fields: Any) -> list[str]:
         ("/eng/tiles", []),
         ("/eng/maps/", []),
         ("tile", []),
-        ("beef", [BEEF]),  # a name goes before an id
+        ("beef", [BEEF]),  # a name precedes an id
         ("beef0", [TILES]),
         ("BEEF0000-0000", [TILES]),
         ("beef00000000", [TILES]),
@@ -61,7 +61,7 @@ async def found(lookup: Any, text: str, **fields: Any) -> list[str]:
     ],
 )
 async def test_what_a_text_means(lookup: Any, text: str, expected: list[str]) -> None:
-    """A name, its pool and name, or the beginning of an id with dashes in their places."""
+    """A text is a name, a pool and name, or the beginning of an id with its dashes in place."""
     assert expected == await found(lookup, text)
 
 
@@ -77,13 +77,13 @@ async def test_what_a_text_means(lookup: Any, text: str, expected: list[str]) ->
     ],
 )
 async def test_what_may_be_meant(lookup: Any, text: str, expected: set[str]) -> None:
-    """Completion finds what begins so: names, names in a pool, ids."""
+    """Completion finds names, names in a pool, and ids that begin with the text."""
     assert expected == set(await found(lookup, text, begins=True))
 
 
 @pytest.mark.usefixtures("two")
 async def test_an_answer_is_bounded(lookup: Any) -> None:
-    """It says that there are more than the limit, and of each job what tells it from the others."""
+    """The answer says that there are more than the limit; each job has its distinguishing fields."""
     response = await lookup.FindJobs(lookup_pb2.FindJobsRequest(text="/eng/maps/", begins=True, limit=1))
 
     assert ([BEEF], True) == ([job.id.value for job in response.jobs], response.hasMore)
@@ -94,7 +94,7 @@ async def test_an_answer_is_bounded(lookup: Any) -> None:
 
 @pytest.mark.parametrize("text", ["a\0b", "x" * (TEXT_MAX + 1)])
 async def test_what_can_be_no_name(lookup: Any, text: str) -> None:
-    """NUL and texts without end are the caller's mistake."""
+    """NUL and overlong texts are the caller's fault."""
     request = lookup_pb2.FindJobsRequest(text=text)
     code, details = await refused(lookup.FindJobs(request))
 
@@ -103,7 +103,8 @@ async def test_what_can_be_no_name(lookup: Any, text: str) -> None:
 
 @pytest.mark.usefixtures("two")
 async def test_all_sorts_are_found(lookup: Any, storage: Storage) -> None:
-    """Jobs by the beginning of their names, pools and hosts by any part of theirs; what begins so goes first."""
+    """Jobs match by the beginning of their names, pools and hosts by any part of theirs; matches at the beginning
+    come first."""
     storage.hosts.claim("west", ["rack1-beef", "Maps-1", "maps_2"])
 
     beef = await lookup.Find(lookup_pb2.FindRequest(text="beef"))
@@ -122,14 +123,14 @@ async def test_all_sorts_are_found(lookup: Any, storage: Storage) -> None:
 
 
 async def test_no_name_of_anything(lookup: Any) -> None:
-    """As for jobs."""
+    """A text with NUL is refused, as for jobs."""
     code, details = await refused(lookup.Find(lookup_pb2.FindRequest(text="\0")))
 
     assert (grpc.StatusCode.INVALID_ARGUMENT, True) == (code, details.startswith("nothing is called so"))
 
 
 def test_pools_that_a_text_means() -> None:
-    """By any part of the path; those that begin with it first, with a slash or without."""
+    """Pools match by any part of the path; matches at the beginning come first, with or without the slash."""
     paths = ["", "/eng", "/eng/maps", "/ops/eng"]
 
     assert ["/eng", "/eng/maps", "/ops/eng"] == pools_meant("eng", paths)
@@ -137,7 +138,7 @@ def test_pools_that_a_text_means() -> None:
 
 
 def test_names_may_have_slashes() -> None:
-    """Every way to read a path and a name is meant."""
+    """Every split of a path into pool and name is tried."""
     paths = {RespoolId("a"): "/a", RespoolId("b"): "/a/b", RespoolId("root"): ""}
 
     assert [("", "/a/b/c"), ("a", "b/c"), ("b", "c")] == names_meant("/a/b/c", paths)
@@ -148,5 +149,5 @@ def test_names_may_have_slashes() -> None:
     [("abcd", "abcd"), ("abc", ""), ("abcd-", ""), ("abcdabcd-1", "abcdabcd1"), ("g" * 4, ""), ("a" * 33, "")],
 )
 def test_beginnings_of_ids(text: str, expected: str) -> None:
-    """Four digits at least; dashes stand in their places or nowhere."""
+    """The beginning of an id has at least four digits, with all dashes in place or none."""
     assert expected == id_digits(text)

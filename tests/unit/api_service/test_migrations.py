@@ -1,4 +1,4 @@
-"""Our MigrationService over real storage; the clusters are a table."""
+"""Peloton's MigrationService over real storage; the clusters are a table."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ POOL = "/eng/maps"
 
 
 class Clusters:
-    """Only ``b``."""
+    """Clusters of which only ``b`` is known."""
 
     def __init__(self) -> None:
         self.capacity, self.free = Resources.of(100, 100_000, 100_000), Resources.of(50, 100_000, 100_000)
@@ -70,7 +70,7 @@ def migrations(channel: grpc.aio.Channel) -> Any:
 
 @pytest.fixture
 async def service(jobs: Any, storage: Storage) -> None:
-    """Three instances run in the cluster without a name."""
+    """Creates a service with three running instances in the cluster without a name."""
     await create(jobs, service_config())
     storage.pods.create(JOB, lambda _: None)
     storage.jobs.settle(JOB, 1)
@@ -79,7 +79,7 @@ async def service(jobs: Any, storage: Storage) -> None:
 
 @pytest.mark.usefixtures("service")
 async def test_a_plan_changes_nothing(migrations: Any, storage: Storage, woken: list[str]) -> None:
-    """It says what moves, what that needs, and what is free there."""
+    """The plan has the pods to move, their demand, and the target's free resources."""
     answer = await migrations.Start(pb.StartRequest(job_id=JOB, target="b", batch_size=2, dry_run=True))
 
     assert not answer.HasField("migration")
@@ -93,7 +93,8 @@ async def test_a_plan_changes_nothing(migrations: Any, storage: Storage, woken: 
 
 @pytest.mark.usefixtures("service")
 async def test_a_migration_is_stored_and_woken(migrations: Any, woken: list[str]) -> None:
-    """A repeated request is the same; acts wake its workflow; the binding is released when it is over."""
+    """A repeated request has the same answer; the commands signal its workflow; the binding is released after the
+    end."""
     request = pb.StartRequest(job_id=JOB, target="b")
     first, second = [(await migrations.Start(request)).migration for _ in range(2)]
 
@@ -117,7 +118,7 @@ async def test_a_migration_is_stored_and_woken(migrations: Any, woken: list[str]
 
 @pytest.mark.usefixtures("service")
 async def test_what_cannot_work_is_refused_before_it_begins(migrations: Any, clusters: Clusters) -> None:
-    """No host that could take the pods, a cluster that is too small, and one that is too full unless it is forced."""
+    """A target is refused if no host fits the pods, if it is too small, and if it is too full unless forced."""
     request = pb.StartRequest(job_id=JOB, target="b")
     clusters.infeasible = Infeasible(host_count=4, constraint="label disk=ssd")
     assert (
@@ -140,7 +141,7 @@ async def test_what_cannot_work_is_refused_before_it_begins(migrations: Any, clu
 
 @pytest.mark.usefixtures("service")
 async def test_a_pool_is_migrated_with_those_below_it(migrations: Any, storage: Storage) -> None:
-    """Their services are named with their pools."""
+    """The services are named with their pools."""
     started = (await migrations.Start(pb.StartRequest(pool_path="/eng", target="b"))).migration
     storage.migrations.advance(started.id)
 
@@ -185,12 +186,12 @@ REFUSED: dict[str, tuple[pb.StartRequest, Status, str]] = {
 async def test_requests_that_mean_nothing(
     migrations: Any, request_: pb.StartRequest, status: Status, text: str
 ) -> None:
-    """Each names the object and the rule."""
+    """Each error names the object and the rule."""
     assert (status, text) == await refused(migrations.Start(request_))
 
 
 async def test_external_jobs_stay_where_they_are(migrations: Any, storage: Storage) -> None:
-    """Their pods were made in their cluster."""
+    """The migration of an external job is refused."""
     config = job_pb2.JobConfig(name="Job team/train", type=job_pb2.EXTERNAL)
     storage.jobs.create(new_job_record(JOB, config, 1), config, 1)
 
@@ -203,7 +204,8 @@ async def test_external_jobs_stay_where_they_are(migrations: Any, storage: Stora
 async def test_a_pool_and_its_history(
     migrations: Any, jobs: Any, config: Callable[..., job_pb2.JobConfig], storage: Storage
 ) -> None:
-    """Its services move; batch pods on hosts are counted, and need room there only when they are to leave."""
+    """The pool's services move; batch pods on hosts are counted, and need resources in the target only if they
+    leave."""
     await create(jobs, config(2))
     storage.pods.create(JOB, lambda _: None)
     run(storage, 0, 1)

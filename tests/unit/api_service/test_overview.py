@@ -1,4 +1,4 @@
-"""Our OverviewService over real storage and host managers of canned answers."""
+"""Peloton's OverviewService over real storage and host managers with canned answers."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ from tests.unit.api_service.story import ID, JOB, refused
 
 
 class HostManager:
-    """Of a cluster with two hosts and two problems."""
+    """The host manager of a cluster with two hosts and two problems."""
 
     def __init__(self, name: str) -> None:
         self.name, self.server, self.problem_count = name, grpc.aio.server(), 1
-        self.uses: list[hostmgr_pb2.PodUse] | None = None  # it does not measure
+        self.uses: list[hostmgr_pb2.PodUse] | None = None  # no usage is measured
         self.measured: list[list[str]] = []  # the hosts of each call
 
     async def serve(self) -> str:
@@ -61,11 +61,11 @@ class HostManager:
 
 
 class ResourceManager:
-    """Of one queue whose first gang never starts, and one whose first gang waits."""
+    """A resource manager with a queue whose first gang never starts, and one whose first gang waits."""
 
     def __init__(self) -> None:
         self.server, self.asked = grpc.aio.server(), 0
-        self.problems: list[pb.Problem] | None = None  # None: it is of a version that tells of none
+        self.problems: list[pb.Problem] | None = None  # None: an older version without problems
 
     async def serve(self) -> str:
         explain_pb2_grpc.add_ExplainServiceServicer_to_server(self, self.server)  # type: ignore[arg-type]
@@ -97,7 +97,7 @@ class ResourceManager:
 
 
 class Watch:
-    """Look at a Temporal that tests make up."""
+    """A watch of Temporal whose result tests set."""
 
     address = "temporal:7233"
     seen = TemporalLook()
@@ -156,7 +156,7 @@ def said(answer: pb.GetOverviewResponse) -> list[str]:
 
 
 async def test_clusters_roles_and_problems_are_put_together(overview: Any) -> None:
-    """What no wait helps is told of the pool; where Temporal is comes from the settings."""
+    """A gang that never starts is a problem of its pool; Temporal's address is from the settings."""
     answer = await overview.GetOverview(pb.GetOverviewRequest())
 
     assert ["east", "west"] == [one.cluster for one in answer.clusters]
@@ -169,7 +169,8 @@ async def test_clusters_roles_and_problems_are_put_together(overview: Any) -> No
 
 
 async def test_what_keeps_workflows_from_going_on_is_told(world: World, overview: Any, storage: Storage) -> None:
-    """Temporal tells it, and workers: an activity that fails is named with its job, unless its worker fell silent."""
+    """Temporal reports missing workers, and workers report failing activities with their jobs, unless the worker's
+    report is stale."""
     job, now_ns = builders.a_running_job(storage, 1), time.time_ns()
     world.watch.seen = TemporalLook("", 2, ["a", "b"])
     storage.activity_reports.put("w1", [FailingActivity(f"job/{job}", "enqueue", 11, "no leader", 5)], 1, now_ns)
@@ -186,7 +187,7 @@ async def test_what_keeps_workflows_from_going_on_is_told(world: World, overview
 
 
 async def test_temporal_that_is_away_is_told(world: World, overview: Any) -> None:
-    """It is the first of all problems."""
+    """The outage is the first of all problems."""
     world.watch.seen = TemporalLook("connection refused")
 
     worst, *_ = (await overview.GetOverview(pb.GetOverviewRequest())).problems
@@ -196,7 +197,7 @@ async def test_temporal_that_is_away_is_told(world: World, overview: Any) -> Non
 
 
 async def test_jobs_and_pods_are_counted(overview: Any, storage: Storage) -> None:
-    """With the time of the count."""
+    """The answer has the counts and their time."""
     builders.a_running_job(storage, 3)
 
     answer = await overview.GetOverview(pb.GetOverviewRequest())
@@ -206,7 +207,7 @@ async def test_jobs_and_pods_are_counted(overview: Any, storage: Storage) -> Non
 
 
 async def test_whoever_is_silent_is_named(world: World, overview: Any) -> None:
-    """The worst first: what stands still goes before what somebody should look at."""
+    """The worst problems come first: a role without a leader precedes a leader that does not answer."""
     await world.managers["west"].server.stop(None)
     world.addresses["east"] = ""
     world.storage.leases.release("hostmgr/east", "me")
@@ -221,7 +222,7 @@ async def test_whoever_is_silent_is_named(world: World, overview: Any) -> None:
 
 
 async def test_no_resource_manager(world: World, overview: Any) -> None:
-    """One that leads and does not answer is named as well; the rest of the answer comes nevertheless."""
+    """A resource manager that does not answer is named as well, and the rest of the answer is complete."""
     await world.resmgr.server.stop(None)
 
     answer = await overview.GetOverview(pb.GetOverviewRequest())
@@ -231,7 +232,7 @@ async def test_no_resource_manager(world: World, overview: Any) -> None:
 
 
 async def test_the_resource_manager_tells_what_is_wrong(world: World, overview: Any) -> None:
-    """What it finds itself, besides what is read off its queues."""
+    """The answer has the resource manager's own problems as well as the ones found in its queues."""
     world.resmgr.problems = [
         pb.Problem(severity=pb.SEVERITY_WARNING, text="Job j fits no host", subject_kind=pb.SUBJECT_KIND_JOB)
     ]
@@ -242,7 +243,7 @@ async def test_the_resource_manager_tells_what_is_wrong(world: World, overview: 
 
 
 async def test_locks_are_told(world: World, overview: Any) -> None:
-    """Before what is less bad."""
+    """A lock precedes less severe problems."""
     world.storage.lockdowns.set("Launch", True)
 
     answer = await overview.GetOverview(pb.GetOverviewRequest())
@@ -251,7 +252,7 @@ async def test_locks_are_told(world: World, overview: Any) -> None:
 
 
 async def test_the_resource_manager_is_asked_now_and_then(world: World, overview: Any) -> None:
-    """However many look."""
+    """The resource manager receives one request for several callers."""
     for _ in range(3):
         answer = await overview.GetOverview(pb.GetOverviewRequest())
 
@@ -260,7 +261,7 @@ async def test_the_resource_manager_is_asked_now_and_then(world: World, overview
 
 
 async def test_problems_are_bounded(world: World, overview: Any) -> None:
-    """Those that are left out by host managers count, too."""
+    """The number left out includes the problems that host managers left out."""
     world.managers["east"].problem_count = 60
 
     answer = await overview.GetOverview(pb.GetOverviewRequest())
@@ -269,7 +270,7 @@ async def test_problems_are_bounded(world: World, overview: Any) -> None:
 
 
 async def test_maps_of_all_clusters(world: World, overview: Any) -> None:
-    """A version that the caller has comes back without hosts; clusters without an answer are named."""
+    """A version that the caller already has is answered without hosts; clusters without an answer are named."""
     known = {"east": "v-east", "west": "old"}
     answer = await overview.GetHostMap(pb.GetHostMapRequest(known_versions=known))
 
@@ -282,7 +283,7 @@ async def test_maps_of_all_clusters(world: World, overview: Any) -> None:
 async def test_pods_of_a_host(
     overview: Any, storage: Storage, jobs: Any, config: Callable[..., job_pb2.JobConfig]
 ) -> None:
-    """With the path of their pool, and in the words of the wire."""
+    """Each pod has its pool's path and the values of the wire."""
     wanted = config(4, name="tiles")
     wanted.sla.priority = 9
     storage.hosts.claim("west", ["host0", "empty"])
@@ -309,7 +310,7 @@ async def test_pods_of_a_host(
 
 
 async def test_events_of_hosts(overview: Any, storage: Storage) -> None:
-    """Of one or of all, page by page, the newest first; bad numbers are refused with the limit."""
+    """The events are of one host or of all, by page, the newest first; invalid numbers are refused with the limit."""
     kinds, now_ns, ask = [HostEventKind.AVOIDED, HostEventKind.LEFT], builders.NOW, pb.ListHostEventsRequest
     events = [
         HostEvent(Hostname(f"host{at % 2}"), kinds[at % 2], f"Event {at}", now_ns, "west", at and now_ns + at * 10**9)
@@ -341,7 +342,7 @@ async def test_events_of_hosts(overview: Any, storage: Storage) -> None:
 
 
 async def test_hosts_that_are_not_there(overview: Any) -> None:
-    """Answers of a bounded number of hosts are kept, whatever is asked."""
+    """The service caches answers for a bounded number of hosts, unknown ones included."""
     assert (grpc.StatusCode.INVALID_ARGUMENT, "no host is named") == await refused(
         overview.GetHostPods(pb.GetHostPodsRequest())
     )

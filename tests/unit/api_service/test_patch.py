@@ -1,4 +1,4 @@
-"""What a patch makes of a spec."""
+"""Application of patches to specs."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_a_patch_that_says_nothing_new(pod: pod_pb2.PodSpec, count: int) -> None
 
 @given(pod_specs(), pod_specs())
 def test_what_is_patched_is_there(before: pod_pb2.PodSpec, patch: pod_pb2.PodSpec) -> None:
-    """Every field of the patch has its value afterwards, and the current spec is left as it was."""
+    """Every field of the patch has its value afterwards, and the current spec is unchanged."""
     current = Spec(default_spec=before)
     kept = Spec(default_spec=before)
     after = patched(current, Spec(default_spec=patch)).default_spec.containers[0]
@@ -47,7 +47,8 @@ def test_what_is_patched_is_there(before: pod_pb2.PodSpec, patch: pod_pb2.PodSpe
 
 
 def test_messages_are_merged_and_lists_replaced() -> None:
-    """The SLA and the only container field by field; labels as a whole; the named instances alone."""
+    """The SLA and the only container are merged by field, labels replaced as a whole, and only the named instances
+    changed."""
     current = a_spec(image="web:1", resource=pod_pb2.ResourceSpec(cpu_limit=1, mem_limit_mb=2))
     current.labels.add(key="a", value="1")
     current.instance_spec[0].kill_grace_period_seconds = 5
@@ -65,7 +66,7 @@ def test_messages_are_merged_and_lists_replaced() -> None:
 
 
 def test_mesos_messages_are_taken_whole() -> None:
-    """Their fields exclude each other."""
+    """Mesos messages are replaced as a whole, since their fields exclude each other."""
     current = a_spec(command=mesos_pb2.CommandInfo(value="old", arguments=["x"]))
     patch = a_spec(command=mesos_pb2.CommandInfo(value="new"))
 
@@ -74,7 +75,7 @@ def test_mesos_messages_are_taken_whole() -> None:
 
 @pytest.mark.parametrize("count", [0, 2])
 def test_containers_that_are_not_one_to_one_are_replaced(count: int) -> None:
-    """There is nothing to merge into."""
+    """The patch's containers replace the spec's unless both have exactly one."""
     current = Spec()
     current.default_spec.containers.extend(pod_pb2.ContainerSpec(name=str(i)) for i in range(count))
     patch = a_spec(image="web:2")

@@ -1,4 +1,4 @@
-"""Pods that wait say for what: the api asks the resource manager and tells it as their reason."""
+"""Reasons of waiting pods: the api requests them from the resource manager."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ AT_LIMIT = "pool /eng/maps is at its limit of 12 cpu"
 
 
 class Explain:
-    """A resource manager that explains one job; ``status`` is set: it cannot."""
+    """A resource manager that explains one job, or fails with ``status`` if it is set."""
 
     def __init__(self) -> None:
         self.asked = 0
@@ -64,7 +64,7 @@ def explain() -> Explain:
 
 @pytest.fixture
 async def channel(explain: Explain, storage: Storage) -> AsyncIterator[grpc.aio.Channel]:
-    """Of an api over a service with a READY, a PENDING and an INITIALIZED instance."""
+    """Returns a channel to an api over a service with a READY, a PENDING and an INITIALIZED instance."""
     record = convert.new_job_record(JOB, service_config(3), NOW_NS)
     storage.updates.create_service(record, service_config(3), b"", UpdateSpec(), "", NOW_NS)
     storage.updates.advance(JOB, NOW_NS)
@@ -86,7 +86,7 @@ TOLD = {0: NO_HOST, 1: AT_LIMIT, 2: ""}
 
 
 async def test_v1alpha(channel: grpc.aio.Channel) -> None:
-    """Each call about pods tells it; a pod that is not even queued says nothing."""
+    """Each call about pods has the reason; a pod that is not queued yet has none."""
     pods: Any = PodServiceStub(channel)
     jobs: Any = JobServiceStub(channel)
     name = peloton_pb2.PodName(value=f"{JOB}-0")
@@ -103,7 +103,7 @@ async def test_v1alpha(channel: grpc.aio.Channel) -> None:
 
 
 async def test_v0(channel: grpc.aio.Channel) -> None:
-    """The same in the words of v0."""
+    """The v0 calls have the same reasons."""
     tasks: Any = TaskManagerStub(channel)
     one = await tasks.Get(task_pb2.GetRequest(jobId=ID, instanceId=0))
     listed = (await tasks.List(task_pb2.ListRequest(jobId=ID))).result.value
@@ -115,7 +115,7 @@ async def test_v0(channel: grpc.aio.Channel) -> None:
 
 
 async def test_who_is_admitted_is_pending_in_v0(channel: grpc.aio.Channel, storage: Storage) -> None:
-    """In states, counts and events; filters for PENDING find it, one for READY finds it alone."""
+    """States, counts and events show it as PENDING; a filter for PENDING finds it, and one for READY finds it alone."""
     storage.jobs.settle(JOB, NOW_NS)
     tasks, jobs = TaskManagerStub(channel), JobManagerStub(channel)  # type: ignore[no-untyped-call]
 
@@ -140,7 +140,7 @@ async def test_who_is_admitted_is_pending_in_v0(channel: grpc.aio.Channel, stora
 
 
 async def test_who_is_admitted_is_pending_in_v1alpha(channel: grpc.aio.Channel, storage: Storage) -> None:
-    """The same."""
+    """The v1alpha calls show the same."""
     storage.jobs.settle(JOB, NOW_NS)
     pods: Any = PodServiceStub(channel)
     jobs: Any = JobServiceStub(channel)
@@ -165,7 +165,7 @@ async def test_who_is_admitted_is_pending_in_v1alpha(channel: grpc.aio.Channel, 
 
 
 async def test_an_answer_serves_for_a_while(channel: grpc.aio.Channel, explain: Explain) -> None:
-    """The resource manager is not asked for each call, and one that cannot answer is no error."""
+    """An answer is reused for a while, and a resource manager without an answer is not an error."""
     pods: Any = PodServiceStub(channel)
     request = pod_svc_pb2.GetPodRequest(pod_name=peloton_pb2.PodName(value=f"{JOB}-0"), status_only=True)
     explain.status = grpc.StatusCode.UNAVAILABLE
@@ -176,7 +176,7 @@ async def test_an_answer_serves_for_a_while(channel: grpc.aio.Channel, explain: 
 
 
 async def test_answers_grow_old_and_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """After two seconds it is asked again; no more jobs than the bound are kept."""
+    """An answer is requested again after two seconds; the cache has a bounded number of jobs."""
     now_s = 0.0
     reasons = PendingReasons(None, lambda: now_s)  # type: ignore[arg-type]
     asked: list[str] = []

@@ -26,7 +26,7 @@ CLIPPED: dict[str, tuple[Pairs, Pairs]] = {
 
 @pytest.mark.parametrize("name", CLIPPED)
 def test_clipped(name: str) -> None:
-    """Ranges come out as disjoint, ascending (start, count) within the job."""
+    """The result is disjoint and ascending (start, count) within the job."""
     asked, ranges = CLIPPED[name]
 
     assert ranges == clipped(wire(asked), 10)
@@ -34,7 +34,7 @@ def test_clipped(name: str) -> None:
 
 @pytest.mark.parametrize("pairs", [[(10, 11)], [(3, 3)], [(4, 2)], [(1, 2), (12, 20)]])
 def test_out_of_range(pairs: Pairs) -> None:
-    """A range that touches no instance is refused with the numbers."""
+    """A range outside the job is refused with the numbers."""
     begin, end = pairs[-1]
     with pytest.raises(OutOfRange) as caught:
         clipped(wire(pairs), 10)
@@ -43,7 +43,7 @@ def test_out_of_range(pairs: Pairs) -> None:
 
 
 def test_job_without_instances() -> None:
-    """All of nothing is nothing."""
+    """The range over a job without instances is empty."""
     assert clipped([], 0) == []
 
 
@@ -59,7 +59,7 @@ WHOLE: dict[str, tuple[Pairs, bool]] = {
 
 @pytest.mark.parametrize("name", WHOLE)
 def test_whole_job(name: str) -> None:
-    """Only no range, or exactly one over all instances, means the job as a whole."""
+    """No range, or exactly one over all instances, means the whole job."""
     asked, is_whole = WHOLE[name]
 
     assert is_whole is is_whole_job(wire(asked), 10)

@@ -1,4 +1,4 @@
-"""Our RebalanceService over real storage: what people want of each cluster."""
+"""Peloton's RebalanceService over real storage: the goals and states of each cluster."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def woken() -> list[str]:
 
 @pytest.fixture
 async def address(storage: Storage, wakes: RecordedWakes, hosts: OneSandbox, woken: list[str]) -> AsyncIterator[str]:
-    """Of an api of two clusters, whose host managers are silent."""
+    """Returns the address of an api with two clusters, whose host managers do not answer."""
     server = await start(
         storage, wakes, wakes, lambda _: None, "127.0.0.1:0", hosts,
         clusters=lambda: {"east": "", "west": ""}, rebalances_changed=woken.extend,
@@ -41,7 +41,7 @@ def rebalances(channel: grpc.aio.Channel) -> Any:
 
 
 async def test_it_is_off_by_default(rebalances: Any) -> None:
-    """There is nothing to steer either."""
+    """No cluster has a rebalancing by default, and steering is refused."""
     assert [] == list((await rebalances.QueryRebalance(pb.QueryRebalanceRequest())).rebalances)
     assert (Status.NOT_FOUND, "no cluster is being rebalanced") == await refused(
         rebalances.StopRebalance(pb.StopRebalanceRequest())
@@ -52,7 +52,7 @@ async def test_it_is_off_by_default(rebalances: Any) -> None:
 
 
 async def test_all_clusters_or_one_are_started_and_steered(rebalances: Any, woken: list[str]) -> None:
-    """Each by itself; their workflows are woken after the commit."""
+    """Each cluster is started and steered by itself; the workflows are signalled after the commit."""
     found = (await rebalances.StartRebalance(pb.StartRebalanceRequest())).rebalances
     assert [("east", "RUNNING", [pb.GOAL_FREE], 60), ("west", "RUNNING", [pb.GOAL_FREE], 60)] == [
         (one.cluster, one.state, list(one.goals), one.moves_per_hour) for one in found

@@ -1,4 +1,4 @@
-"""Our ScheduleService over real storage, with schedules in memory; and the creation of jobs by workers."""
+"""Peloton's ScheduleService over real storage, with schedules in memory; and the creation of jobs by workers."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def wanted(config: Config) -> pb.CreateScheduleRequest:
 async def test_a_schedule_is_kept_with_its_job(
     schedules: Any, kept: KeptSchedules, wanted: pb.CreateScheduleRequest
 ) -> None:
-    """Options that are left out have their defaults, and what was kept is shown."""
+    """Absent options have their defaults, and the schedule is read as it was stored."""
     created = await schedules.CreateSchedule(wanted)
     shown = await schedules.GetSchedule(pb.GetScheduleRequest(name="report"))
     listed = await schedules.ListSchedules(pb.ListSchedulesRequest(pool_path="/eng/maps"))
@@ -153,7 +153,7 @@ async def test_a_schedule_is_kept_with_its_job(
 async def test_a_schedule_that_was_made_is_no_error_though_it_cannot_be_read(
     schedules: Any, kept: KeptSchedules, wanted: pb.CreateScheduleRequest
 ) -> None:
-    """A call that is repeated after an error would be refused, as the schedule exists."""
+    """The creation succeeds although the schedule cannot be read, since a repeated call would be refused."""
     kept.is_silent = True
 
     created = await schedules.CreateSchedule(wanted)
@@ -177,7 +177,7 @@ async def test_a_schedule_that_was_made_is_no_error_though_it_cannot_be_read(
 async def test_what_cannot_be_is_refused(
     schedules: Any, kept: KeptSchedules, wanted: pb.CreateScheduleRequest, change: dict[str, Any], text: str
 ) -> None:
-    """The error names the object and the rule, and nothing is kept."""
+    """The error names the object and the rule, and nothing is stored."""
     for name in change:
         wanted.ClearField(name)  # type: ignore[arg-type]
     wanted.MergeFrom(pb.CreateScheduleRequest(**change))
@@ -191,7 +191,7 @@ async def test_what_cannot_be_is_refused(
 async def test_a_job_is_refused_with_the_words_of_its_creation(
     schedules: Any, jobs: Any, wanted: pb.CreateScheduleRequest
 ) -> None:
-    """The words are those of JobManager.Create."""
+    """The error is the text of JobManager.Create."""
     wanted.job_config.defaultConfig.resource.gpuLimit = -1
     said = (await jobs.Create(job_pb2.CreateRequest(config=wanted.job_config))).error.invalidConfig.message
 
@@ -200,7 +200,7 @@ async def test_a_job_is_refused_with_the_words_of_its_creation(
 
 
 async def test_only_jobs_that_end_and_fit_are_scheduled(schedules: Any, wanted: pb.CreateScheduleRequest) -> None:
-    """No services, no jobs without a pool, no configurations that outgrow Temporal's histories."""
+    """Services, jobs without a pool, and configurations above the limit of Temporal's histories are refused."""
     heavy, poolless = pb.CreateScheduleRequest(), pb.CreateScheduleRequest()
     heavy.CopyFrom(wanted)
     heavy.job_config.defaultConfig.command.value = "x" * CONFIG_BYTES_MAX
@@ -227,7 +227,7 @@ async def test_a_name_is_taken_once(schedules: Any, wanted: pb.CreateScheduleReq
 
 
 async def test_steering(schedules: Any, kept: KeptSchedules) -> None:
-    """A backfill runs one time after the other unless it says otherwise."""
+    """A backfill starts its runs one after the other by default."""
     await schedules.PauseSchedule(pb.PauseScheduleRequest(name="report", note="why"))
     await schedules.ResumeSchedule(pb.ResumeScheduleRequest(name="report"))
     await schedules.TriggerSchedule(pb.TriggerScheduleRequest(name="report"))
@@ -258,14 +258,14 @@ async def test_steering(schedules: Any, kept: KeptSchedules) -> None:
     ],
 )
 async def test_ranges_that_cannot_be_made_up_for(schedules: Any, start_time: str, end_time: str, text: str) -> None:
-    """A range has an end, which is past, and at most a year."""
+    """The range of a backfill has an end in the past, and at most a year."""
     request = pb.BackfillScheduleRequest(name="report", start_time=start_time, end_time=end_time)
 
     assert text in (await refused(schedules.BackfillSchedule(request)))[1]
 
 
 async def test_a_backfill_is_bounded(schedules: Any, kept: KeptSchedules) -> None:
-    """A range with too many times starts none of them."""
+    """A range with too many times starts no runs."""
     kept.time_count = BACKFILL_MAX + 1
     span = {"start_time": "2026-01-31T00:00:00Z", "end_time": "2026-02-01T00:00:00Z"}
 
@@ -275,7 +275,7 @@ async def test_a_backfill_is_bounded(schedules: Any, kept: KeptSchedules) -> Non
     assert [] == kept.calls
 
 
-# -- what a worker creates
+# -- jobs created by workers
 
 
 @pytest.fixture
@@ -311,7 +311,7 @@ def run(config: Config) -> ScheduledRun:
 
 
 async def test_a_repeated_run_creates_one_job(creator: Creator, run: ScheduledRun, storage: Storage) -> None:
-    """Its name has the time, and its id follows from the run."""
+    """The job's name has the time, and its id follows from the run."""
     jobs = creator()
 
     first = await asyncio.to_thread(jobs.create, run)
@@ -322,7 +322,7 @@ async def test_a_repeated_run_creates_one_job(creator: Creator, run: ScheduledRu
 
 
 async def test_a_job_that_is_refused_later_says_why(creator: Creator, run: ScheduledRun, storage: Storage) -> None:
-    """The pool was there when the schedule was created."""
+    """The error is the creation's, even if the pool existed when the schedule was created."""
     storage.pools.delete(LEAF)
 
     with pytest.raises(InvalidArgument, match="resource pool not found"):
@@ -330,7 +330,8 @@ async def test_a_job_that_is_refused_later_says_why(creator: Creator, run: Sched
 
 
 async def test_jobs_wait_as_calls_of_the_api_do(creator: Creator, run: ScheduledRun, storage: Storage) -> None:
-    """While writes are locked down, and while too many jobs are active; what is stored is found all the same."""
+    """The creation fails while writes are locked down or too many jobs are active; a stored job is found
+    nevertheless."""
     storage.lockdowns.set("Write", True)
     with pytest.raises(Unavailable, match="locked down"):
         await asyncio.to_thread(creator().create, run)

@@ -1,4 +1,4 @@
-"""Secrets of requests: ids and paths come back, data never does."""
+"""Secrets of requests: answers have ids and paths, never the data."""
 
 from __future__ import annotations
 
@@ -37,7 +37,8 @@ def stored(storage: Storage, job_id: JobId, secret_id: str) -> Secret:
 
 
 async def test_a_batch_job_has_its_secret(jobs: Any, config: Config, storage: Storage) -> None:
-    """The answer names it, as the configuration does, whose text can be sent again. The bytes are stored."""
+    """Answer and configuration have the secret's id and path, and the configuration can be sent again. Storage has
+    the bytes."""
     await create(jobs, config(2))
 
     answer = await jobs.Get(job_pb2.GetRequest(id=ID))
@@ -54,7 +55,7 @@ async def test_a_batch_job_has_its_secret(jobs: Any, config: Config, storage: St
 
 
 async def test_a_batch_job_grows_with_its_secret(jobs: Any, config: Config, storage: Storage) -> None:
-    """A request need not name it; new data alone is an update, too."""
+    """A request may omit the existing secret; new data alone is an update, too."""
     await create(jobs, config(2))
     [before] = (await jobs.Get(job_pb2.GetRequest(id=ID))).secrets
 
@@ -70,7 +71,7 @@ async def test_a_batch_job_grows_with_its_secret(jobs: Any, config: Config, stor
 
 
 async def test_a_service_gets_another_secret(v1: Any, storage: Storage) -> None:
-    """A replacement that sends data makes a new one; one that sends none keeps it."""
+    """A replacement with data creates a new secret; one without data keeps the present one."""
     sent = v1_pb2.Secret(path=PATH, value=v1_pb2.Secret.Value(data=b64encode(DATA)))
     made = await v1.CreateJob(svc.CreateJobRequest(spec=spec(), secrets=[sent]))
     ids = []
@@ -113,7 +114,7 @@ BAD_PATH = ": want the absolute path of a file, without '..' and ':'"
 async def test_what_is_refused(
     jobs: Any, config: Config, storage: Storage, secrets: list[peloton_pb2.Secret], text: str
 ) -> None:
-    """Nothing is stored."""
+    """The error names the secret's fault, and nothing is stored."""
     call = jobs.Create(job_pb2.CreateRequest(id=ID, config=config(), secrets=secrets))
 
     assert (grpc.StatusCode.INVALID_ARGUMENT, text) == await refused(call)

@@ -1,4 +1,4 @@
-"""The server as a whole: what it lists, how it is healthy, how it refuses."""
+"""The complete server: reflection, health, refusals."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ async def channel(api: ApiServer) -> AsyncIterator[grpc.aio.Channel]:
 
 
 async def test_reflection_lists_the_services(channel: grpc.aio.Channel) -> None:
-    """Reflection names every service under every spelling, and health."""
+    """Reflection lists every service under each of its names, and health."""
     stub: Any = reflection_pb2_grpc.ServerReflectionStub(channel)
     call = stub.ServerReflectionInfo(iter([reflection_pb2.ServerReflectionRequest(list_services="")]))
     listed = {service.name async for answer in call for service in answer.list_services_response.service}
@@ -61,7 +61,7 @@ async def test_reflection_lists_the_services(channel: grpc.aio.Channel) -> None:
 
 
 async def test_reflection_describes_a_short_name(channel: grpc.aio.Channel) -> None:
-    """A generic client finds the methods behind the name without a version."""
+    """A generic client finds the methods of the name without a version."""
     stub: Any = reflection_pb2_grpc.ServerReflectionStub(channel)
     request = reflection_pb2.ServerReflectionRequest(file_containing_symbol=JOB_MANAGER[0])
     answers = [answer async for answer in stub.ServerReflectionInfo(iter([request]))]
@@ -71,7 +71,7 @@ async def test_reflection_describes_a_short_name(channel: grpc.aio.Channel) -> N
 
 @pytest.mark.parametrize("service", ["", *SERVED])
 async def test_health(channel: grpc.aio.Channel, service: str) -> None:
-    """The process and each service are SERVING once started."""
+    """The process and each service are SERVING after the start."""
     stub: Any = health_pb2_grpc.HealthStub(channel)
     answer = await stub.Check(health_pb2.HealthCheckRequest(service=service))
 
@@ -79,7 +79,7 @@ async def test_health(channel: grpc.aio.Channel, service: str) -> None:
 
 
 async def test_services_without_a_server(channel: grpc.aio.Channel) -> None:
-    """Declared services that nobody serves answer UNIMPLEMENTED."""
+    """Declared services without an implementation answer UNIMPLEMENTED."""
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await cast(Any, channel).unary_unary("/peloton.api.v0.job.svc.JobService/Create")(b"")
 
@@ -87,8 +87,8 @@ async def test_services_without_a_server(channel: grpc.aio.Channel) -> None:
 
 
 async def test_unexpected_errors_are_internal(channel: grpc.aio.Channel, caplog: pytest.LogCaptureFixture) -> None:
-    """A fault of ours is INTERNAL with a short text; the stack goes to the log."""
-    with pytest.raises(grpc.aio.AioRpcError) as caught:  # there is no storage behind this server
+    """An internal error is INTERNAL with a short text; the log has the traceback."""
+    with pytest.raises(grpc.aio.AioRpcError) as caught:  # this server has no storage
         await cast(Any, channel).unary_unary(f"/{JOB_MANAGER[0]}/GetActiveJobs")(b"")
 
     assert caught.value.code() == grpc.StatusCode.INTERNAL
@@ -99,14 +99,14 @@ async def test_unexpected_errors_are_internal(channel: grpc.aio.Channel, caplog:
 
 
 async def test_port_taken(api: ApiServer) -> None:
-    """A second server on the same port is refused with the address."""
+    """A second server on the same port fails with the address."""
     wakes = RecordedWakes()
     with pytest.raises(OSError, match=f"the api cannot listen on 127.0.0.1:{api.port}"):
         await start(cast(Any, NoStorage()), wakes, wakes, lambda _: None, f"127.0.0.1:{api.port}")
 
 
 class Refusing:
-    """A behaviour under the interceptor."""
+    """A handler that raises an error under the interceptor."""
 
     def __init__(self, error: Exception) -> None:
         self._error = error
@@ -127,7 +127,7 @@ class Refusing:
     ],
 )
 async def test_expected_errors_keep_their_code(error: Exception, code: grpc.StatusCode, pushback: str | None) -> None:
-    """A PelotonError becomes the status that it names, text unchanged; what may pass tells when to try again."""
+    """A PelotonError becomes the status of its class with its text; a temporary one has a retry time."""
     server = grpc.aio.server(interceptors=[ErrorsToStatus("api")])
     server.add_generic_rpc_handlers((cast(Any, Refusing(error)),))
     port = server.add_insecure_port("127.0.0.1:0")
@@ -143,7 +143,7 @@ async def test_expected_errors_keep_their_code(error: Exception, code: grpc.Stat
 
 
 async def test_writes_are_bounded() -> None:
-    """One write too many is refused at once, and room comes back as writes end."""
+    """One write above the bound is refused at once; completed writes make way for others."""
     calls, gate = Calls(), asyncio.Event()
     waiting = [asyncio.create_task(calls.write(1, gate.wait)) for _ in range(WRITES_MAX)]
     await asyncio.sleep(0)
@@ -159,7 +159,7 @@ async def test_writes_are_bounded() -> None:
 
 
 async def test_bytes_of_writes_are_bounded() -> None:
-    """Large writes wait for each other, yet a write alone may have any size."""
+    """Large writes wait for each other, but a single write may have any size."""
     calls, gate = Calls(), asyncio.Event()
     first = asyncio.create_task(calls.write(WRITE_BYTES_MAX + 1, gate.wait))
     await asyncio.sleep(0)
@@ -172,7 +172,7 @@ async def test_bytes_of_writes_are_bounded() -> None:
 
 
 async def test_a_write_outlives_its_caller() -> None:
-    """A caller that goes away does not stop a write half way."""
+    """A cancelled caller does not cancel a write in progress."""
     calls, gate, ended = Calls(), asyncio.Event(), asyncio.Event()
 
     async def work() -> None:

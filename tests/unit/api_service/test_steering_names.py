@@ -1,4 +1,4 @@
-"""Every way in which a name reaches storage refuses characters that steer a terminal."""
+"""Names with characters that control a terminal are refused by every call that stores names."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def renamed(**fields: Any) -> stateless_pb2.JobSpec:
 
 
 async def test_batch_jobs(jobs: Any, config: Config) -> None:
-    """A creation, and an update that adds instances."""
+    """Creations, and updates that add instances, are refused."""
     created = await jobs.Create(job_pb2.CreateRequest(config=config(name=BAD)))
     job_id = await create_v0(jobs, config(2))
     grown = config(3)
@@ -54,7 +54,7 @@ async def test_batch_jobs(jobs: Any, config: Config) -> None:
     ],
 )
 async def test_services(v1: Any, storage: Storage, fields: dict[str, Any], text: str) -> None:
-    """A creation, a replacement and a patch; nothing is stored."""
+    """Creations, replacements and patches are refused, and nothing is stored."""
     expected = (grpc.StatusCode.INVALID_ARGUMENT, f"{INVALID}{text}")
 
     assert expected == await refused(v1.CreateJob(svc.CreateJobRequest(job_id=ID, spec=renamed(**fields))))
@@ -69,7 +69,7 @@ async def test_services(v1: Any, storage: Storage, fields: dict[str, Any], text:
 
 
 async def test_updates_of_v0(updates: Any, v1: Any) -> None:
-    """An update of a service in the words of v0."""
+    """Updates of a service through v0 are refused."""
     await create(v1, spec())
     changed = service_config()
     changed.labels.append(peloton_pb2.Label(key=BAD))

@@ -1,4 +1,4 @@
-"""Configurations that are kept as they are sent."""
+"""A cache of configurations in their form on the wire."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.unit.api_service.story import ID, JOB, Config, create, end
 
 
 class Counted:
-    """A storage that counts how often configurations are read."""
+    """A storage that counts the reads of configurations."""
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
@@ -55,7 +55,7 @@ def stored(storage: Storage, config: Config, name: str = "shards") -> JobRecord:
 
 
 async def test_each_is_read_once(records: Any, storage: Storage, calls: Calls, config: Config) -> None:
-    """However many ask at the same time, and later; with its instances, and the limits of the default."""
+    """Concurrent and later callers share one read, with its instances, and the limits of the default."""
     configs, job = StoredConfigs(records, calls), stored(storage, config)
 
     first, *others = await asyncio.gather(*(configs.of(job) for _ in range(20)))
@@ -69,7 +69,7 @@ async def test_each_is_read_once(records: Any, storage: Storage, calls: Calls, c
 
 
 async def test_what_is_kept_is_bounded(records: Any, storage: Storage, calls: Calls, config: Config) -> None:
-    """Beyond the bound the least recently asked for is read anew, and one that is larger is not kept at all."""
+    """The least recently used configuration is read again beyond the bound, and one above the bound is never cached."""
     jobs = [stored(storage, config, name) for name in ("one", "two", "six")]
     size = len(storage.configs.job_config(jobs[0].job_id, overrides=True).SerializeToString())  # type: ignore[union-attr]
     configs = StoredConfigs(records, calls, bytes_max=size * 2 + size // 2)
@@ -86,7 +86,7 @@ async def test_what_is_kept_is_bounded(records: Any, storage: Storage, calls: Ca
 
 
 async def test_unknown(records: Any, storage: Storage, calls: Calls, config: Config) -> None:
-    """What is not there is not remembered as missing."""
+    """A missing configuration is not cached."""
     configs, job = StoredConfigs(records, calls), stored(storage, config)
 
     assert await configs.of(replace(job, config_version=7)) is None
@@ -95,7 +95,7 @@ async def test_unknown(records: Any, storage: Storage, calls: Calls, config: Con
 
 
 async def test_a_job_with_the_id_of_a_deleted_one(jobs: Any, storage: Storage, config: Config) -> None:
-    """Its own configuration is told, although version 1 of that id has been asked for before."""
+    """The answer has the new job's configuration, although version 1 of the same id was cached."""
     for name in ("before", "after"):
         await create(jobs, config(2, name=name), JOB)
         found = (await jobs.Get(job_pb2.GetRequest(id=ID))).jobInfo.config.name
@@ -106,7 +106,7 @@ async def test_a_job_with_the_id_of_a_deleted_one(jobs: Any, storage: Storage, c
 
 
 async def test_a_job_that_grows(jobs: Any, config: Config) -> None:
-    """Who asks after the growth is told the new configuration."""
+    """A read after the growth has the new configuration."""
     await create(jobs, config(2), JOB)
     found = []
     for count in (2, 5, 7):
@@ -119,7 +119,7 @@ async def test_a_job_that_grows(jobs: Any, config: Config) -> None:
 
 @pytest.mark.parametrize("name", ["", "x" * 127, "x" * 128, "x" * 70_000])
 def test_answer(name: str) -> None:
-    """It is what a message with that configuration would be."""
+    """The bytes equal a message with that configuration."""
     info, config = job_pb2.JobInfo(id={"value": JOB}), job_pb2.JobConfig(name=name, instanceCount=1)
 
     wire = answer(info, StoredConfig(config.SerializeToString(), config.defaultConfig.resource, 0))

@@ -26,7 +26,7 @@ NOT_FOUND = f"job {UNKNOWN.value} not found, job:{UNKNOWN.value} not found"
 
 
 async def test_get(tasks: Any, job: JobId, storage: Storage) -> None:
-    """A task comes with its effective config, its runtime and its ended runs."""
+    """A task has its effective config, its runtime and its ended runs."""
     run(storage, 2)
     response = await tasks.Get(task_pb2.GetRequest(jobId=ID, instanceId=2))
 
@@ -39,7 +39,7 @@ async def test_get(tasks: Any, job: JobId, storage: Storage) -> None:
 
 
 async def test_get_tells_of_ended_runs(tasks: Any, job: JobId, storage: Storage) -> None:
-    """An ended run is told in short: where it was and how it ended."""
+    """An ended run has its host and its result."""
     run(storage, 1)
     report(storage, 1, PodState.FAILED, message="Command exited with status 3")
     response = await tasks.Get(task_pb2.GetRequest(jobId=ID, instanceId=1))
@@ -64,7 +64,7 @@ async def test_an_ended_run_is_told_once(jobs: Any, tasks: Any, config: Config, 
 
 
 async def test_get_unknown_instance(tasks: Any, job: JobId) -> None:
-    """An instance that does not exist is NOT_FOUND with its name."""
+    """An unknown instance is NOT_FOUND with its name."""
     assert await refused(tasks.Get(task_pb2.GetRequest(jobId=ID, instanceId=4))) == (
         grpc.StatusCode.NOT_FOUND,
         f"task:{JOB}-4 not found",
@@ -80,7 +80,7 @@ LISTED: dict[str, tuple[task_pb2.ListRequest, list[int]]] = {
 
 @pytest.mark.parametrize("name", LISTED)
 async def test_list(tasks: Any, job: JobId, name: str) -> None:
-    """Tasks of a range come by instance, each with its config."""
+    """Tasks of a range are in the order of instances, each with its config."""
     request, instances = LISTED[name]
     response = await tasks.List(request)
 
@@ -110,14 +110,14 @@ async def test_list_that_is_too_large(tasks: Any, job: JobId, monkeypatch: pytes
 
 
 async def test_list_of_nothing(tasks: Any, job: JobId) -> None:
-    """An empty map answers notFound."""
+    """An empty map is answered with notFound."""
     response = await tasks.List(task_pb2.ListRequest(jobId=ID, range=ranges((7, 9))[0]))
 
     assert response.notFound.message == f"job {JOB} not found, no tasks in range [7, 9)"
 
 
 async def test_query(tasks: Any, job: JobId, storage: Storage) -> None:
-    """Filters are ANDed; pagination echoes the request, total counts all that match."""
+    """Filters are ANDed; pagination echoes the request, total counts all matches."""
     run(storage, 0, 1, 2)
     spec = task_pb2.QuerySpec(
         taskStates=[task_pb2.RUNNING], hosts=["h1"], pagination=query_pb2.PaginationSpec(offset=1, limit=1)
@@ -131,7 +131,7 @@ async def test_query(tasks: Any, job: JobId, storage: Storage) -> None:
 async def test_query_that_is_too_large(
     tasks: Any, job: JobId, storage: Storage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is refused as soon as it is known to be too large: what is left of it is not read."""
+    """The query is refused as soon as the answer is too large, and the remaining configs are not read."""
     monkeypatch.setattr(answers, "PAGE", 1)
     monkeypatch.setattr(answers, "ANSWER_BYTES_MAX", 10)
     read: list[int] = []
@@ -150,7 +150,7 @@ async def test_query_that_is_too_large(
 
 
 async def test_query_by_name(tasks: Any, job: JobId) -> None:
-    """Names are those of the task configs."""
+    """The names are the ones in the task configs."""
     response = await tasks.Query(task_pb2.QueryRequest(jobId=ID, spec=task_pb2.QuerySpec(names=["odd"])))
 
     assert [info.instanceId for info in response.records] == [2]
@@ -158,7 +158,7 @@ async def test_query_by_name(tasks: Any, job: JobId) -> None:
 
 
 async def test_query_ordered_by_something_unknown(tasks: Any, job: JobId) -> None:
-    """A wrong sort field is told as the facts have it."""
+    """The error lists the fields that the original supports."""
     spec = task_pb2.QuerySpec()
     spec.pagination.orderBy.add().property.value = "colour"
     response = await tasks.Query(task_pb2.QueryRequest(jobId=ID, spec=spec))
@@ -177,7 +177,7 @@ async def test_get_cache(tasks: Any, job: JobId) -> None:
 
 
 async def test_get_cache_unknown(tasks: Any, job: JobId) -> None:
-    """Job and task are told apart."""
+    """The errors distinguish an unknown job from an unknown task."""
     no_job = await refused(tasks.GetCache(task_pb2.GetCacheRequest(jobId=UNKNOWN)))
     no_task = await refused(tasks.GetCache(task_pb2.GetCacheRequest(jobId=ID, instanceId=9)))
 
@@ -198,7 +198,7 @@ async def test_unknown_job_beside_the_result(tasks: Any, method: str) -> None:
 
 @pytest.mark.parametrize("method", ["Query", "Start", "Stop", "BrowseSandbox"])
 async def test_unknown_job_inside_the_error(tasks: Any, method: str) -> None:
-    """Methods with an error in their response answer error.notFound."""
+    """The answer of methods with an error in their response has error.notFound."""
     response = await getattr(tasks, method)(getattr(task_pb2, f"{method}Request")(jobId=UNKNOWN))
 
     assert (response.error.notFound.id.value, response.error.notFound.message) == (UNKNOWN.value, NOT_FOUND)
@@ -208,7 +208,7 @@ async def test_unknown_job_inside_the_error(tasks: Any, method: str) -> None:
     ("method", "text"), [("Restart", f"job:{UNKNOWN.value} not found"), ("Refresh", "job not found")]
 )
 async def test_unknown_job_by_status(tasks: Any, method: str, text: str) -> None:
-    """Methods without a place for an error answer NOT_FOUND."""
+    """Methods without an error in their response answer NOT_FOUND."""
     request = getattr(task_pb2, f"{method}Request")(jobId=UNKNOWN)
 
     assert await refused(getattr(tasks, method)(request)) == (grpc.StatusCode.NOT_FOUND, text)

@@ -20,7 +20,7 @@ from tests.unit.api_service.story import ID, JOB, UNKNOWN, ranges, refused, repo
 
 
 async def test_pod_events(tasks: Any, job: JobId, storage: Storage) -> None:
-    """Events come newest first, with states by name."""
+    """Events are in reverse order of time, with states by name."""
     run(storage, 0)
     response = await tasks.GetPodEvents(task_pb2.GetPodEventsRequest(jobId=ID, instanceId=0))
 
@@ -31,7 +31,7 @@ async def test_pod_events(tasks: Any, job: JobId, storage: Storage) -> None:
 
 
 async def test_pod_events_of_runs(tasks: Any, job: JobId, storage: Storage) -> None:
-    """A limit counts runs, a run id picks one."""
+    """The limit counts runs; a run id selects one run."""
     await tasks.Stop(task_pb2.StopRequest(jobId=ID, ranges=ranges((0, 1))))
     await tasks.Start(task_pb2.StartRequest(jobId=ID))
     everything = await tasks.GetPodEvents(task_pb2.GetPodEventsRequest(jobId=ID))
@@ -45,14 +45,14 @@ async def test_pod_events_of_runs(tasks: Any, job: JobId, storage: Storage) -> N
 
 @pytest.mark.parametrize("wire_id", [UNKNOWN, peloton_pb2.JobID(value="job-1"), peloton_pb2.JobID()])
 async def test_pod_events_of_an_unknown_job(tasks: Any, wire_id: peloton_pb2.JobID) -> None:
-    """Nobody's events are an empty list."""
+    """The events of an unknown job are an empty list."""
     response = await tasks.GetPodEvents(task_pb2.GetPodEventsRequest(jobId=wire_id))
 
     assert response == task_pb2.GetPodEventsResponse()
 
 
 async def test_pod_events_of_a_bad_run(tasks: Any, job: JobId) -> None:
-    """A run id that is none, or another instance's, is refused."""
+    """A malformed run id, or another instance's, is refused."""
     bad = await refused(tasks.GetPodEvents(task_pb2.GetPodEventsRequest(jobId=ID, runId="one")))
     other = await refused(tasks.GetPodEvents(task_pb2.GetPodEventsRequest(jobId=ID, runId=f"{JOB}-3-1")))
 
@@ -67,7 +67,7 @@ async def test_pod_events_of_a_bad_run(tasks: Any, job: JobId) -> None:
 
 
 async def test_delete_pod_events(tasks: Any, job: JobId, storage: Storage) -> None:
-    """Events of runs up to the given one are forgotten; a number beyond all runs forgets all."""
+    """Events of runs up to the given one are deleted; a number above all runs deletes all."""
     await tasks.Stop(task_pb2.StopRequest(jobId=ID, ranges=ranges((0, 1))))
     await tasks.Start(task_pb2.StartRequest(jobId=ID))
     await tasks.DeletePodEvents(task_pb2.DeletePodEventsRequest(jobId=ID, instanceId=0, runId=1))
@@ -79,7 +79,7 @@ async def test_delete_pod_events(tasks: Any, job: JobId, storage: Storage) -> No
 
 
 async def test_browse_sandbox(tasks: Any, job: JobId, storage: Storage, hosts: OneSandbox) -> None:
-    """The sandbox of the current run is looked up at the host manager."""
+    """The api requests the sandbox of the current run from the host manager."""
     run(storage, 0)
     response = await tasks.BrowseSandbox(task_pb2.BrowseSandboxRequest(jobId=ID, instanceId=0))
 
@@ -91,7 +91,7 @@ async def test_browse_sandbox(tasks: Any, job: JobId, storage: Storage, hosts: O
 
 
 async def test_browse_sandbox_of_a_past_run(tasks: Any, job: JobId, storage: Storage, hosts: OneSandbox) -> None:
-    """A past run is found where its events say that it was."""
+    """The host of an earlier run is known from its events."""
     run(storage, 0)
     await tasks.Stop(task_pb2.StopRequest(jobId=ID, ranges=ranges((0, 1))))
     report(storage, 0, PodState.KILLED)
@@ -102,7 +102,7 @@ async def test_browse_sandbox_of_a_past_run(tasks: Any, job: JobId, storage: Sto
 
 
 async def test_browse_sandbox_errors(tasks: Any, job: JobId, storage: Storage, hosts: OneSandbox) -> None:
-    """Each way to have no sandbox has its own error inside the response."""
+    """Each cause of a missing sandbox has its own error inside the response."""
     run(storage, 0)
 
     async def browse(**request: Any) -> task_pb2.BrowseSandboxResponse.Error:

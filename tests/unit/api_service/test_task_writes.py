@@ -26,7 +26,8 @@ from tests.unit.api_service.story import ID, JOB, NOW_NS, Config, end, goals, ra
 async def test_stop_whole_job(
     tasks: Any, job: JobId, storage: Storage, wakes: RecordedWakes, asked: list[task_pb2.InstanceRange]
 ) -> None:
-    """No range, or one over all, stops the job: its goal and that of every pod is KILLED, its workflow is told."""
+    """The job stops if there is no range, or one over all: its goal and its pods' goals are KILLED, its workflow is
+    signalled."""
     response = await tasks.Stop(task_pb2.StopRequest(jobId=ID, ranges=asked))
 
     record = storage.jobs.get(JOB)
@@ -39,7 +40,7 @@ async def test_stop_whole_job(
 
 
 async def test_stop_twice(tasks: Any, job: JobId, storage: Storage) -> None:
-    """A stopped job can be stopped again: the same answer, nothing changes."""
+    """A second stop has the same answer and changes nothing."""
     await tasks.Stop(task_pb2.StopRequest(jobId=ID))
     response = await tasks.Stop(task_pb2.StopRequest(jobId=ID))
 
@@ -50,7 +51,7 @@ async def test_stop_twice(tasks: Any, job: JobId, storage: Storage) -> None:
 
 
 async def test_stop_after_the_end(tasks: Any, job: JobId, storage: Storage, wakes: RecordedWakes) -> None:
-    """What has ended is stopped: success, and no workflow is woken for it."""
+    """The stop of an ended job succeeds, and signals no workflow."""
     end(storage)
     response = await tasks.Stop(task_pb2.StopRequest(jobId=ID))
 
@@ -59,7 +60,7 @@ async def test_stop_after_the_end(tasks: Any, job: JobId, storage: Storage, wake
 
 
 async def test_stop_ranges(tasks: Any, job: JobId, storage: Storage) -> None:
-    """Only the pods asked for get the goal KILLED; those that have it already are skipped."""
+    """The goal of the pods in the ranges becomes KILLED; pods that have it already are skipped, others unchanged."""
     first = await tasks.Stop(task_pb2.StopRequest(jobId=ID, ranges=ranges((1, 2))))
     second = await tasks.Stop(task_pb2.StopRequest(jobId=ID, ranges=ranges((1, 2), (3, 9))))
 
@@ -71,7 +72,7 @@ async def test_stop_ranges(tasks: Any, job: JobId, storage: Storage) -> None:
 
 
 async def test_stop_before_pods_exist(jobs: Any, config: Config, tasks: Any, storage: Storage) -> None:
-    """Pods that are not created yet cannot be stopped one by one: they come back as invalid, to be asked again."""
+    """Pods that are not created yet cannot be stopped singly: the answer has them as invalid, for a later retry."""
     await jobs.Create(job_pb2.CreateRequest(id=ID, config=config(3)))
     response = await tasks.Stop(task_pb2.StopRequest(jobId=ID, ranges=ranges((1, 3))))
 
@@ -79,7 +80,8 @@ async def test_stop_before_pods_exist(jobs: Any, config: Config, tasks: Any, sto
 
 
 async def test_stop_before_an_update_has_made_the_pods(v1: Any, tasks: Any, storage: Storage) -> None:
-    """The pods of a service are made batch by batch: those that are there are stopped, the others come back."""
+    """An update creates a service's pods in batches: existing ones are stopped, and the others are answered as
+    invalid."""
     create_spec = stateless_pb2.CreateSpec(batch_size=1)
     await services.create(v1, services.spec(), create_spec=create_spec)
     storage.updates.advance(JOB, NOW_NS)
@@ -89,7 +91,7 @@ async def test_stop_before_an_update_has_made_the_pods(v1: Any, tasks: Any, stor
 
 
 async def test_stop_whole_job_before_pods_exist(jobs: Any, config: Config, tasks: Any, storage: Storage) -> None:
-    """The job as a whole can be stopped at any time: its pods are then created stopped."""
+    """The whole job can be stopped at any time: its pods are then created stopped."""
     await jobs.Create(job_pb2.CreateRequest(id=ID, config=config(3)))
     response = await tasks.Stop(task_pb2.StopRequest(jobId=ID))
     storage.pods.create(JOB, lambda _: None)
@@ -99,7 +101,7 @@ async def test_stop_whole_job_before_pods_exist(jobs: Any, config: Config, tasks
 
 
 async def test_start(tasks: Any, job: JobId, storage: Storage, wakes: RecordedWakes) -> None:
-    """Only stopped tasks start, with a new run; the rest is passed over in silence."""
+    """Stopped tasks start with a new run; others are ignored."""
     await tasks.Stop(task_pb2.StopRequest(jobId=ID, ranges=ranges((1, 2))))
     wakes.changed.clear()
     response = await tasks.Start(task_pb2.StartRequest(jobId=ID))
@@ -123,7 +125,7 @@ async def test_start_after_the_end(tasks: Any, job: JobId, storage: Storage) -> 
 
 
 async def test_restart(tasks: Any, job: JobId, storage: Storage, wakes: RecordedWakes) -> None:
-    """Each task asked for is to have its next run; goals stay."""
+    """Each task in the ranges has a new desired run; goals are unchanged."""
     run(storage, 0, 1, 2, 3)
     response = await tasks.Restart(task_pb2.RestartRequest(jobId=ID, ranges=ranges((2, 9))))
 
@@ -134,7 +136,7 @@ async def test_restart(tasks: Any, job: JobId, storage: Storage, wakes: Recorded
 
 
 async def test_restart_beyond_the_job(tasks: Any, job: JobId) -> None:
-    """Restart has no error in its response: a range beyond the job is refused by status, with the numbers."""
+    """A range outside the job is refused by status with the numbers, since the response has no error."""
     request = task_pb2.RestartRequest(jobId=ID, ranges=ranges((4, 9)))
 
     assert await refused(tasks.Restart(request)) == (
@@ -144,7 +146,7 @@ async def test_restart_beyond_the_job(tasks: Any, job: JobId) -> None:
 
 
 async def test_refresh(tasks: Any, job: JobId, wakes: RecordedWakes) -> None:
-    """Refresh tells the job's workflow to look again."""
+    """Refresh signals the job's workflow."""
     await tasks.Refresh(task_pb2.RefreshRequest(jobId=ID))
 
     assert wakes.changed == [JOB]
@@ -159,7 +161,7 @@ async def test_refresh_of_nothing(tasks: Any, job: JobId) -> None:
 
 @pytest.mark.parametrize("method", ["Start", "Stop"])
 async def test_out_of_range(tasks: Any, job: JobId, storage: Storage, method: str) -> None:
-    """A range beyond the job answers outOfRange with the number of instances, and changes nothing."""
+    """A range outside the job is answered by outOfRange with the number of instances, and changes nothing."""
     request = getattr(task_pb2, f"{method}Request")(jobId=ID, ranges=ranges((0, 1), (4, 5)))
     response = await getattr(tasks, method)(request)
 

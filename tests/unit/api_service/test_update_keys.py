@@ -25,7 +25,7 @@ PULSED = stateless_pb2.UpdateSpec(batch_size=1, pulse_seconds=60)
 
 @pytest.fixture
 async def service(v1: Any, storage: Storage, wakes: RecordedWakes) -> None:
-    """Three instances run."""
+    """Creates a service with three running instances."""
     await create(v1, spec())
     evolve(storage)
     wakes.changed.clear()
@@ -45,8 +45,8 @@ CALLS: dict[str, Callable[..., tuple[str, Any]]] = {
 @pytest.mark.usefixtures("service")
 @pytest.mark.parametrize("call", CALLS)
 async def test_a_repeat_does_nothing(v1: Any, storage: Storage, wakes: RecordedWakes, call: str) -> None:
-    """The answer is the current version, though the request names an older one; a lost wake-up is made good. The note
-    is no part of the request. Without a key the repeat is refused, as ever."""
+    """The answer is the current version, although the request names an older one, and the workflow is signalled
+    again. The note is no part of the comparison. A repeat without a key is refused."""
     method, request = CALLS[call](**KEY, opaque_data=note("first try"))
     await getattr(v1, method)(request)
     evolve(storage)
@@ -63,7 +63,7 @@ async def test_a_repeat_does_nothing(v1: Any, storage: Storage, wakes: RecordedW
 
 @pytest.mark.usefixtures("service")
 async def test_a_key_in_other_words(v1: Any, storage: Storage) -> None:
-    """Another spec, another batch size, another range, another call: refused, and nothing changes."""
+    """The key with another spec, batch size, range or method is refused, and nothing changes."""
     await v1.ReplaceJob(svc.ReplaceJobRequest(**AT, spec=spec(image="web:2"), **KEY))
     others = [
         v1.ReplaceJob(svc.ReplaceJobRequest(**AT, spec=spec(image="web:3"), **KEY)),
@@ -81,7 +81,7 @@ async def test_a_key_in_other_words(v1: Any, storage: Storage) -> None:
 
 
 async def test_a_creation_with_a_key(v1: Any, wakes: RecordedWakes) -> None:
-    """Repeated, it answers the job that is there; it has to say which job that is to be."""
+    """A repeated creation answers with the existing job; a creation with a key requires a job_id."""
     assert await create(v1, spec(), **KEY) == await create(v1, spec(), **KEY) == "1-1-1"
     assert wakes.started == [JOB, JOB]
     assert (await refused(create(v1, spec(4), **KEY)))[0] is Status.ALREADY_EXISTS
@@ -100,7 +100,7 @@ async def test_a_creation_with_a_key(v1: Any, wakes: RecordedWakes) -> None:
     ],
 )
 async def test_bad_keys(v1: Any, key: str, text: str) -> None:
-    """What cannot be stored is refused with the numbers."""
+    """A key that cannot be stored is refused with the numbers."""
     for call in (
         v1.RestartJob(svc.RestartJobRequest(**AT, update_key=key)),
         v1.PulseJobWorkflow(svc.PulseJobWorkflowRequest(job_id=ID, update_key=key)),
@@ -110,7 +110,8 @@ async def test_bad_keys(v1: Any, key: str, text: str) -> None:
 
 @pytest.mark.usefixtures("service")
 async def test_a_pulse(v1: Any, storage: Storage, wakes: RecordedWakes) -> None:
-    """It is told whether it was waited for, and wakes only then; the entity version stays."""
+    """The answer says whether the update waited for the pulse, and only then signals; the entity version is
+    unchanged."""
     await v1.ReplaceJob(svc.ReplaceJobRequest(**AT, spec=spec(image="web:2"), update_spec=PULSED, **KEY))
     storage.updates.advance(JOB, NOW_NS)
     before = (await v1.GetJob(svc.GetJobRequest(job_id=ID))).job_info.status.workflow_status
@@ -130,7 +131,8 @@ async def test_a_pulse(v1: Any, storage: Storage, wakes: RecordedWakes) -> None:
 
 @pytest.mark.usefixtures("service")
 async def test_refused_pulses(v1: Any) -> None:
-    """Of an update that needs none, of another one, of no job; each says what is there instead."""
+    """Pulses of an update without pulses, of another update, and of an unknown job are refused with the present
+    state."""
 
     def pulse(**fields: Any) -> Any:
         return refused(v1.PulseJobWorkflow(svc.PulseJobWorkflowRequest(**{"job_id": ID, **fields})))

@@ -27,7 +27,7 @@ Status = grpc.StatusCode
 
 @pytest.fixture
 async def service(jobs: Any, storage: Storage, wakes: RecordedWakes) -> None:
-    """Three instances of a job made through v0 run."""
+    """Creates a job through v0 with three running instances."""
     await create(jobs, service_config())
     storage.pods.create(JOB, lambda _: None)
     storage.jobs.settle(JOB, 1)
@@ -55,7 +55,7 @@ def stored(storage: Storage, wire: peloton_pb2.UpdateID) -> UpdateRecord:
 
 
 async def test_a_service_of_v0(jobs: Any, storage: Storage, wakes: RecordedWakes) -> None:
-    """It is created at once, without an update."""
+    """The service is created at once, without an update."""
     await create(jobs, service_config())
     job = storage.jobs.get(JOB)
 
@@ -64,7 +64,7 @@ async def test_a_service_of_v0(jobs: Any, storage: Storage, wakes: RecordedWakes
 
 
 async def test_create(updates: Any, storage: Storage, wakes: RecordedWakes, service: None) -> None:
-    """A new version of the configuration, and an update towards it."""
+    """The update creates a new version of the configuration."""
     wanted = update_pb2.UpdateConfig(
         batchSize=2,
         rollbackOnFailure=True,
@@ -85,7 +85,7 @@ async def test_create(updates: Any, storage: Storage, wakes: RecordedWakes, serv
 
 
 async def test_get(updates: Any, jobs: Any, storage: Storage, service: None) -> None:
-    """How far it is; the job names its update."""
+    """The answer has the update's progress; the job has its id."""
     wire = await create_update(updates, changed(count=5), opaque_data=peloton_pb2.OpaqueData(data="x"))
     info = (await updates.GetUpdate(svc.GetUpdateRequest(updateId=wire))).updateInfo
     bare = (await updates.GetUpdate(svc.GetUpdateRequest(updateId=wire, statusOnly=True))).updateInfo
@@ -105,7 +105,7 @@ async def test_get(updates: Any, jobs: Any, storage: Storage, service: None) -> 
 
 
 async def test_list(updates: Any, storage: Storage, service: None) -> None:
-    """The newest first, without opaque data; none of an unknown job."""
+    """The list is in reverse order of time, without opaque data, and empty for an unknown job."""
     first = await create_update(updates, changed(), opaque_data=peloton_pb2.OpaqueData(data="x"))
     second = await create_update(updates, changed("other", version=2))
     found = (await updates.ListUpdates(svc.ListUpdatesRequest(jobID=ID))).updateInfo
@@ -117,7 +117,7 @@ async def test_list(updates: Any, storage: Storage, service: None) -> None:
 
 
 async def test_pause_resume_abort(updates: Any, storage: Storage, wakes: RecordedWakes, service: None) -> None:
-    """Whatever the version of the job."""
+    """The calls are valid for any version of the job."""
     wire = await create_update(updates, changed())
     states = []
     for method, request in (
@@ -133,7 +133,7 @@ async def test_pause_resume_abort(updates: Any, storage: Storage, wakes: Recorde
 
 
 async def test_rollback(updates: Any, storage: Storage, service: None) -> None:
-    """The configuration before, as a new update, as fast as the one that is taken back."""
+    """The rollback is a new update to the previous configuration with the same batch size."""
     wire = await create_update(updates, changed(), updateConfig=update_pb2.UpdateConfig(batchSize=2))
     evolve(storage)
     await updates.RollbackUpdate(svc.RollbackUpdateRequest(updateId=wire))
@@ -148,7 +148,7 @@ async def test_rollback(updates: Any, storage: Storage, service: None) -> None:
 
 
 async def test_rollback_of_an_older_update(updates: Any, storage: Storage, service: None) -> None:
-    """Only the latest can be taken back."""
+    """The rollback is refused, since it is not the latest update; the error names both."""
     first = await create_update(updates, changed())
     second = await create_update(updates, changed("other", version=2))
 
@@ -160,7 +160,7 @@ async def test_rollback_of_an_older_update(updates: Any, storage: Storage, servi
 
 
 async def test_rollback_of_the_first_update(v1: Any, updates: Any, storage: Storage) -> None:
-    """There is nothing to go back to."""
+    """The first update has no previous configuration, so its rollback is refused."""
     await create_v1(v1, spec())
     job = storage.jobs.get(JOB)
     assert job is not None
@@ -254,7 +254,7 @@ REFUSALS: dict[str, tuple[str, Any, grpc.StatusCode, str]] = {
 
 @pytest.mark.parametrize("name", REFUSALS)
 async def test_refusals(updates: Any, storage: Storage, wakes: RecordedWakes, service: None, name: str) -> None:
-    """The job is what it was, and nobody was woken."""
+    """The job is unchanged, and no workflow is signalled."""
     method, wire, code, text = REFUSALS[name]
     before = storage.jobs.get(JOB)
 
@@ -264,7 +264,7 @@ async def test_refusals(updates: Any, storage: Storage, wakes: RecordedWakes, se
 
 
 async def test_a_job_that_is_being_created(jobs: Any, updates: Any) -> None:
-    """It is not updated before its pods exist."""
+    """The update is refused until the job's pods exist."""
     await create(jobs, service_config())
 
     assert await refused(updates.CreateUpdate(request(changed()))) == (
@@ -291,7 +291,7 @@ ROLLING: dict[str, tuple[Any, UpdateType]] = {
 
 @pytest.mark.parametrize("name", ROLLING)
 async def test_rolling_calls(jobs: Any, storage: Storage, wakes: RecordedWakes, service: None, name: str) -> None:
-    """Each is an update of its kind, of the named instances; the answer names the version that it made."""
+    """Each call creates an update of its type for the named instances; the answer has its version."""
     wire, kind = ROLLING[name]
     wanted = type(wire)()
     wanted.CopyFrom(wire)
@@ -305,7 +305,7 @@ async def test_rolling_calls(jobs: Any, storage: Storage, wakes: RecordedWakes, 
 
 @pytest.mark.parametrize("name", ROLLING)
 async def test_rolling_calls_are_refused(jobs: Any, storage: Storage, service: None, name: str) -> None:
-    """An unknown job, another version, instances that do not exist."""
+    """An unknown job, another version and unknown instances are refused."""
     call, kind = getattr(jobs, name), type(ROLLING[name][0])
 
     assert await refused(call(kind(id=UNKNOWN))) == (Status.NOT_FOUND, "job not found")
@@ -321,7 +321,7 @@ async def test_rolling_calls_are_refused(jobs: Any, storage: Storage, service: N
 
 
 async def test_rolling_calls_of_a_batch_job(jobs: Any, job: JobId) -> None:
-    """Only service jobs are rolled."""
+    """Rolling calls of a batch job are refused."""
     for name, (wire, kind) in ROLLING.items():
         assert await refused(getattr(jobs, name)(wire)) == (
             Status.INVALID_ARGUMENT,
@@ -331,7 +331,7 @@ async def test_rolling_calls_of_a_batch_job(jobs: Any, job: JobId) -> None:
 
 @pytest.mark.usefixtures("service")
 async def test_the_table_of_jobs_says_how_far_the_latest_update_is(updates: Any, channel: grpc.aio.Channel) -> None:
-    """In numbers of instances; nothing of a job that has had none."""
+    """The row has the update's progress in instances, and no update for a job without one."""
     table = JobTableServiceStub(channel)
     [before] = (await table.ListJobs(table_pb2.ListJobsRequest())).jobs
     await create_update(updates, changed(count=4))

@@ -1,4 +1,4 @@
-"""v1alpha CreateJob: the code and the text of each refusal, after which nothing is stored."""
+"""v1alpha CreateJob: the code and the text of each refusal, which stores nothing."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ CREATIONS: dict[str, tuple[svc.CreateJobRequest, grpc.StatusCode, str]] = {
 
 @pytest.mark.parametrize("name", CREATIONS)
 async def test_create(v1: Any, storage: Storage, wakes: RecordedWakes, name: str) -> None:
-    """A creation that is refused stores nothing and wakes nobody."""
+    """A refused creation stores nothing and starts no workflow."""
     request, code, text = CREATIONS[name]
 
     assert await refused(v1.CreateJob(request)) == (code, text)
@@ -119,7 +119,7 @@ async def test_create(v1: Any, storage: Storage, wakes: RecordedWakes, name: str
 
 @pytest.mark.parametrize("name", ["no pool", "root pool", "unknown pool", "two containers"])
 async def test_a_plan_is_refused_like_the_service(v1: Any, channel: grpc.aio.Channel, name: str) -> None:
-    """What could not be created is not planned either, in the same words."""
+    """The plan of an invalid service has the creation's refusal."""
     request, code, text = CREATIONS[name]
     plan: Any = explain_pb2_grpc.ExplainServiceStub(channel)
 

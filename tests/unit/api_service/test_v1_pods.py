@@ -38,7 +38,7 @@ def pod_id(instance: int, run: object) -> peloton_pb2.PodID:
 
 @pytest.fixture
 async def service(v1: Any, storage: Storage, wakes: RecordedWakes) -> None:
-    """Three instances run, of which one may be unavailable."""
+    """Creates a service with three running instances, of which one may be unavailable."""
     wanted = spec()
     wanted.sla.maximum_unavailable_instances = 1
     await create(v1, wanted)
@@ -47,7 +47,7 @@ async def service(v1: Any, storage: Storage, wakes: RecordedWakes) -> None:
 
 
 async def test_stop_and_start(pods: Any, storage: Storage, wakes: RecordedWakes, service: None) -> None:
-    """The goal of the one pod changes, and that of no other; both may be repeated."""
+    """The goal of one pod changes and all others stay; both calls may be repeated."""
     for _ in range(2):
         await pods.StopPod(svc.StopPodRequest(pod_name=pod(1)))
     stopped = [p.goal for p in storage.pods.page(JOB)]
@@ -61,7 +61,8 @@ async def test_stop_and_start(pods: Any, storage: Storage, wakes: RecordedWakes,
 
 
 async def test_several_containers(v1: Any, pods: Any, tasks: Any, storage: Storage, hosts: OneSandbox) -> None:
-    """Each is told as its host reported it, with its pod and in v0; before that the pod counts for all."""
+    """Each container is answered as its host reported it, in v1alpha and v0; before a report the pod's state counts
+    for all."""
     hosts.cluster_kinds = frozenset({"kubernetes"})
     wanted = spec(1)
     wanted.default_spec.containers.add(name="proxy", image="proxy:1").entrypoint.value = "proxy"
@@ -91,7 +92,7 @@ async def test_several_containers(v1: Any, pods: Any, tasks: Any, storage: Stora
 
 
 async def test_restart(pods: Any, storage: Storage, wakes: RecordedWakes, service: None) -> None:
-    """A newer run is wanted, whatever the SLA says."""
+    """The pod has a newer desired run, regardless of the SLA."""
     for instance in (1, 2):
         await pods.RestartPod(svc.RestartPodRequest(pod_name=pod(instance)))
     wanted = storage.pods.page(JOB)[2]
@@ -103,7 +104,7 @@ async def test_restart(pods: Any, storage: Storage, wakes: RecordedWakes, servic
 
 
 async def test_restart_under_the_sla(pods: Any, storage: Storage, service: None) -> None:
-    """One may go; the next one would be one too many, and stays."""
+    """The SLA permits one unavailable pod; the restart of a second one is refused."""
     await pods.RestartPod(svc.RestartPodRequest(pod_name=pod(0), check_sla=True))
     code, text = await refused(pods.RestartPod(svc.RestartPodRequest(pod_name=pod(1), check_sla=True)))
     first, second, _ = storage.pods.page(JOB)
@@ -115,7 +116,7 @@ async def test_restart_under_the_sla(pods: Any, storage: Storage, service: None)
 
 
 async def test_restart_of_a_pod_that_ended(pods: Any, storage: Storage, service: None) -> None:
-    """A pod that waits for its next try is to run anew at once, although there is nothing to take down."""
+    """A pod in backoff after its end runs again at once, although there is nothing to stop."""
     report(storage, 0, PodState.FAILED)
     await pods.RestartPod(svc.RestartPodRequest(pod_name=pod(0), check_sla=True))
     storage.jobs.settle(JOB, NOW_NS)
@@ -124,7 +125,8 @@ async def test_restart_of_a_pod_that_ended(pods: Any, storage: Storage, service:
 
 
 async def test_get(pods: Any, storage: Storage, service: None) -> None:
-    """The current run with what it runs, and earlier runs by their newest event; the limit counts the current one."""
+    """The answer has the current run with its spec, and earlier runs by their newest event; the limit includes the
+    current one."""
     report(storage, 0, PodState.FAILED, message="broken")
     storage.pods.want_new_runs(JOB, [(0, 1)])
     storage.jobs.settle(JOB, NOW_NS)
@@ -143,7 +145,7 @@ async def test_get(pods: Any, storage: Storage, service: None) -> None:
 
 
 async def test_events(pods: Any, storage: Storage, service: None) -> None:
-    """Of the latest run, or of a named one, the newest first; none of an unknown pod."""
+    """The events are of the latest run, or of a named one, in reverse order of time; an unknown pod has none."""
     latest = await pods.GetPodEvents(svc.GetPodEventsRequest(pod_name=pod(0)))
     named = await pods.GetPodEvents(svc.GetPodEventsRequest(pod_name=pod(0), pod_id=pod_id(0, 1)))
     none = await pods.GetPodEvents(svc.GetPodEventsRequest(pod_name=pod(0, UNKNOWN.value)))
@@ -154,7 +156,7 @@ async def test_events(pods: Any, storage: Storage, service: None) -> None:
 
 
 async def test_delete_events(pods: Any, storage: Storage, service: None) -> None:
-    """Of exactly the run that is named."""
+    """The call deletes only the events of the named run."""
     await pods.DeletePodEvents(svc.DeletePodEventsRequest(pod_name=pod(0), pod_id=pod_id(0, 1)))
 
     assert storage.pods.events(JOB, 0, 1) == []
@@ -162,7 +164,7 @@ async def test_delete_events(pods: Any, storage: Storage, service: None) -> None
 
 
 async def test_cache(pods: Any, service: None) -> None:
-    """Status and labels."""
+    """The answer has status and labels."""
     response = await pods.GetPodCache(svc.GetPodCacheRequest(pod_name=pod(0)))
 
     assert response.status.state == pod_pb2.POD_STATE_RUNNING
@@ -170,14 +172,14 @@ async def test_cache(pods: Any, service: None) -> None:
 
 
 async def test_refresh(pods: Any, wakes: RecordedWakes, service: None) -> None:
-    """The job's workflow is told to look again."""
+    """Refresh signals the job's workflow."""
     await pods.RefreshPod(svc.RefreshPodRequest(pod_name=pod(0)))
 
     assert wakes.changed == [JOB]
 
 
 async def test_browse(pods: Any, storage: Storage, hosts: OneSandbox, service: None) -> None:
-    """Files are looked for where the run was when it ran."""
+    """The api requests the files from the host of the run."""
     running = storage.pods.page(JOB)[0]
     response = await pods.BrowsePodSandbox(svc.BrowsePodSandboxRequest(pod_name=pod(0)))
 
@@ -186,7 +188,7 @@ async def test_browse(pods: Any, storage: Storage, hosts: OneSandbox, service: N
 
 
 async def test_a_piece_of_a_file(pods: Any, storage: Storage, hosts: OneSandbox, service: None) -> None:
-    """It is read where the run was; a run that never was on a host has no files."""
+    """The api reads the file on the run's host; a run without a host has no files."""
     running = storage.pods.page(JOB)[0]
     request = svc.GetPodFileRequest(pod_name=pod(0), path="stdout", offset=7)
     response = await pods.GetPodFile(request)
@@ -199,7 +201,7 @@ async def test_a_piece_of_a_file(pods: Any, storage: Storage, hosts: OneSandbox,
 
 
 async def test_exchanges_with_a_command(pods: Any, storage: Storage, hosts: OneSandbox, service: None) -> None:
-    """They go where the run is, with all that was said; an exit code of zero comes back."""
+    """The exchanges reach the run's host unchanged; an exit code of zero is returned."""
     running = storage.pods.page(JOB)[0]
     start = svc.CommandStart(container="main", argv=["sort", "-u"], has_input=True, has_terminal=True)
     begin = svc.ExchangeWithCommandRequest(pod_name=pod(0), session="s", start=start, columns=80, rows=25)
@@ -220,7 +222,7 @@ async def test_exchanges_with_a_command(pods: Any, storage: Storage, hosts: OneS
 
 
 async def test_a_pod_that_does_not_exist_yet(v1: Any, pods: Any) -> None:
-    """The job has the instance, but its update has not made the pod: the caller is asked to try again."""
+    """The job has the instance, but its update has not created the pod: the error suggests a retry."""
     await create(v1, spec())
 
     for method, request in (
@@ -232,7 +234,7 @@ async def test_a_pod_that_does_not_exist_yet(v1: Any, pods: Any) -> None:
 
 
 async def test_a_pod_of_a_job_to_delete(v1: Any, pods: Any, storage: Storage, service: None) -> None:
-    """It is not started any more."""
+    """The start of a pod is refused if its job is being deleted."""
     storage.jobs.set_service_goal(JOB, None, JobState.DELETED, True, NOW_NS)
 
     assert await refused(pods.StartPod(svc.StartPodRequest(pod_name=pod(0)))) == (
@@ -242,7 +244,7 @@ async def test_a_pod_of_a_job_to_delete(v1: Any, pods: Any, storage: Storage, se
 
 
 async def test_a_pod_of_a_batch_job_that_ended(pods: Any, storage: Storage, job: JobId) -> None:
-    """It is not started any more."""
+    """The start of a pod is refused if its batch job has ended."""
     end_job(storage)
 
     assert await refused(pods.StartPod(svc.StartPodRequest(pod_name=pod(0)))) == (
@@ -334,7 +336,7 @@ REFUSALS: dict[str, tuple[str, Any, grpc.StatusCode, str]] = {
 
 @pytest.mark.parametrize("name", REFUSALS)
 async def test_refusals(pods: Any, storage: Storage, wakes: RecordedWakes, service: None, name: str) -> None:
-    """The pods are what they were, and nobody was woken."""
+    """The pods are unchanged, and no workflow is signalled."""
     method, request, code, text = REFUSALS[name]
     before = storage.pods.page(JOB)
 
@@ -344,7 +346,7 @@ async def test_refusals(pods: Any, storage: Storage, wakes: RecordedWakes, servi
 
 
 async def test_a_stopped_pod_stays_stopped_in_an_update(v1: Any, pods: Any, storage: Storage, service: None) -> None:
-    """It adopts the version, and does not run."""
+    """The stopped pod adopts the new version, and does not run."""
     await pods.StopPod(svc.StopPodRequest(pod_name=pod(1)))
     request = stateless_svc_pb2.ReplaceJobRequest(job_id=ID, version=version("1-1-1"), spec=spec(image="web:2"))
     await v1.ReplaceJob(request)

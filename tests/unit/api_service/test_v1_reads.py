@@ -1,4 +1,4 @@
-"""v1alpha JobService over real storage: what is read."""
+"""v1alpha JobService over real storage: reading calls."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def spans(wires: Any) -> list[tuple[int, int]]:
 
 @pytest.fixture
 async def service(v1: Any, storage: Storage) -> None:
-    """Three instances run."""
+    """Creates a service with three running instances."""
     await create(v1, spec())
     evolve(storage)
 
@@ -47,7 +47,7 @@ async def replaced(v1: Any, wanted: stateless_pb2.JobSpec, seen: str = "1-1-1", 
 
 
 async def test_get(v1: Any, storage: Storage, service: None) -> None:
-    """Spec with both forms, status with counts by version, and the update that made it so."""
+    """The answer has the spec in both forms, the status with counts by version, and the job's update."""
     response = await v1.GetJob(svc.GetJobRequest(job_id=ID))
     info, workflow = response.job_info, response.workflow_info
 
@@ -64,7 +64,7 @@ async def test_get(v1: Any, storage: Storage, service: None) -> None:
 
 
 async def test_get_tells_of_disruptions(v1: Any, pods: Any, storage: Storage) -> None:
-    """What was asked of the SLA last, granted or refused, with reasons."""
+    """The answer has the latest requests to the SLA, granted or refused, with reasons."""
     wanted = spec()
     wanted.sla.maximum_unavailable_instances = 1
     await create(v1, wanted)
@@ -88,7 +88,7 @@ async def test_get_tells_of_disruptions(v1: Any, pods: Any, storage: Storage) ->
 
 
 async def test_get_a_version(v1: Any, service: None) -> None:
-    """Of an older version there is the spec, and nothing else."""
+    """The answer for an older version has only the spec."""
     await replaced(v1, spec(image="web:2"))
     response = await v1.GetJob(svc.GetJobRequest(job_id=ID, version=version("1-1-1")))
 
@@ -98,7 +98,7 @@ async def test_get_a_version(v1: Any, service: None) -> None:
 
 
 async def test_get_the_summary(v1: Any, service: None) -> None:
-    """Without the spec, with the workflow's status."""
+    """The summary has no spec, and the workflow's status."""
     response = await v1.GetJob(svc.GetJobRequest(job_id=ID, summary_only=True))
 
     assert not response.HasField("job_info")
@@ -107,7 +107,7 @@ async def test_get_the_summary(v1: Any, service: None) -> None:
 
 
 async def test_get_a_job_of_v0(v1: Any, jobs: Any) -> None:
-    """It is told in v1alpha; it has no workflow until somebody updates it."""
+    """The answer is in v1alpha's terms; the job has no workflow before its first update."""
     await create_v0(jobs, service_config())
     response = await v1.GetJob(svc.GetJobRequest(job_id=ID))
 
@@ -117,7 +117,7 @@ async def test_get_a_job_of_v0(v1: Any, jobs: Any) -> None:
 
 
 async def test_a_spec_sent_back_changes_nothing(v1: Any, service: None) -> None:
-    """What GetJob returns is the same job: no instance would be touched by it."""
+    """The spec that GetJob returns equals the job's: a replacement with it would change no instance."""
     returned = (await v1.GetJob(svc.GetJobRequest(job_id=ID))).job_info.spec
     request = svc.GetReplaceJobDiffRequest(job_id=ID, version=version("1-1-1"), spec=returned)
     diff = await v1.GetReplaceJobDiff(request)
@@ -126,7 +126,7 @@ async def test_a_spec_sent_back_changes_nothing(v1: Any, service: None) -> None:
 
 
 async def test_diff(v1: Any, storage: Storage, service: None) -> None:
-    """What a replacement would touch, with the last instance of each range; nothing changes."""
+    """The difference has the affected instances as inclusive ranges; nothing changes."""
     wanted = spec(5)
     wanted.instance_spec[1].labels.add(key="color", value="red")
     before = storage.jobs.get(JOB)
@@ -143,7 +143,7 @@ async def test_diff(v1: Any, storage: Storage, service: None) -> None:
 
 
 async def test_ids_by_name(v1: Any) -> None:
-    """The newest first."""
+    """The ids are in reverse order of creation."""
     await create(v1, spec())
     await create(v1, spec(), OTHER)
     response = await v1.GetJobIDFromJobName(svc.GetJobIDFromJobNameRequest(job_name="web"))
@@ -152,7 +152,7 @@ async def test_ids_by_name(v1: Any) -> None:
 
 
 async def test_workflow_events(v1: Any, storage: Storage, service: None) -> None:
-    """Of one instance, the newest first."""
+    """The events are of one instance, in reverse order of time."""
     response = await v1.GetWorkflowEvents(svc.GetWorkflowEventsRequest(job_id=ID, instance_id=1))
     first = await v1.GetWorkflowEvents(svc.GetWorkflowEventsRequest(job_id=ID, instance_id=1, limit=1))
     states = [stateless_pb2.WorkflowState.Name(event.state) for event in response.events]
@@ -163,7 +163,7 @@ async def test_workflow_events(v1: Any, storage: Storage, service: None) -> None
 
 
 async def test_list_workflows(v1: Any, storage: Storage, service: None) -> None:
-    """All that are kept, the newest first; with the events of their instances if asked."""
+    """The answer has all stored workflows in reverse order of time, with the events of their instances on request."""
     await replaced(v1, spec(image="web:2"))
     evolve(storage)
     every = await v1.ListJobWorkflows(svc.ListJobWorkflowsRequest(job_id=ID, instance_events=True))
@@ -182,7 +182,7 @@ async def test_list_workflows(v1: Any, storage: Storage, service: None) -> None:
 
 
 async def test_list_pods(v1: Any, service: None) -> None:
-    """One message for each pod of the range; none of an unknown job."""
+    """The answer has one message for each pod of the range, and none for an unknown job."""
 
     async def names(**fields: Any) -> list[str]:
         request = svc.ListPodsRequest(**fields)
@@ -194,7 +194,7 @@ async def test_list_pods(v1: Any, service: None) -> None:
 
 
 async def test_query_pods(v1: Any, service: None) -> None:
-    """Paged by the spec, with what each pod runs; the answer's page repeats the outer one."""
+    """The page of the spec applies, and each pod has its spec; the answer's page echoes the outer one."""
     request = svc.QueryPodsRequest(job_id=ID)
     request.spec.pod_states.append(pod_pb2.POD_STATE_RUNNING)
     request.spec.pagination.limit = 2
@@ -209,7 +209,7 @@ async def test_query_pods(v1: Any, service: None) -> None:
 
 
 async def test_query_jobs(v1: Any, service: None) -> None:
-    """By the conditions of v0, told as summaries with workflow status."""
+    """The conditions are v0's, and the answer has summaries with workflow status."""
     request = svc.QueryJobsRequest()
     request.spec.name, request.spec.respool.value = "we", "/eng/maps"
     request.spec.job_states.append(stateless_pb2.JOB_STATE_RUNNING)
@@ -222,7 +222,7 @@ async def test_query_jobs(v1: Any, service: None) -> None:
 
 @pytest.mark.parametrize(("path", "count"), [("/eng", 0), ("/eng/maps/", 1), ("/nowhere", 1)])
 async def test_query_jobs_of_a_pool(v1: Any, service: None, path: str, count: int) -> None:
-    """A path that leads nowhere filters nothing."""
+    """An unknown path does not filter."""
     request = svc.QueryJobsRequest()
     request.spec.respool.value = path
 
@@ -230,12 +230,12 @@ async def test_query_jobs_of_a_pool(v1: Any, service: None, path: str, count: in
 
 
 async def test_query_jobs_without_a_spec(v1: Any, service: None) -> None:
-    """Nothing is asked, nothing is found."""
+    """A query without a spec has an empty answer."""
     assert await v1.QueryJobs(svc.QueryJobsRequest()) == svc.QueryJobsResponse()
 
 
 async def test_list_jobs(v1: Any, job: JobId) -> None:
-    """Jobs of every type."""
+    """The list has jobs of every type."""
     await create(v1, spec(), OTHER)
     found = [summary.job_id.value async for page in v1.ListJobs(svc.ListJobsRequest()) for summary in page.jobs]
 
@@ -243,7 +243,7 @@ async def test_list_jobs(v1: Any, job: JobId) -> None:
 
 
 async def test_cache(v1: Any, storage: Storage, service: None) -> None:
-    """The few fields that the original kept in memory, with its short versions."""
+    """The answer has the few fields that the original kept in memory, with its short versions."""
     update(storage, JOB, None, UpdateSpec(batch_size=1))
     turn(storage, JOB, starts=False)
     response = await v1.GetJobCache(svc.GetJobCacheRequest(job_id=ID))

@@ -1,4 +1,4 @@
-"""v1alpha JobService: the code and the text of each refusal, after which nothing has changed."""
+"""v1alpha JobService: the code and the text of each refusal, which changes nothing."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ INVALID = "invalid job spec: code:invalid-argument message:"
 
 @dataclass(frozen=True)
 class Refused:
-    """Of a service that runs in version 1-1-1: a call and its refusal."""
+    """A call about a service in version 1-1-1, with its refusal."""
 
     method: str
     request: Any
@@ -251,7 +251,7 @@ REFUSALS: dict[str, Refused] = {
 
 @pytest.mark.parametrize("name", REFUSALS)
 async def test_refusals(v1: Any, storage: Storage, wakes: RecordedWakes, name: str) -> None:
-    """The job is what it was, and nobody was woken."""
+    """The job is unchanged, and no workflow is signalled."""
     await create(v1, spec())
     evolve(storage)
     wakes.changed.clear()
@@ -263,7 +263,7 @@ async def test_refusals(v1: Any, storage: Storage, wakes: RecordedWakes, name: s
 
 
 async def test_a_bad_sort_field(v1: Any) -> None:
-    """The fields that can be sorted by are told."""
+    """The error lists the supported fields."""
     await create(v1, spec())
     request = svc.QueryPodsRequest(job_id=ID)
     request.spec.pagination.order_by.add().property.value = "color"
@@ -274,7 +274,7 @@ async def test_a_bad_sort_field(v1: Any) -> None:
 
 
 async def test_a_batch_job_is_no_service(v1: Any, job: JobId) -> None:
-    """v1alpha can neither replace nor restart it, and it has no workflows."""
+    """v1alpha can neither replace nor restart a batch job, and it has no workflows."""
     replace = svc.ReplaceJobRequest(version=V1, **TO_REPLACE)
     restart = svc.RestartJobRequest(job_id=ID, version=V1)
 
@@ -297,7 +297,7 @@ async def test_a_batch_job_is_no_service(v1: Any, job: JobId) -> None:
 
 
 async def test_a_restart_does_not_overwrite_an_update(v1: Any, storage: Storage) -> None:
-    """Only an update may overwrite an update that is under way."""
+    """An update that is under way can be replaced by another update only."""
     await create(v1, spec())
     restart = svc.RestartJobRequest(job_id=ID, version=V1)
 
@@ -308,7 +308,7 @@ async def test_a_restart_does_not_overwrite_an_update(v1: Any, storage: Storage)
 
 
 async def test_an_update_that_starts_pods_forbids_to_stop(v1: Any, storage: Storage) -> None:
-    """While it is under way."""
+    """A stop is refused while an update with start_pods is under way."""
     await create(v1, spec())
     evolve(storage)
     request = svc.ReplaceJobRequest(version=V1, update_spec=stateless_pb2.UpdateSpec(start_pods=True), **TO_REPLACE)
@@ -321,7 +321,7 @@ async def test_an_update_that_starts_pods_forbids_to_stop(v1: Any, storage: Stor
 
 
 async def test_a_job_to_delete_takes_no_more(v1: Any, storage: Storage) -> None:
-    """Neither updates nor starts."""
+    """Updates and starts are refused."""
     await create(v1, spec())
     evolve(storage)
     job = storage.jobs.set_service_goal(JOB, None, JobState.DELETED, True, NOW_NS)
@@ -338,7 +338,7 @@ async def test_a_job_to_delete_takes_no_more(v1: Any, storage: Storage) -> None:
 
 
 async def test_pods_cannot_be_started_while_the_job_is_stopped(v1: Any, storage: Storage) -> None:
-    """An update that starts pods waits until the job has ended."""
+    """An update that starts pods is refused until the job has ended."""
     await create(v1, spec())
     evolve(storage)
     stopped = (await v1.StopJob(svc.StopJobRequest(job_id=ID, version=V1))).version
@@ -353,7 +353,7 @@ async def test_pods_cannot_be_started_while_the_job_is_stopped(v1: Any, storage:
 
 @pytest.mark.parametrize(("field", "wins"), [("environment", "command"), ("image", "container")])
 async def test_a_patch_that_would_have_no_effect(v1: Any, field: str, wins: str) -> None:
-    """What a Mesos message overrules cannot be patched beside it."""
+    """A field that a Mesos message overrides cannot be patched alone."""
     wanted = spec()
     container(wanted).command.value = "serve"
     container(wanted).container.type = mesos_pb2.ContainerInfo.MESOS

@@ -1,4 +1,4 @@
-"""v1alpha ResourcePoolService and HostService, by way of the v0 services of the leaders."""
+"""v1alpha ResourcePoolService and HostService through the leaders' v0 services."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ POOL.id.value = "p1"
 
 
 class ResourceManager:
-    """Knows one pool, and answers with the error that a test wants."""
+    """A resource manager with one pool, which answers with the error that a test sets."""
 
     def __init__(self) -> None:
         self.error: dict[str, str] = {}
@@ -73,7 +73,7 @@ class HostService(v0_host_svc_pb2_grpc.HostServiceServicer):
 
 @pytest.fixture
 async def resmgr() -> AsyncIterator[tuple[ResourceManager, str]]:
-    """A process that leads resmgr and hostmgr, and its address."""
+    """Starts a process that leads resmgr and hostmgr, and returns its address."""
     servicer, server = ResourceManager(), grpc.aio.server()
     add_under_all_names(server, servicer, RESOURCE_MANAGER)
     v0_host_svc_pb2_grpc.add_HostServiceServicer_to_server(HostService(), server)  # type: ignore[abstract]
@@ -111,7 +111,7 @@ def wire_id(value: str) -> Any:
 
 
 async def test_create(respools: Any, servicer: ResourceManager) -> None:
-    """The spec arrives as v0 tells it; the id comes back."""
+    """The request has the spec in v0's form; the answer has the id."""
     spec = respool_pb2.ResourcePoolSpec(
         name="maps", policy=respool_pb2.SCHEDULING_POLICY_PRIORITY_FIFO, owning_team="maps"
     )
@@ -126,7 +126,7 @@ async def test_create(respools: Any, servicer: ResourceManager) -> None:
 
 
 async def test_reads(respools: Any, servicer: ResourceManager) -> None:
-    """One pool with its children, the id of a path, all pools."""
+    """The calls return one pool with its children, the id of a path, and all pools."""
     one = await respools.GetResourcePool(svc.GetResourcePoolRequest(respool_id=wire_id("p1"), include_child_pools=True))
     root = await respools.GetResourcePool(svc.GetResourcePoolRequest())
     found = await respools.LookupResourcePoolID(
@@ -143,7 +143,7 @@ async def test_reads(respools: Any, servicer: ResourceManager) -> None:
 
 
 async def test_delete_and_update(respools: Any, servicer: ResourceManager) -> None:
-    """A pool is deleted by its id, for which its path is looked up; an update may be forced."""
+    """A pool is deleted by its id, whose path is looked up; an update may be forced."""
     await respools.DeleteResourcePool(svc.DeleteResourcePoolRequest(respool_id=wire_id("p1")))
     update = svc.UpdateResourcePoolRequest(respool_id=wire_id("p1"), Force=True)
     update.spec.name = "maps"
@@ -180,7 +180,7 @@ ERRORS: dict[str, tuple[str, str, Any, grpc.StatusCode]] = {
 
 @pytest.mark.parametrize("name", ERRORS)
 async def test_errors(respools: Any, servicer: ResourceManager, name: str) -> None:
-    """What v0 says inside its answer is a status here, with the same text."""
+    """The error inside v0's answer becomes a status with the same text."""
     field, method, request, code = ERRORS[name]
     servicer.error = {field: f"the text of {field}"}
 
@@ -191,7 +191,7 @@ async def test_errors(respools: Any, servicer: ResourceManager, name: str) -> No
     ("pool", "text"), [("", "resource pool ID is null"), ("root", "cannot delete root resource pool")]
 )
 async def test_the_root_is_not_deleted(respools: Any, servicer: ResourceManager, pool: str, text: str) -> None:
-    """Neither by its name nor by naming none."""
+    """The root can be deleted neither by its name nor by an empty one."""
     request = svc.DeleteResourcePoolRequest(respool_id=wire_id(pool))
 
     assert await refused(respools.DeleteResourcePool(request)) == (Status.INVALID_ARGUMENT, text)
@@ -199,7 +199,7 @@ async def test_the_root_is_not_deleted(respools: Any, servicer: ResourceManager,
 
 
 async def test_an_id_of_ones_own(respools: Any) -> None:
-    """It would be ignored, so it is refused."""
+    """A given id is refused, since Peloton chooses the id."""
     assert await refused(respools.CreateResourcePool(svc.CreateResourcePoolRequest(respool_id=wire_id("mine")))) == (
         Status.INVALID_ARGUMENT,
         "respool_id 'mine' is given: Peloton chooses the id itself",
@@ -208,14 +208,14 @@ async def test_an_id_of_ones_own(respools: Any) -> None:
 
 @pytest.mark.parametrize("api", ["no leader"], indirect=True)
 async def test_without_a_leader(respools: Any, api: grpc.aio.Channel) -> None:
-    """The call may be tried again."""
+    """The error is temporary, so the call may be repeated."""
     code, _ = await refused(respools.QueryResourcePools(svc.QueryResourcePoolsRequest()))
 
     assert code == Status.UNAVAILABLE
 
 
 async def test_hosts(api: grpc.aio.Channel) -> None:
-    """v1alpha HostService is what the host manager serves under v0, maintenance included."""
+    """v1alpha HostService is the host manager's v0 service, maintenance included."""
     hosts = cast(Any, HostServiceStub(api))
     response = await hosts.QueryHosts(host_svc_pb2.QueryHostsRequest())
     code, _ = await refused(hosts.StartMaintenance(host_svc_pb2.StartMaintenanceRequest(hostname="h1")))
@@ -235,7 +235,7 @@ TWINS = {
 
 
 def layout(message: Descriptor) -> dict[int, Any]:
-    """Number -> how the field is written; of a message what is in it."""
+    """Returns number -> (is repeated, type) of each field; the type of a message is its own layout."""
     return {field.number: (field.is_repeated, _inside(field)) for field in message.fields}
 
 
@@ -247,7 +247,7 @@ def _inside(field: FieldDescriptor) -> Any:
 
 
 def shared(mine: dict[int, Any], theirs: dict[int, Any]) -> dict[int, Any]:
-    """What ``theirs`` has of the numbers in ``mine``."""
+    """Returns the part of ``theirs`` with the numbers in ``mine``."""
     found: dict[int, Any] = {}
     for number in mine.keys() & theirs.keys():
         (_, mine_inside), (is_repeated, inside) = mine[number], theirs[number]
@@ -258,7 +258,7 @@ def shared(mine: dict[int, Any], theirs: dict[int, Any]) -> dict[int, Any]:
 
 @pytest.mark.parametrize("name", TWINS)
 def test_messages_that_cross_as_bytes(name: str) -> None:
-    """Every field of the v1alpha message has the number and the type that it has in v0."""
+    """Every field of the v1alpha message has v0's number and type."""
     old, new = TWINS[name]
     mine = layout(new.DESCRIPTOR)
 

@@ -1,4 +1,4 @@
-"""v1alpha JobService over real storage: what is written, and who is woken."""
+"""v1alpha JobService over real storage: writing calls and their signals."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.unit.api_service.story import create as create_v0
 
 @pytest.fixture
 async def service(v1: Any, storage: Storage, wakes: RecordedWakes) -> str:
-    """Three instances run; returns the entity version."""
+    """Creates a service with three running instances, and returns its entity version."""
     seen = await create(v1, spec())
     evolve(storage)
     wakes.started.clear()
@@ -40,7 +40,7 @@ def current(storage: Storage) -> tuple[UpdateType, UpdateState, UpdateSpec]:
 
 
 async def test_create(v1: Any, storage: Storage, wakes: RecordedWakes) -> None:
-    """A service is stored with the update that makes its instances, and both workflows are seen to."""
+    """A service is stored with the update that creates its instances, and both workflows are started."""
     create_spec = stateless_pb2.CreateSpec(
         batch_size=2,
         max_instance_retries=3,
@@ -64,7 +64,7 @@ async def test_create(v1: Any, storage: Storage, wakes: RecordedWakes) -> None:
 
 
 async def test_create_a_pod_of_several_containers(v1: Any, storage: Storage, hosts: OneSandbox) -> None:
-    """Where Kubernetes is: it is stored, and read back in both forms."""
+    """A pod of several containers is accepted where a cluster is Kubernetes, stored, and returned in both forms."""
     hosts.cluster_kinds = frozenset({"kubernetes", "mesos"})
     wanted = spec()
     wanted.default_spec.containers.add(name="proxy", image="proxy:1").entrypoint.value = "proxy"
@@ -83,14 +83,14 @@ async def test_create_a_pod_of_several_containers(v1: Any, storage: Storage, hos
 
 
 async def test_create_chooses_an_id(v1: Any) -> None:
-    """Without an id the job gets a new one."""
+    """A creation without an id generates one."""
     response = await v1.CreateJob(svc.CreateJobRequest(spec=spec()))
 
     assert len(response.job_id.value) == 36
 
 
 async def test_create_again(v1: Any, wakes: RecordedWakes) -> None:
-    """A repeated creation is refused, and makes sure of the workflows once more."""
+    """A repeated creation is refused, and starts the workflows if they are missing."""
     await create(v1, spec())
 
     assert await refused(create(v1, spec())) == (
@@ -101,7 +101,7 @@ async def test_create_again(v1: Any, wakes: RecordedWakes) -> None:
 
 
 async def test_create_without_temporal(v1: Any, storage: Storage, wakes: RecordedWakes) -> None:
-    """The job is stored, and its caller is told that repeating the call is safe."""
+    """The job is stored during an outage of Temporal, and the error says that repeating the call is safe."""
     wakes.is_down = True
     code, text = await refused(create(v1, spec()))
 
@@ -111,7 +111,7 @@ async def test_create_without_temporal(v1: Any, storage: Storage, wakes: Recorde
 
 
 async def test_strict_updates_reach_the_job(v1: Any, storage: Storage) -> None:
-    """The stricter choice is the job's own."""
+    """The stricter setting is the job's own."""
     wanted = spec()
     wanted.sla.maximum_unavailable_instances, wanted.sla.strict_updates = 1, True
     await create(v1, wanted)
@@ -122,7 +122,7 @@ async def test_strict_updates_reach_the_job(v1: Any, storage: Storage) -> None:
 
 
 async def test_replace(v1: Any, storage: Storage, wakes: RecordedWakes, service: str) -> None:
-    """A new spec is a new configuration and a new update; the version says so."""
+    """A new spec creates a new configuration, update and version."""
     update_spec = stateless_pb2.UpdateSpec(
         batch_size=1, rollback_on_failure=True, max_tolerable_instance_failures=2, start_pods=True
     )
@@ -142,7 +142,7 @@ async def test_replace(v1: Any, storage: Storage, wakes: RecordedWakes, service:
 
 
 async def test_replace_by_the_same_again(v1: Any, storage: Storage, service: str) -> None:
-    """Asking for what is under way changes nothing; other opaque data is kept, which is a new version."""
+    """A repeat of the running update changes nothing; other opaque data is stored as a new version."""
     request = svc.ReplaceJobRequest(job_id=ID, version=version(service), spec=spec(image="web:2"))
     first = (await v1.ReplaceJob(request)).version
     turn(storage, JOB, starts=False)
@@ -156,7 +156,7 @@ async def test_replace_by_the_same_again(v1: Any, storage: Storage, service: str
 
 
 async def test_patch(v1: Any, storage: Storage, service: str) -> None:
-    """Only what the patch carries changes."""
+    """The patch changes only its own fields."""
     patch = stateless_pb2.JobSpec(instance_count=4)
     patch.default_spec.containers.add(image="web:2")
     response = await v1.PatchJob(svc.PatchJobRequest(job_id=ID, version=version(service), spec=patch))
@@ -168,7 +168,7 @@ async def test_patch(v1: Any, storage: Storage, service: str) -> None:
 
 
 async def test_patch_of_a_job_of_v0(v1: Any, jobs: Any, storage: Storage) -> None:
-    """A job made through v0 is patched as v1alpha tells it."""
+    """A job created through v0 is patched in its v1alpha form."""
     await create_v0(jobs, service_config())
     patch = stateless_pb2.JobSpec(description="serves maps")
     await v1.PatchJob(svc.PatchJobRequest(job_id=ID, version=version("1-1-1"), spec=patch))
@@ -179,7 +179,7 @@ async def test_patch_of_a_job_of_v0(v1: Any, jobs: Any, storage: Storage) -> Non
 
 
 async def test_restart(v1: Any, storage: Storage, wakes: RecordedWakes, service: str) -> None:
-    """Named instances, cut to those that exist; none named are all."""
+    """The restart is of the named instances that exist, or of all if none are named."""
     restart = stateless_pb2.RestartSpec(batch_size=1, ranges=ranges((1, 100)))
     response = await v1.RestartJob(svc.RestartJobRequest(job_id=ID, version=version(service), restart_spec=restart))
     job = storage.jobs.get(JOB)
@@ -193,7 +193,7 @@ async def test_restart(v1: Any, storage: Storage, wakes: RecordedWakes, service:
 
 
 async def test_pause_resume_abort(v1: Any, storage: Storage, service: str) -> None:
-    """Each raises the workflow's part of the version; opaque data is replaced when it is given."""
+    """Each call raises the workflow's part of the version; opaque data is replaced if it is given."""
     request = svc.ReplaceJobRequest(job_id=ID, version=version(service), spec=spec(image="web:2"))
     request.opaque_data.data = "first"
     seen = (await v1.ReplaceJob(request)).version
@@ -215,7 +215,7 @@ async def test_pause_resume_abort(v1: Any, storage: Storage, service: str) -> No
 
 
 async def test_stop_and_start(v1: Any, storage: Storage, wakes: RecordedWakes, service: str) -> None:
-    """The goals of the job and its pods change, and the state's part of the version."""
+    """The goals of the job and its pods change, and so does the state's part of the version."""
     stopped = await v1.StopJob(svc.StopJobRequest(job_id=ID, version=version(service)))
     goals = [pod.goal for pod in storage.pods.page(JOB)]
     started = await v1.StartJob(svc.StartJobRequest(job_id=ID, version=stopped.version))
@@ -227,7 +227,7 @@ async def test_stop_and_start(v1: Any, storage: Storage, wakes: RecordedWakes, s
 
 
 async def test_delete(v1: Any, storage: Storage, wakes: RecordedWakes, service: str) -> None:
-    """By force a running service is deleted: its workflow does it."""
+    """A forced deletion of a running service is executed by its workflow."""
     await v1.DeleteJob(svc.DeleteJobRequest(job_id=ID, version=version(service), force=True))
     job = storage.jobs.get(JOB)
 
@@ -237,7 +237,7 @@ async def test_delete(v1: Any, storage: Storage, wakes: RecordedWakes, service: 
 
 
 async def test_refresh(v1: Any, wakes: RecordedWakes, service: str) -> None:
-    """Both workflows are told to look again."""
+    """Refresh signals the job's workflow."""
     await v1.RefreshJob(svc.RefreshJobRequest(job_id=ID))
 
     assert wakes.changed == [JOB]

@@ -1,4 +1,4 @@
-"""VolumeService of both versions."""
+"""The VolumeService of both versions."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def v1(channel: grpc.aio.Channel) -> Any:
 
 @pytest.fixture
 def volumes(job: JobId, storage: Storage) -> list[VolumeRecord]:
-    """Of the instances 0 and 1, which are LAUNCHED on h1."""
+    """Creates the volumes of the instances 0 and 1, which are LAUNCHED on h1."""
     storage.admission.mark_pending(JOB, [(i, 1) for i in (0, 1)], 1)
     storage.admission.mark_ready([(JOB, 0, 2)])
     rows = [(i, 1, "h1", "agent-1", {}) for i in (0, 1)]
@@ -54,7 +54,7 @@ def volumes(job: JobId, storage: Storage) -> list[VolumeRecord]:
 
 
 async def test_get(v0: Any, v1: Any, volumes: list[VolumeRecord], storage: Storage) -> None:
-    """What is known of a volume, and of the pod that has it."""
+    """The answer has the volume and its pod."""
     first = volumes[0].volume_id
     storage.volumes.note({first: (VolumeState.LOST, "its host is gone")}, NOW_NS)
 
@@ -76,7 +76,7 @@ async def test_get(v0: Any, v1: Any, volumes: list[VolumeRecord], storage: Stora
 
 
 async def test_list(v0: Any, v1: Any, volumes: list[VolumeRecord]) -> None:
-    """Of a job, or of all; by their ids."""
+    """The list is of one job or of all, by ids."""
     ids = {volume.volume_id for volume in volumes}
     other = peloton_pb2.JobID(value="00000000-0000-4000-8000-000000000000")
 
@@ -90,7 +90,7 @@ async def test_list(v0: Any, v1: Any, volumes: list[VolumeRecord]) -> None:
 async def test_a_long_list_comes_in_pages(
     v0: Any, v1: Any, volumes: list[VolumeRecord], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each says where the next one begins."""
+    """Each page has the token of the next one."""
     for module in (repository, volume_service):
         monkeypatch.setattr(module, "VOLUMES_PER_PAGE", 1)
     ids = sorted(volume.volume_id for volume in volumes)
@@ -103,7 +103,8 @@ async def test_a_long_list_comes_in_pages(
 
 
 async def test_delete(v0: Any, v1: Any, volumes: list[VolumeRecord], storage: Storage, wakes: RecordedWakes) -> None:
-    """Refused while in use, whatever is asked; then its host is to destroy it. The job is woken."""
+    """The deletion of a used volume is refused, even with giveUp; later the volume's goal is DELETED and its job is
+    signalled."""
     ids = [volume.volume_id for volume in volumes]
     request = svc.DeleteVolumeRequest(id=peloton_pb2.VolumeID(value=ids[0]), giveUp=True)
     code, text = await refused(v0.DeleteVolume(request))
@@ -119,7 +120,7 @@ async def test_delete(v0: Any, v1: Any, volumes: list[VolumeRecord], storage: St
 
 
 async def test_orphans(v0: Any, v1: Any, volumes: list[VolumeRecord], storage: Storage) -> None:
-    """Volumes of a deleted job are listed, and say so."""
+    """Volumes of a deleted job are listed, and marked as orphaned."""
     storage.db.write(lambda conn: conn.exec_driver_sql("delete from pod"))
 
     answer = await v0.ListVolumes(svc.ListVolumesRequest(orphaned=True))
@@ -132,7 +133,7 @@ async def test_orphans(v0: Any, v1: Any, volumes: list[VolumeRecord], storage: S
 
 @pytest.mark.parametrize("method", ["GetVolume", "DeleteVolume"])
 async def test_faults(v0: Any, method: str) -> None:
-    """An id that is none, and one of no volume."""
+    """A malformed id and an unknown one are refused."""
     request = getattr(svc, f"{method}Request")
     unknown = "00000000-0000-4000-8000-000000000000"
 
@@ -148,7 +149,7 @@ async def test_faults(v0: Any, method: str) -> None:
 
 
 async def test_tasks_and_pods_name_their_volumes(tasks: Any, pods: Any, config: Any, storage: Storage) -> None:
-    """Those that have one; an instance that was never launched has none."""
+    """An instance with a volume has its id; an instance that was never launched has none."""
     wanted = config(2, type=job_pb2.SERVICE)
     wanted.defaultConfig.volume.containerPath, wanted.defaultConfig.volume.sizeMB = "data", 500
     storage.jobs.create(convert.new_job_record(JOB, wanted, NOW_NS), wanted, NOW_NS)

@@ -45,13 +45,13 @@ async def service(v1: Any, storage: Storage) -> None:
 
 
 async def opened(call: Any) -> svc.WatchResponse:
-    """The first message: from now on nothing is missed."""
+    """Returns the first message, after which the watch misses no change."""
     response: svc.WatchResponse = await call.read()
     return response
 
 
 async def until(call: Any, wanted: Callable[[svc.WatchResponse], bool]) -> list[svc.WatchResponse]:
-    """Messages up to the first for which ``wanted`` holds."""
+    """Returns the messages up to the first for which ``wanted`` holds."""
     found: list[svc.WatchResponse] = []
     async with asyncio.timeout(WAIT_S):
         while not found or not wanted(found[-1]):
@@ -68,7 +68,7 @@ def is_killed(response: svc.WatchResponse) -> bool:
 
 
 async def test_the_first_message(watches: Any, storage: Storage, service: None) -> None:
-    """It has the id, and the revision after which changes are sent; nothing of what is there already."""
+    """The first message has the id, and the revision after which changes are sent, but no present objects."""
     jobs = watches.Watch(svc.WatchRequest(stateless_job_filter=OF_JOBS))
     pods = watches.Watch(svc.WatchRequest(pod_filter=OF_PODS))
     first, second = await opened(jobs), await opened(pods)
@@ -80,7 +80,7 @@ async def test_the_first_message(watches: Any, storage: Storage, service: None) 
 
 
 async def test_a_job_that_changes(watches: Any, v1: Any, service: None) -> None:
-    """Its summary as it is now, under a revision that rises."""
+    """The message has the job's current summary, under a rising revision."""
     call = watches.Watch(svc.WatchRequest(stateless_job_filter=OF_JOBS))
     begin = (await opened(call)).revision
     request = stateless_svc_pb2.ReplaceJobRequest(job_id=ID, version=version("1-1-1"), spec=spec(image="web:2"))
@@ -95,7 +95,7 @@ async def test_a_job_that_changes(watches: Any, v1: Any, service: None) -> None:
 
 
 async def test_pods_that_change(watches: Any, storage: Storage, service: None) -> None:
-    """Each pod in a message of its own; what did not change is not told."""
+    """Each changed pod has its own message; unchanged ones have none."""
     call = watches.Watch(svc.WatchRequest(pod_filter=watch_pb2.PodFilter(job_id=ID)))
     await opened(call)
     storage.pods.set_goals(JOB, [(1, 2)], PodState.KILLED, NOW_NS, "stop")
@@ -117,7 +117,7 @@ FILTERS: dict[str, watch_pb2.PodFilter] = {
 
 @pytest.mark.parametrize("name", FILTERS)
 async def test_pods_are_filtered(watches: Any, v1: Any, storage: Storage, service: None, name: str) -> None:
-    """All conditions hold of what is sent; labels with key and value."""
+    """A change is sent if all conditions hold; labels match by key and value."""
     wanted = spec()
     del wanted.default_spec.labels[:]
     wanted.default_spec.labels.add(key="color", value="red")
@@ -143,7 +143,7 @@ async def test_pods_are_filtered(watches: Any, v1: Any, storage: Storage, servic
 async def test_jobs_are_filtered(
     watches: Any, v1: Any, storage: Storage, service: None, wanted: watch_pb2.StatelessJobFilter
 ) -> None:
-    """By id or by label."""
+    """The filter is by id or by label."""
     other = spec()
     other.labels[0].value = "bronze"
     await create(v1, other, OTHER)
@@ -157,14 +157,14 @@ async def test_jobs_are_filtered(
 
 
 async def test_the_pod_filter_wins(watches: Any, storage: Storage, service: None) -> None:
-    """If both are given."""
+    """The pod filter applies if both are given."""
     call = watches.Watch(svc.WatchRequest(pod_filter=OF_PODS, stateless_job_filter=OF_JOBS))
 
     assert (await opened(call)).watch_id.startswith("task_")
 
 
 async def test_batch_jobs_are_not_watched(watches: Any, v1: Any, storage: Storage, job: JobId) -> None:
-    """Only services are."""
+    """The watch sends changes of services only."""
     call = watches.Watch(svc.WatchRequest(stateless_job_filter=OF_JOBS))
     await opened(call)
     storage.jobs.set_goal(job, JobState.KILLED, NOW_NS)
@@ -175,7 +175,7 @@ async def test_batch_jobs_are_not_watched(watches: Any, v1: Any, storage: Storag
 
 
 async def test_what_is_gone(watches: Any, v1: Any, storage: Storage, service: None) -> None:
-    """A pod that an update removed is named, also to those who asked for labels."""
+    """A pod that an update removed is named, even if the filter is by labels."""
     wanted = watch_pb2.PodFilter(labels=[peloton_pb2.Label(key="color", value="blue")])
     call = watches.Watch(svc.WatchRequest(pod_filter=wanted))
     await opened(call)
@@ -188,7 +188,8 @@ async def test_what_is_gone(watches: Any, v1: Any, storage: Storage, service: No
 
 
 async def test_resume(watches: Any, storage: Storage, service: None) -> None:
-    """What changed since a revision is sent first, each thing once and as it is now; then what changes next."""
+    """The watch first sends each object that changed since the revision once, in its current state, then later
+    changes."""
     begin = storage.watch_log.bounds()[1]
     for goal in (PodState.KILLED, PodState.RUNNING, PodState.KILLED):
         storage.pods.set_goals(JOB, [(0, 2)], goal, NOW_NS, "change")
@@ -206,7 +207,7 @@ async def test_resume(watches: Any, storage: Storage, service: None) -> None:
 
 @pytest.mark.parametrize("age", ["old", "new"])
 async def test_resume_from_nowhere(watches: Any, storage: Storage, service: None, age: str) -> None:
-    """A revision older than what is kept, or one that has not been, is refused with both numbers."""
+    """A revision older than the log or not reached yet is refused with both numbers."""
     newest = storage.watch_log.bounds()[1]
     storage.watch_log.prune(newest - 2)
     revision, text = {
@@ -223,7 +224,7 @@ async def test_resume_from_nowhere(watches: Any, storage: Storage, service: None
 
 
 async def test_the_oldest_that_is_kept(watches: Any, storage: Storage, service: None) -> None:
-    """The revision before the oldest change is still good, also when nothing is kept."""
+    """The revision before the oldest change is valid, even if the log is empty."""
     newest = storage.watch_log.bounds()[1]
     storage.watch_log.prune(newest)
     call = watches.Watch(svc.WatchRequest(pod_filter=OF_PODS, start_revision=newest))
@@ -250,7 +251,7 @@ REFUSALS: dict[str, tuple[svc.WatchRequest, str]] = {
 
 @pytest.mark.parametrize("name", REFUSALS)
 async def test_refusals(watches: Any, name: str) -> None:
-    """A watch that could never see anything is refused."""
+    """A watch whose filter can match nothing is refused."""
     request, text = REFUSALS[name]
 
     assert await refused(watches.Watch(request).read()) == (Status.INVALID_ARGUMENT, text)
@@ -260,7 +261,7 @@ async def test_refusals(watches: Any, name: str) -> None:
     "request_", [svc.WatchRequest(pod_filter=OF_PODS), svc.WatchRequest(stateless_job_filter=OF_JOBS)]
 )
 async def test_cancel(watches: Any, request_: svc.WatchRequest) -> None:
-    """A watch of either kind ends by its id; then the id is unknown."""
+    """A watch of either kind ends by its id, which is unknown afterwards."""
     call = watches.Watch(request_)
     watch_id = (await opened(call)).watch_id
     await watches.Cancel(svc.CancelRequest(watch_id=watch_id))
@@ -274,7 +275,7 @@ async def test_cancel(watches: Any, request_: svc.WatchRequest) -> None:
 
 
 async def test_cancel_of_nothing(watches: Any) -> None:
-    """An id of no kind is invalid."""
+    """An id of an unknown kind is invalid."""
     assert await refused(watches.Cancel(svc.CancelRequest(watch_id="web_1"))) == (
         Status.NOT_FOUND,
         "invalid watch id",
@@ -282,7 +283,7 @@ async def test_cancel_of_nothing(watches: Any) -> None:
 
 
 async def test_the_server_stops(storage: Storage, wakes: RecordedWakes) -> None:
-    """Watches end with it, at once, and may be resumed elsewhere."""
+    """The server's stop ends watches at once, and they may be resumed at another server."""
     server = await start(storage, wakes, wakes, lambda _: None, "127.0.0.1:0")
     async with grpc.aio.insecure_channel(f"127.0.0.1:{server.port}") as channel:
         stub: Any = WatchServiceStub(channel)

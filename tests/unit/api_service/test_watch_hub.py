@@ -1,4 +1,4 @@
-"""How changes are handed out: one tail, bounded buffers, and nothing left out silently."""
+"""Distribution of changes to watchers: one reader of the log, bounded buffers, no silent loss."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ WAIT_S = 120.0
 
 
 class CountedReader(ChangeReader):
-    """Tells when it was read from, and may be broken."""
+    """A reader that records its reads, and fails on request."""
 
     def __init__(self, records: Storage) -> None:
         super().__init__(records)
@@ -54,7 +54,7 @@ async def calls() -> AsyncIterator[Calls]:
 
 @pytest.fixture
 def reader(storage: Storage) -> CountedReader:
-    """Of storage with one service, whose pods do not exist yet."""
+    """Returns a reader of storage with one service, whose pods do not exist yet."""
     config = service_config(COUNT)
     record = convert.new_job_record(JOB, config, NOW_NS)
     storage.updates.create_service(record, config, b"spec", UpdateSpec(), "", NOW_NS)
@@ -63,7 +63,7 @@ def reader(storage: Storage) -> CountedReader:
 
 @pytest.fixture
 async def hub(reader: CountedReader, calls: Calls) -> AsyncIterator[WatchHub]:
-    """Without patience: who is too slow is cut off at once."""
+    """Returns a hub with timeout 0: a slow watcher is cut off at once."""
     hub = WatchHub(reader, calls, poll_s=0.001, patience_s=0.0)
     yield hub
     await hub.close()
@@ -73,7 +73,7 @@ Stream = AsyncGenerator[WatchResponse, None]
 
 
 async def opened(hub: WatchHub, wanted: Filter = OF_PODS, after: int = 0) -> Stream:
-    """A stream whose first message has come: from now on it misses nothing."""
+    """Returns a stream after its first message, from which on it misses no change."""
     stream = hub.watch(wanted, after)
     await anext(stream)
     return stream
@@ -88,7 +88,7 @@ async def until(stream: Stream, revision: int) -> list[WatchResponse]:
 
 
 async def to_the_end(stream: Stream) -> tuple[list[WatchResponse], Exception]:
-    """What a stream still gives, and what it ends with."""
+    """Returns the stream's remaining messages and its final error."""
     found: list[WatchResponse] = []
     async with asyncio.timeout(WAIT_S):
         while True:
@@ -99,12 +99,12 @@ async def to_the_end(stream: Stream) -> tuple[list[WatchResponse], Exception]:
 
 
 def last_of_pods(storage: Storage) -> int:
-    """The newest revision of a pod: the last one that a watcher of pods hears."""
+    """Returns the newest revision of a pod, which is the last one for a watcher of pods."""
     return max(seq for seq, _, instance in storage.watch_log.after(0, 100_000) if instance != THE_JOB)
 
 
 async def handed_out(reader: CountedReader, storage: Storage) -> int:
-    """Waits until the tail has come to the end of the log, while nobody reads."""
+    """Waits until the hub has read the log to its end, while no watcher reads."""
     newest = storage.watch_log.bounds()[1]
     async with asyncio.timeout(WAIT_S):
         while not reader.reads or reader.reads[-1] != newest:
@@ -120,7 +120,7 @@ EVERY_POD = [f"{JOB}-{i}" for i in range(COUNT)]
 
 
 async def test_what_changes_again_takes_no_room(hub: WatchHub, reader: CountedReader, storage: Storage) -> None:
-    """A watcher that does not read for a while gets each thing once, as it is now, by rising revisions."""
+    """A watcher that pauses receives each object once, in its current state, by rising revisions."""
     storage.updates.advance(JOB, NOW_NS)
     stream = await opened(hub)
     for goal in (PodState.KILLED, PodState.RUNNING) * 30:
@@ -136,7 +136,7 @@ async def test_what_changes_again_takes_no_room(hub: WatchHub, reader: CountedRe
 
 
 async def test_a_slow_watcher_is_cut_off_and_resumes(hub: WatchHub, reader: CountedReader, storage: Storage) -> None:
-    """What was in its buffer is sent, then ABORTED; with the last revision it gets the rest."""
+    """A slow watcher receives its buffer, then ABORTED; a resumption from its last revision has the rest."""
     stream = await opened(hub)
     storage.updates.advance(JOB, NOW_NS)
     await handed_out(reader, storage)
@@ -151,7 +151,7 @@ async def test_a_slow_watcher_is_cut_off_and_resumes(hub: WatchHub, reader: Coun
 
 
 async def test_a_watcher_that_reads_keeps_up(reader: CountedReader, calls: Calls, storage: Storage) -> None:
-    """The tail waits for it, however much changes at once."""
+    """The reader of the log waits for a watcher that keeps reading, for any number of changes."""
     hub = WatchHub(reader, calls, patience_s=WAIT_S)
     stream = await opened(hub)
     storage.updates.advance(JOB, NOW_NS)
@@ -163,7 +163,7 @@ async def test_a_watcher_that_reads_keeps_up(reader: CountedReader, calls: Calls
 
 
 async def test_one_tail_serves_all(hub: WatchHub, reader: CountedReader, storage: Storage) -> None:
-    """However many watch, the log is read once; and nobody reads it while nobody watches."""
+    """The hub reads the log once for any number of watchers, and not at all without them."""
     streams = [await opened(hub) for _ in range(20)]
     before = len(reader.reads)
     storage.updates.advance(JOB, NOW_NS)
@@ -172,16 +172,16 @@ async def test_one_tail_serves_all(hub: WatchHub, reader: CountedReader, storage
     for stream in streams:
         await stream.aclose()
     idle = len(reader.reads)
-    for _ in range(20):  # far longer than between two reads
+    for _ in range(20):  # far more than between two reads
         storage.pods.set_goals(JOB, [(0, 5)], PodState.KILLED, NOW_NS, "stop")
         await asyncio.sleep(0)
 
     assert sorted(set(changed)) == changed
-    assert len(reader.reads) - idle <= 1  # one may have been on its way
+    assert len(reader.reads) - idle <= 1  # one may have been under way
 
 
 async def test_only_what_somebody_wants_is_read(hub: WatchHub, reader: CountedReader, storage: Storage) -> None:
-    """Pods are not read for watchers of jobs, nor labels of pods for watchers who name none."""
+    """Pods are not read for watchers of jobs, nor labels of pods for watchers without a filter by labels."""
     stream = await opened(hub, OF_JOBS)
     storage.updates.advance(JOB, NOW_NS)
     await handed_out(reader, storage)
@@ -191,7 +191,7 @@ async def test_only_what_somebody_wants_is_read(hub: WatchHub, reader: CountedRe
 
 
 async def test_watchers_are_bounded(hub: WatchHub, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One too many is refused; when one goes, there is room again."""
+    """One watcher above the bound is refused; after the end of another one it is accepted."""
     monkeypatch.setattr(watch_hub, "CLIENTS_MAX", 2)
     first, second = await opened(hub), await opened(hub)
     with pytest.raises(ResourceExhausted, match=r"^max client reached$"):
@@ -205,7 +205,7 @@ async def test_watchers_are_bounded(hub: WatchHub, monkeypatch: pytest.MonkeyPat
 
 
 async def test_storage_fails(hub: WatchHub, reader: CountedReader) -> None:
-    """Watchers hear that changes cannot be read, and may resume when they can."""
+    """The watchers' error says that changes cannot be read, and that they may resume."""
     stream = await opened(hub)
     reader.is_broken = True
     _, error = await to_the_end(stream)
@@ -217,7 +217,7 @@ async def test_storage_fails(hub: WatchHub, reader: CountedReader) -> None:
 
 
 async def test_changes_that_were_forgotten_meanwhile(hub: WatchHub, storage: Storage, reader: CountedReader) -> None:
-    """A process that slept while the log was cut tells its watchers that they missed something."""
+    """A process that slept while the log was cut ends its watches with an overflow."""
     stream = await opened(hub)
     storage.updates.advance(JOB, NOW_NS)
     storage.watch_log.prune(storage.watch_log.bounds()[1] - 1)
@@ -229,7 +229,7 @@ async def test_changes_that_were_forgotten_meanwhile(hub: WatchHub, storage: Sto
 async def test_a_resumed_watcher_ends_where_the_others_are(
     hub: WatchHub, reader: CountedReader, storage: Storage
 ) -> None:
-    """Two watchers, one from the beginning and one resumed while things change, know the same in the end."""
+    """A watcher from the beginning and one resumed during changes have the same final state."""
     begin = storage.watch_log.bounds()[1]
     storage.updates.advance(JOB, NOW_NS)
     resumed = await opened(hub, after=begin)
@@ -254,7 +254,7 @@ async def test_a_resumed_watcher_ends_where_the_others_are(
 async def test_a_watch_is_cancelled_from_another_api(
     hub: WatchHub, reader: CountedReader, calls: Calls, storage: Storage, is_behind: bool
 ) -> None:
-    """Any api ends a watch, also one that is still catching up; nothing of it is left behind."""
+    """Any api ends a watch, including one that is still catching up, and no cancellation remains."""
     storage.updates.advance(JOB, NOW_NS)
     other = WatchHub(ChangeReader(storage), calls, poll_s=0.001, cancel_s=WAIT_S)
     stream = hub.watch(OF_PODS, 1 if is_behind else 0)
@@ -267,7 +267,8 @@ async def test_a_watch_is_cancelled_from_another_api(
 
 
 async def test_nobody_serves_the_watch(calls: Calls, storage: Storage) -> None:
-    """After a while it is not found, and what was asked is forgotten; what can be no watch is not even asked for."""
+    """The call fails after a timeout and deletes its cancellation; an id that cannot be a watch's is not stored at
+    all."""
     hub = WatchHub(ChangeReader(storage), calls, poll_s=0.001, cancel_s=0.01)
     for number in (str(uuid.uuid4()), "1"):
         with pytest.raises(NotFound, match=f"watch_id task_{number} not exist for task watch client"):
@@ -277,7 +278,7 @@ async def test_nobody_serves_the_watch(calls: Calls, storage: Storage) -> None:
 
 
 async def test_what_a_dead_api_asked_is_forgotten(storage: Storage) -> None:
-    """A cancellation whose asker died is gone after a minute."""
+    """A cancellation whose api died is deleted after a minute."""
     storage.watch_log.ask_cancel("task_1", NOW_NS)
     storage.watch_log.ask_cancel("task_2", NOW_NS + 61 * 10**9)
 

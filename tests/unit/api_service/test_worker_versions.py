@@ -1,4 +1,4 @@
-"""Our WorkerVersionService: versions of the workers on the wire, and what is refused."""
+"""Peloton's WorkerVersionService: versions of the workers on the wire, and refusals."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def workers(channel: grpc.aio.Channel) -> Any:
 
 
 async def test_versions_are_listed_the_newest_first(workers: Any) -> None:
-    """Each has its share, its workers, its tasks, and its reason."""
+    """Each version has its share, its workers, its tasks, and its reason."""
     answer = await workers.QueryWorkerVersions(pb.QueryWorkerVersionsRequest())
 
     new = pb.WorkerVersion(
@@ -84,7 +84,7 @@ async def test_versions_are_listed_the_newest_first(workers: Any) -> None:
 
 
 async def test_a_version_is_promoted_by_name_and_share(workers: Any, deployment: Deployment) -> None:
-    """It runs all workflows where no share is named."""
+    """The version runs all workflows if no percentage is given."""
     for percent in (0, 10):
         request = pb.PromoteWorkerVersionRequest(version="new", percent=percent)
         assert 2 == len((await workers.PromoteWorkerVersion(request)).versions)
