@@ -1,4 +1,4 @@
-"""How a job is cut into the messages of a stream."""
+"""Division of a job into the messages of a stream."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from peloton.api.v0.task import task_pb2
 
 
 def test_a_heavy_configuration_has_a_message_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever stands before it: together they may be more than the api takes at once."""
+    """A heavy configuration is alone in its message, since it may exceed the limit together with others."""
     monkeypatch.setattr("peloton.api.bulk.PIECE_BYTES", 100)
     configs = [task_pb2.TaskConfig(name="x" * size) for size in (40, 40, 90, 700, 40, 200, 30)]
 

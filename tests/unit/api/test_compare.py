@@ -1,4 +1,4 @@
-"""Which differences of configurations make an update replace a pod."""
+"""Comparison of configurations: differences that make an update replace a pod."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def fewer_ports(config: task_pb2.TaskConfig) -> None:
     ],
 )
 def test_tasks(change: Callable[[task_pb2.TaskConfig], None], same: bool) -> None:
-    """Names, order and the default network do not count, anything else does; neither side is changed."""
+    """Names, order and the default network are ignored, every other difference counts; neither side is changed."""
     before, after = task(), task()
     change(after)
     kept = after.SerializeToString(deterministic=True)
@@ -77,7 +77,7 @@ def test_tasks(change: Callable[[task_pb2.TaskConfig], None], same: bool) -> Non
 
 
 def test_jobs() -> None:
-    """The change log and the order of labels do not count; names do."""
+    """The change log and the order of labels are ignored; names count."""
     one = job_pb2.JobConfig(name="web", instanceCount=3, defaultConfig=task())
     other = job_pb2.JobConfig()
     other.CopyFrom(one)

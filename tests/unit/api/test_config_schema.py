@@ -1,4 +1,4 @@
-"""The JSON schemas of job, service and pool files take what the command line takes, and refuse what is refused."""
+"""The JSON schemas of job, service and pool files accept and refuse the same files as the command line."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ FILES_OF_USERS = {
 
 
 def data_of(text: str) -> Any:
-    """As an editor sees it: keys are text, and what is no number, no boolean and no nothing is text."""
+    """Parses a file like an editor: keys are strings, and so is every value but numbers, booleans and nulls."""
     return _plain(yaml.safe_load(text))
 
 
@@ -53,7 +53,7 @@ def faults(name: str, text: str) -> list[str]:
 
 
 def refusal(name: str, text: str) -> str:
-    """Of the command line, or of the api as far as it needs no cluster for it."""
+    """Returns the fault that the command line finds, or else the api without knowledge of a cluster."""
     try:
         message: Any = load_message(text, FILES[name].message)
         if name == "pool":
@@ -67,7 +67,7 @@ def refusal(name: str, text: str) -> str:
 
 @pytest.mark.parametrize("name", FILES)
 def test_the_schemas_are_sound(name: str) -> None:
-    """Each is a schema of draft 7, and each reference leads somewhere."""
+    """Each schema is a valid one of draft 7, and each reference resolves."""
     schema = schema_of(name)
     Draft7Validator.check_schema(schema)
 
@@ -94,7 +94,7 @@ def _leads(at: Any, steps: list[str]) -> bool:
 
 
 def test_every_rule_is_about_a_field() -> None:
-    """Of a message that is in one of the schemas."""
+    """Each rule names a field of a message in one of the schemas."""
     kinds = {key for name in FILES for key in schema_of(name)["definitions"]}
     fields = {key: set(schema["properties"]) for name in FILES for key, schema in _definitions(name)}
 
@@ -110,7 +110,7 @@ def _definitions(name: str) -> Iterator[tuple[str, Any]]:
 
 @pytest.mark.parametrize(("path", "name"), FILES_OF_USERS.items())
 def test_every_example_fits(path: str, name: str) -> None:
-    """And is for one command only: as a file of another kind it does not fit."""
+    """Each example is valid for its own kind of file and invalid for another kind."""
     text = (ROOT / path).read_text()
 
     assert [] == faults(name, text)
@@ -120,7 +120,7 @@ def test_every_example_fits(path: str, name: str) -> None:
 @given(data=st.data(), name=st.sampled_from(sorted(FILES)))
 @settings(max_examples=examples(300), deadline=None, suppress_health_check=list(HealthCheck))
 def test_any_message_fits_but_for_its_values(data: st.DataObject, name: str) -> None:
-    """What can be written as a file has the keys and types of the schema; only bounds may refuse it."""
+    """A message written as a file has the keys and types of the schema; only bounds may refuse it."""
     text = dump_message(data.draw(messages(FILES[name].message.DESCRIPTOR)))
     kinds = {kind for error in VALIDATORS[name].iter_errors(data_of(text)) for kind in _kinds_of(error)}
 
@@ -144,8 +144,8 @@ VALUES = [
 @given(data=st.data(), path=st.sampled_from(sorted(FILES_OF_USERS)))
 @settings(max_examples=examples(500), deadline=None, suppress_health_check=list(HealthCheck))
 def test_a_schema_never_refuses_what_would_be_taken(data: st.DataObject, path: str) -> None:
-    """Any value anywhere in an example: what does not fit is refused by the command line or by the api; what the
-    command line cannot read does not fit."""
+    """Any example with any value that violates the schema is refused by the command line or by the api; a file that
+    the command line cannot read violates the schema."""
     name = FILES_OF_USERS[path]
     content = copy.deepcopy(data_of((ROOT / path).read_text()))
     places = [*_places(content)]
@@ -164,7 +164,7 @@ def test_a_schema_never_refuses_what_would_be_taken(data: st.DataObject, path: s
 
 
 def _numbered(value: Any) -> Any:
-    """Keys that are numbers, as in a file."""
+    """Returns the content with integer keys, as in a file."""
     if isinstance(value, dict):
         return {int(key) if key.isdigit() else key: _numbered(item) for key, item in value.items()}
     return [_numbered(item) for item in value] if isinstance(value, list) else value
@@ -277,7 +277,7 @@ BOUNDS: list[tuple[str, str, tuple[Any, ...], Any, Any]] = [
 
 @pytest.mark.parametrize(("name", "text", "path", "most", "more"), BOUNDS, ids=range(len(BOUNDS)))
 def test_bounds_are_those_of_the_api(name: str, text: str, path: tuple[Any, ...], most: Any, more: Any) -> None:
-    """At the bound a file is taken by both, beyond it by neither."""
+    """The schema and the api accept a file at the bound and refuse it above."""
     kept = edited(text, lambda content: put(*path)(content, most))
     broken = edited(text, lambda content: put(*path)(content, more))
 
@@ -290,7 +290,7 @@ def test_bounds_are_those_of_the_api(name: str, text: str, path: tuple[Any, ...]
     "key", ["instancecount", "instanceCount", "instance_count", "INSTANCE_COUNT", "_instanceCount_"]
 )
 def test_keys_may_be_spelled_in_any_way(key: str) -> None:
-    """As the command line takes them; a misspelled one is told."""
+    """The schema accepts every spelling of a key that the command line accepts, and refuses a misspelled one."""
     assert [] == faults("job", f"{key}: 2\n")
     assert [] != faults("job", f"{key}: x\n")
     assert [] != faults("job", f"{key}s: 2\n")
@@ -310,7 +310,7 @@ def test_keys_may_be_spelled_in_any_way(key: str) -> None:
     ],
 )
 def test_values_are_taken_as_the_command_line_takes_them(text: str, is_taken: bool) -> None:
-    """But for a key without a value, which it passes over."""
+    """The schema accepts the command line's values, except a key without a value, which the command line ignores."""
     assert is_taken == (faults("job", text) == [])
     if text != "name:":
         assert is_taken == _is_read(text)
@@ -326,7 +326,7 @@ def _is_read(text: str) -> bool:
 
 @pytest.mark.parametrize("name", FILES)
 def test_the_command_prints_the_schema(name: str) -> None:
-    """For each kind of file there is."""
+    """The command prints the schema of each kind of file."""
     printed = CliRunner().invoke(peloton, ["schema", name])
 
     assert 0 == printed.exit_code, printed.output
@@ -335,7 +335,7 @@ def test_the_command_prints_the_schema(name: str) -> None:
 
 
 def test_fields_are_explained() -> None:
-    """By the comments of the .proto files."""
+    """The schema's descriptions are the comments of the .proto files."""
     job = schema_of("job")["definitions"]["v0.job.JobConfig"]
 
     assert (

@@ -1,4 +1,4 @@
-"""The language of constraints on the wire means what its evaluator does, NOT included."""
+"""Constraints on the wire have the same meaning as their evaluation, NOT included."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def trees(draw: st.DrawFn, depth: int = 3) -> Wire:
 
 
 def verdict(wire: Wire, labels: Counts, pods: Counts | None) -> bool | None:
-    """As the documentation has it: None has no say."""
+    """Evaluates a constraint as documented; None means that it does not apply."""
     if wire.type == Wire.NOT_CONSTRAINT:
         inner = verdict(wire.notConstraint.constraint, labels, pods)
         return None if inner is None else not inner
@@ -61,7 +61,7 @@ def verdict(wire: Wire, labels: Counts, pods: Counts | None) -> bool | None:
 
 @given(trees(), COUNTS, st.none() | COUNTS)
 def test_a_constraint_means_what_the_language_says(wire: Wire, labels: Counts, pods: Counts | None) -> None:
-    """For any tree of AND, OR and NOT, any labels, and pods that are counted or not."""
+    """The meanings agree for any tree of AND, OR and NOT, any labels, and pods that are counted or not."""
     constraint = convert.constraint(wire)
 
     assert constraint is not None
@@ -95,7 +95,7 @@ def negation(*refused: Wire) -> Wire:
     ],
 )
 def test_a_negation_reads_as_one(condition: int, count: int, expected: str) -> None:
-    """Reasons name what the pod asked for."""
+    """The description of a negation has the terms of the request."""
     constraint = convert.constraint(negation(label(condition, count)))
 
     assert constraint is not None
@@ -103,6 +103,6 @@ def test_a_negation_reads_as_one(condition: int, count: int, expected: str) -> N
 
 
 def test_a_negation_of_nothing_is_refused() -> None:
-    """It would take no host, or every one: nobody can mean it."""
+    """A negation without a constraint is refused, since it would match no host or every one."""
     with pytest.raises(InvalidArgument, match="not constraint has no constraint"):
         convert.constraint(negation())

@@ -1,4 +1,4 @@
-"""Configurations inward, records outward."""
+"""Conversion of configurations to the model, and of records to the wire."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Policy = task_pb2.PreemptionPolicy
 
 
 def test_the_image_of_a_pod() -> None:
-    """In the words of either containerizer; empty when it names none."""
+    """The image is read from either containerizer, and is empty if there is none."""
     docker, mesos, appc, none = (task_pb2.TaskConfig() for _ in range(4))
     docker.container.docker.image = "web:1"
     mesos.container.mesos.image.docker.name = "web:2"
@@ -45,7 +45,7 @@ def test_the_image_of_a_pod() -> None:
 
 
 def test_states_keep_the_numbers_of_the_wire() -> None:
-    """Every state of the model has its number, and every number of the wire its state."""
+    """Every state of the model has a number of the wire, and every number has its state."""
     assert {n: s.value for n, s in convert.POD_STATES.items()} == {n: k for k, n in task_pb2.TaskState.items()}
     assert {n: s.value for n, s in convert.JOB_STATES.items()} == {n: k for k, n in job_pb2.JobState.items()}
     assert {n: t.value for n, t in convert.JOB_TYPES.items()} == {n: k for k, n in job_pb2.JobType.items()}
@@ -54,19 +54,19 @@ def test_states_keep_the_numbers_of_the_wire() -> None:
 
 
 def test_amounts_are_rounded_up() -> None:
-    """A request never gets less than it asked for."""
+    """Amounts are rounded up, so that a pod has at least its request."""
     limits = task_pb2.ResourceConfig(cpuLimit=0.1234, memLimitMb=1.2, diskLimitMb=0.1 * 3, gpuLimit=0.5)
 
     assert Resources(124, 2, 1, 500) == pod_parts.resources(limits)
 
 
 def test_the_shape_of_a_plain_task() -> None:
-    """Without anything said a pod is packed, and neither revocable nor preemptible."""
+    """The default shape of a pod is packed, and neither revocable nor preemptible."""
     assert PodShape(Resources()) == convert.pod_shape(task_pb2.TaskConfig(), job_pb2.SlaConfig())
 
 
 def test_ports_without_a_number_are_counted() -> None:
-    """Only dynamic ports ask the host for one."""
+    """A pod requests only dynamic ports from its host."""
     task = task_pb2.TaskConfig()
     for value in (0, 80, 0):
         task.ports.add(name="p", value=value)
@@ -86,7 +86,7 @@ def test_ports_without_a_number_are_counted() -> None:
 def test_the_policy_of_the_task_overrides_the_job(
     policy: task_pb2.PreemptionPolicy.Type.ValueType, job_preemptible: bool, expected: bool
 ) -> None:
-    """A task that says whether it is preemptible is believed."""
+    """The task's own preemptible setting precedes the job's."""
     task = task_pb2.TaskConfig(preemptionPolicy=Policy(type=policy))
 
     assert expected == convert.pod_shape(task, job_pb2.SlaConfig(preemptible=job_preemptible)).preemptible
@@ -94,7 +94,7 @@ def test_the_policy_of_the_task_overrides_the_job(
 
 @pytest.mark.parametrize(("task", "job"), [(False, False), (True, False), (False, True), (True, True)])
 def test_a_pod_is_revocable_when_task_or_job_is(task: bool, job: bool) -> None:
-    """Either flag is enough."""
+    """A pod is revocable if the task or the job is."""
     shape = convert.pod_shape(task_pb2.TaskConfig(revocable=task), job_pb2.SlaConfig(revocable=job))
 
     assert (task or job) == shape.revocable
@@ -111,7 +111,7 @@ def test_a_pod_is_revocable_when_task_or_job_is(task: bool, job: bool) -> None:
 def test_pods_are_packed_unless_they_are_to_be_spread(
     wire: job_pb2.PlacementStrategy.ValueType, expected: Strategy
 ) -> None:
-    """No strategy means packing."""
+    """The default strategy is packing."""
     assert expected == convert.pod_shape(task_pb2.TaskConfig(), job_pb2.SlaConfig(), wire).strategy
 
 
@@ -130,7 +130,7 @@ def label(
 
 
 def test_constraints_become_a_tree() -> None:
-    """Leaves of hosts and pods, joined by all and any; a part without a type demands nothing."""
+    """Leaves of hosts and pods are joined by AND and OR; a part without a type matches everything."""
     pod_label = label("job", task_pb2.LabelConstraint.TASK, task_pb2.LabelConstraint.CONDITION_LESS_THAN)
     either = task_pb2.Constraint(type=task_pb2.Constraint.OR_CONSTRAINT)
     either.orConstraint.constraints.extend([label("rack"), label("zone"), task_pb2.Constraint()])
@@ -144,7 +144,7 @@ def test_constraints_become_a_tree() -> None:
 
 
 def test_incomplete_label_constraints_are_refused() -> None:
-    """A leaf without kind or condition says nothing that could be checked: the refusal names its key."""
+    """The error of a leaf without kind or condition names its key."""
     with pytest.raises(InvalidArgument, match="label constraint on 'rack' has no kind"):
         convert.constraint(label("rack", task_pb2.LabelConstraint.UNKNOWN))
     with pytest.raises(InvalidArgument, match="label constraint on 'rack' has no condition"):
@@ -159,7 +159,7 @@ def a_job_config(**fields: object) -> job_pb2.JobConfig:
 
 
 def test_a_new_job_steers_for_the_goal_of_its_type() -> None:
-    """Batch jobs are to succeed, services are to run."""
+    """The goal of batch jobs is SUCCEEDED, the goal of services RUNNING."""
     batch = convert.new_job_record(JOB, a_job_config(), START)
     service = convert.new_job_record(JOB, a_job_config(type=job_pb2.SERVICE), START)
 
@@ -169,7 +169,7 @@ def test_a_new_job_steers_for_the_goal_of_its_type() -> None:
 
 
 def test_the_controller_flag_of_instance_zero_makes_a_controller_job() -> None:
-    """The override's flag wins, even when it is false; services have no controller."""
+    """The override's flag takes precedence, even if it is false; services have no controller."""
     config = a_job_config()
     assert not convert.new_job_record(JOB, config, START).has_controller
 
@@ -186,7 +186,7 @@ def test_the_controller_flag_of_instance_zero_makes_a_controller_job() -> None:
 
 
 def test_the_sla_goes_both_ways() -> None:
-    """Every field of the wire's SLA is in the model's, and comes back."""
+    """Every field of the wire's SLA is converted to the model and back."""
     wire = job_pb2.SlaConfig(
         priority=1,
         preemptible=True,
@@ -228,7 +228,7 @@ A_POD = PodRecord(
 
 
 def test_the_runtime_of_a_pod() -> None:
-    """Every field of the record is on the wire, run ids as Mesos task ids."""
+    """Every field of the record is converted to the wire, run ids as Mesos task ids."""
     limits = task_pb2.ResourceConfig(cpuLimit=2, memLimitMb=3, gpuLimit=4)
     runtime = convert.pod_runtime(A_POD, limits)
 
@@ -262,7 +262,7 @@ def test_the_runtime_of_a_pod() -> None:
 
 
 def test_the_runtime_of_a_first_run_has_no_previous_one() -> None:
-    """What is unset in the record is unset on the wire."""
+    """An absent field of the record is unset on the wire."""
     first = PodRecord(JOB, 0, 1, PodState.INITIALIZED, PodState.RUNNING, 1, 1, 1)
 
     runtime = convert.pod_runtime(first)
@@ -272,7 +272,7 @@ def test_the_runtime_of_a_first_run_has_no_previous_one() -> None:
 
 
 def test_a_task_carries_its_configuration() -> None:
-    """Usage is told for batch jobs only."""
+    """A task has its usage for batch jobs only."""
     config = task_pb2.TaskConfig(name="worker", resource=task_pb2.ResourceConfig(cpuLimit=1))
 
     info = convert.task_info(A_POD, config)
@@ -283,7 +283,7 @@ def test_a_task_carries_its_configuration() -> None:
 
 
 def test_an_event_names_all_its_runs() -> None:
-    """The run before the first is run 0; times are whole seconds."""
+    """An event has the ids of its runs; the one before the first is run 0. Times are whole seconds."""
     event = PodEvent(
         JOB, 3, 1, 2, 0, PodState.RUNNING, PodState.KILLED, 4, 5, "h", "a", "m", "r", HealthState.HEALTHY, START + 7
     )
@@ -335,7 +335,7 @@ A_JOB = JobRecord(
 
 
 def test_the_runtime_of_a_job_counts_every_state() -> None:
-    """Each state is a key of the counts, zero or not."""
+    """The counts have a key for each state, zeros included."""
     runtime = convert.job_runtime(A_JOB)
 
     assert {s.value: 3 if s is PodState.RUNNING else 0 for s in PodState} == dict(runtime.taskStats)
@@ -354,7 +354,7 @@ def test_the_runtime_of_a_job_counts_every_state() -> None:
 
 
 def test_jobs_with_and_without_their_configuration() -> None:
-    """A summary tells the owning team as owner; usage is in limits times seconds."""
+    """The summary has the owning team as owner; usage is in limits times seconds."""
     summary = convert.job_summary(A_JOB)
     assert (JOB, "train", "maps", "maps", 3, "pool", 2) == (
         summary.id.value,
@@ -383,6 +383,6 @@ def test_jobs_with_and_without_their_configuration() -> None:
     ],
 )
 def test_times_are_rfc3339(time_ns: int, exact: str, seconds: str) -> None:
-    """As many digits as the moment needs, or whole seconds; unset is empty."""
+    """Times have the necessary digits, or whole seconds; an unset time is empty."""
     assert exact == rfc3339(time_ns)
     assert seconds == rfc3339_seconds(time_ns)

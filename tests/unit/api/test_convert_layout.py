@@ -1,4 +1,4 @@
-"""Placement of a job: from both versions of the API to the model, and what is refused."""
+"""Placement of a job: conversion of both versions of the API to the model, and refusals."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ def config(*rules: Rule, **more: int) -> job_pb2.JobConfig:
 
 
 def test_rules_are_hard_with_a_skew_of_one_unless_they_say_otherwise() -> None:
-    """Without rules there is no layout."""
+    """Rules default to hard ones with a skew of one; a job without rules has no layout."""
     rules = Rule(label="rack"), Rule(label="zone", maxSkew=3, soft=True)
     assert Layout((Spread("rack", 1, True), Spread("zone", 3, False))) == layout(config(*rules).placement)
     assert layout(config().placement) is None
 
 
 def test_v1alpha_means_the_same() -> None:
-    """There and back."""
+    """The rules of v1alpha are converted to the same layout and back."""
     placement = stateless_pb2.Placement(spread=[stateless_pb2.Spread(label="zone", max_skew=3, soft=True)])
     spec = stateless_pb2.JobSpec(name="web", placement=placement)
 
@@ -36,7 +36,7 @@ def test_v1alpha_means_the_same() -> None:
 
 
 def test_a_gang_may_be_close() -> None:
-    """Preferred, unless it is required."""
+    """The closeness of a gang is preferred unless it is required."""
     for is_required in (False, True):
         placement = job_pb2.Placement(gangClose=job_pb2.GangClose(label="rack", required=is_required))
         assert Layout((), GangClose("rack", is_required)) == layout(placement)
@@ -72,5 +72,5 @@ NO_LABEL = job_pb2.JobConfig(
     ],
 )
 def test_what_is_refused(refused: job_pb2.JobConfig, text: str) -> None:
-    """With the rule's place, or the numbers."""
+    """The error has the rule's place, or the numbers."""
     assert [text] == list(layout_faults(refused))

@@ -1,4 +1,4 @@
-"""Records as v1alpha tells them."""
+"""Conversion of records to v1alpha."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ UPDATE = UpdateRecord(
 
 
 def test_states_have_their_numbers() -> None:
-    """Every state of the model has its name on the wire, and every name of the wire its state."""
+    """Every state of the model has its name on the wire, and every name its state."""
     assert {n: convert_v1.POD_STATE_NAMES[s] for n, s in convert_v1.POD_STATES.items()} == {
         number: name for name, number in pod_pb2.PodState.items()
     }
@@ -103,7 +103,7 @@ def test_states_have_their_numbers() -> None:
 
 
 def test_the_status_of_a_pod() -> None:
-    """Ids, versions and hosts; one container without a name carries the rest."""
+    """The status has ids, versions and hosts; one container without a name has the other fields."""
     status = convert_v1.pod_status(POD)
 
     assert (status.state, status.desired_state) == (pod_pb2.POD_STATE_RUNNING, pod_pb2.POD_STATE_RUNNING)
@@ -122,7 +122,7 @@ def test_the_status_of_a_pod() -> None:
 
 
 def test_a_first_run_has_none_before_it() -> None:
-    """The previous pod id is unset; so is the termination of a run that nobody ended."""
+    """The previous pod id is unset; so is the termination of a run without one."""
     status = convert_v1.pod_status(replace(POD, prev_run_id=0, termination=None))
 
     assert not status.HasField("prev_pod_id")
@@ -131,7 +131,7 @@ def test_a_first_run_has_none_before_it() -> None:
 
 @pytest.mark.parametrize("state", PodState)
 def test_every_state_of_a_pod_is_one_of_its_container(state: PodState) -> None:
-    """Before a host has it, the container is pending."""
+    """The container is pending until the pod is on a host."""
     container = convert_v1.pod_status(replace(POD, state=state)).containers_status[0]
     name = pod_pb2.ContainerState.Name(container.state).removeprefix("CONTAINER_STATE_")
 
@@ -141,7 +141,7 @@ def test_every_state_of_a_pod_is_one_of_its_container(state: PodState) -> None:
 
 
 def test_events_use_the_names_of_v1alpha() -> None:
-    """States and health with their prefixes, times to the second; the run before the first is 0."""
+    """Events have states and health with v1alpha's prefixes, and times to the second; the run before the first is 0."""
     event = PodEvent(
         JOB,
         3,
@@ -168,7 +168,7 @@ def test_events_use_the_names_of_v1alpha() -> None:
 
 
 def test_a_past_run_has_no_times_and_no_containers() -> None:
-    """Its last event is all that is known."""
+    """The status of an earlier run is its last event, without times and containers."""
     event = PodEvent(
         JOB, 3, 1, 1, 0, PodState.FAILED, PodState.RUNNING, 4, 4, "h", "a", "m", "r", HealthState.INVALID, START
     )
@@ -179,7 +179,7 @@ def test_a_past_run_has_no_times_and_no_containers() -> None:
 
 
 def test_the_status_of_a_job() -> None:
-    """Counts under the names of states, zeros included; the version is that of all three parts."""
+    """The counts have the names of states, zeros included; the version has all three parts."""
     counts = {4: {PodState.RUNNING: 2}, 5: {PodState.RUNNING: 1, PodState.PENDING: 1}}
     status = convert_v1.job_status(RECORD, UPDATE, counts)
 
@@ -194,7 +194,7 @@ def test_the_status_of_a_job() -> None:
 
 
 def test_the_summary_of_a_job() -> None:
-    """Owner is the owning team, as existing clients know it."""
+    """The owner is the owning team, which existing clients expect."""
     summary = convert_v1.job_summary(RECORD, None)
 
     assert (summary.owner, summary.owning_team, summary.instance_count) == ("maps", "maps", 4)
@@ -205,7 +205,7 @@ def test_the_summary_of_a_job() -> None:
 
 
 def test_the_status_of_an_update() -> None:
-    """What is neither done nor failed remains; versions carry the job's other two parts as they are now."""
+    """The remaining count excludes done and failed instances; versions have the job's current two other parts."""
     status = convert_v1.workflow_status(RECORD, UPDATE)
 
     assert (status.version.value, status.prev_version.value) == ("5-2-7", "4-2-7")
@@ -215,7 +215,8 @@ def test_the_status_of_an_update() -> None:
 
 
 def test_the_status_of_an_update_that_has_stalled() -> None:
-    """Since when, why, and how many runs failed; an update with progress says none of it."""
+    """A stalled update has the time, the cause and the number of failed runs; an update with progress has none of
+    them."""
     stalled = replace(UPDATE, stalled_ns=START, stall_cause="instance 1 fails", failed_run_count=8)
     told = [convert_v1.workflow_status(RECORD, update) for update in (UPDATE, stalled)]
     spec = replace(UPDATE.spec, progress_deadline_s=45)
@@ -227,7 +228,7 @@ def test_the_status_of_an_update_that_has_stalled() -> None:
 
 
 def test_an_update_in_full() -> None:
-    """Ranges include their end, start_pods is not told, and opaque data is always there."""
+    """Ranges include their end, start_pods is omitted, and opaque data is always set."""
     info = convert_v1.workflow_info(RECORD, UPDATE, [UpdateEvent(START, UpdateType.UPDATE, UpdateState.PAUSED)])
 
     assert [(getattr(r, "from"), r.to) for r in info.instances_added] == [(4, 6), (9, 9)]
@@ -248,7 +249,7 @@ def test_an_update_in_full() -> None:
 
 @pytest.mark.parametrize("kind", [UpdateType.RESTART, UpdateType.START, UpdateType.STOP])
 def test_other_updates(kind: UpdateType) -> None:
-    """A restart tells its own spec; v1alpha has no words for rolling starts and stops."""
+    """A restart has its own spec; rolling starts and stops have no type in v1alpha."""
     info = convert_v1.workflow_info(RECORD, replace(UPDATE, type=kind), [])
 
     assert not info.HasField("update_spec")
@@ -262,7 +263,7 @@ def test_other_updates(kind: UpdateType) -> None:
 
 @given(st.frozensets(st.integers(0, 30)))
 def test_ranges_are_the_instances(instances: frozenset[int]) -> None:
-    """Each instance once, with as few ranges as can be."""
+    """Each instance occurs once, in the minimal number of ranges."""
     told = [(getattr(r, "from"), r.to) for r in convert_v1.ranges(instances)]
 
     assert [i for first, last in told for i in range(first, last + 1)] == sorted(instances)
@@ -271,7 +272,7 @@ def test_ranges_are_the_instances(instances: frozenset[int]) -> None:
 
 @given(st.integers(0), st.integers(0), st.integers(0))
 def test_entity_versions_cross(config: int, state: int, workflow: int) -> None:
-    """As text and back."""
+    """Entity versions are converted to text and back."""
     version = EntityVersion(config, state, workflow)
 
     assert EntityVersion.parse(convert_v1.entity_version(version).value) == version

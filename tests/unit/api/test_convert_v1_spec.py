@@ -1,4 +1,4 @@
-"""v1alpha specs inward and outward again."""
+"""Conversion of v1alpha specs to configurations and back."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from tests.unit.api.v1_specs import pod_specs, task_configs
 
 @given(task_configs())
 def test_a_task_comes_back_as_it_was(task: task_pb2.TaskConfig) -> None:
-    """A service of v0 that is read through v1alpha and sent back has not changed."""
+    """A v0 service that is read through v1alpha and sent back is unchanged."""
     assert convert.task_config(convert.pod_spec(task)) == task
 
 
 @given(pod_specs())
 def test_a_spec_read_back_means_the_same(pod: pod_pb2.PodSpec) -> None:
-    """A spec as it is returned, with both forms, becomes the very configuration that the client's became."""
+    """A returned spec, which has both forms, is converted to the same configuration as the client's."""
     sent = stateless_pb2.JobSpec(default_spec=pod)
     config = convert.job_config(sent)
     returned = convert.job_spec(config, sent.SerializeToString())
@@ -41,7 +41,7 @@ def test_a_spec_read_back_means_the_same(pod: pod_pb2.PodSpec) -> None:
 
 @given(pod_specs())
 def test_own_words_read_back_are_enough(pod: pod_pb2.PodSpec) -> None:
-    """Without the Mesos messages that were added, a spec is what its client sent."""
+    """A spec without the added Mesos messages equals the client's."""
     sent = stateless_pb2.JobSpec(default_spec=pod)
     returned = convert.job_spec(convert.job_config(sent), sent.SerializeToString())
     for field in ("container", "command", "executor"):
@@ -51,7 +51,7 @@ def test_own_words_read_back_are_enough(pod: pod_pb2.PodSpec) -> None:
 
 
 def test_a_command_told_in_words_keeps_its_shell() -> None:
-    """Mesos's default is true and that of v1alpha false: what was left unset is told as it holds."""
+    """Mesos's default of shell is true, v1alpha's is false: an unset flag is returned as its effective value."""
     pod = convert.pod_spec(task_pb2.TaskConfig(command=mesos_pb2.CommandInfo(value="a && b")))
     pod.containers[0].ClearField("command")
 
@@ -60,7 +60,7 @@ def test_a_command_told_in_words_keeps_its_shell() -> None:
 
 @given(pod_specs())
 def test_a_spec_read_back_keeps_the_words_of_its_client(pod: pod_pb2.PodSpec) -> None:
-    """What v0 has no field for is there again, and so is everything that the client wrote in v1alpha's words."""
+    """The returned spec keeps v1alpha's fields, including the ones that v0 does not have."""
     sent = stateless_pb2.JobSpec(default_spec=pod)
     returned = convert.job_spec(convert.job_config(sent), sent.SerializeToString()).default_spec
 
@@ -75,7 +75,7 @@ def test_a_spec_read_back_keeps_the_words_of_its_client(pod: pod_pb2.PodSpec) ->
 def test_a_job_comes_back_as_it_was(
     count: int, overridden: list[int], default: task_pb2.TaskConfig, override: task_pb2.TaskConfig
 ) -> None:
-    """All fields of a service's configuration cross in both directions, the SLA's own one included."""
+    """All fields of a service's configuration are converted in both directions, the SLA's own one included."""
     config = job_pb2.JobConfig(
         name="web",
         type=job_pb2.SERVICE,
@@ -94,7 +94,7 @@ def test_a_job_comes_back_as_it_was(
     for instance in overridden:
         config.instanceConfig[instance].CopyFrom(override)
     for task in (config.defaultConfig, *config.instanceConfig.values()):
-        task.revocable = False  # as the SLA says: it overrules the tasks
+        task.revocable = False  # as in the SLA, which overrides the tasks
 
     assert convert.job_config(convert.job_spec(config)) == config
 
@@ -103,7 +103,7 @@ def test_a_job_comes_back_as_it_was(
 @pytest.mark.parametrize("has_default", [True, False])
 @pytest.mark.parametrize("revocable", [True, False])
 def test_the_sla_overrules_the_pods(has_sla: bool, has_default: bool, revocable: bool) -> None:
-    """Revocable of the SLA replaces that of every pod, when there are an SLA and a default spec."""
+    """The SLA's revocable replaces every pod's, if there are an SLA and a default spec."""
     spec = stateless_pb2.JobSpec()
     spec.instance_spec[0].revocable = not revocable
     if has_sla:
@@ -120,7 +120,7 @@ def test_the_sla_overrules_the_pods(has_sla: bool, has_default: bool, revocable:
 
 
 def several() -> pod_pb2.PodSpec:
-    """A pod whose containers share a folder, told in v1alpha's own words."""
+    """Returns a pod whose containers share a folder, in v1alpha's own fields."""
     pod = pod_pb2.PodSpec()
     pod.volumes.add(name="shared", type=volume_pb2.VolumeSpec.VOLUME_TYPE_EMPTY_DIR).empty_dir.size_in_mb = 8
     host = pod.volumes.add(name="host", type=volume_pb2.VolumeSpec.VOLUME_TYPE_HOST_PATH)
@@ -141,7 +141,8 @@ def several() -> pod_pb2.PodSpec:
 
 
 def test_each_container_is_stored() -> None:
-    """The first as the task, the others beside it; each has its image, amounts, ports, folders and checks."""
+    """The first container is the task, the others are stored with it; each has its image, amounts, ports, folders
+    and checks."""
     task = convert.task_config(several())
 
     (proxy,), (setup,) = task.otherContainers, task.initContainers
@@ -159,7 +160,7 @@ def test_each_container_is_stored() -> None:
 
 
 def test_a_spec_of_several_containers_read_back_means_the_same() -> None:
-    """As its client sent it, and as it is told of a configuration of v0."""
+    """A spec returned for a v1alpha client or for a v0 configuration is converted to the same configuration."""
     config = convert.job_config(stateless_pb2.JobSpec(default_spec=several()))
 
     sent = convert.job_spec(config, stateless_pb2.JobSpec(default_spec=several()).SerializeToString())
@@ -171,14 +172,14 @@ def test_a_spec_of_several_containers_read_back_means_the_same() -> None:
 
 
 def stripped(container: pod_pb2.ContainerSpec) -> pod_pb2.ContainerSpec:
-    """In v1alpha's own words only."""
+    """Removes all fields but v1alpha's own."""
     for field in ("container", "command", "executor"):
         container.ClearField(field)  # type: ignore[arg-type]
     return container
 
 
 def test_a_check_by_command_may_come_in_words() -> None:
-    """As a shell reads it."""
+    """The command of a check is quoted for a shell."""
     pod = pod_pb2.PodSpec(containers=[pod_pb2.ContainerSpec()])
     check = pod.containers[0].liveness_check
     check.command.value = "test"
@@ -192,7 +193,7 @@ def test_a_check_by_command_may_come_in_words() -> None:
     [(True, task_pb2.PreemptionPolicy.TYPE_PREEMPTIBLE), (False, task_pb2.PreemptionPolicy.TYPE_NON_PREEMPTIBLE)],
 )
 def test_preemption_policy(kills: bool, kind: int) -> None:
-    """A policy that is there decides whether the pod is preemptible; none leaves it to the job."""
+    """A present policy decides whether the pod is preemptible; otherwise the job does."""
     pod = pod_pb2.PodSpec(preemption_policy=pod_pb2.PreemptionPolicy(kill_on_preempt=kills))
 
     policy = convert.task_config(pod).preemptionPolicy
@@ -205,7 +206,7 @@ def a_pod(**fields: Any) -> pod_pb2.PodSpec:
 
 
 def test_mesos_messages_win() -> None:
-    """Container and command count where they are given, and own words are not mixed in."""
+    """Container and command precede v1alpha's own fields, which are not merged with them."""
     pod = a_pod(
         image="new",
         entrypoint=pod_pb2.CommandSpec(value="new"),
@@ -220,7 +221,7 @@ def test_mesos_messages_win() -> None:
 
 
 def test_a_command_from_own_words() -> None:
-    """Entrypoint and environment become the command; without a Mesos spec the shell flag stays unset."""
+    """Entrypoint and environment are converted to the command; without a Mesos spec the shell flag is unset."""
     pod = a_pod(
         entrypoint=pod_pb2.CommandSpec(value="serve", arguments=["--fast"]),
         environment=[pod_pb2.Environment(name="A", value="1")],
@@ -236,7 +237,7 @@ def test_a_command_from_own_words() -> None:
 
 
 def test_no_command_without_words_about_one() -> None:
-    """A Mesos spec about the container says nothing about a command; an empty entrypoint does."""
+    """A Mesos spec about the container sets no command; an empty entrypoint does."""
     pod = a_pod(image="web:1")
     pod.mesos_spec.type = apachemesos_pb2.PodSpec.CONTAINER_TYPE_DOCKER
     assert not convert.task_config(pod).HasField("command")
@@ -246,7 +247,8 @@ def test_no_command_without_words_about_one() -> None:
 
 
 def test_a_container_from_own_words() -> None:
-    """Image, docker parameters, network and mounts of host paths become the container; other volumes do not map."""
+    """Image, docker parameters, network and mounts of host paths are converted to the container; other volumes are
+    not."""
     pod = a_pod(
         image="web:1",
         volume_mounts=[
@@ -271,14 +273,14 @@ def test_a_container_from_own_words() -> None:
 
 
 def test_an_image_alone_runs_in_the_mesos_containerizer() -> None:
-    """Without a type of container."""
+    """An image without a type of container runs in the Mesos containerizer."""
     info = convert.task_config(a_pod(image="web:1")).container
 
     assert (info.type, info.mesos.image.docker.name) == (mesos_pb2.ContainerInfo.MESOS, "web:1")
 
 
 def test_an_executor_from_own_words() -> None:
-    """Type, id, data and resources."""
+    """The executor has type, id, data and resources."""
     pod = a_pod()
     spec = pod.mesos_spec.executor_spec
     spec.type = apachemesos_pb2.PodSpec.ExecutorSpec.EXECUTOR_TYPE_CUSTOM
@@ -290,7 +292,7 @@ def test_an_executor_from_own_words() -> None:
 
 
 def test_a_health_check_of_v1alpha() -> None:
-    """The liveness check is the health check; a readiness check is ignored."""
+    """The liveness check is the health check; the readiness check is ignored."""
     check = pod_pb2.HealthCheckSpec(enabled=True, type=pod_pb2.HealthCheckSpec.HEALTH_CHECK_TYPE_HTTP, interval_secs=7)
     check.http_check.port, check.http_check.path = 8080, "/health"
     task = convert.task_config(a_pod(liveness_check=check))
@@ -302,7 +304,7 @@ def test_a_health_check_of_v1alpha() -> None:
 
 @pytest.mark.parametrize("form", ["http_check", "http_get"])
 def test_a_health_check_of_a_named_port(form: str) -> None:
-    """Both forms of v1alpha may name it; the newer one does by the port's spec."""
+    """The two forms of v1alpha may name the port; the newer one does by the port's spec."""
     check = pod_pb2.HealthCheckSpec(enabled=True, type=pod_pb2.HealthCheckSpec.HEALTH_CHECK_TYPE_HTTP)
     if form == "http_check":
         check.http_check.port_name = "web"
@@ -315,7 +317,7 @@ def test_a_health_check_of_a_named_port(form: str) -> None:
 
 @pytest.mark.parametrize("name", ["executor_spec", "network_spec"])
 def test_types_that_mesos_does_not_have(name: str) -> None:
-    """v1alpha takes any number: it is refused with its field."""
+    """A number without a type in Mesos is refused with its field."""
     spec = stateless_pb2.JobSpec()
     mesos = spec.default_spec.mesos_spec
     mesos.type = mesos.CONTAINER_TYPE_DOCKER

@@ -1,4 +1,4 @@
-"""The generated code belongs to the .proto files that are checked in."""
+"""The generated code corresponds to the committed .proto files."""
 
 import shutil
 from pathlib import Path
@@ -16,13 +16,12 @@ def copy_of_api(folder: Path) -> Path:
 
 
 def test_generated_code_is_up_to_date() -> None:
-    """Generating again from the .proto files gives, byte for byte, the files in the tree."""
+    """The generator produces the files in the tree, byte for byte."""
     assert generate.outdated_files(generate.REPOSITORY_ROOT) == {}
 
 
 def test_every_proto_file_below_the_api_folder_is_compiled() -> None:
-    """A .proto file in any folder has its module, its types, and service code when it declares a service that is called
-    through stubs."""
+    """A .proto file in any folder has its module, its types, and service code if it declares a service with stubs."""
     files = generate.generated_files(generate.REPOSITORY_ROOT)
     for proto in generate.proto_files(generate.REPOSITORY_ROOT):
         stem = proto.with_suffix("")
@@ -33,7 +32,7 @@ def test_every_proto_file_below_the_api_folder_is_compiled() -> None:
 
 
 def test_a_changed_proto_file_is_noticed(tmp_path: Path) -> None:
-    """A new field in a .proto file makes its module and its stubs out of date, and nothing else."""
+    """A new field in a .proto file makes only its module and its stubs outdated."""
     root = copy_of_api(tmp_path)
     proto = root / "peloton/api/v0/changelog/changelog.proto"
     proto.write_text(proto.read_text().replace("string updatedBy = 4;", "string updatedBy = 4;\n  string note = 5;"))
@@ -42,7 +41,7 @@ def test_a_changed_proto_file_is_noticed(tmp_path: Path) -> None:
 
 
 def test_code_without_its_proto_file_is_noticed(tmp_path: Path) -> None:
-    """A generated file whose .proto file is gone counts as out of date, and has to go."""
+    """A generated file without its .proto file is outdated, and must be deleted."""
     root = copy_of_api(tmp_path)
     (root / "peloton/api/v1alpha/watch/svc/watch_svc.proto").unlink()
     outdated = {path.name: content for path, content in generate.outdated_files(root).items()}
@@ -53,7 +52,7 @@ def test_code_without_its_proto_file_is_noticed(tmp_path: Path) -> None:
 
 
 def test_a_changed_comment_is_noticed(tmp_path: Path) -> None:
-    """It makes the table of comments out of date, and the types, which have it as well."""
+    """A new comment makes the table of comments and the types outdated, since both contain it."""
     root = copy_of_api(tmp_path)
     proto = root / "peloton/api/v0/job/job.proto"
     proto.write_text(proto.read_text().replace("// What the owner asks for.", "// What the owner wants."))
@@ -63,7 +62,7 @@ def test_a_changed_comment_is_noticed(tmp_path: Path) -> None:
 
 
 def test_comments_have_the_full_names_of_what_they_are_about() -> None:
-    """Of services, methods, messages, fields, enums and their values, and of files; what has none is empty."""
+    """Services, methods, messages, fields, enums, values and files have their comments; others have an empty one."""
     assert "What the owner asks for." == comment_of("peloton.api.v0.job.JobConfig")
     assert comment_of("peloton.api.v0.job.SlaConfig.maxRunningTime").startswith("In seconds;")
     assert comment_of("peloton.api.v0.job.JobType.EXTERNAL").startswith("Ours: its pods were made by others")
@@ -73,7 +72,7 @@ def test_comments_have_the_full_names_of_what_they_are_about() -> None:
 
 
 def test_generating_mends_what_the_check_finds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A new .proto file in a new folder fails the check until the command has run; then its module is importable."""
+    """A new .proto file in a new folder fails the check until the generator has run; then its module is importable."""
     root = copy_of_api(tmp_path)
     proto = root / "peloton/api/extra/note/note.proto"
     proto.parent.mkdir(parents=True)
@@ -92,8 +91,8 @@ def test_generating_mends_what_the_check_finds(tmp_path: Path, capsys: pytest.Ca
 
 
 def test_only_what_is_not_committed_is_written_for_an_environment(tmp_path: Path) -> None:
-    """Types and services that are missing are generated; a module that does not belong to its .proto file stays, so
-    that the check finds it."""
+    """The generator adds missing types and services; a module that does not match its .proto file remains, so that
+    the check finds it."""
     root = copy_of_api(tmp_path)
     folder = root / "peloton/api/v0/changelog"
     module = folder / "changelog_pb2.py"
@@ -110,7 +109,7 @@ def test_only_what_is_not_committed_is_written_for_an_environment(tmp_path: Path
 
 
 def test_a_broken_proto_file_is_refused_with_its_place(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The compiler's message, which names file and line, reaches the caller."""
+    """The error is the compiler's message with file and line."""
     root = copy_of_api(tmp_path)
     (root / "peloton/api/v0/broken.proto").write_text('syntax = "proto3";\nmessage Broken { int32 a }\n')
     assert generate.main([], root) == 2

@@ -1,4 +1,4 @@
-"""What a job refers to when a request sends secrets."""
+"""References of a job to the secrets of requests."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ NEW = Secret("9", "/run/key", b"new")
 
 
 def test_data_for_a_path_that_has_a_secret_replaces_it() -> None:
-    """Under a new id, or in place under the old one with the next revision; others stay."""
+    """New data is stored under a new id, or in place under the old one with the next revision; other secrets are
+    unchanged."""
     assert ([NEW, OTHER], [NEW]) == joined([KEY, OTHER], [NEW], STORED, in_place=False)
     in_place = Secret("1", "/run/key", b"new", 5)
     assert ([in_place, OTHER], [in_place]) == joined([KEY, OTHER], [NEW], STORED, in_place=True)
@@ -23,12 +24,12 @@ def test_data_for_a_path_that_has_a_secret_replaces_it() -> None:
 
 @pytest.mark.parametrize("data", [b"old", b""])
 def test_the_same_or_no_data_changes_nothing(data: bytes) -> None:
-    """So that a request may name the secrets that a job has."""
+    """The same data or none changes nothing, so a request may contain the job's secrets."""
     assert ([KEY, OTHER], []) == joined([KEY, OTHER], [Secret("9", "/run/key", data)], STORED, in_place=False)
 
 
 def test_another_path_joins() -> None:
-    """Behind those that are there."""
+    """A secret with a new path is appended."""
     third = Secret("9", "/run/third", b"x")
 
     assert ([KEY, third], [third]) == joined([KEY], [third], STORED, in_place=True)
@@ -52,7 +53,7 @@ def test_another_path_joins() -> None:
     ],
 )
 def test_what_is_refused(kept: list[Secret], sent: list[Secret], text: str) -> None:
-    """With the path and the numbers."""
+    """The error has the path and the numbers."""
     with pytest.raises(InvalidArgument) as refused:
         joined(kept, sent, STORED, in_place=False)
 
@@ -60,7 +61,7 @@ def test_what_is_refused(kept: list[Secret], sent: list[Secret], text: str) -> N
 
 
 def test_containers_that_cannot_have_a_secret() -> None:
-    """Those of Docker's own, and those with a volume at the same place, also of one instance alone."""
+    """A Docker container and a volume at the secret's path are refused, including a volume of one instance."""
     docker, volume = job_pb2.JobConfig(), job_pb2.JobConfig()
     docker.defaultConfig.container.type = 1
     volume.instanceConfig[3].emptyDirs.add(name="a", containerPath="/run/key")
@@ -78,5 +79,5 @@ def test_containers_that_cannot_have_a_secret() -> None:
 
 
 def test_data_is_not_shown() -> None:
-    """Not in logs, nor in the text of an error."""
+    """The representation of a secret in logs and errors omits the data."""
     assert "new" not in repr(NEW)

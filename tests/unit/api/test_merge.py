@@ -1,4 +1,4 @@
-"""The configuration of one instance: default and override."""
+"""The configuration of one instance: the override merged into the default."""
 
 import pytest
 
@@ -69,7 +69,7 @@ MERGES = {
 
 @pytest.mark.parametrize("case", MERGES)
 def test_merge(case: str) -> None:
-    """Each kind of field follows its rule."""
+    """Each type of field is merged by its rule."""
     default, override, expected = (load_message(text, TaskConfig) for text in MERGES[case])
     job = JobConfig(defaultConfig=default, instanceConfig={3: override})
     before = job.SerializeToString(deterministic=True)
@@ -78,14 +78,14 @@ def test_merge(case: str) -> None:
 
 
 def test_without_override_the_default_counts() -> None:
-    """An instance without an override has the default as it is, and asking for it adds none."""
+    """An instance without an override has the default, and the read adds no override."""
     job = JobConfig(defaultConfig=TaskConfig(name="a", revocable=True), instanceConfig={1: TaskConfig(name="b")})
     assert effective_task_config(job, 0) == job.defaultConfig
     assert list(job.instanceConfig) == [1]
 
 
 def test_without_default_the_override_counts() -> None:
-    """A job that configures each instance on its own has the overrides as they are."""
+    """A job without a default has the overrides unchanged."""
     job = JobConfig(instanceConfig={1: TaskConfig(name="b")})
     assert effective_task_config(job, 1) == TaskConfig(name="b")
     assert effective_task_config(job, 0) == TaskConfig()

@@ -1,4 +1,4 @@
-"""What a pod of several containers takes, and which clusters can run which pods."""
+"""Resources of a pod with several containers, and the clusters that can run it."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def other(cpu: float = 0, name: str = "proxy", **fields: Any) -> dict[str, Any]:
     ],
 )
 def test_a_pod_takes_what_its_containers_take(fields: dict[str, Any], cpu_milli: int) -> None:
-    """Those side by side together, or the greatest before them."""
+    """A pod's resources are the greater of its concurrent containers' sum and its init containers' maximum."""
     pod = task(resource={"cpuLimit": 1}, **fields)
 
     assert Resources(cpu_milli) == pod_parts.pod_resources(pod)
@@ -51,7 +51,7 @@ def test_a_pod_takes_what_its_containers_take(fields: dict[str, Any], cpu_milli:
 
 
 def test_an_override_takes_what_it_leaves_out_from_the_default() -> None:
-    """Each of the three as a whole."""
+    """A field that an override omits is the default's; each of the three is replaced as a whole."""
     default = task(resource={"cpuLimit": 1}, otherContainers=[other(2)], initContainers=[other(8)])
 
     assert [8_000, 9_000, 21_000] == [
@@ -65,14 +65,14 @@ def test_an_override_takes_what_it_leaves_out_from_the_default() -> None:
 
 
 def test_usage_is_of_all_containers() -> None:
-    """Of those that run side by side."""
+    """Usage is the sum of the concurrent containers."""
     pod = task(resource={"cpuLimit": 1, "memLimitMb": 5}, otherContainers=[other(2)], initContainers=[other(8)])
 
     assert (3, 5) == (pod_parts.limits(pod).cpuLimit, pod_parts.limits(pod).memLimitMb)
 
 
 def test_ports_of_all_containers_are_dealt() -> None:
-    """Static ones are not."""
+    """The dynamic ports of all containers are allocated, and static ones are not."""
     pod = task(ports=[{"name": "a"}], otherContainers=[other(ports=[{"name": "b"}, {"name": "c", "value": 80}])])
 
     assert 2 == convert.pod_shape(pod, job_pb2.SlaConfig()).port_count
@@ -83,13 +83,13 @@ def test_ports_of_all_containers_are_dealt() -> None:
     [
         ({}, False),
         ({"healthCheck": {"enabled": True}}, True),
-        ({"readinessCheck": {"enabled": True}}, False),  # Mesos has none, and it may run there
+        ({"readinessCheck": {"enabled": True}}, False),  # Mesos has no readiness check, and the pod may run there
         ({"otherContainers": [other(readinessCheck={"enabled": True})]}, True),
         ({"otherContainers": [other()], "readinessCheck": {"enabled": True}}, True),
     ],
 )
 def test_whose_health_is_known(fields: dict[str, Any], is_checked: bool) -> None:
-    """A rollout waits for the health of such a pod."""
+    """The health of a pod is known if it has a check, and a rollout waits for it."""
     assert is_checked == pod_parts.is_checked(task(**fields))
 
 
@@ -107,7 +107,7 @@ KINDS: list[tuple[dict[str, Any], HostLabel | None]] = [
 
 @pytest.mark.parametrize(("fields", "expected"), KINDS)
 def test_a_pod_is_placed_where_it_can_run(fields: dict[str, Any], expected: HostLabel | None) -> None:
-    """By a constraint beside its own, so that it is explained like any other."""
+    """A constraint restricts the pod to clusters that can run it, in conjunction with the pod's own."""
     rack = {"type": "LABEL_CONSTRAINT", "labelConstraint": {"kind": "HOST", "condition": 2, "requirement": 1}}
     rack["labelConstraint"] |= {"label": {"key": "rack", "value": "a"}}  # type: ignore[operator]
     own = HostLabel("rack", "a")
@@ -129,14 +129,14 @@ def test_a_pod_is_placed_where_it_can_run(fields: dict[str, Any], expected: Host
     ],
 )
 def test_what_no_cluster_can_run_is_refused(fields: dict[str, Any], kinds: set[str], text: str) -> None:
-    """By name; while the kinds are not known nothing is."""
+    """The error names the feature; while the kinds of clusters are unknown no pod is refused."""
     refusal = kind_refusal(task(**fields), kinds)
 
     assert (bool(text), True) == (bool(refusal), text in refusal)
 
 
 def test_what_no_kind_can_run_is_refused_everywhere() -> None:
-    """It asks one thing of Kubernetes and another of Mesos."""
+    """A pod that requires features of both Kubernetes and Mesos is refused."""
     pod = task(command=URIS, otherContainers=[other()])
 
     assert "several containers run on Kubernetes only, and URIs to fetch on Mesos only" == kind_fault(pod)
@@ -145,7 +145,7 @@ def test_what_no_kind_can_run_is_refused_everywhere() -> None:
 @pytest.mark.parametrize(
     ("before", "after", "is_same"),
     [
-        ({}, {"containerName": "web"}, True),  # 0.1 did not keep it
+        ({}, {"containerName": "web"}, True),  # 0.1 did not store it
         ({"containerName": "app"}, {"containerName": "web"}, False),
         ({"otherContainers": [other()]}, {}, False),
         (
@@ -156,5 +156,5 @@ def test_what_no_kind_can_run_is_refused_everywhere() -> None:
     ],
 )
 def test_what_an_update_has_to_touch(before: dict[str, Any], after: dict[str, Any], is_same: bool) -> None:
-    """Whatever changes what a container runs; the order of its ports does not."""
+    """A difference in the containers counts; the order of ports does not."""
     assert is_same == same_task(task(**before), task(**after))

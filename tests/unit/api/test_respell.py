@@ -1,4 +1,4 @@
-"""Fields cross between the versions of the API by their squashed names."""
+"""Fields are copied between the versions of the API by their normalised names."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from peloton.api.v1alpha.pod import pod_pb2
 
 
 def test_spellings_and_messages_below_cross() -> None:
-    """Scalars, lists, messages with the same numbers and messages with other numbers are copied alike."""
+    """Scalars, lists, messages with the same numbers and messages with other numbers are copied."""
     spec = stateless_pb2.JobSpec(owning_team="maps", ldap_groups=["a", "b"], instance_count=3)
     spec.labels.add(key="stage", value="test")
     spec.respool_id.value = "pool"
@@ -27,7 +27,7 @@ def test_spellings_and_messages_below_cross() -> None:
 
 
 def test_fields_of_one_message_alone_leave_nothing_behind() -> None:
-    """A port's type exists in v1alpha only: it does not hide in the bytes of the other message."""
+    """A port's type exists in v1alpha only, and is not kept in the bytes of the other message."""
     container = pod_pb2.ContainerSpec(name="c", ports=[pod_pb2.PortSpec(name="http", value=80, template_name="T")])
     task = task_pb2.TaskConfig()
     respell(container, task, ("ports",))
@@ -36,7 +36,7 @@ def test_fields_of_one_message_alone_leave_nothing_behind() -> None:
 
 
 def test_an_empty_message_stays_present() -> None:
-    """A message that is there without a value is there afterwards."""
+    """An empty message is present after the copy."""
     pod = pod_pb2.PodSpec(restart_policy=pod_pb2.RestartPolicy())
     task = task_pb2.TaskConfig()
     respell(pod, task)
@@ -44,7 +44,7 @@ def test_an_empty_message_stays_present() -> None:
 
 
 def test_fields_of_other_types_do_not_cross() -> None:
-    """Pod names are messages in queries of v1alpha and texts in those of v0."""
+    """Pod names are messages in queries of v1alpha and strings in v0's, so they are not copied."""
     wanted = task_pb2.QuerySpec()
     respell(pod_pb2.QuerySpec(names=[peloton_pb2.PodName(value="a")], hosts=["host-1"]), wanted)
     assert task_pb2.QuerySpec(hosts=["host-1"]) == wanted

@@ -1,4 +1,4 @@
-"""The parts of the wire contract that clients trip over, and a round trip of each message family."""
+"""The error-prone parts of the wire contract, and a round trip of each family of messages."""
 
 from collections.abc import Iterator
 from concurrent import futures
@@ -41,7 +41,7 @@ NUMBERS: dict[str, tuple[type[Message], str, int]] = {
 
 @pytest.mark.parametrize("case", NUMBERS)
 def test_field_numbers(case: str) -> None:
-    """Fields whose number or spelling surprises have the number of the contract."""
+    """Fields with surprising numbers or spellings have the contract's."""
     message, field, number = NUMBERS[case]
     assert message.DESCRIPTOR.fields_by_name[field].number == number
 
@@ -57,21 +57,21 @@ def test_the_first_admin_component_is_the_goal_state_engine() -> None:
 
 
 def test_mesos_messages_know_unset_from_default() -> None:
-    """The embedded Mesos messages are proto2: shell is true by default, and unset can be told from set."""
+    """The embedded Mesos messages are proto2: shell is true by default, and unset differs from set."""
     config = task_pb2.TaskConfig(command=mesos_pb2.CommandInfo(value="true"))
     assert config.command.shell is True
     assert not config.command.HasField("shell")
 
 
 def test_mesos_fields_we_do_not_know_survive() -> None:
-    """A field of a newer Mesos is returned as it came."""
+    """A field of a newer Mesos is returned unchanged."""
     raw = mesos_pb2.CommandInfo(value="true").SerializeToString() + b"\xf8\x3f\x07"  # field 1023, a varint
     config = task_pb2.TaskConfig(command=mesos_pb2.CommandInfo.FromString(raw))
     assert task_pb2.TaskConfig.FromString(config.SerializeToString()).command.SerializeToString() == raw
 
 
 def test_streams_are_where_clients_expect_them() -> None:
-    """Watch, ListPods and ListJobs answer with a stream; no method takes one."""
+    """Watch, ListPods and ListJobs answer with a stream; no method accepts one."""
     files = (watch_svc_pb2.DESCRIPTOR, stateless_svc_pb2.DESCRIPTOR)
     services = [service for file in files for service in file.services_by_name.values()]
     methods = [method for service in services for method in service.methods]
@@ -107,7 +107,7 @@ def test_one_servicer_answers_under_every_name(channel: grpc.Channel, name: str)
 
 
 def test_the_stub_of_the_short_name_works(channel: grpc.Channel) -> None:
-    """Clients use the stub of the name without a version; a method not written answers UNIMPLEMENTED."""
+    """The stub of the name without a version works; an absent method answers UNIMPLEMENTED."""
     stub = short_job_pb2_grpc.JobManagerStub(channel)
     assert [job.value for job in stub.GetActiveJobs(job_pb2.GetActiveJobsRequest()).ids] == ["one"]
     with pytest.raises(grpc.RpcError) as error:
@@ -119,7 +119,7 @@ def test_the_stub_of_the_short_name_works(channel: grpc.Channel) -> None:
     "names", [service_names.JOB_MANAGER, service_names.TASK_MANAGER, service_names.RESOURCE_MANAGER]
 )
 def test_every_name_is_declared_with_the_same_methods(names: tuple[str, ...]) -> None:
-    """All spellings are in the descriptor pool, from which reflection answers, with the same methods and messages."""
+    """The descriptor pool, which reflection uses, has all names with the same methods and messages."""
     pool = descriptor_pool.Default()
     shapes = [
         [(method.name, method.input_type.full_name, method.output_type.full_name) for method in service.methods]
@@ -129,7 +129,7 @@ def test_every_name_is_declared_with_the_same_methods(names: tuple[str, ...]) ->
 
 
 async def test_an_asyncio_server_lists_every_name() -> None:
-    """Registration works for asyncio servers too, and reflection knows each name and its methods."""
+    """Registration works for asyncio servers as well, and reflection has each name with its methods."""
     server = grpc.aio.server()
     service_names.add_under_all_names(server, OneJob(), service_names.JOB_MANAGER)  # type: ignore[abstract]
     reflection.enable_server_reflection(service_names.JOB_MANAGER, server)

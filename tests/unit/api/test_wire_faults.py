@@ -1,4 +1,4 @@
-"""What is wrong with bytes that are no request is told by the field."""
+"""Faults of malformed requests name the field."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from peloton.errors import InvalidArgument
 
 
 def test_a_sound_message_is_read() -> None:
-    """As it was sent."""
+    """A valid message is read unchanged."""
     sent = job_pb2.CreateRequest(id=JobID(value="a"), config=job_pb2.JobConfig(name="b"))
 
     assert message_of(job_pb2.CreateRequest, sent.SerializeToString()) == sent
@@ -41,7 +41,7 @@ BROKEN = {
 
 @pytest.mark.parametrize(("raw", "path"), BROKEN.values(), ids=BROKEN.keys())
 def test_the_field_that_cannot_be_read_is_named(raw: bytes, path: str) -> None:
-    """By its path from the request."""
+    """The error has the field's path from the request."""
     with pytest.raises(InvalidArgument, match=r"^bytes that are no peloton\.api\.v0\.job\.CreateRequest") as caught:
         message_of(job_pb2.CreateRequest, raw)
 
@@ -49,7 +49,7 @@ def test_the_field_that_cannot_be_read_is_named(raw: bytes, path: str) -> None:
 
 
 def test_in_a_large_message_no_field_is_searched_for() -> None:
-    """That would take long, and whoever sends it has time."""
+    """The error of a large message names no field, since the search would take long."""
     raw = field(1, field(1, b"a")) * SEARCHED_BYTES_MAX + b"\xff"
 
     with pytest.raises(InvalidArgument, match=r"^bytes that are no peloton.api.v0.job.CreateRequest: "):
@@ -73,7 +73,7 @@ def lacking() -> dict[str, tuple[Message, str]]:
 
 @pytest.mark.parametrize(("message", "text"), lacking().values(), ids=lacking().keys())
 def test_required_fields_are_missed(message: Message, text: str) -> None:
-    """Wherever in the message they are; three of them are named."""
+    """Required fields at any depth are checked; the error names three of the missing ones."""
     with pytest.raises(InvalidArgument) as caught:
         message_of(type(message), message.SerializePartialToString())
 
@@ -81,7 +81,7 @@ def test_required_fields_are_missed(message: Message, text: str) -> None:
 
 
 def test_texts_of_mesos_are_text() -> None:
-    """They are read as bytes when they are none, wherever they are, and nobody behind the door expects bytes."""
+    """Mesos strings that are not UTF-8 are refused at any depth, since proto2 would return them as bytes."""
     sent = job_pb2.CreateRequest()
     sent.config.instanceConfig[3].command.environment.variables.add(name="sound", value="~~")
     raw = sent.SerializeToString().replace(b"~~", b"\xff\xfe")

@@ -1,4 +1,4 @@
-"""YAML of users into messages, and back."""
+"""Conversion of users' YAML to messages and back."""
 
 from pathlib import Path
 
@@ -35,7 +35,7 @@ def error_of(text: str) -> str:
 
 
 def test_a_batch_job() -> None:
-    """A job file with lower-case keys and enum numbers is read in full, Mesos messages and overrides included."""
+    """A job file with lower-case keys and enum numbers is read completely, Mesos messages and overrides included."""
     job = load_message(EXAMPLES / "hello_world.yaml", JobConfig)
     task = job.defaultConfig
     assert (job.name, job.type, job.instanceCount, job.sla.minimumRunningInstances) == ("HelloWorld", 0, 10, 2)
@@ -53,7 +53,7 @@ def test_a_batch_job() -> None:
 
 
 def test_a_resource_pool() -> None:
-    """Enum names in lower case and numbers with an exponent are understood."""
+    """Enum names in lower case and numbers with an exponent are valid."""
     pool = load_message(EXAMPLES / "pool.yaml", respool_pb2.ResourcePoolConfig)
     assert pool.resources[0].type == respool_pb2.ELASTIC
     assert (pool.resources[1].reservation, pool.resources[1].limit) == (10000.0, 25000.0)
@@ -71,13 +71,13 @@ def test_a_stateless_job() -> None:
 
 @pytest.mark.parametrize("key", ["instancecount", "instanceCount", "instance_count", "INSTANCECOUNT", "Instance_Count"])
 def test_spellings_of_a_key(key: str) -> None:
-    """Cases and underscores of a key do not matter."""
+    """Case and underscores of a key are ignored."""
     assert load_message(f"{key}: 7", JobConfig).instanceCount == 7
 
 
 @pytest.mark.parametrize("value", ["1", "SERVICE", "service", "Service", "'service'"])
 def test_spellings_of_an_enum(value: str) -> None:
-    """An enum is given by number or by name in any case."""
+    """An enum is valid as a number or as a name in any case."""
     assert load_message(f"type: {value}", JobConfig).type == job_pb2.SERVICE
 
 
@@ -123,7 +123,7 @@ VALUES = {
 
 @pytest.mark.parametrize("case", VALUES)
 def test_values(case: str) -> None:
-    """Values are taken as their field wants them."""
+    """Values are converted to the type of their field."""
     text, expected = VALUES[case]
     assert load_message(text, JobConfig) == expected
 
@@ -133,7 +133,7 @@ BYTES = {"text": "data: hello", "base64": "data: !!binary aGVsbG8=", "numbers": 
 
 @pytest.mark.parametrize("case", BYTES)
 def test_bytes(case: str) -> None:
-    """Bytes are text, base64 or a list of numbers."""
+    """Bytes are valid as text, base64 or a list of numbers."""
     assert load_message(BYTES[case], Secret.Value).data == b"hello"
 
 
@@ -235,7 +235,7 @@ ERRORS = {
 
 @pytest.mark.parametrize("case", ERRORS)
 def test_errors(case: str) -> None:
-    """What is wrong is named with line, column and the path of keys."""
+    """The error has line, column and the path of keys."""
     text, expected = ERRORS[case]
     error = error_of(text)
     assert error == expected if expected.startswith("job.yaml") else error.endswith(expected)
@@ -252,7 +252,7 @@ MALFORMED = {
 
 @pytest.mark.parametrize("case", MALFORMED)
 def test_malformed_yaml(case: str) -> None:
-    """Text that is not YAML is refused with its line."""
+    """Malformed YAML is refused with its line."""
     text, line = MALFORMED[case]
     assert error_of(text).startswith(f"job.yaml:{line}:")
     assert "not YAML" in error_of(text)
@@ -268,14 +268,14 @@ def test_a_file_that_is_not_text(tmp_path: Path) -> None:
 
 
 def test_a_file_without_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No more of it is read than of the largest configuration."""
+    """The reader stops at the size of the largest configuration."""
     monkeypatch.setattr(yaml_config, "BYTES_MAX", 2 << 20)
     with pytest.raises(ConfigError, match=r"^/dev/zero:1:1: more than 2 MiB, too large for a configuration$"):
         load_message(Path("/dev/zero"), JobConfig)
 
 
 def test_aliases_cannot_grow_without_end() -> None:
-    """The number of values is bounded, however few lines they are written in."""
+    """The number of values has a bound, even if few lines define them."""
     reader = MessageReader("job.yaml")
     reader.node_count = NODE_COUNT_MAX
     with pytest.raises(ConfigError, match="more than"):
@@ -291,13 +291,13 @@ def test_aliases_cannot_grow_without_end() -> None:
     ],
 )
 def test_what_is_dumped_can_be_loaded(name: str, message_class: type[Message]) -> None:
-    """Dumping a message and loading the text gives the message."""
+    """The text of a message loads as the same message."""
     message = load_message(EXAMPLES / name, message_class)
     assert load_message(dump_message(message), message_class) == message
 
 
 def test_dump() -> None:
-    """Names are those of the contract, enums are names, defaults are left out, and text stays text."""
+    """Names are the contract's, enums are names, defaults are omitted, and strings stay strings."""
     job = JobConfig(
         name="123",
         type=job_pb2.SERVICE,
@@ -309,7 +309,7 @@ def test_dump() -> None:
 
 
 def test_no_two_fields_of_a_message_have_the_same_key() -> None:
-    """Ignoring cases and underscores leaves every field of every configuration message its own key."""
+    """Every field of every configuration message has a unique key, even without cases and underscores."""
     todo: list[Descriptor] = [
         message.DESCRIPTOR for message in (JobConfig, respool_pb2.ResourcePoolConfig, stateless_pb2.JobSpec)
     ]

@@ -1,4 +1,4 @@
-"""A file that is read in pieces says what it says when it is read whole."""
+"""Reading a file in pieces has the same result as reading it whole."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def in_pieces(path: Path) -> job_pb2.JobConfig:
 @settings(max_examples=examples(50), deadline=None)
 @given(st.lists(st.integers(0, 50), unique=True), st.text(max_size=5), st.booleans())
 def test_the_same_job(instances: list[int], text: str, is_last: bool) -> None:
-    """Whatever the instances are, and wherever they stand in the file."""
+    """The job is the same for any instances at any place in the file."""
     job = job_pb2.JobConfig(instanceCount=60, owningTeam=text)
     own = job_pb2.JobConfig()
     for instance in instances:
@@ -56,7 +56,7 @@ WRITTEN = {
 
 @pytest.mark.parametrize("text", WRITTEN.values(), ids=WRITTEN.keys())
 def test_ways_to_write(tmp_path: Path, text: str) -> None:
-    """Empty values, flow style and anchors mean what they mean elsewhere."""
+    """Empty values, flow style and anchors have their usual meaning."""
     path = tmp_path / "job.yaml"
     path.write_text(text)
 
@@ -85,7 +85,7 @@ BROKEN = {
 
 @pytest.mark.parametrize("name", BROKEN)
 def test_what_is_wrong_is_told_with_its_place(tmp_path: Path, name: str) -> None:
-    """As for a file that is read whole."""
+    """The error has the same place as with a file that is read whole."""
     text, said = BROKEN[name]
     path = tmp_path / "job.yaml"
     path.write_bytes(text.encode(errors="surrogateescape"))
