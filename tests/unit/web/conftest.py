@@ -1,4 +1,4 @@
-"""A gateway before a server that has every method of the API and answers what a test tells it to."""
+"""A gateway in front of a server with every method of the API, which answers as a test prescribes."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ T = TypeVar("T")
 
 @dataclass
 class Script:
-    """What the server answers to every call, and what it was called with."""
+    """The server's answers to every call, and the calls that it received."""
 
     answers: list[bytes] = field(default_factory=lambda: [b""])
     status: grpc.StatusCode = grpc.StatusCode.OK
     details: str = ""
     retry_after_ms: int = 0
     holds: bool = False
-    """Whether calls are kept open after the answers."""
+    """Keeps calls open after the answers."""
 
     path: str = ""
     requests: list[bytes] = field(default_factory=list)
@@ -92,7 +92,7 @@ class AnyMethod(grpc.GenericRpcHandler):
 
 
 class World:
-    """A loop with the server, the gateway before it, and a client of that."""
+    """A loop with the server, its gateway, and the gateway's client."""
 
     def __init__(self, runner: asyncio.Runner) -> None:
         self._runner = runner
@@ -125,7 +125,7 @@ class World:
         return self._handler.script
 
     def post(self, path: str, content: Any = b"{}", **headers: str) -> httpx2.Response:
-        """``headers``: with underscores for dashes."""
+        """Sends a request; ``headers`` have underscores for dashes."""
         given = {"content-type": b"application/json"}
         given |= {name.replace("_", "-"): text.encode("latin-1") for name, text in headers.items()}
         return self.run(self.client.post(f"/api/{path}", content=content, headers=given))
@@ -133,7 +133,7 @@ class World:
 
 @pytest.fixture
 def world() -> Iterator[World]:
-    """One per test: a call that one broke off may reach the server late, where the next would count it."""
+    """Creates a world for each test, since a cancelled call may reach the server after the next test has begun."""
     with asyncio.Runner() as runner:
         world = World(runner)
         yield world

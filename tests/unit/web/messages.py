@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 DEPTH_MAX = 3
 FIELDS_MAX = 4
-"""Of one message; those that are required come on top."""
+"""The maximum number of optional fields of one message; required fields are always set."""
 LAST_SECOND = 253_402_300_799
-"""Of the year 9999, the last that a timestamp may name."""
+"""The last second of the year 9999, which is the maximum of a timestamp."""
 
 _K = FieldDescriptor
 _SCALARS: dict[int, st.SearchStrategy[Any]] = {
@@ -29,7 +29,7 @@ _SCALARS: dict[int, st.SearchStrategy[Any]] = {
 
 @st.composite
 def messages(draw: st.DrawFn, kind: Descriptor, depth: int = 0) -> Message:
-    """Of ``kind``, with some of its fields set to anything that they may hold."""
+    """Draws a message of ``kind`` with some of its fields set to any valid value."""
     message: Any = message_factory.GetMessageClass(kind)()
     if kind.full_name == "google.protobuf.Timestamp":
         message.seconds = draw(st.integers(0, LAST_SECOND))

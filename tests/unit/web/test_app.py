@@ -1,4 +1,4 @@
-"""The pages over HTTP: which requests are answered, and with what."""
+"""The pages over HTTP: accepted requests and their answers."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def sources() -> list[str]:
 
 
 def examples() -> list[str]:
-    """Files of ours that the app imports from elsewhere."""
+    """Returns the repository's files that the app imports as text."""
     importing = APP / "src/editor/examples.ts"
     found = re.findall(r'"([^"]+)\?raw"', importing.read_text())
     return [Path(os.path.relpath(importing.parent / path, APP)).as_posix() for path in found]
@@ -55,7 +55,7 @@ def test_the_built_app_is_current() -> None:
 
 
 def test_nothing_comes_from_another_network() -> None:
-    """The page loads what is ours alone; what it says in links is another matter."""
+    """The page loads parts of this server only; links may lead elsewhere."""
     page = (ASSETS / "index.html").read_text()
 
     assert "http:" not in page
@@ -64,7 +64,7 @@ def test_nothing_comes_from_another_network() -> None:
 
 
 def test_editors_find_the_schemas_of_files(client: TestClient) -> None:
-    """They are those that ``peloton schema`` prints."""
+    """The schemas are the ones that ``peloton schema`` prints."""
     for name in ("job", "service", "pool"):
         response = client.get(f"/schemas/{name}.json")
 
@@ -73,7 +73,7 @@ def test_editors_find_the_schemas_of_files(client: TestClient) -> None:
 
 
 def test_every_page_of_the_table_has_a_component() -> None:
-    """And the other way round."""
+    """Every page of the table has a component, and every component a page."""
     pages = json.loads((APP / "pages.json").read_text())
 
     assert sorted(page["name"] for page in pages) == sorted(path.stem for path in (APP / "src/pages").glob("*.tsx"))
@@ -82,7 +82,7 @@ def test_every_page_of_the_table_has_a_component() -> None:
 
 @pytest.mark.parametrize("path", ["/", "/jobs/some-id", "/pools/eng/maps"])
 def test_every_address_is_the_app(path: str, client: TestClient) -> None:
-    """The app finds the page; a new release is found at once, its parts are kept."""
+    """Every address has the app, which selects the page; browsers revalidate the page and cache its parts."""
     answer = client.get(path)
 
     assert (200, "no-cache") == (answer.status_code, answer.headers["cache-control"])
@@ -91,7 +91,7 @@ def test_every_address_is_the_app(path: str, client: TestClient) -> None:
 
 
 def test_the_parts_of_the_app_are_compressed_and_kept(client: TestClient) -> None:
-    """Their names change with their content."""
+    """The names of the parts change with their content, so browsers may keep them."""
     script = next(ASSETS.glob("assets/index-*.js"))
 
     answer = client.get(f"/assets/{script.name}")
@@ -102,25 +102,25 @@ def test_the_parts_of_the_app_are_compressed_and_kept(client: TestClient) -> Non
 
 
 def test_a_part_that_is_not_there_is_not_the_page(client: TestClient) -> None:
-    """A script that is a page would be run."""
+    """A missing part is not answered with the page, since a browser would run it as a script."""
     assert 404 == client.get("/assets/gone.js").status_code
 
 
 @pytest.mark.parametrize("path", ["/..%2fapp.py", "/%2e%2e/app.py", "/assets/..%2f..%2fapp.py"])
 def test_no_other_file_is_served(path: str, client: TestClient) -> None:
-    """However the path is written."""
+    """No spelling of a path leads to another file."""
     assert "create_app" not in client.get(path).text
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1:5398", "localhost:1234", "[::1]:5398", "10.2.3.4", "peloton.example:80"])
 def test_a_host_that_is_ours_is_answered(host: str, client: TestClient) -> None:
-    """A number is never another site."""
+    """A numeric address, localhost or a configured host name is answered."""
     assert 200 == client.get("/settings.json", headers={"host": host}).status_code
 
 
 @pytest.mark.parametrize("host", ["evil.example", "", "127.0.0.1.evil.example", "[::1", "localhost.evil.example:5398"])
 def test_a_site_that_resolves_to_us_is_refused(host: str, client: TestClient) -> None:
-    """Its pages would otherwise read ours."""
+    """Another host name is refused, since its pages could otherwise read Peloton's."""
     answer = client.get("/settings.json", headers={"host": host})
 
     assert 403 == answer.status_code
@@ -129,7 +129,7 @@ def test_a_site_that_resolves_to_us_is_refused(host: str, client: TestClient) ->
 
 @pytest.mark.parametrize("origin", ["https://evil.example", "null", "http://127.0.0.1:9999"])
 def test_a_page_of_another_site_is_refused(origin: str, client: TestClient) -> None:
-    """Also of another port of this machine."""
+    """A page of another origin is refused, even of another port of this machine."""
     answer = client.get("/settings.json", headers={"origin": origin})
 
     assert (403, f"a page of {origin} may not ask Peloton for anything") == (
@@ -139,7 +139,7 @@ def test_a_page_of_another_site_is_refused(origin: str, client: TestClient) -> N
 
 
 def test_our_own_page_is_answered(client: TestClient) -> None:
-    """With what it needs to know."""
+    """The server's own page receives its settings."""
     answer = client.get("/settings.json", headers={"origin": "http://127.0.0.1:5398"})
 
     told = {"temporalUi": "http://temporal.example", "temporalNamespace": "", "viewer": "everybody", "mayChange": True}
@@ -147,7 +147,7 @@ def test_our_own_page_is_answered(client: TestClient) -> None:
 
 
 def test_a_wrong_topic_is_refused(client: TestClient) -> None:
-    """Before a stream begins."""
+    """An unknown topic is refused before the stream begins."""
     answer = client.get("/live?topic=nothing")
 
     assert (400, "invalid_argument") == (answer.status_code, answer.json()["code"])

@@ -1,4 +1,4 @@
-"""Commands of terminals: with an agent of a minicluster, and by exchanges with an API that plays a host manager."""
+"""Commands of terminals: on an agent of a minicluster, and by exchanges with a fake API in place of a host manager."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ POD = "91b1b8e5-2ba8-11e7-bc23-0242ac11000d-0"
 
 
 async def output_until(command: Command, wanted: bytes) -> bytes:
-    """Read the output up to a text; a command that ends before has not written it."""
+    """Reads the output up to a text; the test fails if the command ends before."""
     seen = b""
     async with asyncio.timeout(WAIT_S):
         async for data in command.outputs():
@@ -37,7 +37,7 @@ async def output_until(command: Command, wanted: bytes) -> bytes:
 
 
 async def test_a_shell_on_an_agent(start: Start) -> None:  # noqa: F811
-    """It has a terminal of the size of the page, also when that changes, and ends with its code."""
+    """The shell has a terminal of the page's current size, and ends with its exit code."""
     cluster, _, (host, port), container_id = await running(start)
     command = AgentCommand(AgentSession(OPEN, host, int(port), container_id, str(uuid.uuid4()), SHELL, (33, 77)))
     await command.open()
@@ -64,7 +64,7 @@ async def test_a_shell_on_an_agent(start: Start) -> None:  # noqa: F811
 
 
 async def test_a_shell_on_an_agent_ends_with_its_page(start: Start) -> None:  # noqa: F811
-    """A command that is silent is woken to end, and its reader with it."""
+    """A silent command is ended, and its reader with it."""
     cluster, _, (host, port), container_id = await running(start)
     sleeps = ["sleep", "600"]
     command = AgentCommand(AgentSession(OPEN, host, int(port), container_id, str(uuid.uuid4()), sleeps, (24, 80)))
@@ -81,7 +81,7 @@ async def test_a_shell_on_an_agent_ends_with_its_page(start: Start) -> None:  # 
 
 
 class Relay:
-    """An API that runs one command, which writes what is typed in capitals and ends at "exit"."""
+    """An API that runs one command, which echoes its input in capitals and ends at "exit"."""
 
     def __init__(self) -> None:
         self.pods = self
@@ -112,7 +112,7 @@ def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_a_shell_behind_the_api() -> None:
-    """Exchanges are numbered; a size goes with the next one."""
+    """Exchanges are numbered; the next one carries a new size."""
     relay = Relay()
     command = relay.command()
     await command.open()
@@ -137,7 +137,7 @@ async def test_a_shell_behind_the_api() -> None:
 
 
 async def test_the_exit_code_behind_the_api() -> None:
-    """A command that has ended is not left once more."""
+    """A command that has ended receives no further exchange."""
     relay = Relay()
     command = relay.command()
     await command.open()
@@ -150,7 +150,7 @@ async def test_the_exit_code_behind_the_api() -> None:
 
 
 async def test_input_waits_until_the_command_wants_it() -> None:
-    """The second piece is not taken before the first, so that it stays with the page."""
+    """The second piece is not accepted before the first one, so that it stays in the page."""
     relay = Relay()
     relay.refuses_input = 4
     command = relay.command()
@@ -165,7 +165,7 @@ async def test_input_waits_until_the_command_wants_it() -> None:
 
 
 async def test_an_exchange_is_repeated_while_peloton_is_away() -> None:
-    """Its number is the same. The first one is not repeated, since it would run the command twice."""
+    """The repetition has the same number. The first exchange is not repeated, since it would run the command twice."""
     relay = Relay()
     command = relay.command()
     await command.open()
@@ -181,7 +181,7 @@ async def test_an_exchange_is_repeated_while_peloton_is_away() -> None:
 
 
 async def test_a_page_that_leaves_says_so_to_the_api() -> None:
-    """The command would otherwise run for another minute."""
+    """The last exchange ends the command, which would otherwise run for another minute."""
     relay = Relay()
     command = relay.command()
     await command.open()

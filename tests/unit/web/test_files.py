@@ -1,4 +1,4 @@
-"""Files of users, read for a page as the command line reads them."""
+"""Conversion of users' files for pages, with the command line's reader."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def client() -> Iterator[TestClient]:
 
 @pytest.mark.parametrize(("name", "path"), [(name, path) for name, paths in EXAMPLES.items() for path in paths])
 def test_a_file_becomes_what_a_call_takes(client: TestClient, name: str, path: str) -> None:
-    """The same message as by the command line."""
+    """The page receives the message that the command line would send."""
     response = client.post(f"/files/{name}", content=(ROOT / path).read_bytes())
 
     wanted = MessageToDict(load_message(ROOT / path, FILES[name].message))
@@ -38,7 +38,7 @@ def test_a_file_becomes_what_a_call_takes(client: TestClient, name: str, path: s
 
 @pytest.mark.parametrize(("name", "path"), [(name, path) for name, paths in EXAMPLES.items() for path in paths])
 def test_a_message_becomes_a_file(client: TestClient, name: str, path: str) -> None:
-    """Which says the same."""
+    """The file loads as the same message."""
     message = load_message(ROOT / path, FILES[name].message)
 
     response = client.post(f"/files/{name}", json=MessageToDict(message), headers={"content-type": files.JSON})
@@ -48,7 +48,8 @@ def test_a_message_becomes_a_file(client: TestClient, name: str, path: str) -> N
 
 @pytest.mark.parametrize("path", [*SERVICES, *DATABASES])
 def test_a_service_becomes_a_file_that_can_be_edited(client: TestClient, path: str) -> None:
-    """As it was written: the API tells all that runs in two forms, of which the other one would win over an edit."""
+    """The file is as it was written: the API returns commands and images in two forms, and the other one would
+    override an edit."""
     spec = load_message(ROOT / path, stateless_pb2.JobSpec)
     told = convert_v1_spec.job_spec(convert_v1_spec.job_config(spec), spec.SerializeToString())
 
@@ -59,7 +60,7 @@ def test_a_service_becomes_a_file_that_can_be_edited(client: TestClient, path: s
 
 
 def test_what_only_mesos_can_say_is_kept(client: TestClient) -> None:
-    """A user of its own, which entrypoints have not."""
+    """A user, which v1alpha's entrypoints do not have, is kept in the file."""
     spec = stateless_pb2.JobSpec()
     spec.default_spec.containers.add().command.MergeFrom(mesos_pb2.CommandInfo(value="ls", user="maps"))
     told = convert_v1_spec.job_spec(convert_v1_spec.job_config(spec), spec.SerializeToString())
@@ -72,7 +73,7 @@ def test_what_only_mesos_can_say_is_kept(client: TestClient) -> None:
 
 
 def test_what_is_no_message_becomes_no_file(client: TestClient) -> None:
-    """It is told which one it is not."""
+    """The error names the type of the message."""
     response = client.post("/files/job", content='{"bogus": 1}', headers={"content-type": files.JSON})
 
     assert (400, "invalid_argument") == (response.status_code, response.json()["code"])
@@ -80,7 +81,7 @@ def test_what_is_no_message_becomes_no_file(client: TestClient) -> None:
 
 
 def test_what_is_wrong_has_its_place(client: TestClient) -> None:
-    """Line and column, and the text of the command line."""
+    """The error has line and column, and the text of the command line."""
     response = client.post("/files/job", content="name: oops\ninstancecont: 3\n")
 
     told = "unknown key 'instancecont' (did you mean 'instancecount'?)"
@@ -89,12 +90,12 @@ def test_what_is_wrong_has_its_place(client: TestClient) -> None:
 
 
 def test_another_content_type_is_refused(client: TestClient) -> None:
-    """A form of another page cannot send YAML."""
+    """Other content types are refused, so that a form of another site cannot send YAML."""
     assert 415 == client.post("/files/job", content="name: a", headers={"content-type": "text/plain"}).status_code
 
 
 def test_files_are_bounded(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By their bytes, by what aliases make of them, and by how many are read at a time."""
+    """The size of a file, its values with aliases, and the number of concurrent conversions have bounds."""
     aliases = "a: &a [x, x, x, x, x, x, x, x]\nb: &b [*a, *a]\n"
     many = "ldapgroups: &g [x, x, x]\ninstanceconfig: {0: &i {name: a, labels: [{key: k}]}, 1: *i, 2: *i}\n"
 

@@ -1,4 +1,4 @@
-"""JSON over HTTP: every method can be called, errors are Connect's, and what is too much is refused."""
+"""JSON over HTTP: every method is callable, errors are Connect's, and requests have bounds."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ LINES = "application/x-ndjson"
 
 
 def test_every_service_that_is_served_can_be_called() -> None:
-    """The gateway knows exactly the services of role api, under all their names."""
+    """The gateway has exactly the services of role api, under all their names."""
     assert {path.partition("/")[0] for path in METHODS} == set(SERVED)
 
 
 @pytest.mark.parametrize("path", METHODS)
 def test_an_empty_request_reaches_its_method(world: World, path: str) -> None:
-    """``{}`` is a request with nothing set, and an answer with nothing set is ``{}``."""
+    """``{}`` is a request without fields, and an answer without fields is ``{}``."""
     method = METHODS[path]
     script = world.script()
     content, kind = (b"{}\n", LINES) if method.takes_stream else (b"{}", "application/json")
@@ -54,7 +54,7 @@ def test_an_empty_request_reaches_its_method(world: World, path: str) -> None:
 @given(data=st.data(), path=st.sampled_from(sorted(METHODS)), has_own_names=st.booleans())
 @settings(max_examples=examples(400), deadline=None, suppress_health_check=list(HealthCheck))
 def test_any_message_passes_unchanged(world: World, data: st.DataObject, path: str, has_own_names: bool) -> None:
-    """What a request says arrives, in either spelling of its keys, and what the answer says comes back."""
+    """Every field of a request arrives, in either spelling of its keys, and every field of the answer is returned."""
     method = METHODS[path]
     request = data.draw(messages(method.request.DESCRIPTOR))
     answer = data.draw(messages(method.answer.DESCRIPTOR))
@@ -71,12 +71,12 @@ def test_any_message_passes_unchanged(world: World, data: st.DataObject, path: s
 
 
 def same(kind: Any, raw: bytes) -> bytes:
-    """Maps have no order on the wire."""
+    """Returns the canonical bytes of a message, since maps have no order on the wire."""
     return kind.FromString(raw).SerializeToString(deterministic=True)  # type: ignore[no-any-return]
 
 
 def test_keys_are_in_camel_case(world: World) -> None:
-    """Whatever the .proto file has, and 64-bit numbers are text."""
+    """Keys are in camel case regardless of the .proto file, and 64-bit numbers are strings."""
     answer = stateless_svc_pb2.GetJobResponse()
     answer.job_info.status.revision.created_at = 2**60
     world.script(answers=[answer.SerializeToString()])
@@ -87,7 +87,7 @@ def test_keys_are_in_camel_case(world: World) -> None:
 
 
 def test_errors_of_the_v0_api_stay_in_the_answer(world: World) -> None:
-    """They are messages of their own, with status 200, as over gRPC."""
+    """Errors inside v0's answers are returned with status 200, as over gRPC."""
     answer = job_pb2.CreateResponse()
     answer.error.alreadyExists.message = "it is there"
     world.script(answers=[answer.SerializeToString()])
@@ -102,7 +102,7 @@ def test_errors_of_the_v0_api_stay_in_the_answer(world: World) -> None:
 
 @pytest.mark.parametrize("status", [status for status in grpc.StatusCode if status is not grpc.StatusCode.OK])
 def test_a_status_becomes_the_code_and_status_of_connect(world: World, status: grpc.StatusCode) -> None:
-    """Each has its word and its HTTP status."""
+    """Each status has its code and its HTTP status."""
     world.script(status=status, details="job 7: no")
     word = "canceled" if status is grpc.StatusCode.CANCELLED else status.name.lower()
 
@@ -114,7 +114,7 @@ def test_a_status_becomes_the_code_and_status_of_connect(world: World, status: g
 
 
 def test_a_busy_api_says_when_to_come_back(world: World) -> None:
-    """In whole seconds, as HTTP wants them."""
+    """The header has whole seconds, as HTTP requires."""
     world.script(status=grpc.StatusCode.RESOURCE_EXHAUSTED, details="too many jobs", retry_after_ms=1500)
 
     response = world.post(GET)
@@ -123,7 +123,7 @@ def test_a_busy_api_says_when_to_come_back(world: World) -> None:
 
 
 def test_an_api_that_is_away_is_unavailable(world: World) -> None:
-    """With the words of gRPC behind ours."""
+    """The error has the gateway's text followed by gRPC's."""
 
     async def call() -> Any:
         api = Api("127.0.0.1:1")
@@ -160,7 +160,7 @@ def test_an_api_that_is_away_is_unavailable(world: World) -> None:
     ids=range(14),
 )
 def test_what_is_no_request_is_refused(world: World, body: bytes, text: str) -> None:
-    """With what is wrong, and the method is not called."""
+    """The error describes the fault, and the method is not called."""
     script = world.script()
 
     response = world.post(GET, body)
@@ -172,14 +172,14 @@ def test_what_is_no_request_is_refused(world: World, body: bytes, text: str) -> 
 @given(body=st.binary(max_size=30) | st.text(max_size=30).map(str.encode) | st.from_regex(rb'\{"(id|config)":.*\}'))
 @settings(max_examples=examples(200), deadline=None, suppress_health_check=list(HealthCheck))
 def test_no_body_breaks_the_gateway(world: World, body: bytes) -> None:
-    """Bytes of any kind are taken or refused as the caller's mistake."""
+    """Any bytes are accepted or refused as the caller's fault."""
     world.script()
 
     assert world.post("peloton.api.job.JobManager/Create", body).status_code in (200, 400)
 
 
 def test_messages_of_mesos_need_their_required_fields(world: World) -> None:
-    """The refusal names the field by its path."""
+    """The error has the field's path."""
     body = b'{"config":{"defaultConfig":{"constraint":{},"container":{"type":"MESOS","volumes":[{}]}}}}'
 
     response = world.post("peloton.api.job.JobManager/Create", body)
@@ -190,7 +190,7 @@ def test_messages_of_mesos_need_their_required_fields(world: World) -> None:
 
 @pytest.mark.parametrize("path", ["peloton.api.job.JobManager/Gett", "grpc.health.v1.Health/Check", "x/y"])
 def test_a_method_that_is_not_served_is_not_found(world: World, path: str) -> None:
-    """Also those of other services that role api has."""
+    """Methods of role api's other services are not found either."""
     response = world.post(path)
 
     assert (404, "unimplemented") == (response.status_code, response.json()["code"])
@@ -201,7 +201,7 @@ def test_a_method_that_is_not_served_is_not_found(world: World, path: str) -> No
     "kind", ["", "text/plain", "application/x-www-form-urlencoded", "application/json; charset=ascii"]
 )
 def test_another_content_type_is_refused(world: World, kind: str) -> None:
-    """A form of another page cannot send JSON."""
+    """Other content types are refused, so that a form of another site cannot send JSON."""
     script = world.script()
 
     response = world.post(GET, b"{}", content_type=kind)
@@ -214,19 +214,19 @@ def test_another_content_type_is_refused(world: World, kind: str) -> None:
     "kind", ["application/json", "Application/JSON; charset=UTF-8", 'application/json;charset="utf-8"']
 )
 def test_the_content_type_may_say_utf_8(world: World, kind: str) -> None:
-    """As browsers do."""
+    """The charset UTF-8 is accepted, since browsers send it."""
     world.script()
 
     assert 200 == world.post(GET, b"{}", content_type=kind).status_code
 
 
 def test_compressed_bodies_are_refused(world: World) -> None:
-    """Their size would not be known."""
+    """Compressed bodies are refused, since their size is unknown."""
     assert 415 == world.post(GET, b"{}", content_encoding="gzip").status_code
 
 
 def test_another_version_of_connect_is_refused(world: World) -> None:
-    """There is one."""
+    """The only accepted version is 1."""
     world.script()
 
     assert [200, 400] == [world.post(GET, b"{}", connect_protocol_version=v).status_code for v in "12"]
@@ -236,7 +236,7 @@ def test_another_version_of_connect_is_refused(world: World) -> None:
 
 
 def test_a_call_has_a_deadline(world: World) -> None:
-    """The one that the header gives, or ours."""
+    """The deadline is the header's, or the default."""
     seen = []
     for headers in ({}, {"connect_timeout_ms": "600000"}):
         script = world.script()
@@ -246,12 +246,12 @@ def test_a_call_has_a_deadline(world: World) -> None:
     own, asked = seen
     assert own is not None
     assert asked is not None
-    assert own < 2 * gateway.TIMEOUT_S < 300 < asked  # the server's clock is not ours
+    assert own < 2 * gateway.TIMEOUT_S < 300 < asked  # the server's clock is another one
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "1.5", "x", "", "600001", "1" * 11, "\xb3"])
 def test_a_deadline_out_of_bounds_is_refused(world: World, text: str) -> None:
-    """With the bound."""
+    """The error has the bound."""
     response = world.post(GET, b"{}", connect_timeout_ms=text)
 
     assert 400 == response.status_code
@@ -259,7 +259,7 @@ def test_a_deadline_out_of_bounds_is_refused(world: World, text: str) -> None:
 
 
 def test_a_deadline_that_passes_is_told(world: World) -> None:
-    """With the status of Connect."""
+    """The error has Connect's status."""
     world.script(holds=True)
 
     response = world.post(GET, b"{}", connect_timeout_ms="1")
@@ -268,7 +268,7 @@ def test_a_deadline_that_passes_is_told(world: World) -> None:
 
 
 def test_a_body_that_is_too_large_is_refused(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is not read to its end; what it held is given back."""
+    """The body is not read to its end, and its bytes are released."""
     monkeypatch.setattr(bodies, "BODY_BYTES_MAX", 1_000)
     script = world.script()
 
@@ -283,7 +283,7 @@ def test_a_body_that_is_too_large_is_refused(world: World, monkeypatch: pytest.M
 
 
 def test_all_bodies_together_are_bounded(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What does not fit beside the others may come again."""
+    """A body above the bound of all bodies is refused with a retry time."""
     monkeypatch.setattr(bodies, "BODIES_BYTES_MAX", 1_000)
     script = world.script(holds=True)
 
@@ -304,7 +304,7 @@ def test_all_bodies_together_are_bounded(world: World, monkeypatch: pytest.Monke
 
 
 def test_an_answer_that_is_too_large_is_refused(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With its size and the bound."""
+    """The error has the size and the bound."""
     monkeypatch.setattr(gateway, "ANSWER_BYTES_MAX", 10)
     answer = job_pb2.GetResponse()
     answer.jobInfo.id.value = "8" * 10
@@ -317,7 +317,7 @@ def test_an_answer_that_is_too_large_is_refused(world: World, monkeypatch: pytes
 
 
 def test_calls_in_progress_are_bounded(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One more than the bound is refused."""
+    """One call above the bound is refused."""
     monkeypatch.setattr(gateway, "CALLS_MAX", 0)
 
     response = world.post(GET)
@@ -326,7 +326,7 @@ def test_calls_in_progress_are_bounded(world: World, monkeypatch: pytest.MonkeyP
 
 
 def test_a_body_that_stalls_is_given_up(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A viewer that sends nothing holds no call."""
+    """A call whose body stalls is ended."""
     monkeypatch.setattr(bodies, "READ_S_MAX", 0.01)
 
     async def stalls() -> Any:
@@ -339,7 +339,7 @@ def test_a_body_that_stalls_is_given_up(world: World, monkeypatch: pytest.Monkey
 
 
 def test_large_messages_pass(world: World) -> None:
-    """They are read and written beside the loop."""
+    """Large messages are converted outside the loop."""
     request, answer = job_pb2.GetRequest(), job_pb2.GetResponse()
     request.id.value = "7" * 100_000
     answer.jobInfo.id.value = "8" * 100_000

@@ -31,7 +31,7 @@ def line_of(key: str, message: Any) -> bytes:
 
 
 def test_a_stream_is_one_line_per_message(world: World) -> None:
-    """In their order."""
+    """The lines are in the order of the messages."""
     answers = [stateless_svc_pb2.ListJobsResponse(), stateless_svc_pb2.ListJobsResponse()]
     answers[0].jobs.add().name = "a"
     answers[1].jobs.add().name = "b"
@@ -44,7 +44,7 @@ def test_a_stream_is_one_line_per_message(world: World) -> None:
 
 
 def test_a_stream_that_fails_at_once_has_the_status_of_its_error(world: World) -> None:
-    """Nothing has been sent before it is known."""
+    """The status is the error's if nothing was sent before."""
     world.script(answers=[], status=grpc.StatusCode.NOT_FOUND, details="no such job")
 
     response = world.post(LIST_JOBS)
@@ -53,7 +53,7 @@ def test_a_stream_that_fails_at_once_has_the_status_of_its_error(world: World) -
 
 
 def test_a_stream_that_fails_on_the_way_ends_with_its_error(world: World) -> None:
-    """Behind what came before it."""
+    """The error follows the messages that were sent before."""
     world.script(answers=[b"", b""], status=grpc.StatusCode.OUT_OF_RANGE, details="too old")
 
     response = world.post(WATCH)
@@ -64,7 +64,7 @@ def test_a_stream_that_fails_on_the_way_ends_with_its_error(world: World) -> Non
 
 
 def test_a_stream_ends_with_its_viewer(world: World, until: Callable[[asyncio.Event], None]) -> None:
-    """The call to the api is cancelled, also while nothing is said."""
+    """The call to the api is cancelled when the viewer leaves, even without messages."""
     script = world.script(holds=True)
     gone = asyncio.Event()
 
@@ -81,7 +81,8 @@ def test_a_stream_ends_with_its_viewer(world: World, until: Callable[[asyncio.Ev
 
 
 def test_a_quiet_stream_begins_nevertheless(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The viewer learns that it is connected; when the gateway closes, the last line says why it ends."""
+    """The response starts without a message, so that the viewer is connected; at the gateway's end the last line has
+    the reason."""
     monkeypatch.setattr(gateway, "HEAD_AFTER_S", 0.01)
     world.script(answers=[], holds=True)
     begun = asyncio.Event()
@@ -99,7 +100,7 @@ def test_a_quiet_stream_begins_nevertheless(world: World, monkeypatch: pytest.Mo
 
 
 def test_streams_are_bounded(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One more is refused, and one that has ended counts no longer."""
+    """One stream above the bound is refused, and an ended one does not count."""
     monkeypatch.setattr(gateway, "STREAMS_MAX", 1)
     for _ in range(3):
         world.script()
@@ -110,7 +111,7 @@ def test_streams_are_bounded(world: World, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_lines_become_a_stream_of_requests(world: World) -> None:
-    """However they are cut on their way; empty ones do not count."""
+    """Lines are joined across any chunks; empty ones are ignored."""
     script = world.script()
     lines = b'{"commit":{"configCount":1}}\n\n  \r\n{"commit":{"config_count":2}}\r\n{"commit":{}}'
 
@@ -131,7 +132,7 @@ def test_lines_become_a_stream_of_requests(world: World) -> None:
 def test_a_bad_line_ends_the_call(
     world: World, until: Callable[[asyncio.Event], None], monkeypatch: pytest.MonkeyPatch, lines: bytes, status: int
 ) -> None:
-    """The api sees a stream that was broken off, which leaves nothing."""
+    """The api sees a cancelled stream, which stores nothing."""
     monkeypatch.setattr(bodies, "BODY_BYTES_MAX", 1_000)
     script = world.script()
 
@@ -143,7 +144,7 @@ def test_a_bad_line_ends_the_call(
 
 
 def test_a_refusal_before_the_end_of_the_lines_is_the_answer(world: World) -> None:
-    """The rest is not sent."""
+    """An early refusal is the answer, and the rest of the lines is not sent."""
     script = world.script(status=grpc.StatusCode.INVALID_ARGUMENT, details="out of order")
 
     async def endless() -> Any:
@@ -157,7 +158,7 @@ def test_a_refusal_before_the_end_of_the_lines_is_the_answer(world: World) -> No
 
 
 def test_no_method_streams_both_ways() -> None:
-    """The gateway has no way for that."""
+    """No method of the API streams in both directions, which the gateway does not support."""
     assert [] == [m.path for m in METHODS.values() if m.takes_stream and m.gives_stream]
     assert {BULK} == {m.path for m in METHODS.values() if m.takes_stream}
     assert isinstance(METHODS[GET], Method)

@@ -21,7 +21,7 @@ from services.web.topics import hosts, overview, schedules
 
 
 class Answers:
-    """Stubs of the services that the topics ask: each method has one answer."""
+    """Stubs of the topics' services: each method has one answer."""
 
     def __init__(self, **answers: Any) -> None:
         self.answers = answers
@@ -59,7 +59,7 @@ MAP = pb.HostMap(
 
 
 async def test_names_and_facts_of_hosts_come_apart_and_match() -> None:
-    """Names change rarely: facts leave them out, and have the version of the names that they are of."""
+    """Names change rarely: facts omit them, and have the version of their names."""
     api, _ = api_of(GetHostMap=pb.GetHostMapResponse(maps=[MAP], silent_clusters=["east"]))
 
     (names,) = (await hosts.look_at_names(api, ""))["maps"]
@@ -76,7 +76,7 @@ async def test_names_and_facts_of_hosts_come_apart_and_match() -> None:
 
 
 async def test_the_version_of_the_names_changes_with_them() -> None:
-    """Not with what hosts hold."""
+    """The version changes with the names only, not with the pods of hosts."""
     fuller, renamed = pb.HostMap(), pb.HostMap()
     fuller.CopyFrom(MAP)
     renamed.CopyFrom(MAP)
@@ -90,7 +90,7 @@ async def test_the_version_of_the_names_changes_with_them() -> None:
 
 
 async def test_one_host_with_its_pods_and_its_maintenance() -> None:
-    """Only that host is asked for."""
+    """The request names the host only."""
     answers: dict[str, Any] = {
         "QueryHosts": host_svc_pb2.QueryHostsResponse(host_infos=[{"hostname": "a"}]),
         "GetHostPods": pb.GetHostPodsResponse(pods=[pb.HostPod(pod_id="p")]),
@@ -112,7 +112,7 @@ async def test_one_host_with_its_pods_and_its_maintenance() -> None:
 
 
 async def test_what_happened_to_a_host() -> None:
-    """A bounded list, and whether there is more."""
+    """The list of events has a bound, and says whether there are more."""
     event = pb.HostEvent(hostname="a", number=7, kind=pb.HOST_EVENT_KIND_LEFT, text="Left", time="2026-01-02T03:04:05Z")
     api, asked = api_of(ListHostEvents=pb.ListHostEventsResponse(events=[event], has_more=True))
 
@@ -123,8 +123,8 @@ async def test_what_happened_to_a_host() -> None:
 
 
 async def test_the_cluster_in_one_screen() -> None:
-    """The seconds of a lease are left out: they alone would be news with each look. Without the resource manager nobody
-    knows what waits, and the rest is told."""
+    """The seconds of a lease are omitted, since they would change at each poll. Without the resource manager the
+    demand is unknown, and the rest is complete."""
     answer = pb.GetOverviewResponse(roles=[pb.RoleLease(role="resmgr", address="here", seconds_left=3.5)])
     root = explain_pb2.PoolNode(path="/", amounts=[explain_pb2.PoolAmounts(kind="cpu", demand=4.0)])
     api, _ = api_of(GetOverview=answer, PoolTree=explain_pb2.PoolTreeResponse(pools=[root]))
@@ -146,7 +146,7 @@ def recorded(cluster: str, covered_s: list[int], **columns: list[float]) -> hist
 
 
 async def test_clusters_over_time_are_summed() -> None:
-    """With gaps where none was recorded, and how many intervals lack a cluster that was recorded before."""
+    """Intervals without samples are gaps, and each recorded cluster has the number of its missing intervals."""
     west = recorded("west", [60, 0, 60, 60], REGISTERED=[8, 0, 8, 8], ALLOCATION=[1.00049, 0, 2, 3])
     east = recorded("east", [0, 0, 60, 0], REGISTERED=[0, 0, 4, 0], HOSTS_UP=[0, 0, 1, 0])
     silent = recorded("north", [0, 0, 0, 0])
@@ -165,7 +165,7 @@ async def test_clusters_over_time_are_summed() -> None:
 
 
 async def test_nothing_was_recorded() -> None:
-    """As without any cluster."""
+    """The answer is empty, as without any cluster."""
     api, _ = api_of(GetClusterHistory=history_pb2.GetClusterHistoryResponse(step_s=60, count=2))
 
     told = await overview.over_time(api, "1/gpu")
@@ -174,14 +174,14 @@ async def test_nothing_was_recorded() -> None:
 
 
 async def test_other_ranges_of_clusters_are_refused() -> None:
-    """As for pools."""
+    """Other numbers of hours are refused, as for pools."""
     api, _ = api_of()
     with pytest.raises(InvalidArgument, match="'2' hours: want 1, 6"):
         await overview.over_time(api, "2/cpu")
 
 
 async def test_schedules_of_a_pool_or_of_all() -> None:
-    """The root is all pools."""
+    """The root pool means all pools."""
     answer = schedule_pb2.ListSchedulesResponse(schedules=[schedule_pb2.Schedule(name="report")], has_more=True)
     api, stubs = api_of(ListSchedules=answer)
 

@@ -1,4 +1,4 @@
-"""What is live on the pages of jobs."""
+"""The topics of the pages of jobs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ JOB = "91b1b8e5-2ba8-11e7-bc23-0242ac11000d"
 
 
 class Answers:
-    """An API whose methods answer, or fail with, what the test gives; what they were asked is kept."""
+    """An API whose methods return or raise the values of the test; it records the requests."""
 
     def __init__(self, **answers: Any) -> None:
         self.answers, self.asked = answers, dict[str, Any]()
@@ -50,7 +50,7 @@ def a_row(state: int = job_pb2.RUNNING) -> table_pb2.JobRow:
 
 
 async def test_a_page_of_the_table_is_what_was_asked_for_without_its_count() -> None:
-    """Counting would be done again with each look."""
+    """The count is omitted, since each poll would repeat it."""
     answers = Answers(ListJobs=table_pb2.ListJobsResponse(jobs=[a_row()], nextPageToken="n"))
     asked = {"filter": {"owner": "maps", "states": ["RUNNING"]}, "pageSize": 7, "count": True}
 
@@ -63,13 +63,13 @@ async def test_a_page_of_the_table_is_what_was_asked_for_without_its_count() -> 
 
 @pytest.mark.parametrize("asked", ["{", '{"nosuch": 1}', '{"filter": {"states": ["SLEEPY"]}}', " " * 8_001])
 async def test_what_is_no_request(asked: str) -> None:
-    """Is refused before the API is asked."""
+    """A malformed request is refused before the API is called."""
     with pytest.raises(InvalidArgument):
         await jobs.look(api(Answers()), asked)
 
 
 async def test_a_job_that_has_ended_is_not_asked_why_it_waits() -> None:
-    """One that has not is."""
+    """A reason is requested for a job that has not ended only."""
     why = explain_pb2.JobWhyResponse(text="waits")
     ended = Answers(GetJob=a_row(job_pb2.FAILED), JobWhy=why)
     active = Answers(GetJob=a_row(), JobWhy=why)
@@ -80,7 +80,7 @@ async def test_a_job_that_has_ended_is_not_asked_why_it_waits() -> None:
 
 
 async def test_a_resource_manager_that_is_away_hides_no_job() -> None:
-    """Its page says that the reason is not known."""
+    """The page says that the reason is unknown."""
     away = grpc.aio.AioRpcError(
         grpc.StatusCode.UNAVAILABLE, grpc.aio.Metadata(), grpc.aio.Metadata(), "no resource manager"
     )
@@ -90,7 +90,7 @@ async def test_a_resource_manager_that_is_away_hides_no_job() -> None:
 
 
 async def test_states_are_bytes_that_take_little_room() -> None:
-    """100,000 like ones take less than a kilobyte."""
+    """The compressed states of 100,000 equal instances take less than a kilobyte."""
     states = bytes([8]) * 100_000
     answers = Answers(GetInstanceStates=table_pb2.GetInstanceStatesResponse(states=states, instanceCount=100_001))
 
@@ -101,7 +101,7 @@ async def test_states_are_bytes_that_take_little_room() -> None:
 
 
 async def test_use_of_a_job_or_of_an_instance() -> None:
-    """What is no number is refused before the API is asked."""
+    """A malformed instance number is refused before the API is called."""
     found = table_pb2.GetInstanceUseResponse(instances=[table_pb2.InstanceUse(instance=7, measured=True, cpuUsed=0.5)])
     answers = Answers(GetInstanceUse=found)
 
@@ -116,7 +116,7 @@ async def test_use_of_a_job_or_of_an_instance() -> None:
 
 
 async def test_an_instance_has_its_runtime_and_its_events() -> None:
-    """Of its latest runs; its configuration, which may be large, is left out."""
+    """The events are of the latest runs; the configuration, which may be large, is omitted."""
     task = task_pb2.TaskInfo(instanceId=7)
     task.config.name = "large"
     task.runtime.host = "host-1"
@@ -134,7 +134,7 @@ async def test_an_instance_has_its_runtime_and_its_events() -> None:
 
 
 async def test_an_instance_that_there_is_not() -> None:
-    """Of a job that there is, and what is no number."""
+    """An unknown instance and a malformed number are refused."""
     none = task_pb2.GetResponse()
     none.outOfRange.instanceCount = 3
     answers = Answers(Get=none, GetPodEvents=task_pb2.GetPodEventsResponse())
@@ -146,7 +146,7 @@ async def test_an_instance_that_there_is_not() -> None:
 
 
 async def test_instances_are_rows_with_their_attempts_and_messages_for_people() -> None:
-    """A page of them, and how many there are in all; what is no request is refused before the API is asked."""
+    """The answer has one page and the total; a malformed request is refused before the API is called."""
     found = task_pb2.QueryResponse()
     task = found.records.add(instanceId=3)
     task.runtime.state, task.runtime.host, task.runtime.failureCount = task_pb2.FAILED, "h1", 2

@@ -1,4 +1,4 @@
-"""What is pushed to pages: one look for all viewers, only what changed, and no more than there may be."""
+"""Topics that are pushed to pages: one poll for all viewers, changes only, and bounds."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PATIENCE_S = 20
 
 
 class Pushed:
-    """A topic whose looks are counted, and whose value the test sets."""
+    """A topic that counts its polls, and whose value the test sets."""
 
     def __init__(self) -> None:
         self.value: Any = 1
@@ -43,7 +43,7 @@ def hub_of(pushed: Pushed) -> Hub:
 
 
 async def messages(stream: AsyncIterator[bytes]) -> AsyncIterator[tuple[str, Any]]:
-    """(topic, message) of each frame that has one."""
+    """Yields (topic, message) of each frame that has one."""
     async for frame in stream:
         if frame.startswith(b"event: "):
             event, data, *_ = frame.decode().splitlines()
@@ -51,7 +51,7 @@ async def messages(stream: AsyncIterator[bytes]) -> AsyncIterator[tuple[str, Any
 
 
 async def test_a_viewer_gets_what_is_there_and_then_what_changes() -> None:
-    """A look that finds the same sends nothing."""
+    """An unchanged value sends nothing."""
     pushed = Pushed()
     hub = hub_of(pushed)
     async with asyncio.timeout(PATIENCE_S), aclosing(messages(hub.stream(["job:x"]))) as stream:
@@ -68,7 +68,7 @@ async def test_a_viewer_gets_what_is_there_and_then_what_changes() -> None:
 
 
 async def test_one_look_serves_all_viewers() -> None:
-    """Fifty viewers see each of a hundred values, or later ones, and the API is asked once for each look."""
+    """Fifty viewers receive each of a hundred values, or later ones, and one poll serves all of them."""
     pushed = Pushed()
     hub = hub_of(pushed)
 
@@ -91,7 +91,7 @@ async def test_one_look_serves_all_viewers() -> None:
 
 
 async def test_a_slow_viewer_gets_the_latest_alone() -> None:
-    """Nothing piles up for it."""
+    """Messages do not accumulate for a slow viewer."""
     pushed = Pushed()
     hub = hub_of(pushed)
     async with asyncio.timeout(PATIENCE_S), aclosing(messages(hub.stream(["one"]))) as stream:
@@ -107,7 +107,8 @@ async def test_a_slow_viewer_gets_the_latest_alone() -> None:
 
 
 async def test_large_messages_come_more_rarely(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those of a map of 50,000 hosts would fill the line of each viewer."""
+    """The delay of a large message grows with its size, so that a map of 50,000 hosts does not fill the viewer's
+    bandwidth."""
     monkeypatch.setattr(live, "BYTES_PER_S", 10_000)
     small, large = Pushed(), Pushed()
     large.value = "x" * 10_000_000
@@ -125,7 +126,7 @@ async def test_large_messages_come_more_rarely(monkeypatch: pytest.MonkeyPatch) 
 
 
 async def test_a_refusal_is_told_and_the_topic_goes_on() -> None:
-    """With the code word of the refusal; a bug is told without its text, and of an api that is away that it is."""
+    """The error has the refusal's code; a bug is reported without its text, and an outage of the api as one."""
     pushed, began_ms = Pushed(), time.time_ns() // 1_000_000
     hub = hub_of(pushed)
     async with asyncio.timeout(PATIENCE_S), aclosing(messages(hub.stream(["one"]))) as stream:
@@ -150,7 +151,7 @@ async def test_a_refusal_is_told_and_the_topic_goes_on() -> None:
 
 
 async def test_a_look_that_takes_long_makes_its_topic_stale(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The viewer gets an error before the look ends, and then its answer."""
+    """The viewer receives an error during a slow poll, and its answer later."""
     monkeypatch.setattr(live, "SLOW_S", 0.01)
     answered = asyncio.Event()
 
@@ -170,7 +171,7 @@ async def test_a_look_that_takes_long_makes_its_topic_stale(monkeypatch: pytest.
 
 
 async def test_a_topic_ends_when_nobody_views_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A while after its last viewer has left."""
+    """The polls end some time after the last viewer has left."""
     monkeypatch.setattr(live, "LINGER_S", 0.01)
     pushed = Pushed()
     hub = hub_of(pushed)
@@ -185,7 +186,7 @@ async def test_a_topic_ends_when_nobody_views_it(monkeypatch: pytest.MonkeyPatch
 
 
 async def test_a_viewer_that_hears_nothing_gets_a_beat(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By which a dead connection is noticed."""
+    """A silent stream has heartbeats, so that a dead connection is detected."""
     monkeypatch.setattr(live, "BEAT_S", 0.01)
     hub = hub_of(Pushed())
     async with asyncio.timeout(PATIENCE_S), aclosing(cast(Any, hub.stream(["one"]))) as stream:
@@ -196,7 +197,7 @@ async def test_a_viewer_that_hears_nothing_gets_a_beat(monkeypatch: pytest.Monke
 
 
 async def test_all_streams_end_with_the_hub() -> None:
-    """A process that stops waits for no page."""
+    """The end of the hub ends all streams, so that the process can stop."""
     hub = hub_of(Pushed())
     async with asyncio.timeout(PATIENCE_S), aclosing(messages(hub.stream(["one"]))) as stream:
         await anext(stream)
@@ -216,13 +217,13 @@ async def test_all_streams_end_with_the_hub() -> None:
     ],
 )
 async def test_wrong_topics_are_refused(names: list[str], told: str) -> None:
-    """With what there is."""
+    """The error lists the known topics."""
     with pytest.raises(InvalidArgument, match=told):
         hub_of(Pushed()).check(names)
 
 
 async def test_there_is_a_bound_on_viewers_and_topics(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those that view go on."""
+    """Open streams continue at the bound."""
     hub = hub_of(Pushed())
     async with asyncio.timeout(PATIENCE_S), aclosing(messages(hub.stream(["job:x"]))) as stream:
         await anext(stream)

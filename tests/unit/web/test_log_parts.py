@@ -1,4 +1,4 @@
-"""Parts of logs: windows of whole lines, a search of the whole file, and the file itself."""
+"""Parts of logs: windows of complete lines, a search of the complete file, and its download."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ FOLDER = "/var/lib/mesos/runs/latest"
 
 
 class Agent(Pods):
-    """An agent of Mesos that serves the same bytes, with one sandbox."""
+    """A Mesos agent that serves the same bytes, with one sandbox."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -95,7 +95,7 @@ def part(client: TestClient, **query: Any) -> dict[str, Any]:
 
 
 def test_parts_forward_and_back_are_whole_lines_that_join(client: TestClient, pods: Pods) -> None:
-    """Both ways the same file comes out, of which the page holds a part at a time."""
+    """The parts in both directions add up to the same file, of which the page holds one part at a time."""
     pods.whole = "".join(f"line {number} é\n" for number in range(12)).encode()
     there, back, offset = list[dict[str, Any]](), list[dict[str, Any]](), 0
     while not there or not there[-1]["is_end"]:
@@ -112,14 +112,14 @@ def test_parts_forward_and_back_are_whole_lines_that_join(client: TestClient, po
 
 
 def test_a_part_around_a_byte_begins_with_its_line(client: TestClient, pods: Pods) -> None:
-    """Lines before it are there, too."""
+    """The part contains lines before the byte as well."""
     pods.whole = b"one\ntwo\nthree\nfour\nfive\n"
 
     assert ("two\nthree\nfour\n", 4) == ((found := part(client, offset=9, way="around"))["text"], found["offset"])
 
 
 def test_a_line_that_is_longer_than_a_part_is_cut(client: TestClient, pods: Pods) -> None:
-    """A part is never empty where there are bytes, so that all of the file can be reached."""
+    """A part is empty only at the end of the file, so that every byte is reachable."""
     pods.whole = b"x" * 40 + b"\nend\n"
 
     assert 16 == len(part(client, offset=0)["text"])
@@ -128,14 +128,14 @@ def test_a_line_that_is_longer_than_a_part_is_cut(client: TestClient, pods: Pods
 
 
 def test_behind_the_end_there_is_nothing(client: TestClient, pods: Pods) -> None:
-    """A file that was cut meanwhile is shorter than a page believes."""
+    """A file that was truncated is shorter than the page's offset."""
     pods.whole = b"short\n"
 
     assert {"offset": 99, "end": 99, "text": "", "is_end": True} == part(client, offset=99)
 
 
 def test_the_whole_file_is_searched(client: TestClient, pods: Pods, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A place across two pieces is found, whatever the case of its letters; the answer counts all and names some."""
+    """The search ignores case and finds a match across two pieces; the answer counts all matches and lists some."""
     pods.whole = b"an Error here\nand an error\nERROR ERROR\n"
     monkeypatch.setattr(log_files, "STREAM_BYTES", 5)
 
@@ -150,7 +150,7 @@ def test_the_whole_file_is_searched(client: TestClient, pods: Pods, monkeypatch:
 def test_a_search_stops_at_its_bound_and_says_so(
     client: TestClient, pods: Pods, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A file may be of any size."""
+    """The answer says that the search stopped at its bound, since a file may have any size."""
     pods.whole = b"abcabcabcabc"
     monkeypatch.setattr(log_parts, "SEARCH_BYTES_MAX", 7)
 
@@ -164,14 +164,14 @@ async def pieces_of(*pieces: bytes) -> AsyncIterator[bytes]:
 
 
 async def test_a_place_is_counted_once() -> None:
-    """A place that ends where a piece does is no part of the next one."""
+    """A match at the end of a piece is not counted again in the next one."""
     found = await search(pieces_of(b"aaa", b"a", b"aaaa", b"b"), b"aa")
 
     assert (4, [0, 2, 4, 6]) == (found.count, found.places)
 
 
 def test_a_file_is_downloaded_as_it_is(client: TestClient, pods: Pods) -> None:
-    """Byte by byte, under the name of its run."""
+    """The download has the file's bytes under the name of its run."""
     pods.whole = bytes(range(256)) * 3
     answer = client.get(f"/logs/{JOB}/0/download")
 
@@ -180,7 +180,7 @@ def test_a_file_is_downloaded_as_it_is(client: TestClient, pods: Pods) -> None:
 
 
 def test_no_more_files_are_read_at_a_time_than_may_be(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A search or download that has ended does not count."""
+    """A search or download that has ended does not count towards the bound."""
     client.get(f"/logs/{JOB}/0/download")
     client.get(f"/logs/{JOB}/0/search?text=x")
     monkeypatch.setattr(log_parts, "READERS_MAX", 1)
@@ -192,7 +192,7 @@ def test_no_more_files_are_read_at_a_time_than_may_be(client: TestClient, monkey
 
 
 def test_logs_of_a_run_have_names(client: TestClient, pods: Pods) -> None:
-    """A sandbox has its logs, a pod of Kubernetes a file for each container."""
+    """A sandbox has its logs, a pod on Kubernetes a file for each container."""
     expected = ["stdout", "stderr", "app.log"] if isinstance(pods, Agent) else ["stdout", "proxy/stdout"]
 
     assert {"run": RUN, "files": expected, "message": ""} == client.get(f"/logs/{JOB}/0/files").json()
@@ -201,7 +201,7 @@ def test_logs_of_a_run_have_names(client: TestClient, pods: Pods) -> None:
 
 
 async def test_the_last_call_for_a_range_may_bring_it() -> None:
-    """A host manager that skips the first part of a file answers with no bytes for a while."""
+    """A host manager that skips the beginning of a file answers without bytes for a while."""
     pods, file = Pods(), LogFile(JOB, 0, RUN, "stdout", "stdout")
     skips = [b""] * (log_files.TRIES_MAX - 1)
 
@@ -215,7 +215,7 @@ async def test_the_last_call_for_a_range_may_bring_it() -> None:
 
 
 async def test_a_download_that_is_broken_off_holds_nothing_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The thread that waits for an agent's next bytes is ended at once; the loop would wait for it."""
+    """The thread that reads from an agent ends at once; otherwise the loop's end would wait for it."""
     monkeypatch.setattr(log_files, "TIMEOUT_S", 600.0)
     reads, released = Event(), Event()
     read = HTTPResponse.read
@@ -248,7 +248,7 @@ async def test_a_download_that_is_broken_off_holds_nothing_up(monkeypatch: pytes
     stream = LogFiles(cast(Api, Pods()), OPEN).stream(LogFile(JOB, 0, RUN, "stdout", "f", (str(host), int(port))))
     reading = asyncio.ensure_future(anext(stream))
     await asyncio.to_thread(reads.wait)
-    await asyncio.to_thread(sleep, 0.5)  # into the read itself
+    await asyncio.to_thread(sleep, 0.5)  # until the read has begun
     reading.cancel()
     await asyncio.gather(reading, return_exceptions=True)
     was_released = released.is_set()
@@ -272,5 +272,5 @@ async def test_a_download_that_is_broken_off_holds_nothing_up(monkeypatch: pytes
     ],
 )
 def test_what_is_refused(path: str, status: int, client: TestClient) -> None:
-    """Numbers and names that are none, and files that are not there."""
+    """Malformed numbers and names, and missing files, are refused."""
     assert status == client.get(f"/logs/{JOB}/0/{path}").status_code

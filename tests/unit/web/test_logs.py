@@ -24,8 +24,8 @@ RUN = f"{JOB}-0-1"
 
 
 class Pods:
-    """One instance. ``states`` are seen one after the other, the last one again and again; ``whole`` is its stdout, in
-    pieces of a few bytes."""
+    """One instance. ``states`` are returned in order, the last one repeatedly; ``whole`` is its stdout, in pieces of
+    a few bytes."""
 
     def __init__(self) -> None:
         self.states = ["RUNNING", "SUCCEEDED"]
@@ -74,7 +74,7 @@ def client(pods: Pods) -> Iterator[TestClient]:
 
 
 def frames(answer: Any) -> list[tuple[str, Any]]:
-    """(event, value) of each message."""
+    """Returns (event, value) of each message."""
     found = []
     for frame in answer.text.split("\n\n"):
         fields = dict(line.split(": ", 1) for line in frame.splitlines() if not line.startswith(":"))
@@ -88,7 +88,7 @@ def text_of(answer: Any) -> str:
 
 
 def test_a_log_is_followed_to_the_end_of_its_run(client: TestClient) -> None:
-    """It begins when the file is there, and no character is torn."""
+    """The stream begins once the file exists, and splits no character."""
     answer = client.get(f"/logs/{JOB}/0")
 
     events = [event for event, _ in frames(answer)]
@@ -99,7 +99,7 @@ def test_a_log_is_followed_to_the_end_of_its_run(client: TestClient) -> None:
 
 
 def test_a_browser_that_comes_back_goes_on_where_it_was(client: TestClient, pods: Pods) -> None:
-    """The id of a message is the offset behind it."""
+    """The id of a message is the offset after it, where the next connection continues."""
     ids = [line for line in client.get(f"/logs/{JOB}/0").text.splitlines() if line.startswith("id: ")]
     pods.offsets.clear()
 
@@ -110,7 +110,7 @@ def test_a_browser_that_comes_back_goes_on_where_it_was(client: TestClient, pods
 
 
 def test_of_a_long_log_the_end_is_shown(client: TestClient, pods: Pods, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The page is told where it begins."""
+    """A long log starts near its end, and the page receives the offset."""
     monkeypatch.setattr(logs, "TAIL_BYTES", 4)
     answer = client.get(f"/logs/{JOB}/0")
 
@@ -119,14 +119,14 @@ def test_of_a_long_log_the_end_is_shown(client: TestClient, pods: Pods, monkeypa
 
 
 def test_the_end_of_an_older_run_is_not_waited_for(client: TestClient, pods: Pods) -> None:
-    """Another run of the instance says that it is over."""
+    """The stream of an older run ends at once, since the instance has another run."""
     pods.states, pods.run, pods.paths = ["RUNNING"], f"{JOB}-0-2", [["stdout"]]
 
     assert ("end", {"run": RUN, "message": ""}) == frames(client.get(f"/logs/{JOB}/0?run={RUN}"))[-1]
 
 
 def test_why_there_is_no_log(client: TestClient, pods: Pods) -> None:
-    """In the words of the API."""
+    """The message is the API's."""
     pods.states, pods.paths = ["KILLED"], [[]]
     pods.refusal.notRunning.message = "never ran"
 
@@ -138,12 +138,12 @@ def test_why_there_is_no_log(client: TestClient, pods: Pods) -> None:
 
 @pytest.mark.parametrize("address", ["/logs/nosuch/0", f"/logs/{JOB}/0?file=../x", f"/logs/{JOB}/0?file=/etc/passwd"])
 def test_what_is_refused(address: str, client: TestClient) -> None:
-    """Ids that are none, and files that are no log."""
+    """Malformed ids and files that are not logs are refused."""
     assert (400, "invalid_argument") == ((answer := client.get(address)).status_code, answer.json()["code"])
 
 
 def test_no_more_are_followed_than_may_be(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The refusal names the number."""
+    """The refusal has the bound."""
     monkeypatch.setattr(logs, "VIEWERS_MAX", 0)
 
     assert "0 logs are followed" in client.get(f"/logs/{JOB}/0").json()["message"]

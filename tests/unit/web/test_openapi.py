@@ -1,4 +1,4 @@
-"""The OpenAPI document is valid, whole, and true of what the gateway takes and answers."""
+"""The OpenAPI document is valid, complete, and consistent with the gateway."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ def schema_of(name: str) -> Validator:
 
 
 def test_the_document_is_valid() -> None:
-    """As OpenAPI 3.1, with every reference resolved."""
+    """The document is valid OpenAPI 3.1, with every reference resolved."""
     assert [] == [error.message for error in OpenAPIV31SpecValidator(DOCUMENT).iter_errors()]
 
 
 def test_every_method_is_in_the_document() -> None:
-    """Under the first name of its service; the other names are told with the service."""
+    """A method is under the first name of its service, whose description has the other names."""
     first = {names[0] for names in SPELLINGS}
     about = {tag["name"]: tag["description"] for tag in DOCUMENT["tags"]}
 
@@ -79,7 +79,7 @@ def test_messages_are_as_the_document_says(data: st.DataObject, name: str) -> No
     ids=str,
 )
 def test_what_the_gateway_refuses_does_not_fit(body: dict[str, Any]) -> None:
-    """Schema and gateway agree on what is wrong."""
+    """The schema and the gateway refuse the same bodies."""
     name = "peloton.api.v0.job.CreateRequest"
 
     with pytest.raises(Exception, match="the body is no CreateRequest"):
@@ -88,7 +88,7 @@ def test_what_the_gateway_refuses_does_not_fit(body: dict[str, Any]) -> None:
 
 
 def test_fields_have_the_comments_of_the_protos() -> None:
-    """And deprecated ones are marked."""
+    """Fields have the comments of the .proto files, and deprecated ones are marked."""
     schemas = DOCUMENT["components"]["schemas"]
 
     assert schemas["peloton.api.v0.job.JobConfig"]["description"] == "What the owner asks for."
@@ -98,7 +98,7 @@ def test_fields_have_the_comments_of_the_protos() -> None:
 
 
 def test_the_document_is_served(world: World) -> None:
-    """At /api/openapi.json."""
+    """The document is at /api/openapi.json."""
     response = world.run(world.client.get("/api/openapi.json"))
 
     assert (200, "application/json") == (response.status_code, response.headers["content-type"])

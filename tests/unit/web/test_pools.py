@@ -1,4 +1,4 @@
-"""What the pages of pools are told: compact rows of the tree, a queue in order, and series with their gaps."""
+"""The topics of the pages of pools: compact rows of the tree, an ordered queue, and series with gaps."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from services.web.topics import pools
 
 
 class FakeApi:
-    """Both stubs of the calls that the topics make; it remembers the requests."""
+    """The two stubs of the topics' calls, with a record of the requests."""
 
     def __init__(self, **answers: Any) -> None:
         self._answers = answers
@@ -35,7 +35,7 @@ def node(path: str, depth: int, is_leaf: bool, *amounts: explain_pb2.PoolAmounts
 
 
 async def test_the_tree_is_rows() -> None:
-    """Kinds of which a pool has nothing are left out, and no limit is null, as JSON has no infinity."""
+    """Kinds without amounts are omitted, and an unlimited amount is null, as JSON has no infinity."""
     cpu = explain_pb2.PoolAmounts(
         kind="cpu", reservation=10, limit=math.inf, share=2, entitlement=12, allocation=9, slackAllocation=1, demand=4
     )
@@ -49,7 +49,7 @@ async def test_the_tree_is_rows() -> None:
 
 
 async def test_a_pool_comes_with_its_queue() -> None:
-    """Of a bounded length, in the form of the API."""
+    """The queue has a bounded length, in the API's form."""
     answer = explain_pb2.PoolWhyResponse(
         pool=node("/a/b", 2, True), waiting=[explain_pb2.WaitingGangs(gangCount=2, jobName="tiles")]
     )
@@ -63,7 +63,8 @@ async def test_a_pool_comes_with_its_queue() -> None:
 
 
 async def test_series_have_gaps_and_marks() -> None:
-    """The pool and those below it; of an inner pool the marks are those of the pools below, each once."""
+    """The series are of the pool and of the pools below it; an inner pool has the marks of the pools below, each
+    once."""
     column = history_pb2.Column(quantity=history_pb2.QUANTITY_ALLOCATION, kind="cpu", values=[1.00049, 0, 2])
     ignored = history_pb2.Column(quantity=history_pb2.QUANTITY_ADMITTED, values=[1, 0, 1])
     mark = history_pb2.Preemption(index=2, for_pool="/c", instances=5)
@@ -84,7 +85,7 @@ async def test_series_have_gaps_and_marks() -> None:
 
 
 async def test_other_hours_are_refused() -> None:
-    """Each range that viewers may ask for is a topic that is looked at."""
+    """Other numbers of hours are refused, since each range is a topic that is polled."""
     api: Any = FakeApi()
     with pytest.raises(InvalidArgument, match="'7' hours: want 1, 6, 24, 168, 720, 8760"):
         await pools.over_time(api, "7/cpu/a")

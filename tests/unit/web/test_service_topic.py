@@ -1,4 +1,4 @@
-"""The page of a service gets its pods, and what is wrong with them."""
+"""The topic of a service's page: its pods and their problems."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ def told(*pods: Any, why: Any = WHY) -> list[Any]:
 
 
 def test_a_service_that_is_well_has_no_trouble() -> None:
-    """An instance that failed once and has run for long since is well."""
+    """An instance that failed once and has run for long is healthy."""
     assert [] == told(pod(0), pod(1, failure_count=3), pod(2, "PENDING"))
 
 
 def test_a_service_that_crash_loops_says_so_between_its_runs_too() -> None:
-    """The cause is worded by the resource manager, else by the last messages of the pods."""
+    """The cause is the resource manager's, or else the pods' last messages."""
     why = explain_pb2.JobWhyResponse()
     why.reasons.add(rule=explain_pb2.RULE_BACK_OFF, text="instance 1 FAILED on h1, exit code 3; it runs again at ...")
     waits = pod(1, "INITIALIZED", failure_count=8, message="Task throttled due to failure; stderr: no config")
@@ -55,19 +55,19 @@ def test_a_service_that_crash_loops_says_so_between_its_runs_too() -> None:
 
 
 def test_instances_that_fail_alike_are_counted_whatever_they_print() -> None:
-    """The lines of stderr stand once, below the cause."""
+    """Instances with the same cause are one problem; its lines of stderr occur once."""
     failed = [pod(n, "FAILED", message=f"Command exited with status 1; stderr: boom {n}") for n in (0, 1)]
 
     assert [("2 of 2 instances fail", "Command exited with status 1 (2 instances)\nstderr: boom 0", 0)] == told(*failed)
 
 
 def test_an_instance_whose_health_check_fails_is_told() -> None:
-    """Once, also when it has failed before."""
+    """The problem occurs once, even if the instance has failed before."""
     assert [("1 of 2 instances is unhealthy", "Health checks fail.", 1)] == told(pod(0), pod(1, health="UNHEALTHY"))
 
 
 class Services:
-    """A service with these pods; ``goal``: what it is to be."""
+    """A service with the given pods and ``goal``."""
 
     def __init__(self, pods: Sequence[Any], goal: str) -> None:
         self.pods, self.goal = pods, goal
@@ -84,7 +84,7 @@ class Services:
 
 
 async def test_pods_have_run_times_attempts_and_messages_for_people() -> None:
-    """Rows are in the order of instances. A service that was stopped by intent is in no trouble."""
+    """Rows are in the order of instances. A service that an operator stopped has no problems."""
     pods = [pod(1, "FAILED", failure_count=1), pod(0, host="h1", message="Add hostname and ports")]
     looked = [
         await service.look(cast(Api, SimpleNamespace(services=one, explain=one)), JOB)
@@ -98,7 +98,7 @@ async def test_pods_have_run_times_attempts_and_messages_for_people() -> None:
 
 
 async def test_the_problems_of_one_job_are_those_of_the_overview() -> None:
-    """Problems of other subjects are left out."""
+    """Problems of other subjects are omitted."""
 
     async def answer(request: Any, timeout: float) -> Any:
         found = overview_pb2.GetOverviewResponse()

@@ -1,4 +1,4 @@
-"""Terminals of pages: what goes both ways, within which bounds, and how a session ends."""
+"""Terminals of pages: both directions, bounds, and the end of a session."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PATH = f"{SITE}/terminal/{JOB}/0"
 
 
 class Echo:
-    """A command that writes what is typed, and ends at "exit"."""
+    """A command that echoes its input, and ends at "exit"."""
 
     def __init__(self) -> None:
         self.sizes: list[Size] = []
@@ -89,7 +89,7 @@ def problem_of(session: WebSocketTestSession) -> dict[str, str]:
 
 
 def test_what_is_typed_is_written_and_the_exit_code_told(client: TestClient, echo: Echo) -> None:
-    """Bytes are as they are; what the command has taken makes room for more."""
+    """Bytes are unchanged; the acknowledged input makes way for more."""
     with client.websocket_connect(f"{PATH}?rows=40&columns=132") as session:
         assert {"open": True} == session.receive_json()
         session.send_bytes(b"caf\xc3\xa9\xff\x03")
@@ -109,7 +109,7 @@ def test_what_is_typed_is_written_and_the_exit_code_told(client: TestClient, ech
 def test_a_command_writes_no_further_than_the_page_has_drawn(
     client: TestClient, echo: Echo, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The window is the bound of what is on its way; input is read meanwhile."""
+    """The window bounds the output under way; input is read nevertheless."""
     monkeypatch.setattr(terminal, "OUTPUT_WINDOW_BYTES", 4)
     echo.greeting = b"0123456789"
     with client.websocket_connect(PATH) as session:
@@ -122,13 +122,13 @@ def test_a_command_writes_no_further_than_the_page_has_drawn(
         session.send_json({"taken": 4})
         assert [b"789", b"x"] == [session.receive_bytes(), session.receive_bytes()]
         session.send_json({"taken": 5})
-        assert "invalid_argument" == problem_of(session)["code"]  # only 4 were on their way
+        assert "invalid_argument" == problem_of(session)["code"]  # only 4 were under way
 
 
 def test_a_page_that_types_too_far_ahead_is_ended(
     client: TestClient, echo: Echo, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A command that does not read holds no more than the window in memory."""
+    """The session ends if the input exceeds the window of a command that does not read."""
     monkeypatch.setattr(terminal, "INPUT_WINDOW_BYTES", 8)
     echo.is_slow = True
     with client.websocket_connect(PATH) as session:
@@ -147,7 +147,7 @@ def test_a_page_that_types_too_far_ahead_is_ended(
 def test_a_terminal_in_which_nothing_is_typed_is_ended(
     client: TestClient, echo: Echo, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Output alone does not keep it."""
+    """A session without input ends, even if there is output."""
     monkeypatch.setattr(terminal, "IDLE_S", 0.05)
     echo.greeting = b"busy"
     with client.websocket_connect(PATH) as session:
@@ -159,7 +159,7 @@ def test_a_terminal_in_which_nothing_is_typed_is_ended(
 
 
 def test_no_more_terminals_are_open_than_may_be(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The place of one that has ended is free again."""
+    """An ended session does not count towards the bound."""
     monkeypatch.setattr(terminal, "SESSIONS_MAX", 1)
     with client.websocket_connect(PATH) as first:
         first.receive_json()
@@ -173,7 +173,7 @@ def test_no_more_terminals_are_open_than_may_be(client: TestClient, monkeypatch:
 
 
 def test_a_page_that_leaves_ends_its_command(client: TestClient, echo: Echo) -> None:
-    """A session is never taken up again, so that nothing may stay."""
+    """The command ends with its page, since a session is never resumed."""
     with client.websocket_connect(PATH) as session:
         session.receive_json()
 
@@ -181,7 +181,7 @@ def test_a_page_that_leaves_ends_its_command(client: TestClient, echo: Echo) -> 
 
 
 def test_a_command_that_does_not_start_says_why(client: TestClient, echo: Echo) -> None:
-    """The words are those of the agent."""
+    """The error is the agent's."""
     echo.fault = Unavailable("the agent opens no session")
     with client.websocket_connect(PATH) as session:
         assert {"code": "unavailable", "message": "the agent opens no session"} == problem_of(session)
@@ -189,13 +189,13 @@ def test_a_command_that_does_not_start_says_why(client: TestClient, echo: Echo) 
 
 @pytest.mark.parametrize("path", [f"{SITE}/terminal/nosuch/0", f"{PATH}?rows=0&columns=80", f"{PATH}?rows=1&columns=x"])
 def test_addresses_that_name_no_terminal_are_refused(path: str, client: TestClient) -> None:
-    """The refusal comes as a message, which a page can read."""
+    """The refusal is a message, which a page can read."""
     with client.websocket_connect(path) as session:
         assert "invalid_argument" == problem_of(session)["code"]
 
 
 def test_a_viewer_who_may_change_nothing_gets_no_terminal(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A shell in a pod is a change."""
+    """A viewer without permission for changes is refused, since a shell can change a pod."""
     monkeypatch.setattr(terminal, "viewer_of", lambda socket: Viewer("reader", may_change=False))
     with client.websocket_connect(PATH) as session:
         assert "permission_denied" == problem_of(session)["code"]
@@ -205,7 +205,7 @@ def test_a_viewer_who_may_change_nothing_gets_no_terminal(client: TestClient, mo
     "headers", [{"origin": "https://evil.example"}, {"origin": "null"}, {"host": "evil.example"}], ids=str
 )
 def test_a_page_of_another_site_opens_no_terminal(headers: dict[str, str], client: TestClient) -> None:
-    """It is refused as its requests are, before the connection is one."""
+    """A page of another origin is refused before the connection is accepted, like its requests."""
     with pytest.raises(WebSocketDenialResponse) as denied, client.websocket_connect(PATH, headers=headers):
         pass
 
@@ -213,13 +213,13 @@ def test_a_page_of_another_site_opens_no_terminal(headers: dict[str, str], clien
 
 
 def test_our_own_page_opens_one(client: TestClient) -> None:
-    """Its origin is the host that it asks."""
+    """A page is accepted if its origin is the host of the request."""
     with client.websocket_connect(PATH, headers={"origin": "http://127.0.0.1"}) as session:
         assert {"open": True} == session.receive_json()
 
 
 def test_a_command_is_split_into_words() -> None:
-    """Nothing is a shell that knows what the page can draw."""
+    """An empty command is the default shell."""
     assert ["ls", "-l", "a b"] == list(argv_of("ls -l 'a b'"))
     assert SHELL == argv_of("  ")
     with pytest.raises(Exception, match="cannot be split"):
@@ -248,7 +248,7 @@ FOUND: list[tuple[dict[str, Any], str, object]] = [
 
 @pytest.mark.parametrize(("listing", "container", "expected"), FOUND)
 async def test_which_way_leads_to_a_pod(listing: dict[str, Any], container: str, expected: object) -> None:
-    """Agents of Mesos are asked directly, others through the API; a pod that does not run has no terminal."""
+    """Sessions use a Mesos agent directly, or else the API; a pod that does not run has no terminal."""
     api = cast(Api, Listings(task_pb2.BrowseSandboxResponse(**listing)))
     finding = find_command(api, OPEN, Asked(JOB, 0, container, "", (24, 80)))
     if isinstance(expected, str):
