@@ -1,4 +1,4 @@
-"""Rules over pods of several containers."""
+"""Rules for pods of several containers."""
 
 from __future__ import annotations
 
@@ -70,14 +70,14 @@ FAULTS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("text", FAULTS)
 def test_each_container_is_judged(text: str) -> None:
-    """Names, commands, ports, checks and amounts; a sound pod has no fault."""
+    """Names, commands, ports, checks and amounts of each container are validated; a valid pod has no fault."""
     message = job_faults(job(FAULTS[text]), BOUNDS).message()
 
     assert (bool(text), True) == (bool(message), text in message)
 
 
 def test_overrides_are_judged_too() -> None:
-    """Also for what they take together with the default."""
+    """Overrides are validated as well, including their sum with the default."""
     faults = job_faults(
         job({"resource": {"cpuLimit": 2}}, {1: {"otherContainers": [other(resource={"cpuLimit": 3})]}}), BOUNDS
     )
@@ -86,7 +86,7 @@ def test_overrides_are_judged_too() -> None:
 
 
 def test_a_gang_takes_what_all_containers_take() -> None:
-    """Of all its members."""
+    """A gang's demand is the sum over its members and their containers."""
     gang = job({"resource": {"cpuLimit": 1}, "otherContainers": [other(resource={"cpuLimit": 2})]}, kind="BATCH")
     gang.sla.minimumRunningInstances = 2
 
@@ -97,7 +97,7 @@ def test_a_gang_takes_what_all_containers_take() -> None:
 
 @pytest.mark.parametrize("where", ["default", "override"])
 def test_without_kubernetes_there_is_one_container(where: str) -> None:
-    """No cluster could ever take the pod."""
+    """A pod of several containers is refused if no cluster is Kubernetes."""
     pod = {"initContainers": [other("setup")]}
     asked = job(pod) if where == "default" else job({}, {1: pod})
     bounds = PoolBounds(BOUNDS.limits, BOUNDS.paths, kinds=frozenset({"mesos"}))

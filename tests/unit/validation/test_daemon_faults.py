@@ -1,4 +1,4 @@
-"""What a daemon's configuration must obey."""
+"""Rules for the configurations of daemons."""
 
 from __future__ import annotations
 
@@ -59,14 +59,14 @@ def sla(**fields: int) -> Callable[[job_pb2.JobConfig], None]:
 
 
 def test_a_daemon_is_sound_whatever_its_pool_may_have() -> None:
-    """No pool pays for it; and its hosts may be chosen by labels."""
+    """The pool's limits do not apply to daemons, and their hosts may be selected by labels."""
     config = a_config()
     on_hosts(config)
     assert [] == job_faults(config, SMALL).lines()
 
 
 def test_its_instances_are_not_counted_by_people() -> None:
-    """A new one says nothing of them; what was read may be sent back in an update."""
+    """A new daemon has no instance count; an update may contain the count that was read."""
     config = a_config()
     assert "" == daemon_count_fault(config)
     config.instanceCount = 7
@@ -92,7 +92,7 @@ def test_its_instances_are_not_counted_by_people() -> None:
     ],
 )
 def test_what_a_daemon_cannot_have(change: Callable[[job_pb2.JobConfig], None], text: str) -> None:
-    """Each with its reason."""
+    """The fault has the reason."""
     config = a_config()
     change(config)
     found = job_faults(config, None).lines()

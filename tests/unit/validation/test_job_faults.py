@@ -1,4 +1,4 @@
-"""Every rule over a v0 JobConfig, one row each: the config, the text that a client sees."""
+"""Every rule for a v0 JobConfig, one row each: the config, and the text of the fault."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ LABELLED = task_pb2.Constraint(
 
 
 def nested(depth: int) -> task_pb2.Constraint:
-    """AND and NOT by turns."""
+    """Returns a constraint of alternating AND and NOT."""
     whole = part = task_pb2.Constraint(type=task_pb2.Constraint.AND_CONSTRAINT)
     for level in range(1, depth):
         if level % 2:
@@ -45,7 +45,7 @@ def nested(depth: int) -> task_pb2.Constraint:
 
 
 def config(instance_count: int = 4, **fields: object) -> job_pb2.JobConfig:
-    """A sound batch job of so many instances, each one cpu and 64 MB."""
+    """Returns a valid batch job with the number of instances, each one cpu and 64 MB."""
     job = job_pb2.JobConfig(name="sound", instanceCount=instance_count)
     job.defaultConfig.resource.cpuLimit = 1
     job.defaultConfig.resource.memLimitMb = 64
@@ -279,21 +279,21 @@ RULES: dict[str, tuple[job_pb2.JobConfig, str]] = {
 
 @pytest.mark.parametrize("name", RULES)
 def test_rule(name: str) -> None:
-    """Each rule answers exactly its text, and a sound config answers none."""
+    """Each rule has exactly its text, and a valid config has no fault."""
     job, text = RULES[name]
 
     assert text == job_faults(job, BOUNDS).message()
 
 
 def test_pool_rules_wait_for_limits() -> None:
-    """Without known limits no amount is too great."""
+    """Amounts are not compared if the limits are unknown."""
     job = changed(lambda j: setattr(j.defaultConfig.resource, "cpuLimit", 1000))
 
     assert job_faults(job, None).message() == ""
 
 
 def test_all_faults_are_told_in_order() -> None:
-    """Several faults come one per line, those of earlier rules first."""
+    """Several faults are one per line, in the order of the rules."""
     job = config(sla=job_pb2.SlaConfig(maximumRunningInstances=9))
     job.instanceConfig[3].resource.cpuLimit = -1
     job.instanceConfig[1].ports.add(value=80)
@@ -306,7 +306,7 @@ def test_all_faults_are_told_in_order() -> None:
 
 
 def test_faults_are_bounded() -> None:
-    """Of many faults the first are spelled out and the rest is counted."""
+    """The first faults are in the text, and the rest is counted."""
     job = config(1000)
     for instance in range(100):
         job.instanceConfig[instance].resource.cpuLimit = -1
@@ -318,7 +318,7 @@ def test_faults_are_bounded() -> None:
 
 
 def test_only_new_instances_are_judged() -> None:
-    """Of a job that grows, instances that exist already are not judged again."""
+    """Existing instances of a growing job are not validated again."""
     job = config()
     job.instanceConfig[1].resource.cpuLimit = -1
     job.instanceConfig[3].resource.cpuLimit = -3
@@ -327,7 +327,7 @@ def test_only_new_instances_are_judged() -> None:
 
 
 def test_max_failures_is_cut_down() -> None:
-    """More than 100 retries become 100 without a word, in the default and in overrides; fewer stay."""
+    """More than 100 retries become 100 without a fault, in the default and in overrides; fewer are unchanged."""
     job = config()
     job.defaultConfig.restartPolicy.maxFailures = 101
     job.instanceConfig[1].restartPolicy.maxFailures = 4_000_000_000
@@ -344,7 +344,7 @@ def test_max_failures_is_cut_down() -> None:
 
 
 def test_many_overrides_cost_little() -> None:
-    """100,000 overrides of many fields are judged without merging: a few microseconds each."""
+    """100,000 overrides of many fields are validated without merging, in a few microseconds each."""
     job = config(100_000)
     for instance in range(100_000):
         pod = job.instanceConfig[instance]
@@ -379,7 +379,7 @@ BOUNDED = {
 
 @pytest.mark.parametrize("name", BOUNDED)
 def test_texts_are_bounded(name: str) -> None:
-    """What travels with every answer, or becomes an argument, has a greatest length; the fault tells both numbers."""
+    """Values that are part of every answer or become an argument have a maximum length; the fault has both numbers."""
     fields, text = BOUNDED[name]
     config = job_pb2.JobConfig(instanceCount=1, type=job_pb2.BATCH)
     config.defaultConfig.command.value = "true"
@@ -391,7 +391,7 @@ def test_texts_are_bounded(name: str) -> None:
 
 @pytest.mark.parametrize("kind", AMOUNTS_MAX)
 def test_what_all_pods_together_may_ask_can_be_added_up(kind: str) -> None:
-    """In int64, in small units, twice over: also of revocable cpu, which no limit of a pool bounds."""
+    """The sum over all pods fits int64 in small units twice, including revocable cpu, which no pool's limit bounds."""
     most = task_pb2.ResourceConfig(**{kind: AMOUNTS_MAX[kind]})
 
     assert 2 * Bounds().pods_active * max(resources(most)) < 2**63

@@ -1,4 +1,4 @@
-"""Which pools take jobs, and what bounds a pod on the way to the root."""
+"""Pools that accept jobs, and the limits of a pod on the path to the root."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ SUBMISSIONS = {
 
 @pytest.mark.parametrize("name", SUBMISSIONS)
 def test_submission(name: str) -> None:
-    """Jobs go to known leaves; every other pool is refused with the text that clients know."""
+    """Jobs are accepted in known leaves; every other pool is refused with the original's text."""
     respool_id, text = SUBMISSIONS[name]
 
     assert text == pool_fault(respool_id, POOLS)
 
 
 def test_tightest_limit_counts() -> None:
-    """Each kind is bounded by the tightest pool on the path, the nearest one when several are equal."""
+    """Each kind has the tightest limit on the path, the nearest one among equal ones."""
     bounds = pool_bounds("maps", POOLS, None)
 
     assert (
@@ -54,14 +54,14 @@ def test_tightest_limit_counts() -> None:
 
 
 def test_root_is_bounded_by_the_cluster() -> None:
-    """The root's limit is the cluster's capacity as far as it is known."""
+    """The root's limit is the cluster's capacity if it is known."""
     bounds = pool_bounds("maps", POOLS, Resources(2_000, 4_096, 10, 0))
 
     assert PoolBounds((2_000, 400, 10, 0), ("/", "/eng/maps", "/", "/eng/maps"), (0,) * 4, "/eng/maps") == bounds
 
 
 def test_circle_of_pools_ends() -> None:
-    """Broken parents do not hang the answer."""
+    """A cycle of parents does not cause an endless loop."""
     circle = [pool("a", "b", 1), pool("b", "a", 2)]
 
     assert pool_bounds("a", circle, None).limits[0] == 1
@@ -87,7 +87,7 @@ UNPREEMPTIBLE = {
 
 @pytest.mark.parametrize("name", UNPREEMPTIBLE)
 def test_pods_that_may_not_be_preempted_fit_the_reservation(name: str) -> None:
-    """They run inside the reservation only: a larger one would wait for ever, and is refused with both numbers."""
+    """A pod above the reservation is refused with both numbers if not preemptible, since it would never start."""
     fields, reservations, said = UNPREEMPTIBLE[name]
     config = ParseDict(fields, job_pb2.JobConfig(instanceCount=2))
     config.defaultConfig.resource.cpuLimit = 1
@@ -101,7 +101,7 @@ def test_pods_that_may_not_be_preempted_fit_the_reservation(name: str) -> None:
 
 
 def test_a_gang_is_bounded() -> None:
-    """A gang larger than one placement can name is refused with both numbers."""
+    """A gang above the limit of one placement is refused with both numbers."""
     config = job_pb2.JobConfig(instanceCount=20_000)
     config.sla.minimumRunningInstances = 10_001
     config.sla.preemptible = True
@@ -112,7 +112,7 @@ def test_a_gang_is_bounded() -> None:
 
 
 def test_a_volume_is_disk_of_its_pod() -> None:
-    """It is compared with what the pool may have, and reserves."""
+    """A volume counts as disk of its pod, against the pool's limit and reservation."""
     job = job_pb2.JobConfig(name="db", type=job_pb2.SERVICE, instanceCount=1)
     job.defaultConfig.command.value = "serve"
     job.defaultConfig.resource.diskLimitMb = 10

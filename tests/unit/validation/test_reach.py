@@ -1,4 +1,4 @@
-"""Whom the default's values reach, found while instances come one by one."""
+"""Reach of the default's values, determined while instances arrive one by one."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CARRIES = {name: (lambda pod, name=name: pod.HasField(name)) for name in FIELDS}
     st.integers(0, 13),
 )
 def test_the_first_that_has_the_default(overrides: dict[int, set[str]], start: int, stop: int) -> None:
-    """For each field the lowest judged instance whose override, if it has one, does not carry the field."""
+    """The result for each field is the lowest validated instance whose override, if any, does not have the field."""
     configs = {}
     for instance, names in overrides.items():
         configs[instance] = task_pb2.TaskConfig()

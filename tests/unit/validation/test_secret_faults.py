@@ -1,4 +1,4 @@
-"""What a configuration must not say of secrets."""
+"""Rules for secrets in configurations."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from tests.unit.validation.test_job_faults import config
 
 
 def test_secrets() -> None:
-    """They never come inside a config; that of a job may refer to the job's own, and that of an instance may not."""
+    """A config never contains a secret; the job's may refer to the job's own secrets, and an instance's may not."""
     plain, sneaky = config(), config()
     volume = sneaky.defaultConfig.container.volumes.add(mode=mesos_pb2.Volume.RO, container_path="/s")
     volume.source.type = mesos_pb2.Volume.Source.SECRET
 
     assert secret_fault(plain, False) == ""
     assert secret_fault(sneaky, False) == "adding secret volumes directly in config is not allowed"
-    volume.source.secret.reference.name = "tls"  # the cluster's own: nothing of it is in the config
+    volume.source.secret.reference.name = "tls"  # a secret of the cluster: its data is not in the config
     assert secret_fault(sneaky, False) == ""
     sneaky.defaultConfig.initContainers.add().container.volumes.add().source.type = mesos_pb2.Volume.Source.SECRET
     assert secret_fault(sneaky, False) == "adding secret volumes directly in config is not allowed"

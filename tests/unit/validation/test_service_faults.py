@@ -1,4 +1,4 @@
-"""The rules that only hold for service jobs, one row each: the config, the text that a client sees."""
+"""The rules that apply to service jobs only, one row each: the config, and the text of the fault."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NO_PATH = (
 
 
 def service(sla: job_pb2.SlaConfig | None = None, **fields: object) -> job_pb2.JobConfig:
-    """A sound service of four instances; ``fields`` are of its default config."""
+    """Returns a valid service of four instances; ``fields`` are its default config's."""
     job = job_pb2.JobConfig(name="web", type=job_pb2.SERVICE, instanceCount=4, sla=sla)
     job.defaultConfig.CopyFrom(task_pb2.TaskConfig(**fields))  # type: ignore[arg-type]
     job.defaultConfig.command.value = "serve"
@@ -159,7 +159,7 @@ RULES: dict[str, tuple[job_pb2.JobConfig, str]] = {
 
 @pytest.mark.parametrize("name", RULES)
 def test_rules(name: str) -> None:
-    """The text is that of the rule, and only that."""
+    """The text is exactly the rule's."""
     config, text = RULES[name]
 
     assert job_faults(config, None).message() == text

@@ -1,4 +1,4 @@
-"""Names and labels of jobs steer no terminal that shows them."""
+"""Names and labels of jobs cannot control a terminal that shows them."""
 
 from __future__ import annotations
 
@@ -57,14 +57,14 @@ def faults_of(fields: dict[str, Any]) -> list[str]:
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_steering_texts(name: str) -> None:
-    """The fault names the field, and shows the character and its place."""
+    """The fault has the field, the character and its place."""
     fields, text = REFUSED[name]
 
     assert [text] == faults_of(fields)
 
 
 def test_letters_of_all_scripts() -> None:
-    """Letters and joiners are taken, and lines in texts that are no names."""
+    """Letters and joiners are valid, and so are line ends in texts other than names."""
     fields = {
         "name": "Zürich 東京 👩\u200d🚀 עברית",
         "description": "one\n\ttwo",
