@@ -1,8 +1,8 @@
-"""What a release leaves to the next one: its commit, its schema and its private wire, in ``NAME.json``.
+"""The record of a release for the next one: its commit, its schema and its private wire, in ``NAME.json``.
 
-Two neighbouring releases run side by side during an upgrade, on one database and over one wire. So the next release
-only expands what the last one uses. What a release marks as unused may go with the next one: ``deprecated`` in a .proto
-file, ``info={"unused": True}`` at a column.
+Two neighbouring releases run together during an upgrade, on one database and over one wire. So the next release only
+expands the schema and the wire of the last one. Parts that a release marks as unused may be removed by the next one:
+``deprecated`` in a .proto file, ``info={"unused": True}`` at a column.
 
 ``python -m tests.unit.compatibility.release NAME`` records the checked-out commit.
 """
@@ -43,7 +43,7 @@ def latest() -> Release:
 
 
 def present(name: str = "next", commit: str = "") -> Release:
-    """The code as it is."""
+    """Returns the record of the present code."""
     return Release(name, commit, schema_version.newest(), dict(_tables()), dict(_messages()), dict(_methods()))
 
 
@@ -68,7 +68,7 @@ def _messages() -> Iterator[tuple[str, dict[str, str]]]:
 
 
 def _type(field: FieldDescriptor) -> str:
-    """Names of fields do not travel."""
+    """Returns the type of a field; its name is not part of the wire."""
     kind = field.message_type or field.enum_type
     name = kind.full_name if kind else f"type {field.type}"
     return f"{'repeated ' if field.is_repeated else ''}{name}"
@@ -83,7 +83,7 @@ def _methods() -> Iterator[tuple[str, str]]:
 
 
 def schema_faults(before: Release, now: Release) -> list[str]:
-    """Why statements of ``before`` would fail on the tables of ``now``."""
+    """Returns the reasons why statements of ``before`` would fail on the tables of ``now``."""
     faults = []
     for name, old in before.tables.items():
         new = now.tables.get(name)
@@ -109,7 +109,7 @@ def schema_faults(before: Release, now: Release) -> list[str]:
 
 
 def wire_faults(before: Release, now: Release) -> list[str]:
-    """Why roles of ``before`` and ``now`` would misunderstand each other."""
+    """Returns the incompatibilities between roles of ``before`` and ``now``."""
     faults = []
     for name, old in before.messages.items():
         new = now.messages.get(name)

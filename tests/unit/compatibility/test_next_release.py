@@ -1,4 +1,4 @@
-"""Processes of the last release and of the next one work together: on one schema, and over the private wire."""
+"""Processes of the last release and of the next one run together: on one schema, and over the private wire."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from tests.unit.compatibility.release import Release, latest, present, schema_fa
 
 
 def test_the_schema_only_expands() -> None:
-    """What statements of the last release read and write is there, and what is new they may leave out."""
+    """The columns that the last release reads and writes exist, and it may omit new ones."""
     assert [] == schema_faults(latest(), present())
 
 
 def test_the_private_wire_only_expands() -> None:
-    """Messages, numbers and types of the last release mean the same, and its methods are served."""
+    """Messages, numbers and types of the last release are unchanged, and its methods are served."""
     assert [] == wire_faults(latest(), present())
 
 
 def test_new_migrations_say_that_the_last_release_works_on_them() -> None:
-    """Its processes start on the newer schema, as somebody may roll one back."""
+    """Processes of the last release start on the newer schema, since an operator may roll one back."""
     release = latest()
     scripts = ScriptDirectory.from_config(migrate.configuration()).walk_revisions()
     newer = [script.revision for script in scripts if script.revision[:4] > release.schema[:4]]
@@ -31,7 +31,7 @@ def test_new_migrations_say_that_the_last_release_works_on_them() -> None:
 
 
 def changed(release: Release) -> Release:
-    """With one fault of each kind."""
+    """Returns the release with one fault of each kind."""
     job, pod = release.tables["job"], release.tables["pod"]
     columns = {**job["columns"], "state": "VARCHAR", "shelf": "INTEGER", "label": "TEXT optional"}
     del columns["goal"]
@@ -44,7 +44,7 @@ def changed(release: Release) -> Release:
 
 
 def test_a_contraction_is_noticed() -> None:
-    """Columns, tables, keys; numbers, types, methods. What is only added is no fault."""
+    """Removed or changed columns, tables, keys, numbers, types and methods are faults; additions are not."""
     release = latest()
 
     assert schema_faults(release, changed(release)) == [
