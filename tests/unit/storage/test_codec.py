@@ -1,4 +1,4 @@
-"""What storage keeps in blobs and small texts."""
+"""Encoding of blobs and short texts in storage."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ from services.storage.ranges import as_ranges, chunks
 
 @pytest.mark.parametrize("data", [b"", b"config", b"x" * 100_000])
 def test_blobs_are_unpacked_as_they_were(data: bytes) -> None:
-    """What is packed comes back, and what repeats itself is kept small."""
+    """A packed blob unpacks to the same bytes, and repetitive data is small."""
     assert data == unpack(pack(data))
     assert len(pack(data)) < 100
 
 
 def test_blobs_of_another_format_are_refused() -> None:
-    """The first byte says how a blob is packed; an unknown one is not guessed at."""
+    """The first byte is the format of a blob; an unknown format is refused."""
     with pytest.raises(ValueError, match="unknown format"):
         unpack(b"\x02rest")
 
 
 def test_facts_of_a_configuration_are_kept() -> None:
-    """Shape, retries, health, grace, labels and image survive, constraints as a tree."""
+    """Shape, retries, health, grace, labels and image are restored, constraints as a tree."""
     rule = AllOf(
         (HostLabel("rack", "1", "=", 2), AnyOf((PodLabel("job", "x", "<", 1), HostLabel("zone", "z", ">", 0))))
     )
@@ -49,7 +49,7 @@ def test_facts_of_a_configuration_are_kept() -> None:
 
 
 def test_facts_of_rows_from_before_images() -> None:
-    """They name none."""
+    """Rows without an image have an empty one."""
     text = facts_to_text(InstanceFacts("old", PodShape(Resources()), 0, HealthState.DISABLED, 30, image="web:1"))
 
     assert "" == facts_from_text(json.dumps(json.loads(text)[:-1])).image
@@ -57,7 +57,7 @@ def test_facts_of_rows_from_before_images() -> None:
 
 @pytest.mark.parametrize("strategy", Strategy)
 def test_a_strategy_that_release_0_1_does_not_know_is_to_it_the_one_of_batch_jobs(strategy: Strategy) -> None:
-    """It reads the ninth value of a row, and passes over what is behind the image."""
+    """Release 0.1 reads the ninth value of a row, and ignores the values after the image."""
     text = facts_to_text(
         InstanceFacts("a", PodShape(Resources(), strategy=strategy), 0, HealthState.DISABLED, 30, image="web:1")
     )
@@ -68,7 +68,7 @@ def test_a_strategy_that_release_0_1_does_not_know_is_to_it_the_one_of_batch_job
 
 
 def test_spread_is_kept() -> None:
-    """With the bound, and whether it is hard; and where a gang goes."""
+    """The skew, its hardness and the closeness of a gang are restored."""
     layout = Layout((Spread("rack"), Spread("zone", 3, is_hard=False)), GangClose("rack", True))
     shape = PodShape(Resources(), layout=layout)
     facts = InstanceFacts("a", shape, 0, HealthState.DISABLED, 30)
@@ -77,7 +77,7 @@ def test_spread_is_kept() -> None:
 
 
 def test_counts_leave_out_zeros() -> None:
-    """States without pods are not kept."""
+    """States without pods are omitted."""
     text = counts_to_text({PodState.RUNNING: 2, PodState.FAILED: 0})
 
     assert {PodState.RUNNING: 2} == counts_from_text(text)
@@ -87,10 +87,10 @@ def test_counts_leave_out_zeros() -> None:
     ("instances", "expected"), [([], []), ([5], [(5, 1)]), ([0, 1, 2, 4, 6, 7], [(0, 3), (4, 1), (6, 2)])]
 )
 def test_rising_instances_become_ranges(instances: list[int], expected: list[tuple[int, int]]) -> None:
-    """Neighbours share a range."""
+    """Adjacent instances share a range."""
     assert expected == as_ranges(instances)
 
 
 def test_ranges_are_cut_to_size() -> None:
-    """No transaction is longer than it may be."""
+    """Ranges have a maximum size, so that transactions have a bound."""
     assert [(0, 4), (4, 4), (8, 2), (20, 1)] == list(chunks([(0, 10), (20, 1), (30, 0)], 4))

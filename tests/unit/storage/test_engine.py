@@ -11,14 +11,14 @@ from services.storage.engine import POOL_SIZE, Database, make_engine
 
 @pytest.mark.parametrize(("given", "kept"), [({}, POOL_SIZE), ({"pool_size": 4}, 4)])
 def test_the_pool_has_the_size_that_is_set(given: dict[str, int], kept: int) -> None:
-    """So many connections are kept open, and as many more opened in need."""
+    """The setting is the number of permanent connections, and of further ones under load."""
     pool = make_engine("postgresql://peloton@db.invalid/peloton", **given).pool
 
     assert (kept, kept) == (pool.size(), pool._max_overflow)  # type: ignore[attr-defined]
 
 
 def test_a_database_that_is_not_there_is_unavailable() -> None:
-    """Nothing is wrong with what was asked: it may be asked again."""
+    """An unreachable database is an outage and not a fault of the request, so a retry is possible."""
     database = Database("postgresql://nobody@127.0.0.1:1/none")
 
     for ask in (database.read, database.write):

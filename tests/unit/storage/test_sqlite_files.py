@@ -1,4 +1,4 @@
-"""SQLite files that cannot be used are named as what they are."""
+"""Unusable SQLite files have errors that name the file and the fault."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PAGE = 4_096
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """A whole file with some rows."""
+    """Creates a valid file with some rows."""
     path = tmp_path / "temporal.db"
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("CREATE TABLE t (x TEXT)")
@@ -36,7 +36,7 @@ def damage(path: Path, at: int, size: int) -> None:
 
 
 def test_a_whole_file_and_one_that_is_not_there_pass(path: Path) -> None:
-    """An empty one too: it becomes a database."""
+    """Valid, missing and empty files are accepted; an empty one becomes a database."""
     (path.parent / "empty.db").touch()
 
     for each in (path, path.parent / "none.db", path.parent / "empty.db"):
@@ -45,7 +45,7 @@ def test_a_whole_file_and_one_that_is_not_there_pass(path: Path) -> None:
 
 @pytest.mark.parametrize(("at", "size"), [(0, 100), (40 * PAGE, 60 * PAGE)], ids=["the head", "the middle"])
 def test_a_damaged_file_is_named_before_it_is_used(path: Path, at: int, size: int) -> None:
-    """And what can be done."""
+    """The error has a remedy."""
     damage(path, at, size)
 
     with pytest.raises(Unavailable) as refused:
@@ -56,7 +56,7 @@ def test_a_damaged_file_is_named_before_it_is_used(path: Path, at: int, size: in
 
 
 def test_a_file_that_is_no_database_is_named_by_storage(tmp_path: Path) -> None:
-    """A role that starts says which file it is."""
+    """The error of a role that starts has the name of the file."""
     path = tmp_path / "peloton.db"
     path.write_text("something else" * 100)
 
@@ -66,7 +66,7 @@ def test_a_file_that_is_no_database_is_named_by_storage(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_is_named_by_storage(tmp_path: Path, request: pytest.FixtureRequest) -> None:
-    """Nothing is stored, and the call may be repeated when there is room."""
+    """The write is rolled back, and may be repeated once the disk has free space."""
     database = Database(f"sqlite:///{tmp_path / 'peloton.db'}")
     database.write(lambda conn: conn.execute(sa.text("CREATE TABLE t (x TEXT)")))
 
@@ -75,7 +75,7 @@ def test_a_full_disk_is_named_by_storage(tmp_path: Path, request: pytest.Fixture
 
     database.engine.dispose()
     sa.event.listen(database.engine, "connect", limit)
-    request.addfinalizer(lambda: sa.event.remove(database.engine, "connect", limit))  # others may use the engine next
+    request.addfinalizer(lambda: sa.event.remove(database.engine, "connect", limit))  # later tests share the engine
 
     with pytest.raises(Unavailable, match=r"storage file .*peloton\.db cannot be written: database or disk is full"):
         database.write(lambda conn: conn.execute(sa.text("INSERT INTO t VALUES (zeroblob(100000))")))
