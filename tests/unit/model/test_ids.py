@@ -1,4 +1,4 @@
-"""Ids: what is accepted, what is refused, and that formatting and parsing agree."""
+"""Ids: accepted and rejected forms, and agreement of formatting and parsing."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ JOB = JobId("91b1b8e5-2ba8-11e7-bc23-0242ac11000d")
 
 @given(instance=st.integers(0, 2**32 - 1), run=st.integers(0, 2**63))
 def test_a_pod_id_survives_the_way_through_text(instance: int, run: int) -> None:
-    """What is written is read back."""
+    """The formatted id parses to the same id."""
     pod_id = PodId(JOB, instance, run)
 
     assert pod_id == PodId.parse(str(pod_id))
@@ -22,20 +22,20 @@ def test_a_pod_id_survives_the_way_through_text(instance: int, run: int) -> None
 
 @pytest.mark.parametrize("text", ["", str(JOB), f"{JOB}-1", f"{JOB}-1-2-3", f"{JOB}-x-1", f"{JOB}-{2**32}-1"])
 def test_a_malformed_pod_id_is_refused(text: str) -> None:
-    """Seven pieces, the last two numbers."""
+    """A pod id has seven parts, of which the last two are numbers."""
     with pytest.raises(ValueError):  # noqa: PT011 - the texts differ by piece
         PodId.parse(text)
 
 
 @pytest.mark.parametrize("text", ["", "1", f"{JOB}", f"{JOB}-", f"{JOB}--1", f"{JOB}-{2**32}", f"{JOB}-٣"])
 def test_a_malformed_pod_name_is_refused(text: str) -> None:
-    """A job id, a dash, and an instance number in ASCII digits."""
+    """A pod name is a job id, a dash, and an instance number in ASCII digits."""
     with pytest.raises(ValueError):  # noqa: PT011
         PodName.parse(text)
 
 
 def test_job_ids_are_canonical() -> None:
-    """Upper case and braces mean the same job; anything else is refused."""
+    """Upper case and braces are accepted; every other form is refused."""
     assert parse_job_id("{91B1B8E5-2BA8-11E7-BC23-0242AC11000D}") == JOB
     with pytest.raises(ValueError, match="badly formed"):
         parse_job_id("job-1")
@@ -52,7 +52,7 @@ def test_each_launch_of_a_gang_has_a_workflow() -> None:
 
 
 def test_names_of_clusters() -> None:
-    """They are part of roles, lease ids and paths."""
+    """Names of clusters are parts of roles, lease ids and paths, so their characters are restricted."""
     assert "hostmgr/west-1.a_b" == hostmgr_role("west-1.a_b")
     for name in ("", "a/b", "-a", "a b", "ä", "a" * 64):
         with pytest.raises(ValueError, match="want at most 63 letters"):

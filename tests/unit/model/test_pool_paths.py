@@ -13,14 +13,14 @@ def pool(pool_id: str, parent: str, name: str) -> PoolSpec:
 
 
 def test_paths_follow_the_parents() -> None:
-    """Names from the root down, joined by slashes; the root is a slash."""
+    """A path has the names from the root down, joined by slashes; the root is a slash."""
     paths = pool_paths([pool("b", "a", "maps"), pool("a", "root", "eng")])
 
     assert {"a": "/eng", "b": "/eng/maps", ROOT_POOL_ID: "/"} == paths
 
 
 def test_pools_without_a_way_to_the_root_have_no_path() -> None:
-    """Orphans and circles are left out, and do not hang."""
+    """Orphans and cycles have no path, and do not cause an endless loop."""
     paths = pool_paths([pool("a", "b", "x"), pool("b", "a", "y"), pool("c", "gone", "z")])
 
     assert {ROOT_POOL_ID: "/"} == paths

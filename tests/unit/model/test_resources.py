@@ -1,4 +1,4 @@
-"""Amounts: the wire's doubles become integers once, in favour of the request."""
+"""Amounts: the wire's doubles become integers once, rounded up."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ resources = st.builds(Resources, amounts, amounts, amounts, amounts)
 
 
 def test_requests_round_up() -> None:
-    """A pod gets at least what it asks."""
+    """Amounts are rounded up, so that a pod has at least its request."""
     assert Resources(1, 1, 1, 1) == Resources.of(0.0001, 0.5, 0.5, 0.0001)
 
 
@@ -23,12 +23,12 @@ def test_binary_noise_is_not_a_request() -> None:
 
 @given(resources, resources)
 def test_sums_are_exact(a: Resources, b: Resources) -> None:
-    """Adding and taking away again changes nothing; a part fits in the whole."""
+    """An addition and its subtraction cancel each other; a part fits in the sum."""
     assert a == a + b - b
     assert a.fits_in(a + b)
 
 
 @given(resources, st.integers(0, 1000))
 def test_a_product_is_a_repeated_sum(a: Resources, count: int) -> None:
-    """``count`` equal pods take ``count`` times one."""
+    """``count`` equal pods have ``count`` times the resources of one."""
     assert sum((a for _ in range(count)), Resources()) == a * count

@@ -1,4 +1,4 @@
-"""A pod's message and reason become a line for people."""
+"""Conversion of a pod's message and reason to a readable line."""
 
 from __future__ import annotations
 
@@ -30,5 +30,5 @@ from peloton.model.status_text import status_text
     ],
 )
 def test_a_message_for_people(message: str, reason: str, told: str) -> None:
-    """Names of the wire become words; what was written for people stays as it is."""
+    """Reasons of the wire become words; a readable message is unchanged."""
     assert told == status_text(message, reason)

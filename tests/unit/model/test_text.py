@@ -1,4 +1,4 @@
-"""Foreign text is escaped and cut before it is quoted or printed."""
+"""Untrusted text is escaped and cut before it is quoted or printed."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ MARKS = {"LEFT-TO-RIGHT MARK", "RIGHT-TO-LEFT MARK", "ARABIC LETTER MARK"}
 
 
 def is_steering(character: str) -> bool:
-    """Judges by the database of Unicode."""
+    """Returns whether the Unicode database classifies the character as controlling a terminal."""
     if unicodedata.category(character) in ("Cc", "Cs", "Zl", "Zp"):
         return True
     return unicodedata.bidirectional(character) in DIRECTION or unicodedata.name(character, "") in MARKS
 
 
 def test_steering_characters_are_those_of_unicode() -> None:
-    """All characters are compared: no more and no less than what steers is escaped."""
+    """The escaped characters are exactly the controlling ones among all of Unicode."""
     wrong = [hex(code) for code in range(sys.maxunicode + 1) if is_steering(chr(code)) == is_printable(chr(code))]
 
     assert [] == wrong
@@ -40,24 +40,24 @@ def test_steering_characters_are_those_of_unicode() -> None:
     ],
 )
 def test_escape(text: str, kept: str, expected: str) -> None:
-    """Letters of any script and joiners stay as they are."""
+    """Letters of any script and joiners are unchanged."""
     assert expected == escape(text, kept)
 
 
 def test_quotes_are_cut() -> None:
-    """The count says how much there is."""
+    """The quote has the length of the text."""
     end = "... (50,000,000 characters)"
 
     assert ("n" * QUOTED_MAX + end, f"'{'n' * QUOTED_MAX}'{end}") == (shorten(LONG), quote(LONG))
 
 
 def test_short_quotes_are_whole() -> None:
-    """Nothing is added to them."""
+    """Short quotes are complete and have no length."""
     assert (r"eng\x1b", r"'eng\x1b'") == (shorten("eng\x1b"), quote("eng\x1b"))
 
 
 def test_the_fault_names_field_and_character() -> None:
-    """The fault tells the place of the character, because the quote may end before it."""
+    """The fault has the place of the character, since the quote may end before it."""
     expected = (
         r"name 'a\u202eb' contains \u202e (U+202E) at 1: control characters and characters that change the direction "
         "of text are not allowed"
@@ -68,5 +68,5 @@ def test_the_fault_names_field_and_character() -> None:
 
 
 def test_prose_may_have_lines() -> None:
-    """A description keeps line ends and tabs, and a name does not."""
+    """A description may contain line ends and tabs, and a name may not."""
     assert ("", True) == (steering_fault("description", "a\n\tb", PROSE), bool(steering_fault("name", "a\nb")))

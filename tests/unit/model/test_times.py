@@ -1,4 +1,4 @@
-"""Times of others as unix nanoseconds."""
+"""Conversion of timestamps to unix nanoseconds."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from peloton.model.times import unix_ns
 
 
 def test_a_moment_is_told_to_the_microsecond_in_any_zone() -> None:
-    """Floats would lose the last digits of it."""
+    """Microseconds are exact in any time zone, which floats are not."""
     moment = datetime(2026, 11, 27, 3, 4, 5, 123_457, UTC)
 
     assert 1_795_748_645_123_457_000 == unix_ns(moment)
