@@ -1,4 +1,4 @@
-"""Workflows that a workflow in virtual time starts and signals: the part of ``Virtual`` that knows of others."""
+"""Workflows that a workflow in virtual time starts and signals: the part of ``Virtual`` about other workflows."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ CONVERTER = DataConverter.default
 
 
 class Children:
-    """Commands about other workflows. Children share the clock, the activities and the faults of who starts them."""
+    """Commands about other workflows. Children share the clock, the activities and the faults of their parent."""
 
     def _do_start_child_workflow_execution(self: Any, run: Any, command: WorkflowCommand) -> None:
         asked = command.start_child_workflow_execution
@@ -33,13 +33,13 @@ class Children:
         self._tell(run, job, events=1)
 
     def terminate(self: Any) -> None:
-        """What an operator may do."""
+        """Ends the workflow as an operator may do."""
         self.failure = Failure(message="Workflow execution terminated")
         self.failure.terminated_failure_info.identity = "operator"
         self._end(self.runs[-1])
 
     def _new_child(self: Any, kind: str, workflow_id: str) -> Any:
-        """Its calls are counted with ours, and fail with ours."""
+        """Makes a child whose calls are counted with the parent's, and fail with them."""
         activities = list(self._activities.values())
         child = type(self)(
             self.clock, self._child_kinds[kind], activities, signal=self._signal, workflow_id=workflow_id

@@ -1,4 +1,4 @@
-"""Time that passes only as things happen."""
+"""Virtual time, which passes only as events happen."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ START_NS = 1_800_000_000 * 10**9
 
 
 class VirtualClock:
-    """A heap of what happens when; ties in the order of asking."""
+    """A heap of events by time; events of the same time happen in the order in which they were added."""
 
     def __init__(self) -> None:
         self._now_ns = START_NS
@@ -28,7 +28,7 @@ class VirtualClock:
         heapq.heappush(self._heap, (self._now_ns + round(delay_s * 1e9), next(self._order), act))
 
     def step(self) -> bool:
-        """Do the next thing; False when there is none."""
+        """Run the next event; False when there is none."""
         if not self._heap:
             return False
         self._now_ns, _, act = heapq.heappop(self._heap)
@@ -36,5 +36,5 @@ class VirtualClock:
         return True
 
     def stop(self) -> None:
-        """Forget all that was to happen."""
+        """Forget all pending events."""
         self._heap.clear()

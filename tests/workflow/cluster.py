@@ -1,6 +1,6 @@
-"""A small cluster in memory: jobs, pods, hosts, and what they do by themselves.
+"""A small cluster in memory: jobs, pods, hosts, and how they act on their own.
 
-Decisions are those of ``peloton.lifecycle``; time is the caller's. ``fakes.py`` has the ports on it.
+Decisions are made by ``peloton.lifecycle``; the caller provides the clock. ``fakes.py`` has the ports on it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Clock(Protocol):
-    """Time, and things that happen later. ``act`` may run on any thread."""
+    """A clock, and events at later times. ``act`` may run on any thread."""
 
     def now_ns(self) -> int: ...
 
@@ -47,7 +47,7 @@ def succeed(_: PodId) -> PodState:
 
 
 class Cluster:
-    """Jobs, pods and hosts. One slot of a host takes one pod."""
+    """Jobs, pods and hosts. One slot of a host runs one pod."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class Cluster:
         self.lifecycles: Lifecycles | None = None
         self.storage = MemoryStorage(clock.now_ns)
         self.jobs = self.storage.by_id
-        self.rolled: dict[JobId, RolledService] = {}  # jobs that are services beside
+        self.rolled: dict[JobId, RolledService] = {}  # jobs that are services as well
         self.hosts = {Hostname(f"host{i}"): HostSlots(slots) for i in range(hosts)}
         self.waiting_for_hosts: set[JobId] = set()
         self.launched: dict[PodId, Hostname] = {}
@@ -79,18 +79,18 @@ class Cluster:
         self.outages: Counter[str] = Counter()  # port method -> calls to come that fail before they act
         self.lost_replies: Counter[str] = Counter()  # port method -> calls to come whose answer is lost
         self.on_chunk: Callable[[int], None] = lambda count: None  # called during the creation of pods
-        self.ignored_kills = 0  # calls to come of kill_running that do nothing
-        self.lost_leases = 0  # launches to come that find their lease gone
+        self.ignored_kills = 0  # future calls of kill_running that have no effect
+        self.lost_leases = 0  # future launches whose lease is lost
         self.leases_made = 0
-        self.refused: set[PodId] = set()  # pods that no host takes
+        self.refused: set[PodId] = set()  # pods that fit no host
         self.unfit: set[int] = set()  # instances that are larger than any host
-        self.locked = ""  # why writes are turned away
+        self.locked = ""  # reason for which writes are rejected
         self.stop_refusal = ""
         self.can_prefetch = True
         self.prefetched: list[tuple[str, Hostname]] = []  # image, host
         self.peak_scheduled = 0
 
-    # What a test does and looks at.
+    # Actions and reads of a test.
 
     def submit(self, job_id: str, pods: int, *, sla: SlaSpec | None = None, max_failures: int = 0) -> JobRecord:
         record = JobRecord(
@@ -110,13 +110,13 @@ class Cluster:
         return record
 
     def kill(self, job_id: JobId) -> None:
-        """What the API does for a stop of the whole job."""
+        """Stops the whole job as the API does."""
         with self.lock:
             self.storage.jobs.set_goal(job_id, JobState.KILLED, self.clock.now_ns())
             self.tell(job_id)
 
     def delete(self, job_id: JobId) -> None:
-        """What the API does when nothing of the job is to be left once it has ended."""
+        """Marks a job as the API does so that it is deleted once it has ended."""
         with self.lock:
             self.jobs[job_id].write(goal=JobState.DELETED)
 
@@ -126,7 +126,7 @@ class Cluster:
             self.launched = {pod: host for pod, host in self.launched.items() if pod.job_id != job_id}
 
     def grow(self, job_id: JobId, pods: int) -> None:
-        """What the API does when a job gets more instances."""
+        """Adds instances to a job as the API does."""
         with self.lock:
             self.jobs[job_id].write(instance_count=pods, state=JobState.INITIALIZED)
             self.tell(job_id)
@@ -153,10 +153,12 @@ class Cluster:
             taken = {name: self.slots - host.free for name, host in self.hosts.items()}
         assert taken == {name: used[name] for name in taken}
 
-    # What the parts of the cluster do by themselves.
+    # Actions that the parts of the cluster take on their own.
 
     def admit(self, heard: JobId | None = None) -> int:
-        """Tells the jobs, but for one that hears how many of its pods that stand alone were admitted."""
+        """Admits pods and notifies their jobs, except for the job that reads in the answer how many of its pods outside
+        of gangs were admitted.
+        """
         with self.lock:
             pods = [p for j in self.jobs.values() for p in j.pods]
             room = self.admitted_max - sum(p.state in ALLOCATED for p in pods)
@@ -176,7 +178,9 @@ class Cluster:
         return pod.instance_id < self.jobs[pod.job_id].first_alone
 
     def report(self, pod_ids: Iterable[PodId], state: Callable[[PodId], PodState], reason: str = "TEST") -> None:
-        """Statuses from hosts: applied, told in one batch, and followed by what they make room for."""
+        """Statuses from hosts are applied, their jobs notified in one batch, and the freed slots given to
+        other pods.
+        """
         with self.lock:
             now_ns, ids = self.clock.now_ns(), list(pod_ids)
             hosts = {pod_id: self.jobs[pod_id.job_id].pods.records[pod_id.instance_id].host for pod_id in ids}
@@ -190,6 +194,6 @@ class Cluster:
                 self.admit()
 
     def start(self, pod_ids: list[PodId]) -> None:
-        """A launch of pods takes its course, unless a kill comes in between."""
+        """A launch of pods runs its course, unless a kill comes in between."""
         self.clock.after(self.start_s, lambda: self.report(pod_ids, lambda _: PodState.RUNNING))
         self.clock.after(self.start_s + self.run_s, lambda: self.report(pod_ids, self.ending))

@@ -14,7 +14,7 @@ HOURS_S = 1e4
 
 
 async def runs_on(story: ServerStory, job: JobId, count: int) -> None:
-    """So many of its pods run, and no others are on their way."""
+    """Waits until exactly ``count`` of the job's pods run, and no others are starting or ending."""
 
     def has_come_to_rest() -> bool:
         counts = story.cluster.counts(job)
@@ -53,7 +53,7 @@ async def daemon_followed_its_hosts(client: Client) -> JobId:
 
 
 async def runs_on_all_but(story: ServerStory, job: JobId, waiting: int) -> None:
-    """The others run, and have been looked at more than once."""
+    """Waits until the other hosts run their pods and more than one step was made."""
     await wait_until(lambda: story.cluster.counts(job).get("RUNNING", 0) >= 1, "a pod that runs")
     looks = story.cluster.calls["step_daemon"]
     await wait_until(lambda: story.cluster.calls["step_daemon"] >= looks + 2, "two more looks")
@@ -61,7 +61,7 @@ async def runs_on_all_but(story: ServerStory, job: JobId, waiting: int) -> None:
 
 
 async def daemon_cancelled(client: Client) -> JobId:
-    """Its own workflow is cancelled, as in the Web UI: the daemon is stopped."""
+    """The workflow of a daemon is cancelled, as in the Web UI: the daemon is stopped."""
     async with server_story(client, hosts=3, run_s=HOURS_S) as story:
         job = new_job_id()
         await story.start(story.daemon_hosts.submit(job))

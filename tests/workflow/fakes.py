@@ -1,7 +1,7 @@
 """The ports of a job's life on a ``Cluster``.
 
-These are little implementations with checks, not mocks: a pod id that starts twice, or a host that takes more than it
-has, raises at once.
+These are little implementations with checks, not mocks: a pod id that starts twice, or a host that is filled beyond its
+slots, raises at once.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ WHY_UNFIT = infeasible_text((INFEASIBLE,))
 
 
 def is_unfit(shape: PodShape) -> bool:
-    """As it is placed: with its workload."""
+    """Returns whether the shape fits no host, compared as it is placed: with its workload."""
     return shape.resources == UNFIT.resources
 
 
@@ -99,7 +99,7 @@ class FakeRecords(FakeIntent):
 class FakeResourceManager(Port):
     @call
     def enqueue(self, job_id: JobId, limit: int) -> Queued:
-        """Without a delay of admission the answer tells of it."""
+        """Queues pods; without a delay of admission the answer has the number of admitted ones."""
         admission = self.cluster.storage.admission
         ranges = admission.queueable(job_id, limit)
         count = sum(count for _, _, count in admission.mark_pending(job_id, ranges, queue_seq=1))
@@ -129,7 +129,7 @@ class FakeResourceManager(Port):
         for until_ns in {until_ns for *_, until_ns in gone.held_back}:
             self._admit_at(until_ns)
         if gone.queued:
-            self.cluster.admit()  # others have their room
+            self.cluster.admit()  # other pods use their slots
         return sum(count for _, _, count in gone.queued)
 
     def _admit_at(self, time_ns: int) -> None:

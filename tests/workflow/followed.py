@@ -1,5 +1,6 @@
-"""A daemon on a ``Cluster``, and the port by which it follows the cluster's hosts. What comes and goes is decided by
-``peloton.lifecycle``."""
+"""A daemon on a ``Cluster``, and the port by which it follows the cluster's hosts. ``peloton.lifecycle`` decides which
+pods start and end.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ HOME = "local"
 
 
 class FollowedHosts(FakeHostManager):
-    """Implements ``ports.DaemonKeeper``. Hosts in ``full`` have no room, the others one slot for each daemon."""
+    """Implements ``ports.DaemonKeeper``. Hosts in ``full`` have no free slots, the others one for each daemon."""
 
     def __init__(self, cluster: Cluster, per_step: int = 1_000) -> None:
         super().__init__(cluster)
@@ -50,7 +51,7 @@ class FollowedHosts(FakeHostManager):
         return record
 
     def match(self, job_id: JobId, names: Iterable[Hostname]) -> None:
-        """These hosts are there now: pods of the others are lost, and the daemon is told."""
+        """Sets the matching hosts: pods of the others are lost, and the daemon is notified."""
         self.matching = set(names)
         gone = [pod for pod, host in self.cluster.launched.items() if host not in self.matching]
         records = self.cluster.jobs[job_id].pods.records

@@ -1,4 +1,4 @@
-"""A host in maintenance, and the ports of its workflow on it. The rules are those of ``peloton.lifecycle``."""
+"""A host in maintenance, and the ports of its workflow on it. The rules are in ``peloton.lifecycle``."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ LEAVE_S = 0.5
 
 
 class MaintainedHost:
-    """One host with pods of a service, of which the SLA lets one go at a time; each is away for ``back_s``."""
+    """One host with pods of a service, whose SLA allows one pod to be evicted at a time; each is unavailable for
+    ``back_s``.
+    """
 
     def __init__(
         self, clock: Clock, name: Hostname = HOST, *, pods: int = 3, turn: bool = True, back_s: float = 2.0
@@ -33,12 +35,12 @@ class MaintainedHost:
         self.row: HostMaintenance | None = None
         self.staying, self.leaving, self.away = pods, 0, 0
         self.turn, self.back_s = turn, back_s
-        self.steps: list[str] = []  # that were done, each of them once
+        self.steps: list[str] = []  # steps that were done, each of them once
         self.calls: Counter[str] = Counter()
         self.outages: Counter[str] = Counter()
         self.away_most = 0
 
-    # What an operator does.
+    # Acts of an operator.
 
     def request(self, to_pool: str = "") -> None:
         with self.lock:

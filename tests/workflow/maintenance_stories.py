@@ -26,7 +26,7 @@ QUICK = Policies(retry_s=0.2, retry_max_s=1.0, look_again_s=LOOK_AGAIN_S)
 
 
 class _HostWaker(temporal.MaintenanceWaker):
-    """On the task queue of the story."""
+    """Wakes workflows of hosts on the task queue of the story."""
 
     task_queue = ""
     to_pool = ""
@@ -94,7 +94,7 @@ async def maintenance_completed(client: Client) -> str:
 
 
 async def maintenance_waited_and_cancelled(client: Client) -> str:
-    """The host waits for its turn, is drained for a while, and stays after all."""
+    """The host waits for its turn, drains for a while, and stays up when the maintenance is cancelled."""
     async with maintenance_story(client, "host2", turn=False, pods=9) as story:
         await wait_until(lambda: story.host.calls["cordon"] >= 1, "a wait for its turn")
         story.host.give_turn()
@@ -117,7 +117,7 @@ async def maintenance_forced_with_failing_calls(client: Client) -> str:
 
 
 async def maintenance_workflow_cancelled(client: Client) -> str:
-    """The workflow is cancelled, as in the Web UI, while the host is drained: the host stays."""
+    """The workflow is cancelled, as in the Web UI, while the host is drained: the host stays up."""
     async with maintenance_story(client, "host4", pods=9) as story:
         await wait_until(lambda: story.host.away + story.host.leaving > 0, "a pod that leaves")
         story.host.tell = lambda: None  # a wake-up after its end would start another workflow

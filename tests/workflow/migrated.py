@@ -1,4 +1,4 @@
-"""Services that migrate, and the port of their workflow on them. The rules are those of ``peloton.lifecycle``."""
+"""Services that migrate, and the port of their workflow on them. The rules are in ``peloton.lifecycle``."""
 
 from __future__ import annotations
 
@@ -37,8 +37,9 @@ JOBS = [JobId(f"00000000-0000-4000-8000-{i:012}") for i in range(1, 10)]
 
 
 class MigratedPool:
-    """Services of a pool, all in ``a``. A job that is told ends its pods, which are back ``away_s`` later, where their
-    pool is bound then. Implements ``ports.MigrationRecords``."""
+    """Services of a pool, all in ``a``. A notified job ends its pods, which run again ``away_s`` later in the cluster
+    to which their pool is bound then. Implements ``ports.MigrationRecords``.
+    """
 
     def __init__(
         self,
@@ -70,7 +71,7 @@ class MigratedPool:
         self.tell()
 
     def told(self, job_id: str) -> None:
-        """The job ends the pods that leave; they are back soon."""
+        """Ends the pods of the job that leave; they run again soon."""
         with self.lock:
             leaving, self.leaving[job_id] = self.leaving[job_id], set()
             for instance in leaving:

@@ -28,7 +28,7 @@ QUICK = Policies(retry_s=0.2, retry_max_s=1.0, look_again_s=LOOK_AGAIN_S)
 
 @workflow.defn(name="Job")
 class ToldJob:
-    """Stands for the workflow of a job: counts what it is told."""
+    """Stands for the workflow of a job: counts its signals."""
 
     def __init__(self) -> None:
         self.told_count = 0
@@ -65,7 +65,7 @@ class ServerStory:
 
 
 class _Waker(temporal.MigrationWaker):
-    """On the task queue of the story."""
+    """Wakes workflows on the task queue of the story."""
 
     task_queue = ""
 
@@ -96,7 +96,7 @@ async def migration_story(client: Client, policies: Policies = QUICK) -> AsyncIt
     ]
 
     async def pass_on() -> None:
-        """What the jobs are told."""
+        """Passes the signals to the jobs on to the pool."""
         told = dict.fromkeys((one.job_id for one in pool.services), 0)
         while True:
             for one, handle in zip(pool.services, handles, strict=True):
@@ -135,7 +135,7 @@ async def migration_succeeded(client: Client) -> str:
 
 
 async def migration_paused_and_rolled_back(client: Client) -> str:
-    """Half way, with a call that fails."""
+    """A migration is paused, resumed and rolled back half way, with a call that fails."""
     async with migration_story(client) as story:
         story.pool.outages.update(advance=1)
         await story.half()

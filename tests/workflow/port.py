@@ -1,4 +1,4 @@
-"""What the ports on a ``Cluster`` share: each call is counted, one at a time, and fails as the test planned."""
+"""The shared part of the ports on a ``Cluster``: each call is counted, one at a time, and fails as the test planned."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ class ServerStory:
 
 
 class _Waker(RebalanceWaker):
-    """On the task queue of the story."""
+    """Wakes workflows on the task queue of the story."""
 
     task_queue = ""
 

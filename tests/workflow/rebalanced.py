@@ -1,4 +1,4 @@
-"""A cluster that is rebalanced, and the ports of its workflow on it. The rules are those of ``peloton.lifecycle``."""
+"""A cluster that is rebalanced, and the ports of its workflow on it. The rules are in ``peloton.lifecycle``."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
 """Records ``histories/next/*.json.gz`` on a dev server: ``python -m tests.workflow.record_histories [PREFIX]``.
 
-With a prefix only the recipes are done whose names begin with it, and only their files are replaced. Histories of a
-release are never recorded again, see ``recorded.py``.
+A prefix limits it to the recipes whose names begin with it, and replaces only their files. Histories of a release are
+never recorded again, see ``recorded.py``.
 
-Each recipe's docstring says what the history shows. A file is one run of one workflow; a job that continued as new
-has several, and the launches of its gang and its rollouts come after them.
+Each recipe's docstring describes the history. A file is one run of one workflow; a job that continued as new has
+several, and the launches of its gang and its rollouts come after them.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ async def job_succeeded(client: Client) -> JobId:
 
 
 async def job_retried_in_waves(client: Client) -> JobId:
-    """25 pods, ten at a time, five of which fail once; several runs by continue-as-new."""
+    """Ten of 25 pods run at a time, five of which fail once; several runs by continue-as-new."""
 
     def ending(pod: PodId) -> PodState:
         return PodState.FAILED if pod.instance_id < 5 and pod.run_id == 1 else PodState.SUCCEEDED
@@ -78,7 +78,7 @@ async def job_retried_in_waves(client: Client) -> JobId:
 
 
 async def job_waited_for_hosts(client: Client) -> JobId:
-    """No hosts at first: placements that find nothing, growing timers, then a signal and launches."""
+    """A job starts without hosts: placements fail with growing timers, then a signal and launches."""
     async with server_story(client, hosts=0) as story:
         job = await story.submit(10)
         await wait_until(lambda: story.cluster.calls["note_unplaced"] >= 3, "three placements without hosts")
@@ -88,7 +88,7 @@ async def job_waited_for_hosts(client: Client) -> JobId:
 
 
 async def job_killed(client: Client) -> JobId:
-    """Killed with ten pods on hosts and 25 in the queue."""
+    """A job is killed with ten pods on hosts and 25 in the queue."""
     async with server_story(client, admitted_max=10, run_s=60.0) as story:
         job = await story.submit(35)
         await story.pods(job, "RUNNING", 10)
@@ -98,7 +98,7 @@ async def job_killed(client: Client) -> JobId:
 
 
 async def job_deleted(client: Client) -> JobId:
-    """To be deleted once it has ended: its records go, and nobody has created another job under its id since."""
+    """A job is deleted once it has ended: its records are removed, and no other job was created under its id since."""
     async with server_story(client, run_s=2.0) as story:
         job = await story.submit(5)
         await story.pods(job, "RUNNING", 5)
@@ -116,7 +116,9 @@ async def job_past_deadline(client: Client) -> JobId:
 
 
 async def job_with_failing_calls(client: Client) -> JobId:
-    """Every kind of call fails once, some after they acted: a launch whose answer was lost is waited out."""
+    """Every kind of call fails once, some after they acted: the job waits for the end of a launch whose answer was
+    lost.
+    """
     async with server_story(client) as story:
         story.cluster.outages.update(create=1, enqueue=1, acquire_hosts=1)
         story.cluster.lost_replies.update(settle=1, launch=1)
@@ -126,7 +128,7 @@ async def job_with_failing_calls(client: Client) -> JobId:
 
 
 async def job_unknown(client: Client) -> JobId:
-    """A job that is not stored: the workflow fails."""
+    """The workflow of a job that is not stored fails."""
     async with server_story(client) as story:
         record = story.add_job(1)
         story.cluster.jobs.clear()
@@ -136,7 +138,9 @@ async def job_unknown(client: Client) -> JobId:
 
 
 async def gang_launched(client: Client) -> JobId:
-    """A gang of four beside three other pods: hosts for all of it come late, one member fails once, all run anew."""
+    """A gang of four and three other pods: hosts for all of the gang come late, one member fails once, all members
+    restart.
+    """
 
     def ending(pod: PodId) -> PodState:
         return PodState.FAILED if (pod.instance_id, pod.run_id) == (1, 1) else PodState.SUCCEEDED
@@ -162,7 +166,9 @@ async def large_gang_launched(client: Client) -> JobId:
 
 
 async def gang_given_up(client: Client) -> JobId:
-    """No hosts for all of a gang in time: it is released, and the job is killed in the queue."""
+    """A gang lacks hosts for all of its members until the timeout: it is released, and the job is killed in
+    the queue.
+    """
     async with server_story(client, hosts=1, slots=3) as story:
         policies = Policies(gang_placement_s=1.0, retry_s=0.2, retry_max_s=1.0)
         job = await story.submit(4, sla=SlaSpec(minimum_running_instances=4), policies=policies)
@@ -173,8 +179,9 @@ async def gang_given_up(client: Client) -> JobId:
 
 
 async def job_that_fits_no_host(client: Client) -> JobId:
-    """No host could take a member of its gang, nor one of the other pods: both are queued again at once, and killed
-    where they wait."""
+    """A member of a gang and one of the other pods fit no host: both are queued again at once, and killed in
+    the queue.
+    """
     async with server_story(client) as story:
         story.cluster.unfit = {1, 5}
         job = await story.submit(8, sla=SlaSpec(minimum_running_instances=4))
@@ -186,7 +193,9 @@ async def job_that_fits_no_host(client: Client) -> JobId:
 
 
 async def update_in_batches(client: Client) -> JobId:
-    """Six instances, two at a time: the job starts the rollout, tells it of changes, and is told of each batch."""
+    """Six instances are updated two at a time: the job starts the rollout, signals changes to it, and is notified of
+    each batch.
+    """
     async with server_story(client, run_s=60.0) as story:
         job = await story.submit(1)
         service = story.service(job, 6)
@@ -203,7 +212,7 @@ async def update_in_place(client: Client) -> JobId:
     async with server_story(client, run_s=60.0) as story:
         job = await story.submit(1)
         service = story.service(job, 8)
-        service.images, service.away_s = {1: "web:1", 2: "web:2"}, 0.8  # longer than a call takes
+        service.images, service.away_s = {1: "web:1", 2: "web:2"}, 0.8  # longer than a call
         story.cluster.outages.update(prefetch=1)
         service.roll_out(2, in_place=True)
         await story.rolled_out(job, "update1")
@@ -214,7 +223,9 @@ async def update_in_place(client: Client) -> JobId:
 
 
 async def update_steered(client: Client) -> JobId:
-    """Paused, resumed, overwritten by a newer one, which fails and is rolled back; then another rollout."""
+    """An update is paused, resumed, replaced by a newer one, which fails and is rolled back; then another is rolled
+    out.
+    """
     async with server_story(client, run_s=60.0) as story:
         job = await story.submit(1)
         service = story.service(job, 6)
@@ -234,7 +245,7 @@ async def update_steered(client: Client) -> JobId:
 
 
 async def update_rolled_back(client: Client) -> JobId:
-    """An instance fails: the roll-back is a step that names itself, and the way back another run."""
+    """An instance fails: the roll-back is a step with its own summary, and its rollout another run."""
     async with server_story(client, run_s=60.0) as story:
         job = await story.submit(1)
         service = story.service(job, 3)
@@ -248,7 +259,7 @@ async def update_rolled_back(client: Client) -> JobId:
 
 
 async def update_with_failing_steps(client: Client) -> JobId:
-    """The SLA refuses the first step, calls fail before and after they acted; several runs by continue-as-new."""
+    """The SLA blocks the first step, calls fail before and after they acted; several runs by continue-as-new."""
     async with server_story(client, run_s=60.0) as story:
         job = await story.submit(1, policies=replace(story.policies, history_events_max=60))
         service = story.service(job, 9, sla_maximum=1)
@@ -266,7 +277,7 @@ async def update_with_failing_steps(client: Client) -> JobId:
 
 
 async def job_cancelled(client: Client) -> JobId:
-    """Cancelled as in the Web UI, with ten pods on hosts and 25 in the queue, in small histories."""
+    """A job is cancelled as in the Web UI, with ten pods on hosts and 25 in the queue, in small histories."""
     async with server_story(client, admitted_max=10, run_s=60.0) as story:
         job = await story.submit(35, policies=replace(story.policies, history_events_max=40))
         await story.pods(job, "RUNNING", 10)
@@ -276,7 +287,7 @@ async def job_cancelled(client: Client) -> JobId:
 
 
 async def job_with_storage_away(client: Client) -> JobId:
-    """Looks at storage fail as often as they are tried within the workflow task, and go on as an activity."""
+    """Reads of storage fail as often as they are tried within the workflow task, and continue as an activity."""
     async with server_story(client) as story:
         job = await story.submit(10)
         await story.pods(job, "RUNNING", 10)
@@ -314,7 +325,9 @@ async def update_cancelled(client: Client) -> JobId:
 
 
 async def job_on_three_versions(client: Client) -> JobId:
-    """Begun by a worker without a version, moved to one whose worker replays it, and from there to the next one."""
+    """A job starts on a worker without a version, moves to one whose worker replays it, and from there to the
+    next one.
+    """
     async with server_story(client, run_s=60.0) as story, AsyncExitStack() as workers:
         job = await story.submit(3)
         await story.pods(job, "RUNNING", 3)
@@ -333,7 +346,7 @@ async def job_on_three_versions(client: Client) -> JobId:
 
 
 async def make_current(client: Client, version: str) -> None:
-    """As soon as the server has heard of it."""
+    """Makes the version current as soon as the server has registered it."""
     async with asyncio.timeout(PATIENCE_S):
         while True:
             with suppress(RPCError):
@@ -374,7 +387,7 @@ RECIPES: tuple[Recipe, ...] = (
 
 
 def scrubbed(node: Any) -> Any:
-    """Without stack traces, which tell of the machine."""
+    """Returns the node without stack traces, which depend on the machine."""
     if isinstance(node, dict):
         return {key: scrubbed(value) for key, value in node.items() if key != "stackTrace"}
     return [scrubbed(value) for value in node] if isinstance(node, list) else node
@@ -403,7 +416,7 @@ async def record(prefix: str = "") -> dict[str, dict[str, Any]]:
 
 
 def write(recorded: dict[str, dict[str, Any]], folder: Path = FOLDER / NEXT) -> None:
-    """Replace what the folder has of the same recipes."""
+    """Replaces the histories of the same recipes in the folder."""
     folder.mkdir(exist_ok=True)
     recipes = {story_of(Path(name)) for name in recorded}
     for old in folder.glob("*.json.gz"):

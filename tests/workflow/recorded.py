@@ -1,8 +1,8 @@
-"""Recorded histories: a folder for each release, and ``next`` for what is recorded until the release to come.
+"""Recorded histories: a folder for each release, and ``next`` for histories recorded since the last release.
 
-The histories of a release are what its running jobs look like to the code after it, so they never change: ``FROZEN``
-holds their checksums, as sha256sum prints them. ``python -m tests.workflow.recorded RELEASE`` makes ``next`` the
-histories of a release.
+Later code replays the running jobs of a release from these histories, so they never change: ``FROZEN`` holds their
+checksums, as sha256sum prints them. ``python -m tests.workflow.recorded RELEASE`` makes ``next`` the histories of a
+release.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ CHECKSUMS = "FROZEN"
 
 
 def histories(folder: Path = FOLDER) -> list[Path]:
-    """Of all releases, and of the next one."""
+    """Histories of all releases, and of the next one."""
     return sorted(folder.glob("*/*.json.gz"))
 
 
@@ -33,7 +33,7 @@ def frozen(folder: Path = FOLDER) -> dict[str, str]:
 
 
 def changes(folder: Path = FOLDER) -> list[str]:
-    """Of histories that must not change: what was rewritten, taken away, or added to a release."""
+    """Changes of frozen histories: files that were rewritten, removed, or added to a release."""
     wanted = frozen(folder)
     found = {_name(path, folder): _checksum(path) for path in histories(folder) if path.parent.name != NEXT}
     rewritten = [f"{name}: rewritten" for name in wanted.keys() & found.keys() if wanted[name] != found[name]]

@@ -29,7 +29,7 @@ async def ask(client: Client, workflow_id: str, name: str, *args: object, reques
 
 
 async def refusal(client: Client, workflow_id: str, name: str, *args: object) -> str:
-    """Return the words that a person reads whose request is refused."""
+    """Return the message that a user reads when the request is refused."""
     with pytest.raises(WorkflowUpdateFailedError) as refused:
         await ask(client, workflow_id, name, *args)
     assert isinstance(refused.value.cause, ApplicationError)
@@ -60,7 +60,7 @@ async def update_asked_by_people(client: Client) -> JobId:
         assert "update2" == (await ask(client, rollout, "roll_back"))["update_id"]
         await story.rolled_out(job, "update2")
         told = updates_in(await histories_of(client, rollout))
-        assert told.count("accepted") == told.count("completed") in (4, 5)  # the rows may have been asked of the pulse
+        assert told.count("accepted") == told.count("completed") in (4, 5)  # the rows may have recorded the pulse
         story.cluster.stop_refusal = "it is refused by the rows"
         assert story.cluster.stop_refusal == await refusal(client, story.handle(job).id, "stop")
         story.cluster.stop_refusal = ""

@@ -1,4 +1,6 @@
-"""A service whose update is rolled out, and the step of its workflow on it. Decisions are ``peloton.lifecycle``'s."""
+"""A service whose update is rolled out, and the step of its workflow on it. Decisions are made by
+``peloton.lifecycle``.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +20,9 @@ from tests.workflow.cluster import Clock
 
 
 class RolledService:
-    """Instances that run; each one that a step changes is to be told to end, is away for ``away_s``, and then runs what
-    it was brought to."""
+    """Running instances of a service; each one that a step changes waits for its end, is unavailable for ``away_s``,
+    and then runs its new version.
+    """
 
     def __init__(
         self, clock: Clock, job_id: JobId, instances: int, *, away_s: float = 2.0, sla_maximum: int = 0
@@ -31,10 +34,10 @@ class RolledService:
         self.on_end: Callable[[], None] = lambda: None  # done once, right after the step that ends an update
         self.update: UpdateRecord | None = None
         self.update_count = 0
-        self.acts = 0  # of people
-        self.broken_versions: set[int] = set()  # whose pods fail
+        self.acts = 0  # acts of users
+        self.broken_versions: set[int] = set()  # versions whose pods fail
         self.images: dict[int, str] = {}  # by version; "" for others
-        self.ending: dict[int, int] = {}  # instance, the version it is brought to: its host is not asked to end it yet
+        self.ending: dict[int, int] = {}  # instance -> the version it is brought to: its host is not notified yet
         self.looks_ns: list[int] = []
         self.away_most = 0
         self.was_stalled = False
@@ -43,10 +46,10 @@ class RolledService:
         )
         self.pods = {i: replace(running, instance_id=i, host=f"host{i}") for i in range(instances)}
 
-    # What people and hosts do.
+    # Acts of users and hosts.
 
     def roll_out(self, batch_size: int = 0, instances: Iterable[int] = (), **spec: object) -> None:
-        """Of these instances, or of all. A newer update ends the older one."""
+        """Rolls out to these instances, or to all. A newer update ends the older one."""
         with self.lock:
             self.update_count += 1
             self.acts += 1
@@ -70,7 +73,7 @@ class RolledService:
         self.tell()
 
     def pulse(self, now_ns: int) -> None:
-        """Wakes whoever waits for one, as the api does."""
+        """Wakes each workflow that waits for a pulse, as the api does."""
         with self.lock:
             assert self.update is not None
             self.update = rollout.pulsed(self.update, now_ns)
@@ -81,14 +84,14 @@ class RolledService:
         self.pods[instance] = replace(self.pods[instance], state=PodState.LOST)
 
     def is_away(self, version: int) -> bool:
-        """Return whether an instance that is brought to this version has been told to end."""
+        """Return whether an instance that is brought to this version is ending."""
         return any(
             pod.desired_config_version == version != pod.config_version and instance not in self.ending
             for instance, pod in self.pods.items()
         )
 
     def find(self, instance: int) -> None:
-        """No workflow is woken."""
+        """Makes a lost instance available again, without a wake-up of the workflow."""
         self.pods[instance] = replace(self.pods[instance], state=PodState.RUNNING)
 
     @property
@@ -100,7 +103,7 @@ class RolledService:
         return [pod.config_version for _, pod in sorted(self.pods.items())]
 
     def looked_at(self) -> dict[str, Any]:
-        """What a settle says of the update."""
+        """Returns the result of a settle about the update."""
         with self.lock:
             if self.update is None or not self.update.is_active:
                 return {}
@@ -166,7 +169,7 @@ class RolledService:
         self.ending[instance] = version
 
     def kill(self) -> int:
-        """Tell those to end that are to; returns how many."""
+        """Ends the pods that wait for it; returns their number."""
         with self.lock:
             told, self.ending = self.ending, {}
             for instance, version in told.items():

@@ -21,7 +21,7 @@ from tests.workflow.server import PATIENCE_S, ServerStory, histories_of, replay,
 from tests.workflow.stories import ports_on
 
 YEARLY = Times(("0 0 1 1 *",))
-"""It is not due by itself while a story is told."""
+"""Times that are never due while a story runs."""
 
 
 @dataclass
@@ -37,7 +37,7 @@ class ScheduleStory:
         await self.schedules.create(self.name, times, options, job, given["paused"], given["note"])
 
     async def until(self, fact: Callable[[Schedule], bool], what: str) -> Schedule:
-        """Wait until the schedule is so. What is listed of runs lags behind."""
+        """Wait until ``fact`` holds for the schedule. The list of its runs is eventually consistent."""
         deadline_s = time.monotonic() + PATIENCE_S
         while not fact(schedule := await self.schedules.get(self.name, 20)):
             assert time.monotonic() < deadline_s, f"not in {PATIENCE_S} s: {what}: {schedule}"
@@ -54,7 +54,7 @@ class ScheduleStory:
         return found(await self.until(lambda schedule: len(found(schedule)) >= count, f"{count} runs {state}"))
 
     async def trigger(self, overlap: Overlap | None = None) -> None:
-        """Two in one second would be one."""
+        """Triggers a run, at least a second after the last one: two in one second would be one."""
         second = int(time.time())
         await self.schedules.trigger(self.name, overlap)
         while int(time.time()) == second:

@@ -34,7 +34,7 @@ __all__ = [
 ]
 
 WRITTEN_FOR = "1.35"
-"""The minor version of the SDK whose internals these are."""
+"""The minor version of the SDK whose internals this file uses."""
 WorkflowDefinition = workflow._Definition
 
 
@@ -95,7 +95,7 @@ def new_instance(
         last_failure=None,
     )
 
-    async def create() -> WorkflowInstance:  # wants a running loop, and leaves nothing on it
+    async def create() -> WorkflowInstance:  # requires a running loop, and leaves no task on it
         return UnsandboxedWorkflowRunner().create_instance(details)
 
     return asyncio.run(create())

@@ -39,13 +39,13 @@ from workflows.update import UpdateWorkflow
 
 TEMPORAL = Path(sys.executable).parent / "temporal"
 PATIENCE_S = 180.0
-"""Longer than anything takes here, also on a machine that is busy."""
+"""Longer than any step of these tests, even on a busy machine."""
 STARTUP_TIMEOUT = timedelta(seconds=PATIENCE_S)
-"""Of a dev server. By itself the SDK waits 5 s."""
+"""Timeout for the start of a dev server, which is 5 s by default in the SDK."""
 SLOTS = 16
 """Workflow tasks and activities of a worker at a time."""
 LOOK_AGAIN_S = 10.0
-"""After which a workflow that nobody tells looks by itself."""
+"""Time after which a workflow without signals reads storage again."""
 
 
 class RealClock:
@@ -62,12 +62,12 @@ class RealClock:
 
 
 def tell_all(job_ids: Sequence[JobId], now_ns: int) -> RolledUp:
-    """The fakes count no jobs together."""
+    """Notifies each job: the fakes do not count several jobs in one batch."""
     return RolledUp(list(job_ids), [])
 
 
 async def wait_until(fact: Callable[[], bool], what: str) -> None:
-    """Look until ``fact`` holds; an error that says ``what`` did not happen."""
+    """Polls until ``fact`` holds; an error names ``what`` did not happen."""
     deadline_s = time.monotonic() + PATIENCE_S
     while not fact():
         assert time.monotonic() < deadline_s, f"not in {PATIENCE_S} s: {what}"
@@ -84,7 +84,7 @@ WORKFLOWS: dict[str, type] = {
     "ScheduledJob": ScheduledJobWorkflow,
     "Update": UpdateWorkflow,
 }
-"""By the names that histories have of them."""
+"""Workflow classes by the names in histories."""
 
 
 async def replay(history: WorkflowHistory, runner: WorkflowRunner | None = None) -> None:
@@ -95,7 +95,9 @@ async def replay(history: WorkflowHistory, runner: WorkflowRunner | None = None)
 
 
 async def histories_of(client: Client, workflow_id: str) -> list[WorkflowHistory]:
-    """Of all runs, the first one first. Follows the chain instead of the visibility store, which lags behind."""
+    """Histories of all runs, the first one first. Follows the chain instead of the visibility store, which
+    lags behind.
+    """
     handle = client.get_workflow_handle(workflow_id)
     described = await handle.describe()
     return await _runs_from(client, workflow_id, described.raw_description.workflow_execution_info.first_run_id)
@@ -112,7 +114,7 @@ async def _runs_from(client: Client, workflow_id: str, run_id: str) -> list[Work
 
 
 async def children_in(client: Client, history: WorkflowHistory) -> list[WorkflowHistory]:
-    """Of the launches and rollouts that one run of a job started, each with all its runs."""
+    """Histories of the launches and rollouts that one run of a job started, each with all its runs."""
     found = []
     for event in history.events:
         if event.HasField("child_workflow_execution_started_event_attributes"):
@@ -174,7 +176,7 @@ class ServerStory:
         await wait_until(lambda: self.cluster.counts(job_id).get(state, 0) >= count, f"{count} pods {state}")
 
     def service(self, job_id: JobId, instances: int, **rolled: Any) -> RolledService:
-        """The job is one, too, whose updates the job's workflow rolls out."""
+        """Makes the job a service, whose updates the job's workflow rolls out."""
         service = RolledService(self.cluster.clock, job_id, instances, away_s=0.1, **rolled)
         service.tell = lambda: self.cluster.tell(job_id)
         self.cluster.rolled[job_id] = service

@@ -27,7 +27,7 @@ JOB = JobId("6d1d5f5e-7d2a-4c6c-9f4e-0a7d3c1b2e01")
 
 
 SWEPT = Policies(look_again_s=NEVER_S)
-"""Those that installations run with."""
+"""Policies of installations, where a sweep finds lost wake-ups."""
 
 
 def ports_on(
@@ -86,10 +86,10 @@ class Story:
         return self
 
     def run(self) -> tuple[str, dict[str, int]]:
-        """To the end; returns the job's state and the counts of its pods, and checks the cluster's books."""
+        """Run the job to its end; returns its state and the counts of its pods, and validates the cluster."""
         result = self.workflow.run()
         assert self.workflow.failure is None, self.workflow.failure
-        while any(not gang.ended for gang in self.gangs):  # they may outlive the job by one look
+        while any(not gang.ended for gang in self.gangs):  # they may outlive the job by one step
             assert self.clock.step()
         assert [None] * len(self.gangs) == [gang.failure for gang in self.gangs]
         self.cluster.validate()
@@ -113,7 +113,7 @@ class Story:
 
     @property
     def outcomes(self) -> list[str]:
-        """How the launches of the gang ended."""
+        """Outcomes of the launches of the gang."""
         results: list[GangResult] = [gang.result for gang in self.gangs]
         return [result.outcome for result in results]
 

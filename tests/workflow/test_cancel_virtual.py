@@ -1,4 +1,6 @@
-"""Who cancels a workflow, as in the Web UI, stops what it looks after; the workflow ends when that has ended."""
+"""Cancelling a workflow, as in the Web UI, stops the job, update or maintenance that it runs; the workflow ends after
+that.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ def job_life() -> Story:
 
 
 def test_a_cancelled_job_is_stopped() -> None:
-    """Its pods end on their hosts and in the queue, then the workflow ends like that of any stopped job."""
+    """The job's pods end on their hosts and in the queue, then the workflow ends like that of any stopped job."""
     story = job_life().run_until_pods("RUNNING", 10)
     story.workflow.cancel()
 
@@ -27,7 +29,9 @@ def test_a_cancelled_job_is_stopped() -> None:
 
 
 def test_a_job_may_be_cancelled_at_any_moment() -> None:
-    """Before and within each of its calls, also when it has just continued as new: it ends, and every pod with it."""
+    """A job that is cancelled before or within any of its calls, or just after it continued as new, ends with all its
+    pods.
+    """
     usual = job_life()
     usual.run()
     names = list(enumerate(usual.workflow.calls))
@@ -43,7 +47,7 @@ def test_a_job_may_be_cancelled_at_any_moment() -> None:
 
 @pytest.mark.parametrize("fault", Fault)
 def test_the_stop_of_a_cancelled_job_is_tried_again(fault: Fault) -> None:
-    """Storage that is away for the call, or answers too late, costs time only."""
+    """Storage that does not respond to the call, or responds too late, costs time only."""
     story = job_life().run_until_pods("RUNNING", 10)
     before = len(story.workflow.calls)
     story.workflow.faults = dict.fromkeys(range(before, before + 4), fault)
@@ -53,7 +57,7 @@ def test_the_stop_of_a_cancelled_job_is_tried_again(fault: Fault) -> None:
 
 
 def test_a_job_that_ends_meanwhile_ends() -> None:
-    """A cancellation that comes with the last pod's end stops nobody."""
+    """A cancellation that comes with the last pod's end stops no pod."""
     story = Story().submit(3).run_until_pods("SUCCEEDED", 3)
     story.workflow.cancel()
 
@@ -71,7 +75,7 @@ def test_a_job_with_a_gang_on_its_way_is_stopped() -> None:
 
 
 def test_a_cancelled_launch_is_given_up() -> None:
-    """The gang waits in its queue again, held back for a while, and is launched by another workflow then."""
+    """The gang waits in its queue again, in backoff for a while, and is launched by another workflow then."""
     story = Story(hosts=0).submit(4, sla=SlaSpec(minimum_running_instances=4)).run_until_pods("READY", 4)
     story.run_for(5)
     story.gangs[0].cancel()
@@ -94,7 +98,7 @@ def test_a_cancelled_update_is_aborted() -> None:
 
 @pytest.mark.parametrize("turn", [True, False])
 def test_a_cancelled_maintenance_leaves_the_host_up(turn: bool) -> None:
-    """While it drains, and while it waits for its turn."""
+    """A host whose maintenance is cancelled while it drains or waits for its turn stays UP."""
     story = Maintenance(turn=turn)
     story.until(lambda: len(story.workflow.calls) > 2).workflow.cancel()
 
@@ -102,7 +106,9 @@ def test_a_cancelled_maintenance_leaves_the_host_up(turn: bool) -> None:
 
 
 def test_a_host_that_is_down_stays_so() -> None:
-    """Somebody may work on it: its maintenance is to be completed, which the details of the workflow say."""
+    """A host that is DOWN may be under repair: its maintenance must be completed, as the details of the
+    workflow say.
+    """
     story = Maintenance().until_state("DOWN")
     story.workflow.cancel()
     story.until(lambda: "refused" in story.workflow.current_details)

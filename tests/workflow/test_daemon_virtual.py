@@ -47,7 +47,7 @@ class Story:
         self.job.start(JobInput(JOB, Policies(**policies)))
 
     def _tell(self, job_id: JobId) -> None:
-        """As host managers do. One that has not begun yet looks when it begins."""
+        """Notifies the daemon as host managers do. A daemon that has not started reads its hosts when it starts."""
         if daemon_workflow_id(job_id) in self.job.children:
             self.daemon.jobs_changed([job_id])
 
@@ -60,11 +60,11 @@ class Story:
         return self.until(lambda: self.running == count and sum(self.counts.values()) == len(self.hosts.seats))
 
     def stop(self) -> tuple[str, dict[str, int]]:
-        """And live to the end of both workflows."""
+        """Stops the daemon and runs both workflows to their end."""
         self.cluster.kill(JOB)
         result = self.job.run()
         assert self.job.failure is None, self.job.failure
-        if not self.daemon.ended:  # it may outlive the job by one look
+        if not self.daemon.ended:  # it may outlive the job by one step
             self.daemon.signal_now()
         while not self.daemon.ended:
             assert self.clock.step()
@@ -84,7 +84,7 @@ class Story:
 
     @property
     def gone(self) -> int:
-        """Instances whose hosts are gone."""
+        """Number of instances whose hosts have left."""
         return sum(bool(seat.gone_ns) for seat in self.hosts.seats.values())
 
     @property
@@ -108,7 +108,7 @@ def names(*numbers: int) -> list[Hostname]:
 
 
 def test_a_daemon_runs_on_each_host_until_it_is_stopped() -> None:
-    """Without a queue and without a lease; nothing goes on after its end."""
+    """A daemon runs without a queue and without a lease; no event follows its end."""
     story = Story(4).until_running(4)
     assert 4 == len({pod.host for pod in story.cluster.jobs[JOB].pods})
     assert (0, 0) == (story.cluster.calls["enqueue"], story.cluster.calls["acquire_hosts"])
@@ -116,7 +116,7 @@ def test_a_daemon_runs_on_each_host_until_it_is_stopped() -> None:
 
 
 def test_hosts_that_join_and_come_back_get_their_pods() -> None:
-    """A host that left takes its pod with it, and finds the same instance when it is back."""
+    """A host that left ends its pod, and the same instance runs on it again when it is back."""
     story = Story(4)
     story.hosts.match(JOB, names(0, 1))
     story.until_running(2)
@@ -133,7 +133,7 @@ def test_hosts_that_join_and_come_back_get_their_pods() -> None:
 
 
 def test_a_follower_that_fails_is_started_again_later_each_time() -> None:
-    """Three failures have waits of 30 s, 1 min and 2 min, however often the job looks. Then the daemon runs."""
+    """Three failures have waits of 30 s, 1 min and 2 min, however often the job wakes. Then the daemon runs."""
     story = Story(2)
     story.cluster.refusals.update(step_daemon=3)
 
@@ -151,7 +151,7 @@ def test_a_follower_that_fails_is_started_again_later_each_time() -> None:
 
 
 def test_a_full_host_is_tried_again_and_said_to_be_full() -> None:
-    """The others do not wait for it."""
+    """A full host is retried with a reason, and the other hosts do not wait for it."""
     story = Story(3)
     story.hosts.full = {Hostname("host1")}
     story.until(lambda: story.running == 2 and "1 pod not on the host yet: " in story.daemon.current_details)
@@ -162,7 +162,7 @@ def test_a_full_host_is_tried_again_and_said_to_be_full() -> None:
 
 
 def test_a_pod_that_failed_runs_again_on_its_host() -> None:
-    """The job tells of it."""
+    """The job notifies the daemon of a failed pod, which runs again on the same host."""
     story = Story(2).until_running(2)
     pod = story.cluster.jobs[JOB].pods.records[1]
     host = pod.host
@@ -173,14 +173,14 @@ def test_a_pod_that_failed_runs_again_on_its_host() -> None:
 
 
 def test_a_daemon_without_hosts_lives_and_ends() -> None:
-    """It waits for hosts to come."""
+    """A daemon without hosts waits for hosts and can be stopped."""
     story = Story(0)
     story.until(lambda: story.cluster.calls["step_daemon"] > 0)
     assert ("KILLED", {}) == story.stop()
 
 
 def test_events_are_for_steps_and_not_for_hosts() -> None:
-    """A hundred times the hosts take as many."""
+    """Steps write the same number of events for a hundred times as many hosts."""
     events = []
     for hosts in (10, 1_000):
         story = Story(hosts, per_step=hosts + 1).until_running(hosts)
@@ -190,7 +190,7 @@ def test_events_are_for_steps_and_not_for_hosts() -> None:
 
 
 def test_an_idle_daemon_costs_few_events() -> None:
-    """Twelve looks in an hour, by timers: 11 events for each, and 6 for each look at its job."""
+    """Twelve wake-ups in an hour, by timers: 11 events for each, and 6 for each wake-up of its job."""
     story = Story(4, history_events_max=2_000).until_running(4)
     story.until(lambda: story.clock.elapsed_s >= 3_600.0)
     job, daemon = story.job.events, story.daemon.events
@@ -200,7 +200,7 @@ def test_an_idle_daemon_costs_few_events() -> None:
 
 
 def test_a_daemon_is_not_told_of_looks_at_its_job() -> None:
-    """Unless pods are to be launched on their hosts."""
+    """A job notifies its daemon only when pods are to be launched on their hosts."""
     story = Story(4).until_running(4)
     story.until(lambda: story.clock.elapsed_s > 3_600.0)
     settled, told = story.cluster.calls["settle"], story.job.commands["signal_external_workflow_execution"]
@@ -215,14 +215,14 @@ def test_a_daemon_is_not_told_of_looks_at_its_job() -> None:
 
 
 def test_a_large_cluster_is_followed_in_steps() -> None:
-    """One after the other, at once."""
+    """Steps over a large cluster follow one another at once."""
     story = Story(100, per_step=10).until_running(100)
     assert story.clock.elapsed_s < SLACK_S
     story.stop()
 
 
 def test_a_long_life_continues_as_new() -> None:
-    """With the same daemon."""
+    """A long life continues as new with the same daemon."""
     story = Story(4, history_events_max=60).until_running(4)
     for count in (1, 4, 2, 3, 0, 4):
         story.hosts.match(JOB, names(*range(count)))
@@ -234,7 +234,7 @@ def test_a_long_life_continues_as_new() -> None:
 @pytest.mark.parametrize("fault", list(Fault))
 @pytest.mark.parametrize("call", range(12))
 def test_a_call_that_fails_is_repeated(call: int, fault: Fault) -> None:
-    """Nothing is launched twice, and all hosts get their pods."""
+    """A call that fails is repeated: no pod is launched twice, and all hosts run their pods."""
     story = Story(10, per_step=4)
     story.job.faults[call] = fault
     story.until_running(10)
@@ -242,7 +242,7 @@ def test_a_call_that_fails_is_repeated(call: int, fault: Fault) -> None:
 
 
 def random_life(seed: int) -> Story:
-    """Hosts come and go, are full for a while, pods fail and calls do; whatever is under way then goes on."""
+    """Hosts come and go, are full for a while, pods and calls fail; each started step continues."""
     random, hosts = Random(seed), names(*range(8))
     story = Story(len(hosts), per_step=random.randint(1, 8), history_events_max=random.choice((60, 2_000)))
     for _ in range(15):
@@ -262,7 +262,7 @@ def random_life(seed: int) -> Story:
 
 @pytest.mark.parametrize("seed", range(10))
 def test_each_host_gets_its_pod_in_the_end(seed: int) -> None:
-    """And never two of them, however hosts come and go and calls fail."""
+    """Each host runs its pod, and never two of them, however hosts come and go and calls fail."""
     story = random_life(seed)
     story.until(lambda: story.never_twice and story.running == len(story.hosts.matching))
     assert sorted(story.hosts.matching) == sorted(pod.host for pod in story.on_hosts)
@@ -270,7 +270,7 @@ def test_each_host_gets_its_pod_in_the_end(seed: int) -> None:
 
 
 def test_cancelling_its_workflow_stops_the_daemon() -> None:
-    """As a person may do in the Web UI."""
+    """Cancelling the workflow of the daemon, as in the Web UI, stops the daemon."""
     story = Story(3).until_running(3)
     story.daemon.cancel()
     result = story.job.run()
@@ -281,7 +281,7 @@ def test_cancelling_its_workflow_stops_the_daemon() -> None:
 
 
 def test_a_terminated_workflow_is_started_anew() -> None:
-    """By the job, at once."""
+    """The job starts a terminated workflow of its daemon again at once."""
     story = Story(3).until_running(3)
     story.daemon.terminate()
     story.until(lambda: len(story.job.past_children) == 2)

@@ -23,12 +23,12 @@ HOLD_S = HOLD.delay_ns(1) / 1e9
 
 
 def fails(*pods: tuple[int, int]) -> Callable[[PodId], PodState]:
-    """These ``(instance, run)`` fail."""
+    """Makes the given ``(instance, run)`` fail."""
     return lambda pod: PodState.FAILED if (pod.instance_id, pod.run_id) in pods else PodState.SUCCEEDED
 
 
 def promised_events(gang: Virtual, calls: Counter[str]) -> int:
-    """What the docstring of the workflow says."""
+    """Returns the number of events that the docstring of the workflow promises."""
     timers = gang.commands["start_timer"]
     vain = calls["place_gang"] - calls["launch"]
     once = 2 * bool(calls["place_and_launch_gang"]) + 7 * calls["place_and_launch_gang"]
@@ -48,8 +48,9 @@ def test_a_gang_is_launched_by_a_workflow_of_its_own() -> None:
 
 
 def test_history_budget() -> None:
-    """A launch stays within what the workflow's docstring promises, however large the gang, and so does the job: 8
-    events to start a launch and see it off, 5 for each wake-up that is passed on."""
+    """A launch stays within the events that the workflow's docstring promises, however large the gang, and so does the
+    job: 8 events to start a launch and to see its end, 5 for each wake-up that is passed on.
+    """
     for size in (2, 1_000, 1_001):
         story = Story(hosts=500).submit(size, sla=SlaSpec(minimum_running_instances=size))
         story.run()
@@ -65,8 +66,9 @@ def test_history_budget() -> None:
 
 @pytest.mark.parametrize("is_told", [True, False])
 def test_no_hosts_until_the_timeout(is_told: bool) -> None:
-    """A gang that fits nowhere gives back what it was given, again and again, held back longer each time; when hosts
-    come it runs."""
+    """A gang that fits nowhere releases its admission again and again, with a longer backoff each time; when hosts come
+    it runs.
+    """
     story = Story(hosts=1, slots=3).submit(4, sla=GANG, policies=SHORT).run_for(30)
     waits = "The gang waits for hosts for all of it (4 pods without a host (no host offered))."
     assert story.gangs[0].current_details.startswith(waits)
@@ -89,7 +91,7 @@ def test_no_hosts_until_the_timeout(is_told: bool) -> None:
 
 
 def test_a_launch_that_fails_is_started_again_later_each_time() -> None:
-    """The job alone starts it, and waits first, however often it looks."""
+    """The job alone starts a failed launch again, after a backoff, however often it wakes."""
     story = Story().submit(4, sla=GANG)
     story.cluster.refusals.update(ready_gang=2)
 
@@ -107,7 +109,9 @@ def test_a_launch_that_fails_is_started_again_later_each_time() -> None:
 
 
 def test_a_gang_with_a_member_that_no_host_could_take() -> None:
-    """It gives back what it was given at once, and pods of its job that stand alone run."""
+    """A gang with a member that fits no host releases its admission at once, and pods of its job outside of the gang
+    run.
+    """
     story = Story()
     story.cluster.unfit = {2}
     story.submit(6, sla=GANG).run_until_pods("RUNNING", 2)
@@ -120,7 +124,7 @@ def test_a_gang_with_a_member_that_no_host_could_take() -> None:
 
 
 def test_hosts_that_come_in_time() -> None:
-    """The wake-up that hosts are free reaches the gang through its job, at once."""
+    """A wake-up about free hosts reaches the gang through its job, at once."""
     story = Story(hosts=1, slots=3).submit(4, sla=GANG).run_for(45)
     story.cluster.add_hosts(1)
 
@@ -131,7 +135,9 @@ def test_hosts_that_come_in_time() -> None:
 
 
 def test_one_member_is_refused() -> None:
-    """When a host refuses a member, all come back and none runs on alone; the next launch is whole."""
+    """A host refuses one member: all members return to the queue and none runs without the others; the next launch is
+    whole.
+    """
     story = Story()
     story.cluster.refused = {PodId(JOB, 2, 1)}
     story.submit(4, sla=GANG)
@@ -143,7 +149,7 @@ def test_one_member_is_refused() -> None:
 
 
 def test_a_gang_that_does_not_start_in_time() -> None:
-    """Members that are not RUNNING within the time of a launch take the others back."""
+    """Members that are not RUNNING within the time of a launch are stopped, and the whole gang is queued again."""
     story = Story(start_s=21.0).submit(4, sla=GANG, policies=SHORT).run_for(30)
     story.cluster.start_s = 1.0
 
@@ -153,7 +159,7 @@ def test_a_gang_that_does_not_start_in_time() -> None:
 
 
 def test_a_member_fails_after_the_start() -> None:
-    """All run anew, in a launch of their own; the pods that stand alone do not."""
+    """All members restart in a launch of their own; the pods outside of the gang do not."""
     story = Story(ending=fails((1, 1))).submit(6, sla=GANG, max_failures=2)
 
     assert ("SUCCEEDED", {"SUCCEEDED": 6}) == story.run()
@@ -163,7 +169,7 @@ def test_a_member_fails_after_the_start() -> None:
 
 
 def test_a_member_fails_for_good() -> None:
-    """The others end with it, and the job fails."""
+    """Other members end with a member that fails permanently, and the job fails."""
     story = Story(ending=fails((1, 1), (1, 2))).submit(4, sla=GANG, max_failures=2)
     story.cluster.ending = lambda pod: PodState.FAILED if pod.instance_id == 1 else PodState.RUNNING
 
@@ -183,7 +189,7 @@ def test_kill_during_placement() -> None:
 
 
 def test_the_job_continues_as_new_meanwhile() -> None:
-    """A launch goes on while its job's workflow continues as new, is told of changes, and is not started twice."""
+    """A launch continues while its job's workflow continues as new, is signalled, and is not started twice."""
     story = Story(hosts=1, slots=3, run_s=1.0, ending=fails(*((i, run) for i in (4, 5) for run in range(1, 30))))
     story.submit(6, sla=GANG, max_failures=30, policies=Policies(history_events_max=40)).run_for(120)
     runs_before = len(story.workflow.runs)
@@ -196,7 +202,9 @@ def test_the_job_continues_as_new_meanwhile() -> None:
 
 
 def test_a_launch_continues_as_new() -> None:
-    """Its time runs on: a launch with a long history gives up as early as one with a short one."""
+    """A launch keeps its timeout when it continues as new: it gives up as early with a long history as with a short
+    one.
+    """
     story = Story(hosts=0).submit(4, sla=GANG, policies=Policies(gang_placement_s=300.0, history_events_max=30))
     story.run_until_pods("READY", 4).run_until_pods("PENDING", 4)
 
@@ -206,7 +214,7 @@ def test_a_launch_continues_as_new() -> None:
 
 
 def test_no_signals() -> None:
-    """Without any signal the launch still is over, and the job ends."""
+    """A launch and its job end without any signal."""
     story = Story(run_s=1_000.0)
     story.workflow.signals_lost = True
     story.submit(4, sla=GANG, policies=Policies(look_again_s=300))
@@ -216,7 +224,7 @@ def test_no_signals() -> None:
 
 
 def test_a_launch_that_was_terminated_is_begun_again() -> None:
-    """An operator who ends the workflow of a launch does not end the launch: with the next wake-up there is another."""
+    """An operator who terminates the workflow of a launch does not end the launch: the next wake-up starts another."""
     story = Story(hosts=0).submit(4, sla=GANG).run_for(10)
     story.gangs[0].terminate()
     story.run_for(10)
@@ -228,7 +236,7 @@ def test_a_launch_that_was_terminated_is_begun_again() -> None:
 
 
 def life() -> Story:
-    """A gang of 4 beside 3 others: one member fails once, one launch of it is refused; small histories."""
+    """A gang of 4 and 3 other pods: one member fails once, one launch of it is refused; small histories."""
     story = Story(hosts=3, slots=3, ending=fails((1, 3)))
     story.cluster.refused = {PodId(JOB, 2, 1)}
     return story.submit(7, sla=GANG, max_failures=2, policies=Policies(history_events_max=60))
@@ -236,7 +244,7 @@ def life() -> Story:
 
 @pytest.mark.parametrize("fault", Fault)
 def test_every_call_fails_once(fault: Fault) -> None:
-    """Whichever call fails, before or after it acted, the job succeeds, and no pod is launched twice."""
+    """A failure of any call, before or after it acted, leaves a job that succeeds, with no pod launched twice."""
     usual = life()
     usual.run()
     calls = list(usual.workflow.calls)

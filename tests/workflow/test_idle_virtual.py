@@ -1,4 +1,4 @@
-"""Idle jobs in virtual time: they cost nothing, and the sweep finds wake-ups that were lost."""
+"""Idle jobs in virtual time: they cost no events, and the sweep finds lost wake-ups."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ def settles(story: Story) -> int:
 
 
 def sweeping(story: Story) -> Story:
-    """Sweep from now on, as the leading resource manager does, with signals that arrive, unlike those of others."""
+    """Sweep from this call on, as the leading resource manager does, with signals that arrive, unlike those of other
+    senders.
+    """
 
     def sweep() -> None:
         until_ns = story.clock.now_ns() - int(SIGNAL_GRACE_S * 1e9)
@@ -33,7 +35,7 @@ def sweeping(story: Story) -> Story:
 
 
 def test_an_idle_job_is_not_looked_at() -> None:
-    """All pods run, and a day later the workflow has not looked again, and has written no event."""
+    """All pods run, and a day later the workflow has not read storage again, and has written no event."""
     story = Story(run_s=10 * DAY_S).submit(10).run_until_pods("RUNNING", 10).run_for(60)
     before = story.workflow.events, settles(story)
     story.run_for(DAY_S)
@@ -42,7 +44,7 @@ def test_an_idle_job_is_not_looked_at() -> None:
 
 
 def test_a_job_in_the_queue_is_not_looked_at() -> None:
-    """Its pods wait to be admitted, and the admission wakes it."""
+    """A job whose pods wait to be admitted reads no storage until the admission wakes it."""
     story = Story(admitted_max=0).submit(10).run_for(60)
     before = story.workflow.events
     story.run_for(DAY_S)
@@ -51,7 +53,7 @@ def test_a_job_in_the_queue_is_not_looked_at() -> None:
 
 
 def test_an_idle_job_is_not_woken_by_the_sweep() -> None:
-    """Every change was seen: rounds find nothing."""
+    """A job that has seen every change is not woken: rounds of the sweep find no lost wake-up."""
     story = sweeping(Story(run_s=10 * DAY_S).submit(10)).run_until_pods("RUNNING", 10).run_for(5 * 60)
     before = story.workflow.wakes, settles(story)
     story.run_for(HOUR_S)
@@ -80,7 +82,7 @@ def test_lost_signals_are_found_by_the_sweep(pods: int) -> None:
 
 
 def test_a_lost_stop_is_found_by_the_sweep() -> None:
-    """A person's stop that an api committed before it was killed."""
+    """A stop that an api committed before it was killed is found by the sweep."""
     story = sweeping(Story(run_s=10 * DAY_S).submit(3)).run_until_pods("RUNNING", 3).run_for(300)
     story.workflow.signals_lost = True
     stopped_s = story.clock.elapsed_s
@@ -91,7 +93,7 @@ def test_a_lost_stop_is_found_by_the_sweep() -> None:
 
 
 def test_a_launch_under_way_is_looked_at() -> None:
-    """The workflow of a gang may fail silently: until the gang runs the sweep has its job look every five minutes."""
+    """The workflow of a gang may fail silently: until the gang runs the sweep wakes its job every five minutes."""
     story = sweeping(Story(hosts=0).submit(4, sla=SlaSpec(minimum_running_instances=4))).run_for(60)
     before = story.workflow.wakes
     story.run_for(500.0)
@@ -100,8 +102,9 @@ def test_a_launch_under_way_is_looked_at() -> None:
 
 
 def test_only_jobs_are_never_looked_at() -> None:
-    """Workflows that a job starts, and those of hosts, look every five minutes; a time that was chosen otherwise holds
-    for all."""
+    """Workflows that a job starts, and workflows of hosts, poll every five minutes; a configured interval holds for all
+    workflows.
+    """
     usual, chosen = Policies(retry_s=7.0), Policies(look_again_s=77.0)
 
     assert SWEPT == Policies().of_jobs() == SWEPT.of_jobs()
@@ -110,7 +113,7 @@ def test_only_jobs_are_never_looked_at() -> None:
 
 
 def test_runs_of_earlier_releases_are_swept_when_they_continue_as_new() -> None:
-    """The next run of a job, on whatever version of the workers, is not looked at any more."""
+    """A run of an earlier release ends its polling when it continues as new, on every version of the workers."""
     story = Story(run_s=10 * DAY_S).submit(3, policies=Policies()).run_until_pods("RUNNING", 3)
     story.workflow.upgrade()
     story.run_for(HOUR_S)
@@ -122,7 +125,9 @@ def test_runs_of_earlier_releases_are_swept_when_they_continue_as_new() -> None:
 
 
 def test_runs_of_earlier_releases_look_again() -> None:
-    """Their input names the time: they go on by the timer that their histories have."""
+    """Runs of earlier releases have the polling interval in their input and continue with the timer in their
+    histories.
+    """
     story = Story(run_s=DAY_S).submit(3, policies=Policies()).run_until_pods("RUNNING", 3).run_for(60)
     before = settles(story)
     story.run_for(HOUR_S)

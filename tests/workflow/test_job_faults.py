@@ -11,7 +11,7 @@ from tests.workflow.virtual import Fault
 from workflows.policies import Policies
 
 SLACK_S = 65.0
-"""What one failure may cost: a lease that nobody knows of has to end, and the pause in which it does is the longest."""
+"""Time that one failure may cost: the longest is the wait for the end of a lease that no workflow has recorded."""
 
 
 def life() -> Story:
@@ -43,8 +43,9 @@ def call_count(story: Story) -> int:
 @pytest.mark.parametrize("fault", Fault)
 @pytest.mark.parametrize("admission_s", [0.1, 0])
 def test_every_call_of_a_life_fails_once(fault: Fault, admission_s: float) -> None:
-    """Whichever call fails, the job succeeds and takes little longer. Without a delay of admission the job learns of it
-    from an answer only, which is lost."""
+    """A failure of any call leaves a job that succeeds and takes little longer. Without a delay of admission the job
+    learns of it only from an answer, which is lost.
+    """
     usual = _life(admission_s)
     calls = call_count(usual)
 
@@ -59,7 +60,7 @@ def test_every_call_of_a_life_fails_once(fault: Fault, admission_s: float) -> No
 
 @pytest.mark.parametrize("fault", Fault)
 def test_every_call_of_a_killed_life_fails_once(fault: Fault) -> None:
-    """Whichever call fails after a kill, every pod ends and nothing more is launched than before."""
+    """A failure of any call after a kill leaves every pod ended and no additional pod launched."""
     usual = killed_life()
     before = len(usual.workflow.calls)
     calls = call_count(usual)
@@ -74,7 +75,7 @@ def test_every_call_of_a_killed_life_fails_once(fault: Fault) -> None:
 
 @pytest.mark.parametrize("fault", Fault)
 def test_many_calls_fail(fault: Fault) -> None:
-    """Even when the first attempt of every third call fails, the job ends well."""
+    """A failure of the first attempt of every third call still leaves a job that ends well."""
     story = life()
     story.workflow.faults = dict.fromkeys(range(0, 10_000, 3), fault)
 
@@ -82,8 +83,9 @@ def test_many_calls_fail(fault: Fault) -> None:
 
 
 def test_storage_away_for_an_hour() -> None:
-    """A look at storage is tried a few times within the workflow task, which would fill the history, and goes on as an
-    activity, whose attempts fill none."""
+    """A read of storage is tried a few times within the workflow task, which would fill the history, and continues as
+    an activity, whose attempts write no events.
+    """
     usual = Story().submit(10)
     usual.run()
     story = Story().submit(10).run_until_pods("RUNNING", 10)

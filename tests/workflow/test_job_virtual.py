@@ -34,7 +34,7 @@ def fail_first_runs(count: int, runs: int) -> object:
 
 
 def promised_events(story: Story) -> int:
-    """What the docstring of the workflow says for a job of one run."""
+    """Returns the number of events that the docstring of the workflow promises for a job of one run."""
     calls, wakes = Counter(story.workflow.calls), story.workflow.wakes
     large = 14 + 6 * calls["enqueue"] + 7 * calls["place_and_launch"]
     small = 8 + calls["enqueue"] + calls["place_and_launch"]
@@ -55,18 +55,19 @@ def test_job_succeeds(pods: int, events_max: int) -> None:
 
 
 def test_admitted_at_once() -> None:
-    """When the answer to the call that queues pods says that they were admitted, nobody has to wake the job: its first
-    task launches them."""
+    """An answer to the call that queues pods with admitted pods saves the wake-up of the job: its first task launches
+    them.
+    """
     story = Story(admission_s=0).submit(10).run_until_pods("LAUNCHED", 10)
 
     assert ["settle", "enqueue", "place_and_launch"] == story.workflow.calls
     assert 0 == story.workflow.wakes
     assert ("SUCCEEDED", {"SUCCEEDED": 10}) == story.run()
-    assert story.workflow.events <= 22  # it is told twice: that they run, and that they have ended
+    assert story.workflow.events <= 22  # two signals: the pods run, and the pods have ended
 
 
 def test_admitted_in_part() -> None:
-    """Pods that the answer does not tell of are launched when the job is told of them."""
+    """Pods that the answer does not report as admitted are launched when the job is notified of them."""
     story = Story(admission_s=0, admitted_max=6).submit(10).run_until_pods("LAUNCHED", 6)
 
     assert 0 == story.workflow.wakes
@@ -104,7 +105,7 @@ def test_more_retries_than_one_settle_takes() -> None:
 
 
 def test_admission_in_waves() -> None:
-    """A pool with room for 10 pods runs a job of 35 in four waves."""
+    """A pool with a limit of 10 pods runs a job of 35 in four waves."""
     story = Story(admitted_max=10).submit(35)
 
     assert ("SUCCEEDED", {"SUCCEEDED": 35}) == story.run()
@@ -121,7 +122,7 @@ def test_queueing_in_bounded_calls() -> None:
 
 @pytest.mark.parametrize("told", [True, False])
 def test_hosts_come_after_an_hour(told: bool) -> None:
-    """A job waits for hosts with growing pauses; when they come it goes on, told or not."""
+    """A job waits for hosts with growing pauses; when they come it continues, notified or not."""
     story = Story(hosts=0).submit(10, policies=Policies(pod_placement_s=2 * HOUR_S)).run_for(HOUR_S)
     status = story.status
     looks = story.workflow.calls.count("place_and_launch")
@@ -135,7 +136,7 @@ def test_hosts_come_after_an_hour(told: bool) -> None:
 
 
 def test_kill_while_waiting_for_hosts() -> None:
-    """A job without hosts that is killed ends at once, with nothing launched."""
+    """A job without hosts that is killed ends at once, without a launch."""
     story = Story(hosts=0).submit(10).run_for(60)
     story.cluster.kill(JOB)
 
@@ -163,7 +164,7 @@ def test_kill_while_running() -> None:
 
 
 def test_kill_after_some_succeeded() -> None:
-    """Pods that had succeeded stay so when the job is killed."""
+    """Pods that had succeeded remain SUCCEEDED when the job is killed."""
     story = Story(admitted_max=10).submit(35).run_until_pods("SUCCEEDED", 10)
     story.cluster.kill(JOB)
 
@@ -182,7 +183,7 @@ def test_kill_during_creation() -> None:
 
 @pytest.mark.parametrize("state", ["PENDING", "RUNNING"])
 def test_growth(state: str) -> None:
-    """A job that gets more instances while it waits or runs creates and runs them too, and no other twice."""
+    """A job that is given more instances while it waits or runs creates and runs them too, and no other twice."""
     story = Story(admitted_max=10).submit(10).run_until_pods(state, 10)
     story.cluster.grow(JOB, 25)
 
@@ -191,7 +192,7 @@ def test_growth(state: str) -> None:
 
 
 def test_host_manager_that_kills_nothing() -> None:
-    """When no kill takes effect, the workflow asks again with pauses, not in a tight loop."""
+    """A kill without effect is repeated with pauses, not in a tight loop."""
     story = Story(run_s=HOUR_S).submit(10).run_until_pods("RUNNING", 10)
     story.cluster.kill(JOB)
     story.cluster.ignored_kills = 20
@@ -203,7 +204,7 @@ def test_host_manager_that_kills_nothing() -> None:
 
 @pytest.mark.parametrize("copies", [2, 5])
 def test_duplicate_signals(copies: int) -> None:
-    """A signal told several times costs little and changes nothing."""
+    """A signal that is sent several times costs little and changes no result."""
     story = Story(admitted_max=10)
     story.workflow.signal_copies = copies
     story.submit(35)
@@ -212,7 +213,7 @@ def test_duplicate_signals(copies: int) -> None:
 
 
 def test_all_signals_lost() -> None:
-    """Without any signal the job still ends; each step costs at most the time to look again."""
+    """A job ends without any signal; each step costs at most the polling interval."""
     story = Story()
     story.workflow.signals_lost = True
     story.submit(10, policies=Policies(look_again_s=300))
@@ -222,7 +223,7 @@ def test_all_signals_lost() -> None:
 
 
 def test_signal_during_a_slow_look() -> None:
-    """A change that is told while storage is being read is looked at afterwards, not forgotten."""
+    """A change that is signalled while storage is being read is read afterwards, not forgotten."""
     story = Story(local_s=TASK_HEARTBEAT_S + 1, run_s=2.0).submit(10, policies=Policies(look_again_s=10_000))
 
     assert ("SUCCEEDED", {"SUCCEEDED": 10}) == story.run()
@@ -231,7 +232,9 @@ def test_signal_during_a_slow_look() -> None:
 
 @pytest.mark.parametrize(("losses", "launches_max", "extra_s"), [(1, 2, 3), (100, 12, 240)])
 def test_lost_leases(losses: int, launches_max: int, extra_s: float) -> None:
-    """Pods whose lease was lost between placement and launch are placed again, with pauses when it goes on."""
+    """Pods whose lease was lost between placement and launch are placed again, with pauses when leases are lost
+    repeatedly.
+    """
     story = Story()
     story.cluster.lost_leases = losses
     story.submit(10).run_for(extra_s)
@@ -252,11 +255,11 @@ def test_gang_waits_for_room_for_all() -> None:
     assert 0 == launched_before
     assert ("SUCCEEDED", {"SUCCEEDED": 15}) == story.run()
     assert 1 == story.cluster.calls["launch"]
-    assert story.workflow.ended_at_s < 60 + 62  # nobody had to wait for the end of a lease that placed nothing
+    assert story.workflow.ended_at_s < 60 + 62  # no step waited for the end of a lease that placed no pods
 
 
 def test_max_running_instances() -> None:
-    """Never more pods are on their way than the job's maximum of running instances."""
+    """A job never has more active pods than its maximum of running instances."""
     story = Story().submit(35, sla=SlaSpec(maximum_running_instances=10))
 
     assert ("SUCCEEDED", {"SUCCEEDED": 35}) == story.run()
@@ -264,7 +267,7 @@ def test_max_running_instances() -> None:
 
 
 def test_deadline() -> None:
-    """Pods that run longer than the job allows are killed then, without anybody telling the workflow."""
+    """Pods that run longer than the job allows are killed then, without any signal to the workflow."""
     story = Story(run_s=10 * HOUR_S).submit(10, sla=SlaSpec(max_running_time_s=120))
 
     assert ("KILLED", {"KILLED": 10}) == story.run()
@@ -272,7 +275,7 @@ def test_deadline() -> None:
 
 
 def test_continue_as_new() -> None:
-    """A job whose history gets long goes on in new runs, none of them much longer than the bound."""
+    """A job with a long history continues in new runs, none of them much longer than the bound."""
     bound = 40
     story = Story(admitted_max=10, ending=fail_first_runs(5, 1))
     story.submit(95, max_failures=2, policies=Policies(history_events_max=bound))
@@ -301,7 +304,7 @@ def test_absurdly_small_history_bound() -> None:
 
 
 def test_unknown_job_fails() -> None:
-    """The workflow of a job that is not stored fails with the reason instead of asking for ever."""
+    """A job that is not stored fails its workflow with the reason instead of endless attempts."""
     story = Story()
     story.workflow.start(JobInput(JOB))
     story.workflow.run()
@@ -313,7 +316,7 @@ def test_unknown_job_fails() -> None:
 
 
 def test_dependency_away_for_an_hour() -> None:
-    """A dependency that is down is asked again every few seconds at most, and the job goes on when it is back."""
+    """A failing dependency is called every few seconds at most, and the job continues when it responds again."""
     story = Story()
     story.cluster.outages["acquire_hosts"] = 700
     story.submit(10)
@@ -324,7 +327,7 @@ def test_dependency_away_for_an_hour() -> None:
 
 
 def test_placement_does_not_wait_for_the_resource_manager() -> None:
-    """That the reason of unplaced pods cannot be noted does not stop the placement of others."""
+    """A failure to record the reason of unplaced pods does not stop the placement of others."""
     story = Story(hosts=1)
     story.cluster.outages["note_unplaced"] = 1_000
     story.submit(15)
@@ -334,7 +337,7 @@ def test_placement_does_not_wait_for_the_resource_manager() -> None:
 
 
 def test_details() -> None:
-    """The details in the Temporal UI tell the state and the pods of each state."""
+    """Details in the Temporal UI show the state and the number of pods in each state."""
     story = Story(admitted_max=10, ending=fail_first_runs(1, 9)).submit(35).run_until_pods("SUCCEEDED", 19)
     story.run_for(5)
 
@@ -346,7 +349,7 @@ def test_details() -> None:
 
 @pytest.mark.parametrize(("pods", "hosts"), [(1_000, 100), (3_000, 30)])
 def test_history_budget(pods: int, hosts: int) -> None:
-    """The history stays within what the workflow's docstring promises, also when pods wait for hosts."""
+    """A history stays within the events that the workflow's docstring promises, also when pods wait for hosts."""
     story = Story(hosts=hosts).submit(pods)
     story.run()
 
@@ -355,7 +358,7 @@ def test_history_budget(pods: int, hosts: int) -> None:
 
 
 def test_payloads_are_bounded() -> None:
-    """A launch of the largest usual batch is far below the 2 MB that Temporal takes: it names no pods."""
+    """A launch of the largest usual batch is far below the 2 MB that Temporal accepts: it names no pods."""
     story = Story(hosts=100).submit(1_000)
     story.run()
 
@@ -372,7 +375,9 @@ def test_result_is_plain() -> None:
 
 
 def test_nothing_left_to_happen_is_noticed() -> None:
-    """The virtual clock itself: a workflow that waits for nothing that will come is an error, not an endless loop."""
+    """The virtual clock itself fails on a workflow that waits for an event that never comes, instead of an endless
+    loop.
+    """
     story = Story()
     story.workflow.start(JobInput(story.cluster.submit(JOB, 101).job_id))
     story.workflow.on_call["create_pods"] = story.clock.stop
@@ -383,7 +388,9 @@ def test_nothing_left_to_happen_is_noticed() -> None:
 
 @pytest.mark.parametrize("is_again", [False, True])
 def test_a_job_that_is_to_be_deleted_is_forgotten(is_again: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """At its end. A job that is created under its id meanwhile finds this workflow running, and becomes its own."""
+    """A job that is deleted at its end is removed. A job that is created under its id meanwhile is run by the same
+    workflow.
+    """
     story = Story(hosts=1, run_s=1.0).submit(1).run_until_pods("SUCCEEDED", 1)
     story.cluster.delete(JOB)
     forget = story.cluster.forget

@@ -47,7 +47,7 @@ class Story:
         return self
 
     def end(self) -> list[str]:
-        """The steps that were done."""
+        """Runs to the end and returns the steps."""
         result = self.workflow.run()
         assert self.workflow.failure is None, self.workflow.failure
         assert result.was_down == ("DOWN" in self.host.steps)
@@ -70,7 +70,7 @@ def test_down_and_up_again() -> None:
 
 
 def test_what_blocks_is_told() -> None:
-    """While the SLA lets no pod go, the details say whose pods, how many, and the SLA's words."""
+    """Details name the jobs whose SLA blocks the drain, the number of pods, and the reason of the SLA."""
     story = Story()
     story.until(lambda: "SLA" in story.status["waiting_for"])
 
@@ -87,7 +87,7 @@ def test_what_blocks_is_told() -> None:
 
 
 def test_a_host_waits_for_its_turn() -> None:
-    """Nothing is drained before; from then on it goes at once."""
+    """A host drains no pod before its turn; then it drains at once."""
     story = Story(turn=False)
     story.workflow.run(until=lambda: story.host.calls["cordon"] == 3)
     assert (story.status["state"], story.host.staying) == ("UP", 3)
@@ -106,7 +106,7 @@ CANCELS: dict[str, tuple[Callable[[Story], object], list[str]]] = {
 
 @pytest.mark.parametrize(("wait", "steps"), CANCELS.values(), ids=CANCELS.keys())
 def test_cancel(wait: Callable[[Story], object], steps: list[str]) -> None:
-    """At every step before DOWN the host comes back, and nobody is asked to leave any more."""
+    """A maintenance that is cancelled at any step before DOWN leaves the host up, and no more pods are evicted."""
     story = Story(turn=bool(steps))
     wait(story)
     staying = story.host.staying
@@ -128,7 +128,7 @@ def test_force() -> None:
 
 
 def test_lost_signals_cost_time_only() -> None:
-    """Without any signal the drain goes on by itself, and a completion is seen."""
+    """A drain continues without any signal, and a completion is seen."""
     story = Story()
     story.workflow.signals_lost = True
 
@@ -136,7 +136,7 @@ def test_lost_signals_cost_time_only() -> None:
 
 
 def test_a_request_during_the_end_begins_anew() -> None:
-    """A host that is asked for again while its maintenance ends is not forgotten."""
+    """A host that is requested again while its maintenance ends begins another maintenance."""
     story = Story().complete()
     story.workflow.run(until=lambda: story.host.row is None)
     story.host.request()
@@ -147,7 +147,7 @@ def test_a_request_during_the_end_begins_anew() -> None:
 
 
 def test_histories_are_short() -> None:
-    """A drain of many rounds continues as new, and carries what it has shown."""
+    """A drain of many rounds continues as new, and keeps its recorded states."""
     story = Story(pods=30, policies=Policies(history_events_max=100)).complete()
 
     assert story.end() == CYCLE
@@ -158,7 +158,7 @@ def test_histories_are_short() -> None:
 
 @pytest.mark.parametrize("fault", Fault)
 def test_every_call_fails_once(fault: Fault) -> None:
-    """Whichever call fails, before or after it acted, each step is done once and it takes little longer."""
+    """A failure of any call, before or after it acted, leaves each step done once, a little later."""
     usual = Story().complete()
     usual.end()
 
@@ -176,7 +176,9 @@ MOVE = ["DRAINING", "DRAINED", "in batch", "UP"]
 
 
 def test_a_host_moves_once_it_is_empty() -> None:
-    """As the SLA lets its pods go; it changes its host pool and comes back, and is never DOWN."""
+    """A host moves as the SLA allows its pods to be evicted; it changes its host pool and is UP again, and is never
+    DOWN.
+    """
     story = Story(to_pool="batch")
     story.until(lambda: story.host.leaving == 1)
     assert story.workflow.current_details.startswith("Host host1 is **DRAINING**: it moves to host pool batch.")
@@ -188,7 +190,7 @@ def test_a_host_moves_once_it_is_empty() -> None:
 
 @pytest.mark.parametrize(("wait", "steps"), CANCELS.values(), ids=CANCELS.keys())
 def test_a_cancelled_move_leaves_the_host_where_it_is(wait: Callable[[Story], object], steps: list[str]) -> None:
-    """At every step before it changes its host pool."""
+    """A move that is cancelled at any step before the change leaves the host in its host pool."""
     story = Story(turn=bool(steps), to_pool="batch")
     wait(story)
 
@@ -198,7 +200,7 @@ def test_a_cancelled_move_leaves_the_host_where_it_is(wait: Callable[[Story], ob
 
 
 def test_a_move_becomes_maintenance() -> None:
-    """An operator wants the host down while it moves: it goes down, once it is drained."""
+    """A move becomes maintenance when an operator requests the host DOWN: it goes DOWN once it is drained."""
     story = Story(to_pool="batch")
     story.until(lambda: story.host.leaving == 1)
     assert story.host.row is not None
@@ -209,7 +211,7 @@ def test_a_move_becomes_maintenance() -> None:
 
 @pytest.mark.parametrize("fault", Fault)
 def test_every_call_of_a_move_fails_once(fault: Fault) -> None:
-    """Whichever call fails, before or after it acted, each step is done once."""
+    """A failure of any call, before or after it acted, leaves each step of a move done once."""
     usual = Story(to_pool="batch")
     usual.end()
 

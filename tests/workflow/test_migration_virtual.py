@@ -83,7 +83,7 @@ def test_each_step_names_itself() -> None:
 
 
 def test_a_large_service_costs_no_more_than_a_small_one() -> None:
-    """The turns are those of its batches."""
+    """A migration takes as many turns as it has batches, whatever their size."""
     events = []
     for instances in (4, 400):
         story = Story(1, instances)
@@ -95,7 +95,7 @@ def test_a_large_service_costs_no_more_than_a_small_one() -> None:
 
 
 def test_what_it_waits_for_is_shown() -> None:
-    """In the query and in the details."""
+    """The query and the details show the reason of a wait."""
     story = Story()
     story.until(lambda: bool(story.pool.away[story.pool.services[0].job_id]))
 
@@ -105,7 +105,7 @@ def test_what_it_waits_for_is_shown() -> None:
 
 
 def test_a_paused_migration_rests() -> None:
-    """Until somebody resumes it, with a look every five minutes."""
+    """A paused migration rests until an operator resumes it, with a read every five minutes."""
     story = Story().until_half()
     story.pool.act(MigrationAct.PAUSE)
     story.until(lambda: story.status["state"] == "PAUSED")
@@ -119,7 +119,7 @@ def test_a_paused_migration_rests() -> None:
 
 @pytest.mark.parametrize("is_cancelled", [False, True], ids=["rolled back", "workflow cancelled"])
 def test_a_rollback(is_cancelled: bool) -> None:
-    """Whether people ask for it or cancel the workflow: everything is back, batch by batch."""
+    """A rollback, by request or by a cancellation of the workflow, moves every service back, batch by batch."""
     story = Story().until_half()
     if is_cancelled:
         story.workflow.cancel()
@@ -132,7 +132,7 @@ def test_a_rollback(is_cancelled: bool) -> None:
 
 
 def test_lost_signals_cost_time_only() -> None:
-    """A rollback that nobody tells of is seen with the next step."""
+    """A rollback without a signal is seen with the next step."""
     story = Story()
     story.workflow.signals_lost = True
     story.until_half().pool.act(MigrationAct.ROLL_BACK)
@@ -141,7 +141,9 @@ def test_lost_signals_cost_time_only() -> None:
 
 
 def test_a_job_without_a_workflow_holds_nobody_up() -> None:
-    """It is told again with the next step, once it has one."""
+    """A job without a workflow does not block the migration: it is notified again with the next step, once it
+    has one.
+    """
     story = Story(1)
     (job,) = story.workflow.children.values()
     job.ended = True
@@ -152,7 +154,7 @@ def test_a_job_without_a_workflow_holds_nobody_up() -> None:
 
 
 def test_histories_are_short() -> None:
-    """A migration of many turns continues as new, and carries what it has shown."""
+    """A migration of many turns continues as new, and keeps its recorded states."""
     story = Story(3, 12, policies=Policies(history_events_max=100))
 
     assert "SUCCEEDED" == story.end().state
@@ -163,7 +165,7 @@ def test_histories_are_short() -> None:
 
 
 def test_it_moves_to_the_current_version_of_the_workers() -> None:
-    """At its next turn."""
+    """A migration moves to the current version of the workers at its next turn."""
     story = Story().until_half()
     story.workflow.upgrade()
 
@@ -172,7 +174,7 @@ def test_it_moves_to_the_current_version_of_the_workers() -> None:
 
 
 def test_a_migration_that_is_forgotten_ends() -> None:
-    """Its rows are gone, as after somebody restored the database."""
+    """A migration without rows ends, as after an operator restored the database."""
     story = Story().until_half()
     story.pool.row = None
 
@@ -181,7 +183,7 @@ def test_a_migration_that_is_forgotten_ends() -> None:
 
 @pytest.mark.parametrize("fault", Fault)
 def test_every_call_fails_once(fault: Fault) -> None:
-    """Whichever call fails, before or after it acted: it takes little longer, and no more are away."""
+    """A failure of any call, before or after it acted, costs little time, and no more instances are unavailable."""
     usual = Story()
     usual.end()
 

@@ -1,4 +1,4 @@
-"""Pods for which no host is found, in virtual time: they give back what they were admitted to, and are tried again."""
+"""Pods for which no host is found, in virtual time: they release their admission, and are tried again."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ HOUR_S = 3600.0
 
 
 def test_pods_that_no_host_could_take() -> None:
-    """They give back what they were admitted to at once, so that the others run to their end meanwhile; they are tried
-    again, more rarely each time, with few events, and can be killed where they wait."""
+    """Pods that fit no host release their admission at once, so that the others run to their end meanwhile; they are
+    tried again, with longer pauses each time and few events, and can be killed in the queue.
+    """
     story = Story(admitted_max=4)
     story.cluster.unfit = {0, 1, 2, 3}
     story.submit(10).run_until_pods("SUCCEEDED", 6)
@@ -30,8 +31,9 @@ def test_pods_that_no_host_could_take() -> None:
 
 
 def test_pods_without_a_host_in_time() -> None:
-    """They keep what they were admitted to until then, give it back, and are launched once hosts have come; a hold
-    begins anew with each."""
+    """Pods without a host keep their admission until the timeout, release it, and are launched once hosts have come;
+    each pod starts its own backoff.
+    """
     policies = Policies(pod_placement_s=60.0)
     story = Story(hosts=1, slots=3, run_s=5_000).submit(5, policies=policies).run_for(50)
     assert {"RUNNING": 3, "READY": 2} == story.counts
@@ -49,7 +51,7 @@ def test_pods_without_a_host_in_time() -> None:
 
 
 def test_more_pods_that_no_host_could_take_than_one_placement_looks_at() -> None:
-    """Those like them go back with them; those behind them are looked at in the next turn, at once."""
+    """Pods of the same shape are queued again together; the pods behind them are placed in the next turn, at once."""
     story = Story()
     story.cluster.unfit = set(range(20))
     story.submit(25, policies=Policies(place_pods_max=10)).run_until_pods("RUNNING", 5)

@@ -52,7 +52,9 @@ class Story:
 
 
 def test_pods_move_round_after_round_until_nothing_is_gained() -> None:
-    """Each round ends before the next; then it looks once a minute, and goes on when there is something to gain."""
+    """Each round ends before the next; then a plan is made once a minute, and pods move when that improves
+    the cluster.
+    """
     story = Story().until_at_rest()
     assert (4, 2) == (len(story.cluster.begun_ns), story.cluster.moving_most)
     looks = story.cluster.calls["advance"]
@@ -82,7 +84,7 @@ def test_each_step_names_itself() -> None:
 
 
 def test_rounds_leave_the_room_to_what_waited() -> None:
-    """The next plan is made when that had the time to take it, and no look later."""
+    """A next plan is made once waiting pods had the time to use the free resources, and no later than the next poll."""
     story = Story().until_at_rest()
 
     first, *_, last = story.cluster.begun_ns
@@ -91,7 +93,7 @@ def test_rounds_leave_the_room_to_what_waited() -> None:
 
 
 def test_a_large_round_costs_no_more_than_a_small_one() -> None:
-    """Events are those of turns, not of pods."""
+    """A round writes events for its turns, not for its pods."""
     events = []
     for moves in (2, 60):
         story = Story(moves, at_once=moves, per_hour=1_000, away_s=3.0 / moves)
@@ -103,7 +105,7 @@ def test_a_large_round_costs_no_more_than_a_small_one() -> None:
 
 
 def test_no_hour_has_more_moves_than_its_budget() -> None:
-    """What waits for the hour to pass is shown."""
+    """A cluster with a spent budget waits for the hour to pass, which is shown."""
     story = Story(9, per_hour=3)
     story.until(lambda: len(story.cluster.begun_ns) == 3 and not story.cluster.moving)
     story.until(lambda: story.status["waiting_for"].startswith("the hour"))
@@ -115,7 +117,7 @@ def test_no_hour_has_more_moves_than_its_budget() -> None:
 
 
 def test_paused_rebalancing_moves_nothing() -> None:
-    """Until somebody resumes it, with a look every five minutes."""
+    """Paused rebalancing moves no pod until an operator resumes it, and polls every five minutes."""
     story = Story()
     story.until(lambda: story.cluster.moving == 2)
     story.cluster.act(RebalanceAct.PAUSE)
@@ -133,7 +135,7 @@ def test_paused_rebalancing_moves_nothing() -> None:
 
 @pytest.mark.parametrize("is_cancelled", [False, True], ids=["stopped", "workflow cancelled"])
 def test_what_is_stopped_leaves_nothing_half_done(is_cancelled: bool) -> None:
-    """Whether people stop it or cancel the workflow: pods on their way get there, no other leaves."""
+    """A stop, by request or by a cancellation of the workflow, lets moving pods arrive and moves no others."""
     story = Story()
     story.until(lambda: story.cluster.moving == 2)
     if is_cancelled:
@@ -147,7 +149,7 @@ def test_what_is_stopped_leaves_nothing_half_done(is_cancelled: bool) -> None:
 
 
 def test_lost_signals_cost_time_only() -> None:
-    """A stop that nobody tells of is seen with the next step."""
+    """A stop without a signal is seen with the next step."""
     story = Story().until_at_rest()
     story.workflow.signals_lost = True
 
@@ -155,7 +157,7 @@ def test_lost_signals_cost_time_only() -> None:
 
 
 def test_histories_are_short() -> None:
-    """A life of many turns continues as new, and carries what it has shown."""
+    """A life of many turns continues as new, and keeps its recorded states."""
     story = Story(12, policies=Policies(history_events_max=100)).until_at_rest()
 
     assert RebalanceResult(12) == story.stop()
@@ -165,7 +167,7 @@ def test_histories_are_short() -> None:
 
 
 def test_it_moves_to_the_current_version_of_the_workers() -> None:
-    """At its next turn."""
+    """A rebalancing moves to the current version of the workers at its next turn."""
     story = Story()
     story.workflow.upgrade()
     story.until_at_rest()
@@ -174,7 +176,7 @@ def test_it_moves_to_the_current_version_of_the_workers() -> None:
 
 
 def test_a_cluster_whose_rows_are_gone_is_left_alone() -> None:
-    """As after somebody restored the database."""
+    """A cluster without rows, as after an operator restored the database, ends its workflow without a move."""
     story = Story().until_at_rest()
     story.cluster.row = None
 
@@ -183,7 +185,7 @@ def test_a_cluster_whose_rows_are_gone_is_left_alone() -> None:
 
 @pytest.mark.parametrize("fault", Fault)
 def test_every_call_fails_once(fault: Fault) -> None:
-    """Whichever call fails, before or after it acted: it takes little longer, and no more are moved."""
+    """A failure of any call, before or after it acted, costs little time, and no more pods are moved."""
     usual = Story().until_at_rest()
     rested_s = usual.clock.elapsed_s
 

@@ -1,4 +1,4 @@
-"""Runs that end because their workflow goes on elsewhere: on other workers, or under other policies."""
+"""Runs that end because their workflow continues on other workers, or under other policies."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ def runs_of(virtual: Virtual) -> list[str]:
 
 @pytest.mark.parametrize("moved", [False, True], ids=["pinned", "moved"])
 def test_a_job_moves_to_the_current_version_when_it_wakes(moved: bool) -> None:
-    """Not before, and before it does anything: the next run takes the next step. Pods run on."""
+    """A job moves when it wakes, not earlier, and before any other call: the next run takes the next step. Pods
+    continue.
+    """
     story = Story(run_s=1000.0).submit(3).run_until_pods("RUNNING", 3).run_for(20)
     before = list(story.workflow.calls)
     story.workflow.upgrade(moved=moved)
@@ -36,7 +38,9 @@ def test_a_job_moves_to_the_current_version_when_it_wakes(moved: bool) -> None:
 
 
 def test_a_run_stays_with_workers_without_a_version() -> None:
-    """Their code does not know of versions: what it does in a run must replay when the run is moved back."""
+    """A run without a version stays on its workers, whose code has no versions: its calls must replay when the run is
+    moved back.
+    """
     story = Story(run_s=1000.0).submit(3).run_until_pods("RUNNING", 3).run_for(20)
     for version in ("", "v1"):
         story.workflow.upgrade(version, moved=True)
@@ -47,7 +51,7 @@ def test_a_run_stays_with_workers_without_a_version() -> None:
 
 
 def test_a_launch_moves_to_the_current_version() -> None:
-    """While it waits for hosts; it goes on to wait."""
+    """A launch moves to the current version while it waits for hosts, and continues to wait."""
     story = Story(hosts=0).submit(4, sla=SlaSpec(minimum_running_instances=4)).run_for(60)
     for virtual in (story.workflow, story.gangs[0]):
         virtual.upgrade()
@@ -59,7 +63,7 @@ def test_a_launch_moves_to_the_current_version() -> None:
 
 
 def test_a_rollout_moves_to_the_current_version() -> None:
-    """Half way; each instance is replaced once."""
+    """A rollout moves to the current version half way; each instance is replaced once."""
     story = update_story.Story(6)
     story.roll_out(1)
     story.workflow.run(until=lambda: story.service.versions.count(2) == 3)
@@ -71,7 +75,7 @@ def test_a_rollout_moves_to_the_current_version() -> None:
 
 
 def test_a_maintenance_moves_to_the_current_version() -> None:
-    """In the middle of its drain."""
+    """A maintenance moves to the current version in the middle of its drain."""
     story = test_maintenance_virtual.Story(pods=30, policies=Policies(history_events_max=2_000))
     story.workflow.upgrade()
     story.complete()
@@ -80,7 +84,7 @@ def test_a_maintenance_moves_to_the_current_version() -> None:
 
 
 def long_job(policies: Mapping[str, float], faults: Mapping[int, Fault]) -> Virtual:
-    """Its first run is full after 30 events; the installation has ``policies``."""
+    """Returns the workflow of a job whose first run is full after 30 events; the installation has ``policies``."""
     story = Story(admitted_max=10, policies=policies).submit(95, policies=Policies(history_events_max=30))
     story.workflow.faults.update(faults)
     assert ("SUCCEEDED", {"SUCCEEDED": 95}) == story.run()
@@ -88,14 +92,14 @@ def long_job(policies: Mapping[str, float], faults: Mapping[int, Fault]) -> Virt
 
 
 def test_policies_are_read_when_a_workflow_continues_as_new() -> None:
-    """The next run has those of the installation; what this version does not know of them it leaves out."""
+    """A next run has the policies of the installation; policies unknown to this version are ignored."""
     wide = {"history_events_max": 10_000, "retry_s": 4, "of_a_later_version": 1.5}
 
     assert 2 == len(long_job(wide, {}).runs)
 
 
 def test_policies_that_cannot_be_read_stay_as_they_are() -> None:
-    """The workflow continues as new all the same, and the next run reads them."""
+    """A workflow that cannot read policies continues as new with its old ones, and the next run reads them."""
     wide = {"history_events_max": 10_000}
     first = long_job(wide, {}).calls.index("policies")
 

@@ -21,8 +21,9 @@ from tests.workflow.server import replay
 HISTORIES = histories()
 
 HARMLESS = {"look_again_s": 77.0, "retry_s": 3.0, "retry_max_s": 9.0, "count_s": 20.0, "place_pods_max": 17}
-"""Policies that change numbers inside commands, never which commands come, while none of the waits becomes longer than
-another one that was longer: they may change while jobs run."""
+"""Policies that change numbers inside commands, never the order of commands, while the order of the waits by length
+remains: they may change while jobs run.
+"""
 
 
 def history(events: dict[str, Any]) -> WorkflowHistory:
@@ -39,7 +40,7 @@ def named(path: Path) -> str:
 
 @pytest.fixture
 def copied(tmp_path: Path) -> Path:
-    """All histories, to be changed."""
+    """A copy of all histories, for changes."""
     return Path(shutil.copytree(FOLDER, tmp_path / "histories"))
 
 
@@ -51,12 +52,12 @@ def test_every_recipe_is_recorded() -> None:
 
 
 def test_histories_of_a_release_never_change() -> None:
-    """They are what the release wrote: what the code does now belongs to the next one's."""
+    """Histories of a release are never rewritten: commands of the current code belong to the next one's."""
     assert [] == changes()
 
 
 def test_a_changed_history_of_a_release_is_noticed(copied: Path) -> None:
-    """One that is rewritten, one that is taken away, one that is added."""
+    """A history of a release that is rewritten, removed or added is reported."""
     first, second = histories(copied)[:2]
     second.write_bytes(first.read_bytes())
     first.rename(first.with_name("another-1.json.gz"))
@@ -69,7 +70,7 @@ def test_a_changed_history_of_a_release_is_noticed(copied: Path) -> None:
 
 
 def test_recording_again_leaves_releases_alone(copied: Path) -> None:
-    """What is recorded goes to the next release's folder, in the place of what the same recipe left there."""
+    """A recording goes to the next release's folder, and replaces files of the same recipe there."""
     shutil.rmtree(copied / NEXT, ignore_errors=True)
     write({"job_killed-1.json.gz": {"events": []}, "job_killed-2.json.gz": {"events": []}}, copied / NEXT)
     write({"job_killed-1.json.gz": {"events": [1]}}, copied / NEXT)
@@ -79,7 +80,7 @@ def test_recording_again_leaves_releases_alone(copied: Path) -> None:
 
 
 def test_a_release_freezes_what_is_recorded(copied: Path) -> None:
-    """Once: its histories are no longer written."""
+    """A release freezes its histories once: they are no longer written."""
     shutil.rmtree(copied / NEXT, ignore_errors=True)
     write({"job_killed-1.json.gz": {"events": []}}, copied / NEXT)
 
@@ -111,7 +112,7 @@ async def test_history_replays_under_other_policies(path: Path) -> None:
 
 
 async def test_replay_notices_another_step() -> None:
-    """The proof that these tests can fail: a history in which another activity came first is refused."""
+    """A history in which another activity came first is refused, which proves that these tests can fail."""
     events = read(FOLDER / "0.1" / "job_with_failing_calls-1.json.gz")
     scheduled = next(e for e in events["events"] if "activityTaskScheduledEventAttributes" in e)
     scheduled["activityTaskScheduledEventAttributes"]["activityType"]["name"] = "kill_queued"

@@ -1,4 +1,4 @@
-"""Requests of people, which come as workflow updates: they do what the API does, and refuse with its sentences."""
+"""Requests of users, which come as workflow updates: they act as the API does, and are refused with its messages."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def rolling(**spec: object) -> UpdateStory:
 
 
 def refusal(workflow: Virtual, name: str, *args: object) -> tuple[str, str | None]:
-    """Return the words that the person who asks reads, and the code of the error."""
+    """Return the message that a user reads, and the code of the error."""
     return refused(workflow, workflow.send(name, *args))
 
 
@@ -100,7 +100,7 @@ def test_a_job_that_grows_while_the_last_request_is_answered_goes_on() -> None:
 
 
 def test_a_job_that_is_deleted_while_the_last_request_is_answered_is_forgotten() -> None:
-    """Nothing of it is left when its workflow ends."""
+    """A job that is deleted while its last request is answered is removed when its workflow ends."""
     story, request = stop_that_waits()
     story.cluster.delete(JOB)
     story.cluster.tell(JOB)
@@ -184,7 +184,7 @@ def test_the_workflow_refuses_what_it_knows_to_be_impossible() -> None:
 
 
 def test_rows_decide_on_an_update_that_the_workflow_has_yet_to_see() -> None:
-    """A newer one, whose wake-up is on its way, is aborted; one that nothing knows of is refused."""
+    """A newer update, whose wake-up has not arrived, is aborted; an unknown one is refused."""
     story = rolling()
     story.workflow.signals_lost = True
     story.service.roll_out(1)
@@ -195,7 +195,7 @@ def test_rows_decide_on_an_update_that_the_workflow_has_yet_to_see() -> None:
 
 
 def test_rows_refuse_when_another_update_has_come() -> None:
-    """An abort of the update that the workflow has seen does not hit the one that it has yet to see."""
+    """An abort of the update that the workflow has seen does not hit a newer one that it has not seen."""
     story = rolling()
     story.workflow.on_call["steer_update"] = lambda: story.service.roll_out(1)
 
@@ -292,7 +292,7 @@ def test_a_drain_is_forced() -> None:
 
 
 def test_the_row_decides_while_a_step_may_have_taken_the_host_down() -> None:
-    """The workflow knows it as DRAINED, and it is DOWN already."""
+    """The row decides when the workflow knows the host as DRAINED, and it is DOWN already."""
     story = Maintenance()
     story.until(lambda: story.host.row is not None and story.host.row.state == "DOWN")
     assert "DRAINED" == story.status["state"]

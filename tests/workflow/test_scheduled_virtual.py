@@ -24,7 +24,7 @@ CREATION = "5d8a4a1e-6a0e-4d35-9d43-3e4f3a0a9a10"
 
 
 class Story:
-    """A cluster, one run of a schedule, and the workflow of its job, which hears of changed pods."""
+    """A cluster, one run of a schedule, and the workflow of its job, which is notified of changed pods."""
 
     def __init__(self, *, policies: Policies | None = None, **cluster: Any) -> None:
         self.clock = VirtualClock()
@@ -73,7 +73,7 @@ class Story:
 
 
 def test_a_run_lasts_until_its_job_has_ended() -> None:
-    """It is woken by the end of the job's workflow, and looks once."""
+    """A run is woken by the end of the job's workflow, and reads the job once."""
     story = Story(run_s=3_600.0)
 
     result = story.run()
@@ -87,7 +87,7 @@ def test_a_run_lasts_until_its_job_has_ended() -> None:
 
 
 def test_a_run_whose_job_fails_has_failed() -> None:
-    """Temporal shows it as failed, which may pause the schedule."""
+    """Temporal shows a run whose job fails as failed, which may pause the schedule."""
     story = Story(ending=lambda _: PodState.FAILED)
 
     assert ("JOB_FAILED", "its job has FAILED") == story.failure()
@@ -95,7 +95,7 @@ def test_a_run_whose_job_fails_has_failed() -> None:
 
 
 def test_a_run_whose_job_is_refused_says_why() -> None:
-    """The reason is the text of the refusal, such as that of a deleted pool."""
+    """A refused run reports the text of the refusal, such as the text about a deleted pool."""
     story = Story()
     story.jobs.refusal = "resource pool not found"
 
@@ -121,7 +121,7 @@ def test_a_run_that_is_cancelled_before_it_has_a_job_stops_that_one() -> None:
 
 
 def test_a_job_whose_workflow_was_terminated_is_looked_at() -> None:
-    """The first look comes soon, later ones once a minute; the job's next workflow is no child."""
+    """A job whose workflow was terminated is polled soon, later once a minute; the job's next workflow is no child."""
     story = Story(run_s=3_600.0, policies=Policies(history_events_max=100)).until_pods_run()
     story.job.terminate()
     story.clock.after(1_900, lambda: None)
@@ -136,7 +136,7 @@ def test_a_job_whose_workflow_was_terminated_is_looked_at() -> None:
 
 
 def test_a_job_that_is_deleted_ends_its_run() -> None:
-    """There is nothing left to wait for."""
+    """A deleted job ends its run."""
     story = Story(run_s=3_600.0).until_pods_run()
     job_id = story.job_id
     story.job.terminate()
@@ -146,7 +146,7 @@ def test_a_job_that_is_deleted_ends_its_run() -> None:
 
 
 def test_a_run_moves_to_the_current_version_of_the_workers() -> None:
-    """When it is woken for that; it then looks for the end of the job itself."""
+    """A run moves to the current version when it is woken for that; it then polls for the end of the job itself."""
     story = Story(run_s=3_600.0).until_pods_run()
     story.workflow.upgrade()
     story.workflow.signal_now()

@@ -21,7 +21,8 @@ def with_images(instances: int = 6) -> Story:
 
 def test_images_of_the_next_batches_are_fetched_while_one_is_updated() -> None:
     """Each host is asked before its instance begins, in the order in which they begin; the first batch and the last
-    step ask for nothing."""
+    step send no request.
+    """
     story = with_images(6).roll_out(2, in_place=True)
     before_the_second: list[tuple[str, str]] = []
     story.until(lambda: story.batches == 2)
@@ -35,7 +36,9 @@ def test_images_of_the_next_batches_are_fetched_while_one_is_updated() -> None:
 
 @pytest.mark.parametrize("batch_size", [1, 2, 5, 12])
 def test_history_budget_with_images(batch_size: int) -> None:
-    """What the docstring of the workflow promises: 6 events more for each batch whose images are fetched."""
+    """A rollout writes 6 more events for each batch whose images are fetched, as the docstring of the workflow
+    promises.
+    """
     story = with_images(12).roll_out(batch_size, in_place=True)
     story.end()
 
@@ -48,7 +51,7 @@ def test_history_budget_with_images(batch_size: int) -> None:
 
 @pytest.mark.parametrize("spec", [{"in_place": False}, {"in_place": True, "batch_size": 0}])
 def test_nothing_is_fetched_for_hosts_that_are_not_known_or_have_begun(spec: dict[str, int]) -> None:
-    """Instances that are placed anew may go anywhere, and of a single batch none comes later."""
+    """Instances that are placed again may run on any host, and a single batch has no later instances."""
     story = with_images()
     story.roll_out(spec.pop("batch_size", 2), **spec).end()
 
@@ -56,7 +59,7 @@ def test_nothing_is_fetched_for_hosts_that_are_not_known_or_have_begun(spec: dic
 
 
 def test_an_image_that_stays_costs_nothing() -> None:
-    """Not even an event."""
+    """An unchanged image costs no event."""
     story = Story(6)
     story.service.images = {1: "web:1", 2: "web:1"}
     story.roll_out(2, in_place=True).end()
@@ -65,7 +68,9 @@ def test_an_image_that_stays_costs_nothing() -> None:
 
 
 def test_nobody_can_fetch_images() -> None:
-    """It is asked once, also when the workflow continues as new, and the rollout goes on as without."""
+    """A cluster that cannot fetch images is asked once, also when the workflow continues as new, and the rollout
+    continues.
+    """
     story = with_images(12)
     story.cluster.can_prefetch = False
     story.roll_out(1, Policies(history_events_max=30), in_place=True)
@@ -76,7 +81,7 @@ def test_nobody_can_fetch_images() -> None:
 
 
 def test_fetching_fails_and_the_rollout_does_not_notice() -> None:
-    """Three attempts for each batch, and it takes no longer than without."""
+    """Three attempts for each batch fail, and the rollout takes no longer than without."""
     usual = Story(6).roll_out(2)
     usual.end()
     story = with_images(6)
@@ -89,7 +94,9 @@ def test_fetching_fails_and_the_rollout_does_not_notice() -> None:
 
 
 def test_a_slow_answer_holds_nothing_up() -> None:
-    """While the first call is under way the update is paused, resumed and goes on; there is one call at a time."""
+    """A first call under way does not stop the update from being paused, resumed and continued; there is one call at a
+    time.
+    """
     story = with_images(8)
     story.cluster.outages["prefetch"] = 2  # its third attempt comes after the pause
     story.workflow.on_call[PREFETCH] = lambda: story.service.steer(rollout.paused)
@@ -104,7 +111,7 @@ def test_a_slow_answer_holds_nothing_up() -> None:
 
 
 def test_batches_that_are_faster_than_a_call() -> None:
-    """There is one call at a time; what it keeps waiting is asked for when it is over."""
+    """One call runs at a time; images of batches that begin meanwhile are requested when it has ended."""
     story = Story(8, away_s=0.01)
     story.service.images = dict(IMAGES)
     story.cluster.outages["prefetch"] = 2
@@ -116,7 +123,7 @@ def test_batches_that_are_faster_than_a_call() -> None:
 
 
 def test_images_of_an_update_that_is_turned_back() -> None:
-    """The way back has batches of its own, and their images are fetched ahead as well."""
+    """A rollback has batches of its own, and their images are fetched ahead as well."""
     story = with_images(6)
     story.service.broken_versions = {2}
     story.service.images[3] = "web:1"

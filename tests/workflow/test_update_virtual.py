@@ -21,7 +21,7 @@ FAILING = {"rollback_on_failure": True, "max_instance_attempts": 1, "max_failure
 
 
 def test_batches() -> None:
-    """Three batches of two, one after the other: the job is told of the end only, and the Web UI shows it."""
+    """Three batches of two run one after the other: the job is notified of the end only, and the Web UI shows it."""
     story = Story(6).roll_out(2)
 
     assert story.end() == UpdateResult("update1", "SUCCEEDED", 6, 0)
@@ -50,7 +50,7 @@ def test_each_step_names_itself() -> None:
 
 
 def test_a_large_batch_is_the_jobs() -> None:
-    """The job is told of each batch that has more pods than one step may end."""
+    """A job is notified of each batch that has more pods than one step may end."""
     story = Story(6).roll_out(2, Policies(at_once_pods_max=1))
 
     assert story.end() == UpdateResult("update1", "SUCCEEDED", 6, 0)
@@ -58,7 +58,7 @@ def test_a_large_batch_is_the_jobs() -> None:
 
 
 def test_it_tells_what_it_waits_for() -> None:
-    """In flight are as many as the batch has; a paused one waits for a person."""
+    """Details name the instances in flight, as many as the batch has; a paused update waits for an operator."""
     story = Story(6).roll_out(2)
     story.until(lambda: story.service.versions.count(2) == 2 and story.batches == 2)
     assert story.status == {"state": "ROLLING_FORWARD", "waiting_for": "instances 2-3 to run and be healthy"}
@@ -72,7 +72,7 @@ def test_it_tells_what_it_waits_for() -> None:
 
 
 def test_abort() -> None:
-    """It ends at once, and what it had not begun stays as it was."""
+    """An abort ends the update at once, and instances that were not begun keep their version."""
     story = Story(6).roll_out(2)
     story.until(lambda: story.batches == 2)
 
@@ -83,7 +83,7 @@ def test_abort() -> None:
 
 
 def test_a_failing_version_is_rolled_back() -> None:
-    """The instance that failed is brought back; the others are never touched."""
+    """An instance that failed is brought back; the others are never touched."""
     story = Story(4)
     story.service.broken_versions = {2}
     story.roll_out(1, **FAILING)
@@ -94,7 +94,7 @@ def test_a_failing_version_is_rolled_back() -> None:
 
 
 def test_a_rollback_is_a_step_and_a_run_of_its_own() -> None:
-    """It names the version and the failures, and costs a bounded number of events."""
+    """A rollback names the version and the failures, and costs a bounded number of events."""
     story = Story(4)
     story.service.broken_versions = {2}
     story.roll_out(1, **FAILING)
@@ -113,10 +113,10 @@ def test_a_rollback_is_a_step_and_a_run_of_its_own() -> None:
 
 @pytest.mark.parametrize("fault", Fault)
 def test_a_rollback_whose_call_fails_turns_once(fault: Fault) -> None:
-    """It is repeated, and finds that it was done, if it was."""
+    """A rollback whose call fails is repeated, and has no second effect if the first call acted."""
     story = Story(4)
     story.service.broken_versions = {2}
-    story.workflow.faults = {3: fault}  # begin, replace, watch
+    story.workflow.faults = {3: fault}  # the calls before it: begin, replace, watch
     story.roll_out(1, **FAILING)
 
     assert story.end().state == "ROLLED_BACK"
@@ -125,7 +125,9 @@ def test_a_rollback_whose_call_fails_turns_once(fault: Fault) -> None:
 
 
 def test_a_step_that_the_sla_refuses_looks_again() -> None:
-    """With pauses that double up to a bound, as nobody tells when it may go on; then it goes on as usual."""
+    """A step that the SLA blocks is repeated with pauses that double up to a bound, as no signal announces
+    the change.
+    """
     story = Story(3, sla_maximum=1)
     story.service.lose(2)
     story.roll_out(1, instances=[0, 1])
@@ -141,7 +143,9 @@ def test_a_step_that_the_sla_refuses_looks_again() -> None:
 
 
 def test_a_pulse_resumes_it_at_once() -> None:
-    """Without one nothing begins, whatever the workflow looks at; what was in flight is finished."""
+    """An update without a pulse begins no instance, however often the workflow wakes; instances in flight are
+    finished.
+    """
     story = Story(4).roll_out(1, pulse_s=5)
     story.until(lambda: len(story.service.looks_ns) == 3)
     assert story.status == {"state": "ROLLING_FORWARD", "waiting_for": "its first pulse"}
@@ -157,7 +161,7 @@ def test_a_pulse_resumes_it_at_once() -> None:
 
 
 def test_pulses_leave_no_trace_in_the_history() -> None:
-    """Ten a second, and as many events as without: only who waits for one is woken."""
+    """Ten pulses a second write no events: only a workflow that waits for one is woken."""
     histories = []
     for pulse_s in (0, 5):
         story = Story(6)
@@ -174,7 +178,7 @@ def test_pulses_leave_no_trace_in_the_history() -> None:
 
 
 def test_lost_signals_cost_time_only() -> None:
-    """Without any signal each batch is seen at the next look."""
+    """Each batch is seen at the next poll when all signals are lost."""
     story = Story(6)
     story.workflow.signals_lost = True
 
@@ -183,7 +187,7 @@ def test_lost_signals_cost_time_only() -> None:
 
 
 def test_signals_that_come_twice() -> None:
-    """Nothing is begun twice."""
+    """A repeated signal begins no instance twice."""
     story = Story(6)
     story.workflow.signal_copies = 3
 
@@ -192,7 +196,7 @@ def test_signals_that_come_twice() -> None:
 
 
 def test_an_update_that_comes_while_it_ends() -> None:
-    """Its signal meets the last step of the one before: the same workflow rolls it out."""
+    """An update whose signal meets the last step of the one before is rolled out by the same workflow."""
     story = Story(4)
 
     def another() -> None:
@@ -218,8 +222,9 @@ def test_a_newer_update_takes_over() -> None:
 
 @pytest.mark.parametrize("batch_size", [1, 3, 0])
 def test_history_budget(batch_size: int) -> None:
-    """What the docstring of the workflow promises: 8 events, 5 for each wake-up, one for each batch that it ends, 5
-    each time the job is told, and one timer."""
+    """A rollout writes the events that the docstring of the workflow promises: 8 events, 5 for each wake-up, one for
+    each batch that it ends, 5 for each signal to the job, and one timer.
+    """
     story = Story(12).roll_out(batch_size)
     story.end()
 
@@ -227,7 +232,7 @@ def test_history_budget(batch_size: int) -> None:
 
 
 def test_a_long_rollout_continues_as_new() -> None:
-    """Each run is short; what was shown and told is not shown and told again."""
+    """Each run is short; states and signals are not repeated in the next run."""
     story = Story(40).roll_out(1, Policies(history_events_max=60))
 
     assert story.end().done_count == 40
@@ -239,8 +244,9 @@ def test_a_long_rollout_continues_as_new() -> None:
 
 @pytest.mark.parametrize("fault", Fault)
 def test_every_call_fails_once(fault: Fault) -> None:
-    """Whichever step fails, before or after it acted, no instance is begun twice, the job is told of a batch that was
-    not ended here, and it takes little longer."""
+    """A failure of any step, before or after it acted, begins no instance twice, notifies the job of a batch that was
+    not ended here, and costs little time.
+    """
     usual = Story(6).roll_out(2)
     usual.end()
 
@@ -254,8 +260,9 @@ def test_every_call_fails_once(fault: Fault) -> None:
 
 
 def test_the_job_starts_its_rollouts() -> None:
-    """It starts the workflow when it sees an update, tells a running one of changes, and starts another for the next
-    update after its end."""
+    """A job starts the workflow when it reads an update, signals changes to a running one, and starts another for the
+    next update after its end.
+    """
     story = stories.Story(hosts=1, run_s=10_000)
     service = RolledService(story.clock, JOB, 4)
     story.cluster.rolled[JOB] = service
@@ -276,7 +283,7 @@ def test_the_job_starts_its_rollouts() -> None:
 
 
 def test_an_update_does_not_wait_for_the_rollout_that_failed() -> None:
-    """A failed workflow is started again later each time; another update, and an act of people, begin at once."""
+    """A failed workflow is started again later each time; another update, and an act of a user, start it at once."""
     story = stories.Story(hosts=1, run_s=10_000)
     service = RolledService(story.clock, JOB, 4)
     story.cluster.rolled[JOB] = service
@@ -300,7 +307,7 @@ def test_an_update_does_not_wait_for_the_rollout_that_failed() -> None:
 
 
 def test_the_job_tells_what_people_do() -> None:
-    """A pause is shown, and an abort ends the workflow, at once: not at the next look."""
+    """A pause is shown, and an abort ends the workflow, at once: not at the next poll."""
     story = stories.Story(hosts=1, run_s=10_000)
     service = RolledService(story.clock, JOB, 4, away_s=1_000.0)
     story.cluster.rolled[JOB] = service
@@ -320,7 +327,7 @@ def test_the_job_tells_what_people_do() -> None:
 
 
 def test_the_job_tells_what_moves_the_update() -> None:
-    """Changes that do not concern it pass it by."""
+    """A change that does not concern the update is not signalled to its workflow."""
     story = stories.Story(hosts=1, run_s=10_000)
     service = RolledService(story.clock, JOB, 4, away_s=1_000.0)
     story.cluster.rolled[JOB] = service
@@ -357,7 +364,7 @@ def test_a_rollout_whose_pods_crash_stalls_at_its_deadline() -> None:
 
 
 def test_a_slow_rollout_that_moves_on_does_not_stall() -> None:
-    """Each instance has the whole time, and takes most of it; a pause takes none of it."""
+    """Each instance has the whole deadline, and uses most of it; a pause uses none of it."""
     story = Story(3, away_s=500.0)
     story.roll_out(1)
     story.until(lambda: story.service.versions == [2, 1, 1] and story.batches == 2)
@@ -370,7 +377,7 @@ def test_a_slow_rollout_that_moves_on_does_not_stall() -> None:
 
 
 def test_a_deadline_of_its_own() -> None:
-    """Shorter than the time after which a rollout looks again by itself."""
+    """An update has a deadline shorter than the time after which a rollout polls by itself."""
     story = Story(2)
     story.service.broken_versions = {2}
     story.roll_out(1, progress_deadline_s=45)

@@ -22,7 +22,7 @@ from workflows.update import UpdateInput, UpdateResult, UpdateWorkflow
 
 
 class Story:
-    """One service, the workflow of its update, one clock; what the job is told is counted."""
+    """One service, the workflow of its update, one clock; signals to the job are counted."""
 
     def __init__(self, instances: int = 6, *, sla_maximum: int = 0, away_s: float = 2.0) -> None:
         self.clock = VirtualClock()
@@ -74,7 +74,7 @@ class Story:
 
     @property
     def batches(self) -> int:
-        """Whose pods were told to end."""
+        """Number of batches whose pods this workflow ended."""
         return self.workflow.calls.count("kill_running")
 
     @property

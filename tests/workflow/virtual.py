@@ -1,8 +1,8 @@
 """Runs the real workflow code in virtual time, without a server: one workflow, and the children that it starts.
 
-Activations and commands are the protos that the core of the SDK exchanges with Python (``sdk.py``). This file keeps
-the core's rules that matter here: one workflow task at a time, signals wait while a task is open, retries of activities
-leave no event, local activities run inside the task. When a run ends, everything that it was told is told to a second
+Activations and commands are the protos that the core of the SDK exchanges with Python (``sdk.py``). This file keeps the
+core's rules that matter here: one workflow task at a time, signals wait while a task is open, retries of activities
+leave no event, local activities run inside the task. When a run ends, all its activations are sent to a second
 instance, which must answer with the same commands.
 
 ``Virtual.events`` counts the events that a server would have written.
@@ -44,7 +44,7 @@ from tests.workflow.sdk import (
 CONVERTER = DataConverter.default
 TASK_S, ACTIVITY_S, LOCAL_S = 0.005, 0.01, 0.002
 TASK_HEARTBEAT_S = 4.0
-"""A task that waits for a local activity longer than this reports, and takes what came in meanwhile."""
+"""Time after which a task that waits for a local activity reports, and receives new activations."""
 
 
 class Fault(Enum):
@@ -53,7 +53,7 @@ class Fault(Enum):
 
 
 class Stuck(AssertionError):
-    """Nothing will ever happen again, and the workflow has not ended."""
+    """The workflow has not ended, and no event is left that could continue it."""
 
 
 @dataclass
@@ -123,7 +123,7 @@ class Virtual(Children):
     def events(self) -> int:
         return sum(run.events for run in self.runs)
 
-    # What a test does.
+    # Actions of a test.
 
     def start(self, input: Any) -> None:
         self._start_run(CONVERTER.payload_converter.to_payloads([input]))
@@ -137,7 +137,7 @@ class Virtual(Children):
         return self.result
 
     def jobs_changed(self, job_ids: Iterable[JobId], cause: str = "") -> None:
-        """Coalesced like the real one's."""
+        """Counts several calls as one signal, like the real one."""
         if not self._signal_due and not self.signals_lost:
             self._signal_due = True
             self.clock.after(self._signal_delay_s, self._deliver_signal)
@@ -152,7 +152,7 @@ class Virtual(Children):
         self.wakes += 1
 
     def cancel(self) -> None:
-        """As people do it in the Web UI."""
+        """Cancels the workflow as a user does in the Web UI."""
         job = WorkflowActivationJob()
         job.cancel_workflow.reason = "by a person"
         self._tell(self.runs[-1], job, events=1)
@@ -179,7 +179,7 @@ class Virtual(Children):
         return answer
 
     def upgrade(self, version: str = "v2", *, moved: bool = False) -> None:
-        """The workers have another version now; ``moved``: those of the run's own version are gone."""
+        """Give the workers another version; ``moved``: the workers of the run's own version have stopped."""
         self.version = version
         if moved:
             self.runs[-1].version = self.version
@@ -202,7 +202,7 @@ class Virtual(Children):
 
     @property
     def shown(self) -> dict[str, str]:
-        """The state, and what the workflow waits for, as its details say them."""
+        """The state and the reason of the wait, parsed from the workflow's details."""
         details = self.current_details
         state = re.search(r"[^*]\*\*([A-Z_]+)\*\*", details)
         waits = re.search(r"^It waits for (.+)\.$", details, re.MULTILINE)
@@ -234,7 +234,7 @@ class Virtual(Children):
         assert name in self._activities, f"no such activity: {name}"
 
     def _tell(self, run: Run, job: WorkflowActivationJob, *, events: int = 0) -> None:
-        """Something for the next workflow task."""
+        """Add a job to the next workflow task."""
         if run.ended:
             return
         run.inbox.append(job)
@@ -299,7 +299,7 @@ class Virtual(Children):
         run.events += 1
 
     def _do_modify_workflow_properties(self, run: Run, command: WorkflowCommand) -> None:
-        """The memo."""
+        """Merge the memo."""
         run.events += 1
 
     def _do_set_patch_marker(self, run: Run, command: WorkflowCommand) -> None:
@@ -364,7 +364,7 @@ class Virtual(Children):
             self._tell_again(run)
 
     def _tell_again(self, run: Run) -> None:
-        """Replay: the same activations, the same commands."""
+        """Replay the run: the same activations must give the same commands."""
         instance = self._new_instance(run.run_id, run.started)
         patched = [WorkflowActivationJob() for _ in run.patches]
         for job, patch in zip(patched, sorted(run.patches), strict=True):
@@ -385,7 +385,9 @@ class Virtual(Children):
         return len(self.calls) - 1
 
     def _attempt(self, run: Run, asked: Any, index: int, attempt: int, closes_s: float = math.inf) -> None:
-        """One attempt; ``asked`` is the command of an activity or of a local one. None begins after ``closes_s``."""
+        """Run one attempt; ``asked`` is the command of an activity or of a local one. No attempt begins after
+        ``closes_s``.
+        """
         is_local = not hasattr(asked, "task_queue")
         self.attempts[asked.activity_type] += 1
         fault = self.faults.pop(index, None) if attempt == 1 else None
