@@ -1,5 +1,6 @@
-"""What was away of services, and by whose doing: told by triggers of the database, one line for each write of a row, in
-the order of commits. Nothing that happens between two looks is missed, and nothing is taken from the code under test.
+"""Records which instances of services were unavailable and who caused it. Triggers of the database write one line for
+each write of a row, in the order of commits. Nothing that happens between two reads is missed, and nothing is taken
+from the code under test.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ Line = dict[str, Any]
 
 
 class Tale:
-    """``rest`` gives what has been told since ``tell``, or since the last time."""
+    """Reads the lines that the triggers wrote. ``rest`` returns the lines since ``tell``, or since the last call."""
 
     def __init__(self, path: Path) -> None:
         self._conn = sqlite3.connect(path, timeout=30, isolation_level=None, check_same_thread=False)
@@ -102,14 +103,14 @@ _UPDATED = (TerminationReason.KILLED_FOR_UPDATE, TerminationReason.KILLED_FOR_RE
 
 
 class Rules:
-    """What must hold after each line.
+    """Rules that must hold after each line.
 
-    * of the instances that an update took down or added, no more than its batch are away
-    * when we choose to take a pod down (maintenance, rebalancing, preemption, an update of a strict service), no more
-      than the SLA allows are away with it
-    * a maintenance takes down what is on hosts that are, or were, away
+    * of the instances that an update took down or added, no more than its batch are unavailable
+    * when Peloton chooses to take a pod down (maintenance, rebalancing, preemption, an update of a strict service), no
+      more than the SLA allows are unavailable with it
+    * a maintenance takes down only pods on hosts that are, or were, unavailable
     * a pod that serves is lost or fails only where the test broke something
-    * no run is launched twice, none on a host that is away, and of a service no more on one host than it allows
+    * no run is launched twice, none on an unavailable host, and of a service no more on one host than it allows
     """
 
     def __init__(self, may_break: Callable[[str, Pod], bool], per_host: Callable[[str], int] = lambda job: 0) -> None:
@@ -208,7 +209,7 @@ class Rules:
             raise AssertionError("\n".join([rule, "The last lines told:", *self._last]))
 
     def end(self, job: str, count: int) -> None:
-        """Every instance runs the last configuration, and there are no others."""
+        """Every instance runs the last configuration, and no other instances exist."""
         service = self.services[job]
         last = max(service.updates)
         found = {i: (pod.state, pod.config, pod.is_missing) for i, pod in sorted(service.pods.items())}

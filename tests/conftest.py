@@ -1,4 +1,4 @@
-"""What all tests share."""
+"""Configuration, fixtures and hooks that all tests share."""
 
 from __future__ import annotations
 
@@ -96,7 +96,8 @@ def pytest_sessionfinish() -> None:
 
 def _keep_groups(items: list[pytest.Item]) -> None:
     """xdist 3.8 adds the group to an attribute of items that pytest 9.2 no longer reads: without this, tests of a group
-    are dealt out to all workers, and each worker starts the clusters of all of them."""
+    are distributed to all workers, and each worker starts the clusters of all of them.
+    """
     for item in items:
         if (with_group := getattr(item, "_nodeid", "")) and with_group != item.nodeid:
             item._id = coerce_node_id(with_group)
@@ -104,7 +105,9 @@ def _keep_groups(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """What was loaded up to here stays until the end: the garbage collector need not look through it each time."""
+    """Freezes the objects loaded so far, which live until the end, so that the garbage collector does not traverse
+    them.
+    """
     _keep_groups(session.items)
     gc.freeze()
     gc.enable()

@@ -1,4 +1,4 @@
-"""A server whose process is frozen or starved when somebody connects."""
+"""A server whose process is frozen or starved when a client connects."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from contextlib import contextmanager, suppress
 
 @contextmanager
 def late_server(address: str, seconds: float) -> Iterator[str]:
-    """An address whose first connection is taken at once, as the kernel does, and has silence for so many ``seconds``;
-    then what is at ``address`` answers."""
+    """An address whose first connection is accepted at once, as the kernel does, and is silent for ``seconds``; then
+    the server at ``address`` answers.
+    """
     listener = socket.create_server(("127.0.0.1", 0))
     ends: list[socket.socket] = [listener]
     is_over = threading.Event()
@@ -44,7 +45,7 @@ def late_server(address: str, seconds: float) -> Iterator[str]:
 
 
 def copy(source: socket.socket, target: socket.socket) -> None:
-    """Until one of them is closed; then the other end learns of it."""
+    """Copies bytes until one of the sockets is closed; then closes the other end."""
     with suppress(OSError):
         while chunk := source.recv(65_536):
             target.sendall(chunk)

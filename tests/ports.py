@@ -10,8 +10,10 @@ PORTS_TRIED = 50
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on. Not of those the kernel deals to outgoing connections: while a server that was
-    killed is away, a neighbour could get its port, or a client that tries to reach it could connect to itself."""
+    """Returns ports without a listener, outside the range from which the kernel assigns ports to outgoing connections:
+    while a killed server is down, another process could get its port, or a client that tries to reach it could connect
+    to itself.
+    """
     found = [port for port in random.sample(OWN_PORTS, PORTS_TRIED) if is_free(port)]
     if len(found) < count:
         raise AssertionError(f"no {count} free ports between {OWN_PORTS.start} and {OWN_PORTS.stop - 1}")

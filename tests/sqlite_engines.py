@@ -1,5 +1,6 @@
-"""Engines of SQLite files that were closed serve the files of later tests: what they compiled need not be compiled
-again, which is most of what a short test of storage takes. They do not wait for the disk: no file outlives its test."""
+"""Engines of closed SQLite files serve the files of later tests, so that their statements are not compiled again, which
+is most of the time of a short test of storage. They do not sync to disk: no file outlives its test.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ _free: list[sa.Engine] = []
 
 
 def reuse() -> None:
-    """From now on, in this process."""
+    """Reuses engines from this call on, in this process."""
     product.make_engine = _free_or_new
 
 

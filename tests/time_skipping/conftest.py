@@ -22,7 +22,9 @@ INSTALLED = Path(sys.executable).parent / "temporal-test-server"
 
 
 class _Patience(Interceptor):
-    """Asks again for the end of a workflow. This server ends a long poll without one, where others name a next page."""
+    """Polls again for the end of a workflow. This server ends a long poll without a page token, where others return
+    one.
+    """
 
     def intercept_client(self, next: OutboundInterceptor) -> OutboundInterceptor:
         return _Patient(next)

@@ -1,7 +1,7 @@
 """Stories of workflows hold on the official time-skipping server: a second opinion to that of the dev server.
 
-Stories of lists and summaries of workflows are left out, which this server lacks, and those in which it leaves
-workflows waiting: of cancelled jobs, of workers that are replaced, and of gangs that are given up.
+Left out are stories of lists and summaries of workflows, which this server lacks, and stories in which it leaves
+workflows waiting: of cancelled jobs, of replaced workers, and of gangs that give up their launch.
 """
 
 from __future__ import annotations
@@ -42,5 +42,5 @@ STORIES: list[Recipe] = [
 
 @pytest.mark.parametrize("story", STORIES, ids=lambda story: story.__name__.removeprefix("test_"))
 async def test_story(story: Recipe, client: Client) -> None:
-    """It holds, and its histories replay."""
+    """The story holds on this server, and its histories replay."""
     await story(client)
