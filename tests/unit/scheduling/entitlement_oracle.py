@@ -1,4 +1,4 @@
-"""The slow, obvious entitlement: recursion and exact fractions. No arrays, nothing shared with the fast one."""
+"""The slow, obvious entitlement: recursion and exact fractions. No arrays, and no code shared with the fast one."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ KINDS = range(len(RESOURCE_KINDS))
 
 @dataclass
 class Amounts:
-    """Of one leaf, per kind."""
+    """Amounts of one leaf, per kind."""
 
     demand: Sequence[int] = (0, 0, 0, 0)
     slack_demand: Sequence[int] = (0, 0, 0, 0)
@@ -33,7 +33,7 @@ class Node:
     non_slack: int = 0
     slack: int = 0
 
-    # What one kind looks like from here; filled in for each kind.
+    # Amounts of one kind, from the view of this node; filled in for each kind.
     limit: int = 0
     share: int = 0
     wants: int = 0
@@ -49,7 +49,7 @@ Result = dict[str, dict[str, list[int]]]
 def entitle(
     pools: Sequence[PoolSpec], amounts: Mapping[str, Amounts], capacity: Sequence[int], slack_cpu: int
 ) -> Result:
-    """-> pool id -> {"total", "non_slack", "slack"} -> amount per kind."""
+    """Returns pool id -> {"total", "non_slack", "slack"} -> amount per kind."""
     ids = [ROOT_POOL_ID, *(p.respool_id for p in pools)]
     result: Result = {pool_id: {"total": [], "non_slack": [], "slack": []} for pool_id in ids}
     for kind in KINDS:
@@ -70,7 +70,7 @@ def build(pools: Sequence[PoolSpec], amounts: Mapping[str, Amounts], pool_id: st
 
 
 def look(node: Node, kind: int, capacity: int) -> None:
-    """Bottom up: what is wanted, what may be borrowed, what is claimed, how much fits."""
+    """Computes bottom up the demand, the amount that may be borrowed, the claims, and the amount that fits."""
     for child in node.children:
         look(child, kind, capacity)
     if node.spec is None:
@@ -96,7 +96,7 @@ def look(node: Node, kind: int, capacity: int) -> None:
 
 
 def deal(node: Node, kind: int) -> None:
-    """Top down: guarantees, claims by share, the rest by share."""
+    """Distributes top down: guarantees, claims by share, the rest by share."""
     left = node.total
     for child in node.children:
         assert child.spec is not None
@@ -116,8 +116,9 @@ def deal(node: Node, kind: int) -> None:
 
 
 def deal_rest(children: Sequence[Node], left: int) -> None:
-    """By share, and what stands idle in STATIC pools below a child is within its part: who has more than its part by
-    that keeps it, and the others share what there is without it."""
+    """Distributes the rest by share, and counts idle amounts of STATIC pools below a child as part of its share: a
+    child with more idle amounts than its share keeps them, and the others share the remainder.
+    """
     idle = {id(c): max(c.total - max(c.wants + c.borrows, c.fixed), 0) for c in children}
     sharing = list(children)
     while True:
@@ -157,7 +158,7 @@ def below(node: Node, what: str, kind: int) -> int:
 
 
 def water_fill(amount: int, asked: Sequence[int], weights: Sequence[int]) -> list[int]:
-    """Raise the level of all that still want, in steps, until one is full or nothing is left; then round."""
+    """Raise the level of all unsatisfied requests, in steps, until one is full or the amount is spent; then round."""
     got = [Fraction(0) for _ in asked]
     left = Fraction(amount)
     while left > 0:

@@ -20,7 +20,7 @@ from tests.unit.scheduling.eviction_table import Stage
 from tests.unit.scheduling.pool_table import pool
 
 Key = tuple[JobId, int]
-"""Of a gang: its job and its first instance."""
+"""Identity of a gang: its job and its first instance."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,11 +30,11 @@ class Pace:
     sustained: int = 2
     round_every: int = 1
     leaves_after: tuple[int, ...] = (3,)
-    """From an eviction until the gang has ended on its hosts, by turns."""
+    """Cycles from an eviction until the gang has ended on its hosts, by turns."""
     back_after: int = 5
-    """From an eviction until the gang waits again: in between its pool wants less."""
+    """Cycles from an eviction until the gang waits again: in between the demand of its pool is lower."""
     keeps_place: bool = False
-    """Whether it waits where it did, or behind its equals."""
+    """True if an evicted gang keeps its place in the queue, False if it waits behind its equals."""
     admitted_pods: int = 10_000
     evicted_pods: int = 10_000
 
@@ -95,7 +95,7 @@ class Cluster:
             self.stage.held = held
 
     def lose(self, part: float) -> None:
-        """So much of the capacity is gone, and with it the last gangs until the rest fits; they wait again."""
+        """Removes a part of the capacity, and with it the last gangs until the rest fits; they wait again."""
         stage = self.stage
         stage.capacity = (stage.capacity * (1 - part)).astype(np.int64)
         stage.slack_cpu = int(stage.slack_cpu * (1 - part))
@@ -163,7 +163,7 @@ TREES: tuple[tuple[PoolSpec, ...], ...] = (
         pool("/b/w/1", "0/1", "14/12"),
         pool("/b/w/2", "0/1", "9/20"),
     ),
-    (  # all of it is guaranteed, some of it for ever
+    (  # all of it is guaranteed, some of it without an end
         pool("/a", "10/10", "20/20", type="STATIC", controller_limit="20"),
         pool("/b", "5/5", "5/5"),
         pool("/c", "5/5", "20/20", "0", slack_limit="100"),
@@ -186,7 +186,7 @@ def paces(draw: st.DrawFn) -> Pace:
 
 @st.composite
 def clusters(draw: st.DrawFn) -> Cluster:
-    """Jobs of all pools, which come one after the other; somewhere in between hosts may be lost."""
+    """Jobs of all pools, one after the other; at some cycle hosts may be lost."""
     tree = build_tree(draw(st.sampled_from(TREES)))
     leaves = [row for row in range(len(tree.ids)) if tree.is_leaf[row]]
     stage = Stage(tree, np.array([20_000, 20, 1000, 0], np.int64), draw(st.sampled_from([0, 4_000])))

@@ -1,4 +1,4 @@
-"""The fewest hosts on which pods fit, by an exact solver (HiGHS): for small cases only."""
+"""The smallest number of hosts on which pods fit, by an exact solver (HiGHS): for small cases only."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from peloton.model.resources import Resources
 
 
 def fewest_hosts(hosts: Sequence[Resources], wanted: Sequence[tuple[Resources, int]]) -> int:
-    """Of these hosts, all of them empty, for so many pods of each shape."""
+    """Returns the smallest number of the empty hosts that fits the given count of pods of each shape."""
     model = highspy.Highs()
     model.setOptionValue("output_flag", False)
     used = [model.addBinary(obj=1.0) for _ in hosts]

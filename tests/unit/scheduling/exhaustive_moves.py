@@ -1,4 +1,4 @@
-"""An exhaustive search for the fewest moves that let a pod in, by the rules and not by the planner."""
+"""An exhaustive search for the smallest number of moves that makes a pod fit, by the rules and without the planner."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.unit.scheduling.moves_table import Cluster
 
 
 def broken(cluster: Cluster) -> set[tuple[PodId, Hostname]]:
-    """Pods whose constraint does not hold where they are."""
+    """Pods whose constraint does not hold on their host."""
     found: set[tuple[PodId, Hostname]] = set()
     for pod in cluster.pods:
         host = cluster.host(pod.hostname)
@@ -29,7 +29,7 @@ def broken(cluster: Cluster) -> set[tuple[PodId, Hostname]]:
 
 
 def takes(cluster: Cluster, host: str, shape: PodShape, labels: tuple[Label, ...]) -> bool:
-    """By room and constraint, also by those of the pods there."""
+    """Returns whether the host fits the pod by free resources and constraint, and by the constraints of its pods."""
     if not needed(shape.resources).fits_in(cluster.free(host)):
         return False
     newcomer = PodNow(PodId(JobId("newcomer"), 0, 1), Hostname(host), shape, labels)
@@ -38,7 +38,9 @@ def takes(cluster: Cluster, host: str, shape: PodShape, labels: tuple[Label, ...
 
 
 def fewest_moves(cluster: Cluster) -> int | None:
-    """For the one pod that waits: 0 when it fits, None when no moves off one host let it in."""
+    """Returns the number of moves for the one pod that waits: 0 when it fits, None when no moves off one host make it
+    fit.
+    """
     (waiting,) = cluster.waiting
     if any(takes(cluster, host, waiting.shape, waiting.labels) for host in cluster.capacities):
         return 0
@@ -52,7 +54,7 @@ def fewest_moves(cluster: Cluster) -> int | None:
 
 
 def may_leave(cluster: Cluster, leaving: Sequence[PodNow]) -> bool:
-    """Whichever of them have left: no constraint of those that are still there is broken."""
+    """Returns whether any subset of the pods may leave without breaking a constraint of the remaining ones."""
     parts = (gone for count in range(1, len(leaving) + 1) for gone in combinations(leaving, count))
     return all(
         broken(replace(cluster, pods=[pod for pod in cluster.pods if pod not in gone])) <= broken(cluster)
@@ -61,7 +63,9 @@ def may_leave(cluster: Cluster, leaving: Sequence[PodNow]) -> bool:
 
 
 def assignments(cluster: Cluster, host: str, leaving: Sequence[PodNow]) -> Iterator[Cluster]:
-    """Every way to lay the pods over other hosts that breaks nothing there, whether the others have come or not."""
+    """Every distribution of the pods over other hosts that breaks no constraint there, in any order of their
+    arrival.
+    """
     for targets in product([name for name in cluster.capacities if name != host], repeat=len(leaving)):
         after = cluster
         for pod, target in zip(leaving, targets, strict=True):

@@ -1,4 +1,4 @@
-"""Clusters of which plans of moves are made, and that carry them out."""
+"""Clusters for plans of moves, which they also carry out."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PLENTY = 100
 
 @dataclass(frozen=True)
 class Cluster:
-    """What a snapshot is made of, so that moves can be carried out."""
+    """The parts of a snapshot, kept separately so that moves can be carried out."""
 
     capacities: Mapping[str, Resources]
     pods: Sequence[PodNow]
@@ -55,7 +55,7 @@ class Cluster:
         return PodCensus(self.pods, {}, self.waiting, dict.fromkeys(jobs, self.grants), self.spread(drained))
 
     def spread(self, drained: Collection[str] = ()) -> dict[JobId, JobSpread]:
-        """Of jobs with a shape that spreads."""
+        """Returns the spread of each job with a shape that spreads."""
         shapes: dict[JobId, dict[PodShape, None]] = {}
         pods = [(pod.pod_id.job_id, pod.shape) for pod in self.pods]
         for job_id, shape in pods + [(one.job_id, one.shape) for one in self.waiting]:

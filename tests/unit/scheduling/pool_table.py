@@ -1,8 +1,8 @@
 """Pools drawn as a table, and entitlement scenarios made of two of them.
 
-A scenario file is: comments (#), ``capacity`` and ``slack_cpu`` lines, a table of pools with what they hold and want,
-a line of dashes, and the expected table. Amounts are cpu/memory/disk/gpu in cores, MiB, MiB and gpus; missing kinds
-are 0. A single share or type holds for all kinds; ``-`` or an empty cell is the default.
+A scenario file is: comments (#), ``capacity`` and ``slack_cpu`` lines, a table of pools with their allocation and
+demand, a line of dashes, and the expected table. Amounts are cpu/memory/disk/gpu in cores, MiB, MiB and gpus; missing
+kinds are 0. A single share or type holds for all kinds; ``-`` or an empty cell is the default.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ def amounts(text: str) -> list[int]:
 
 
 def shown(values: Iterable[int], kinds: int) -> str:
-    """The reverse, the first ``kinds`` kinds."""
+    """Formats the first ``kinds`` kinds: the reverse of ``amounts``."""
     pairs = list(zip(values, UNITS, strict=True))[:kinds]
     return "/".join(f"{Decimal(int(value)) / unit:f}" for value, unit in pairs)
 
 
 def pool_id(path: str) -> RespoolId:
-    """In tests a pool's id is its path."""
+    """Returns the path as the pool's id, as in all tests."""
     return RespoolId(path) if path.strip("/") else ROOT_POOL_ID
 
 

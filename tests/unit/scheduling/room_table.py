@@ -1,4 +1,4 @@
-"""Scenarios of room for planned pods: hosts and pods as tables, and below a line of dashes what is found.
+"""Scenarios of free resources for planned pods: hosts and pods as tables, and the result below a line of dashes.
 
 Amounts are cpu/memory/disk/gpu in cores, MiB, MiB and gpus; labels are ``key=value``, with commas. ``barred`` hosts are
 in maintenance. Pods of a row with ``gang`` are placed whole; those of a lower ``turn`` before the others. ``rule`` is a

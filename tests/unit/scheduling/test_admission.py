@@ -1,4 +1,4 @@
-"""Admission: which gangs are admitted, which wait, and the reason."""
+"""Admission: the gangs that are admitted, the gangs that wait, and the reasons."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_higher_priority_goes_first() -> None:
 
 
 def test_equal_priority_is_first_come_first_served() -> None:
-    """Among equals the lower sequence number goes first."""
+    """Runs of equal priority are admitted by their sequence number, the lower one first."""
     cluster = Cluster(pool("/p", "3", "3")).queue("/p", run("second", seq=2, count=2), run("first", seq=1, count=2))
 
     assert names(cluster.admit()) == [("first", 2), ("second", 1)]
@@ -120,7 +120,7 @@ def test_head_of_line_blocks_its_queue() -> None:
 
 
 def test_hopeless_head_is_passed_over() -> None:
-    """What is larger than the pool may ever have does not block those behind it, and says so."""
+    """A gang that is larger than the pool's limit does not block the gangs behind it, and has a reason."""
     cluster = Cluster(pool("/p", "10", "10"))
     cluster.queue("/p", run("huge", need="12", size=4, seq=1), run("small", need="1", seq=2))
 
@@ -150,7 +150,7 @@ def test_non_preemptible_goes_before_ordinary() -> None:
 
 
 def test_controller_limit() -> None:
-    """A lone controller waits when controllers hold their part; others run."""
+    """A controller outside of a gang waits when controllers hold their part; other pods run."""
     cluster = Cluster(pool("/p", "10", "100", controller_limit="20")).holds("/p", "2", "non_slack", "controller")
     cluster.queue("/p", run("driver", controller=True), run("executor", count=3, seq=1))
 
@@ -161,7 +161,7 @@ def test_controller_limit() -> None:
 
 
 def test_controller_in_a_gang_is_not_limited() -> None:
-    """The controller limit is for controllers that stand alone."""
+    """A controller limit applies to controllers outside of gangs only."""
     cluster = Cluster(pool("/p", "10", "100", controller_limit="0"))
     cluster.queue("/p", run("gang", need="4", size=2, controller=True))
 
@@ -188,14 +188,14 @@ def test_revocable_borrows_memory_within_the_slack_limit() -> None:
 
 
 def test_gangs_are_whole() -> None:
-    """A gang that needs more than is left admits no member."""
+    """A gang that is larger than the remainder admits no member."""
     cluster = Cluster(pool("/p", "10", "10")).queue("/p", run("train", need="4", size=4, count=3))
 
     assert names(cluster.admit()) == [("train", 2)]
 
 
 def test_bound_cuts_between_gangs() -> None:
-    """The bound of one pass is kept, but a gang is never cut by it, and the next pass goes on with the next pool."""
+    """A bound of one pass holds without cutting a gang, and the next pass continues with the next pool."""
     cluster = Cluster(pool("/a", "50", "50"), pool("/b", "50", "50"))
     cluster.queue("/a", run("gang", need="8", size=8, count=3)).queue("/b", run("other"))
 
@@ -218,7 +218,7 @@ def test_ancestors_limit() -> None:
 
 
 def test_cluster_capacity() -> None:
-    """Over-assigned pools stop at what the cluster has."""
+    """Pools with reservations beyond the capacity are admitted up to the capacity of the cluster."""
     cluster = Cluster(pool("/a", "20", "100"), pool("/b", "20", "100"), capacity="30")
     cluster.queue("/a", run("a", count=20)).queue("/b", run("b", count=20))
 
@@ -265,7 +265,7 @@ RUNS = st.builds(
 @given(st.lists(st.tuples(st.sampled_from(["/a", "/b/c", "/b/d"]), RUNS), max_size=12), st.integers(1, 60))
 @settings(max_examples=examples(150), deadline=None)
 def test_never_beyond_entitlement_or_limit(queued: Iterable[tuple[str, GangRun]], pod_limit: int) -> None:
-    """Whatever waits: what is admitted keeps to entitlement, reservation, controller limit and every limit above."""
+    """Admitted runs keep to entitlement, reservation, controller limit and every limit above, for any queue."""
     cluster = Cluster(
         pool("/a", "5/5", "12/30", controller_limit="50"),
         pool("/b", "8/8", "15/15"),
@@ -330,7 +330,7 @@ LARGE_AND_SMALL = (("large", "4"), ("small", "2"))
 
 
 def test_a_non_preemptible_gang_that_fits_passes_one_that_has_to_wait() -> None:
-    """The larger one says what it waits for, and for how long it may still be passed."""
+    """The larger gang reports the rule that blocks it, and for how long it may still be passed."""
     admission = two_services(Cluster(pool("/p", "10", "100"))).admit()
 
     assert names(admission) == [("small", 1)]
@@ -341,7 +341,7 @@ def test_a_non_preemptible_gang_that_fits_passes_one_that_has_to_wait() -> None:
 
 
 def test_a_gang_that_has_been_passed_for_long_enough_blocks_its_queue() -> None:
-    """Room that becomes free is kept for it from then on."""
+    """Resources that become free are kept for the passed gang from that time on."""
     admission = two_services(Cluster(pool("/p", "10", "100"))).admit(backfill=Backfill(300, {(JobId("large"), 0): 0}))
 
     assert names(admission) == []
@@ -356,7 +356,7 @@ def test_without_backfill_a_head_blocks_at_once() -> None:
 
 
 def test_so_many_waiting_runs_are_passed_in_one_pass() -> None:
-    """The run after them blocks the queue, and what is behind it waits although it fits."""
+    """A run after the bound of passed runs blocks the queue, and a run behind it waits although it fits."""
     cluster = Cluster(pool("/p", "10", "100")).holds("/p", "8", "non_slack", "non_preemptible")
     large = [run(f"large-{at}", "4", seq=at, preemptible=False) for at in range(PASSED_MAX + 1)]
     cluster.queue("/p", *large, run("small", "2", seq=len(large), preemptible=False))
@@ -369,7 +369,7 @@ def test_so_many_waiting_runs_are_passed_in_one_pass() -> None:
 
 
 def test_room_that_is_promised_is_for_the_gang_that_is_passed() -> None:
-    """Two alike gangs that wait for room of evicted pods have a promise each; a smaller one takes neither."""
+    """Two equal gangs that wait for resources of evicted pods have a promise each; a smaller one uses neither."""
     cluster = Cluster(pool("/a", "4", "4"), capacity="4").holds("/a", "3")
     first, second = (run(name, "2", seq=at, preemptible=False) for at, name in enumerate(("first", "second")))
     cluster.queue("/a", first, second, run("small", "1", seq=2, preemptible=False))
@@ -381,7 +381,9 @@ def test_room_that_is_promised_is_for_the_gang_that_is_passed() -> None:
 @given(st.lists(RUNS, max_size=10), st.lists(st.sampled_from("0123456789")), st.integers(0, 8))
 @settings(max_examples=examples(200), deadline=None)
 def test_equals_trying_one_gang_after_the_other(runs: list[GangRun], overdue: list[str], held: int) -> None:
-    """The obvious way: each gang takes its room if it fits; if not, it blocks its queue unless it may be passed."""
+    """A slow version is the expected result: each gang is admitted if it fits; if not, it blocks its queue unless it
+    may be passed.
+    """
     runs = [replace(one, start=100 * i) for i, one in enumerate(runs)]
     cluster = Cluster(pool("/a", "6/6", "12/12", controller_limit="50"), capacity="20/25", slack_cpu=7)
     cluster.queue("/a", *runs).holds("/a", f"{held}/0", "non_slack", "non_preemptible")
@@ -419,8 +421,9 @@ def leaving(cluster: Cluster, path: str, need: str) -> Usage:
 
 
 def test_promised_room_goes_to_nobody_else() -> None:
-    """A gang will fit when all have left: what is free until then is not for a smaller one behind it, nor kept from
-    another pool that fits beside it."""
+    """A gang will fit when all evicted pods have left: resources that are free until then are not given to a smaller
+    one behind it, nor kept from another pool that fits as well.
+    """
     cluster = Cluster(pool("/a", "4", "6"), pool("/b", "2", "6"), capacity="6").holds("/a", "4")
     cluster.queue("/a", run("big", "4", size=4, preemptible=False), run("small", "1", seq=1))
     cluster.queue("/b", run("other", "1", seq=2))
@@ -430,7 +433,7 @@ def test_promised_room_goes_to_nobody_else() -> None:
 
 
 def test_what_is_not_promised_is_for_everybody() -> None:
-    """A gang that will not fit even then keeps no other waiting."""
+    """A gang that will not fit even then does not block others."""
     cluster = Cluster(pool("/a", "4", "6"), pool("/b", "2", "6"), capacity="6").holds("/a", "4")
     cluster.queue("/a", run("big", "4", size=4, preemptible=False), run("small", "1", seq=1))
     cluster.queue("/b", run("other", "1", seq=2))
@@ -439,14 +442,14 @@ def test_what_is_not_promised_is_for_everybody() -> None:
 
 
 def test_nobody_is_admitted_before_the_room_is_there() -> None:
-    """A promise is no room yet; the part of a run that fits now goes ahead."""
+    """A promise is no free capacity; the part of a run that fits now is admitted."""
     cluster = Cluster(pool("/a", "6", "6"), capacity="6").holds("/a", "4").queue("/a", run("job", "1", count=9))
 
     assert admitted_while(cluster, leaving(cluster, "/a", "3")) == [("job", 2)]
 
 
 def test_without_preemption_the_reservation_does_not_bind() -> None:
-    """Without preemption, non-preemptible pods may use all that their pool is entitled to."""
+    """Non-preemptible pods may use the whole entitlement of their pool without preemption."""
     cluster = Cluster(pool("/a", "2", "6"), capacity="6").queue("/a", run("fixed", "1", count=9, preemptible=False))
     now = (cluster.tree, cluster.entitlement(), cluster.usage, cluster.waiting, 1000)
 
@@ -457,7 +460,7 @@ def test_without_preemption_the_reservation_does_not_bind() -> None:
 @given(st.sampled_from(["/a", "/b/c"]), RUNS)
 @settings(max_examples=examples(150), deadline=None)
 def test_hopeless_is_what_a_rule_may_never_allow(path: str, one: GangRun) -> None:
-    """The quick question has the answer of the rules, one by one."""
+    """A quick check for hopeless gangs has the same result as the rules, one by one."""
     cluster = Cluster(
         pool("/a", "3/3", "12/30", controller_limit="50"), pool("/b", "8/8", "5/4"), pool("/b/c", "2/2"), capacity="9/9"
     )

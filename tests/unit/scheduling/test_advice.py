@@ -1,4 +1,4 @@
-"""Marks of hosts and services: when they rise and fall, and that they do not flap."""
+"""Marks of hosts and services: they rise and fall, and do not flap."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def cpu(percent: int) -> tuple[Measure, ...]:
 
 
 def marks(values: Sequence[int], policy: AdvicePolicy = POLICY, period_s: float = 20.0) -> list[Mark]:
-    """After each sample."""
+    """Returns the mark after each sample."""
     watch, found = MarkWatch(), []
     for at, value in enumerate(values):
         watch = observe(watch, cpu(value), at * period_s, policy)
@@ -50,13 +50,13 @@ def marks(values: Sequence[int], policy: AdvicePolicy = POLICY, period_s: float 
         ([90] * 3 + [81] * 5, [GREEN] * 2 + [RED] * 6),
         ([90] * 3 + [80] * 4, [GREEN] * 2 + [RED] * 4 + [ORANGE]),
         ([90] * 3 + [10] * 4, [GREEN] * 2 + [RED] * 4 + [GREEN]),
-        # Once above in between the while begins anew.
+        # A sample above the bound in between restarts the hold time.
         ([80] * 3 + [10, 10, 75, 10, 10, 10, 10], [GREEN] * 2 + [ORANGE] * 7 + [GREEN]),
     ],
     ids=["rises to red", "rises to orange", "in a row", "margin", "one step", "two steps", "anew"],
 )
 def test_marks_rise_and_fall(values: Sequence[int], expected: Sequence[Mark]) -> None:
-    """After three samples in a row, and after a minute below by a tenth."""
+    """A mark rises after three samples in a row, and falls after a minute below the bound by a tenth."""
     assert list(expected) == marks(values)
 
 
@@ -68,7 +68,7 @@ def test_marks_rise_and_fall(values: Sequence[int], expected: Sequence[Mark]) ->
     st.integers(0, 40),
 )
 def test_constant_load_never_flaps(value: int, count: int, margin: int, hold_s: float, length: int) -> None:
-    """It changes its mark once at most, and stays at what its bounds say."""
+    """A constant load changes the mark once at most, to the one of its bounds."""
     found = marks([value] * length, AdvicePolicy(sample_count=count, margin_percent=margin, hold_s=hold_s))
 
     final = RED if value >= 90 else ORANGE if value >= 80 else GREEN
@@ -77,7 +77,7 @@ def test_constant_load_never_flaps(value: int, count: int, margin: int, hold_s: 
 
 @given(st.integers(0, 150), st.lists(st.integers(0, 7), max_size=60), st.floats(0, 100))
 def test_what_varies_by_less_than_the_margin_never_falls(base: int, noise: Sequence[int], hold_s: float) -> None:
-    """A mark that has risen stays: 7 % are less than a tenth of 80 %."""
+    """A mark that has risen does not fall: 7 % are less than a tenth of 80 %."""
     order = list(Mark)
     found = [order.index(mark) for mark in marks([base + part for part in noise], AdvicePolicy(hold_s=hold_s))]
 
@@ -86,7 +86,7 @@ def test_what_varies_by_less_than_the_margin_never_falls(base: int, noise: Seque
 
 @given(st.lists(st.integers(0, 120), max_size=80), st.integers(1, 4), st.floats(0, 200))
 def test_red_is_above_orange(values: Sequence[int], count: int, hold_s: float) -> None:
-    """Whatever is held for red is held for orange, so red falls to orange or, with it, to green."""
+    """A sample that holds red also holds orange, so red falls to orange or, with it, to green."""
     policy, watch = AdvicePolicy(sample_count=count, hold_s=hold_s), MarkWatch()
     for at, value in enumerate(values):
         watch = observe(watch, cpu(value), at * 20.0, policy)
@@ -95,7 +95,7 @@ def test_red_is_above_orange(values: Sequence[int], count: int, hold_s: float) -
 
 
 def test_a_host_is_judged_by_what_it_has_most_of_in_use() -> None:
-    """In percent of its total; a kind that it has not is left out."""
+    """A host's mark depends on its highest use in percent of its total; a kind without capacity is left out."""
     load = HostLoad(Hostname("h"), Use(4_000, 1_000), Use(3_000, 950), 0, 0)
     watch = MarkWatch()
     for at in range(3):
@@ -108,7 +108,7 @@ def test_a_host_is_judged_by_what_it_has_most_of_in_use() -> None:
 
 
 def test_a_mark_that_is_held_says_until_when() -> None:
-    """With the amount and the time."""
+    """The text of a held mark has the bound and the time."""
     watch = MarkWatch()
     for at, value in enumerate([95, 95, 95, 50]):
         watch = observe(watch, cpu(value), at, POLICY)
@@ -117,7 +117,7 @@ def test_a_mark_that_is_held_says_until_when() -> None:
 
 
 def test_a_service_is_as_slow_as_its_requests() -> None:
-    """Pods count by their requests, and one that had none not at all."""
+    """Percentiles of a service weigh pods by their requests, and ignore pods without requests."""
     bounds = LatencyBounds(p95_orange_ms=50, p99_red_ms=300)
     fast, slow, idle = PodLatency(1, 10, 100, 900), PodLatency(1, 20, 1_100, 100), PodLatency(9, 9_000, 9_000, 0)
 
@@ -128,7 +128,7 @@ def test_a_service_is_as_slow_as_its_requests() -> None:
 
 
 def test_bounds_come_from_labels_and_else_from_the_installation() -> None:
-    """A label that is no number is refused where jobs come in, and means nothing here."""
+    """A label that is no number is rejected when jobs are submitted, and ignored here."""
     default = LatencyBounds(p99_orange_ms=100, p99_red_ms=200)
     labels = {"peloton/p99-red-ms": "500", "peloton/p95-red-ms": "soon", "peloton/p99-orange-ms": "0", "a": "b"}
 

@@ -1,4 +1,4 @@
-"""Which cluster is asked for hosts first."""
+"""The order in which clusters are asked for hosts."""
 
 from __future__ import annotations
 
@@ -32,21 +32,23 @@ def view(name: str, cpu: int, memory: int = 10_000, is_silent: bool = False) -> 
 
 
 def test_the_one_with_most_room_is_first() -> None:
-    """Room for what is wanted, by the kind that is shortest; equals go by name."""
+    """Clusters are ordered by free resources for the pods, by the scarcest kind; equals by name."""
     views = [view("c", 8), view("b", 8), view("a", 2), view("d", 100, memory=150)]
 
     assert ClusterChoice(("b", "c", "a", "d")) == order_clusters(views, [(SMALL, 4)], {})
 
 
 def test_pods_that_come_back_come_first() -> None:
-    """Most of them decide, whatever is free there."""
+    """Pods with a preferred host decide the order by majority, whatever is free in the clusters."""
     views = [view("a", 0), view("b", 1), view("c", 100)]
 
     assert ClusterChoice(("b", "a", "c")) == order_clusters(views, [(SMALL, 4)], {"a": 1, "b": 3})
 
 
 def test_silent_clusters_and_those_of_others_are_passed_over() -> None:
-    """Each with its reason; one that some of the pods may go to is tried."""
+    """A cluster that does not respond or that the pods exclude has a reason; one that some of the pods allow is
+    tried.
+    """
     views = [view("a", 8), view("b", 1), view("c", 9, is_silent=True)]
     bound = replace(SMALL, constraint=IN_B)
 
@@ -57,7 +59,7 @@ def test_silent_clusters_and_those_of_others_are_passed_over() -> None:
 
 
 def test_only_what_may_go_there_counts_as_wanted() -> None:
-    """The hundred bound to b do not make a look full."""
+    """A hundred pods bound to cluster b do not make cluster a full."""
     views = [view("a", 4), view("b", 90)]
     wanted = [(replace(SMALL, constraint=IN_B), 100), (SMALL, 1)]
 
@@ -65,14 +67,14 @@ def test_only_what_may_go_there_counts_as_wanted() -> None:
 
 
 def test_revocable_cpu_is_no_room() -> None:
-    """Revocable pods take ordinary memory, and slack that is not known."""
+    """Revocable pods use ordinary memory, and an unknown amount of slack."""
     views = [view("a", 100, memory=100), view("b", 0, memory=1_000)]
 
     assert ("b", "a") == order_clusters(views, [(replace(SMALL, revocable=True), 1)], {}).order
 
 
 def test_constraints_are_read_as_far_as_they_name_clusters() -> None:
-    """What other labels and pods say is open."""
+    """Labels that do not name clusters, and pod labels, leave the result open."""
     cases: list[tuple[Constraint | None, bool, bool]] = [
         (None, True, True),
         (IN_B, False, True),
@@ -90,7 +92,7 @@ def test_constraints_are_read_as_far_as_they_name_clusters() -> None:
 
 
 def test_constraints_name_kinds_of_clusters() -> None:
-    """Of a kind that is not known yet everything may be."""
+    """A cluster of unknown kind may hold any constraint."""
     on_mesos, not_there = HostLabel(CLUSTER_KIND_LABEL, "mesos", "=", 1), HostLabel(CLUSTER_KIND_LABEL, "mesos", "<", 1)
 
     found = [[may_hold_in(c, "a", kind) for kind in ("mesos", "kubernetes", "")] for c in (on_mesos, not_there)]
@@ -99,7 +101,7 @@ def test_constraints_name_kinds_of_clusters() -> None:
 
 
 def test_clusters_of_another_kind_are_passed_over() -> None:
-    """The reason names the kind that they are."""
+    """A reason names the kind of the cluster."""
     views = [replace(view("a", 8), kind="mesos"), replace(view("b", 1), kind="kubernetes")]
     bound = replace(SMALL, constraint=HostLabel(CLUSTER_KIND_LABEL, "kubernetes", "=", 1))
 
@@ -129,7 +131,9 @@ def test_every_cluster_is_tried_once_or_has_a_reason(views: list[ClusterView], r
 
 
 def test_a_silent_cluster_counts_for_a_while() -> None:
-    """As it was known last; afterwards, and if it never said anything, with what is held."""
+    """A cluster that does not respond counts with its last capacity for a while; afterwards, and if it never reported
+    one, with its held resources.
+    """
     known = Known(Capacity(Resources(4_000), Resources(), Resources(4_000)), said_s=10.0)
 
     assert counts_as_known(known, 10.0 + CAPACITY_KEPT_S)

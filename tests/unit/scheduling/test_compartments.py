@@ -70,7 +70,9 @@ class Cluster:
         return [np.zeros_like(self.tree.reservation) for _ in range(4)]
 
     def snapshot(self, due: Sequence[str] | None = None) -> Snapshot:
-        """``due``: pools that have been over their entitlement for long enough; None: no round of preemption."""
+        """Makes a snapshot. ``due``: pools that have been over their entitlement for long enough; None: no round of
+        preemption.
+        """
         wanted = Usage(*self._zeros(), parts=tuple(Usage(*self._zeros()) for _ in self.found), part_of=self.part_of)
         for row, queues in self.waiting.items():
             for one in (one for queue in queues.values() for one in queue):
@@ -108,7 +110,9 @@ def whys(plan: Plan) -> dict[str, str]:
 
 
 def test_compartments_are_connected_host_pools() -> None:
-    """Host pools that share a workload are one compartment; workloads that nobody serves have one without hosts."""
+    """Host pools that share a workload are one compartment; workloads without a host pool have a compartment without
+    hosts.
+    """
     found = compartments(
         [hosts("a", 1, BATCH), hosts("b", 2, SHARED, GPU), hosts("c", 4, BATCH, GPU), hosts("spare", 8),
          hosts("d", 16, STATELESS)]
@@ -122,14 +126,14 @@ def test_compartments_are_connected_host_pools() -> None:
 
 
 def test_one_for_everything_is_none() -> None:
-    """Where any workload may use any host, nothing is divided; hosts that serve nothing divide."""
+    """A cluster where any workload may use any host has no compartments; hosts that serve no workload divide it."""
     assert compartments([]) == ()
     assert compartments([hosts("a", 1, *ALL), hosts("b", 1, GPU)]) == ()
     assert [one.capacity.cpu_milli for one in compartments([hosts("a", 1, *ALL), hosts("spare", 2)])] == [1_000]
 
 
 def test_no_pod_is_admitted_against_hosts_that_do_not_serve_it() -> None:
-    """Batch pods stop at what the hosts of their host pool have, and say so; services go on."""
+    """Batch pods stop at the capacity of their host pool, with a reason; services continue."""
     cluster = Cluster([hosts("batch", 2, BATCH, *REST), hosts("services", 8, STATELESS)], pool("/p", "0", "100"))
     cluster.queue("/p", run("batch", BATCH, count=5), run("web", STATELESS, count=6, queue_seq=1))
 
@@ -140,7 +144,7 @@ def test_no_pod_is_admitted_against_hosts_that_do_not_serve_it() -> None:
 
 
 def test_entitlement_follows_the_hosts_that_a_pool_can_use() -> None:
-    """Two pools of equal share: what one cannot use, as its pods go elsewhere, is the other's."""
+    """One of two pools of equal share cannot use a part, as its pods run elsewhere: the other is entitled to it."""
     cluster = Cluster(
         [hosts("batch", 20, BATCH, *REST), hosts("services", 80, STATELESS)],
         pool("/jobs", "0", "100"),
@@ -165,7 +169,7 @@ def test_larger_than_the_compartment_is_hopeless() -> None:
 
 
 def test_a_limit_counts_everywhere() -> None:
-    """A pool at its limit admits nothing, wherever there is room, in the order of its queue."""
+    """A pool at its limit admits no run, whatever host is free, in the order of its queue."""
     cluster = Cluster([hosts("batch", 20, BATCH, *REST), hosts("services", 80, STATELESS)], pool("/p", "0", "5"))
     cluster.queue("/p", run("batch", BATCH, count=3), run("web", STATELESS, count=6, queue_seq=1))
 
@@ -176,7 +180,9 @@ def test_a_limit_counts_everywhere() -> None:
 
 
 def test_what_is_held_elsewhere_leaves_less_of_the_limit_to_deal() -> None:
-    """A pool that holds its limit of one compartment is entitled to nothing of another, which goes to others."""
+    """A pool that holds its limit in one compartment is entitled to none of another, whose capacity goes to other
+    pools.
+    """
     cluster = Cluster(
         [hosts("batch", 20, BATCH, *REST), hosts("services", 20, STATELESS)],
         pool("/full", "0", "10"),
@@ -192,7 +198,7 @@ def test_what_is_held_elsewhere_leaves_less_of_the_limit_to_deal() -> None:
 
 
 def test_a_reservation_goes_where_it_is_used() -> None:
-    """First to what is held, then to what is wanted; never more to hosts than they have."""
+    """A reservation is distributed first to held, then to waiting amounts; never more to hosts than their capacity."""
     cluster = Cluster(
         [hosts("batch", 10, BATCH, *REST), hosts("services", 90, STATELESS)],
         pool("/a", "40", "100"),
@@ -206,7 +212,7 @@ def test_a_reservation_goes_where_it_is_used() -> None:
 
 
 def test_reservations_beyond_the_hosts_are_cut_in_proportion() -> None:
-    """Two pools want their reservations on hosts that have less than both: each gets its part, not who came first."""
+    """Two pools claim their reservations on hosts that have less than both: each has its part, not the first one."""
     cluster = Cluster(
         [hosts("batch", 9, BATCH, *REST), hosts("services", 91, STATELESS)],
         pool("/a", "20", "100"),
@@ -218,7 +224,7 @@ def test_reservations_beyond_the_hosts_are_cut_in_proportion() -> None:
 
 
 def test_a_sibling_takes_no_guarantee_by_wanting_more() -> None:
-    """A parent guarantees to each child what that is guaranteed, however much the other one wants elsewhere."""
+    """A parent guarantees to each child its reservation, however much the other one requests elsewhere."""
     cluster = Cluster(
         [hosts("batch", 100, BATCH, *REST), hosts("services", 100, STATELESS)],
         pool("/org", "100", "200"),
@@ -233,7 +239,9 @@ def test_a_sibling_takes_no_guarantee_by_wanting_more() -> None:
 
 
 def test_a_gang_of_several_workloads_needs_room_for_each() -> None:
-    """A gang with a member without gpus is admitted when both compartments have room, and says which has not."""
+    """A gang with a member without gpus is admitted when both compartments have free capacity, and names the one that
+    has not.
+    """
     need = (("1", BATCH), ("2/0/0/2", GPU))
     apart = tuple((workload, tuple(amounts(text))) for text, workload in need)
     gang = run("train", BATCH, "3/0/0/2", gang_size=2, apart=apart)
@@ -249,7 +257,7 @@ def test_a_gang_of_several_workloads_needs_room_for_each() -> None:
 
 
 def test_pods_are_evicted_only_where_that_helps() -> None:
-    """A pool above its entitlement of batch hosts gives back there, and services that wait take nothing of it."""
+    """A pool above its entitlement of batch hosts releases pods there, and waiting services use none of it."""
     cluster = Cluster(
         [hosts("batch", 10, BATCH, *REST), hosts("services", 10, STATELESS)],
         pool("/a", "0", "100"),
@@ -304,8 +312,9 @@ def test_compartments_are_never_exceeded(
     first: Sequence[tuple[object, ...]],
     second: Sequence[tuple[object, ...]],
 ) -> None:
-    """Over two cycles: what is admitted in a compartment stays within its capacity and the pools' entitlements there,
-    the sum of all within limits and reservations; and no gang is left that fits every rule."""
+    """Runs that are admitted over two cycles stay in each compartment within its capacity and the pools' entitlements
+    there, their sum within limits and reservations; and each gang that fits every rule is admitted.
+    """
     cluster = drawn(layout, first)
     for arrivals in (second, ()):
         now = cluster.snapshot()

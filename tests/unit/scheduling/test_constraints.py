@@ -42,18 +42,18 @@ LABELS = {"hostname": "h1", "rack": "a", "disk": {"ssd": 2}}
     ],
 )
 def test_truth_table(constraint: Constraint | None, expected: bool) -> None:
-    """A part without a say is neither match nor mismatch; at the top it matches."""
+    """A part without a result is neither match nor mismatch; at the top it matches."""
     assert expected == matches(constraint, LABELS)
 
 
 @pytest.mark.parametrize(("count", "expected"), [(0, True), (1, False)])
 def test_pods_are_counted_when_known(count: int, expected: bool) -> None:
-    """With pod counts at hand a pod label is compared; pods without the label count 0."""
+    """A pod label is compared if pod counts are known; pods without the label count 0."""
     assert expected == matches(PodLabel("app", "web", "<", 1), LABELS, {"app": {"web": count}})
 
 
 def test_exclusive() -> None:
-    """An exclusive host takes only pods whose constraint mentions the label, in whatever way."""
+    """An exclusive host accepts only pods whose constraint mentions the label, in any form."""
     labels = host_labels("h1", [("peloton/exclusive", "ml")])
 
     assert label_misfit(None, labels) is not None

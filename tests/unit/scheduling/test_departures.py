@@ -1,4 +1,4 @@
-"""How pods would leave hosts that are drained, and which of them have nowhere to go."""
+"""Plans for pods to leave hosts that are drained, and the pods that no other host fits."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ RACKS = {f"h{at}": {"rack": "abc"[at // 2]} for at in range(6)}
 
 
 def planned(cluster: Cluster, *drained: str, others: Sequence[Resident] = ()) -> list[HostDeparture]:
-    """``others``: pods on the first host that are not of services."""
+    """Plans the departures. ``others``: pods on the first host that are not of services."""
     residents = {Hostname(name): [resident(pod) for pod in cluster.on(name)] for name in drained}
     residents[Hostname(drained[0])] += others
     return departures(residents, [cluster.host(name) for name in cluster.capacities], cluster.census(drained))
@@ -37,7 +37,7 @@ def resident(pod: PodNow) -> Resident:
 
 
 def test_each_pod_leaves_as_pods_of_its_kind_do() -> None:
-    """Those that leave already are counted apart."""
+    """Pods are counted by the way in which they leave; pods that are leaving already are counted separately."""
     job = JobId
     others = [
         Resident(job("batch"), 0, JobType.BATCH, is_leaving=False),
@@ -60,7 +60,7 @@ def test_each_pod_leaves_as_pods_of_its_kind_do() -> None:
 
 
 def test_pods_that_no_other_host_takes_are_counted() -> None:
-    """Large pods are tried first; what one takes is not there for the next; hosts that are drained too take none."""
+    """Large pods are placed first and use up the resources of their host; hosts that are drained too accept none."""
     pods = [*pods_on("a", "h1", cpu(6)), *pods_on("b", "h1", cpu(2)), *pods_on("c", "h2", cpu(4))]
     cluster = Cluster(hosts_of("h1", "h2", "h3"), pods)
 
@@ -73,7 +73,7 @@ def test_pods_that_no_other_host_takes_are_counted() -> None:
 
 
 def test_for_more_pods_than_a_bound_no_host_is_looked_for() -> None:
-    """They are counted, and not said to have none."""
+    """Pods above a bound are counted as unchecked, and not as pods without a host."""
     pods = pods_on("web", "h1", cpu(0), HOMES_SOUGHT_MAX + 2)
     cluster = Cluster(hosts_of("h1", "h2", "h3"), pods)
 
@@ -83,15 +83,16 @@ def test_for_more_pods_than_a_bound_no_host_is_looked_for() -> None:
 
 
 def without_room(cluster: Cluster, *drained: str) -> tuple[int, int]:
-    """Pods that no other host takes, and pods of which that is not known."""
+    """Returns the number of pods that no other host fits, and the number of unchecked pods."""
     found = planned(cluster, *drained)
     return sum(job.homeless_count for host in found for job in host.jobs), sum(host.unchecked_count for host in found)
 
 
 @pytest.mark.parametrize(("is_hard", "homeless"), [(True, 1), (False, 0)])
 def test_a_bound_on_skew_keeps_pods_from_hosts_with_room(is_hard: bool, homeless: int) -> None:
-    """The other host of the rack is full: a pod in the next rack would make two there and none here. When all hosts of
-    the rack are drained, it is no more in the way."""
+    """The other host of the rack is full: a pod in the next rack would make two there and none here. A rack whose hosts
+    are all drained no longer counts.
+    """
     spread = cpu(1, layout=over("rack", is_hard=is_hard))
     pods = [*pods_on("web", "h0", spread), *pods_on("web", "h2", spread), *pods_on("full", "h1", cpu(8))]
     cluster = Cluster(hosts_of("h0", "h1", "h2"), pods, labels=RACKS)
@@ -112,7 +113,7 @@ def test_pods_of_one_job_are_let_into_racks_by_turns() -> None:
 
 
 def test_of_a_job_in_two_clusters_a_pod_is_sure_of_its_own_domain_only() -> None:
-    """What is on hosts of the others is not known here."""
+    """A pod of a job in two clusters is sure of its own domain only: pods on hosts of the other cluster are unknown."""
     spread = cpu(1, layout=over("rack", is_hard=True))
     pods = [*pods_on("web", "h0", spread, 2), *pods_on("full", "h1", cpu(7))]
     cluster = Cluster(hosts_of("h0", "h1", "h2"), pods, labels=RACKS, elsewhere=["web"])
@@ -123,7 +124,7 @@ def test_of_a_job_in_two_clusters_a_pod_is_sure_of_its_own_domain_only() -> None
 
 
 def test_pods_go_to_host_pools_that_serve_them() -> None:
-    """Whatever room the others have."""
+    """Pods do not fit hosts of other host pools, whatever is free there."""
     labels = {"h1": {SERVED_LABEL: "batch"}, "h2": {SERVED_LABEL: "gpu,stateless"}}
     pods = pods_on("web", "h0", cpu(3, workload=Workload.STATELESS), 3)
     cluster = Cluster(hosts_of("h0", "h1", "h2"), pods, labels=labels)
@@ -132,7 +133,7 @@ def test_pods_go_to_host_pools_that_serve_them() -> None:
 
 
 def test_gpus_are_left_to_those_that_need_them() -> None:
-    """As long as another host takes the pod; then it goes there all the same."""
+    """A host with gpus is used for a pod without gpus only if no other host fits it."""
     gpu = Resources(1_000, gpu_milli=1_000)
     pods = [*pods_on("web", "h0", cpu(4)), *pods_on("model", "h0", replace(cpu(1), resources=gpu))]
     hosts = hosts_of("h0", "h1") | {"h2": Resources(4_000, gpu_milli=1_000)}
@@ -143,7 +144,7 @@ def test_gpus_are_left_to_those_that_need_them() -> None:
 
 
 def test_for_pods_that_hold_slack_no_host_is_looked_for() -> None:
-    """A plan knows the room of hosts only."""
+    """A plan has no slack of hosts, so pods that use slack are unchecked."""
     cluster = Cluster(hosts_of("h0", "h1"), pods_on("web", "h0", cpu(1, revocable=True), 2))
 
     assert (0, 2) == without_room(cluster, "h0")
@@ -151,7 +152,7 @@ def test_for_pods_that_hold_slack_no_host_is_looked_for() -> None:
 
 @pytest.mark.parametrize("seed", range(40))
 def test_the_plan_says_what_placement_would_do(seed: int) -> None:
-    """Of equal pods of one job with a bound: as many find no host."""
+    """A plan and a placement find no host for the same number of equal pods of one job with a bound."""
     drawn = random.Random(seed)
     spread = cpu(1, layout=over("rack", drawn.randint(1, 2), is_hard=True))
     names = [f"h{at}" for at in range(6)]

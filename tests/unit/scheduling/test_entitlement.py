@@ -42,7 +42,7 @@ def test_scenario(path: Path) -> None:
 
 
 def test_there_are_scenarios() -> None:
-    """The folder is where the test looks."""
+    """The folder has at least a dozen scenarios."""
     assert len(SCENARIOS) >= 12
 
 
@@ -157,7 +157,7 @@ def test_never_above_the_limit(case: Case) -> None:
 @given(cases())
 @settings(max_examples=examples(60), deadline=None)
 def test_guarantee(case: Case) -> None:
-    """A leaf gets the smaller of what it wants and its reservation, whatever the others do."""
+    """A leaf is entitled to the smaller of its demand and its reservation, whatever the others do."""
     tree, load, entitlement = _entitle(case)
 
     wants = np.minimum(load.allocation + load.demand, tree.reservation)
@@ -182,7 +182,7 @@ FAMILY = st.tuples(st.lists(CHILD, min_size=1, max_size=4), st.sampled_from([1, 
 @given(st.lists(FAMILY, min_size=2, max_size=3), st.integers(0, 3))
 @settings(max_examples=examples(200), deadline=None)
 def test_nobody_waits_in_an_idle_cluster(families: list[tuple[list[tuple[int, int, bool]], int]], spare: int) -> None:
-    """A cluster that has room for all that is wanted, and for what STATIC pools keep idle, gives all that is wanted."""
+    """A cluster with the capacity for all demand, and for the idle amounts of STATIC pools, satisfies all demand."""
     pools, wants, capacity = [], dict[str, oracle.Amounts](), spare
     for name, (children, share) in zip("abc", families, strict=False):
         pools.append(pool(f"/{name}", f"0/{sum(child[0] for child in children)}", "0/100", str(share)))
@@ -200,7 +200,7 @@ def test_nobody_waits_in_an_idle_cluster(families: list[tuple[list[tuple[int, in
 @given(cases(SMALL, True))
 @settings(max_examples=examples(60), deadline=None)
 def test_work_conserving(case: Case) -> None:
-    """Where something is left over, every child with a share is at its limit or all below it are."""
+    """A remainder is left only where every child with a share is at its limit or all below it are."""
     tree, _, entitlement = _entitle(case)
     room = tree.limit.copy()
     for level in reversed(tree.levels):
@@ -218,7 +218,7 @@ def test_work_conserving(case: Case) -> None:
 @given(cases(), st.randoms(use_true_random=False))
 @settings(max_examples=examples(60), deadline=None)
 def test_order_of_pools_does_not_matter(case: Case, random: Any) -> None:
-    """The same pools in another order get the same."""
+    """Pools in another order have the same entitlements."""
     pools, loads, capacity, slack_cpu = case
     tree, _, entitlement = _entitle(case)
     shuffled = list(pools)
@@ -232,7 +232,7 @@ def test_order_of_pools_does_not_matter(case: Case, random: Any) -> None:
 @given(st.lists(st.tuples(SMALL, SMALL, SMALL, st.integers(0, 3)), min_size=2, max_size=6), SMALL)
 @settings(max_examples=examples(60), deadline=None)
 def test_names_decide_only_ties(siblings: list[tuple[int, int, int, int]], capacity: int) -> None:
-    """Renaming siblings moves at most one unit of rounding per step of the deal."""
+    """Renamed siblings move at most one unit of rounding per step of the distribution."""
     results = []
     for order in (1, -1):
         names = "abcdef"[: len(siblings)][::order]
@@ -252,7 +252,7 @@ def test_names_decide_only_ties(siblings: list[tuple[int, int, int, int]], capac
 @given(cases(LARGE, shares=(1, 2, 3, 1000)))
 @settings(max_examples=examples(60), deadline=None)
 def test_slack_cpu_is_dealt_out(case: Case) -> None:
-    """All slack cpu goes somewhere as long as a sibling has a share, and never more than there is."""
+    """Slack cpu is distributed whole as long as a sibling has a share, and never more than there is."""
     *_, slack_cpu = case
     tree, _, entitlement = _entitle(case)
 

@@ -1,4 +1,4 @@
-"""Explanations as people read them: each scenario is a cluster and the text that is told about it."""
+"""Explanations for users: each scenario is a cluster and the text about it."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def own_job() -> str:
 
 
 def crowded_below() -> str:
-    """/e is entitled to its limit: what /far borrows would not help."""
+    """Pool /e is entitled to its limit: resources that /far borrows would not help."""
     cluster = Cluster(pool("/e", "4", "4"), pool("/e/a", "3", "4"), pool("/e/b", "1", "4"), pool("/far", "0", "9"))
     cluster.holds("/e/b", "2").holds("/far", "9").holds("/e/a", "1")
     return told(cluster.queue("/e/a", run("w", "3", seq=1)).queue("/e/b", run("v", "1", seq=2)), "/e/a")
@@ -209,7 +209,9 @@ SCENARIOS: dict[str, tuple[Callable[[], str], str]] = {
 
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_what_is_told(name: str) -> None:
-    """Position, the rule that binds with its numbers, and who holds what is waited for."""
+    """Explanations have the position, the rule that binds with its numbers, and the holders of the missing
+    resources.
+    """
     tell, expected = SCENARIOS[name]
 
     assert tell() == dedent(expected)
@@ -222,7 +224,7 @@ QUEUES = st.lists(
 
 @given(QUEUES, st.integers(0, 6))
 def test_every_waiting_gang_has_an_answer(queued: list[tuple[int, int, int, int, bool]], used: int) -> None:
-    """The gangs that are told of are those in the queue, in its order; those without a reason are the admitted ones."""
+    """Explained gangs are the gangs in the queue, in its order; gangs without a reason are the admitted ones."""
     cluster = Cluster(pool("/p", "3", "8")).holds("/p", str(used))
     runs = [
         run(f"j{n}", str(cpu), count=count, size=size, priority=priority, seq=n, preemptible=preemptible)
@@ -244,7 +246,9 @@ def test_every_waiting_gang_has_an_answer(queued: list[tuple[int, int, int, int,
 
 
 def test_loans() -> None:
-    """What lies above a reservation is borrowed from the pools on the way up that leave theirs; a STATIC one stays."""
+    """Amounts above a reservation are borrowed from the pools on the way up that do not use theirs; a STATIC pool lends
+    none.
+    """
     cluster = Cluster(
         pool("/a", "5", "10"), pool("/b", "5", "10"), pool("/s", "5", "10", type="STATIC"), capacity="15"
     ).holds("/b", "8")
@@ -261,7 +265,7 @@ def test_loans() -> None:
 
 
 def test_a_parent_does_not_lend_what_its_static_children_keep() -> None:
-    """Of 6 reserved cores 1 is held and 4 are kept by an idle STATIC child: the last one is lent."""
+    """A parent lends the last of 6 reserved cores: 1 is held and 4 are kept by an idle STATIC child."""
     cluster = Cluster(
         pool("/a", "6", "10"),
         pool("/a/s", "4", "10", type="STATIC"),
@@ -284,7 +288,7 @@ def test_a_parent_does_not_lend_what_its_static_children_keep() -> None:
 
 @pytest.mark.parametrize(("capacity", "wanted"), [("10", 2000), ("15", 0)])
 def test_wanted_back(capacity: str, wanted: int) -> None:
-    """A lender wants back what waits in its queue, unless there is enough for both."""
+    """A lender wants back the demand of its queue, unless there is enough for both."""
     cluster = Cluster(pool("/a", "5", "10"), pool("/b", "5", "10"), capacity=capacity).holds("/b", "8").holds("/a", "2")
     now = snapshot(cluster.queue("/a", run("w", "2", seq=1)))
 
@@ -299,7 +303,7 @@ JOB = JobRecord(
 
 
 def test_the_maximum_of_running_instances() -> None:
-    """Instances that are not queued because enough of the job run are told with both numbers."""
+    """Instances that are not queued because enough of the job run are reported with both numbers."""
     job = replace(JOB, sla=SlaSpec(maximum_running_instances=4))
 
     (found,) = unqueued(job, {PodState.RUNNING: 4, PodState.INITIALIZED: 2}, ())
@@ -309,7 +313,7 @@ def test_the_maximum_of_running_instances() -> None:
 
 
 def test_no_host() -> None:
-    """Why placement found no host is told while admitted instances wait for one, and not longer."""
+    """The reason of a failed placement is reported while admitted instances wait for a host, and not longer."""
     refusing = (
         RefusingHosts(3, Misfit(HostRule.ROOM, "gpu", wanted=2_000, left=1_000)),
         RefusingHosts(1, Misfit(HostRule.CONSTRAINT, name="label rack=b")),
@@ -327,7 +331,7 @@ def test_no_host() -> None:
 
 
 def test_jobs_that_do_not_wait() -> None:
-    """Of a running job its states are told, and that nothing waits; of a stopped one that it is being stopped."""
+    """A running job reports its states, and that no instance waits; a stopped one that it is being stopped."""
     running = {PodState.RUNNING: 5, PodState.SUCCEEDED: 1}
 
     assert headline(JOB, "/p", running) == "Job name is RUNNING in pool /p: 5 RUNNING, 1 SUCCEEDED"

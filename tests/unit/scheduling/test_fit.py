@@ -1,4 +1,4 @@
-"""Which pods no host could take even if it were empty, and the numbers that say why."""
+"""Pods that no host fits even if it were empty, and the reason with its numbers."""
 
 from __future__ import annotations
 
@@ -55,8 +55,9 @@ def pod(cpu: float, memory: int = 1, constraint: Constraint | None = None, revoc
     ],
 )  # fmt: skip
 def test_why_no_host_could_take_a_pod(shape: PodShape, hosts: list[HostKind], why: str) -> None:
-    """Shape, constraint and exclusive hosts count; pods that are there and what is free do not. Of no hosts at all
-    nothing is said."""
+    """Shape, constraint and exclusive hosts count; running pods and free resources do not. A cluster without hosts has
+    no reason.
+    """
     found = infeasible(shape, hosts)
     assert why == (infeasible_text((found,)) if found else "")
 
@@ -70,7 +71,7 @@ def test_why_no_host_could_take_a_pod(shape: PodShape, hosts: list[HostKind], wh
 def test_it_is_said_just_when_no_host_fits(
     cpu: int, memory: int, constraint: Constraint | None, hosts: list[tuple[int, int, str, bool]]
 ) -> None:
-    """Compared with a look at host after host."""
+    """A pod has a reason exactly if a check of host after host finds none."""
     shape = pod(cpu, memory, constraint)
     kinds = [
         HostKind(Resources.of(has, mem), {"rack": rack, **({EXCLUSIVE_LABEL: "x"} if is_kept else {})})
@@ -87,7 +88,9 @@ def test_it_is_said_just_when_no_host_fits(
 
 
 def test_a_factor_for_disk_is_not_for_volumes() -> None:
-    """Of 1,000 MiB that are announced as 2,000 a pod with a volume of 800 gets 400 for itself, which take 200."""
+    """A factor for disk does not apply to volumes: of 1,000 MiB that are announced as 2,000 a pod with a volume of 800
+    has 400 for itself, which use 200.
+    """
     labels = {DISK_LABEL: "200", HOST_POOL_LABEL: "wide"}
     host = HostView(labels, Resources(1_000, 1_000, 2_000))
     shape = PodShape(Resources(1, 1, 1_200), volume_mib=800)
@@ -137,8 +140,9 @@ LABELS = st.lists(st.sampled_from([("rack", "a"), ("rack", "z"), (EXCLUSIVE_LABE
 def test_a_placement_puts_a_pod_just_where_the_judge_lets_it(
     asked: PodShape, free: Resources, revocable_cpu: int, slots: int, ports: int, labels: list[Label], pods: int
 ) -> None:
-    """The arrays of a placement and the judge agree on room, pod slots, ports, labels and pods; what is left out is
-    told by the rule of the judge."""
+    """The arrays of a placement and ``misfit`` agree on free resources, pod slots, ports, labels and pods; the reason
+    of a refused pod is the rule of ``misfit``.
+    """
     ranges = ((31_000, 31_000 + ports - 1),) if ports else ()
     amounts = free, Resources(revocable_cpu), ranges
     host = LeasedHost(Hostname("h"), *amounts, tuple(labels), ((WEB, pods),), pod_slots=slots)

@@ -31,13 +31,17 @@ def run(
 @pytest.mark.parametrize("strategy", Strategy)
 @pytest.mark.parametrize(("size", "rack"), [(2, "b"), (4, "b"), (5, "a"), (6, "a"), (7, "c"), (9, "c")])
 def test_a_gang_goes_to_the_smallest_domain_that_has_room(strategy: Strategy, size: int, rack: str) -> None:
-    """Whatever the recipe: larger domains stay free for larger gangs."""
+    """A gang is placed in the smallest domain with enough resources, whatever its strategy: larger domains stay free
+    for larger gangs.
+    """
     for close in (REQUIRED, PREFERRED):
         assert Counter({rack: size}) == by("rack", HOSTS, run(HOSTS, close, size, strategy))
 
 
 def test_a_gang_that_fits_into_no_domain() -> None:
-    """It waits when it has to be close, with the most that one domain has room for; else it goes anywhere."""
+    """A gang that is required to be close waits, with the most that one domain has resources for; else it is placed
+    anywhere.
+    """
     waits = run(HOSTS, REQUIRED, 10)
     assert 0 == waits.placed_count
     assert [("room for 9 of the gang's 10 pods in one rack", 5)] == texts(waits)
@@ -45,14 +49,14 @@ def test_a_gang_that_fits_into_no_domain() -> None:
 
 
 def test_hosts_without_the_label_are_no_domain() -> None:
-    """A gang that has to be close does not go there."""
+    """A gang that is required to be close uses no host without the label."""
     bare = [host("x", 9), host("a", 2, rack="a")]
     assert 0 == run(bare, REQUIRED, 3).placed_count
     assert 3 == run(bare, PREFERRED, 3).placed_count
 
 
 def test_close_and_spread() -> None:
-    """In one zone, and there over its racks."""
+    """A gang is placed in one zone, and spread there over its racks."""
     hosts = [host(f"{zone}{rack}", 4, zone=zone, rack=zone + rack) for zone in "xy" for rack in "123"]
     layout = Layout((Spread("rack", is_hard=False),), GangClose("zone", True))
     wanted = PodShape(Resources(1_000), layout=layout)
@@ -67,7 +71,7 @@ def test_close_and_spread() -> None:
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 5)), max_size=9), st.integers(2, 12))
 def test_a_gang_waits_only_if_no_domain_has_room(sizes: list[tuple[str, int]], size: int) -> None:
-    """And is in one domain otherwise."""
+    """A gang waits only if no domain has enough resources, and is in one domain otherwise."""
     hosts = [host(f"h{number}", cpu, rack=rack) for number, (rack, cpu) in enumerate(sizes)]
     rooms = Counter[str]()
     for rack, cpu in sizes:

@@ -1,4 +1,4 @@
-"""Which host pools take and give hosts, and how much each lacks."""
+"""Host pools that receive and give hosts, and the number of hosts that each lacks."""
 
 from __future__ import annotations
 
@@ -31,7 +31,9 @@ def pools(**serves: set[Workload]) -> HostPools:
 
 
 def test_services_take_and_batch_jobs_give() -> None:
-    """Those for preemptible jobs first. Who serves both, gpus or nothing neither takes nor gives."""
+    """Host pools of services receive hosts and host pools of batch jobs give them, the ones for preemptible jobs first.
+    A pool that serves both, gpus or no workload does neither.
+    """
     found = pools(services={STATELESS}, web={STATELESS, GPU}, mixed={STATELESS, SHARED}, spare=set(),
                   batch={BATCH}, all={BATCH, SHARED}, low={SHARED})  # fmt: skip
 
@@ -39,7 +41,7 @@ def test_services_take_and_batch_jobs_give() -> None:
 
 
 def test_the_default_host_pool_takes_part_by_what_is_left_to_it() -> None:
-    """It serves what no other does."""
+    """The default host pool serves the workloads that no other serves, and takes part by these."""
     assert (["services"], []) == (takers(pools(services={STATELESS})), givers(pools(services={STATELESS})))
     rest = pools(services={STATELESS}, others={GPU, Workload.STATEFUL})
     assert ["default"] == givers(rest)
@@ -51,7 +53,7 @@ def why(*rules: HostRule) -> PlacementReason:
 
 
 def test_only_pods_that_more_hosts_would_help_count() -> None:
-    """Hosts are full, or there are none; not those whose constraint no host meets."""
+    """Waiting pods count if hosts are full, or if there are none; not if no host meets their constraint."""
     assert lacks_hosts(why(HostRule.HOST_POOL, HostRule.CONSTRAINT, HostRule.ROOM))
     assert lacks_hosts(why(HostRule.HOST_POOL))
     assert not lacks_hosts(why(HostRule.HOST_POOL, HostRule.CONSTRAINT))
@@ -59,7 +61,9 @@ def test_only_pods_that_more_hosts_would_help_count() -> None:
 
 
 def test_waiting_pods_are_counted_in_hosts() -> None:
-    """Of the scarcest resource, of hosts of the mean size; those too large for one, and those for others, are not."""
+    """Waiting pods are counted in hosts of the mean size, by the scarcest resource; pods too large for one, and pods of
+    other host pools, are not.
+    """
     waiting = [
         (STATELESS, Resources(3_000, 10), 5),
         (STATELESS, Resources(1_000, 400), 6),
@@ -77,7 +81,7 @@ def test_waiting_pods_are_counted_in_hosts() -> None:
 
 
 def test_a_host_pool_without_hosts_is_measured_in_those_of_the_givers() -> None:
-    """Otherwise its first host would never come."""
+    """A host pool without hosts is measured in hosts of the givers; otherwise it would never receive its first host."""
     demand = Demand(pools(services={STATELESS}, batch={BATCH}), {"batch": PoolRoom(4, TEN * 4)}, [(STATELESS, TEN, 3)])
 
     assert (3, 0) == (taker_now("services", demand).waiting_count, taker_now("services", demand).host_count)
@@ -101,7 +105,9 @@ def test_marked_moving_and_lent_hosts() -> None:
 
 
 def test_one_that_gives_hosts_is_first_asked_for_what_it_has_lent() -> None:
-    """Of the others as many as they have above their minimum; one that takes hosts gets none from its like."""
+    """A pool that gives hosts is first asked for the ones it has lent, the others for as many as they have above their
+    minimum; one that receives hosts asks no pool of the same kind.
+    """
     h1 = Hostname("h1")
     at = {h1: HostInPool("services", "services")}
     found = HostPools(1, pools(services={STATELESS}, batch={BATCH}).pools, at, {h1: "batch"})
@@ -116,7 +122,7 @@ def test_one_that_gives_hosts_is_first_asked_for_what_it_has_lent() -> None:
 
 
 def test_rooms_add_up() -> None:
-    """Of hosts of several clusters."""
+    """Free resources of hosts of several clusters add up."""
     one = PoolRoom(1, TEN, Resources(1))
 
     assert PoolRoom(2, TEN * 2, Resources(2)) == joined_rooms([one, one])

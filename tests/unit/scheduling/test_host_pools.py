@@ -1,4 +1,4 @@
-"""Which hosts leave a host pool first, and how many."""
+"""The order in which hosts leave a host pool, and their number."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def host(
 
 
 def test_hosts_leave_on_which_the_least_is_lost() -> None:
-    """Idle ones, then by controllers, pods, mean priority and mean run time, and at last by name."""
+    """Idle hosts leave first, then hosts by controllers, pods, mean priority and mean run time, and at last by name."""
     hosts = [
         host("young", pods=2, priority=4, run_s=10),
         host("idle"),
@@ -42,7 +42,7 @@ HOSTS = st.lists(
 
 @given(HOSTS, st.randoms())
 def test_the_order_is_the_same_however_hosts_are_listed(hosts: list[Occupancy], random: object) -> None:
-    """It has exactly the hosts without pods that may not be preempted, and none before an idle one."""
+    """The order has exactly the hosts without pods that may not be preempted, and no busy host before an idle one."""
     order = leaving_order(hosts)
     shuffled = list(hosts)
     random.shuffle(shuffled)  # type: ignore[attr-defined]
@@ -74,5 +74,5 @@ SIZES: dict[str, tuple[tuple[str, int, int], tuple[str, int, int], int, str]] = 
 
 @pytest.mark.parametrize(("source", "destination", "count", "refusal"), SIZES.values(), ids=SIZES.keys())
 def test_sizes(source: tuple[str, int, int], destination: tuple[str, int, int], count: int, refusal: str) -> None:
-    """What cannot be is refused with the numbers, in the order of the original."""
+    """Impossible numbers are refused with a reason, in the order of the original's checks."""
     assert (count, refusal) == count_to_move(Sizes(*source), Sizes(*destination), KNOWN)

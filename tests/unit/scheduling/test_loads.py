@@ -1,4 +1,4 @@
-"""Placement by load: to the hosts of which least is in use."""
+"""Placement by load: on the hosts with the least use."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CAPACITY = Resources.of(8, 800, 1000)
 
 
 def loaded(name: str, cpu: int = 0, memory: int = 0, *, free: float = 8) -> LeasedHost:
-    """``cpu`` and ``memory``: thousandths in use beyond what pods hold."""
+    """Makes a host. ``cpu`` and ``memory``: thousandths in use beyond the resources held by pods."""
     return replace(host(name, free, 800), capacity=CAPACITY, load_beyond=(cpu, memory))
 
 
@@ -32,7 +32,9 @@ def least(cpu: float = 1, memory: float = 10, **more: object) -> PodShape:
 
 
 def test_a_hot_host_is_chosen_last() -> None:
-    """However much of it is free: first come hosts whose pods hold more and use less, by cpu or by memory."""
+    """A hot host is chosen last however much of it is free: first come hosts whose pods hold more and use less, by cpu
+    or by memory.
+    """
     hot, swollen, idle = loaded("a", cpu=900), loaded("b", memory=850, free=4), loaded("c", cpu=-500, free=3)
 
     assert {"c": [0, 1, 2]} == where(place(JOB, singles(least(), 3), lease(hot, swollen, idle)))
@@ -41,7 +43,9 @@ def test_a_hot_host_is_chosen_last() -> None:
 
 
 def test_pods_that_are_put_count_at_once() -> None:
-    """Also when they are of another shape, and when measured cpu is what they do not ask for."""
+    """Placed pods count at once, also pods of another shape, and also when measured cpu is a kind that they do not
+    request.
+    """
     hosts = [loaded("a", 10), loaded("b", 20), loaded("c", 30)]
 
     placed = where(place(JOB, [*singles(least(2), 3), *singles(least(1), 3, start=3)], lease(*hosts)))
@@ -50,7 +54,7 @@ def test_pods_that_are_put_count_at_once() -> None:
 
 
 def test_what_pods_hold_counts_where_nothing_was_measured() -> None:
-    """The larger part of cpu and memory, also of what the pod does not ask for."""
+    """The larger part of held cpu and memory counts, also of a kind that the pod does not request."""
     full, half, swollen = loaded("a", free=2), loaded("b", free=5), loaded("c")
     swollen = replace(swollen, free=Resources.of(8, 400))
 
@@ -58,7 +62,7 @@ def test_what_pods_hold_counts_where_nothing_was_measured() -> None:
 
 
 def test_rows_that_are_given_to_another_host_know_no_measurement() -> None:
-    """The load of a host goes with it."""
+    """A row that is given to another host has no measurement: the load of a host is removed with it."""
     fleet = Fleet([row("a"), row("b")])
     fleet.loads.set(1, (500, -20))
     fleet.drop_host(Hostname("b"))
@@ -74,13 +78,15 @@ def row(name: str) -> HostRow:
 @pytest.mark.parametrize(
     ("used", "free", "expected"),
     [
-        (Use(4_000, 400), CAPACITY, (250, 250)),  # of a machine twice as large as what is announced
+        (Use(4_000, 400), CAPACITY, (250, 250)),  # of a machine twice as large as announced
         (Use(0, 0), Resources.of(2, 800), (-750, 0)),
         (Use(12_000, 1_600), Resources.of(4, 0), (250, 0)),
     ],
 )
 def test_what_is_in_use_beyond_what_pods_hold(used: Use, free: Resources, expected: tuple[int, int]) -> None:
-    """The part of the machine that is in use, less the part of what is announced that pods hold."""
+    """Use beyond held resources is the used part of the machine, less the part of the announced resources that pods
+    hold.
+    """
     load = HostLoad(Hostname("a"), Use(16_000, 1_600), used, 0, 0)
 
     assert expected == beyond_held(load, CAPACITY, free)
@@ -88,14 +94,16 @@ def test_what_is_in_use_beyond_what_pods_hold(used: Use, free: Resources, expect
 
 
 HOSTS = st.tuples(st.integers(0, 8), st.integers(0, 8), st.integers(-1_000, 1_000), st.integers(-1_000, 1_000))
-"""Free cpu and memory in eighths, and what is in use beyond."""
+"""Free cpu and memory in eighths, and the use beyond held resources."""
 
 
 @given(st.lists(HOSTS, max_size=5), st.lists(st.tuples(st.integers(1, 3), st.integers(0, 3)), min_size=1, max_size=2))
 def test_each_pod_goes_to_the_least_loaded_host_of_its_turn(
     amounts: list[tuple[int, int, int, int]], shapes: list[tuple[int, int]]
 ) -> None:
-    """As a look at all hosts for each pod finds it, by name among equals; and no pod waits while there is room."""
+    """Each pod is placed on the host that a check of all hosts finds, by name among equals; and no pod waits while one
+    fits.
+    """
     hosts = [
         replace(loaded(f"h{at}", cpu, memory), free=Resources.of(free_cpu, free_memory * 100))
         for at, (free_cpu, free_memory, cpu, memory) in enumerate(amounts)
@@ -123,7 +131,7 @@ def test_each_pod_goes_to_the_least_loaded_host_of_its_turn(
 
 
 def unused(free: list[int], beyond: tuple[int, ...]) -> int:
-    """Millionths of cpu or memory, whichever is less."""
+    """Returns millionths of cpu or memory, whichever is less."""
     totals = CAPACITY.cpu_milli, CAPACITY.memory_mib
     return min(
         (have - more * total // 1000) * 10**6 // total for have, total, more in zip(free, totals, beyond, strict=True)

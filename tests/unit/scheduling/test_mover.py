@@ -1,4 +1,4 @@
-"""How many hosts move between host pools: tables, and host pools over days that come to rest."""
+"""The number of hosts that move between host pools: tables, and host pools over days that come to rest."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ STEP_S = 30.0
 
 
 class Day:
-    """The host pool services takes from batch, and then from spare; a move takes ``drain_s``."""
+    """The host pool services receives hosts from batch, and then from spare; a move lasts ``drain_s``."""
 
     def __init__(self, hosts: dict[str, int], minimum: dict[str, int], drain_s: float, policy: MoverPolicy) -> None:
         self.hosts, self.minimum, self.drain_s, self.policy = dict(hosts), minimum, drain_s, policy
@@ -41,7 +41,7 @@ class Day:
         self._seen: tuple[tuple[int, ...], PoolNow, list[PoolNow]] | None = None
 
     def _pools(self, *amounts: int) -> tuple[PoolNow, list[PoolNow]]:
-        """As before while nothing has changed: a day has thousands of steps."""
+        """Returns the same values as before while the amounts have not changed: a day has thousands of steps."""
         if self._seen is None or self._seen[0] != amounts:
             pools = [PoolNow(name, self.hosts[name], self.minimum[name], host_size=SIZE) for name in self.hosts]
             used, marked, waiting = amounts
@@ -81,7 +81,7 @@ def day(services: int = 10, batch: int = 20, spare: int = 5, **policy: int) -> D
 
 
 def test_a_spike_takes_hosts_and_gives_them_back() -> None:
-    """Up to the target, with the numbers; back when the load has been gone for long; then all is as before."""
+    """A spike moves hosts up to the target, with the numbers; they return when the load has been low for long."""
     found = day()
 
     up = found.run(2, used=13_000)
@@ -97,7 +97,7 @@ def test_a_spike_takes_hosts_and_gives_them_back() -> None:
 
 
 def test_pods_that_wait_and_red_hosts_are_urgent() -> None:
-    """They are served after a quarter of a minute, the others after a whole one."""
+    """Waiting pods and red hosts are served after a quarter of a minute, other demand after a whole one."""
     waiting, marked = day(), day()
     while not waiting.step(5_000, waiting=2) and waiting.now_s < 900:
         pass
@@ -109,7 +109,9 @@ def test_pods_that_wait_and_red_hosts_are_urgent() -> None:
 
 
 def test_services_that_answer_slowly_take_hosts() -> None:
-    """One at a time, and only as long as their hosts are well used: idle ones would not help."""
+    """Slow services receive hosts one at a time, and only as long as their hosts are well used: idle ones would not
+    help.
+    """
     policy, pools = replace(POLICY, take_after_red_s=0.0), [PoolNow("batch", 5, 0)]
 
     def found(used: int) -> list[tuple[int, MoverRule]]:
@@ -121,7 +123,7 @@ def test_services_that_answer_slowly_take_hosts() -> None:
 
 
 def test_a_short_peak_moves_nothing() -> None:
-    """It has to last."""
+    """A peak that does not last moves no host."""
     found = day()
     for _ in range(50):
         found.run(30 / 3_600, used=9_900)
@@ -131,7 +133,9 @@ def test_a_short_peak_moves_nothing() -> None:
 
 
 def test_who_gave_back_too_early_waits_twice_as_long() -> None:
-    """A load that comes and goes costs fewer and fewer moves."""
+    """A pool that returned hosts too early waits twice as long, so that a recurring load costs fewer and fewer
+    moves.
+    """
     found = day()
     for _ in range(20):
         found.run(0.4, used=13_000)
@@ -143,7 +147,9 @@ def test_who_gave_back_too_early_waits_twice_as_long() -> None:
 
 
 def test_a_host_pool_below_its_minimum_fetches_hosts() -> None:
-    """Without any demand, after the time of a load that lasts, with its numbers."""
+    """A host pool below its minimum receives hosts without any demand, after the time of a load that lasts, with its
+    numbers.
+    """
     found = day(services=7)
 
     found.run(0.5, used=0)
@@ -154,7 +160,9 @@ def test_a_host_pool_below_its_minimum_fetches_hosts() -> None:
 
 
 def test_one_that_gives_hosts_takes_some_only_below_its_minimum() -> None:
-    """However loaded it is, and whatever waits there; what it has borrowed goes back when it has enough again."""
+    """A giver receives hosts only below its minimum, however high its load and demand; hosts that it has borrowed
+    return when it has enough again.
+    """
     busy = PoolNow("batch", 4, 4, 9_999, SIZE, marked_count=4, red_count=4, waiting_count=9, takes=False)
     spare, owing = PoolNow("spare", 5, 2, takes=False), PoolNow("services", 3, 2)
 
@@ -171,7 +179,9 @@ def test_one_that_gives_hosts_takes_some_only_below_its_minimum() -> None:
 
 
 def test_the_budget_of_an_hour_is_what_has_moved() -> None:
-    """Whoever moved it: what is decided now has no other memory. Hosts that stayed after all count once."""
+    """Moves by any actor count in the budget of an hour, which is computed from the log alone. Hosts that were not
+    moved in the end count once.
+    """
     now_ns, why = 10_000 * NS_PER_S, "why"
 
     def made(rule: MoverRule, source: str, destination: str, ago_s: int, count: int) -> Made:
@@ -211,8 +221,9 @@ POLICIES = st.builds(
     st.integers(0, 600), POLICIES,
 )  # fmt: skip
 def test_properties(services: int, batch: int, spare: int, loads: list[int], drain_s: int, policy: MoverPolicy) -> None:
-    """No host pool falls below its minimum, more are never given back than were lent, no budget is exceeded, nothing is
-    decided while hosts move; and at the last load everything comes to rest."""
+    """A host pool never falls below its minimum, no more hosts are returned than were lent, no budget is exceeded, no
+    move is decided while hosts move; and at the last load everything comes to rest.
+    """
     minimum = {"services": min(services, 3), "batch": min(batch, 4), "spare": 0}
     found = Day({"services": services, "batch": batch, "spare": spare}, minimum, float(drain_s), policy)
     total = sum(found.hosts.values())

@@ -1,4 +1,4 @@
-"""How few hosts packing needs, beside an exact solver and beside best fit decreasing pod by pod."""
+"""The number of hosts that packing uses, compared with an exact solver and with best fit decreasing pod by pod."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ def small_case(random: Random, is_mixed: bool) -> tuple[list[Resources], list[tu
 
 @pytest.mark.parametrize("is_mixed", [False, True])
 def test_small_placements_are_within_a_hundredth_of_the_best(is_mixed: bool) -> None:
-    """Over many small cases, of one size of hosts and of three."""
+    """Packing of many small cases, of one size of hosts and of three, is within a hundredth of the optimum."""
     random, used, best = Random(2), 0, 0
     for _ in range(CASES):
         totals, wanted = small_case(random, is_mixed)
         fleet = fleet_of(totals)
         chosen = put_all(fleet, [Want(PodShape(resources), (), count) for resources, count in wanted])
-        if [len(rows) for rows in chosen] == [count for _, count in wanted]:  # else they need more hosts than there are
+        if [len(rows) for rows in chosen] == [count for _, count in wanted]:  # else they need more hosts
             used += len(np.unique(np.concatenate(chosen)))
             best += fewest_hosts(totals, wanted)
 
@@ -64,7 +64,7 @@ def test_batches_are_within_a_fiftieth_of_best_fit_decreasing() -> None:
 
 
 def test_a_second_look_moves_no_pod_to_a_host_that_does_not_take_it() -> None:
-    """Whatever is tried, hosts keep to what they have."""
+    """A host never has more pods than its resources allow, whatever the second pass tries."""
     random = Random(4)
     for _ in range(50):
         totals, wanted = small_case(random, is_mixed=True)

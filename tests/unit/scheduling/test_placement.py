@@ -1,4 +1,4 @@
-"""Placement: what fits goes somewhere sensible, nothing is overcommitted, and the rest is told why."""
+"""Placement: pods that fit are placed by their strategy, no host is overcommitted, and the other pods have a reason."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_pack_fills_hosts_in_order() -> None:
 
 
 def test_spread_gives_each_host_one() -> None:
-    """Three pods on three hosts: one each; a fourth begins the next round."""
+    """Three pods on three hosts are placed one on each; a fourth begins the next round."""
     spread = shape(strategy=Strategy.SPREAD_JOB)
     hosts = lease(host("h1"), host("h2"), host("h3"))
 
@@ -96,7 +96,9 @@ def test_spread_counts_pods_of_other_shapes() -> None:
 
 @pytest.mark.parametrize("strategy", Strategy)
 def test_a_host_gets_no_more_pods_than_it_has_slots(strategy: Strategy) -> None:
-    """However small they are, and whatever shape and room they have; what is left says so."""
+    """A host has no more pods than slots, however small they are, and whatever shape and resources they have; the
+    reason says so.
+    """
     hosts = lease(host("h1", slots=2), host("h2", slots=0), host("h3", slots=1, revocable_cpu=4))
     small, revocable = shape(0.1, strategy=strategy), shape(0.1, strategy=strategy, revocable=True)
 
@@ -107,7 +109,7 @@ def test_a_host_gets_no_more_pods_than_it_has_slots(strategy: Strategy) -> None:
 
 
 def test_a_gang_needs_a_slot_for_each_member() -> None:
-    """It is placed whole or not at all."""
+    """A gang is placed whole, with a slot for each member, or not at all."""
     batch = place(JOB, [gang(shape(0.1), 4)], lease(host("h1", slots=2), host("h2", slots=1)))
 
     assert {} == where(batch)
@@ -115,7 +117,7 @@ def test_a_gang_needs_a_slot_for_each_member() -> None:
 
 
 def test_gangs_are_whole() -> None:
-    """A gang with room for all but one places none, and leaves the room to others."""
+    """A gang that fits but for one member is not placed, and leaves the resources to others."""
     batch = place(JOB, [gang(shape(), 9), *singles(shape(), 2, 20)], lease(host("h1"), host("h2")))
 
     assert where(batch) == {"h1": [20, 21]}
@@ -149,14 +151,14 @@ def test_reasons_count_hosts_by_rule() -> None:
 
 
 def test_empty_lease() -> None:
-    """Without hosts nothing is placed, and the reason says so."""
+    """A lease without hosts places no pod, and the reason says so."""
     batch = place(JOB, singles(shape(), 1), lease())
 
     assert (batch.unplaced_count, placement_text(batch.why)) == (1, "1 pod without a host (no host offered)")
 
 
 def test_ports_are_dealt_in_ascending_order() -> None:
-    """Dynamic ports come from the host's ranges, lowest first, and never twice."""
+    """Dynamic ports are taken from the host's ranges, lowest first, and never twice."""
     hosts = lease(host("h1", ports=((31005, 31006), (31000, 31002))))
 
     batch = place(JOB, singles(shape(port_count=2), 3), hosts)
@@ -166,7 +168,7 @@ def test_ports_are_dealt_in_ascending_order() -> None:
 
 
 def test_revocable_uses_revocable_cpu() -> None:
-    """Revocable pods take revocable cpu and ordinary memory; others never touch revocable cpu."""
+    """Revocable pods use revocable cpu and ordinary memory; others never use revocable cpu."""
     hosts = lease(host("h1", cpu=1, memory=30, revocable_cpu=2))
 
     batch = place(JOB, [*singles(shape(revocable=True), 3), *singles(shape(), 2, 10)], hosts)
@@ -179,7 +181,7 @@ def test_revocable_uses_revocable_cpu() -> None:
 
 
 def test_exclusive_hosts() -> None:
-    """A host with the exclusive label takes only pods whose constraint mentions it."""
+    """A host with the exclusive label accepts only pods whose constraint mentions it."""
     hosts = lease(host("gpu1", labels=(("peloton/exclusive", "ml"),)), host("h1", cpu=1))
     asks = shape(constraint=HostLabel("peloton/exclusive", "ml"))
 
@@ -200,7 +202,7 @@ def test_hostname_is_a_label() -> None:
 
 
 def test_pod_limit_per_host() -> None:
-    """Fewer than n pods with a label on a host: the batch's own pods count."""
+    """A limit of pods with a label on a host counts the batch's own pods."""
     two = shape(0.1, constraint=PodLabel("app", "web", "<", 2))
 
     batch = place(JOB, singles(two, 7), lease(host("h1"), host("h2"), host("h3")))
@@ -268,7 +270,9 @@ def _lease(hosts: list[tuple[int, int, int, int, list[tuple[str, str]]]]) -> Hos
 @given(st.lists(HOSTS, max_size=5), st.lists(st.tuples(SHAPES, st.integers(1, 4), st.booleans()), max_size=5))
 @settings(max_examples=examples(200), deadline=None)
 def test_never_overcommits(hosts: list[tuple[int, int, int, int, list[tuple[str, str]]]], wanted: list[object]) -> None:
-    """Whatever is asked: hosts keep to what they have, gangs stay whole, ports are theirs and unique, runs repeat."""
+    """Hosts keep to their resources, gangs are whole, ports are in the host's ranges and unique, and runs repeat, for
+    any request.
+    """
     offered = _lease(hosts)
     gangs: list[ReadyGang] = []
     for number, (of, count, is_gang) in enumerate(wanted):  # type: ignore[misc]
@@ -302,7 +306,7 @@ def test_never_overcommits(hosts: list[tuple[int, int, int, int, list[tuple[str,
 def test_single_pods_of_one_shape_are_placed_to_the_last(
     hosts: list[tuple[int, int, int, int, list[tuple[str, str]]]], need: tuple[int, int], count: int, is_spread: bool
 ) -> None:
-    """Never fewer than possible."""
+    """A batch places as many pods of one shape as possible."""
     cpu, memory = need
     strategy = Strategy.SPREAD_JOB if is_spread else Strategy.PACK_HOST
     possible = sum(min(c // cpu, m // memory) for c, m, _, _, _ in hosts)
@@ -314,7 +318,7 @@ def test_single_pods_of_one_shape_are_placed_to_the_last(
 
 @pytest.mark.parametrize("strategy", list(Strategy))
 def test_hosts_on_which_the_job_failed_take_what_others_leave(strategy: Strategy) -> None:
-    """Whatever the strategy: the others are filled first, and nothing waits for the sake of it."""
+    """Hosts without failures of the job are filled first, whatever the strategy, and no pod waits for this reason."""
     hosts = (replace(host("bad", cpu=8), is_shunned=True), host("h1", cpu=2), host("h2", cpu=2))
     pods = shape(strategy=strategy)
 

@@ -1,4 +1,4 @@
-"""Placement beside other pods by their labels, back on a host, and on the emptiest one."""
+"""Placement by the labels of other pods, back on the same host, and on the emptiest one."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def unlabelled(of: PodShape, count: int) -> list[ReadyGang]:
 
 
 def test_pods_that_are_there_count() -> None:
-    """One per host by label: where another job's pod with the label runs nothing goes, and the reason counts hosts."""
+    """A rule of one pod per host counts another job's pods with the label, and the reason counts hosts."""
     batch = place(JOB, singles(shape(constraint=PodLabel(*WEB)), 2), lease(beside("h1", web=1), beside("h2")))
 
     assert {"h2": [0]} == where(batch)
@@ -38,21 +38,21 @@ def test_pods_that_are_there_count() -> None:
 
 
 def test_pods_keep_away_from_others_and_not_from_each_other() -> None:
-    """Pods that do not carry the label themselves share a host."""
+    """Pods that do not carry the label of their constraint share a host."""
     batch = place(JOB, unlabelled(shape(constraint=PodLabel(*DB)), 3), lease(beside("h1", db=1), beside("h2")))
 
     assert {"h2": [0, 1, 2]} == where(batch)
 
 
 def test_pods_go_where_others_are() -> None:
-    """More than none with the label: only beside them."""
+    """A pod whose constraint requires other pods with a label is placed only on a host that has one."""
     batch = place(JOB, unlabelled(shape(constraint=PodLabel(*DB, ">", 0)), 2), lease(beside("h1"), beside("h2", db=1)))
 
     assert {"h2": [0, 1]} == where(batch)
 
 
 def test_labels_of_pods_without_a_constraint_count() -> None:
-    """The first pod carries the label and asks for nothing; the second keeps away from it."""
+    """The first pod carries the label and has no constraint; the second is kept off its host."""
     one = ReadyGang(shape(), ((0, 1),), (WEB,))
     other = ReadyGang(shape(constraint=PodLabel(*WEB)), ((1, 1),), (WEB,))
 
@@ -61,8 +61,9 @@ def test_labels_of_pods_without_a_constraint_count() -> None:
 
 @given(st.lists(st.integers(0, 3), min_size=1, max_size=5), st.integers(0, 12), st.integers(1, 4))
 def test_no_host_gets_more_than_n(there: list[int], wanted: int, limit: int) -> None:
-    """N per host holds within a batch beside what is there, no room is left while a pod waits, and the evaluator
-    agrees with every step."""
+    """A limit of n pods per host includes running pods, a batch fills it while a pod waits, and the evaluator agrees
+    with every step.
+    """
     rule = PodLabel(*WEB, "<", limit)
     hosts = [beside(f"h{i}", web=count) for i, count in enumerate(there)]
     batch = place(JOB, singles(shape(constraint=rule), wanted), lease(*hosts))
@@ -76,7 +77,7 @@ def test_no_host_gets_more_than_n(there: list[int], wanted: int, limit: int) -> 
 
 
 def test_pods_come_back_to_their_hosts() -> None:
-    """Before others choose: the first host is left to the pod that was there."""
+    """Pods that come back are placed before others: the first host is left to the pod that ran there."""
     back = ReadyGang(shape(3), ((5, 2),), desired_host="h1")
     batch = place(JOB, [*singles(shape(3), 1), back], lease(host("h1"), host("h2")))
 
@@ -84,7 +85,7 @@ def test_pods_come_back_to_their_hosts() -> None:
 
 
 def test_a_pod_waits_for_its_host_or_goes_elsewhere() -> None:
-    """It waits where the lease says so, and counts with a reason; else any host will do."""
+    """A pod waits for its host if the lease says so, and counts with a reason; else any host fits."""
     back = ReadyGang(shape(3), ((5, 2),), desired_host="h1")
     offered = lease(host("h1", cpu=1), host("h2"))
     waiting = place(JOB, [back], replace(offered, awaited=((5, Hostname("h1")),)))
@@ -95,8 +96,9 @@ def test_a_pod_waits_for_its_host_or_goes_elsewhere() -> None:
 
 
 def test_the_emptiest_host_comes_first() -> None:
-    """By the share that is free, not the amount, pod after pod; the first host among equals; memory counts when it is
-    the scarcer."""
+    """Hosts are compared by their free share, not the amount, pod after pod; the first host is chosen among equals;
+    memory counts when it is the scarcer.
+    """
     empties = shape(1, 10, strategy=Strategy.EMPTIEST_HOST)
     big = replace(host("big", cpu=20), capacity=Resources.of(64, 1000))
     small = replace(host("small", cpu=3), capacity=Resources.of(4, 1000))
@@ -112,7 +114,7 @@ def known(name: str) -> LeasedHost:
 
 @given(st.lists(st.tuples(st.integers(0, 4), st.integers(4, 8)), max_size=5), st.integers(0, 20))
 def test_emptiest_first_leaves_no_pod_out(hosts: list[tuple[int, int]], count: int) -> None:
-    """As many as fit are placed, and no pod went to a host while another with room had a larger share free."""
+    """All pods that fit are placed, and each on the host that had the largest free share among the hosts that fit."""
     offered = [replace(host(f"h{i}", cpu=f), capacity=Resources.of(t, 1000)) for i, (f, t) in enumerate(hosts)]
     batch = place(JOB, singles(shape(1, 0, strategy=Strategy.EMPTIEST_HOST), count), lease(*offered))
 

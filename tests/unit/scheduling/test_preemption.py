@@ -1,4 +1,4 @@
-"""Preemption: which gangs are evicted for which, as drawings, and properties against the obvious way to check them.
+"""Preemption: the evicted gangs and the gangs they are evicted for, as drawings, and properties against a slow check.
 
 REWRITE=1 in the environment redraws the expected tables; read the difference before you keep it.
 """
@@ -29,7 +29,7 @@ SCENARIOS = sorted((Path(__file__).parent / "scenarios").glob("eviction_*.txt"))
 
 @pytest.mark.parametrize("path", SCENARIOS, ids=lambda path: path.stem)
 def test_scenario(path: Path) -> None:
-    """Of the drawn gangs the drawn ones are evicted."""
+    """Expected gangs of the drawing are evicted."""
     scenario = EvictionScenario.read(path)
 
     drawn = scenario.draw()
@@ -40,12 +40,12 @@ def test_scenario(path: Path) -> None:
 
 
 def test_there_are_scenarios() -> None:
-    """The folder is where the test looks."""
+    """The folder has at least 11 scenarios."""
     assert len(SCENARIOS) >= 11
 
 
 def test_rounds_are_counted_in_a_row() -> None:
-    """A pool that is within its entitlement once starts from nothing."""
+    """A pool that is within its entitlement once restarts its count."""
     tree = build_tree([pool("/a", "1", "1"), pool("/b", "1", "1")])
     a, b = tree.ids[1], tree.ids[2]
 
@@ -53,7 +53,7 @@ def test_rounds_are_counted_in_a_row() -> None:
 
 
 class Eldest(PriorityFifo):
-    """The first in the queue leave first, whatever the priorities, and none leaves for a gang of its own pool."""
+    """The first gangs in the queue leave first, whatever the priorities, and none leaves for a gang of its own pool."""
 
     def order(self, held: HeldRun) -> tuple[int, ...]:
         return (held.run.queue_seq,)
@@ -128,7 +128,7 @@ def stages(draw: st.DrawFn) -> Stage:
 @given(stages())
 @settings(max_examples=examples(300), deadline=None)
 def test_never_who_may_not_be(stage: Stage) -> None:
-    """Evicted are held gangs that are preemptible: of each run the last ones, each once and whole."""
+    """Evicted gangs are held and preemptible: of each run the last ones, each once and whole."""
     held = {one.run.job_id: one for one in stage.held}
     ends = {job: one.run.start + one.run.pod_count for job, one in held.items()}
 
@@ -143,8 +143,9 @@ def test_never_who_may_not_be(stage: Stage) -> None:
 @given(stages())
 @settings(max_examples=examples(300), deadline=None)
 def test_only_above_entitlement_or_below_a_priority(stage: Stage) -> None:
-    """For another pool only a pool above its entitlement gives, and until its last victim it still is; inside a pool
-    only a lower priority does."""
+    """A pool gives resources to another pool only while it is above its entitlement, until its last victim; inside a
+    pool only a lower priority is evicted.
+    """
     entitlement, over = stage.entitlement(), stage.over()
     evictions = single_gangs(stage.evict())
 
@@ -164,7 +165,7 @@ def test_only_above_entitlement_or_below_a_priority(stage: Stage) -> None:
 @given(stages())
 @settings(max_examples=examples(400), deadline=None)
 def test_nobody_is_evicted_needlessly(stage: Stage) -> None:
-    """With all evicted gangs gone some wait no more; with any of them back, fewer would be admitted."""
+    """Each eviction lets waiting gangs be admitted: with any of the evicted gangs back, fewer would be."""
     evictions = single_gangs(stage.evict())
     if not evictions:
         return
@@ -184,13 +185,13 @@ def test_nobody_is_evicted_needlessly(stage: Stage) -> None:
 @given(stages(), st.integers(1, 9))
 @settings(max_examples=examples(100), deadline=None)
 def test_bounded(stage: Stage, pod_limit: int) -> None:
-    """So many pods at once and no more."""
+    """A round evicts at most ``pod_limit`` pods."""
     assert sum(one.run.pod_count for one in stage.evict(pod_limit=pod_limit)) <= pod_limit
 
 
 @pytest.mark.parametrize(("size", "gangs", "evicted"), [(1, 9, 4), (3, 2, 3), (5, 1, 0)])
 def test_the_bound_cuts_between_gangs(size: int, gangs: int, evicted: int) -> None:
-    """With four evictions four single pods are served, or one gang of three; one of five waits, and evicts none."""
+    """Four evictions serve four single pods, or one gang of three; a gang of five waits, and evicts none."""
     tree = build_tree([pool("/a", "6", "12"), pool("/b", "6", "12")])
     stage = Stage(tree, np.array([12_000, 0, 0, 0], np.int64))
     stage.held = [HeldRun(1, GangRun(JobId("lent"), 0, 12, 1, (1000, 0, 0, 0), 0, 1), is_launched=True)]
@@ -202,7 +203,7 @@ def test_the_bound_cuts_between_gangs(size: int, gangs: int, evicted: int) -> No
 @given(stages())
 @settings(max_examples=examples(100), deadline=None)
 def test_nobody_over_nobody_lower_nobody_out(stage: Stage) -> None:
-    """Nothing is evicted where no pool is due and no priority is lower."""
+    """A gang is evicted only where a pool is due or a priority is lower."""
     top = max((run.priority for _, run in stage.waiting), default=0)
     stage.held = [one for one in stage.held if one.run.priority >= top]
 

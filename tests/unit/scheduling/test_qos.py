@@ -1,4 +1,4 @@
-"""Who leaves a hot host: tables, properties, and a cluster over time that comes to rest."""
+"""Pods that leave a hot host: tables, properties, and a cluster over time that comes to rest."""
 
 from __future__ import annotations
 
@@ -51,22 +51,22 @@ def gone(found: tuple[Correction, ...]) -> list[int]:
     [
         ([pod(0, 300), pod(1, 300)], 950, [1]),  # the youngest
         ([pod(0, 300, priority=1), pod(1, 300, priority=2)], 950, [0]),  # unless it is more important
-        ([pod(0, 100), pod(1, 100), pod(2, 100)], 950, [2, 1]),  # as many as it takes
+        ([pod(0, 100), pod(1, 100), pod(2, 100)], 950, [2, 1]),  # as many as are needed
         ([pod(0, 100), pod(1, 100)], 1500, [1, 0]),  # all, when that is not enough
-        ([pod(0, 300), pod(1, 0)], 950, [0]),  # not who uses nothing
-        ([pod(0, 300), pod(1, 20)], 950, [1, 0]),  # in their order, also when one alone would do
-        ([pod(0, 300), pod(1, 300, leaving=True)], 950, []),  # somebody is on the way out already
+        ([pod(0, 300), pod(1, 0)], 950, [0]),  # not a pod without use
+        ([pod(0, 300), pod(1, 20)], 950, [1, 0]),  # in their order, also when one by itself would do
+        ([pod(0, 300), pod(1, 300, leaving=True)], 950, []),  # a pod is leaving already
         ([pod(0, 300)], 900, []),  # warm is not hot
-        ([], 1000, []),  # ordinary pods are never asked
+        ([], 1000, []),  # ordinary pods are never evicted
     ],
 )
 def test_a_hot_host_is_brought_below_the_target(pods: list[RevocablePod], used: int, expected: list[int]) -> None:
-    """From above 90 % to 80 % by as few pods as it takes, the least important and youngest first."""
+    """A host above 90 % is brought to 80 % by as few pods as possible, the least important and youngest first."""
     assert expected == gone(corrections(HOT, load(used), pods, POLICY))
 
 
 def test_memory_makes_a_host_hot_too() -> None:
-    """The pod that holds memory leaves, not the one that uses cpu; the reason has the numbers."""
+    """A pod that holds memory leaves, not the one that uses cpu; the reason has the numbers."""
     found = corrections(HOT, load(500, memory=950), [pod(0, 10, memory=200), pod(1, 400, memory=0)], POLICY)
 
     assert [Correction(PodId(JOB, 0, 1), QosReason(QosRule.HOT_MEMORY, "h", 950, 1_000, 90))] == list(found)
@@ -74,7 +74,7 @@ def test_memory_makes_a_host_hot_too() -> None:
 
 
 def test_who_holds_more_than_the_slack_leaves() -> None:
-    """Whatever they use, pods leave until the rest fits what slack is left."""
+    """Pods leave, whatever they use, until the others fit into the remaining slack."""
     pods = [pod(0, 0, held=200), pod(1, 0, held=200), pod(2, 0, held=200)]
 
     found = corrections(SHORT, load(0, slack=250, held=600), pods, POLICY)
@@ -85,7 +85,7 @@ def test_who_holds_more_than_the_slack_leaves() -> None:
 
 
 def test_one_measurement_is_not_enough() -> None:
-    """Nobody leaves before two in a row agree, and one that disagrees begins the count anew."""
+    """Two measurements in a row must agree before a pod leaves, and one that disagrees restarts the count."""
     watch = HostWatch()
     due = []
     for used in (950, 500, 950, 950):
@@ -97,7 +97,7 @@ def test_one_measurement_is_not_enough() -> None:
 
 
 def test_a_host_is_closed_for_longer_each_time() -> None:
-    """Twice as long when it is hot again soon after it opened, as at first when that is long ago."""
+    """A host that is hot again soon after it opened is closed twice as long; much later, as long as at first."""
     hot = [Correction(PodId(JOB, 0, 1), QosReason(QosRule.HOT_CPU, "h", 95, 100, 90))]
     first = after(HOT, hot, 100.0, POLICY)
     second = after(first, hot, 200.0, POLICY)
@@ -134,8 +134,9 @@ PODS = st.lists(
 def test_as_few_leave_as_the_order_allows(
     pods: list[RevocablePod], used: int, memory: int, slack: int, hot_count: int, short_count: int
 ) -> None:
-    """With what leaves, the host is at its targets or nobody is left who could help; without the last of them it would
-    not be; who stays before one that leaves is of no help. Who leaves already is not told again."""
+    """With the evicted pods gone, the host is at its targets or no other pod could help; without the last of them it
+    would not be. Pods that leave already are not evicted again.
+    """
     watch, host = HostWatch(hot_count, short_count), load(used, memory, slack)
     leaving = [each for each in pods if each.is_leaving]
     by_id = {each.pod_id: each for each in pods}
@@ -171,7 +172,7 @@ def part(each: RevocablePod, cause: QosRule) -> int:
 def missing(
     watch: HostWatch, host: HostLoad, pods: list[RevocablePod], leaving: list[RevocablePod]
 ) -> dict[QosRule, int]:
-    """By how much each rule that is due is still broken once these have left."""
+    """Returns the amount by which each rule that is due is still broken once the given pods have left."""
     found = {}
     if watch.hot_count >= 2 and host.used.cpu_milli > 900:
         found[QosRule.HOT_CPU] = host.used.cpu_milli - 800 - sum(each.used.cpu_milli for each in leaving)
@@ -186,8 +187,9 @@ def missing(
 
 
 class Cluster:
-    """Hosts of 1 cpu at constant load. Pods that leave need a while, go back to the queue, and are placed again where
-    revocable cpu is free and the host is open."""
+    """Hosts of 1 cpu at constant load. Evicted pods leave after a while, return to the queue, and are placed again
+    where revocable cpu is free and the host is open.
+    """
 
     GRACE_S = 20.0
 
@@ -245,7 +247,9 @@ HOUR_S = 3600
     st.lists(st.integers(0, 100), max_size=25),
 )
 def test_constant_load_comes_to_rest(hosts: list[tuple[int, int]], uses: list[int]) -> None:
-    """Pods that use no more than they ask for: where slack is what ordinary pods leave, nobody is evicted at all."""
+    """No pod is evicted where slack is the part that ordinary pods leave unused and pods use no more than they
+    request.
+    """
     cluster = Cluster([use for use, _ in hosts], [min(slack, max(0, 900 - use)) for use, slack in hosts], uses)
 
     for now_s in range(0, HOUR_S, 5):
@@ -257,8 +261,9 @@ def test_constant_load_comes_to_rest(hosts: list[tuple[int, int]], uses: list[in
 @settings(max_examples=20)
 @given(st.integers(0, 1000), st.lists(st.integers(0, 1000), min_size=1, max_size=12))
 def test_pods_that_use_too_much_are_tried_ever_less_often(ordinary: int, uses: list[int]) -> None:
-    """A fixed slack and pods that use far more than they ask for, at constant load: each time the host stays closed for
-    twice as long, so that evictions become rare instead of going on as they began."""
+    """A host with a fixed slack and pods that use far more than they request, at constant load, stays closed for twice
+    as long each time, so that evictions become rare instead of continuing at the same rate.
+    """
     cluster = Cluster([ordinary], [1000], uses)
 
     for now_s in range(0, 6 * HOUR_S, 5):
@@ -270,7 +275,7 @@ def test_pods_that_use_too_much_are_tried_ever_less_often(ordinary: int, uses: l
 
 
 def test_slack_that_shrinks_is_given_back_once() -> None:
-    """Ordinary pods wake up: as many revocable pods leave as no longer fit, once, and they are back when it is calm."""
+    """Ordinary pods wake up: as many revocable pods leave as no longer fit, once, and return when load is low."""
     cluster = Cluster([100], [800], [100] * 8)
     for now_s in range(0, 100, 5):
         cluster.step(now_s)

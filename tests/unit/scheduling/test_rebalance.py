@@ -1,4 +1,4 @@
-"""Plans of moves: tables for each goal, properties, and an exhaustive search beside them."""
+"""Plans of moves: tables for each goal, properties, and a comparison with an exhaustive search."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ from tests.unit.scheduling.moves_table import (
     ways,
 )
 
-# Room for a pod that fits nowhere.
+# Free resources for a pod that fits no host.
 
 
 def test_one_pod_leaves_for_the_pod_that_fits_nowhere() -> None:
-    """Of hosts with two cores free each, the one where a single pod gives enough room is freed of it."""
+    """The host where a single move frees enough resources is chosen among hosts with two free cores each."""
     pods = [*pods_on("a", "h1", cpu(2), 3), *pods_on("b", "h2", cpu(1), 6), *pods_on("c", "h3", cpu(3), 2)]
     cluster = Cluster(hosts_of("h1", "h2", "h3"), pods, waits(4))
 
@@ -51,14 +51,14 @@ def test_one_pod_leaves_for_the_pod_that_fits_nowhere() -> None:
 
 
 def test_nothing_moves_for_a_pod_that_fits() -> None:
-    """A pod that finds room now is only waiting for its placement."""
+    """A pod that fits a host now waits only for its placement."""
     cluster = Cluster(hosts_of("h1", "h2"), pods_on("a", "h1", cpu(2), 3), waits(4))
 
     assert ((), ()) == (cluster.plan(FREE).moves, cluster.plan(FREE).stuck)
 
 
 def test_the_room_of_what_waits_and_fits_is_not_filled() -> None:
-    """The only host for the pod that would move is wanted by a pod that waits and fits there."""
+    """The only host for the pod that would move is the one that a waiting pod fits."""
     pods = [*pods_on("a", "h1", cpu(3), 2), *pods_on("b", "h2", cpu(5))]
     small = WaitingPods(JobId("small"), cpu(2), 2, waited_s=1.0)
     cluster = Cluster(hosts_of("h1", "h2"), pods, [*waits(5), small])
@@ -69,7 +69,7 @@ def test_the_room_of_what_waits_and_fits_is_not_filled() -> None:
 
 
 def test_many_small_pods_leave_together() -> None:
-    """Of forty pods there are more sets than are looked at; those that help most are chosen then."""
+    """Forty pods have more subsets than the planner tries; then it chooses the pods that help most."""
     kinds = PodShape(Resources(1000)), PodShape(Resources(10, 1))
     pods = [pod for kind in kinds for pod in pods_on(f"with-{kind.resources.memory_mib}", "h1", kind, 20)]
     room = {"h1": Resources(20_200, 20), "h2": Resources(4_500, 4)}
@@ -82,7 +82,7 @@ def test_many_small_pods_leave_together() -> None:
 
 
 def test_a_pod_that_no_moves_let_in_is_named() -> None:
-    """It is larger than any host."""
+    """A pod that is larger than any host is reported as stuck."""
     cluster = Cluster(hosts_of("h1", "h2"), pods_on("a", "h1", cpu(1)), waits(9))
 
     assert ((), ("big",)) == (
@@ -92,7 +92,7 @@ def test_a_pod_that_no_moves_let_in_is_named() -> None:
 
 
 def test_a_constraint_of_the_waiting_pod_may_want_another_pod_away() -> None:
-    """There is room enough, but for a pod with a label that the waiting one keeps off."""
+    """A host has enough free resources, but a pod with a label that the waiting pod excludes."""
     web = ("app", "web")
     pods = [*pods_on("a", "h1", cpu(1), labels=(web,)), *pods_on("b", "h2", cpu(7), labels=(web,))]
     cluster = Cluster(hosts_of("h1", "h2"), pods, waits(2, constraint=PodLabel(*web, "<", 1)))
@@ -103,7 +103,7 @@ def test_a_constraint_of_the_waiting_pod_may_want_another_pod_away() -> None:
 @pytest.mark.parametrize("grants", [1, 2], ids=["one may be away", "both may be away"])
 @pytest.mark.parametrize("goals", [FREE, EMPTY], ids=["free", "empty"])
 def test_a_pod_that_others_want_beside_them_does_not_leave_before_them(goals: list[Goal], grants: int) -> None:
-    """Two pods would have to leave, of which one wants the other on its host: whichever is later would be alone."""
+    """Two pods would have to leave, one of which requires the other on its host: the later one would be without it."""
     web = ("app", "web")
     near = PodShape(Resources(1000), constraint=PodLabel(*web, ">", 0))
     pods = [*pods_on("a", "h1", cpu(1), labels=(web,)), *pods_on("a", "h1", near, 2)[1:]]
@@ -114,7 +114,9 @@ def test_a_pod_that_others_want_beside_them_does_not_leave_before_them(goals: li
 
 
 def test_pods_of_too_many_kinds_for_a_constraint_beside_them_stay() -> None:
-    """It counts 30 different labels, each on a pod of its own: which of them may leave first is not looked at."""
+    """A pod whose constraint counts 30 different labels, each on a pod of its own, makes all stay: the planner does not
+    try that many orders.
+    """
     kinds = [("kind", str(number)) for number in range(30)]
     small = PodShape(Resources(100))
     counting = PodShape(Resources(1), constraint=AnyOf(tuple(PodLabel(*kind, "<", 9) for kind in kinds)))
@@ -128,7 +130,7 @@ def test_pods_of_too_many_kinds_for_a_constraint_beside_them_stay() -> None:
 
 @pytest.mark.parametrize("reason", list(Stays))
 def test_a_pod_that_stays_is_counted_by_its_reason(reason: Stays) -> None:
-    """A pod that may not move does not, even where all else would fit."""
+    """A pod that may not move stays, even where all else would fit."""
     pods = [replace(pod, stays=reason) for pod in pods_on("a", "h1", cpu(2), 3)]
     cluster = Cluster(hosts_of("h1", "h2", cores=8), [*pods, *pods_on("b", "h2", cpu(1), 5)], waits(6))
 
@@ -139,7 +141,9 @@ def test_a_pod_that_stays_is_counted_by_its_reason(reason: Stays) -> None:
 
 
 def test_an_sla_lets_some_go_now_and_the_others_later() -> None:
-    """Two pods of a service have to leave, of which one may be away: it moves first, and its reason says two."""
+    """Two pods of a service have to leave, of which one may be unavailable: it moves first, and its reason
+    counts two.
+    """
     pods = [*pods_on("a", "h1", cpu(2), 3), *pods_on("b", "h2", cpu(4))]
     cluster = Cluster(hosts_of("h1", "h2"), pods, waits(6), grants=1)
 
@@ -150,7 +154,7 @@ def test_an_sla_lets_some_go_now_and_the_others_later() -> None:
 
 
 def test_a_plan_keeps_to_the_moves_that_are_left() -> None:
-    """Two moves are needed and one is left: none is made in vain."""
+    """Two moves are needed and one is left: the plan makes none that would not help."""
     pods = [*pods_on("a", "h1", cpu(2), 3), *pods_on("b", "h2", cpu(4))]
     cluster = Cluster(hosts_of("h1", "h2"), pods, waits(6))
 
@@ -161,7 +165,7 @@ def test_a_plan_keeps_to_the_moves_that_are_left() -> None:
 
 
 def test_a_new_host_takes_pods_until_it_is_near_the_mean() -> None:
-    """The fullest hosts give, and the new host stays below the mean."""
+    """Pods move from the fullest hosts, and the new host stays below the mean."""
     pods = [pod for name in ("h1", "h2", "h3") for pod in pods_on(f"on-{name}", name, cpu(1), 8)]
     cluster = Cluster(hosts_of("h1", "h2", "h3", "new"), pods)
 
@@ -173,7 +177,7 @@ def test_a_new_host_takes_pods_until_it_is_near_the_mean() -> None:
 
 
 def test_jobs_that_ask_to_be_packed_are_not_spread() -> None:
-    """The strategy of the pod says where it wants to be."""
+    """A pod with the strategy to pack is not spread."""
     packed = replace(cpu(1), strategy=Strategy.PACK_HOST)
     cluster = Cluster(hosts_of("h1", "h2", "new"), [*pods_on("a", "h1", packed, 8), *pods_on("b", "h2", packed, 8)])
 
@@ -184,7 +188,7 @@ def test_jobs_that_ask_to_be_packed_are_not_spread() -> None:
 
 
 def test_the_emptiest_host_is_emptied_onto_fuller_ones() -> None:
-    """No host is filled beyond what is crowded, and an empty one stays empty."""
+    """No host is filled beyond the bound for crowded hosts, and an empty one stays empty."""
     pods = [*pods_on("a", "h1", cpu(1), 2), *pods_on("b", "h2", cpu(1), 6), *pods_on("c", "h3", cpu(1), 6)]
     cluster = Cluster(hosts_of("h1", "h2", "h3", "idle"), pods)
 
@@ -195,7 +199,7 @@ def test_the_emptiest_host_is_emptied_onto_fuller_ones() -> None:
 
 
 def test_a_host_with_a_pod_that_stays_is_not_emptied() -> None:
-    """Half of the pods leave for nothing."""
+    """No pod leaves a host that cannot be emptied."""
     kept = [replace(pod, stays=Stays.BATCH) for pod in pods_on("b", "h1", cpu(1))]
     cluster = Cluster(hosts_of("h1", "h2"), [*pods_on("a", "h1", cpu(1)), *kept, *pods_on("c", "h2", cpu(1), 4)])
 
@@ -203,7 +207,7 @@ def test_a_host_with_a_pod_that_stays_is_not_emptied() -> None:
 
 
 def test_a_spread_job_is_not_gathered_on_one_host() -> None:
-    """Its pods stand alone, and the only fuller host has one already."""
+    """A job that spreads keeps its pods on separate hosts: the only fuller host has one already."""
     apart = replace(cpu(1), strategy=Strategy.SPREAD_JOB)
     pods = [*pods_on("a", "h1", apart), *pods_on("a", "h2", apart), *pods_on("b", "h2", cpu(1), 3)]
 
@@ -211,7 +215,7 @@ def test_a_spread_job_is_not_gathered_on_one_host() -> None:
 
 
 def test_pods_without_gpus_leave_gpus_alone() -> None:
-    """The only host with room for a pod that could leave has gpus."""
+    """A pod without gpus does not move to the only host that fits it, which has gpus."""
     hosts = {**hosts_of("h1", "h2"), "gpu": Resources(8000, 0, 0, 2000)}
     labels = {"h1": {"kind": "plain"}, "h2": {"kind": "plain"}}
     pods = [*pods_on("a", "h1", cpu(4)), *pods_on("b", "h2", cpu(7))]
@@ -238,7 +242,7 @@ LAYOUTS: Sequence[Layout | None] = [
 def clusters(
     draw: st.DrawFn, host_max: int = 5, pods_max: int = 5, layouts: Sequence[Layout | None] = LAYOUTS
 ) -> Cluster:
-    """Hosts of different sizes with pods that fit there, of which some should not be there by their constraint."""
+    """Hosts of different sizes with pods that fit there, some of which violate their constraint."""
     names = [f"h{i}" for i in range(draw(st.integers(1, host_max)))]
     capacities = {name: Resources(draw(st.integers(4, 10)) * 1000, draw(st.integers(4, 10))) for name in names}
     racks = {name: {"rack": draw(st.sampled_from("abc"))} for name in names}
@@ -272,7 +276,9 @@ GOALS = st.sampled_from([FREE, SPREAD, EMPTY, [*FREE, *SPREAD], [*FREE, *EMPTY]]
 
 
 def skews(cluster: Cluster) -> dict[tuple[JobId, PodShape, Spread], int]:
-    """Of each rule of a job that spreads: pods of it in the fullest open domain above the lowest."""
+    """Returns, for each rule of a job that spreads, the number of its pods in the fullest open domain above the
+    lowest.
+    """
     found = {}
     for job_id, own in cluster.spread().items():
         for shape in own.domains:
@@ -286,8 +292,9 @@ def skews(cluster: Cluster) -> dict[tuple[JobId, PodShape, Spread], int]:
 @settings(max_examples=examples(300), deadline=None)
 @given(clusters(), GOALS, st.integers(0, 6))
 def test_moves_keep_every_rule_in_any_order(cluster: Cluster, goals: list[Goal], moves_max: int) -> None:
-    """With any part of the moves made nothing is overcommitted and no constraint that held is broken; no more pods move
-    than the bound and the SLA allow; and those that stay stay."""
+    """Any subset of the moves overcommits no host and breaks no constraint that held; no more pods move than the bound
+    and the SLA allow; and pods that may not move stay.
+    """
     found = cluster.plan(goals, moves_max)
     moves = found.moves
 
@@ -307,7 +314,7 @@ def test_moves_keep_every_rule_in_any_order(cluster: Cluster, goals: list[Goal],
 @settings(max_examples=examples(150), deadline=None)
 @given(clusters(), GOALS)
 def test_plans_come_to_rest(cluster: Cluster, goals: list[Goal]) -> None:
-    """What waits goes to the first host that takes it, and soon a plan has no moves."""
+    """Plans have no moves after a while, when waiting pods are placed on the first host that fits them."""
     for _ in range(40):
         found = cluster.plan(goals)
         if not found.moves:
@@ -332,7 +339,7 @@ def placed(cluster: Cluster) -> Cluster:
 @settings(max_examples=examples(100), deadline=None)
 @given(clusters(), GOALS, st.randoms(use_true_random=False))
 def test_equal_snapshots_give_equal_plans(cluster: Cluster, goals: list[Goal], random: object) -> None:
-    """The order in which hosts and pods are given decides nothing."""
+    """Plans do not depend on the order of hosts and pods."""
     hosts, pods = list(cluster.capacities.items()), list(cluster.pods)
     random.shuffle(hosts)  # type: ignore[attr-defined]
     random.shuffle(pods)  # type: ignore[attr-defined]
@@ -343,7 +350,7 @@ def test_equal_snapshots_give_equal_plans(cluster: Cluster, goals: list[Goal], r
 @settings(max_examples=examples(200), deadline=None)
 @given(clusters(host_max=4, pods_max=3, layouts=ALONE), shapes(most=8))
 def test_no_plan_with_fewer_moves_lets_the_pod_in(cluster: Cluster, shape: PodShape) -> None:
-    """The plan finds as few moves as the exhaustive search, and none where that finds none."""
+    """The plan has as few moves as the exhaustive search, and none where that finds none."""
     cluster = replace(cluster, waiting=[WaitingPods(JobId("big"), shape, 1)], grants=PLENTY)
     expected = fewest_moves(cluster)
 

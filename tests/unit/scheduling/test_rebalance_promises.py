@@ -1,4 +1,4 @@
-"""Plans of moves beside what else is promised to pods: the spread of their jobs, hosts reserved for them, room held."""
+"""Plans of moves and other promises to pods: the spread of their jobs, hosts reserved for them, held resources."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ RACKS = {f"h{at}": {"rack": "abc"[at // 2]} for at in range(6)}
 
 
 def test_a_pod_that_makes_room_stays_within_its_bound() -> None:
-    """The only host with room for it is in a rack that has as many pods of its job."""
+    """The only host that fits the pod is in a rack that has as many pods of its job."""
     spread = cpu(2, layout=over("rack", is_hard=True))
     pods = [
         *pods_on("a", "h0", spread), *pods_on("b", "h0", cpu(4)),
@@ -33,7 +33,7 @@ def test_a_pod_that_makes_room_stays_within_its_bound() -> None:
 
 
 def test_a_job_goes_to_the_hosts_of_a_new_rack_until_it_is_even() -> None:
-    """Its three pods in a full rack are two above the new one; the host that is emptiest there takes one."""
+    """A full rack has two pods of the job more than the new one; the emptiest host there receives one."""
     spread = cpu(1, layout=over("rack"))
     pods = [*pods_on("a", "h0", spread, 2), *pods_on("a", "h1", spread), *pods_on("b", "h2", cpu(1))]
     cluster = Cluster(hosts_of("h0", "h1", "h2", "h3"), pods, labels=RACKS)
@@ -47,7 +47,7 @@ def test_a_job_goes_to_the_hosts_of_a_new_rack_until_it_is_even() -> None:
 
 @pytest.mark.parametrize("is_hard", [False, True])
 def test_a_skew_within_the_bound_is_let_be(is_hard: bool) -> None:
-    """Whoever asks for at most two more pods in a rack than in another has nothing against two."""
+    """A job that allows two more pods in a rack than in another is not moved for two."""
     spread = cpu(1, layout=over("rack", 2, is_hard))
     cluster = Cluster(hosts_of("h0", "h2"), pods_on("a", "h0", spread, 2), labels=RACKS)
 
@@ -57,7 +57,7 @@ def test_a_skew_within_the_bound_is_let_be(is_hard: bool) -> None:
 
 
 def test_pods_of_a_job_that_is_in_two_clusters_stay_in_their_domains() -> None:
-    """What is on hosts of the others is not known here."""
+    """Pods of a job in two clusters stay in their domains: pods on hosts of the other cluster are unknown."""
     spread = cpu(1, layout=over("rack"))
     cluster = Cluster(hosts_of("h0", "h1", "h2"), pods_on("a", "h0", spread, 8), labels=RACKS, elsewhere=["a"])
 
@@ -65,7 +65,7 @@ def test_pods_of_a_job_that_is_in_two_clusters_stay_in_their_domains() -> None:
 
 
 def test_pods_with_a_bound_stay_while_others_of_their_job_are_placed() -> None:
-    """It is not known then how many of them each rack has."""
+    """Pods with a bound stay while others of their job are placed, as the number in each rack is unknown then."""
     spread = cpu(1, layout=over("rack", is_hard=True))
     cluster = Cluster(hosts_of("h0", "h1"), [*pods_on("a", "h0", spread), *pods_on("b", "h1", cpu(2))], labels=RACKS)
     hosts, unknown = [cluster.host(name) for name in cluster.capacities], {JobId("a"): JobSpread({spread: ()})}
@@ -92,7 +92,7 @@ def test_no_room_is_made_where_a_bound_keeps_the_pod_off() -> None:
 
 
 def test_the_host_that_is_reserved_for_the_pod_is_freed() -> None:
-    """Another would take one move less; and no pod goes to the reserved one."""
+    """Another host would need one move less; and no pod moves to the reserved one."""
     pods = [*pods_on("a", "h1", cpu(2), 3), *pods_on("b", "h2", cpu(2), 2), *pods_on("c", "h3", cpu(6))]
     cluster = Cluster(hosts_of("h1", "h2", "h3"), pods, waits(6))
     assert [("b", "h2", "h1")] == ways(cluster.plan(FREE).moves)
@@ -108,7 +108,7 @@ def test_the_host_that_is_reserved_for_the_pod_is_freed() -> None:
 
 
 def test_room_on_the_reserved_host_is_that_of_its_pod() -> None:
-    """It fits there by now, so nothing moves; a second pod of the job has no claim to it."""
+    """A pod that fits its reserved host moves no other; a second pod of the job has no claim to it."""
     pods = [*pods_on("a", "h1", cpu(2)), *pods_on("b", "h2", cpu(5)), *pods_on("c", "h2", cpu(3))]
     cluster = Cluster(hosts_of("h1", "h2"), pods, waits(6), reserved={"h1": (JobId("big"), cpu(6))})
 
@@ -118,7 +118,7 @@ def test_room_on_the_reserved_host_is_that_of_its_pod() -> None:
 
 
 def test_a_reserved_host_that_cannot_be_freed_leaves_others() -> None:
-    """What is there does not move, and on another host one move is enough."""
+    """Pods on the reserved host cannot move, and on another host one move is enough."""
     kept = [replace(pod, stays=Stays.VOLUME) for pod in pods_on("a", "h1", cpu(4))]
     cluster = Cluster(
         hosts_of("h1", "h2", "h3"),
@@ -131,7 +131,7 @@ def test_a_reserved_host_that_cannot_be_freed_leaves_others() -> None:
 
 
 def test_a_pod_that_comes_back_is_let_in_on_its_host() -> None:
-    """Its volume is there, so no other host will do; as long as room is held for it, it is only on its way."""
+    """A pod whose volume is on a host fits no other; while resources are held for it there, it moves no pod."""
     pods = [*pods_on("a", "h1", cpu(6)), *pods_on("b", "h2", cpu(1))]
     waiting = [replace(waits(4, constraint=HostLabel("hostname", "h1"))[0], home=Hostname("h1"))]
     cluster = Cluster(hosts_of("h1", "h2"), pods, waiting)

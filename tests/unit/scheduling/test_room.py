@@ -1,4 +1,4 @@
-"""Room for pods that are only planned: drawings, and the placement that comes afterwards beside them.
+"""Free resources for pods that are only planned: drawings, and a later placement to compare with.
 
 REWRITE=1 in the environment redraws the expected tables; read the difference before you keep it.
 """
@@ -31,7 +31,7 @@ JOB = JobId("planned")
 
 @pytest.mark.parametrize("path", SCENARIOS, ids=lambda path: path.stem)
 def test_scenario(path: Path) -> None:
-    """On the drawn hosts the drawn pods find as much room, and these rules keep the others off."""
+    """Expected counts and rules of the drawing are found for its hosts and pods."""
     scenario = Scenario.parse(path.read_text())
 
     drawn = RoomScenario(scenario).draw()
@@ -42,7 +42,7 @@ def test_scenario(path: Path) -> None:
 
 
 def test_there_are_scenarios() -> None:
-    """The folder is where the test looks."""
+    """The folder has at least 9 scenarios."""
     assert len(SCENARIOS) >= 9
 
 
@@ -57,8 +57,9 @@ PODS = st.lists(st.tuples(st.sampled_from(SHAPES), st.integers(1, 9)), min_size=
 
 @given(cpus=st.lists(st.integers(0, 8), min_size=1, max_size=6), pods=PODS, size=st.integers(0, 5))
 def test_placement_finds_what_was_planned(cpus: list[int], pods: list[tuple[PodShape, int]], size: int) -> None:
-    """Of a gang and of the pods beside it as many are placed as there was room for, when nothing happens meanwhile, and
-    each host is told of once."""
+    """A placement puts as many pods of a gang and of other shapes as the plan had found, when no host changes
+    meanwhile, and each host is reported once.
+    """
     gang = PodShape(Resources(2000))
     asked = [PlannedPods(gang, size, is_gang=True)] if size > 1 else []
     asked += [PlannedPods(shape, count) for shape, count in pods]
@@ -80,7 +81,7 @@ def test_placement_finds_what_was_planned(cpus: list[int], pods: list[tuple[PodS
 
 
 def test_a_trial_leaves_the_hosts_as_they_are() -> None:
-    """What is leased is free in it; what is put there, and hosts that are added, are not in the fleet itself."""
+    """A trial uses leased resources as free ones; its placed pods and added hosts are not in the fleet itself."""
     fleet = Fleet([host(0, 4), host(1, 4, LEASED)])
     wanted = [PlannedPods(PodShape(Resources(2000)), 9)]
 

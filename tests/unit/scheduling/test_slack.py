@@ -1,4 +1,4 @@
-"""How much slack is lent."""
+"""The amount of slack that is lent."""
 
 from __future__ import annotations
 
@@ -14,25 +14,27 @@ AMOUNTS = st.integers(0, 100_000)
 @pytest.mark.parametrize(
     ("last", "allocated", "used", "expected"),
     [
-        (0, 1000, 0, 900),  # a tenth of the allocation is held back
+        (0, 1000, 0, 900),  # a tenth of the allocation is not lent
         (0, 1000, 400, 500),
         (0, 1000, 950, 0),
         (0, 500, 700, 0),  # a task may use more than it was promised
-        (500, 1000, 430, 500),  # within the margin: the old report stays
-        (500, 1000, 510, 390),  # it does not
+        (500, 1000, 430, 500),  # within the margin: the old report remains
+        (500, 1000, 510, 390),  # outside of the margin
         (500, 1000, 350, 500),  # not enough more to be worth a new offer
         (500, 1000, 300, 600),
         (900, 0, 0, 0),
     ],
 )
 def test_the_estimate_is_what_is_unused(last: int, allocated: int, used: int, expected: int) -> None:
-    """Less a margin; the last report stays while it is safe."""
+    """The estimate is the unused amount less a margin; the last report remains while it is safe."""
     assert expected == estimate(last, allocated, used)
 
 
 @given(AMOUNTS, AMOUNTS, AMOUNTS)
 def test_no_estimate_promises_what_is_in_use(last: int, allocated: int, used: int) -> None:
-    """Whatever the last report: from 0 to what is allocated and unused; with the same use it does not change again."""
+    """An estimate is between 0 and the allocated, unused amount, whatever the last report; with the same use it does
+    not change again.
+    """
     found = estimate(last, allocated, used)
 
     assert 0 <= found <= max(0, allocated - used)

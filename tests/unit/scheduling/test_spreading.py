@@ -1,4 +1,4 @@
-"""Spread over the domains of host labels: the bound on skew holds, pod by pod, and nothing waits that need not."""
+"""Spread over the domains of host labels: the bound on skew holds, pod by pod, and no pod waits without need."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def shape(*rules: Spread, strategy: Strategy = Strategy.PACK_HOST) -> PodShape:
 def run(
     hosts: list[LeasedHost], wanted: PodShape, count: int, pods: dict[str, DomainCount], gang: bool = False
 ) -> PlacementBatch:
-    """``pods``: where pods of the job are by label, on all hosts."""
+    """Places pods. ``pods``: the number of the job's pods by label value, on all hosts."""
     assert wanted.layout is not None
     domains = []
     for rule in wanted.layout.spread:
@@ -71,24 +71,24 @@ THREE = [host(f"{rack}{number}", 4, rack=rack) for rack in "abc" for number in (
 
 @pytest.mark.parametrize("strategy", Strategy)
 def test_pods_go_to_all_domains_alike(strategy: Strategy) -> None:
-    """Eight pods over three racks are three, three and two, whatever the recipe would do."""
+    """Eight pods over three racks are placed as three, three and two, whatever the strategy."""
     batch = run(THREE, shape(RACK, strategy=strategy), 8, {})
     assert [2, 3, 3] == sorted(by("rack", THREE, batch).values())
 
 
 def test_the_recipe_decides_within_the_bound() -> None:
-    """A bound of four lets a recipe pack four pods into one rack."""
+    """A bound of four allows a strategy to pack four pods into one rack."""
     assert Counter(a=4) == by("rack", THREE, run(THREE, shape(Spread("rack", 4)), 4, {}))
 
 
 def test_pods_that_are_there_count() -> None:
-    """The next pods go where the job has fewest."""
+    """The next pods are placed in the domains with the fewest pods of the job."""
     now = {"rack": open_domains(a=2, b=1, c=0)}
     assert Counter(b=1, c=2) == by("rack", THREE, run(THREE, shape(RACK), 3, now))
 
 
 def test_pods_wait_for_the_bound() -> None:
-    """A rack without room for the next pod keeps the others from getting more, and the reason says so."""
+    """A rack that does not fit the next pod keeps the others from more pods, and the reason says so."""
     hosts = [*THREE[:4], host("c1", 1, rack="c")]
     batch = run(hosts, shape(RACK), 12, {})
     assert Counter(a=2, b=2, c=1) == by("rack", hosts, batch)
@@ -97,7 +97,7 @@ def test_pods_wait_for_the_bound() -> None:
 
 
 def test_domains_that_are_not_leased_count() -> None:
-    """A rack of which no host is leased, perhaps of another cluster, keeps the others from getting more."""
+    """A rack without leased hosts, perhaps of another cluster, keeps the others from more pods."""
     now = {"rack": open_domains(a=1, b=1, c=1, far=0)}
     batch = run(THREE, shape(RACK), 5, now)
     assert 0 == batch.placed_count
@@ -105,7 +105,7 @@ def test_domains_that_are_not_leased_count() -> None:
 
 
 def test_hosts_without_the_label_are_refused() -> None:
-    """Under a bound that is hard a pod goes to no host without the label; a soft one takes it last."""
+    """No pod with a hard bound is placed on a host without the label; one with a soft bound uses it last."""
     hosts = [host("bare", 8), host("a1", 2, rack="a")]
     batch = run(hosts, shape(RACK), 3, {})
     assert Counter(a=2) == by("rack", hosts, batch)
@@ -114,7 +114,7 @@ def test_hosts_without_the_label_are_refused() -> None:
 
 
 def test_a_soft_bound_gives_way_to_a_lack_of_room() -> None:
-    """A full rack does not keep the others from getting pods, which still share them."""
+    """A full rack does not keep the others from more pods, over which they are still spread."""
     hosts = [*THREE[:4], host("c1", 1, rack="c")]
     batch = run(hosts, shape(Spread("rack", is_hard=False)), 11, {})
     assert Counter(a=5, b=5, c=1) == by("rack", hosts, batch)
@@ -129,13 +129,13 @@ def test_two_rules_hold_together() -> None:
 
 
 def test_over_hosts() -> None:
-    """The name of the host is a label as any other."""
+    """The name of the host is a label like any other."""
     batch = run(THREE, shape(Spread("hostname")), 9, {})
     assert [1, 1, 1, 2, 2, 2] == sorted(by("hostname", THREE, batch).values())
 
 
 def test_a_gang_waits_whole() -> None:
-    """A gang that the bound lets in only in part is not placed."""
+    """A gang of which the bound allows only a part is not placed."""
     hosts = [*THREE[:4], host("c1", 1, rack="c")]
     assert 0 == run(hosts, shape(RACK), 6, {}, gang=True).placed_count
     assert 5 == run(hosts, shape(RACK), 5, {}, gang=True).placed_count
@@ -173,7 +173,7 @@ def cases(draw: st.DrawFn) -> Case:
 
 
 def skews(case: Case, put: Counter[Hostname]) -> list[tuple[int, int]]:
-    """The most pods by which a domain that got some is above the lowest, and the bound: of each rule that is hard."""
+    """Returns, for each hard rule, the largest skew of a domain that received pods, and the bound."""
     assert case.wanted.layout is not None
     labels = {each.hostname: dict(each.labels) for each in case.hosts}
     found = []
@@ -181,7 +181,7 @@ def skews(case: Case, put: Counter[Hostname]) -> list[tuple[int, int]]:
         if rule.is_hard and put:
             counts = Counter(case.pods[rule.label].pods)
             for name, count in put.items():
-                counts[labels[name][rule.label]] += count  # KeyError: no host without the label takes one
+                counts[labels[name][rule.label]] += count  # KeyError: no host without the label receives a pod
             most = max(counts[labels[name][rule.label]] for name in put)
             found.append((most - min(counts[each] for each in case.pods[rule.label].open), rule.max_skew))
     return found
@@ -189,8 +189,9 @@ def skews(case: Case, put: Counter[Hostname]) -> list[tuple[int, int]]:
 
 @given(cases())
 def test_no_placement_exceeds_a_hard_bound(case: Case) -> None:
-    """Whatever hosts, recipe, rules and pods are there: no domain that gets pods is further above the lowest than the
-    bound lets it be, no pod is on a host without the label, and no host is overcommitted."""
+    """Any hosts, strategy, rules and running pods give a placement in which no domain that receives pods exceeds the
+    bound, no pod is on a host without the label, and no host is overcommitted.
+    """
     batch = run(case.hosts, case.wanted, case.count, case.pods)
     put = Counter({placement.hostname: len(placement.pods) for placement in batch.placements})
     assert all(skew <= bound for skew, bound in skews(case, put))
@@ -200,7 +201,7 @@ def test_no_placement_exceeds_a_hard_bound(case: Case) -> None:
 
 @given(cases())
 def test_nothing_waits_that_could_be_placed(case: Case) -> None:
-    """By one rule as many pods are placed as the bound and the room let be, which a count pod by pod finds."""
+    """A placement by one rule has as many pods as the bound and the resources allow, which a count pod by pod finds."""
     assert case.wanted.layout is not None
     rule = case.wanted.layout.spread[0]
     case = replace(case, wanted=replace(case.wanted, layout=Layout((rule,))))
@@ -224,12 +225,12 @@ def test_nothing_waits_that_could_be_placed(case: Case) -> None:
 
 
 def test_a_lease_without_counts_places_nothing_under_a_hard_bound() -> None:
-    """What is not known is not taken for zero."""
+    """A missing count is not read as zero."""
     members = [ReadyGang(shape(RACK), ((0, 1),))]
     assert 0 == place(JOB, members, HostLease("l", tuple(THREE))).placed_count
 
 
 def test_the_reason_names_the_numbers() -> None:
-    """The rule, the lowest domain, and the bound."""
+    """The reason has the rule, the lowest domain, and the bound."""
     skewed = Misfit(HostRule.SKEW, "c", 2, 1, 1, "rack")
     assert "at most 2 pods of the job in a rack: rack=c has 1, max skew 1" == misfit_text(skewed)
