@@ -1,4 +1,4 @@
-"""Pods counted from records: what storage counts by one statement."""
+"""Pods counted from records, as storage counts them with one statement."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pods in every condition that the pod machine tells apart, and parameters for every event."""
+"""Pods in every condition that the pod machine distinguishes, and parameters for every event."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ _KINDS: list[list[dict[str, Any]]] = [
     [{"host": "", "agent_id": ""}, {"host": "old-host", "agent_id": "old-agent"}],
     [{"message": "left"}, {"message": THROTTLED_MESSAGE}],
 ]
-"""What is told apart beside state and goal; the first of each is what a pod has when an event does not look at it."""
+"""Conditions besides state and goal; the first of each is that of a pod whose event does not read it."""
 
 
 def a_pod(instance: int, state: PodState, goal: PodState, **changes: Any) -> PodRecord:
@@ -113,7 +113,7 @@ def a_pod(instance: int, state: PodState, goal: PodState, **changes: Any) -> Pod
 
 
 def pods_for(event: Event) -> list[PodRecord]:
-    """Every combination of state, goal and what the event looks at."""
+    """Every combination of state, goal and the conditions that the event reads."""
     seen = _columns(TABLE[event])
     looked_at = [kind for kind in _KINDS if not seen.isdisjoint(kind[0])]
     found: list[PodRecord] = []
@@ -124,7 +124,7 @@ def pods_for(event: Event) -> list[PodRecord]:
 
 
 def parameters_for(event: Event) -> Iterator[dict[str, Any]]:
-    """Every combination of those that are true or false, and of those that may be missing."""
+    """Every combination of the flags, and of the values that may be missing."""
     parts = list(_parts(TABLE[event]))
     names = {name for part in parts for name in parameters(part)} - {"now_ns"}
     said = {part.name for part in parts if isinstance(part, Said)}
@@ -136,7 +136,7 @@ def parameters_for(event: Event) -> Iterator[dict[str, Any]]:
 
 
 def _parts(of: Any) -> Iterator[Any]:
-    """A rule, a row, a condition or a value, and all that it is made of."""
+    """Yields a rule, a row, a condition or a value, and all its parts."""
     if isinstance(of, (tuple, frozenset)):
         for one in of:
             yield from _parts(one)

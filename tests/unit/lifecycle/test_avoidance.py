@@ -1,4 +1,4 @@
-"""From when on a host on which pods fail is avoided, for how long, and by whom."""
+"""Avoidance of hosts on which pods fail: its start, its length, and the jobs that avoid them."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def after(ends: Iterable[RunEnd], rule: Rule = FOR_ALL, record: Record | None = 
 
 
 def test_several_jobs_that_fail_at_once_speak_against_a_host() -> None:
-    """Three pods of two jobs: it is avoided for a minute, and says why."""
+    """Three failed pods of two jobs make a host avoided for a minute, with the reason."""
     record = after([end(A), end(A, 1), end(B, ran_s=0.5)])
 
     assert 60.0 == record.until_s - 1000.0
@@ -63,12 +63,12 @@ def test_several_jobs_that_fail_at_once_speak_against_a_host() -> None:
     ids=["one job", "two pods again and again", "one after a while"],
 )
 def test_less_speaks_against_no_host(ends: list[RunEnd]) -> None:
-    """One job may be broken itself, and so may one pod; what runs for a while has started well."""
+    """One job may be broken itself, and so may one pod; a pod that runs for a while has started well."""
     assert not after(ends).is_avoided(1000.0)
 
 
 def test_a_job_keeps_away_where_its_pods_fail() -> None:
-    """Three of its pods are enough for itself, and for ten minutes."""
+    """Three failed pods of a job make the job avoid the host, for ten minutes."""
     record = after([end(A), end(A, 1), end(A, 2)], FOR_ONE)
 
     assert (600.0, "avoided after 3 pods of the job failed there within 2 s") == (
@@ -78,14 +78,14 @@ def test_a_job_keeps_away_where_its_pods_fail() -> None:
 
 
 def test_old_failures_are_forgotten() -> None:
-    """Two that are older than the window, and one: too few."""
+    """Two failures older than the window, and one newer: too few."""
     old = after([end(A), end(B)])
 
     assert not after([end(C)], record=old, now_s=1001.0 + WINDOW_S).is_avoided(1001.0 + WINDOW_S)
 
 
 def test_each_time_a_host_is_avoided_for_longer() -> None:
-    """1, 2, 4 ... minutes, an hour at most."""
+    """Avoidance lasts 1, 2, 4 ... minutes, an hour at most."""
     record, now_s, seconds = Record(), 1000.0, []
     for _ in range(8):
         record = after([end(A), end(A, 1), end(B)], record=record, now_s=now_s)
@@ -96,7 +96,7 @@ def test_each_time_a_host_is_avoided_for_longer() -> None:
 
 
 def test_success_makes_it_shorter_again() -> None:
-    """Each makes up for one time, and for one failure."""
+    """Each success cancels one avoidance, and one failure."""
     record = Record(times=3)
     assert 2 == after_success(record, 1000.0).times
 
@@ -106,7 +106,7 @@ def test_success_makes_it_shorter_again() -> None:
 
 
 def test_what_ends_while_a_host_is_avoided_changes_nothing() -> None:
-    """It began before: neither the time nor its length follows from it."""
+    """A run that ends while its host is avoided began before: it changes neither the time nor its length."""
     record = after([end(A), end(A, 1), end(B)])
     later = after([end(C), end(B, 1), end(A, 2)], record=record, now_s=1001.0)
 
@@ -115,14 +115,14 @@ def test_what_ends_while_a_host_is_avoided_changes_nothing() -> None:
 
 
 def test_after_a_long_time_it_begins_anew() -> None:
-    """A host that has been well for longer than the longest time is new."""
+    """A host without failures for longer than the longest time starts again as a new one."""
     record = replace(Record(), times=5, until_s=1000.0)
 
     assert 1 == after([end(A), end(A, 1), end(B)], record=record, now_s=1001.0 + FOR_ALL.longest_s).times
 
 
 def test_beyond_the_share_of_hosts_none_is_avoided() -> None:
-    """The failures are kept, for when fewer are."""
+    """Failures beyond the share of hosts are kept, for the time when fewer are avoided."""
     record = after([end(A), end(A, 1)])
     full = after_failure(record, end(B), FOR_ALL, 1000.0, may_avoid=False)
 
@@ -131,7 +131,7 @@ def test_beyond_the_share_of_hosts_none_is_avoided() -> None:
 
 
 def test_a_record_is_over_when_it_says_no_more_than_a_new_one() -> None:
-    """One that was avoided is kept for as long as the next time would be longer for it."""
+    """A record is kept for as long as it would make the next avoidance longer."""
     once, avoided = after([end(A)]), after([end(A), end(A, 1), end(B)])
     last_s = avoided.until_s + FOR_ALL.longest_s
 
@@ -141,7 +141,9 @@ def test_a_record_is_over_when_it_says_no_more_than_a_new_one() -> None:
 
 
 def test_a_job_failed_lately_where_it_would_keep_away() -> None:
-    """From a host that it avoids for longer than it shuns one, and from those that it shuns."""
+    """A job failed lately on a host that it avoids for longer than it deprioritises one, and on the hosts that it
+    deprioritises.
+    """
     records = [Record(failed_s=0.0, until_s=5_000.0), Record(failed_s=1_000.0), Record(failed_s=0.0)]
 
     assert 2 == failed_lately(records, 1_000.0)
@@ -153,13 +155,15 @@ def test_a_job_failed_lately_where_it_would_keep_away() -> None:
      (25, 100, False), (26, 100, True), (101, 50_000, True), (100, 50_000, False)],
 )  # fmt: skip
 def test_a_job_that_fails_wherever_it_goes_is_broken(failed: int, hosts: int, expected: bool) -> None:
-    """On all hosts, on more than two of few, on more than a quarter of many."""
+    """A job that fails on all hosts, on more than two of few, or on more than a quarter of many is broken itself."""
     assert expected == is_own_fault(failed, hosts)
 
 
 @pytest.mark.parametrize("cause", sorted(RULES))
 def test_the_table_of_causes_says_what_speaks_against_a_host(cause: Cause) -> None:
-    """Only what FAILED of it; success speaks for the host, and being killed says nothing."""
+    """A failure counts against the host if the table of causes says so; a success counts for it, and a kill does not
+    count.
+    """
     pod = PodRecord(A, 0, 1, PodState.FAILED, PodState.SUCCEEDED, 1, 1, 1, host="h1", started_ns=5 * SECOND)
     ended = replace(pod, completed_ns=8 * SECOND)
 

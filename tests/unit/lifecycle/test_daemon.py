@@ -27,48 +27,48 @@ def a_seat(instance: int, host: str, gone_ns: int = 0, cluster: str = HERE, is_w
 
 
 def test_each_host_that_matches_gets_an_instance() -> None:
-    """In order of names, without those that have one."""
+    """Each host without an instance receives one, in order of names."""
     plan = follow_hosts(HERE, hosts("c", "a", "b"), [a_seat(0, "b")], NOW)
     assert FollowPlan(fresh=tuple(hosts("a", "c"))) == plan
 
 
 def test_the_instance_of_a_host_that_leaves_ends() -> None:
-    """Once: what is known to be gone is left alone."""
+    """The instance of a host that left is ended once: an instance of a host known to be gone is not changed."""
     assert FollowPlan(gone=(1,)) == follow_hosts(HERE, hosts("a"), [a_seat(0, "a"), a_seat(1, "b")], NOW)
     assert FollowPlan() == follow_hosts(HERE, hosts("a"), [a_seat(0, "a"), a_seat(1, "b", NOW - 1)], NOW)
 
 
 def test_an_instance_that_a_start_of_the_job_revived_ends_again() -> None:
-    """Its host is still gone."""
+    """A start of the job revives the instance of a host that is still gone: it ends again."""
     seats = [a_seat(0, "a", NOW - 1, is_wanted=True)]
     assert FollowPlan(gone=(0,)) == follow_hosts(HERE, [], seats, NOW)
 
 
 def test_a_host_that_comes_back_has_its_instance() -> None:
-    """Also after long, and from another cluster."""
+    """A host that comes back has its instance again, also after a long time, and from another cluster."""
     seats = [a_seat(0, "a", NOW - 2 * KEPT_NS), a_seat(1, "b", NOW - 1, THERE)]
     assert FollowPlan(back=(0, 1)) == follow_hosts(HERE, hosts("a", "b"), seats, NOW)
 
 
 def test_an_instance_that_people_stopped_stays_so() -> None:
-    """Its host has not changed."""
+    """A stopped instance remains stopped while its host does not change."""
     assert FollowPlan() == follow_hosts(HERE, hosts("a"), [a_seat(0, "a", is_wanted=False)], NOW)
 
 
 def test_hosts_of_other_clusters_are_left_to_their_own() -> None:
-    """What one cluster has says nothing of another."""
+    """A list of one cluster's hosts says nothing about the hosts of another."""
     assert FollowPlan() == follow_hosts(HERE, [], [a_seat(0, "a", cluster=THERE)], NOW)
 
 
 def test_the_instance_of_a_host_that_is_long_gone_goes_to_a_new_one() -> None:
-    """And not a moment before."""
+    """The instance of a host that is gone for the kept time is assigned to a new host, and not earlier."""
     seats = [a_seat(0, "old", NOW - KEPT_NS)]
     assert FollowPlan(taken=((0, Hostname("new")),)) == follow_hosts(HERE, hosts("new"), seats, NOW)
     assert FollowPlan(fresh=tuple(hosts("new"))) == follow_hosts(HERE, hosts("new"), seats, NOW - 1)
 
 
 def test_a_plan_is_bounded_and_says_that_there_is_more() -> None:
-    """What ends comes first; instances that are created, at last, have a bound of their own."""
+    """Instances that end come first; created instances come last, and have a bound of their own."""
     seats = [a_seat(0, "x"), a_seat(1, "a", NOW - 1)]
     plan = follow_hosts(HERE, hosts("a", "b", "c"), seats, NOW, 3, 1)
     assert FollowPlan(gone=(0,), back=(1,), fresh=tuple(hosts("b")), more=True) == plan
@@ -78,7 +78,7 @@ def test_a_plan_is_bounded_and_says_that_there_is_more() -> None:
 
 
 class Seats:
-    """What storage does with plans."""
+    """Instances of hosts, changed by plans as in storage."""
 
     def __init__(self) -> None:
         self.by_instance: dict[int, Seat] = {}
@@ -112,8 +112,9 @@ _CLUSTERS = st.fixed_dictionaries({HERE: st.sets(st.sampled_from("abcd")), THERE
 def test_following_comes_to_rest_with_one_instance_on_each_host(
     lives: list[tuple[dict[str, set[str]], int]], limit: int
 ) -> None:
-    """However hosts come and go, in plans of any size, and with no more numbers than hosts within the time in which
-    instances are kept."""
+    """Plans of any size come to rest, however hosts come and go, with no more instance numbers than hosts within the
+    time in which instances are kept.
+    """
     seats, now_ns = Seats(), NOW
     for clusters, weeks in lives:
         now_ns += weeks * KEPT_NS + 1
@@ -130,7 +131,7 @@ def test_following_comes_to_rest_with_one_instance_on_each_host(
     assert len(seats.by_instance) <= 8
 
 
-# -- room on a host ------------------------------------------------------------------------------------------------
+# -- free resources of a host --------------------------------------------------------------------------------------
 
 CAPACITY = Resources(4_000, 4_096)
 JOB = JobId("00000000-0000-4000-8000-000000000001")
@@ -146,14 +147,14 @@ def leaving(cpu_milli: int, *pods: Neighbour) -> list[int]:
 
 
 def test_the_least_important_and_youngest_pods_leave() -> None:
-    """As many as are needed."""
+    """As many pods as needed leave, the least important and youngest first."""
     pods = [a_pod(0, 1_000, 5), a_pod(1, 1_000, 1, age=9), a_pod(2, 1_000, 1), a_pod(3, 1_000, 9)]
     assert [2] == leaving(500, *pods)
     assert [2, 1] == leaving(1_500, *pods)
 
 
 def test_nobody_leaves_in_vain() -> None:
-    """Not where there is room, nor where it is on its way, nor where it would not be enough."""
+    """No pod leaves where resources are free, where they become free soon, or where all pods would not be enough."""
     assert [] == leaving(1_000, a_pod(0, 3_000))
     assert [] == leaving(1_000, a_pod(0, 3_000), a_pod(1, 1_000, is_leaving=True))
     assert [] == leaving(2_000, a_pod(0, 3_000, may_leave=False), a_pod(1, 1_000))
@@ -161,7 +162,7 @@ def test_nobody_leaves_in_vain() -> None:
 
 
 def test_a_pod_that_turns_out_to_be_of_no_use_stays() -> None:
-    """A larger one that leaves after it is enough alone."""
+    """A smaller pod stays if a larger one that leaves after it is enough by itself."""
     assert [1] == leaving(2_000, a_pod(0, 500, 1), a_pod(1, 3_000, 2))
 
 
@@ -182,8 +183,9 @@ _PODS = st.lists(
 
 @given(st.integers(1, 4_000), _PODS)
 def test_room_is_made_or_nothing_happens(cpu_milli: int, pods: list[Neighbour]) -> None:
-    """Only preemptible pods that stay leave, all of them needed; and when none leave, all of them would not do, or
-    there is room."""
+    """Preemptible pods that are not leaving are evicted only if all of them are needed; when none is, all of them would
+    not be enough, or the resources are free.
+    """
     chosen = set(leaving(cpu_milli, *pods))
     may = {pod.pod_id.instance_id for pod in pods if pod.may_leave and not pod.is_leaving}
 

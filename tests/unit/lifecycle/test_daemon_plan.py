@@ -1,8 +1,8 @@
-"""Where a daemon that is only planned would run: hosts drawn as text, and what is said of them.
+"""Hosts of a daemon that is only planned, drawn as text, and the counts for them.
 
-A line is a host: its cores, with what other daemons leave of them behind a slash, then its pods as ``cores:priority``
-with ``!`` for those that are not preemptible and ``~`` for those that leave already; ``room`` where the daemon fits
-now, ``away`` in maintenance, ``?`` where nobody looked.
+A line is a host: its cores, after a slash the cores that other daemons leave free, then its pods as ``cores:priority``
+with ``!`` for pods that are not preemptible and ``~`` for pods that are leaving already; ``room`` where the daemon fits
+now, ``away`` in maintenance, ``?`` where no check was made.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def planned(drawn: str, cores: int = 2) -> DaemonRoom:
         ("4 1:0 1:0 1:0 1:0", 0, 0, 1, 2, 0, 0),  # no more than needed
         ("4 3:9 1:0", 0, 0, 1, 1, 0, 0),  # one that is enough, though of higher priority
         ("4 3!\n4 1:0 3!", 0, 0, 0, 0, 2, 0),  # none leaves where that would not be enough
-        ("4 3:0~ 1!", 0, 0, 0, 0, 1, 0),  # there is room once those have ended that leave already
+        ("4 3:0~ 1!", 0, 0, 0, 0, 1, 0),  # enough is free once the leaving pods have ended
         ("4 away\n4 4:0 away\n4 room", 2, 1, 0, 0, 0, 0),
         ("4 ?\n4 ?\n4 2:0 2!", 0, 0, 1, 1, 0, 2),
         ("", 0, 0, 0, 0, 0, 0),
@@ -51,7 +51,7 @@ def planned(drawn: str, cores: int = 2) -> DaemonRoom:
 def test_each_host_counts_once(
     drawn: str, away: int, free: int, evicting: int, evicted: int, waiting: int, unchecked: int
 ) -> None:
-    """As it would be when the daemon is created."""
+    """Each host counts once, as when the daemon is created."""
     room = planned(drawn)
 
     assert (away, free, evicting, evicted, waiting, unchecked) == (
@@ -62,7 +62,8 @@ def test_each_host_counts_once(
 
 
 def test_the_overhead_is_that_of_hosts_that_take_pods() -> None:
-    """Whether the daemon has room there or not; hosts in maintenance are no capacity. It takes no more than other
-    daemons leave."""
+    """Overhead counts hosts that accept pods, whether the daemon fits there or not; hosts in maintenance are no
+    capacity. It is at most the resources that other daemons leave free.
+    """
     assert Resources(6_000) == planned("4 room\n4 4!\n4 4:0\n4 away").overhead
     assert Resources(2_000 + 1_000) == planned("4 room\n4/1 ?\n4/0 ?").overhead

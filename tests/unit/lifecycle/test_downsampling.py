@@ -1,4 +1,4 @@
-"""Minutes become hours: what is kept of them."""
+"""Downsampling of minutes to hours."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_sums_and_bounds_are_kept(series: Series) -> None:
 
 @given(minutes())
 def test_gaps_stay_gaps(series: Series) -> None:
-    """There is an hour for each hour that has a minute, and none else; it says how much of it is covered."""
+    """Each hour with a minute is in the result, and no other; it has the time that is covered."""
     hours = downsample(series, HOUR_S)
 
     assert sorted({at_s - at_s % HOUR_S for at_s in series.times_s}) == hours.times_s
@@ -62,7 +62,7 @@ def test_gaps_stay_gaps(series: Series) -> None:
 
 @given(minutes(), st.sampled_from([120, 600, 1_800]))
 def test_in_two_steps(series: Series, between_s: int) -> None:
-    """Maxima, counts and what is configured come out the same by way of a step between."""
+    """Maxima, counts and configured values are the same with a step in between."""
     once, twice = downsample(series, HOUR_S), downsample(downsample(series, between_s), HOUR_S)
 
     assert (once.times_s, once.covered_s) == (twice.times_s, twice.covered_s)
@@ -73,14 +73,14 @@ def test_in_two_steps(series: Series, between_s: int) -> None:
 
 @given(minutes(), st.integers(0, 400))
 def test_parts_are_merged_whole(series: Series, at: int) -> None:
-    """What was cut in two is one again, in whichever order; of an interval that both have, the first stands."""
+    """A series that was cut in two is whole again, in either order; of an interval in both, the first is used."""
     early, late = cut(series, 0, at * MINUTE_S), cut(series, at * MINUTE_S, 10**6)
 
     assert series == merge(early, late) == merge(late, early) == merge(series, late)
 
 
 def test_the_first_of_two_stands() -> None:
-    """Also its marks; a column that one of them lacks is 0 there."""
+    """The first of two values is used, and the first marks; a column that one of them lacks is 0 there."""
     first = Series([60], [60], {ALLOCATION: [5]}, preemptions=[Preemption(60, "/a", 1)])
     second = Series([60, 120], [60, 30], {ADMITTED: [7, 8]}, preemptions=[Preemption(60, "/b", 2)])
 
@@ -92,7 +92,7 @@ def test_the_first_of_two_stands() -> None:
 
 
 def test_few_causes_are_named() -> None:
-    """Those with the most pods; the others are one mark without a name, and no pod is lost."""
+    """Causes with the most pods are named; the others are one mark without a name, and no pod is lost."""
     marks = [Preemption(0, f"/{number}", number + 1) for number in range(MARKS_MAX + 2)]
 
     found = joined(marks)

@@ -1,4 +1,4 @@
-"""Whose fault an end is, and who pays."""
+"""Causes of the end of a run: the party at fault, and the retries that it costs."""
 
 from __future__ import annotations
 
@@ -9,13 +9,15 @@ from peloton.model.pod import Cause
 
 
 def test_every_cause_has_a_rule() -> None:
-    """The table is whole."""
+    """The table has a rule for every cause."""
     assert set(Cause) == set(RULES)
 
 
 @pytest.mark.parametrize("cause", sorted(RULES))
 def test_nobody_pays_for_what_the_cluster_does(cause: Cause) -> None:
-    """Who is sent away uses up no attempt and speaks against no host; only the cluster sends runs away."""
+    """A run evicted by the cluster uses up no attempt and does not count against a host; only the cluster
+    evicts runs.
+    """
     rule = RULES[cause]
 
     if rule.again is Again.ALWAYS:

@@ -1,4 +1,4 @@
-"""External pods: who gets an instance, which instances are given back, and which instance a pod gets."""
+"""External pods: assigning and releasing instances of jobs."""
 
 from __future__ import annotations
 
@@ -28,29 +28,29 @@ def slot(uid: str, state: PodState | None, instance: int = 0, runs_again: bool =
 
 
 def test_a_pod_that_waits_gets_an_instance_of_its_owners_job() -> None:
-    """Pods are taken by job, in their order."""
+    """Waiting pods are assigned to instances by job, in their order."""
     plan = plan_intake([waiting("p2"), waiting("p1"), waiting("q", B)], [])
     assert IntakePlan(take={A: ["p2", "p1"], B: ["q"]}) == plan
 
 
 def test_a_pod_that_has_an_instance_is_not_taken_again() -> None:
-    """Whatever its instance is at, unless that is at rest."""
+    """A pod with an instance is not assigned another, whatever the state of its instance, unless that has ended."""
     for state in _LIVING:
         assert IntakePlan() == plan_intake([waiting("p")], [slot("p", state)])
 
 
 def test_a_pod_whose_run_ended_in_the_queue_is_taken_again() -> None:
-    """Its gang left the queue with a member, and it still waits."""
+    """A pod whose gang left the queue with a member, and which still waits, is assigned an instance again."""
     assert {A: ["p"]} == plan_intake([waiting("p")], [slot("p", PodState.KILLED)]).take
 
 
 def test_a_run_that_was_never_bound_goes_on_with_its_pod() -> None:
-    """It is LOST, and gets another run by itself."""
+    """A run that was never bound is LOST, and another run starts for its pod without an intake."""
     assert IntakePlan() == plan_intake([waiting("p")], [slot("p", PodState.LOST, runs_again=True)])
 
 
 def test_a_pod_that_is_deleted_while_it_waits_leaves_the_queue() -> None:
-    """And one that somebody else has bound, too."""
+    """A waiting pod that is deleted, or bound by another scheduler, leaves the queue."""
     for seen in ([], [gone("p")]):
         plan = plan_intake(seen, [slot("p", PodState.PENDING, 3)])
         assert IntakePlan(stop={A: [3]}, forget=("p",)) == plan
@@ -63,13 +63,13 @@ def test_a_pod_on_a_host_keeps_its_instance_until_its_end_is_stored() -> None:
 
 
 def test_pods_beyond_the_bound_wait_outside() -> None:
-    """The oldest come first, and those that have an instance count."""
+    """The oldest pods are assigned first, and pods that have an instance count in the bound."""
     plan = plan_intake([waiting("a"), waiting("b"), waiting("c")], [slot("a", PodState.PENDING)], waiting_max=2)
     assert ({A: ["b"]}, ("c",)) == (plan.take, plan.left_out)
 
 
 def test_instances_at_rest_are_dealt_before_new_ones() -> None:
-    """So that their numbers stay bounded by the pods that live at a time."""
+    """Ended instances are assigned before new ones, so that their number is bounded by the pods alive at a time."""
     found = {0: (PodState.RUNNING, False), 1: (PodState.SUCCEEDED, False), 2: (PodState.LOST, True)}
     assert [1, 3] == deal(2, found)
 
@@ -91,7 +91,7 @@ _INSTANCES = st.lists(st.tuples(st.sampled_from(_STATES), st.booleans()), max_si
 def test_dealt_instances_are_free_and_leave_no_gap(
     count: int, found: list[tuple[PodState, bool]], gang_size: int
 ) -> None:
-    """No instance is dealt twice, and none to two pods that live."""
+    """No instance is assigned twice, and none to two live pods."""
     instances = dict(enumerate(found))
     gathers = all(state is PodState.INITIALIZED or state in TERMINAL for state, _ in found[:gang_size])
     if len(found) < gang_size and not gathers:
@@ -110,7 +110,9 @@ _SLOTS = st.dictionaries(st.sampled_from("abcdefg"), st.tuples(st.sampled_from([
 def test_after_an_intake_each_waiting_pod_has_one_instance(
     seen: dict[str, bool], held: dict[str, tuple[PodState | None, bool]], waiting_max: int
 ) -> None:
-    """Or it is beyond the bound; pods that do not wait have one on hosts only; a second intake has nothing to do."""
+    """Each waiting pod has an instance or is beyond the bound; other pods have one on hosts only; a second intake
+    changes nothing.
+    """
     slots = [slot(uid, state, i, again) for i, (uid, (state, again)) in enumerate(held.items())]
     sightings = [Sighting(uid, A, waits) for uid, waits in seen.items()]
     plan = plan_intake(sightings, slots, waiting_max)
@@ -128,7 +130,7 @@ def test_after_an_intake_each_waiting_pod_has_one_instance(
 
 
 def test_a_pool_is_named_by_its_path_or_by_its_names() -> None:
-    """A name that may be two pools, or none, is told."""
+    """A name that matches two pools, or none, is an error that names it."""
     leaves = {"/team/dev": RespoolId("1"), "/team.dev": RespoolId("2"), "/ops": RespoolId("3")}
     assert (RespoolId("1"), "") == pool_of("/team/dev", leaves)
     assert (RespoolId("3"), "") == pool_of("ops", leaves)

@@ -25,7 +25,7 @@ def test_three_returns_within_the_window_are_too_many() -> None:
 
 
 def test_each_time_it_is_avoided_for_longer() -> None:
-    """Doubling, up to an hour; after an hour without it begins anew."""
+    """Avoidance doubles each time, up to an hour; after an hour without returns it restarts."""
     record, now_s, lengths = Returns(), 0.0, []
     for _ in range(9):
         for _ in range(RETURNS_MIN):
@@ -51,7 +51,7 @@ def test_a_host_that_may_not_be_avoided_is_remembered() -> None:
 
 @given(st.lists(st.floats(0.0, 1_000.0), max_size=30))
 def test_memory_and_waits_are_bounded(gaps: list[float]) -> None:
-    """Whatever a host does."""
+    """Memory and waits are bounded, whatever a host does."""
     record, now_s = Returns(), 0.0
     for gap in gaps:
         now_s += gap

@@ -1,4 +1,4 @@
-"""How far the launch of a gang is, when it is in vain, and what a member's end makes of the others."""
+"""Progress of a gang's launch, its timeouts, and the effect of a member's end on the others."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ RETRY, RELAUNCH, REPLACE = NextRun.RETRY, NextRun.RELAUNCH, NextRun.REPLACE
         (Member(I), Stage.QUEUED),
         (Member(P), Stage.QUEUED),
         (Member(READY), Stage.READY),
-        (Member(READY, wants_newer=True), Stage.READY),  # it takes that run when it is launched
+        (Member(READY, wants_newer=True), Stage.READY),  # the launch starts that run
         (Member(READY, is_to_end=True), Stage.LEAVING),
         (Member(L), Stage.STARTING),
         (Member(PodState.STARTING), Stage.STARTING),
@@ -92,14 +92,16 @@ def gang(**stages: int) -> GangProgress:
     ],
 )  # fmt: skip
 def test_verdicts(seen: GangProgress, waited_s: float, expected: tuple[Step, str]) -> None:
-    """What the launch does next, with 10 s for placement and 5 s for the start."""
+    """Each verdict is the next step of the launch, with 10 s for placement and 5 s for the start."""
     verdict = judge(seen, waited_s, placement_s=10, launch_s=5)
     assert expected == (verdict.step, requeue_text(verdict.reason) if verdict.reason else "")
 
 
 @given(st.dictionaries(st.sampled_from([stage.value for stage in Stage]), st.integers(1, 4)), st.booleans())
 def test_a_launch_never_waits_for_ever(stages: dict[str, int], is_late: bool) -> None:
-    """When the time of a step is over no verdict waits; and none is together unless all run or have ended well."""
+    """A verdict does not wait after the timeout of its step; and a gang is together only if all members run or have
+    ended well.
+    """
     seen = GangProgress(sum(stages.values()), stages)
     verdict = judge(seen, 10.0 if is_late else 0.0, 10, 10)
 
@@ -111,7 +113,7 @@ def test_a_launch_never_waits_for_ever(stages: dict[str, int], is_late: bool) ->
 @pytest.mark.parametrize(
     ("members", "expected", "along"),
     [
-        ([Member(I)] * 3, Fate.RESTART, 0),  # as it begins: they wait for each other, and nothing is to be done
+        ([Member(I)] * 3, Fate.RESTART, 0),  # the initial state: they wait for each other, and no action is needed
         ([Member(R)] * 3, Fate.NONE, 0),
         ([Member(S), Member(R), Member(R)], Fate.NONE, 0),
         ([Member(F, next_run=RETRY), Member(R), Member(S)], Fate.RESTART, 2),
@@ -129,7 +131,7 @@ def test_a_launch_never_waits_for_ever(stages: dict[str, int], is_late: bool) ->
     ],
 )
 def test_fates(members: list[Member], expected: Fate, along: int) -> None:
-    """What the members share, and of how many something has to be written."""
+    """Each fate is common to the members, with the number of members that change."""
     shared = fate(Counter(members))
 
     assert (expected, along) == (shared, sum(is_affected(member, shared) for member in members))
@@ -144,7 +146,7 @@ ALL = [
 
 @given(st.lists(st.sampled_from(ALL), min_size=2, max_size=4))
 def test_members_that_went_along_share_their_fate(members: list[Member]) -> None:
-    """After everything that a fate asks for is written, it asks for nothing more."""
+    """A fate requires no more changes after all of its changes are written."""
     shared = fate(Counter(members))
 
     def after(member: Member) -> Member:
@@ -159,17 +161,17 @@ def test_members_that_went_along_share_their_fate(members: list[Member]) -> None
 
 
 def test_stages_are_counted() -> None:
-    """The workflow of a launch sees numbers only."""
+    """The workflow of a launch has counts only."""
     assert GangProgress(3, {"ready": 2, "running": 1}) == progress_of(3, {Member(READY): 2, Member(R): 1})
 
 
 def test_the_hold_doubles() -> None:
-    """30 s after the first launch in vain, at most 10 minutes."""
+    """The backoff is 30 s after the first failed launch, at most 10 minutes."""
     assert [30, 60, 120, 240, 480, 600, 600] == [HOLD.delay_ns(count) // 10**9 for count in range(1, 8)]
 
 
 def test_a_gang_has_failed_when_a_member_rests_without_success() -> None:
-    """One that runs again may succeed yet; one that was killed says nothing by itself."""
+    """A member that runs again may still succeed; a killed member alone does not decide."""
     assert failed_for_good(F, runs_again=False)
     assert failed_for_good(LOST, runs_again=False)
     assert not failed_for_good(F, runs_again=True)

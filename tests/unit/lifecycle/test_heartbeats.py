@@ -1,4 +1,4 @@
-"""Workers that are alive, whatever their clocks say."""
+"""Detection of live workers, independent of their clocks."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_a_worker_that_is_watched_is_alive_until_it_is_silent(skew_s: float) -> 
     ("skew_s", "first"), [(skew_s, Life.UNSURE if skew_s < 0 else Life.ALIVE) for skew_s in SKEWS_S]
 )
 def test_one_read_says_nothing_of_a_heartbeat_that_looks_old(skew_s: float, first: Life) -> None:
-    """Another read, a heartbeat later, tells the worker that lives."""
+    """A second read, a heartbeat later, identifies a live worker."""
     heartbeats = Heartbeats()
 
     assert first is judge(heartbeats, 0.0, -1.0, skew_s)
@@ -48,7 +48,7 @@ def test_one_read_says_nothing_of_a_heartbeat_that_looks_old(skew_s: float, firs
 
 
 def test_a_change_between_reads_that_are_far_apart_says_nothing() -> None:
-    """The worker may have died soon after the first one."""
+    """A change between distant reads does not prove that a worker lives: it may have died soon after the first one."""
     heartbeats = Heartbeats()
     judge(heartbeats, 0.0, -1.0, -30.0)
 

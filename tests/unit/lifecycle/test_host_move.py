@@ -1,4 +1,4 @@
-"""Moves of hosts to other host pools: what brings their maintenance to where they are to be."""
+"""Moves of hosts to other host pools: the changes of maintenance that carry out the assignment."""
 
 from __future__ import annotations
 
@@ -22,12 +22,14 @@ def row(state: HostState = DRAINING, goal: HostState = DOWN, to_pool: str = "bat
 
 
 def changes(wanted: str, found: HostMaintenance | None, is_registered: bool = True) -> MoveChanges:
-    """``wanted``: the host pool in which the host is to be; empty: it is there."""
+    """Returns the changes. ``wanted``: the host pool to which the host is assigned; empty: its current one."""
     return move_changes({H: wanted} if wanted else {}, {H: found} if found else {}, [H] if is_registered else [])
 
 
 def test_a_host_that_is_to_be_elsewhere_begins_to_move() -> None:
-    """Unless the cluster does not have it; one that is under way goes on."""
+    """A host that is assigned elsewhere begins to move unless the cluster does not have it; a move under way
+    continues.
+    """
     assert MoveChanges(begin={H: "batch"}) == changes("batch", None)
     assert MoveChanges() == changes("batch", None, is_registered=False)
     assert MoveChanges() == changes("batch", row())
@@ -35,7 +37,7 @@ def test_a_host_that_is_to_be_elsewhere_begins_to_move() -> None:
 
 
 def test_a_move_follows_what_is_wanted() -> None:
-    """To another host pool, or not at all; one that is on its way back up is left alone."""
+    """A move follows a changed assignment, or ends; a host that comes back up is not changed."""
     assert MoveChanges(redirect={H: "gpu"}) == changes("gpu", row())
     assert MoveChanges(stay=(H,)) == changes("", row())
     assert MoveChanges() == changes("gpu", row(DRAINING, UP))
@@ -43,7 +45,7 @@ def test_a_move_follows_what_is_wanted() -> None:
 
 
 def test_a_host_that_waits_takes_a_new_bound() -> None:
-    """It asks again with the bound; one whose turn it was already, or that has this bound, does not."""
+    """A waiting host is requested again with a new bound; one whose turn has come, or that has this bound, is not."""
     waiting = row(UP)
 
     def after(found: HostMaintenance, bounds: dict[Hostname, int]) -> MoveChanges:
@@ -72,7 +74,7 @@ ROWS = st.builds(lambda state, goal, pool: row(state, goal, pool), st.sampled_fr
 def test_following_twice_changes_nothing_more(
     wanted: dict[Hostname, str], rows: dict[Hostname, HostMaintenance], registered: set[Hostname]
 ) -> None:
-    """A host is in one of the changes at most, and once they are made there are none."""
+    """A host is in one of the changes at most, and once they are made no changes are left."""
     rows = {host: replace(found, hostname=host) for host, found in rows.items()}
     due = move_changes(wanted, rows, registered)
     named = [*due.begin, *due.redirect, *due.stay, *due.arrive]
@@ -86,7 +88,7 @@ def test_following_twice_changes_nothing_more(
 
 
 def test_a_host_that_moves_never_goes_down() -> None:
-    """It takes the steps of maintenance, with its new host pool in place of the way down."""
+    """A move has the steps of maintenance, with the change of the host pool instead of the way down."""
     steps = [next_step(row(state)) for state in (UP, DRAINING, DRAINED)]
 
     assert [Step.CORDON, Step.DRAIN, Step.RELABEL] == steps
@@ -94,7 +96,7 @@ def test_a_host_that_moves_never_goes_down() -> None:
 
 
 def test_people_read_where_a_host_moves() -> None:
-    """Before its turn, while it moves, and on its way back up."""
+    """Details name the host pool before the host's turn, while it moves, and on its way back up."""
     assert "Host h1 is **UP**: it waits for its turn to move to host pool batch." == details(row(UP))
     assert "Host h1 is **DRAINED**: it moves to host pool batch." == details(row(DRAINED))
     assert "Host h1 is **DRAINED**: it comes back up." == details(row(DRAINED, UP))

@@ -1,4 +1,4 @@
-"""Which host pools a pod may use, and what a host pool makes of the room of a host."""
+"""Host pools that a pod may use, and the resources that a host pool announces for a host."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ FACTORS = st.builds(Factors, *[st.integers(100, FACTOR_PERCENT_MAX)] * 3)
 def test_the_workload_of_a_pod_follows_from_its_job_and_shape(
     job_type: JobType, more: Mapping[str, int], workload: Workload
 ) -> None:
-    """A pod that asks for gpus is one of those, whatever its job; a daemon goes anywhere."""
+    """A pod that requests gpus has the workload for gpus, whatever its job; a daemon fits any host pool."""
     flags = dict(more)
     shape = PodShape(Resources(1_000, gpu_milli=flags.pop("gpu", 0)), **flags)  # type: ignore[arg-type]
 
@@ -55,7 +55,9 @@ def test_the_workload_of_a_pod_follows_from_its_job_and_shape(
 
 
 def test_the_default_host_pool_serves_what_no_other_does() -> None:
-    """Beside what it was asked to serve; several host pools may serve the same."""
+    """The default host pool serves its own workloads and the ones that no other serves; several host pools may serve
+    the same.
+    """
     pools = [
         HostPool("default", frozenset({W.GPU})),
         HostPool("a", frozenset({W.BATCH, W.GPU})),
@@ -73,7 +75,7 @@ def test_the_default_host_pool_serves_what_no_other_does() -> None:
 
 
 def test_names_of_the_original_say_what_is_served() -> None:
-    """And so do our own words; any other name says nothing."""
+    """Names of the original and Peloton's own words select the workloads; any other name selects none."""
     names = ("batch_reserved", "shared", "stateless", "batch", "stateful", "gpu")
 
     assert [W.BATCH, W.SHARED, W.STATELESS, W.BATCH, W.STATEFUL, W.GPU] == [
@@ -83,7 +85,9 @@ def test_names_of_the_original_say_what_is_served() -> None:
 
 
 def test_a_host_refuses_what_its_host_pool_does_not_serve() -> None:
-    """By name, however its labels are written; one without the label is in no host pool, and refuses nothing."""
+    """A host pool is named in a refusal, in both forms of labels; a host without the label is in no host pool, and
+    refuses no workload.
+    """
     labels = host_pool_labels("services", [W.STATELESS, W.GPU])
     counted = host_labels("h1", labels.items())
 
@@ -106,7 +110,9 @@ def test_sixteen_cpus_of_ten() -> None:
 def test_what_fits_the_announced_room_fits_the_cluster(
     free: Resources, factors: Factors, pods: list[tuple[int, int, int]]
 ) -> None:
-    """All pods of a launch together; at par each takes what it asks for."""
+    """All pods of a launch that fit the announced resources fit the cluster; with factors of 100 each uses its
+    request.
+    """
     room = announced(free, factors)
     asked = took = Resources()
     for pod in (Resources(*amounts) for amounts in pods):
@@ -121,7 +127,9 @@ def test_what_fits_the_announced_room_fits_the_cluster(
 def test_room_is_bounded_by_cluster_and_host_pool(
     free: Resources, capacity: Resources, held: Resources, factors: Factors
 ) -> None:
-    """It is never negative, and with it pods have never asked for more than is announced, unless they have already."""
+    """Free resources are never negative, and with them pods never request more than is announced, unless they have
+    already.
+    """
     room = announced_room(free, capacity, held, factors)
 
     assert all(amount >= 0 for amount in room)

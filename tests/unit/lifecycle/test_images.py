@@ -1,4 +1,4 @@
-"""Which images are fetched ahead, and where."""
+"""Images that are fetched ahead, and their hosts."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def candidate(host: str = "h0", image: str = "web:1", next_image: str = "web:2",
     ("one", "expected"),
     [
         (candidate(), {"web:2": ["h0"]}),
-        (candidate(image=""), {"web:2": ["h0"]}),  # its first image, or one that an older version of ours did not note
+        (candidate(image=""), {"web:2": ["h0"]}),  # its first image, or one that an older version did not record
         (candidate(next_image="web:1"), {}),
         (candidate(next_image=""), {}),
         (candidate(state=PENDING), {}),  # `host` is where its last run was
@@ -39,7 +39,7 @@ def candidate(host: str = "h0", image: str = "web:1", next_image: str = "web:2",
     ],
 )
 def test_one_instance(one: PrefetchCandidate, expected: dict[str, list[str]]) -> None:
-    """Another image for a host that is known, or nothing."""
+    """An instance with a known host and another image has an image to fetch, others have none."""
     assert expected == to_fetch([one])
 
 
@@ -57,7 +57,7 @@ def test_hosts_come_in_order_and_once_per_image() -> None:
 
 @given(st.lists(st.builds(candidate, st.sampled_from("abc"), next_image=st.sampled_from("xyz"))), st.integers(0, 5))
 def test_the_bound(candidates: list[PrefetchCandidate], limit: int) -> None:
-    """So many images on hosts at most, those that are needed first; the bound changes nothing else."""
+    """A bound limits the images on hosts, the ones needed first; it changes no other part of the result."""
     cut, whole = (
         [(image, host) for image, hosts in found.items() for host in hosts]
         for found in (to_fetch(candidates, limit), to_fetch(candidates))
@@ -68,7 +68,7 @@ def test_the_bound(candidates: list[PrefetchCandidate], limit: int) -> None:
     assert list(first)[:limit] == sorted(cut, key=list(first).index)
 
 
-# Who comes next.
+# The next instances.
 
 
 def update(spec: UpdateSpec = IN_PLACE, type: UpdateType = UpdateType.UPDATE, **changes) -> UpdateRecord:  # type: ignore[no-untyped-def]
@@ -78,7 +78,9 @@ def update(spec: UpdateSpec = IN_PLACE, type: UpdateType = UpdateType.UPDATE, **
 
 
 def test_the_next_batches_in_the_order_of_the_rollout() -> None:
-    """Two batches of those that wait, the unavailable first; added ones have no host, removed ones need no image."""
+    """Two batches of waiting instances are next, the unavailable first; added ones have no host, removed ones
+    no image.
+    """
     pods = {i: service_pod(i) for i in range(9)}
     pods[6] = replace(pods[6], state=PENDING)
     one = update(added={9}, updated=range(8), removed={8}, current={0, 1}, done={2}, failed={3})
@@ -99,12 +101,12 @@ def test_the_next_batches_in_the_order_of_the_rollout() -> None:
     ],
 )
 def test_nobody_comes_back_with_another_image(one: UpdateRecord) -> None:
-    """Who is placed anew, restarted or not on the way has no host that is known, or no new image."""
+    """An instance that is placed again, restarted or not in the update has no known host, or no new image."""
     assert {} == rollout.coming_back(one, {i: service_pod(i) for i in range(4)})
 
 
 def test_all_that_an_sla_holds_back_come_next() -> None:
-    """A batch of all that the SLA lets go one by one has no size; all others are waiting."""
+    """A batch that the SLA limits to single pods has no size; all other instances are waiting."""
     pods = {i: service_pod(i) for i in range(4)}
     step = rollout.next_step(update(replace(IN_PLACE, batch_size=0), updated=range(4)), pods, sla_maximum=1)
     assert ((0,), (1, 2, 3)) == (step.change, (*rollout.coming_back(step.update, pods),))
@@ -112,8 +114,9 @@ def test_all_that_an_sla_holds_back_come_next() -> None:
 
 @given(st.integers(1, 25), st.integers(1, 7), st.data())
 def test_looking_once_per_batch_misses_nobody(count: int, batch: int, data: st.DataObject) -> None:
-    """However few at a time a batch is filled up with: who begins after the first step was named by a look before
-    that, and there are no more looks than batches."""
+    """Reads once per batch name every instance that begins after the first step, however few at a time a batch is
+    filled up with; there are no more reads than batches.
+    """
     pods = {i: service_pod(i) for i in range(count)}
     one = update(replace(IN_PLACE, batch_size=batch), updated=range(count), state=UpdateState.INITIALIZED)
     named, looked_at, looks = set[int](), "", 0

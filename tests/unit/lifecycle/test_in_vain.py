@@ -1,4 +1,4 @@
-"""How long admitted pods and gangs look for hosts, and how long what found none is held back at least."""
+"""Timeouts of admitted pods and gangs that find no host, and the least backoff after that."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NS = 10**9
     [(600, [600, 300, 150, 75, 37.5, 18.75, 10, 10]), (20, [20, 10, 10, 10, 10, 10, 10, 10]), (3, [3] * 8)],
 )
 def test_each_try_is_half_as_long(placement_s: float, expected: list[float]) -> None:
-    """Down to what a placement takes, and never longer than the first."""
+    """Each timeout is half of the one before, down to the duration of a placement, and never longer than the first."""
     assert expected == [patience_s(placement_s, count) for count in (0, 1, 2, 3, 4, 5, 6, 1_000)]
 
 
@@ -44,7 +44,7 @@ def test_each_try_is_half_as_long(placement_s: float, expected: list[float]) -> 
 def test_pods_that_were_tried_before_give_up_sooner(
     vain_count: int, turns: int, waited_s: float, is_given_up: bool
 ) -> None:
-    """And so do pods of a pool of which much is held back."""
+    """Pods that failed before have a shorter timeout, and so do pods of a pool with many pods in backoff."""
     gang = ReadyGang(ONE, ((4, 1),), waited_s=waited_s, vain_count=vain_count)
     batch = PlacementBatch(JobId("job"), "", unplaced_count=1, why=no_room(1), unplaced=(Unplaced((4,)),))
     seconds = patience_s(600, vain_count + turns)
@@ -54,7 +54,7 @@ def test_pods_that_were_tried_before_give_up_sooner(
 
 
 def test_gangs_that_were_launched_in_vain_give_up_sooner() -> None:
-    """As pods do."""
+    """Gangs whose launch failed before have a shorter timeout, as pods do."""
     seen = [judge(GangProgress(2, {"ready": 2}, 2), waited_s, placement_s=600) for waited_s in (149, 150)]
 
     assert [
@@ -64,10 +64,10 @@ def test_gangs_that_were_launched_in_vain_give_up_sooner() -> None:
 
 
 def test_the_more_is_held_back_the_longer_is_a_hold() -> None:
-    """Within an hour."""
+    """The least backoff grows with the number of pods in backoff, up to an hour."""
     assert [0, 60, 600, HOLD_MAX_S, HOLD_MAX_S] == [least_hold_s(turns) for turns in (0, 1, 10, 60, 10_000)]
 
 
 def test_a_hold_is_no_shorter_than_the_try_before() -> None:
-    """Within the longest hold."""
+    """A backoff is no shorter than the try before it, up to the longest backoff."""
     assert [30, 45, 600] == [HOLD.delay_after_ns(1, took_s * NS) // NS for took_s in (0, 45, 7_200)]

@@ -92,7 +92,7 @@ def test_the_first_rule_that_holds_decides(
     [(S, JobState.SUCCEEDED), (F, JobState.FAILED), (L, JobState.FAILED), (K, JobState.KILLED)],
 )
 def test_the_controller_decides_how_its_job_ended(controller: PodState, expected: JobState) -> None:
-    """When all pods have ended, instance 0 of a controller job speaks for all; before, it does not."""
+    """Instance 0 of a controller job decides the end of the job when all pods have ended, and not before."""
     job = a_job(has_controller=True)
 
     assert expected == roll_up(job, {S: 1, F: 1, K: 2}, controller)
@@ -101,7 +101,7 @@ def test_the_controller_decides_how_its_job_ended(controller: PodState, expected
 
 @given(st.dictionaries(st.sampled_from(list(PodState)), st.integers(0, 5)), st.sampled_from(list(JobType)))
 def test_a_job_with_a_living_pod_has_not_ended(counts: dict[PodState, int], job_type: JobType) -> None:
-    """Whatever the counts, no rule ends a job while one of its pods lives."""
+    """A job with a live pod does not end, whatever the counts."""
     total = sum(counts.values())
     state = roll_up(a_job(total, type=job_type), counts)
 
@@ -117,7 +117,7 @@ def test_a_job_starts_with_its_first_pod_on_a_host() -> None:
 
 def test_scheduled_pods_are_those_between_queue_and_end() -> None:
     """Pods that wait to be queued, and ended ones, do not count against the maximum."""
-    every = dict.fromkeys(PodState, 1)  # those that only clients know count nowhere
+    every = dict.fromkeys(PodState, 1)  # states that only clients use count nowhere
 
     assert 7 == scheduled_count(every)
 
@@ -142,17 +142,17 @@ GANG = SlaSpec(maximum_running_instances=4, minimum_running_instances=3)
 def test_admission_keeps_the_maximum_of_running_instances(
     sla: SlaSpec, counts: dict[PodState, int], waiting: int, gang_waiting: int, expected: int
 ) -> None:
-    """Only so many are queued as may run; a waiting gang that does not fit holds the others back."""
+    """The maximum of running instances limits the queued ones; a waiting gang that does not fit blocks the others."""
     assert expected == admit_count(a_job(10, sla), counts, waiting, gang_waiting)
 
 
 def test_a_job_that_is_to_end_admits_nothing() -> None:
-    """With goal KILLED nothing is queued any more."""
+    """A job with goal KILLED queues no more pods."""
     assert 0 == admit_count(a_job(**STOPPED), {I: 4}, 4, 0)
 
 
 def test_deadlines_hold_for_batch_jobs_that_set_one() -> None:
-    """The cutoff is the start time before which a pod has run too long."""
+    """A cutoff is the start time before which a pod has run too long."""
     job = a_job(sla=SlaSpec(max_running_time_s=30))
 
     assert 70 * SECOND == deadline.cutoff_ns(job, 100 * SECOND)
@@ -161,7 +161,7 @@ def test_deadlines_hold_for_batch_jobs_that_set_one() -> None:
 
 
 def test_the_wait_for_a_deadline_ends_when_it_has_passed() -> None:
-    """After waiting so long, the pod's start lies before the cutoff."""
+    """The start of a pod lies before the cutoff after the wait."""
     job = a_job(sla=SlaSpec(max_running_time_s=30))
     start_ns = 90 * SECOND
 

@@ -1,4 +1,4 @@
-"""Where a job is steered by which event."""
+"""Goals and states that events set for a job."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def wanted(becomes: str, job: JobRecord) -> tuple[str, str] | None:
 
 @pytest.mark.parametrize("line", TABLE.strip().splitlines()[1:])
 def test_the_table(line: str) -> None:
-    """Each event leads where the table above says, in every job that the line is for."""
+    """Each event has the effect of the table above, in every job that the line is for."""
     event, job_type, goal, state, becomes = line.split()
     found = 0
     for kind, at, own_or_not in product((JobType.BATCH, JobType.SERVICE), STATES, (None, *GOALS)):
@@ -109,7 +109,7 @@ def test_the_table(line: str) -> None:
 
 
 def test_every_event_is_in_both_tables() -> None:
-    """The table above forgets no event, and neither does the machine's."""
+    """The table above has every event, and so has the machine's."""
     assert [event.name.lower() for event in JobEvent] == [
         *dict.fromkeys(line.split()[0] for line in TABLE.strip().splitlines()[1:])
     ]
@@ -118,7 +118,7 @@ def test_every_event_is_in_both_tables() -> None:
 
 @pytest.mark.parametrize("event", [JobEvent.STOP, JobEvent.START_SERVICE, JobEvent.DELETE_SERVICE])
 def test_what_people_ask_for_is_a_new_version(event: JobEvent) -> None:
-    """Whoever looked before sees another version, and another revision."""
+    """A request of a user changes the version and the revision of the job."""
     before = a_job(JobType.SERVICE, JobState.RUNNING, JobState.RUNNING)
     after = next_job(before, event, NOW)
 

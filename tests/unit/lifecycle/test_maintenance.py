@@ -1,4 +1,4 @@
-"""Maintenance of hosts, as decisions: the next step, turns, who leaves, what an operator may ask."""
+"""Maintenance of hosts, as decisions: the next step, turns, evicted pods, allowed requests of an operator."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def host(
 
 
 def test_there_is_a_step_for_every_state() -> None:
-    """The table is total; only a host that is UP and wanted so has nothing to do."""
+    """The table is total; only a host with state and goal UP has no step."""
     assert set(NEXT_STEP) == set(product((UP, DOWN), HostState))
     assert [pair for pair, step in NEXT_STEP.items() if step is Step.NONE] == [(UP, UP)]
 
@@ -55,7 +55,7 @@ AFTER = {
 
 @given(st.sampled_from(list(HostState)), st.sampled_from([UP, DOWN]))
 def test_steps_lead_to_the_goal(state: HostState, goal: HostState) -> None:
-    """From everywhere, in at most three steps."""
+    """Steps lead to the goal from every state, three steps at most."""
     now = host(state=state, goal=goal)
     for _ in range(3):
         now = replace(now, state=AFTER.get(next_step(now), now.state))
@@ -73,7 +73,7 @@ BOUNDS = {
 
 @pytest.mark.parametrize(("count", "share", "expected"), BOUNDS.values(), ids=BOUNDS.keys())
 def test_bound(count: int, share: float, expected: int) -> None:
-    """A share of the hosts, at least one."""
+    """A bound is a share of the hosts, at least one."""
     assert expected == away_max(count, share)
 
 
@@ -90,7 +90,7 @@ TURNS: dict[str, tuple[list[HostMaintenance], int, list[str]]] = {
 
 @pytest.mark.parametrize(("hosts", "bound", "expected"), TURNS.values(), ids=TURNS.keys())
 def test_turns(hosts: list[HostMaintenance], bound: int, expected: list[str]) -> None:
-    """In the order of the requests, under the bound."""
+    """Turns are given in the order of the requests, up to the bound."""
     assert expected == [h.hostname for h in turns(hosts, bound)]
 
 
@@ -99,8 +99,7 @@ def test_turns(hosts: list[HostMaintenance], bound: int, expected: list[str]) ->
     st.integers(1, 5),
 )
 def test_turns_keep_the_bound(rows: list[tuple[HostState, HostState, int]], bound: int) -> None:
-    """Nobody begins beyond the bound that holds for it, and nobody passes one who waits; asked again at once, nobody
-    more begins."""
+    """No host begins beyond its bound, and none passes a waiting one; a second call at once gives no more turns."""
     hosts = [host(f"h{i}", state, goal, i, at_most=at_most) for i, (state, goal, at_most) in enumerate(rows)]
     begun = turns(hosts, bound)
     after = [replace(h, state=DRAINING) if h in begun else h for h in hosts]
@@ -114,7 +113,7 @@ def test_turns_keep_the_bound(rows: list[tuple[HostState, HostState, int]], boun
 
 
 def test_turn_text() -> None:
-    """How many are away, how many may be, and how many wait before it."""
+    """The text has the number of unavailable hosts, the bound, and the number of hosts that wait before it."""
     hosts = [host("a", DOWN), host("b", seq=2), host("c", seq=3)]
 
     assert turn_text(hosts[1], hosts, 1) == "its turn: 1 of at most 1 hosts are draining or down"
@@ -122,7 +121,7 @@ def test_turn_text() -> None:
 
 
 def test_plan_of_a_drain() -> None:
-    """Batch jobs are evicted as jobs, services by instance; who leaves is left alone; daemons leave last."""
+    """Batch jobs are evicted as jobs, services by instance; leaving pods are not changed; daemons leave last."""
     residents = [
         Resident(B, 4, JobType.SERVICE, False),
         Resident(A, 1, JobType.BATCH, False),
@@ -146,14 +145,14 @@ PROGRESS = {
 
 @pytest.mark.parametrize(("count", "blockers", "text"), PROGRESS.values(), ids=PROGRESS.keys())
 def test_progress(count: int, blockers: list[Blocker], text: str) -> None:
-    """What a drain waits for, in words and numbers."""
+    """Progress has the reasons of the wait in words and numbers."""
     refused = sum(b.pod_count for b in blockers)
     expected = DrainProgress(count, count - refused, tuple(blockers), text)
     assert expected == drain_progress(DrainPlan(pod_count=count), blockers)
 
 
 def test_progress_is_bounded() -> None:
-    """It names some of the jobs, and counts all."""
+    """Progress names some of the jobs, and counts all."""
     many = [Blocker(f"{i}", 1, "") for i in range(100)]
 
     progress = drain_progress(DrainPlan(pod_count=100), many)
@@ -162,7 +161,7 @@ def test_progress_is_bounded() -> None:
 
 
 def test_details() -> None:
-    """For the Web UI: state, pods, what it waits for, and who blocks."""
+    """Details for the Web UI have the state, the pods, the reason of the wait, and the jobs that block."""
     progress = DrainProgress(3, 1, (Blocker(A, 2, "2 of at most 2 are unavailable"),), "the end of 1 pod")
 
     assert details(host(state=DRAINING, progress=progress)).splitlines() == [
@@ -207,12 +206,12 @@ REFUSALS: dict[str, tuple[MaintenanceAct, HostMaintenance, str]] = {
 
 @pytest.mark.parametrize(("act", "asked", "expected"), REFUSALS.values(), ids=REFUSALS.keys())
 def test_refusals(act: MaintenanceAct, asked: HostMaintenance, expected: str) -> None:
-    """What may be asked of a host in which state."""
+    """Requests are allowed or refused by the state of a host."""
     assert expected == refusal_of(act, asked, 149 * SECOND)
 
 
 def test_pods_with_volumes_stay_until_somebody_stops_them() -> None:
-    """They count as waiting with the job that keeps them; a forced drain takes them down like others."""
+    """A pod with a volume counts as waiting with its job; a forced drain evicts it like others."""
     service = Resident(A, 0, JobType.SERVICE, is_leaving=False)
     residents = [service, replace(service, instance_id=1, has_volume=True)]
 

@@ -1,4 +1,4 @@
-"""Which instances move next, and what a migration waits for."""
+"""Instances that move next, and the reasons of a migration's waits."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def service(state: ServiceState, name: str = "web", **more: int | str) -> Servic
     ("binding", "in_a", "in_b"), [("", True, True), ("a", True, False), (leaves("a"), False, True)]
 )
 def test_a_binding_is_a_constraint_on_the_cluster(binding: str, in_a: bool, in_b: bool) -> None:
-    """What it allows is what the bound shape may be placed in."""
+    """A binding allows the same clusters as the constraint of the bound shape."""
     shape = bound(PodShape(Resources(1)), binding)
 
     assert [in_a, in_b] == [may_be_in(cluster, binding) for cluster in "ab"]
@@ -77,7 +77,7 @@ def test_a_binding_is_a_constraint_on_the_cluster(binding: str, in_a: bool, in_b
     ],
 )
 def test_a_bound_shape_keeps_its_own_constraint(own: HostLabel | AllOf | AnyOf | None, said: str) -> None:
-    """The cluster is named first."""
+    """A bound shape has the cluster first, then its own constraint."""
     shape = bound(PodShape(Resources(1), constraint=own), "b")
 
     assert shape.constraint is not None
@@ -85,7 +85,7 @@ def test_a_bound_shape_keeps_its_own_constraint(own: HostLabel | AllOf | AnyOf |
 
 
 def test_a_rollback_leaves_the_target() -> None:
-    """It goes back to where the object was bound, or anywhere else, and in the end all is as it was before."""
+    """A rollback binds the object as before, or to any other cluster, and the end restores the binding from before."""
     was_in_a, was_in_b = replace(BACK, bound_before="a"), replace(BACK, bound_before="b")
     states = (FORWARD, replace(FORWARD, state=MigrationState.PAUSED), replace(FORWARD, state=MigrationState.SUCCEEDED))
 
@@ -103,7 +103,7 @@ def test_a_rollback_leaves_the_target() -> None:
 
 @pytest.mark.parametrize(("batch_size", "count", "expected"), [(0, 4, 1), (0, 100, 10), (7, 100, 7), (7, 2, 7)])
 def test_a_batch_is_what_was_asked_for_or_a_tenth(batch_size: int, count: int, expected: int) -> None:
-    """At least one instance."""
+    """A batch is the requested size or a tenth, at least one instance."""
     assert expected == batch_of(MigrationSpec("b", batch_size), count)
 
 
@@ -112,22 +112,22 @@ def test_a_batch_is_what_was_asked_for_or_a_tenth(batch_size: int, count: int, e
     [
         (ServicePods({0: "a", 1: "a", 2: "b"}), ServiceStep((0,), 2, 0)),
         (ServicePods({0: "b", 1: "b"}), ServiceStep((), 0, 0, is_done=True)),
-        # One that ends, for whatever reason, is away; so is one that was moved and does not serve yet.
+        # A pod that ends, for whatever reason, is unavailable; so is one that was moved and does not serve yet.
         (ServicePods({0: "a", 1: "a"}, leaving={0}, missing={0}), ServiceStep((), 1, 1)),
         (ServicePods({1: "a"}, missing={0}, moved={0}), ServiceStep((), 1, 1)),
-        # One that was never touched and fails does not hold the others up: the SLA decides about them.
+        # One that was never touched and fails does not block the others: the SLA decides about them.
         (ServicePods({1: "a"}, missing={0}), ServiceStep((1,), 1, 0)),
-        # One that came back to the old place before the binding was read is asked again.
+        # One that came back to the old cluster before the binding was read is asked again.
         (ServicePods({0: "a"}, missing={0}, moved={0}), ServiceStep((0,), 1, 0)),
     ],
 )
 def test_a_batch_is_filled_up(pods: ServicePods, expected: ServiceStep) -> None:
-    """With batches of one."""
+    """A batch of one is filled up."""
     assert expected == next_service_step(pods, FORWARD, 1)
 
 
 def test_a_rollback_moves_what_was_moved() -> None:
-    """Instance 2 was in the target before."""
+    """A rollback moves no instance that was in the target before: here instance 2."""
     pods = ServicePods({0: "b", 1: "a", 2: "b"}, moved={0, 1})
 
     assert ServiceStep((0,), 1, 0) == next_service_step(pods, BACK, 5)
@@ -148,7 +148,7 @@ INSTANCES = st.integers(0, 12)
 def test_no_step_exceeds_the_batch(
     clusters: dict[int, str], leaving: set[int], missing: set[int], moved: set[int], batch: int, migration: Migration
 ) -> None:
-    """It asks only for instances that are where they may not be and do not leave yet, and ends when there are none."""
+    """Steps ask only for instances that are in an excluded cluster and are not leaving, and end when there are none."""
     pods = ServicePods(clusters, leaving & clusters.keys(), missing, moved)
 
     step = next_service_step(pods, migration, batch)
@@ -162,8 +162,9 @@ def test_no_step_exceeds_the_batch(
 
 @given(st.integers(1, 12), st.integers(1, 5), st.integers(0, 12))
 def test_every_instance_moves(count: int, batch: int, turns: int) -> None:
-    """Whatever the batch, if what was taken down comes up where it may; a rollback after any number of steps brings
-    all of them back."""
+    """Every instance moves, whatever the batch, if ended instances start in an allowed cluster; a rollback after any
+    number of steps brings all of them back.
+    """
     clusters, moved = dict.fromkeys(range(count), "a"), set[int]()
 
     def take_step(migration: Migration, home: str) -> bool:
@@ -182,7 +183,7 @@ def test_every_instance_moves(count: int, batch: int, turns: int) -> None:
 
 
 def test_a_service_says_what_it_waits_for() -> None:
-    """What is away, and what its SLA says."""
+    """A service reports its unavailable instances, and the reason of its SLA."""
     assert "" == service_waits(ServiceStep(is_done=True), "", 0, "cluster b")
     assert "3 instances to serve in cluster b" == service_waits(ServiceStep((1, 2), 5, 1), "", 2, "cluster b")
     assert "its SLA: no" == service_waits(ServiceStep((1,), 1, 0), "no", 0, "cluster b")
@@ -192,7 +193,7 @@ def test_a_service_says_what_it_waits_for() -> None:
 
 
 def test_services_take_turns() -> None:
-    """Those under way go on, also beyond the bound; others begin in order as far as it allows."""
+    """Services under way continue, also beyond the bound; others begin in order up to the bound."""
     services = [service(state, str(i)) for i, state in enumerate((DONE, MOVING, WAITING, MOVING, WAITING))]
 
     assert [["1", "3"], ["1", "3"], ["1", "3", "2"]] == [
@@ -201,7 +202,9 @@ def test_services_take_turns() -> None:
 
 
 def test_a_migration_is_over_when_all_is_done() -> None:
-    """Services, and batch pods that were to leave; one without services at once. A paused one stays."""
+    """A migration ends with its services, and the batch pods to be moved; one without services ends at once. A paused
+    one does not end.
+    """
     services = [service(DONE, moved_count=2), service(DONE, moved_count=1)]
     paused = replace(FORWARD, state=MigrationState.PAUSED)
 
@@ -214,7 +217,7 @@ def test_a_migration_is_over_when_all_is_done() -> None:
 
 
 def test_a_progress_names_few_services() -> None:
-    """However many are under way."""
+    """Progress names few services, however many are under way."""
     services = [service(MOVING, str(i), waiting_for="x", left_count=1) for i in range(1_000)]
 
     progress = progress_of(FORWARD, services)
@@ -235,14 +238,14 @@ def test_a_progress_names_few_services() -> None:
     ],
 )
 def test_acts_that_come_too_late_are_refused(act: MigrationAct, state: MigrationState, refusal: str) -> None:
-    """With the state that it is in."""
+    """A late act is refused with the state of the migration."""
     said = f"the migration of /maps to cluster b {refusal}" if refusal else ""
 
     assert said == refusal_of(act, replace(FORWARD, state=state))
 
 
 def test_people_read_how_far_it_is() -> None:
-    """And what it waits for, and why a cancellation was refused."""
+    """Details have the progress, the reason of the wait, and the reason for which a cancellation was refused."""
     progress = MigrationProgress(
         done_count=1, service_count=3, moved_count=4, left_count=1, batch_left_count=2, waiting_for="web: x"
     )
@@ -259,7 +262,7 @@ def test_people_read_how_far_it_is() -> None:
 
 
 def test_volumes_do_not_move() -> None:
-    """Not by force either."""
+    """A volume does not move, even by force."""
     load = MigrationLoad({}, (), volume_count=2)
 
     refusal = plan_refusal("db", "east", load, MigrationTarget(Resources(), Resources(), {}), is_forced=True)

@@ -1,4 +1,4 @@
-"""Pods of a job that is only planned: which sorts of them there are, and whose turn comes first."""
+"""Pods of a job that is only planned: their shapes, and the order of their turns."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ def cpu(cores: int, **more: object) -> PodShape:
 
 
 def told(pods: Sequence[PlannedPods]) -> list[tuple[int, int, int, bool]]:
-    """Cores, how many, turn, whether a gang."""
+    """Returns cores, count, turn, and whether it is a gang."""
     return [(each.shape.resources.cpu_milli // 1000, each.count, each.turn, each.is_gang) for each in pods]
 
 
 def test_pods_that_are_admitted_take_the_first_turn() -> None:
-    """Each instance with what it needs itself; those that the maximum of running instances holds back are left out."""
+    """Each instance has its own resources; instances beyond the maximum of running instances are left out."""
     pods = [PlannedRange(ShapeRange(0, 4, cpu(1))), PlannedRange(ShapeRange(4, 6, cpu(2)))]
 
     found = planned_pods(job(10), pods, [range(2), range(5, 6)], 8, "")
@@ -44,7 +44,9 @@ def test_pods_that_are_admitted_take_the_first_turn() -> None:
 
 
 def test_a_gang_is_one_thing() -> None:
-    """With what is enough for each member, which spreads and keeps close; pods beside it do not keep close."""
+    """A gang has the resources that are enough for each member, and spreads and keeps close; pods outside of it do not
+    keep close.
+    """
     layout = Layout((Spread("rack"),), GangClose("rack"))
     pods = [
         PlannedRange(ShapeRange(0, 1, cpu(2, layout=layout))), PlannedRange(ShapeRange(1, 4, cpu(1, layout=layout)))
@@ -58,7 +60,7 @@ def test_a_gang_is_one_thing() -> None:
 
 
 def test_labels_that_constraints_name_go_with_the_pods() -> None:
-    """Others do not matter, and do not make pods different."""
+    """Labels in constraints are kept with the pods; others are dropped, and do not make pods different."""
     apart = cpu(1, constraint=PodLabel(*WEB))
     pods = [
         PlannedRange(ShapeRange(0, 2, apart), (WEB, ("a", "b"))),
@@ -71,7 +73,7 @@ def test_labels_that_constraints_name_go_with_the_pods() -> None:
 
 
 def test_the_shape_is_that_of_placement() -> None:
-    """A volume that is to be made needs disk, the workload a host pool, and a migration binds to its cluster."""
+    """A volume that has to be created needs disk, the workload a host pool, and a migration binds to its cluster."""
     shape = cpu(1, volume_mib=500, constraint=HostLabel("rack", "a"))
     (placed,) = as_placed([PlannedRange(ShapeRange(0, 1, shape))], job(1, kind=JobType.SERVICE), "east")
 
@@ -82,7 +84,7 @@ def test_the_shape_is_that_of_placement() -> None:
 
 
 def test_every_instance_is_counted_once() -> None:
-    """Whatever ranges are admitted."""
+    """Each instance is counted once, whatever ranges are admitted."""
     random = Random(7)
     for _ in range(50):
         count, size = random.randint(1, 30), random.randint(1, 4)

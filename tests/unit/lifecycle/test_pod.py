@@ -1,4 +1,4 @@
-"""What a host's report does to a pod."""
+"""Effects of a host's report on a pod."""
 
 from __future__ import annotations
 
@@ -86,7 +86,9 @@ def applied(
 @pytest.mark.parametrize("state", list(PodState))
 @pytest.mark.parametrize("reported", REPORTED)
 def test_every_pair_of_states_has_the_outcome_of_the_table(state: PodState, reported: PodState) -> None:
-    """A report changes a pod exactly where the table says so; what was not launched, or has ended, is an orphan."""
+    """A report changes a pod exactly where the table says so; a run that was not launched, or has ended, is an
+    orphan.
+    """
     outcome: Outcome = apply_status(a_pod(state), a_status(reported), JobType.BATCH)
 
     if reported.value in LEGAL.get(state.value, "").split():
@@ -122,7 +124,7 @@ def test_first_running_report_starts_the_clock() -> None:
 
 
 def test_a_failed_command_tells_its_exit_code() -> None:
-    """FAILED keeps message and reason, counts a failure, and the exit code is read from the message."""
+    """A FAILED report keeps message and reason, counts a failure, and the exit code is read from the message."""
     message = "Command exited with status 7"
     outcome = applied(a_pod(), a_status(PodState.FAILED, message=message, reason="REASON_COMMAND_EXECUTOR_FAILED"))
 
@@ -150,14 +152,14 @@ def test_termination_is_read_from_the_message(message: str, code: int, signal: s
 
 
 def test_a_duplicate_launch_refused_by_the_master_is_no_failure() -> None:
-    """A second launch of a run fails with a duplicate id: the first one goes on."""
+    """A second launch of a run fails with a duplicate id: the first one continues."""
     status = a_status(PodState.FAILED, message=f"{DUPLICATE_ID_MESSAGE} on agent", reason=INVALID_TASK_REASON)
 
     assert isinstance(apply_status(a_pod(), status, JobType.BATCH), Ignored)
 
 
 def test_lost_while_wanted_stays_lost() -> None:
-    """LOST keeps its reason, and is no failure."""
+    """A LOST pod keeps its reason, and counts no failure."""
     pod = applied(a_pod(), a_status(PodState.LOST, message="agent gone", reason="REASON_SLAVE_REMOVED")).pod
 
     assert (PodState.LOST, "Task LOST: agent gone", "REASON_SLAVE_REMOVED") == (pod.state, pod.message, pod.reason)
@@ -165,7 +167,7 @@ def test_lost_while_wanted_stays_lost() -> None:
 
 
 def test_lost_while_being_killed_is_killed() -> None:
-    """The loss of a pod that was to end is its end."""
+    """A lost pod with the goal to end has ended."""
     pod = applied(a_pod(PodState.KILLING, goal=PodState.KILLED), a_status(PodState.LOST, message="agent gone")).pod
 
     assert (PodState.KILLED, "Stopped task LOST event: agent gone") == (pod.state, pod.message)
@@ -173,7 +175,7 @@ def test_lost_while_being_killed_is_killed() -> None:
 
 @pytest.mark.parametrize("job_type", [JobType.BATCH, JobType.SERVICE])
 def test_a_pod_of_a_drained_host_is_sent_away(job_type: JobType) -> None:
-    """It shows why, counts no failure, and does not come back to that host."""
+    """A pod of a drained host shows the reason, counts no failure, and does not come back to that host."""
     status = a_status(PodState.KILLED, message="terminated", reason="REASON_X", cause=Cause.HOST_DRAINED)
 
     pod = applied(a_pod(desired_host="host", goal=default_pod_goal(job_type)), status, job_type).pod
@@ -188,7 +190,9 @@ EVICTIONS = [cause for cause in Cause if RULES[cause].termination]
 
 @pytest.mark.parametrize("cause", Cause)
 def test_kill_on_preempt_makes_every_eviction_the_end(cause: Cause) -> None:
-    """Also that by an operator of the cluster, or by others whom it prefers; it goes on after all other endings."""
+    """A pod with killOnPreempt ends with any eviction, also by an operator of the cluster or by another scheduler; it
+    continues after all other endings.
+    """
     pod = applied(a_pod(), a_status(PodState.KILLED, cause=cause), kill_on_preempt=True).pod
 
     assert (PodState.PREEMPTING if cause in EVICTIONS else PodState.SUCCEEDED) == pod.goal
@@ -206,14 +210,14 @@ def test_kill_on_preempt_makes_every_eviction_the_end(cause: Cause) -> None:
     ids=["stopped", "restarted", "done"],
 )
 def test_what_leaves_anyway_is_not_evicted(changes: dict[str, object], state: PodState, expected: PodState) -> None:
-    """What somebody asked for before its host was drained stays as it is, and so does what has succeeded."""
+    """A pod that ends on request, or has succeeded, before its host was drained is not changed by the drain."""
     pod = applied(a_pod(**changes), a_status(state, cause=Cause.HOST_DRAINED), kill_on_preempt=True).pod
 
     assert (state, expected) == (pod.state, pod.goal)
 
 
 def test_what_we_asked_for_is_not_blamed_on_the_drain() -> None:
-    """The reason why we asked says more than the host does."""
+    """A reason of Peloton's own request is kept over that of the host."""
     termination = Termination(TerminationReason.KILLED_ON_REQUEST)
     asked = a_pod(PodState.KILLING, goal=PodState.KILLED, termination=termination, reason="why")
 
@@ -226,12 +230,12 @@ def test_what_we_asked_for_is_not_blamed_on_the_drain() -> None:
     ("state", "lost"), [(PodState.LAUNCHED, True), (PodState.STARTING, False), (PodState.RUNNING, False)]
 )
 def test_a_launch_is_lost_when_nothing_of_it_started(state: PodState, lost: bool) -> None:
-    """Only a run that was never STARTING or RUNNING counts as a lost launch."""
+    """A lost run counts as a lost launch only if it was never STARTING or RUNNING."""
     assert lost == applied(a_pod(state), a_status(PodState.LOST)).launch_lost
 
 
 def test_running_time_is_summed_for_batch_jobs() -> None:
-    """Each finished run adds its running time; a service's stays zero, as does that of a run never started."""
+    """Each finished run adds its running time; a service's is always zero, as is that of a run never started."""
     status = a_status(PodState.SUCCEEDED)
 
     assert 12.5 == applied(a_pod(run_seconds=7.5), status).pod.run_seconds
@@ -254,19 +258,19 @@ def test_running_time_is_summed_for_batch_jobs() -> None:
     ],
 )
 def test_failures_are_counted_by_rule(state: PodState, changes: dict[str, object], counts: bool) -> None:
-    """Ends that were asked for, or that make room for a newer run, use up no attempt."""
+    """Ends on request, or for a newer run, use up no attempt."""
     assert counts == counts_as_failure(a_pod(**changes), state)
 
 
 @pytest.mark.parametrize("cause", [cause for cause in Cause if not RULES[cause].counts])
 def test_what_others_ended_is_no_failure(cause: Cause) -> None:
-    """Whoever ends a run for reasons of their own does not use up the pod's attempts; its own success does, once."""
+    """A run that is ended by another party does not use up the pod's attempts; its own success does, once."""
     assert not any(counts_as_failure(a_pod(), state, cause) for state in TERMINAL)
     assert counts_as_failure(a_pod(goal=PodState.RUNNING), PodState.SUCCEEDED, cause)
 
 
 def test_health_reports_are_news_only_when_health_changes() -> None:
-    """A repeated RUNNING report is a duplicate unless it tells a change of health."""
+    """A repeated RUNNING report is a duplicate unless it has a change of health."""
     sick = a_status(PodState.RUNNING, reason=HEALTH_CHECK_REASON, healthy=False)
     well = replace(sick, healthy=True)
     unknown = a_pod(health=HealthState.HEALTH_UNKNOWN)
@@ -280,7 +284,7 @@ def test_health_reports_are_news_only_when_health_changes() -> None:
 
 
 def test_the_reason_for_a_kill_outlives_it() -> None:
-    """A run that was told to end keeps the reason for which it was."""
+    """A run that was killed keeps the reason of the kill."""
     told = a_pod(
         PodState.KILLING,
         goal=PodState.KILLED,
@@ -295,7 +299,7 @@ def test_the_reason_for_a_kill_outlives_it() -> None:
 
 
 def test_why_a_pod_waits_on_its_host_is_its_message() -> None:
-    """It stays in its state, each text is news once, and the report of a start ends it."""
+    """A waiting pod keeps its state, each text is recorded once, and the report of a start ends the wait."""
     words = {"reason": "ErrImagePull", "message": "x:1: not found"}
     pulls = a_status(PodState.LAUNCHED, waits=True, **words)
     launched = a_pod(PodState.LAUNCHED, reason="REASON_UPDATE_OFFER", message="Add hostname and ports")
@@ -316,7 +320,7 @@ def test_why_a_pod_waits_on_its_host_is_its_message() -> None:
 
 
 def test_the_answer_to_a_question_is_no_wait() -> None:
-    """Its words are about the question."""
+    """A reconciliation answer is no wait: its message is about the reconciliation."""
     answer = a_status(PodState.LAUNCHED, reason="REASON_RECONCILIATION", message="Reconciliation: latest task state")
 
     assert isinstance(apply_status(a_pod(PodState.LAUNCHED), answer, JobType.BATCH), Ignored)

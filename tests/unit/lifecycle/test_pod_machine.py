@@ -1,4 +1,4 @@
-"""The pod machine's table: what may happen to a pod, and what never does."""
+"""The pod machine's table: possible and impossible changes of a pod."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def outcomes(event: Event) -> list[tuple[PodRecord, PodRecord]]:
 
 
 def test_every_event_has_its_rule() -> None:
-    """The table is complete."""
+    """The table has a rule for every event."""
     assert [*Event] == [*TABLE]
 
 
@@ -63,7 +63,7 @@ def test_the_steps_from_state_to_state() -> None:
 
 @pytest.mark.parametrize("event", EVENTS)
 def test_every_row_decides_some_pod(event: Event) -> None:
-    """No row stands behind others that take all it is for, and each is where the page shows it."""
+    """Each row decides for some pod that no row before it matches, and is in the place where the page shows it."""
     decided: dict[int, set[PodState]] = {number: set() for number in range(len(TABLE[event].rows))}
     for given in parameters_for(event):
         for pod in pods_for(event):
@@ -77,8 +77,9 @@ def test_every_row_decides_some_pod(event: Event) -> None:
 
 @pytest.mark.parametrize("event", EVENTS)
 def test_what_never_happens(event: Event) -> None:
-    """Runs never go back; no event leaves a pod that waits or runs with a next run, nor one that is to rest; a pod that
-    is to end is neither queued nor launched; only who is on a host is told to leave it."""
+    """Runs never go back; no event leaves a next run in a pod that waits or runs, or in one that rests; a pod with a
+    goal to end is neither queued nor launched; only a pod on a host is killed.
+    """
     for before, after in outcomes(event):
         assert after.run_id >= before.run_id
         assert after.desired_run_id >= after.run_id
@@ -98,7 +99,7 @@ def test_what_never_happens(event: Event) -> None:
 
 @pytest.mark.parametrize("event", EVENTS)
 def test_what_is_seen_has_a_revision(event: Event) -> None:
-    """An event that people see makes a new revision at its time; a quiet one changes neither state nor goal."""
+    """A visible event makes a new revision at its time; a quiet one changes neither state nor goal."""
     for before, after in outcomes(event):
         if not TABLE[event].is_quiet:
             assert (before.revision + 1, NOW) == (after.revision, after.updated_ns)
@@ -115,7 +116,7 @@ def test_what_is_seen_has_a_revision(event: Event) -> None:
     ],
 )
 def test_each_cause_of_a_run_has_its_message(next_run: NextRun, message: str, queue_seq: int) -> None:
-    """Clients see why a run was made; only one that failed loses its place in the queue."""
+    """The message is the reason of the run for clients; only a failed pod loses its place in the queue."""
     pod = a_pod(0, PodState.FAILED, PodState.SUCCEEDED, next_run=next_run, queue_seq=7)
     again = next_pod(pod, Event.BEGIN_NEXT_RUN, NOW)
 
@@ -128,7 +129,7 @@ def test_each_cause_of_a_run_has_its_message(next_run: NextRun, message: str, qu
 @pytest.mark.parametrize("goal", GOALS)
 @pytest.mark.parametrize("state", STATES)
 def test_a_pod_that_is_to_end_is_led_there(state: PodState, goal: PodState) -> None:
-    """Whatever state a pod is stopped in, there is an event that ends it, or tells its host to, until it has ended."""
+    """A stopped pod in any state has events that end it, or kill it on its host, until it has ended."""
     given = {"message": "", "reason": "", "why": None}
     pod = a_pod(0, state, goal)
     pod = next_pod(pod, Event.STOP, NOW, **given) or pod

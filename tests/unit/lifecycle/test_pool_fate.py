@@ -1,4 +1,4 @@
-"""Fate of pods that the queue of their pool cannot take."""
+"""Fate of pods that the queue of their pool does not accept."""
 
 from __future__ import annotations
 
@@ -12,19 +12,21 @@ GONE = "resource pool p does not exist any more"
 
 @pytest.mark.parametrize("kind", [JobType.BATCH, JobType.EXTERNAL])
 def test_jobs_that_run_to_their_end_fail_with_their_pool(kind: JobType) -> None:
-    """No pool ever has the id of one that was deleted."""
+    """The id of a deleted pool is never used again, so these jobs fail."""
     assert PoolFate(True, GONE) == judge_pool(kind, "p", is_known=False, is_stored=False, is_leaf=False)
 
 
 def test_a_service_waits_for_a_person() -> None:
-    """It never ends by itself."""
+    """A service in a deleted pool never ends without a user."""
     fate = judge_pool(JobType.SERVICE, "p", is_known=False, is_stored=False, is_leaf=False)
 
     assert PoolFate(False, f"{GONE}: delete the job, or create it in another pool") == fate
 
 
 def test_what_may_pass_is_waited_for() -> None:
-    """A resource manager that is behind the rows, and a pool that has got child pools, which may go again."""
+    """Jobs wait for a resource manager that has not read the rows, and for a pool with child pools, which may be
+    removed.
+    """
     unknown = judge_pool(JobType.BATCH, "p", is_known=False, is_stored=True, is_leaf=False)
     parent = judge_pool(JobType.BATCH, "/p", is_known=True, is_stored=True, is_leaf=False)
 
@@ -33,5 +35,5 @@ def test_what_may_pass_is_waited_for() -> None:
 
 
 def test_a_leaf_takes_jobs() -> None:
-    """There is nothing to say."""
+    """A leaf accepts jobs."""
     assert judge_pool(JobType.BATCH, "/p", is_known=True, is_stored=True, is_leaf=True) is None

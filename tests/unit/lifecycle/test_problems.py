@@ -1,4 +1,4 @@
-"""What counts as wrong, and how people are told."""
+"""Conditions that count as problems, and their texts."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def texts(found: list[Problem]) -> list[str]:
 
 
 def test_the_worst_come_first_and_the_rest_is_counted() -> None:
-    """Those that are equally bad keep their order."""
+    """Problems of equal severity keep their order."""
     found = [
         Problem(severity, str(number), SubjectKind.HOST, "h")
         for number, severity in enumerate([Severity.WARNING, Severity.CRITICAL] * 3)
@@ -42,12 +42,12 @@ def test_the_worst_come_first_and_the_rest_is_counted() -> None:
     ("seconds", "text"), [(-1, "0 s"), (119, "119 s"), (120, "2 min"), (7_200, "2 h"), (200_000, "2 days")]
 )
 def test_about_how_long(seconds: float, text: str) -> None:
-    """In the largest unit of which there are two."""
+    """A span of time is shown in the largest unit of which there are at least two."""
     assert text == problems.span_text(seconds)
 
 
 def test_components_that_are_locked() -> None:
-    """By what does not happen meanwhile; a lock without effect is not wrong."""
+    """A locked component is reported with the actions that it blocks; a lock without effect is no problem."""
     (found,) = problems.locked_components({"Kill", "GoalStateEngine"})
 
     assert "Kill is locked: no pod is killed until somebody unlocks it: peloton admin unlock Kill" == found.text
@@ -55,7 +55,7 @@ def test_components_that_are_locked() -> None:
 
 
 def test_roles_without_a_leader() -> None:
-    """What stands still meanwhile, and since when nobody leads."""
+    """A role without a leader is reported with the actions that stop, and the end of the last lease."""
     pools, hosts = problems.role_problem("resmgr", 42.0), problems.role_problem("hostmgr/west", None)
 
     assert "the lease of the last one ran out 42 s ago. No pod is admitted" in pools.text
@@ -78,7 +78,7 @@ def test_roles_without_a_leader() -> None:
     ],
 )
 def test_a_cluster_as_a_whole(state: tuple[bool, str, bool, int], text: str) -> None:
-    """The first of what may be wrong; everything else follows from it."""
+    """Problems of a cluster are limited to the first one; all others follow from it."""
     (found,) = problems.cluster_problems("west", "mesos", *state)
 
     assert text in found.text
@@ -87,7 +87,7 @@ def test_a_cluster_as_a_whole(state: tuple[bool, str, bool, int], text: str) -> 
 
 
 def test_hosts_that_left() -> None:
-    """The latest first, without those in maintenance; of many a few are named."""
+    """Hosts that left are reported, the latest first, without hosts in maintenance; of many a few are named."""
     gone = {Hostname(f"h{number}"): 10.0 * number for number in range(1, 9)}
 
     found = problems.gone_hosts("west", gone, {Hostname("h2")}, NOW)
@@ -100,7 +100,7 @@ def test_hosts_that_left() -> None:
 
 
 def test_avoided_hosts_and_red_marks() -> None:
-    """With their reasons."""
+    """Avoided hosts and red marks are reported with their reasons."""
     why = Misfit(HostRule.FLAPPING, wanted=3, left=40)
     (avoided,) = problems.avoided_hosts("west", {Hostname("h1"): (why, 300.0)})
     host = HostMark(Hostname("h2"), Mark.RED, NOW, "memory 97 %, red from 90 %")
@@ -114,7 +114,7 @@ def test_avoided_hosts_and_red_marks() -> None:
 
 
 def test_drains_beyond_their_deadlines() -> None:
-    """Those that somebody has forced, that have ended, or that have time left are not wrong."""
+    """A drain that an operator has forced, that has ended, or that has time left is no problem."""
     late = HostMaintenance(
         "west", Hostname("h1"), HostState.DRAINING, HostState.DOWN, deadline_s=60, drained_from_ns=NOW - 660 * NS_PER_S,
         progress=DrainProgress(3, 1, (), "the SLA of 1 job"),
@@ -135,8 +135,9 @@ def test_drains_beyond_their_deadlines() -> None:
 
 
 def test_drains_that_pods_hold_up() -> None:
-    """With the jobs and what their SLAs say; not those that have just begun, that are forced, or that are late: of
-    these it is told already."""
+    """Blocked drains are reported with the jobs and the reasons of their SLAs, except drains that have just begun, that
+    are forced, or that are late, which are reported already.
+    """
     no = "1 of at most 1 instances are unavailable already"
     blockers = (Blocker(JOB, 2, no), Blocker("j2", 1, "has a volume"), Blocker("j3", 1, no))
     held = HostMaintenance(
@@ -161,7 +162,7 @@ def test_drains_that_pods_hold_up() -> None:
 
 
 def test_lost_volumes() -> None:
-    """Of more than are named, the number."""
+    """Lost volumes beyond the named ones are counted."""
     volume = VolumeRecord("v1", JOB, 3, 1, "p", "west", "h1", "data", 100, VolumeState.LOST, note="h1 is gone")
 
     named, more = problems.lost_volumes([volume], 8, {JOB: "db"})
@@ -171,7 +172,7 @@ def test_lost_volumes() -> None:
 
 
 def test_updates_that_failed_or_stand_still() -> None:
-    """An update that somebody paused before anything failed is not wrong."""
+    """An update that an operator paused before any failure is no problem."""
     whole = frozenset(range(10))
     failed = UpdateRecord("u1", JOB, UpdateType.UPDATE, UpdateSpec(), UpdateState.FAILED, 2, 1, updated=whole,
                           failed=frozenset({1, 2}), done=frozenset({3}))  # fmt: skip
@@ -216,7 +217,7 @@ def test_gangs_that_never_start() -> None:
 
 
 def test_jobs_that_fit_no_host() -> None:
-    """With the numbers of each sort of pods; of many jobs a few are named."""
+    """Jobs that fit no host are reported with the numbers of each shape; of many jobs a few are named."""
     whys = (Infeasible("", 3, 3, 3, wanted=Resources.of(64), largest=Resources.of(4)),)
     label = (Infeasible("", 3, 0, 0, constraint="label zone=x", wanted=Resources.of(1)),)
     alone = problems.UnfitJob(JOB, "train", "/eng", 0, [(2, whys), (1, label)])
@@ -235,7 +236,7 @@ def test_jobs_that_fit_no_host() -> None:
 
 
 def test_pools_that_wait_for_what_they_are_entitled_to() -> None:
-    """The one that has waited longest first; who has just begun to wait is about to get it."""
+    """A pool that has waited longest comes first; one that has just begun to wait is not reported."""
     heads = [("/a", "cpu 9 wanted", "", 300.0), ("/b", "cpu 1 wanted", "/c (cpu 4)", 900.0), ("/d", "", "", 299.0)]
 
     found = problems.lacking_pools(heads, NOW)
@@ -248,7 +249,7 @@ def test_pools_that_wait_for_what_they_are_entitled_to() -> None:
 
 
 def test_a_recorder_that_is_behind() -> None:
-    """A few samples late is not behind."""
+    """A recorder that is a few samples late is not behind."""
     assert [] == problems.late_recorder(240.0, 60)
     (found,) = problems.late_recorder(241.0, 60)
 

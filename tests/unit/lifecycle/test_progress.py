@@ -1,4 +1,4 @@
-"""What a person reads of a job, an update and a launch who opens its workflow."""
+"""Details of a job, an update and a launch in the page of their workflow."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NOON = datetime(2026, 11, 22, 12, 0, 0, tzinfo=UTC)
 
 
 def test_states_are_told_in_the_order_of_a_pods_life() -> None:
-    """Only states that have pods are told, with what the job waits for and the states that it was in."""
+    """States with pods are listed, with the reason of the job's wait and its past states."""
     progress = JobProgress(JobState.RUNNING, {"SUCCEEDED": 3, "RUNNING": 2, "PENDING": 5, "LOST": 0})
     life = lived(lived((), NOON, "PENDING"), NOON, "RUNNING")
 
@@ -39,18 +39,18 @@ def test_states_are_told_in_the_order_of_a_pods_life() -> None:
 
 
 def test_a_job_without_pods_has_none() -> None:
-    """Before they are created."""
+    """A job has no pods before they are created."""
     assert "The job is **INITIALIZED** with 0 pods." == details(JobProgress(JobState.INITIALIZED))
 
 
 @pytest.mark.parametrize("state", PodState)
 def test_every_state_has_words(state: PodState) -> None:
-    """None is left out."""
+    """Each state has a text of its own."""
     assert f"- 1 {state.value}" != details(JobProgress(JobState.RUNNING, {state.value: 1})).splitlines()[2]
 
 
 def test_an_update_tells_how_far_it_is() -> None:
-    """And what it waits for, while it is under way."""
+    """Details of an update have its progress, and the reason of its wait while it is under way."""
     progress = UpdateProgress(
         "u1", UpdateState.ROLLING_FORWARD, total_count=9, done_count=4, failed_count=1, current_count=2, waiting_for="x"
     )
@@ -68,7 +68,7 @@ def test_an_update_tells_how_far_it_is() -> None:
 
 @pytest.mark.parametrize("step", Step)
 def test_every_step_of_a_launch_is_a_sentence(step: Step) -> None:
-    """With its reason, and where the members are."""
+    """Every step of a launch has a sentence with its reason, and the stages of the members."""
     reason = RequeueReason(RequeueRule.LEFT_BEHIND, 3, 4)
     first, *others = gang_details(GangProgress(4, {"ready": 3}), Verdict(step, reason), "").splitlines()
 

@@ -1,4 +1,4 @@
-"""Pulsed updates: an update goes on only while somebody keeps saying so."""
+"""Pulsed updates: an update continues only while pulses come."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ RUNNING_01 = "instances 0-1 to run and be healthy"
 
 
 def update(state: UpdateState = FORWARD, count: int = 4, pulsed_s: float = 0, **changes) -> UpdateRecord:  # type: ignore[no-untyped-def]
-    """Two at a time, with pulses every 5 s; the last one came ``pulsed_s`` before NOW, or never."""
+    """Makes an update of two at a time, with pulses every 5 s; the last one came ``pulsed_s`` before NOW, or never."""
     spec = UpdateSpec(batch_size=2, pulse_s=5, max_instance_attempts=1, max_failure_instances=1)
     fields = {"updated": frozenset(range(count)), "pulsed_ns": int(NOW - pulsed_s * S) if pulsed_s else 0, **changes}
     return UpdateRecord("u", JOB, UpdateType.UPDATE, spec, state, 2, 1, **fields)
@@ -37,7 +37,7 @@ def service(count: int = 4, version: int = 1) -> dict[int, PodRecord]:
     [(0, 0, FIRST), (5.1, 0, ANOTHER), (5, 2, RUNNING_01), (1, 2, RUNNING_01)],
 )
 def test_nothing_begins_without_a_pulse(pulsed_s: float, begun: int, waiting_for: str) -> None:
-    """The first one has to come, and then one every five seconds; it is rolling all the time."""
+    """A first pulse is required, and then one every five seconds; the update is rolling all the time."""
     step = next_step(update(UpdateState.INITIALIZED, pulsed_s=pulsed_s), service(), now_ns=NOW)
 
     assert (FORWARD, begun, waiting_for) == (step.update.state, len(step.change), step.update.waiting_for)
@@ -45,7 +45,7 @@ def test_nothing_begins_without_a_pulse(pulsed_s: float, begun: int, waiting_for
 
 
 def test_what_is_in_flight_is_finished() -> None:
-    """One of two is done; the place that it leaves stays empty."""
+    """One of two instances is done; its place in the batch is not filled."""
     pods = service() | {0: service_pod(0, 2), 1: service_pod(1, 2, state=PodState.STARTING)}
     step = next_step(update(pulsed_s=6, current=frozenset({0, 1})), pods, now_ns=NOW)
 
@@ -54,19 +54,21 @@ def test_what_is_in_flight_is_finished() -> None:
 
 
 def test_a_full_batch_waits_for_no_pulse() -> None:
-    """Whoever watches is told of a missing pulse when one is missed, not before."""
+    """A full batch does not report a missing pulse until one is required."""
     pods = service() | {i: service_pod(i, 2, state=PodState.STARTING) for i in (0, 1)}
     assert not next_step(update(pulsed_s=60, current=frozenset({0, 1})), pods, now_ns=NOW).update.awaits_pulse
 
 
 def test_the_last_ones_need_no_pulse_to_be_done() -> None:
-    """When nothing is left to begin it ends."""
+    """Without instances left to begin the update ends."""
     step = next_step(update(count=2, pulsed_s=60, current=frozenset({0, 1})), service(2, 2), now_ns=NOW)
     assert (UpdateState.SUCCEEDED, False) == (step.update.state, step.update.awaits_pulse)
 
 
 def test_going_back_needs_none() -> None:
-    """A service does not stay broken because nobody looks; the failure itself is seen without a pulse, too."""
+    """A rollback needs no pulse, so that a service does not remain broken; the failure itself is seen without a pulse,
+    too.
+    """
     failed = service() | {0: service_pod(0, 2, state=PodState.FAILED, failure_count=1)}
     one = update(pulsed_s=60, current=frozenset({0}))
     assert UpdateState.FAILED is next_step(one, failed, now_ns=NOW).update.state
@@ -76,7 +78,7 @@ def test_going_back_needs_none() -> None:
 
 
 def test_a_paused_one_waits_for_a_person() -> None:
-    """Pause, abort and the end take the wait for a pulse away; resumed, it waits for one again."""
+    """Pause, abort and the end stop the wait for a pulse; a resumed update waits for one again."""
     waits = next_step(update(), service(), now_ns=NOW).update
     assert waits.awaits_pulse
     stopped = next_step(rollout.paused(waits), service(), now_ns=NOW)
@@ -86,7 +88,7 @@ def test_a_paused_one_waits_for_a_person() -> None:
 
 
 def test_nobody_need_look_again_for_a_pulse() -> None:
-    """A pulse wakes who waits for it; for the SLA one has to ask again."""
+    """A pulse wakes the workflow that waits for it; the SLA has to be polled."""
     waits = next_step(update(), service(), now_ns=NOW)
     assert not progress_of(waits.update, waits).look_again
     refused = next_step(update(count=3, pulsed_s=1), service() | {3: service_pod(3, state=PodState.LOST)}, 1, NOW)
@@ -94,7 +96,7 @@ def test_nobody_need_look_again_for_a_pulse() -> None:
 
 
 def test_a_pulse() -> None:
-    """The newest time counts; an ended update keeps what it has, and a step finds out whether it still waits."""
+    """The newest time counts; an ended update is not changed, and a step finds out whether it still waits."""
     waits = next_step(update(pulsed_s=9), service(), now_ns=NOW).update
     again = rollout.pulsed(waits, NOW)
     assert (NOW, True) == (again.pulsed_ns, again.awaits_pulse)
@@ -108,8 +110,9 @@ Moves = st.lists(st.tuples(st.sampled_from(["pulse", "wait", "come up"]), st.int
 
 @given(st.integers(1, 8), st.integers(0, 3), st.integers(0, 5), Moves)
 def test_it_goes_on_exactly_while_pulses_come(count: int, batch: int, pulse_s: int, moves) -> None:  # type: ignore[no-untyped-def]
-    """Whatever the order of pulses, pauses and pods: what begins begins within the time of a pulse; whoever awaits one
-    would go on with it; and with pulses all the time the update ends."""
+    """Instances begin only within the time of a pulse, for any order of pulses, pauses and pods; each update that
+    awaits a pulse would continue with it; and with pulses all the time the update ends.
+    """
     pods = service(count)
     one = update(count=count)
     one = replace(one, spec=UpdateSpec(batch_size=batch, pulse_s=pulse_s))

@@ -31,20 +31,20 @@ MISFITS = [
 
 @pytest.mark.parametrize(("misfit", "text"), MISFITS)
 def test_rules_of_hosts_in_words(misfit: Misfit, text: str) -> None:
-    """Each has its numbers and names."""
+    """Each rule has its numbers and names."""
     assert text == misfit_text(misfit)
 
 
 @pytest.mark.parametrize("rule", list(HostRule))
 def test_every_rule_of_hosts_has_words(rule: HostRule) -> None:
-    """Also what another version says, and this one does not know."""
+    """Every rule has a text, also unknown rules of another version."""
     assert misfit_text(Misfit(rule))
 
 
 @pytest.mark.parametrize("rule", list(ClusterRule))
 @pytest.mark.parametrize("cluster", ["", "a"])
 def test_every_rule_of_clusters_has_words(rule: ClusterRule, cluster: str) -> None:
-    """Several clusters are named, the only one is not."""
+    """Several clusters are named, a single one is not."""
     reason = ClusterReason(cluster, rule, no_room(1)[0].pods, detail="it is away")
 
     text = placement_text((reason,))
@@ -52,7 +52,7 @@ def test_every_rule_of_clusters_has_words(rule: ClusterRule, cluster: str) -> No
 
 
 def test_hosts_that_fail_one_rule_are_counted_together() -> None:
-    """With the most that is left on one of them."""
+    """Hosts that fail one rule are counted together, with the largest free amount among them."""
     little, more = (Misfit(HostRule.ROOM, "cpu", 4_000, left) for left in (500, 2_500))
 
     (found,) = merged([(little, 2), (more, 1), (Misfit(HostRule.LEASED), 0)])
@@ -69,13 +69,13 @@ REASONS = [
 
 @pytest.mark.parametrize("reason", REASONS)
 def test_reasons_survive_the_wire(reason: RequeueReason) -> None:
-    """With every rule and number."""
+    """Reasons keep every rule and number on the wire."""
     assert reason == wire.requeue_from_wire(wire.requeue_to_wire(reason))
     assert HOT == wire.qos_from_wire(wire.qos_to_wire(HOT))
 
 
 def test_a_rule_of_another_version() -> None:
-    """It is read as unknown, and the rest as it is."""
+    """A rule of another version is read as unknown, and the rest as it is."""
     sent = wire.requeue_to_wire(REASONS[0])
     sent.rule = sent.placement[0].pods[0].hosts[0].rule = "of tomorrow"
     found = wire.requeue_from_wire(sent)
@@ -97,5 +97,5 @@ def test_a_rule_of_another_version() -> None:
     ],
 )
 def test_why_pods_are_queued_again(reason: RequeueReason, text: str) -> None:
-    """With what placement found, or what no host has."""
+    """A requeue reason has the result of placement, or the resource that no host has."""
     assert text == requeue_text(reason)

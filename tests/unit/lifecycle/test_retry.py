@@ -1,4 +1,4 @@
-"""What becomes of an instance whose run has ended."""
+"""Next runs of an instance whose run has ended."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_batch_pods_run_again_by_rule(state: PodState, changes: dict[str, object
 def test_what_the_platform_broke_runs_four_times_at_least(
     cause: Cause, changes: dict[str, object], expected: Ending
 ) -> None:
-    """The larger of the job's limit and four counts."""
+    """A platform failure is retried up to the larger of the job's limit and four."""
     assert expected == after_end(ended(PodState.FAILED, **changes), JobType.BATCH, cause=cause)
 
 
@@ -84,14 +84,16 @@ SENT_AWAY = [cause for cause in Cause if RULES[cause].again is Again.ALWAYS]
 @pytest.mark.parametrize("state", [PodState.KILLED, PodState.LOST])
 @pytest.mark.parametrize("cause", SENT_AWAY)
 def test_what_was_sent_away_runs_again_at_once(cause: Cause, state: PodState, job_type: JobType) -> None:
-    """However often it failed before, and whatever the job allows: none of it was its fault."""
+    """A run evicted by the cluster runs again at once, however often it failed before, and whatever the job allows: it
+    was not at fault.
+    """
     pod = ended(state, failure_count=50, goal=default_pod_goal(job_type))
 
     assert REPLACE == after_end(pod, job_type, cause=cause)
 
 
 def test_what_was_to_end_rests_when_it_is_sent_away() -> None:
-    """A pod that somebody stops meanwhile has what it wants; so has one that succeeded before it was told."""
+    """A pod that is stopped or has succeeded before its eviction rests."""
     stopped = ended(PodState.KILLED, goal=PodState.KILLED)
 
     assert REST == after_end(stopped, JobType.BATCH, cause=Cause.HOST_DRAINED)
@@ -99,13 +101,13 @@ def test_what_was_to_end_rests_when_it_is_sent_away() -> None:
 
 
 def test_a_lost_launch_is_always_repeated() -> None:
-    """A launch that never took effect costs no attempt, whatever the job allows."""
+    """A launch that never started uses up no attempt, whatever the job allows."""
     assert RELAUNCH == after_end(ended(PodState.LOST, failure_count=50), JobType.BATCH, launch_lost=True)
 
 
 @pytest.mark.parametrize("state", sorted(TERMINAL - {PodState.DELETED}))
 def test_services_always_run_again(state: PodState) -> None:
-    """A service ends only when it is told to: at once the first time, later after failures."""
+    """A service ends only when it is stopped: it runs again at once the first time, later after failures."""
     pod = ended(state, goal=PodState.RUNNING)
 
     assert RETRY == after_end(pod, JobType.SERVICE)
@@ -130,8 +132,9 @@ def test_services_always_run_again(state: PodState) -> None:
 def test_a_batch_pod_waits_before_it_returns_to_its_host(
     started_s: int, ended_s: int, failures: int, due_s: int
 ) -> None:
-    """10 s, 20 s, 40 s ... 10 m from the start of its run, up to the next multiple of 5 s; from its end if it never
-    started. What ran for longer than its wait runs again at once."""
+    """The wait is 10 s, 20 s, 40 s ... 10 m from the start of its run, up to the next multiple of 5 s; from its end if
+    it never started. A run that was longer than its wait is repeated at once.
+    """
     pod = failed_run(started_s, ended_s, failures)
 
     assert Ending(NextRun.RETRY, due_s * SECOND) == after_end(
@@ -156,7 +159,7 @@ def test_a_batch_pod_waits_before_it_returns_to_its_host(
 def test_a_batch_pod_that_may_go_elsewhere_waits_from_its_third_quick_failure(
     started_s: int, failures: int, due_s: int
 ) -> None:
-    """The first two retries go at once, and so does every later one of a run that took longer than seconds."""
+    """The first two retries start at once, and so does every later one of a run that was longer than seconds."""
     pod = failed_run(started_s, 100, failures)
 
     assert Ending(NextRun.RETRY, due_s * SECOND) == after_end(pod, JobType.BATCH, batch_backoff=Backoff(10, 600))
@@ -169,7 +172,7 @@ def failed_run(started_s: int, ended_s: int, failures: int) -> PodRecord:
 
 @pytest.mark.parametrize("cause", SENT_AWAY)
 def test_nobody_waits_who_did_not_fail(cause: Cause) -> None:
-    """Pods that were sent away or lost run again at once, however often they failed before."""
+    """Pods that were evicted by the cluster or lost run again at once, however often they failed before."""
     lost = ended(PodState.LOST, failure_count=3, max_failures=5)
 
     assert RETRY == after_end(lost, JobType.BATCH, batch_backoff=Backoff(10, 600))

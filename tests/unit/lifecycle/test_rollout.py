@@ -53,18 +53,18 @@ NEW = service_pod(0, 2)
     ],
 )
 def test_stages(type: UpdateType, pod: PodRecord | None, expected: Stage) -> None:
-    """Complete before failed before in progress."""
+    """A stage is checked in the order complete, failed, in progress."""
     assert expected is stage(update(UpdateSpec(max_instance_attempts=3), type, updated={0}), 0, pod)
 
 
 def test_a_removed_instance_is_complete_when_it_is_gone() -> None:
-    """Until nothing is left of it, it is in progress."""
+    """A removed instance is in progress until its pod is gone."""
     one = update(removed={0})
     assert (Stage.COMPLETE, Stage.IN_PROGRESS) == (stage(one, 0, None), stage(one, 0, NEW))
 
 
 def test_the_order_of_a_batch() -> None:
-    """Added first, then updated (unavailable, killed, available), then removed."""
+    """A batch has added instances first, then updated ones (unavailable, killed, available), then removed ones."""
     pods = service(6)
     pods[1] = replace(pods[1], state=PodState.PENDING)
     pods[2] = replace(pods[2], goal=KILLED, state=KILLED)
@@ -74,7 +74,7 @@ def test_the_order_of_a_batch() -> None:
 
 
 def test_who_ends_a_batch() -> None:
-    """Instances that hosts run are told apart from those that were added, wait, or have ended."""
+    """Instances that hosts run are distinguished from added, waiting and ended ones."""
     pods = service(5)
     pods[1] = replace(pods[1], state=PodState.READY)
     pods[2] = replace(pods[2], state=PodState.FAILED)
@@ -89,8 +89,9 @@ def moves(one: UpdateRecord, pods: dict[int, PodRecord], sla_maximum: int = 0, n
 
 
 def test_it_moves_when_an_instance_is_done() -> None:
-    """A look that finds the batch as it was calls for no step; one that finds an instance done does, and so do a new
-    update and one whose batch has room again."""
+    """An update moves when an instance is done, when it is new, or when its batch is not full; an unchanged batch
+    requires no step.
+    """
     full = next_step(update(UpdateSpec(batch_size=1), updated=range(4)), service(4)).update
     assert not moves(full, service(4) | {0: service_pod(0, 2, state=PodState.STARTING)})
     assert moves(full, service(4) | {0: NEW})
@@ -105,7 +106,7 @@ def test_batch_zero_is_everything_at_once() -> None:
 
 
 def test_a_full_batch_waits() -> None:
-    """Nothing is begun while as many as the batch are in flight; the wait says so."""
+    """A full batch begins no instance; the wait says so."""
     pods = service(4) | {0: service_pod(0, 2, state=PodState.STARTING)}
     step = next_step(update(UpdateSpec(batch_size=1), updated=range(4), current={0}), pods)
     assert ((), "instance 0 to run and be healthy") == (step.change, step.update.waiting_for)
@@ -114,7 +115,7 @@ def test_a_full_batch_waits() -> None:
 
 @given(st.sets(st.integers(0, 60), min_size=1))
 def test_instances_are_named_in_short(instances: set[int]) -> None:
-    """At most three ranges with both ends, first ones first; how many more is said, and nobody is left out."""
+    """A text names at most three ranges with both ends, first ones first, and the number of the others."""
     text, _, more = (
         rollout.instances_text(instances).removeprefix("instances ").removeprefix("instance ").partition(" and ")
     )
@@ -125,7 +126,7 @@ def test_instances_are_named_in_short(instances: set[int]) -> None:
 
 
 def test_what_is_waited_for_is_in_words() -> None:
-    """Those that are to run, those that are to end, and a few ranges of each."""
+    """Instances that start and instances that end are named separately, a few ranges of each."""
     one = update(updated=range(10), removed={10}, current={0, 2, 4, 6, 7, 9, 10})
     assert "instances 0, 2, 4 and 3 more to run and be healthy and for instance 10 to end" == (
         rollout.in_flight_text(one, one.current)
@@ -136,7 +137,7 @@ def test_what_is_waited_for_is_in_words() -> None:
 
 
 def test_done_stays_done() -> None:
-    """An instance that fails after it was done is the service's trouble, not the update's."""
+    """A failure of an instance after it was done does not count for the update."""
     pods = {0: service_pod(0, 2, state=PodState.FAILED, failure_count=5)}
     step = next_step(update(UpdateSpec(max_instance_attempts=1), updated={0}, done={0}), pods)
     assert UpdateState.SUCCEEDED is step.update.state
@@ -159,7 +160,9 @@ def test_failures_under_the_limit_end_well() -> None:
     ],
 )
 def test_too_many_failures(rollback: bool, state: UpdateState, rolls_back: bool, after: UpdateState) -> None:
-    """Back, if it was asked for and is not going back already; else failed where it stands."""
+    """Too many failures roll the update back if it was requested and is not rolling back already; else the update
+    fails.
+    """
     spec = UpdateSpec(rollback_on_failure=rollback, max_instance_attempts=1, max_failure_instances=1, batch_size=1)
     pods = service(3) | {0: service_pod(0, 2, state=PodState.FAILED, failure_count=1)}
     step = next_step(update(spec, updated=range(3), current={0}, state=state), pods)
@@ -167,14 +170,14 @@ def test_too_many_failures(rollback: bool, state: UpdateState, rolls_back: bool,
 
 
 def test_a_paused_update_tracks_and_begins_nothing() -> None:
-    """What is in flight is sorted out, and no more goes."""
+    """A paused update tracks instances in flight, and begins no more."""
     pods = service(3) | {0: NEW}
     step = next_step(update(UpdateSpec(batch_size=1), updated=range(3), current={0}, state=PAUSED), pods)
     assert ({0}, (), PAUSED) == (step.update.done, step.change, step.update.state)
 
 
 def test_pause_resume_abort() -> None:
-    """Resume goes back to where it was; the ended stay as they are."""
+    """A resumed update has its former state; an ended update does not change."""
     one = update(state=BACKWARD)
     stopped = rollout.paused(one)
     ended = update(state=UpdateState.SUCCEEDED)
@@ -186,13 +189,13 @@ def test_pause_resume_abort() -> None:
 
 
 def test_races_of_the_instances() -> None:
-    """An added instance that exists is changed, an updated one that is gone is added."""
+    """Races are resolved: an added instance that exists is changed, an updated one that is gone is added."""
     step = next_step(update(added={0}, updated={1}), {0: service_pod(0)})
     assert ((1,), (0,)) == (step.add, step.change)
 
 
 def test_the_stricter_choice_keeps_to_the_sla() -> None:
-    """With an SLA of one, a batch of three takes down one; instances that do not serve anyway are free."""
+    """The SLA of one limits a batch of three to one; instances that do not serve do not count."""
     pods = service(5)
     step = next_step(update(UpdateSpec(batch_size=3), updated=range(5)), pods, sla_maximum=1)
     assert ((0,), "the SLA: no more than 1 instances may be unavailable, 0 are, 2 must wait") == (
@@ -214,7 +217,7 @@ def test_difference() -> None:
 
 
 def land(pods: dict[int, PodRecord], step: rollout.Step) -> None:
-    """What storage does with a step, in the least words."""
+    """Applies a step to the pods, as storage does, in short."""
     version = step.update.config_version
     for i in (*step.add, *step.change):
         pods[i] = service_pod(i, version, state=PodState.PENDING, goal=PodState.RUNNING)
@@ -226,8 +229,9 @@ def land(pods: dict[int, PodRecord], step: rollout.Step) -> None:
     st.integers(0, 12), st.integers(0, 12), st.integers(0, 5), st.integers(0, 4), st.data(),
 )  # fmt: skip
 def test_a_rollout_ends_and_keeps_its_batch(before: int, after: int, batch: int, maximum: int, data) -> None:  # type: ignore[no-untyped-def]
-    """Whatever order pods come up in: in flight are never more than the batch, missing never more than the SLA and
-    the batch allow, and in the end every instance has the new configuration."""
+    """Instances in flight are never more than the batch, missing ones never more than the SLA and the batch allow, and
+    in the end every instance has the new configuration, in whatever order pods start.
+    """
     pods = service(before)
     found = rollout.difference(pods, after, 2, {(i, 1): True for i in range(before)})
     one = update(

@@ -1,4 +1,4 @@
-"""The phase of a rollout after each kind of look, and how its workflow names what it does."""
+"""The phase of a rollout after each kind of step, and the names of its workflow's steps."""
 
 from __future__ import annotations
 
@@ -32,22 +32,23 @@ def update(spec: UpdateSpec = TEN, **changes) -> UpdateRecord:  # type: ignore[n
 
 
 def look(one: UpdateRecord, sla_maximum: int = 0) -> UpdateProgress:
-    """Progress after a look, when those that are done run the new version, those that failed have failed, and the
-    others run the old one."""
+    """Progress after a step, when the done instances run the new version, the failed ones have failed, and the others
+    run the old one.
+    """
     pods = {i: service_pod(i, 5 if i in one.done else 4) for i in one.updated}
     step = next_step(one, pods, sla_maximum)
     return progress_of(step.update, step)
 
 
 def test_a_batch_that_begins_is_replaced() -> None:
-    """The look names its instances and its number."""
+    """A step names its instances and its number."""
     progress = look(update(done=range(20)))
 
     assert (Phase.REPLACE, "replace instances 20-29, batch 3 of 10") == (phase_of(progress), replace_text(progress))
 
 
 def test_a_batch_in_flight_is_watched() -> None:
-    """The next look says for which instances."""
+    """The next step names the instances in flight."""
     progress = look(update(done=range(20), current=range(20, 30)))
 
     assert Phase.WATCH is phase_of(progress)
@@ -62,7 +63,7 @@ def test_a_batch_in_flight_is_watched() -> None:
     ],
 )
 def test_an_update_that_may_not_continue_waits(one: UpdateRecord, waits_for: str) -> None:
-    """A paused one waits although instances are in flight; one without its pulse begins nothing."""
+    """A paused update waits although instances are in flight; one without its pulse begins none."""
     progress = look(one)
 
     assert Phase.WAIT is phase_of(progress)
@@ -70,7 +71,7 @@ def test_an_update_that_may_not_continue_waits(one: UpdateRecord, waits_for: str
 
 
 def test_an_update_that_the_sla_refuses_waits() -> None:
-    """One instance is missing, as many as may be."""
+    """One instance is missing, the maximum of the SLA."""
     pods = {i: service_pod(i, 4) for i in range(2)} | {2: replace(service_pod(2, 4), state=PodState.LOST)}
     step = next_step(update(UpdateSpec(1), updated=range(2)), pods, sla_maximum=1)
     progress = progress_of(step.update, step)
@@ -80,7 +81,7 @@ def test_an_update_that_the_sla_refuses_waits() -> None:
 
 
 def test_too_many_failures_roll_it_back() -> None:
-    """The look begins nothing: the roll-back is an act of its own."""
+    """The step begins no instance: the roll-back is a step of its own."""
     progress = look(update(STRICT, failed=range(12)))
 
     assert (Phase.ROLL_BACK, 0, 4) == (phase_of(progress), progress.current_count, progress.rolls_back_to)
@@ -89,13 +90,13 @@ def test_too_many_failures_roll_it_back() -> None:
 
 @pytest.mark.parametrize("state", [UpdateState.SUCCEEDED, UpdateState.ROLLED_BACK, UpdateState.ABORTED])
 def test_an_update_that_has_ended_finishes(state: UpdateState) -> None:
-    """A job that has no update has nothing to roll out either."""
+    """A job without an update has no rollout either."""
     assert Phase.FINISH is phase_of(progress_of(update(state=state)))
     assert Phase.FINISH is phase_of(UpdateProgress())
 
 
 def test_every_sort_of_instance_is_named_with_what_is_done_to_it() -> None:
-    """It is added, removed, or changed as the type of the update says."""
+    """Every instance is named with its change: added, removed, or changed as the type of the update says."""
     one = update(UpdateSpec(), added={100}, updated=range(3), removed={7, 8})
     pods = {i: service_pod(i, 4) for i in (0, 1, 2, 7, 8)}
 
@@ -123,7 +124,7 @@ def test_names_are_bounded() -> None:
     ],
 )
 def test_numbers_of_batches(size: int, begun: int, total: int, expected: str) -> None:
-    """A batch is filled up as its instances are done, so that each batch size begun is another batch."""
+    """A batch is filled up as its instances are done, so that each full batch begun counts as one batch."""
     progress = UpdateProgress(batch_size=size, current_count=begun, total_count=total)
 
     assert f"batch {expected}" == batch_text(progress)

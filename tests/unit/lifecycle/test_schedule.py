@@ -92,7 +92,7 @@ def test_names_and_options() -> None:
 
 
 def test_a_time_has_one_job() -> None:
-    """Its id follows from the creation of the schedule and the time, whatever the configuration is by now."""
+    """The job's id follows from the creation of the schedule and the time, whatever its configuration."""
     run = ScheduledRun("report", "5d8a4a1e-6a0e-4d35-9d43-3e4f3a0a9a10", "", 1_000 * NS_PER_S)
     same = replace(run, config="other", scheduled_ns=run.scheduled_ns + 999)
     later = replace(run, scheduled_ns=1_001 * NS_PER_S)

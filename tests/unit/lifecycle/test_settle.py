@@ -1,4 +1,4 @@
-"""What a settle plans, from counted kinds of pods."""
+"""Plans of a settle, from counted kinds of pods."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def events(found: SettlePlan) -> list[Event]:
 
 
 def test_nothing_to_do_changes_nothing_but_counts() -> None:
-    """A job whose pods run is told of its counts alone."""
+    """A job whose pods run changes its counts alone."""
     found = plan(job(2), pod(0, R), pod(1, READY))
 
     assert [] == events(found)
@@ -58,7 +58,7 @@ def test_nothing_to_do_changes_nothing_but_counts() -> None:
 
 
 def test_an_ended_pod_begins_its_next_run_when_it_is_due() -> None:
-    """Until then it waits, and the answer says for how long; the job does not end before."""
+    """A pod waits until its next run is due, and the answer has the time; the job does not end before."""
     due, later = (pod(i, F, next_run=NextRun.RETRY, due_ns=NOW + wait * SECOND) for i, wait in ((0, 0), (1, 7)))
     found = plan(job(2), due, later)
 
@@ -67,7 +67,7 @@ def test_an_ended_pod_begins_its_next_run_when_it_is_due() -> None:
 
 
 def test_a_pod_that_waits_says_so_only_in_a_service() -> None:
-    """The message of a batch pod stays that of its failure, and its run has one event of its end."""
+    """A batch pod keeps the message of its failure, and its run has one event of its end."""
     waits = pod(0, F, next_run=NextRun.RETRY, due_ns=NOW + 7 * SECOND)
 
     assert [] == events(plan(job(1), waits))
@@ -75,7 +75,7 @@ def test_a_pod_that_waits_says_so_only_in_a_service() -> None:
 
 
 def test_pods_that_rest_end_the_job() -> None:
-    """With the time of the last one's end."""
+    """A job ends at the time of its last pod's end."""
     found = plan(replace(job(2), started_ns=NOW - 9), pod(0, S, completed_ns=NOW - 5), pod(1, F, completed_ns=NOW - 3))
 
     assert ([], JobState.FAILED, NOW - 3) == (events(found), found.job.state, found.job.completed_ns)
@@ -83,7 +83,7 @@ def test_pods_that_rest_end_the_job() -> None:
 
 
 def test_a_job_that_was_never_seen_running_starts_when_it_ends() -> None:
-    """Its pods ended before a report said that they run: it has not started after its end."""
+    """A job whose pods ended before a report that they run starts no later than its end."""
     unseen = replace(job(2), started_ns=0)
     found = plan(unseen, pod(0, S, completed_ns=NOW - 5), pod(1, F, completed_ns=NOW - 3))
 
@@ -91,7 +91,7 @@ def test_a_job_that_was_never_seen_running_starts_when_it_ends() -> None:
 
 
 def test_a_job_starts_and_ends_no_sooner_than_it_was_created() -> None:
-    """Kubernetes tells whole seconds, and hosts have clocks of their own."""
+    """Kubernetes reports whole seconds, and hosts have clocks of their own."""
     fresh = replace(job(1), started_ns=0, created_ns=NOW - 1)
     found = plan(fresh, pod(0, S, started_ns=NOW - 5, completed_ns=NOW - 5))
 
@@ -99,14 +99,14 @@ def test_a_job_starts_and_ends_no_sooner_than_it_was_created() -> None:
 
 
 def test_a_late_report_of_an_end_does_not_end_a_job_before_its_start() -> None:
-    """Its start was taken from the clock of a settle; the host dates the end before it."""
+    """A job whose start has the time of a settle does not end before it, although the host reports an earlier end."""
     found = plan(replace(job(1), started_ns=NOW), pod(0, S, completed_ns=NOW - 1))
 
     assert (NOW, NOW) == (found.job.started_ns, found.job.completed_ns)
 
 
 def test_pods_that_a_stop_missed_are_stopped() -> None:
-    """Only of a job that is to end; until then its version of the goal is not reached."""
+    """Pods that a stop missed are stopped if the job is to end; until then its version of the goal is not reached."""
     missed = (pod(0, R), pod(1, K, goal=K))
 
     assert [] == events(plan(job(2), *missed))
@@ -115,7 +115,7 @@ def test_pods_that_a_stop_missed_are_stopped() -> None:
 
 
 def test_what_no_queue_knows_ends_at_once() -> None:
-    """And a pod of which nothing is to be left is forgotten."""
+    """A pod that was never queued ends at once, and a pod with goal DELETED is removed."""
     found = plan(job(1), pod(0, I, goal=K), pod(1, K, goal=PodState.DELETED))
 
     assert [Event.END_UNQUEUED, Event.FORGET] == events(found)
@@ -123,7 +123,7 @@ def test_what_no_queue_knows_ends_at_once() -> None:
 
 @pytest.mark.parametrize(("seconds", "expected"), [(59, []), (61, [Event.EXCEED_DEADLINE])])
 def test_a_pod_that_runs_for_too_long_ends(seconds: int, expected: list[Event]) -> None:
-    """The action is for those that began before the limit; others of a gang end with them in the next settle."""
+    """The action is for pods that began before the limit; others of a gang end with them in the next settle."""
     record = job(2, max_running_time_s=60, minimum_running_instances=2)
     found = plan(record, pod(0, R, started_ns=NOW - seconds * SECOND), pod(1, R, started_ns=NOW - SECOND))
 
@@ -133,7 +133,7 @@ def test_a_pod_that_runs_for_too_long_ends(seconds: int, expected: list[Event]) 
 
 
 def test_one_settle_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is over the bound is left to the next one, and said."""
+    """Changes over the bound are left to the next settle, which the answer says."""
     monkeypatch.setattr(settle, "SETTLE_PODS_MAX", 3)
     dead = [pod(i, F, next_run=NextRun.RETRY) for i in range(2)]
     found = plan(job(5), *dead, *(pod(i, I, goal=K) for i in range(2, 5)))
@@ -148,7 +148,7 @@ def test_one_settle_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_times_of_the_runs_before_count_for_the_job() -> None:
-    """A pod that begins anew forgets when it ran; the job has still begun when its first pod began."""
+    """A pod that begins its next run loses its times; the job has still begun when its first pod began."""
     before = count_pods(job(1), [pod(0, F, started_ns=NOW - 9, completed_ns=NOW - 2)], NOW)
     after = count_pods(job(1), [pod(0, I)], NOW)
 
@@ -156,7 +156,7 @@ def test_times_of_the_runs_before_count_for_the_job() -> None:
 
 
 def test_counts_do_not_know_instances() -> None:
-    """Pods alike in all that matters are one kind, whatever else they are."""
+    """Pods with equal relevant fields are one kind, whatever their other fields."""
     pods = [replace(pod(i, R, started_ns=NOW - i), host=f"h{i}") for i in range(1, 4)]
 
     found = count_pods(job(3), pods, NOW)

@@ -1,4 +1,4 @@
-"""The SLA: who counts as unavailable, and who may be taken down."""
+"""The SLA: the instances that count as unavailable, and the ones that may be taken down."""
 
 from __future__ import annotations
 
@@ -30,13 +30,15 @@ KILLED, DELETED = PodState.KILLED, PodState.DELETED
     ],
 )
 def test_availability(pod, expected, missing) -> None:  # type: ignore[no-untyped-def]
-    """The classes of the facts; what is wanted and away is missing whoever took it down."""
+    """Availability has a class for each pod; an unavailable pod with the goal to run is missing, whatever the cause."""
     assert (expected, missing) == (availability(pod), is_missing(pod))
 
 
 @pytest.mark.parametrize("reason", list(TerminationReason))
 def test_what_took_it_down(reason: TerminationReason) -> None:
-    """Maintenance, an update and a failure make it unavailable, anything else killed; missing it is in any case."""
+    """Maintenance, an update and a failure make a pod unavailable, any other cause killed; it is missing in any
+    case.
+    """
     pod = service_pod(0, termination=Termination(reason))
     down = {
         TerminationReason.KILLED_HOST_MAINTENANCE,
@@ -52,14 +54,14 @@ def test_what_took_it_down(reason: TerminationReason) -> None:
     [(2, 6, 0, 4), (2, 6, 1, 5), (2, 6, 2, 6), (2, 6, 9, 6), (7, 6, 0, 0), (7, 6, 5, 4)],
 )
 def test_what_must_stay_in_a_cluster(maximum: int, here: int, missing_elsewhere: int, expected: int) -> None:
-    """A pod that leaves the cluster and is missing changes nothing: it was counted before."""
+    """A missing pod that leaves the cluster changes no count: it was counted before."""
     assert expected == available_min(maximum, here, missing_elsewhere)
     if missing_elsewhere < maximum <= here:
         assert expected == available_min(maximum, here - 1, missing_elsewhere + 1)
 
 
 def test_a_pod_that_does_not_exist() -> None:
-    """It has a class of its own."""
+    """A pod that does not exist has a class of its own."""
     assert Availability.INVALID is availability(None)
 
 
@@ -74,14 +76,14 @@ def test_a_pod_that_does_not_exist() -> None:
     ],
 )
 def test_grants(maximum, missing, wanted, granted, refusal) -> None:  # type: ignore[no-untyped-def]
-    """As many as the SLA leaves, by instance; those that are away anyway are free."""
+    """Grants go up to the maximum of the SLA, by instance; unavailable instances are granted in any case."""
     given_ = grant(maximum, missing, wanted)
     assert (granted, tuple(sorted(wanted - set(granted))), refusal) == (given_.granted, given_.refused, given_.refusal)
 
 
 @given(st.integers(1, 5), st.sets(st.integers(0, 20)), st.sets(st.integers(0, 20)))
 def test_never_more_than_the_maximum(maximum: int, missing: set[int], wanted: set[int]) -> None:
-    """Granting takes the number of missing instances to the maximum at most, and refuses nobody needlessly."""
+    """Grants raise the number of missing instances to the maximum at most, and refuse no instance needlessly."""
     granted = grant(maximum, missing, wanted)
     after = missing | set(granted.granted)
     assert len(after) <= max(maximum, len(missing))
@@ -97,5 +99,5 @@ def test_never_more_than_the_maximum(maximum: int, missing: set[int], wanted: se
     ],
 )
 def test_a_refusal_in_words(refusal: SlaRefusal, text: str) -> None:
-    """Whether nothing more may be taken down, or not so much."""
+    """A refusal says whether no more instances may be taken down, or fewer."""
     assert text == sla_text(refusal)

@@ -26,7 +26,7 @@ def after_s(seconds: float, after: UpdateRecord = ROLLING, before: UpdateRecord 
 
 
 def test_an_update_without_progress_stalls_at_its_deadline() -> None:
-    """The default is 600 seconds; the time of the stall stays, and nothing else of the update changes."""
+    """The default is 600 seconds; the time of the stall is kept, and the rest of the update is unchanged."""
     early, late = after_s(599.9), after_s(600)
 
     assert (ROLLING, START + 600 * NS_PER_S) == (early, late.stalled_ns)
@@ -34,7 +34,7 @@ def test_an_update_without_progress_stalls_at_its_deadline() -> None:
 
 
 def test_an_update_may_name_its_deadline() -> None:
-    """It is shown with the stall."""
+    """A deadline of the update's own is shown with the stall."""
     mine = replace(ROLLING, spec=UpdateSpec(progress_deadline_s=30), stall_cause="x")
 
     assert [0, START + 30 * NS_PER_S] == [after_s(s, mine, mine).stalled_ns for s in (29, 30)]
@@ -42,7 +42,7 @@ def test_an_update_may_name_its_deadline() -> None:
 
 
 def test_progress_starts_the_time_again_and_ends_a_stall() -> None:
-    """An instance that becomes done is progress; one that counts as failed, or begins, is none."""
+    """Progress is a done instance; a failed one, or one that begins, is none."""
     stalled = after_s(600)
     done = replace(stalled, done=frozenset({0}), current=frozenset({1}), stall_cause="x")
     others = replace(stalled, failed=frozenset({0}), current=frozenset({1, 2}))
@@ -64,7 +64,7 @@ def test_progress_starts_the_time_again_and_ends_a_stall() -> None:
     ids=["paused", "succeeded", "failed", "waits for a pulse"],
 )
 def test_an_update_that_is_not_to_move_has_no_deadline(after: UpdateRecord) -> None:
-    """Neither one that has ended; what was judged before is forgotten."""
+    """Updates that are paused or ended have no deadline; their earlier times are removed."""
     judged = after_s(10_000, replace(after, stalled_ns=5, stall_cause="x"))
 
     assert (0, 0, "", 0.0) == (
@@ -76,7 +76,7 @@ def test_an_update_that_is_not_to_move_has_no_deadline(after: UpdateRecord) -> N
 
 
 def test_the_time_begins_with_the_step_that_finds_it_rolling() -> None:
-    """It begins again after a pause, when the update turns back, and for an update of an earlier release."""
+    """The time starts again after a pause, when the update rolls back, and for an update of an earlier release."""
     held = rollout.paused(after_s(600))
     back = rollout.reversed_update(after_s(600), 3, rollout.Difference(updated=frozenset({0})))
 
@@ -86,12 +86,12 @@ def test_the_time_begins_with_the_step_that_finds_it_rolling() -> None:
 
 
 def test_an_update_that_waits_for_a_pulse_and_has_pods_in_flight_may_stall() -> None:
-    """They are to become healthy without one."""
+    """Pods in flight become healthy without a pulse, so that the update may stall."""
     assert after_s(600, replace(ROLLING, awaits_pulse=True)).stalled_ns
 
 
 def test_how_long_until_it_stalls() -> None:
-    """The time is a second at least, so that a clock that is a little behind is not asked at once."""
+    """The time is a second at least, so that a clock that is a little behind does not cause a busy loop."""
     waits = [stall.stalls_in_s(ROLLING, START + s * NS_PER_S) for s in (0, 200, 600, 900)]
 
     assert ([600.0, 400.0, 1.0, 1.0], 0.0) == (waits, stall.stalls_in_s(after_s(600), START))

@@ -1,4 +1,4 @@
-"""Whether an update has a step to take, told from counts: never missed, and rarely in vain."""
+"""Steps of an update, predicted from counts: never missed, and rarely without effect."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ pod_fields = st.fixed_dictionaries(
 serving, updated, away = ({"config_version": version, "desired_config_version": version} for version in (1, 2, 1))
 away["state"] = PodState.LOST
 kinds = st.one_of(st.sampled_from([serving, serving, updated, away]), pod_fields)
-"""What a pod is, as fields of it."""
+"""Kinds of pods, as fields of a pod."""
 moments = st.tuples(
     st.dictionaries(st.integers(0, COUNT), kinds, max_size=2),  # pods that have become another kind
     st.sampled_from([0, 0, 1, 10]),  # seconds that have passed
@@ -55,7 +55,7 @@ states = st.sampled_from([UpdateState.INITIALIZED, UpdateState.ROLLING_BACKWARD,
 
 @st.composite
 def updates(draw: st.DrawFn) -> UpdateRecord:
-    """Each instance is added, updated, removed or left alone."""
+    """Each instance is added, updated, removed or unchanged."""
     parts = draw(st.lists(st.sampled_from(["updated", "updated", "updated", "added", "removed", ""]), max_size=COUNT))
     sets = {part: frozenset(i for i, mine in enumerate(parts) if mine == part) for part in {*parts} - {""}}
     spec, state, type_ = draw(specs), draw(states), draw(st.sampled_from(UpdateType))
@@ -63,7 +63,7 @@ def updates(draw: st.DrawFn) -> UpdateRecord:
 
 
 class Whole(AtHand):
-    """Shows all that begins at once, however few of them the SLA would let go."""
+    """Returns all instances that begin at once, however few of them the SLA would allow."""
 
     def coming(self, update: UpdateRecord, limit: int) -> Coming:
         return super().coming(update, limit if update.spec.batch_size else COUNT)
@@ -72,8 +72,9 @@ class Whole(AtHand):
 @settings(max_examples=examples(400))
 @given(updates(), st.lists(moments, min_size=2, max_size=6), st.integers(0, 2))
 def test_counts_never_miss_a_step(update: UpdateRecord, life: list[Any], maximum: int) -> None:
-    """At each moment of an update they say what the whole next step would change. They err on the safe side alone, and
-    only where the SLA refuses a step while instances wait to be removed."""
+    """Counts predict the changes of the whole next step at each moment of an update. They err on the safe side alone,
+    and only where the SLA blocks a step while instances wait to be removed.
+    """
     pods, now_ns = {i: service_pod(i) for i in range(COUNT)}, NOW
     for changed, seconds, is_pulsed, is_taken in life:
         pods |= {i: service_pod(i, **fields) for i, fields in changed.items()}
@@ -96,7 +97,7 @@ def test_counts_never_miss_a_step(update: UpdateRecord, life: list[Any], maximum
 def test_what_is_counted_is_what_the_sla_looks_at(
     fields: dict[str, Any], state: PodState, goal: PodState, why: TerminationReason
 ) -> None:
-    """The conditions on availability are ``availability`` and ``is_missing``, for every pod."""
+    """Conditions on availability are ``availability`` and ``is_missing``, for every pod."""
     termination = Termination(why) if fields["termination"] else None
     pod = service_pod(0, **fields | {"state": state, "goal": goal, "termination": termination})
 
@@ -105,7 +106,7 @@ def test_what_is_counted_is_what_the_sla_looks_at(
 
 
 def test_a_pulse_that_came_and_went_changes_what_is_waited_for() -> None:
-    """Nobody took a step while it was there: the update still says that it waits for its first pulse."""
+    """No step was taken while a pulse was valid: the update still says that it waits for its first pulse."""
     spec = UpdateSpec(batch_size=1, pulse_s=5)
     update = UpdateRecord("u", JOB, UpdateType.UPDATE, spec, UpdateState.ROLLING_FORWARD, 2, 1, updated=frozenset({0}))
     pods = {0: service_pod(0)}

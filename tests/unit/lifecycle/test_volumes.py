@@ -1,4 +1,4 @@
-"""Volumes: where their pods may go, what becomes of them, and when they may be deleted."""
+"""Volumes: the hosts of their pods, their states, and the conditions of their deletion."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ def labels(hostname: str = "h1", cluster: str = "east", *volumes: str) -> dict[s
 
 
 def test_a_pod_without_a_volume_is_as_it_was() -> None:
-    """The very same shape."""
+    """A pod without a volume has the very same shape."""
     shape = replace(PLAIN, volume_mib=0)
     assert at_its_volume(shape, None) is shape
 
 
 @pytest.mark.parametrize(("volume", "disk"), [(None, 510), (replace(V, state=INITIALIZED), 510), (V, 10)])
 def test_the_disk_of_a_volume_is_needed_until_it_is_made(volume: VolumeRecord | None, disk: int) -> None:
-    """On top of the pod's own; placement knows how much of it is for the volume."""
+    """A volume that is not created requires disk on top of the pod's own; placement has the amount for the volume."""
     shape = at_its_volume(PLAIN, volume)
     assert (disk, disk - 10) == (shape.resources.disk_mib, shape.volume_mib)
 
@@ -63,7 +63,9 @@ def test_the_disk_of_a_volume_is_needed_until_it_is_made(volume: VolumeRecord | 
     ],
 )
 def test_a_pod_goes_to_its_volume_alone(state: VolumeState, host: dict[str, str], fits: bool) -> None:
-    """To the host in its cluster, and once it is made only while the host has it; its own constraint holds, too."""
+    """A pod fits the host of its volume, and once it is created only while the host has it; its own constraint holds,
+    too.
+    """
     shape = at_its_volume(PLAIN, replace(V, state=state))
 
     assert fits == matches(shape.constraint, host)
@@ -71,7 +73,7 @@ def test_a_pod_goes_to_its_volume_alone(state: VolumeState, host: dict[str, str]
 
 
 def test_a_pod_whose_volume_is_not_there_yet_may_go_anywhere() -> None:
-    """Only its own constraint holds."""
+    """A pod whose volume has no host has its own constraint only."""
     unbound = replace(V, state=INITIALIZED, host="", cluster="")
     assert PLAIN.constraint == at_its_volume(PLAIN, None).constraint == at_its_volume(PLAIN, unbound).constraint
 
@@ -100,13 +102,13 @@ EMPTY = "host h1 is there, and has it no more"
 def test_what_a_cluster_lists_is_the_state(
     before: VolumeState, host: HostSight, after: tuple[VolumeState, str]
 ) -> None:
-    """A host that has not said yet, is in maintenance, or may be about to make it has lost nothing."""
+    """A host that has not listed its volumes, is in maintenance, or may be about to create one has lost none."""
     assert after == observed(replace(V, state=before), host, NOW_NS)
 
 
 @pytest.mark.parametrize(("away_s", "expected"), [(0, (CREATED, "")), (29, (CREATED, "")), (30, (LOST, GONE))])
 def test_a_host_may_be_away_for_a_restart(away_s: float, expected: tuple[VolumeState, str]) -> None:
-    """Its volumes stay as they are for so long; a lost one does not come back by that."""
+    """A host may restart: its volumes keep their state for a while; a lost one is not restored by that."""
     gone = HostSight(None, is_registered=False)
     host = while_it_restarts(gone, away_s, 30)
     assert expected == observed(V, host, NOW_NS)
@@ -115,7 +117,7 @@ def test_a_host_may_be_away_for_a_restart(away_s: float, expected: tuple[VolumeS
 
 
 def test_what_is_not_known_of_a_volume_is_told_while_its_host_is_away() -> None:
-    """No longer; one that is to be deleted is given up with its host."""
+    """Missing information is shown while the host is down; a volume with goal DELETED is given up with its host."""
     waited_for = replace(V, state=INITIALIZED, note=UNKNOWN)
     assert (INITIALIZED, "") == observed(waited_for, HostSight(None), NOW_NS)
     assert (LOST, GONE) == observed(replace(waited_for, goal=DELETED), HostSight(None, is_registered=False), NOW_NS)
@@ -143,12 +145,14 @@ NEW = replace(V, state=INITIALIZED)
 def test_a_volume_is_unmade_when_its_launch_is_over_and_its_host_does_not_have_it(
     volume: VolumeRecord, host: HostSight, pod: PodRecord | None, expected: bool
 ) -> None:
-    """Not while a launch may still make it, nor while its host is away or has not said yet."""
+    """A volume is not created when its launch is over and its host does not have it; a launch under way, a host that is
+    down and one without a list leave it open.
+    """
     assert expected == is_unmade(volume, host, pod)
 
 
 def test_a_list_may_be_older_than_the_volume() -> None:
-    """Nothing is missed that has just been made."""
+    """A list that is older than the volume does not make it lost."""
     assert (CREATED, "") == observed(V, HostSight(frozenset()), NOW_NS - 1)
 
 
@@ -162,7 +166,7 @@ def test_a_list_may_be_older_than_the_volume() -> None:
     ],
 )
 def test_a_volume_is_gone_when_its_host_says_so(host: HostSight, now_ns: int, is_gone: bool) -> None:
-    """A host that is away may come back with it."""
+    """A host that is down may come back with the volume."""
     assert is_gone == is_destroyed(replace(V, goal=DELETED), host, now_ns)
 
 
@@ -171,7 +175,9 @@ def test_a_volume_is_gone_when_its_host_says_so(host: HostSight, now_ns: int, is
     [(HostSight(frozenset()), True), (HostSight(None), False), (HostSight(None, is_registered=False), False)],
 )
 def test_a_volume_that_was_listed_is_gone_with_the_next_list(host: HostSight, is_gone: bool) -> None:
-    """There is nothing to wait for; a host that is away, or has not said yet, says nothing of it."""
+    """A listed volume is gone with the next list that lacks it; a host that is down, or without a list, does not
+    decide.
+    """
     assert is_gone == is_destroyed(replace(V, goal=DELETED), host, NOW_NS - 1, was_listed=True)
 
 
@@ -193,7 +199,7 @@ STOPPED = service_pod(3, state=PodState.KILLED, goal=PodState.KILLED)
     ],
 )
 def test_a_volume_in_use_is_not_deleted(pod: PodRecord | None, is_over: bool, gives_up: bool, rule: str) -> None:
-    """A pod that only waits may be given another one, by a word more."""
+    """A pod that waits, and is not on a host, may use another volume if the request says so."""
     refusal = deletion_refusal(V, pod, is_over, gives_up)
 
     assert rule in refusal

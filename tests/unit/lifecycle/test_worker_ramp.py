@@ -48,12 +48,12 @@ def ramping(version: Version = NEW, percent: float = FIRST.percent, since_s: flo
 
 
 def test_a_new_version_beside_the_current_one_starts_at_the_first_step() -> None:
-    """It does not take all workflows at once."""
+    """A new version does not run all workflows at once."""
     assert Decision(Act.RAMP, "new", "newer than version old", FIRST.percent) == decide(fleet(), NOW_S)
 
 
 def test_an_old_version_that_restarts_beside_the_current_one_runs_nothing() -> None:
-    """The order is that in which the server saw them first."""
+    """The versions are ordered by the time when the server first registered them."""
     assert Act.HOLD is decide(fleet(current="new"), NOW_S).act
 
 
@@ -78,7 +78,7 @@ def test_it_passes_each_step_and_becomes_current() -> None:
     ],
 )
 def test_it_is_held_at_a_step(version: Version, since_s: float, reason: str) -> None:
-    """The reason has the numbers, and the share stays."""
+    """A held ramp has a reason with the numbers, and keeps its share."""
     held = decide(ramping(version, since_s=since_s), NOW_S)
 
     assert (Act.HOLD, "new", FIRST.percent) == (held.act, held.build, held.percent)
@@ -106,7 +106,7 @@ def test_a_quiet_cluster_passes_by_time() -> None:
 )
 @pytest.mark.parametrize("promotion", Promotion)
 def test_a_faulty_version_is_given_up(fault: dict[str, Any], reason: str, promotion: Promotion) -> None:
-    """The fault ends each step, and the wait before the first one, in both kinds of promotion."""
+    """The fault ends each step, and the wait before the first one, with both kinds of promotion."""
     faulty = replace(NEW, **fault)
     given_up = Decision(Act.GIVE_UP, "new", reason)
 
@@ -123,7 +123,7 @@ def test_few_failures_among_many_tasks_are_not_a_fault() -> None:
 
 
 def test_a_version_that_was_given_up_never_ramps_by_itself() -> None:
-    """A worker of it that starts again claims nothing; a ramp that is left over ends."""
+    """A worker of a rejected version that starts again claims no workflows; a ramp that is left over ends."""
     given_up = replace(NEW, verdict="3 of its workers crashed")
 
     assert Act.HOLD is decide(fleet(OLD, given_up), NOW_S).act
@@ -155,7 +155,9 @@ def test_a_still_newer_version_ramps_in_its_place() -> None:
     ],
 )
 def test_the_only_version_with_workers_is_promoted_at_once(before: Fleet, reason: str) -> None:
-    """Nothing would run else. Manual promotion leaves it to people, once a version has been current."""
+    """The only version with workers is promoted at once. Manual promotion leaves it to a user, once a version has been
+    current.
+    """
     waits = Decision(Act.HOLD, "new", f"{reason}; {BY_HAND}") if before.current else None
 
     assert Decision(Act.MAKE_CURRENT, "new", reason) == decide(before, NOW_S)
@@ -163,26 +165,26 @@ def test_the_only_version_with_workers_is_promoted_at_once(before: Fleet, reason
 
 
 def test_a_version_that_was_given_up_hands_over_to_a_sound_one() -> None:
-    """It became current while it was alone, and the other one is back."""
+    """The rejected version became current when no other had workers, and the other one is back."""
     back = fleet(OLD, replace(NEW, verdict="crashes"), current="new")
 
     assert Decision(Act.MAKE_CURRENT, "old", "version new was given up") == decide(back, NOW_S, Promotion.MANUAL)
 
 
 def test_a_sound_version_replaces_the_current_one_before_one_that_was_given_up() -> None:
-    """Both have workers."""
+    """A sound version is promoted although a rejected one has workers as well."""
     gone = Fleet("gone", {"old", "new"}, {"old": OLD, "new": replace(NEW, verdict="crashes")})
 
     assert "old" == decide(gone, NOW_S).build
 
 
 def test_nothing_is_decided_while_all_workers_are_away() -> None:
-    """The current version stays."""
+    """The current version is kept while no worker responds."""
     assert Act.HOLD is decide(replace(fleet(), at_work=set()), NOW_S).act
 
 
 def test_manual_promotion_waits_for_a_person() -> None:
-    """It waits before the first step, and at the share that a person chose."""
+    """A ramp waits before the first step, and at the share that a user chose."""
     assert Decision(Act.HOLD, "new", BY_HAND) == decide(fleet(), NOW_S, Promotion.MANUAL)
     assert Decision(Act.HOLD, "new", BY_HAND, 40.0) == decide(ramping(percent=40.0), NOW_S, Promotion.MANUAL)
 
@@ -195,7 +197,7 @@ def test_an_automatic_ramp_continues_from_the_share_that_a_person_chose() -> Non
 
 
 def test_a_person_promotes_a_version_that_has_workers() -> None:
-    """It gets all workflows, or a share."""
+    """A version with workers is promoted to all workflows, or a share."""
     assert (Act.MAKE_CURRENT, Act.RAMP) == (promote(fleet(), "new").act, promote(fleet(), "new", 10).act)
     with pytest.raises(ValueError, match="version odd has no worker; versions that have: old, new"):
         promote(fleet(), "odd")
@@ -204,7 +206,7 @@ def test_a_person_promotes_a_version_that_has_workers() -> None:
 
 
 def test_a_rollback_gives_the_ramp_up_and_then_goes_back() -> None:
-    """It never goes to a newer version, nor to one that was given up."""
+    """A rollback never leads to a newer version, nor to a rejected one."""
     assert Decision(Act.GIVE_UP, "new", "rolled back by a person") == rollback(ramping())
     back = rollback(fleet(current="new"))
     assert (Act.MAKE_CURRENT, "old") == (back.act, back.build)
@@ -227,17 +229,17 @@ def test_a_rollback_gives_the_ramp_up_and_then_goes_back() -> None:
         ([("worker@a/0", NOW_S - 500.0), ("worker@a/1", NOW_S - 400.0)], 0),  # its machine came back
         ([("worker@b/0", NOW_S - 500.0), ("worker@b/1", NOW_S - UNHEARD_S + 1.0)], 0),  # has just started
         ([("worker@a/1", NOW_S - 500.0 + run) for run in range(3)], 2),  # the first process of a container
-        ([("worker@b/1", NOW_S - run) for run in (3.0, 2.0, 1.0)], 2),  # ... whose latest start is not heard yet
+        ([("worker@b/1", NOW_S - run) for run in (3.0, 2.0, 1.0)], 2),  # ... whose latest start is not recorded yet
         ([("worker@b/0", NOW_S - CRASH_WINDOW_S - 1.0), ("worker@b/1", NOW_S - 500.0)], 0),  # after a long life
     ],
 )
 def test_starts_that_are_left_over_on_one_host_are_crashes(starts: list[tuple[str, float]], crashes: int) -> None:
-    """A worker that stops in order takes its start back; one that is lost with its machine does not crash again."""
+    """A worker that stops in order removes its start; one that is lost with its machine does not crash again."""
     assert crashes == count_crashes(starts, {"worker@a/1"}, NOW_S)
 
 
 def test_people_see_the_state_and_the_reason_of_each_version() -> None:
-    """The decision is the reason of the version that it is about, a verdict that of one that was given up."""
+    """The decision is the reason of the version that it is about, a verdict that of a rejected one."""
     gone, drained = Version("gone", 1.0, is_draining=True), Version("drained", 2.0)
     bad = replace(NEW, build="bad", created_s=15.0, verdict="crashes")
     seen = replace(ramping(percent=25.0), versions={one.build: one for one in (gone, drained, OLD, bad, NEW)})

@@ -1,4 +1,4 @@
-"""Which version of the workers is current, and which ones nobody serves."""
+"""The current version of the workers, and versions without workers."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ def seen(current: str, *at_work: str) -> WorkerVersions:
         ("new", seen(UNVERSIONED, UNVERSIONED, "new"), True),  # the first upgrade from workers without a version
         ("new", seen("old", "old", "new"), False),  # an upgrade: it ramps
         ("new", seen("new", "new"), False),
-        ("old", seen("new", "old", "new"), False),  # an old worker restarts beside new ones
+        ("old", seen("new", "old", "new"), False),  # a worker of an old version restarts while new ones run
         ("old", seen("new", "old"), True),  # a rollback, when the last new one has gone
         ("new", seen("old", "new"), True),
         ("new", seen(UNVERSIONED, "new"), True),  # the first worker of an empty cluster
     ],
 )
 def test_a_worker_claims_that_its_version_be_current(who: str, versions: WorkerVersions, claims: bool) -> None:
-    """It claims where the current version has no worker, so that nothing would run."""
+    """A worker claims the current version where that has no worker, so that no workflow would run."""
     assert claims == versions.is_claimed_by(who)
 
 
 def test_a_version_that_was_given_up_claims_only_where_it_is_alone() -> None:
-    """Any other version that has workers takes over instead."""
+    """Any other version that has workers takes over from a rejected one."""
     beside, alone = seen("older", "old", "new"), seen("older", "new")
 
     assert (False, True) == (beside.is_claimed_by("new", {"new"}), beside.is_claimed_by("old", {"new"}))
@@ -41,13 +41,13 @@ def test_a_version_that_was_given_up_claims_only_where_it_is_alone() -> None:
     [
         (seen("new", UNVERSIONED), True),
         (seen("new", UNVERSIONED, "new"), False),
-        (seen("new", UNVERSIONED, "old"), False),  # which claims it
-        (seen("new"), False),  # all workers are away
+        (seen("new", UNVERSIONED, "old"), False),  # the version that claims it
+        (seen("new"), False),  # no worker responds
         (seen(UNVERSIONED, UNVERSIONED), False),
     ],
 )
 def test_a_rollback_to_workers_without_versions_is_seen(versions: WorkerVersions, is_rolled_back: bool) -> None:
-    """When only such workers are left."""
+    """A rollback is seen when only workers without a version are left."""
     assert is_rolled_back == versions.is_rolled_back
 
 
@@ -62,5 +62,5 @@ def test_a_rollback_to_workers_without_versions_is_seen(versions: WorkerVersions
     ],
 )
 def test_the_current_version_takes_over(versions: WorkerVersions, can_take_over: bool) -> None:
-    """When it has workers."""
+    """The current version takes over when it has workers."""
     assert can_take_over == versions.can_take_over

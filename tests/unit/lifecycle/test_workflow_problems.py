@@ -1,4 +1,4 @@
-"""Problems of workflows, and what ``job why`` says of them."""
+"""Problems of workflows, and their lines in ``job why``."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def subject(problem: Problem) -> tuple[Severity, SubjectKind, str]:
 
 
 def test_temporal_that_is_away_is_the_only_problem() -> None:
-    """Nothing else is known then, whatever an earlier look saw."""
+    """Temporal that does not respond is the only problem, whatever an earlier read found."""
     look = TemporalLook("no answer within 3 s", 2, ["batch"])
     (found,) = temporal_problems(look, ADDRESS)
 
@@ -40,7 +40,7 @@ def test_temporal_that_is_away_is_the_only_problem() -> None:
 
 
 def test_no_worker_takes_any_work() -> None:
-    """One problem for all task queues."""
+    """No worker polls: one problem for all task queues."""
     (found,) = temporal_problems(TemporalLook("", 2, QUEUES), ADDRESS)
 
     assert found.text.startswith("No worker takes work from Temporal: all 2 task queues are without one; no job starts")
@@ -48,7 +48,7 @@ def test_no_worker_takes_any_work() -> None:
 
 
 def test_task_queues_without_a_worker_are_named() -> None:
-    """An upgrade of some workers may leave such queues."""
+    """Task queues without a worker, which an upgrade of some workers may leave, are named."""
     (found,) = temporal_problems(TemporalLook("", 2, ["batch-long"]), ADDRESS)
 
     said = "No worker takes work from the task queues batch-long of Temporal: what waits there does not go on"
@@ -56,7 +56,7 @@ def test_task_queues_without_a_worker_are_named() -> None:
 
 
 def test_a_version_that_waits_while_the_current_one_has_no_worker() -> None:
-    """Manual promotion leaves it to people, who read the command."""
+    """Manual promotion leaves a waiting version to users, who read the command."""
     look = TemporalLook("", 2, gone_version="old", waiting_versions=["odd", "new"])
     (found,) = temporal_problems(look, ADDRESS)
 
@@ -69,12 +69,14 @@ def test_a_version_that_waits_while_the_current_one_has_no_worker() -> None:
 
 
 def test_a_look_that_finds_nothing_says_nothing() -> None:
-    """All queues have workers."""
+    """Task queues with workers are no problem."""
     assert [] == temporal_problems(TemporalLook("", 2), ADDRESS)
 
 
 def test_workflows_that_failed_and_whose_tasks_fail() -> None:
-    """Each has its cause, what follows, and the command that says more. Beyond the named ones they are counted."""
+    """Each workflow has its cause, the consequence, and the command for details. Workflows beyond the named ones are
+    counted.
+    """
     failed = FailedWorkflow(
         f"gang/{JOB}/1", "job not found", "it failed once within 60 min, and is started again in 9 s"
     )
@@ -104,19 +106,19 @@ def test_activities_that_fail_again_and_again() -> None:
 
 
 def test_of_an_activity_the_latest_attempt_counts() -> None:
-    """Two workers have tried it."""
+    """The latest attempt of an activity counts, of two workers that have tried it."""
     assert [activity(1, 13), activity(2)] == merge_activities([[activity(2), activity(1, 12)], [activity(1, 13)]])
 
 
 def test_the_jobs_that_problems_name() -> None:
-    """Ids of workflows name them; some workflows look after no job."""
+    """Ids of workflows name jobs; some workflows have no job."""
     look = TemporalLook(failed=[FailedWorkflow("update/u", "", ""), FailedWorkflow("rebalance/west", "", "")])
 
     assert {"u", JOB} == job_ids_of(look, [activity()])
 
 
 def test_what_workflows_look_after() -> None:
-    """Ids become words of people."""
+    """Ids of workflows are shown as words for users."""
     ids = [f"job/{JOB}", f"update/{JOB}", f"daemon/{JOB}", "maintenance/west/h1", "migration/m", "rebalance/west", "x"]
 
     assert [
@@ -131,7 +133,9 @@ def test_what_workflows_look_after() -> None:
 
 
 def test_why_a_job_does_not_go_on() -> None:
-    """Its task queues without workers, and its activity with attempt and error. While Temporal is away that is all."""
+    """Lines of a job are its task queues without workers, and its activity with attempt and error. There are no others
+    while Temporal does not respond.
+    """
     trouble = JobTrouble(activities=[activity()])
     look = TemporalLook("", 4, ["batch-long", "other"])
 

@@ -1,4 +1,4 @@
-"""When a workflow that failed is started again."""
+"""Restarts of workflows that failed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ENDED = 1_700_000_000 * NS_PER_S
 
 @pytest.mark.parametrize(("count", "wait_s"), [(1, 30), (2, 60), (3, 120), (5, 480), (6, 600), (70, 600)])
 def test_the_wait_doubles_up_to_ten_minutes(count: int, wait_s: int) -> None:
-    """A second before its end the workflow waits, and says for how long; then it is started."""
+    """A second before its end the backoff still holds, and reports its length; then the workflow is started."""
     early = judge_restart(FailedRuns(count, ENDED), ENDED + (wait_s - 1) * NS_PER_S)
     due = judge_restart(FailedRuns(count, ENDED), ENDED + wait_s * NS_PER_S)
     times = "once" if count == 1 else f"{count} times"
@@ -28,6 +28,6 @@ def test_a_workflow_that_has_not_failed_is_started_at_once() -> None:
 
 
 def test_failures_in_a_row_stay_at_the_longest_wait() -> None:
-    """An hour of them holds more runs than it takes to get there."""
+    """An hour of failures has more runs than the backoff needs to reach its maximum."""
     assert 3_600 // RESTARTS.max_s >= 6
     assert RESTARTS.initial_s << 5 > RESTARTS.max_s
