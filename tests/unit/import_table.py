@@ -1,4 +1,4 @@
-"""Who may import whom."""
+"""The table of allowed imports."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class May:
-    """What a package may import: our modules by prefix (itself always), and third parties by top-level name."""
+    """Allowed imports of a package: own modules by prefix (itself always), and third parties by top-level name."""
 
     ours: tuple[str, ...] = ()
     others: tuple[str, ...] = ()
@@ -151,7 +151,7 @@ MAY: dict[str, May] = {
         ),
         ("google", "grpc", "opentelemetry"),
     ),
-    # A driver of a cluster knows its port and nothing of what stands on it; processes are put together in the runtime.
+    # A driver of a cluster imports its port and no module above it; processes are put together in the runtime.
     "services.hostmgr.memory": May(("peloton.model", "peloton.lifecycle", "services.hostmgr.driver")),
     "services.hostmgr.mesos": May((*_INSIDE, "services.hostmgr.driver"), ("google", "httptools", "orjson", "pymesos")),
     "services.hostmgr.kubernetes": May(
@@ -175,7 +175,7 @@ MAY: dict[str, May] = {
         ),
         ("temporalio",),
     ),
-    # What emulated clusters of any kind share: it knows none of them.
+    # The shared part of emulated clusters of any kind: it imports none of them.
     "services.emulation": May((), ("click", "yaml")),
     "services.emulation.http": May((), ("httptools",)),
     "services.emulated_kubernetes": May(("services.emulation",), ("click", "orjson", "yaml")),
@@ -198,7 +198,7 @@ MAY: dict[str, May] = {
             "services.emulated_kubernetes.kubeconfig",
             "services.emulation.hosts",
             "services.emulation.simulation.description",
-            "services.storage.storage",  # which jobs there are, whose files may stay
+            "services.storage.storage",  # to list the jobs whose files are kept
             "services.storage.migrate",
             "services.storage.sqlite_files",
         ),
@@ -210,7 +210,7 @@ MAY: dict[str, May] = {
         (*_INSIDE, "peloton.scheduling.placement", "workflows.policies", "services"), ("temporalio",)
     ),
     "services.teardown": May(("peloton.errors", "peloton.model.ids", "services")),
-    # The command line talks to the API; only the commands that run processes know services.
+    # The command line calls the API; only the commands that run processes import services.
     "cli": May(_CLI, _CLI_OTHERS),
     "cli.up": May((*_CLI, "services.local"), _CLI_OTHERS),
     "cli.local": May((*_CLI, "services.local"), _CLI_OTHERS),

@@ -1,4 +1,4 @@
-"""Lease rows for tests of elections, and of those who look leaders up."""
+"""Lease rows for tests of elections, and of clients that look leaders up."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Table:
         self.rows: dict[str, tuple[str, str, float]] = {}  # role -> owner, address, expiry
         self.is_away = False
         self.hang = Gate(is_open=True)
-        self.renewals_hang = Gate(is_open=True)  # closed: those that begin now do, and questions are answered
+        self.renewals_hang = Gate(is_open=True)  # closed: renewals that begin now hang, and other calls are answered
         self.asked = 0
         self.lookups = 0
         self._lock = threading.Lock()

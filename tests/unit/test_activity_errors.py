@@ -1,4 +1,4 @@
-"""Errors of activities, as Temporal gets them."""
+"""Errors of activities, as Temporal receives them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,9 @@ class Refusing:
 def test_a_refused_job_of_a_schedule_is_no_failure_of_the_worker(
     error: PelotonError, category: ApplicationErrorCategory
 ) -> None:
-    """Workers count it neither in their metrics nor in the heartbeats by which a new version proves itself."""
+    """Workers count a refused job neither in their metrics nor in the heartbeats by which a new version proves
+    itself.
+    """
     no_jobs: Any = None
     scheduled: Any = Refusing(error)
 

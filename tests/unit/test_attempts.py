@@ -47,7 +47,7 @@ def fail(attempts: Attempts, attempt: int, error: str = "down", **info: Any) -> 
 
 
 def test_the_tenth_attempt_is_reported_with_the_error_of_the_ninth(attempts: Attempts) -> None:
-    """While it is under way; earlier ones are not reported."""
+    """A tenth attempt is reported while it is under way; earlier ones are not reported."""
     fail(attempts, 8, "earlier")
     fail(attempts, 9)
     assert ([], 0) == attempts.report()
@@ -57,7 +57,7 @@ def test_the_tenth_attempt_is_reported_with_the_error_of_the_ninth(attempts: Att
 
 
 def test_an_attempt_that_never_ends_is_forgotten_after_its_time(attempts: Attempts, clock: Clock) -> None:
-    """Its thread hangs. Temporal has begun the next one elsewhere, or the workflow has ended."""
+    """A thread hangs. Temporal has started the next attempt on another worker, or the workflow has ended."""
     hung = replace(INFO, attempt=10, start_to_close_timeout=timedelta(seconds=60))
     attempts.begin(hung)
     clock.now_s += 60.0 + NEXT_ATTEMPT_S - 1.0
@@ -69,7 +69,7 @@ def test_an_attempt_that_never_ends_is_forgotten_after_its_time(attempts: Attemp
 
 
 def test_an_attempt_that_ends_late_leaves_the_next_one(attempts: Attempts) -> None:
-    """The next attempt has begun on the same worker, and is under way."""
+    """A later attempt has begun on the same worker, and is under way."""
     attempts.begin(replace(INFO, attempt=10))
     attempts.begin(replace(INFO, attempt=11))
     for error in ("it did not end within 30 s", ""):
@@ -88,7 +88,7 @@ def test_an_attempt_that_succeeds_ends_the_report(attempts: Attempts) -> None:
 
 
 def test_an_activity_whose_next_attempt_does_not_come_is_forgotten(attempts: Attempts, clock: Clock) -> None:
-    """Another worker has it now, or its workflow was terminated. One that is under way stays while its time lasts."""
+    """Another worker runs the activity, or its workflow was terminated. A running attempt is kept until its timeout."""
     fail(attempts, 10)
     attempts.begin(replace(INFO, attempt=10, activity_id="6", start_to_close_timeout=timedelta(minutes=30)))
     clock.now_s += NEXT_ATTEMPT_S + 1
@@ -110,7 +110,7 @@ def test_a_report_names_a_bounded_number(attempts: Attempts) -> None:
 
 
 async def test_reports_are_sent_while_there_is_something_and_once_more(attempts: Attempts) -> None:
-    """Storage that refuses a report gets the next one."""
+    """A report that storage refuses is followed by the next one."""
     sent: list[int] = []
     is_away = [True]
 

@@ -83,13 +83,13 @@ def test_a_slower_machine_is_not_a_slower_program() -> None:
 
 
 def test_small_costs_are_noise_until_they_are_large() -> None:
-    """0.4 s after 0.2 s is nothing; 5 s is."""
+    """A cost of 0.4 s after 0.2 s is noise; 5 s is not."""
     assert baseline.compare(BASE | {"first_running_seconds": 0.4}, BASE)["worse"] == []
     assert baseline.compare(BASE | {"first_running_seconds": 5.0}, BASE)["worse"] == ["first_running_seconds"]
 
 
 def test_what_is_recorded_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A new line takes the place of the old one of its case, and of no other."""
+    """A new line replaces the old one of its case, and of no other."""
     monkeypatch.setattr(baseline, "BASELINE", tmp_path / "baseline.jsonl")
     assert baseline.load() == {}
 
@@ -107,7 +107,9 @@ def test_the_committed_baseline_is_of_cases_that_exist() -> None:
 
 
 def test_profiles_are_summed_by_our_innermost_function() -> None:
-    """Frames below it count as their package; code that only others called is nobody's of ours."""
+    """Frames below the project's innermost function count as their package; code that only other packages called counts
+    for none.
+    """
     stacks = [
         "main (/x/cli/main.py:1);work (/x/services/storage/jobs.py:10);execute (/v/site-packages/sqlalchemy/a.py:5) 50",
         "main (/x/cli/main.py:1);work (/x/services/storage/jobs.py:11);execute (/v/site-packages/sqlalchemy/b.py:6) 25",
@@ -129,7 +131,7 @@ def test_profiles_are_summed_by_our_innermost_function() -> None:
 def test_a_case_that_cannot_run_here_says_why(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    """Temporal on PostgreSQL without Go: a line without numbers, and the next case runs."""
+    """A case for Temporal on PostgreSQL without Go has a line without numbers, and the next case runs."""
     monkeypatch.setattr(temporal_postgres, "PROGRAMS", tmp_path)
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setitem(run.CASES, "next", lambda: {"seconds": 1})
@@ -148,7 +150,7 @@ def test_a_case_that_cannot_run_here_says_why(
 def test_what_is_counted_by_number_is_compared(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    """JSON knows no names that are numbers: a line with some is compared with the one that was recorded of it."""
+    """JSON has no numeric names: a line with some is compared with its recorded form."""
     monkeypatch.setattr(baseline, "BASELINE", tmp_path / "baseline.jsonl")
     monkeypatch.setitem(run.CASES, "wide", lambda: {"runs": {1: 10}, "peak_memory_mib": {"api": 100}})
 
@@ -162,7 +164,9 @@ def test_what_is_counted_by_number_is_compared(
 
 
 def test_a_trace_says_when_a_page_was_painted() -> None:
-    """Of the last navigation, by the thread that set the mark; a task that goes on after the mark counts up to it."""
+    """The last navigation counts, by the thread that set the mark; a task that continues after the mark counts up to
+    it.
+    """
     page, mark = {"pid": 7, "tid": 1}, {"navigationId": "b"}
 
     def at(name: str, ms: int, of: dict[str, str]) -> dict[str, Any]:

@@ -38,7 +38,7 @@ def run_for(limit_s: float) -> ActivityEnvironment:
 
 
 class Killer(hostmgr_pb2_grpc.HostsServicer):
-    """Notes the time that each call leaves it."""
+    """Records the remaining time of each call."""
 
     def __init__(self) -> None:
         self.left_s: list[float] = []

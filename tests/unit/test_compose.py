@@ -76,7 +76,7 @@ def test_compose_itself_accepts_the_file() -> None:
 
 
 def test_every_role_and_every_part_is_there() -> None:
-    """There is a service for each role of ours, one for each part around it, and some Mesos agents."""
+    """The file has a service for each role, one for each other part, and some Mesos agents."""
     agents = {name for name in services() if name.startswith("mesos-agent-")}
 
     assert len(agents) >= 2
@@ -84,8 +84,9 @@ def test_every_role_and_every_part_is_there() -> None:
 
 
 def test_every_role_runs_itself() -> None:
-    """The service of a role runs just that role, after the schema is up to date and Temporal answers; that of the
-    pages, which need the API alone, after the API."""
+    """The service of a role runs just that role, after the schema is up to date and Temporal responds; the service of
+    the pages, which need the API alone, runs after the API.
+    """
     commands = {role: services()[role]["command"] for role in ROLE_NAMES}
     conditions = {
         role: {name: how["condition"] for name, how in services()[role]["depends_on"].items()} for role in ROLE_NAMES
@@ -123,7 +124,7 @@ def test_the_settings_of_a_role_load(role: str) -> None:
 
 
 def test_the_pages_find_the_api() -> None:
-    """By the name of its service and its port."""
+    """The pages have the name of the API's service and its port."""
     assert f"api:{environment('api')['PELOTON_PORT']}" == load(environment("web")).api
 
 
@@ -136,7 +137,9 @@ def test_hostmgr_finds_mesos_through_zookeeper() -> None:
 
 
 def test_whom_a_service_waits_for_exists_and_can_be_waited_for() -> None:
-    """Every depends_on names a service; who must be healthy has a health check, who must complete is not restarted."""
+    """Every depends_on names a service; a service that must be healthy has a health check, one that must complete is
+    not restarted.
+    """
     for name, service in services().items():
         for other, how in service.get("depends_on", {}).items():
             assert other in services(), f"{name} waits for {other}"
@@ -165,7 +168,7 @@ def test_every_image_is_pinned() -> None:
 
 
 def test_ports_are_distinct_and_for_this_machine() -> None:
-    """No two services publish one port, and nothing is published beyond the loopback address."""
+    """No two services publish one port, and all published ports are on the loopback address."""
     published = [port for service in services().values() for port in service.get("ports", [])]
     numbers = [port.split(":")[1] for port in published]
 
@@ -199,7 +202,7 @@ def dockerfile() -> list[list[str]]:
 
 
 def test_what_the_dockerfile_copies_exists_and_is_sent() -> None:
-    """Every source of a COPY is in the repository, and .dockerignore lets it through."""
+    """Every source of a COPY is in the repository, and .dockerignore does not exclude it."""
     copies = [words[1:-1] for words in dockerfile() if words[0] == "COPY" and not words[1].startswith("--from")]
     sources = {source for words in copies for source in words}
     sent = {line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
@@ -209,7 +212,7 @@ def test_what_the_dockerfile_copies_exists_and_is_sent() -> None:
 
 
 def test_the_image_holds_all_packages_and_runs_serve() -> None:
-    """The build stage gets each package of the wheel, the base is pinned, and the entry point runs the roles."""
+    """The build stage has each package of the wheel, the base is pinned, and the entry point runs the roles."""
     text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     packages = re.search(r"^packages = (\[.*\])$", text, re.MULTILINE)
     assert packages is not None

@@ -1,4 +1,4 @@
-"""What is found wrong with a data folder before a local cluster uses it."""
+"""Faults of a data folder that are found before a local cluster uses it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from services.local import data_files
 
 
 def test_a_full_disk_is_told_with_the_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And with the folder."""
+    """A full disk is reported with the folder and the numbers."""
     monkeypatch.setattr(data_files, "FREE_MIN_BYTES", 1 << 60)
 
     with pytest.raises(
@@ -21,7 +21,7 @@ def test_a_full_disk_is_told_with_the_numbers(tmp_path: Path, monkeypatch: pytes
 
 
 def test_files_of_an_earlier_version_are_for_their_user_alone(tmp_path: Path) -> None:
-    """What is not ours stays as it is."""
+    """Files of the cluster become private to their user; other files are unchanged."""
     for name in ("peloton.db", "temporal.db-wal", "theirs"):
         (tmp_path / name).touch(mode=0o644)
     (tmp_path / "logs").mkdir(mode=0o755)

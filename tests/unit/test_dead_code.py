@@ -1,4 +1,4 @@
-"""Nothing in the product is there without a use: who removes the last caller removes the code as well."""
+"""The product has no unused code: a change that removes the last caller removes the code as well."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.unit.tidy import TIDY, python_files, tree_of
 pytestmark = pytest.mark.xdist_group(TIDY)
 PACKAGES = ("peloton", "workflows", "activities", "services", "cli", "deploy")
 DECORATORS = ["@*.command", "@*.group", "@*.listens_for", "@on", "@*.validator"]
-"""What they decorate is called through click, SQLAlchemy, Textual and Temporal."""
+"""Decorators of functions that click, SQLAlchemy, Textual and Temporal call."""
 GENERATED = ["*_pb2*", "*/migrations/versions/*"]
 BY_OTHERS = {
     "click": "command_class format_commands",
@@ -44,7 +44,7 @@ BY_OTHERS = {
     "enum": "_missing_",
     "public API": "PLACING PLACED LAUNCHING",
 }
-"""Names that are used where no name is written: by libraries, and by tests that look inside."""
+"""Names that are used where no name is written: by libraries, and by tests that read internals."""
 
 BY_MODULES = {"SCENARIOS", "pytestmark", "pytest_plugins", "DECLARED_IN", "__all__"}
 """Names that are read from modules which are not named."""
@@ -88,7 +88,9 @@ def _assigned(tree: ast.Module) -> set[str]:
 
 
 def test_every_constant_is_read() -> None:
-    """By its own module, or by one that names that module: another constant of the same name is none of its uses."""
+    """Constants are read by their own module, or by one that names that module: a use of another constant of the same
+    name does not count.
+    """
     paths = [path for path in python_files(*OURS, "tests") if "migrations/versions" not in path.as_posix()]
     texts = {path: (REPOSITORY_ROOT / path).read_text() for path in paths}
     words = {path: Counter(_NAME.findall(text)) for path, text in texts.items()}
@@ -105,5 +107,5 @@ def test_every_constant_is_read() -> None:
         (path, name) for path, text in texts.items() for row in _CONSTANT.findall(text) for name in _NAME.findall(row)
     )
     unread = [(path, name) for path, name in constants if name not in BY_MODULES and not is_read(name, path)]
-    # Not what a text of several lines holds, such as a file in another language.
+    # Not the content of a text of several lines, such as a file in another language.
     assert [f"{path} {name}" for path, name in unread if name in _assigned(tree_of(path))] == []

@@ -1,4 +1,4 @@
-"""The documents say what is there: settings, commands, decisions, dependencies, targets, links, words."""
+"""The documents agree with the code: settings, commands, decisions, dependencies, targets, links, words."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def default_of(field: Field[object]) -> object:
 
 
 def test_every_setting_is_documented() -> None:
-    """operations.md has a row for each setting, in their order, and for nothing else."""
+    """The page operations.md has a row for each setting, in their order, and no other."""
     rows = [row[0] for row in table(DOCS / "operations.md", "variable")]
 
     assert [f"`{PREFIX}{field.name.upper()}`" for field in fields(Settings)] == rows
@@ -82,7 +82,7 @@ def test_the_documented_default_is_the_real_one(field: Field[object]) -> None:
 
 
 def test_no_document_names_an_unknown_setting() -> None:
-    """Each PELOTON_ variable in a document is a setting, or one of those that commands, tests, pods and hosts have."""
+    """Each PELOTON_ variable in a document is a setting, or a variable of commands, tests, pods and hosts."""
     known = {PREFIX + field.name.upper() for field in fields(Settings)}
     others = {"PELOTON_ADDRESS", "PELOTON_TIMEOUT", "PELOTON_SIMULATE_SECONDS", "PELOTON_SIMULATE_SHARE"}
     others |= {"PELOTON_JOBMGR_URL", "PELOTON_RESMGR_URL", "PELOTON_HOSTMGR_URL"}
@@ -106,7 +106,7 @@ def test_every_command_is_in_the_reference() -> None:
 
 
 def test_the_page_of_pod_states_is_current() -> None:
-    """docs/pod-states.md says what the pod machine's table says."""
+    """The page docs/pod-states.md is generated from the pod machine's table."""
     assert page() == text(TARGET)
 
 

@@ -1,4 +1,4 @@
-"""Status codes: one meaning each, and each is told to clients."""
+"""Status codes: each has one meaning, and is documented for clients."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TABLE = (ROOT / "docs" / "operations.md").read_text().split("## Status codes")[1
 
 @pytest.mark.parametrize("code", [*ERRORS, "DEADLINE_EXCEEDED"])
 def test_every_code_is_in_the_table_of_clients(code: str) -> None:
-    """With whose fault it is and whether the call may be repeated."""
+    """Every code has the party at fault, and whether the call may be repeated."""
     rows = [line.split("|") for line in TABLE.splitlines() if line.startswith(f"| {code}")]
 
     assert rows
@@ -26,7 +26,7 @@ def test_every_code_is_in_the_table_of_clients(code: str) -> None:
 
 
 def test_codes_are_those_of_grpc() -> None:
-    """Each by its own class."""
+    """Each code has its own class."""
     assert {code: type(error) for code, error in ERRORS.items()} == dict.fromkeys(ERRORS, type)
     assert set(ERRORS) <= {code.name for code in grpc.StatusCode}
 
@@ -35,7 +35,7 @@ def test_codes_are_those_of_grpc() -> None:
     ("letter", "sent"), [("n", 1), (" ", 1), ("~", 1), ("%", 3), ("\n", 3), ("ж", 6), ("漢", 9), ("🚀", 12)]
 )
 def test_no_status_outgrows_a_header(letter: str, sent: int) -> None:
-    """The text is cut by its bytes as sent, and says how long it was; what fits is whole."""
+    """A long text is cut by its bytes as sent, and has its length; a text that fits is whole."""
     fits = letter * (DETAILS_BYTES_MAX // sent)
     rest = f"... ({len(fits) + 1:,} characters)"
 
@@ -44,7 +44,7 @@ def test_no_status_outgrows_a_header(letter: str, sent: int) -> None:
 
 
 def test_a_huge_text_is_cut() -> None:
-    """The count of characters has room within the bound."""
+    """The count of characters fits within the bound."""
     rest = "... (50,000,000 characters)"
 
     assert "n" * (DETAILS_BYTES_MAX - len(rest)) + rest == details_of(InvalidArgument("n" * 50_000_000))
@@ -62,7 +62,7 @@ class Refusing:
 
 @pytest.mark.parametrize("letter", ["n", "%", "ж", "漢", "🚀"])
 async def test_a_long_status_arrives(letter: str) -> None:
-    """A client gets the code and the cut text, whatever the alphabet."""
+    """A client receives the code and the cut text, whatever the alphabet."""
     server = grpc.aio.server(interceptors=[ErrorsToStatus("test")])
     server.add_generic_rpc_handlers((cast(Any, Refusing()),))
     port = server.add_insecure_port("127.0.0.1:0")

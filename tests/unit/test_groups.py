@@ -16,7 +16,7 @@ from tests.sharing import Shared
 @pytest.mark.xdist_group("grouped")
 @pytest.mark.parametrize("name", ["a", "b"])
 def test_the_group_is_part_of_the_id(request: pytest.FixtureRequest, name: str) -> None:
-    """By the id xdist deals tests out."""
+    """The id of a test has its group, by which xdist distributes tests."""
     group = "@grouped" if getattr(request.config.option, "loadgroup", False) else ""
 
     assert request.node.nodeid.endswith(f"[{name}]{group}")

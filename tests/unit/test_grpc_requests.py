@@ -1,4 +1,4 @@
-"""Requests as servers take them: compressed ones within bounds, whole ones into messages."""
+"""Requests as servers read them: compressed ones within bounds, whole ones into messages."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ TOO_LARGE = Label(key="a", value="b" * UNPACKED_BYTES_MAX).SerializeToString()
 
 
 class Lengths:
-    """Each method answers how much its messages hold."""
+    """Each method answers the size of its messages."""
 
     def service(self, details: grpc.HandlerCallDetails) -> Any:
         async def one(request: Label, context: Any) -> bytes:
@@ -66,7 +66,7 @@ class LengthsOfThreads:
 
 @pytest.fixture
 async def channel() -> AsyncIterator[Any]:
-    """To a server that has room for one large compressed request."""
+    """Returns a channel to a server that has memory for one large compressed request."""
     requests = Requests(Room(UNPACKED_BYTES_MAX))
     server = grpc.aio.server(interceptors=[ErrorsToStatus("test"), requests], options=SERVER_OPTIONS)
     server.add_generic_rpc_handlers((cast(Any, Lengths()),))
@@ -89,7 +89,7 @@ def channel_to_threads() -> Iterator[Any]:
 
 
 async def test_compressed_requests_are_read(channel: Any) -> None:
-    """A client that compresses with gzip is served, whatever the kind of the method, and so is one that does not."""
+    """A server reads requests with and without gzip, whatever the kind of the method."""
     request, packed = LARGE, grpc.Compression.Gzip
     length = b"%d" % len(Label.FromString(LARGE).value)
 
@@ -100,7 +100,7 @@ async def test_compressed_requests_are_read(channel: Any) -> None:
 
 
 async def test_what_unpacks_to_too_much_is_refused(channel: Any) -> None:
-    """With the numbers, and without a time at which to come again."""
+    """A request that is too large when unpacked is refused with the numbers, and without a time to retry."""
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await channel.unary_unary(ONE)(TOO_LARGE, compression=grpc.Compression.Gzip)
 
@@ -113,7 +113,9 @@ async def test_what_unpacks_to_too_much_is_refused(channel: Any) -> None:
 
 
 async def test_a_watch_takes_no_room_from_others(channel: Any) -> None:
-    """Its compressed request counts until it is read, however long it lasts; for that it has to be a small one."""
+    """A watch's compressed request counts until it is read, however long the watch lasts; therefore it has to be a
+    small one.
+    """
     packed = grpc.Compression.Gzip
     filters = [Label(value="b" * size).SerializeToString() for size in (KEPT_BYTES_MAX - 64, KEPT_BYTES_MAX)]
     watch = channel.unary_stream(WATCH)(filters[0], compression=packed)
@@ -130,7 +132,7 @@ async def test_a_watch_takes_no_room_from_others(channel: Any) -> None:
 
 
 async def test_other_compressions_are_refused(channel: Any) -> None:
-    """Only gzip is unpacked."""
+    """Other compressions than gzip are refused."""
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await channel.unary_unary(ONE)(LARGE, compression=grpc.Compression.Deflate)
 
@@ -138,7 +140,7 @@ async def test_other_compressions_are_refused(channel: Any) -> None:
 
 
 async def test_bytes_that_are_no_message_are_the_callers_error(channel: Any) -> None:
-    """Not UNKNOWN, which is what gRPC makes of them."""
+    """The code is INVALID_ARGUMENT, not the UNKNOWN of gRPC."""
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await channel.unary_unary(ONE)(b"\xff")
 
@@ -146,7 +148,7 @@ async def test_bytes_that_are_no_message_are_the_callers_error(channel: Any) -> 
 
 
 def test_a_server_with_threads_does_the_same(channel_to_threads: Any) -> None:
-    """It reads what is compressed within the bound, and refuses the rest."""
+    """A server with threads reads compressed requests within the bound, and refuses the others."""
     call = channel_to_threads.unary_unary(ONE)
     codes = []
     for message in (TOO_LARGE, b"\xff" * 100):
@@ -159,7 +161,7 @@ def test_a_server_with_threads_does_the_same(channel_to_threads: Any) -> None:
 
 
 def test_compressed_requests_are_bounded_in_all() -> None:
-    """Who comes when there is no room is told when to come again, and has it when the others are answered."""
+    """A request beyond the bound is refused with a time to retry, and is read when the others are answered."""
     room, packed = Room(), gzip.compress(bytes(UNPACKED_BYTES_MAX))
     first, *others = (room.for_unpacked(packed) for _ in range(UNPACKED_BYTES_IN_ALL_MAX // UNPACKED_BYTES_MAX))
     for one in (first, *others):
@@ -188,6 +190,6 @@ def test_compressed_requests_are_bounded_in_all() -> None:
     ids=["more than it says", "less than it says", "two of them", "cut off", "nothing"],
 )
 def test_what_is_not_what_it_says_is_refused(packed: bytes) -> None:
-    """No more is ever unpacked than a message says, and one that lies is no message."""
+    """No more bytes are unpacked than a message declares, and one with a false size is rejected."""
     with pytest.raises(InvalidArgument, match="a compressed message"):
         unpacked(packed)

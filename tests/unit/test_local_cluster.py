@@ -1,4 +1,4 @@
-"""How the local cluster starts its parts."""
+"""Parts of the local cluster, and their arguments."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.ports import free_ports
 @pytest.mark.parametrize("wanted", [False, True])
 @pytest.mark.parametrize(("index", "name"), [(1, ""), (2, "west")])
 def test_each_emulated_cluster_treats_disks_as_asked(wanted: bool, index: int, name: str, tmp_path: Path) -> None:
-    """Also those beside the first one."""
+    """Each emulated cluster has the requested disk quota, also the ones besides the first."""
     cluster = LocalCluster(
         LocalSettings(data_dir=tmp_path, enforce_disk_quota=wanted, sandbox_retention_h=2, more_clusters=("west",)),
         lambda part, line: None,
@@ -30,7 +30,9 @@ def test_each_emulated_cluster_treats_disks_as_asked(wanted: bool, index: int, n
     ("simulate", "names"), [(0, "peloton-mesos-agent0 west-peloton-mesos-agent0"), (2, "sim-00000 west-sim-00000")]
 )
 def test_hosts_are_called_as_the_tutorial_calls_them(simulate: int, names: str, tmp_path: Path) -> None:
-    """Those of other clusters begin with its name. Variables of simulated pods have Peloton's names."""
+    """Hosts have the names in the tutorial, with the name of their cluster in other clusters. Variables of simulated
+    pods have Peloton's names.
+    """
     settings = LocalSettings(data_dir=tmp_path, simulate=simulate, more_clusters=("west",))
     cluster = LocalCluster(settings, lambda part, line: None)
 
@@ -45,7 +47,7 @@ def test_hosts_are_called_as_the_tutorial_calls_them(simulate: int, names: str, 
 def test_pages_that_move_to_another_port_say_why(
     is_taken: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Their usual port is in use where the api has a fixed one."""
+    """A fixed port of the api whose usual port for pages is in use moves the pages, with a reason."""
     api_port, usual_port = free_ports(2)
     monkeypatch.setattr("services.local.cluster.WEB_PORT", usual_port)
     with socket.create_server(("127.0.0.1", usual_port if is_taken else 0)):
@@ -56,12 +58,12 @@ def test_pages_that_move_to_another_port_say_why(
 
 
 def test_pages_of_a_cluster_on_free_ports_say_nothing(tmp_path: Path) -> None:
-    """No port was expected."""
+    """Pages of a cluster on free ports have no reason, as no port was expected."""
     assert "" == LocalCluster(LocalSettings(data_dir=tmp_path, port=0, web=True), lambda part, line: None).web_port_note
 
 
 def test_no_two_clusters_have_a_port_in_common(tmp_path: Path) -> None:
-    """Their pods are processes of one machine."""
+    """No two clusters share a port, as their pods are processes of one machine."""
     settings = LocalSettings(data_dir=tmp_path, more_clusters=("west", "east"))
     cluster = LocalCluster(settings, lambda part, line: None)
 

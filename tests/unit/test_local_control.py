@@ -1,4 +1,4 @@
-"""How `peloton local` reaches hosts: those of several clusters, by names that people type."""
+"""Commands of `peloton local` for hosts of several clusters, by the names that users type."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TOKEN = "of this cluster"
 
 
 class Master(ThreadingHTTPServer):
-    """Of an emulated cluster: knows its hosts and notes what is done to them."""
+    """Stands for the master of an emulated cluster: has its hosts and records the commands for them."""
 
     def __init__(self, *hosts: str) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
@@ -51,7 +51,7 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, *arguments: object) -> None:
-        """Nothing: a test has no log."""
+        """Discards the message: a test has no log."""
 
 
 @pytest.fixture
@@ -98,7 +98,7 @@ def runtime_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_a_host_is_found_in_its_cluster(
     host: str, cluster: str, masters: dict[str, Master], tmp_path: Path
 ) -> None:
-    """Also where its name begins with that of another cluster."""
+    """A host is found in its cluster, also where its name begins with that of another cluster."""
     assert [f"host {host}: restart done"] == await ask(masters, tmp_path, "restart", host)
 
     done = {name: master.done for name, master in masters.items() if master.done}
@@ -107,13 +107,13 @@ async def test_a_host_is_found_in_its_cluster(
 
 @pytest.mark.parametrize("name", ["a b", "h\u00f6st", "west-nosuch", "../x?y#z", ""])
 async def test_a_name_that_nobody_has_is_told(name: str, masters: dict[str, Master], tmp_path: Path) -> None:
-    """Whatever is in it."""
+    """An unknown name is an error, whatever is in it."""
     with pytest.raises(InvalidArgument, match="no part and no host of that name"):
         await ask(masters, tmp_path, "stop", name)
 
 
 async def test_the_address_of_each_api_will_do(masters: dict[str, Master], tmp_path: Path) -> None:
-    """Not only that of the first; afterwards none of them leads anywhere."""
+    """The address of each api is accepted, not only that of the first; afterwards no file leads to any of them."""
     assert ["host sim-0: stop done"] == await ask(masters, tmp_path, "stop", "sim-0", port=API_PORTS[1])
     assert [] == list(tmp_path.iterdir())
 
@@ -132,7 +132,7 @@ async def test_the_address_of_each_api_will_do(masters: dict[str, Master], tmp_p
 async def test_who_does_not_know_the_token_does_nothing(
     line: bytes, masters: dict[str, Master], tmp_path: Path
 ) -> None:
-    """A page in a browser may send what it likes: an error comes back, and no host is touched."""
+    """A request without the token, as from a page in a browser, is answered with an error, and no host is touched."""
     async with ControlServer(local_cluster(masters, tmp_path)):
         known = json.loads(control_file(API_PORTS[0]).read_text())
         reader, writer = await asyncio.open_connection("127.0.0.1", known["port"])

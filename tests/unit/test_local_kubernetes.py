@@ -19,7 +19,7 @@ from tests.unit.emulated_kubernetes.cluster import Cluster
 
 
 def parts_of(settings: LocalSettings) -> LocalCluster:
-    """With its parts described, and not started."""
+    """Returns a cluster with its parts described, and not started."""
     cluster = LocalCluster(settings, lambda part, line: None)
     cluster._host_count()
     cluster._describe_parts()
@@ -34,7 +34,7 @@ def nodes_of(cluster: LocalCluster) -> NodeSettings:
 
 
 def test_kubernetes_is_one_more_cluster(tmp_path: Path) -> None:
-    """Beside Mesos, with a host manager of its own and a share of the ports of pods."""
+    """Kubernetes is a second cluster besides Mesos, with a host manager of its own and a share of the ports of pods."""
     cluster = parts_of(LocalSettings(port=0, data_dir=tmp_path, kubernetes=0))
 
     roles = ["temporal", "minicluster", "hostmgr", "resmgr", "api", "worker", "kubernetes", "hostmgr-kubernetes"]
@@ -52,7 +52,7 @@ def test_kubernetes_is_one_more_cluster(tmp_path: Path) -> None:
 
 
 def test_kubernetes_alone(tmp_path: Path) -> None:
-    """No Mesos, and simulated nodes."""
+    """The cluster has no Mesos, and simulated nodes."""
     cluster = parts_of(LocalSettings(port=0, data_dir=tmp_path, kubernetes=20, no_mesos=True))
 
     assert ["temporal", "resmgr", "api", "worker", "kubernetes", "hostmgr-kubernetes"] == list(cluster.parts)
@@ -61,7 +61,7 @@ def test_kubernetes_alone(tmp_path: Path) -> None:
     assert 20 == cluster._host_count()
     assert (
         "" == cluster.parts["hostmgr-kubernetes"].environment["PELOTON_PREFETCH_URL"]
-    )  # its nodes are asked themselves
+    )  # its nodes are called directly
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_kubernetes_alone(tmp_path: Path) -> None:
     ],
 )
 def test_faults_of_options(arguments: list[str], message: str) -> None:
-    """Before anything starts."""
+    """Faulty options are rejected before any part starts."""
     result = CliRunner().invoke(peloton, ["up", *arguments])
 
     assert 2 == result.exit_code
@@ -82,7 +82,7 @@ def test_faults_of_options(arguments: list[str], message: str) -> None:
 
 
 async def test_it_is_asked_with_the_token_of_its_kubeconfig(tmp_path: Path) -> None:
-    """Nodes, drills, and its refusals in its words."""
+    """Nodes, drills and refusals of the apiserver are requested with the token of the kubeconfig."""
     settings = NodeSettings(tmp_path, (HostSpec("kubernetes-node-0"),), simulate=True)
     with Cluster(tmp_path, nodes=settings, token="t") as server:
         cluster = LocalKubernetes(tmp_path, server.server.port)

@@ -1,4 +1,4 @@
-"""Local clusters of one machine do not get each other's ports."""
+"""Local clusters of one machine do not share ports."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def two() -> Iterator[tuple[Taken, Taken]]:
 
 
 def test_what_one_has_taken_another_does_not_get() -> None:
-    """Before anybody listens there, and until it is given back."""
+    """A port is taken before any process listens there, and until it is given back."""
     (port,) = free_ports(1)
     with two() as (one, other):
         assert (True, False) == (one.take(port), other.take(port))
@@ -47,13 +47,13 @@ def test_what_one_has_taken_another_does_not_get() -> None:
 
 
 def test_a_port_on_which_another_process_listens_is_not_taken() -> None:
-    """Though that process is no local cluster."""
+    """A port on which another process listens is not taken, although that process is no local cluster."""
     with socket.create_server(("127.0.0.1", 0)) as server, two() as (one, _):
         assert not one.take(server.getsockname()[1])
 
 
 def test_pods_of_two_clusters_have_ranges_of_their_own() -> None:
-    """When none is left, the next cluster is refused."""
+    """Two clusters have different ranges for pods; without a free range the next cluster is refused."""
     ranges = [range(9_000_000, 9_000_100), range(9_000_100, 9_000_200)]
     with two() as (one, other):
         assert ranges == [one.pod_ports(ranges), other.pod_ports(ranges)]
@@ -62,7 +62,7 @@ def test_pods_of_two_clusters_have_ranges_of_their_own() -> None:
 
 
 def test_ports_come_back_when_their_process_dies() -> None:
-    """kill -9 leaves nothing behind."""
+    """A killed process (SIGKILL) leaves no port taken."""
     with subprocess.Popen([sys.executable, "-c", HOLD], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         port = int(process.stdout.readline())
@@ -76,7 +76,9 @@ def test_ports_come_back_when_their_process_dies() -> None:
 
 
 def test_ranges_do_not_overlap() -> None:
-    """Neither each other nor the ports of the cluster's own processes, nor those of outgoing connections."""
+    """Ranges overlap neither each other nor the ports of the cluster's own processes, nor the ports of outgoing
+    connections.
+    """
     ranges = sorted([OWN_PORTS, *POD_PORTS], key=lambda ports: ports.start)
 
     assert all(before.stop <= after.start for before, after in pairwise(ranges))

@@ -1,4 +1,4 @@
-"""What a log shows of texts that nobody expected."""
+"""Log lines of unexpected texts."""
 
 from __future__ import annotations
 
@@ -13,18 +13,20 @@ from services.telemetry import RECORD_LINES_MAX, BoundedLines
 
 
 def test_control_characters_are_escaped() -> None:
-    """NUL bytes, and what steers a terminal or the direction of text; tabs and letters of all languages stay."""
+    """NUL bytes, and characters that control a terminal or the direction of text, are escaped; tabs and letters of all
+    languages are kept.
+    """
     assert r"a\x00b\x1b[2Jc\x9bd\u202e" + "\té" == printable("a\0b\x1b[2Jc\x9bd\u202e\té")
 
 
 def test_a_long_line_is_cut_and_says_how_long_it_was() -> None:
-    """One that fits is whole."""
+    """A line that fits is whole."""
     assert "x" * LINE_CHARS_MAX == printable("x" * LINE_CHARS_MAX)
     assert "x" * LINE_CHARS_MAX + " ... (716000 characters)" == printable("x" * 716_000)
 
 
 def test_a_record_has_bounded_lines_and_so_many() -> None:
-    """A trace keeps its lines."""
+    """The lines of a trace are kept."""
     record = logging.makeLogRecord({"msg": "one\0\n" + "two\n" * RECORD_LINES_MAX})
 
     lines = BoundedLines(logging.Formatter("%(message)s")).format(record).split("\n")
@@ -34,7 +36,7 @@ def test_a_record_has_bounded_lines_and_so_many() -> None:
 
 
 def relayed(script: str, log_path: Path, last: str) -> list[str]:
-    """What the supervisor of a process that prints shows, up to the line that is expected last."""
+    """Returns the lines that the supervisor of a printing process shows, up to the last expected one."""
     lines: list[str] = []
 
     async def run() -> None:
@@ -59,7 +61,7 @@ PRINT = f"print('a\\0' + 'x' * 716_000); print('y' * {2 * LINE_BYTES_MAX}); prin
 
 
 def test_lines_of_parts_are_bounded_on_the_terminal_and_in_the_file(tmp_path: Path) -> None:
-    """Also one that is too long to be read, of which nothing is shown but that."""
+    """Lines of parts are bounded; a line that is too long to be read is replaced by a note."""
     lines = relayed(PRINT, tmp_path / "p.log", "end")
 
     assert lines[0].startswith("a\\x00xx")
@@ -69,7 +71,7 @@ def test_lines_of_parts_are_bounded_on_the_terminal_and_in_the_file(tmp_path: Pa
 
 
 def test_a_log_that_cannot_be_written_is_named_and_ends_nothing() -> None:
-    """A full disk: once, with the file's name; the lines still come to the terminal."""
+    """A full disk is reported once, with the file's name; the lines still reach the terminal."""
     full = Path("/dev/full")
 
     lines = relayed("print('one'); print('two'); print('end', flush=True); input()", full, "end")

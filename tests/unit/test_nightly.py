@@ -11,7 +11,7 @@ from tests.nightly import ALL_EXAMPLES, EXAMPLES_MIN, NIGHTLY, PROPERTY, example
 
 @pytest.mark.parametrize(("count", "tried"), [(400, 100), (100, 25), (60, EXAMPLES_MIN), (10, 10)])
 def test_make_test_tries_a_quarter_of_the_examples(count: int, tried: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It tries at least twenty, unless a property asks for fewer; the nightly run tries all."""
+    """A part of at least twenty examples is tried, unless a property has fewer; the nightly run tries all."""
     monkeypatch.delenv(ALL_EXAMPLES, raising=False)
     assert tried == examples(count)
 
@@ -39,7 +39,7 @@ def a_plain_test() -> None:
 def test_properties_are_nightly_where_all_examples_are_tried(
     value: str, count: int, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
-    """Only where all examples are tried do properties get the mark, and plain tests never do."""
+    """Properties are marked only where all examples are tried, and plain tests never are."""
     monkeypatch.setenv(ALL_EXAMPLES, value)
     parent = request.node.parent
     tests = (a_property, a_state_machine, a_plain_test)

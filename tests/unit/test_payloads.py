@@ -34,7 +34,7 @@ VALUES = [
 
 @pytest.mark.parametrize("value", VALUES, ids=lambda value: type(value).__name__)
 async def test_payloads_are_those_of_the_sdk(value: Any) -> None:
-    """The bytes are the same, and so is what becomes of them."""
+    """The bytes are those of the SDK, and so are the decoded values."""
     kinds = [type(value)] if value is not None else None
     usual = await DataConverter.default.encode([value])
     ours = await CONVERTER.encode([value])
@@ -56,6 +56,6 @@ async def test_other_versions(converter: DataConverter) -> None:
 
 
 async def test_a_reason_of_before_is_read() -> None:
-    """As a text where a worker from before reasons were values has written it."""
+    """A reason that a worker wrote as a text, before reasons were values, is read as the text."""
     for value in ("no hosts", RequeueReason(RequeueRule.LEFT_BEHIND, 1, 4)):
         assert [value] == await CONVERTER.decode(await CONVERTER.encode([value]), [RequeueReason | str])  # type: ignore[list-item]

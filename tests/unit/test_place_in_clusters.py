@@ -1,4 +1,6 @@
-"""Placement over several clusters: a batch is of one of them, and what fits nowhere says where it was looked for."""
+"""Placement over several clusters: a batch is of one of them, and pods without a host have the reason of each tried
+cluster.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ ONE = PodShape(Resources(1_000))
 
 
 class Clusters:
-    """Hosts of 1 cpu, so many per cluster, named ``<cluster>0`` and so on. Implements all ports of placement."""
+    """Clusters of hosts of 1 cpu, so many per cluster, named ``<cluster>0`` and so on. Implements all ports of
+    placement.
+    """
 
     def __init__(self, **hosts: int) -> None:
         self.hosts = hosts
@@ -44,12 +48,12 @@ class Clusters:
         self.acquired: list[tuple[str, int, list[str]]] = []
         self.released: list[str] = []
         self.unplaced: tuple[int, PlacementReason] = (0, ())
-        self.infeasible: dict[str, Infeasible] = {}  # cluster -> why no host of it could take a pod
+        self.infeasible: dict[str, Infeasible] = {}  # cluster -> why no host of it fits a pod
         self.awaited: tuple[tuple[int, Hostname], ...] = ()
         self.reserved: dict[str, tuple[tuple[int, Hostname], ...]] = {}  # by cluster
         self.waiting: Sequence[WaitingPod] = ()
         self.kept: list[int] = []  # pods that wait on
-        self.turns = 0  # how often what is held back fills the pool
+        self.turns = 0  # how often the pods in backoff fill the pool
         self.requeued: tuple[list[tuple[int, int]], RequeueReason | None] = ([], None)
         self.launched: tuple[str, tuple[Placement, ...]] = ("", ())
 
@@ -105,7 +109,7 @@ def activities(clusters: Any) -> PlacementActivities:
 
 
 def placed(clusters: Clusters) -> PlacementBatch:
-    """What was launched, and what is told of the rest."""
+    """Returns the launched pods, and the count and reasons of the others."""
     activities(clusters).place_and_launch(JOB, 10)
     lease_id, placements = clusters.launched
     unplaced_count, why = clusters.unplaced
@@ -121,7 +125,7 @@ def gang(size: int) -> ReadyGang:
 
 
 def test_the_next_is_tried_when_nothing_fits() -> None:
-    """The first one's lease is given back, and nobody is told of unplaced pods."""
+    """The first cluster's lease is released, and no unplaced pods are reported."""
     clusters = Clusters(a=0, b=2)
     clusters.gangs = [single(0), single(1)]
 
@@ -132,7 +136,7 @@ def test_the_next_is_tried_when_nothing_fits() -> None:
 
 
 def test_a_batch_ends_where_something_fits() -> None:
-    """What is left over looks again, and is told with the cluster."""
+    """Pods that are left over are tried again, and reported with the cluster."""
     clusters = Clusters(a=1, b=2)
     clusters.gangs = [single(0), single(1)]
 
@@ -144,7 +148,9 @@ def test_a_batch_ends_where_something_fits() -> None:
 
 
 def test_a_gang_is_never_split() -> None:
-    """It goes to the first cluster that takes all of it; with none, nothing is placed though together there is room."""
+    """A gang is placed in the first cluster that fits all of it; without one, it is not placed even if two clusters
+    together would fit it.
+    """
     clusters = Clusters(a=2, b=3)
     clusters.gangs = [gang(3)]
     assert ["b0", "b1", "b2"] == [p.hostname for p in activities(clusters).place_gang(JOB).placements]
@@ -159,7 +165,7 @@ def test_a_gang_is_never_split() -> None:
 
 
 def test_pods_that_come_back_wait_for_the_turn_of_their_cluster() -> None:
-    """Others fill the batch; a cluster that is not there has no claim to them any more."""
+    """Other pods fill the batch; a cluster that is gone has no claim to its pods any more."""
     clusters = Clusters(a=2, b=2)
     clusters.gangs = [single(0, "a1"), single(1, "b0"), single(2), single(3, "c0")]
 
@@ -170,7 +176,9 @@ def test_pods_that_come_back_wait_for_the_turn_of_their_cluster() -> None:
 
 
 def test_a_cluster_that_is_away_is_passed_over() -> None:
-    """Its reason is told with those of others; only when no cluster answers is it an error."""
+    """The reason of a cluster that does not respond is reported with others; only when no cluster responds is it an
+    error.
+    """
     clusters = Clusters(a=2, b=0)
     clusters.gangs, clusters.away = [single(0)], {"a"}
     clusters.choice = ClusterChoice(("a", "b"), (ClusterReason("c", ClusterRule.ELSEWHERE),))
@@ -186,7 +194,7 @@ def test_a_cluster_that_is_away_is_passed_over() -> None:
 
 
 def test_no_cluster_may_take_them() -> None:
-    """Nobody is asked, and the reason says why."""
+    """No cluster is asked for hosts, and the reason says why."""
     clusters = Clusters(a=2)
     clusters.gangs, clusters.choice = [single(0)], ClusterChoice((), (ClusterReason("a", ClusterRule.ELSEWHERE),))
 
@@ -196,7 +204,7 @@ def test_no_cluster_may_take_them() -> None:
 
 
 def test_one_cluster_is_as_ever() -> None:
-    """Reasons do not name it, and its errors are those of the step."""
+    """Reasons do not name a single cluster, and its errors are those of the step."""
     clusters = Clusters(a=1)
     clusters.gangs = [single(0), single(1)]
 
@@ -216,7 +224,7 @@ def waiting(instance: int, waited_s: float = 0.0) -> ReadyGang:
 
 
 def requeued(clusters: Clusters) -> tuple[list[tuple[int, int]], str]:
-    """What is queued again after a placement, and why."""
+    """Returns the pods that are queued again after a placement, and the reason."""
     result = activities(clusters).place_and_launch(JOB, 10, LATE_S)
     assert result.requeued_count == sum(count for _, count in clusters.requeued[0])
     instances, reason = clusters.requeued
@@ -224,7 +232,7 @@ def requeued(clusters: Clusters) -> tuple[list[tuple[int, int]], str]:
 
 
 def test_pods_give_up_sooner_when_much_of_their_pool_is_held_back() -> None:
-    """The resource manager says how much, as it is told of them."""
+    """The resource manager answers a report of unplaced pods with the number in backoff."""
     clusters = Clusters(a=0)
     clusters.gangs = [waiting(0, LATE_S / 4), waiting(1, LATE_S / 4 - 1)]
     assert ([], "") == requeued(clusters)
@@ -234,7 +242,7 @@ def test_pods_give_up_sooner_when_much_of_their_pool_is_held_back() -> None:
 
 
 def test_pods_that_waited_for_too_long_are_queued_again() -> None:
-    """Those that were placed, and those that may still find a host in time, are not; the job is one call."""
+    """Placed pods, and pods whose timeout is not reached, are not queued again; the job is one call."""
     clusters = Clusters(a=1)
     clusters.gangs = [waiting(0, LATE_S), waiting(1, LATE_S), waiting(2, LATE_S), waiting(3, LATE_S - 1)]
 
@@ -245,7 +253,7 @@ def test_pods_that_waited_for_too_long_are_queued_again() -> None:
 
 
 def test_pods_that_no_host_could_take_are_queued_again_at_once() -> None:
-    """With what the host manager found."""
+    """The reason is that of the host manager."""
     clusters = Clusters(a=0)
     clusters.gangs, clusters.infeasible = [waiting(0), waiting(2)], {"a": too_large(7)}
 
@@ -254,7 +262,7 @@ def test_pods_that_no_host_could_take_are_queued_again_at_once() -> None:
 
 @pytest.mark.parametrize("is_unfit_for_b", [True, False])
 def test_no_host_of_any_cluster(is_unfit_for_b: bool) -> None:
-    """A pod that a host of another cluster could take waits on."""
+    """A pod that a host of another cluster could fit waits."""
     clusters = Clusters(a=0, b=0)
     clusters.gangs = [waiting(0)]
     clusters.infeasible = {"a": too_large(7)} | ({"b": too_large(8)} if is_unfit_for_b else {})
@@ -266,7 +274,7 @@ def test_no_host_of_any_cluster(is_unfit_for_b: bool) -> None:
 
 @pytest.mark.parametrize("is_away", [True, False])
 def test_a_cluster_that_does_not_answer_might_have_a_host(is_away: bool) -> None:
-    """Whether it fell silent before or during the call."""
+    """A cluster that does not respond, before or during the call, leaves the question open."""
     clusters = Clusters(a=0, b=0)
     clusters.gangs, clusters.infeasible = [waiting(0)], {"a": too_large(7)}
     if is_away:
@@ -278,7 +286,7 @@ def test_a_cluster_that_does_not_answer_might_have_a_host(is_away: bool) -> None
 
 
 def test_what_one_cluster_left_is_tried_in_the_others_first() -> None:
-    """When some pods were placed, the rest looks again."""
+    """When some pods were placed, the others are tried again."""
     clusters = Clusters(a=1, b=1)
     clusters.gangs = [waiting(0, LATE_S), waiting(1, LATE_S)]
 
@@ -286,7 +294,7 @@ def test_what_one_cluster_left_is_tried_in_the_others_first() -> None:
 
 
 def test_placement_does_not_wait_for_the_resource_manager(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was launched counts, and pods without a host wait on."""
+    """Launched pods count, and pods without a host wait."""
 
     def is_away(*_: Any) -> int:
         raise Unavailable("resmgr is away")
@@ -300,7 +308,7 @@ def test_placement_does_not_wait_for_the_resource_manager(monkeypatch: pytest.Mo
 
 
 def test_pods_that_wait_for_their_host_keep_what_they_have() -> None:
-    """While room is held for a pod that comes back it has not found no host."""
+    """A pod that comes back is not without a host while resources are held for it."""
     clusters = Clusters(a=0)
     comes_back = ReadyGang(ONE, ((0, 1),), desired_host="a7", desired_cluster="a", waited_s=LATE_S)
     clusters.gangs, clusters.awaited = [comes_back], ((0, Hostname("a7")),)
@@ -309,7 +317,9 @@ def test_pods_that_wait_for_their_host_keep_what_they_have() -> None:
 
 
 def test_a_pod_for_which_a_host_is_reserved_waits_on() -> None:
-    """In whichever cluster; those like it that have waited for too long do not take it along."""
+    """A host is reserved for the pod in one of the clusters; similar pods that have waited for too long are queued
+    again without it.
+    """
     clusters = Clusters(a=0, b=0)
     clusters.gangs, clusters.reserved = [waiting(0, LATE_S), waiting(1, LATE_S)], {"b": ((0, Hostname("b7")),)}
 
@@ -318,7 +328,7 @@ def test_a_pod_for_which_a_host_is_reserved_waits_on() -> None:
 
 
 def test_a_gang_that_no_host_could_take() -> None:
-    """Its placement says why."""
+    """The placement of the gang has the reason."""
     clusters = Clusters(a=0, b=0)
     clusters.gangs, clusters.infeasible = [gang(3)], {"a": too_large(7), "b": too_large(8)}
 

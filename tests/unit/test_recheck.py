@@ -13,7 +13,7 @@ class Clock:
 
 
 def test_a_question_is_due_for_a_while_after_an_event_and_then_rarely() -> None:
-    """The event is a change of what is seen, the first sight of it included."""
+    """A change of the observed value is an event, and so is its first read."""
     clock = Clock()
     recheck = Recheck(clock)
 
@@ -37,7 +37,7 @@ def test_a_question_is_due_for_a_while_after_an_event_and_then_rarely() -> None:
 
 
 def test_a_question_that_finds_something_is_asked_again() -> None:
-    """A list is bounded, and may have more behind what it has shown. One that failed is due again, too."""
+    """A list is bounded, and may have more entries than it has shown. A failed question is due again, too."""
     clock = Clock()
     recheck = Recheck(clock)
     assert recheck.is_due("a")

@@ -35,7 +35,7 @@ def rows() -> list[tuple[str, str, str]]:
 
 
 def numbers(value: Any) -> Iterator[float]:
-    """All that a record has, as deep as they are."""
+    """All numbers of a record, at any depth."""
     if isinstance(value, dict):
         for one in value.values():
             yield from numbers(one)
@@ -52,13 +52,13 @@ def is_recorded(figure: str, case: str) -> bool:
 
 
 def test_the_table_of_targets_has_rows() -> None:
-    """The test below looks at all of it."""
+    """The table has rows for the test below."""
     assert len(rows()) > 15
 
 
 @pytest.mark.parametrize(("case", "measured", "recorded"), rows())
 def test_a_measured_figure_is_that_of_the_recorded_run(case: str, measured: str, recorded: str) -> None:
-    """Each bold figure of docs/scale.md stands in the record of its case, and the row has its date and yardstick."""
+    """Each bold figure of docs/scale.md is in the record of its case, and the row has its date and yardstick."""
     figures = [figure for bold in _BOLD.findall(measured) for figure in _FIGURE.findall(bold)]
 
     assert circumstances(case) == recorded
@@ -66,7 +66,7 @@ def test_a_measured_figure_is_that_of_the_recorded_run(case: str, measured: str,
 
 
 def test_the_readme_has_the_recorded_throughput() -> None:
-    """Its pods a second are those of the case `throughput`, with date and yardstick."""
+    """The README's pods a second are those of the case `throughput`, with date and yardstick."""
     text = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
     run = RECORDS["throughput"]
 
@@ -82,6 +82,6 @@ def test_a_figure_that_was_not_recorded_is_found() -> None:
 
 
 def test_every_record_has_a_date() -> None:
-    """A run without one says nothing about the state of the program that it measured."""
+    """A run without a date says nothing about the state of the program that it measured."""
     assert [] == [case for case, line in RECORDS.items() if not re.fullmatch(r"\d{4}-\d\d-\d\d", line.get("date", ""))]
     assert re.fullmatch(r"\d{4}-\d\d-\d\d", baseline.circumstances()["date"])

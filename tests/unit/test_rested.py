@@ -10,7 +10,7 @@ from services.rested import REST_PER_QUESTION, Rested
 
 
 class Slow:
-    """A question that takes so many seconds of a clock that stands still otherwise."""
+    """A question that lasts so many seconds of a clock that does not move otherwise."""
 
     def __init__(self, takes_s: float) -> None:
         self.now_s, self.takes_s, self.asked = 100.0, takes_s, 0
@@ -25,7 +25,7 @@ class Slow:
 
 
 def test_an_answer_is_used_for_its_age() -> None:
-    """Then the question is asked again."""
+    """An answer is used until its age, then the question is asked again."""
     slow = Slow(0.0)
     rested = slow.rested(2.0)
 
@@ -35,7 +35,7 @@ def test_an_answer_is_used_for_its_age() -> None:
 
 
 def test_an_answer_that_took_long_is_used_for_longer() -> None:
-    """Ten times as long as it took to find."""
+    """A slow answer is used for ten times as long as it took to find."""
     slow = Slow(5.0)
     rested = slow.rested(2.0)
     rested.get()
@@ -47,7 +47,7 @@ def test_an_answer_that_took_long_is_used_for_longer() -> None:
 
 
 def test_while_one_asks_the_others_have_the_last_answer() -> None:
-    """Nobody waits for storage but the one that asks."""
+    """Callers do not wait for storage, except the one that asks."""
     begun, may_end, answers = threading.Event(), threading.Event(), iter([1, 2])
 
     def find() -> int:
@@ -72,7 +72,7 @@ def test_while_one_asks_the_others_have_the_last_answer() -> None:
 
 
 def test_a_question_that_fails_is_asked_again() -> None:
-    """Whoever asked has the error."""
+    """A failed question raises its error in the caller."""
     answers = iter([OSError("away"), 7])
 
     def find() -> int:

@@ -1,4 +1,4 @@
-"""Workflows that failed are started again, each type by what starts it, and once for each failure."""
+"""Workflows that failed are started again, each type by its starter, and once for each failure."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class FakeWaker:
 
 
 async def revived(ago_s: float) -> dict[str, list[str]]:
-    """Return what was started by four looks."""
+    """Return the workflows that four polls started."""
     client, waker, woken = FakeTemporal(ago_s), FakeWaker(), dict[str, list[str]]()
 
     def wake(kind: str) -> Callable[[Iterable[str]], None]:
@@ -67,7 +67,7 @@ async def revived(ago_s: float) -> dict[str, list[str]]:
 
 
 async def test_each_type_of_workflow_is_started_again_once_for_a_failure() -> None:
-    """A gang is started by its job. Later looks see the same failure, and do nothing."""
+    """A gang is started by its job. Later polls see the same failure, and start no workflow."""
     assert {
         "jobs": ["a", "b"],
         "updates": ["c"],
@@ -79,14 +79,14 @@ async def test_each_type_of_workflow_is_started_again_once_for_a_failure() -> No
 
 
 async def test_workflows_that_wait_are_left_alone() -> None:
-    """The first wait is half a minute."""
+    """A first backoff is half a minute."""
     found = await revived(ago_s=-60)
 
     assert {kind: [] for kind in found} == found
 
 
 class Refusing(FakeTemporal):
-    """Workflows of the maintenance of some hosts cannot be started, which were terminated."""
+    """Terminated workflows of the maintenance of some hosts cannot be started."""
 
     def __init__(self, hosts: int, refused: range) -> None:
         super().__init__(ago_s=40)
@@ -117,7 +117,9 @@ async def looked(client: Refusing, until: Callable[[], bool]) -> None:
 
 
 async def test_one_workflow_that_cannot_be_started_keeps_no_other_from_it(caplog: pytest.LogCaptureFixture) -> None:
-    """The others are started in the same look, and it is tried again with the next one, also when no list has it."""
+    """The others are started in the same poll, and the failed start is repeated with the next one, also when no list
+    has it.
+    """
     client = Refusing(5, range(1, 2))
     await looked(client, lambda: client.attempts["maintenance/west/h1"] >= 3)
 
@@ -126,7 +128,7 @@ async def test_one_workflow_that_cannot_be_started_keeps_no_other_from_it(caplog
 
 
 async def test_a_look_ends_when_nothing_can_be_started() -> None:
-    """Temporal is away. The next look begins with the same ones."""
+    """A poll ends when Temporal does not respond. The next one begins with the same workflows."""
     client = Refusing(1_000, range(1_000))
     await looked(client, lambda: client.attempts["maintenance/west/h0"] >= 2)
 

@@ -21,7 +21,7 @@ class Found(NamedTuple):
 
 @dataclass
 class Temporal:
-    """Lists of workflows, and the signals that they got; ``gone`` has ended since it was listed."""
+    """Lists of workflows, and the signals that they received; ``gone`` has ended since it was listed."""
 
     outdated: tuple[str, ...]
     terminated: tuple[str, ...]
@@ -59,8 +59,9 @@ class Swept:
 
 
 async def test_runs_of_schedules_continue_on_the_current_version() -> None:
-    """A run on another version is signalled, one that has ended meanwhile holds up no other, and one that was
-    terminated stays so."""
+    """A run on another version is signalled, one that has ended meanwhile does not block others, and a terminated one
+    is not started again.
+    """
     outdated = ("scheduled-job/gone-2026-11-26T05:00:00Z", "scheduled-job/report-2026-11-26T05:00:00Z", LATER)
     temporal = Temporal(outdated, ("scheduled-job/ended-2026-11-26T05:00:00Z",), outdated[0])
     swept = Swept()

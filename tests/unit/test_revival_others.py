@@ -1,4 +1,4 @@
-"""Migrations and rebalancing are woken from time to time: their workflows may be lost without a trace."""
+"""Migrations and rebalancing are woken periodically: their workflows may be lost without a trace."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class EmptyTemporal:
 
 
 async def woken_in_looks(others_period_s: float) -> int:
-    """Return how often the others were woken while at least 20 looks were made."""
+    """Return how often the others were woken in at least 20 polls."""
     woken, looks = 0, 0
 
     async def wake_others() -> None:
@@ -45,6 +45,6 @@ async def woken_in_looks(others_period_s: float) -> int:
 
 
 async def test_others_are_woken_once_a_period() -> None:
-    """Each look may be the one that is due; none is before the period is over."""
+    """Each poll may be the one that is due; none is before the period is over."""
     assert 19 <= await woken_in_looks(0.0)
     assert 0 == await woken_in_looks(3600.0)

@@ -18,13 +18,13 @@ def test_the_environment_sets_fields_by_their_names() -> None:
 
 
 def test_a_value_of_the_wrong_kind_names_the_variable() -> None:
-    """The text says which variable, which value, and what is wanted."""
+    """The text has the variable, the value, and the expected type."""
     with pytest.raises(InvalidArgument, match=r"PELOTON_PORT='http': want a number"):
         load({"PELOTON_PORT": "http"})
 
 
 def test_the_database_is_required() -> None:
-    """A role that makes one up works on a store that nobody else looks at."""
+    """A role without a database setting would work on a store that no other process reads."""
     assert "sqlite:///x" == load({"PELOTON_DATABASE": "sqlite:///x"}).require_database()
     with pytest.raises(InvalidArgument, match="PELOTON_DATABASE is not set: want sqlite:///FILE or postgresql"):
         load({}).require_database()
@@ -38,13 +38,13 @@ def test_a_switch_is_true_or_false() -> None:
 
 
 def test_the_advertised_host_is_the_one_listened_on_unless_set() -> None:
-    """In a container they differ."""
+    """The advertised host is the setting, for containers, or else the host it listens on."""
     assert "127.0.0.1" == load({}).advertised
     assert "api-1" == load({"PELOTON_ADVERTISE": "api-1", "PELOTON_HOST": "0.0.0.0"}).advertised
 
 
 def test_the_local_cluster_is_quicker_unless_the_user_says_otherwise() -> None:
-    """Its own defaults give way to what the environment sets, one by one."""
+    """The local cluster's own defaults are replaced by variables of the environment, one by one."""
     own = own_defaults({"PELOTON_PREEMPTION_PERIOD_S": "60"})
 
     assert "PELOTON_PREEMPTION_PERIOD_S" not in own
@@ -52,7 +52,7 @@ def test_the_local_cluster_is_quicker_unless_the_user_says_otherwise() -> None:
 
 
 def test_agents_of_a_real_mesos_have_the_long_time_to_find_a_new_master() -> None:
-    """Agents without ZooKeeper take 75 s, which no emulated agent does."""
+    """Agents without ZooKeeper need 75 s, which no emulated agent does."""
     emulated, real = load(own_defaults({})), load(own_defaults({}, has_real_mesos=True))
     assert (20.0, 600.0) == (emulated.agent_reregister_timeout_s, real.agent_reregister_timeout_s)
     assert emulated.agents_period_s == real.agents_period_s

@@ -33,7 +33,7 @@ def clock_ns() -> int:
 
 
 class Notes:
-    """Jobs and when they are due, in seconds from the start."""
+    """Notes of jobs by their due times, in seconds from the start."""
 
     def __init__(self, **due_s: float) -> None:
         self.rows = {JobId(job): int((START_S + at_s) * SECOND) for job, at_s in due_s.items()}
@@ -63,7 +63,7 @@ class Notes:
 
 @in_virtual_time
 async def test_lost_wake_ups_are_found_within_a_round() -> None:
-    """Notes whose signals are under way are left alone, and those of the future."""
+    """Notes whose signals are under way are not swept, and neither are notes of the future."""
     notes = Notes(lost=0.0, fresh=PERIOD_S - 1, later=1_000.0)
     sweep = Sweep(notes, notes.wake, clock_ns=clock_ns)
     sweep.start()
@@ -77,8 +77,9 @@ async def test_lost_wake_ups_are_found_within_a_round() -> None:
 
 @in_virtual_time
 async def test_a_role_that_starts_wakes_changed_jobs_alone() -> None:
-    """One round without the time of a signal: its predecessor sends none any more. Ten thousand idle jobs are not
-    looked at."""
+    """One round skips the grace for signals: the predecessor of the role sends none any more. Ten thousand idle jobs
+    are not read.
+    """
     notes = Notes(changed=0.0, deadline=10_000.0)
 
     assert 1 == await Sweep(notes, notes.wake, clock_ns=clock_ns).once()
@@ -87,7 +88,7 @@ async def test_a_role_that_starts_wakes_changed_jobs_alone() -> None:
 
 @in_virtual_time
 async def test_a_round_is_bounded_and_the_next_goes_on() -> None:
-    """A round takes page by page, each job once; the next round, soon, takes the rest."""
+    """A round reads page by page, each job once; the next round, soon, reads the rest."""
     many = ROUND_JOBS_MAX + PAGE_JOBS // 2
     notes = Notes(**{f"job{i:06}": 0.0 for i in range(many)})
     sweep = Sweep(notes, notes.wake, clock_ns=clock_ns)
@@ -101,7 +102,7 @@ async def test_a_round_is_bounded_and_the_next_goes_on() -> None:
 
 @in_virtual_time
 async def test_a_round_forgets_ended_jobs_page_by_page() -> None:
-    """Jobs that ended by the thousand are forgotten by one round, and more of them by the rounds that follow."""
+    """Thousands of ended jobs are removed by one round, and more of them by the following rounds."""
     notes = Notes()
     sweep = Sweep(notes, notes.wake, clock_ns=clock_ns)
     notes.ended = 3 * PAGE_JOBS + 1
@@ -114,8 +115,9 @@ async def test_a_round_forgets_ended_jobs_page_by_page() -> None:
 
 @in_virtual_time
 async def test_a_note_that_stays_is_woken_when_its_age_has_doubled() -> None:
-    """All workers are away for a night: each signal that they have yet to take lengthens a history. A new change of
-    the job is woken by the next round."""
+    """Workers do not respond for a night: each signal that waits for them lengthens a history. A new change of the job
+    is woken by the next round.
+    """
     notes = Notes(job=0.0)
     sweep = Sweep(notes, notes.wake, clock_ns=clock_ns)
     sweep.start()
@@ -130,7 +132,7 @@ async def test_a_note_that_stays_is_woken_when_its_age_has_doubled() -> None:
 
 @in_virtual_time
 async def test_wakings_are_remembered_while_their_notes_stay(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A note that comes back after a pass without it is woken; those beyond the bound are woken by each pass."""
+    """A note that comes back after a pass without it is woken; notes beyond the bound are woken by each pass."""
     monkeypatch.setattr("services.sweep.WOKEN_KEPT_MAX", 2)
     notes = Notes(a=-100.0, b=-100.0, c=-100.0)
     sweep = Sweep(notes, notes.wake, clock_ns=clock_ns)
@@ -145,7 +147,7 @@ async def test_wakings_are_remembered_while_their_notes_stay(monkeypatch: pytest
 
 @in_virtual_time
 async def test_no_round_begins_behind_a_long_line() -> None:
-    """Jobs of the last round have yet to be signalled: a further one would find the same."""
+    """Jobs of the last round are not signalled yet: a further one would find the same."""
     notes, waiting = Notes(job=0.0), [ROUND_JOBS_MAX]
     sweep = Sweep(notes, notes.wake, lambda: waiting[0], clock_ns=clock_ns)
     sweep.start()
@@ -159,7 +161,7 @@ async def test_no_round_begins_behind_a_long_line() -> None:
 
 @in_virtual_time
 async def test_storage_that_is_away_ends_no_sweep() -> None:
-    """The next round makes up for it."""
+    """A next round makes up for one that storage failed."""
     notes = Notes(job=0.0)
     notes.is_away = True
     sweep = Sweep(notes, notes.wake, clock_ns=clock_ns)
@@ -172,7 +174,9 @@ async def test_storage_that_is_away_ends_no_sweep() -> None:
 
 
 def test_when_a_note_is_due_next() -> None:
-    """A settle forgets what it has seen, keeps the next deadline with some grace, and writes nothing without news."""
+    """A settle removes the notes it has seen, keeps the next deadline with some grace, and writes no note without a
+    change.
+    """
     unseen, dated = Wake(noted_ns=5, due_ns=5), Wake(noted_ns=5, due_ns=900 * SECOND)
 
     idle, timed = JobProgress(JobState.RUNNING), JobProgress(JobState.RUNNING, deadline_s=60.0)
@@ -208,8 +212,9 @@ def looking(temporal: Any, active: list[JobId], clock: Any = lambda: 0.0) -> Mis
 
 
 async def test_a_lost_store_of_temporal_is_noticed() -> None:
-    """Two looks that count too few compare the ids, and a workflow is missing when the next comparison misses it
-    again."""
+    """Two polls that count too few compare the ids, and a workflow is missing when the next comparison misses
+    it again.
+    """
     active = [JobId(name) for name in "abc"]
     temporal = Temporal("a", "b", "c")
     missing = looking(temporal, active)
@@ -223,7 +228,7 @@ async def test_a_lost_store_of_temporal_is_noticed() -> None:
 
 
 async def test_lists_that_lag_behind_give_no_warning(caplog: pytest.LogCaptureFixture) -> None:
-    """Jobs come and go, and each comparison misses the workflow that began last; only the one that is lost is found."""
+    """Jobs come and go, and each comparison misses the workflow that began last; only the lost one is found."""
     active = [JobId(name) for name in "abcdefg"]
     temporal = Temporal()
     missing = looking(temporal, active)
@@ -238,7 +243,7 @@ async def test_lists_that_lag_behind_give_no_warning(caplog: pytest.LogCaptureFi
 
 
 async def test_counts_that_agree_list_nothing() -> None:
-    """The look costs two counts, whatever the number of jobs."""
+    """A poll costs two counts, whatever the number of jobs."""
     temporal = Temporal(*map(str, range(1_000)))
     missing = looking(temporal, [JobId(str(i)) for i in range(1_000)])
     for _ in range(10):
@@ -248,7 +253,7 @@ async def test_counts_that_agree_list_nothing() -> None:
 
 
 async def test_comparisons_rest() -> None:
-    """Each counts for some multiple of the time that it takes: a gap that stays costs little."""
+    """Each comparison is followed by a pause of some multiple of its duration: a permanent gap costs little."""
     now = [0.0]
 
     def clock() -> float:
@@ -264,7 +269,9 @@ async def test_comparisons_rest() -> None:
 
 
 async def test_counts_that_agree_rest() -> None:
-    """They read a row of each job, so they rest for a multiple of the time that they take, within a bound."""
+    """Counts read a row of each job, so that they are followed by a pause of a multiple of their duration, within a
+    bound.
+    """
     now, counted_s = [0.0], list[float]()
 
     class Slow(Temporal):

@@ -1,4 +1,4 @@
-"""Logs: a stack trace is for what nobody expected."""
+"""Logs have a stack trace for unexpected errors only."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def record_of(error: Exception) -> logging.LogRecord:
 
 
 def test_an_expected_refusal_is_one_line() -> None:
-    """Its text joins the message, and the trace goes."""
+    """A refusal's text joins the message, and the trace is removed."""
     record = record_of(Unavailable("no hostmgr leads at present"))
 
     assert without_expected_traces(record)
@@ -28,7 +28,7 @@ def test_an_expected_refusal_is_one_line() -> None:
 
 @pytest.mark.parametrize("error", [ValueError("bug"), KeyError("x")])
 def test_what_nobody_expected_keeps_its_trace(error: Exception) -> None:
-    """Whoever mends it needs the lines."""
+    """A trace of an unexpected error is kept, with the lines for a fix."""
     record = record_of(error)
 
     assert without_expected_traces(record)

@@ -1,4 +1,4 @@
-"""Where Temporal is, and with which credentials: Temporal's own client configuration."""
+"""Address and credentials of Temporal, from Temporal's own client configuration."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def file(tmp_path: Path) -> str:
 
 
 def test_without_anything_it_is_on_this_machine() -> None:
-    """The address and namespace that a development server has."""
+    """The default address and namespace are those of a development server."""
     config = connect_config(environment={"TEMPORAL_CONFIG_FILE": os.devnull})
 
     assert {"target_host": "localhost:7233", "namespace": "default"} == config
@@ -55,7 +55,7 @@ def test_our_settings_come_before_the_environment_and_that_before_the_file(file:
 
 
 def test_a_profile_with_a_key_speaks_tls(file: str) -> None:
-    """As Temporal Cloud wants it; a variable that is set but empty counts as not set."""
+    """A profile with a key uses TLS, as Temporal Cloud requires; a variable that is set but empty counts as not set."""
     environment = {"TEMPORAL_CONFIG_FILE": file, "TEMPORAL_PROFILE": "cloud", "TEMPORAL_API_KEY": ""}
     config = connect_config(environment=environment)
 
@@ -63,7 +63,7 @@ def test_a_profile_with_a_key_speaks_tls(file: str) -> None:
 
 
 def test_certificates_and_headers_come_from_the_environment(tmp_path: Path) -> None:
-    """Client certificate, key, authority, name of the server, and metadata of each call."""
+    """Client certificate, key, authority, name of the server, and metadata of each call are read."""
     for name in ("ca", "cert", "key"):
         (tmp_path / name).write_text(name)
     config = connect_config(
@@ -93,13 +93,13 @@ def test_certificates_and_headers_come_from_the_environment(tmp_path: Path) -> N
     ],
 )
 def test_what_is_not_there_is_named(file: str, environment: dict[str, str], text: str) -> None:
-    """A typing error ends in a message, and not in a connection to somewhere else."""
+    """A typing error results in a message, and not in a connection to another server."""
     with pytest.raises(InvalidArgument, match=text):
         connect_config(environment={"TEMPORAL_CONFIG_FILE": file, **environment})
 
 
 def test_a_server_of_the_local_cluster_takes_no_credentials_of_another() -> None:
-    """What the shell of a developer says of a secured cluster is not for the development server."""
+    """Variables for a secured cluster in a developer's shell do not apply to the development server."""
     shell = {
         "TEMPORAL_ADDRESS": "cloud:7233",
         "TEMPORAL_API_KEY": "secret",
@@ -114,7 +114,9 @@ def test_a_server_of_the_local_cluster_takes_no_credentials_of_another() -> None
 
 
 async def test_no_two_clients_have_one_identity() -> None:
-    """The first process of a container has the same number after each restart; role and host come first."""
+    """Identities begin with role and host, as the first process of a container has the same number after each
+    restart.
+    """
     config = connect_config(environment={"TEMPORAL_CONFIG_FILE": os.devnull})
     first, second = [(await connect(config, "worker")).identity for _ in range(2)]
 

@@ -1,4 +1,4 @@
-"""Look of a process at Temporal, and the number of its calls."""
+"""A process polls Temporal with a bounded number of calls."""
 
 from __future__ import annotations
 
@@ -179,7 +179,7 @@ async def test_all_is_well(watch: TemporalWatch) -> None:
 
 
 async def test_thousands_of_readers_make_one_look(watch: TemporalWatch, server: FakeTemporal, clock: Clock) -> None:
-    """It takes four calls; the next one comes when it has grown old."""
+    """A poll has four calls; the next one is made when its answer is too old."""
     await asyncio.gather(*(watch.look() for _ in range(1_000)))
     first = server.calls.total()
     clock.now_s += temporal_watch.LOOK_AGE_S
@@ -201,7 +201,7 @@ async def test_queues_whose_workers_are_silent_stopped_or_not_there(watch: Tempo
 async def test_workers_whose_clocks_differ(
     watch: TemporalWatch, server: FakeTemporal, clock: Clock, ahead_s: int
 ) -> None:
-    """They serve their queues from the first look on, until their heartbeats stop."""
+    """Workers whose clocks differ serve their queues from the first poll on, until their heartbeats stop."""
     beats = server.beats = [beat(queue, -ahead_s) for queue in QUEUES]
     list_workers = server.list_workers
 
@@ -238,7 +238,7 @@ async def test_a_version_that_waits_for_a_person_while_the_current_one_has_no_wo
 async def test_a_worker_of_the_release_before_sends_fewer_heartbeats(
     watch: TemporalWatch, server: FakeTemporal
 ) -> None:
-    """It is silent when two of its own are missing."""
+    """A worker of the previous release is silent when two of its own heartbeats are missing."""
     for one in server.beats:
         one.worker_heartbeat.elapsed_since_last_heartbeat.FromSeconds(5)
         one.worker_heartbeat.heartbeat_time.FromNanoseconds(NOW_NS - 9 * 10**9)
@@ -250,7 +250,7 @@ async def test_a_worker_of_the_release_before_sends_fewer_heartbeats(
 async def test_a_server_without_heartbeats_tells_who_polls(
     watch: TemporalWatch, server: FakeTemporal, refusal: RPCStatusCode | None
 ) -> None:
-    """It refuses the list of workers, or the list is empty."""
+    """Pollers are used if the server refuses the list of workers, or the list is empty."""
     server.beats, server.polled = [], {QUEUES[0]}
     if refusal is not None:
         server.faults["list_workers"] = rpc_error(refusal)
@@ -269,7 +269,7 @@ async def test_a_server_without_heartbeats_tells_who_polls(
 async def test_temporal_that_does_not_answer(
     watch: TemporalWatch, server: FakeTemporal, error: Exception, fault: str
 ) -> None:
-    """The look says so, and is used as long as any other."""
+    """A poll has the fault, and is used as long as any other."""
     server.faults["list"] = error
 
     assert [fault, fault] == [(await watch.look()).fault, (await watch.look()).fault]
@@ -290,7 +290,7 @@ async def test_temporal_that_hangs(watch: TemporalWatch, server: FakeTemporal, m
 async def test_a_look_that_takes_long_is_not_waited_for_at_once(
     watch: TemporalWatch, server: FakeTemporal, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The last one is used until it is too old to say anything of the present."""
+    """The last answer is used until it is too old."""
     monkeypatch.setattr(temporal_watch, "PATIENCE_S", 0.05)
     monkeypatch.setattr(temporal_watch, "WAIT_S", 0.01)
     await watch.look()
@@ -303,7 +303,7 @@ async def test_a_look_that_takes_long_is_not_waited_for_at_once(
 
 
 async def test_workflows_whose_tasks_fail(watch: TemporalWatch, server: FakeTemporal) -> None:
-    """A few are named, with what Temporal says; all are counted."""
+    """A few workflows are named, with the cause from Temporal; all are counted."""
     cause = "WorkflowTaskFailedCauseNonDeterministicError"
     server.reported = [running(f"job/{number}", cause) for number in range(NAMED_MAX + 2)]
 
@@ -316,7 +316,7 @@ async def test_workflows_whose_tasks_fail(watch: TemporalWatch, server: FakeTemp
 
 
 async def test_a_server_that_does_not_mark_failing_tasks(watch: TemporalWatch, server: FakeTemporal) -> None:
-    """The attribute is unknown there: the rest of the look counts."""
+    """A server without the attribute leaves the rest of the poll valid."""
     server.faults["list"] = rpc_error(RPCStatusCode.INVALID_ARGUMENT)
 
     seen = await watch.look()
@@ -329,7 +329,9 @@ def run(workflow_id: str, ended_ago_s: float) -> Any:
 
 
 async def test_workflows_that_failed_and_wait(watch: TemporalWatch, server: FakeTemporal) -> None:
-    """Each has its innermost error. One that ran again, or that nothing started again, is no problem any more."""
+    """Each workflow has its innermost error. One that ran again, or that is not to be started again, is no problem any
+    more.
+    """
     server.failed = [run("job/waits", 5), run("job/waits", 50), run("job/again", 5), run("job/over", 600)]
     server.running = [running("job/again"), running("job/waits")]
     server.running[0].start_time.FromNanoseconds(NOW_NS)
@@ -351,7 +353,7 @@ def described(attempt: int, error: str = "down", task_attempt: int = 0) -> Descr
 
 
 async def test_why_a_job_does_not_go_on(watch: TemporalWatch, server: FakeTemporal, clock: Clock) -> None:
-    """All workflows of the job are looked at; the answer is used for a while."""
+    """All workflows of the job are read; the answer is used for a while."""
     own, gang = job_workflow_id(JOB), f"gang/{JOB}/1"
     server.running = [running(own), running(gang)]
     server.described = {own: described(1, task_attempt=4), gang: described(5)}
@@ -367,7 +369,7 @@ async def test_why_a_job_does_not_go_on(watch: TemporalWatch, server: FakeTempor
 
 
 async def test_why_a_job_whose_workflow_failed_does_not_go_on(watch: TemporalWatch, server: FakeTemporal) -> None:
-    """The answer has the error, and when the workflow is started again."""
+    """The answer has the error, and the time when the workflow is started again."""
     own = job_workflow_id(JOB)
     server.failed = [run(own, 10)]
 
@@ -380,7 +382,7 @@ async def test_why_a_job_whose_workflow_failed_does_not_go_on(watch: TemporalWat
 async def test_answers_about_jobs_are_kept_for_a_bounded_number(
     watch: TemporalWatch, server: FakeTemporal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The oldest is asked for again."""
+    """The oldest answer is requested again."""
     monkeypatch.setattr(temporal_watch, "JOBS_KEPT", 1)
     other = JobRecord(
         JobId("6d1d5f5e-7d2a-4c6c-9f4e-0a7d3c1b2e01"), "x", JobType.SERVICE, "t", RespoolId("p"), 1, SlaSpec(),

@@ -54,7 +54,9 @@ pytestmark = pytest.mark.xdist_group(TIDY)
 
 @pytest.fixture(scope="module", autouse=True)
 def forget_trees() -> Iterator[None]:
-    """The garbage collector would look through all of them, while they are made and during every later test."""
+    """Drop the trees, and collect no garbage meanwhile: the collector would traverse all of them, here and in every
+    later test.
+    """
     gc.disable()
     yield
     tree_of.cache_clear()
@@ -67,7 +69,7 @@ def none(faults: list[str]) -> None:
 
 
 def test_imports_follow_the_table() -> None:
-    """Every import in our packages is allowed by the import table."""
+    """Every import in the project's packages is allowed by the import table."""
     none([fault for path in python_files(*PACKAGES) for fault in import_faults(path, tree_of(path))])
 
 
@@ -78,7 +80,7 @@ def test_the_import_table_has_no_dead_rows() -> None:
 
 
 def test_emulated_clusters_stand_alone() -> None:
-    """Each imports nothing of ours but what they share, and does not name Peloton."""
+    """Emulated clusters import no other module of the project than their shared part, and do not name Peloton."""
     shared = "services.emulation"
     for cluster in (shared, "services.minicluster"):
         rows = [may for owner, may in MAY.items() if is_below(owner, cluster)]
@@ -90,13 +92,13 @@ def test_emulated_clusters_stand_alone() -> None:
 
 
 def test_no_module_imports_itself_by_way_of_others() -> None:
-    """Also not for type checkers alone."""
+    """No circle of imports exists, even for type checkers alone."""
     assert import_circles(import_graph(*PACKAGES)) == []
 
 
 @pytest.mark.parametrize("package", ["numpy", "sqlalchemy", "sqlmodel", "grpc", "google", "pymesos", "services"])
 def test_a_workflow_cannot_reach(package: str) -> None:
-    """Nothing that a workflow imports leads to a package that its sandbox must not load."""
+    """No import of a workflow leads to a package that its sandbox must not load."""
     found = reachable([name_of(path) for path in python_files("workflows")])
     none(
         [
@@ -108,7 +110,7 @@ def test_a_workflow_cannot_reach(package: str) -> None:
 
 
 def test_internals_of_the_sdk_are_used_in_one_file() -> None:
-    """The file says for which release of the SDK it was written."""
+    """The file names the release of the SDK for which it was written."""
     found = {path: list(sdk_faults(path, tree_of(path))) for path in python_files(*PACKAGES, "tests")}
 
     assert found.pop(SDK_INTERNALS_IN)
@@ -125,7 +127,7 @@ def test_internals_of_the_sdk_are_used_in_one_file() -> None:
     ],
 )
 def test_an_internal_of_the_sdk_is_noticed(source: str) -> None:
-    """Public names of the SDK are none."""
+    """Public names of the SDK are not reported."""
     path = Path("tests/workflow/virtual.py")
 
     assert 1 == len(list(sdk_faults(path, ast.parse(source))))
@@ -142,12 +144,12 @@ def test_another_release_of_the_sdk_is_refused_in_a_sentence() -> None:
 
 
 def test_pods_are_written_in_one_place() -> None:
-    """Only one module builds statements that write pods: what happens to a pod is a row of the pod machine's table."""
+    """Only one module builds statements that write pods: changes of a pod are rows of the pod machine's table."""
     none([fault for path in python_files(*PACKAGES) for fault in pod_write_faults(path, tree_of(path))])
 
 
 def test_events_of_pods_are_caused_by_those_who_may() -> None:
-    """Each event of the pod machine is caused somewhere, and only in the name of whom its rule says."""
+    """Each event of the pod machine is caused by some module, and only in the name of an actor that its rule allows."""
     caused: dict[Event, set[Actor]] = {}
     faults: list[str] = []
     for path in python_files(*PACKAGES):
@@ -176,7 +178,7 @@ def test_events_of_pods_are_caused_by_those_who_may() -> None:
     ],
 )
 def test_a_pod_written_elsewhere_is_noticed(line: str) -> None:
-    """The rule above sees a statement that writes pods in whatever way it is built, and leaves others alone."""
+    """A statement that writes pods is found in whatever way it is built, and others are not."""
     here = Path("services/storage/elsewhere.py")
     harmless = "sa.update(JOB); JOB.insert(); insert(POD_EVENT); values.update(more); 'update pod_event'; 'a pod'"
 
@@ -185,7 +187,7 @@ def test_a_pod_written_elsewhere_is_noticed(line: str) -> None:
 
 
 def test_files_and_functions_are_short() -> None:
-    """No hand-written file or function is longer than one can hold in mind."""
+    """No hand-written file or function is longer than its limit."""
     faults: list[str] = []
     for path in python_files():
         if not is_migration(path):
@@ -194,13 +196,13 @@ def test_files_and_functions_are_short() -> None:
 
 
 def test_package_files_are_empty() -> None:
-    """Importing a package loads nothing: every ``__init__.py`` of ours is empty."""
+    """Every ``__init__.py`` of the project is empty, so that importing a package loads no module."""
     found = [path for path in files(*PACKAGES, "tests") if path.name == "__init__.py"]
     none([f"{path}:1: __init__.py is empty" for path in found if (ROOT / path).stat().st_size])
 
 
 def test_no_module_is_called_after_nothing() -> None:
-    """No module or folder has a name under which anything could be filed."""
+    """No module or folder has a name without meaning, such as a collection of helpers."""
     none([fault for path in python_files() for fault in name_faults(path)])
 
 
@@ -210,7 +212,7 @@ def test_the_inside_has_no_clock() -> None:
 
 
 def test_the_host_manager_knows_no_cluster() -> None:
-    """Mesos's words, and those of any other cluster, stand in its driver; each exception is used."""
+    """Names of Mesos, and of any other cluster, are in its driver only; each exception is used."""
     paths = python_files("services/hostmgr")
     none([fault for path in paths for fault in cluster_word_faults(path, tree_of(path))])
     used = {name for path in paths for _, name in names(tree_of(path))}
@@ -218,7 +220,7 @@ def test_the_host_manager_knows_no_cluster() -> None:
 
 
 def test_the_word_rule_notices() -> None:
-    """A word of Mesos is found in any name; in its driver it is at home."""
+    """A word of Mesos is found in any name, but not in its driver."""
     source = ast.parse("class OfferBook:\n  def f(self, agent_id): self.known_agents = agent_id")
     core, driver = Path("services/hostmgr/x.py"), Path("services/hostmgr/mesos/x.py")
 
@@ -233,13 +235,13 @@ def test_exceptions_to_the_clock_rule_are_used() -> None:
 
 
 def test_no_file_names_a_path_of_one_machine() -> None:
-    """A clone works wherever it lies: no text file of the repository names somebody's folder."""
+    """No text file of the repository names a folder of one user: a clone works at any path."""
     texts = [path for path in files() if path.suffix in TEXT_ENDINGS or path.name in TEXT_NAMES]
     none([fault for path in texts for fault in path_faults(path, (ROOT / path).read_text(encoding="utf-8"))])
 
 
 def test_no_file_has_marks_of_a_merge() -> None:
-    """Nor those of the web pages, which no interpreter would refuse."""
+    """Marks of a merge are in no file, web pages included, which no interpreter would refuse."""
     endings = TEXT_ENDINGS | PAGE_ENDINGS
     texts = [path for path in files() if path.suffix in endings or path.name in TEXT_NAMES]
     none([fault for path in texts for fault in merge_faults(path, (ROOT / path).read_text(encoding="utf-8"))])
@@ -251,7 +253,7 @@ def test_every_test_says_what_it_shows() -> None:
 
 
 def test_no_refusal_is_without_a_code() -> None:
-    """Nor INTERNAL, which is a bug: nobody raises one on purpose."""
+    """No error is raised without a code, or as INTERNAL, which is the code of a bug."""
     faults = {PelotonError.__name__, "Internal"}
 
     assert [path for path in files(*PACKAGES) if path.suffix == ".py" and faults & raised(tree_of(path))] == []
@@ -292,7 +294,7 @@ def test_no_refusal_is_without_a_code() -> None:
     ],
 )
 def test_the_import_rule_notices(path: str, source: str, fault: str) -> None:
-    """An import against the table is found, inside functions and by relative name too."""
+    """Imports against the table are found, inside functions and by relative name too."""
     found = [text.partition(": ")[2] for text in import_faults(Path(path), ast.parse(source))]
     assert found == [fault]
 
@@ -306,7 +308,7 @@ def test_the_import_rule_notices(path: str, source: str, fault: str) -> None:
     ],
 )
 def test_the_circle_rule_notices(graph: dict[str, str], circles: list[list[str]]) -> None:
-    """Modules that lead back to themselves are found together, those that only lead there are not."""
+    """Modules that lead back to themselves are found together, modules that only lead there are not."""
     assert import_circles(graph) == circles
 
 
@@ -323,12 +325,12 @@ def test_the_circle_rule_notices(graph: dict[str, str], circles: list[list[str]]
     ],
 )
 def test_the_clock_rule_notices(source: str, count: int) -> None:
-    """A clock or a die is found under any name it is imported as, and Temporal's own clock is not meant."""
+    """A clock or a random source is found under any name, except Temporal's own clock."""
     assert len(list(banned_call_faults(Path("workflows/x.py"), ast.parse(source)))) == count
 
 
 def test_the_other_rules_notice() -> None:
-    """Too long a function, a nameless module and somebody's folder are found with their line."""
+    """Too long a function, a meaningless module name and a user's folder are found with their line."""
     long = "\n\ndef f():\n" + "    pass\n" * FUNCTION_LINES_MAX
     folder = "".join(["/", "root", "/x"])
 

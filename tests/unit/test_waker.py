@@ -33,7 +33,7 @@ INTERVAL_S = 0.25
 
 
 class Slow(Waker):
-    """Each signal takes a while; those of ``away`` keys fail."""
+    """Each signal lasts a while; signals to ``away`` keys fail."""
 
     def __init__(self, rank: Rank = Rank.CHANGE) -> None:
         no_client: Any = None
@@ -67,7 +67,7 @@ class Slow(Waker):
 
 @in_virtual_time
 async def test_a_stop_overtakes_20_000_others() -> None:
-    """A person's stop is signalled at once, whatever waits; it would wait 50 s behind the others."""
+    """A user's stop is signalled at once, whatever waits; it would wait 50 s behind the others."""
     line = Slow()
     line.note([f"job{i}" for i in range(20_000)], rank=Rank.SWEEP)
     await asyncio.sleep(1.0)
@@ -83,7 +83,7 @@ async def test_a_stop_overtakes_20_000_others() -> None:
 
 @in_virtual_time
 async def test_a_key_that_waits_is_put_forward() -> None:
-    """The job that a person stops is among those that wait already: it goes first, once, with all causes."""
+    """The job that a user stops is among the waiting ones: it goes first, once, with all causes."""
     line = Slow()
     line.note([f"job{i}" for i in range(1_000)], "pods changed", Rank.CHANGE)
     line.note(["job999"], "a call of the API", Rank.PEOPLE)
@@ -97,7 +97,7 @@ async def test_a_key_that_waits_is_put_forward() -> None:
 
 @in_virtual_time
 async def test_no_signal_waits_for_the_end_of_others() -> None:
-    """One that takes 10 s, as of a partition of Temporal that is away, holds nothing up but its own key."""
+    """A signal of 10 s, as to a partition of Temporal that does not respond, blocks no key but its own."""
     line = Slow()
     line.slow["stuck"] = 10.0
     line.note(["stuck", "first"])
@@ -113,7 +113,7 @@ async def test_no_signal_waits_for_the_end_of_others() -> None:
 
 @in_virtual_time
 async def test_signals_are_bounded_and_some_are_for_people() -> None:
-    """However many keys there are; the last slots are not taken by changes."""
+    """Signals are bounded, however many keys there are; the last slots are not used by changes."""
     line = Slow()
     line.note([f"job{i}" for i in range(500)])
     await asyncio.sleep(SIGNAL_S / 2)
@@ -128,7 +128,7 @@ async def test_signals_are_bounded_and_some_are_for_people() -> None:
 
 @in_virtual_time
 async def test_a_key_is_told_once_per_interval() -> None:
-    """However often it is noted; the last note is never lost."""
+    """A key is signalled once per interval, however often it is noted; the last note is never lost."""
     line = Slow()
     for _ in range(100):
         line.note(["job"])
@@ -143,7 +143,7 @@ async def test_a_key_is_told_once_per_interval() -> None:
 
 @in_virtual_time
 async def test_failures_are_tried_again_later_each_time() -> None:
-    """A signal is repeated until Temporal takes it; a person's call tries at once."""
+    """A signal is repeated until Temporal accepts it; a user's call tries at once."""
     line = Slow()
     line.away.add("job")
     line.note(["job"])
@@ -165,7 +165,9 @@ async def test_failures_are_tried_again_later_each_time() -> None:
 
 @in_virtual_time
 async def test_changes_of_a_key_that_fails_add_no_attempts_of_their_own() -> None:
-    """Each is tried at once, and the key again later, once: each change left a retry, which made the next one."""
+    """Each change is tried at once, and the key again later, once: a change must not leave a retry that causes another
+    one.
+    """
     line = Slow()
     line.away.add("job")
     for number in range(20):
@@ -237,7 +239,7 @@ async def test_counting_holds_no_signal_up() -> None:
 
 
 def test_a_long_line_is_quick() -> None:
-    """Taking a key does not look through those that were taken before."""
+    """A key is taken without a search through the keys that were taken before."""
     line, size = WakeLine(), 200_000
     for i in range(size):
         line.add(str(i), "", Rank.SWEEP)
@@ -249,7 +251,7 @@ def test_a_long_line_is_quick() -> None:
 
 
 def test_ranks_and_busy_keys() -> None:
-    """The better rank counts, also of what is noted while the key is busy."""
+    """The better rank counts, also if the key is noted while it is busy."""
     line = WakeLine()
     line.add("a", "one", Rank.CHANGE)
     line.add("b", "two", Rank.SWEEP)
@@ -265,7 +267,7 @@ def test_ranks_and_busy_keys() -> None:
 
 @in_virtual_time
 async def test_a_temporal_that_is_away_fills_no_log(caplog: pytest.LogCaptureFixture) -> None:
-    """A line now and then, and not one for each key."""
+    """A failure is logged once in a while, and not for each key."""
     line = Slow()
     line.away = {f"job{i}" for i in range(2_000)}
     line.note(sorted(line.away))

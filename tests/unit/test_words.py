@@ -1,4 +1,6 @@
-"""Docstrings begin with a verb or their noun and name who acts, functions are verbs: within a budget that falls."""
+"""Rules of words hold, within a budget that falls: docstrings begin with a verb or their noun and name the actor,
+functions are verbs.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ BUDGETS = {
 }
 """Faults that are left. The goal: odd 2 % of all docstrings, riddles 0.5 in a thousand words, no participles."""
 SPARE = 20
-"""A budget above the count by more than this is to be lowered."""
+"""Distance of a budget above its count from which the budget has to be lowered."""
 SHOWN_MAX = 20
 
 

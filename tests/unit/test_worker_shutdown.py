@@ -34,7 +34,7 @@ class Busy:
 
 @in_virtual_time
 async def test_all_workers_of_a_process_stop_within_the_grace_of_one() -> None:
-    """Six, one after the other, would take a minute, and be killed in the middle of it."""
+    """Six workers, one after the other, would need a minute, and be killed in the middle of it."""
     workers: list[Any] = [Busy() for _ in range(6)]
     async with run_workers(workers):
         assert all(worker.is_up for worker in workers)

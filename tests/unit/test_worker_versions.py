@@ -1,4 +1,4 @@
-"""Looks of workers and of the resource manager at the versions of the workers."""
+"""Polls of workers and of the resource manager for the versions of the workers."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def unserved(verdict: str = "", current: str = "old") -> Fleet:
 
 
 def test_a_version_takes_over_when_looks_have_agreed_for_a_while(clock: Clock) -> None:
-    """A look that sees workers of the current version, or that fails, begins the time again."""
+    """A poll that sees workers of the current version, or that fails, restarts the time."""
     keeper = Watched()
     assert not keeper.is_sure_of(TAKEOVER, unserved())
     clock.now_s = 9.0
@@ -74,7 +74,7 @@ def test_a_version_takes_over_when_looks_have_agreed_for_a_while(clock: Clock) -
 
 
 def test_a_version_that_was_given_up_waits_for_longer(clock: Clock) -> None:
-    """The current version may have one worker, which is restarted."""
+    """A rejected version waits longer, as the current version may have one worker, which is restarted."""
     keeper = Watched()
     bad = unserved("crashes")
     assert not keeper.is_sure_of(TAKEOVER, bad)
@@ -94,7 +94,7 @@ def test_what_follows_from_no_absence_is_done_at_once(clock: Clock) -> None:
 
 
 async def test_no_worker_has_crashed_where_there_are_no_heartbeats(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Starts that are not taken back are those of workers that are up."""
+    """Starts that are not removed belong to workers that run."""
     now_s = time.time()
     started = [f"{START}{int((now_s - 100) * 1_000)}/worker@host/{i}" for i in range(3)]
 
@@ -129,7 +129,7 @@ class Claiming(worker_versions.VersionClaim):
 async def test_a_worker_claims_only_what_the_setting_lets_it(
     monkeypatch: pytest.MonkeyPatch, clock: Clock, promotion: Promotion, was_current: str, claims: bool
 ) -> None:
-    """The current version has been without a worker for long."""
+    """The current version has had no worker for long."""
     made_current: list[str] = []
 
     async def look(_: object) -> WorkerVersions:
@@ -151,14 +151,14 @@ async def test_a_worker_claims_only_what_the_setting_lets_it(
 
 
 class FakeDeployment:
-    """The worker deployment of a server, which refuses an act on a state that is over."""
+    """The worker deployment of a server, which refuses an act on an outdated state."""
 
     namespace, identity = "default", "api@host/1"
 
     def __init__(self) -> None:
         self.workflow_service = self
         self.changes, self.current, self.ramping = 0, "old", "odd"
-        self.is_raced = False  # by another act after each look
+        self.is_raced = False  # by another act after each read
 
     @property
     def token(self) -> bytes:
@@ -205,7 +205,7 @@ class FakeDeployment:
 
 
 async def test_two_acts_of_people_do_not_undo_each_other() -> None:
-    """The later one acts on a state that is over, and is refused: its person looks again."""
+    """The later act is based on an outdated state, and is refused: its user has to read the state again."""
     deployment = FakeDeployment()
     admin = WorkerAdmin(deployment, Promotion.AUTO)  # type: ignore[arg-type]
     before = await worker_fleet.read_fleet(deployment)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""What the list of workflows and their memo tell of a job and a host."""
+"""Attributes and memo of the workflows of a job and a host."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ JOB = JobRecord(
 
 
 def test_a_job_is_found_by_what_people_know_of_it() -> None:
-    """Name, owner, path of the pool, type and state; what it does not have is left out."""
+    """Attributes are name, owner, path of the pool, type and state; missing ones are left out."""
     found = {pair.key.name: pair.value for pair in JobLabels(JOB, "/eng/ml").attributes}
     nameless = {pair.key.name for pair in JobLabels(replace(JOB, owning_team=""), "/eng/ml").attributes}
 
@@ -41,7 +41,7 @@ def test_a_job_is_found_by_what_people_know_of_it() -> None:
 
 
 def test_a_job_is_told_in_a_sentence() -> None:
-    """Whose it is, where, and how large; its memo has what does not change."""
+    """A job's summary has its owner, pool and size; its memo has the fields that do not change."""
     labels = JobLabels(JOB, "/eng/ml")
 
     assert "batch job train in pool /eng/ml of vision, 8 instances" == labels.summary
@@ -56,7 +56,7 @@ def test_a_job_is_told_in_a_sentence() -> None:
 
 
 def test_a_host_is_found_by_its_name_and_cluster() -> None:
-    """Its maintenance has no job."""
+    """A host's maintenance has no attribute of a job."""
     labels = HostLabels("east", Hostname("host1"))
     found = {pair.key.name: pair.value for pair in labels.attributes}
 
@@ -65,7 +65,7 @@ def test_a_host_is_found_by_its_name_and_cluster() -> None:
 
 
 def test_a_move_says_where_the_host_goes() -> None:
-    """It is found by a type of its own."""
+    """A move has a type of its own."""
     labels = HostLabels("east", Hostname("host1"), "batch")
     found = {pair.key.name: pair.value for pair in labels.attributes}
 
@@ -90,5 +90,5 @@ def test_paths_are_read_once_a_minute() -> None:
 
 
 def test_the_local_server_knows_all_search_attributes() -> None:
-    """A workflow with one that it does not know could not be started."""
+    """A workflow with an unknown attribute could not be started."""
     assert [attribute.name for attribute in SEARCH_ATTRIBUTES] == list(temporal_server.SEARCH_ATTRIBUTES)

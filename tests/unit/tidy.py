@@ -21,7 +21,7 @@ SKIPPED_AT_THE_TOP = {"data", "dist", "build"}
 FILE_LINES_MAX = 600
 FUNCTION_LINES_MAX = 70
 
-# The inside and the workflows have no clock and no chance of their own: whoever calls them passes both in.
+# The inside and the workflows have no clock and no chance of their own: their callers pass both in.
 BANNED_CALLS = re.compile(
     r"^(datetime\.(datetime|date)\.(now|utcnow|today)|time\.(?!struct_time)\w+|random\.\w+|secrets\.\w+|uuid\.uuid[14]"
     r"|os\.(urandom|environ|getenv|environb)|threading\.\w+|logging\.\w+|asyncio\.(sleep|create_task|wait))$"
@@ -35,7 +35,7 @@ ALLOWED_CALLS = {
     ("peloton/api/agent_sessions.py", "threading.Lock"): "input and sizes of a terminal are written record by record",
     ("peloton/model/ids.py", "uuid.uuid4"): "a new job id; no decision depends on it, and no workflow calls it",
 }
-# The host manager knows no cluster: words of one stay in its driver.
+# The host manager is independent of cluster kinds: words of one are in its driver only.
 CLUSTER_WORDS = re.compile(r"offer|framework|mesos|agent|slave|kube", re.IGNORECASE)
 CLUSTER_WORDS_ALLOWED = {
     "agent_id": "a stored column, and fields of messages: the driver's own id of a host",
@@ -64,7 +64,7 @@ def is_generated(path: Path) -> bool:
 
 
 def is_migration(path: Path) -> bool:
-    """Frozen once it is released: it may be as long as the tables it makes."""
+    """Returns whether a file is a migration: frozen once it is released, it may be as long as the tables it makes."""
     return "migrations" in path.parts
 
 
@@ -92,7 +92,7 @@ def tree_of(path: Path) -> ast.Module:
 
 @cache
 def walked(tree: ast.AST) -> tuple[ast.AST, ...]:
-    """All of its nodes: nearly every rule looks at all of them."""
+    """All nodes of a tree, cached for the rules that read all of them."""
     return tuple(ast.walk(tree))
 
 
@@ -157,7 +157,7 @@ def is_below(module: str, prefix: str) -> bool:
 def import_faults(path: Path, tree: ast.AST) -> Iterator[str]:
     module = name_of(path)
     if path.name == "__init__.py":
-        return  # it is empty, which is a rule of its own
+        return  # it is empty, which a rule of its own checks
     own = owner_of(module)
     may = MAY[own]
     for line, name in dict.fromkeys(imports(tree, module)):
@@ -190,7 +190,7 @@ def reachable(start: list[str]) -> dict[str, str]:
 
 
 def import_graph(*folders: str) -> dict[str, set[str]]:
-    """Which modules of these folders each of them imports, for type checkers alone too."""
+    """The imports of each module of these folders, for type checkers alone too."""
     paths = {name_of(path): path for path in python_files(*folders)}
     return {
         module: {name for _, name in imports(tree_of(path), module) if name in paths} for module, path in paths.items()
@@ -247,7 +247,7 @@ def cluster_word_faults(path: Path, tree: ast.Module) -> Iterator[str]:
 
 
 def names(tree: ast.Module) -> Iterator[tuple[int, str]]:
-    """All that a module calls something, but for what it imports."""
+    """All names in a module except its imports."""
     for node in walked(tree):
         match node:
             case ast.Name(id=name) | ast.Attribute(attr=name) | ast.arg(arg=name) | ast.keyword(arg=str(name)):

@@ -1,4 +1,4 @@
-"""Who writes pods, and in whose name: rules of the house that a machine can check."""
+"""Rules for modules that write pods, and for the actors in whose name they do."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ POD_ACTORS: dict[str, set[Actor]] = {
     "services/storage/updates/disruptions.py": {Actor.API, Actor.HOSTMGR},
     "services/storage/updates/rolling.py": {Actor.ROLLOUT},
 }
-"""In whose name a module causes events of pods."""
+"""Actors in whose name a module causes events of pods."""
 POD_MEMORY = "services/storage/memory/"
 """Stands for all of storage, and is held to it by the conformance suite."""
 _POD_SQL = re.compile(r"\b(update|into)\s+[\"'`]?pod\b(?!_)", re.IGNORECASE)
@@ -46,9 +46,9 @@ def other_tables() -> frozenset[str]:
 
 
 def pod_write_faults(path: Path, tree: ast.Module) -> Iterator[str]:
-    """Statements that write pods, or a table that cannot be told from here, anywhere but in the one module for them."""
+    """Statements that write pods, or a table that cannot be determined here, outside of the one module for them."""
     if path.as_posix() in (POD_WRITES, "services/storage/engine.py") or is_migration(path):
-        return  # what the engine's ``upsert`` writes is named by its callers
+        return  # the callers of the engine's ``upsert`` name its table
     for node in walked(tree):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and _POD_SQL.search(node.value):
             yield f"{path}:{node.lineno}: pods are written by {POD_WRITES}"

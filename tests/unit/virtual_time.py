@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 START_S = 1_000_000.0
 LOOK_EVERY_S = 0.001
-"""Real seconds after which the loop looks again whether a thread has answered or waits at a gate."""
+"""Real seconds after which the loop polls again whether a thread has answered or waits at a gate."""
 
 
 class Gate(threading.Event):
@@ -40,12 +40,12 @@ class Gate(threading.Event):
 
     @classmethod
     def held(cls) -> int:
-        """Threads that cannot go on."""
+        """Number of threads that a gate holds."""
         return sum(gate._waiting for gate in list(cls._all) if not gate.is_set())
 
 
 class VirtualTimeLoop(asyncio.SelectorEventLoop):
-    """Its clock moves on when nothing is ready and every thread has answered or is held by a gate."""
+    """A loop whose clock moves on when no callback is ready and every thread has answered or is held by a gate."""
 
     def __init__(self) -> None:
         self._now_s = START_S
@@ -57,7 +57,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         return self._now_s
 
     def advance(self, seconds: float) -> None:
-        """As if the whole process had stood still."""
+        """Moves the clock as if the whole process had been stopped."""
         self._now_s += seconds
 
     def set_default_executor(self, executor: Any) -> None:
