@@ -87,7 +87,7 @@ class Service:
     maximum: int = 0
     is_strict: bool = False
     pods: dict[int, Pod] = field(default_factory=dict)
-    away: dict[int, tuple[str, str]] = field(default_factory=dict)  # instance -> by whom, for what
+    away: dict[int, tuple[str, str]] = field(default_factory=dict)  # instance -> the actor and the reason
     launched: set[tuple[int, int]] = field(default_factory=set)
     updates: dict[int, str] = field(default_factory=dict)  # version of the configuration -> update
     most_away: int = 0

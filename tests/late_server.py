@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 
 @contextmanager
 def late_server(address: str, seconds: float) -> Iterator[str]:
-    """An address whose first connection is accepted at once, as the kernel does, and is silent for ``seconds``; then
+    """The address whose first connection is accepted at once, as the kernel does, and is silent for ``seconds``; then
     the server at ``address`` answers.
     """
     listener = socket.create_server(("127.0.0.1", 0))

@@ -27,8 +27,9 @@ def nightly(*values: Any) -> Any:
 
 
 def seeds(default: str) -> list[Any]:
-    """Seeds of random lives: those of PELOTON_TEST_SEEDS (as in 1,2,3), or the default, of which only the first one is
-    played by ``make test``."""
+    """Seeds of random lives: the ones in PELOTON_TEST_SEEDS (as in 1,2,3), or the default, of which only the first one
+    is played by ``make test``.
+    """
     if chosen := os.environ.get("PELOTON_TEST_SEEDS", ""):
         return [int(seed) for seed in chosen.split(",")]
     first, *others = (int(seed) for seed in default.split(","))

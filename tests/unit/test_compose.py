@@ -159,7 +159,7 @@ def test_every_role_has_a_health_check_of_its_own() -> None:
 
 
 def test_every_image_is_pinned() -> None:
-    """Each image has a version, and ours has the version of the package."""
+    """Each image has a version, and Peloton's has the version of the package."""
     version = re.search(r'^version = "(.+)"$', (ROOT / "pyproject.toml").read_text(encoding="utf-8"), re.MULTILINE)
     assert version is not None
 

@@ -34,7 +34,7 @@ VALUES = [
 
 @pytest.mark.parametrize("value", VALUES, ids=lambda value: type(value).__name__)
 async def test_payloads_are_those_of_the_sdk(value: Any) -> None:
-    """The bytes are those of the SDK, and so are the decoded values."""
+    """The bytes equal the SDK's, and so are the decoded values."""
     kinds = [type(value)] if value is not None else None
     usual = await DataConverter.default.encode([value])
     ours = await CONVERTER.encode([value])

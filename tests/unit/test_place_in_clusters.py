@@ -286,7 +286,7 @@ def test_a_cluster_that_does_not_answer_might_have_a_host(is_away: bool) -> None
 
 
 def test_what_one_cluster_left_is_tried_in_the_others_first() -> None:
-    """When some pods were placed, the others are tried again."""
+    """Pods left over from one cluster are tried in the others."""
     clusters = Clusters(a=1, b=1)
     clusters.gangs = [waiting(0, LATE_S), waiting(1, LATE_S)]
 

@@ -1,4 +1,4 @@
-"""Figures of speed in documents are those of recorded runs, with the date and the yardstick of each."""
+"""Figures of speed in documents are figures of recorded runs, with the date and the yardstick of each."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_a_measured_figure_is_that_of_the_recorded_run(case: str, measured: str,
 
 
 def test_the_readme_has_the_recorded_throughput() -> None:
-    """The README's pods a second are those of the case `throughput`, with date and yardstick."""
+    """The README's pods a second are the result of the case `throughput`, with date and yardstick."""
     text = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
     run = RECORDS["throughput"]
 

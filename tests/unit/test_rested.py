@@ -25,7 +25,7 @@ class Slow:
 
 
 def test_an_answer_is_used_for_its_age() -> None:
-    """An answer is used until its age, then the question is asked again."""
+    """Answers are used until their age, then the question is asked again."""
     slow = Slow(0.0)
     rested = slow.rested(2.0)
 

@@ -34,7 +34,7 @@ def file(tmp_path: Path) -> str:
 
 
 def test_without_anything_it_is_on_this_machine() -> None:
-    """The default address and namespace are those of a development server."""
+    """The default address and namespace are a development server's."""
     config = connect_config(environment={"TEMPORAL_CONFIG_FILE": os.devnull})
 
     assert {"target_host": "localhost:7233", "namespace": "default"} == config

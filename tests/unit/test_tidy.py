@@ -144,7 +144,7 @@ def test_another_release_of_the_sdk_is_refused_in_a_sentence() -> None:
 
 
 def test_pods_are_written_in_one_place() -> None:
-    """Only one module builds statements that write pods: changes of a pod are rows of the pod machine's table."""
+    """Exactly one module builds statements that write pods: changes of a pod are rows of the pod machine's table."""
     none([fault for path in python_files(*PACKAGES) for fault in pod_write_faults(path, tree_of(path))])
 
 

@@ -1,4 +1,6 @@
-"""The line of wake-ups, in virtual time: people first, no barrier, bounded signals, and a backlog that is shown."""
+"""The line of wake-ups, in virtual time: requests of users first, no barrier, bounded signals, and a backlog that is
+shown.
+"""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ def word_faults(paths: Iterator[tuple[Path, ast.Module]]) -> Words:
 
 
 def docstrings_of(tree: ast.Module) -> Iterator[tuple[int, str]]:
-    """Line and text of each docstring, those of constants and fields included."""
+    """Line and text of each docstring, of constants and fields as well."""
     for node in walked(tree):
         body = getattr(node, "body", None)
         if not isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)) or not body:

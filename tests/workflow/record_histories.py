@@ -223,7 +223,7 @@ async def update_in_place(client: Client) -> JobId:
 
 
 async def update_steered(client: Client) -> JobId:
-    """An update is paused, resumed, replaced by a newer one, which fails and is rolled back; then another is rolled
+    """The update is paused, resumed, replaced by a newer one, which fails and is rolled back; then another is rolled
     out.
     """
     async with server_story(client, run_s=60.0) as story:
@@ -245,7 +245,7 @@ async def update_steered(client: Client) -> JobId:
 
 
 async def update_rolled_back(client: Client) -> JobId:
-    """An instance fails: the roll-back is a step with its own summary, and its rollout another run."""
+    """One instance fails: the roll-back is a step with its own summary, and its rollout another run."""
     async with server_story(client, run_s=60.0) as story:
         job = await story.submit(1)
         service = story.service(job, 3)

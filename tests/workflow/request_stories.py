@@ -1,4 +1,4 @@
-"""Requests of people by workflow updates on a real Temporal server; they are the recipes of recorded histories, too."""
+"""Requests of users by workflow updates on a real Temporal server; they are the recipes of recorded histories, too."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ async def update_asked_by_people(client: Client) -> JobId:
 
 
 async def maintenance_asked_by_people(client: Client) -> str:
-    """An operator completes the maintenance too early, and again when the host is DOWN."""
+    """The operator completes the maintenance too early, and again when the host is DOWN."""
     async with maintenance_story(client, "host6", turn=False) as story:
         await wait_until(lambda: story.host.calls["cordon"] >= 1, "a wait for its turn")
         workflow_id = maintenance_workflow_id(CLUSTER, "host6")

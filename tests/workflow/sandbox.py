@@ -6,7 +6,7 @@ from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxR
 
 
 def workflow_runner() -> SandboxedWorkflowRunner:
-    """Default restrictions; our own pure modules pass through, so that they load once per process."""
+    """Default restrictions; Peloton's pure modules pass through, so that they load once per process."""
     return SandboxedWorkflowRunner(
         restrictions=SandboxRestrictions.default.with_passthrough_modules("peloton", "activities", "temporalio")
     )

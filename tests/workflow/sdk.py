@@ -71,7 +71,7 @@ def new_instance(
     converter: DataConverter,
     assert_known: Callable[[str], None],
 ) -> WorkflowInstance:
-    """Make an instance as a worker does; ``assert_known`` gets the name of each local activity."""
+    """Make an instance as a worker does; ``assert_known`` is called with the name of each local activity."""
     info = workflow.Info(
         attempt=1, continued_run_id=None, cron_schedule=None, execution_timeout=None, first_execution_run_id="run1",
         headers={}, namespace="virtual", original_execution_run_id=run_id, parent=None, root=None,

@@ -224,7 +224,7 @@ def test_no_signals() -> None:
 
 
 def test_a_launch_that_was_terminated_is_begun_again() -> None:
-    """An operator who terminates the workflow of a launch does not end the launch: the next wake-up starts another."""
+    """The operator who terminates the workflow of a launch does not end the launch: the next wake-up starts another."""
     story = Story(hosts=0).submit(4, sla=GANG).run_for(10)
     story.gangs[0].terminate()
     story.run_for(10)

@@ -19,7 +19,7 @@ def settles(story: Story) -> int:
 
 
 def sweeping(story: Story) -> Story:
-    """Sweep from this call on, as the leading resource manager does, with signals that arrive, unlike those of other
+    """Sweep from this call on, as the leading resource manager does, with signals that arrive, unlike signals of other
     senders.
     """
 

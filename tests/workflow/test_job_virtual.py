@@ -55,7 +55,7 @@ def test_job_succeeds(pods: int, events_max: int) -> None:
 
 
 def test_admitted_at_once() -> None:
-    """An answer to the call that queues pods with admitted pods saves the wake-up of the job: its first task launches
+    """Pods that the call to queue them reports as admitted save the wake-up of the job: its first task launches
     them.
     """
     story = Story(admission_s=0).submit(10).run_until_pods("LAUNCHED", 10)

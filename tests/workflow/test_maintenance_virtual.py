@@ -60,7 +60,9 @@ class Story:
 
 
 def test_down_and_up_again() -> None:
-    """Each step once; one pod away at a time; the Web UI shows each state; few events for few turns."""
+    """Each step is done once; one pod is unavailable at a time; the Web UI shows each state; few events for few
+    turns.
+    """
     story = Story().complete()
 
     assert story.end() == CYCLE

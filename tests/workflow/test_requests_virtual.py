@@ -195,7 +195,7 @@ def test_rows_decide_on_an_update_that_the_workflow_has_yet_to_see() -> None:
 
 
 def test_rows_refuse_when_another_update_has_come() -> None:
-    """An abort of the update that the workflow has seen does not hit a newer one that it has not seen."""
+    """Aborts of the update that the workflow has seen do not hit a newer one that it has not seen."""
     story = rolling()
     story.workflow.on_call["steer_update"] = lambda: story.service.roll_out(1)
 

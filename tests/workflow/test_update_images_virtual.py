@@ -59,7 +59,7 @@ def test_nothing_is_fetched_for_hosts_that_are_not_known_or_have_begun(spec: dic
 
 
 def test_an_image_that_stays_costs_nothing() -> None:
-    """An unchanged image costs no event."""
+    """Unchanged images cost no event."""
     story = Story(6)
     story.service.images = {1: "web:1", 2: "web:1"}
     story.roll_out(2, in_place=True).end()

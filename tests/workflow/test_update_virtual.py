@@ -72,7 +72,7 @@ def test_it_tells_what_it_waits_for() -> None:
 
 
 def test_abort() -> None:
-    """An abort ends the update at once, and instances that were not begun keep their version."""
+    """The abort ends the update at once, and instances that were not begun keep their version."""
     story = Story(6).roll_out(2)
     story.until(lambda: story.batches == 2)
 
@@ -83,7 +83,7 @@ def test_abort() -> None:
 
 
 def test_a_failing_version_is_rolled_back() -> None:
-    """An instance that failed is brought back; the others are never touched."""
+    """The instance that failed is brought back; the others are never touched."""
     story = Story(4)
     story.service.broken_versions = {2}
     story.roll_out(1, **FAILING)
@@ -143,7 +143,7 @@ def test_a_step_that_the_sla_refuses_looks_again() -> None:
 
 
 def test_a_pulse_resumes_it_at_once() -> None:
-    """An update without a pulse begins no instance, however often the workflow wakes; instances in flight are
+    """The update without a pulse begins no instance, however often the workflow wakes; instances in flight are
     finished.
     """
     story = Story(4).roll_out(1, pulse_s=5)
@@ -196,7 +196,7 @@ def test_signals_that_come_twice() -> None:
 
 
 def test_an_update_that_comes_while_it_ends() -> None:
-    """An update whose signal meets the last step of the one before is rolled out by the same workflow."""
+    """The update whose signal meets the last step of the one before is rolled out by the same workflow."""
     story = Story(4)
 
     def another() -> None:
@@ -377,7 +377,7 @@ def test_a_slow_rollout_that_moves_on_does_not_stall() -> None:
 
 
 def test_a_deadline_of_its_own() -> None:
-    """An update has a deadline shorter than the time after which a rollout polls by itself."""
+    """Updates may have a deadline shorter than the time after which a rollout polls by itself."""
     story = Story(2)
     story.service.broken_versions = {2}
     story.roll_out(1, progress_deadline_s=45)

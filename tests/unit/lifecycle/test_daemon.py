@@ -147,7 +147,7 @@ def leaving(cpu_milli: int, *pods: Neighbour) -> list[int]:
 
 
 def test_the_least_important_and_youngest_pods_leave() -> None:
-    """As many pods as needed leave, the least important and youngest first."""
+    """Pods leave only as many as needed, the least important and youngest first."""
     pods = [a_pod(0, 1_000, 5), a_pod(1, 1_000, 1, age=9), a_pod(2, 1_000, 1), a_pod(3, 1_000, 9)]
     assert [2] == leaving(500, *pods)
     assert [2, 1] == leaving(1_500, *pods)

@@ -39,7 +39,7 @@ def candidate(host: str = "h0", image: str = "web:1", next_image: str = "web:2",
     ],
 )
 def test_one_instance(one: PrefetchCandidate, expected: dict[str, list[str]]) -> None:
-    """An instance with a known host and another image has an image to fetch, others have none."""
+    """Each instance with a known host and another image has an image to fetch, others have none."""
     assert expected == to_fetch([one])
 
 
@@ -101,7 +101,7 @@ def test_the_next_batches_in_the_order_of_the_rollout() -> None:
     ],
 )
 def test_nobody_comes_back_with_another_image(one: UpdateRecord) -> None:
-    """An instance that is placed again, restarted or not in the update has no known host, or no new image."""
+    """Instances that are placed again, restarted or not in the update have no known host, or no new image."""
     assert {} == rollout.coming_back(one, {i: service_pod(i) for i in range(4)})
 
 

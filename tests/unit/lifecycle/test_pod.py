@@ -147,7 +147,7 @@ def test_a_failed_command_tells_its_exit_code() -> None:
     ],
 )
 def test_termination_is_read_from_the_message(message: str, code: int, signal: str) -> None:
-    """The exit code stands at the beginning, the signal after its mark."""
+    """The message begins with the exit code, the signal after its mark."""
     assert Termination(TerminationReason.FAILED, code, signal) == parse_termination(message)
 
 

@@ -172,7 +172,7 @@ def test_lost_volumes() -> None:
 
 
 def test_updates_that_failed_or_stand_still() -> None:
-    """An update that an operator paused before any failure is no problem."""
+    """The update that an operator paused before any failure is no problem."""
     whole = frozenset(range(10))
     failed = UpdateRecord("u1", JOB, UpdateType.UPDATE, UpdateSpec(), UpdateState.FAILED, 2, 1, updated=whole,
                           failed=frozenset({1, 2}), done=frozenset({3}))  # fmt: skip

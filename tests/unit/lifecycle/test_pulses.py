@@ -60,7 +60,7 @@ def test_a_full_batch_waits_for_no_pulse() -> None:
 
 
 def test_the_last_ones_need_no_pulse_to_be_done() -> None:
-    """Without instances left to begin the update ends."""
+    """The update ends when no instances are left to begin."""
     step = next_step(update(count=2, pulsed_s=60, current=frozenset({0, 1})), service(2, 2), now_ns=NOW)
     assert (UpdateState.SUCCEEDED, False) == (step.update.state, step.update.awaits_pulse)
 

@@ -89,7 +89,7 @@ def moves(one: UpdateRecord, pods: dict[int, PodRecord], sla_maximum: int = 0, n
 
 
 def test_it_moves_when_an_instance_is_done() -> None:
-    """An update moves when an instance is done, when it is new, or when its batch is not full; an unchanged batch
+    """The update moves when an instance is done, when it is new, or when its batch is not full; an unchanged batch
     requires no step.
     """
     full = next_step(update(UpdateSpec(batch_size=1), updated=range(4)), service(4)).update

@@ -97,7 +97,7 @@ def test_workflows_that_failed_and_whose_tasks_fail() -> None:
 
 
 def test_activities_that_fail_again_and_again() -> None:
-    """Errors are one line, and times those of the first attempts."""
+    """Errors are one line, and times are of the first attempts."""
     first, more = activity_problems([activity()], 4, NAMES)
 
     said = "The workflow of job web waits: its activity enqueue1 is on attempt 12: resmgr: connection refused"

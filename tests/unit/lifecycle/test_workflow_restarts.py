@@ -23,11 +23,11 @@ def test_the_wait_doubles_up_to_ten_minutes(count: int, wait_s: int) -> None:
 
 
 def test_a_workflow_that_has_not_failed_is_started_at_once() -> None:
-    """Temporal has lost it, or a person terminated it."""
+    """Temporal has lost the workflow, or a user terminated it."""
     assert judge_restart(FailedRuns(0, 0), ENDED).is_due
 
 
 def test_failures_in_a_row_stay_at_the_longest_wait() -> None:
-    """An hour of failures has more runs than the backoff needs to reach its maximum."""
+    """One hour of failures has more runs than the backoff needs to reach its maximum."""
     assert 3_600 // RESTARTS.max_s >= 6
     assert RESTARTS.initial_s << 5 > RESTARTS.max_s

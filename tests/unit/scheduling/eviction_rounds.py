@@ -153,7 +153,7 @@ POOLS: tuple[PoolSpec, ...] = (
 )
 TREES: tuple[tuple[PoolSpec, ...], ...] = (
     POOLS,
-    (  # limits within limits, each less than the sum of those below
+    (  # limits within limits, each less than the sum of the limits below
         pool("/a", "8/8", "12/9", slack_limit="50"),
         pool("/a/x", "4/4", "8/8", "2", slack_limit="50"),
         pool("/a/y", "4/2", "9/9", controller_limit="50"),

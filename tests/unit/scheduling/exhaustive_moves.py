@@ -1,4 +1,4 @@
-"""An exhaustive search for the smallest number of moves that makes a pod fit, by the rules and without the planner."""
+"""Exhaustive search for the smallest number of moves that makes a pod fit, by the rules and without the planner."""
 
 from __future__ import annotations
 

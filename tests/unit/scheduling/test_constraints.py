@@ -53,7 +53,7 @@ def test_pods_are_counted_when_known(count: int, expected: bool) -> None:
 
 
 def test_exclusive() -> None:
-    """An exclusive host accepts only pods whose constraint mentions the label, in any form."""
+    """Exclusive hosts accept only pods whose constraint mentions the label, in any form."""
     labels = host_labels("h1", [("peloton/exclusive", "ml")])
 
     assert label_misfit(None, labels) is not None

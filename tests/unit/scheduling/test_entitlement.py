@@ -29,7 +29,7 @@ SCENARIOS = sorted((Path(__file__).parent / "scenarios").glob("entitlement_*.txt
 
 @pytest.mark.parametrize("path", SCENARIOS, ids=lambda path: path.stem)
 def test_scenario(path: Path) -> None:
-    """The drawn pools get the drawn entitlements."""
+    """The drawn pools have the drawn entitlements."""
     scenario = Scenario.parse(path.read_text())
     tree = scenario.tree()
 

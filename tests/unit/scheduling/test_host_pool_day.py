@@ -38,7 +38,7 @@ def test_hosts_follow_the_day(day: ModuleType) -> None:
 
 
 def test_what_the_page_says_of_it(day: ModuleType) -> None:
-    """Numbers in docs/host-pools.md are those of the simulated day."""
+    """Numbers in docs/host-pools.md are results of the simulated day."""
     found = day.simulate()
     taken = sum(shift.count for _, shift in found.moves if shift.rule is not MoverRule.SPARE)
     page = (ROOT / "docs/host-pools.md").read_text()

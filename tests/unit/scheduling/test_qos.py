@@ -134,8 +134,8 @@ PODS = st.lists(
 def test_as_few_leave_as_the_order_allows(
     pods: list[RevocablePod], used: int, memory: int, slack: int, hot_count: int, short_count: int
 ) -> None:
-    """With the evicted pods gone, the host is at its targets or no other pod could help; without the last of them it
-    would not be. Pods that leave already are not evicted again.
+    """Evicted pods leave the host at its targets, or no other pod could help; without the last of them it would not be.
+    Pods that leave already are not evicted again.
     """
     watch, host = HostWatch(hot_count, short_count), load(used, memory, slack)
     leaving = [each for each in pods if each.is_leaving]

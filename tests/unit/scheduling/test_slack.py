@@ -32,8 +32,8 @@ def test_the_estimate_is_what_is_unused(last: int, allocated: int, used: int, ex
 
 @given(AMOUNTS, AMOUNTS, AMOUNTS)
 def test_no_estimate_promises_what_is_in_use(last: int, allocated: int, used: int) -> None:
-    """An estimate is between 0 and the allocated, unused amount, whatever the last report; with the same use it does
-    not change again.
+    """Estimates are between 0 and the allocated, unused amount, whatever the last report; with the same use they do not
+    change again.
     """
     found = estimate(last, allocated, used)
 
