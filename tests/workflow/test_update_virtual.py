@@ -210,7 +210,7 @@ def test_an_update_that_comes_while_it_ends() -> None:
 
 
 def test_a_newer_update_takes_over() -> None:
-    """Half-way through the older one; all end on the newest version."""
+    """A newer update starts half-way through the older one; all instances end on the newest version."""
     story = Story(6).roll_out(2)
     story.until(lambda: story.batches == 2)
 

@@ -75,7 +75,9 @@ def test_instances_at_rest_are_dealt_before_new_ones() -> None:
 
 
 def test_a_gang_gathers_in_its_instances_and_later_pods_stand_alone() -> None:
-    """A member that is replaced while the others run does not wait for a gang."""
+    """A member that is replaced while the others run receives an instance outside of the gang, and does not wait for
+    it.
+    """
     waits, runs, ended = (PodState.INITIALIZED, False), (PodState.RUNNING, False), (PodState.KILLED, False)
     assert [0, 1] == deal(2, {}, gang_size=3)
     assert [2, 3] == deal(2, {0: waits, 1: waits}, gang_size=3)

@@ -18,7 +18,9 @@ def after(*at_s: float, may_avoid: bool = True) -> Returns:
 
 
 def test_three_returns_within_the_window_are_too_many() -> None:
-    """Two are not, nor three that are far apart; the reason has the numbers."""
+    """Three returns within the window make a host avoided, with the numbers in the reason; two do not, nor three that
+    are far apart.
+    """
     assert [False, False, True] == [after(*(100.0, 200.0, 300.0)[:n]).is_avoided(301.0) for n in (1, 2, 3)]
     assert not after(100.0, 200.0, 201.0 + WINDOW_S).is_avoided(202.0 + WINDOW_S)
     assert "avoided after it was gone and came back 3 times within 200 s" == misfit_text(after(100.0, 200.0, 300.0).why)

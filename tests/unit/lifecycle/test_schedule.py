@@ -25,7 +25,7 @@ EVERY = (0, 59, 1), (0, 23, 1), (1, 31, 1), (1, 12, 1), (0, 6, 1)
     "cron", ["0 6 * * 1-5", "*/10 * * * mon-FRI", "@daily", "0 0 1,15 jan-mar *", "0 0 */2 * ?", "59 23 31 12 7"]
 )
 def test_cron_expressions(cron: str) -> None:
-    """Numbers, ranges, steps, lists, names and words."""
+    """Cron expressions may have numbers, ranges, steps, lists, names and words."""
     assert "" == cron_fault(cron)
 
 

@@ -54,7 +54,7 @@ def test_what_took_it_down(reason: TerminationReason) -> None:
     [(2, 6, 0, 4), (2, 6, 1, 5), (2, 6, 2, 6), (2, 6, 9, 6), (7, 6, 0, 0), (7, 6, 5, 4)],
 )
 def test_what_must_stay_in_a_cluster(maximum: int, here: int, missing_elsewhere: int, expected: int) -> None:
-    """A missing pod that leaves the cluster changes no count: it was counted before."""
+    """A pod that leaves the cluster and becomes missing does not change the number of pods that must remain."""
     assert expected == available_min(maximum, here, missing_elsewhere)
     if missing_elsewhere < maximum <= here:
         assert expected == available_min(maximum, here - 1, missing_elsewhere + 1)

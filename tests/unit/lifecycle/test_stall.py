@@ -64,7 +64,7 @@ def test_progress_starts_the_time_again_and_ends_a_stall() -> None:
     ids=["paused", "succeeded", "failed", "waits for a pulse"],
 )
 def test_an_update_that_is_not_to_move_has_no_deadline(after: UpdateRecord) -> None:
-    """Updates that are paused or ended have no deadline; their earlier times are removed."""
+    """Updates that are paused, ended or waiting for a pulse have no deadline; their earlier times are removed."""
     judged = after_s(10_000, replace(after, stalled_ns=5, stall_cause="x"))
 
     assert (0, 0, "", 0.0) == (

@@ -63,7 +63,7 @@ def updates(draw: st.DrawFn) -> UpdateRecord:
 
 
 class Whole(AtHand):
-    """Returns all instances that begin at once, however few of them the SLA would allow."""
+    """Pods that return every instance to begin, however few of them the SLA would allow."""
 
     def coming(self, update: UpdateRecord, limit: int) -> Coming:
         return super().coming(update, limit if update.spec.batch_size else COUNT)

@@ -145,8 +145,8 @@ NEW = replace(V, state=INITIALIZED)
 def test_a_volume_is_unmade_when_its_launch_is_over_and_its_host_does_not_have_it(
     volume: VolumeRecord, host: HostSight, pod: PodRecord | None, expected: bool
 ) -> None:
-    """A volume is not created when its launch is over and its host does not have it; a launch under way, a host that is
-    down and one without a list leave it open.
+    """A volume counts as not created when its launch is over and its host does not list it; the question stays open
+    while a launch may create it, and while its host is down or has sent no list.
     """
     assert expected == is_unmade(volume, host, pod)
 
@@ -199,7 +199,7 @@ STOPPED = service_pod(3, state=PodState.KILLED, goal=PodState.KILLED)
     ],
 )
 def test_a_volume_in_use_is_not_deleted(pod: PodRecord | None, is_over: bool, gives_up: bool, rule: str) -> None:
-    """A pod that waits, and is not on a host, may use another volume if the request says so."""
+    """A volume of a pod on a host is never deleted; the volume of a waiting pod only if the request gives it up."""
     refusal = deletion_refusal(V, pod, is_over, gives_up)
 
     assert rule in refusal

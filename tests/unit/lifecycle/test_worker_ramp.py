@@ -91,7 +91,7 @@ def test_activities_that_fail_on_both_versions_hold_nothing() -> None:
 
 
 def test_a_quiet_cluster_passes_by_time() -> None:
-    """There are no more tasks to prove it by."""
+    """A quiet cluster has no more tasks to prove a version by."""
     quiet = replace(NEW, workflow_tasks=Tasks(1), up_since_s=NOW_S - QUIET_S)
 
     assert Act.RAMP is decide(ramping(quiet, since_s=QUIET_S), NOW_S).act
@@ -116,7 +116,7 @@ def test_a_faulty_version_is_given_up(fault: dict[str, Any], reason: str, promot
 
 
 def test_few_failures_among_many_tasks_are_not_a_fault() -> None:
-    """A busy machine fails some."""
+    """Some tasks fail on a busy machine."""
     busy = replace(NEW, workflow_tasks=Tasks(2_000, FAILED_WORKFLOW_TASKS_MAX))
 
     assert Act.RAMP is decide(ramping(busy), NOW_S).act
@@ -131,7 +131,7 @@ def test_a_version_that_was_given_up_never_ramps_by_itself() -> None:
 
 
 def test_a_ramp_ends_with_the_last_worker_and_begins_again_with_the_next() -> None:
-    """Workflows of its share would wait."""
+    """Workflows in the share of a version without workers would wait."""
     assert Decision(Act.STOP_RAMP, "new", "it has no worker") == decide(ramping(at_work="old"), NOW_S)
     assert FIRST.percent == decide(fleet(), NOW_S).percent
 
