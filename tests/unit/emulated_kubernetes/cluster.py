@@ -59,7 +59,7 @@ class Cluster:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(PATIENCE_S)
 
     def call(self, function: Any) -> Any:
-        """On the loop of the server, as emulated nodes call it."""
+        """Call a function on the event loop of the server, as emulated nodes do."""
 
         async def called() -> Any:
             return function()
@@ -87,7 +87,7 @@ class Cluster:
         return self.ask("POST", path, body)
 
     def wait(self, path: str, is_so: Callable[[Answer], object]) -> Answer:
-        """For the answer to a GET of which something is true."""
+        """Poll a GET until its answer satisfies a condition, and return that answer."""
         until_s = time.monotonic() + PATIENCE_S
         while not is_so(answer := self.get(path)):
             assert time.monotonic() < until_s, answer
@@ -98,7 +98,7 @@ class Cluster:
 
     @contextmanager
     def watch(self, path: str, **headers: str) -> Iterator[Watcher]:
-        """A watch that has begun: the server knows it when this returns."""
+        """Open a watch; the server has registered it when this returns."""
         connection = http.client.HTTPConnection("127.0.0.1", self.server.port, timeout=PATIENCE_S)
         try:
             connection.request("GET", path, headers=headers)

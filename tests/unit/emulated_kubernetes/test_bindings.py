@@ -32,7 +32,7 @@ def evict(cluster: Cluster, name: str, query: str = "", **options: Any) -> Any:
 
 
 def test_a_binding_gives_a_pod_its_node_once(cluster: Cluster) -> None:
-    """Its annotations come along; a second binding is a conflict, to the same node too."""
+    """A binding sets the node and the annotations of a pod; a second binding is a conflict, to the same node too."""
     cluster.create(PODS, pod("a", node=""))
 
     first = cluster.create(f"{PODS}/a/binding", binding("a", "n1", annotations={"run": "7"}))
@@ -49,7 +49,7 @@ def test_a_binding_gives_a_pod_its_node_once(cluster: Cluster) -> None:
 
 
 def test_a_binding_of_another_run_is_a_conflict(cluster: Cluster) -> None:
-    """The uid tells that another pod has the name now; a gated pod is not bound, an unknown one not found."""
+    """The uid shows that another pod has the name now; a gated pod is not bound, an unknown one not found."""
     cluster.create(PODS, pod("a", node="", schedulingGates=[{"name": "x/y"}]))
 
     other = cluster.create(f"{PODS}/a/binding", binding("a", "n1", uid="nope"))
@@ -101,7 +101,7 @@ def test_a_budget_lets_no_more_go_than_it_can_spare(cluster: Cluster) -> None:
 
 
 def test_a_budget_in_percent_allows_nothing_for_pods_without_a_controller(cluster: Cluster) -> None:
-    """As the disruption controller: it cannot know of how many."""
+    """The budget allows no eviction, as with the disruption controller: the expected number of pods is unknown."""
     running(cluster, "a")
     cluster.create(BUDGETS, {"metadata": {"name": "web"}, "spec": {"maxUnavailable": 1, "selector": {}}})
 

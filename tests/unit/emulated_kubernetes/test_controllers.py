@@ -1,4 +1,4 @@
-"""What a controller manager does: quotas, priorities, lost nodes, taints, pods without a node, namespaces."""
+"""Functions of a controller manager: quotas, priorities, lost nodes, taints, pods without a node, namespaces."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ QUOTAS = "/api/v1/namespaces/default/resourcequotas"
 
 @pytest.fixture
 def hasty(tmp_path: Path) -> Iterator[Cluster]:
-    """It does not wait long for nodes."""
+    """Yield a cluster with short timeouts for lost nodes."""
     settings = ControllerSettings(node_grace_s=0.05, node_period_s=0.02)
     with Cluster(tmp_path, controllers=settings) as cluster:
         yield cluster
@@ -43,7 +43,7 @@ def conditions(answer: Any) -> dict[str, str]:
 
 
 def test_a_quota_refuses_with_its_numbers(cluster: Cluster) -> None:
-    """Only what is exceeded is named; a pod that ends makes room at once."""
+    """The message names only exceeded resources; a pod that ends frees its quota at once."""
     hard = {"pods": "2", "requests.cpu": "1"}
     cluster.create(QUOTAS, {"metadata": {"name": "rq"}, "spec": {"hard": hard}})
     for name in ("q0", "q1"):
@@ -65,7 +65,7 @@ def test_a_quota_refuses_with_its_numbers(cluster: Cluster) -> None:
 
 
 def test_what_a_quota_counts_outlives_a_restart(tmp_path: Path) -> None:
-    """It is counted anew from the pods that are there."""
+    """The usage of a quota is counted from the stored pods after a restart."""
     with Cluster(tmp_path) as cluster:
         cluster.create(QUOTAS, {"metadata": {"name": "rq"}, "spec": {"hard": {"pods": "1"}}})
         cluster.create(PODS, pod("a"))
@@ -106,7 +106,9 @@ def test_a_priority_class_and_a_quality_of_service(cluster: Cluster, resources: 
 
 
 def test_a_node_that_says_nothing_is_lost(hasty: Cluster) -> None:
-    """Conditions unknown, two taints, its pods not ready; then those go that do not bear it, and wait for the node."""
+    """A lost node has unknown conditions, two taints and pods that are not ready; pods that do not tolerate the taints
+    are deleted and stay until the node confirms.
+    """
     patient = pod("patient", node="n", tolerations=[{"operator": "Exists"}])
     hurried = pod(
         "hurried", node="n", tolerations=[{"operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 0}]
@@ -115,7 +117,7 @@ def test_a_node_that_says_nothing_is_lost(hasty: Cluster) -> None:
         hasty.create(PODS, body)
         ready = [{"type": "Ready", "status": "True"}]
         hasty.patch(f"{PODS}/{body['metadata']['name']}/status", {"status": {"phase": "Running", "conditions": ready}})
-    ready_node(hasty, "n")  # last, since it is lost at once
+    ready_node(hasty, "n")  # last, since the node is lost at once
 
     lost = hasty.wait("/api/v1/nodes/n", lambda found: ("unreachable", "NoExecute") in taints(found))
     gone = hasty.wait(f"{PODS}/hurried", lambda found: "deletionTimestamp" in found.json["metadata"])
@@ -133,7 +135,7 @@ def test_a_node_that_says_nothing_is_lost(hasty: Cluster) -> None:
 
 
 def test_a_node_that_comes_back_loses_its_taints(hasty: Cluster) -> None:
-    """As soon as it says that it is ready."""
+    """The taints of a lost node are removed when its condition is ready again."""
     ready_node(hasty, "n")
     hasty.wait("/api/v1/nodes/n", lambda found: ("unreachable", "NoExecute") in taints(found))
     with hasty.watch("/api/v1/nodes?watch=1") as watch:
@@ -162,7 +164,7 @@ def test_a_cordon_is_a_taint_too(cluster: Cluster) -> None:
 
 
 def test_pods_of_a_node_that_is_gone_are_collected(tmp_path: Path) -> None:
-    """They fail with a reason first, so that a watch can tell; the same for a node that never was."""
+    """Pods of a missing node fail with a reason before they are deleted, so that a watch shows it."""
     settings = ControllerSettings(quarantine_s=0.05, collect_period_s=0.02)
     with Cluster(tmp_path, controllers=settings) as cluster, cluster.watch(f"{PODS}?watch=1") as watch:
         cluster.create(PODS, pod("a", node="never-was"))
@@ -175,7 +177,7 @@ def test_pods_of_a_node_that_is_gone_are_collected(tmp_path: Path) -> None:
 
 
 def test_a_namespace_goes_when_it_is_empty(cluster: Cluster) -> None:
-    """Its objects are deleted with their grace; nothing new may be made in it meanwhile."""
+    """Objects of a namespace are deleted with their grace period; none can be created in it meanwhile."""
     cluster.create("/api/v1/namespaces", {"metadata": {"name": "team"}})
     pods = "/api/v1/namespaces/team/pods"
     cluster.create(pods, pod("a"))
@@ -201,7 +203,9 @@ def owned(name: str, *owners: tuple[str, str]) -> dict[str, Any]:
 
 
 def test_what_is_owned_goes_after_its_last_owner(tmp_path: Path) -> None:
-    """Also after a restart; with another owner left only the reference goes, and unknown owners are let be."""
+    """An owned object is deleted after its last owner, even after a restart; with another owner left only the reference
+    is removed, and unknown owners are ignored.
+    """
     maps = "/api/v1/namespaces/default/configmaps"
     with Cluster(tmp_path) as cluster:
         uids = {name: cluster.create(maps, {"metadata": {"name": name}}).json["metadata"]["uid"] for name in ("x", "y")}

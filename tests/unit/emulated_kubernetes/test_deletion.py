@@ -13,7 +13,7 @@ def shown(body: Any) -> tuple[str, int, int | None]:
 
 
 def test_a_pod_on_a_node_waits_for_its_grace(cluster: Cluster) -> None:
-    """It stays with a deletionTimestamp until its node, or somebody with grace 0, deletes it."""
+    """The pod keeps a deletionTimestamp until its node, or a client with grace 0, deletes it."""
     cluster.create(PODS, pod("a"))
     with cluster.watch(f"{PODS}?watch=1") as watch:
         assert watch.named(1) == [("ADDED", "a")]
@@ -34,7 +34,7 @@ def test_a_pod_on_a_node_waits_for_its_grace(cluster: Cluster) -> None:
 
 
 def test_a_pod_that_runs_nowhere_is_gone_at_once(cluster: Cluster) -> None:
-    """So is one that has ended."""
+    """Pods without a node and pods that have ended are deleted at once."""
     cluster.create(PODS, pod("a", node=""))
     cluster.create(PODS, pod("b"))
     cluster.patch(f"{PODS}/b/status", {"status": {"phase": "Succeeded"}})
@@ -46,7 +46,7 @@ def test_a_pod_that_runs_nowhere_is_gone_at_once(cluster: Cluster) -> None:
 
 
 def test_a_finalizer_holds_a_pod_even_without_grace(cluster: Cluster) -> None:
-    """It goes when the finalizer is taken off: the answer is without it, the last event still has it."""
+    """The pod is deleted when its finalizer is removed: the answer is without it, the last event still has it."""
     body = pod("a")
     body["metadata"]["finalizers"] = ["peloton.io/hold"]
     cluster.create(PODS, body)
@@ -77,7 +77,7 @@ def test_a_precondition_that_does_not_hold_is_a_conflict(cluster: Cluster) -> No
 
 
 def test_a_collection_is_deleted_by_a_selector(cluster: Cluster) -> None:
-    """What is selected goes with the given grace; the answer lists it."""
+    """Selected objects are deleted with the given grace period; the answer lists them."""
     for name, job in (("a", "x"), ("b", "x"), ("c", "y")):
         body = pod(name)
         body["metadata"]["labels"] = {"job": job}
@@ -100,7 +100,7 @@ def test_what_has_no_grace_is_answered_with_a_status(cluster: Cluster) -> None:
 
 
 def test_a_dry_run_deletes_nothing(cluster: Cluster) -> None:
-    """Its answer is what would be."""
+    """A dry run answers with the object as the deletion would leave it."""
     cluster.create(PODS, pod("a"))
 
     dry = cluster.ask("DELETE", f"{PODS}/a?dryRun=All")

@@ -9,7 +9,7 @@ from tests.unit.emulated_kubernetes.cluster import PODS, Cluster, pod
 
 
 def test_a_busy_apiserver_answers_with_a_text(cluster: Cluster) -> None:
-    """So many requests get 429 without a Status, and when to come back."""
+    """The given number of requests is answered with 429 without a Status, and with a retry delay."""
     cluster.create(PATH, {"refuse": 2, "retry_after_s": 3})
 
     answers = [cluster.get(PODS) for _ in range(3)]
@@ -20,14 +20,14 @@ def test_a_busy_apiserver_answers_with_a_text(cluster: Cluster) -> None:
 
 
 def test_connections_are_dropped(cluster: Cluster) -> None:
-    """All but that of who asks: a watch ends without an event."""
+    """All connections but that of the caller are dropped: a watch ends without an event."""
     with cluster.watch(f"{PODS}?watch=1&resourceVersion=1") as watch:
         assert cluster.create(PATH, {"drop": True}).status == 200
         assert watch.is_cut()
 
 
 def test_events_are_forgotten(cluster: Cluster) -> None:
-    """As by a restart: a watch from an earlier version has to list again."""
+    """Events are forgotten as by a restart: a watch from an earlier version has to list again."""
     version = cluster.create(PODS, pod("a")).json["metadata"]["resourceVersion"]
     cluster.create(PODS, pod("b"))
     cluster.create(PATH, {"forget_events": True})
@@ -37,7 +37,7 @@ def test_events_are_forgotten(cluster: Cluster) -> None:
 
 
 def test_only_who_has_the_token_may_break_things(tmp_path: Path) -> None:
-    """And only with sound numbers."""
+    """Faults require the token and valid numbers."""
     with Cluster(tmp_path, token="secret") as cluster:
         assert cluster.ask("POST", PATH, {"refuse": 1}, {"Authorization": ""}).status == 401
         assert cluster.create(PATH, {"refuse": -1}).status == 400

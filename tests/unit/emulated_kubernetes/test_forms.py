@@ -1,4 +1,4 @@
-"""Bodies that no sound client sends are refused, and the server goes on."""
+"""Malformed bodies are rejected, and the server continues."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ FAULTS_MAX = 400
     ],
 )
 def test_a_body_of_another_form_names_its_field(field: str, value: Any) -> None:
-    """With 400, before anything looks at it."""
+    """A malformed body is rejected with 400 before any other check."""
     body: Any = value
     for step in reversed(field.split(".")):
         body = {step: body}
@@ -39,7 +39,7 @@ def test_a_body_of_another_form_names_its_field(field: str, value: Any) -> None:
 
 
 def spoilt(body: Any, chance: random.Random) -> Any:
-    """With one value somewhere in it replaced."""
+    """Return the body with one value somewhere in it replaced."""
     if isinstance(body, dict) and body and chance.random() < 0.8:
         key = chance.choice(list(body))
         return {**body, key: spoilt(body[key], chance)}
@@ -77,7 +77,7 @@ SOUND: tuple[tuple[str, str, dict[str, Any]], ...] = (
 
 @pytest.mark.parametrize("seed", range(2))
 def test_strange_bodies_are_answered(cluster: Cluster, seed: int) -> None:
-    """Whatever is in them: with 2xx or 4xx, and what is there can be listed and told in tables."""
+    """Every malformed body is answered with 2xx or 4xx, and stored objects can be listed and shown in tables."""
     chance = random.Random(seed)
     cluster.create(PODS, pod("kept"))
     for _ in range(FAULTS_MAX):

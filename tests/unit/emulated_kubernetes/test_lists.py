@@ -40,14 +40,14 @@ def test_label_selectors(selector: str, is_selected: bool) -> None:
 
 @pytest.mark.parametrize("selector", ["a b", "in (x)", "=x", "a=b=c", "tier>x"])
 def test_what_is_no_selector_is_a_bad_request(selector: str) -> None:
-    """Nothing is guessed."""
+    """A malformed selector is rejected."""
     with pytest.raises(ApiError) as refused:
         by_labels(selector)
     assert refused.value.code == 400
 
 
 def test_a_selector_object_selects_like_its_text() -> None:
-    """One that is missing selects nothing, an empty one everything."""
+    """A missing selector selects nothing, an empty one everything."""
     body = {"metadata": {"labels": LABELS}}
     expressions = [
         {"key": "app", "operator": "In", "values": ["web"]},
@@ -73,7 +73,7 @@ def test_a_selector_object_selects_like_its_text() -> None:
     ],
 )
 def test_pods_are_selected_by_fields(cluster: Cluster, selector: str, names: list[str]) -> None:
-    """By those that an apiserver knows."""
+    """Pods are selected by the fields that an apiserver supports."""
     for name, node in (("a", "n1"), ("b", "n1"), ("c", "")):
         cluster.create(PODS, pod(name, node=node))
     cluster.patch(f"{PODS}/b/status", {"status": {"phase": "Running"}})
@@ -91,7 +91,7 @@ def test_other_fields_cannot_be_selected_by() -> None:
 
 
 def test_a_list_names_its_kind_and_its_members_do_not(cluster: Cluster) -> None:
-    """As an apiserver writes lists."""
+    """A list names its kind once, as an apiserver writes lists."""
     cluster.create(PODS, pod("a"))
 
     listed = cluster.get(PODS).json
@@ -102,7 +102,7 @@ def test_a_list_names_its_kind_and_its_members_do_not(cluster: Cluster) -> None:
 
 
 def test_pages_are_of_one_state(cluster: Cluster) -> None:
-    """What is written between two pages is in none of them."""
+    """An object that is written between two pages is in none of them."""
     for name in "abcde":
         cluster.create(PODS, pod(name))
 

@@ -10,7 +10,7 @@ from tests.unit.emulated_kubernetes.cluster import PODS, Cluster, pod
 
 
 def test_a_pod_is_stored_with_the_defaults_of_an_apiserver(cluster: Cluster) -> None:
-    """What nobody said is there: grace, tolerations, priority, QoS class, pull policy, generation."""
+    """Unset fields have defaults: grace, tolerations, priority, QoS class, pull policy, generation."""
     made = cluster.create(PODS, pod("a"))
 
     assert made.status == 201
@@ -110,7 +110,7 @@ def test_a_bad_name_is_invalid_with_its_cause(cluster: Cluster) -> None:
 
 
 def test_other_formats_and_methods_are_refused(cluster: Cluster) -> None:
-    """A body that is no JSON is 415, a method that a path has not is 405, an answer in no known format 406."""
+    """A body that is no JSON is 415, an unsupported method 405, an answer in an unsupported format 406."""
     assert cluster.ask("POST", PODS, b"x", {"Content-Type": "application/vnd.kubernetes.protobuf"}).status == 415
     assert cluster.ask("POST", "/api/v1/pods", pod("a")).status == 405
     assert cluster.get(PODS, Accept="application/vnd.kubernetes.protobuf").status == 406
@@ -142,7 +142,7 @@ def test_what_changes_nothing_keeps_the_version(cluster: Cluster) -> None:
 
 
 def test_the_node_of_a_pod_cannot_be_patched(cluster: Cluster) -> None:
-    """Of a pod's spec only images, deadline, tolerations and gates may change."""
+    """Only images, deadline, tolerations and gates of a pod's spec may change."""
     cluster.create(PODS, pod("a"))
 
     moved = cluster.patch(f"{PODS}/a", {"spec": {"nodeName": "node-2"}})
@@ -166,7 +166,7 @@ def test_a_status_and_a_spec_are_written_apart(cluster: Cluster) -> None:
 
 
 def test_objects_outlive_the_process(tmp_path: Path) -> None:
-    """After a restart all objects are there with their versions, deleted ones are not, and versions go on."""
+    """All objects are there with their versions after a restart, deleted ones are not, and versions continue."""
     with Cluster(tmp_path) as cluster:
         system = cluster.get("/api/v1/namespaces/kube-system").json["metadata"]["uid"]
         kept = cluster.create(PODS, pod("a")).json
@@ -181,7 +181,7 @@ def test_objects_outlive_the_process(tmp_path: Path) -> None:
 
 
 def test_a_line_of_the_journal_that_was_cut_short_is_left_out(tmp_path: Path) -> None:
-    """What kill -9 left half written was never answered."""
+    """A line that kill -9 left half written was never answered, so it is dropped."""
     with Cluster(tmp_path) as cluster:
         cluster.create(PODS, pod("a"))
     with (tmp_path / "journal.jsonl").open("ab") as journal:
@@ -194,7 +194,7 @@ def test_a_line_of_the_journal_that_was_cut_short_is_left_out(tmp_path: Path) ->
 
 
 def test_another_token_is_refused(tmp_path: Path) -> None:
-    """With 401; whoever shows none may do everything, since kubectl shows none to a port without TLS."""
+    """Another token is rejected with 401; a client without one may do everything, as kubectl sends none without TLS."""
     with Cluster(tmp_path, token="secret") as cluster:
         assert cluster.get(PODS).status == 200
         refused = cluster.get(PODS, Authorization="Bearer other")
@@ -204,7 +204,7 @@ def test_another_token_is_refused(tmp_path: Path) -> None:
 
 
 def test_an_event_has_two_forms(cluster: Cluster) -> None:
-    """It is one object in both groups, with the names of fields of each."""
+    """The event is one object in both API groups, with the field names of each."""
     core, other = ("/api/v1/namespaces/default/events", "/apis/events.k8s.io/v1/namespaces/default/events")
     about = {"kind": "Pod", "namespace": "default", "name": "a"}
     body = {"apiVersion": "events.k8s.io/v1", "metadata": {"name": "e"}, "regarding": about, "note": "text"}

@@ -91,7 +91,7 @@ def test_a_json_patch_does_its_steps(step: dict[str, Any], expected: dict[str, A
     ],
 )
 def test_a_step_that_cannot_be_done_is_refused(step: dict[str, Any]) -> None:
-    """With 422, and nothing is changed."""
+    """A faulty patch operation is rejected with 422, and the object stays unchanged."""
     with pytest.raises(ApiError) as refused:
         stepped({"l": [1]}, [step])
     assert refused.value.code == 422

@@ -42,7 +42,7 @@ def is_in(phase: str, answer: Answer) -> bool:
 
 
 def answers(cluster: Cluster) -> dict[str, str]:
-    """Lists of all kinds, as objects and as tables, and what nodes say of their pods."""
+    """Return the lists of all kinds, as objects and as tables, and the answers of nodes about their pods."""
     found = {}
     for resource in RESOURCES:
         root = f"/apis/{resource.group}/v1" if resource.group else "/api/v1"
@@ -55,8 +55,9 @@ def answers(cluster: Cluster) -> dict[str, str]:
 
 
 def test_only_answers_about_a_secret_have_its_data(tmp_path: Path) -> None:
-    """Neither pods that have it, while they run and afterwards, nor events, tables and nodes. What a client wrote in
-    the clear comes back as base64 alone."""
+    """Pods that use a secret, running or ended, events, tables and nodes do not show its data. A value that a client
+    wrote in clear text is returned as base64 alone.
+    """
     with Cluster(tmp_path / "kubernetes", nodes=NodeSettings(tmp_path / "nodes", (HostSpec("n0"),))) as cluster:
         made = cluster.create(
             SECRETS, {"metadata": {"name": "s"}, "data": {"old": "eA=="}, "stringData": {"key": TEXT}}
@@ -78,7 +79,9 @@ def test_only_answers_about_a_secret_have_its_data(tmp_path: Path) -> None:
 
 
 def test_a_journal_that_is_made_short_stays_private(tmp_path: Path) -> None:
-    """It has the data of all secrets; a file that an attempt before has left does not open it to others."""
+    """The journal has the data of all secrets; a file that an earlier attempt left does not make it
+    readable for others.
+    """
     journal = Journal(tmp_path)
     journal.put("secrets", b"{}", 1)
     (tmp_path / NAME).with_suffix(".new").touch(mode=0o644)

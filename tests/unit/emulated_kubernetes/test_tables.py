@@ -85,7 +85,9 @@ def test_a_pod_is_told_in_one_word(status: dict[str, Any], cells: list[str]) -> 
 
 
 def test_a_pod_that_goes_is_terminating() -> None:
-    """Until it has ended; and restarts say when the last was."""
+    """A pod with a deletionTimestamp shows as terminating until it has ended; its restarts show the time of the last
+    one.
+    """
     last = {**container(True, 2, running={}), "lastState": {"terminated": {"finishedAt": "2026-01-01T00:00:00Z"}}}
 
     assert row({"phase": "Running", "containerStatuses": [last]}, deletionTimestamp="x") == [
@@ -97,7 +99,7 @@ def test_a_pod_that_goes_is_terminating() -> None:
 
 
 def test_a_watch_of_tables_names_its_columns_once(cluster: Cluster) -> None:
-    """Each event is a table of one row; what of the object is in it, the query says."""
+    """Each event is a table of one row; the query chooses the part of the object that it includes."""
     cluster.create(PODS, pod("a"))
     with cluster.watch(f"{PODS}?watch=1&includeObject=Object", Accept=TABLE) as watch:
         cluster.create(PODS, pod("b"))
@@ -141,12 +143,12 @@ def test_a_watch_of_tables_names_its_columns_once(cluster: Cluster) -> None:
     ],
 )
 def test_every_kind_has_a_row(cluster: Cluster, path: str, body: dict[str, Any], cells: list[Any]) -> None:
-    """As many cells as columns."""
+    """A row has as many cells as its table has columns."""
     cluster.create(path, body)
 
     table = cluster.get(f"{path}/n", Accept=TABLE).json
 
     found = table["rows"][0]["cells"]
     assert len(found) == len(table["columnDefinitions"])
-    first = 1 if path.endswith("events") else 0  # that of an event is its age
+    first = 1 if path.endswith("events") else 0  # the first cell of an event is its age
     assert found[first : first + len(cells)] == cells

@@ -1,4 +1,4 @@
-"""Watches: what begins a stream, what is in it, what ends it."""
+"""Watches: the beginning, the events and the end of a stream."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def labelled(name: str, **labels: str) -> dict[str, Any]:
 
 
 def test_a_watch_without_a_version_begins_with_all_objects(cluster: Cluster) -> None:
-    """Then a bookmark says that these were all, and events follow."""
+    """The stream begins with all objects and a bookmark; events follow."""
     cluster.create(PODS, pod("a"))
     with cluster.watch("/api/v1/pods?watch=true&allowWatchBookmarks=true") as watch:
         assert watch.named(1) == [("ADDED", "a")]
@@ -29,7 +29,7 @@ def test_a_watch_without_a_version_begins_with_all_objects(cluster: Cluster) -> 
 
 
 def test_a_list_in_one_stream_is_a_watch_with_initial_events(cluster: Cluster) -> None:
-    """It needs a match of versions, as with a real one."""
+    """The list requires a version match, as with a real apiserver."""
     cluster.create(PODS, pod("a"))
     path = "/api/v1/pods?watch=1&sendInitialEvents=true&allowWatchBookmarks=true"
 
@@ -103,7 +103,7 @@ def test_a_version_of_the_future_is_waited_for(cluster: Cluster) -> None:
 
 
 def test_an_object_that_is_selected_no_longer_is_deleted_for_the_watcher(cluster: Cluster) -> None:
-    """And one that comes to be selected is added."""
+    """An object is deleted for the watcher when the selector no longer matches it, and added when it matches."""
     cluster.create(PODS, labelled("a", job="x"))
     cluster.create(PODS, labelled("b", job="y"))
     with cluster.watch(f"{PODS}?watch=1&labelSelector=job%3Dx") as watch:
@@ -117,14 +117,14 @@ def test_an_object_that_is_selected_no_longer_is_deleted_for_the_watcher(cluster
 
 
 def test_a_watch_ends_after_its_time(cluster: Cluster) -> None:
-    """In order, with a last bookmark."""
+    """A watch ends in order after its timeout, with a last bookmark."""
     with cluster.watch(f"{PODS}?watch=1&resourceVersion=0&allowWatchBookmarks=1&timeoutSeconds=0") as watch:
         assert [kind for kind, _ in watch.take(2)] == ["BOOKMARK", "BOOKMARK"]
         assert watch.has_ended()
 
 
 def test_bookmarks_come_without_events(tmp_path: Path) -> None:
-    """For those who want them, with the current version, though other resources moved it."""
+    """Bookmarks have the current version, even if a write to other resources moved it."""
     with (
         Cluster(tmp_path, bookmark_s=0.01) as cluster,
         cluster.watch("/api/v1/pods?watch=1&resourceVersion=0&allowWatchBookmarks=1") as watch,

@@ -69,7 +69,7 @@ class NodesOnStore:
         return self.store.create("pods", body).body
 
     def delete(self, name: str, grace_s: int = 5) -> None:
-        """As an apiserver begins a graceful deletion."""
+        """Begin a graceful deletion, as an apiserver does."""
         body = self.body(name)
         metadata = {**body["metadata"], "deletionTimestamp": "soon", "deletionGracePeriodSeconds": grace_s}
         self.store.update("pods", {**body, "metadata": metadata})
@@ -102,7 +102,7 @@ class NodesOnStore:
         await self.until(lambda: self.store.get("pods", "default", name) is None)
 
     def history(self, name: str) -> list[tuple[str, ...]]:
-        """Of each event its kind, the phase, and the state and reason of each container."""
+        """Return the kind of each event of a pod, its phase, and the state and reason of each container."""
         return [
             (
                 event.kind,
@@ -115,7 +115,7 @@ class NodesOnStore:
 
 
 def state_of(container: Json) -> str:
-    """As ``running`` or ``terminated Error 3``."""
+    """Return the state of a container as text: ``running`` or ``terminated Error 3``."""
     ((state, details),) = container["state"].items()
     words = [state, details.get("reason", ""), str(details.get("exitCode", ""))]
     return " ".join(word for word in words if word)

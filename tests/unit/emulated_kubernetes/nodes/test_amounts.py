@@ -1,4 +1,4 @@
-"""What a node sets aside for a pod."""
+"""Resources that a node allocates to a pod."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ CASES: dict[str, tuple[Json, int]] = {
 
 @pytest.mark.parametrize("case", CASES)
 def test_a_pod_needs_what_it_asks_for_at_its_greediest(case: str) -> None:
-    """Init containers run one after the other, sidecars beside all that follow."""
+    """Init containers run one after the other; sidecars run alongside all later containers."""
     spec, cpus = CASES[case]
     assert {"cpu": 1_000 * cpus, "pods": 1} == requests_of(spec)
 

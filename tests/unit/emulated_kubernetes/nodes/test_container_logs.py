@@ -34,7 +34,7 @@ def test_what_is_written_is_read_back(tmp_path_factory: pytest.TempPathFactory, 
 
 
 def test_a_long_line_is_one_line(tmp_path: Path) -> None:
-    """Though it is kept in pieces."""
+    """A long line is read as one line, although the log file stores it in pieces."""
     line = b"x" * (3 * LINE_BYTES_MAX) + b"\n"
     written(tmp_path / "x.log", b"first\n", line)
 
@@ -55,7 +55,7 @@ def test_options(tmp_path: Path) -> None:
 
 
 def test_a_reader_goes_on_where_it_stopped(tmp_path: Path) -> None:
-    """A tail is of what was there at first."""
+    """A reader continues where it stopped; its tail counts the lines that the file had at first."""
     path = tmp_path / "x.log"
     log = written(path, b"one\ntwo\n", is_closed=False)
     reader = LogReader(path, LogOptions(tail_lines=1))

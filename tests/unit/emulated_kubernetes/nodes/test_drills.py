@@ -16,7 +16,7 @@ NODES = "/emulation/nodes"
 
 
 def test_nodes_are_stopped_and_started_over_http(tmp_path: Path) -> None:
-    """One that nobody knows is told."""
+    """Nodes stop and start over HTTP; the name of an unknown node is answered with 404."""
     hosts = (HostSpec("a"), HostSpec("b"))
     with Cluster(tmp_path, nodes=NodeSettings(tmp_path, hosts, simulate=True), token="t") as cluster:
         assert {"name": "a", "is_up": False} == cluster.ask("POST", f"{NODES}/a/stop").json
@@ -30,7 +30,7 @@ def test_nodes_are_stopped_and_started_over_http(tmp_path: Path) -> None:
 
 
 def test_the_summary_of_a_node(tmp_path: Path) -> None:
-    """What each pod that runs there has used; a node that is down does not answer."""
+    """The summary of a node has the usage of each pod that runs there; a node that is down does not answer."""
     path = "/api/v1/nodes/node-1/proxy/stats/summary"
     with Cluster(tmp_path, nodes=NodeSettings(tmp_path, (HostSpec("node-1"),), simulate=True)) as cluster:
         body = pod("a")

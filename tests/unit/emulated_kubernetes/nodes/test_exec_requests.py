@@ -1,4 +1,4 @@
-"""Commands beside a container, over a WebSocket as kubectl opens it."""
+"""Commands in a running container, over a WebSocket as kubectl opens it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def opened(cluster: Cluster, command: str, name: str = "a", **options: str) -> C
 
 
 def test_output_and_exit_code(cluster: Cluster) -> None:
-    """In the environment and folder of the container, each stream in its channel."""
+    """A command runs in the environment and folder of the container, with each stream in its own channel."""
     with closing(opened(cluster, "echo $OURS; echo bad >&2; exit 3", stdout="true", stderr="true")) as channels:
         found = channels.rest()
 
@@ -62,13 +62,13 @@ def test_input_ends_by_closing_its_channel(cluster: Cluster) -> None:
 
 
 def test_without_input_a_command_reads_its_end(cluster: Cluster) -> None:
-    """It does not wait."""
+    """A command without input reads the end of file at once."""
     with closing(opened(cluster, "cat; echo end", stdout="true")) as channels:
         assert b"end\n" == channels.rest()[1]
 
 
 def test_a_terminal_has_the_size_of_its_client(cluster: Cluster) -> None:
-    """And one stream of output."""
+    """A terminal has the size of its client and one stream of output."""
     command = "read line; stty size; test -t 1 && echo terminal"
     with closing(opened(cluster, command, stdin="true", stdout="true", tty="true")) as channels:
         channels.send(4, b'{"Width": 91, "Height": 17}')
@@ -79,7 +79,7 @@ def test_a_terminal_has_the_size_of_its_client(cluster: Cluster) -> None:
 
 
 def test_a_session_ends_with_its_pod(cluster: Cluster) -> None:
-    """Its command is killed."""
+    """The command of a session is killed when its pod ends."""
     with closing(opened(cluster, "echo on; exec sleep 1000", stdout="true")) as channels:
         assert (1, b"on\n") == next(channels.messages())
         cluster.ask("DELETE", f"{PODS}/a?gracePeriodSeconds=0")
@@ -108,7 +108,7 @@ def status_of(channels: Channels) -> int:
 
 
 def test_refusals(cluster: Cluster) -> None:
-    """Before the connection changes its protocol."""
+    """Faulty requests are rejected before the connection changes its protocol."""
     assert 404 == status_of(opened(cluster, "true", "none"))
     assert 400 == status_of(opened(cluster, "true", container="x"))
     assert 400 == cluster.get(f"{PODS}/a/exec").status
@@ -119,7 +119,7 @@ def test_refusals(cluster: Cluster) -> None:
 
 
 def test_a_client_that_accepts_json_alone_is_refused(cluster: Cluster) -> None:
-    """As by containerd, which says so through a real apiserver."""
+    """A client that accepts JSON alone is rejected, as containerd does through a real apiserver."""
     path = f"{PODS}/a/exec?{urlencode({'command': 'true', 'stdout': 'true'})}"
 
     assert 406 == status_of(Channels(cluster.server.port, path, V5, accept="application/json"))

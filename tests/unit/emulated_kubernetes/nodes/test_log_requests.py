@@ -34,7 +34,7 @@ def run(cluster: Cluster, name: str, command: str, phase: str, **spec: Any) -> N
 
 
 def test_the_log_of_a_pod_that_has_ended(cluster: Cluster) -> None:
-    """Both outputs, in their order, and the options of the query."""
+    """The log has both outputs in their order, and the options of the query apply."""
     run(cluster, "a", "echo one; echo two >&2; echo three", "Succeeded")
 
     assert b"one\ntwo\nthree\n" == cluster.get(f"{PODS}/a/log").body
@@ -46,7 +46,7 @@ def test_the_log_of_a_pod_that_has_ended(cluster: Cluster) -> None:
 
 
 def test_a_log_is_followed_to_its_end(cluster: Cluster) -> None:
-    """What is written later comes later; the stream ends with the container."""
+    """A followed log shows later lines when they are written, and ends with the container."""
     run(cluster, "a", "echo one; until test -e go; do sleep 0.05; done; echo two", "Running")
     connection = http.client.HTTPConnection("127.0.0.1", cluster.server.port, timeout=180)
     connection.request("GET", f"{PODS}/a/log?follow=true")
@@ -71,7 +71,7 @@ def test_a_log_is_followed_to_its_end(cluster: Cluster) -> None:
     ],
 )
 def test_refusals(cluster: Cluster, path: str, status: int, message: str) -> None:
-    """In the words of an apiserver."""
+    """Faulty requests are rejected with the messages of an apiserver."""
     containers = [{"name": name, "image": "b:1", "command": ["true"]} for name in ("main", "side")]
     run(cluster, "two", "true", "Succeeded", containers=containers)
     absent = {"name": "main", "image": "absent:1", "imagePullPolicy": "Never"}
@@ -86,7 +86,7 @@ def test_refusals(cluster: Cluster, path: str, status: int, message: str) -> Non
 
 
 def test_logs_outlive_the_emulation_with_their_pods(tmp_path: Path) -> None:
-    """And go with them."""
+    """Logs persist over a restart of the emulation and are removed with their pods."""
     settings = NodeSettings(tmp_path, (HostSpec("node-1"),))
     with Cluster(tmp_path, nodes=settings) as cluster:
         run(cluster, "a", "echo kept", "Succeeded")

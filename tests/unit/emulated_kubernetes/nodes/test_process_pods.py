@@ -106,7 +106,7 @@ async def test_memory_beyond_the_limit_is_killed(start: Start) -> None:
 
 
 async def test_init_containers_run_in_order_before_the_others(start: Start) -> None:
-    """The main container sees what they left."""
+    """The main container sees the files that the init containers wrote, in their order."""
     cluster = await start()
     shared = [{"name": "v", "mountPath": "/v"}]
     init = [
@@ -256,7 +256,7 @@ async def test_what_a_node_refuses(start: Start, spec: dict[str, object], reason
 
 
 async def test_the_room_of_a_pod_is_free_again_after_its_end(start: Start) -> None:
-    """And not before."""
+    """The resources of a pod are free after its end, and not before."""
     cluster = await start()
     half = {"resources": {"requests": {"cpu": "3"}}}
     cluster.create("first", "sleep 1000", container=half)
@@ -271,7 +271,7 @@ async def test_the_room_of_a_pod_is_free_again_after_its_end(start: Start) -> No
 
 
 async def test_an_image_that_is_absent_keeps_the_pod_pending(start: Start) -> None:
-    """Until it is deleted: then it has failed, without having run."""
+    """A pod without its image stays pending until it is deleted; then it has failed, without having run."""
     cluster = await start(time_scale=20.0)
     cluster.create("pod", container={"image": "registry/absent:1"})
     await cluster.until(lambda: ("MODIFIED", "Pending", "waiting ImagePullBackOff") in cluster.history("pod"))
@@ -296,7 +296,7 @@ async def test_readiness_follows_its_probe(start: Start) -> None:
 
 
 async def test_liveness_kills_a_container(start: Start) -> None:
-    """It fails with the signal, as its restart policy is Never."""
+    """A container whose liveness probe fails is killed; the status has the signal, as its restart policy is Never."""
     cluster = await start(time_scale=10.0)
     probe = {"tcpSocket": {"port": 1}, "periodSeconds": 1, "failureThreshold": 2}
     cluster.create("pod", "sleep 1000", container={"livenessProbe": probe})
@@ -307,7 +307,7 @@ async def test_liveness_kills_a_container(start: Start) -> None:
 
 
 async def test_pods_of_a_machine_that_was_booted_have_failed_by_disruption(start: Start) -> None:
-    """Their processes ended with the emulation; pods that had not begun run now."""
+    """Processes end with the emulation, so their pods have failed; pods that had not started run now."""
     first = await start()
     first.create("ran", "sleep 1000")
     await first.running("ran")
@@ -326,7 +326,7 @@ async def test_pods_of_a_machine_that_was_booted_have_failed_by_disruption(start
 
 
 async def test_a_node_that_stops_writes_nothing(start: Start) -> None:
-    """Its pods keep their phase until it is back; the other node goes on."""
+    """The pods of a stopped node keep their phase until the node returns; the other node continues."""
     cluster = await start()
     cluster.create("lost", "sleep 1000")
     await cluster.running("lost")

@@ -35,7 +35,7 @@ async def test_the_simulation_decides_who_fails(start: Start) -> None:
 
 
 async def test_a_graceful_deletion_ends_a_pod_at_once(start: Start) -> None:
-    """As if its command had answered SIGTERM."""
+    """A simulated pod ends as if its command had answered SIGTERM."""
     cluster = await start(simulate=True)
     cluster.create("pod", "sleep 1000")
     await cluster.running("pod")
@@ -55,7 +55,7 @@ async def test_a_deadline(start: Start) -> None:
 
 
 async def test_a_service_runs_again_after_its_end(start: Start) -> None:
-    """With the restart policy Always."""
+    """A pod with the restart policy Always runs again after its end."""
     cluster = await start(simulate=True, time_scale=100.0)
     cluster.create("pod", "sleep 5; exit 1", restartPolicy="Always")
 
@@ -66,7 +66,7 @@ async def test_a_service_runs_again_after_its_end(start: Start) -> None:
 
 
 async def test_simulated_pods_outlive_the_emulation(start: Start) -> None:
-    """After a restart they run on for the time that was left; those that had not begun begin."""
+    """Pods run on after a restart for their remaining time; pods that had not started start."""
     store = Store()
     first = await start(store=store, simulate=True)
     first.create("pod", "sleep 200")
@@ -86,7 +86,7 @@ async def test_simulated_pods_outlive_the_emulation(start: Start) -> None:
 
 
 async def test_nodes_register_with_their_sizes_and_leases(start: Start) -> None:
-    """A restart keeps what others wrote: cordons, labels, taints; those of a lost node go."""
+    """A restart keeps cordons, labels and taints that clients wrote, and removes the taints of a lost node."""
     cluster = await start(simulate=True)
     node = cluster.store.get("nodes", "", "node-0").body  # type: ignore[union-attr]
     assert {"cpu": "4", "memory": "2048Mi", "pods": "110", "ephemeral-storage": "20000Mi"} == node["status"][
