@@ -1,4 +1,4 @@
-"""The hosts file: what it accepts, and texts that name file, host, rule and numbers."""
+"""The hosts file: accepted fields, and errors that name file, host, rule and numbers."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_default_ports_are_dealt_out() -> None:
 
 
 def test_ports_that_hosts_name_stay_theirs(tmp_path: Path) -> None:
-    """Those that name none share what the others leave of 31000 to 32000."""
+    """Hosts without ports share the rest of 31000 to 32000."""
     path = tmp_path / "hosts.yaml"
     path.write_text("- {name: a}\n- {name: b, ports: [31100-31199, 40000]}\n- {name: c}\n- {name: d, ports: []}\n")
 
@@ -118,7 +118,7 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 
 
 def test_clusters_on_one_machine_have_ports_and_names_of_their_own() -> None:
-    """By the range and the prefix that each is given."""
+    """The range and the prefix of a cluster set the ports and names of its hosts."""
     (first, *_), (second, *_) = default_hosts(among=range(500, 800)), default_hosts("b-", range(800, 1100))
 
     assert [("agent0", ((500, 599),)), ("b-agent0", ((800, 899),))] == [

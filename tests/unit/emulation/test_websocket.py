@@ -26,7 +26,7 @@ SIZES = st.sampled_from([0, 1, 125, 126, 65_535, 65_536])
 
 @given(sizes=st.lists(SIZES, max_size=4), cut=st.integers(1, 70_000))
 def test_messages_come_out_as_they_went_in(sizes: list[int], cut: int) -> None:
-    """Of every size of frame, however the bytes are cut."""
+    """Messages of every frame size are read whole, however the bytes are cut."""
     sent = [os.urandom(size) for size in sizes]
     data = b"".join(masked(BINARY, payload) for payload in sent)
     messages = Messages()
@@ -37,7 +37,7 @@ def test_messages_come_out_as_they_went_in(sizes: list[int], cut: int) -> None:
 
 
 def test_a_message_in_pieces() -> None:
-    """With a ping between them."""
+    """A fragmented message is joined, with a ping between its fragments."""
     data = masked(BINARY, b"one ", False) + masked(PING, b"p") + masked(0, b"two") + masked(CLOSE, b"")
 
     assert [(PING, b"p"), (BINARY, b"one two"), (CLOSE, b"")] == list(Messages().feed(data))
@@ -47,7 +47,7 @@ def test_a_message_in_pieces() -> None:
     "data", [frame(BINARY, b"x"), bytes((0x82, 0xFF)) + (MESSAGE_BYTES_MAX + 1).to_bytes(8, "big")]
 )
 def test_what_no_client_may_send(data: bytes) -> None:
-    """Frames without a mask, and those that are too large."""
+    """Frames without a mask and frames above the size limit are rejected."""
     with pytest.raises(WebSocketError):
         list(Messages().feed(data))
 

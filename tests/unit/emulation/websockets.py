@@ -1,4 +1,4 @@
-"""What a client of a WebSocket sends and reads."""
+"""The client side of a WebSocket, for tests."""
 
 from __future__ import annotations
 
