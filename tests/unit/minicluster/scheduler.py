@@ -174,7 +174,7 @@ class Scheduler:
         assert await self.call("ACCEPT", body) == 202
 
     async def launch(self, task_id: str, command: str | dict[str, Any], **more: Any) -> dict[str, Any]:
-        """On the next offer; returns the task info."""
+        """Launch a task on the next offer and return its task info."""
         offer = await self.offer()
         info = task_info(task_id, offer["agent_id"]["value"], command, **more)
         await self.accept(offer, info)

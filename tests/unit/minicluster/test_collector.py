@@ -34,7 +34,7 @@ async def until_gone(path: Path) -> None:
 
 
 async def test_a_sandbox_goes_some_time_after_the_end_of_its_run(start: Start) -> None:
-    """With the folder of its executor; the sandbox of a running task stays."""
+    """The sandbox is removed with the folder of its executor; the sandbox of a running task stays."""
     cluster, scheduler = await start(time_scale=10.0, sandbox_retention_s=5.0)
     runs = await scheduler.launch("runs", "exec sleep 1000")
     ended = await scheduler.launch("ended", "true")
@@ -47,7 +47,7 @@ async def test_a_sandbox_goes_some_time_after_the_end_of_its_run(start: Start) -
 
 
 async def test_the_oldest_go_first_when_all_take_too_much(tmp_path: Path) -> None:
-    """As many as needed."""
+    """The oldest sandboxes are removed first, as many as needed."""
     collector = Collector(Clock(), DAY_S, 5 * MB)
     collector.start(tmp_path / "of no predecessor")
     first, second, third = (run_of(tmp_path, name, 2 * MB) for name in ("first", "second", "third"))
@@ -61,7 +61,7 @@ async def test_the_oldest_go_first_when_all_take_too_much(tmp_path: Path) -> Non
 
 
 async def test_what_a_predecessor_left_counts_from_its_end(tmp_path: Path) -> None:
-    """Its minicluster will not remove it any more."""
+    """Sandboxes of an earlier minicluster, which can no longer remove them, age from the end of their run."""
     old, young = run_of(tmp_path, "old", age_s=2 * DAY_S), run_of(tmp_path, "young", age_s=DAY_S / 2)
     collector = Collector(Clock(), DAY_S, MB)
 
@@ -90,8 +90,9 @@ async def test_another_run_of_the_same_executor_stays(tmp_path: Path) -> None:
 
 
 async def test_sandboxes_go_by_their_executors(start: Start) -> None:
-    """Those of runs that have ended, here by the beginning of the executor's id; others stay, and a call that cannot be
-    read removes nothing."""
+    """Sandboxes of ended runs are removed by the prefix of their executor's id; others stay, and a malformed call
+    removes nothing.
+    """
     cluster, scheduler = await start()
     by_job = f"{PATH}?cut=2"
     ours = {name: await scheduler.launch(name, "true") for name in ("job-a-0-1", "job-a-1-1", "job-b-0-1")}

@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[3]
 
 
 def test_the_package_installs_the_command() -> None:
-    """As `minicluster`, beside `peloton`."""
+    """The package installs `minicluster` alongside `peloton`."""
     scripts = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["scripts"]
     module, _, name = scripts["minicluster"].partition(":")
 
@@ -25,7 +25,7 @@ def test_the_package_installs_the_command() -> None:
 
 
 def test_its_page_names_every_option() -> None:
-    """And none that does not exist."""
+    """The page names every option of the command and no other."""
     page = (ROOT / "docs" / "minicluster.md").read_text(encoding="utf-8")
     rows = [line.split("|")[1] for line in page.splitlines() if line.startswith("| `--")]
     options = [name for parameter in minicluster.params for name in parameter.opts]
@@ -41,7 +41,7 @@ def test_every_option_has_a_help_text() -> None:
 
 
 def test_without_options_there_are_three_hosts() -> None:
-    """With real tasks, on the port of a Mesos master, and without a token."""
+    """The defaults are real tasks, the port of a Mesos master, and no token."""
     settings = settings_of([])
 
     assert (default_hosts(), False, 5050, "") == (settings.hosts, settings.simulate, settings.port, settings.token)
@@ -60,6 +60,6 @@ def test_without_options_there_are_three_hosts() -> None:
     ],
 )
 def test_what_does_not_fit_together_is_refused(arguments: str, fault: str) -> None:
-    """With the option, the rule and the numbers."""
+    """Conflicting options are rejected with the option, the rule and the numbers."""
     with pytest.raises(click.UsageError, match=re.escape(fault)):
         settings_of(arguments.split())

@@ -1,4 +1,4 @@
-"""What web pages may have a browser send here: nothing that changes or shows anything."""
+"""Requests that web pages can make a browser send: none changes or shows anything."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_a_foreign_name_of_this_machine_is_refused(host: str, listens_on: str, i
     "path", ["/state", "/api/v1", "/api/v1/scheduler", "/minicluster/agents", "/teardown", "/nosuch"]
 )
 async def test_every_page_of_the_master_looks_at_the_host(start: Start, path: str) -> None:
-    """Before anything else, so that a page cannot read under a name of its own."""
+    """The Host header is checked first, so that a page cannot read under its own domain name."""
     cluster, _ = await start()
 
     status, text = await request(cluster.port, "POST", path, headers={"Host": "evil.test"})
@@ -51,7 +51,7 @@ async def test_every_page_of_the_master_looks_at_the_host(start: Start, path: st
 
 
 async def test_an_agent_looks_at_the_host(start: Start) -> None:
-    """Its files are what pods wrote."""
+    """The Host header is checked on agents too, since their files have the output of pods."""
     cluster, _ = await start()
     port = cluster.master.registry.by_host["a0"].port
 
@@ -61,7 +61,7 @@ async def test_an_agent_looks_at_the_host(start: Start) -> None:
 
 @pytest.mark.parametrize("origin", ["http://evil.test", "null", "http://localhost:3000"])
 async def test_a_page_of_another_origin_is_refused(start: Start, origin: str) -> None:
-    """Also one of this machine, and whatever it calls its content."""
+    """A page of another origin is rejected, whatever its content type, even from this machine."""
     cluster, _ = await start()
 
     status, text = await request(cluster.port, "POST", STOP, {}, {"Origin": origin})

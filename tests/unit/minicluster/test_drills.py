@@ -31,7 +31,7 @@ async def test_killed_agent_loses_its_tasks_and_returns(start: Start) -> None:
 
 
 async def test_stopped_agent_keeps_its_tasks(start: Start) -> None:
-    """Without `now` the processes run on and come back as they were."""
+    """Processes run on without `now` and are reported as before."""
     cluster, scheduler = await start(agent_timeout_s=0.2)
     await scheduler.launch("t", "sleep 1000")
     pid = (await scheduler.status("t", "TASK_RUNNING"))["container_status"]["executor_pid"]
@@ -64,7 +64,7 @@ async def test_teardown_ends_tasks_of_an_unreachable_agent(start: Start) -> None
 
 
 async def test_drills_answer_in_clear_text(start: Start) -> None:
-    """Unknown hosts are answered with the known ones."""
+    """The answer about an unknown host names the hosts of the cluster."""
     cluster, _ = await start(hosts=2)
 
     assert (404, "Unknown agent 'x'; the agents are a0, a1") == await request(
@@ -77,7 +77,7 @@ async def test_drills_answer_in_clear_text(start: Start) -> None:
 
 @pytest.mark.parametrize("simulate", [False, True])
 async def test_what_begins_on_a_sick_host_fails_at_once(simulate: bool, start: Start) -> None:
-    """It exits with 1, until the host is healed; what runs there already runs on."""
+    """A task that starts on a degraded host exits with 1 until the host is restored; running tasks continue."""
     cluster, scheduler = await start(simulate=simulate)
     await scheduler.launch("before", "sleep 1000")
     await scheduler.status("before", "TASK_RUNNING")

@@ -1,4 +1,4 @@
-"""Another master takes over: what schedulers and operators see then, as in the recording 11_master_restart."""
+"""Failover of the master as schedulers and operators see it, compared with the recording 11_master_restart."""
 
 from __future__ import annotations
 
@@ -23,14 +23,16 @@ async def fail_over(cluster: Minicluster, scheduler: Scheduler, agents_back_s: f
 
 
 async def agents(cluster: Minicluster) -> tuple[list[str], list[str]]:
-    """Names of those that are registered, and of those that the master waits for."""
+    """Return the names of the registered agents and of the agents that the master waits for."""
     body = (await request(cluster.port, "POST", "/api/v1", {"type": "GET_AGENTS"}))[1]["get_agents"]
     names = sorted(agent["agent_info"]["hostname"] for agent in body["agents"])
     return names, sorted(info["hostname"] for info in body["recovered_agents"])
 
 
 async def test_tasks_come_back_with_their_agents(start: Start) -> None:
-    """The framework keeps its id and its tasks, hears of them only when it asks, and gets the rest of the agent."""
+    """The framework keeps its id and its tasks, receives their status only on reconciliation, and is offered the rest
+    of the agent.
+    """
     cluster, scheduler = await start(simulate=True)
     await scheduler.launch("t", "sleep 1000")
     await scheduler.status("t", "TASK_RUNNING")
@@ -52,7 +54,9 @@ async def test_tasks_come_back_with_their_agents(start: Start) -> None:
 
 
 async def test_nothing_is_said_of_agents_that_are_not_back(start: Start) -> None:
-    """Neither that their tasks are lost, nor that they run; the operator sees the agents that the master waits for."""
+    """Tasks of missing agents are reported neither lost nor running; the operator sees the agents that the master waits
+    for.
+    """
     cluster, scheduler = await start(simulate=True, hosts=2)
     await scheduler.launch("t", "sleep 1000")
     at = (await scheduler.status("t", "TASK_RUNNING"))["agent_id"]
@@ -74,7 +78,7 @@ async def test_nothing_is_said_of_agents_that_are_not_back(start: Start) -> None
 
 
 async def test_what_was_not_acknowledged_comes_again(start: Start) -> None:
-    """The agents keep it: also what happened while there was no master."""
+    """Agents keep unacknowledged updates and send them again, even for events without a master."""
     cluster, scheduler = await start(simulate=True, acknowledge=False)
     await scheduler.launch("t", "sleep 0.01")
     await scheduler.status("t", "TASK_RUNNING")
@@ -88,7 +92,7 @@ async def test_what_was_not_acknowledged_comes_again(start: Start) -> None:
 
 
 async def test_a_framework_that_stays_away_is_removed(start: Start) -> None:
-    """Its failover timeout begins when an agent that knows it registers."""
+    """The failover timeout of a missing framework starts when an agent with its tasks registers."""
     cluster, scheduler = await start(simulate=True, time_scale=1000.0)
     await scheduler.launch("t", "sleep 1000000")
     await scheduler.status("t", "TASK_RUNNING")
@@ -102,7 +106,7 @@ async def test_a_framework_that_stays_away_is_removed(start: Start) -> None:
 
 
 async def test_an_agent_that_does_not_come_back_is_unreachable(start: Start) -> None:
-    """After ten minutes; when it returns the framework gets an update of its task."""
+    """An agent is unreachable after ten minutes; when it returns the framework receives an update of its task."""
     cluster, scheduler = await start(simulate=True, time_scale=1000.0, agent_timeout_s=10_000.0)
     await scheduler.launch("t", "sleep 1000000")
     await scheduler.status("t", "TASK_RUNNING")
@@ -119,7 +123,7 @@ async def test_an_agent_that_does_not_come_back_is_unreachable(start: Start) -> 
 
 @pytest.mark.parametrize("body", [{"agents_back_s": -1}, {"agents_back_s": "1"}, {"agents_back_s": True}, [], b"{"])
 async def test_bad_input_replaces_no_master(start: Start, body: Any) -> None:
-    """Nothing happens, and the answer says what is wanted."""
+    """A malformed request changes nothing, and the answer names the rule."""
     cluster, scheduler = await start(simulate=True)
     before = cluster.master.registry.id
 
@@ -132,7 +136,7 @@ async def test_bad_input_replaces_no_master(start: Start, body: Any) -> None:
 
 
 async def test_tasks_run_on_while_the_master_is_away(start: Start) -> None:
-    """Its port refuses connections; the agent still shows its tasks, and later reports those that ended meanwhile."""
+    """The port refuses connections; the agent still shows its tasks, and later reports tasks that ended meanwhile."""
     cluster, scheduler = await start()
     info = await scheduler.launch("t", "echo > here; while [ -e here ]; do sleep 0.05; done; echo > done; exit 3")
     await scheduler.status("t", "TASK_RUNNING")
@@ -166,7 +170,7 @@ async def test_tasks_run_on_while_the_master_is_away(start: Start) -> None:
 
 
 async def test_an_agent_that_starts_looks_for_a_master_until_there_is_one(start: Start) -> None:
-    """It was stopped before the master was."""
+    """The agent was stopped before the master and registers when the master is back."""
     cluster, _ = await start(simulate=True, hosts=2, agent_timeout_s=1000.0, agent_recovery_s=0.0)
     for verb in ("stop", "start"):
         await request(cluster.port, "POST", f"/minicluster/agents/a1/{verb}")
@@ -191,8 +195,9 @@ async def test_task_info_is_as_it_was_sent(start: Start) -> None:
 
 
 async def test_a_master_with_an_empty_registry_knows_no_agent(start: Start) -> None:
-    """It waits for no agent, calls tasks unknown, and sends updates for the tasks of agents that come back, as in the
-    recording."""
+    """The master waits for no agent, calls tasks unknown, and sends updates for the tasks of agents that register
+    again, as in the recording.
+    """
     cluster, scheduler = await start(simulate=True, hosts=2)
     await scheduler.launch("t", "sleep 1000")
     at = (await scheduler.status("t", "TASK_RUNNING"))["agent_id"]
@@ -223,7 +228,7 @@ async def test_a_master_with_an_empty_registry_knows_no_agent(start: Start) -> N
 
 
 async def test_whether_the_registry_is_empty_is_a_truth_value(start: Start) -> None:
-    """Anything else is refused."""
+    """A value other than true and false is rejected."""
     cluster, _ = await start(simulate=True)
 
     assert 400 == (await request(cluster.port, "POST", PATH, {"empty_registry": 1}))[0]

@@ -98,7 +98,7 @@ def test_the_least_recently_used_image_goes() -> None:
 
 
 def test_a_task_that_is_killed_while_it_waits_never_begins() -> None:
-    """Its image is downloaded nevertheless."""
+    """The image of a task that is killed while it waits is downloaded nevertheless."""
     host = Host()
     host.use("a").cancel()
     host.use("a")
@@ -108,7 +108,7 @@ def test_a_task_that_is_killed_while_it_waits_never_begins() -> None:
 
 
 def test_prefetches_are_bounded() -> None:
-    """A host has no more of them under way than it has room for images."""
+    """The number of prefetches under way is limited to the number of images that a host can store."""
     host = Host(images_max=2)
 
     assert ["begun", "begun", "refused", "downloading"] == [host.cache.prefetch(image) for image in "abca"]
@@ -158,7 +158,7 @@ def test_any_course_of_things(acts: list[tuple[str, str, float]], images_max: in
     ],
 )
 def test_where_a_task_names_its_image(container: Any, expected: str) -> None:
-    """For both containerizers; a container without an image has none."""
+    """The image is found for both containerizers; a container without an image has none."""
     assert expected == image_of({} if container is None else {"container": container})
 
 
@@ -182,7 +182,9 @@ async def prefetch(cluster: Minicluster, *rows: tuple[str, list[str]]) -> dict[s
 
 @pytest.mark.parametrize("simulate", [True, False], ids=["simulated", "processes"])
 async def test_a_task_waits_for_its_image(start: Start, simulate: bool) -> None:
-    """It stays in TASK_STAGING until the image is there, and the next one finds it; without an image nothing waits."""
+    """The task stays in TASK_STAGING until its image is there, and the next task finds it; tasks without an image do
+    not wait.
+    """
     cluster, scheduler = await start(simulate=simulate, image_download_s=1_000.0)
     await scheduler.launch("first", "sleep 1000", **WEB)
     await scheduler.launch("other", "sleep 1000")
@@ -209,7 +211,7 @@ def advance(cluster: Minicluster, seconds: float) -> None:
 
 @pytest.mark.parametrize("simulate", [True, False], ids=["simulated", "processes"])
 async def test_a_task_that_waits_can_be_killed(start: Start, simulate: bool) -> None:
-    """It ends as Mesos's tasks do whose container is not there yet."""
+    """The task ends as a Mesos task does whose container is not there yet."""
     _, scheduler = await start(simulate=simulate, image_download_s=1_000.0)
     await scheduler.launch("t", "sleep 1000", **WEB)
     await scheduler.call("KILL", {"task_id": {"value": "t"}})
@@ -220,7 +222,7 @@ async def test_a_task_that_waits_can_be_killed(start: Start, simulate: bool) -> 
 
 
 async def test_an_agent_that_dies_takes_its_waiting_tasks_along(start: Start) -> None:
-    """They have failed when it is back, whether their image has come meanwhile or not."""
+    """The waiting tasks have failed when the agent is back, whether or not their image has arrived meanwhile."""
     cluster, scheduler = await start(simulate=True, image_download_s=1_000.0)
     await scheduler.launch("t", "sleep 1000", **WEB)
     await request(cluster.port, "POST", "/minicluster/agents/a0/stop", {"now": True})
@@ -260,7 +262,7 @@ async def test_fetching_ahead(start: Start) -> None:
     ],
 )
 async def test_calls_that_are_refused(start: Start, body: Any, text: str) -> None:
-    """With the rule; nothing is fetched."""
+    """Malformed calls are rejected with the rule, and no image is fetched."""
     cluster, _ = await start(simulate=True)
 
     status, answer = await request(cluster.port, "POST", "/minicluster/images", body)
@@ -271,7 +273,7 @@ async def test_calls_that_are_refused(start: Start, body: Any, text: str) -> Non
 
 
 async def test_other_methods_are_refused(start: Start) -> None:
-    """With a text that names those that work."""
+    """Other methods are rejected with a message that names the supported ones."""
     cluster, _ = await start(simulate=True)
 
     status, answer = await request(cluster.port, "DELETE", "/minicluster/images")

@@ -1,4 +1,4 @@
-"""What an emulated agent keeps when it starts anew."""
+"""Resources that an emulated agent keeps over a restart."""
 
 from __future__ import annotations
 
@@ -47,7 +47,9 @@ def test_reservations_and_volumes_are_there_again(tmp_path: Path) -> None:
 
 
 def test_a_volume_goes_with_its_disk(tmp_path: Path) -> None:
-    """Its folder is made once: an agent that starts without it does not have the volume, and its disk is free."""
+    """The folder of a volume is made once: an agent that starts without it does not have the volume, and its disk is
+    free.
+    """
     kept, folder = KeptResources(tmp_path), volume_folder(tmp_path, "h", "eng/maps", "v")
     kept.save(agent(with_volume()))
     assert folder.is_dir()
@@ -59,7 +61,7 @@ def test_a_volume_goes_with_its_disk(tmp_path: Path) -> None:
 
 
 def test_files_go_with_their_volume(tmp_path: Path) -> None:
-    """Those of other volumes stay."""
+    """The files of a destroyed volume are removed; the files of other volumes stay."""
     kept = KeptResources(tmp_path)
     folders = [volume_folder(tmp_path, *at) for at in (("h", "eng/maps", "v"), ("h", "eng", "w"), ("i", "eng", "x"))]
     for folder in folders:
@@ -72,7 +74,7 @@ def test_files_go_with_their_volume(tmp_path: Path) -> None:
 
 
 def test_a_host_that_has_become_too_small(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """It keeps what it has room for, and says so."""
+    """A host that has become too small keeps the resources that fit and logs the rest."""
     kept = KeptResources(tmp_path)
     kept.save(agent(with_volume()))
     smaller = total_of(HostSpec("h", disk=200))

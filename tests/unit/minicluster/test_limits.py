@@ -1,4 +1,4 @@
-"""How much a task may use before its container is destroyed."""
+"""Usage limits above which the container of a task is destroyed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _MB = 1024 * 1024
     ],
 )
 def test_a_memory_limit_has_a_floor_and_room_for_the_executor(asked_mb: int, limit_mb: int) -> None:
-    """As Mesos's isolator counts."""
+    """The limit is computed as in Mesos's isolator."""
     allowed = {MEM: asked_mb * THOUSAND}
 
     assert None is limit_fault(allowed, limit_mb * _MB, 0)
@@ -36,7 +36,7 @@ def test_a_memory_limit_has_a_floor_and_room_for_the_executor(asked_mb: int, lim
 
 
 def test_a_task_may_have_another_limit_than_it_takes() -> None:
-    """As ``limits`` of Mesos 1.10: it counts instead of what the task takes."""
+    """The limit of a task, as ``limits`` of Mesos 1.10, replaces its allocation in the check."""
     taken, limit = {MEM: 50 * THOUSAND}, 100 * THOUSAND
 
     assert None is not limit_fault(taken, 120 * _MB, 0)
@@ -53,7 +53,7 @@ def test_a_disk_quota_is_what_was_asked_for() -> None:
 
 
 async def test_too_much_memory_fails_the_task(start: Start) -> None:
-    """The reason and the numbers are those of a container limitation."""
+    """The status has the reason and the numbers of a container limitation."""
     _, scheduler = await start(usage_interval_s=0.05)
     await scheduler.launch("t", f'exec {sys.executable} -c "x = bytearray(150_000_000); input()" < /dev/zero', mem=64)
 
@@ -67,7 +67,7 @@ _WRITES_4_MB = "dd if=/dev/zero of=big bs=1M count=4 2> /dev/null; echo > writte
 
 
 async def test_an_enforced_disk_quota_fails_the_task(start: Start) -> None:
-    """With the option a sandbox must not outgrow its disk."""
+    """A sandbox above its disk fails its task if the option is set."""
     _, scheduler = await start(usage_interval_s=0.02, enforce_disk_quota=True)
     await scheduler.launch("t", _WRITES_4_MB, resources=[scalar("cpus", 0.1), scalar("mem", 32), scalar("disk", 1)])
 
@@ -77,7 +77,7 @@ async def test_an_enforced_disk_quota_fails_the_task(start: Start) -> None:
 
 
 async def test_a_disk_quota_is_not_enforced_unless_asked_for(start: Start) -> None:
-    """As with a real agent's defaults: a task that outgrew its disk runs on after the next two looks at it."""
+    """A task above its disk runs on after two more checks, as with a real agent's defaults."""
     cluster, scheduler = await start(usage_interval_s=0.02)
     resources = [scalar("cpus", 0.1), scalar("mem", 32), scalar("disk", 1)]
     info = await scheduler.launch("t", _WRITES_4_MB, resources=resources)

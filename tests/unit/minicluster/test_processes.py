@@ -56,7 +56,7 @@ async def test_exit_is_reported_in_the_words_of_mesos(start: Start, command: Any
 
 
 async def test_sandbox_and_environment(start: Start) -> None:
-    """stdout and stderr are files of the sandbox, and the task knows where it runs."""
+    """The files stdout and stderr are in the sandbox, and the environment of the task names its folder."""
     cluster, scheduler = await start()
     command = {
         "value": "echo $MESOS_TASK_ID $MINE; pwd -P; echo $MESOS_SANDBOX; echo bad >&2",
@@ -93,7 +93,7 @@ async def test_agent_serves_its_files(start: Start) -> None:
 
 
 async def test_kill_waits_for_the_grace_period(start: Start) -> None:
-    """A task that ignores SIGTERM gets SIGKILL afterwards; its whole group dies."""
+    """A task that ignores SIGTERM is killed with SIGKILL afterwards; its whole group dies."""
     cluster, scheduler = await start()
     info = await scheduler.launch("t", 'trap "" TERM; sleep 1000 & echo $! > child; while :; do sleep 0.05; done')
     running = await scheduler.status("t", "TASK_RUNNING")
@@ -143,7 +143,7 @@ async def test_a_killed_executor_takes_its_task_along(start: Start) -> None:
 
 @pytest.mark.parametrize("simulate", [False, True])
 async def test_a_custom_executor_is_refused(start: Start, simulate: bool) -> None:
-    """By name, with the reason: agents here have no executor API."""
+    """A custom executor is rejected with the reason: minicluster has no executor API."""
     _, scheduler = await start(simulate=simulate)
     offer = await scheduler.offer()
     executor = {"type": "CUSTOM", "executor_id": {"value": "thermos"}, "command": {"value": "true"}}
@@ -158,7 +158,7 @@ async def test_a_custom_executor_is_refused(start: Start, simulate: bool) -> Non
 
 
 async def test_ports_outside_the_offer_are_refused(start: Start) -> None:
-    """The error shows what was asked and what there is; ports inside work."""
+    """The error shows the requested and the available ports; ports inside the offer work."""
     _, scheduler = await start()
     offer = await scheduler.offer()
     wrong = task_info("wrong", offer["agent_id"]["value"], "true")
@@ -224,7 +224,7 @@ async def test_checks_that_are_not_emulated_are_refused(start: Start, field: str
 
 
 async def test_uris_are_copied_and_unpacked(start: Start, tmp_path: Path) -> None:
-    """file:// and plain paths; archives are extracted, and what is missing fails the launch."""
+    """Files of file:// and plain paths are copied; archives are extracted, and a missing file fails the launch."""
     (tmp_path / "inner").write_text("packed")
     with tarfile.open(tmp_path / "a.tar.gz", "w:gz") as tar:
         tar.add(tmp_path / "inner", "inner")
@@ -252,7 +252,7 @@ async def test_max_completion_time(start: Start) -> None:
 
 
 async def test_a_docker_image_runs_as_a_process(start: Start) -> None:
-    """By default the image is ignored."""
+    """The image is ignored by default."""
     _, scheduler = await start()
     await scheduler.launch("t", "true", container={"type": "DOCKER", "docker": {"image": "x"}})
 
@@ -348,7 +348,7 @@ def _sessions() -> list[int]:
 
 
 async def test_sweep_kills_what_a_predecessor_left(tmp_path: Path) -> None:
-    """Only processes of that data directory, by the mark in their environment."""
+    """Only processes of the same data directory, marked in their environment, are killed."""
     environment = {**os.environ, MARK: str(tmp_path)}
     ours = subprocess.Popen(["sleep", "1000"], start_new_session=True, env=environment)
     foreign = subprocess.Popen(["sleep", "1000"], start_new_session=True)

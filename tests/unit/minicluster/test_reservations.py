@@ -52,7 +52,7 @@ async def ask(cluster: Minicluster, call: dict[str, Any], status: int = 200) -> 
 
 
 async def offers_of(cluster: Minicluster, capabilities: tuple[str, ...], **info: Any) -> dict[str, list[str]]:
-    """What a framework of this kind is offered of all hosts; then it is gone."""
+    """Return the offers of all hosts to a framework of this kind, which is removed afterwards."""
     scheduler = Scheduler(cluster.port)
     await scheduler.subscribe(capabilities, **info)
     for host in HOSTS:
@@ -85,7 +85,7 @@ async def test_operators_and_frameworks_see_them_as_recorded(start: Start) -> No
 
 
 async def test_no_other_role_is_offered_what_is_reserved(start: Start) -> None:
-    """Only the role and those below it."""
+    """Reserved resources are offered to their role and the roles below it alone."""
     hosts = (HostSpec("a", role="eng"), HostSpec("b"))
     _, scheduler = await start(hosts=hosts, simulate=True, roles=["other"])
     await scheduler.offer("b")
@@ -109,7 +109,7 @@ async def test_an_operation_that_is_not_emulated_is_an_error(start: Start) -> No
 
 
 async def test_a_mounted_disk_has_no_parts(start: Start) -> None:
-    """A task that asks for some of it is an error, one that takes it whole runs."""
+    """A task that requests part of a mounted disk is an error, one that takes it whole runs."""
     _, scheduler = await start(hosts=(HostSpec("a", disk=0, mounts=(500,)),), simulate=True)
     offer = await scheduler.offer()
     (disk,) = [entry for entry in offer["resources"] if entry["name"] == "disk"]

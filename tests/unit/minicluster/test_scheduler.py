@@ -10,7 +10,7 @@ from tests.unit.minicluster.scheduler import WAIT_S, request
 
 
 async def test_a_call_that_is_cancelled_closes_its_connection() -> None:
-    """As when a scheduler closes while it acknowledges a status."""
+    """A cancelled call closes its connection, for example if a scheduler closes while it acknowledges a status."""
     called, closed = asyncio.Event(), asyncio.Event()
 
     async def wait_for_the_end(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -30,7 +30,7 @@ async def test_a_call_that_is_cancelled_closes_its_connection() -> None:
 
 
 def test_a_connection_left_open_fails_the_test_that_opened_it() -> None:
-    """At the end of its event loop, not when the garbage collector runs."""
+    """The test fails at the end of its event loop, not when the garbage collector runs."""
     left: list[asyncio.StreamWriter] = []
 
     async def leave() -> None:

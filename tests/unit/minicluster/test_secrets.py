@@ -67,7 +67,7 @@ AGENT_PAGES = ("/state", "/flags", "/monitor/statistics", "/health", "/version")
 
 
 async def answers(cluster: Minicluster) -> dict[str, str]:
-    """All that master and agents say to a caller who asks, by what was asked."""
+    """Return all answers of master and agents, by request."""
     port = cluster.port
     found = {path: await request(port, "GET", path) for path in V0_PAGES}
     found |= {name: await request(port, "POST", "/api/v1", {"type": name}) for name in V1_CALLS}
@@ -89,7 +89,7 @@ def those_that_show(found: dict[str, str]) -> list[str]:
 
 
 async def first_events(port: int) -> str:
-    """Return what the operator's stream of events says before its first heartbeat."""
+    """Return the operator's event stream up to its first heartbeat."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     body = b'{"type": "SUBSCRIBE"}'
     head = "POST /api/v1 HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
@@ -115,7 +115,7 @@ async def launch_group(scheduler: Scheduler) -> None:
 
 @pytest.mark.parametrize("simulate", [False, True])
 async def test_no_answer_shows_a_secret(start: Start, simulate: bool) -> None:
-    """Neither of tasks that run nor of those that have ended, in no view of them and not as a file."""
+    """Secrets of running and ended tasks are in no view and in no file."""
     cluster, scheduler = await start(simulate=simulate)
     await scheduler.launch("t", LONG, container=CONTAINER, health_check=CHECK)
     await scheduler.status("t", "TASK_RUNNING")
@@ -143,7 +143,7 @@ async def test_no_answer_shows_a_secret(start: Start, simulate: bool) -> None:
 
 
 async def test_the_file_of_a_secret_ends_with_its_task(start: Start) -> None:
-    """It is for its user alone while the task runs; the rest of the sandbox stays to be read."""
+    """The file is readable by its user alone while the task runs; the rest of the sandbox stays readable."""
     cluster, scheduler = await start()
     info = await scheduler.launch("t", "cat run/key > copy; echo > ready; exec sleep 600", container=CONTAINER)
     await scheduler.status("t", "TASK_RUNNING")
@@ -160,7 +160,7 @@ async def test_the_file_of_a_secret_ends_with_its_task(start: Start) -> None:
 
 
 async def test_a_minicluster_that_stops_leaves_no_secrets(start: Start) -> None:
-    """Its tasks end with it."""
+    """The tasks of a minicluster and the files of their secrets end with it."""
     cluster, scheduler = await start()
     info = await scheduler.launch("t", LONG, container=CONTAINER)
     await scheduler.status("t", "TASK_RUNNING")

@@ -1,4 +1,4 @@
-"""Commands beside a task: the sessions of an agent, and those of the command line with it."""
+"""Commands in the container of a running task: the sessions of an agent, and the command line with it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def pipe() -> Iterator[Input]:
 
 
 async def running(start: Start, command: str = "exec sleep 600") -> tuple[Minicluster, Scheduler, tuple[str, str], str]:
-    """With a task that runs: (its cluster, its scheduler, the address of its agent, the id of its container)."""
+    """Start a task and return (its cluster, its scheduler, the address of its agent, the id of its container)."""
     cluster, scheduler = await start()
     await scheduler.launch("t", command)
     await scheduler.status("t", "TASK_RUNNING")
@@ -70,7 +70,7 @@ async def test_a_command_ends_with_its_code(start: Start, script: str, code: int
 async def test_a_command_runs_in_the_sandbox_with_the_environment_of_the_task(
     start: Start, capsysbinary: pytest.CaptureFixture[bytes]
 ) -> None:
-    """Output and errors are separate; without an input of ours the input of the command is empty."""
+    """Output and errors are separate; the input of the command is empty if the session has none."""
     cluster, _, address, container_id = await running(start)
     script = "pwd -P; echo $MESOS_TASK_ID; cat; head -c 300000 /dev/zero | tr '\\0' x; echo oops >&2"
 
@@ -105,8 +105,9 @@ async def test_input_is_passed_on_to_its_end(
 async def test_a_terminal_is_the_controlling_one_and_has_our_size(
     start: Start, pipe: Input, capsysbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It has no size until the input is attached, as on a real agent. What is typed is echoed; the end of input is that
-    of a terminal."""
+    """The terminal has no size until the input is attached, as on a real agent. Typed text is echoed; the end of input
+    is that of a terminal.
+    """
     monkeypatch.setattr("cli.task.exec.window_size", lambda: (33, 111))
     monkeypatch.setattr("cli.task.exec.signal.signal", lambda *_: None)  # only the main thread may
     _, _, address, container_id = await running(start)
@@ -119,7 +120,7 @@ async def test_a_terminal_is_the_controlling_one_and_has_our_size(
 
 
 async def test_a_session_ends_with_its_task(start: Start) -> None:
-    """As the container of the task takes all that is in it along."""
+    """The command of a session is killed with the container of its task."""
     cluster, scheduler, address, container_id = await running(start)
     session = asyncio.create_task(asyncio.to_thread(Session(*address, container_id, ["sleep", "600"]).run))
     await until(cluster, live=1)
@@ -200,7 +201,7 @@ async def canned_answer(answer: Response) -> AsyncIterator[int]:
 
 
 async def test_calls_of_the_agent_that_are_wrong(start: Start) -> None:
-    """Each has its answer, and the agent goes on."""
+    """Each malformed call is answered, and the agent continues."""
     _, _, address, _ = await running(start)
     port = int(address[1])
     assert (501, "GET_STATE is not emulated") == await request(port, "POST", "/api/v1", {"type": "GET_STATE"})

@@ -34,7 +34,9 @@ def test_a_command_is_its_sleeps_and_its_exit(command: dict[str, Any], expected:
 
 
 def test_the_names_of_the_variables_can_be_others() -> None:
-    """Of the one that says how long, and of the one that says how much; those of the usual names say nothing then."""
+    """The variables of duration and of usage can have another prefix; the variables of the usual prefix are ignored
+    then.
+    """
     rows = [("X_SECONDS", "3"), ("X_SHARE", "0.2"), ("SIMULATE_SECONDS", "7"), ("SIMULATE_SHARE", "0.9")]
 
     plans = [behaviour("", dict(rows), "X"), behaviour("", dict(rows))]
@@ -66,7 +68,7 @@ async def test_killing_works(start: Start) -> None:
 
 
 async def test_a_killed_agent_fails_its_tasks_on_return(start: Start) -> None:
-    """As with real agents, without processes."""
+    """The tasks of a killed agent fail when it returns, as with real agents, without processes."""
     cluster, scheduler = await start(simulate=True, agent_timeout_s=0.1)
     await scheduler.launch("t", "sleep 1000")
     await scheduler.status("t", "TASK_RUNNING")

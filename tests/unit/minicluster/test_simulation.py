@@ -52,7 +52,7 @@ def simulated(simulation: Simulation, host: HostSpec, task_id: str, task: dict[s
 
 @given(distributions, st.integers(), st.text(), st.text())
 def test_a_draw_lies_within_its_distribution(distribution: Distribution, seed: int, name: str, other: str) -> None:
-    """And a greater share never has a smaller value."""
+    """A draw lies within its distribution, and a greater share never has a smaller value."""
     shares = sorted((unit(seed, name), unit(seed, other)))
     low, high = (distribution.at(share) for share in shares)
 
@@ -101,14 +101,14 @@ def test_outcomes_do_not_depend_on_the_order_of_events() -> None:
 
 
 def test_a_simulation_without_rules_changes_nothing() -> None:
-    """The command stays what counts."""
+    """The command alone decides without rules."""
     plan = simulated(Simulation(), HostSpec("h"), "t", info("sleep 3; exit 4"))
 
     assert (3.0, 4, 0) == (plan.seconds, plan.code, plan.signal)
 
 
 def test_the_first_rule_that_fits_decides() -> None:
-    """By all labels and by a text of the command; slowness of the host comes on top."""
+    """The first rule that matches all labels and the text of the command decides; the slowness of the host is added."""
     slow = HostClass("slow", HostSpec("slow"), slow=Fixed(2))
     rules = (
         RunTime(When((("kind", "a"), ("size", "b"))), seconds=Fixed(7)),
@@ -128,7 +128,7 @@ def test_the_first_rule_that_fits_decides() -> None:
 
 
 def test_a_failure_ends_a_task_early() -> None:
-    """After a share of its run time, with an exit code or by a signal; its probability is kept."""
+    """A task fails after a share of its run time, with an exit code or by a signal, at the given probability."""
     simulation = Simulation(failures=(Failure(probability=0.25, signal=9, at=Fixed(0.5)),))
     plans = [simulated(simulation, HostSpec("h"), f"t-{number}", info("sleep 8; exit 2")) for number in range(4_000)]
 
@@ -138,7 +138,7 @@ def test_a_failure_ends_a_task_early() -> None:
 
 
 def test_an_image_has_one_size_and_a_host_its_bandwidth() -> None:
-    """Size over bandwidth, and slow hosts take longer; other images take what the settings say."""
+    """The download takes size over bandwidth, longer on slow hosts; other images take the time of the settings."""
     fast = HostClass("fast", HostSpec("fast"), bandwidth_mb_s=100)
     slow = HostClass("slow", HostSpec("slow"), slow=Fixed(3))
     rule = ImageRule("web", size_mb=Uniform(100, 900), bandwidth_mb_s=10)
@@ -281,12 +281,12 @@ def fault(tmp_path: Path, text: str, count: int = 10) -> str:
     ],
 )
 def test_a_bad_file_is_refused(tmp_path: Path, text: str, expected: str) -> None:
-    """With file, field, rule and number."""
+    """A malformed file is rejected with file, field, rule and number."""
     assert expected == fault(tmp_path, text)
 
 
 def test_what_is_no_yaml_is_refused(tmp_path: Path) -> None:
-    """Or not there at all."""
+    """A file that is no YAML, or missing, is rejected."""
     assert fault(tmp_path, "hosts: [").startswith("not valid YAML: ")
     with pytest.raises(FileFault, match=r"cannot be read: .*No such file"):
         load_simulation(tmp_path / "none.yaml", 1)

@@ -1,4 +1,4 @@
-"""Slack: the estimate as a function, estimates of real and simulated tasks, and what becomes of offers."""
+"""Slack: the estimate as a function, estimates of real and simulated tasks, and their effect on offers."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ AMOUNTS = st.integers(0, 100_000)
 @pytest.mark.parametrize(
     ("reported", "allocated", "used", "expected"),
     [
-        (0, 1000, 0, 900),  # a tenth of the allocation is held back
+        (0, 1000, 0, 900),  # a tenth of the allocation is not offered
         (0, 1000, 400, 500),
         (0, 1000, 950, 0),
         (0, 500, 700, 0),  # a task may use more than it was promised
         (500, 1000, 430, 500),  # within the margin: the old report stays
-        (500, 1000, 510, 390),  # it does not
-        (500, 1000, 350, 500),  # not enough more to be worth a new offer
+        (500, 1000, 510, 390),  # outside the margin
+        (500, 1000, 350, 500),  # the increase is too small for a new offer
         (500, 1000, 300, 600),
         (900, 0, 0, 0),
     ],
@@ -50,7 +50,9 @@ def test_the_estimate_is_what_is_unused(reported: int, allocated: int, used: int
 
 @given(AMOUNTS, AMOUNTS, AMOUNTS)
 def test_no_estimate_promises_what_is_in_use(reported: int, allocated: int, used: int) -> None:
-    """Whatever the last report: from 0 to what is allocated and unused; with the same use it does not change again."""
+    """The estimate is between 0 and the allocated unused amount, whatever the last report; with the same usage it does
+    not change again.
+    """
     found = estimate(reported, allocated, used)
 
     assert 0 <= found <= max(0, allocated - used)
@@ -101,7 +103,7 @@ async def until(cluster: Minicluster, low: int, high: int) -> None:
 
 
 async def launch(scheduler: Scheduler, task_id: str, command: Any, cpus: float, is_revocable: bool = False) -> None:
-    """On the first offer that holds this much."""
+    """Launch a task on the first offer with this many CPUs, and wait until it runs."""
     kind = REVOCABLE_CPUS if is_revocable else CPUS
     amount = 0
     while amount < cpus * 1000:
@@ -114,11 +116,11 @@ async def launch(scheduler: Scheduler, task_id: str, command: Any, cpus: float, 
 
 
 async def test_an_idle_process_leaves_slack_and_a_busy_one_none(start: Start, tmp_path: Any) -> None:
-    """Real processes are measured: nine tenths of what an idle task holds are offered, until it begins to work."""
+    """Real processes are measured: nine tenths of an idle task's allocation are offered, until the task is busy."""
     cluster, scheduler = await start(**FAST)
     busy = tmp_path / "busy"
     os.mkfifo(busy)
-    wait = f"open({str(busy)!r}).read()\nwhile True: pass"  # it waits without using anything
+    wait = f"open({str(busy)!r}).read()\nwhile True: pass"  # the task waits without using anything
     await launch(scheduler, "t", f"{shlex.quote(sys.executable)} -S -c {shlex.quote(wait)}", cpus=0.1)
     await until(cluster, 90, 90)
     await scheduler.wait(lambda event: event["type"] == "OFFERS" and _offered(event) == 90)
@@ -147,7 +149,7 @@ def simulated(share: float) -> dict[str, Any]:
 
 
 async def test_statistics_look_like_those_of_a_real_agent(start: Start) -> None:
-    """The keys are those that a real agent answered with when it was recorded."""
+    """The keys are those of the recorded answer of a real agent."""
     cluster, scheduler = await start(**FAST)
     await launch(scheduler, "t", "sleep 1000", cpus=0.1)
     port, rows = cluster.master.registry.by_host["a0"].port, []
@@ -185,7 +187,9 @@ async def test_simulated_tasks_use_the_share_they_declare(start: Start) -> None:
 
 
 async def test_what_is_held_beyond_the_slack_stays(start: Start) -> None:
-    """Slack that shrinks below what revocable tasks hold takes offers away, not tasks; what they free is owed."""
+    """Slack that shrinks below the allocation of revocable tasks takes offers away, not tasks; resources that they free
+    repay the difference.
+    """
     cluster, scheduler = await start(simulate=True, slack_interval_s=None, capabilities=REVOCABLE)
     offers, agent = cluster.master.offers, cluster.master.registry.by_host["a0"]
     offers.set_revocable(agent, 2000)
@@ -209,7 +213,7 @@ async def test_what_is_held_beyond_the_slack_stays(start: Start) -> None:
 
 
 async def test_an_agent_returns_to_less_slack(start: Start) -> None:
-    """Revocable tasks that outlive a partition in which the slack went still hold what they held."""
+    """Revocable tasks that outlive a partition keep their allocation, even if the slack shrank meanwhile."""
     cluster, scheduler = await start(simulate=True, slack_interval_s=None, capabilities=REVOCABLE, agent_timeout_s=0.1)
     offers, agent = cluster.master.offers, cluster.master.registry.by_host["a0"]
     offers.set_revocable(agent, 1000)

@@ -1,4 +1,4 @@
-"""The pages of dashboards, beyond what the recordings of a real Mesos show."""
+"""Pages of dashboards that the recordings of a real Mesos do not cover."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ async def page(port: int, path: str) -> Any:
 
 
 async def test_what_a_role_holds_counts_for_the_roles_above_it(start: Start) -> None:
-    """Of which no framework is a member."""
+    """The allocation of a role counts for its parent roles, of which no framework is a member."""
     cluster, scheduler = await start(roles=["eng/maps"])
     await scheduler.launch("t", "exec sleep 1000", resources=[scalar("cpus", 0.5), scalar("mem", 64)])
     await scheduler.status("t", "TASK_RUNNING")
@@ -28,7 +28,7 @@ async def test_what_a_role_holds_counts_for_the_roles_above_it(start: Start) -> 
 
 
 async def test_the_summary_counts_tasks_that_have_ended(start: Start) -> None:
-    """By state, of their framework and of their agent."""
+    """Ended tasks are counted by state, for their framework and for their agent."""
     cluster, scheduler = await start()
     await scheduler.launch("t", "exit 3")
     status = await scheduler.status("t", "TASK_FAILED")

@@ -1,4 +1,4 @@
-"""What pods get of the machine that they run on."""
+"""Environment variables and files of the machine that pods can see."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.unit.minicluster.scheduler import request, sandbox
 
 
 async def test_only_listed_variables_pass(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The names that every command needs, and those that are asked for; no credentials of the user who started it."""
+    """Pods have the variables that every command needs and the listed ones; no credentials of the user."""
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
     monkeypatch.setenv("PELOTON_DATABASE", "secret")
     monkeypatch.setenv("LC_ALL", "C.UTF-8")
@@ -42,7 +42,7 @@ async def test_files_of_pods_are_as_on_an_agent(start: Start) -> None:
 
 @pytest.mark.parametrize("call", ["browse", "read", "download"])
 async def test_a_path_with_a_nul_byte_is_refused(start: Start, call: str) -> None:
-    """With an answer."""
+    """A path with a NUL byte is answered with 400."""
     cluster, _ = await start()
     port = next(iter(cluster.master.registry.by_host.values())).port
 
