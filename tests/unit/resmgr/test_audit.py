@@ -27,7 +27,7 @@ def queued(world: World) -> ResmgrState:
 
 
 def test_all_is_well(world: World) -> None:
-    """After a cycle that admits there is nothing to say."""
+    """A cycle that admits gangs reports no fault."""
     state = queued(world)
     now = state.snapshot(100, 0)
     before, plan = replace(now, usage=now.usage.copy()), plan_cycle(now)
@@ -89,7 +89,7 @@ def test_wrong_books(change: Callable[[ResmgrState], None], words: str, world: W
 
 
 async def test_the_loop_goes_on(world: World, caplog: pytest.LogCaptureFixture) -> None:
-    """With the setting a fault is logged, and pods are admitted all the same; without it nothing is checked."""
+    """A fault is logged if the setting is on, and pods are admitted all the same; nothing is checked if it is off."""
     pool = world.pool("maps", 50, 50)
     for checks in (True, False):
         caplog.clear()

@@ -1,4 +1,4 @@
-"""Backfill over cycles: since when gangs have been passed, and what `job why` says of it."""
+"""Backfill over cycles: the time since which gangs have been passed, and its explanation by `job why`."""
 
 from __future__ import annotations
 
@@ -44,8 +44,9 @@ class Passing:
 
 
 async def test_gangs_pass_one_that_waits_until_its_time_is_up(world: World) -> None:
-    """Small ones are admitted before a large one for 300 s after it was refused; then room is kept for the large one,
-    which goes first when there is enough."""
+    """Small gangs are admitted before a large one for 300 s after its first rejection; after that resources are
+    reserved for the large one, which is admitted first when there is enough.
+    """
     passing = Passing(world)
     holder, large, early, late = (passing.job(cpu) for cpu in (8, 4, 1, 1))
     async with running(world, HOUR) as loop:
@@ -115,7 +116,7 @@ def test_a_rest_that_is_refused_starts_its_clock() -> None:
 
 
 async def test_a_rebuild_goes_on_with_the_clock(world: World) -> None:
-    """Memory that is read again knows since when gangs have been passed, and a gang that was admitted starts again."""
+    """A rebuilt state keeps the time since which gangs have been passed; the time of an admitted gang starts again."""
     passing = Passing(world)
     holder, large = passing.job(8), passing.job(4)
     async with running(world, HOUR) as loop:

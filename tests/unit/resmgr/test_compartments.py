@@ -27,8 +27,9 @@ def capacity(batch: float, rest: float) -> Capacity:
 
 
 async def test_jobs_wait_for_hosts_that_serve_them(world: World) -> None:
-    """Preemptible batch pods get what their host pool has, not what others have; job why, respool why and respool tree
-    give the numbers of those hosts."""
+    """Preemptible batch pods are admitted up to the capacity of their host pool alone; job why, respool why and respool
+    tree give the numbers of its hosts.
+    """
     world.hosts.answer = capacity(batch=3, rest=90)
     job = world.job(world.pool("p", 0, 80), 7)
 
@@ -50,8 +51,9 @@ async def test_jobs_wait_for_hosts_that_serve_them(world: World) -> None:
 
 
 async def test_queued_pods_say_which_hosts_they_want(world: World) -> None:
-    """Those that their hosts have no room for, below their pool's limit; also while there are no such hosts at all.
-    Pods that wait for the limit want no hosts."""
+    """Demand for hosts counts queued pods below their pool's limit that the hosts of their pool cannot take, even while
+    it has no hosts. Pods that wait for the limit demand no hosts.
+    """
     world.hosts.answer = capacity(batch=3, rest=90)
     wide, narrow = world.job(world.pool("wide", 0, 8), 20), world.job(world.pool("narrow", 0, 1), 5)
 
@@ -72,8 +74,9 @@ async def test_queued_pods_say_which_hosts_they_want(world: World) -> None:
 
 
 async def test_hosts_that_move_bring_their_room(world: World) -> None:
-    """With more hosts in its host pool a waiting job goes on; memory counts each pod in one compartment, also when
-    host pools come into use, when it is rebuilt, and when they are used no more."""
+    """A waiting job continues when its host pool has more hosts; each pod is counted in one compartment, even when host
+    pools come into use, when memory is rebuilt, and when host pools are no longer used.
+    """
     job = world.job(world.pool("p", 0, 80), 7)
 
     async with asking(world, FAST) as asked:

@@ -29,8 +29,9 @@ GAVE_UP = Unavailable("storage is busy: gave up after 6 attempts")
 async def doubting(
     world: World, method: str, settings: LoopSettings = FAST, error: Exception = GAVE_UP
 ) -> AsyncIterator[AdmissionLoop]:
-    """The next call of this method is carried out; storage answers with an error. It gives up in the middle of a chain
-    of transactions, and what it has committed by then stays."""
+    """Run a loop whose next call of this method commits and then fails. Storage fails in the middle of a chain of
+    transactions, and the transactions committed by then stay.
+    """
     faulty = Faulty(world, method, error)
     loop = AdmissionLoop(faulty, world.lifecycles, world.hosts, settings)  # type: ignore[arg-type]
     await loop.start()
@@ -58,7 +59,9 @@ async def test_a_kill_that_storage_gives_up_is_seen(world: World) -> None:
 
 
 async def test_who_was_admitted_in_doubt_is_told(world: World) -> None:
-    """The pods are READY, the answer was lost: without a word their workflow would look in minutes only."""
+    """The job of pods that are READY is woken although the answer was lost: its workflow would poll
+    only minutes later.
+    """
     job = world.job(world.pool("p", 2, 2), 3)
 
     async with doubting(world, "mark_ready", error=ConnectionError("the answer was lost")) as loop:
@@ -69,7 +72,7 @@ async def test_who_was_admitted_in_doubt_is_told(world: World) -> None:
 
 
 async def test_who_was_evicted_in_doubt_is_told(world: World) -> None:
-    """Of a round: hosts end evicted pods when the workflow of their job says so."""
+    """The job of evicted pods is woken although the answer was lost: hosts end the pods on request of its workflow."""
     borrower, owner = two_pools(world)
 
     async with doubting(world, "evict", ROUNDS) as loop:
@@ -98,7 +101,7 @@ async def test_who_is_evicted_for_others_in_doubt_is_told(world: World) -> None:
 
 
 async def test_another_priority_holds_for_what_waits(world: World) -> None:
-    """An update gives a service another priority: memory is read again, and is what a restart would make of it."""
+    """An update changes the priority of a service: memory is read again and equals the state after a restart."""
     pool = world.pool("p", 1, 1)
     service = world.service(pool, 4, UpdateSpec())
     world.storage.updates.advance(service, world.now_ns)

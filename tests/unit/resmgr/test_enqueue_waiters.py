@@ -1,4 +1,4 @@
-"""Who queues pods hears of their admission, or the job is told: one of both, whatever happens."""
+"""The caller that queues pods receives their admission, or the job is woken: one of both in every case."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ async def woken(world: World, job: JobId) -> None:
 
 
 async def test_the_answer_tells_what_was_admitted(world: World) -> None:
-    """The next cycle admits 10 of 15 pods: the caller gets the count, and no job is woken."""
+    """The next cycle admits 10 of 15 pods: the caller receives the count, and no job is woken."""
     job = world.job(world.pool("p", 10, 10), 15)
 
     async with serving(world) as (_, servicer):
@@ -49,7 +49,7 @@ async def test_the_answer_tells_what_was_admitted(world: World) -> None:
 
 
 async def test_what_is_admitted_later_is_told(world: World) -> None:
-    """Pods for which there is no room are answered as queued, and woken when there is."""
+    """Pods above the limit are answered as queued; their job is woken when they are admitted."""
     pool = world.pool("p", 1, 1)
     first, second = world.job(pool, 1), world.job(pool, 1)
 
@@ -61,7 +61,7 @@ async def test_what_is_admitted_later_is_told(world: World) -> None:
 
 
 async def test_a_gang_is_woken(world: World) -> None:
-    """Members of a gang are launched by a workflow that the job starts when it looks."""
+    """The job is woken, since members of a gang are launched by a workflow that the job starts when it polls."""
     job = world.job(world.pool("p", 10, 10), 5, gang=3)
 
     async with serving(world) as (_, servicer):
@@ -79,7 +79,7 @@ async def test_nothing_queued_is_answered_at_once(world: World, monkeypatch: pyt
 
 
 async def test_without_a_cycle_the_answer_comes_in_time(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """While the capacity is unknown nothing is admitted: the pods are queued, and their job is woken later."""
+    """Nothing is admitted while the capacity is unknown: the pods are queued, and their job is woken later."""
     monkeypatch.setattr(enqueue_waiters, "PATIENCE_S", 0.01)
     capacity, world.hosts.answer = world.hosts.answer, None
     job = world.job(world.pool("p", 10, 10), 1)
@@ -101,7 +101,7 @@ async def left(loop: AdmissionLoop, job: JobId) -> None:
 
 
 async def test_a_caller_that_goes_away_leaves_a_wake_up(world: World) -> None:
-    """Its answer was there, and was not taken."""
+    """The job is woken if the answer was ready and its caller did not take it."""
     job = world.job(world.pool("p", 10, 10), 2)
 
     async with serving(world) as (loop, _):

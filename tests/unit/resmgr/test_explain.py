@@ -1,4 +1,4 @@
-"""ExplainService over gRPC, on a real store: what it tells, and that it changes nothing."""
+"""ExplainService over gRPC, on a real store: its answers, and that it changes nothing."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ async def test_what_keeps_the_workflow_of_a_job_from_going_on_comes_first(world:
 
 
 async def test_hosts_are_looked_for_anew(world: World) -> None:
-    """The reason of placement for earlier instances is not given for those that are admitted later."""
+    """The placement failure of earlier instances is not the reason of instances that are admitted later."""
     job = world.job(world.pool("p", 1, 1), 2)
 
     async with asking(world) as asked:
@@ -108,7 +108,7 @@ async def test_hosts_are_looked_for_anew(world: World) -> None:
 
 
 async def test_launches_are_locked(world: World) -> None:
-    """Then an older reason why no host was found is not what the instances wait for."""
+    """An older placement failure is not the reason of waiting instances while launches are locked."""
     job = world.job(world.pool("p", 1, 1), 1)
     world.storage.lockdowns.set("Launch", True)
 
@@ -122,8 +122,9 @@ async def test_launches_are_locked(world: World) -> None:
 
 
 async def test_a_service(world: World) -> None:
-    """Its rollout, what its SLA granted and refused, and which steps are locked; instances that the update adds later
-    are not about to be queued."""
+    """The answer has the rollout, evictions that the SLA allowed and rejected, and locked steps; instances that the
+    update adds later are not shown as about to be queued.
+    """
     job = world.service(world.pool("p", 10, 10), 3, UpdateSpec(batch_size=1), maximum_unavailable=1)
     world.storage.updates.advance(job, world.now_ns)
     for checks_sla in (False, True):
@@ -150,7 +151,7 @@ async def test_a_service(world: World) -> None:
 
 
 async def test_an_update_that_has_stalled(world: World) -> None:
-    """The lines count the runs that failed, since no instance counts as failed, and have what the last one wrote."""
+    """The lines count the failed runs, since no instance counts as failed, and show the output of the last one."""
     job = world.service(world.pool("p", 10, 10), 1, UpdateSpec(progress_deadline_s=60))
     world.storage.updates.advance(job, world.now_ns)
 
@@ -171,8 +172,9 @@ async def test_an_update_that_has_stalled(world: World) -> None:
 
 @pytest.mark.parametrize("state", [PodState.FAILED, PodState.KILLED, PodState.SUCCEEDED])
 async def test_an_instance_of_a_service_that_fails(world: World, state: PodState) -> None:
-    """How it ended, where, when it runs again and why not before; a check that finds it sick has it killed, and a
-    program that ends well has not done what a service is for."""
+    """The answer says how and where the instance ended, when it runs again and why not earlier; a failed health check
+    kills it, and a service whose program exits with 0 counts as failed.
+    """
     job = world.service(world.pool("p", 10, 10), 1, UpdateSpec())
     world.storage.updates.advance(job, world.now_ns)
 
@@ -191,7 +193,7 @@ async def test_an_instance_of_a_service_that_fails(world: World, state: PodState
 
 
 async def test_an_instance_of_a_batch_job_that_waits_for_its_retry(world: World) -> None:
-    """It is part of the answer as for a service; one that failed for good, and is no reason to wait, is not."""
+    """A batch instance in backoff is part of the answer as for a service; a permanently failed one is not."""
     world.storage.host_pods.batch_backoff = Backoff(10, 600)
     pool = world.pool("p", 10, 10)
     again, resting = world.job(pool, 1, max_failures=2), world.job(pool, 2)
@@ -232,7 +234,7 @@ async def test_instances_whose_containers_cannot_be_started(world: World) -> Non
 
 
 def test_how_an_instance_failed() -> None:
-    """The exit code or the signal, if there is one; or else the reason, or what a message says of the cause."""
+    """The line has the exit code or the signal, else the reason, else the cause in the message."""
     due_ns = 1_700_000_000 * 10**9
     pod = service_pod(
         0, state=PodState.FAILED, failure_count=2, host="h1", due_ns=due_ns, message="Task throttled due to failure"
@@ -252,7 +254,7 @@ def test_how_an_instance_failed() -> None:
 
 
 def test_a_batch_pod_that_fails_quickly_says_so() -> None:
-    """Its wait is due to its failures, wherever it goes next."""
+    """The backoff is due to the failures of the pod, whichever host it runs on next."""
     due_ns = 1_700_000_000 * 10**9
     pod = service_pod(0, state=PodState.FAILED, failure_count=3, host="h1", due_ns=due_ns)
 
@@ -262,14 +264,14 @@ def test_a_batch_pod_that_fails_quickly_says_so() -> None:
 
 
 def test_an_instance_that_need_not_wait() -> None:
-    """Who lost its host has not failed, and runs again at once."""
+    """An instance that lost its host has not failed, and runs again at once."""
     pod = service_pod(0, state=PodState.LOST, host="h1")
 
     assert "instance 0 LOST on h1; it runs again at once" == failure_line(pod, JobType.SERVICE)
 
 
 async def test_a_job_that_waits_for_slack(world: World) -> None:
-    """Of a revocable job it is said how much slack the hosts have and how much is taken, in its answer and its plan."""
+    """The answer and the plan of a revocable job show the slack of the hosts and the part of it that is taken."""
     pool = world.pool("p", 10, 10)
     world.hosts.answer = (Resources.of(10), Resources(cpu_milli=1_500))
     first, job = (world.job(pool, count, revocable=True) for count in (1, 2))
@@ -317,7 +319,7 @@ REFUSED = {
 
 @pytest.mark.parametrize("case", REFUSED)
 async def test_jobs_that_are_not_there(world: World, case: str) -> None:
-    """The call's status says what is wrong with the id."""
+    """The status of the call says what is wrong with the id."""
     job, code, text = REFUSED[case]
     async with asking(world) as asked:
         with pytest.raises(grpc.aio.AioRpcError) as caught:
@@ -367,7 +369,7 @@ async def test_an_unknown_pool_is_quoted_within_a_bound(world: World) -> None:
     ],
 )
 async def test_a_pool_that_borrows_what_its_owner_wants(world: World, preempts: bool, how: str) -> None:
-    """The answer says how much each lender wants back, and when that comes."""
+    """The answer says how much each lender claims back, and when it is returned."""
     world.hosts.answer = (Resources.of(12, 1000, 1000), Resources())
     owner, borrower = world.pool("a", 6, 12), world.pool("b", 6, 12)
 
@@ -384,7 +386,7 @@ async def test_a_pool_that_borrows_what_its_owner_wants(world: World, preempts: 
 
 
 async def test_a_job_whose_pool_is_gone(world: World) -> None:
-    """It ended in a pool that is gone, not in a pool called by its id."""
+    """The text says that the pool is gone; it does not present the pool's id as a name."""
     job = world.job(world.pool("p", 10, 10), 1)
 
     async with asking(world) as asked:
@@ -425,7 +427,7 @@ async def test_the_tree(world: World) -> None:
 
 
 async def test_without_a_cluster(world: World) -> None:
-    """Without a known capacity there are no entitlements: UNAVAILABLE, try again."""
+    """The call fails with UNAVAILABLE while the capacity, and so every entitlement, is unknown."""
     async with asking(world) as asked:
         world.hosts.answer, asked.server.loop.state.capacity = None, None
         with pytest.raises(grpc.aio.AioRpcError) as caught:
@@ -435,8 +437,9 @@ async def test_without_a_cluster(world: World) -> None:
 
 
 async def test_a_gang_between_admission_and_hosts(world: World) -> None:
-    """It waits for hosts for all of it; is held back after failed launches, with the numbers, and delays no other gang;
-    and gathers while members have not ended."""
+    """A gang waits for hosts for all its members; it is in backoff after failed launches, with the numbers, and delays
+    no other gang; and it gathers while members have not ended.
+    """
     gang, other = world.job(world.pool("p", 5, 5), 5, gang=4), world.job(world.pool("q", 4, 4), 1)
 
     async with asking(world) as asked:

@@ -1,4 +1,4 @@
-"""What ExplainService tells of pods that no host could take, and of those that are held back because of it."""
+"""Answers of ExplainService about pods that fit no host, and about pods in backoff after that."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ TOO_LARGE = "no host has cpu 7: the largest of 3 hosts has 4"
 
 
 async def test_pods_that_fit_no_host(world: World) -> None:
-    """Of a job it is said at once, before any of its pods was queued, which of them no host could take, with the
-    numbers; and so in a plan. While hosts are not known nothing is said."""
+    """Pods that fit no host are shown with the numbers before any pod of the job is queued; a plan shows them too.
+    Nothing is shown while hosts are unknown.
+    """
     world.hosts.unfit = {7_000: (too_large(7),), 9_000: (too_large(9),)}
     job = world.job(world.pool("p", 90, 90), 6, cpu=7, cpus=[1, 1, 1, 9])
     fine = world.job(world.pool("q", 9, 9), 2)
@@ -47,7 +48,7 @@ async def test_pods_that_fit_no_host(world: World) -> None:
 
 
 async def test_pods_that_are_held_back(world: World) -> None:
-    """What holds them back is said of the job and of the pool, with what placement said last."""
+    """The answers for the job and for the pool have the reason of the backoff, with the last placement failure."""
     job = world.job(world.pool("p", 5, 5), 3)
 
     async with asking(world) as asked:
@@ -66,7 +67,7 @@ async def test_pods_that_are_held_back(world: World) -> None:
 
 
 async def test_a_lost_volume_is_named(world: World) -> None:
-    """Which one, on which host, since when, and what may be done."""
+    """The text names the volume, its host, the time of the loss, and possible actions."""
     job = world.service(world.pool("p", 5, 5), 1, UpdateSpec())
     world.storage.pods.create(job, lambda _: None)
     storage = world.storage
@@ -87,7 +88,9 @@ async def test_a_lost_volume_is_named(world: World) -> None:
 
 
 async def test_hosts_of_a_daemon(world: World) -> None:
-    """How many match, and by which rules the others do not; while hosts are not known nothing is said."""
+    """The answer has the number of matching hosts and the rules that exclude the others; it has neither while hosts are
+    unknown.
+    """
     job = world.daemon(world.pool("p", 5, 5))
     not_edge = RefusingHosts(4, Misfit(HostRule.CONSTRAINT, name="label role=edge"))
     small = RefusingHosts(1, Misfit(HostRule.SIZE, "cpu", 1_000, 500))
@@ -109,8 +112,9 @@ async def test_hosts_of_a_daemon(world: World) -> None:
 
 
 async def test_marks_of_a_service_and_of_its_hosts(world: World) -> None:
-    """With their numbers, the worst first, and no more than a few; those of others are not told, and no host manager
-    needs to answer."""
+    """Marked hosts of the service are shown with their numbers, the worst first, up to a limit; hosts of other jobs are
+    not, and no host manager needs to answer.
+    """
     job = world.service(world.pool("p", 9, 9), 9, UpdateSpec())
     world.storage.pods.create(job, lambda _: None)
     hosts = [f"h{at}" for at in (1, 1, 2, 3, 4, 5, 6, 7, 8)]

@@ -1,4 +1,4 @@
-"""The queue of a pool in order, as ExplainService tells it."""
+"""The queue of a pool in order, as ExplainService lists it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from tests.unit.resmgr.world import World
 
 
 async def test_the_queue_of_a_pool_in_order(world: World) -> None:
-    """As many as are asked for, each with its job's name, place and reason; of an inner pool there is none."""
+    """The answer has the requested number of entries, each with its job's name, place and reason;
+    an inner pool has none.
+    """
     inner = world.pool("p", 10, 10)
     pool = world.pool("q", 10, 10, inner)
     holder, waiter, last = (world.job(pool, count) for count in (8, 5, 1))

@@ -1,4 +1,4 @@
-"""Which jobs need no wake-up, gangs that are passed by, and gangs that are released."""
+"""Jobs that need no wake-up, gangs in backoff, and gangs that are released from it."""
 
 from __future__ import annotations
 
@@ -22,14 +22,15 @@ from tests.unit.resmgr.world import World, fast
 
 READY = PodState.READY
 RUNS = st.tuples(st.integers(1, 3), st.integers(1, 4), st.booleans(), st.booleans())
-"""Size of a gang, how many, whether they are held back, and whether they are revocable."""
+"""The size of a gang, the number of gangs, whether they are in backoff, and whether they are revocable."""
 QUEUES = st.lists(st.lists(RUNS, max_size=6), min_size=1, max_size=3)
 
 
 @given(queues=QUEUES)
 def test_passed_by(queues: list[list[tuple[int, int, bool, bool]]]) -> None:
-    """Just the held gangs are missing, in each of the pools, and what they want is not counted; nothing that was given
-    has changed."""
+    """Only the gangs in backoff are missing, in each of the pools, and their demand is not counted; the input is
+    unchanged.
+    """
     waiting: dict[int, PoolQueues] = {}
     held: list[HeldGang] = []
     for row, runs in enumerate(queues):
@@ -64,7 +65,7 @@ def _wanted(waiting: dict[int, PoolQueues], pools: int, revocable: bool) -> np.n
 
 
 async def test_what_was_released_for_new_hosts_is_not_held_back_again_by_a_rebuild(world: World) -> None:
-    """Storage does not know of the release; memory that was read anew repeats it at the next time for that."""
+    """Storage does not record the release; rebuilt memory repeats it at the next due time."""
     pool = world.pool("p", 3, 3)
     stuck, other = world.job(pool, 3), world.job(pool, 3)
 
@@ -88,7 +89,7 @@ async def test_what_was_released_for_new_hosts_is_not_held_back_again_by_a_rebui
 
 
 async def test_what_is_held_back_is_tried_when_hosts_have_more_room(world: World) -> None:
-    """As when a daemon has ended, and soon again: these are no hosts that come and go all the time."""
+    """Gangs in backoff are tried when a daemon has ended, and soon again: this is not a flapping host."""
     pool = world.pool("p", 3, 3)
     stuck = world.job(pool, 3)
 

@@ -29,14 +29,16 @@ BUSY = no_room(1)
 
 @dataclass
 class VirtualCluster:
-    """Jobs look for hosts when their workflows do. Ordinary pods find one at once, and end; hopeless ones never do."""
+    """A cluster in which jobs look for hosts when their workflows do. Ordinary pods find one at once, and end; hopeless
+    pods never do.
+    """
 
     world: World
     loop: AdmissionLoop
-    ordinary: dict[JobId, float] = field(default_factory=dict)  # -> since when it waits, in seconds
-    looks: dict[JobId, tuple[float, float]] = field(default_factory=dict)  # of hopeless jobs: the next, pause before
-    gangs: set[JobId] = field(default_factory=set)  # hopeless jobs that are one
-    waits_s: list[float] = field(default_factory=list)  # of ordinary jobs that have found hosts
+    ordinary: dict[JobId, float] = field(default_factory=dict)  # -> time since which the job waits, in seconds
+    looks: dict[JobId, tuple[float, float]] = field(default_factory=dict)  # hopeless jobs: next try, pause before it
+    gangs: set[JobId] = field(default_factory=set)  # hopeless jobs that are gangs
+    waits_s: list[float] = field(default_factory=list)  # waits of ordinary jobs that have found hosts
     now_s: float = 0
 
     def __post_init__(self) -> None:
@@ -69,7 +71,7 @@ class VirtualCluster:
             self.now_s = min([*soon_s, self.now_s + self.held_back_s()])
 
     async def turn(self) -> bool:
-        """A cycle, and what jobs do then; returns whether there was anything."""
+        """Run a cycle and the steps of the jobs that follow; return whether there were any."""
         told = await self.loop.run_cycle()
         for job in told:
             if job in self.looks:
@@ -85,7 +87,7 @@ class VirtualCluster:
         return bool(told or due)
 
     def held_back_s(self) -> float:
-        """Until something that is held back may be admitted."""
+        """Return the time until the next gang in backoff may be admitted."""
         now_ns = self.clock_ns()
         held = self.loop.state.snapshot(1, now_ns).held
         return min((gang.reason.left for gang in held), default=HOUR_S)
@@ -134,7 +136,9 @@ def two_gangs(world: World, pool: RespoolId) -> list[JobId]:
 @pytest.mark.parametrize("flaps", [False, True])
 @pytest.mark.parametrize("hopeless", [two_of_one_job, two_hundred_of_one_shape, two_jobs, twenty_jobs, two_gangs])
 async def test_others_of_the_pool_are_placed(world: World, hopeless: Jobs, flaps: bool) -> None:
-    """After the first tries, and at once later on, also while hosts come and go all the time."""
+    """Other jobs of the pool are placed after the first tries, and at once later on, even on a cluster with flapping
+    hosts.
+    """
     pool = world.pool("p", LIMIT, LIMIT)
     loop = world.loop(fast(preempts=False))
     cluster = VirtualCluster(world, loop)
@@ -152,7 +156,9 @@ async def test_others_of_the_pool_are_placed(world: World, hopeless: Jobs, flaps
 
 
 async def test_what_is_held_back_is_tried_when_a_pod_of_its_job_has_ended(world: World) -> None:
-    """If that was as large, and not again and again; another job's pod is no reason."""
+    """Backoff ends when a pod of the job ends that was as large, and not repeatedly; pods of other
+    jobs do not end it.
+    """
     pool = world.pool("p", 10, 10)
     job, other = world.job(pool, 6, cpus=[2, 2, 1]), world.job(pool, 1, cpu=2)
 

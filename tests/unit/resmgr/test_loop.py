@@ -1,4 +1,4 @@
-"""The admission loop against a real store: what is committed, which jobs are woken, and what survives errors."""
+"""The admission loop against a real store: its commits, the jobs it wakes, and its state after errors."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ async def test_enqueue_is_idempotent(world: World) -> None:
 
 
 async def test_ended_pods_make_room(world: World) -> None:
-    """What ends is read from the status log, and its room goes to the next in line."""
+    """Ended pods are read from the status log, and their resources are given to the next gang in line."""
     job = world.job(world.pool("p", 2, 2), 4)
 
     async with running(world) as loop:
@@ -85,7 +85,7 @@ async def test_ended_pods_make_room(world: World) -> None:
 
 
 async def test_new_run_is_queued_after_the_old_one_is_released(world: World) -> None:
-    """A lost pod gets a new run and comes back through the queue; nothing is counted twice."""
+    """A lost pod has a new run and returns through the queue; nothing is counted twice."""
     job = world.job(world.pool("p", 2, 2), 2)
 
     async with running(world, fast(cycle_period_s=0.2)) as loop:
@@ -102,7 +102,7 @@ async def test_new_run_is_queued_after_the_old_one_is_released(world: World) -> 
 
 
 async def test_kill_ends_queued_and_admitted_pods(world: World) -> None:
-    """Pods whose goal is KILLED leave the queue or give their room back; others take it."""
+    """Pods whose goal is KILLED leave the queue or free their resources; other pods take them."""
     pool = world.pool("p", 2, 2)
     job, other = world.job(pool, 4), world.job(pool, 2)
 
@@ -120,7 +120,7 @@ async def test_kill_ends_queued_and_admitted_pods(world: World) -> None:
 
 
 async def test_a_gang_ends_whole_in_the_queue(world: World) -> None:
-    """Who kills a member kills the gang; the other pods of the job keep their place."""
+    """A kill of one member ends the whole gang; the other pods of the job keep their place."""
     pool = world.pool("p", 3, 3)
     gang = world.job(pool, 5, gang=3)
 
@@ -138,8 +138,9 @@ async def test_a_gang_ends_whole_in_the_queue(world: World) -> None:
 
 
 async def test_a_gang_whose_launch_was_in_vain_is_passed_by(world: World) -> None:
-    """It gives its room back, keeps its place, and is held back, in memory as after a rebuild; others go ahead, and
-    when its time has come it is first in line again."""
+    """The gang frees its resources, keeps its place, and is in backoff, in memory as after a rebuild; others are
+    admitted before it, and after the backoff it is first in line again.
+    """
     pool = world.pool("p", 3, 3)
     gang, other = world.job(pool, 3, gang=3), world.job(pool, 4)
 
@@ -171,8 +172,9 @@ async def test_a_gang_whose_launch_was_in_vain_is_passed_by(world: World) -> Non
 
 
 async def test_pods_without_a_host_are_passed_by(world: World) -> None:
-    """They give their room back, keep their place, and are held back, in memory as after a rebuild; others go ahead,
-    and when their time has come they are first in line again."""
+    """The pods free their resources, keep their place, and are in backoff, in memory as after a rebuild; others are
+    admitted before them, and after the backoff they are first in line again.
+    """
     pool = world.pool("p", 3, 3)
     stuck, other = world.job(pool, 3, cpus=[1, 1, 0.5]), world.job(pool, 4)
 
@@ -195,7 +197,7 @@ async def test_pods_without_a_host_are_passed_by(world: World) -> None:
             held.reason
         )
         assert (0, 2) == (held.run.start, held.run.gang_count)
-        assert 2_000 == now.demand[now.tree.row[pool], 0]  # of the other job alone
+        assert 2_000 == now.demand[now.tree.row[pool], 0]  # demand of the other job alone
 
         loop.clock_ns = lambda: now_ns + 30 * 10**9
         world.finish(other, [0])
@@ -204,7 +206,7 @@ async def test_pods_without_a_host_are_passed_by(world: World) -> None:
 
 
 async def test_what_is_held_back_is_tried_when_hosts_have_come(world: World) -> None:
-    """Not sooner, and not again and again while hosts come and go all the time."""
+    """Pods in backoff are tried when new hosts register, not earlier, and not repeatedly while hosts flap."""
     pool = world.pool("p", 3, 3)
     stuck = world.job(pool, 3)
 
@@ -224,7 +226,7 @@ async def test_what_is_held_back_is_tried_when_hosts_have_come(world: World) -> 
 
 
 async def test_capacity_is_needed_and_kept(world: World) -> None:
-    """Nothing is admitted before a host manager has answered; when it falls silent the last answer holds."""
+    """No pod is admitted before a host manager has answered; while it is unavailable the last answer holds."""
     job = world.job(world.pool("p", 2, 2), 3)
     answer, world.hosts.answer = world.hosts.answer, None
 
@@ -241,7 +243,7 @@ async def test_capacity_is_needed_and_kept(world: World) -> None:
 
 
 async def test_priority_and_order_survive_a_restart(world: World) -> None:
-    """A new resource manager has the same queues in the same order, and goes on."""
+    """A new resource manager has the same queues in the same order, and continues."""
     pool = world.pool("p", 2, 2)
     jobs = [world.job(pool, 3, priority=priority) for priority in (0, 2, 1)]
 
@@ -275,7 +277,7 @@ async def test_unknown_job_and_a_pool_that_is_no_leaf(world: World) -> None:
 
 
 async def test_a_batch_job_whose_pool_is_gone_fails_with_the_reason(world: World) -> None:
-    """Its pods fail once, have no other run, and the job ends."""
+    """The pods fail once, have no other run, and the job ends."""
     nowhere = world.job(RespoolId("b1b1b1b1-0000-4000-8000-000000000000"), 3, max_failures=9)
 
     async with running(world) as loop:
@@ -326,7 +328,7 @@ class Faulty:
 
 @pytest.mark.parametrize("method", ["mark_ready", "status_log"])
 async def test_a_lost_answer_in_the_cycle_changes_nothing(world: World, method: str) -> None:
-    """A commit whose answer is lost is read back from storage; the loop goes on."""
+    """A commit whose answer is lost is read back from storage; the loop continues."""
     job = world.job(world.pool("p", 2, 2), 3)
     loop = AdmissionLoop(Faulty(world, method), world.lifecycles, world.hosts, FAST)  # type: ignore[arg-type]
     await loop.start()
@@ -344,7 +346,7 @@ async def test_a_lost_answer_in_the_cycle_changes_nothing(world: World, method: 
 
 @pytest.mark.parametrize("method", ["mark_pending", "kill_queued"])
 async def test_a_lost_answer_to_a_call_is_found_out(world: World, method: str) -> None:
-    """The caller gets the error, tries again, and everything is counted once."""
+    """The caller receives the error and tries again, and everything is counted once."""
     job = world.job(world.pool("p", 2, 2), 3)
     faulty = Faulty(world, method)
     loop = AdmissionLoop(faulty, world.lifecycles, world.hosts, FAST)  # type: ignore[arg-type]
@@ -380,7 +382,7 @@ async def test_a_caller_that_gives_up_does_not_split_a_commit(world: World) -> N
 
 
 async def test_bounded_cycles_go_round(world: World) -> None:
-    """With a bound of two pods a cycle every pool gets its turn."""
+    """Every pool has its turn if a cycle admits at most two pods."""
     jobs = [world.job(world.pool(name, 5, 5), 5) for name in "abc"]
 
     async with running(world, fast(admitted_pods_max=2)) as loop:
@@ -390,7 +392,7 @@ async def test_bounded_cycles_go_round(world: World) -> None:
 
 
 async def test_entitlement_is_recomputed_every_period(world: World) -> None:
-    """Also when nothing happens."""
+    """The entitlement is recomputed every period, even without events."""
     world.pool("p", 2, 2)
 
     async with running(world, fast(entitlement_period_s=0.02, preempts=False)) as loop:

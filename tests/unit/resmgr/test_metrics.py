@@ -1,4 +1,4 @@
-"""Gauges: what a dashboard sees of a pool."""
+"""Gauges of a pool for dashboards."""
 
 from __future__ import annotations
 
@@ -63,8 +63,9 @@ def test_admitted_pods_and_their_wait(world: World) -> None:
 
 
 def test_evicted_and_requeued_pods_and_broken_invariants(world: World) -> None:
-    """Evicted pods are counted by their pool and by the pool of the waiting gang, those without a host by their pool;
-    faults only when there are any."""
+    """Evicted pods are counted by their pool and by the pool of the waiting gang, pods without a host by their pool;
+    faults are counted only if there are any.
+    """
     reader = InMemoryMetricReader()
     meter = AdmissionMeter(MeterProvider([reader]).get_meter("test"))
     run = GangRun(JobId("low"), 0, 2, 3, (1000, 0, 0, 0), 0, 1)

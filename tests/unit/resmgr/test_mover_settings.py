@@ -11,7 +11,7 @@ from services.settings import load
 
 
 def test_numbers_of_the_mover_are_settings() -> None:
-    """Without any they are the defaults of its policy; with all of them each goes to its place."""
+    """The defaults are those of the policy; each variable sets its own field."""
     assert MoverSettings() == mover_settings(load({}))
 
     given = {
@@ -43,6 +43,6 @@ def test_numbers_of_the_mover_are_settings() -> None:
     ],
 )
 def test_numbers_that_cannot_be_meant_are_refused(name: str, text: str, said: str) -> None:
-    """With each variable that has to do with it, and what it is."""
+    """Impossible numbers are rejected with each variable involved and its value."""
     with pytest.raises(InvalidArgument, match=said):
         mover_settings(load({f"PELOTON_MOVER_{name}": text}))

@@ -1,4 +1,4 @@
-"""Plans over gRPC: what would be, without doing it."""
+"""Plans over gRPC: the effect of a change, without the change."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ async def test_a_plan_of_a_changed_pool(world: World) -> None:
 
 
 async def test_a_plan_of_a_new_pool(world: World) -> None:
-    """A new pool takes entitlement from the others; what could not be created is refused in the same words."""
+    """A new pool takes entitlement from the others; an invalid pool is rejected with the message of its creation."""
     world.pool("p", 0, 100)
 
     async with asking(world) as asked:
@@ -70,7 +70,7 @@ async def test_a_plan_of_a_new_pool(world: World) -> None:
 
 
 async def test_a_plan_of_a_job(world: World) -> None:
-    """What would be admitted, wait, and be held back; the queue is as it was."""
+    """The plan counts instances that would be admitted, queued and kept out by the maximum; the queue is unchanged."""
     pool = world.pool("p", 0, 4)
     holder = world.job(pool, 3)
 
@@ -94,7 +94,7 @@ async def test_a_plan_of_a_job(world: World) -> None:
 
 
 async def test_plans_come_true(world: World) -> None:
-    """What was planned for a job and for a pool is what happens when they are created."""
+    """A plan of a job and a plan of a pool equal the result of their creation."""
     pool = world.pool("p", 0, 9)
     world.hosts.answer = (Resources.of(12, 1000, 1000), Resources())
     other = pool_config("q", 6, 12)
@@ -130,7 +130,7 @@ async def test_a_plan_of_a_gang_with_overrides(world: World) -> None:
 
 
 async def test_a_plan_of_a_service(world: World) -> None:
-    """By its spec, or by the configuration that v0 has of it: the same."""
+    """The plan is the same by the spec of the service and by its v0 configuration."""
     pool = world.pool("p", 0, 4)
     spec = stateless_pb2.JobSpec(instance_count=6, respool_id={"value": pool}, sla={"preemptible": True})
     spec.default_spec.containers.add().resource.cpu_limit = 1
@@ -181,11 +181,13 @@ async def test_plans_of_jobs_that_have_no_place(world: World) -> None:
     ]
 
 
-# -- room on hosts -------------------------------------------------------------------------------------------------
+# -- free resources of hosts ------------------------------------------------------------------------------------------
 
 
 async def test_a_plan_says_for_how_many_hosts_have_room(world: World) -> None:
-    """Of those that would be admitted now, with the rules of the hosts for the others, and of those that would wait."""
+    """The plan counts hosts for instances that would be admitted now, with the rules of hosts for the rest, and for
+    instances that would wait.
+    """
     pool = world.pool("p", 0, 4)
     world.hosts.room, world.hosts.why = 3, no_room(1)
 
@@ -222,7 +224,7 @@ async def test_pods_that_fit_no_host_are_not_asked_about(world: World) -> None:
 
 
 async def test_a_plan_without_an_answer_of_the_host_manager(world: World) -> None:
-    """It says what the pool would say, and that nothing is known of hosts, and why."""
+    """The plan has the pool's part, and says that the hosts are unknown, and why."""
     pool = world.pool("p", 0, 4)
 
     async with asking(world) as asked:
@@ -235,7 +237,7 @@ async def test_a_plan_without_an_answer_of_the_host_manager(world: World) -> Non
 
 
 async def test_a_plan_of_many_sorts_of_pods(world: World) -> None:
-    """Of the first ones it says whether there is room, of the others that it does not."""
+    """Free resources are checked for the first pod shapes; the plan says that the other shapes are unchecked."""
     config = job_config(world.pool("p", 90, 90), 130, 0.001)
     for instance in range(130):
         config.instanceConfig[instance].resource.cpuLimit = 0.001 * (instance + 1)
@@ -301,8 +303,9 @@ def told(evictions: Iterable[pb.PlannedEviction]) -> list[tuple[str, int, int, i
 
 
 async def test_a_plan_of_a_job_says_who_would_leave(world: World) -> None:
-    """Between pools after the rounds that a pool may be above its entitlement, inside a pool in the next one; what is
-    planned changes nothing."""
+    """Evictions between pools follow after the rounds that a pool may be above its entitlement, inside a pool in the
+    next round; the plan changes nothing.
+    """
     lends, owner = world.pool("a", 50, 100), world.pool("b", 50, 100)
     lent = world.job(lends, 10, cpu=10)
 
@@ -326,7 +329,9 @@ async def test_a_plan_of_a_job_says_who_would_leave(world: World) -> None:
 
 
 async def test_a_plan_of_a_pool_says_who_would_leave(world: World) -> None:
-    """The pods that the change evicts, without those that leave anyway, and for which job."""
+    """The plan shows the pods that the change evicts, without pods that leave anyway, and the job that receives their
+    resources.
+    """
     lends, owner = world.pool("a", 50, 100), world.pool("b", 0, 10)
     lent, waits = world.job(lends, 10, cpu=10), world.job(owner, 5, cpu=10)
 

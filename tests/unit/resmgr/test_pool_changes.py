@@ -38,8 +38,9 @@ async def test_busy_pools(world: World, manager: Manager, server: ResmgrServer) 
 
 
 async def test_a_change_strands_nobody(world: World, manager: Manager, server: ResmgrServer) -> None:
-    """Limits and reservations stay above what a queued gang needs, and the reservation above what non-preemptible pods
-    hold; the same change is made once they are gone, or with force."""
+    """Limits and reservations stay above the demand of a queued gang, and the reservation above the allocation of
+    non-preemptible pods; the same change is accepted once they are gone, or with force.
+    """
     parent = await create(manager, "eng", 20, 40)
     pool = await create(manager, "p", 10, 20, parent)
     fixed = world.job(pool, 6, preemptible=False)  # type: ignore[arg-type]

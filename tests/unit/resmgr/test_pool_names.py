@@ -45,7 +45,7 @@ async def test_letters_of_all_scripts(manager: Manager, server: ResmgrServer) ->
 
 
 async def test_huge_names(manager: Manager, server: ResmgrServer) -> None:
-    """An answer has the beginning and the length of what it refuses, also where it repeats an id or a path."""
+    """The answer has the beginning and the length of a rejected name, even where it repeats an id or a path."""
     answer = await manager.CreateResourcePool(pb.CreateRequest(config=pool_config(HUGE, 0, 1)))
     parent = await refusal(manager, pool_config("a", 0, 1, parent=HUGE))
     kind = await refusal(manager, pb.ResourcePoolConfig(resources=[pb.ResourceConfig(kind=HUGE)]))

@@ -1,5 +1,6 @@
-"""Preemption in the admission loop, against a real store: what is committed, which jobs are woken, what survives kill
--9."""
+"""Preemption in the admission loop, against a real store: its commits, the jobs it wakes, and its
+state after kill -9.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ def start(world: World, job_id: JobId) -> None:
 
 
 def end(world: World, job_id: JobId) -> None:
-    """Hosts end what is to end, and the job settles."""
+    """End the pods of a job that are to be killed, as hosts do, and settle the job."""
     told = world.storage.host_pods.mark_killing(job_id, 1000)
     world.storage.host_pods.apply_status([PodStatus(row[0], PodState.KILLED, world.now_ns, "h1", "a1") for row in told])
     world.settle(job_id)
@@ -44,7 +45,7 @@ def two_pools(world: World) -> tuple[JobId, JobId]:
 
 
 async def lend(world: World, loop: AdmissionLoop, borrower: JobId, owner: JobId, is_running: bool = True) -> None:
-    """The pods of one pool fill the hosts, and then the other pool wants its half."""
+    """Fill the hosts with the pods of one pool, and queue demand of the other pool for its half."""
     await loop.enqueue(borrower, 10)
     await until(lambda: world.states(borrower) == {READY: list(range(10))})
     if is_running:
@@ -75,7 +76,7 @@ async def test_a_pool_gets_back_what_it_lent(world: World) -> None:
 
 
 async def test_admitted_pods_go_back_in_their_place(world: World) -> None:
-    """Pods that no host knows yet wait again, ahead of what was queued later."""
+    """Admitted pods that have not been launched wait again, ahead of later ones."""
     borrower, owner = two_pools(world)
     async with running(world, ROUNDS) as loop:
         await lend(world, loop, borrower, owner, is_running=False)
@@ -87,7 +88,7 @@ async def test_admitted_pods_go_back_in_their_place(world: World) -> None:
 
 
 async def test_one_deficit_evicts_once_even_after_a_crash(world: World) -> None:
-    """A new resource manager knows which pods are leaving, and evicts no others for the same gangs."""
+    """A new resource manager finds the leaving pods in storage, and evicts no others for the same gangs."""
     borrower, owner = two_pools(world)
     async with running(world, ROUNDS) as loop:
         await lend(world, loop, borrower, owner)
@@ -109,7 +110,7 @@ async def test_one_deficit_evicts_once_even_after_a_crash(world: World) -> None:
 
 
 async def test_priority_inside_a_pool(world: World) -> None:
-    """A gang of higher priority evicts lower ones of its pool in the next round, and gets their room."""
+    """A gang of higher priority evicts lower ones of its pool in the next round, and takes their resources."""
     pool = world.pool("p", 10, 10)
     low, high = world.job(pool, 10), world.job(pool, 3, gang=3, priority=5)
     async with running(world, ROUNDS) as loop:
@@ -126,7 +127,7 @@ async def test_priority_inside_a_pool(world: World) -> None:
 
 
 async def test_disabled(world: World) -> None:
-    """Without preemption no pod is evicted, however long the other pool waits."""
+    """No pod is evicted without preemption, however long the other pool waits."""
     borrower, owner = two_pools(world)
     async with running(world, fast(preemption_period_s=0.01, sustained_over_count=1, preempts=False)) as loop:
         await lend(world, loop, borrower, owner)
@@ -138,7 +139,7 @@ async def test_disabled(world: World) -> None:
 
 
 async def test_disabled_frees_the_reservation(world: World) -> None:
-    """Without preemption pods that may not be evicted may use what is lent; the setting survives a rebuild."""
+    """Pods that may not be evicted may use lent resources if preemption is off; the setting survives a rebuild."""
     pool = world.pool("p", 2, 5)
     job = world.job(pool, 6, preemptible=False)
     async with running(world, fast(preempts=False)) as loop:
@@ -149,7 +150,8 @@ async def test_disabled_frees_the_reservation(world: World) -> None:
 
 async def test_evictions_that_others_want(world: World) -> None:
     """Pods that the host manager evicts are leaving in memory as in storage, their jobs are woken, and they come back;
-    what has ended or has had another run since is passed over."""
+    orders for ended or superseded runs are ignored.
+    """
     job = world.job(world.pool("p", 10, 10), 3)
     async with running(world, ROUNDS) as loop:
         await loop.enqueue(job, 3)

@@ -1,4 +1,6 @@
-"""What the resource manager tells for the overview: jobs that no host can take, and a recorder that is behind."""
+"""Problems that the resource manager reports for the overview: jobs that no host can take, and a
+recorder that is behind.
+"""
 
 from __future__ import annotations
 
@@ -25,8 +27,9 @@ async def told(asked: Asked) -> list[tuple[str, str]]:
 
 
 async def test_jobs_that_fit_no_host_are_told(world: World) -> None:
-    """While they are admitted and while they are held back, until a host comes that could take them. A job that found
-    no room is not one of them."""
+    """Jobs that fit no host are reported while admitted and while in backoff, until a host registers that could take
+    them. A job that found no free resources is not one of them.
+    """
     world.hosts.unfit = {7_000: (too_large(7),)}
     large, fine = world.job(world.pool("p", 14, 14), 2, cpu=7), world.job(world.pool("q", 9, 9), 2)
 
@@ -47,7 +50,7 @@ async def test_jobs_that_fit_no_host_are_told(world: World) -> None:
 
 
 async def test_the_first_of_a_queue_is_looked_at(world: World) -> None:
-    """Before placement has tried it."""
+    """The first job of a queue is checked before placement has tried it."""
     world.hosts.unfit = {7_000: (too_large(7),)}
     pool = world.pool("p", 7, 7)
     first, second = world.job(pool, 1, cpu=7), world.job(pool, 1, cpu=7)
@@ -60,7 +63,7 @@ async def test_the_first_of_a_queue_is_looked_at(world: World) -> None:
 
 
 async def test_a_gang_that_fits_no_host(world: World) -> None:
-    """It is told how large the gang is that does not start."""
+    """The report has the size of the gang that does not start."""
     world.hosts.unfit = {7_000: (too_large(7),)}
     gang = world.job(world.pool("p", 99, 99), 3, gang=3, cpu=7)
 
@@ -74,7 +77,9 @@ async def test_a_gang_that_fits_no_host(world: World) -> None:
 
 
 async def test_a_bounded_number_of_jobs_is_looked_at(world: World) -> None:
-    """In one round; the next one looks at the others, and those that are known are looked at each time."""
+    """One round checks a limited number of jobs; the next one checks the others, and jobs already found are checked
+    each time.
+    """
     pool = world.pool("p", 999, 999)
     many = [world.job(pool, 1) for _ in range(unfit.JOBS_MAX)]
     last = world.job(pool, 1, cpu=7)
@@ -90,8 +95,9 @@ async def test_a_bounded_number_of_jobs_is_looked_at(world: World) -> None:
 
 
 async def test_what_a_lender_waits_for_is_told(world: World) -> None:
-    """It may have it, and another pool holds it beyond its reservation; one that wants more than its entitlement waits
-    for nobody."""
+    """A lender is reported while another pool holds its reservation; a pool that demands more than
+    its entitlement is not.
+    """
     borrower, lender = world.pool("a", 50, 100), world.pool("b", 50, 100)
     everything, back, more = world.job(borrower, 100), world.job(lender, 10), world.job(borrower, 1)
     lacking = LackingPools()

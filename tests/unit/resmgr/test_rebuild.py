@@ -81,7 +81,7 @@ class ResmgrMachine(RuleBasedStateMachine):
 
     @rule(pod_limit=st.integers(1, 9), is_later=st.booleans())
     def admit(self, pod_limit: int, is_later: bool) -> None:
-        """At once, or when nothing is held back any more."""
+        """Admit gangs now, or at a time when no backoff is left."""
         plan = plan_cycle(self.state.snapshot(pod_limit, LATER_NS if is_later else self.world.now_ns))
         items = [(c.run.job_id, c.run.start, c.gang_count * c.run.gang_size) for c in plan.admission.admitted]
         marked = self.world.storage.admission.mark_ready(items)
@@ -124,7 +124,7 @@ class ResmgrMachine(RuleBasedStateMachine):
 
     @rule(pick=PICK, is_launched=st.booleans())
     def requeue(self, pick: int, is_launched: bool) -> None:
-        """A launch of a gang is in vain, before or after its members were launched."""
+        """Requeue a gang after a failed launch, before or after its members were launched."""
         job_id = self._job(pick)
         if job_id:
             if is_launched:
@@ -146,7 +146,7 @@ class ResmgrMachine(RuleBasedStateMachine):
 
     @rule(pick=PICK, limit=st.integers(1, 3))
     def leave(self, pick: int, limit: int) -> None:
-        """Hosts end some of what is to end."""
+        """End some of the pods that are to be killed, as hosts do."""
         job_id = self._job(pick)
         if job_id:
             told = self.world.storage.host_pods.mark_killing(job_id, limit, again=True)
@@ -155,7 +155,7 @@ class ResmgrMachine(RuleBasedStateMachine):
 
     @rule()
     def fail_over(self) -> None:
-        """Another one leads: what it queues comes after what the last one queued."""
+        """Change the leader: the order numbers of the new one continue after the last."""
         fresh = rebuild(self.world.storage)
         fresh.take_over(self.state)
         self.state = fresh
@@ -192,7 +192,7 @@ class ResmgrMachine(RuleBasedStateMachine):
 @pytest.mark.timeout(600)
 @PROPERTY
 def test_rebuilt_state_equals_the_state_before(empty_store: Path) -> None:
-    """After every step of a random history the rebuilt state equals memory: queues with their order, and accounts."""
+    """The rebuilt state equals memory after every step of a random history: queues with their order, and accounts."""
     machine = type("Machine", (ResmgrMachine,), {"store": empty_store})
 
     run_state_machine_as_test(

@@ -1,4 +1,4 @@
-"""The recorder: what a sample has of pools and clusters, and that nothing counted is lost or there twice."""
+"""The recorder: the samples of pools and clusters, and that no count is lost or stored twice."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Records:
     """Remembers samples, and how often it was tidied."""
 
     samples: list[Sample] = field(default_factory=list)
-    hours: int = 0  # that are over and not folded
+    hours: int = 0  # hours that are over and not folded
     pruned: list[int] = field(default_factory=list)
     fault: Exception | None = None
 
@@ -68,7 +68,7 @@ def recorder_of(world: World, records: Records, tally: Tally) -> Recorder:
 
 
 async def test_a_sample_has_pools_and_clusters(world: World) -> None:
-    """Inner pools are sums, the root has what the clusters have, and hosts are counted by state."""
+    """Inner pools are sums, the root has the capacity of the clusters, and hosts are counted by state."""
     inner = world.pool("eng", 10, 50)
     leaf = world.pool("maps", 5, 40, inner)
     job = world.job(leaf, 7)
@@ -94,7 +94,9 @@ async def test_a_sample_has_pools_and_clusters(world: World) -> None:
 
 
 async def test_admissions_and_preemptions_are_counted_once(world: World) -> None:
-    """By pool and by who gets the room, for all pools above as well; the next sample counts anew."""
+    """Events are counted by pool and by the pool that receives the resources, for all parent pools too; the next sample
+    starts at zero.
+    """
     borrower, owner = two_pools(world)
     records = Records()
     async with running(world, ROUNDS) as loop:
@@ -115,7 +117,7 @@ async def test_admissions_and_preemptions_are_counted_once(world: World) -> None
 
 
 async def test_what_is_not_stored_is_in_the_next_sample(world: World) -> None:
-    """Because storage was away, or another leader had stored the minute."""
+    """Counts stay for the next sample if storage was unavailable, or if another leader had stored the minute."""
     pool = world.pool("maps", 5, 40)
     tally, records = Tally(), Records(fault=Unavailable("away"))
     tally.admitted["/maps"] = 3
@@ -133,7 +135,7 @@ async def test_what_is_not_stored_is_in_the_next_sample(world: World) -> None:
 
 
 async def test_hours_are_folded_and_old_pages_forgotten(world: World) -> None:
-    """All hours that are over, also those of an outage; pages are looked through only then."""
+    """All past hours are folded, even after an outage; old pages are searched only then."""
     records = Records(hours=2)
     recorder = recorder_of(world, records, Tally())
 
@@ -144,7 +146,7 @@ async def test_hours_are_folded_and_old_pages_forgotten(world: World) -> None:
 
 
 async def test_pools_have_no_sample_before_the_capacity_is_known(world: World) -> None:
-    """A new leader knows no entitlement yet: that is a gap, and not a pool without anything."""
+    """A new leader has no entitlement yet: that is a gap, and not an empty pool."""
     assert ({}, {}) == pool_amounts(rebuild(world.storage), Tally())
 
 
@@ -168,7 +170,9 @@ async def test_a_running_recorder_keeps_to_the_clock(world: World) -> None:
 
 
 async def test_how_long_nothing_was_recorded(world: World) -> None:
-    """Since its start, or since the end of the last sample, also of one that another leader had stored."""
+    """The delay counts from the start of the recorder, or from the end of the last sample, even one
+    of another leader.
+    """
     now_s, records = float(T0), Records()
     state = rebuild(world.storage)
     recorder = Recorder(lambda: state, Tally(), dict, records, RecorderSettings(), lambda: now_s)
@@ -195,6 +199,6 @@ async def test_no_period_no_series(world: World) -> None:
 
 @pytest.mark.parametrize("period_s", [-1, 7, 120])
 def test_a_period_divides_a_minute(period_s: int) -> None:
-    """Or samples would not add up to minutes."""
+    """Samples with another period would not add up to minutes."""
     with pytest.raises(InvalidArgument, match=f"PELOTON_HISTORY_PERIOD_S={period_s}: want 0"):
         RecorderSettings(period_s)

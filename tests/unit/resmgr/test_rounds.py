@@ -1,4 +1,4 @@
-"""Rounds of the resource manager are repeated, and what they need may be away."""
+"""Rounds of the resource manager are repeated, and continue while a service that they call is unavailable."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ AWAY = Unavailable("no hostmgr leads at present")
 
 
 def test_an_outage_is_told_once_it_lasts(caplog: pytest.LogCaptureFixture) -> None:
-    """Not at a start or a change of leaders; then once a minute, and when it is over. The next one begins anew."""
+    """An outage is not logged at a start or a change of leaders; later it is logged once a minute, and when it is over.
+    The next outage starts from zero.
+    """
     now_s = [100.0]
     outage = Outage("capacity round", lambda: now_s[0])
 
@@ -35,7 +37,7 @@ def test_an_outage_is_told_once_it_lasts(caplog: pytest.LogCaptureFixture) -> No
 
 
 async def test_rounds_go_on_whatever_fails(caplog: pytest.LogCaptureFixture) -> None:
-    """Short outages are passed over in silence, errors of ours are logged."""
+    """Short outages are not logged, internal errors are."""
     outcomes = [None, AWAY, RuntimeError("ours"), None]
     done = asyncio.Event()
 

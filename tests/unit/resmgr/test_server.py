@@ -1,4 +1,4 @@
-"""The resource manager over gRPC: pools as clients of the original know them, and the workers' calls."""
+"""The resource manager over gRPC: pools for clients of the original API, and the calls of workers."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ async def test_missing_kinds_are_filled_in(manager: Manager) -> None:
 
 
 async def test_root_is_the_cluster(manager: Manager) -> None:
-    """Without an id the root is returned: its reservation and limit are the capacity of the cluster, its share 1."""
+    """The root is returned for an empty id: its reservation and limit are the capacity of the cluster, its share 1."""
     eng = await create(manager, "eng", 10, 50)
 
     answer = await get(manager, children=True)
@@ -117,7 +117,7 @@ async def test_root_is_the_cluster(manager: Manager) -> None:
 
 
 async def test_usage_is_reported(world: World, manager: Manager, server: ResmgrServer) -> None:
-    """Allocation appears per kind, in cores, on the pool and on those above it."""
+    """Allocation appears per kind, in cores, on the pool and its parents."""
     pool = await create(manager, "p", 10, 50)
     job = world.job(pool, 3, cpu=1.5)  # type: ignore[arg-type]
     await server.loop.enqueue(job, 3)
@@ -204,7 +204,9 @@ R = pb.ResourceConfig
     ],
 )
 async def test_refused_configurations(manager: Manager, config: pb.ResourcePoolConfig, message: str) -> None:
-    """Each rule refuses in the original's words (the last rows: ours for what it let pass), and nothing is made."""
+    """Each rule rejects with the original's message (the last rows: our own for cases that it accepted), and no pool is
+    created.
+    """
     await create(manager, "first", 10, 50)
 
     assert await refusal(manager, config) == message
@@ -274,7 +276,7 @@ NO_NUMBERS: dict[str, tuple[dict[str, float], str]] = {
 
 @pytest.mark.parametrize(("changes", "text"), NO_NUMBERS.values(), ids=NO_NUMBERS.keys())
 async def test_what_is_no_amount_is_refused(manager: Manager, changes: dict[str, float], text: str) -> None:
-    """With the field, also by force: the amounts are no numbers; and the tree is as it was."""
+    """An amount that is no number is rejected with its field, even by force; the tree is unchanged."""
     pool = await create(manager, "p", 10, 50)
     config = pool_config("p", 10, 50)
     for name, value in changes.items():
@@ -289,7 +291,7 @@ async def test_what_is_no_amount_is_refused(manager: Manager, changes: dict[str,
 
 
 async def test_delete(manager: Manager, world: World) -> None:
-    """Only idle leaves are deleted; other paths get the original's errors."""
+    """Only idle leaves are deleted; other paths are answered with the original's errors."""
     eng = await create(manager, "eng", 10, 50)
     await create(manager, "maps", 5, 50, eng)
 
@@ -344,7 +346,7 @@ async def test_a_call_waits_for_the_cluster(
 
 async def test_client(world: World, server: ResmgrServer) -> None:
     """The workers' client queues, kills and notes through the wire, and errors come back as ours."""
-    job = world.job(world.pool("p", 1, 1), 3, cpu=2)  # never admitted, which would make placement look anew
+    job = world.job(world.pool("p", 1, 1), 3, cpu=2)  # never admitted; an admission would make placement start again
     server.loop.state.put_pool(world.storage.pools.specs()[0])
     channel = grpc.insecure_channel(f"127.0.0.1:{server.port}")
     client: ResourceManager = ResourceManagerClient(lambda: channel)

@@ -36,7 +36,7 @@ async def loop(world: World) -> AdmissionLoop:
 
 
 def a_pool(world: World, name: str = "p") -> RespoolId:
-    """It has cpu for many, and disk for one volume and a bit."""
+    """Create a pool with cpu for many pods, and disk for slightly more than one volume."""
     config = pool_config(name, 40, 40)
     config.resources.add(kind="disk", reservation=POOL_DISK_MB, limit=POOL_DISK_MB, share=1)
     pool_id = RespoolId(str(uuid.uuid4()))
@@ -74,8 +74,9 @@ async def admit(loop: AdmissionLoop, *jobs: JobId) -> None:
 
 
 async def disk(loop: AdmissionLoop, world: World) -> int:
-    """What pods and volumes hold, after a cycle; memory is what a rebuild finds, and adds up. Whoever asks who holds it
-    is told all of it."""
+    """Return the disk of pods and volumes after a cycle; check that memory equals a rebuild and adds up to the listed
+    holders.
+    """
     await loop.run_cycle()
     held = held_in(loop.state)
     for row, amounts in enumerate(loop.state.accounts.non_slack.tolist()):
@@ -97,7 +98,7 @@ async def test_a_volume_is_admitted_with_its_pod(world: World, loop: AdmissionLo
 
 
 async def test_a_volume_counts_between_runs_and_its_pod_comes_back(world: World, loop: AdmissionLoop) -> None:
-    """Nobody else gets its disk, and the pod itself needs none."""
+    """The disk of the volume is not given to another pod, and its own pod demands none."""
     pool = a_pool(world)
     first, second = a_database(world, pool), a_database(world, pool)
     await admit(loop, first, second)
@@ -117,7 +118,7 @@ async def test_a_volume_counts_between_runs_and_its_pod_comes_back(world: World,
 async def test_a_volume_counts_until_its_host_has_destroyed_it(
     world: World, loop: AdmissionLoop, is_lost: bool
 ) -> None:
-    """Also when its service is stopped; one that is given up with its host counts no more."""
+    """The volume counts even when its service is stopped; a volume that was given up with its host does not."""
     pool = a_pool(world)
     first, second = a_database(world, pool), a_database(world, pool)
     await admit(loop, first, second)
@@ -141,7 +142,7 @@ async def test_a_volume_counts_until_its_host_has_destroyed_it(
 
 
 async def test_a_volume_that_was_never_made_counts_no_more(world: World, loop: AdmissionLoop) -> None:
-    """Its pod asks for the disk again."""
+    """The pod of a volume that was never made demands the disk again."""
     pool = a_pool(world)
     job = a_database(world, pool)
     await admit(loop, job)
@@ -155,7 +156,7 @@ async def test_a_volume_that_was_never_made_counts_no_more(world: World, loop: A
 
 
 async def test_a_given_up_volume_counts_beside_the_new_one(world: World, loop: AdmissionLoop) -> None:
-    """As long as its host has not destroyed it there is disk for one only."""
+    """The old volume counts until its host has destroyed it, so there is disk for one only."""
     pool = a_pool(world)
     job = a_database(world, pool)
     await admit(loop, job)
@@ -178,8 +179,9 @@ async def test_a_given_up_volume_counts_beside_the_new_one(world: World, loop: A
 async def test_a_queued_pod_that_loses_its_volume_has_disk_for_another(
     world: World, loop: AdmissionLoop, is_given_up: bool, is_admitted: bool
 ) -> None:
-    """It was queued without: what counts for it, before and after its launch, is the volume that it will have. Nobody
-    else gets that disk."""
+    """The pod was queued without disk: before and after its launch its new volume counts for it. No other pod is given
+    that disk.
+    """
     pool = a_pool(world)
     first, second = a_database(world, pool), a_database(world, pool)
     await admit(loop, first)
@@ -207,7 +209,7 @@ async def test_a_queued_pod_that_loses_its_volume_has_disk_for_another(
 
 
 async def test_a_pool_with_volumes_is_not_idle(world: World, loop: AdmissionLoop) -> None:
-    """So it is not deleted; and its volumes are counted when its tree changes."""
+    """A pool with volumes is not deleted, and its volumes are counted when its tree changes."""
     pool = a_pool(world)
     job = a_database(world, pool)
     await admit(loop, job)

@@ -61,7 +61,7 @@ class FixedCapacity:
     unfit: dict[int, Infeasibility] = field(default_factory=dict)  # cpu_milli of a pod -> why no host could take it
     room: int | None = None  # pods that find a host; None: all
     why: PlacementReason = ()
-    asked_for: list[PlannedPods] = field(default_factory=list)  # by the last question about room
+    asked_for: list[PlannedPods] = field(default_factory=list)  # set by the last question about free resources
     reached: Sequence[DaemonReach] = ()
     daemon: Mapping[str, DaemonRoom | PelotonError] = field(default_factory=dict)
     marked: dict[Hostname, Marked] = field(default_factory=dict)
@@ -223,7 +223,7 @@ def _held_until_ns(ledger: JobLedger) -> np.ndarray:
 
 
 def facts(state: ResmgrState) -> dict[str, object]:
-    """Everything of a state that must survive a rebuild, in comparable form."""
+    """Return every part of a state that must survive a rebuild, in comparable form."""
     jobs = {}
     for job_id, ledger in state.jobs.items():
         jobs[job_id] = (
