@@ -1,4 +1,4 @@
-"""A host book with pods on its hosts, and what reserves hosts for those that wait."""
+"""A host book with pods on its hosts, and the reserver of hosts for waiting pods."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class World:
         self.book.set_hosts(hosts)
 
     def announce(self, name: Hostname) -> None:
-        """All that is free there, instead of what was."""
+        """Replace the announced resources of a host by all that are free there."""
         free = self.size[name] - sum((held for host, held in self.pods.values() if host == name), Resources())
         self.book.add_room([Room(f"{name}-O", name, f"{name}-S", free, Resources(), (), {"hostname": name})])
 
@@ -64,7 +64,7 @@ class World:
         }
 
     def look(self, job: JobId, shapes: Sequence[PodShape], vain_count: int = 0) -> tuple[HostLease, PlacementBatch]:
-        """The job looks for hosts for its pods 0, 1, ..., and launches those that find one."""
+        """Look for hosts for pods 0, 1, ... of a job, and launch the pods that find one."""
         gangs = []
         for instance, shape in enumerate(shapes):
             if all((pod.job_id, pod.instance_id) != (job, instance) for pod in self.pods):

@@ -90,7 +90,7 @@ class Story:
 
 
 def test_a_host_is_marked_by_its_use() -> None:
-    """Since the round in which the mark rose, and again when it falls; one that is gone has none."""
+    """The mark has the time of the round in which it rose or fell; a host that is gone has none."""
     story = Story()
     for _ in range(4):
         story.round(h1=3.8, h2=0.4)
@@ -121,7 +121,9 @@ def test_a_sample_that_says_nothing_new_counts_as_none() -> None:
 
 
 def test_a_service_is_marked_by_the_reports_of_its_pods() -> None:
-    """By its labels and else by the settings. Its jobs are read once a minute, and it is forgotten with its reports."""
+    """The labels of a service set its limits, else the settings do. Its jobs are read once a minute, and its mark is
+    removed with its reports.
+    """
     story = Story()
     story.jobs.add(WEB, p99_red_ms="300", p99_orange_ms="100")
     for _ in range(2):
@@ -141,7 +143,7 @@ def test_a_service_is_marked_by_the_reports_of_its_pods() -> None:
 
 
 def test_rounds_without_a_report_count_for_nothing() -> None:
-    """Neither up nor down."""
+    """A round without a report moves a mark neither up nor down."""
     story = Story()
     story.jobs.add(WEB)
     story.report(WEB, SLOW)
@@ -165,7 +167,7 @@ def test_pods_that_no_service_has_are_left_out() -> None:
 
 
 def test_hosts_are_marked_while_storage_is_away() -> None:
-    """And services again when it is back."""
+    """Hosts are marked while storage is unavailable, and services again when it is back."""
     story = Story()
     story.jobs.add(WEB)
     story.jobs.is_away = True
@@ -221,7 +223,9 @@ def samples(hosts: list[RegisteredHost], has_all: bool = True) -> tuple[Cluster,
 
 
 def test_only_hosts_with_revocable_pods_are_measured_unless_all_are_to_be() -> None:
-    """One that does not answer is left out."""
+    """Hosts without revocable pods are measured only if the setting says so; a host that does not
+    answer is left out.
+    """
     hosts = [a_host("a"), a_host("b", revocable=1.0), a_host("broken")]
     for has_all, expected in ((False, {"b"}), (True, {"a", "b"})):
         _, measured = samples(hosts, has_all)
@@ -231,7 +235,7 @@ def test_only_hosts_with_revocable_pods_are_measured_unless_all_are_to_be() -> N
 
 @pytest.mark.parametrize(("holders", "others"), [(300, 500), (1_000, 1_000), (1_000, 10), (0, 900), (450, 0)])
 def test_a_round_is_bounded_and_all_have_their_turn(holders: int, others: int) -> None:
-    """Neither sort of hosts starves beside the other."""
+    """A round measures a limited number of hosts; hosts with and without revocable pods all have their turn."""
     hosts = [a_host(f"r{at:05}", revocable=1.0) for at in range(holders)] + [
         a_host(f"o{at:05}") for at in range(others)
     ]

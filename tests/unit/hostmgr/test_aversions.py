@@ -1,4 +1,4 @@
-"""What the host manager remembers of failures, and what leases make of it."""
+"""Pod failures that the host manager records, and their effect on leases."""
 
 from __future__ import annotations
 
@@ -48,7 +48,9 @@ def three_hosts(ends: Sequence[RunEnd] = ()) -> HostBook:
 
 
 def test_a_host_on_which_several_jobs_fail_is_not_leased() -> None:
-    """Not to a job that has never been there either, as long as others could take its pods, free or not."""
+    """The host is not leased even to a job that has never been there, as long as other hosts could take its pods, free
+    or not.
+    """
     pool = three_hosts(SICK)
 
     lease = pool.acquire(THIRD, [(shape(4.0), 3)], 1.0)
@@ -72,7 +74,7 @@ def test_who_can_run_nowhere_else_runs_there() -> None:
 
 
 def test_a_pod_that_keeps_apart_from_those_on_the_other_hosts_runs_there() -> None:
-    """It would wait for as long as they run, and those of a service do not end."""
+    """The pod would wait as long as the pods on the other hosts run, and pods of a service do not end."""
     pool = three_hosts(SICK)
     apart = shape(constraint=PodLabel("app", "web", "<", 1))
     pool.pods_launched(THIRD, [(0, 1, "h2", (("app", "web"),))])
@@ -92,7 +94,7 @@ def test_a_pod_that_wants_company_waits_for_it_elsewhere() -> None:
 
 
 def test_hosts_that_take_no_such_pods_are_not_waited_for() -> None:
-    """Hosts closed to revocable pods do not take them, nor do those that the cluster will take away soon take any."""
+    """Hosts closed to revocable pods do not take them, and hosts that their cluster removes soon take no pods."""
     revocable = shape(revocable=True)
     closed = pool_with(room("h1", revocable=4), room("h2", revocable=4))
     closed.set_hosts([replace(there(name), revocable=Resources(4_000)) for name in ("h1", "h2")])
@@ -109,7 +111,7 @@ def test_hosts_that_take_no_such_pods_are_not_waited_for() -> None:
 
 @pytest.mark.parametrize("strategy", list(Strategy))
 def test_a_host_on_which_a_pod_of_a_job_failed_comes_last_for_it(strategy: Strategy) -> None:
-    """It is marked in the lease, which takes it only for what the others leave."""
+    """The lease marks the host and takes it only for pods that the other hosts cannot take."""
     pool = three_hosts([failed(JOB)])
 
     few = pool.acquire(JOB, [(shape(4.0, strategy=strategy), 2)], 1.0)
@@ -121,7 +123,7 @@ def test_a_host_on_which_a_pod_of_a_job_failed_comes_last_for_it(strategy: Strat
 
 
 def test_a_job_keeps_away_from_where_its_pods_fail_at_once() -> None:
-    """It waits for the others; other jobs do not."""
+    """The job waits for the other hosts; other jobs do not."""
     pool = three_hosts([failed(JOB, instance) for instance in range(3)])
 
     lease = pool.acquire(JOB, [(shape(4.0), 3)], 1.0)
@@ -131,7 +133,7 @@ def test_a_job_keeps_away_from_where_its_pods_fail_at_once() -> None:
 
 
 def test_a_service_goes_where_its_pods_failed_when_there_is_no_other_room() -> None:
-    """What was rolled out fails more often than hosts do, and it never gives up: such hosts are only its last."""
+    """A rollout fails more often than hosts do, and a service never gives up: such hosts are only its last."""
     pool = three_hosts([replace(failed(JOB, instance), is_batch=False) for instance in range(3)])
 
     lease = pool.acquire(JOB, [(shape(4.0), 3)], 1.0)
@@ -140,7 +142,7 @@ def test_a_service_goes_where_its_pods_failed_when_there_is_no_other_room() -> N
 
 
 def test_a_job_that_fails_on_all_hosts_goes_anywhere() -> None:
-    """It is broken itself: neither it nor others keep away, and what it did counts against no host."""
+    """The job itself is broken: neither it nor other jobs avoid hosts, and its failures count against no host."""
     everywhere = [failed(JOB, instance, host) for host in (H1, H2, H3) for instance in range(3)]
     memory = Aversions(lambda: 3)
 
@@ -151,7 +153,7 @@ def test_a_job_that_fails_on_all_hosts_goes_anywhere() -> None:
 
 
 def test_failures_of_long_ago_make_no_job_broken() -> None:
-    """A job that runs for weeks fails on every host at some time; it still keeps away from one that is sick."""
+    """A job that runs for weeks fails on every host at some time; it still avoids a degraded host."""
     memory = Aversions(lambda: 4)
     for number, host in enumerate((H1, H2, H3)):
         memory.take([failed(JOB, number, host)], number * SHUNNED_S)
@@ -164,7 +166,7 @@ def test_failures_of_long_ago_make_no_job_broken() -> None:
 
 
 def test_a_job_that_was_broken_is_no_longer_once_its_failures_are_old() -> None:
-    """Once it is mended, one bad host is shunned again."""
+    """A repaired job avoids one bad host again."""
     memory = Aversions(lambda: 3)
     memory.take([failed(JOB, 0, host) for host in (H1, H2, H3)], 0.0)
     assert NO_AVERSION == memory.of_job(JOB, 1.0)
@@ -175,7 +177,7 @@ def test_a_job_that_was_broken_is_no_longer_once_its_failures_are_old() -> None:
 
 
 def test_what_is_old_takes_no_room() -> None:
-    """Neither records of hosts, nor of jobs, nor those of hosts in the record of a job that goes on to fail."""
+    """Old records are removed: of hosts, of jobs, and of hosts in the record of a job that continues to fail."""
     memory = Aversions(lambda: 100)
     memory.take([failed(JOB, number, Hostname(f"h{number}")) for number in range(5)], 0.0)
     memory.take([failed(OTHER, 0, Hostname("h7"))], 1.0)
@@ -198,7 +200,7 @@ def test_how_often_a_host_was_avoided_is_remembered_beyond_that() -> None:
 
 
 def test_success_is_forgiveness() -> None:
-    """A job that succeeds on a host no longer shuns it; what is old is forgotten too."""
+    """A job that succeeds on a host no longer avoids it; old failures are forgotten too."""
     memory = Aversions(lambda: 3)
     memory.take([failed(JOB), failed(OTHER)], 0.0)
     memory.take([succeeded(JOB)], 1.0)
@@ -209,7 +211,7 @@ def test_success_is_forgiveness() -> None:
 
 
 def test_no_more_than_a_share_of_the_hosts_is_avoided() -> None:
-    """When many hosts are bad it is not the hosts."""
+    """The limit holds since many bad hosts are a sign of another cause."""
     memory = Aversions(lambda: 8)
     hosts = [Hostname(f"h{number}") for number in range(4)]
 

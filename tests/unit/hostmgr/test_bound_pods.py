@@ -39,7 +39,7 @@ def book_of(*names: str) -> HostBook:
 def test_a_pod_is_bound_to_its_host_where_no_other_could_take_it(
     names: list[str], wanted: PodShape, is_bound: bool
 ) -> None:
-    """Free room does not matter, for it changes; nor does a host that has left the cluster."""
+    """A pod is bound if no other registered host could take it; free resources do not matter, since they change."""
     assert ({POD} if is_bound else set()) == book_of(*names).bound_to_host([(POD, wanted, Hostname("h1"))])
 
 

@@ -1,4 +1,4 @@
-"""Room that hosts keep for daemons."""
+"""Resources that hosts reserve for daemons."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def free(book: HostBook) -> dict[str, float]:
 
 
 def takes(book: HostBook, cpu: float) -> bool:
-    """Whether a pod of this size finds a host."""
+    """Return whether a pod of this size finds a host."""
     lease = book.acquire(JOB, [(PodShape(Resources.of(cpu, 32)), 1)], 0.0)
     book.release(lease.lease_id)
     return bool(lease.hosts)
@@ -57,7 +57,7 @@ def refusals(book: HostBook, job: JobId, *pods: WaitingDaemonPod) -> dict[str, H
 
 
 def test_room_of_daemons_is_announced_to_nobody_else() -> None:
-    """On hosts that match, from the moment in which they are known."""
+    """Resources of daemons are reserved on matching hosts as soon as the hosts are known."""
     book = a_book(a_daemon(), a_daemon(PROXY, 0.5, constraint=ON_RACK_B), x="a", y="b")
     assert {"x": 3.0, "y": 2.5} == free(book)
     assert (True, False) == (takes(book, 3.0), takes(book, 3.5))
@@ -73,7 +73,7 @@ def test_room_that_comes_before_its_host_is_kept_as_well() -> None:
 
 
 def test_a_daemon_that_is_wanted_later_takes_the_room_that_is_free() -> None:
-    """And gives it back when it is wanted no more."""
+    """A later daemon reserves free resources, and frees them when it is removed."""
     book = a_book(x="a")
     book.daemons.want([a_daemon()])
     assert {"x": 3.0} == free(book)
@@ -82,18 +82,18 @@ def test_a_daemon_that_is_wanted_later_takes_the_room_that_is_free() -> None:
 
 
 def test_a_pod_that_runs_needs_nothing_kept_until_it_ends() -> None:
-    """Then its room is kept again, before others see it."""
+    """Resources are reserved again, before other jobs see them, when the pod has ended."""
     book = a_book(a_daemon(), x="a")
     book.pods_launched(LOGS, [(0, 1, "x", ())])
     assert {"x": 4.0} == free(book)
     book.pods_ended([PodId(LOGS, 0, 2)])
-    assert {"x": 4.0} == free(book)  # it was of another run
+    assert {"x": 4.0} == free(book)  # the ended pod was of another run
     book.pods_ended([PodId(LOGS, 0, 1)])
     assert {"x": 3.0} == free(book)
 
 
 def test_pods_of_other_jobs_do_not_stand_for_a_daemon() -> None:
-    """Nor does another daemon."""
+    """Pods of other jobs and of other daemons do not satisfy a daemon."""
     book = a_book(a_daemon(), a_daemon(PROXY), x="a")
     book.pods_launched(JOB, [(0, 1, "x", ())])
     book.pods_launched(PROXY, [(0, 1, "x", ())])
@@ -101,7 +101,7 @@ def test_pods_of_other_jobs_do_not_stand_for_a_daemon() -> None:
 
 
 def test_a_daemon_sees_what_is_kept_but_for_those_before_it() -> None:
-    """Two daemons fill a host that has room for both, and where there is room for one the first takes it."""
+    """Two daemons fill a host with resources for both; with resources for one the first daemon takes it."""
     book = a_book(a_daemon(LOGS, 3.0), a_daemon(PROXY, 1.0), x="a")
     assert {"x": 0.0} == free(book)
     first = book.daemons.rooms_for(LOGS, [waiting(0, "x", 3.0)])
@@ -112,7 +112,7 @@ def test_a_daemon_sees_what_is_kept_but_for_those_before_it() -> None:
 
 
 def test_each_pod_that_finds_no_room_says_why() -> None:
-    """By the first rule that keeps it off its host."""
+    """The reason is the first rule that keeps the pod off its host."""
     book = a_book(a_daemon(), x="a", y="a")
     book.set_maintained([HostMaintenance("", Hostname("y"), HostState.DRAINING, HostState.DOWN)])
     lease = book.acquire(JOB, [(shape(), 1)], 0.0)
@@ -123,7 +123,7 @@ def test_each_pod_that_finds_no_room_says_why() -> None:
 
 
 def test_a_lease_of_a_daemon_has_its_hosts_as_it_sees_them() -> None:
-    """And keeps them from others until it is given back."""
+    """The hosts of the lease are kept from other jobs until it is released."""
     book = a_book(a_daemon(), x="a", y="a")
     rooms = book.daemons.rooms_for(LOGS, [waiting(0, "x"), waiting(1, "y")])
     lease = book.lease_for_daemon(LOGS, rooms.fit, 0.0)
@@ -134,7 +134,7 @@ def test_a_lease_of_a_daemon_has_its_hosts_as_it_sees_them() -> None:
 
 
 def test_daemons_count_as_overhead_of_the_hosts_that_are_there() -> None:
-    """Whether they run or not; hosts that are away count neither way."""
+    """Daemons count as overhead, running or not; missing hosts count neither way."""
     book = a_book(a_daemon(), a_daemon(PROXY, 0.5, constraint=ON_RACK_B), x="a", y="b", z="b")
     assert 12_000 - 3_000 - 1_000 == book.capacity()[0].cpu_milli
     book.pods_launched(LOGS, [(0, 1, "x", ())])
@@ -144,7 +144,7 @@ def test_daemons_count_as_overhead_of_the_hosts_that_are_there() -> None:
 
 
 def test_a_pod_that_would_fit_only_without_the_daemon_fits_nowhere() -> None:
-    """It is told at once, and no more when the daemon is gone."""
+    """The pod is reported as unfit at once, and no longer when the daemon is removed."""
     book = a_book(a_daemon(), x="a")
     whole = shape(4.0)
     assert {whole} == book.judge([whole]).keys()
@@ -153,7 +153,7 @@ def test_a_pod_that_would_fit_only_without_the_daemon_fits_nowhere() -> None:
 
 
 def test_a_daemon_is_on_hosts_that_could_take_it_when_empty() -> None:
-    """By labels, also by the name of the host, and by size."""
+    """A daemon runs on the hosts that match by labels, by name and by size."""
     named = HostLabel("hostname", "y")
     book = a_book(a_daemon(), a_daemon(PROXY, constraint=named), a_daemon(JOB, 5.0), x="a", y="b")
     found = [sorted(book.daemons.hosts_of(job)) for job in (LOGS, PROXY, JOB)]
@@ -162,7 +162,7 @@ def test_a_daemon_is_on_hosts_that_could_take_it_when_empty() -> None:
 
 
 def test_hosts_that_do_not_match_are_counted_by_rule() -> None:
-    """What runs there does not matter, nor whether the daemon is stored yet."""
+    """Running pods do not matter, nor does it matter whether the daemon is stored yet."""
     book = a_book(a_daemon(JOB, 4.0), v="a", w="b", x="a", y="b", z="b")
     book.set_hosts([*(a_host(name) for name in "vwx"), a_host("y", "b"), a_host("z", "b", Resources.of(1, 2048, 0))])
     on_b, named = shape(2.0, constraint=ON_RACK_B), shape(1.0, constraint=HostLabel("hostname", "y"))
@@ -175,7 +175,7 @@ def test_hosts_that_do_not_match_are_counted_by_rule() -> None:
 
 
 def test_where_a_daemon_is_to_run_follows_the_hosts() -> None:
-    """Those that come, go, get other labels or another size, whatever was known before; and room is kept there."""
+    """Hosts that are added, removed, relabelled or resized are matched again, and resources are reserved there."""
     book = a_book(a_daemon(), a_daemon(PROXY, constraint=ON_RACK_B), v="a", w="b", x="b", y="a")
     for job in (LOGS, PROXY):
         book.daemons.hosts_of(job)
@@ -194,7 +194,7 @@ def news(book: HostBook) -> list[set[JobId]]:
 
 
 def test_daemons_that_come_change_or_end_are_news_once() -> None:
-    """And only those."""
+    """Daemons that are added, changed or removed are reported as news once, and no others."""
     book = a_book(a_daemon(), a_daemon(PROXY), x="a")
     assert [{LOGS, PROXY}, set()] == news(book)
     for wanted in ([a_daemon(), a_daemon(PROXY, 0.5)], [a_daemon()]):
@@ -203,7 +203,7 @@ def test_daemons_that_come_change_or_end_are_news_once() -> None:
 
 
 def test_hosts_that_come_or_go_are_news_for_daemons_that_match() -> None:
-    """Once, and not for who has just seen them."""
+    """The news is reported once, and not to a daemon that has just read the hosts."""
     book = a_book(a_daemon(), a_daemon(PROXY, constraint=ON_RACK_B), x="a", y="b")
     for job in (LOGS, PROXY):
         book.daemons.hosts_of(job)
@@ -217,7 +217,7 @@ def test_hosts_that_come_or_go_are_news_for_daemons_that_match() -> None:
 
 
 def test_room_is_news_for_the_pod_that_it_fits() -> None:
-    """Once; less room, and room on other hosts, is none."""
+    """Fitting resources are news once; fewer resources, and resources on other hosts, are not."""
     book = HostBook(LEASE_S)
     book.daemons.want([a_daemon(cpu=3.0)])
     book.set_hosts([a_host("x"), a_host("y")])
@@ -229,7 +229,7 @@ def test_room_is_news_for_the_pod_that_it_fits() -> None:
 
 
 def test_a_lease_that_ends_is_news_for_the_pod_that_waits() -> None:
-    """It was refused for the lease alone."""
+    """The end of the lease is news if the pod was rejected for the lease alone."""
     book = a_book(a_daemon(), x="a")
     lease = book.acquire(JOB, [(shape(), 1)], 0.0)
     assert {"x": HostRule.LEASED} == refusals(book, LOGS, waiting(0, "x"))
@@ -239,7 +239,7 @@ def test_a_lease_that_ends_is_news_for_the_pod_that_waits() -> None:
 
 
 def test_the_end_of_maintenance_is_news_for_the_pod_that_waits() -> None:
-    """Not for one that has gone with its daemon."""
+    """The end of maintenance is news, but not for a pod that was removed with its daemon."""
     book = a_book(a_daemon(), a_daemon(PROXY), x="a")
     book.set_maintained([HostMaintenance("", Hostname("x"), HostState.DRAINING, HostState.DOWN)])
     for job in (LOGS, PROXY):
@@ -251,7 +251,7 @@ def test_the_end_of_maintenance_is_news_for_the_pod_that_waits() -> None:
 
 
 def test_a_pod_of_a_host_that_is_gone_waits_no_more() -> None:
-    """Room that comes before its host does again is no news."""
+    """Resources that are offered before their host registers again are no news."""
     book = a_book(a_daemon(), x="a")
     book.remove_room(["x-O1"])
     assert {"x": HostRule.ROOM} == refusals(book, LOGS, waiting(0, "x"))
@@ -262,7 +262,7 @@ def test_a_pod_of_a_host_that_is_gone_waits_no_more() -> None:
 
 
 def test_pods_of_a_daemon_that_has_ended_are_overhead_until_they_end() -> None:
-    """Their room can be dealt then, and not before."""
+    """Resources of a removed daemon can be allocated when its pods have ended, and not before."""
     book = a_book(a_daemon(cpu=3.0), a_daemon(PROXY), x="a", y="a")
     book.pods_launched(LOGS, [(0, 1, "x", ()), (1, 1, "y", ())])
     book.daemons.want([a_daemon(PROXY)])
@@ -274,7 +274,7 @@ def test_pods_of_a_daemon_that_has_ended_are_overhead_until_they_end() -> None:
 
 
 def test_a_daemon_that_runs_again_counts_once() -> None:
-    """As it does while it runs."""
+    """A daemon counts the same when it is added again and while it runs."""
     book = a_book(a_daemon(cpu=3.0), x="a")
     book.pods_launched(LOGS, [(0, 1, "x", ())])
     for wanted in ([], [a_daemon(cpu=3.0)]):
@@ -289,14 +289,15 @@ def test_idle_room_that_is_kept_does_not_go_back_to_the_cluster() -> None:
 
 
 def planned(book: HostBook, cpu: float, **more: Any) -> dict[str, str]:
-    """Hosts that match a daemon which is only planned, and what it would find there."""
+    """Return the hosts that match a planned daemon, and whether each has resources for it."""
     found = book.room.for_daemon(shape(cpu, **more))
     return {host.hostname: "away" if host.is_away else "room" if host.has_room else "full" for host in found}
 
 
 def test_hosts_of_a_daemon_that_is_planned() -> None:
-    """Those that match, whatever is free there; what is kept for other daemons is not free for it, what is leased
-    is."""
+    """Every matching host is listed, free or not; resources reserved for other daemons are not free for it, leased ones
+    are.
+    """
     book = a_book(a_daemon(PROXY, 1.0), x="b", y="b", z="a")
     book.set_maintained([HostMaintenance("", Hostname("y"), HostState.DRAINING, HostState.DOWN)])
     book.acquire(JOB, [(shape(1), 1)], 0.0)
@@ -309,7 +310,7 @@ def test_hosts_of_a_daemon_that_is_planned() -> None:
 
 
 def test_a_planned_daemon_on_hosts_without_an_announcement() -> None:
-    """By what their cluster says is free, less what is kept for daemons that do not run there yet."""
+    """Free resources are the cluster's figure, less the reservations of daemons that do not run there yet."""
     book = HostBook(LEASE_S)
     book.daemons.want([a_daemon(PROXY, 1.0)])
     book.set_hosts([a_host("x")])
@@ -320,7 +321,7 @@ def test_a_planned_daemon_on_hosts_without_an_announcement() -> None:
 
 
 def test_what_other_daemons_leave_of_a_host() -> None:
-    """Of its capacity, whether they run there yet or not."""
+    """The rest of a host's capacity excludes other daemons, running or not."""
     book = a_book(a_daemon(PROXY, 1.0, constraint=ON_RACK_B), x="b", z="a")
 
     found = book.room.for_daemon(shape(1))

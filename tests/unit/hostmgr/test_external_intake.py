@@ -1,4 +1,4 @@
-"""What the intake says at pods that wait."""
+"""Conditions that the intake writes to waiting pods."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ CAME_S = 1_000.0
 
 
 class OnePod:
-    """Stands for a cluster; remembers what is said at its pod."""
+    """A cluster that records the conditions of its one pod."""
 
     def __init__(self) -> None:
         self.remarks: list[Remark] = []
 
     def watch(self, changed: Callable[[], None]) -> None:
-        """Nothing changes."""
+        """Watch nothing, since the pod does not change."""
 
     def found(self) -> Sequence[FoundPod]:
         config = job_pb2.JobConfig(name="train", type=job_pb2.EXTERNAL)
@@ -46,7 +46,7 @@ class OnePod:
 
 class Nobody:
     def jobs_changed(self, job_ids: Any, cause: str = "") -> None:
-        """Nothing sleeps here."""
+        """Ignore the jobs, since no call waits for them."""
 
     pods_changed = jobs_changed
 

@@ -31,19 +31,19 @@ def failed(instance: int, state: PodState = PodState.FAILED, agent_id: str = "ag
     ],
 )
 def test_the_last_lines_of_the_command_are_kept(tail: bytes, expected: str) -> None:
-    """With nothing in them that a terminal obeys."""
+    """The last lines of the command are kept, without control characters."""
     assert expected == last_lines(tail)
 
 
 def test_lines_of_the_executor_of_mesos_are_left_out() -> None:
-    """It logs to the same file as the command."""
+    """The executor logs to the same file as the command."""
     log = b"I1122 05:00:00.123456  4321 exec.cpp:164] Version: 1.11.0\n"
 
     assert b"oops\nI am here\n" == without_executor(log + b"oops\n" + log + b"I am here\n")
 
 
 def test_pods_that_failed_are_read_and_stored_in_batches() -> None:
-    """What does not answer, wrote nothing or did not fail is left out."""
+    """Pods that did not fail or wrote nothing, and hosts that do not answer, are left out."""
     stored: list[list[tuple[int, str]]] = []
 
     def read(pod: PodOnHost, limit_bytes: int) -> bytes:

@@ -38,7 +38,7 @@ LEASED = Misfit(HostRule.LEASED)
 
 
 class HostManager:
-    """Of one cluster: counts what it is asked."""
+    """The host manager of one cluster, which counts its calls."""
 
     def __init__(self, cpu: int) -> None:
         self.cpu, self.is_away = cpu, False
@@ -162,7 +162,9 @@ def test_one_cluster_costs_no_more_calls() -> None:
 
 
 def test_pods_bound_to_a_kind_of_cluster_are_tried_in_no_other() -> None:
-    """Not even first: the kind comes with what is free."""
+    """The kind of a cluster is in its answer about free resources, so a cluster of another kind is
+    not even tried first.
+    """
     world = World(a=9, b=1)
     world.managers["b"].kind = "kubernetes"
     bound = PodShape(ONE.resources, constraint=HostLabel(CLUSTER_KIND_LABEL, "kubernetes", "=", 1))
@@ -190,7 +192,7 @@ def spread(is_hard: bool = True, **more: Any) -> PodShape:
 
 
 def test_pods_that_spread_are_counted_in_the_other_clusters() -> None:
-    """Only for them, and not in a cluster to which they may not go."""
+    """Pods that spread, and no others, are counted in each other cluster where they may run."""
     world = World(a=4, b=3, c=2)
     here = spread(constraint=AnyOf(tuple(HostLabel("peloton/cluster", each) for each in "ab")))
 
@@ -217,7 +219,7 @@ def test_a_lease_under_a_hard_bound_stands_if_nothing_was_placed_elsewhere_meanw
 
 
 def test_a_hard_bound_waits_for_a_cluster_that_is_silent() -> None:
-    """Its pods might be more than the bound allows; a soft one does without them."""
+    """The pods might exceed a hard bound; for a soft one the answer is not required."""
     world = World(a=4, b=3)
     world.silence("b")
 
@@ -229,7 +231,7 @@ def test_a_hard_bound_waits_for_a_cluster_that_is_silent() -> None:
 
 
 def test_what_is_free_is_asked_once_in_a_while() -> None:
-    """In between, what was leased from here is taken off: batches are dealt to the clusters."""
+    """Leased resources are subtracted between two reads, so that batches are distributed over the clusters."""
     world = World(a=4, b=3)
     chosen = []
     for _ in range(4):
@@ -255,7 +257,9 @@ def test_a_silent_cluster_is_passed_over() -> None:
 
 
 def test_a_launch_in_a_cluster_without_a_leader_is_refused() -> None:
-    """Its pods may go elsewhere; while no cluster has a leader, or the leader should answer, the call is repeated."""
+    """The pods of the launch may run elsewhere; the call is retried while no cluster has a leader, or the leader should
+    answer.
+    """
     world = World(a=4, b=3)
     world.silence("b")
     placed = [Placement(Hostname("b1"), (PlacedPod(0, 1), PlacedPod(1, 1)))]
@@ -272,7 +276,7 @@ def test_a_launch_in_a_cluster_without_a_leader_is_refused() -> None:
 
 
 def test_kills_go_to_all_that_answer() -> None:
-    """A cluster that is away is asked again later; when none answers that is an error."""
+    """A kill of an unavailable cluster is retried later; it is an error if no cluster answers."""
     world = World(a=4, b=3)
     assert 7 == world.all.kill_running(JOB)
 
@@ -285,7 +289,7 @@ def test_kills_go_to_all_that_answer() -> None:
 
 
 def test_images_go_to_the_clusters_of_their_hosts() -> None:
-    """Only those that have some are asked; unknown hosts are left out."""
+    """Only clusters of the given hosts are called; unknown hosts are left out."""
     world = World(a=1, b=1, c=1)
 
     done = world.all.prefetch({"x": [Hostname("a1"), Hostname("b1")], "y": [Hostname("a2"), Hostname("?")]})
@@ -297,8 +301,9 @@ def test_images_go_to_the_clusters_of_their_hosts() -> None:
 
 
 def test_capacity_is_that_of_all_clusters() -> None:
-    """One that falls silent counts as it was, then with what its pods hold, until it answers again; its hosts count as
-    registered all the time."""
+    """An unavailable cluster counts with its last capacity, later with the allocation of its pods, until it answers
+    again; its hosts count as registered all the time.
+    """
     world = World(a=4, b=3)
     assert (Resources(7_000), Resources(7), Resources(14_000)) == world.all.capacity()[:3]
 
@@ -319,7 +324,9 @@ def test_capacity_is_that_of_all_clusters() -> None:
 
 
 def test_host_pools_span_clusters() -> None:
-    """Their hosts are added up by name, but not while hosts of a cluster are in no host pool: those take any pod."""
+    """Host pools are added up by name, but not while hosts of a cluster are in no host pool: such
+    hosts take any pod.
+    """
     world, serves = World(a=4, b=3), frozenset({Workload.BATCH})
     world.managers["a"].host_pools = [HostPoolCapacity("batch", serves, Resources(4_000), 4)]
     assert () == world.all.capacity().host_pools
@@ -334,7 +341,7 @@ def test_host_pools_span_clusters() -> None:
 
 
 def test_a_cluster_that_never_answered_counts_with_what_is_held() -> None:
-    """As after a restart of the resource manager."""
+    """The cluster counts with the allocation of its pods, for example after a restart of the resource manager."""
     world = World(a=4, b=3)
     world.silence("b")
 

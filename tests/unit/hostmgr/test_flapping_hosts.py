@@ -1,4 +1,4 @@
-"""What the host manager makes of hosts that leave their cluster and come back."""
+"""Hosts that leave their cluster and come back, and their avoidance."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Cluster:
 
 
 def test_a_host_that_flaps_is_not_leased() -> None:
-    """For a minute, while others could take the pods; its lease says why."""
+    """The host is avoided for a minute, while others could take the pods; the lease has the reason."""
     cluster = Cluster()
     cluster.flap("h1", times=2)
     assert [] == cluster.avoided()
@@ -56,7 +56,7 @@ def test_a_host_that_flaps_is_not_leased() -> None:
 
 
 def test_it_is_the_cluster_when_many_come_back_at_once() -> None:
-    """As when its master fails over."""
+    """Many hosts that return together, for example after a failover of the master, are not avoided."""
     cluster = Cluster()
     cluster.flap("h1", "h2", times=9)
 
@@ -64,7 +64,7 @@ def test_it_is_the_cluster_when_many_come_back_at_once() -> None:
 
 
 def test_no_more_than_a_share_is_avoided() -> None:
-    """Of four hosts one."""
+    """One of four hosts is avoided at most."""
     cluster = Cluster()
     cluster.flap("h1")
     cluster.flap("h2")
@@ -73,7 +73,7 @@ def test_no_more_than_a_share_is_avoided() -> None:
 
 
 def test_a_host_in_maintenance_comes_and_goes() -> None:
-    """Its operators know why."""
+    """A host in maintenance may leave and return without being avoided."""
     cluster = Cluster()
     cluster.book.set_maintained([maintained("h1", HostState.DOWN)])
     cluster.flap("h1", times=9)
@@ -107,7 +107,7 @@ def test_a_maintenance_ends_between_two_looks_at_the_hosts() -> None:
 
 
 def test_a_host_that_crashed_is_repaired() -> None:
-    """A maintenance that begins while the host is away accounts for its return, too."""
+    """A maintenance that begins while the host is gone accounts for its return, too."""
     cluster = Cluster()
     for _ in range(9):
         cluster.show(without=["h1"])
@@ -120,7 +120,7 @@ def test_a_host_that_crashed_is_repaired() -> None:
 
 
 def test_a_host_that_flaps_after_its_maintenance_is_avoided() -> None:
-    """Only the return from the maintenance is excused."""
+    """A return is excused only if it ends the maintenance."""
     cluster = Cluster()
     cluster.book.set_maintained([maintained("h1", HostState.DOWN)])
     cluster.show(without=["h1"])
@@ -134,7 +134,7 @@ def test_a_host_that_flaps_after_its_maintenance_is_avoided() -> None:
 
 
 def test_hosts_in_maintenance_do_not_hide_one_that_flaps() -> None:
-    """Hosts that return from maintenance at the same moment are not counted to those that came back."""
+    """Hosts that return from maintenance at the same moment do not count as flapping together."""
     cluster = Cluster()
     for _ in range(3):
         cluster.book.set_maintained([maintained("h2", HostState.DOWN), maintained("h3", HostState.DOWN)])

@@ -32,7 +32,7 @@ def names(lease: HostLease) -> list[str]:
 
 
 def test_pods_without_gpus_go_to_hosts_with_gpus_last() -> None:
-    """Whatever the recipe; and they do go there while nobody else wants them."""
+    """Hosts with GPUs come last in every strategy, and are used while no pod with GPUs waits."""
     for strategy in Strategy:
         hosts = book(a=2, b=0, c=0)
         assert ["b", "c"] == sorted(names(hosts.acquire(JOB, [(pods(strategy=strategy), 2)], 0.0)))
@@ -40,9 +40,9 @@ def test_pods_without_gpus_go_to_hosts_with_gpus_last() -> None:
 
 
 def test_they_keep_off_while_a_pod_with_gpus_waits() -> None:
-    """It found one host too few; the reason says so, and until it is placed, or gives up, they wait."""
+    """Pods without GPUs wait, with the reason, until the pod with GPUs is placed or gives up."""
     hosts = book(a=2, b=2, c=0)
-    hosts.acquire(OTHER, [(pods(), 2)], 0.0)  # on c, and on one with gpus
+    hosts.acquire(OTHER, [(pods(), 2)], 0.0)  # on c, and on one host with gpus
     assert 1 == len(hosts.acquire(JOB, [(pods(gpu=2), 2)], 0.0).hosts)
     hosts.release(hosts.acquire(JOB, [(pods(gpu=2), 2)], 1.0).lease_id)
 
@@ -54,7 +54,7 @@ def test_they_keep_off_while_a_pod_with_gpus_waits() -> None:
 
 
 def test_they_do_not_wait_for_a_pod_that_was_placed_or_that_no_host_could_take() -> None:
-    """Nor for one of their own job."""
+    """Pods without GPUs do not wait for a pod of their own job either."""
     hosts = book(a=2, b=0)
     hosts.acquire(JOB, [(pods(gpu=2), 2)], 0.0)
     hosts.release(hosts.acquire(JOB, [(pods(gpu=2), 1)], 1.0).lease_id)
@@ -64,7 +64,7 @@ def test_they_do_not_wait_for_a_pod_that_was_placed_or_that_no_host_could_take()
 
 
 def test_where_all_hosts_have_gpus_none_is_kept() -> None:
-    """Else a cluster of gpus would run nothing beside."""
+    """A cluster in which all hosts have GPUs runs pods without them."""
     hosts = book(a=2, b=2)
     hosts.release(hosts.acquire(JOB, [(pods(gpu=2), 3)], 0.0).lease_id)
 

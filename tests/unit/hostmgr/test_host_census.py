@@ -33,7 +33,7 @@ def by_name(found: HostBook) -> dict[str, HostNow]:
 
 
 def test_room_is_what_was_announced_or_else_what_the_cluster_says() -> None:
-    """A lease is over in a moment: what it holds counts as free."""
+    """Leased resources count as free, since a lease is short."""
     found = book("h1", "quiet")
     found.acquire(JOB, [(shape(), 1)], 0.0)
 
@@ -48,7 +48,7 @@ def test_room_is_what_was_announced_or_else_what_the_cluster_says() -> None:
 
 
 def test_hosts_that_take_no_pods() -> None:
-    """In maintenance or waiting for it, with room held for pods that come back, or soon to go."""
+    """Hosts in or before maintenance, with resources held for returning pods, or about to be removed take no pods."""
     found = book("h1", "h2", "h3", "h4")
     found.set_maintained([maintained("h2", HostState.DOWN), maintained("h3", HostState.UP)])
     found.hold([back()], time.monotonic())
@@ -65,7 +65,7 @@ def test_hosts_that_take_no_pods() -> None:
 
 
 def test_pods_are_counted_by_label() -> None:
-    """As constraints on other pods count them."""
+    """The counts equal the ones that constraints on other pods use."""
     found = book("h1", "h2")
     web = ("app", "web")
     found.pods_launched(JOB, [(0, 1, "h1", (web, ("tier", "1"))), (1, 1, "h1", (web,))])

@@ -1,4 +1,4 @@
-"""A lease looks at kinds of hosts; it takes the same hosts as a look at each host would."""
+"""A lease evaluates kinds of hosts; it takes the same hosts as an evaluation of each host would."""
 
 from __future__ import annotations
 
@@ -103,13 +103,13 @@ def maintained(name: str, is_away: bool) -> HostMaintenance:
 
 
 class Scan:
-    """A look at one host after the other, as ``fit`` judges it."""
+    """A scan that evaluates one host after the other with ``fit``."""
 
     def __init__(self, pool: HostBook, wanted: PodShape) -> None:
         chooser: Any = pool._chooser
         self.wanted, self.table = wanted, chooser.table
         self.rooms: dict[str, int] = {}
-        self.amounts: dict[str, int] = {}  # pods that fit, whatever the constraint says of pods beside them
+        self.amounts: dict[str, int] = {}  # pods that fit, whatever the constraint says of other pods there
         self.refused: list[tuple[Misfit, int]] = []
         self.seen = {}
         named = pod_labels_named(wanted.constraint)
@@ -192,7 +192,7 @@ class Scan:
 
 
 def scanned(pool: HostBook, wanted: PodShape, count: int) -> tuple[set[str], tuple[RefusingHosts, ...]]:
-    """The hosts that a look at each host takes, and why the others were not, should they be too few."""
+    """Return the hosts that a scan takes, and the reasons for the others if they are too few."""
     scan = Scan(pool, wanted)
     return set(scan.taken(count)), merged(scan.refused) if sum(scan.rooms.values()) < count else ()
 
@@ -209,7 +209,7 @@ def test_a_lease_takes_what_a_scan_of_all_hosts_takes(
     pool.set_hosts([agent(name, 2_000, 0) for name in NAMES])
     for what, on in acts:
         act(pool, what, on)
-    pool.aversions = Aversions(lambda: len(NAMES))  # no host is avoided for having been away
+    pool.aversions = Aversions(lambda: len(NAMES))  # no host is avoided for having been gone
     hosts, reasons = scanned(pool, wanted, count)
 
     lease = pool.acquire(JOB, [(wanted, count)], 0.0)
@@ -218,7 +218,7 @@ def test_a_lease_takes_what_a_scan_of_all_hosts_takes(
 
 
 def test_a_host_that_was_away_is_leased_once() -> None:
-    """It counts for itself alone, behind those that stayed, and a lease of more hosts gets the others."""
+    """The host is its own kind, after the hosts that stayed, and a lease of more hosts takes all of them."""
     pool = pool_with(room("h1"), room("h2"))
     pool.remove_room(["h1-O1"])
     pool.set_hosts([agent("h2", 0, 0)])
@@ -230,7 +230,9 @@ def test_a_host_that_was_away_is_leased_once() -> None:
 
 
 def test_hosts_that_come_and_go_leave_nothing_behind() -> None:
-    """However often hosts change, what is kept of them stays in proportion to them, and so does the cost of a lease."""
+    """The records kept of hosts, and so the cost of a lease, stay proportional to the hosts,
+    however often they change.
+    """
     pool = pool_with(*(room(name) for name in NAMES))
     for turn in range(1_000):
         lease = pool.acquire(JobId(f"job-{turn}"), [(shape(), 32)], 0.0)

@@ -1,4 +1,4 @@
-"""What is measured on hosts becomes the load by which a lease chooses them."""
+"""Measurements of hosts become the load by which a lease chooses hosts."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Story:
         self.now_s = 0.0
 
     def round(self, known: int = 0, **cpus: float) -> None:
-        """Hosts that are measured, with the cpus that they use; ``known`` others have been."""
+        """Measure hosts with their used cpus; ``known`` more hosts are registered."""
         self.now_s += 10
         for name, cpu in cpus.items():
             samples = [UseSample("pod", None, cpu * self.now_s, self.now_s, 100)]
@@ -54,7 +54,7 @@ def first_host(book: HostBook) -> str:
 
 
 def test_a_host_that_is_measured_hot_comes_last() -> None:
-    """Once two samples say so: the first one has no rate yet."""
+    """A hot host comes last after two samples: the first one has no rate yet."""
     story = Story()
     assert "h1" == story.first()
     story.round(h1=3.5, h2=0.1)
@@ -80,7 +80,9 @@ def test_pods_that_come_after_a_measurement_count_by_what_they_hold() -> None:
 
 
 def test_a_measurement_that_is_too_old_counts_no_more() -> None:
-    """A host that answers no more, and one that is not known any more; of many hosts each has its turn later."""
+    """The load is dropped of a host that no longer answers or is no longer registered; with many hosts each has its
+    turn later.
+    """
     story = Story()
     for known in (0, len(OTHERS)):
         turn = (2 + known - 1) // (HOSTS_PER_ROUND_MAX // 2) + 1
@@ -99,8 +101,9 @@ def test_a_measurement_that_is_too_old_counts_no_more() -> None:
 
 
 def test_loads_cross_the_wire() -> None:
-    """A worker lays pods over the leased hosts as the lease did; a host manager of before says nothing, which is no
-    load beyond what pods hold."""
+    """A worker places pods on the leased hosts as the lease did; a host manager of the previous release sends no load
+    beyond the allocation, which counts as zero.
+    """
     story = Story()
     story.book.loads.measured({Hostname("h1"): (-100, 20)})
     lease = story.book.acquire(JOB, [(shape(2), 2)], 0.0)

@@ -1,4 +1,4 @@
-"""What a host manager decides about hosts in memory, as events; and their way to storage."""
+"""Decisions of a host manager about hosts, recorded as events, and their way to storage."""
 
 from __future__ import annotations
 
@@ -46,8 +46,9 @@ def a_host(name: str = "h1", capacity: Resources = Resources.of(4, 2_048), **mor
 
 
 def test_a_host_changes_while_it_is_registered() -> None:
-    """Another capacity, other labels, another agent, and what operators of the cluster do; neither what pods hold there
-    nor labels of volumes are news, and joining is told elsewhere."""
+    """New capacity, labels, agent and cordons are events; allocations and labels of volumes are not, and joining is
+    recorded elsewhere.
+    """
     story, host = Story(), a_host()
     story.notes.registered([host, a_host("h2")])
     story.notes.registered([host])
@@ -99,7 +100,7 @@ def test_hosts_that_are_cordoned_or_not_as_their_last_event_says() -> None:
 
 
 def test_a_cordon_that_changed_while_no_host_manager_led() -> None:
-    """The next one finds it; also of a host that is away when it begins."""
+    """The next host manager records the change, even of a host that is missing when it starts."""
     story = Story()
     story.notes.succeed([HostEvent(H2, HostEventKind.CORDONED, "", NOW, "west")])
 
@@ -122,7 +123,7 @@ def test_reservations_end_with_the_host_manager_that_made_them() -> None:
 
 
 def test_a_host_whose_name_another_cluster_has_is_not_looked_at() -> None:
-    """It is none of ours."""
+    """Such a host belongs to the other cluster."""
     story = Story()
     story.notes.registered([a_host()], but=["h1"])
     story.notes.registered([a_host(capacity=Resources.of(8))])
@@ -131,7 +132,7 @@ def test_a_host_whose_name_another_cluster_has_is_not_looked_at() -> None:
 
 
 def test_hosts_are_avoided_and_marked() -> None:
-    """For how long, and with what was measured."""
+    """The events have the duration of the avoidance and the measurement of the mark."""
     story = Story()
     story.notes.avoided(H1, WHY, 600.0)
     assert NOW + 600 * SECOND == story.events[0].until_ns
@@ -146,7 +147,7 @@ def test_hosts_are_avoided_and_marked() -> None:
 
 
 def test_the_book_of_hosts_tells_what_it_decides() -> None:
-    """Once for each time that a host is avoided from then on."""
+    """One event is recorded each time that a host begins to be avoided."""
     story = Story()
     book = HostBook(30.0, notes=story.notes)
     book.set_hosts([a_host(name) for name in ("h1", "h2", "h3", "h4", "h5", "h6", "h7", "h8")])
@@ -159,7 +160,7 @@ def test_the_book_of_hosts_tells_what_it_decides() -> None:
 
 
 class Store:
-    """Refuses while it is away."""
+    """A store that fails while it is unavailable."""
 
     def __init__(self) -> None:
         self.batches: list[list[HostEvent]] = []
@@ -180,7 +181,7 @@ def numbered(number: int) -> HostEvent:
 
 
 def test_events_are_written_in_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    """All of them, in their order, also those that come just before the end."""
+    """All events are written in order, even those just before the stop."""
     monkeypatch.setattr(event_writer, "BATCH_MAX", 10)
     store = Store()
     writer = EventWriter(store.write, gather_s=60.0)
@@ -193,7 +194,7 @@ def test_events_are_written_in_batches(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_events_wait_for_storage() -> None:
-    """What it refuses is written later, once."""
+    """Events whose write failed are written later, once."""
     store = Store()
     store.is_away = True
     writer = EventWriter(store.write, gather_s=0.0, patience_s=0.0)

@@ -40,7 +40,7 @@ JOB_RECORD = new_job_record(JOB, job_pb2.JobConfig(name="j"), 1)
 
 
 class Events:
-    """The host manager as far as this is about hosts and room."""
+    """The part of a host manager that handles hosts and free resources."""
 
     def __init__(self, book: HostBook) -> None:
         self._book = book
@@ -72,7 +72,7 @@ def template(asked: Resources, is_revocable: bool) -> PodTemplate:
 
 
 def volume_of(pod: PodId, host: Hostname, size_mib: int) -> VolumeRecord | None:
-    """Of an instance that has none yet."""
+    """Return the new volume of an instance that has none yet."""
     if not size_mib:
         return None
     made = VolumeState.INITIALIZED
@@ -87,7 +87,7 @@ class Life(RuleBasedStateMachine):
         pools = [HostPool(POOLS[0], factors=FEW_DISKS), HostPool(POOLS[1], frozenset(WORKLOADS[1:]), FEW_DISKS)]
         self.pools = HostPools(1, {pool.name: pool for pool in pools})
         self.stored: dict[PodId, tuple[Hostname, Resources]] = {}  # pods that storage believes on hosts
-        self.ended: list[PodId] = []  # of them those that have ended, which storage does not know yet
+        self.ended: list[PodId] = []  # the ended ones among them, which storage does not know yet
         self.run = 0
         self.begin()
         self.news_come(is_late=False)
@@ -108,16 +108,16 @@ class Life(RuleBasedStateMachine):
         return sum((asked for where, asked in self.stored.values() if where == host), NOTHING)
 
     def announced_of(self, host: Hostname) -> Resources:
-        """To pods: what volumes have is not."""
+        """Return the resources announced for pods, without volumes."""
         known = self.book._table.registered.by_name.get(host)
         own = CAPACITY - Resources(disk_mib=known.volumes_mib if known is not None else 0)
         return announced(own, self.pools.pools[self.pools.of(host).current].factors)
 
-    # What happens.
+    # Events.
 
     @rule(is_late=st.booleans())
     def news_come(self, is_late: bool) -> None:
-        """Room without the host that it belongs to, or both."""
+        """Deliver resources without their host, or both."""
         if not is_late:
             self.cluster.deliver_hosts()
         self.cluster.deliver_room()
@@ -149,7 +149,7 @@ class Life(RuleBasedStateMachine):
         is_unknown: bool,
         is_told: bool,
     ) -> None:
-        """Storage refuses some of the pods, or it is unknown for a while what it did."""
+        """Launch pods, of which storage may reject some, or whose commit may be unknown for a while."""
         if is_told:
             self.cluster.deliver_hosts()
             self.cluster.deliver_room()
@@ -214,7 +214,7 @@ class Life(RuleBasedStateMachine):
 
     @rule(host=st.sampled_from(HOSTS))
     def volumes_go(self, host: Hostname) -> None:
-        """Those that no pod has."""
+        """Destroy the volumes that no pod uses."""
         there = self.cluster.hosts[host]
         for volume_id in there.volumes.keys() - there.volumes_in_use if there.is_up else ():
             self.cluster.destroy_volume(host, volume_id)
@@ -259,7 +259,7 @@ class Life(RuleBasedStateMachine):
     def another_host_manager_leads(self) -> None:
         self.begin()
 
-    # What always holds.
+    # Invariants.
 
     @invariant()
     def room_is_what_cluster_and_host_pool_allow(self) -> None:
@@ -276,7 +276,7 @@ class Life(RuleBasedStateMachine):
 
     @invariant()
     def capacity_is_what_host_pools_announce(self) -> None:
-        """What volumes have counts once."""
+        """The capacity is the sum of the announcements, with volumes counted once."""
         known, total = self.book._table.registered, NOTHING
         for name, host in known.by_name.items():
             factors = self.pools.pools[self.pools.of(name).current].factors
@@ -291,5 +291,7 @@ class Life(RuleBasedStateMachine):
 
 @PROPERTY
 def test_no_host_holds_more_than_its_host_pool_announces() -> None:
-    """Whatever happens to pods, hosts, host pools and host managers, and in whatever order it is told."""
+    """The limit holds for every sequence of events of pods, hosts, host pools and host managers, in every order of
+    delivery.
+    """
     run_state_machine_as_test(Life, settings=settings(max_examples=examples(40), stateful_step_count=30, deadline=None))

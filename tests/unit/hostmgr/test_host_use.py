@@ -1,4 +1,4 @@
-"""Use of hosts, from the counters of their agents; whose turn it is; what the meter tells."""
+"""Usage of hosts from the counters of their agents, the order of measurement, and the metrics."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ def row(executor: str, cpu_s: float, at_s: float, memory_mib: int = 0, framework
 
 
 def look(before: HostUse, rows: list[dict[str, Any]]) -> HostUse:
-    """By a framework f."""
+    """Return the usage after a read of the counters of framework f."""
     return next_use(before, samples_of(rows, "f"))
 
 
 def test_two_looks_make_a_rate() -> None:
-    """Cpu is what the counter rose by in the time between; memory is as it is now."""
+    """CPU is the increase of the counter over the time between; memory is the current value."""
     first = look(HostUse(), [row(POD, 3, 100, 20), row("other", 1, 100, 5)])
     second = look(first, [row(POD, 4, 102, 30), row("other", 1.5, 102, 5)])
 
@@ -48,7 +48,7 @@ def test_two_looks_make_a_rate() -> None:
 
 
 def test_the_same_numbers_again_are_no_news() -> None:
-    """An agent that has not measured since says what it said; the rate stays as it was."""
+    """An agent without a new measurement repeats the last one; the rate stays as it was."""
     second = look(look(HostUse(), [row(POD, 3, 100)]), [row(POD, 4, 101)])
     third = look(second, [row(POD, 4, 101)])
 
@@ -56,7 +56,7 @@ def test_the_same_numbers_again_are_no_news() -> None:
 
 
 def test_what_cannot_be_measured_is_left_out() -> None:
-    """An entry without numbers counts for nothing; a counter that starts anew makes no negative use."""
+    """An entry without numbers is ignored; a counter that restarts makes no negative usage."""
     first = look(HostUse(), [row(POD, 3, 100), {"framework_id": "f", "executor_id": "x"}])
     second = look(first, [row(POD, 1, 101)])
 
@@ -116,7 +116,7 @@ def test_the_meter_sums_over_hosts() -> None:
 
 
 def test_pods_of_another_framework_are_not_ours() -> None:
-    """They use the host all the same."""
+    """Pods of another framework count for the usage of the host all the same."""
     (sample,) = samples_of([row(POD, 3, 100, framework="g")], "f")
 
     assert (sample.pod_id, sample.cpu_s) == (None, 3)

@@ -39,7 +39,7 @@ class Table:
 
 
 def test_storage_is_asked_about_what_changed() -> None:
-    """A look at hosts that are known asks nothing."""
+    """Only changed names are sent to storage; a read of known hosts sends nothing."""
     table = Table(h1="b", h0="b")
     claims = HostnameClaims(table, "b")
 
@@ -51,7 +51,7 @@ def test_storage_is_asked_about_what_changed() -> None:
 
 
 def test_hosts_with_which_a_cluster_begins_have_not_joined_it() -> None:
-    """Those that come later have, also when another process has seen the first ones."""
+    """Later hosts have joined, even if another process saw the first ones."""
     table = Table(h9="a")
     claims = HostnameClaims(table, "b")
 
@@ -64,7 +64,7 @@ def test_hosts_with_which_a_cluster_begins_have_not_joined_it() -> None:
 
 
 def test_a_name_of_another_cluster_is_refused_until_it_is_free(caplog: pytest.LogCaptureFixture) -> None:
-    """It is logged once, and its name is claimed again at each call."""
+    """The rejection is logged once, and the name is claimed again at each call."""
     table = Table(h1="a")
     claims = HostnameClaims(table, "b")
 
@@ -78,7 +78,7 @@ def test_a_name_of_another_cluster_is_refused_until_it_is_free(caplog: pytest.Lo
 
 
 def test_a_refused_host_takes_no_pods() -> None:
-    """It is no part of the capacity, is not listed, and the reason names the other cluster."""
+    """The host is not in the capacity and not listed, and the reason names the other cluster."""
     pool = HostBook(30.0)
     agent = RegisteredHost("agent1", Hostname("h1"), "ip:1", Resources(4_000), Resources(), {})
     room = Room("o1", Hostname("h1"), "agent1", Resources(1_000), Resources(), (), {"hostname": "h1"})

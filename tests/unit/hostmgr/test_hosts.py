@@ -1,4 +1,4 @@
-"""Hosts, room and leases."""
+"""Hosts, their free resources, and leases."""
 
 from __future__ import annotations
 
@@ -67,8 +67,9 @@ def leased(pool: HostBook, wanted: PodShape, count: int, now_s: float = 0.0, job
 
 
 def test_every_host_has_the_labels_of_its_cluster() -> None:
-    """As a host and as room, whatever the cluster itself says under these names; a host that operators of the cluster
-    have withdrawn, too."""
+    """The labels of the cluster override its own values in hosts and offers, even on a host that its operators have
+    withdrawn.
+    """
     labels = {CLUSTER_LABEL: "west", CLUSTER_KIND_LABEL: "mesos"}
     pool = HostBook(LEASE_S, cluster_labels=labels)
     amounts = Resources.of(4, 1_000), Resources()
@@ -99,7 +100,7 @@ def test_a_gang_has_a_lease_of_its_own() -> None:
 
 
 def test_a_job_holds_one_lease() -> None:
-    """When the answer to a placement got lost, its next one finds the same hosts, the lost lease is void."""
+    """The next placement after a lost answer finds the same hosts; the lost lease is void."""
     pool = pool_with(room("h1"))
     lost = pool.acquire(JOB, [(shape(), 1)], 0.0)
 
@@ -117,7 +118,7 @@ def test_a_lease_takes_no_more_hosts_than_the_pods_need() -> None:
 
 
 def test_a_lease_takes_hosts_until_their_pod_slots_are_enough() -> None:
-    """Those without any are told as such, and what is left there is not free."""
+    """Hosts without a pod slot are reported as such, and the rest of their resources is not free."""
     pool = pool_with(room("h1", slots=0), room("h2", slots=1), room("h3", slots=3))
     wanted = shape(0.1)
 
@@ -128,7 +129,7 @@ def test_a_lease_takes_hosts_until_their_pod_slots_are_enough() -> None:
         refused(lease),
     )
     assert lease == lease_from_wire(lease_to_wire(lease, [wanted]), [wanted])
-    assert Resources() == pool.free()  # h1 has room that nobody can use
+    assert Resources() == pool.free()  # h1 has resources that no pod can use
 
 
 def test_spread_takes_one_host_per_pod() -> None:
@@ -173,7 +174,7 @@ def test_revocable_pods_use_revocable_cpu() -> None:
 
 
 def test_a_job_that_got_too_little_is_told_when_room_comes() -> None:
-    """The job is named once by the next room, and not again."""
+    """The next offer returns the job once, and not again."""
     pool = pool_with(room("h1"))
 
     leased(pool, shape(), 5)
@@ -202,8 +203,9 @@ def test_a_released_lease_frees_its_hosts_and_names_who_waits() -> None:
 
 
 def test_a_lease_that_was_too_little_wakes_nobody_in_vain() -> None:
-    """A job that gives back too few hosts is not woken for them, and neither is one that found no hosts leased. New
-    room wakes both."""
+    """A job that releases too few hosts is not woken for them, and neither is one that found no hosts leased. A new
+    offer wakes both.
+    """
     pool = pool_with(room("h1"))
     pool.acquire(OTHER, [(shape(8), 1)], 0.0)
     lease = pool.acquire(JOB, [(shape(3), 2)], 0.0, for_gang=True)
@@ -223,7 +225,7 @@ def test_a_gang_is_told_of_the_hosts_of_its_other_pods() -> None:
 
 
 def test_a_lease_ends_by_itself() -> None:
-    """Hosts of a holder that died come back when the lease is over, and a late launch gets nothing."""
+    """Hosts of a failed holder are free when the lease expires, and a late launch claims nothing."""
     pool = pool_with(room("h1"))
     late = pool.acquire(JOB, [(shape(), 1)], 0.0)
 
@@ -233,8 +235,9 @@ def test_a_lease_ends_by_itself() -> None:
 
 
 def test_a_launch_consumes_all_room_of_its_hosts() -> None:
-    """What is left of a launched host comes back as new room; untouched hosts are READY once the lease is
-    given back, of which those hear that found them leased."""
+    """The rest of a launched host is offered again; untouched hosts are READY once the lease is released, and jobs that
+    found them leased are woken.
+    """
     pool = pool_with(room("h1"), room("h2"))
     lease = pool.acquire(JOB, [(shape(), 8)], 0.0)
     pool.acquire(OTHER, [(shape(), 1)], 0.0)
@@ -247,7 +250,7 @@ def test_a_launch_consumes_all_room_of_its_hosts() -> None:
 
 
 def test_nobody_is_told_of_a_lease_that_a_launch_used_up() -> None:
-    """Nothing of it is left for others."""
+    """A lease that was used up leaves nothing for other jobs, so none is woken."""
     pool = pool_with(room("h1"))
     lease = pool.acquire(JOB, [(shape(), 1)], 0.0)
     pool.acquire(OTHER, [(shape(), 1)], 0.0)
@@ -275,7 +278,7 @@ def test_room_of_one_host_adds_up() -> None:
 
 
 def test_room_that_is_taken_back_is_gone() -> None:
-    """Its resources are not leased any more."""
+    """Resources of a rescinded offer are not leased any more."""
     pool = pool_with(room("h1"))
 
     pool.remove_room(["h1-O1"])
@@ -295,7 +298,7 @@ def test_losing_the_session_forgets_all_room_and_every_lease() -> None:
 
 
 def test_a_host_that_comes_back_as_another_machine_starts_afresh() -> None:
-    """Room of the old one is not mixed with that of the new one."""
+    """Offers of the old machine are not added to those of the new one."""
     pool = pool_with(room("h1"))
     again = replace(room("h1", cpus=1.0, number=2), host_id="h1-S2")
 
@@ -324,8 +327,9 @@ def agent(name: str, slack: int, held: int) -> RegisteredHost:
 
 
 def test_a_closed_host_takes_no_revocable_pods() -> None:
-    """It serves ordinary pods, shows no revocable cpu to a placement, and pods are admitted for no more than what is
-    held there; when it opens, waiting jobs are woken."""
+    """A closed host serves ordinary pods, shows no revocable cpu to a placement, and admits pods only up to its
+    allocation; when it opens, waiting jobs are woken.
+    """
     pool = pool_with(room("h1", revocable=2), room("h2", revocable=0))
     pool.set_hosts([agent("h1", slack=2000, held=500), agent("h2", slack=0, held=0)])
     slack = shape(0.5, revocable=True)
@@ -344,7 +348,7 @@ def test_a_closed_host_takes_no_revocable_pods() -> None:
 
 
 def test_spread_crosses_the_wire() -> None:
-    """The rules to the host manager, counts both ways, and what placement has to know back; by shape and rule."""
+    """The rules are sent to the host manager, counts both ways, and domains back; by shape and rule."""
     rules = Spread("rack", 2), Spread("zone", is_hard=False)
     shapes = [shape(), shape(layout=Layout(rules)), shape(2, layout=Layout(rules[:1], GangClose("rack", True)))]
     wanted = [(each, 1) for each in shapes]
@@ -361,7 +365,7 @@ def test_spread_crosses_the_wire() -> None:
 
 @pytest.mark.parametrize("strategy", Strategy)
 def test_strategies_cross_the_wire(strategy: Strategy) -> None:
-    """Also those that a host manager of release 0.1 does not know, which packs then; its workers' flags are read."""
+    """A host manager of release 0.1 packs for unknown strategies; the flags of its workers are read."""
     wanted = [(shape(strategy=strategy), 2)]
     (wire,) = wanted_to_wire(wanted)
 
@@ -372,7 +376,7 @@ def test_strategies_cross_the_wire(strategy: Strategy) -> None:
     assert known is of_old[0].strategy
 
 
-# What is free without an offer.
+# Free resources without an offer.
 
 
 def registered(name: str, held: float = 0) -> RegisteredHost:
@@ -387,7 +391,7 @@ def free_cpus(book: HostBook, name: str = "h1") -> tuple[float, float]:
 
 
 def test_a_host_whose_offer_is_rescinded_has_its_free_room() -> None:
-    """An agent was killed and came back between two looks, and the cluster offers nothing at present."""
+    """The agent was killed and came back between two reads, and the cluster makes no offer at present."""
     book = pool_with(room("h1"))
     book.set_hosts([registered("h1", held=1)])
 
@@ -397,8 +401,9 @@ def test_a_host_whose_offer_is_rescinded_has_its_free_room() -> None:
 
 
 def test_room_that_a_launch_leaves_is_free_though_it_is_not_offered() -> None:
-    """Claimed room is not free until the cluster's word can count the launch: the second one after its end, as the
-    first may be older. From then on free is what no pod holds."""
+    """Claimed resources are not free until the cluster's report can include the launch: the second one after its end,
+    as the first may be older. From then on resources that no pod holds are free.
+    """
     book = pool_with(room("h1"))
     book.set_hosts([registered("h1")])
     lease = book.acquire(JOB, [(shape(1.0), 1)], 0.0)
@@ -417,7 +422,7 @@ def test_room_that_a_launch_leaves_is_free_though_it_is_not_offered() -> None:
 
 
 def test_a_plan_finds_room_that_a_launch_left_and_that_is_not_offered() -> None:
-    """The same books tell where pods of a plan would go."""
+    """A plan uses the same free resources as a lease."""
     book = pool_with(room("h1"))
     book.set_hosts([registered("h1")])
     lease = book.acquire(JOB, [(shape(1.0), 1)], 0.0)

@@ -1,4 +1,4 @@
-"""The client by which workers steer the maintenance of a host calls what operators call."""
+"""The client of workers for the maintenance of a host makes the calls of operators."""
 
 from __future__ import annotations
 

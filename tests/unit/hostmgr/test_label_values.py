@@ -1,4 +1,4 @@
-"""Hosts that carry a label with several values, from what Mesos says of an agent to the pods that go there."""
+"""Hosts with several values of a label, from the attributes of a Mesos agent to the pods that run there."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ RACKS = {"both": [items("rack", "a", "b")], "left": [text("rack", "a")], "right"
 
 
 def a_book(**attributes: list[dict[str, Any]]) -> HostBook:
-    """As the driver of Mesos reads its agents and their offers."""
+    """Return a book with agents and offers read as the Mesos driver does."""
     agents, offers = [], []
     for name, own in attributes.items():
         about: dict[str, Any] = {"hostname": name, "resources": [CPUS, MEM, DISK], "attributes": own}
@@ -59,7 +59,7 @@ def a_registered(name: str, attributes: list[dict[str, Any]]) -> RegisteredHost:
 
 
 def fitting(book: HostBook, constraint: HostLabel) -> list[str]:
-    """Hosts that a lease has, of those that it could have."""
+    """Return the hosts of a lease with this constraint."""
     wanted = shape(4, constraint=constraint)
     lease = book.acquire(JOB, [(wanted, 3)], 0.0)
     book.release(lease.lease_id)
@@ -79,7 +79,7 @@ def fitting(book: HostBook, constraint: HostLabel) -> list[str]:
     ],
 )
 def test_each_item_of_an_attribute_is_a_label(attributes: list[dict[str, Any]], labels: HostLabels) -> None:
-    """So is each attribute of one name; none takes the place of the host's name."""
+    """Each attribute of a repeated name is a label too; none replaces the name of the host."""
     assert {"hostname": "h1", **labels} == labels_of("h1", attributes)
 
 
@@ -95,7 +95,7 @@ def test_constraints_count_each_value() -> None:
 
 
 def test_what_no_host_could_take_is_known_by_each_value() -> None:
-    """Also of a host whose room is all in use."""
+    """Each value is checked, even of a host whose resources are all in use."""
     book = a_book(both=RACKS["both"])
     one, joined = (shape(constraint=HostLabel("rack", value)) for value in ("b", "a,b"))
 
@@ -103,7 +103,7 @@ def test_what_no_host_could_take_is_known_by_each_value() -> None:
 
 
 def test_a_lease_has_all_values_and_earlier_releases_read_them_joined() -> None:
-    """As they knew them before: the labels that a host has once are where they were."""
+    """Earlier releases read the values joined, as before: labels with one value are where they were."""
     book, wanted = a_book(**RACKS), shape(4)
     lease = book.acquire(JOB, [(wanted, 3)], 0.0)
     wire = lease_to_wire(lease, [wanted])
@@ -121,7 +121,7 @@ def test_a_lease_has_all_values_and_earlier_releases_read_them_joined() -> None:
 
 @pytest.mark.parametrize(("value", "hosts"), [("a", ["both", "left"]), ("b", ["both", "right"]), ("a,b", [])])
 def test_placement_counts_each_value(value: str, hosts: list[str]) -> None:
-    """Of the hosts of a lease that came over the wire."""
+    """Placement counts each value of the hosts of a lease that was sent over the wire."""
     book, wanted = a_book(**RACKS), shape(4)
     wire = lease_to_wire(book.acquire(JOB, [(wanted, 3)], 0.0), [wanted])
     pods = [ReadyGang(shape(4, constraint=HostLabel("rack", value)), ((number, 1),)) for number in range(3)]
@@ -145,7 +145,7 @@ def test_a_host_with_several_values_is_in_no_domain() -> None:
 
 
 def test_an_exclusive_host_may_be_kept_for_several() -> None:
-    """Its label has each of their names."""
+    """The label of the host has each of the names."""
     book = a_book(shared=[items("peloton/exclusive", "ml", "ai")])
 
     assert ["shared"] == fitting(book, HostLabel("peloton/exclusive", "ai"))
@@ -153,7 +153,7 @@ def test_an_exclusive_host_may_be_kept_for_several() -> None:
 
 
 def test_people_and_rebalancing_see_each_value() -> None:
-    """And a daemon goes by each."""
+    """Each value is shown to users, used by rebalancing, and matched by daemons."""
     book = a_book(**RACKS)
 
     assert [("rack", "a"), ("rack", "b")] == [pair for pair in book.hosts()[0].labels if pair[0] == "rack"]
@@ -164,7 +164,7 @@ def test_people_and_rebalancing_see_each_value() -> None:
 
 
 def test_a_host_pool_that_an_agent_names_twice_is_none() -> None:
-    """Its label is like any other while host pools are not in use."""
+    """The label is an ordinary one while host pools are not in use."""
     answer = {"one": [items("peloton/host-pool", "x", "y")], "other": [text("peloton/host-pool", "x")]}
     hosts = RegisteredHosts()
     hosts.replace(a_registered(name, own) for name, own in answer.items())

@@ -110,7 +110,7 @@ MILLISECONDS = "want a number of milliseconds from 0 to 3600000"
     ],
 )
 def test_a_bad_line_is_named_and_nothing_is_taken(make: Callable[..., World], bad: bytes, fault: str) -> None:
-    """Not even the good line before it."""
+    """The good line before the bad one is dropped too."""
     world = make()
 
     assert (400, fault) == world.post(lines(line()) + bad)
@@ -118,7 +118,7 @@ def test_a_bad_line_is_named_and_nothing_is_taken(make: Callable[..., World], ba
 
 
 def test_too_much_is_refused_with_the_numbers(make: Callable[..., World]) -> None:
-    """Bytes before they are read, lines, and pods beyond those that are kept."""
+    """Limits hold for the bytes, before they are read, for the lines, and for the pods that are kept."""
     world = make(pods_max=2)
 
     assert (413, "1048577 bytes, at most 1048576 are taken at once") == world.post(b" " * (BODY_BYTES_MAX + 1))
@@ -144,7 +144,7 @@ def test_too_much_is_refused_with_the_numbers(make: Callable[..., World]) -> Non
     ],
 )
 def test_what_is_no_report_is_refused(make: Callable[..., World], whole: bytes, status: int) -> None:
-    """By the status that HTTP has for it; and the next report is taken."""
+    """A malformed request is answered with its HTTP status; the next report is accepted."""
     world = make()
 
     assert status == world.send(whole)[0]
@@ -152,7 +152,9 @@ def test_what_is_no_report_is_refused(make: Callable[..., World], whole: bytes, 
 
 
 def test_a_slow_client_is_cut_off(make: Callable[..., World]) -> None:
-    """After its time, wherever it is, also when it sends a byte now and then; others are served meanwhile."""
+    """The connection is closed after the timeout, even if a byte is sent now and then; other
+    clients are served meanwhile.
+    """
     world = make(request_s_max=LATE_S)
     head = b"POST /v1/latencies HTTP/1.1\r\nContent-Length: 100\r\n\r\n"
     with world.connect() as slow, world.connect() as silent:
@@ -164,7 +166,7 @@ def test_a_slow_client_is_cut_off(make: Callable[..., World]) -> None:
 
 
 def drip(connection: socket.socket) -> bytes:
-    """Send a byte, and return what has come."""
+    """Send a byte, and return the received bytes."""
     with suppress(OSError):
         connection.sendall(b"x")
     with suppress(TimeoutError):
@@ -173,7 +175,7 @@ def drip(connection: socket.socket) -> bytes:
 
 
 def test_a_request_that_ends_early_is_refused(make: Callable[..., World]) -> None:
-    """With how much of it came."""
+    """The answer has the number of bytes received."""
     world = make()
     with world.connect() as connection:
         connection.sendall(b"POST /v1/latencies HTTP/1.1\r\nContent-Length: 100\r\n\r\nabc")
@@ -183,7 +185,7 @@ def test_a_request_that_ends_early_is_refused(make: Callable[..., World]) -> Non
 
 
 def test_connections_at_a_time_are_bounded(make: Callable[..., World]) -> None:
-    """Those beyond are refused, and taken again when others have gone."""
+    """More connections are rejected, and accepted again when others have closed."""
     world = make()
     waiting = [world.connect() for _ in range(CONNECTIONS_MAX)]
     with world.connect() as refused:

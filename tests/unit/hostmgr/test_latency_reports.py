@@ -23,7 +23,7 @@ class Story:
 
 
 def test_the_last_report_of_each_instance_counts() -> None:
-    """And what is not new is not told again."""
+    """The last report of each instance counts, and is returned as news once."""
     story = Story()
     story.take(A, 2)
     story.take(A, 1, NEW)
@@ -33,7 +33,7 @@ def test_the_last_report_of_each_instance_counts() -> None:
 
 
 def test_a_report_is_kept_for_a_minute() -> None:
-    """Then its pod is as one that never reported."""
+    """A pod without a report for a minute counts as one that never reported."""
     story = Story()
     story.take(A, 2)
     story.now_s = 59
@@ -47,7 +47,9 @@ def test_a_report_is_kept_for_a_minute() -> None:
 
 
 def test_no_more_pods_are_kept_than_the_bound() -> None:
-    """What is too much is refused as a whole, with the numbers; known pods go on; old ones make room."""
+    """A report above the bound is rejected as a whole, with the numbers; known pods are still accepted; old ones are
+    dropped.
+    """
     story = Story(pods_max=3)
     story.take(A, 2)
     with pytest.raises(

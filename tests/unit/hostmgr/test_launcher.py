@@ -1,4 +1,4 @@
-"""Which launches a driver that is not ready keeps from the cluster."""
+"""Launches that a driver that is not ready rejects."""
 
 from __future__ import annotations
 
@@ -50,5 +50,5 @@ def test_nothing_of_ours_is_launched_and_nothing_committed() -> None:
 
 
 def test_pods_that_others_made_are_bound_all_the_same() -> None:
-    """They are in namespaces of their own."""
+    """External pods are bound all the same, since they are in their own namespaces."""
     assert LaunchResult(0) == launcher(JobType.EXTERNAL).launch(JOB, "lease", [])

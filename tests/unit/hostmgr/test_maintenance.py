@@ -32,7 +32,7 @@ def agent(name: str) -> RegisteredHost:
 
 
 def test_a_host_that_goes_is_not_leased() -> None:
-    """From the moment it is away; the job hears why."""
+    """The host is not leased as soon as its maintenance begins; the lease has the reason."""
     pool = pool_with(room("h1"), room("h2"))
     pool.set_maintained([maintained("h1", DRAINING)])
 
@@ -52,7 +52,7 @@ def test_it_is_leased_again_when_it_is_back() -> None:
 
 
 def test_a_host_that_will_go_comes_last() -> None:
-    """While it waits for its turn it gets only what no other host takes."""
+    """A host that waits for its maintenance is given only the pods that no other host takes."""
     pool = pool_with(room("h1"), room("h2"))
     pool.set_maintained([maintained("h1", UP)])
 
@@ -61,7 +61,7 @@ def test_a_host_that_will_go_comes_last() -> None:
 
 
 def test_a_launch_does_not_get_a_host_that_went_meanwhile() -> None:
-    """Leased before, away at the claim: its pods are refused, those of other hosts are not."""
+    """The pods of a host that was leased and is gone at the claim are rejected, the pods of other hosts are not."""
     pool = pool_with(room("h1"), room("h2"))
     lease = pool.acquire(JOB, [(shape(cpu=4), 2)], 0.0)
     pool.set_maintained([maintained("h1", DRAINING)])
@@ -103,7 +103,7 @@ def test_capacity_without_those_that_go() -> None:
 
 
 def test_states_of_hosts() -> None:
-    """Registered hosts and those that are down, with their goals."""
+    """Registered hosts and hosts that are down are listed with their goals."""
     pool = HostBook(LEASE_S)
     pool.set_hosts([agent("h1"), agent("h2"), agent("h3")])
     pool.set_maintained([maintained("h1", DRAINING, UP), maintained("h2", UP), maintained("gone", DOWN)])
@@ -117,7 +117,7 @@ def test_states_of_hosts() -> None:
 
 
 def test_a_host_that_is_down_has_the_labels_of_its_cluster() -> None:
-    """Its name and kind, as when it is there."""
+    """The labels are the name and kind of the cluster, as for a registered host."""
     labels = {CLUSTER_LABEL: "east", CLUSTER_KIND_LABEL: "kubernetes"}
     pool = HostBook(LEASE_S, cluster_labels=labels)
     pool.set_hosts([])
@@ -147,7 +147,7 @@ def test_the_cluster_takes_a_host_away_soon() -> None:
     assert leased(pool, shape(), 1, job=OTHER) == ["past"]
 
 
-# Who is on a host.
+# Pods on a host.
 
 POD = Resident(JOB, 1, JobType.BATCH, False)
 
@@ -173,7 +173,7 @@ H1, H2 = Hostname("h1"), Hostname("h2")
 
 
 def test_one_look_serves_all_hosts() -> None:
-    """For a moment; a host that was not looked at is looked at with the others."""
+    """One query serves all hosts for a moment; a host that was not in it is queried with the others."""
     storage, residents = looking()
     assert [POD] == residents.of(H1) == residents.of(H2) == residents.of(H1)
     storage.now_s += AGE_MAX_S
@@ -184,7 +184,7 @@ def test_one_look_serves_all_hosts() -> None:
 
 
 def test_a_slow_look_serves_longer() -> None:
-    """Looking takes a bounded part of the time, however long one look takes."""
+    """Queries take a bounded part of the time, however long one query takes."""
     storage, residents = looking()
     storage.took_s = 2.0
     residents.of(H1)
@@ -198,7 +198,7 @@ def test_a_slow_look_serves_longer() -> None:
 
 
 def test_hosts_that_nobody_asks_for_are_forgotten() -> None:
-    """They cost nothing any more."""
+    """Hosts without a request are no longer queried."""
     storage, residents = looking()
     residents.of(H1)
     storage.now_s += ASKED_WITHIN_S
@@ -208,7 +208,7 @@ def test_hosts_that_nobody_asks_for_are_forgotten() -> None:
 
 
 def test_who_was_told_is_not_asked_again() -> None:
-    """Also when the look is from before; the next look says it anew."""
+    """A leaving pod is marked even if the query is older; the next query overrides the mark."""
     storage, residents = looking()
     residents.of(H1)
     residents.note_leaving(H1, JOB, [1])
@@ -223,7 +223,7 @@ def test_who_was_told_is_not_asked_again() -> None:
 
 
 def test_now_means_now() -> None:
-    """What decides that a host is empty is never an old look."""
+    """The decision that a host is empty never uses an old query."""
     storage, residents = looking()
     residents.of(H1)
     residents.now_of([H1])
@@ -267,7 +267,7 @@ def test_drains_wake_with_the_jobs_they_wait_for() -> None:
 
 
 def test_one_of_those_that_were_refused_is_woken() -> None:
-    """For each job that changed, the first host that waits for its SLA."""
+    """The first host that waits for the SLA of a changed job is woken."""
     woken, watch = watching()
     watch.watch(H2, [], [JOB, OTHER])
     watch.watch(H1, [], [JOB])
@@ -285,7 +285,7 @@ FULL, MORE = SlaRefusal(1, 1, 1), SlaRefusal(2, 2, 1)
 
 
 def test_a_refusal_holds_until_the_job_changes() -> None:
-    """Nobody asks meanwhile, for a bounded time; other jobs are asked."""
+    """The rejection is reused for a bounded time; other jobs are asked."""
     woken, watch = watching()
     assert watch.refusal(JOB) is None
     watch.note_refusal(JOB, FULL)

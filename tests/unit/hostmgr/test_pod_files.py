@@ -16,7 +16,7 @@ POD = "91b1b8e5-2ba8-41e7-bc23-0242ac11000d-3-2"
 
 
 class Driver:
-    """Of a cluster that serves one file of ten bytes."""
+    """The driver of a cluster that serves one file of ten bytes."""
 
     def __init__(self) -> None:
         self.capabilities = Capabilities(serves_files=True)
@@ -67,7 +67,7 @@ def exchange(core: Core, **fields: Any) -> pb.ExchangeWithCommandResponse:
 
 
 def test_a_piece_of_a_file(core: Core) -> None:
-    """From the byte that is wanted, and whether anything follows."""
+    """The piece starts at the requested byte and says whether more follows."""
     assert pb.ReadFileResponse(data=b"789", is_end=True) == read(core, path="stdout", offset=7)
     assert pb.ReadFileResponse() == read(core, path="stdout", offset=10, follow=True)
 
@@ -88,14 +88,14 @@ def test_a_file_that_cannot_be_read(core: Core, fields: dict[str, str], code: st
 
 
 def test_a_cluster_without_files(core: Core) -> None:
-    """It says so."""
+    """The call fails with UNIMPLEMENTED."""
     core.driver.capabilities = Capabilities()
     with pytest.raises(PermissionError, match="UNIMPLEMENTED"):
         read(core, path="stdout")
 
 
 def test_exchanges_with_a_command(core: Core) -> None:
-    """What is said reaches the driver; an exit code of zero is one, too."""
+    """All fields reach the driver; an exit code of zero is returned too."""
     start = pb.CommandStart(container="main", argv=["sort", "-u"], has_input=True, has_terminal=True)
     running = pb.ExchangeWithCommandResponse(stdout=b"out", stderr=b"err", wants_input=True)
     ended = pb.ExchangeWithCommandResponse(stdout=b"out", stderr=b"err", wants_input=True, exit_code=0)

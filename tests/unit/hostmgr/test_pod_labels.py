@@ -1,4 +1,4 @@
-"""What the host manager knows of labels of pods on hosts, and what it leases by it."""
+"""Labels of pods on hosts, as the host manager counts them, and leases by them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ ONE_EACH = shape(0.1, constraint=PodLabel(*WEB))
 
 
 def test_pods_are_counted_until_they_end() -> None:
-    """By label and host; the end of an older run changes nothing, a new run replaces the one before it."""
+    """Pods are counted by label and host; the end of an older run changes nothing, a new run
+    replaces the one before it.
+    """
     index = PodLabelIndex()
     index.add([(PodId(JOB, 0, 1), "h1", (WEB, EU)), (PodId(JOB, 1, 1), "h1", (WEB,)), (PodId(JOB, 2, 1), "h1", ())])
     assert ((WEB, 2), (EU, 1)) == index.on_host("h1", {EU, WEB})
@@ -27,7 +29,7 @@ def test_pods_are_counted_until_they_end() -> None:
 
 
 def test_a_lease_leaves_hosts_out_by_the_pods_there() -> None:
-    """Also those of another job; the reason names the rule that failed, not those beside it."""
+    """Pods of another job count too; the reason names the rule that failed, not the rules next to it."""
     pool = pool_with(room("h1"), room("h2"), room("h3"))
     pool.pod_labels.add([(PodId(OTHER, i, 1), f"h{i}", (WEB,)) for i in (1, 3)])
     rule = AllOf((HostLabel("rack", "a"), PodLabel(*WEB)))
@@ -49,7 +51,7 @@ def test_a_lease_has_hosts_for_as_many_pods_as_their_constraint_lets_be_there() 
 
 
 def test_who_waits_is_told_when_labelled_pods_end() -> None:
-    """No new room need come of it: it may have come before the end was known."""
+    """The job is woken without a new offer, which may have arrived before the end of the pods."""
     pool = pool_with(room("h1"))
     pool.pod_labels.add([(PodId(OTHER, 0, 1), "h1", (WEB,))])
     assert () == pool.acquire(JOB, [(ONE_EACH, 1)], 0.0).hosts

@@ -1,4 +1,4 @@
-"""Templates are made once for each configuration, and bounded by what they weigh."""
+"""Templates are made once for each configuration, and limited by their size in bytes."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def cache(configs: Configs) -> TemplateCache:
 
 
 def test_instances_alike_share_a_template(cache: TemplateCache) -> None:
-    """Also from one launch to the next."""
+    """Equal instances share a template, even over several launches."""
     first, second = cache.of_job(JOB, [0, 1, 4]), cache.of_job(JOB, [2, 4, 5])
 
     assert first[0] is first[1]
@@ -65,7 +65,7 @@ def test_instances_alike_share_a_template(cache: TemplateCache) -> None:
 
 
 def test_another_job_with_the_same_id_has_its_own(cache: TemplateCache, configs: Configs) -> None:
-    """A job is deleted and its id used again: what a template takes from the job itself is that of the new one."""
+    """The id of a deleted job is used again: a template has the values of the new job."""
     before = cache.of_job(JOB, [0])[0]
 
     configs.sla.revocable = True
@@ -76,7 +76,7 @@ def test_another_job_with_the_same_id_has_its_own(cache: TemplateCache, configs:
 
 
 def test_a_pod_is_revocable_as_its_own_version_says(cache: TemplateCache, configs: Configs) -> None:
-    """It was queued and placed like that, whatever the job says since it has grown."""
+    """The pod was queued and placed like that, even if a later version of the job says otherwise."""
     config = job_pb2.JobConfig(name="train", instanceCount=10, sla=job_pb2.SlaConfig(revocable=True))
     grown = replace(convert.new_job_record(JOB.job_id, config, 1), config_version=2)
 
@@ -84,7 +84,7 @@ def test_a_pod_is_revocable_as_its_own_version_says(cache: TemplateCache, config
 
 
 def test_heavy_configurations_push_out_the_oldest(cache: TemplateCache, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As many are kept as weigh no more than the bound, and what was pushed out is made anew."""
+    """Templates are kept up to the size limit, and an evicted one is made again."""
     weight = task_pb2.TaskConfig(name="own 4").ByteSize()
     monkeypatch.setattr(pod_templates, "TEMPLATES_BYTES_MAX", 2 * weight)
     before = cache.of_job(JOB, [4, 5, 6])
@@ -95,7 +95,7 @@ def test_heavy_configurations_push_out_the_oldest(cache: TemplateCache, monkeypa
 
 
 def test_new_data_of_a_secret_makes_a_new_template(cache: TemplateCache, configs: Configs) -> None:
-    """It was replaced in place, under the same configuration."""
+    """The data of the secret was replaced in place, under the same configuration."""
     configs.default.secrets.add(path="/run/key").id.value = "a"
     before = cache.of_job(JOB, [0])[0]
     same = cache.of_job(JOB, [0])[0]

@@ -1,4 +1,4 @@
-"""What pods use, measured when it is asked for."""
+"""Usage of pods, measured on request."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_two_samples_make_a_rate() -> None:
 
 
 def test_a_sample_serves_all_who_look() -> None:
-    """For some seconds the agent is not asked again."""
+    """The agent is not asked again for some seconds."""
     hosts = Hosts()
     uses = hosts.uses()
     for _ in range(5):
@@ -64,7 +64,9 @@ def test_a_sample_serves_all_who_look() -> None:
 
 
 def test_a_counter_that_stands_makes_no_rate() -> None:
-    """Its source is measured more rarely than we look; when it goes on, the last rate stands until the next."""
+    """The source is measured more rarely than it is read; when the counter moves again, the last rate holds until the
+    next.
+    """
     hosts = Hosts(is_stale=True)
     uses = hosts.uses()
     for _ in range(3):
@@ -78,7 +80,7 @@ def test_a_counter_that_stands_makes_no_rate() -> None:
 
 
 def test_what_was_measured_long_ago_is_not_shown() -> None:
-    """Not by a host that is away now, and it is not the begin of a rate."""
+    """The measurement is dropped even if its host is unavailable now, and does not start a rate."""
     hosts = Hosts()
     uses = hosts.uses()
     uses.on([A])
@@ -110,7 +112,7 @@ def test_a_slow_host_holds_up_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_bounds() -> None:
-    """Of hosts in a call, and of hosts whose samples are kept."""
+    """The number of hosts in a call and of hosts with samples is limited."""
     hosts = Hosts()
     uses = hosts.uses()
     names = [Hostname(f"h{i}") for i in range(HOSTS_KEPT + 1)]

@@ -1,4 +1,4 @@
-"""What the QoS controller takes a host for."""
+"""The load of a host for the QoS controller."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from services.hostmgr.host_use import HostUse, next_use
 
 
 def test_what_others_hold_is_part_of_the_machine() -> None:
-    """Their use is measured, too: a host on which they are busy is not hot for that."""
+    """The usage of other pods is measured, too: a host on which they are busy is not hot because of them."""
     ours, theirs = Resources.of(1, 1_000), Resources.of(3, 2_000)
     host = RegisteredHost("id", Hostname("h"), "", ours, Resources.of(0.5), {}, Resources.of(0.25), beside=theirs)
     use = HostUse()

@@ -1,4 +1,4 @@
-"""When the cluster is asked, and about which pods."""
+"""The schedule of reconciliations, and the pods that each one includes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def started() -> ReconcileSchedule:
 
 
 def test_the_first_look_is_at_everything() -> None:
-    """A new leader knows nothing, and then there is nothing to do."""
+    """A new leader reconciles all pods, and then nothing is due."""
     schedule = started()
 
     assert Look.NONE is schedule.take(1.0)
@@ -47,7 +47,7 @@ def test_unsettled_pods_are_looked_at_again_and_again_until_everything_is() -> N
 
 
 def test_when_all_agents_have_come_is_a_look_of_its_own() -> None:
-    """Whatever the setting says, pods that a new master did not know are asked about when it must."""
+    """Pods unknown to a new master are reconciled when all agents must have registered, whatever the setting says."""
     schedule = ReconcileSchedule(settled_s=700.0)
     schedule.take(0.0)
     assert Look.UNSETTLED is schedule.take(max(FOLLOW_UPS_S))
@@ -56,7 +56,7 @@ def test_when_all_agents_have_come_is_a_look_of_its_own() -> None:
 
 
 def test_many_who_want_a_look_soon_share_one() -> None:
-    """An agent that comes back tells of each of its pods."""
+    """An agent that returns requests one reconciliation for each of its pods."""
     schedule = started()
     for second in range(5):
         schedule.want_by(10.0 + second)
@@ -67,7 +67,7 @@ def test_many_who_want_a_look_soon_share_one() -> None:
 
 
 def test_a_late_taker_catches_up_with_one_look() -> None:
-    """However many are due, one look at everything covers them."""
+    """One reconciliation of all pods covers all that are due."""
     assert Look.ALL is started().take(PERIOD_S * 3)
 
 
@@ -82,7 +82,7 @@ def test_the_larger_wish_wins() -> None:
 
 
 def test_a_small_wish_does_not_move_the_plan() -> None:
-    """The look at everything comes when it would have come."""
+    """The reconciliation of all pods keeps its time."""
     schedule = started()
     schedule.want(Look.UNSETTLED)
 
@@ -111,7 +111,7 @@ def test_a_pod_in_flight_is_left_out_until_each_launch_of_it_has_landed() -> Non
 
 
 class Master:
-    """Answers for pods on its agents at once, and not for others; refuses while it is away."""
+    """A master that answers for pods on its agents at once, and not for others; it fails while it is unavailable."""
 
     def __init__(self, answers: Callable[[Sequence[PodReport]], None]) -> None:
         self.answers = answers
@@ -150,7 +150,7 @@ def test_everything_that_is_known_is_asked_about_and_then_everything_else() -> N
 
 
 def test_pods_whose_agent_is_not_back_are_asked_about_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In each look, until their agent has come back to the master."""
+    """Such pods are in each reconciliation until their agent has registered with the master."""
     monkeypatch.setattr(reconcile, "PATIENCE_S", 0.0)
     made, master = reconciler(pod_row(0), pod_row(1, agent="away"))
     late = str(pod_row(1)[0])
@@ -168,7 +168,7 @@ def test_pods_whose_agent_is_not_back_are_asked_about_again(monkeypatch: pytest.
 
 
 def test_a_look_that_fails_forgets_no_pod(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the cluster had not answered before is asked again, although the look that should have asked it failed."""
+    """Unanswered pods are asked again, although the reconciliation that should have included them failed."""
     monkeypatch.setattr(reconcile, "PATIENCE_S", 0.0)
     made, master = reconciler(pod_row(0, agent="away"))
     made.ask(Look.ALL, master.reconcile)
@@ -183,7 +183,7 @@ def test_a_look_that_fails_forgets_no_pod(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_an_answer_that_is_stored_is_no_news() -> None:
-    """Neither the answer about the pod nor the report of all pods after it is news, unless it differs."""
+    """The answer about the pod and the report of all pods after it are news only if they differ from storage."""
     made, master = reconciler(pod_row(0), pod_row(1, PodState.LAUNCHED))
     news: list[str] = []
     master.answers = lambda statuses: news.extend(s.pod for s in statuses if made.answers.is_news(s))
@@ -201,7 +201,7 @@ def test_an_answer_that_is_stored_is_no_news() -> None:
 
 
 def test_what_is_told_last_is_no_news_either() -> None:
-    """The report of all pods takes seconds, in which the next look may begin. After that nothing is remembered."""
+    """The report of all pods takes seconds, in which the next reconciliation may begin. Nothing is kept afterwards."""
     made, master = reconciler(*(pod_row(number) for number in range(3)))
     master.answers = lambda statuses: [made.answers.is_news(status) for status in statuses]  # type: ignore[assignment]
     made.ask(Look.ALL, master.reconcile)
@@ -224,7 +224,7 @@ def test_an_answer_that_differs_ends_what_was_known() -> None:
 
 
 def test_what_has_changed_since_it_was_read_is_news() -> None:
-    """After any status of a pod what storage said of it before counts for nothing."""
+    """The stored state of a pod no longer counts after any status of the pod."""
     made, _ = reconciler()
     task_id = str(pod_row(0)[0])
     made.answers.ask([task_id], running=[task_id])

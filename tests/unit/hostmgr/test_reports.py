@@ -26,7 +26,7 @@ def update(instance: int, uuid: str = "u", state: PodState = PodState.RUNNING) -
 
 
 class Recorder:
-    """What the committer did, in order; ``failures`` commits fail first."""
+    """The calls of the committer, in order; the first ``failures`` commits fail."""
 
     def __init__(self) -> None:
         self.log: list[tuple[str, Any]] = []
@@ -117,7 +117,7 @@ def test_acknowledged_is_what_was_committed(recorder: Recorder, committer: Repor
 
 
 def test_a_failed_commit_is_not_acknowledged(recorder: Recorder, committer: ReportQueue) -> None:
-    """The update is left to Mesos to send again; what comes later goes on."""
+    """Mesos sends the update again; later updates are committed."""
     recorder.failures = 1
 
     committer.add(update(1))
@@ -130,7 +130,7 @@ def test_a_failed_commit_is_not_acknowledged(recorder: Recorder, committer: Repo
 
 
 def test_a_failed_update_of_the_master_itself_is_missed(recorder: Recorder, committer: ReportQueue) -> None:
-    """It has no uuid, so it does not come again: we have to ask."""
+    """Such an update has no uuid, so it is not sent again: the master has to be asked."""
     recorder.failures = 1
 
     committer.add(update(1, uuid=""))
@@ -139,7 +139,7 @@ def test_a_failed_update_of_the_master_itself_is_missed(recorder: Recorder, comm
 
 
 def test_an_update_without_uuid_is_committed_but_not_acknowledged(recorder: Recorder, committer: ReportQueue) -> None:
-    """Only agents wait for acknowledgements."""
+    """Agents alone wait for acknowledgements."""
     committer.add(update(1, uuid=""))
     committer.add(update(2))
 
@@ -200,7 +200,7 @@ def test_updates_that_find_no_room_are_told_together(
 
 
 def test_stopping_commits_what_waits(recorder: Recorder, committer: ReportQueue) -> None:
-    """Everything that came before the stop is committed and acknowledged when it returns."""
+    """Everything added before the stop is committed and acknowledged when it returns."""
     for instance in range(20):
         committer.add(update(instance))
 
@@ -210,7 +210,7 @@ def test_stopping_commits_what_waits(recorder: Recorder, committer: ReportQueue)
 
 
 def test_stopping_does_not_wait_for_storage(recorder: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With storage away the rest is left to the next leader."""
+    """The rest is left to the next leader while storage is unavailable."""
     monkeypatch.setattr(reports, "BATCH_MAX", 1)
     recorder.failures = 1_000
     stuck = ReportQueue(recorder.commit, recorder.acknowledge, recorder.kill, patience_s=60.0)

@@ -44,14 +44,14 @@ def full(**cpus: float) -> World:
 
 
 def waits(world: World, job: JobId = JOB, wanted: PodShape = LARGE) -> None:
-    """The job looks until its pod has waited for long enough."""
+    """Look for hosts until the pod of the job has waited for long enough."""
     world.look(job, [wanted])
     world.wait(AFTER_S)
     world.look(job, [wanted])
 
 
 def test_a_stream_of_small_pods_does_not_starve_a_large_one() -> None:
-    """What each small pod gives back another takes at once, for ever, but on the host that is reserved."""
+    """Small pods take all resources that others free, except on the reserved host."""
     world, random = full(a=4, b=4), Random(1)
     running = sorted(world.pods)
     for turn in range(100):
@@ -68,7 +68,7 @@ def test_a_stream_of_small_pods_does_not_starve_a_large_one() -> None:
 
 
 def test_the_host_is_the_one_where_the_smallest_part_has_to_end() -> None:
-    """Pods of services stay, and those that leave already count as gone; the reason has the numbers."""
+    """Pods of services stay, and leaving pods count as gone; the reason has the numbers."""
     world = full(a=4, b=8, c=8)
     world.services.add(OTHER)
     world.put(OTHER, 0, "b", SMALL.resources)
@@ -88,7 +88,7 @@ def test_the_host_is_the_one_where_the_smallest_part_has_to_end() -> None:
 
 
 def test_others_get_only_what_is_free_beyond_the_reserved_pod() -> None:
-    """A pod that fits beside it is no loss; the reasons say for whom the host is kept, and since when."""
+    """A pod that fits next to it is no loss; the reasons name the pod of the reservation and its time."""
     world = full(a=8)
     waits(world)
     for pod in sorted(world.pods)[:2]:
@@ -107,7 +107,7 @@ def test_others_get_only_what_is_free_beyond_the_reserved_pod() -> None:
 
 
 def test_the_pod_goes_to_its_host_before_others_of_its_job() -> None:
-    """Though these come first; and the reservation is over then."""
+    """The pod is placed first although others come before it; the reservation is over then."""
     world = full(a=4)
     first = [SMALL, LARGE]
     world.put(JOB, 0, "a", SMALL.resources)
@@ -126,7 +126,7 @@ def test_the_pod_goes_to_its_host_before_others_of_its_job() -> None:
 
 
 def test_a_pod_for_which_a_host_is_reserved_is_not_in_vain() -> None:
-    """Those like it are; and it may go anywhere meanwhile."""
+    """Other pods of its shape count as failed placements; the pod may be placed elsewhere meanwhile."""
     world = full(a=4, b=4)
     world.look(JOB, [LARGE] * 3)
     world.wait(AFTER_S)
@@ -143,7 +143,7 @@ def test_a_pod_for_which_a_host_is_reserved_is_not_in_vain() -> None:
 
 
 def test_a_pod_that_comes_back_finds_its_room_on_a_reserved_host() -> None:
-    """Room that is held goes before what is reserved: an update in place is not held up."""
+    """Held resources have priority over a reservation: an update in place is not delayed."""
     world = full(a=4)
     waits(world)
     [*_, last] = sorted(world.pods)
@@ -176,7 +176,7 @@ def test_none_is_reserved_where_waiting_does_not_help() -> None:
 
 
 def test_a_host_that_does_not_suit_is_not_reserved() -> None:
-    """By its labels, its maintenance, or room that is held there."""
+    """Labels, maintenance, or held resources exclude the host."""
     world = full(a=4, b=4, c=4)
     world.book.set_maintained([HostMaintenance("", Hostname("a"), HostState.UP, HostState.DOWN)])
     world.book.hold([ComingBack(OTHER, 0, Hostname("b"), SMALL.resources, 1_000)], 0.0)
@@ -200,7 +200,7 @@ def test_a_few_hosts_are_reserved_at_a_time() -> None:
 
 
 def test_a_reservation_is_given_back_in_time() -> None:
-    """Then others get the room at once, and the pod waits as long until it gets another."""
+    """Other jobs are woken for the resources at once, and the pod waits as long until it has another reservation."""
     world = full(a=4)
     waits(world)
     world.look(OTHER, [LARGE])
@@ -226,7 +226,7 @@ def test_a_reservation_is_given_back_in_time() -> None:
 
 
 def test_a_reservation_ends_with_the_wait_of_its_pod() -> None:
-    """When its job looks for hosts without it, or not at all any more."""
+    """The reservation ends when the job looks for hosts without the pod, or no longer looks."""
     world = full(a=4)
     waits(world)
     world.wait(ASKED_AGAIN_S - 1)
@@ -243,7 +243,7 @@ def test_a_reservation_ends_with_the_wait_of_its_pod() -> None:
 
 
 def test_a_reservation_ends_with_its_host() -> None:
-    """When it leaves the cluster, or goes into maintenance; the next look chooses another."""
+    """The reservation ends when the host leaves the cluster or is in maintenance; the next attempt chooses another."""
     world = full(a=4, b=4)
     waits(world)
     world.register([Hostname("b")])

@@ -1,4 +1,4 @@
-"""Room for pods that are only planned, on the hosts of a cluster as they are now; asking changes nothing."""
+"""Free resources for planned pods, on the current hosts of a cluster; a query changes nothing."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tests.unit.hostmgr.test_unfit import agent
 
 
 def book(*names: str, cpus: float = 4) -> HostBook:
-    """Hosts that have announced what they have."""
+    """Return a book with hosts that have announced their resources."""
     made = HostBook(LEASE_S)
     made.set_hosts([agent(name) for name in names])
     made.add_room([room(name, cpus) for name in names])
@@ -45,7 +45,7 @@ def found(book: HostBook, count: int, cpu: float = 1, counts: Counts = NO_COUNTS
 
 
 def test_free_hosts_take_what_fits() -> None:
-    """And they are as free afterwards as they were before."""
+    """Free resources are the same before and after a query."""
     hosts = book("h1", "h2")
 
     assert (8, []) == found(hosts, 8)
@@ -64,8 +64,9 @@ def test_what_is_leased_counts_as_free() -> None:
 
 
 def test_hosts_without_an_announcement_count_with_what_their_cluster_says() -> None:
-    """As an idle cluster of Mesos has them; a constraint is met by their labels, and what is leased is not asked of
-    them."""
+    """The figures of the cluster apply, as on an idle Mesos cluster; a constraint is met by the labels of the host, and
+    leases of the host are not subtracted.
+    """
     hosts = HostBook(LEASE_S)
     hosts.set_hosts([agent("h1"), agent("h2", rack="b")])
 
@@ -106,7 +107,7 @@ def test_room_that_is_held_is_not_there_for_new_pods() -> None:
 
 
 def test_labels_of_pods_that_are_planned_count_too() -> None:
-    """As many find a host as constraints on each other let."""
+    """The number of pods that find a host follows the constraints on each other."""
     label = ("app", "web")
     apart = PlannedPods(shape(1, constraint=PodLabel(*label)), 5, (label,))
     (answer,) = book("h1", "h2").room.find([apart], NO_COUNTS)
@@ -116,7 +117,7 @@ def test_labels_of_pods_that_are_planned_count_too() -> None:
 
 
 def test_a_bound_on_skew_holds() -> None:
-    """By the hosts of the cluster."""
+    """The bound on skew counts the hosts of the cluster."""
     hosts = HostBook(LEASE_S)
     hosts.set_hosts([agent("h1", 9), agent("h2", rack="b")])
     hosts.add_room([room("h1", 9), room("h2", 1, rack="b")])
@@ -130,7 +131,7 @@ def test_a_bound_on_skew_holds() -> None:
 
 @pytest.mark.parametrize("wanted", [shape(1), PodShape(Resources(1_000), volume_mib=5, constraint=HostLabel("a", "b"))])
 def test_question_and_answer_survive_the_wire(wanted: PodShape) -> None:
-    """With all of their parts."""
+    """Query and answer are equal after the wire, with all of their parts."""
     asked = [PlannedPods(wanted, 7, (("app", "web"),), True, 1), PlannedPods(wanted, 1)]
     rooms = [*book("h1").room.find(asked, NO_COUNTS), FoundRoom(3)]
 
@@ -139,7 +140,7 @@ def test_question_and_answer_survive_the_wire(wanted: PodShape) -> None:
 
 
 def test_what_a_planned_daemon_finds_survives_the_wire() -> None:
-    """With all of its numbers."""
+    """The answer is equal after the wire, with all of its numbers."""
     refusing = RefusingHosts(4, Misfit(HostRule.CONSTRAINT, name="label role=edge"))
     room = DaemonRoom(DaemonReach(9, (refusing,)), 1, 2, 3, 4, 5, 6, Resources.of(7, 8), Resources.of(9, 10))
 

@@ -1,4 +1,4 @@
-"""Room that is held for pods that come back to their hosts."""
+"""Resources that are held for pods that return to their hosts."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def back(instance: int = 0, job: JobId = JOB) -> ComingBack:
 
 
 def held(*hosts: str) -> HostBook:
-    """h1 has room for the pod that comes back to it, and one cpu more."""
+    """Return a pool whose host h1 has resources for the returning pod, and one cpu more."""
     pool = pool_with(*map(room, hosts))
     pool.set_hosts(
         [RegisteredHost(f"{name}-S", Hostname(name), "127.0.0.1", Resources(), Resources(), {}) for name in hosts]
@@ -40,7 +40,7 @@ def come_back(pool: HostBook, now_s: float = 1.0, instance: int = 0) -> HostLeas
 
 
 def test_others_do_not_see_what_is_held() -> None:
-    """Neither other jobs nor other pods of the same; what is left over they may have."""
+    """Held resources are hidden from other jobs and from other pods of the same job; the rest is available."""
     pool = held("h1")
     lease = pool.acquire(OTHER, [(SMALL, 1)], 1.0)
 
@@ -52,7 +52,7 @@ def test_others_do_not_see_what_is_held() -> None:
 
 
 def test_the_slot_of_who_comes_back_is_held() -> None:
-    """The last slot of a host with room for more is for it alone."""
+    """The last slot of a host is for the returning pod alone."""
     pool = held("h1")
     pool.add_room([room("h1", slots=1)])
 
@@ -63,15 +63,16 @@ def test_the_slot_of_who_comes_back_is_held() -> None:
 
 
 def test_who_comes_back_gets_its_host_first() -> None:
-    """With all that is free there, though another host comes before it; no second host is leased."""
+    """The lease has all free resources of the host, though another host comes before it; no second host is leased."""
     lease = come_back(held("h0", "h1"))
 
     assert [(H1, 4_000)] == [(host.hostname, host.free.cpu_milli) for host in lease.hosts]
 
 
 def test_who_comes_back_waits_while_its_room_is_held() -> None:
-    """Also when its host has no room yet; its job is woken when there is some, and after the hold the pod goes
-    elsewhere."""
+    """The pod waits even if its host has no resources yet; its job is woken when there are some, and after the hold the
+    pod is placed elsewhere.
+    """
     pool = held("h0", "h1")
     pool.remove_room(["h1-O1"])
     lease = come_back(pool)
@@ -85,7 +86,7 @@ def test_who_comes_back_waits_while_its_room_is_held() -> None:
 
 
 def test_nobody_waits_for_a_host_that_is_gone() -> None:
-    """Neither registered nor announced."""
+    """The host is neither registered nor announced."""
     pool = held("h0", "h1")
     pool.remove_room(["h1-O1"])
     pool.set_hosts([])
@@ -102,7 +103,7 @@ def test_a_launch_ends_the_hold() -> None:
 
 
 def test_holds_are_given_up() -> None:
-    """When the pod no longer comes back, or after their time: waiting jobs are woken."""
+    """Holds end when the pod no longer returns, or after their time: waiting jobs are woken."""
     pool = held("h1")
     pool.hold([back(1, OTHER)], 0.0)
     assert [] == leased(pool, shape(4), 1)
@@ -115,7 +116,7 @@ def test_holds_are_given_up() -> None:
 
 
 def test_holds_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """More pods come back without a promise; a pod that is held anew takes no second place."""
+    """More pods return without a hold; a repeated hold of a pod counts once."""
     monkeypatch.setattr(room_holds, "HOLDS_MAX", 1)
     pool = held("h1")
     pool.hold([back(), back(1)], 0.0)
@@ -131,7 +132,7 @@ def test_desired_hosts_cross_the_wire() -> None:
 
 
 def test_emptiest_hosts_are_leased_first() -> None:
-    """As many as there are pods, by the share of the agent that is free, by name among equals."""
+    """The lease has one host for each pod, by the free share of the agent, then by name."""
     pool = pool_with(room("h2", cpus=2), room("h1", cpus=4), room("h0", cpus=4))
     pool.set_hosts(
         [

@@ -1,4 +1,4 @@
-"""Room for pods that are only planned, in several clusters."""
+"""Free resources for planned pods, in several clusters."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def lacks(cluster: str, count: int, hosts: int, is_gang: bool = False) -> Cluste
 
 
 def test_one_cluster_is_asked_once_for_the_room_of_planned_pods() -> None:
-    """Its answer names no cluster; of pods that would wait in the queue no rules are told."""
+    """The answer names no cluster; it has no rules for pods that would wait in the queue."""
     world = World(a=4)
     pods = [PlannedPods(ONE, 5), PlannedPods(ONE, 9, turn=1)]
 
@@ -27,7 +27,9 @@ def test_one_cluster_is_asked_once_for_the_room_of_planned_pods() -> None:
 
 
 def test_planned_pods_fill_one_cluster_after_the_other() -> None:
-    """Each is asked once about what is left; a gang is in one of them. What all have room for has no reason."""
+    """Each cluster is asked once about the remaining pods; a gang is in one cluster. There is no
+    reason if all pods fit.
+    """
     world = World(a=2, b=3)
 
     assert RoomAnswer((5,)) == replace(world.all.find_room([PlannedPods(ONE, 5)]), why=())
@@ -39,9 +41,9 @@ def test_planned_pods_fill_one_cluster_after_the_other() -> None:
 
 
 def test_a_silent_cluster_is_named_and_the_others_count() -> None:
-    """When no cluster answers nothing is known."""
+    """The query fails if no cluster answers."""
     world = World(a=4, b=3)
-    world.all.find_room([PlannedPods(ONE, 1)])  # knows by now what is free there
+    world.all.find_room([PlannedPods(ONE, 1)])  # caches the free resources there
     world.managers["a"].is_away = True
     answer = world.all.find_room([PlannedPods(ONE, 5)])
     away = ClusterReason("a", ClusterRule.FAILED, detail="away")
@@ -55,7 +57,7 @@ def test_a_silent_cluster_is_named_and_the_others_count() -> None:
 
 
 def test_a_daemon_is_planned_in_every_cluster() -> None:
-    """One call to each; one that does not answer is told with the reason, and the only one has no name."""
+    """Each cluster is called once; one that does not answer is listed with the error, and a single one has no name."""
     world = World(a=4, b=3)
     world.managers["b"].is_away = True
     found = world.all.plan_daemon(ONE)

@@ -1,4 +1,4 @@
-"""Spread over domains, as a host manager counts them: which are open, what counts there, and whose turn it is."""
+"""Spread over domains, as a host manager counts it: open domains, counts of pods, and turns of placements."""
 
 from __future__ import annotations
 
@@ -49,7 +49,9 @@ def count(of: HostBook, wanted: PodShape, **homes: int) -> DomainCount:
 
 
 def test_domains_are_open_where_a_host_could_take_the_pod() -> None:
-    """By its labels and its size, whatever is free; hosts in maintenance open none, and pods there count."""
+    """A domain is open by labels and size of its hosts, free or not; hosts in maintenance open
+    none, and pods there count.
+    """
     hosts = book()
     pods = {"a": 3, "c": 1, "small": 2}
     homes = {"h1": 1, "h2": 2, "h4": 1, "h5": 2, "gone": 7}
@@ -66,7 +68,7 @@ def test_domains_are_open_where_a_host_could_take_the_pod() -> None:
 
 
 def test_a_lease_has_the_hosts_that_the_bound_allows() -> None:
-    """The racks with fewest pods first; the lease says what placement has to know of them."""
+    """The racks with fewest pods come first; the lease has the domains that placement needs."""
     hosts, wanted = book(), shape(4)
     counts = hosts.domains.count([wanted], {Hostname("h3"): 1})
 
@@ -114,12 +116,14 @@ def leases(lease_id: str) -> HostLease:
 
 
 def test_placements_of_one_job_take_turns() -> None:
-    """Its gang waits for its other pods, until their lease is launched, given back, or too old; other jobs do not."""
+    """A gang waits until the lease of the job's other pods is launched, released, or expired; other
+    jobs do not wait.
+    """
     clock = Clock()
     turns = SpreadTurns(LEASE_S, clock)
     turns.lease((JOB, False), lambda: leases("one"))
     turns.lease((OTHER, True), lambda: leases("other"))
-    turns.lease((JOB, False), lambda: leases("two"))  # in its place
+    turns.lease((JOB, False), lambda: leases("two"))  # replaces the first lease
 
     with pytest.raises(Unavailable, match=f"other pods of job {JOB} are being placed"):
         turns.lease((JOB, True), lambda: leases("three"))
@@ -137,7 +141,7 @@ def test_placements_of_one_job_take_turns() -> None:
 
 
 def test_a_lease_without_hosts_takes_no_turn() -> None:
-    """Nothing can be launched from it."""
+    """A lease without hosts takes no turn, as nothing can be launched from it."""
     turns = SpreadTurns(LEASE_S, Clock())
     turns.lease((JOB, False), lambda: HostLease("none", ()))
     assert leases("one") == turns.lease((JOB, True), lambda: leases("one"))

@@ -30,7 +30,7 @@ def task(*ports: int, **more: Any) -> task_pb2.TaskConfig:
 
 
 def pods(count: int, *ports: int, start: int = 0) -> list[ReadyGang]:
-    """As storage reads them."""
+    """Return pods as storage reads them."""
     shape, labels = shape_of(*ports), convert.carried_labels(task(*ports))
     return [ReadyGang(shape, ((start + at, 1),), labels) for at in range(count)]
 
@@ -40,7 +40,7 @@ def shape_of(*ports: int) -> PodShape:
 
 
 def test_pods_with_one_static_port_are_on_hosts_of_their_own() -> None:
-    """Those with other ports may be beside them; the reason names the port."""
+    """Pods with other ports may share the host; the reason names the port."""
     batch = place(JOB, [*pods(3, 8080), *pods(1, 9090, start=5)], lease(host("h1"), host("h2")))
 
     assert {"h1", "h2"} == set(where(batch))
@@ -49,7 +49,7 @@ def test_pods_with_one_static_port_are_on_hosts_of_their_own() -> None:
 
 
 def test_pods_of_other_jobs_count() -> None:
-    """By the labels that a launch adds, of static ports and of dynamic ones; the end of the pod frees the port."""
+    """The labels that a launch adds, of static and of dynamic ports, count; the end of the pod frees the port."""
     pool = pool_with(room("h1"), room("h2"), room("h3"))
     pool.pods_launched(OTHER, [(0, 1, "h1", convert.carried_labels(task(8080))), (1, 1, "h2", (port_label(8080),))])
 
@@ -61,7 +61,9 @@ def test_pods_of_other_jobs_count() -> None:
 
 
 def test_a_static_port_is_dealt_to_nobody() -> None:
-    """Not on a host where a pod has it, whatever the cluster offers, nor beside a pod of the same placement."""
+    """The port is not allocated on a host where a pod has it, whatever the cluster offers, nor next to a pod of the
+    same placement.
+    """
     pool = pool_with(room("h1"))
     pool.pods_launched(OTHER, [(0, 1, "h1", (port_label(31_001),))])
     (leased,) = pool.acquire(JOB, [(shape_of(0), 1)], 0.0).hosts
@@ -72,14 +74,14 @@ def test_a_static_port_is_dealt_to_nobody() -> None:
 
 
 def test_pods_for_which_a_static_port_left_none_are_looked_at_again() -> None:
-    """They are not launched without their port."""
+    """Such pods are not launched without their port."""
     batch = place(JOB, [*pods(2, 0), *pods(1, 31_000, start=5)], lease(replace(host("h1"), ports=((31_000, 31_001),))))
 
     assert {"h1": [0, 5]} == where(batch)
 
 
 def test_static_ports_stand_beside_the_own_constraint() -> None:
-    """As further parts that must hold; each port once, whichever containers name it."""
+    """Static ports are further parts that must hold; each port once, whichever containers name it."""
     own = task_pb2.Constraint(type=task_pb2.Constraint.LABEL_CONSTRAINT)
     own.labelConstraint.kind, own.labelConstraint.condition = task_pb2.LabelConstraint.HOST, 2  # type: ignore[assignment]
     own.labelConstraint.label.key, own.labelConstraint.requirement = "rack", 1
@@ -92,7 +94,7 @@ def test_static_ports_stand_beside_the_own_constraint() -> None:
 
 
 def test_no_host_is_unable_for_the_sake_of_a_port() -> None:
-    """It is free again one day."""
+    """A port in use makes no host infeasible, since it is free again later."""
     pool = pool_with(room("h1"))
     pool.pods_launched(OTHER, [(0, 1, "h1", (port_label(8080),))])
 

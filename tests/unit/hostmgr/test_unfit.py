@@ -1,4 +1,4 @@
-"""Pods that no registered host could take even if it were empty: what a lease says, and what ``judge`` answers."""
+"""Pods that no registered host could take even if it were empty: the reason in a lease, and the answer of ``judge``."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_a_lease_that_is_too_little_says_what_no_host_could_take() -> None:
 
 
 def test_hosts_that_come_are_looked_at() -> None:
-    """What was found out of the hosts before holds no more; a host that stays as it is changes nothing."""
+    """Results for earlier hosts are dropped; a host that stays unchanged has no effect."""
     pool = registered(agent("h1"), agent("h2"))
     assert {shape(7): TOO_LARGE} == texts(pool.judge([shape(7), shape(2)]))
     assert {shape(7): TOO_LARGE} == texts(pool.judge([shape(7)]))
@@ -78,7 +78,7 @@ def test_hosts_that_come_are_looked_at() -> None:
     ],
 )
 def test_pods_that_name_a_host(name: str, cpu: float, why: str) -> None:
-    """Hosts alike are looked at together, but for those that are named."""
+    """Equal hosts are evaluated together, except for named ones."""
     wanted = shape(cpu, constraint=HostLabel("hostname", name))
 
     assert ({wanted: why} if why else {}) == texts(registered(agent("h1"), agent("h2")).judge([wanted]))
@@ -94,7 +94,7 @@ def test_before_the_hosts_are_known() -> None:
 
 
 def test_a_call_finds_out_about_a_bounded_number_of_shapes() -> None:
-    """The next one goes on."""
+    """The next call continues with the remaining shapes."""
     pool = registered(agent("h1"))
     shapes: list[PodShape] = [shape(5 + number) for number in range(JUDGED_MAX + 1)]
 
@@ -107,7 +107,7 @@ AGENTS = st.dictionaries(st.sampled_from("abcdef"), st.tuples(st.integers(1, 2),
 
 @given(steps=st.lists(AGENTS, min_size=1, max_size=5))
 def test_hosts_are_counted_by_kind_as_they_come_and_go(steps: list[dict[str, tuple[int, str]]]) -> None:
-    """As if they were counted anew; a host that is named stands apart from its kind."""
+    """The counts equal a full count; a named host is its own kind."""
     agents = RegisteredHosts()
     for step in steps:
         agents.replace([agent(name, cpu, rack) for name, (cpu, rack) in step.items()])

@@ -1,4 +1,4 @@
-"""A cluster as a whole: its sums, what is wrong with it, and the map of its hosts."""
+"""A cluster as a whole: its sums, its problems, and the map of its hosts."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class Story:
     def __init__(self, *hosts: RegisteredHost) -> None:
         self.book = book(*(hosts or (host("b"), host("a", revocable_held=Resources.of(1)))))
         self.driver = Driver()
-        self.rows: list[HostMaintenance] | None = []  # of hosts that drain; None: storage does not answer
+        self.rows: list[HostMaintenance] | None = []  # rows of draining hosts; None: storage does not answer
         self.uses = {Hostname("a"): Use(6_000, 2_048)}
         red = HostMark(Hostname("a"), Mark.RED, 1, "cpu 97 %, red from 90 %")
         advisor: Any = Advisor(red)
@@ -100,7 +100,7 @@ class Story:
 
 
 def test_the_sums_of_a_cluster() -> None:
-    """By kind; use only of what is measured, and slack of cpu alone."""
+    """Sums are by kind; usage covers measured hosts only, and slack cpu alone."""
     found = Story().views.overview().overview
 
     cpu, memory, disk, gpu = found.amounts
@@ -118,7 +118,9 @@ def test_the_sums_of_a_cluster() -> None:
 
 
 def test_hosts_in_maintenance_count_by_their_state() -> None:
-    """Also one that is down and gone from the cluster, whose capacity is not counted; that of one that drains is."""
+    """A host that is down and gone from the cluster is counted without its capacity; the capacity of a draining host
+    counts.
+    """
     story = Story()
     story.book.set_maintained([maintained("a", HostState.DRAINING), maintained("gone", HostState.DOWN)])
 
@@ -144,7 +146,7 @@ def test_what_is_wrong_with_a_cluster() -> None:
 
 
 def test_drains_are_told_with_their_progress() -> None:
-    """Which is in storage; while that does not answer, a drain that is late is told without."""
+    """The progress is in storage; while storage does not answer, a late drain is reported without it."""
     story, hour_ago = Story(), time.time_ns() - 3_600 * NS_PER_S
     draining = replace(maintained("a", HostState.DRAINING), drained_from_ns=hour_ago, deadline_s=1_800)
     story.book.set_maintained([draining])
@@ -162,7 +164,7 @@ def test_drains_are_told_with_their_progress() -> None:
 
 
 def test_a_host_that_is_back_or_went_for_maintenance_is_not_wrong() -> None:
-    """And one that has been gone for long was removed."""
+    """A host that has been gone for long counts as removed."""
     story = Story()
     story.book.set_hosts([])
     story.book.set_maintained([maintained("a", HostState.DOWN)])
@@ -174,7 +176,7 @@ def test_a_host_that_is_back_or_went_for_maintenance_is_not_wrong() -> None:
 
 
 def test_the_map_has_one_entry_for_each_host() -> None:
-    """By name. 255 stands for what a host has none of, or what is not known."""
+    """Hosts are sorted by name. 255 stands for a missing or unknown amount."""
     story = Story(host("b"), host("a"), host("c", withdrawn="an operator drains it", state=HostState.DRAINING))
     story.book.set_maintained([maintained("d", HostState.DOWN)])
 
@@ -194,7 +196,7 @@ def test_the_map_has_one_entry_for_each_host() -> None:
 
 
 def test_more_than_everything_is_still_a_byte() -> None:
-    """Of a host on which others hold more than it announces."""
+    """A host on which others hold more than it announces shows 254."""
     story = Story(host("a", held=Resources.of(100, 5_000)))
 
     cpu, memory, *_ = story.map().kinds
@@ -203,7 +205,7 @@ def test_more_than_everything_is_still_a_byte() -> None:
 
 
 def test_host_pools_of_the_map() -> None:
-    """As places in the list of their names."""
+    """Host pools are indices in the list of their names."""
     story = Story()
     pools = {name: HostPool(name) for name in (DEFAULT_HOST_POOL, "batch")}
     story.book.host_pools.set(HostPools(1, pools, {Hostname("b"): HostInPool("batch", "batch")}))
@@ -230,7 +232,7 @@ def test_the_version_changes_with_the_map_alone() -> None:
 
 
 def test_pods_are_measured(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On the hosts that are named; the second sample makes a rate."""
+    """Pods are measured on the named hosts; the second sample makes a rate."""
     monkeypatch.setattr(pod_uses, "SAMPLE_AGE_S", 0.0)
     servicer, context = ViewsServicer(Story().views), cast("grpc.ServicerContext", None)
     asked = private.MeasurePodsRequest(hostnames=["a"])
@@ -241,12 +243,12 @@ def test_pods_are_measured(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def held_cpu(columns: HostColumns) -> dict[str, int]:
-    """By host, in percent."""
+    """Return the allocation by host, in percent."""
     return dict(zip(columns.hostnames, columns.held_percents("cpu"), strict=True))
 
 
 def test_columns_follow_hosts_that_come_change_and_go() -> None:
-    """What was read before stays as it was."""
+    """Earlier columns stay unchanged."""
     story = Story()
     views = story.book.views
     first = views.view().columns
@@ -266,9 +268,9 @@ def test_columns_follow_hosts_that_come_change_and_go() -> None:
 
 
 def test_avoided_hosts_have_a_flag() -> None:
-    """And are counted."""
+    """Avoided hosts have a flag, and are counted."""
     story = Story()
-    for _ in range(5):  # it flaps
+    for _ in range(5):  # the host flaps
         story.book.set_hosts([host("b")])
         story.book.set_hosts([host("b"), host("a")])
 
