@@ -289,7 +289,7 @@ def test_kills_go_to_all_that_answer() -> None:
 
 
 def test_images_go_to_the_clusters_of_their_hosts() -> None:
-    """Only clusters of the given hosts are called; unknown hosts are left out."""
+    """Clusters without any of the hosts are not called; unknown hosts are left out."""
     world = World(a=1, b=1, c=1)
 
     done = world.all.prefetch({"x": [Hostname("a1"), Hostname("b1")], "y": [Hostname("a2"), Hostname("?")]})

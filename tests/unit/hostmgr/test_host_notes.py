@@ -123,7 +123,7 @@ def test_reservations_end_with_the_host_manager_that_made_them() -> None:
 
 
 def test_a_host_whose_name_another_cluster_has_is_not_looked_at() -> None:
-    """Such a host belongs to the other cluster."""
+    """The host belongs to the other cluster."""
     story = Story()
     story.notes.registered([a_host()], but=["h1"])
     story.notes.registered([a_host(capacity=Resources.of(8))])

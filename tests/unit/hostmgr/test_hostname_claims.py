@@ -39,7 +39,7 @@ class Table:
 
 
 def test_storage_is_asked_about_what_changed() -> None:
-    """Only changed names are sent to storage; a read of known hosts sends nothing."""
+    """Changed names alone are sent to storage; a read of known hosts sends nothing."""
     table = Table(h1="b", h0="b")
     claims = HostnameClaims(table, "b")
 

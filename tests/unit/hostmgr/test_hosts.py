@@ -298,7 +298,7 @@ def test_losing_the_session_forgets_all_room_and_every_lease() -> None:
 
 
 def test_a_host_that_comes_back_as_another_machine_starts_afresh() -> None:
-    """Offers of the old machine are not added to those of the new one."""
+    """Offers of the old machine are not added to offers of the new one."""
     pool = pool_with(room("h1"))
     again = replace(room("h1", cpus=1.0, number=2), host_id="h1-S2")
 

@@ -150,7 +150,7 @@ def test_everything_that_is_known_is_asked_about_and_then_everything_else() -> N
 
 
 def test_pods_whose_agent_is_not_back_are_asked_about_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Such pods are in each reconciliation until their agent has registered with the master."""
+    """A pod is in each reconciliation until its agent has registered with the master."""
     monkeypatch.setattr(reconcile, "PATIENCE_S", 0.0)
     made, master = reconciler(pod_row(0), pod_row(1, agent="away"))
     late = str(pod_row(1)[0])

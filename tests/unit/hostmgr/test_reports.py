@@ -130,7 +130,7 @@ def test_a_failed_commit_is_not_acknowledged(recorder: Recorder, committer: Repo
 
 
 def test_a_failed_update_of_the_master_itself_is_missed(recorder: Recorder, committer: ReportQueue) -> None:
-    """Such an update has no uuid, so it is not sent again: the master has to be asked."""
+    """The master's own update has no uuid, so it is not sent again: the master has to be asked."""
     recorder.failures = 1
 
     committer.add(update(1, uuid=""))
@@ -200,7 +200,7 @@ def test_updates_that_find_no_room_are_told_together(
 
 
 def test_stopping_commits_what_waits(recorder: Recorder, committer: ReportQueue) -> None:
-    """Everything added before the stop is committed and acknowledged when it returns."""
+    """Updates added before the stop are committed and acknowledged when it returns."""
     for instance in range(20):
         committer.add(update(instance))
 

@@ -74,7 +74,7 @@ def test_a_static_port_is_dealt_to_nobody() -> None:
 
 
 def test_pods_for_which_a_static_port_left_none_are_looked_at_again() -> None:
-    """Such pods are not launched without their port."""
+    """A pod is not launched without its port."""
     batch = place(JOB, [*pods(2, 0), *pods(1, 31_000, start=5)], lease(replace(host("h1"), ports=((31_000, 31_001),))))
 
     assert {"h1": [0, 5]} == where(batch)

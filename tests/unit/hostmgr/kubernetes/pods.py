@@ -13,7 +13,7 @@ _FOLDER = Path(__file__).parent / "recordings"
 
 
 def recorded(name: str) -> list[tuple[str, Json]]:
-    """Kinds of events and pods. A recording keeps of an object what matters, in fewer words."""
+    """Return kinds of events and pods from a recording, which stores the relevant fields in a short form."""
     return [(kind, whole(short)) for kind, short in orjson.loads((_FOLDER / f"{name}.json").read_bytes())]
 
 

@@ -97,7 +97,7 @@ def status(code: int, reason: str, message: str = "", **details: Any) -> dict[st
 
 
 def write_kubeconfig(folder: Path, cluster: dict[str, Any], user: dict[str, Any] | None = None) -> Path:
-    """With one context."""
+    """Write a kubeconfig with one context."""
     tree = {
         "apiVersion": "v1",
         "kind": "Config",

@@ -54,7 +54,7 @@ def echo(asked: Asked) -> list[bytes]:
 
 @pytest.mark.parametrize("embedded", [False, True])
 def test_both_sides_prove_who_they_are(embedded: bool, tmp_path: Path) -> None:
-    """With files, and with the same embedded in the kubeconfig."""
+    """Client and server authenticate with certificate files, and with the same data embedded in the kubeconfig."""
     pairs = {"certificate-authority": CA, "client-certificate": CLIENT, "client-key": CLIENT}
     values = {f"{k}-data": data(v) for k, v in pairs.items()} if embedded else {k: str(v) for k, v in pairs.items()}
     user = {key: value for key, value in values.items() if key.startswith("client")}
@@ -67,7 +67,7 @@ def test_both_sides_prove_who_they_are(embedded: bool, tmp_path: Path) -> None:
 
 
 def test_the_name_in_the_certificate_is_checked(tmp_path: Path) -> None:
-    """Against the host, or against tls-server-name; insecure-skip-tls-verify checks nothing."""
+    """The name is compared with the host, or with tls-server-name; insecure-skip-tls-verify checks nothing."""
     with scripted(echo, server_context()) as server:
         address = f"https://{server.address}"
         by_name = f"https://localhost:{server.address.rpartition(':')[2]}"
@@ -81,7 +81,7 @@ def test_the_name_in_the_certificate_is_checked(tmp_path: Path) -> None:
 
 
 def test_a_certificate_that_was_replaced_is_used(tmp_path: Path) -> None:
-    """By the next connection, without a restart."""
+    """The next connection uses the new certificate, without a restart."""
     certificate = tmp_path / "client.pem"
     certificate.write_bytes(CLIENT.read_bytes())
     user = {"client-certificate": str(certificate), "client-key": str(certificate)}
@@ -109,7 +109,7 @@ def test_a_certificate_that_was_replaced_is_used(tmp_path: Path) -> None:
 def test_files_that_are_no_use_are_found_at_the_start(
     cluster: dict[str, Any], user: dict[str, Any], message: str, tmp_path: Path
 ) -> None:
-    """With the file and the field."""
+    """An unusable file is reported with its path and the field."""
     with pytest.raises(InvalidArgument, match=f"kubeconfig: {message}"):
         access_to("https://127.0.0.1:1", tmp_path, user, **cluster)
 
@@ -118,7 +118,7 @@ def test_files_that_are_no_use_are_found_at_the_start(
 
 
 def test_a_token_file_is_read_again(tmp_path: Path) -> None:
-    """After some seconds, and at once when the apiserver refuses what it said."""
+    """The file is read again after some seconds, and at once when the apiserver rejects its token."""
     now_s = 0.0
     path = tmp_path / "token"
     path.write_text("one\n")
@@ -133,7 +133,7 @@ def test_a_token_file_is_read_again(tmp_path: Path) -> None:
 
 
 def test_a_token_file_that_is_being_written_keeps_the_last_token(tmp_path: Path) -> None:
-    """Unless the apiserver refuses that; and without one it is an error."""
+    """An empty file keeps the last token unless the apiserver rejects it; without a last token it is an error."""
     now_s = 0.0
     path = tmp_path / "token"
     path.write_text("one")
@@ -157,7 +157,7 @@ def test_a_token_file_that_is_being_written_keeps_the_last_token(tmp_path: Path)
     ],
 )
 def test_what_the_user_is_known_by(user: dict[str, Any], expected: str, tmp_path: Path) -> None:
-    """Nothing, a token, or a name with a password."""
+    """The user has no credential, a token, or a name with a password."""
     assert expected == access_to("http://127.0.0.1:1", tmp_path, user).authorization()
 
 
@@ -177,7 +177,9 @@ def credential_json(token: str, expires: str = "") -> str:
 
 
 def test_a_plugin_runs_again_when_its_credentials_expire(tmp_path: Path) -> None:
-    """And when they are refused, not more often than once a second; else its answer is used."""
+    """The plugin runs again when its credentials expire or are rejected, at most once a second;
+    else its answer is reused.
+    """
     now_s = datetime(2030, 1, 1, tzinfo=UTC).timestamp()
     runs = tmp_path / "runs"
     script = f"echo run >> {runs}\necho '{credential_json('t-1', '2030-01-01T01:00:00Z')}'"
@@ -197,7 +199,7 @@ def test_a_plugin_runs_again_when_its_credentials_expire(tmp_path: Path) -> None
 
 
 def test_a_plugin_gets_its_environment_and_the_cluster(tmp_path: Path) -> None:
-    """In KUBERNETES_EXEC_INFO, as kubectl writes it, and no terminal."""
+    """The cluster is in KUBERNETES_EXEC_INFO, as kubectl writes it; the plugin has no terminal."""
     seen = tmp_path / "seen"
     script = f'printf "%s %s %s" "$1" "$REGION" "$KUBERNETES_EXEC_INFO" > {seen}\necho \'{credential_json("t")}\''
     spec = ExecPlugin(V1, program(tmp_path, script), ("login",), (("REGION", "north"),), wants_cluster=True)
@@ -222,7 +224,7 @@ def test_a_plugin_gets_its_environment_and_the_cluster(tmp_path: Path) -> None:
 
 
 def test_a_plugin_that_fails_says_why(tmp_path: Path) -> None:
-    """With its exit code and the end of what it wrote to stderr."""
+    """The error has the exit code of the plugin and the end of its stderr."""
     plugin = Plugin(ExecPlugin(V1, program(tmp_path, "echo log in first >&2; exit 7")), ClusterEntry("https://k"))
 
     with pytest.raises(OSError, match=r"exec plugin .*/plugin: exit code 7: log in first"):
@@ -243,14 +245,14 @@ def test_a_plugin_that_fails_says_why(tmp_path: Path) -> None:
     ],
 )
 def test_output_of_a_plugin_that_is_no_credential(output: bytes, message: str) -> None:
-    """The error says what is wrong with it and shows nothing of it."""
+    """The error says what is wrong with the output and shows no part of it."""
     with pytest.raises(ValueError, match=message) as error:
         written_credential(output, V1)
     assert "secret" not in str(error.value)
 
 
 def test_a_certificate_of_a_plugin_is_used(tmp_path: Path) -> None:
-    """As if it were the user's."""
+    """The certificate replaces that of the user."""
     pem = CLIENT.read_text()
     certificate, key = pem[: pem.index("-----BEGIN PRIV")], pem[pem.index("-----BEGIN PRIV") :]
     status = {"clientCertificateData": certificate, "clientKeyData": key}
@@ -267,7 +269,7 @@ def test_a_certificate_of_a_plugin_is_used(tmp_path: Path) -> None:
 
 
 def test_in_a_pod_the_service_account_is_used(tmp_path: Path) -> None:
-    """Its token, its authority, and the address from the environment."""
+    """The service account has a token and an authority; the address is in the environment."""
     (tmp_path / "token").write_text("t")
     (tmp_path / "ca.crt").write_bytes(CA.read_bytes())
 

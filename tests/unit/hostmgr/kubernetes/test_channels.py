@@ -26,7 +26,7 @@ SWITCH = (
 
 
 def sent(payload: bytes, opcode: int = 2) -> bytes:
-    """As a server sends it: without a mask."""
+    """Return a frame as a server sends it: without a mask."""
     size = len(payload)
     length = bytes((size,)) if size < 126 else b"\x7e" + size.to_bytes(2, "big")
     return bytes((128 | opcode,)) + length + payload
@@ -46,7 +46,7 @@ def test_frames_may_be_cut_anywhere(payloads: list[bytes], places: list[int]) ->
 @given(st.binary(max_size=70_000), st.binary(min_size=4, max_size=4))
 @settings(deadline=None, max_examples=examples(30))
 def test_what_is_sent_is_masked(payload: bytes, mask: bytes) -> None:
-    """As the protocol wants it of clients: byte by byte with the four bytes in front."""
+    """The payload is masked byte by byte with the four bytes before it, as the protocol requires of clients."""
     frame = frame_of(payload, mask=mask)
     at = frame.index(mask, 2) if not payload else len(frame) - len(payload) - 4
     body = frame[at + 4 :]
@@ -55,7 +55,7 @@ def test_what_is_sent_is_masked(payload: bytes, mask: bytes) -> None:
 
 @pytest.mark.parametrize("has_tls", [False, True])
 def test_a_command_runs_to_its_end(has_tls: bool, tmp_path: Path) -> None:
-    """Both outputs are told apart, and its exit code is that of the error channel."""
+    """The two outputs are separate, and the exit code is in the error channel."""
     tls = None
     if has_tls:
         tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -87,7 +87,7 @@ def test_a_command_runs_to_its_end(has_tls: bool, tmp_path: Path) -> None:
         api.close()
 
     assert (b"outmore", b"err", 3) == (out, err, code)
-    assert "*/*" == asked[0].headers["accept"]  # a container runtime refuses those who want JSON
+    assert "*/*" == asked[0].headers["accept"]  # a container runtime rejects clients that accept JSON alone
     query = parse_qsl(asked[0].path.partition("?")[2])
     assert [("command", "sh"), ("command", "-c"), ("command", "a b")] == query[-3:]
     assert {"container": "main", "stdin": "false", "stdout": "true", "stderr": "true", "tty": "false"} == dict(
@@ -96,7 +96,7 @@ def test_a_command_runs_to_its_end(has_tls: bool, tmp_path: Path) -> None:
 
 
 def test_a_command_that_is_refused() -> None:
-    """With the apiserver's words."""
+    """The error has the message of the apiserver."""
     refused = answer(403, status(403, "Forbidden", "pods/exec is forbidden"))
     with (
         scripted(lambda asked: [refused]) as server,
@@ -114,7 +114,7 @@ def test_a_command_that_is_refused() -> None:
     ],
 )
 def test_exit_codes(said: dict[str, Any], code: int) -> None:
-    """As a kubelet says them."""
+    """The exit code is read from the status of a kubelet."""
     assert code == exit_code_of(said)
 
 

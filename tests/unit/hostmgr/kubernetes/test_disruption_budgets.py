@@ -1,4 +1,4 @@
-"""How PodDisruptionBudgets are kept as the SLAs of services say."""
+"""PodDisruptionBudgets are kept equal to the SLAs of services."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Cluster:
 
     @property
     def numbers(self) -> dict[str, int]:
-        """By job."""
+        """Return the budgets by job."""
         each = self.there.values()
         return {body["metadata"]["labels"]["peloton.io/job"]: body["spec"]["minAvailable"] for body in each}
 
@@ -97,7 +97,7 @@ def test_only_numbers_that_change_are_written(cluster: Cluster, budgets: Disrupt
 
 
 def test_a_successor_goes_on_with_what_is_there(cluster: Cluster, budgets: DisruptionBudgets) -> None:
-    """It is listed in pages; what nobody wants any more goes."""
+    """The budgets are listed in pages; obsolete ones are deleted."""
     for job in ("job-a", "job-b", "job-c"):
         metadata = {"name": f"peloton-west-{job}", "labels": {"peloton.io/job": job}}
         cluster.there[metadata["name"]] = {"metadata": metadata, "spec": {"minAvailable": 1}}
@@ -108,7 +108,7 @@ def test_a_successor_goes_on_with_what_is_there(cluster: Cluster, budgets: Disru
 
 
 def test_what_somebody_deletes_is_written_again(cluster: Cluster, budgets: DisruptionBudgets) -> None:
-    """At the next list, or when its number changes."""
+    """A deleted budget is written again at the next list, or when its number changes."""
     budgets.set({A: 3, B: 1})
     cluster.there.clear()
     cluster.now_s += LISTED_ANEW_S
@@ -124,7 +124,7 @@ def test_what_somebody_deletes_is_written_again(cluster: Cluster, budgets: Disru
 
 
 def test_a_call_makes_a_bounded_number_of_changes(cluster: Cluster, budgets: DisruptionBudgets) -> None:
-    """The next one goes on."""
+    """The next call continues with the remaining changes."""
     wanted = {JobId(f"job-{i:04}"): 1 for i in range(CHANGES_MAX + 10)}
 
     budgets.set(wanted)
@@ -150,7 +150,7 @@ def test_without_the_right_nothing_is_asked_for_a_while(cluster: Cluster, budget
 
 
 def test_a_budget_that_somebody_changed_is_ours_again(cluster: Cluster, budgets: DisruptionBudgets) -> None:
-    """Also one with the other kind of number: a budget has only one of them."""
+    """A changed budget is restored, even one with the other kind of number: a budget has only one of them."""
     budgets.set({A: 3})
     [body] = cluster.there.values()
     body["spec"]["maxUnavailable"] = 1

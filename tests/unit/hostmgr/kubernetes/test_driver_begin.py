@@ -21,7 +21,7 @@ from tests.unit.hostmgr.mesos.sockets import PATIENCE_S
 def test_a_session_is_begun_again_after_an_answer_that_cannot_be_read(
     page: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What stands before an apiserver that is being started may answer in its place."""
+    """A proxy may answer in place of an apiserver that is still starting."""
     monkeypatch.setattr(module, "BEGIN_RETRY_S", 0.01)
     asked = threading.Semaphore(0)
 
@@ -40,7 +40,7 @@ def test_a_session_is_begun_again_after_an_answer_that_cannot_be_read(
 
 
 class _Nobody:
-    """Hears nothing: no session begins."""
+    """An event handler that is never called, as no session begins."""
 
     def __getattr__(self, name: str) -> Any:
         raise AssertionError(name)

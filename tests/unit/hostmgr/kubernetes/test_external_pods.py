@@ -1,4 +1,4 @@
-"""Pods that others made, on a scripted apiserver: what is said of them, and how they are bound."""
+"""External pods on a scripted apiserver: their conditions and events, and their bindings."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def a_pod(**meta: Any) -> Json:
 
 @contextmanager
 def pods_on(serve: Callable[[str, str], Iterator[bytes]]) -> Iterator[tuple[ExternalPods, list[str]]]:
-    """With one pod that waits; and the requests that come, as ``METHOD path``."""
+    """Serve one waiting pod, and record the requests as ``METHOD path``."""
     asked: list[str] = []
 
     def note(one: Asked) -> Iterator[bytes]:
@@ -59,7 +59,7 @@ def accept(method: str, path: str) -> Iterator[bytes]:
     ids=["a space", "a path", "another kind of the name"],
 )
 def test_a_wrong_owner_of_one_pod_does_not_stop_the_others(owner: Json) -> None:
-    """Nobody checks what a pod says of it: it is a job of its own, and nothing else is read."""
+    """The owner is not verified: the pod is a job of its own, and no other object is read."""
 
     def serve(method: str, path: str) -> Iterator[bytes]:
         yield answer(503 if "away.example" in path else 404, status(404, "NotFound"))
@@ -72,7 +72,7 @@ def test_a_wrong_owner_of_one_pod_does_not_stop_the_others(owner: Json) -> None:
 
 
 def test_a_remark_is_written_once() -> None:
-    """As a condition, and with an event when its reason is new."""
+    """The condition is written once, with an event when its reason is new."""
     with pods_on(accept) as (pods, asked):
         for _ in range(2):
             pods.remark([Remark(UID, "PelotonQueued", "pool /dev is full")])
@@ -80,7 +80,7 @@ def test_a_remark_is_written_once() -> None:
 
 
 def test_a_remark_that_is_forbidden_is_not_repeated() -> None:
-    """Nor does an event follow it: there would be one each round."""
+    """A forbidden condition is not repeated and has no event, which would be written in each round."""
 
     def forbid(method: str, path: str) -> Iterator[bytes]:
         yield answer(403, status(403, "Forbidden"))
@@ -135,7 +135,9 @@ def test_a_pod_that_somebody_else_has_bound_is_not_ours() -> None:
 
 
 def test_a_pod_that_was_bound_does_not_wait_any_more() -> None:
-    """Also before the watch shows that: else it would be taken in again when its run ends soon."""
+    """The pod no longer waits even before the watch shows the binding: else it would be adopted again when its run ends
+    soon.
+    """
     with pods_on(accept) as (pods, _):
         waiting = [one.sighting.waits for one in pods.found() or ()]
         pods.bind([(FIRST, a_pod(), "n")])
@@ -143,7 +145,7 @@ def test_a_pod_that_was_bound_does_not_wait_any_more() -> None:
 
 
 def test_the_event_of_a_binding_is_written_after_it() -> None:
-    """By the chores: a launch does not wait for it."""
+    """The event is written by the periodic tasks: a launch does not wait for it."""
     with pods_on(accept) as (pods, asked):
         pods.bind([(FIRST, a_pod(), "n")])
         assert (["POST pods/web-1/binding"], True) == (asked, pods.has_events)
@@ -152,7 +154,7 @@ def test_the_event_of_a_binding_is_written_after_it() -> None:
 
 
 def test_of_a_pod_that_we_have_bound_there_is_no_news_for_the_intake() -> None:
-    """There are reports of it, and what waits would be compared once more for nothing."""
+    """A bound pod has reports of its own; news would compare all waiting pods again."""
     with pods_on(accept) as (pods, _):
         changes: list[str] = []
         pods.watch(lambda: changes.append("changed"))
@@ -166,7 +168,7 @@ def test_of_a_pod_that_we_have_bound_there_is_no_news_for_the_intake() -> None:
 
 
 def test_what_is_found_of_a_pod_is_kept_until_it_changes() -> None:
-    """A round over many pods works for those that are new."""
+    """A round over many pods parses only the changed ones."""
     with pods_on(accept) as (pods, _):
         [first], [again] = pods.found() or (), pods.found() or ()
         assert (True, True) == (first.sighting.waits, first is again)
@@ -182,7 +184,7 @@ def test_what_is_found_of_a_pod_is_kept_until_it_changes() -> None:
 
 
 def test_pods_are_not_known_while_the_watch_is_interrupted() -> None:
-    """Then nothing is concluded from their absence."""
+    """An unknown state allows no conclusion from the absence of a pod."""
     with pods_on(accept) as (pods, _):
         pods.lost("the apiserver is away")
         assert pods.found() is None
@@ -205,7 +207,7 @@ def acknowledge(pods: ExternalPods) -> None:
 
 
 def test_a_run_whose_pod_went_unseen_is_not_bound_any_more() -> None:
-    """Its owner deleted the pod while the watch was interrupted: reconciliation is told that the run is lost."""
+    """The owner deleted the pod while the watch was interrupted: reconciliation reports the run as lost."""
     with pods_on(accept) as (pods, _):
         pods.bind([(FIRST, a_pod(), "n")])
         pods.lost("the apiserver is away")
@@ -233,7 +235,7 @@ def test_a_run_is_forgotten_when_its_end_is_stored_and_its_pod_is_gone() -> None
 
 @pytest.mark.parametrize("is_seen", [True, False])
 def test_a_pod_that_is_gone_leaves_its_node(is_seen: bool) -> None:
-    """Also one that was deleted before any watch showed that it was bound."""
+    """The node is freed even if the pod was deleted before any watch showed its binding."""
     gone: list[Json] = []
     with scripted(lambda _: iter([answer(201, {})])) as server, api_of(server) as api:
         pods = ExternalPods(api, "k8s", str, lambda _: None, lambda _: {}, gone.append)
@@ -253,7 +255,9 @@ def budget(method: str, path: str) -> Iterator[bytes]:
 
 
 def test_an_eviction_that_a_budget_forbids_is_repeated_while_the_pod_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Until then the reason is known. A pod that has ended keeps its log and its place in the books of its owner."""
+    """The reason is shown until the eviction succeeds. A pod that has ended keeps its log and its place in its
+    controller's status.
+    """
     monkeypatch.setattr(external_pods, "EVICT_AGAIN_S", 0.0)
     with pods_on(budget) as (pods, asked):
         pods.changed("MODIFIED", ran("Running"))
@@ -267,7 +271,7 @@ def test_an_eviction_that_a_budget_forbids_is_repeated_while_the_pod_runs(monkey
 
 
 def test_a_pod_that_went_unseen_is_not_to_be_evicted_any_more() -> None:
-    """Nothing hinders it."""
+    """A missing pod has no blocked eviction."""
     with pods_on(budget) as (pods, _):
         pods.changed("MODIFIED", ran("Running"))
         pods.evict([str(FIRST)])
@@ -276,7 +280,7 @@ def test_a_pod_that_went_unseen_is_not_to_be_evicted_any_more() -> None:
 
 
 def test_a_remark_that_failed_in_the_apiserver_is_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It was not forbidden."""
+    """The write failed for another reason than a missing permission."""
     monkeypatch.setattr(wire, "BACKOFF_S", 0.001)
 
     def fail(method: str, path: str) -> Iterator[bytes]:

@@ -1,4 +1,4 @@
-"""What pods of others ask for, and which of them we do not place."""
+"""Requests of external pods, and external pods that Peloton does not place."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_requests_and_labels_become_a_configuration() -> None:
 
 
 def test_sidecars_and_what_a_pod_asks_for_as_a_whole_count() -> None:
-    """As kube-scheduler counts them: the pool has to have all of it."""
+    """The total is that of kube-scheduler: the pool must have all of it."""
     requests = {"requests": {"cpu": "500m", "memory": "1Mi"}}
     sidecar = {"name": "proxy", "image": "proxy", "restartPolicy": "Always", "resources": requests}
     whole = {"requests": {"memory": "3Gi"}}
@@ -102,7 +102,7 @@ REFUSED: dict[str, tuple[Json, str]] = {
 
 @pytest.mark.parametrize("case", REFUSED)
 def test_what_we_do_not_understand_is_refused(case: str) -> None:
-    """By name, so that its owner knows what to change."""
+    """An unsupported field is named, so that the owner of the pod can change it."""
     spec, said = REFUSED[case]
     with pytest.raises(Refused, match=said):
         config(a_pod(**spec))
@@ -110,13 +110,13 @@ def test_what_we_do_not_understand_is_refused(case: str) -> None:
 
 @pytest.mark.parametrize("label", ["peloton.io/gang-size", "peloton.io/priority", "peloton.io/preemptible"])
 def test_a_label_that_cannot_be_meant_is_refused(label: str) -> None:
-    """With what it should be."""
+    """The error has the expected form of the label."""
     with pytest.raises(Refused, match="want"):
         config(a_pod({"labels": {label: "many"}}))
 
 
 def test_what_is_only_preferred_is_passed_over() -> None:
-    """It is no condition."""
+    """A preference is no condition."""
     preferred = {"podAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{}]}}
     spread = [{"whenUnsatisfiable": "ScheduleAnyway"}]
     assert config(a_pod()) == config(a_pod(affinity=preferred, topologySpreadConstraints=spread))
@@ -149,7 +149,7 @@ def test_the_annotation_of_a_pool_comes_before_its_label() -> None:
     ids=["priority", "cpu", "memory"],
 )
 def test_numbers_beyond_all_bounds_are_refused(meta: Json, spec: Json, why: str) -> None:
-    """They are wrong in one pod, and must not stop the intake of the others."""
+    """A wrong number of one pod must not stop the intake of the others."""
     with pytest.raises(Refused, match=why):
         config(a_pod(meta, **spec))
 

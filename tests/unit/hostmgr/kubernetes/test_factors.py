@@ -1,4 +1,4 @@
-"""Pods on nodes whose room is announced with factors."""
+"""Pods on nodes whose resources are announced with overcommit factors."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ Json = dict[str, Any]
 
 
 def test_of_a_node_that_is_announced_with_a_factor_a_pod_requests_less() -> None:
-    """And may use what it asks for; a pod that asks for nothing requests less of the least."""
+    """A pod on an overcommitted node requests less than its limit; a pod without demand requests
+    less of the minimum.
+    """
     factors = Factors(160, 200, 125)
     resource = {"cpuLimit": 1, "memLimitMb": 100, "diskLimitMb": 100, "gpuLimit": 1}
     asking, least = template({"resource": resource}), template({})

@@ -1,4 +1,4 @@
-"""What a kubeconfig says, and how errors in it are reported."""
+"""The fields of a kubeconfig, and the reports of errors in it."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_files_and_data_of_a_context() -> None:
 
 
 def test_another_context_may_be_chosen() -> None:
-    """By its name; without a user it is anonymous."""
+    """A context is chosen by name; without a user it is anonymous."""
     value = tree()
     value["contexts"].append({"name": "there", "context": {"cluster": "d"}})
     value["clusters"].append({"name": "d", "cluster": {"server": "http://127.0.0.1:1", "extensions": []}})
@@ -75,7 +75,7 @@ def test_another_context_may_be_chosen() -> None:
 
 
 def test_an_exec_plugin() -> None:
-    """A command with a slash begins at the folder of the kubeconfig, one without is looked up on the PATH."""
+    """A command with a slash is relative to the folder of the kubeconfig, one without is searched on the PATH."""
     expected = ExecPlugin(
         "client.authentication.k8s.io/v1",
         "conf/bin/login",
@@ -147,7 +147,7 @@ def test_an_error_names_file_field_and_rule(case: str) -> None:
 
 
 def test_a_file_that_cannot_be_read() -> None:
-    """It is named, and what the system says."""
+    """The error has the path and the message of the system."""
     with pytest.raises(InvalidArgument, match=r"^/no/kubeconfig: cannot be read: .*No such file"):
         read_kubeconfig("/no/kubeconfig")
     with pytest.raises(InvalidArgument, match="not a kubeconfig"):
@@ -190,7 +190,7 @@ def test_anything_in_any_field_is_read_or_refused(data: st.DataObject) -> None:
 @settings(deadline=None)
 @given(st.binary(max_size=60) | st.text(max_size=60).map(str.encode))
 def test_any_bytes_are_read_or_refused(content: bytes) -> None:
-    """What is no kubeconfig is named as such."""
+    """Bytes that are no kubeconfig are reported as such."""
     with pytest.raises(InvalidArgument, match=r"^conf/kubeconfig: "):
         parse_kubeconfig(content, FILE)
 

@@ -1,4 +1,4 @@
-"""What an apiserver's answer to the creation of a pod means."""
+"""Outcomes of the creation of a pod, from the apiserver's answer."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ def answer(status: int, reason: str = "", message: str = "") -> Answer:
     ids=lambda value: value.name if isinstance(value, Outcome) else "",
 )
 def test_an_answer_says_whether_the_pod_is_there(given: Answer | OSError, outcome: Outcome) -> None:
-    """Only what the pod itself is makes it fail; what an administrator may change has it wait."""
+    """A fault of the pod itself makes it fail; a fault that an administrator can repair makes it wait."""
     assert outcome is verdict_of(given).outcome
 
 
 def test_a_refusal_has_the_words_of_the_apiserver() -> None:
-    """They name the object and the numbers."""
+    """The text of the apiserver names the object and the numbers."""
     assert QUOTA in verdict_of(answer(403, "Forbidden", QUOTA)).why
 
 
@@ -75,5 +75,5 @@ def test_a_refusal_has_the_words_of_the_apiserver() -> None:
     ids=str,
 )
 def test_a_refusal_says_whether_all_pods_are_meant(given: Answer, is_of_all: bool) -> None:
-    """Then nothing more is launched until that has changed; pods without secrets need no right to make those."""
+    """Launches stop until such a fault is repaired; pods without secrets need no right to create secrets."""
     assert is_of_all == is_unprepared(given)

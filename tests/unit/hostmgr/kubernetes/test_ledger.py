@@ -1,4 +1,4 @@
-"""The ledger of what is free on nodes."""
+"""The ledger of free resources on nodes."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def ledger(*nodes: Node) -> Ledger:
 
 
 def rooms(made: Ledger) -> dict[str, Room]:
-    """By node, those that are announced now."""
+    """Return the announced resources by node."""
     return {room.hostname: room for room in made.changes().announced}
 
 
@@ -52,7 +52,7 @@ def wanted(*names: str, demand: Demand = ONE) -> list[tuple[str, Demand]]:
 
 
 def test_room_is_what_no_live_pod_asks_for() -> None:
-    """Whoever made it; ended pods take nothing."""
+    """Live pods of all origins count; ended pods take nothing."""
     made = ledger()
     made.put_pod("a", "n1", ONE)
     made.put_pod("b", "n1", FOREIGN)
@@ -63,7 +63,7 @@ def test_room_is_what_no_live_pod_asks_for() -> None:
 
 
 def test_a_host_has_what_others_leave_of_its_node() -> None:
-    """Pools share that out, and no more; what ours hold is held."""
+    """The capacity excludes external pods; the pods of Peloton count as held."""
     made = ledger()
     made.put_pod("a", "n1", ONE)
     made.put_pod("b", "n1", FOREIGN)
@@ -74,7 +74,7 @@ def test_a_host_has_what_others_leave_of_its_node() -> None:
 
 
 def test_hosts_that_have_not_changed_are_the_same_objects() -> None:
-    """So that thousands of them cost little."""
+    """Unchanged hosts keep their objects, so that thousands of them cost little."""
     made = ledger(node("n1"), node("n2"))
     before = made.hosts()
     made.put_pod("a", "n2", ONE)
@@ -87,7 +87,7 @@ def test_hosts_that_have_not_changed_are_the_same_objects() -> None:
 
 
 def test_room_is_announced_anew_when_it_has_changed() -> None:
-    """And withdrawn before; what has not changed stays."""
+    """The earlier announcement is withdrawn; unchanged resources stay announced."""
     made = ledger(node("n1"), node("n2"))
     first = rooms(made)
     made.put_pod("a", "n1", ONE)
@@ -102,7 +102,7 @@ def test_room_is_announced_anew_when_it_has_changed() -> None:
 
 
 def test_a_launch_takes_what_fits_and_the_rest_is_announced() -> None:
-    """What does not fit is named with the reason."""
+    """A pod that does not fit is named with the reason."""
     made = ledger()
 
     refused = made.use(claim(rooms(made)["n1"]), wanted("a", "b", "c", "d", "e"))
@@ -115,7 +115,7 @@ def test_a_launch_takes_what_fits_and_the_rest_is_announced() -> None:
 
 
 def test_room_is_used_once() -> None:
-    """A second launch on it, and one on room of another process, get nothing."""
+    """A second launch on the same resources is rejected, and so is one on resources of another process."""
     made = ledger()
     room = rooms(made)["n1"]
     made.use(claim(room), wanted("a"))
@@ -151,7 +151,7 @@ def test_a_launch_on_room_that_is_gone_gets_nothing(change: Any) -> None:
 
 
 def test_a_pod_that_is_launched_again_counts_once() -> None:
-    """On the node that it is launched on last."""
+    """The pod counts on the node of its last launch."""
     made = ledger(node("n1"), node("n2"))
     first = rooms(made)
     made.use(claim(first["n1"]), wanted("a"))
@@ -165,7 +165,7 @@ def test_a_pod_that_is_launched_again_counts_once() -> None:
 
 @pytest.mark.parametrize("announced_count", [0, 1, FORMER_MAX])
 def test_pods_of_others_that_came_meanwhile_are_counted(announced_count: int) -> None:
-    """Before the room is announced anew, and after it: what is left of the node is had."""
+    """External pods count before and after the resources are announced again: a launch takes the rest of the node."""
     made = ledger()
     room = rooms(made)["n1"]
     made.put_pod("x", "n1", Demand(Resources.of(2.5), is_foreign=True))
@@ -174,11 +174,11 @@ def test_pods_of_others_that_came_meanwhile_are_counted(announced_count: int) ->
         made.changes()
 
     assert ["b"] == list(made.use(claim(room), wanted("a", "b")))
-    assert ["c"] == list(made.use(claim(room), wanted("c")))  # it was used
+    assert ["c"] == list(made.use(claim(room), wanted("c")))  # the id was used
 
 
 def test_room_that_was_announced_anew_too_often_is_gone() -> None:
-    """As many of its ids are kept as a launch that is on its way may need."""
+    """The number of earlier ids is limited to the need of a launch on its way."""
     made = ledger()
     room = rooms(made)["n1"]
     for number in range(FORMER_MAX + 1):
@@ -189,7 +189,7 @@ def test_room_that_was_announced_anew_too_often_is_gone() -> None:
 
 
 def test_a_host_is_what_others_leave_of_its_machine() -> None:
-    """Also of one that they have filled beyond what it has."""
+    """The capacity is the rest of the machine, even if external pods exceed it."""
     made = ledger()
     made.put_pod("x", "n1", Demand(Resources.of(3, 2_000), is_foreign=True))
 
@@ -199,7 +199,7 @@ def test_a_host_is_what_others_leave_of_its_machine() -> None:
 
 
 def test_room_that_was_not_used_comes_again() -> None:
-    """Under another id."""
+    """Unused resources are announced under another id."""
     made = ledger()
     room = rooms(made)["n1"]
     made.give_back([room.room_id])
@@ -210,7 +210,7 @@ def test_room_that_was_not_used_comes_again() -> None:
 
 
 def test_a_node_takes_as_many_pods_as_it_says() -> None:
-    """However small they are, and whoever made them; a full one has room, and no slot."""
+    """The limit holds for pods of every size and origin; a full node has free resources, and no slot."""
     made = ledger(node(pods_max=3))
     small = Demand(Resources.of(0.01))
     made.put_pod("x", "n1", small._replace(is_foreign=True))
@@ -226,7 +226,7 @@ def test_a_node_takes_as_many_pods_as_it_says() -> None:
 
 
 def test_ports_are_dealt_once() -> None:
-    """Those of others count, too; the middle of a range may be taken."""
+    """Ports of external pods count, too; the middle of a range may be taken."""
     made = ledger()
     made.put_pod("x", "n1", Demand(Resources.of(0.1), ports=(25_001, 80), is_foreign=True))
     room = rooms(made)["n1"]
@@ -237,7 +237,7 @@ def test_ports_are_dealt_once() -> None:
 
 
 def test_revocable_room_is_what_was_measured() -> None:
-    """Without a measurement there is none."""
+    """A node without a measurement has no revocable resources."""
     made = ledger()
     borrower = Demand(Resources(memory_mib=10), slack_milli=1_500)
     assert Resources() == rooms(made)["n1"].revocable
@@ -252,7 +252,7 @@ def test_revocable_room_is_what_was_measured() -> None:
 
 
 def test_room_says_when_its_node_goes() -> None:
-    """While it drains; once it is down it is no host."""
+    """The time is set while the node drains; a node that is down is no host."""
     made = ledger()
     made.put_node(node(maintenance=DRAINING))
     assert 7 == rooms(made)["n1"].goes_ns
@@ -273,7 +273,7 @@ def test_a_node_that_others_withdrew_is_a_host_without_room() -> None:
 
 
 def test_a_lost_node_is_no_host_until_it_is_ready() -> None:
-    """While it is only not ready it is one, without room."""
+    """A node that is only not ready is a host without free resources."""
     made = ledger()
     made.put_node(node(is_ready=False))
     assert ({}, 1) == (rooms(made), len(made.hosts()))

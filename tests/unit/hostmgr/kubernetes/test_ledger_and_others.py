@@ -1,4 +1,4 @@
-"""Another scheduler creates and deletes pods on the same nodes at any time, and we hear of it late."""
+"""Another scheduler creates and deletes pods on the same nodes at any time, and the ledger learns of it late."""
 
 from __future__ import annotations
 
@@ -44,7 +44,9 @@ demands = st.builds(
 
 
 class Apiserver:
-    """The truth, and what a watch has not told yet. Nodes refuse what does not fit, in the order of creation."""
+    """The true state, and the events that the watch has not delivered yet. Nodes reject pods that do not fit, in the
+    order of creation.
+    """
 
     def __init__(self) -> None:
         self.pods: dict[str, tuple[str, Demand]] = {}
@@ -81,13 +83,13 @@ class TwoSchedulers(RuleBasedStateMachine):
         for name in NODES:
             self.ledger.put_node(Node(Hostname(name), f"uid-{name}", "", CAPACITY, PODS_MAX, {}, ports=PORTS))
         self.apiserver = Apiserver()
-        self.known: dict[str, tuple[str, Demand]] = {}  # what was told of others
-        self.ours: dict[str, tuple[str, Demand]] = {}  # what was launched and has not been told to have ended
+        self.known: dict[str, tuple[str, Demand]] = {}  # events of external pods that were delivered
+        self.ours: dict[str, tuple[str, Demand]] = {}  # launched pods whose end was not delivered
         self.rooms: dict[str, Room] = {}
         self.claims: list[Claim] = []
         self.numbers = count()
 
-    # The other scheduler, and what ends by itself.
+    # The other scheduler, and pods that end by themselves.
 
     @rule(node=nodes, demand=demands)
     def others_create(self, node: str, demand: Demand) -> None:
@@ -100,7 +102,7 @@ class TwoSchedulers(RuleBasedStateMachine):
 
     @rule()
     def kubelets_look(self) -> None:
-        """Each starts what fits, and ends what does not."""
+        """Start the pods that fit on each node, and end the others."""
         for pod, (node, demand) in list(self.apiserver.pods.items()):
             if pod in self.apiserver.running:
                 continue
@@ -131,13 +133,13 @@ class TwoSchedulers(RuleBasedStateMachine):
         self.ledger.void_rooms()
         self.rooms.clear()
         for pod in self.ledger.keep_pods(there.keys()):
-            self.ledger.drop_pod(pod)  # as after a look for each: it has ended unseen
+            self.ledger.drop_pod(pod)  # as after a query of each: it has ended unseen
         for pod, (node, demand) in there.items():
             self.ledger.put_pod(pod, node, demand)
         self.known = {pod: found for pod, found in there.items() if found[1].is_foreign}
         self.ours = {pod: found for pod, found in there.items() if not found[1].is_foreign}
 
-    # We.
+    # Peloton.
 
     @rule()
     def room_is_announced(self) -> None:
@@ -161,7 +163,7 @@ class TwoSchedulers(RuleBasedStateMachine):
         self._launch(self.claims[-1] if is_repeated else self.claims.pop(), wanted)
 
     def _launch(self, claim: Claim, wanted: list[Demand]) -> Mapping[str, str]:
-        """Returns what is refused."""
+        """Launch pods and return the rejected ones."""
         pods = [(f"ours-{next(self.numbers)}", demand) for demand in wanted]
         refused = self.ledger.use(claim, pods)
         for pod, demand in pods:
@@ -174,7 +176,7 @@ class TwoSchedulers(RuleBasedStateMachine):
 
     @rule(cpu_milli=st.sampled_from([10, 1_000]), port_count=st.integers(0, 1), pod_count=st.integers(1, 8))
     def we_place(self, cpu_milli: int, port_count: int, pod_count: int) -> None:
-        """Nothing is refused of what is placed by the last news."""
+        """Place pods by the delivered events; none of them is rejected."""
         self.room_is_announced()
         hosts = HostBook(1.0)
         hosts.add_room(list(self.rooms.values()))
@@ -191,7 +193,9 @@ class TwoSchedulers(RuleBasedStateMachine):
 
     @invariant()
     def room_is_at_most_what_is_left(self) -> None:
-        """Of what is announced: by the last news, whatever others do now."""
+        """The announced resources are at most the free ones by the delivered events, whatever other
+        schedulers do now.
+        """
         for host in self.ledger.hosts():
             known = [demand for at, demand in {**self.ours, **self.known}.values() if at == host.hostname]
             left = CAPACITY - total(known)
@@ -205,7 +209,7 @@ class TwoSchedulers(RuleBasedStateMachine):
             assert len(held) <= PODS_MAX
 
     def teardown(self) -> None:
-        """Once all has been heard, all that is left is room, and every pod that is there runs."""
+        """All free resources are announced after all events, and every remaining pod runs."""
         self.kubelets_look()
         while self.apiserver.untold:
             self.news_come(100)

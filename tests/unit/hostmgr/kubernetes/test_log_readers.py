@@ -17,7 +17,7 @@ FILE = "main/stdout"
 
 
 class Log:
-    """That grows by what it is told, until it is told that it ends."""
+    """A log that grows and ends on request."""
 
     def __init__(self) -> None:
         self.text = b""
@@ -45,7 +45,7 @@ class Log:
 
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is there is waited for, on a busy machine too."""
+    """Raise the timeouts, so that reads wait for data on a busy machine too."""
     monkeypatch.setattr(log_readers, "FIRST_WAIT_S", PATIENCE_S)
     monkeypatch.setattr(log_readers, "SKIP_S", PATIENCE_S)
     monkeypatch.setattr(log_readers, "END_WAIT_S", PATIENCE_S)
@@ -66,7 +66,7 @@ def readers(log: Log) -> Iterator[LogReaders]:
 
 
 def read_to(readers: LogReaders, offset: int, byte: int) -> bytes:
-    """In as many calls as it takes."""
+    """Read up to a byte, in as many calls as needed."""
     data = b""
     while offset + len(data) < byte:
         data += readers.read("p", FILE, offset + len(data), follow=True).data
@@ -87,7 +87,7 @@ def test_a_log_is_followed_over_one_stream(log: Log, readers: LogReaders) -> Non
 
 
 def test_a_log_may_be_read_from_any_byte(log: Log, readers: LogReaders) -> None:
-    """After a failover of the host manager, or by somebody who knows what came before."""
+    """A log is read from any byte after a failover of the host manager, or by a client that has the beginning."""
     log.text, log.is_over = bytes(range(256)) * 40, True
     assert log.text[5000:] == read_to(readers, 5000, len(log.text))
     assert (b"", True) == readers.read("p", FILE, len(log.text) + 5, False)
@@ -106,7 +106,7 @@ def test_pieces_have_a_bound(log: Log, readers: LogReaders, monkeypatch: pytest.
 
 
 def test_readers_that_are_not_used_are_closed(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
-    """After a while, or when there are too many; then a log is opened anew."""
+    """An idle reader is closed after a while, or when there are too many; the next read opens the log again."""
     now_s = 0.0
     monkeypatch.setattr(log_readers, "READERS_MAX", 1)
     monkeypatch.setattr(log_readers, "NEXT_WAIT_S", 0.001)

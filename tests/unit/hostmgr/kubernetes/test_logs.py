@@ -23,7 +23,7 @@ def ended(code: int) -> Json:
 
 
 def pod(init: Json | None = None, **states: Json) -> Json:
-    """With a container ``main`` and one ``side``."""
+    """Return a pod with containers ``main`` and ``side``."""
     return {
         "spec": {"containers": [{"name": "main"}, {"name": "side"}], "initContainers": [{"name": "init"}]},
         "status": {
@@ -53,7 +53,7 @@ class Cluster:
 
 
 def test_files_are_logs_of_containers_that_have_begun() -> None:
-    """That of the first one is stdout; the others are in a folder of their name."""
+    """The log of the first container is stdout; the others are in a folder of their name."""
     cluster = Cluster(pod(init=ended(0), main=RUNNING, side={"waiting": {}}))
     with scripted(cluster.serve) as server, api_of(server) as api:
         assert ("stdout", "init/stdout") == PodLogs(api, "peloton").files("p")
@@ -80,7 +80,7 @@ def test_a_log_is_read_or_followed() -> None:
     ],
 )
 def test_the_tail_is_of_the_container_that_failed(found: Json, container: str) -> None:
-    """Or of the first one, when none has."""
+    """The first container is used when none has failed."""
     cluster = Cluster(found, b"first\n", b"last\n")
     with scripted(cluster.serve) as server, api_of(server) as api:
         assert b"t\nlast\n" == PodLogs(api, "peloton").tail("p", 7)
@@ -88,7 +88,7 @@ def test_the_tail_is_of_the_container_that_failed(found: Json, container: str) -
 
 
 def test_a_tail_of_long_lines_is_not_read_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is returned is then the end of what was read."""
+    """The result is the end of the part that was read."""
     monkeypatch.setattr(logs, "TAIL_BYTES_MAX", 10)
     cluster = Cluster(pod(main=RUNNING), *[b"%02d" % number for number in range(50)])
     with scripted(cluster.serve) as server, api_of(server) as api:
@@ -96,7 +96,7 @@ def test_a_tail_of_long_lines_is_not_read_for_ever(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_log_that_is_not_there() -> None:
-    """A pod that was deleted, a file that Kubernetes does not keep, and a refusal, are told apart."""
+    """The errors differ for a deleted pod, an unknown file, and a missing permission."""
     cluster = Cluster(pod(main=RUNNING))
     with scripted(cluster.serve) as server, api_of(server) as api:
         pods = PodLogs(api, "peloton")

@@ -50,7 +50,7 @@ def environment(task: Json, ports: tuple[int, ...] = ()) -> Json:
 
 
 def test_a_pod_is_named_after_its_run() -> None:
-    """It is bound to its node, restarts nothing, gets no account and no addresses of others."""
+    """The pod is bound to its node, restarts nothing, and has no account and no service addresses."""
     made = manifest({"command": {"value": "true"}, "killGracePeriodSeconds": 7})
 
     assert (f"{JOB}-3-2", "node-1") == (made["metadata"]["name"], made["spec"]["nodeName"])
@@ -70,7 +70,7 @@ def test_a_pod_is_named_after_its_run() -> None:
 
 SH = ["/bin/sh", "-c"]
 COMMANDS: list[tuple[Json, Json, Json]] = [
-    #  container, command, what of it the pod has
+    #  container, command, the part of it in the pod
     ({}, {"value": "echo $HOME"}, {"command": [*SH, "echo $HOME"]}),
     (DOCKER, {"value": "a b", "arguments": ["c"]}, {"command": [*SH, "a b"]}),
     (DOCKER, {"shell": False, "value": "serve", "arguments": ["-v"]}, {"args": ["serve", "-v"]}),
@@ -89,7 +89,9 @@ COMMANDS: list[tuple[Json, Json, Json]] = [
 
 @pytest.mark.parametrize(("kind", "command", "expected"), COMMANDS)
 def test_a_command_means_what_it_means_on_mesos(kind: Json, command: Json, expected: Json) -> None:
-    """A line for the shell, a program with its arguments, or what the image runs; the kubelet replaces nothing."""
+    """The command is a line for the shell, a program with its arguments, or the default of the image; the kubelet
+    expands nothing.
+    """
     made = container({"command": command} | ({"container": kind} if kind else {}))
 
     assert expected == {key: made[key] for key in ("command", "args") if key in made}
@@ -97,14 +99,14 @@ def test_a_command_means_what_it_means_on_mesos(kind: Json, command: Json, expec
 
 @pytest.mark.parametrize(("kind", "image"), [({}, "plain:1"), (DOCKER, "app:7"), (MESOS, "app:7")])
 def test_an_image(kind: Json, image: str) -> None:
-    """Of either kind of container, or that of the cluster."""
+    """The image is that of either kind of container, or the default of the cluster."""
     made = container({"command": {"value": "true"}} | ({"container": kind} if kind else {}))
 
     assert (image, None) == (made["image"], made.get("imagePullPolicy"))
 
 
 def test_an_image_that_is_to_be_fetched_each_time() -> None:
-    """As either kind of container says it."""
+    """The pull policy Always can be set by either kind of container."""
     docker = {"type": "DOCKER", "docker": {"image": "app:7", "force_pull_image": True}}
     mesos = {"type": "MESOS", "mesos": {"image": {"type": "DOCKER", "cached": False, "docker": {"name": "app:7"}}}}
 
@@ -112,7 +114,7 @@ def test_an_image_that_is_to_be_fetched_each_time() -> None:
 
 
 def test_requests_are_limits() -> None:
-    """Such a pod is Guaranteed; one that asks for nothing takes the least."""
+    """The pod is Guaranteed; a pod without demand requests the minimum."""
     asked = {"cpuLimit": 1.5, "memLimitMb": 100.2, "diskLimitMb": 10, "gpuLimit": 2}
     amounts = {"cpu": "1500m", "memory": "101Mi", "ephemeral-storage": "10Mi", "nvidia.com/gpu": "2"}
 
@@ -121,7 +123,7 @@ def test_requests_are_limits() -> None:
 
 
 def test_a_revocable_pod_requests_no_cpu() -> None:
-    """It borrows it; its memory is its own."""
+    """The cpu of a revocable pod is borrowed; its memory is its own."""
     task = {"resource": {"cpuLimit": 1.5, "memLimitMb": 100}}
     made = manifest(task, revocable=True)
 
@@ -132,7 +134,7 @@ def test_a_revocable_pod_requests_no_cpu() -> None:
 
 @pytest.mark.parametrize("task", [{"resource": {"cpuLimit": 0.25, "memLimitMb": 64, "gpuLimit": 1}}, {}])
 def test_what_a_pod_takes_is_what_it_was_given(task: Json) -> None:
-    """What the ledger reads from a pod is what was placed."""
+    """The ledger reads the placed amounts from a pod."""
     taken = statuses.occupied(manifest(task))
 
     assert taken == (template(task).resources if task else Resources(cpu_milli=10))
@@ -159,7 +161,7 @@ def test_ports_are_those_of_the_node() -> None:
 
 
 def test_the_environment_is_that_of_mesos() -> None:
-    """Its own variables, and ours after them."""
+    """The variables of the pod come first, and Peloton's after them."""
     variables = [{"name": "A", "value": "$(B) $C"}, {"name": "EMPTY"}]
 
     assert environment({"command": {"value": "true", "environment": {"variables": variables}}}) == {
@@ -172,7 +174,7 @@ def test_the_environment_is_that_of_mesos() -> None:
 
 
 def test_a_secret_comes_from_the_cluster() -> None:
-    """As a variable, as a file, as a folder of files, and for the registry of the image."""
+    """A secret is a variable, a file, a folder of files, or the credential of the image's registry."""
     key = {"type": "REFERENCE", "reference": {"name": "db", "key": "password"}}
     folder = {"type": "REFERENCE", "reference": {"name": "db"}}
     image = {
@@ -204,7 +206,7 @@ def test_a_secret_comes_from_the_cluster() -> None:
 
 
 def test_secrets_of_the_job_are_files_of_all_containers() -> None:
-    """Of Secrets that are named by their data; nothing of that data is in the pod."""
+    """The names of the Secrets identify their data; the pod has no part of that data."""
     made = template({"initContainers": [{"name": "setup"}]})
     secret = Secret("00000000-0000-4000-8000-00000000000a", "/run/key", b"open sesame", 3)
     own = PodTemplate(made.job, made.pool_path, made.config, [secret])
@@ -238,7 +240,7 @@ def test_volumes() -> None:
 
 
 def test_a_health_check_decides_life_and_readiness() -> None:
-    """With all its numbers; those that it leaves out are Mesos's."""
+    """The probe has all numbers of the check; missing ones are Mesos's defaults."""
     check = {"initialIntervalSecs": 1, "intervalSecs": 2, "timeoutSecs": 3, "maxConsecutiveFailures": 4}
     made = container({"healthCheck": {**check, "type": "COMMAND", "commandCheck": {"command": "test -e ok"}}})
     http = container({"healthCheck": {"type": "HTTP", "httpCheck": {"scheme": "https", "port": 8080, "path": "/up"}}})
@@ -261,7 +263,7 @@ def test_a_health_check_decides_life_and_readiness() -> None:
 
 
 def test_an_http_check_of_a_named_port_asks_the_port_that_the_pod_has() -> None:
-    """A container of several asks its own one, also where that is dealt after those of others."""
+    """A container of several probes its own port, even if that is allocated after the ports of others."""
     web, admin = {"name": "web", "envName": "W"}, {"name": "admin", "envName": "A"}
 
     def check(name: str) -> Json:
@@ -299,7 +301,9 @@ SEVERAL: Json = {
 
 
 def test_several_containers() -> None:
-    """Each has its own image, amounts, ports and checks; all know the ports of all, and share folders by name."""
+    """Each container has its own image, amounts, ports and checks; all have the ports of all, and
+    share folders by name.
+    """
     spec = manifest(SEVERAL, (31_000, 31_001))["spec"]
     web, proxy = spec["containers"]
     (setup,) = spec["initContainers"]
@@ -318,7 +322,7 @@ def test_several_containers() -> None:
 
 
 def test_several_containers_take_what_was_placed() -> None:
-    """Those side by side together, or the greatest before them."""
+    """The amounts are the sum of parallel containers, or the largest init container."""
     made = template(SEVERAL)
 
     assert Resources(2_000, 150) == made.resources == statuses.occupied(manifest(SEVERAL, (31_000, 31_001)))
@@ -326,7 +330,7 @@ def test_several_containers_take_what_was_placed() -> None:
 
 
 def test_labels() -> None:
-    """What cannot be a label of Kubernetes is an annotation; nobody takes one of ours."""
+    """An invalid Kubernetes label is an annotation; reserved labels cannot be set."""
     given = {
         "tier": "gold",
         "path": "/a/b",
@@ -375,7 +379,7 @@ MESOS_ONLY: dict[str, Json] = {
 
 @pytest.mark.parametrize("what", MESOS_ONLY)
 def test_what_only_mesos_can_do_is_refused_by_name(what: str) -> None:
-    """Nothing of a configuration is left out in silence."""
+    """No field of a configuration is dropped silently."""
     with pytest.raises(InvalidArgument) as refusal:
         manifest(MESOS_ONLY[what])
 
@@ -384,12 +388,12 @@ def test_what_only_mesos_can_do_is_refused_by_name(what: str) -> None:
 
 @pytest.mark.parametrize(("user", "number"), [("root", 0), ("1000", 1000)])
 def test_a_user_is_a_number(user: str, number: int) -> None:
-    """Or root."""
+    """The user is a number or root."""
     assert {"runAsUser": number} == container({"command": {"user": user}})["securityContext"]
 
 
 def test_pods_of_one_template_differ_in_their_own_words_only() -> None:
-    """What is rendered once does not keep what belongs to one pod."""
+    """The rendered template keeps no value of a single pod."""
     made = template({"ports": [{"name": "http", "envName": "PORT"}]})
     rendered = PodManifest(made, SETTINGS)
 

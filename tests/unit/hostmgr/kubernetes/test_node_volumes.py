@@ -1,4 +1,4 @@
-"""What a node says of the volumes that it keeps, what the ledger makes of it, and how pods mount them."""
+"""Volumes in the annotations of a node, in the ledger, and in the mounts of pods."""
 
 from __future__ import annotations
 
@@ -24,26 +24,26 @@ ONE = Demand(Resources.of(1, 100), volume="v")
 
 
 def use(made: Ledger, volume: VolumeRecord = V, pod: str = "a", demand: Demand = ONE) -> str:
-    """Why the pod is refused."""
+    """Return the reason for which the pod is rejected."""
     return made.use(claim(rooms(made)["n1"]), [(pod, demand)], {pod: volume}).get(pod, "")
 
 
 @pytest.mark.parametrize("volume", [NodeVolume(1, Stage.NEW), NodeVolume(2**31 - 1, Stage.GOING)])
 def test_a_volume_is_read_as_it_is_written(volume: NodeVolume) -> None:
-    """Beside annotations of others."""
+    """Annotations of other programs are ignored."""
     texts = {key: text for key, text in annotated("v", volume).items() if text is not None}
     assert {"v": volume} == volumes_of({"example.com/x": "1", **texts})
 
 
 @pytest.mark.parametrize("text", ["", "1000", "1000Mi", "1000Mi here", "-1Mi kept", "1000Mi  kept"])
 def test_a_wrong_word_is_named(text: str) -> None:
-    """With its key and the rule."""
+    """The error has the key and the rule."""
     with pytest.raises(ValueError, match=r"annotation peloton.io/volume-v=.*: want SIZEMi new"):
         volumes_of({"peloton.io/volume-v": text})
 
 
 def test_the_disk_of_a_volume_is_taken_once() -> None:
-    """From the launch on, before its node shows it, and after its pod has gone."""
+    """The disk is taken from the launch on, before the node shows the volume, and after the pod has gone."""
     made = ledger()
 
     assert "" == use(made)
@@ -63,7 +63,7 @@ def test_the_disk_of_a_volume_is_taken_once() -> None:
 
 
 def test_a_volume_that_was_not_made_takes_nothing() -> None:
-    """The pod is dropped by whoever sent it."""
+    """The caller that launched the pod drops it."""
     made = ledger()
     use(made)
 
@@ -74,7 +74,7 @@ def test_a_volume_that_was_not_made_takes_nothing() -> None:
 
 
 def test_news_of_volumes_leave_launches_on_their_way_valid() -> None:
-    """A launch that was claimed before gets what is free then."""
+    """A launch that was claimed before uses the resources free at that time."""
     made = ledger()
     room = rooms(made)["n1"]
     made.put_node(node(volumes={"w": NodeVolume(500, Stage.NEW)}))
@@ -97,7 +97,7 @@ REFUSALS = [
 
 @pytest.mark.parametrize(("volume", "stages", "why"), REFUSALS)
 def test_whether_a_pod_can_have_its_volume(volume: VolumeRecord, stages: dict[str, Stage], why: str) -> None:
-    """Only one that was never made is made; the refusal says what the node lacks."""
+    """A volume is created only if it never existed; the reason says what the node lacks."""
     made = ledger(node(volumes={key: NodeVolume(1_000, stage) for key, stage in stages.items()}))
 
     assert why == use(made, volume)
@@ -115,7 +115,7 @@ def test_a_volume_has_one_pod() -> None:
 
 @pytest.mark.parametrize("stage", [Stage.GOING, Stage.GONE])
 def test_a_volume_that_goes_is_no_longer_there(stage: Stage) -> None:
-    """Its host says that something is left of it, and its disk is taken until it is destroyed."""
+    """The host reports a rest of the volume, and the disk is taken until the volume is destroyed."""
     made = ledger(node(volumes={"v": NodeVolume(1_000, stage)}))
 
     [host] = made.hosts()
@@ -125,7 +125,7 @@ def test_a_volume_that_goes_is_no_longer_there(stage: Stage) -> None:
 
 
 def test_all_containers_have_the_volume_that_outlives_the_pod() -> None:
-    """Each pod its own: a folder of its node, beside what all pods mount."""
+    """Each pod has its own volume: a folder of its node, in addition to the mounts of all pods."""
     volumes = [{"mode": "RW", "container_path": "/data", "host_path": "/mnt/data"}]
     task = {"container": {**MESOS, "volumes": volumes}, "otherContainers": [{"name": "side", "container": DOCKER}]}
     own = template({**task, "volume": {"containerPath": "a/b", "sizeMB": 5}})

@@ -38,7 +38,7 @@ def read(found: Json, settings: KubernetesSettings = SETTINGS) -> Node:
 
 
 def test_a_node_has_what_it_calls_allocatable() -> None:
-    """Rounded down; its labels are those of the host, with its name."""
+    """The amounts are rounded down; the host has the labels of the node, and its name."""
     found = read(node(labels={"topology.kubernetes.io/zone": "a"}))
 
     assert (Resources(1_950, 24_052, 10_240, 2_000), 110) == (found.capacity, found.pods_max)
@@ -48,7 +48,7 @@ def test_a_node_has_what_it_calls_allocatable() -> None:
 
 @pytest.mark.parametrize("ready", ["False", "Unknown"])
 def test_a_node_is_ready_or_not(ready: str) -> None:
-    """One that says nothing of it is not."""
+    """A node without the condition is not ready."""
     assert not read(node(ready=ready)).is_ready
     silent = node()
     del silent["status"]["conditions"]
@@ -67,7 +67,7 @@ def test_a_node_is_ready_or_not(ready: str) -> None:
     ],
 )
 def test_taints_keep_pods_away(taint: Json, why: str) -> None:
-    """Except ours, and those that repeat what the node says otherwise."""
+    """A taint withdraws the node, except Peloton's own and one that repeats another field of the node."""
     assert why == read(node({"taints": [taint]})).withdrawn
 
 
@@ -88,7 +88,7 @@ def test_a_node_without_the_selected_labels_is_left_out() -> None:
 
 
 def test_a_node_may_name_its_own_ports() -> None:
-    """Otherwise it has those of the settings."""
+    """A node without the annotation has the ports of the settings."""
     assert SETTINGS.ports == read(node()).ports
     assert ((25, 30), (40, 41)) == read(node(annotations={PORTS: "40-41, 25-30"})).ports
     with pytest.raises(ValueError, match=r"annotation peloton.io/ports='many'"):
@@ -96,7 +96,7 @@ def test_a_node_may_name_its_own_ports() -> None:
 
 
 def test_what_is_no_amount_is_refused() -> None:
-    """By its text."""
+    """The error has the text of the amount."""
     wrong = node()
     wrong["status"]["allocatable"] = {"cpu": "many"}
 

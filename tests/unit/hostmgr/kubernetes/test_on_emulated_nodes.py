@@ -46,7 +46,7 @@ SETTINGS = KubernetesSettings("", cluster="west", namespace="default", priority_
 
 @pytest.fixture(scope="module")
 def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
-    """Of a cluster with one node."""
+    """Return the API of a cluster with one node."""
     folder = tmp_path_factory.mktemp("emulated")
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, daemon=True)
@@ -68,7 +68,7 @@ def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
 
 
 def run(api: ApiServer, command: str, image: str = "busybox:1") -> str:
-    """A new pod of ours; its name."""
+    """Create a pod with a generated name, and return the name."""
     name = f"{uuid.uuid4()}-0-1"
     container = {"name": "main", "image": image, "command": ["/bin/sh", "-c", command]}
     spec = {"nodeName": NODE, "restartPolicy": "Never", "containers": [container]}
@@ -87,7 +87,7 @@ def wait(is_so: Callable[[], bool]) -> None:
 
 
 def test_a_log_is_followed_to_the_end_of_its_container(api: ApiServer, tmp_path: Path) -> None:
-    """What is written comes while the container runs, and the end is said once it has ended."""
+    """Output is delivered while the container runs, and the end after it has ended."""
     go_on = tmp_path / "go-on"
     pod = run(api, f"echo one; while [ ! -e {go_on} ]; do sleep 0.05; done; echo two >&2; exit 3")
     logs = PodLogs(api, "default")
@@ -108,7 +108,7 @@ def test_a_log_is_followed_to_the_end_of_its_container(api: ApiServer, tmp_path:
 
 
 def test_what_pods_of_a_node_use(api: ApiServer) -> None:
-    """Under their ids; processor time grows."""
+    """Usage has the ids of the pods; processor time grows."""
     pod = run(api, "while true; do :; done")
     use = NodeUse(api, "default", lambda node: ())
 
@@ -121,8 +121,9 @@ def test_what_pods_of_a_node_use(api: ApiServer) -> None:
 
 
 def test_an_image_is_there_before_its_pod(api: ApiServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fetched by a pod that ends by that and is deleted; asking twice makes one. The next pod finds the image. One that
-    never comes is given up, also by a successor."""
+    """A pod that ends at once fetches the image and is deleted; a repeated request creates one pod. The next pod finds
+    the image. An image that never arrives is given up, even by a successor.
+    """
     monkeypatch.setattr(image_pods, "LOOK_S", 0.0)
     images = ImagePods(api, SETTINGS)
     labelled = f"{PODS}?labelSelector=peloton.io%2Fimage-of%3Dwest"
@@ -157,7 +158,7 @@ def test_an_image_is_there_before_its_pod(api: ApiServer, monkeypatch: pytest.Mo
 
 
 def test_images_beyond_the_bound_come_with_their_pods(api: ApiServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And an apiserver that takes no such pod is named."""
+    """An apiserver that rejects such a pod is named in the error."""
     monkeypatch.setattr(image_pods, "PODS_MAX", 1)
     assert Prefetched(0) == ImagePods(api, SETTINGS).prefetch({"web:2": [Hostname(NODE)]})
 
@@ -167,7 +168,7 @@ def test_images_beyond_the_bound_come_with_their_pods(api: ApiServer, monkeypatc
 
 
 class Caller:
-    """Of one session with a command; what it was told is kept."""
+    """The client of one session with a command; it keeps the output."""
 
     def __init__(self, sessions: CommandSessions, pod: str, *argv: str, has_terminal: bool = False) -> None:
         self.sessions, self.pod = sessions, pod
@@ -192,7 +193,7 @@ class Caller:
         return self.sessions.exchange(self.pod, Exchange(self.name, self.number, **content))
 
     def until(self, is_so: Callable[[], bool]) -> None:
-        """Goes on without saying anything."""
+        """Exchange without input until a condition holds."""
 
         def is_so_now() -> bool:
             if not is_so():
@@ -219,7 +220,7 @@ def sleeper(api: ApiServer) -> str:
 
 
 def test_a_command_and_its_exit_code(sessions: CommandSessions, sleeper: str) -> None:
-    """Outputs are told apart, and the input has an end."""
+    """The outputs are separate, and the input has an end."""
     caller = Caller(sessions, sleeper, "sh", "-c", "echo err >&2; cat; exit 3")
     caller.exchange()
     caller.exchange(data=b"typed ")
@@ -230,7 +231,7 @@ def test_a_command_and_its_exit_code(sessions: CommandSessions, sleeper: str) ->
 
 
 def test_what_is_repeated_is_not_typed_twice(sessions: CommandSessions, sleeper: str) -> None:
-    """It has the answer of the first time, the first and the last one too; and none may be left out."""
+    """A repeated exchange has the first answer, even the first and the last exchange; none may be skipped."""
     caller = Caller(sessions, sleeper, "cat")
     first = caller.exchange()
     assert first == caller.repeat(start=caller.start)
@@ -247,7 +248,7 @@ def test_what_is_repeated_is_not_typed_twice(sessions: CommandSessions, sleeper:
 
 
 def test_a_terminal(sessions: CommandSessions, sleeper: str) -> None:
-    """With the size of the caller's own, as it is and as it becomes."""
+    """The terminal has the size of the caller's, and follows its changes."""
     caller = Caller(sessions, sleeper, "sh", has_terminal=True)
     caller.exchange(terminal=(91, 17))
     caller.exchange(data=b"stty size; echo fi''rst\n")
@@ -262,7 +263,7 @@ def test_a_terminal(sessions: CommandSessions, sleeper: str) -> None:
 
 
 def test_a_command_that_reads_slowly(sessions: CommandSessions, sleeper: str, tmp_path: Path) -> None:
-    """The caller is told to wait, and nothing of what it gave is lost."""
+    """The caller has to wait, and no input is lost."""
     go_on = tmp_path / "go-on"
     caller = Caller(sessions, sleeper, "sh", "-c", f"while [ ! -e {go_on} ]; do sleep 0.05; done; wc -c")
     wants_input = caller.exchange().wants_input
@@ -280,7 +281,7 @@ def test_a_command_that_reads_slowly(sessions: CommandSessions, sleeper: str, tm
 
 
 def test_sessions_that_nobody_uses(api: ApiServer, sleeper: str) -> None:
-    """They end after a while, and so does one whose caller takes its leave."""
+    """A session ends after its idle time, and when its caller ends it."""
     now_s = 0.0
     sessions = CommandSessions(api, PodLogs(api, "default"), lambda: now_s)
     forgotten, left = Caller(sessions, sleeper, "cat"), Caller(sessions, sleeper, "cat")
@@ -298,7 +299,7 @@ def test_sessions_that_nobody_uses(api: ApiServer, sleeper: str) -> None:
 
 
 def test_no_more_sessions_than_may_be(sessions: CommandSessions, sleeper: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those that are over make room."""
+    """Sessions that have ended do not count for the limit."""
     monkeypatch.setattr("services.hostmgr.kubernetes.output.command_sessions.SESSIONS_MAX", 2)
     assert SESSIONS_MAX > 2
     callers = [Caller(sessions, sleeper, "cat") for _ in range(3)]

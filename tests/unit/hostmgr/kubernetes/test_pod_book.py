@@ -28,7 +28,7 @@ def state(report: PodReport | None) -> str:
 
 
 def acknowledge(book: PodBook, report: PodReport | None) -> PodReport | None:
-    """Returns what comes next."""
+    """Acknowledge a report and return the next one."""
     assert report is not None
     following, _ = book.acknowledged(report.token)
     return following
@@ -69,7 +69,7 @@ def test_a_wait_is_told_once_for_each_kind_of_it() -> None:
 
 
 def test_a_refused_pull_ends_its_pod_in_time() -> None:
-    """Not before; a registry that fails meanwhile starts the time again."""
+    """The pod ends after the timeout; a registry that fails meanwhile starts the time again."""
     book = PodBook()
     took_s = 1_767_323_045.0
     for at_s, message in ((0, ": not found"), (100, ": 503 Service"), (101, ": not found")):
@@ -86,7 +86,7 @@ def test_a_refused_pull_ends_its_pod_in_time() -> None:
 
 
 def test_a_pod_that_ended_unseen_has_run() -> None:
-    """Its start comes first, at its own time."""
+    """The start is reported first, at its own time."""
     book = PodBook()
     first = book.seen(pod("Succeeded", ENDED), "h")
     assert first is not None
@@ -97,7 +97,7 @@ def test_a_pod_that_ended_unseen_has_run() -> None:
 
 
 def test_a_pod_that_had_ended_before_we_looked_has_its_end_told_alone() -> None:
-    """A predecessor may have told all of it: a run that goes on would not be wanted any more."""
+    """A predecessor may have reported the start: a second RUNNING would be wrong for the run."""
     assert "SUCCEEDED" == state(PodBook().seen(pod("Succeeded", ENDED), "h", is_listed=True))
     assert "RUNNING" == state(PodBook().seen(pod("Running", RUNNING), "h", is_listed=True))
 
@@ -117,7 +117,7 @@ def test_reports_come_again_until_they_are_acknowledged() -> None:
 
 
 def test_an_acknowledged_end_says_when_the_pod_ended() -> None:
-    """So that its log is kept from then on; the pod is known until it is gone."""
+    """The log is kept from that time on; the pod stays in the book until it is deleted."""
     book = PodBook()
     end = acknowledge(book, book.seen(pod("Succeeded", ENDED), "h"))
     assert end is not None
@@ -131,7 +131,7 @@ def test_an_acknowledged_end_says_when_the_pod_ended() -> None:
 
 
 def test_an_end_is_told_though_the_pod_is_gone() -> None:
-    """A kubelet deletes what was killed at once."""
+    """A kubelet deletes a killed pod at once."""
     book = PodBook()
     acknowledge(book, book.seen(pod("Running", RUNNING), "h"))
     book.kill_asked(NAME)
@@ -144,7 +144,7 @@ def test_an_end_is_told_though_the_pod_is_gone() -> None:
 
 
 def test_a_kill_before_the_pod_was_seen_is_remembered() -> None:
-    """Then the end of the pod is the one that was wanted."""
+    """The end of such a pod counts as killed."""
     book = PodBook()
     book.kill_asked(NAME)
     book.seen(pod("Pending"), "h")
@@ -168,7 +168,7 @@ def test_a_pod_has_one_end() -> None:
 
 
 def test_pods_that_a_list_lacks_are_gone() -> None:
-    """They were deleted while nobody looked: their end is not known."""
+    """The pods were deleted without a watch: their end is unknown."""
     book = PodBook()
     other = NAME[:-1] + "7"
     for name in (NAME, other):
@@ -180,7 +180,7 @@ def test_pods_that_a_list_lacks_are_gone() -> None:
 
 
 def test_a_pod_that_the_apiserver_refuses_has_failed() -> None:
-    """By the request, with the apiserver's words."""
+    """The pod fails by the request, with the message of the apiserver."""
     book = PodBook()
 
     report = book.refused(PodId.parse(NAME), "n1", "h", "spec.containers: Required value", 5)
@@ -194,7 +194,7 @@ def test_a_pod_that_the_apiserver_refuses_has_failed() -> None:
 
 
 def test_answers_do_not_overtake_reports() -> None:
-    """They have no token, and say no more than what was reported."""
+    """An answer has no token, and says no more than the reports."""
     book = PodBook()
     assert book.answer(NAME) is None
     running = book.seen(pod("Running", RUNNING), "h")
@@ -209,7 +209,7 @@ def test_answers_do_not_overtake_reports() -> None:
 
 
 def test_pods_are_found_by_their_node() -> None:
-    """Until they are gone."""
+    """Pods are listed by node until they are deleted."""
     book = PodBook()
     book.seen(pod("Running", RUNNING), "h")
     assert ([NAME], ["n1"]) == ([own.name for own in book.on_node("n1")], list(book.nodes()))
@@ -220,7 +220,7 @@ def test_pods_are_found_by_their_node() -> None:
 
 
 def test_another_pod_of_the_name_replaces_the_first() -> None:
-    """Somebody made it: the end of the first one says nothing of it."""
+    """Another client created the pod: the end of the first one does not concern it."""
     book = PodBook()
     acknowledge(book, book.seen(pod("Running", RUNNING), "h"))
 

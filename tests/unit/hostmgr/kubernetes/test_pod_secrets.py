@@ -1,4 +1,4 @@
-"""Secrets of jobs in an apiserver that keeps what it is given."""
+"""Secrets of jobs in an apiserver that stores its objects."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def launch(job_id: JobId, *secrets: Secret, count: int = 2) -> HostLaunch:
 
 
 def test_a_secret_is_made_once_for_all_pods(secrets: PodSecrets, store: Store) -> None:
-    """With its bytes, under labels of its job; it is never changed, and making it again is no fault."""
+    """The secret has its bytes and the labels of its job; it is never changed, and a repeated creation is no error."""
     launches = [launch(JOB, KEY), launch(OTHER)]
 
     assert [(launches, [])] * 2 == [secrets.make(launches) for _ in range(2)]
@@ -114,7 +114,7 @@ def test_a_secret_is_made_once_for_all_pods(secrets: PodSecrets, store: Store) -
 
 
 def test_pods_whose_secret_is_not_made_are_not_launched(secrets: PodSecrets, store: Store) -> None:
-    """Others are, and the room of a host is given back by a launch without pods."""
+    """Other pods are launched, and a launch without pods returns the resources of a host."""
     store.refuses = True
 
     kept, failed = secrets.make([launch(JOB, KEY), launch(OTHER)])
@@ -125,7 +125,7 @@ def test_pods_whose_secret_is_not_made_are_not_launched(secrets: PodSecrets, sto
 
 
 def test_a_secret_goes_when_no_live_pod_has_it(secrets: PodSecrets, store: Store, live: Pods) -> None:
-    """And comes back with the next launch. Pods that are being created count."""
+    """A secret is created again by the next launch. Pods that are being created count."""
     secrets.make([launch(JOB, KEY)])
     for live.names, live.jobs in (({NAME}, set()), (set(), {JOB})):
         secrets.tend()
@@ -139,7 +139,7 @@ def test_a_secret_goes_when_no_live_pod_has_it(secrets: PodSecrets, store: Store
 
 
 def test_one_that_was_just_made_stays(secrets: PodSecrets, store: Store, live: Pods) -> None:
-    """Its pods may not be seen yet, nor those of a later launch that finds it there."""
+    """The pods of the secret, or of a later launch that reuses it, may not be visible yet."""
     for seen in (set[str](), {NAME}):
         live.names = seen
         secrets.tend()
@@ -163,7 +163,7 @@ def test_a_successor_removes_what_is_left(secrets: PodSecrets, store: Store, liv
 
 
 def test_new_data_is_another_secret(secrets: PodSecrets, store: Store) -> None:
-    """Pods that run keep the one that they have."""
+    """Running pods keep their secret."""
     secrets.make([launch(JOB, KEY)])
     secrets.make([launch(JOB, Secret(KEY.secret_id, KEY.path, b"new", 1))])
 
@@ -171,7 +171,7 @@ def test_new_data_is_another_secret(secrets: PodSecrets, store: Store) -> None:
 
 
 def test_another_cluster_of_the_namespace_has_secrets_of_its_own(secrets: PodSecrets, store: Store, live: Pods) -> None:
-    """Of the same job: it knows nothing of the pods here, and deletes what none of its own has."""
+    """Another cluster does not see the pods of this one, and deletes secrets that none of its own pods has."""
     with secrets_of(store, Pods(), replace(SETTINGS, cluster="east")) as others:
         others.make([launch(JOB, KEY)])
         secrets.make([launch(JOB, KEY)])

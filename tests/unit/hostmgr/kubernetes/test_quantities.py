@@ -38,7 +38,7 @@ def test_every_form_of_an_amount_is_exact(text: str, value: int | Fraction) -> N
 
 @pytest.mark.parametrize("text", ["", "m", "1 Gi", "1GiB", "1ee3", "one", "1e3m", "0x10", "1e9999"])
 def test_what_is_no_amount_is_refused_by_its_text(text: str) -> None:
-    """Nothing is guessed."""
+    """A malformed amount is rejected with its text."""
     with pytest.raises(ValueError, match="is no amount") as refused:
         amount(text)
 
@@ -46,7 +46,7 @@ def test_what_is_no_amount_is_refused_by_its_text(text: str) -> None:
 
 
 def test_requests_round_up_and_capacities_round_down() -> None:
-    """So that what fits by our numbers fits by those of Kubernetes."""
+    """An amount that fits by the rounded numbers fits by Kubernetes's own."""
     assert (1, 0) == (milli(amount("1n"), up=True), milli(amount("1n"), up=False))
     assert (24_053, 24_052) == (mib(amount("24629300Ki"), up=True), mib(amount("24629300Ki"), up=False))
     assert 2_000 == milli(amount("2"), up=True) == milli(amount("2"), up=False)

@@ -25,7 +25,7 @@ class Leases:
     def __init__(self) -> None:
         self.lease: Json | None = None
         self.version = 1
-        self.conflicts = 0  # so many writes find that somebody else wrote
+        self.conflicts = 0  # this many writes conflict with another writer
         self.changed = threading.Condition()
         self.over = False
 
@@ -94,7 +94,7 @@ def server(leases: Leases) -> Iterator[Server]:
 
 
 def test_a_session_takes_the_lease_over_at_once(leases: Leases, server: Server) -> None:
-    """Also from a holder that lives; that one is told by whom, once, and knows it."""
+    """The lease is taken even from a live holder, which is notified once of its successor."""
     told: queue.Queue[str] = queue.Queue()
     with api_of(server) as api:
         older, newer = (Session(api, "peloton", "local", told.put) for _ in range(2))
@@ -113,7 +113,7 @@ def test_a_session_takes_the_lease_over_at_once(leases: Leases, server: Server) 
 
 
 def test_a_lease_that_is_deleted_stays_ours(leases: Leases, server: Server) -> None:
-    """No other process has it; the next one makes it anew, and only then it is lost."""
+    """No other process has the lease; the next one creates it again, and only then it is lost."""
     told: queue.Queue[str] = queue.Queue()
     with api_of(server) as api:
         older, newer = (Session(api, "peloton", "local", told.put) for _ in range(2))
@@ -137,14 +137,14 @@ def test_writes_of_others_are_tried_again(leases: Leases, server: Server) -> Non
 
 
 def test_a_lease_that_never_becomes_ours_is_an_error(leases: Leases, server: Server) -> None:
-    """With its name and the number of tries."""
+    """The error has the name of the lease and the number of tries."""
     leases.conflicts = 100
     with api_of(server) as api, pytest.raises(OSError, match=r"lease peloton-local was not taken over: .* 10 times"):
         Session(api, "peloton", "local", pytest.fail).begin()
 
 
 def test_without_the_namespace_the_apiserver_says_why() -> None:
-    """Its message is the error."""
+    """The error has the message of the apiserver."""
     missing = answer(404, status(404, "NotFound", 'namespaces "peloton" not found'))
     with (
         scripted(lambda asked: [missing]) as server,
@@ -164,5 +164,5 @@ def test_without_the_namespace_the_apiserver_says_why() -> None:
     ],
 )
 def test_the_name_of_a_lease(cluster: str, name: str) -> None:
-    """What Kubernetes allows in no name is replaced, and such clusters stay apart."""
+    """Characters that Kubernetes does not allow in names are replaced, and the names of such clusters stay distinct."""
     assert name == own_name(cluster)

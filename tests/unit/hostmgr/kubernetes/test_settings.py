@@ -28,7 +28,7 @@ from services.hostmgr.kubernetes.settings import IN_CLUSTER, KubernetesSettings,
     ],
 )
 def test_a_wrong_value_is_refused_by_its_setting(wrong: dict[str, Any], setting: str) -> None:
-    """Before anything is asked of the cluster."""
+    """Invalid settings are rejected before any request to the cluster."""
     with pytest.raises(InvalidArgument, match=f"PELOTON_{setting}"):
         KubernetesSettings(IN_CLUSTER, **wrong)
 
@@ -43,12 +43,12 @@ def test_a_node_selector_is_read() -> None:
 
 @pytest.mark.parametrize("text", ["1", "5-4", "0-4", "1-65536", "a-b", "-3"])
 def test_a_range_of_ports_is_checked(text: str) -> None:
-    """Both ends are ports, in their order."""
+    """The two ends are ports, in their order."""
     with pytest.raises(InvalidArgument, match="PELOTON_KUBERNETES_PORTS"):
         read_ports(text)
 
 
 def test_a_range_of_ports_is_read() -> None:
-    """Both ends are included; none may be wanted."""
+    """The range includes its two ends, and may be empty."""
     assert ((25_000, 25_001),) == read_ports("25000-25001")
     assert () == read_ports("")

@@ -1,4 +1,4 @@
-"""How the slack of nodes is measured."""
+"""Measurement of the slack of nodes."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class World:
         self.ledger.put_node(Node(Hostname(name), f"uid-{name}", "", Resources.of(4, 1_000), **more))
 
     def put_pod(self, pod: str, demand: Demand = TWO_CPUS, rate: float | None = None, node: str = NODE) -> None:
-        """Without a rate it is not measured."""
+        """Put a pod on the node; it is not measured if it has no rate."""
         self.ledger.put_pod(pod, node, demand)
         if rate is not None:
             self.rates[pod] = rate
@@ -91,7 +91,7 @@ def test_what_pods_leave_is_lent_less_a_tenth(world: World) -> None:
 
 
 def test_a_pod_that_is_not_measured_uses_all_that_it_requests(world: World) -> None:
-    """It may just have begun."""
+    """An unmeasured pod may have just started."""
     world.put_pod("a", rate=0.5)
     world.rounds(2)
 
@@ -102,7 +102,7 @@ def test_a_pod_that_is_not_measured_uses_all_that_it_requests(world: World) -> N
 
 
 def test_revocable_pods_count_neither_as_lenders_nor_as_use(world: World) -> None:
-    """They use what is lent."""
+    """Revocable pods use slack and lend none."""
     world.put_pod("a", rate=0.5)
     world.put_pod("r", BORROWER, rate=1.5)
 
@@ -112,7 +112,7 @@ def test_revocable_pods_count_neither_as_lenders_nor_as_use(world: World) -> Non
 
 
 def test_a_rise_in_use_counts_at_once_and_a_fall_little_by_little(world: World) -> None:
-    """Ordinary pods get what is theirs."""
+    """A rise takes slack at once, since ordinary pods have priority."""
     world.put_pod("a", rate=0.0)
     world.rounds(2)
     assert 1_800 == world.slack
@@ -139,7 +139,9 @@ def test_no_more_is_lent_than_the_node_has(world: World) -> None:
 
 
 def test_revocable_pods_stay_while_the_slack_is_unknown(world: World) -> None:
-    """After a restart of the host manager it holds what is held, so that nobody is evicted; none is free."""
+    """The slack equals the allocation of revocable pods after a restart of the host manager, so that none is evicted;
+    none is free.
+    """
     world.put_pod("a", rate=0.5)
     world.put_pod("r", BORROWER)
     world.rounds(1)
@@ -165,7 +167,7 @@ def test_a_measurement_that_is_not_new_makes_no_estimate(world: World) -> None:
 
 
 def test_the_slack_of_a_silent_node_becomes_unknown(world: World) -> None:
-    """Not at the first silence; it is measured anew when the node answers."""
+    """The slack is kept at the first failure; it is measured again when the node answers."""
     world.put_pod("a", rate=0.5)
     world.rounds(2)
     world.is_silent = True
@@ -183,7 +185,7 @@ def test_the_slack_of_a_silent_node_becomes_unknown(world: World) -> None:
 
 
 def test_a_node_that_lends_no_more_has_no_slack(world: World) -> None:
-    """Its pods have gone; it is asked no more."""
+    """The pods of the node have gone; it is measured no more."""
     world.put_pod("a", rate=0.5)
     world.rounds(2)
     world.ledger.drop_pod("a")

@@ -60,14 +60,14 @@ def test_an_end_has_its_cause(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["ok", "fail", "oom", "two", "deadline", "cni"])
 def test_a_life_goes_forward(name: str) -> None:
-    """From the launch over running to one end, as the events come."""
+    """The states are launched, running and one end, in the order of events."""
     states = [statuses.report_of(pod, kind == "DELETED", False).state_text for kind, pod in recorded(name)]
 
     assert [LAUNCHED, RUNNING, ENDS[name][0]] == list(dict.fromkeys(states))
 
 
 def test_a_pod_that_only_waits_has_nothing_to_store() -> None:
-    """Nor has one whose name is none of ours."""
+    """A pod whose name is no pod id has no status either."""
     waiting = recorded("ok")[2][1]
     strange = last("ok") | {"metadata": {"name": "web-0"}}
 
@@ -87,7 +87,9 @@ def test_what_we_kill_is_killed(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["term-handled", "term-ignored"])
 def test_what_others_kill_was_removed(name: str) -> None:
-    """It does not count as done, even if it answered the signal with 0; nobody pays for it."""
+    """The pod does not count as succeeded, even if it answered the signal with 0; the end does not
+    count as a failure.
+    """
     ended = [status_of(pod, kind == "DELETED") for kind, pod in recorded(name) if statuses.is_over(pod)]
 
     assert {(KILLED, Cause.REMOVED)} == {(status.state, status.cause) for status in ended}
@@ -105,7 +107,7 @@ def test_what_ended_before_it_was_deleted_ended_by_itself() -> None:
 
 
 def test_a_pod_that_never_began_may_begin_again() -> None:
-    """Whoever deleted it: it is free."""
+    """A pod that never started may start again, whichever client deleted it."""
     status = status_of(last("noimage"), deleted=True)
 
     assert (LOST, Cause.NOT_STARTED) == (status.state, status.cause)
@@ -113,7 +115,7 @@ def test_a_pod_that_never_began_may_begin_again() -> None:
 
 
 def test_an_init_container_that_failed_is_named() -> None:
-    """Its exit code is that of the pod; what has run of it makes the pod more than launched."""
+    """The exit code is that of the pod; an init container that ran makes the pod more than launched."""
     pod = last("initfail")
     ended = {
         "exitCode": 5,
@@ -132,7 +134,7 @@ def test_an_init_container_that_failed_is_named() -> None:
 
 
 def test_a_sidecar_does_not_decide_how_a_pod_ended() -> None:
-    """It is told to end when the others have, and may call that an error."""
+    """A sidecar is ended after the other containers, and may report that as an error."""
     pod = last("fail")
     began = {"exitCode": 143, "reason": "Error", "startedAt": "2026-11-22T03:00:00Z"}
     pod["spec"]["initContainers"] = [{"name": "proxy", "restartPolicy": "Always"}]
@@ -143,7 +145,7 @@ def test_a_sidecar_does_not_decide_how_a_pod_ended() -> None:
 
 
 def test_each_of_several_containers_is_told() -> None:
-    """With its state, exit code and times; that one of them has moved on is news."""
+    """Each container has its state, exit code and times; a change of one of them is news."""
     two = [pod for _, pod in recorded("two")]
 
     assert () == status_of(last("ok")).containers
@@ -156,12 +158,12 @@ def test_each_of_several_containers_is_told() -> None:
 
 
 def ns(seconds: int) -> int:
-    """After 03:30 of the day of the recordings."""
+    """Return the nanoseconds at a number of seconds after 03:30 of the day of the recordings."""
     return int((statuses._seconds("2026-11-22T03:30:00Z") + seconds) * 1e9)
 
 
 def test_a_signal_is_named() -> None:
-    """Exit codes above 128 are those of signals."""
+    """An exit code above 128 stands for a signal."""
     pod = last("fail")
     pod["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"] = 139
 
@@ -180,7 +182,7 @@ EVICTED = {
 
 @pytest.mark.parametrize("message", EVICTED)
 def test_pressure_on_a_node_is_not_the_fault_of_the_pod(message: str) -> None:
-    """Unless it is what the pod itself wrote."""
+    """An eviction for the pod's own disk usage is the fault of the pod."""
     pod = last("fail")
     pod["status"] |= {"reason": "Evicted", "message": message}
 
@@ -202,7 +204,7 @@ def test_pressure_on_a_node_is_not_the_fault_of_the_pod(message: str) -> None:
     ],
 )
 def test_reasons_of_pods(reason: str, state: PodState, cause: Cause) -> None:
-    """What the node refused is lost; what it sent away has failed, at nobody's cost."""
+    """A pod that the node rejected is lost; a pod that it evicted has failed, which does not count as a failure."""
     pod = last("outofcpu")
     pod["status"]["reason"] = reason
 
@@ -222,7 +224,7 @@ def test_reasons_of_pods(reason: str, state: PodState, cause: Cause) -> None:
     ],
 )
 def test_each_wait_has_its_patience(reason: str, waited_s: float, is_over: bool) -> None:
-    """From the time when the node took the pod; then it has failed for its container's sake."""
+    """The timeout starts when the node accepts the pod; then the pod has failed because of its container."""
     pod = recorded("noimage")[3][1]
     pod["status"]["containerStatuses"][0]["state"]["waiting"]["reason"] = reason
     began_s = statuses._seconds("2026-11-22T03:32:11Z")
@@ -349,12 +351,12 @@ def probed(ready: str, since: str) -> Json:
     ids=["without a check", "ready", "not ready yet", "not ready any more"],
 )
 def test_health_is_readiness(pod: Json, healthy: bool | None) -> None:
-    """Of pods with a check; before its first success nothing is known."""
+    """Health is known for pods with a check, after its first success."""
     assert (RUNNING, healthy) == (status_of(pod).state, status_of(pod).healthy)
 
 
 def test_news_of_health_has_a_token_of_its_own() -> None:
-    """Each is acknowledged, and what repeats is the same."""
+    """Each report of health is acknowledged, and repeated ones have the same token."""
     pods = [probed("True", "2026-11-22T03:31:50Z"), probed("False", "2026-11-22T03:31:58Z")]
 
     first, second = (statuses.report_of(pod, False, False).token for pod in pods)
@@ -419,7 +421,7 @@ TAKEN = {
 
 @pytest.mark.parametrize("case", TAKEN)
 def test_what_a_pod_takes(case: str) -> None:
-    """What it needs at its greediest moment, as Kubernetes counts it; amounts are rounded up."""
+    """The amounts are the peak of the pod, as Kubernetes computes it, rounded up."""
     spec, taken = TAKEN[case]
     assert taken == statuses.occupied({"spec": spec})
 

@@ -15,7 +15,7 @@ from tests.unit.hostmgr.mesos.sockets import PATIENCE_S, chunk
 
 
 def test_a_stream_gives_lines_as_they_come() -> None:
-    """Each at once, also one that is longer than what is read at a time."""
+    """Each line is returned at once, even one that is longer than a read."""
     long = b"x" * (3 * connection.READ_BYTES)
     go_on = threading.Event()
 
@@ -44,7 +44,7 @@ def test_a_stream_that_breaks_off_is_an_error() -> None:
 
 
 def test_a_stream_that_is_refused_says_why() -> None:
-    """With the whole answer."""
+    """The error has the whole answer."""
     expired = status(410, "Expired", "too old resource version: 1 (5908)")
 
     with (
@@ -57,7 +57,7 @@ def test_a_stream_that_is_refused_says_why() -> None:
 
 
 def test_a_line_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is no line of JSON does not fill the memory."""
+    """A line above the bound fails instead of filling the memory."""
     monkeypatch.setattr(connection, "LINE_BYTES_MAX", 10)
 
     with pytest.raises(ConnectionError, match="more than 10 bytes"):

@@ -1,4 +1,4 @@
-"""Pods that were launched and that no watch has shown yet hold room until the apiserver says what became of them."""
+"""Launched pods that no watch has shown yet hold resources until the apiserver reports their state."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def a_world() -> Iterator[World]:
 
 
 def test_a_launched_pod_that_a_new_list_lacks_is_looked_up() -> None:
-    """It holds its room until then; if it is not there it is lost."""
+    """The pod holds its resources until it is queried; a missing pod is lost."""
     with a_world() as world:
         world.launch(OWN)
         world.view.pods_replaced([])
@@ -76,7 +76,7 @@ def test_a_launched_pod_that_a_new_list_lacks_is_looked_up() -> None:
 
 
 def test_a_pod_of_others_is_not_looked_up_among_ours() -> None:
-    """Its name is no run of a job: a report of it could not be read."""
+    """The name of an external pod is no pod id: a report of it could not be parsed."""
     with a_world() as world:
         world.launch(EXTERNAL, "peloton/web-2")
         world.view.pods_replaced([])
@@ -85,7 +85,7 @@ def test_a_pod_of_others_is_not_looked_up_among_ours() -> None:
 
 
 def test_what_a_watch_shows_is_newer_than_what_was_looked_up_before() -> None:
-    """The pod ended while the answer was on its way: its room is free, and its state stays."""
+    """The pod ended while the answer was on its way: its resources are free, and its state stays."""
     with a_world() as world:
         world.launch(OWN)
         world.view.pods_replaced([])
@@ -102,7 +102,7 @@ def test_what_a_watch_shows_is_newer_than_what_was_looked_up_before() -> None:
 
 
 def test_a_pod_that_is_looked_up_and_found_counts() -> None:
-    """Before the watch shows it."""
+    """The pod counts before the watch shows it."""
     with a_world() as world:
         world.launch(OWN)
         world.view.pods_replaced([])

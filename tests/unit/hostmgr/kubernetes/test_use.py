@@ -1,4 +1,4 @@
-"""What pods of a node use."""
+"""Usage of the pods of a node."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def use(cluster: Cluster) -> Iterator[NodeUse]:
 
 
 def test_a_kubelet_counts_pods_or_their_containers(cluster: Cluster, use: NodeUse) -> None:
-    """Ours have their id; one that is not measured yet is left out."""
+    """Pods of Peloton have their id; an unmeasured pod is left out."""
     containers = [{"cpu": cpu(1), "memory": memory(10)}, {"cpu": cpu(2, "2030-01-01T00:00:03Z"), "memory": memory(5)}]
     pods = [
         pod("peloton", OURS, cpu=cpu(4.5), memory=memory(100)),
@@ -95,7 +95,7 @@ def test_without_the_right_to_ask_kubelets_metrics_are_added_up(cluster: Cluster
 
 
 def test_without_any_measure_there_is_an_error(cluster: Cluster, use: NodeUse) -> None:
-    """The answer of the apiserver, or what could not be read."""
+    """The error is the answer of the apiserver, or the part that could not be read."""
     for _ in range(2):
         with pytest.raises(Refused, match="not for you"):
             use.samples_of("node-1")

@@ -39,7 +39,7 @@ EXPIRED = {"type": "ERROR", "object": status(410, "Expired", "too old resource v
 
 
 class Recorder:
-    """What a reflector has said."""
+    """A recorder of the events of a reflector."""
 
     def __init__(self) -> None:
         self.said: queue.Queue[tuple[Any, ...]] = queue.Queue()
@@ -72,7 +72,7 @@ class Collection:
         self.watched: queue.Queue[dict[str, str]] = queue.Queue()
         self.listed: list[dict[str, str]] = []
         self.lines: queue.Queue[Line] = queue.Queue()
-        self.refusals: list[bytes] = []  # of watches, first
+        self.refusals: list[bytes] = []  # answers to the next watches, before any lines
         self.over = threading.Event()
 
     def list(self, version: int, *names: str, token: str = "") -> Collection:
@@ -173,7 +173,7 @@ def test_a_watch_that_ends_goes_on_at_its_last_version() -> None:
 
 
 def test_a_watch_that_breaks_goes_on_without_a_word() -> None:
-    """When the same store answers at once and is not behind us."""
+    """The watch continues if the same store answers at once with a current version."""
     collection = Collection().list(9, "a")
 
     with reflected(collection) as (said, _, _, _):
@@ -188,7 +188,7 @@ def test_a_watch_that_breaks_goes_on_without_a_word() -> None:
 
 @pytest.mark.parametrize("form", ["event", "http"])
 def test_a_version_that_is_too_old_is_listed_anew(form: str) -> None:
-    """In both forms of 410, and it is nothing that is lost."""
+    """The reflector lists again on either form of 410, and reports no loss."""
     collection = Collection().list(7, "a").list(50, "b")
     if form == "http":
         collection.refusals.append(answer(410, EXPIRED["object"]))  # type: ignore[arg-type]
@@ -228,7 +228,7 @@ def test_another_store_is_noticed_before_a_watch_goes_on(change: str) -> None:
 
 
 def test_the_identity_of_a_cluster_may_be_hidden() -> None:
-    """Without the right to read it everything else works."""
+    """A missing permission to read the identity affects nothing else."""
     collection = Collection().list(7, "a")
     collection.uid = ""
 
@@ -240,7 +240,7 @@ def test_the_identity_of_a_cluster_may_be_hidden() -> None:
 
 
 def test_an_apiserver_that_is_away_is_a_loss_and_then_a_list() -> None:
-    """It is said once, however long it lasts; what was known is not current meanwhile."""
+    """The loss is reported once, however long it lasts; the known objects are not current meanwhile."""
     collection = Collection().list(7, "a").list(8, "b")
     refuse = answer(403, status(403, "Forbidden", "pods is forbidden"))
 
@@ -280,7 +280,7 @@ def test_a_handler_that_fails_is_told_everything_anew() -> None:
 
 
 def test_lines_that_are_no_events_are_a_broken_watch() -> None:
-    """It goes on, and in the end everything is listed anew."""
+    """The watch is opened again, and in the end all objects are listed again."""
     collection = Collection().list(7, "a")
 
     with reflected(collection) as (said, _, _, _):
@@ -291,7 +291,7 @@ def test_lines_that_are_no_events_are_a_broken_watch() -> None:
 
 
 def test_nothing_is_said_after_stop() -> None:
-    """Its thread has ended, also when the handler itself stops it."""
+    """The thread has ended, even if the handler itself stops it."""
     collection = Collection().list(7, "a")
     with reflected(collection) as (said, reflector, _, _):
         said.next()

@@ -25,7 +25,7 @@ POD = Request("POST", PODS, b'{"kind":"Pod"}')
 
 
 def cut(data: bytes, places: Sequence[int]) -> list[bytes]:
-    """Into pieces, none of them empty."""
+    """Cut data into pieces, none of them empty."""
     ends = sorted({place % len(data) for place in places} - {0}) if data else []
     return [data[begin:end] for begin, end in zip([0, *ends], [*ends, len(data)], strict=True) if begin < end]
 
@@ -57,7 +57,7 @@ def test_a_request_is_what_an_apiserver_reads() -> None:
 
 
 def test_a_status_says_why() -> None:
-    """Reason and message of a Status; of any other body only what it says to people."""
+    """A Status has a reason and a message; another body has its readable text alone."""
     refused = Answer(409, b'{"kind":"Status","reason":"AlreadyExists","message":"pods \\"p\\" already exists"}')
 
     assert ("AlreadyExists", 'HTTP 409: pods "p" already exists') == (refused.reason, refused.message)
@@ -189,7 +189,9 @@ def test_every_request_is_answered_whatever_goes_wrong(faults: list[list[str]]) 
 
 
 def test_what_is_repeated_and_when() -> None:
-    """After the time that the apiserver states or a growing one, within bounds; never a decision that it made."""
+    """The pause is the time that the apiserver states or a growing one, within bounds; a decision of the apiserver is
+    never retried.
+    """
     budget = Answer(429, b'{"kind":"Status","details":{"causes":[{"reason":"DisruptionBudget"}]}}', 1)
 
     assert 1.0 == pause_before_repeat_s(Answer(429, retry_after_s=1), 1)
@@ -199,7 +201,7 @@ def test_what_is_repeated_and_when() -> None:
 
 
 def test_a_create_whose_connection_broke_is_sent_again() -> None:
-    """Its name makes that safe: the second answer says that it exists."""
+    """The name makes a retry safe: the second answer says that the pod exists."""
     created: list[bytes] = []
 
     def lose(asked: Asked) -> Iterator[bytes]:
@@ -234,9 +236,9 @@ def test_a_connection_that_was_closed_while_idle_is_not_used() -> None:
 
 
 def test_without_an_apiserver_every_request_fails() -> None:
-    """At once."""
+    """Requests without an apiserver fail at once."""
     with (
-        socket.socket() as silent,  # it has a port, which nobody else gets, and does not listen
+        socket.socket() as silent,  # it has a port, which no other process can use, and does not listen
         scripted(lambda asked: [answer(200)]) as server,
         api_of(server) as api,
     ):
@@ -248,7 +250,7 @@ def test_without_an_apiserver_every_request_fails() -> None:
 
 
 def test_an_answer_that_does_not_come_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of its request alone. The time is over as soon as the other answer has come."""
+    """One request alone fails. Its timeout ends as soon as the other answer has arrived."""
     over = threading.Event()
     passed_s = 0.0
     finish = wire._Batch._finish
@@ -275,7 +277,7 @@ def test_an_answer_that_does_not_come_is_a_failure(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_token_that_was_replaced_is_read_again(tmp_path: Path) -> None:
-    """Once the apiserver refuses the old one; a refusal of the new one stands."""
+    """The token is read once the apiserver rejects the old one; a rejection of the new one is final."""
     file = tmp_path / "token"
     file.write_text("old")
     good = ["Bearer old"]

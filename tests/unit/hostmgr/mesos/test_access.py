@@ -21,7 +21,7 @@ from tests.unit.hostmgr.mesos.sockets import PATIENCE_S
 
 
 def test_the_secret_is_in_a_file(tmp_path: Path) -> None:
-    """Without the end of its line; no text of ours shows it."""
+    """The secret is the file without the end of its line; no text of Peloton shows it."""
     (tmp_path / "secret").write_text("open sesame\n")
 
     access = read_access("peloton", str(tmp_path / "secret"), False, TlsFiles())
@@ -51,7 +51,7 @@ def test_without_settings_nothing_is_presented() -> None:
     ],
 )
 def test_settings_that_cannot_be_meant_are_named(settings: dict[str, str], text: str) -> None:
-    """At the start, before anything is done."""
+    """Invalid settings are named at the start, before any call."""
     environment = {f"PELOTON_MESOS_{name}": value for name, value in settings.items()}
 
     with pytest.raises(InvalidArgument) as refused:
@@ -61,13 +61,13 @@ def test_settings_that_cannot_be_meant_are_named(settings: dict[str, str], text:
 
 
 def test_a_url_is_no_master() -> None:
-    """Behind ZooKeeper there is no place for https: a setting says it."""
+    """A URL cannot set https for masters found through ZooKeeper: a setting does."""
     with pytest.raises(InvalidArgument, match="want HOST:PORT or zk://HOSTS/PATH; for TLS set PELOTON_MESOS_TLS=true"):
         mesos_access(load({"PELOTON_MESOS": "https://m:5050"}))
 
 
 def test_who_may_not_list_agents_gives_up() -> None:
-    """Without agents there is no capacity, and asking again would not help."""
+    """A principal that may not list agents has no capacity, and a retry would not help."""
     heard: list[str] = []
     done = threading.Event()
 

@@ -1,4 +1,4 @@
-"""The agents of a master: read in pieces, told apart from before, and not asked for too often."""
+"""The agents of a master: read in pieces, compared with the last read, and not read too often."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_an_agent_that_is_there_stands_for_its_host() -> None:
 
 
 def test_what_has_not_changed_is_the_same_object() -> None:
-    """So that the next look costs next to nothing for it."""
+    """Unchanged agents keep their objects, so that the next read costs next to nothing for them."""
     reader = AgentReader()
     before = reader.read([answer(entry("a"), entry("b"))])
 
@@ -84,7 +84,9 @@ def test_what_has_not_changed_is_the_same_object() -> None:
 
 
 def test_looks_take_a_bounded_part_of_the_time() -> None:
-    """A slow look is followed by a long rest, a short one if an agent has come or gone; a quick look by the period."""
+    """A slow read is followed by a long pause, or by a short one if an agent was added or removed; a quick read by the
+    period.
+    """
     now_s, took_s = 100.0, 2.0
 
     def ask(master: str, body: object) -> list[bytes]:
@@ -117,7 +119,7 @@ def test_a_look_that_fails_is_wanted_again() -> None:
 
 
 def test_the_capacity_is_not_told_before_the_agents_are_known() -> None:
-    """A new host manager must not look like a cluster that is gone."""
+    """A new host manager must not seem a cluster without hosts."""
     pool = HostBook(LEASE_S)
     with pytest.raises(Unavailable, match="not known yet"):
         pool.capacity()
@@ -128,7 +130,7 @@ def test_the_capacity_is_not_told_before_the_agents_are_known() -> None:
 
 @given(st.lists(st.dictionaries(st.sampled_from("abc"), st.tuples(st.integers(0, 3), st.integers(0, 3))), max_size=5))
 def test_sums_are_those_of_the_agents(looks: list[dict[str, tuple[int, int]]]) -> None:
-    """Kept from look to look, they are what adding up all agents gives."""
+    """The sums are kept from read to read, and equal the sum of all agents."""
     pool = HostBook(LEASE_S)
     pool.set_hosts([])
     for look in looks:

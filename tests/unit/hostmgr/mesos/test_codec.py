@@ -62,12 +62,12 @@ def labels(task: dict[str, Any]) -> dict[str, str]:
     ],
 )
 def test_what_mesos_cannot_run_is_refused(task: dict[str, Any], refusal: str) -> None:
-    """Its first container does not run alone."""
+    """A pod that Mesos cannot run is rejected, for example one with several containers."""
     assert refusal == TaskTemplate(template(task), "west").refusal
 
 
 def test_a_task_is_named_after_its_run() -> None:
-    """The task id is the pod id; agent and resources are those of the placement."""
+    """The task id is the pod id; agent and resources come from the placement."""
     made = info({"command": {"value": "true"}})
 
     assert {"value": f"{JOB}-3-2"} == made["task_id"]
@@ -156,7 +156,7 @@ def test_the_environment(task: dict[str, Any], ports: tuple[int, ...], expected:
     ],
 )
 def test_ports(ports: list[Any], dealt: tuple[int, ...], stored: dict[str, int], discovered: list[Any] | None) -> None:
-    """Only dynamic ports are stored with the pod; all of them can be discovered from outside."""
+    """Dynamic ports alone are stored with the pod; all of them can be discovered from outside."""
     assert stored == template({"ports": ports}).ports(dealt)
     discovery = info({"ports": ports}, dealt).get("discovery")
     if discovered is None:
@@ -172,7 +172,7 @@ def test_ports_that_do_not_match_the_config_are_refused() -> None:
 
 
 def test_labels() -> None:
-    """A user's labels stay but those that look like ours; ours say whose pod it is."""
+    """A user's labels stay except ones with a reserved prefix; the reserved labels identify the pod."""
     task = {"labels": [{"key": "stage", "value": "prod"}, {"key": "peloton.job_id", "value": "forged"}]}
 
     assert {
@@ -219,7 +219,7 @@ def test_the_kill_grace(asked_s: int, grace_s: int) -> None:
     ],
 )
 def test_health_checks(check: dict[str, Any], expected: dict[str, Any]) -> None:
-    """Both kinds, with the defaults of the original."""
+    """Checks of either kind have the defaults of the original."""
     assert expected == info({"healthCheck": check})["health_check"]
 
 
@@ -238,14 +238,14 @@ def test_an_http_check_of_a_named_port_asks_the_port_that_the_pod_has(name: str,
 
 
 def test_a_container_is_passed_on_as_it_is() -> None:
-    """What the user wrote is what Mesos gets."""
+    """Mesos receives the container as the user wrote it."""
     container = {"type": "MESOS", "mesos": {"image": {"type": "DOCKER", "docker": {"name": "busybox"}}}}
 
     assert container == info({"container": container})["container"]
 
 
 def test_one_pod_does_not_show_in_the_next() -> None:
-    """A template is shared: what one pod adds is its own."""
+    """A template is shared: additions for one pod are in its own task alone."""
     shared = TaskTemplate(template({"command": {"environment": {"variables": [{"name": "A", "value": "b"}]}}}), "west")
 
     first = shared.task_info(launch(1, 1), "agent-1", RESOURCES)
@@ -256,7 +256,7 @@ def test_one_pod_does_not_show_in_the_next() -> None:
 
 
 def test_a_job_or_a_pod_may_be_revocable() -> None:
-    """Either makes the pod run on slack; its resources are those of the config."""
+    """A revocable job or pod runs on slack; its resources come from the config."""
     asked = {"resource": {"cpuLimit": 1.5, "memLimitMb": 64}}
 
     assert Resources(1_500, 64) == template(asked).resources
@@ -320,7 +320,7 @@ def test_what_says_nothing_of_a_pod_of_ours_is_no_status(task_id: str, state: st
 
 
 def test_active_agents_have_totals_and_an_address() -> None:
-    """An agent that is away or deactivated offers nothing and counts for nothing."""
+    """An agent that is disconnected or deactivated offers nothing and counts for nothing."""
     agent = {"id": {"value": "S0"}, "hostname": "h1", "resources": RESOURCES}
     answer = {
         "get_agents": {
@@ -348,7 +348,7 @@ def test_active_agents_have_totals_and_an_address() -> None:
 
 
 def test_a_report_says_what_acknowledges_it() -> None:
-    """What Mesos itself tells has no uuid and comes once; an answer to a question says so."""
+    """A status of Mesos itself has no uuid and is sent once; an answer to a reconciliation is marked."""
     status = {"task_id": {"value": f"{JOB}-3-2"}, "agent_id": {"value": "agent-1"}, "state": "TASK_LOST"}
     again = report_of({**status, "uuid": "dQ=="})
     once = report_of({**status, "reason": "REASON_RECONCILIATION"})
@@ -359,7 +359,7 @@ def test_a_report_says_what_acknowledges_it() -> None:
 
 
 def test_secrets_of_the_job_are_volumes() -> None:
-    """Beside those of the configuration, in a container that need not be there otherwise."""
+    """Secrets are added to the configured volumes, in a container that is created if it is missing."""
     host = {"mode": "RW", "container_path": "/data", "host_path": "/mnt"}
     configured = {"container": {"type": "MESOS", "volumes": [host]}}
     plain, own = template({}), template(configured)
@@ -374,7 +374,7 @@ def test_secrets_of_the_job_are_volumes() -> None:
 
 
 def test_a_task_that_takes_less_than_its_pod_asks_for_has_limits() -> None:
-    """So that it may use what the pod asks for; else Mesos limits it to what it takes, and nothing is to be said."""
+    """The limits allow the pod its full demand; equal amounts need no limits, since Mesos applies the allocation."""
     made = template({"resource": {"cpuLimit": 1.5, "memLimitMb": 100}})
     task = TaskTemplate(made, "west")
 

@@ -72,7 +72,7 @@ def test_the_flag_says_what_an_agent_does(flag: str, expected: tuple[bool, bool,
 
 
 def test_an_agent_is_asked_once_until_it_registers_again(agents: Agents) -> None:
-    """Its flags may be others after a restart."""
+    """An agent is read again after it has registered again, as its flags may have changed."""
     before, other = agents.agent("a", POSIX), agents.agent("b", "cgroups/all")
     for _ in range(2):
         found = agents.isolators.of([before, other])
@@ -85,7 +85,7 @@ def test_an_agent_is_asked_once_until_it_registers_again(agents: Agents) -> None
 
 
 def test_an_agent_that_does_not_answer_counts_as_one_that_has_all(agents: Agents) -> None:
-    """It is asked again after a while, not by each launch."""
+    """The agent is asked again after a while, not by each launch."""
     silent = agents.agent("a")
     assert {"a-S": ALL} == agents.isolators.of([silent]) == agents.isolators.of([silent])
     assert 1 == len(agents.asked)

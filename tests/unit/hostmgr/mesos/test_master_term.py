@@ -1,4 +1,4 @@
-"""What a Mesos master that has just come to lead may not know."""
+"""The settling time of a new leading Mesos master, which may not know all agents yet."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 def term(clock: Clock) -> MasterTerm:
-    """Of a master m1 that all agents have come to."""
+    """Return the term of a master m1 with which all agents have registered."""
     made = MasterTerm(WAIT_S, clock)
     made.begin("m1")
     clock.now_s += WAIT_S
@@ -42,7 +42,7 @@ def answers(text: str) -> list[dict[str, Any]]:
 
 
 def test_another_master_settles(term: MasterTerm, clock: Clock) -> None:
-    """From its subscription on, as long as agents may take."""
+    """Another master settles from its subscription on, for the time that agents may take to register."""
     term.lost()
     assert term.is_settling
     clock.now_s += 5
@@ -55,7 +55,7 @@ def test_another_master_settles(term: MasterTerm, clock: Clock) -> None:
 
 
 def test_the_same_master_does_not_settle_again(term: MasterTerm) -> None:
-    """A connection that was cut and made again changes nothing of what it knows."""
+    """A reconnection does not change the agents that a master has registered."""
     term.lost()
     term.begin("m1")
 
@@ -63,7 +63,7 @@ def test_the_same_master_does_not_settle_again(term: MasterTerm) -> None:
 
 
 def test_a_new_host_manager_waits(clock: Clock) -> None:
-    """It does not know since when the master leads."""
+    """A new host manager cannot tell since when the master leads."""
     term = MasterTerm(WAIT_S, clock)
     assert term.is_settling
     term.begin("m1")
@@ -72,7 +72,7 @@ def test_a_new_host_manager_waits(clock: Clock) -> None:
 
 
 def test_an_unknown_pod_of_an_unknown_agent_is_not_believed(term: MasterTerm) -> None:
-    """As long as the agent may be on its way; afterwards it is."""
+    """The answer is premature while the agent may still register; afterwards it counts."""
     (said, *_) = answers("Reconciliation: Task is unknown")
     assert not term.is_premature(said)
     term.begin("m2")
@@ -83,7 +83,7 @@ def test_an_unknown_pod_of_an_unknown_agent_is_not_believed(term: MasterTerm) ->
 
 @pytest.mark.parametrize("text", ["Reconciliation: Latest task state", "Reconciliation: Task is unknown to the agent"])
 def test_what_a_master_knows_is_believed(text: str, term: MasterTerm) -> None:
-    """Of a pod, and of an agent that has come and does not know the pod."""
+    """Answers about known pods, and about unknown pods of a registered agent, count."""
     term.begin("m2")
     said = answers(text)
 

@@ -1,4 +1,4 @@
-"""Offers of Mesos as room."""
+"""Offers of Mesos as free resources."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def offer(offer_id: str, **more: Any) -> dict[str, Any]:
 
 
 def test_an_offer_is_room_on_its_host() -> None:
-    """With the labels of its agent."""
+    """The free resources of an offer have the labels of its agent."""
     (room,) = OfferBook().take_in([offer("o1")])
 
     assert ("o1", "h1", "h1-S", Resources.of(4), 0) == (
@@ -35,14 +35,14 @@ def test_an_offer_is_room_on_its_host() -> None:
 
 @pytest.mark.parametrize(("start_ns", "goes_ns"), [(5, 5), (0, 1)])
 def test_a_host_that_mesos_takes_away_says_when(start_ns: int, goes_ns: int) -> None:
-    """One that should be gone already is not one that stays."""
+    """A host whose time is over already is not one that stays."""
     unavailability = {"start": {"nanoseconds": start_ns}}
 
     assert [goes_ns] == [room.goes_ns for room in OfferBook().take_in([offer("o1", unavailability=unavailability)])]
 
 
 def test_an_offer_is_used_once() -> None:
-    """What was rescinded or used holds nothing; the others of a claim stand."""
+    """A rescinded or used offer holds nothing; the others of a claim are valid."""
     book = OfferBook()
     book.take_in([offer("o1"), offer("o2"), offer("o3")])
     book.forget(["o1"])
@@ -56,7 +56,7 @@ def test_an_offer_is_used_once() -> None:
 
 
 def test_labels_of_a_bounded_number_of_agents_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of an agent that is forgotten they are read anew."""
+    """The labels of a forgotten agent are read again."""
     monkeypatch.setattr(offer_book, "LABELLED_MAX", 1)
     book = OfferBook()
 

@@ -1,4 +1,4 @@
-"""Which offers are kept, and when Mesos gets a REVIVE or a SUPPRESS."""
+"""The offers that are kept, and the conditions of REVIVE and SUPPRESS."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ ON_GPU = PodShape(Resources.of(1), constraint=HostLabel("gpu", "yes"))
 
 
 class Mesos:
-    """Hears calls, and makes offers when it is asked to."""
+    """A Mesos master that records calls, and makes offers on request."""
 
     def __init__(self) -> None:
         self.now_s = 1_000.0
@@ -56,7 +56,7 @@ class Mesos:
         return lease_hosts(self.pool, cast(ClusterDriver, self), job, wanted, lambda: self.now_s)
 
     def claim(self) -> Claim:
-        """For a launch of one pod."""
+        """Claim a host for a launch of one pod."""
         lease = self.pool.acquire(JOB, [(SMALL, 1)], self.now_s)
         claims = self.pool.claim(lease.lease_id, [lease.hosts[0].hostname])
         self.keeper.note_used(len(claims))
@@ -85,7 +85,7 @@ class Mesos:
         self.keeper.offers_came()
 
     def want(self, shape: PodShape = SMALL, count: int = 1, job: JobId = JOB) -> int:
-        """Hosts that a lease gets in the end; it is given back."""
+        """Return the number of hosts that a lease has in the end; the lease is released."""
         lease = self.lease(job, (shape, count))
         self.pool.release(lease.lease_id)
         return len(lease.hosts)
@@ -121,7 +121,7 @@ def test_times_that_make_no_sense(settings: dict[str, float], text: str) -> None
 
 
 def test_offers_are_held_for_their_time(mesos: Mesos) -> None:
-    """They go back when it is over, and stay hidden."""
+    """Offers are declined when their time is over, with a filter."""
     assert [] == mesos.tend(HOLD_S - 1)
     assert ["DECLINE"] == mesos.tend(1)
 
@@ -132,7 +132,7 @@ def test_offers_are_held_for_their_time(mesos: Mesos) -> None:
 
 
 def test_mesos_makes_none_when_nothing_waits(mesos: Mesos) -> None:
-    """It gets one SUPPRESS, however long that lasts."""
+    """Mesos receives one SUPPRESS, however long no job waits."""
     mesos.tend(HOLD_S)
 
     assert ["SUPPRESS"] == mesos.tend(WAITING_AGE_S)
@@ -140,7 +140,7 @@ def test_mesos_makes_none_when_nothing_waits(mesos: Mesos) -> None:
 
 
 def test_who_waits_keeps_offers_coming(mesos: Mesos) -> None:
-    """As long as a lease in vain is not older than that of a job which tries again."""
+    """A failed lease keeps offers coming until it is older than the retry interval of a job."""
     mesos.tend(HOLD_S)
     mesos.now_s += 3_600
     mesos.want(LARGE)
@@ -150,7 +150,7 @@ def test_who_waits_keeps_offers_coming(mesos: Mesos) -> None:
 
 
 def test_a_lease_asks_for_what_was_given_back(mesos: Mesos) -> None:
-    """And gets it, in one go."""
+    """The lease revives offers and is given the declined resources at once."""
     mesos.tend(HOLD_S)
     mesos.tend(3_600)
     assert "SUPPRESS" == mesos.calls[-1]["type"]
@@ -160,7 +160,7 @@ def test_a_lease_asks_for_what_was_given_back(mesos: Mesos) -> None:
 
 
 def test_offers_that_suffice_are_not_asked_for(mesos: Mesos) -> None:
-    """Also while others are hidden."""
+    """Sufficient offers cause no REVIVE, even while others are filtered."""
     mesos.now_s += HOLD_S / 2
     mesos.offer("b")
     assert ["DECLINE"] == mesos.tend(HOLD_S / 2)
@@ -170,7 +170,7 @@ def test_offers_that_suffice_are_not_asked_for(mesos: Mesos) -> None:
 
 
 def test_pods_that_spread_see_all_hosts(mesos: Mesos) -> None:
-    """One that fits where offers are left would go there otherwise."""
+    """A pod that fits an offer at hand would be placed there otherwise."""
     mesos.now_s += HOLD_S / 2
     mesos.offer("b")
     mesos.tend(HOLD_S / 2)
@@ -180,7 +180,7 @@ def test_pods_that_spread_see_all_hosts(mesos: Mesos) -> None:
 
 
 def test_what_fits_nowhere_asks_for_nothing(mesos: Mesos) -> None:
-    """By what the agents say is free: other frameworks keep their offers."""
+    """No agent has the resources free, so other frameworks keep their offers."""
     mesos.want(LARGE)
     mesos.tend(HOLD_S)
 
@@ -189,7 +189,7 @@ def test_what_fits_nowhere_asks_for_nothing(mesos: Mesos) -> None:
 
 
 def revives_while_waiting(mesos: Mesos, shape: PodShape, for_s: float, job: JobId = JOB) -> list[float]:
-    """When Mesos was asked, of a job that looks for hosts every 30 s and finds too few."""
+    """Return the times of REVIVE calls for a job that looks for hosts every 30 s and finds too few."""
     asked: list[float] = []
     begin_s = mesos.now_s
     while mesos.now_s < begin_s + for_s:
@@ -202,8 +202,9 @@ def revives_while_waiting(mesos: Mesos, shape: PodShape, for_s: float, job: JobI
 
 
 def test_who_is_not_helped_by_offers_asks_ever_more_rarely(mesos: Mesos) -> None:
-    """There is room, but its label is on no host: other frameworks have the offers meanwhile. Other jobs ask at once,
-    and so do other pods of this job."""
+    """Free resources exist, but no host has the label: other frameworks are offered them meanwhile. Other jobs cause a
+    REVIVE at once, and so do other pods of this job.
+    """
     mesos.tend(HOLD_S)
 
     asked = revives_while_waiting(mesos, ON_GPU, 2_400)
@@ -227,7 +228,7 @@ def test_who_found_enough_begins_anew(mesos: Mesos) -> None:
 
 
 def test_who_found_nothing_asks_when_mesos_makes_no_offers(mesos: Mesos) -> None:
-    """Else it would hear of no new host."""
+    """A REVIVE is needed to learn about new hosts."""
     mesos.tend(HOLD_S)
     assert [0, 60, 180] == revives_while_waiting(mesos, ON_GPU, 210)
     mesos.tend(WAITING_AGE_S)
@@ -237,7 +238,7 @@ def test_who_found_nothing_asks_when_mesos_makes_no_offers(mesos: Mesos) -> None
 
 
 def test_of_many_who_ask_in_vain_the_last_ones_are_remembered(mesos: Mesos, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who is forgotten asks once more."""
+    """A job beyond the limit causes one more REVIVE."""
     monkeypatch.setattr(offer_keeper, "IN_VAIN_MAX", 1)
     mesos.tend(HOLD_S)
 
@@ -257,7 +258,7 @@ def test_a_lease_does_not_wait_long_for_mesos(mesos: Mesos) -> None:
 
 
 def test_a_question_that_was_lost_is_asked_again(mesos: Mesos) -> None:
-    """By the next lease."""
+    """The next lease repeats the lost call."""
     mesos.tend(HOLD_S)
     mesos.tend(3_600)
     mesos.fails = Disconnected("away")
@@ -282,7 +283,7 @@ def test_offers_whose_refusal_was_lost_go_back_once_more(mesos: Mesos) -> None:
 
 
 def test_a_new_subscription_hides_nothing(mesos: Mesos) -> None:
-    """Mesos begins anew, and so do we."""
+    """Filters end with the subscription, in Mesos and in the keeper."""
     mesos.tend(HOLD_S)
     mesos.tend(3_600)
     mesos.keeper.subscribed()
@@ -293,7 +294,7 @@ def test_a_new_subscription_hides_nothing(mesos: Mesos) -> None:
 
 
 def test_a_subscription_waits_for_nobody(mesos: Mesos) -> None:
-    """The thread of events goes on while a call to a master hangs."""
+    """The thread of events continues while a call to a master hangs."""
     mesos.subscribes = True
 
     mesos.tend(HOLD_S)
@@ -304,7 +305,7 @@ def test_a_subscription_waits_for_nobody(mesos: Mesos) -> None:
 
 
 def test_a_new_subscription_may_have_heard_what_the_old_one_was_told(mesos: Mesos) -> None:
-    """Who comes next asks for offers, rather than wait for them in vain."""
+    """The next lease calls REVIVE, since a SUPPRESS may have reached the new subscription."""
     mesos.tend(HOLD_S)
     mesos.subscribes = True
     assert ["SUPPRESS"] == mesos.tend(WAITING_AGE_S)
@@ -314,7 +315,7 @@ def test_a_new_subscription_may_have_heard_what_the_old_one_was_told(mesos: Meso
 
 
 def test_leased_hosts_and_held_room_are_not_given_back(mesos: Mesos) -> None:
-    """Somebody is about to use them."""
+    """Offers are kept for their lease or hold."""
     mesos.now_s += HOLD_S
     (leased,) = mesos.pool.acquire(JOB, [(SMALL, 1)], mesos.now_s).hosts
     other = "b" if leased.hostname == "a" else "a"
@@ -325,7 +326,7 @@ def test_leased_hosts_and_held_room_are_not_given_back(mesos: Mesos) -> None:
 
 
 def test_a_large_job_keeps_its_offers(mesos: Mesos) -> None:
-    """What launches use says how many idle offers are kept for the next ones."""
+    """The number of idle offers that are kept follows the number that launches use."""
     mesos.tend()
     claimed = mesos.claim().hostname
     assert KEPT_PER_USED > 1
@@ -337,7 +338,7 @@ def test_a_large_job_keeps_its_offers(mesos: Mesos) -> None:
 
 
 def test_what_is_given_back_is_free(mesos: Mesos) -> None:
-    """By what the agents say; what is only used up is not."""
+    """Declined offers count as free by the report of the agents; used ones do not."""
     mesos.claim()
     assert Resources.of(4) == mesos.pool.free()
     mesos.tend()

@@ -1,4 +1,4 @@
-"""What Mesos's reasons stand for."""
+"""Causes for the reasons of Mesos."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_every_reason_of_mesos_stands_for_a_cause() -> None:
 
 
 def test_every_reason_that_was_recorded_of_a_real_mesos_is_known() -> None:
-    """Recordings are what Mesos says, whatever its definitions are."""
+    """Each reason in the recordings of a real Mesos has a cause, whatever the definitions of Mesos say."""
     texts = [gzip.decompress(path.read_bytes()).decode() for path in sorted(RECORDINGS.glob("*.jsonl.gz"))]
     recorded = {reason for text in texts for reason in re.findall(r'"reason": ?"(REASON_[A-Z_]+)"', text)}
 
@@ -85,7 +85,7 @@ def test_every_reason_that_was_recorded_of_a_real_mesos_is_known() -> None:
     ],
 )
 def test_the_message_decides_where_the_reason_leaves_it_open(reason: str, message: str, cause: Cause) -> None:
-    """An agent that an operator takes away and one that falls silent have the same reason."""
+    """A removed agent and an unreachable one have the same reason and differ in the message."""
     assert cause is cause_of({"reason": reason, "message": message})
 
 

@@ -1,4 +1,4 @@
-"""Which resources of a host our pods may use, from answers of a real Mesos to operators and to frameworks."""
+"""Resources of a host that pods may use, from answers of a real Mesos to operators and to frameworks."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def lines(name: str) -> dict[int, Json]:
 
 
 def capacities(line: Json, role: str) -> dict[str, Resources]:
-    """Of a recorded GET_AGENTS."""
+    """Return the capacities of a recorded GET_AGENTS answer."""
     return {
         agent.host.hostname: agent.host.capacity
         for agent in AgentReader(role=role).read([orjson.dumps(line["response"])])
@@ -36,15 +36,16 @@ def offers(*recorded: Json) -> Iterator[Json]:
 
 
 def free(role: str, *recorded: Json) -> dict[str, Resources]:
-    """Of recorded OFFERS."""
+    """Return the free resources of recorded OFFERS."""
     reader = OfferedReader(role)
     return {offer["hostname"]: reader.read(offer["resources"]).free for offer in offers(*recorded)}
 
 
 @pytest.mark.parametrize("seq", [12, 34])
 def test_capacity_and_offers_agree(seq: int) -> None:
-    """A host reserved for us by its own flags is ours; what is reserved dynamically, and the volume on it, is not, nor
-    is a MOUNT disk; in the older form of offers (12) and in the refined one (34)."""
+    """A host reserved for the role by its own flags counts; dynamic reservations, their volumes and MOUNT disks do not;
+    in the older form of offers (12) and in the refined one (34).
+    """
     recorded = lines("20")
 
     capacity = capacities(recorded[6], "peloton")
@@ -56,14 +57,14 @@ def test_capacity_and_offers_agree(seq: int) -> None:
 
 
 def test_ports_of_a_reserved_host_are_ours() -> None:
-    """They are reserved like the rest of it."""
+    """The ports are reserved like the rest of the host."""
     (offer,) = [one for one in offers(lines("20")[12]) if one["hostname"] == "peloton-mesos-agent0"]
 
     assert ((31_000, 31_333),) == OfferedReader("peloton").read(offer["resources"]).ports
 
 
 def test_a_host_reserved_for_others_is_not_ours() -> None:
-    """It is in the answer to operators, and never on offer."""
+    """The host is in the answer to operators, and never offered."""
     capacity = capacities(lines("20")[6], "other")
 
     assert capacity["peloton-mesos-agent0"] == Resources()
@@ -71,7 +72,7 @@ def test_a_host_reserved_for_others_is_not_ours() -> None:
 
 
 def test_an_empty_dynamic_reservation_is_one() -> None:
-    """Without a principal and labels the older form is an empty object; the refined one names the type."""
+    """The older form is an empty object without a principal and labels; the refined one names the type."""
     recorded = lines("08")
     reserved = [209, 221]  # to operators, and in an offer to a framework without RESERVATION_REFINEMENT
     capacity, offered = capacities(recorded[reserved[0]], "web"), free("web", recorded[reserved[1]])
@@ -83,7 +84,7 @@ def test_an_empty_dynamic_reservation_is_one() -> None:
 
 
 def test_static_reservations_of_single_resources() -> None:
-    """``cpus(web):1`` in an agent's flags: ours if we are web, beside unreserved cpus."""
+    """The flag ``cpus(web):1`` of an agent reserves for the role web, in addition to unreserved cpus."""
     recorded = lines("14")
     ours, others = capacities(recorded[86], "web"), capacities(recorded[86], "db")
     offered = free("web", recorded[80])
@@ -132,12 +133,14 @@ STATIC, DYNAMIC = ({"type": kind, "role": "eng"} for kind in ("STATIC", "DYNAMIC
     ],
 )
 def test_whose_a_resource_is(resource: Json, is_ours: bool) -> None:
-    """Of a framework with the role eng/maps: roles are hierarchical, and those above it reserve for it too."""
+    """A framework with the role eng/maps may use reservations of its role and of the roles above it."""
     assert is_for_pods(resource, roles_above("eng/maps")) == is_ours
 
 
 def test_a_reserved_cluster_takes_pods() -> None:
-    """Capacity, what is free and what a launch takes are the same amounts, and keep their reservation."""
+    """The capacity, the free resources and the resources of a launch are the same amounts, and keep
+    their reservation.
+    """
     recorded = lines("20")
     pool = HostBook(30.0)
     (host,) = [one for one in offers(recorded[12]) if one["hostname"] == "peloton-mesos-agent0"]

@@ -1,4 +1,4 @@
-"""What a task takes of offers."""
+"""Resources that a task takes from offers."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_dealt_ports_are_named_and_foreign_ports_refused() -> None:
 
 @given(st.lists(st.integers(1, 4_000), max_size=6), st.lists(st.integers(1, 3_000), max_size=8))
 def test_tasks_never_take_more_than_was_offered(offered_milli: list[int], asked_milli: list[int]) -> None:
-    """Whatever is taken and what is left add up to the offer, to the thousandth."""
+    """Taken and remaining resources add up to the offer, to the thousandth."""
     offered = pot(*(scalar("cpus", milli / 1000) for milli in offered_milli))
     taken_milli = 0
     for milli in asked_milli:

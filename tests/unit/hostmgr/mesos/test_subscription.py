@@ -116,7 +116,7 @@ Start = Callable[[str], tuple[Subscription, Scheduler]]
 
 
 def test_the_wait_for_a_master_is_bounded_however_long_it_is_away() -> None:
-    """A master that is away for days is still looked for every few seconds."""
+    """An unavailable master is still polled every few seconds after days."""
     waits = [_backoff_s(failures) for failures in (0, 1, 10, 5_000, 1_000_000)]
 
     assert 0.0 == waits[0]
@@ -135,7 +135,7 @@ def test_a_redirect_leads_to_the_leading_master(masters: list[Master], start: St
 
 
 def test_when_the_leader_dies_the_way_begins_anew(masters: list[Master], start: Start) -> None:
-    """The configured master knows the next leader; the one it redirected us to is gone."""
+    """The configured master redirects to the next leader; the address of the old leader is dropped."""
     configured, leader = masters
     configured.lead_to = leader.address
     driver, scheduler = start(configured.address)
@@ -151,7 +151,7 @@ def test_when_the_leader_dies_the_way_begins_anew(masters: list[Master], start: 
 def test_when_the_leader_falls_silent_the_way_begins_anew(
     masters: list[Master], start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A leader that hangs still takes connections: the configured master knows the present leader."""
+    """A leader that hangs still accepts connections: the configured master redirects to the present leader."""
     configured, leader = masters
     configured.lead_to = leader.address
     driver, scheduler = start(configured.address)
@@ -195,7 +195,7 @@ def test_who_was_superseded_stays_away(masters: list[Master], start: Start, monk
 def test_an_event_that_makes_no_sense_does_not_end_the_driver(
     event: bytes, masters: list[Master], start: Start
 ) -> None:
-    """At worst the stream is made anew."""
+    """A malformed event restarts the stream at worst."""
     master = masters[0]
     master.first_events = [event]
 
@@ -251,7 +251,7 @@ def test_a_zookeeper_that_is_away_is_named(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_nothing_is_sent_without_a_subscription(masters: list[Master], start: Start) -> None:
-    """The caller knows for certain that nothing arrived."""
+    """The error tells the caller that nothing was sent."""
     masters[0].lead_to = masters[0].address
 
     driver, scheduler = start(masters[0].address)
@@ -263,5 +263,5 @@ def test_nothing_is_sent_without_a_subscription(masters: list[Master], start: St
 
 @pytest.mark.parametrize("master", ["zk://a:1/mesos", "nonsense", "127.0.0.1:1"])
 def test_the_own_address_needs_no_master(master: str) -> None:
-    """Behind ZooKeeper, or with a master that is away, it is the host name."""
+    """The address is the host name with ZooKeeper, or with an unavailable master."""
     assert socket.gethostname() == local_address(master)

@@ -79,7 +79,7 @@ def test_a_record_may_be_torn_at_every_byte_of_the_wire(serve: Callable[[Serve],
 
 
 def test_records_before_the_end_are_not_lost(serve: Callable[[Serve], Server]) -> None:
-    """A master that dies without a last chunk: what it said counts, and the stream is over."""
+    """The records of a master that dies without a last chunk count, and the stream is over."""
     stream = opened(serve(sending(stream_head() + chunk(record(b"said")) + b"5\r\n4\nha")))
 
     assert [b"said"] == read_all(stream)
@@ -95,7 +95,7 @@ def test_a_refused_subscription_has_its_text(serve: Callable[[Serve], Server]) -
 
 @pytest.mark.parametrize("garbage", [b"hello\n", b"-5\n12345", b"\n", b"9" * 40, b"x" * 30])
 def test_what_is_no_record_breaks_the_stream(garbage: bytes, serve: Callable[[Serve], Server]) -> None:
-    """It is not gathered for ever in the hope of a record."""
+    """The stream fails instead of buffering without limit."""
     stream = opened(serve(sending(stream_head() + chunk(garbage))))
 
     with pytest.raises(Exception, match=r"callback|record"):
@@ -104,7 +104,7 @@ def test_what_is_no_record_breaks_the_stream(garbage: bytes, serve: Callable[[Se
 
 
 def test_reading_does_not_wait(serve: Callable[[Serve], Server]) -> None:
-    """With nothing to read there are no records, and the stream is open."""
+    """The result has no records if no data has arrived, and the stream is open."""
     done = threading.Event()
     stream = opened(serve(lambda _: done.wait(PATIENCE_S) and None))
 
@@ -117,7 +117,7 @@ def test_reading_does_not_wait(serve: Callable[[Serve], Server]) -> None:
 
 
 def answering(*refused: int, after: int = 1) -> Serve:
-    """202 for every call but these; answers are held back until ``after`` of them are due."""
+    """Answer 202 to every call but the refused ones; answers are sent when ``after`` of them are due."""
 
     def handle(connection: socket.socket) -> None:
         requests, number, held = Requests(connection), 0, b""
@@ -172,7 +172,7 @@ def test_a_call_larger_than_the_window_passes(serve: Callable[[Serve], Server]) 
 
 
 def test_a_connection_that_ends_half_way_is_an_error(serve: Callable[[Serve], Server]) -> None:
-    """It is not known what arrived."""
+    """The error says that the number of delivered calls is unknown."""
 
     def half(connection: socket.socket) -> None:
         requests = Requests(connection)
@@ -197,7 +197,7 @@ def test_what_is_no_http_is_an_error(serve: Callable[[Serve], Server]) -> None:
 
 
 def test_a_master_that_hangs_is_an_error(serve: Callable[[Serve], Server], monkeypatch: pytest.MonkeyPatch) -> None:
-    """After CALL_TIMEOUT_S the caller gets to know."""
+    """The call fails after CALL_TIMEOUT_S."""
     monkeypatch.setattr(wire, "CALL_TIMEOUT_S", 0.05)
     done = threading.Event()
     pipe = Pipe(serve(lambda _: done.wait(PATIENCE_S) and None).address)
