@@ -23,7 +23,7 @@ NS = 10**9
 
 
 class World:
-    """Hosts of so many cpus. A pod is on a host from its launch until ``end``."""
+    """Hosts with the given cpus. A pod is on a host from its launch until ``end``."""
 
     def __init__(self, **cpus: float) -> None:
         self.now_s = 0.0

@@ -53,7 +53,7 @@ class Jobs:
 
 
 class Story:
-    """A round each 10 s."""
+    """A series of rounds, one each 10 s."""
 
     def __init__(self) -> None:
         self.now_s, self.jobs = 0.0, Jobs()
@@ -70,7 +70,7 @@ class Story:
         self.uses: dict[Hostname, HostUse] = {}
 
     def round(self, **cpus: float | None) -> None:
-        """Hosts by name, with the cpus that they use, or None for one without pods."""
+        """Run a round with the given cpu usage by host name, or None for a host without pods."""
         self.now_s += ROUND_S
         looks = []
         for name, cpu in cpus.items():
@@ -153,7 +153,7 @@ def test_rounds_without_a_report_count_for_nothing() -> None:
 
 
 def test_pods_that_no_service_has_are_left_out() -> None:
-    """Instances that it has not, jobs of other kinds, and jobs that are not there: these are forgotten at once."""
+    """Instances beyond the job's count, jobs of other types, and unknown jobs are left out and removed at once."""
     story = Story()
     story.jobs.add(WEB)
     story.jobs.add(BATCH, JobType.BATCH)
@@ -194,13 +194,13 @@ def test_hosts_are_marked_while_storage_is_away() -> None:
     ],
 )
 def test_settings_that_cannot_be_meant_are_refused(policy: AdvicePolicy) -> None:
-    """Each with the variables that say so."""
+    """The error names each variable involved."""
     with pytest.raises(InvalidArgument, match="PELOTON_ADVISOR_"):
         AdvisorSettings(policy)
 
 
 class Cluster:
-    """Hosts of a host manager and their statistics."""
+    """A cluster of hosts and their statistics."""
 
     def __init__(self, hosts: list[RegisteredHost]) -> None:
         self.hosts, self.asked = hosts, Counter[Hostname]()

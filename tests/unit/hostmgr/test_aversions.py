@@ -61,7 +61,7 @@ def test_a_host_on_which_several_jobs_fail_is_not_leased() -> None:
 
 
 def test_who_can_run_nowhere_else_runs_there() -> None:
-    """Work does not stop for ever: not that which needs this very host, nor any if all are avoided."""
+    """Pods that require this host, and pods of a cluster whose hosts are all avoided, still run."""
     pool = three_hosts(SICK)
     only = shape(constraint=HostLabel("hostname", "h1"))
     assert ["h1"] == leased(pool, only, 1, now_s=1.0, job=THIRD)
@@ -85,7 +85,7 @@ def test_a_pod_that_keeps_apart_from_those_on_the_other_hosts_runs_there() -> No
 
 
 def test_a_pod_that_wants_company_waits_for_it_elsewhere() -> None:
-    """The pods that it has to join are on a full host that is not avoided: that one could take it."""
+    """The pods that it has to join are on a full host that is not avoided: that one could take it later."""
     pool = three_hosts(SICK)
     pool.pods_launched(OTHER, [(0, 1, "h1", (("app", "web"),)), (1, 1, "h2", (("app", "web"),))])
     pool.acquire(OTHER, [(shape(constraint=HostLabel("hostname", "h2")), 1)], 1.0)
@@ -189,7 +189,7 @@ def test_what_is_old_takes_no_room() -> None:
 
 
 def test_how_often_a_host_was_avoided_is_remembered_beyond_that() -> None:
-    """Else the next time would not be longer than the last one."""
+    """The count survives so that the next avoidance is longer."""
     memory = Aversions(lambda: 100)
     thrice = [failed(JOB, instance) for instance in range(3)]
     memory.take(thrice, 0.0)
@@ -235,7 +235,7 @@ def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_many_reasons_are_told_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The reasons of a placement are counted: each in its own words would fill them."""
+    """The reasons of a placement are counted: separate ones would fill it."""
     monkeypatch.setattr(aversions, "NUMBERED_MAX", 0)
     memory = Aversions(lambda: 3)
     memory.take(SICK, 0.0)
@@ -244,7 +244,7 @@ def test_many_reasons_are_told_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_it_is_told_once_measured_and_shown(caplog: pytest.LogCaptureFixture) -> None:
-    """A line in the log, a gauge, and a text at the host."""
+    """The avoidance is a line in the log, a gauge, and a text of the host."""
     reader = InMemoryMetricReader()
     meter = MeterProvider(metric_readers=[reader]).get_meter("test")
     memory = Aversions(lambda: 3, meter)

@@ -65,5 +65,5 @@ def test_one_pod_of_a_shape_is_bound_and_another_is_not() -> None:
 
 
 def test_no_pod_is_bound_before_hosts_are_known() -> None:
-    """A leader that has just begun decides as if there were others."""
+    """A new leader assumes other hosts."""
     assert set() == HostBook(LEASE_S).bound_to_host([(POD, shape(), Hostname("h1"))])

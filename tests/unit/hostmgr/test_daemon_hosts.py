@@ -25,7 +25,7 @@ def a_host(name: str, rack: str = "a", capacity: Resources = WHOLE) -> Registere
 
 
 def a_book(*daemons: Daemon, **racks: str) -> HostBook:
-    """Hosts with 4 cpus."""
+    """Return a book of hosts with 4 cpus."""
     book = HostBook(LEASE_S)
     book.daemons.want(daemons)
     book.set_hosts([a_host(name, rack) for name, rack in racks.items()])
@@ -64,7 +64,7 @@ def test_room_of_daemons_is_announced_to_nobody_else() -> None:
 
 
 def test_room_that_comes_before_its_host_is_kept_as_well() -> None:
-    """A host that joins while a daemon waits gives nothing away."""
+    """A host that joins while a daemon waits offers none of the daemon's resources."""
     book = HostBook(LEASE_S)
     book.daemons.want([a_daemon()])
     book.add_room([room("x")])
@@ -189,7 +189,7 @@ def test_where_a_daemon_is_to_run_follows_the_hosts() -> None:
 
 
 def news(book: HostBook) -> list[set[JobId]]:
-    """Asked for twice."""
+    """Return the news of two reads."""
     return [book.daemons.take_news(), book.daemons.take_news()]
 
 

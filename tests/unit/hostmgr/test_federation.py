@@ -71,7 +71,7 @@ class HostManager:
         }
 
     def find_room(self, pods: Sequence[PlannedPods]) -> list[FoundRoom]:
-        """One cpu for each pod; a gang whole."""
+        """Place one pod per cpu, and a gang whole."""
         self._note("room")
         left, found = self.cpu, []
         for each in pods:
@@ -118,7 +118,9 @@ class HostManager:
 
 
 class World:
-    """Implements ``ports.ClusterOfHosts`` and ``ports.HeldResources`` too."""
+    """A federation of scripted host managers; it implements ``ports.ClusterOfHosts`` and
+    ``ports.HeldResources`` too.
+    """
 
     def __init__(self, **cpus: int) -> None:
         self.managers = {name: HostManager(cpu) for name, cpu in cpus.items()}
@@ -175,7 +177,7 @@ def test_pods_bound_to_a_kind_of_cluster_are_tried_in_no_other() -> None:
 
 
 def test_leases_know_their_cluster() -> None:
-    """Launches and returns go where the lease is from; one without a cluster is of the first."""
+    """Launches and returns are sent to the cluster of the lease; a lease without a cluster belongs to the first."""
     world = World(a=4, b=4)
     lease = world.all.acquire_hosts(JOB, [(ONE, 1)], cluster="b")
 
@@ -206,7 +208,7 @@ def test_pods_that_spread_are_counted_in_the_other_clusters() -> None:
 
 
 def test_a_lease_under_a_hard_bound_stands_if_nothing_was_placed_elsewhere_meanwhile() -> None:
-    """Otherwise it is given back: the count that it goes by holds no more."""
+    """The lease is released otherwise, as its counts are outdated."""
     world = World(a=4, b=3)
     world.managers["b"].cpus_come = 1
 
@@ -244,7 +246,7 @@ def test_what_is_free_is_asked_once_in_a_while() -> None:
 
 
 def test_a_silent_cluster_is_passed_over() -> None:
-    """Others are tried; when none is left the call is Unavailable."""
+    """Others are tried; the call is Unavailable when none is left."""
     world = World(a=4, b=3)
     world.silence("a")
 
@@ -349,8 +351,9 @@ def test_a_cluster_that_never_answered_counts_with_what_is_held() -> None:
 
 
 def test_pods_that_no_host_of_any_cluster_could_take() -> None:
-    """Each cluster says why; with one cluster there is no need to name it. While one does not answer nothing is said,
-    for its hosts might do."""
+    """Each cluster gives its reason, without a name if it is the only one. No answer is given while one cluster does
+    not answer, as its hosts might fit.
+    """
     world, large = World(a=1, b=2), PodShape(Resources(2_000))
     huge = PodShape(Resources(3_000))
 
@@ -362,7 +365,7 @@ def test_pods_that_no_host_of_any_cluster_could_take() -> None:
 
 
 def test_hosts_of_a_daemon_are_counted_by_cluster() -> None:
-    """All of them, or nothing is said; with one cluster there is no need to name it."""
+    """The answer counts all clusters or none; a single cluster has no name."""
     world = World(a=1, b=2)
 
     assert [DaemonReach(1, cluster="a"), DaemonReach(2, cluster="b")] == world.all.reach(ONE)

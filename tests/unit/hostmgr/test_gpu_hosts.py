@@ -15,7 +15,7 @@ from tests.unit.hostmgr.test_hosts import JOB, LEASE_S, OTHER, THIRD, refused
 
 
 def book(**gpus: int) -> HostBook:
-    """Hosts of four cpus with so many gpus each."""
+    """Return a book of hosts with four cpus and the given gpus each."""
     found = HostBook(LEASE_S)
     size = {name: Resources.of(4, 2048, 1000, count) for name, count in gpus.items()}
     found.set_hosts([RegisteredHost(f"{n}-S", Hostname(n), "", size[n], Resources(), {}) for n in gpus])

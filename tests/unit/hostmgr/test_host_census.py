@@ -19,7 +19,9 @@ CAPACITY = Resources.of(8, 4_096, 40_000)
 
 
 def book(*names: str) -> HostBook:
-    """Hosts of 8 cpus, of which 4 are announced, if they are named so, else 2 are free by the news of the cluster."""
+    """Return a book of hosts with 8 cpus: 4 are offered, or on a host named ``quiet`` 2 are free by the report of the
+    cluster.
+    """
     found = pool_with(*(room(name) for name in names if name.startswith("h")))
     held = CAPACITY - Resources.of(2, 1_024, 10_000)
     found.set_hosts(

@@ -137,7 +137,7 @@ class Scan:
         return free_share(left, self.table.capacity_of(name), need)
 
     def unused(self, name: str, put: int) -> int:
-        """The smaller part, in millionths, of cpu and of memory that is not in use."""
+        """Return the smaller unused part, in millionths, of cpu and memory."""
         fleet, need = self.table.rooms.fleet, needed(self.wanted.resources)
         free, total = self.seen[name].free, self.table.capacity_of(name)
         cpu, memory = fleet.loads.of(fleet.row_of[name])
@@ -148,7 +148,7 @@ class Scan:
         return min(((have - beyond * of // 1000) * 10**6 // of for have, of, beyond in amounts if of), default=10**6)
 
     def taken(self, count: int) -> list[str]:
-        """The hosts of so many pods, in the order in which they get their first one."""
+        """Return the hosts of a number of pods, in the order of their first pod."""
         placed: list[str] = []
         for is_last in (False, True):
             names = [name for name in self.rooms if (name in self.table.maintained) == is_last]
@@ -204,7 +204,7 @@ def scanned(pool: HostBook, wanted: PodShape, count: int) -> tuple[set[str], tup
 def test_a_lease_takes_what_a_scan_of_all_hosts_takes(
     rooms: list[Room], acts: list[tuple[str, Any]], wanted: PodShape, count: int
 ) -> None:
-    """The same hosts, and the same reasons when they are too few, whatever happened before."""
+    """The hosts are the same, and so are the reasons when they are too few, after any history."""
     pool = pool_with(*rooms)
     pool.set_hosts([agent(name, 2_000, 0) for name in NAMES])
     for what, on in acts:

@@ -43,7 +43,7 @@ class Story:
         self.loads.take_samples(looks, [*map(Hostname, self.hosts), *OTHERS[:known]], self.now_s)
 
     def first(self) -> str:
-        """The host of the next pod."""
+        """Return the host of the next pod."""
         return first_host(self.book)
 
 
@@ -68,7 +68,7 @@ def test_a_host_that_is_measured_hot_comes_last() -> None:
 
 
 def test_pods_that_come_after_a_measurement_count_by_what_they_hold() -> None:
-    """A quiet host does not get all pods until it is measured again."""
+    """A quiet host is not given all pods until its next measurement."""
     story = Story()
     for _ in range(2):
         story.round(h1=3.5, h2=0.1)

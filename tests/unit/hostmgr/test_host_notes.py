@@ -114,7 +114,7 @@ def test_a_cordon_that_changed_while_no_host_manager_led() -> None:
 
 
 def test_reservations_end_with_the_host_manager_that_made_them() -> None:
-    """The next one says so: they were memory."""
+    """The next host manager records their end: reservations were in memory."""
     story = Story()
 
     story.notes.succeed([HostEvent(H1, HostEventKind.RESERVED, "", NOW - 90 * SECOND, "west", NOW + SECOND)])

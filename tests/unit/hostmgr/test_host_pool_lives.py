@@ -93,7 +93,7 @@ class Life(RuleBasedStateMachine):
         self.news_come(is_late=False)
 
     def begin(self) -> None:
-        """A host manager leads."""
+        """Start a host manager that leads."""
         self.book = HostBook(30.0, clock=lambda: 0.0)
         self.book.host_pools.set(self.pools)
         self.book.host_pools.read_asked(self.rows)

@@ -77,7 +77,7 @@ def test_settings_that_cannot_be_meant_are_refused(policy: QosPolicy, fault: str
 
 
 def test_every_host_has_its_turn() -> None:
-    """A bounded number of hosts at a time, beginning after the last one, whether it is still there or not."""
+    """A round has a bounded number of hosts, starting after the last one, even if that has gone."""
     agents = [agent(name, 1, 1) for name in ("a", "c", "e")]
 
     turns = [[found.hostname for found in in_turn(agents, Hostname(last), 2)] for last in ("", "c", "d", "e")]
@@ -88,7 +88,7 @@ def test_every_host_has_its_turn() -> None:
 
 
 def test_the_meter_sums_over_hosts() -> None:
-    """Use of the measured hosts, slack of all hosts, hot hosts, and evicted pods by cause."""
+    """The metrics are usage of the measured hosts, slack of all hosts, hot hosts, and evicted pods by cause."""
     pool = HostBook(30.0)
     pool.set_hosts([agent("a", 1500, 500), agent("b", 500, 0)])
     reader = InMemoryMetricReader()

@@ -48,7 +48,7 @@ def room(
 
 
 def refused(lease: HostLease) -> dict[str, int]:
-    """Hosts by the rule that they fail, in words."""
+    """Return the number of hosts by the text of the rule that excludes them."""
     return {misfit_text(one.misfit): one.host_count for hosts in lease.refused.values() for one in hosts}
 
 
@@ -89,7 +89,7 @@ def test_every_host_has_the_labels_of_its_cluster() -> None:
 
 
 def test_a_gang_has_a_lease_of_its_own() -> None:
-    """The placement of a job's gang does not void that of its other pods, nor the other way round."""
+    """The placement of a job's gang does not void the lease of its other pods, nor the other way round."""
     pool = pool_with(room("h1"), room("h2"))
     others = pool.acquire(JOB, [(shape(4), 1)], 0.0)
     gang = pool.acquire(JOB, [(shape(4), 1)], 0.0, for_gang=True)
@@ -184,7 +184,7 @@ def test_a_job_that_got_too_little_is_told_when_room_comes() -> None:
 
 
 def test_a_job_that_got_enough_is_left_alone() -> None:
-    """Offers wake only jobs that wait."""
+    """An offer wakes waiting jobs alone."""
     pool = pool_with(room("h1"))
 
     leased(pool, shape(), 4)
@@ -269,7 +269,7 @@ def test_a_second_launch_under_one_lease_gets_nothing() -> None:
 
 
 def test_room_of_one_host_adds_up() -> None:
-    """A pod may take some of each."""
+    """A pod may use resources of several offers."""
     pool = pool_with(room("h1", cpus=2.0), room("h1", cpus=2.0, number=2))
 
     lease = pool.acquire(JOB, [(shape(4.0), 1)], 0.0)

@@ -44,7 +44,7 @@ def operated() -> Iterator[tuple[Operated, HostManagerClient]]:
 
 
 def test_each_act_is_a_call_of_the_api(operated: tuple[Operated, HostManagerClient]) -> None:
-    """The refusal of the host manager comes back in its words."""
+    """The error has the message of the host manager."""
     servicer, client = operated
     client.steer("host1", MaintenanceAct.COMPLETE)
     client.steer("host1", MaintenanceAct.CANCEL)

@@ -132,7 +132,7 @@ def test_placement_counts_each_value(value: str, hosts: list[str]) -> None:
 
 
 def test_a_host_with_several_values_is_in_no_domain() -> None:
-    """Pods that spread do not go there, and none there counts for either."""
+    """Pods that spread are not placed there, and pods there count for neither domain."""
     book, wanted = a_book(**RACKS), PodShape(Resources.of(1, 10), layout=HARD)
     counts = book.domains.count([wanted], {Hostname("both"): 2, Hostname("left"): 1})
     [[rule]] = counts.values()

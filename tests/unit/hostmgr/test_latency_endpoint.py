@@ -1,4 +1,4 @@
-"""Reports of latencies over HTTP, sound ones and others."""
+"""Reports of latencies over HTTP, well-formed and malformed."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class World:
         return socket.create_connection(("127.0.0.1", self.endpoint.port), timeout=30)
 
     def send(self, whole: bytes) -> tuple[int, str]:
-        """Status and text of the answer to these bytes."""
+        """Send bytes and return status and text of the answer."""
         with self.connect() as connection:
             connection.sendall(whole)
             return answer(connection)
@@ -68,7 +68,7 @@ def make() -> Iterator[Callable[..., World]]:
 
 
 def test_a_report_is_kept(make: Callable[..., World]) -> None:
-    """Empty lines count as none, and of two lines of a pod the last one, whether they name its run or not."""
+    """Empty lines are ignored, and the last line of a pod counts, whether or not it names the run."""
     world = make()
 
     answered = world.post(b"\n" + lines(line(), line(3), line(p99_ms=90, pod=f"{JOB}-0")) + b"\r\n")

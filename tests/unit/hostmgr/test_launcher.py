@@ -27,7 +27,7 @@ class Unready(MemoryDriver):
 
 
 class NoPods:
-    """Stands for the templates of a job, for its pods, and for their volumes."""
+    """A double for the templates of a job, its pods, and their volumes."""
 
     def of_job(self, job: JobRecord, instance_ids: Any) -> dict[int, Any]:
         return {}

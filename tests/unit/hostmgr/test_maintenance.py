@@ -43,7 +43,7 @@ def test_a_host_that_goes_is_not_leased() -> None:
 
 
 def test_it_is_leased_again_when_it_is_back() -> None:
-    """Cancelled, or up again."""
+    """The host is leased again when the maintenance is cancelled, or ended."""
     pool = pool_with(room("h1"))
     pool.set_maintained([maintained("h1", DRAINING)])
     pool.set_maintained([])
@@ -91,7 +91,7 @@ def test_a_host_is_closed_once_launches_have_ended() -> None:
 
 
 def test_capacity_without_those_that_go() -> None:
-    """Draining hosts count for nothing, waiting ones do; all of them are registered, and count for the bound."""
+    """Draining hosts do not count, waiting ones do; all of them are registered, and count for the bound."""
     pool = HostBook(LEASE_S)
     pool.set_hosts([agent("h1"), agent("h2"), agent("h3")])
     gone = replace(maintained("gone", DOWN), capacity=Resources.of(2, 1))
@@ -134,7 +134,7 @@ NOW_NS = 1_000 * GOES_NOTICE_NS
 
 
 def test_the_cluster_takes_a_host_away_soon() -> None:
-    """An operator's own schedule: no pods in the three hours before, however the host was announced."""
+    """An operator's own schedule keeps pods off for the three hours before, however the host was announced."""
     pool = HostBook(LEASE_S, wall_ns=lambda: NOW_NS)
     notice = NOW_NS + GOES_NOTICE_NS
     pool.add_room([going("soon", notice), going("later", notice + 1), room("past"), going("past", 1, number=2)])

@@ -42,7 +42,7 @@ class Core:
 
 
 class Context:
-    """Keeps the status of a call that is refused."""
+    """A call context that keeps the status of a rejected call."""
 
     def abort(self, code: grpc.StatusCode, text: str) -> None:
         raise PermissionError(code.name, text)
@@ -81,7 +81,7 @@ def test_a_piece_of_a_file(core: Core) -> None:
     ],
 )
 def test_a_file_that_cannot_be_read(core: Core, fields: dict[str, str], code: str, text: str) -> None:
-    """Whose fault that is."""
+    """The status says whose fault the error is."""
     with pytest.raises(PermissionError, match=code) as refused:
         read(core, **fields)
     assert text in refused.value.args[1]

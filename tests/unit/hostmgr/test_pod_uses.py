@@ -42,7 +42,7 @@ class Hosts:
 
 
 def test_two_samples_make_a_rate() -> None:
-    """Pods of others are not ours to show."""
+    """Pods of other frameworks are not shown."""
     hosts = Hosts()
     uses = hosts.uses()
 
@@ -95,7 +95,9 @@ def test_what_was_measured_long_ago_is_not_shown() -> None:
 
 
 def test_a_slow_host_holds_up_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The others' use is the answer; it is asked once at a time, and its own use is there later."""
+    """The answer has the usage of the other hosts; the slow host is read once at a time, and its
+    usage is there later.
+    """
     monkeypatch.setattr(pod_uses, "PATIENCE_S", 0.01)
     hosts = Hosts(held={B: threading.Event()})
     uses = hosts.uses()

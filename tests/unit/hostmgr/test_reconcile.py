@@ -38,7 +38,7 @@ def test_the_first_look_is_at_everything() -> None:
 
 
 def test_unsettled_pods_are_looked_at_again_and_again_until_everything_is() -> None:
-    """A master that recovers does not answer at once: the questions thin out until the period ends."""
+    """A master that recovers does not answer at once: requests become rarer until the period ends."""
     schedule = started()
 
     looks = [schedule.take(second) for second in (*FOLLOW_UPS_S, PERIOD_S - 1, PERIOD_S, PERIOD_S + 1)]
@@ -72,7 +72,7 @@ def test_a_late_taker_catches_up_with_one_look() -> None:
 
 
 def test_the_larger_wish_wins() -> None:
-    """Asking for less does not undo asking for more, and a wish is taken once."""
+    """A smaller request does not replace a larger one, and a request is taken once."""
     schedule = started()
     schedule.want(Look.ALL)
     schedule.want(Look.UNSETTLED)

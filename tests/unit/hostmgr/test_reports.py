@@ -19,7 +19,7 @@ PATIENCE_S = 180.0
 
 
 def update(instance: int, uuid: str = "u", state: PodState = PodState.RUNNING) -> PodReport:
-    """One below 0 says nothing that could be stored."""
+    """Return an update; one with a number below 0 has nothing to store."""
     pod_id = PodId(JOB, instance, 1)
     status = PodStatus(pod_id, state, 1) if instance >= 0 else None
     return PodReport(str(pod_id), state.value, lambda: status, (uuid, str(instance)) if uuid else ())
@@ -149,7 +149,7 @@ def test_an_update_without_uuid_is_committed_but_not_acknowledged(recorder: Reco
 
 
 def test_a_status_of_nobody_is_acknowledged(recorder: Recorder, committer: ReportQueue) -> None:
-    """An update that says nothing to storage would come again for ever."""
+    """An unacknowledged update without anything to store would be sent for ever."""
     committer.add(update(-1))
 
     recorder.wait(lambda: bool(recorder.all("acknowledge")))
@@ -158,7 +158,7 @@ def test_a_status_of_nobody_is_acknowledged(recorder: Recorder, committer: Repor
 
 
 def test_orphans_are_killed_after_their_acknowledgement(recorder: Recorder, committer: ReportQueue) -> None:
-    """Storage names the runs that are not wanted."""
+    """Storage names the runs that are not part of their job."""
     recorder.orphans = [PodId(JOB, 7, 1)]
 
     committer.add(update(7))
@@ -168,7 +168,9 @@ def test_orphans_are_killed_after_their_acknowledgement(recorder: Recorder, comm
 
 
 def test_beyond_the_bound_updates_are_left_to_mesos(recorder: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A full queue drops: an agent's update comes again, for one of the master's own we have to ask."""
+    """Updates above the bound are dropped: an agent's update is sent again, and for the master's
+    own the master is asked.
+    """
     monkeypatch.setattr(reports, "QUEUE_MAX", 2)
     full = ReportQueue(recorder.commit, recorder.acknowledge, recorder.kill, recorder.missed, patience_s=0.0)
 
@@ -186,7 +188,7 @@ def test_beyond_the_bound_updates_are_left_to_mesos(recorder: Recorder, monkeypa
 def test_updates_that_find_no_room_are_told_together(
     recorder: Recorder, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """However many they are: once for each batch that is taken meanwhile."""
+    """Dropped updates are logged once for each batch that is taken meanwhile."""
     monkeypatch.setattr(reports, "QUEUE_MAX", 2)
     full = ReportQueue(recorder.commit, recorder.acknowledge, recorder.kill)
 

@@ -33,7 +33,7 @@ LOOK_AGAIN_S = 20.0
 
 
 def full(**cpus: float) -> World:
-    """Each host has one batch pod less than it takes, of a cpu each."""
+    """Fill the hosts with batch pods of one cpu, less one pod each."""
     world = World(**cpus)
     instance = 0
     for name, cpu in cpus.items():
@@ -189,7 +189,7 @@ def test_a_host_that_does_not_suit_is_not_reserved() -> None:
 
 
 def test_a_few_hosts_are_reserved_at_a_time() -> None:
-    """One for a job, and of few hosts one in all."""
+    """A job has one reservation, and a small cluster one in all."""
     world = full(a=4, b=4)
     world.look(OTHER, [LARGE])
     waits(world)

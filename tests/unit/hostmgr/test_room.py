@@ -39,7 +39,7 @@ def book(*names: str, cpus: float = 4) -> HostBook:
 
 
 def found(book: HostBook, count: int, cpu: float = 1, counts: Counts = NO_COUNTS, **more: Any) -> tuple[int, list[str]]:
-    """Pods that find a host, and the rules of the hosts for the others."""
+    """Return the number of pods that find a host, and the rules of the hosts for the others."""
     (answer,) = book.room.find([PlannedPods(shape(cpu, **more), count)], counts)
     return answer.count, [hosts_text(one) for one in answer.refusing]
 
@@ -55,7 +55,7 @@ def test_free_hosts_take_what_fits() -> None:
 
 
 def test_what_is_leased_counts_as_free() -> None:
-    """The lease is over in a moment; it stays with its holder."""
+    """A lease is short, and stays with its holder."""
     hosts = book("h1", "h2")
     lease = hosts.acquire(JOB, [(shape(4), 1)], 0.0)
 
@@ -79,7 +79,7 @@ def test_hosts_without_an_announcement_count_with_what_their_cluster_says() -> N
 
 
 def test_a_host_that_was_filled_is_full() -> None:
-    """Whatever the cluster, which is asked at times, said of it before."""
+    """The host is full whatever the cluster, which is polled, reported before."""
     hosts = book("h1", "h2")
     lease = hosts.acquire(JOB, [(shape(4), 1)], 0.0)
     hosts.claim(lease.lease_id, [host.hostname for host in lease.hosts])
@@ -90,7 +90,7 @@ def test_a_host_that_was_filled_is_full() -> None:
 
 
 def test_hosts_in_maintenance_take_none() -> None:
-    """Whatever is free there."""
+    """A host in maintenance takes no pods, free or not."""
     hosts = book("h1", "h2")
     hosts.set_maintained([HostMaintenance("", Hostname("h1"), HostState.DRAINING, HostState.DOWN)])
 

@@ -95,7 +95,7 @@ def test_nobody_waits_for_a_host_that_is_gone() -> None:
 
 
 def test_a_launch_ends_the_hold() -> None:
-    """Wherever the pod went."""
+    """The hold ends whichever host the pod runs on."""
     pool = held("h1")
     pool.pods_launched(JOB, [(0, 2, "h9", ())])
 
@@ -125,7 +125,7 @@ def test_holds_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_desired_hosts_cross_the_wire() -> None:
-    """Each with the shape of its pod."""
+    """Each desired host has the shape of its pod."""
     desired = [Desired(3, H1, SMALL), Desired(0, Hostname("h2"), BIG)]
 
     assert desired == desired_from_wire(desired_to_wire(desired, [BIG, SMALL]), [BIG, SMALL])

@@ -80,7 +80,7 @@ def test_a_lease_has_the_hosts_that_the_bound_allows() -> None:
 
 
 def test_a_lease_tells_which_hosts_the_bound_keeps_out() -> None:
-    """Each under the lowest domain, of which the lease may have no host."""
+    """Each host is listed under the lowest domain, of which the lease may have no host."""
     hosts, wanted = book(), shape()
     hosts.acquire(OTHER, [(shape(4, HostLabel("rack", "c"), Layout()), 1)], 0.0)
     counts = hosts.domains.count([wanted], {Hostname("h1"): 1, Hostname("h3"): 1})
@@ -94,7 +94,7 @@ def test_a_lease_tells_which_hosts_the_bound_keeps_out() -> None:
 
 
 def test_a_lease_for_a_gang_is_close() -> None:
-    """All in one rack; hosts of the others are said to be too small for it."""
+    """All hosts are in one rack; hosts of the others are reported as too small for the gang."""
     hosts, wanted = book(), shape(layout=Layout(close=GangClose("rack", True)))
 
     lease = hosts.acquire(JOB, [(wanted, 8)], 0.0, for_gang=True)

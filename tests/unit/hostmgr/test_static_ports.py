@@ -1,4 +1,4 @@
-"""A static port is taken once on a host, and never dealt to another pod there."""
+"""A static port is used once on a host, and never allocated to another pod there."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_no_host_is_unable_for_the_sake_of_a_port() -> None:
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 3)), max_size=3), st.sets(st.integers(0, 12)))
 def test_ranges_without_ports(spans: list[tuple[int, int]], ports: set[int]) -> None:
-    """Every port that is left, and no other."""
+    """The rest has every remaining port, and no other."""
     ranges, last = [], -1
     for begin, length in sorted(spans):
         if begin > last:

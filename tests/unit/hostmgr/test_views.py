@@ -133,7 +133,7 @@ def test_hosts_in_maintenance_count_by_their_state() -> None:
 
 
 def test_what_is_wrong_with_a_cluster() -> None:
-    """The cluster first, then hosts that left, then marks."""
+    """Problems are listed in the order cluster, hosts that left, marks."""
     story = Story()
     story.driver.is_connected = False
     story.book.set_hosts([host("a")])
@@ -217,7 +217,7 @@ def test_host_pools_of_the_map() -> None:
 
 
 def test_the_version_changes_with_the_map_alone() -> None:
-    """A map that the caller has comes without hosts."""
+    """A map that the caller has is answered without hosts."""
     story = Story()
     servicer, context = ViewsServicer(story.views), cast("grpc.ServicerContext", None)
     first = servicer.MapHosts(private.MapHostsRequest(known_version="none"), context)

@@ -34,7 +34,7 @@ Answerer = Callable[[Asked], Iterable[bytes]]
 
 @contextmanager
 def scripted(answer: Answerer, tls: ssl.SSLContext | None = None) -> Iterator[Server]:
-    """Serves every connection by this function, on threads."""
+    """Serve every connection by this function, on threads."""
 
     def serve(sock: socket.socket) -> None:
         connection = tls.wrap_socket(sock, server_side=True) if tls else sock
@@ -88,7 +88,7 @@ def answer(status: int, body: bytes | dict[str, Any] = b"", *headers: str) -> by
 
 
 def chunked(status: int = 200) -> bytes:
-    """The head of an answer in chunks."""
+    """Return the head of a chunked answer."""
     return f"HTTP/1.1 {status} Status\r\nTransfer-Encoding: chunked\r\n\r\n".encode()
 
 

@@ -280,7 +280,7 @@ def test_in_a_pod_the_service_account_is_used(tmp_path: Path) -> None:
 
 
 def test_what_is_missing_in_a_pod_is_named(tmp_path: Path) -> None:
-    """The environment, the token, or that contexts have no meaning there."""
+    """The error names the environment, the token, or the context, which has no meaning there."""
     with pytest.raises(InvalidArgument, match="KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are not set"):
         read_access("in-cluster", "", {})
     with pytest.raises(InvalidArgument, match=r"in-cluster: tokenFile: .*No such file"):
@@ -290,7 +290,7 @@ def test_what_is_missing_in_a_pod_is_named(tmp_path: Path) -> None:
 
 
 def test_the_path_of_a_server_is_before_all_others(tmp_path: Path) -> None:
-    """Several clusters may be behind one address."""
+    """The path of the server's URL is a prefix of all requests: several clusters may share one address."""
     seen: list[str] = []
 
     def serve(asked: Asked) -> list[bytes]:

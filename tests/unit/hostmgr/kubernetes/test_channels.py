@@ -35,7 +35,7 @@ def sent(payload: bytes, opcode: int = 2) -> bytes:
 @settings(deadline=None)
 @given(st.lists(st.binary(max_size=300), max_size=5), st.lists(st.integers(0, 1500), max_size=8))
 def test_frames_may_be_cut_anywhere(payloads: list[bytes], places: list[int]) -> None:
-    """Each comes once, whole, and in its order."""
+    """Each frame is read once, whole, and in its order."""
     data = b"".join(map(sent, payloads))
     ends = sorted({min(place, len(data)) for place in places} | {len(data)})
     frames = Frames()
@@ -119,6 +119,6 @@ def test_exit_codes(said: dict[str, Any], code: int) -> None:
 
 
 def test_a_command_that_could_not_be_started() -> None:
-    """Has no exit code, and the runtime's words."""
+    """The command has no exit code, and the message of the runtime."""
     with pytest.raises(CommandFailed, match="executable file not found"):
         exit_code_of({"status": "Failure", "message": "executable file not found in $PATH"})

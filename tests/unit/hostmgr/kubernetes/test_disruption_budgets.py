@@ -23,7 +23,7 @@ A, B = JobId("job-a"), JobId("job-b")
 
 
 class Cluster:
-    """The budgets that are there, two to a page."""
+    """A cluster that lists its budgets in pages of two."""
 
     def __init__(self) -> None:
         self.now_s = 0.0
@@ -83,7 +83,7 @@ def budgets(cluster: Cluster) -> Iterator[DisruptionBudgets]:
 
 
 def test_only_numbers_that_change_are_written(cluster: Cluster, budgets: DisruptionBudgets) -> None:
-    """Each budget chooses the pods of its job in this cluster, and its name no other cluster of the namespace has."""
+    """Each budget selects the pods of its job in this cluster; its name is unique in the namespace."""
     budgets.set({A: 3, B: 1})
     labels = {"peloton.io/cluster": "west", "peloton.io/job": A}
     made = cluster.there["peloton-west-job-a"]
@@ -135,7 +135,7 @@ def test_a_call_makes_a_bounded_number_of_changes(cluster: Cluster, budgets: Dis
 
 
 def test_without_the_right_nothing_is_asked_for_a_while(cluster: Cluster, budgets: DisruptionBudgets) -> None:
-    """Services run all the same."""
+    """Budgets are not written for a while after a 403; services run all the same."""
     cluster.is_forbidden = True
     with pytest.raises(Refused, match="no budgets for you"):
         budgets.set({A: 1})

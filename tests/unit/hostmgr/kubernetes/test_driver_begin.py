@@ -1,4 +1,4 @@
-"""The begin of a session with a cluster."""
+"""The start of a session with a cluster."""
 
 from __future__ import annotations
 

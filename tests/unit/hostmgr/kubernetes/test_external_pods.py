@@ -105,7 +105,7 @@ def test_a_remark_that_came_too_late_is_repeated() -> None:
 
 
 def bound_as(run: str) -> Callable[[str, str], Iterator[bytes]]:
-    """A binding is refused, as the pod is bound already."""
+    """Reject a binding, as the pod is bound already."""
 
     def serve(method: str, path: str) -> Iterator[bytes]:
         if path.endswith("/binding"):
@@ -121,7 +121,7 @@ def bound_as(run: str) -> Callable[[str, str], Iterator[bytes]]:
 
 
 def test_a_binding_whose_answer_was_lost_counts_as_done() -> None:
-    """Repeated, it is a conflict with itself: the pod says so."""
+    """A repeated binding conflicts with itself: the pod shows the first one."""
     with pods_on(bound_as(str(FIRST))) as (pods, _):
         assert {} == pods.bind([(FIRST, a_pod(), "n")])
         assert pods.has(str(FIRST))
@@ -193,14 +193,14 @@ def test_pods_are_not_known_while_the_watch_is_interrupted() -> None:
 
 
 def ran(phase: str) -> Json:
-    """The pod, bound as the first run."""
+    """Return the pod, bound as the first run."""
     pod = a_pod(annotations={RUN: str(FIRST)})
     pod["spec"]["nodeName"], pod["status"]["phase"] = "n", phase
     return pod
 
 
 def acknowledge(pods: ExternalPods) -> None:
-    """All that is reported."""
+    """Acknowledge all reports."""
     while reports := pods.unacknowledged():
         for report in reports:
             pods.acknowledged(report.token)
@@ -216,7 +216,7 @@ def test_a_run_whose_pod_went_unseen_is_not_bound_any_more() -> None:
 
 
 def test_a_run_is_forgotten_when_its_end_is_stored_and_its_pod_is_gone() -> None:
-    """Whichever comes last, also while the watch was interrupted."""
+    """The run is removed after the later of the two events, even if the watch was interrupted."""
     with pods_on(accept) as (pods, _):
         for is_stored_first in (True, False):
             pods.changed("MODIFIED", ran("Succeeded"))
@@ -249,7 +249,7 @@ def test_a_pod_that_is_gone_leaves_its_node(is_seen: bool) -> None:
 
 
 def budget(method: str, path: str) -> Iterator[bytes]:
-    """A PodDisruptionBudget keeps the pod."""
+    """Reject evictions for a PodDisruptionBudget."""
     keeps = status(429, "TooManyRequests", "it keeps 1", causes=[{"reason": "DisruptionBudget"}])
     yield answer(429, keeps) if path.endswith("/eviction") else answer(201, {})
 
@@ -294,7 +294,7 @@ def test_a_remark_that_failed_in_the_apiserver_is_repeated(monkeypatch: pytest.M
 
 
 def test_the_body_of_a_binding_names_the_pod_by_its_uid() -> None:
-    """A pod of the same name that was made since then is not bound."""
+    """A newer pod of the same name is not bound."""
     bodies: list[Json] = []
 
     def serve(one: Asked) -> Iterator[bytes]:

@@ -36,7 +36,7 @@ def config(pod: Json) -> job_pb2.JobConfig:
 
 
 def test_requests_and_labels_become_a_configuration() -> None:
-    """One for all pods of an owner that are alike."""
+    """Equal pods of an owner share one configuration."""
     labels = {"peloton.io/gang-size": "4", "peloton.io/priority": "7", "peloton.io/preemptible": "false"}
     owner = {"controller": True, "kind": "Job", "name": "train", "uid": UID, "apiVersion": "batch/v1"}
     found = config(a_pod({"labels": labels, "ownerReferences": [owner]}))
@@ -58,7 +58,7 @@ def test_sidecars_and_what_a_pod_asks_for_as_a_whole_count() -> None:
 
 
 def test_node_selectors_and_affinities_become_constraints() -> None:
-    """Terms are alternatives, and expressions of a term hold together."""
+    """Terms are alternatives, and all expressions of a term must hold."""
     terms = [
         {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a", "b"]}]},
         {
@@ -123,7 +123,7 @@ def test_what_is_only_preferred_is_passed_over() -> None:
 
 
 def test_pods_that_are_bound_held_back_leaving_or_over_do_not_want_a_host() -> None:
-    """All others do."""
+    """Every other pod waits for a host."""
     assert wants_host(a_pod())
     over = a_pod()
     over["status"]["phase"] = "Failed"
@@ -155,6 +155,6 @@ def test_numbers_beyond_all_bounds_are_refused(meta: Json, spec: Json, why: str)
 
 
 def test_a_grace_that_no_configuration_holds_is_cut() -> None:
-    """An eviction has the pod's own."""
+    """The configuration has the longest grace that it can hold; an eviction uses the pod's own."""
     graces = [config(a_pod(terminationGracePeriodSeconds=value)).defaultConfig for value in (10**12, -1)]
     assert [GRACE_MAX_S, 0] == [each.killGracePeriodSeconds for each in graces]

@@ -55,7 +55,7 @@ def b64(data: bytes) -> str:
 
 
 def test_files_and_data_of_a_context() -> None:
-    """Relative paths begin at the folder of the kubeconfig; data is decoded."""
+    """Relative paths start at the folder of the kubeconfig; data is decoded."""
     cluster = {"server": "https://k:6443/c-1", "certificate-authority": "ca.crt", "tls-server-name": "kube"}
     user = {"client-certificate-data": b64(b"cert"), "client-key": "/keys/k.pem", "tokenFile": "../token"}
 
@@ -137,7 +137,7 @@ FAULTS: dict[str, tuple[Any, str]] = {
 
 @pytest.mark.parametrize("case", FAULTS)
 def test_an_error_names_file_field_and_rule(case: str) -> None:
-    """An operator finds the line without this code."""
+    """The error names file, field and rule, so that an operator finds the line."""
     value, message = FAULTS[case]
 
     with pytest.raises(InvalidArgument) as error:
@@ -165,7 +165,7 @@ JUNK = st.recursive(
 @settings(deadline=None)
 @given(data=st.data())
 def test_anything_in_any_field_is_read_or_refused(data: st.DataObject) -> None:
-    """A file is an entry, or an InvalidArgument that names it."""
+    """Every value is parsed to an entry, or rejected with an InvalidArgument that names the file."""
     value = tree(
         {"server": "https://k", "certificate-authority": "a", "insecure-skip-tls-verify": False},
         {"token": "t", "client-key": "k", "client-certificate": "c", "exec": {**PLUGIN}, "as": None},
@@ -207,7 +207,7 @@ TEXTS = st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=1, 
     port=st.integers(1, 65535),
 )
 def test_what_is_written_is_what_is_read(token: str, ca: bytes, certificate: bytes, name: str, port: int) -> None:
-    """Every value comes through, in YAML and in JSON."""
+    """Every value is read back, from YAML and from JSON."""
     value = tree(
         {"server": f"https://k:{port}", "certificate-authority-data": b64(ca), "tls-server-name": name},
         {"token": token, "client-certificate-data": b64(certificate), "client-key-data": b64(certificate)},

@@ -140,7 +140,7 @@ def test_room_is_used_once() -> None:
     ids=["replaced", "not ready", "withdrawn", "down", "gone", "another session", "relabelled", "back", "both"],
 )
 def test_a_launch_on_room_that_is_gone_gets_nothing(change: Any) -> None:
-    """Whatever took it away meanwhile."""
+    """The launch is rejected for every reason for which the resources are gone."""
     made = ledger()
     room = rooms(made)["n1"]
     change(made)
@@ -265,7 +265,7 @@ def test_room_says_when_its_node_goes() -> None:
 
 
 def test_a_node_that_others_withdrew_is_a_host_without_room() -> None:
-    """The reason is shown."""
+    """The host has no free resources, and the reason."""
     made = ledger(node(withdrawn="an operator of the cluster has cordoned it"))
 
     assert {} == rooms(made)
@@ -286,7 +286,7 @@ def test_a_lost_node_is_no_host_until_it_is_ready() -> None:
 
 
 def test_a_new_list_keeps_launches_that_it_does_not_show_yet() -> None:
-    """All other pods that it lacks are gone."""
+    """Launched pods are kept; all other pods that the list lacks are removed."""
     made = ledger()
     made.put_pod("old", "n1", FOREIGN)
     made.use(claim(rooms(made)["n1"]), wanted("a"))
@@ -301,7 +301,7 @@ def test_a_new_list_keeps_launches_that_it_does_not_show_yet() -> None:
 
 
 def test_a_new_list_of_nodes_drops_the_others() -> None:
-    """Pods on them stay counted, should the node come again."""
+    """Pods on a removed node stay counted, in case the node returns."""
     made = ledger(node("n1"), node("n2"))
     made.put_pod("a", "n2", ONE)
 

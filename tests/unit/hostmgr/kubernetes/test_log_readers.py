@@ -74,7 +74,7 @@ def read_to(readers: LogReaders, offset: int, byte: int) -> bytes:
 
 
 def test_a_log_is_followed_over_one_stream(log: Log, readers: LogReaders) -> None:
-    """Each call begins where the one before has stopped; the end is said once the container has ended."""
+    """Each call continues where the one before has stopped; the end is reported once the container has ended."""
     log.text = b"one\n"
     assert (b"one\n", False) == readers.read("p", FILE, 0, True)
     assert (b"", False) == readers.read("p", FILE, 4, True)
@@ -94,7 +94,7 @@ def test_a_log_may_be_read_from_any_byte(log: Log, readers: LogReaders) -> None:
 
 
 def test_pieces_have_a_bound(log: Log, readers: LogReaders, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A long log comes in several, and nothing of it twice or never."""
+    """A long log is read in several pieces, without gaps and repetitions."""
     monkeypatch.setattr(log_readers, "PIECE_BYTES", 1000)
     log.text, log.is_over = bytes(range(256)) * 10, True
     data = b""
@@ -128,7 +128,7 @@ def test_readers_that_are_not_used_are_closed(log: Log, monkeypatch: pytest.Monk
 
 
 def test_only_so_many_read_at_once(log: Log, readers: LogReaders, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nodes that do not answer hold up no more calls than that."""
+    """The limit bounds the calls that unavailable nodes delay."""
     monkeypatch.setattr(log_readers, "TURN_S", 0.001)
     for _ in range(log_readers.AT_ONCE_MAX):
         readers._turns.acquire()

@@ -1,4 +1,4 @@
-"""Logs of pods by way of the apiserver."""
+"""Logs of pods through the apiserver."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def pod(init: Json | None = None, **states: Json) -> Json:
 
 
 class Cluster:
-    """Serves one pod and its log."""
+    """A cluster that serves one pod and its log."""
 
     def __init__(self, pod: Json, *log: bytes) -> None:
         self.pod = pod
@@ -62,7 +62,7 @@ def test_files_are_logs_of_containers_that_have_begun() -> None:
 
 
 def test_a_log_is_read_or_followed() -> None:
-    """Piece by piece, of the container that the file names."""
+    """The log of the container in the file name is read in pieces."""
     cluster = Cluster(pod(main=RUNNING), b"one\n", b"two")
     with scripted(cluster.serve) as server, api_of(server) as api:
         for file, follow in (("stdout", False), ("side/stdout", True)):

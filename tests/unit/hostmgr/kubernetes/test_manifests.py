@@ -141,7 +141,7 @@ def test_what_a_pod_takes_is_what_it_was_given(task: Json) -> None:
 
 
 def test_ports_are_those_of_the_node() -> None:
-    """Dynamic ones as they were dealt, in the environment and by name if Kubernetes takes it."""
+    """Dynamic ports are the allocated ones, in the environment and by name if Kubernetes accepts it."""
     ports = [
         {"name": "http", "envName": "PORT"},
         {"name": "Admin_Port", "envName": "ADMIN", "value": 8080},
@@ -222,7 +222,7 @@ def test_secrets_of_the_job_are_files_of_all_containers() -> None:
 
 
 def test_volumes() -> None:
-    """Host paths, and folders that live as long as the pod."""
+    """Volumes are host paths, and folders that live as long as the pod."""
     volumes = [
         {"mode": "RW", "container_path": "/data", "host_path": "/mnt/data"},
         {"mode": "RO", "container_path": "/etc/x", "source": {"type": "HOST_PATH", "host_path": {"path": "/etc/x"}}},

@@ -104,7 +104,7 @@ def test_whether_a_pod_can_have_its_volume(volume: VolumeRecord, stages: dict[st
 
 
 def test_a_volume_has_one_pod() -> None:
-    """The launch of that very pod may be repeated."""
+    """A second pod is rejected; the launch of the same pod may be repeated."""
     made = ledger(node(volumes={"v": NodeVolume(1_000, Stage.KEPT)}))
     assert "" == use(made, CREATED)
 

@@ -72,7 +72,7 @@ def test_taints_keep_pods_away(taint: Json, why: str) -> None:
 
 
 def test_a_cordon_is_ours_or_that_of_others() -> None:
-    """Annotations of the node say so."""
+    """Annotations of the node say which client cordoned it."""
     ours = node({"unschedulable": True}, annotations={MAINTENANCE: DRAINING, CORDONED: "true"})
 
     assert "an operator of the cluster has cordoned it" == read(node({"unschedulable": True})).withdrawn
@@ -80,7 +80,7 @@ def test_a_cordon_is_ours_or_that_of_others() -> None:
 
 
 def test_a_node_without_the_selected_labels_is_left_out() -> None:
-    """All of them count."""
+    """A node must have all selected labels."""
     settings = KubernetesSettings(IN_CLUSTER, node_selector=(("pool", "batch"), ("zone", "a")))
 
     assert node_of(node(labels={"pool": "batch"}), settings) is None

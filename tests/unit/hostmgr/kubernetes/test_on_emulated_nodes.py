@@ -1,4 +1,4 @@
-"""Logs, use, images and commands of pods that run as processes of emulated nodes."""
+"""Logs, usage, images and commands of pods that run as processes of emulated nodes."""
 
 from __future__ import annotations
 
@@ -179,7 +179,7 @@ class Caller:
         self.exit_code: int | None = None
 
     def exchange(self, **content: Any) -> ExchangeAnswer:
-        """The next one."""
+        """Make the next exchange."""
         self.number += 1
         start = None if self.number else self.start
         answer = self.repeat(start=start, **content)
@@ -189,7 +189,7 @@ class Caller:
         return answer
 
     def repeat(self, **content: Any) -> ExchangeAnswer:
-        """The last one."""
+        """Repeat the last exchange."""
         return self.sessions.exchange(self.pod, Exchange(self.name, self.number, **content))
 
     def until(self, is_so: Callable[[], bool]) -> None:
@@ -212,7 +212,7 @@ def sessions(api: ApiServer) -> Iterator[CommandSessions]:
 
 @pytest.fixture(scope="module")
 def sleeper(api: ApiServer) -> str:
-    """A pod that runs."""
+    """Return the name of a running pod."""
     pod = run(api, "sleep 1000")
     logs = PodLogs(api, "default")
     wait(lambda: logs.files(pod) == ("stdout",))
@@ -313,7 +313,7 @@ def test_no_more_sessions_than_may_be(sessions: CommandSessions, sleeper: str, m
 
 
 def refused(caller: Caller, content: dict[str, Any]) -> None:
-    """A command that cannot start may say so a little later."""
+    """Wait for the rejection, which may come a little later."""
     caller.repeat(**content)
     caller.until(lambda: False)
 
@@ -337,7 +337,7 @@ def refused(caller: Caller, content: dict[str, Any]) -> None:
 def test_commands_that_are_refused(
     sessions: CommandSessions, sleeper: str, pod: str, content: dict[str, Any], error: type[Exception], text: str
 ) -> None:
-    """Whose fault that is; a repeated call says the same."""
+    """The error says whose fault the rejection is; a repeated call has the same error."""
     caller = Caller(sessions, pod or sleeper)
     caller.number = 0
     with pytest.raises(error, match=text):

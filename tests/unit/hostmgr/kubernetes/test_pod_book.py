@@ -1,4 +1,4 @@
-"""The book of our pods: states in their order, each until it is acknowledged."""
+"""The cache of Peloton's pods: states in their order, each until it is acknowledged."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def acknowledge(book: PodBook, report: PodReport | None) -> PodReport | None:
 
 
 def test_a_state_follows_the_acknowledgement_of_the_one_before() -> None:
-    """However fast the pod was; waiting is no news."""
+    """A state is reported after the acknowledgement of the one before, however fast the pod was; waiting is no news."""
     book = PodBook()
     assert book.seen(pod("Pending"), "h") is None
     running = book.seen(pod("Running", RUNNING), "h")
@@ -49,7 +49,9 @@ def waits(reason: str, message: str) -> Json:
 
 
 def test_a_wait_is_told_once_for_each_kind_of_it() -> None:
-    """However often its kubelet tries: a pull has two states each time, and numbers of its own in its messages."""
+    """A kind of wait is reported once, however often the kubelet retries: a pull has two states each time, and changing
+    numbers in its messages.
+    """
     book, refused, down = PodBook(), "x:1: not found", "dial tcp 10.0.0.1:443: connection refused"
     seen = [("ContainerCreating", "")]
     seen += [
@@ -103,7 +105,7 @@ def test_a_pod_that_had_ended_before_we_looked_has_its_end_told_alone() -> None:
 
 
 def test_reports_come_again_until_they_are_acknowledged() -> None:
-    """The first of each pod; tokens that are not awaited change nothing."""
+    """The first unacknowledged report of each pod is repeated; unexpected tokens change nothing."""
     book = PodBook()
     running = book.seen(pod("Running", RUNNING), "h")
     book.seen(pod("Succeeded", ENDED), "h")
@@ -153,7 +155,7 @@ def test_a_kill_before_the_pod_was_seen_is_remembered() -> None:
 
 
 def test_a_pod_has_one_end() -> None:
-    """Whatever is seen or said of it later."""
+    """The first end counts, whatever is seen or reported later."""
     book = PodBook()
     running = book.seen(pod("Running", RUNNING), "h")
     assert book.end(NAME, PodState.LOST, Cause.HOST_LOST, "NodeLost", "away", 5) is None

@@ -37,7 +37,7 @@ def cluster_of(secret: Any) -> str:
 
 
 class Store:
-    """Secrets by name; ``refuses``: it creates none."""
+    """A store of Secrets by name; it creates none if ``refuses`` is set."""
 
     def __init__(self) -> None:
         self.secrets: dict[str, Any] = {}
@@ -69,7 +69,7 @@ def store(monkeypatch: pytest.MonkeyPatch) -> Store:
 
 
 class Pods:
-    """``names``: of the Secrets that live ones have; ``jobs``: whose pods are being created."""
+    """Live pods: the ``names`` of their Secrets, and the ``jobs`` whose pods are being created."""
 
     def __init__(self) -> None:
         self.names: set[str] = set()
@@ -150,7 +150,7 @@ def test_one_that_was_just_made_stays(secrets: PodSecrets, store: Store, live: P
 
 
 def test_a_successor_removes_what_is_left(secrets: PodSecrets, store: Store, live: Pods) -> None:
-    """Whose pods have ended meanwhile."""
+    """Secrets whose pods have ended meanwhile are removed."""
     for job_id, name in ((JOB, "left"), (OTHER, "used")):
         store.secrets[name] = {
             "metadata": {"name": name, "labels": {"peloton.io/job": job_id, "peloton.io/cluster": "west"}}

@@ -32,7 +32,7 @@ from services.hostmgr.kubernetes.pods.quantities import amount, mib, milli
     ],
 )
 def test_every_form_of_an_amount_is_exact(text: str, value: int | Fraction) -> None:
-    """Decimal and binary units, exponents, and plain numbers."""
+    """Amounts in decimal and binary units, exponents, and plain numbers are exact."""
     assert value == amount(text)
 
 

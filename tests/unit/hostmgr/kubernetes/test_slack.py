@@ -79,7 +79,7 @@ def world() -> Iterator[World]:
 
 
 def test_what_pods_leave_is_lent_less_a_tenth(world: World) -> None:
-    """Two measurements make a rate; pods of others count like ours."""
+    """Two measurements make a rate; external pods count too."""
     world.put_pod("peloton/a", rate=0.5)
     world.put_pod("x/b", TWO_CPUS._replace(is_foreign=True), rate=0.25)
     world.rounds(1)
@@ -129,7 +129,7 @@ def test_a_rise_in_use_counts_at_once_and_a_fall_little_by_little(world: World) 
 
 
 def test_no_more_is_lent_than_the_node_has(world: World) -> None:
-    """Others may have bound more pods to it than fit."""
+    """External pods may exceed the capacity of the node."""
     for i in range(4):
         world.put_pod(f"x/{i}", rate=0.0)
 
@@ -155,7 +155,7 @@ def test_revocable_pods_stay_while_the_slack_is_unknown(world: World) -> None:
 
 
 def test_a_measurement_that_is_not_new_makes_no_estimate(world: World) -> None:
-    """A kubelet may count more seldom than it is asked."""
+    """A kubelet may measure more rarely than it is read."""
     world.put_pod("a", rate=0.5)
     world.rounds(1)
 
@@ -200,7 +200,7 @@ def test_a_node_that_lends_no_more_has_no_slack(world: World) -> None:
 
 
 def test_a_round_has_a_bound_and_the_next_one_goes_on(world: World) -> None:
-    """Nodes without pods are not asked."""
+    """Nodes without pods are not read."""
     names = [f"m{i:03}" for i in range(NODES_PER_ROUND_MAX + 50)]
     for name in names:
         world.put_node(name)
@@ -214,7 +214,7 @@ def test_a_round_has_a_bound_and_the_next_one_goes_on(world: World) -> None:
 
 
 def test_it_measures_by_itself(world: World) -> None:
-    """Every period, until it is stopped."""
+    """The slack is measured every period, until the estimator is stopped."""
     world.put_pod("a", rate=0.5)
     running = world.another(period_s=0.01)
     running.start()
@@ -228,7 +228,7 @@ def test_it_measures_by_itself(world: World) -> None:
 
 
 def test_revocable_pods_alone_have_nothing_to_borrow(world: World) -> None:
-    """A host manager that begins when the others have gone measures that, too."""
+    """A host manager that starts when the lenders have gone measures zero, too."""
     world.put_pod("r", BORROWER, rate=0.5)
 
     world.rounds(2)

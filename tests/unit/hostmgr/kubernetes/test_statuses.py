@@ -1,4 +1,4 @@
-"""Pods of Kubernetes in our words, by the recordings of a real control plane and kubelet."""
+"""States of Kubernetes pods as Peloton's states, by recordings of a real control plane and kubelet."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ ENDS: dict[str, tuple[PodState, Cause, int, str]] = {
 
 @pytest.mark.parametrize("name", ENDS)
 def test_an_end_has_its_cause(name: str) -> None:
-    """State, cause, exit code and words of the last event that the recording has of the pod."""
+    """The state, cause, exit code and message come from the last recorded event of the pod."""
     kind, pod = recorded(name)[-1]
 
     status = status_of(pod, deleted=kind == "DELETED")
@@ -79,7 +79,7 @@ def test_a_pod_that_only_waits_has_nothing_to_store() -> None:
 
 @pytest.mark.parametrize("name", ["term-handled", "term-ignored", "force", "evict"])
 def test_what_we_kill_is_killed(name: str) -> None:
-    """However it ended, and also when its last state is all that is seen."""
+    """A killed pod is KILLED however it ended, even if only its last state is seen."""
     events = [(kind, pod) for kind, pod in recorded(name) if statuses.is_over(pod) or kind == "DELETED"]
 
     assert {KILLED} == {status_of(pod, kind == "DELETED", kill_asked=True).state for kind, pod in events}
@@ -244,7 +244,7 @@ BUSY = "failed to do request: unexpected status from HEAD request to https://r/v
 
 
 def waiting(reason: str, message: str = "") -> Json:
-    """A pod that its node has taken, and whose container waits."""
+    """Return a pod that its node has accepted, and whose container waits."""
     pod = deepcopy(recorded("noimage")[3][1])
     pod["status"]["containerStatuses"][0]["state"]["waiting"] = {"reason": reason, "message": message}
     return pod
@@ -269,7 +269,7 @@ def test_a_wait_that_may_not_end_is_the_message_of_its_pod(reason: str, message:
 
 
 def test_a_wait_names_its_container_among_several() -> None:
-    """Here the second one, while the first has run: the pod is STARTING."""
+    """The second container waits while the first has run: the pod is STARTING."""
     pod = waiting("ErrImagePull", NOT_FOUND)
     pod["spec"]["containers"].append({"name": "side"})
     pod["status"]["containerStatuses"].append(
@@ -302,12 +302,14 @@ def test_a_wait_names_its_container_among_several() -> None:
     ],
 )
 def test_a_registry_that_refuses_is_told_from_one_that_fails(reason: str, message: str, pull: Pull) -> None:
-    """The messages of containerd and CRI-O decide."""
+    """The messages of containerd and CRI-O tell them apart."""
     assert pull is pull_of(reason, message)
 
 
 def test_an_image_that_its_registry_refuses_is_given_up_after_a_bounded_time() -> None:
-    """Counted from the first refusal, which may come long after the node has taken the pod; the request is at fault."""
+    """The timeout starts at the first rejection, which may come long after the node has accepted the pod; the request
+    is at fault.
+    """
     pod, refused_s = waiting("ErrImagePull", NOT_FOUND), statuses._seconds("2026-11-22T03:40:00Z")
     since_s = statuses.refused_since(pod, 0.0, refused_s)
     early = statuses.stuck(pod, refused_s + PULL_REFUSED_S - 1, 900.0, refused_s=since_s)
@@ -324,7 +326,7 @@ def test_an_image_that_its_registry_refuses_is_given_up_after_a_bounded_time() -
 
 
 def test_a_refusal_is_forgotten_with_another_failure() -> None:
-    """A back-off without a cause says nothing of it."""
+    """A back-off without a cause does not end it."""
     back_off = waiting("ImagePullBackOff", 'Back-off pulling image "x:1"')
 
     assert 5.0 == statuses.refused_since(waiting("ErrImagePull", NOT_FOUND), 5.0, 9.0)
@@ -427,7 +429,7 @@ def test_what_a_pod_takes(case: str) -> None:
 
 
 def test_sidecars_take_ports_of_the_node() -> None:
-    """An init container that ends does not keep its own."""
+    """A sidecar keeps its node ports; an init container that ends does not."""
     first, beside, main = ({"ports": [{"containerPort": 1, "hostPort": port}]} for port in (81, 82, 83))
     spec = {"initContainers": [first, beside | {"restartPolicy": "Always"}], "containers": [main]}
     assert {82, 83} == statuses.ports({"spec": spec})
@@ -435,5 +437,5 @@ def test_sidecars_take_ports_of_the_node() -> None:
 
 @pytest.mark.parametrize(("text", "milli"), [("1500m", 1_500), ("plenty", 0), ("-2", 0), ("", 0)])
 def test_only_an_amount_of_revocable_cpu_is_borrowed(text: str, milli: int) -> None:
-    """Anybody may write the annotation at a pod of his own."""
+    """Users may write any annotation on their own pods, so other texts count as zero."""
     assert milli == statuses.revocable_cpu_milli({"metadata": {"annotations": {statuses.REVOCABLE_CPU: text}}})

@@ -1,4 +1,4 @@
-"""Answers of an apiserver that come line by line, for as long as they last."""
+"""Answers of an apiserver that are streamed line by line."""
 
 from __future__ import annotations
 

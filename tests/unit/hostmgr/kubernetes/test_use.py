@@ -80,7 +80,7 @@ def test_a_kubelet_counts_pods_or_their_containers(cluster: Cluster, use: NodeUs
 
 
 def test_without_the_right_to_ask_kubelets_metrics_are_added_up(cluster: Cluster, use: NodeUse) -> None:
-    """A rate becomes a counter; all nodes share one answer, and kubelets are tried again later."""
+    """A rate becomes a counter; all nodes share one answer, and kubelets are read again later."""
     pod_id = PodId.parse(OURS)
     cluster.metrics(0, "250m", "63Mi")
     assert [UseSample(f"peloton/{OURS}", pod_id, 0.0, AT_S, 64)] == use.samples_of("node-1")
@@ -107,7 +107,9 @@ def test_without_any_measure_there_is_an_error(cluster: Cluster, use: NodeUse) -
 
 
 def test_a_kubelet_without_counters_does_not_stand_for_the_others(cluster: Cluster, use: NodeUse) -> None:
-    """A virtual node serves no summary: its use is read from the metrics, that of other nodes from their kubelets."""
+    """A virtual node serves no summary: its usage is read from the metrics, the usage of other
+    nodes from their kubelets.
+    """
     other = SUMMARY.replace("node-1", "virtual")
     cluster.answers[SUMMARY] = answer(200, {"pods": [pod("peloton", OURS, cpu=cpu(4.5))]})
     cluster.answers[other] = answer(404, status(404, "NotFound", "no such path"))

@@ -159,7 +159,7 @@ def test_a_list_in_pages_and_then_changes() -> None:
 
 
 def test_a_watch_that_ends_goes_on_at_its_last_version() -> None:
-    """An apiserver ends each one after half an hour: that of a bookmark counts, and nothing is listed."""
+    """An apiserver ends each watch after half an hour: the version of a bookmark counts, and nothing is listed."""
     collection = Collection().list(7, "a")
 
     with reflected(collection) as (said, _, _, _):
@@ -202,7 +202,7 @@ def test_a_version_that_is_too_old_is_listed_anew(form: str) -> None:
 
 
 def test_another_error_of_a_watch_is_tried_again() -> None:
-    """Old etcds refuse some watches with an ERROR 500: we go on where we were."""
+    """Old etcds reject some watches with an ERROR 500: the reflector continues at its version."""
     collection = Collection().list(7, "a")
 
     with reflected(collection) as (said, _, _, _):
@@ -214,7 +214,7 @@ def test_another_error_of_a_watch_is_tried_again() -> None:
 
 @pytest.mark.parametrize("change", ["uid", "put back"])
 def test_another_store_is_noticed_before_a_watch_goes_on(change: str) -> None:
-    """A watch from a version of its future would be silent for ever."""
+    """A watch from a version of the new store's future would be silent for ever."""
     collection = Collection().list(70, "a").list(3, "b")
 
     with reflected(collection) as (said, _, _, _):

@@ -34,7 +34,7 @@ def cut(data: bytes, places: Sequence[int]) -> list[bytes]:
 
 
 def test_a_request_is_what_an_apiserver_reads() -> None:
-    """Method, path, body and its type, and the credentials; nothing else that costs bytes."""
+    """The request has method, path, body and its type, and the credentials; nothing else that costs bytes."""
     seen: list[Asked] = []
 
     def serve(asked: Asked) -> Iterator[bytes]:
@@ -67,7 +67,7 @@ def test_a_status_says_why() -> None:
 
 
 def test_answers_come_in_the_order_of_requests() -> None:
-    """Whatever connection carries them, and however many there are."""
+    """The order is independent of the connections and the number of requests."""
     requests = [Request("GET", f"/{number}") for number in range(300)]
 
     with scripted(lambda asked: [answer(200, asked.path.encode())]) as server, api_of(server) as api:
@@ -114,7 +114,7 @@ def test_answers_may_be_cut_anywhere(bodies: list[list[bytes]], places: list[int
     st.lists(st.binary(max_size=30).map(lambda line: line.replace(b"\n", b"")), max_size=8), st.lists(st.integers(0))
 )
 def test_lines_may_be_cut_anywhere(lines: list[bytes], places: list[int]) -> None:
-    """Every line comes once and whole; a last one without its end does not come."""
+    """Every line is returned once and whole; a last one without its end is not."""
     text = b"".join(line + b"\n" for line in lines)
 
     assert lines == list(lines_of(cut(text, places)))
@@ -132,7 +132,7 @@ def test_an_answer_may_end_with_its_connection() -> None:
 
 @pytest.mark.parametrize("path", ["/a b", "/a\r\nX: y", "/\u00fc"])
 def test_a_path_must_be_escaped(path: str) -> None:
-    """Else it would end the line of the request."""
+    """An unescaped path would end the line of the request."""
     with scripted(lambda asked: [answer(200)]) as server, api_of(server) as api, pytest.raises(ValueError, match="esc"):
         api.ask(Request("GET", path))
 
@@ -161,7 +161,7 @@ def test_a_request_that_is_put_off_is_repeated() -> None:
 @settings(deadline=None, max_examples=20)
 @given(st.lists(st.lists(st.sampled_from(["429", "503", "break", "break within", "close"]), max_size=3), max_size=30))
 def test_every_request_is_answered_whatever_goes_wrong(faults: list[list[str]]) -> None:
-    """Each goes wrong in its own ways, and then is answered; no answer is of another request."""
+    """Each request fails in its own way, and then is answered; no answer belongs to another request."""
     left = {f"/{number}": list(some) for number, some in enumerate(faults)}
 
     def serve(asked: Asked) -> Iterator[bytes]:

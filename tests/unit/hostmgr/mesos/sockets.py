@@ -14,7 +14,7 @@ _LENGTH = re.compile(rb"content-length: *(\d+)", re.IGNORECASE)
 
 
 class Server:
-    """Each connection is handled by ``serve`` on a thread of its own; the connection ends when it returns."""
+    """A server that handles each connection by ``serve`` on its own thread; the connection ends when it returns."""
 
     def __init__(self, serve: Callable[[socket.socket], None]) -> None:
         self._serve = serve
@@ -58,7 +58,7 @@ class Server:
 
 
 class Requests:
-    """The bodies of requests of one connection, as they come."""
+    """The bodies of the requests of one connection."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
@@ -66,7 +66,7 @@ class Requests:
         self.head = b""
 
     def next(self) -> bytes | None:
-        """None when the client has closed."""
+        """Return the next body, or None when the client has closed."""
         while b"\r\n\r\n" not in self._pending:
             if not self._receive():
                 return None

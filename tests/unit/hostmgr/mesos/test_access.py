@@ -31,7 +31,7 @@ def test_the_secret_is_in_a_file(tmp_path: Path) -> None:
 
 
 def test_without_settings_nothing_is_presented() -> None:
-    """Plain text, and no header."""
+    """The connection is plain text, without a credential header."""
     assert OPEN == mesos_access(load({}))
     assert ("", "") == (OPEN.authorization, OPEN.header)
 

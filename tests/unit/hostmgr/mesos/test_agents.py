@@ -35,7 +35,7 @@ def pieces(text: bytes, size: int) -> list[bytes]:
 
 @given(st.lists(st.sampled_from(['a"', '{"agent_info":', "b,", "h"]), max_size=4), st.integers(1, 40))
 def test_an_answer_may_be_cut_anywhere(names: list[str], size: int) -> None:
-    """Whatever stands in its texts, each agent is found once."""
+    """Each agent is found once, whatever its texts contain."""
     texts = [f"{name}{number}" for number, name in enumerate(names)]
 
     found = AgentReader().read(pieces(answer(*map(entry, texts)), size))
@@ -106,7 +106,7 @@ def test_looks_take_a_bounded_part_of_the_time() -> None:
 
 
 def test_a_look_that_fails_is_wanted_again() -> None:
-    """Soon, not after the period."""
+    """The read is repeated soon, not after the period."""
 
     def ask(master: str, body: object) -> list[bytes]:
         raise OSError("away")

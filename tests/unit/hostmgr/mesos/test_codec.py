@@ -1,4 +1,4 @@
-"""Pods in Mesos's words, and Mesos's words about pods."""
+"""Pods as Mesos tasks, and Mesos statuses of pods."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_a_task_is_named_after_its_run() -> None:
 
 
 def test_a_task_names_its_user() -> None:
-    """Ours, unless the configuration names another."""
+    """The user is Peloton's, unless the configuration names another."""
     config = ParseDict({"command": {"value": "run"}}, task_pb2.TaskConfig())
     job = new_job_record(JOB, job_pb2.JobConfig(name="train"), 1)
     plain = TaskTemplate(PodTemplate(job, "", config), "", "maps").task_info(launch(3, 2), "a", [])
@@ -89,7 +89,9 @@ def test_a_task_names_its_user() -> None:
 
 
 def test_a_task_with_an_executor_has_no_command() -> None:
-    """Mesos refuses both. The environment, and the user unless it names another, are of the executor's command."""
+    """Mesos rejects a task with both. The environment, and the user unless it names another, belong to the executor's
+    command.
+    """
     executor = {
         "executorId": {"value": "e"},
         "command": {"value": "run", "environment": {"variables": [{"name": "MODE", "value": "x"}]}},
@@ -137,7 +139,9 @@ IDS = {"PELOTON_JOB_ID": JOB, "PELOTON_INSTANCE_ID": "3", "PELOTON_TASK_ID": NAM
     ],
 )
 def test_the_environment(task: dict[str, Any], ports: tuple[int, ...], expected: dict[str, str]) -> None:
-    """The command's own variables, ours, and a variable per port that names one; dynamic ports in config order."""
+    """The environment has the command's own variables, Peloton's, and one per named port; dynamic ports are in config
+    order.
+    """
     assert {**IDS, **expected} == environment(task, ports)
 
 
@@ -166,7 +170,7 @@ def test_ports(ports: list[Any], dealt: tuple[int, ...], stored: dict[str, int],
 
 
 def test_ports_that_do_not_match_the_config_are_refused() -> None:
-    """A placement that dealt for another config is a fault, not a guess."""
+    """A placement with ports for another config is an error, not a guess."""
     with pytest.raises(ValueError, match="zip"):
         template({"ports": [{"name": "http"}]}).ports(())
 
@@ -190,7 +194,7 @@ def test_labels() -> None:
 
 @pytest.mark.parametrize(("asked_s", "grace_s"), [(0, 30), (5, 5), (3600, 3600)])
 def test_the_kill_grace(asked_s: int, grace_s: int) -> None:
-    """30 seconds unless the config names its own."""
+    """The grace is 30 seconds unless the config sets its own."""
     policy = info({"killGracePeriodSeconds": asked_s})["kill_policy"]
 
     assert {"grace_period": {"nanoseconds": grace_s * 1_000_000_000}} == policy
@@ -225,7 +229,7 @@ def test_health_checks(check: dict[str, Any], expected: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize(("name", "number"), [("web", 31_007), ("admin", 8080)])
 def test_an_http_check_of_a_named_port_asks_the_port_that_the_pod_has(name: str, number: int) -> None:
-    """The port may be a dynamic one, which each pod has another of, or a fixed one."""
+    """The port may be dynamic, so that each pod has another, or fixed."""
     ports = [{"name": "debug", "envName": "D"}, {"name": "admin", "value": 8080}, {"name": "web", "envName": "W"}]
     check = {"type": "HTTP", "httpCheck": {"portName": name, "path": "/health"}}
 
@@ -285,8 +289,9 @@ def test_a_job_or_a_pod_may_be_revocable() -> None:
     ],
 )
 def test_every_state_has_its_counterpart(state: str, expected: PodState) -> None:
-    """All states that Mesos sends to a framework without partition awareness, and the ends that it sends to one with
-    it."""
+    """All states of Mesos for a framework without partition awareness, and the ends for one with
+    it, have a counterpart.
+    """
     status = {
         "task_id": {"value": f"{JOB}-3-2"},
         "state": state,
@@ -314,7 +319,7 @@ def test_every_state_has_its_counterpart(state: str, expected: PodState) -> None
     ],
 )
 def test_what_says_nothing_of_a_pod_of_ours_is_no_status(task_id: str, state: str) -> None:
-    """Storage never sees it: one such update in a batch would fail all the others."""
+    """Storage does not receive the update: one such update in a batch would fail all the others."""
     report = report_of({"task_id": {"value": task_id}, "state": state})
     assert (task_id, None) == (report.pod, report.status)
 
@@ -395,7 +400,7 @@ def test_a_task_that_takes_less_than_its_pod_asks_for_has_limits() -> None:
     ],
 )
 def test_limits_are_sent_where_the_agent_keeps_them(isolation: str, kind: str, expected: list[str]) -> None:
-    """An agent refuses a limit of which it lacks the isolator; Docker needs none."""
+    """An agent rejects a limit without its isolator; Docker needs none."""
     container = {"type": kind, "docker": {"image": "app"}} if kind == "DOCKER" else {"type": kind}
     made = template({"resource": {"cpuLimit": 1.5, "memLimitMb": 100}, "container": container})
     pod = PodLaunch(PodId(JOB, 3, 2), made, (), factors=Factors(160))

@@ -19,7 +19,7 @@ POSIX = "posix/cpu,posix/mem,filesystem/posix"
 
 
 class Agents:
-    """Agents by address that answer with their flag, or not at all."""
+    """Agents by address that answer with their isolation flag, or not at all."""
 
     def __init__(self) -> None:
         self.flags: dict[str, str] = {}

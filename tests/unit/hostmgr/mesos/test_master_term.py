@@ -35,7 +35,7 @@ def term(clock: Clock) -> MasterTerm:
 
 
 def answers(text: str) -> list[dict[str, Any]]:
-    """Recorded answers of a master to a question about a task."""
+    """Return recorded answers of a master to the reconciliation of a task."""
     events = [line.get("event", {}) for line in load("06").lines]
     statuses = [event["update"]["status"] for event in events if event.get("type") == "UPDATE"]
     return [status for status in statuses if status.get("message") == text]

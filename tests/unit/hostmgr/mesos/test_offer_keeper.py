@@ -91,7 +91,7 @@ class Mesos:
         return len(lease.hosts)
 
     def tend(self, after_s: float = 0.0) -> list[str]:
-        """Types of the calls that it makes."""
+        """Run the periodic tasks and return the types of the calls made."""
         self.now_s += after_s
         before = len(self.calls)
         self.keeper.tend()
@@ -100,7 +100,7 @@ class Mesos:
 
 @pytest.fixture
 def mesos() -> Mesos:
-    """Two hosts, both on offer."""
+    """Return a Mesos with two hosts, both offered."""
     made = Mesos()
     made.offer()
     return made
@@ -115,7 +115,7 @@ def mesos() -> Mesos:
     ],
 )
 def test_times_that_make_no_sense(settings: dict[str, float], text: str) -> None:
-    """The variable is named."""
+    """The error names the variable."""
     with pytest.raises(InvalidArgument, match=text):
         MesosSettings("m:1", **settings)  # type: ignore[arg-type]
 
@@ -216,7 +216,7 @@ def test_who_is_not_helped_by_offers_asks_ever_more_rarely(mesos: Mesos) -> None
 
 
 def test_who_found_enough_begins_anew(mesos: Mesos) -> None:
-    """The next time that a job is short it asks at once."""
+    """The next shortage of the job causes a REVIVE at once."""
     mesos.tend(HOLD_S)
     assert [0, 60] == revives_while_waiting(mesos, ON_GPU, 90)
     gpu = {"name": "gpu", "type": "TEXT", "text": {"value": "yes"}}
@@ -269,7 +269,7 @@ def test_a_question_that_was_lost_is_asked_again(mesos: Mesos) -> None:
 
 
 def test_offers_whose_refusal_was_lost_go_back_once_more(mesos: Mesos) -> None:
-    """Mesos may still think that we hold them."""
+    """Mesos may still count the offers as held."""
     mesos.fails = OSError("broken pipe")
     with pytest.raises(OSError, match="broken pipe"):
         mesos.tend(HOLD_S)

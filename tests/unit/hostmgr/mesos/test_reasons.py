@@ -103,7 +103,7 @@ NEVER_BEGUN = {"REASON_MASTER_DISCONNECTED", "REASON_RESOURCES_UNKNOWN"}
 @pytest.mark.parametrize("message", ["", BROKEN_PIPE])
 @pytest.mark.parametrize("reason", sorted(NUMBERS.keys() - NEVER_BEGUN))
 def test_the_platform_pays_for_what_the_original_pays_for(reason: str, message: str) -> None:
-    """A pod without retries that fails for anything else stays FAILED; an executor that was killed is the job's."""
+    """A pod without retries that fails for another reason stays FAILED; a killed executor counts for the job."""
     is_paid_for = (reason, message) in PAID_FOR or (reason, "") in PAID_FOR
 
     assert is_paid_for is (RULES[cause_of({"reason": reason, "message": message})].again is Again.BY_PLATFORM)

@@ -19,7 +19,7 @@ from tests.unit.hostmgr.mesos.sockets import ACCEPTED, PATIENCE_S, Requests, Ser
 
 
 class Scheduler:
-    """Records callbacks."""
+    """A scheduler that records its callbacks."""
 
     def __init__(self) -> None:
         self.seen: list[tuple[str, Any]] = []
@@ -44,7 +44,9 @@ class Scheduler:
 
 
 class Master:
-    """Subscribes each client; ``lead_to`` redirects instead. Calls are accepted. While it ``hangs`` nothing comes."""
+    """A master that subscribes each client and accepts calls; ``lead_to`` redirects instead. It sends nothing while it
+    ``hangs``.
+    """
 
     def __init__(self) -> None:
         self.lead_to = ""
@@ -165,7 +167,7 @@ def test_when_the_leader_falls_silent_the_way_begins_anew(
 
 
 def test_a_redirect_to_nowhere_is_tried_again(masters: list[Master], start: Start) -> None:
-    """A leader that is dead already does not hold us: the first master is asked again."""
+    """A dead leader does not block the driver: the first master is asked again."""
     configured, leader = masters
     configured.lead_to = leader.address
     leader.close()
@@ -178,7 +180,7 @@ def test_a_redirect_to_nowhere_is_tried_again(masters: list[Master], start: Star
 
 
 def test_who_was_superseded_stays_away(masters: list[Master], start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another process took the framework: coming back at once would throw it out in turn."""
+    """Another process took the framework: a reconnection at once would disconnect it in turn."""
     monkeypatch.setattr(module, "SUPERSEDED_WAIT_S", 0.3)
     master = masters[0]
     master.first_events = [b'{"type":"ERROR","error":{"message":"Framework failed over"}}']
@@ -209,7 +211,7 @@ def test_an_event_that_makes_no_sense_does_not_end_the_driver(
 def test_who_waits_behind_a_master_that_hangs_does_not_wait_in_turn(
     masters: list[Master], start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One caller learns the hard way; all that waited for the connection meanwhile learn it with that one."""
+    """One caller waits for the timeout; all callers that waited for the connection meanwhile fail with that one."""
     monkeypatch.setattr(wire, "CALL_TIMEOUT_S", 0.5)
     master = masters[0]
     driver, scheduler = start(master.address)
@@ -236,7 +238,7 @@ def test_who_waits_behind_a_master_that_hangs_does_not_wait_in_turn(
 
 
 def test_a_zookeeper_that_is_away_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One line for the log of a role that ends, and no thread left over."""
+    """The error is one line for the log of a role that ends, and no thread is left over."""
 
     def away(self: Any) -> None:
         raise TimeoutError("Connection time-out")

@@ -31,7 +31,7 @@ def serve() -> Iterator[Callable[[Serve], Server]]:
 
 
 def sending(*pieces: bytes) -> Serve:
-    """Answers the first request with these bytes, one packet each, and closes."""
+    """Answer the first request with these bytes, one packet each, and close."""
 
     def handle(connection: socket.socket) -> None:
         Requests(connection).next()
@@ -42,7 +42,7 @@ def sending(*pieces: bytes) -> Serve:
 
 
 def read_all(stream: EventStream) -> list[bytes]:
-    """All records until the stream ends."""
+    """Return all records until the stream ends."""
     found: list[bytes] = []
     is_open = True
     while is_open:
@@ -151,7 +151,7 @@ def test_calls_are_pipelined(serve: Callable[[Serve], Server]) -> None:
 
 
 def test_any_number_of_calls_passes(serve: Callable[[Serve], Server]) -> None:
-    """Beyond the window, calls wait for answers, so that no side blocks on a full buffer."""
+    """Calls beyond the window wait for answers, so that no side blocks on a full buffer."""
     count = wire.PIPELINE_CALLS_MAX * 20 + 7
     server = serve(answering(0, count - 1))
     pipe = Pipe(server.address)
@@ -226,7 +226,7 @@ def test_a_call_names_its_stream(serve: Callable[[Serve], Server]) -> None:
 
 
 def test_a_refusal_knows_its_status() -> None:
-    """Callers see the number and the words."""
+    """The error has the status and the message for callers."""
     refusal = MesosRefusal(503, "No leader elected")
 
     assert (503, "HTTP 503: No leader elected") == (refusal.status, str(refusal))
