@@ -18,7 +18,7 @@ sqlite_engines.reuse()
 
 @pytest.fixture(scope="session")
 def empty_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A database file with the schema and nothing else; tests copy it."""
+    """Return a database file with the schema and nothing else; tests copy it."""
     folder = tmp_path_factory.mktemp("store")
     open_storage(folder).close()
     return folder / "store.db"

@@ -1,4 +1,4 @@
-"""The checks behind a setting: they are silent while all is well, and name object and numbers when it is not."""
+"""The invariant checks behind a setting: no fault is reported for sound state, and faults name object and numbers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.unit.resmgr.world import FAST, World
 
 
 def queued(world: World) -> ResmgrState:
-    """Seven pods of one cpu wait in /maps, which may hold five."""
+    """Return a state with seven pods of one cpu in /maps, whose limit is five."""
     job = world.job(world.pool("maps", 5, 5), 7)
     world.storage.admission.mark_pending(job, world.storage.admission.queueable(job, 10), 1)
     state = rebuild(world.storage)

@@ -105,5 +105,5 @@ async def test_hosts_that_move_bring_their_room(world: World) -> None:
 
 
 def _held(state: ResmgrState) -> list[int]:
-    """cpu by compartment."""
+    """Return the held cpu by compartment."""
     return [int(part.non_slack[:, 0].sum()) for part in state.accounts.parts]

@@ -43,7 +43,7 @@ async def doubting(
 
 
 async def test_a_kill_that_storage_gives_up_is_seen(world: World) -> None:
-    """Pods that it had ended by then hold nothing, though no call is repeated."""
+    """Pods that had ended by then hold no resources, even if no call is repeated."""
     job = world.job(world.pool("p", 2, 2), 3)
 
     async with doubting(world, "kill_queued") as loop:
@@ -85,7 +85,7 @@ async def test_who_was_evicted_in_doubt_is_told(world: World) -> None:
 
 
 async def test_who_is_evicted_for_others_in_doubt_is_told(world: World) -> None:
-    """The same when the caller chose the pods."""
+    """The job is woken too when the caller chose the pods."""
     job = world.job(world.pool("p", 2, 2), 2)
 
     async with doubting(world, "evict") as loop:
@@ -122,7 +122,7 @@ async def test_another_priority_holds_for_what_waits(world: World) -> None:
 
 
 class Overtaken:
-    """The storage, but an update comes just before pods are queued."""
+    """A storage in which an update is committed just before pods are queued."""
 
     def __init__(self, world: World, update: Callable[[], object]) -> None:
         self._storage, self._update = world.storage, update
@@ -140,7 +140,7 @@ class Overtaken:
 
 
 async def test_pods_are_wanted_with_what_they_are_queued_with(world: World) -> None:
-    """An update that gives waiting pods another configuration while they are being queued is not overlooked."""
+    """An update of waiting pods' configuration while they are being queued is not overlooked."""
     service = world.service(world.pool("p", 10, 10), 2, UpdateSpec())
     world.storage.updates.advance(service, world.now_ns)
     world.hosts.answer = None

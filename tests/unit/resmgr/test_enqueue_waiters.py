@@ -79,7 +79,7 @@ async def test_nothing_queued_is_answered_at_once(world: World, monkeypatch: pyt
 
 
 async def test_without_a_cycle_the_answer_comes_in_time(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is admitted while the capacity is unknown: the pods are queued, and their job is woken later."""
+    """No pod is admitted while the capacity is unknown: the pods are queued, and their job is woken later."""
     monkeypatch.setattr(enqueue_waiters, "PATIENCE_S", 0.01)
     capacity, world.hosts.answer = world.hosts.answer, None
     job = world.job(world.pool("p", 10, 10), 1)

@@ -28,7 +28,7 @@ REASON = TerminationReason.KILLED_HOST_MAINTENANCE
 
 
 async def test_a_waiting_job(world: World) -> None:
-    """Queue, position, rule, numbers and holder; instances that run are counted."""
+    """The answer has queue, position, rule, numbers and holder; running instances are counted."""
     pool = world.pool("p", 10, 10)
     holder, waiter, last = (world.job(pool, count) for count in (8, 5, 1))
 
@@ -58,7 +58,7 @@ async def test_a_waiting_job(world: World) -> None:
 
 
 async def test_a_job_without_hosts(world: World) -> None:
-    """The answer has the last reason of placement, with hosts per rule, and the recipe, while instances are READY."""
+    """The answer has the last placement failure, with hosts per rule, and the strategy, while instances are READY."""
     job = world.job(world.pool("p", 10, 10), 1)
 
     async with asking(world) as asked:
@@ -213,7 +213,7 @@ async def test_an_instance_of_a_batch_job_that_waits_for_its_retry(world: World)
 
 
 async def test_instances_whose_containers_cannot_be_started(world: World) -> None:
-    """The first few are named, in the words of their hosts; "nothing waits" would not be true."""
+    """The first instances are named, with the messages of their hosts; "nothing waits" would be wrong."""
     job = world.job(world.pool("p", 10, 10), 7)
 
     async with asking(world) as asked:
@@ -293,7 +293,7 @@ async def test_a_job_that_waits_for_slack(world: World) -> None:
 
 
 async def test_a_job_that_has_ended(world: World) -> None:
-    """The answer says how it ended, with the first instances that failed."""
+    """The answer has the final state, with the first instances that failed."""
     job = world.job(world.pool("p", 10, 10), 2)
 
     async with asking(world) as asked:
@@ -329,7 +329,7 @@ async def test_jobs_that_are_not_there(world: World, case: str) -> None:
 
 
 async def test_a_pool(world: World) -> None:
-    """The head of each queue in and below a pool, and its loans."""
+    """The answer has the head of each queue in and below a pool, and its loans."""
     eng = world.pool("eng", 10, 10)
     maps, search = world.pool("maps", 4, 10, eng), world.pool("search", 6, 10, eng)
     holder, waiter = world.job(maps, 8), world.job(search, 4)
@@ -353,7 +353,7 @@ async def test_a_pool(world: World) -> None:
 
 
 async def test_an_unknown_pool_is_quoted_within_a_bound(world: World) -> None:
-    """The refusal has the beginning of a path of 50 MB, and its length."""
+    """The error has the beginning of a path of 50 MB, and its length."""
     async with asking(world) as asked:
         with pytest.raises(grpc.aio.AioRpcError) as caught:
             await asked.why_pool("/" + "n" * 50_000_000)

@@ -28,7 +28,7 @@ QUEUES = st.lists(st.lists(RUNS, max_size=6), min_size=1, max_size=3)
 
 @given(queues=QUEUES)
 def test_passed_by(queues: list[list[tuple[int, int, bool, bool]]]) -> None:
-    """Only the gangs in backoff are missing, in each of the pools, and their demand is not counted; the input is
+    """The gangs in backoff alone are missing, in each of the pools, and their demand is not counted; the input is
     unchanged.
     """
     waiting: dict[int, PoolQueues] = {}

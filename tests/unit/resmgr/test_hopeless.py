@@ -1,4 +1,4 @@
-"""Pods that are admitted again and again though no host takes them leave time to others of their pool."""
+"""Pods that are admitted repeatedly although no host takes them leave time to others of their pool."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class VirtualCluster:
         await self.loop.enqueue(job, 10_000)
 
     async def run(self, pool: RespoolId, hours: int, flaps: bool) -> None:
-        """An ordinary job comes every hour. Hosts that flap come and go all the time."""
+        """Add an ordinary job every hour, optionally with hosts that flap all the time."""
         period_s = FLAP_S if flaps else HOUR_S
         while self.now_s < hours * HOUR_S:
             if self.now_s % HOUR_S == 0:
@@ -93,7 +93,7 @@ class VirtualCluster:
         return min((gang.reason.left for gang in held), default=HOUR_S)
 
     async def look_for_hosts(self, job: JobId) -> bool:
-        """Returns whether the job waits for some after that."""
+        """Look for hosts, and return whether the job waits for some after that."""
         storage, now_ns = self.world.storage, self.clock_ns()
         if job in self.gangs:
             gang = storage.pods.gang(job)

@@ -301,7 +301,7 @@ async def test_a_pool_that_the_resource_manager_does_not_know_yet_is_waited_for(
 
 
 class Faulty:
-    """The storage, but the next call of one method is carried out and then reported as failed."""
+    """A storage in which the next call of one method is carried out and then reported as failed."""
 
     def __init__(self, world: World, method: str, error: Exception | None = None) -> None:
         self._storage, self._method, self.is_armed = world.storage, method, True

@@ -11,7 +11,7 @@ from services.settings import load
 
 
 def test_numbers_of_the_mover_are_settings() -> None:
-    """The defaults are those of the policy; each variable sets its own field."""
+    """The defaults come from the policy; each variable sets its own field."""
     assert MoverSettings() == mover_settings(load({}))
 
     given = {

@@ -208,7 +208,7 @@ async def test_a_plan_says_for_how_many_hosts_have_room(world: World) -> None:
 
 
 async def test_pods_that_fit_no_host_are_not_asked_about(world: World) -> None:
-    """No empty host would take them either, which is said of them."""
+    """A pod that fits no empty host is reported as such, without a query."""
     world.hosts.unfit = {7_000: (too_large(7),)}
     config = job_config(world.pool("p", 0, 90), 2, 7)
 
@@ -298,7 +298,7 @@ async def test_a_plan_of_a_daemon(world: World) -> None:
 
 
 def told(evictions: Iterable[pb.PlannedEviction]) -> list[tuple[str, int, int, int, float]]:
-    """Job, first instance, how many, rounds, seconds."""
+    """Return job, first instance, count, rounds and seconds of each eviction."""
     return [(one.jobId.value, one.firstInstance, one.instanceCount, one.rounds, one.withinS) for one in evictions]
 
 

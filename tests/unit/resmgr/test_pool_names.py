@@ -1,4 +1,4 @@
-"""Texts of pools steer no terminal, and errors quote little of them."""
+"""Names of pools have no control characters, and errors quote little of them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ RULE = "control characters and characters that change the direction of text are 
 async def test_steering_texts(
     manager: Manager, server: ResmgrServer, config: pb.ResourcePoolConfig, message: str
 ) -> None:
-    """The refusal names the field and shows the character; force makes no difference."""
+    """The error names the field and shows the character; force makes no difference."""
     pool = await create(manager, "p", 0, 1)
 
     assert message == await refusal(manager, config)

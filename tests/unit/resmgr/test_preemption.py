@@ -20,7 +20,7 @@ ROUNDS = fast(preemption_period_s=0.05, sustained_over_count=2)
 
 
 def start(world: World, job_id: JobId) -> None:
-    """Admitted pods are on hosts and run."""
+    """Start the admitted pods of a job on hosts."""
     rows = [
         (instance, run, "h1", "a1", {})
         for gang in world.storage.pods.ready_gangs(job_id, 1000)
@@ -39,7 +39,7 @@ def end(world: World, job_id: JobId) -> None:
 
 
 def two_pools(world: World) -> tuple[JobId, JobId]:
-    """A job for all of the cluster, and one for the half that is its pool's."""
+    """Create a job for all of the cluster, and one for the half that is its pool's."""
     a, b = world.pool("a", 50, 100), world.pool("b", 50, 100)
     return world.job(a, 10, cpu=10), world.job(b, 5, cpu=10)
 

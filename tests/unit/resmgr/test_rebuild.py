@@ -1,4 +1,4 @@
-"""Whatever happens, in whatever order: memory stays consistent, and a rebuild from storage equals it."""
+"""Memory stays consistent under every sequence of events, and a rebuild from storage equals it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ LATER_NS = 2**62
 
 
 class ResmgrMachine(RuleBasedStateMachine):
-    """The loop's own order of steps (store, then apply), one step at a time, without the loop."""
+    """A state machine with the loop's order of steps (store, then apply), one step at a time, without the loop."""
 
     store: Path
 
@@ -111,7 +111,7 @@ class ResmgrMachine(RuleBasedStateMachine):
 
     @rule(pick=PICK, is_launched=st.booleans())
     def evict(self, pick: int, is_launched: bool) -> None:
-        """A round in which every pool has been over its entitlement for long enough."""
+        """Run a round in which every pool has been over its entitlement for long enough."""
         job_id = self._job(pick)
         if job_id and is_launched:
             self.world.launch(job_id, 3)
@@ -136,7 +136,7 @@ class ResmgrMachine(RuleBasedStateMachine):
 
     @rule(pick=PICK, start=st.integers(0, 5), count=st.integers(1, 4))
     def find_no_host(self, pick: int, start: int, count: int) -> None:
-        """Placement finds none for some of the pods."""
+        """Requeue some of the pods after a failed placement."""
         job_id = self._job(pick)
         if job_id:
             self.read_log()

@@ -39,7 +39,7 @@ def cpu(quantity: Quantity) -> Column:
 
 @dataclass
 class Records:
-    """Remembers samples, and how often it was tidied."""
+    """A store that keeps samples, and the times at which it was pruned."""
 
     samples: list[Sample] = field(default_factory=list)
     hours: int = 0  # hours that are over and not folded
@@ -188,7 +188,7 @@ async def test_how_long_nothing_was_recorded(world: World) -> None:
 
 
 async def test_no_period_no_series(world: World) -> None:
-    """0 switches it off."""
+    """The period 0 turns the recorder off."""
     recorder = Recorder(lambda: rebuild(world.storage), Tally(), dict, Records(), RecorderSettings(0))
     recorder.start()
     await asyncio.sleep(0)

@@ -37,7 +37,7 @@ async def create(manager: Manager, name: str, reservation: float, limit: float, 
 
 
 async def refusal(manager: Manager, config: pb.ResourcePoolConfig) -> str:
-    """The message with which a create is refused."""
+    """Return the message with which a create is rejected."""
     answer = await manager.CreateResourcePool(pb.CreateRequest(config=config))
     return answer.error.alreadyExists.message or answer.error.invalidResourcePoolConfig.message
 
@@ -136,7 +136,7 @@ async def test_usage_is_reported(world: World, manager: Manager, server: ResmgrS
 
 
 async def test_unknown_pool(manager: Manager) -> None:
-    """Get and update of an unknown id say so."""
+    """Get and update of an unknown id are answered with an error."""
     assert (await get(manager, "nope")).error.notFound.message == "resource pool not found"
     assert (await update(manager, "nope", pool_config("x", 1, 1))).notFound.message == "resource pool not found"
 
@@ -291,7 +291,7 @@ async def test_what_is_no_amount_is_refused(manager: Manager, changes: dict[str,
 
 
 async def test_delete(manager: Manager, world: World) -> None:
-    """Only idle leaves are deleted; other paths are answered with the original's errors."""
+    """Idle leaves alone are deleted; other paths are answered with the original's errors."""
     eng = await create(manager, "eng", 10, 50)
     await create(manager, "maps", 5, 50, eng)
 
@@ -345,7 +345,7 @@ async def test_a_call_waits_for_the_cluster(
 
 
 async def test_client(world: World, server: ResmgrServer) -> None:
-    """The workers' client queues, kills and notes through the wire, and errors come back as ours."""
+    """The workers' client queues, kills and notes over the wire, and errors come back as Peloton's."""
     job = world.job(world.pool("p", 1, 1), 3, cpu=2)  # never admitted; an admission would make placement start again
     server.loop.state.put_pool(world.storage.pools.specs()[0])
     channel = grpc.insecure_channel(f"127.0.0.1:{server.port}")

@@ -29,7 +29,7 @@ READY, PENDING = PodState.READY, PodState.PENDING
 
 @pytest.fixture
 async def loop(world: World) -> AdmissionLoop:
-    """Runs a cycle when a test calls for one."""
+    """Return a loop that runs a cycle when a test calls for one."""
     found = world.loop(replace(FAST, checks_invariants=True))
     await found.learn_capacity()
     return found
@@ -87,7 +87,7 @@ async def disk(loop: AdmissionLoop, world: World) -> int:
 
 
 async def test_a_volume_is_admitted_with_its_pod(world: World, loop: AdmissionLoop) -> None:
-    """The pool has disk for one of two."""
+    """The pool has disk for one of two volumes."""
     pool = a_pool(world)
     first, second = a_database(world, pool), a_database(world, pool)
 

@@ -1,4 +1,4 @@
-"""A cluster for tests of the resource manager: a real storage on SQLite, pools, jobs, and hosts that obey at once."""
+"""A cluster for tests of the resource manager: a real storage on SQLite, pools, jobs, and hosts that comply at once."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def open_storage(folder: Path) -> Storage:
 
 @dataclass
 class RecordedLifecycles:
-    """``ports.Lifecycles`` that remembers the jobs it woke."""
+    """A ``ports.Lifecycles`` that records the jobs it woke."""
 
     woken: list[JobId] = field(default_factory=list)
 
@@ -55,7 +55,7 @@ class RecordedLifecycles:
 
 @dataclass
 class FixedCapacity:
-    """``CapacitySource`` with an answer that tests may change; None: it is Unavailable."""
+    """A ``CapacitySource`` with an answer that tests may change; None: it is Unavailable."""
 
     answer: tuple[Any, ...] | None = (Resources.of(100, 100_000, 100_000), Resources())
     unfit: dict[int, Infeasibility] = field(default_factory=dict)  # cpu_milli of a pod -> why no host could take it
@@ -139,7 +139,7 @@ class World:
         revocable: bool = False,
         max_failures: int = 0,
     ) -> JobId:
-        """A stored job whose pods are INITIALIZED. ``cpus`` gives the first pods amounts of their own."""
+        """Store a job whose pods are INITIALIZED. ``cpus`` sets the amounts of the first pods."""
         config = job_pb2.JobConfig(name="job", type=job_pb2.BATCH, instanceCount=count)
         config.respoolID.value = pool_id
         config.sla.priority, config.sla.preemptible, config.sla.revocable = priority, preemptible, revocable
@@ -156,7 +156,7 @@ class World:
         return job_id
 
     def service(self, pool_id: RespoolId, count: int, update: UpdateSpec, maximum_unavailable: int = 0) -> JobId:
-        """A stored service whose first update has not begun."""
+        """Store a service whose first update has not begun."""
         config = job_pb2.JobConfig(name="service", type=job_pb2.SERVICE, instanceCount=count)
         config.respoolID.value = pool_id
         config.sla.preemptible = True
@@ -168,7 +168,7 @@ class World:
         return job_id
 
     def daemon(self, pool_id: RespoolId) -> JobId:
-        """A stored daemon without hosts."""
+        """Store a daemon without hosts."""
         config = job_pb2.JobConfig(name="daemon", type=job_pb2.DAEMON)
         config.respoolID.value = pool_id
         config.defaultConfig.resource.cpuLimit = 1
@@ -183,7 +183,7 @@ class World:
         return found
 
     def launch(self, job_id: JobId, limit: int) -> None:
-        """The job's gang if it is whole, and at most ``limit`` pods that stand alone."""
+        """Launch the job's gang if it is whole, and at most ``limit`` pods outside gangs."""
         gang = self.storage.pods.ready_gang(job_id)
         gangs = [*([gang] if gang else []), *self.storage.pods.ready_gangs(job_id, limit)]
         rows = [(instance, run, "h1", "a1", {}) for one in gangs for instance, run in one.pods]
@@ -196,7 +196,7 @@ class World:
         state: PodState = PodState.SUCCEEDED,
         no_other_host: bool = False,
     ) -> None:
-        """READY pods run somewhere and end; the gang is launched whole, whichever members end."""
+        """Run READY pods on hosts and end them; the gang is launched whole, whichever members end."""
         self.launch(job_id, 0)
         pods = {pod.instance_id: pod for pod in self.storage.pods.page(job_id, 0, 10_000)}
         chosen = [pods[i] for i in instances if i in pods and pods[i].state in (PodState.READY, PodState.LAUNCHED)]
