@@ -63,7 +63,7 @@ def test_a_binding_of_another_run_is_a_conflict(cluster: Cluster) -> None:
 
 
 def test_an_eviction_tells_why_and_deletes_with_grace(cluster: Cluster) -> None:
-    """First the condition, then the deletion: two events."""
+    """The condition is written before the deletion: there are two events."""
     running(cluster, "a")
     with cluster.watch(f"{PODS}?watch=1") as watch:
         watch.next()
@@ -78,7 +78,7 @@ def test_an_eviction_tells_why_and_deletes_with_grace(cluster: Cluster) -> None:
 
 
 def test_a_budget_lets_no_more_go_than_it_can_spare(cluster: Cluster) -> None:
-    """The second eviction at once is 429 and names the numbers; pods that do not run, or are not ready, pass."""
+    """A second eviction at once is answered with 429 and the numbers; pods that are not running or not ready pass."""
     for name in "ab":
         running(cluster, name, app="web")
     running(cluster, "sick", is_ready=False, app="web")

@@ -74,7 +74,7 @@ def test_what_a_quota_counts_outlives_a_restart(tmp_path: Path) -> None:
 
 
 def test_a_scope_limits_what_a_quota_is_for(cluster: Cluster) -> None:
-    """One for BestEffort pods counts no others."""
+    """A quota for BestEffort pods counts no others."""
     spec = {"hard": {"pods": "0"}, "scopes": ["BestEffort"]}
     cluster.create(QUOTAS, {"metadata": {"name": "rq"}, "spec": spec})
 
@@ -150,7 +150,7 @@ def test_a_node_that_comes_back_loses_its_taints(hasty: Cluster) -> None:
 
 
 def test_a_cordon_is_a_taint_too(cluster: Cluster) -> None:
-    """NoSchedule, taken off again with it; a taint of others stays."""
+    """The taint NoSchedule is removed with the cordon; other taints stay."""
     ready_node(cluster, "n")
     own = {"key": "peloton.io/dedicated", "effect": "NoSchedule"}
     cluster.wait("/api/v1/nodes/n", lambda found: not taints(found))

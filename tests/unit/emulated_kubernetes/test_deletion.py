@@ -65,7 +65,7 @@ def test_a_finalizer_holds_a_pod_even_without_grace(cluster: Cluster) -> None:
 
 
 def test_a_precondition_that_does_not_hold_is_a_conflict(cluster: Cluster) -> None:
-    """A uid or version that is another's deletes nothing."""
+    """A uid or version that does not match deletes nothing."""
     uid = cluster.create(PODS, pod("a")).json["metadata"]["uid"]
 
     refused = cluster.ask("DELETE", f"{PODS}/a", {"preconditions": {"uid": "nope"}})

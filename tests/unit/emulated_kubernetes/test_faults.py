@@ -1,4 +1,4 @@
-"""Faults that tests ask for."""
+"""Faults of the apiserver that tests inject."""
 
 from __future__ import annotations
 

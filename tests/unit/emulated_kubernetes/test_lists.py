@@ -34,7 +34,7 @@ LABELS = {"app": "web", "tier": "2", "peloton.io/job": "j-1"}
     ],
 )
 def test_label_selectors(selector: str, is_selected: bool) -> None:
-    """Equality and sets, joined by commas."""
+    """A label selector compares values and sets, joined by commas."""
     assert by_labels(selector)({"metadata": {"labels": LABELS}}) is is_selected
 
 
@@ -84,7 +84,7 @@ def test_pods_are_selected_by_fields(cluster: Cluster, selector: str, names: lis
 
 
 def test_other_fields_cannot_be_selected_by() -> None:
-    """The text names the field."""
+    """The message names the field."""
     with pytest.raises(ApiError, match=r"field label not supported: spec\.priority"):
         by_fields("pods", "spec.priority=1")
     assert by_fields("nodes", "spec.unschedulable=false")({"spec": {}})
@@ -120,7 +120,7 @@ def test_pages_are_of_one_state(cluster: Cluster) -> None:
 
 
 def test_a_token_expires_and_offers_another(cluster: Cluster) -> None:
-    """The list may be ended with the token of the 410, of the state there is then."""
+    """The token of the 410 continues the list in its current state."""
     for name in "abc":
         cluster.create(PODS, pod(name))
     token = cluster.get(f"{PODS}?limit=1").json["metadata"]["continue"]

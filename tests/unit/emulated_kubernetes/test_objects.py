@@ -142,7 +142,7 @@ def test_what_changes_nothing_keeps_the_version(cluster: Cluster) -> None:
 
 
 def test_the_node_of_a_pod_cannot_be_patched(cluster: Cluster) -> None:
-    """Only images, deadline, tolerations and gates of a pod's spec may change."""
+    """Images, deadline, tolerations and gates are the only fields of a pod's spec that may change."""
     cluster.create(PODS, pod("a"))
 
     moved = cluster.patch(f"{PODS}/a", {"spec": {"nodeName": "node-2"}})

@@ -17,7 +17,7 @@ NODE: dict[str, Any] = {
 
 
 def test_a_merge_patch_replaces_lists_and_takes_nulls_away() -> None:
-    """RFC 7386."""
+    """The patch follows RFC 7386."""
     patch = {"metadata": {"labels": {"a": None, "c": "3"}}, "spec": {"unschedulable": None, "taints": []}}
 
     assert merged(NODE, patch) == {
@@ -29,7 +29,7 @@ def test_a_merge_patch_replaces_lists_and_takes_nulls_away() -> None:
 
 
 def test_a_strategic_patch_merges_lists_by_their_keys() -> None:
-    """Conditions by type; taints are replaced; directives say the order, delete and replace."""
+    """Conditions are merged by type; taints are replaced; directives order, delete and replace."""
     patch = {
         "spec": {"taints": [{"key": "y"}]},
         "status": {
@@ -75,7 +75,7 @@ def test_finalizers_are_united_and_taken_off_by_value() -> None:
     ],
 )
 def test_a_json_patch_does_its_steps(step: dict[str, Any], expected: dict[str, Any]) -> None:
-    """RFC 6902."""
+    """The patch follows RFC 6902."""
     assert stepped({"l": [1, 2], "m": {"a/b": 1}}, [step]) == expected
 
 
@@ -98,7 +98,7 @@ def test_a_step_that_cannot_be_done_is_refused(step: dict[str, Any]) -> None:
 
 
 def test_what_is_no_json_patch_is_a_bad_request() -> None:
-    """A list of operations is wanted."""
+    """A JSON patch must be a list of operations."""
     with pytest.raises(ApiError) as refused:
         stepped({}, {"op": "add"})
     assert refused.value.code == 400

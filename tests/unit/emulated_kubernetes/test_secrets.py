@@ -23,7 +23,7 @@ TABLE = "application/json;as=Table;g=meta.k8s.io;v=v1"
 
 
 def pod(name: str, command: str) -> dict[str, Any]:
-    """A pod with the secret as a file and as variables."""
+    """Return a pod with the secret as a file and as variables."""
     container = {
         "name": "main",
         "image": "app",

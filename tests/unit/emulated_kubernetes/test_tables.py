@@ -29,7 +29,7 @@ TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
     ],
 )
 def test_ages_have_at_most_two_units(seconds: int, text: str) -> None:
-    """The smaller one only while it says something."""
+    """The smaller unit is shown only while it is significant."""
     assert age("1970-01-01T00:00:00Z", float(seconds)) == text
 
 
@@ -80,7 +80,7 @@ def container(ready: bool = False, restarts: int = 0, **state: Any) -> dict[str,
     ],
 )
 def test_a_pod_is_told_in_one_word(status: dict[str, Any], cells: list[str]) -> None:
-    """The reason that says most: of an init container, of a container, of the pod, or its phase."""
+    """The status is the most specific reason: of an init container, of a container, of the pod, or its phase."""
     assert row(status) == cells
 
 

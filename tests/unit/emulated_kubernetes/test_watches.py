@@ -40,7 +40,7 @@ def test_a_list_in_one_stream_is_a_watch_with_initial_events(cluster: Cluster) -
 
 
 def test_a_watch_goes_on_from_a_version(cluster: Cluster) -> None:
-    """All events after it, none before."""
+    """The watch has all events after the version, and none before."""
     version = cluster.create(PODS, pod("a")).json["metadata"]["resourceVersion"]
     cluster.create(PODS, pod("b"))
     cluster.ask("DELETE", f"{PODS}/a?gracePeriodSeconds=0")
@@ -90,7 +90,7 @@ def test_after_a_restart_every_earlier_version_is_too_old(tmp_path: Path) -> Non
 
 
 def test_a_version_of_the_future_is_waited_for(cluster: Cluster) -> None:
-    """A watch of it is silent until it has passed, a list of it 504."""
+    """A watch of a future version is silent until the version has passed, a list of it is answered with 504."""
     current = int(cluster.create(PODS, pod("a")).json["metadata"]["resourceVersion"])
 
     with cluster.watch(f"{PODS}?watch=1&resourceVersion={current + 1}") as watch:

@@ -24,7 +24,7 @@ _uids = itertools.count(1)
 
 
 class NodesOnStore:
-    """``events`` holds everything that happened to pods, the oldest first."""
+    """A store with emulated nodes; ``events`` holds all events of pods, the oldest first."""
 
     def __init__(self, folder: Path, store: Store, **more: Any) -> None:
         self.folder = folder
@@ -52,7 +52,7 @@ class NodesOnStore:
         self.clock.stop()
 
     def create(self, name: str, command: str = "true", node: str = NODE, **spec: Any) -> Json:
-        """A pod that runs a command of the shell."""
+        """Create a pod that runs a command of the shell."""
         container = {"name": "main", "image": "busybox:1", "command": ["/bin/sh", "-c", command]}
         container |= spec.pop("container", {})
         body = {
@@ -83,14 +83,14 @@ class NodesOnStore:
         return self.body(name)["status"]
 
     async def until(self, is_so: Callable[[], bool]) -> None:
-        """Waits for the events that make it so."""
+        """Wait until events satisfy a condition."""
         async with asyncio.timeout(WAIT_S):
             while not is_so():
                 self._happened.clear()
                 await self._happened.wait()
 
     async def ended(self, name: str) -> Json:
-        """The status of a pod in its last phase."""
+        """Wait for the last phase of a pod and return its status."""
         await self.until(lambda: self.status(name)["phase"] in ("Succeeded", "Failed"))
         return self.status(name)
 

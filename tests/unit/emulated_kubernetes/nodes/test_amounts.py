@@ -40,7 +40,7 @@ def test_a_pod_needs_what_it_asks_for_at_its_greediest(case: str) -> None:
 
 
 def test_sidecars_take_ports_of_the_node() -> None:
-    """An init container that ends does not keep its own."""
+    """A sidecar keeps its node ports; an init container that ends does not."""
     ports = [[{"containerPort": 1, "hostPort": port}] for port in (81, 82, 83)]
     spec = {
         "initContainers": [part(1, ports=ports[0]), sidecar(1, ports=ports[1])],

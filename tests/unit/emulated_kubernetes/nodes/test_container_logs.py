@@ -14,7 +14,7 @@ TEXT = st.text(alphabet="ab\n\r\x00", max_size=40).map(str.encode)
 
 
 def written(path: Path, *pieces: bytes, is_closed: bool = True) -> LogFile:
-    """Each piece one second after the one before."""
+    """Write the pieces of a log, each one second after the one before."""
     times = iter(range(1_000_000_000, 2_000_000_000))
     log = LogFile(path, lambda: float(next(times)))
     for piece in pieces:
@@ -26,7 +26,7 @@ def written(path: Path, *pieces: bytes, is_closed: bool = True) -> LogFile:
 
 @given(pieces=st.lists(TEXT, max_size=8))
 def test_what_is_written_is_read_back(tmp_path_factory: pytest.TempPathFactory, pieces: list[bytes]) -> None:
-    """However it was cut, with a last line that has no end."""
+    """Every line is read back, however the log was cut, even a last line without an end."""
     path = tmp_path_factory.mktemp("log") / "x.log"
     written(path, *pieces)
 
@@ -42,7 +42,7 @@ def test_a_long_line_is_one_line(tmp_path: Path) -> None:
 
 
 def test_options(tmp_path: Path) -> None:
-    """Tail, since, bytes and timestamps."""
+    """The options tail, since, bytes and timestamps select the text."""
     path = tmp_path / "x.log"
     written(path, b"one\n", b"two\n", b"three\n")
 

@@ -55,7 +55,7 @@ def options(tmp_path: Path, *arguments: str) -> NodeSettings | None:
 
 
 def test_options_of_nodes(tmp_path: Path) -> None:
-    """Three with processes and shares of the ports, simulated ones, or none."""
+    """The options make three nodes with processes and shares of the ports, simulated nodes, or none."""
     three = options(tmp_path, "--prefix", "k-", "--task-ports", "1000-1299")
     assert three is not None
     assert [("k-node-0", ((1000, 1099),)), ("k-node-1", ((1100, 1199),)), ("k-node-2", ((1200, 1299),))] == [
@@ -77,6 +77,6 @@ def test_options_of_nodes(tmp_path: Path) -> None:
     ],
 )
 def test_faults_of_options(tmp_path: Path, arguments: list[str], message: str) -> None:
-    """Each names the option and its rule."""
+    """Each error names the option and its rule."""
     with pytest.raises(click.UsageError, match=message):
         options(tmp_path, *arguments)

@@ -21,7 +21,7 @@ V5 = "v5.channel.k8s.io"
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[Cluster]:
-    """One node, and a pod ``a`` that runs there."""
+    """Yield a cluster of one node, and a pod ``a`` that runs there."""
     with Cluster(tmp_path, nodes=NodeSettings(tmp_path, (HostSpec("node-1"),))) as cluster:
         body = pod("a")
         body["spec"]["containers"][0] |= {"command": ["sleep", "1000"], "env": [{"name": "OURS", "value": "yes"}]}
@@ -49,7 +49,7 @@ def test_output_and_exit_code(cluster: Cluster) -> None:
 
 
 def test_input_ends_by_closing_its_channel(cluster: Cluster) -> None:
-    """More than a pipe holds goes in and comes out."""
+    """More data than a pipe holds is passed through."""
     data = b"0123456789" * 50_000
     with closing(opened(cluster, "cat", stdin="true", stdout="true")) as channels:
         for at in range(0, len(data), 30_000):
@@ -88,7 +88,7 @@ def test_a_session_ends_with_its_pod(cluster: Cluster) -> None:
 
 
 def test_a_command_ends_with_its_client(cluster: Cluster, tmp_path: Path) -> None:
-    """Closing the connection kills it: it holds a pipe open until then."""
+    """The command is killed when its connection closes: until then it holds a pipe open."""
     os.mkfifo(tmp_path / "pipe")
     channels = opened(cluster, f"exec sleep 1000 > {tmp_path / 'pipe'}", stdout="true")
     with (tmp_path / "pipe").open("rb") as pipe:
@@ -98,7 +98,7 @@ def test_a_command_ends_with_its_client(cluster: Cluster, tmp_path: Path) -> Non
 
 
 def test_pages_of_others_cannot_run_commands(cluster: Cluster) -> None:
-    """A browser says whose page opens the WebSocket."""
+    """The Origin header names the page that opens the WebSocket; another origin is rejected."""
     assert 403 == cluster.get(f"{PODS}/a/exec?command=true", Origin="http://elsewhere.example").status
 
 

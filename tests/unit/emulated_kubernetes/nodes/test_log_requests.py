@@ -18,13 +18,13 @@ WATCH = f"{PODS}?watch=1&fieldSelector=metadata.name="
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[Cluster]:
-    """One node with processes."""
+    """Yield a cluster of one node with processes."""
     with Cluster(tmp_path, nodes=NodeSettings(tmp_path, (HostSpec("node-1"),))) as cluster:
         yield cluster
 
 
 def run(cluster: Cluster, name: str, command: str, phase: str, **spec: Any) -> None:
-    """Returns when the pod is in the phase."""
+    """Create a pod and wait until it is in the phase."""
     body = pod(name, **spec)
     body["spec"]["containers"][0]["command"] = ["/bin/sh", "-c", command]
     with cluster.watch(f"{WATCH}{name}") as watch:

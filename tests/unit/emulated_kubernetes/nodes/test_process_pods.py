@@ -12,7 +12,7 @@ from tests.unit.emulated_kubernetes.nodes.conftest import WAIT_S, Start, conditi
 
 
 async def test_a_pod_takes_the_steps_of_a_real_kubelet(start: Start) -> None:
-    """Sandbox, running, containers terminated, last phase: the same events in the same order."""
+    """The events equal a real kubelet's, in order: sandbox, running, containers terminated, last phase."""
     cluster = await start()
     cluster.create("ok", "exit 0")
 
@@ -95,7 +95,7 @@ async def test_a_secret_that_is_missing_is_waited_for(start: Start) -> None:
 
 
 async def test_memory_beyond_the_limit_is_killed(start: Start) -> None:
-    """OOMKilled with 137."""
+    """The container is OOMKilled, with exit code 137."""
     cluster = await start(usage_interval_s=0.05)
     script = "x=$(head -c 60000000 /dev/zero | tr '\\0' x); sleep 1000"
     cluster.create("pod", script, container={"resources": {"limits": {"memory": "32Mi"}}})
@@ -124,7 +124,7 @@ async def test_init_containers_run_in_order_before_the_others(start: Start) -> N
 
 
 async def test_a_key_of_a_secret_is_a_file(start: Start) -> None:
-    """Byte by byte."""
+    """The file has the bytes of the key."""
     cluster = await start()
     cluster.store.create("secrets", {"metadata": {"name": "s", "namespace": "default"}, "data": {"k": "AHhcbv8="}})
     mounts = [{"name": "v", "mountPath": "/run/key", "subPath": "k"}]
@@ -161,7 +161,7 @@ async def test_two_containers_end_together(start: Start) -> None:
 
 
 async def test_a_restart_policy_starts_a_container_again(start: Start) -> None:
-    """OnFailure: until it succeeds, with a pause before the second restart."""
+    """A container with the policy OnFailure runs until it succeeds, with a pause before the second restart."""
     cluster = await start(time_scale=50.0)
     script = "echo x >> tries; test $(wc -l < tries) -eq 3"
     cluster.create("pod", script, restartPolicy="OnFailure")
@@ -174,7 +174,7 @@ async def test_a_restart_policy_starts_a_container_again(start: Start) -> None:
 
 
 async def test_a_graceful_deletion(start: Start) -> None:
-    """SIGTERM is answered: the exit code of the command stands in the last state before the pod is gone."""
+    """The command answers SIGTERM: its exit code is in the last state before the pod is gone."""
     cluster = await start()
     cluster.create("pod", "trap 'exit 7' TERM; touch ready; while :; do sleep 0.05; done")
     await cluster.running("pod")
@@ -193,7 +193,7 @@ async def test_a_graceful_deletion(start: Start) -> None:
 
 
 async def test_who_ignores_sigterm_is_killed_after_the_grace(start: Start) -> None:
-    """137 in the last state."""
+    """The last state has exit code 137."""
     cluster = await start(time_scale=20.0)
     cluster.create("pod", "trap '' TERM; touch ready; while :; do sleep 0.05; done")
     await cluster.running("pod")
@@ -207,7 +207,7 @@ async def test_who_ignores_sigterm_is_killed_after_the_grace(start: Start) -> No
 
 
 async def test_a_forced_deletion_kills_without_a_word(start: Start) -> None:
-    """The object goes in phase Running, and its processes end."""
+    """The object is deleted in phase Running, and its processes end."""
     cluster = await start()
     cluster.create("pod", "echo $$ > pid; exec sleep 1000")
     await cluster.running("pod")
@@ -225,7 +225,7 @@ async def test_a_forced_deletion_kills_without_a_word(start: Start) -> None:
 
 
 async def test_a_deadline_ends_the_pod(start: Start) -> None:
-    """DeadlineExceeded."""
+    """The reason is DeadlineExceeded."""
     cluster = await start(time_scale=10.0)
     cluster.create("pod", "sleep 1000", activeDeadlineSeconds=3)
 
@@ -245,7 +245,7 @@ async def test_a_deadline_ends_the_pod(start: Start) -> None:
     ],
 )
 async def test_what_a_node_refuses(start: Start, spec: dict[str, object], reason: str) -> None:
-    """Failed at once, without a status of any container."""
+    """A rejected pod has failed at once, without a status of any container."""
     cluster = await start()
     cluster.create("pod", **spec)
 

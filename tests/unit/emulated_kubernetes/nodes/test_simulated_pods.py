@@ -11,7 +11,7 @@ from tests.unit.emulated_kubernetes.nodes.conftest import Start, conditions, sta
 
 
 async def test_a_command_says_how_long_a_pod_runs_and_how_it_ends(start: Start) -> None:
-    """Two writes: Running, and the last phase."""
+    """The node writes twice: Running, and the last phase."""
     cluster = await start(simulate=True, time_scale=100.0)
     cluster.create("ok", "sleep 10")
     cluster.create("bad", "sleep 5; exit 3")
@@ -26,7 +26,7 @@ async def test_a_command_says_how_long_a_pod_runs_and_how_it_ends(start: Start) 
 
 
 async def test_the_simulation_decides_who_fails(start: Start) -> None:
-    """The same rules as for hosts of an emulated Mesos."""
+    """The rules are the same as for hosts of an emulated Mesos."""
     simulation = Simulation(failures=(Failure(probability=1.0, signal=9),))
     cluster = await start(simulate=True, simulation=simulation)
     cluster.create("pod")
@@ -47,7 +47,7 @@ async def test_a_graceful_deletion_ends_a_pod_at_once(start: Start) -> None:
 
 
 async def test_a_deadline(start: Start) -> None:
-    """Ends a pod that would run longer."""
+    """The deadline ends a pod that would run longer."""
     cluster = await start(simulate=True, time_scale=100.0)
     cluster.create("pod", "sleep 1000", activeDeadlineSeconds=5)
 
@@ -112,5 +112,5 @@ async def test_nodes_register_with_their_sizes_and_leases(start: Start) -> None:
 
 @pytest.mark.parametrize(("restarts", "seconds"), [(0, 0.0), (1, 10.0), (2, 20.0), (9, 300.0)])
 def test_restarts_wait_longer_each_time(restarts: int, seconds: float) -> None:
-    """Up to five minutes."""
+    """The pause grows up to five minutes."""
     assert seconds == backoff_s(restarts, 10.0)
