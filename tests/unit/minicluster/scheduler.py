@@ -21,7 +21,7 @@ CAPABILITIES = ("MULTI_ROLE", "PARTITION_AWARE", "TASK_KILLING_STATE")
 def settings(
     folder: Path, hosts: int | tuple[HostSpec, ...] = 1, revocable_cpus: float | None = None, **more: Any
 ) -> MiniclusterSettings:
-    """Fast defaults: short ticks and grace, small hosts a0, a1, ... unless they are given."""
+    """Return settings with fast defaults: short ticks and grace, small hosts a0, a1, ... unless they are given."""
     host = HostSpec("", cpus=4, mem=1024, disk=1000, ports=((31000, 31009),), revocable_cpus=revocable_cpus)
     specs = hosts if isinstance(hosts, tuple) else tuple(replace(host, name=f"a{n}") for n in range(hosts))
     values: dict[str, Any] = {
@@ -57,7 +57,7 @@ def task_info(
 async def request(
     port: int, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None
 ) -> tuple[int, Any]:
-    """(status, parsed JSON or text)."""
+    """Send a request and return (status, parsed JSON or text)."""
     data = b"" if body is None else body if isinstance(body, bytes) else orjson.dumps(body)
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     lines = [f"{method} {path} HTTP/1.1", "Connection: close", f"Content-Length: {len(data)}"]
@@ -121,7 +121,7 @@ class Scheduler:
             self._arrived.set()
 
     async def lost(self) -> None:
-        """The master has dropped the stream."""
+        """Wait until the master has dropped the stream."""
         assert self._job is not None
         async with asyncio.timeout(WAIT_S):
             await asyncio.gather(self._job, return_exceptions=True)
@@ -143,7 +143,7 @@ class Scheduler:
         return status
 
     async def wait(self, condition: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
-        """The first event, past or future, for which the condition holds."""
+        """Return the first event, past or future, for which the condition holds."""
         seen = 0
         async with asyncio.timeout(WAIT_S):
             while True:
@@ -155,7 +155,7 @@ class Scheduler:
                 await self._arrived.wait()
 
     async def offer(self, host: str | None = None) -> dict[str, Any]:
-        """Takes the next offer (of `host`) out of the events."""
+        """Take the next offer (of `host`) out of the events."""
 
         def fits(event: dict[str, Any]) -> bool:
             return event["type"] == "OFFERS" and any(
@@ -181,7 +181,7 @@ class Scheduler:
         return info
 
     async def status(self, task_id: str, *states: str) -> dict[str, Any]:
-        """The first status of the task in one of the states."""
+        """Return the first status of the task in one of the states."""
 
         def fits(event: dict[str, Any]) -> bool:
             if event["type"] != "UPDATE":
@@ -204,7 +204,7 @@ def sandbox(cluster: Minicluster, scheduler: Scheduler, info: dict[str, Any]) ->
 
 
 async def written(file: Path) -> None:
-    """The task has got as far as to write something there."""
+    """Wait until the task has written the file."""
     async with asyncio.timeout(WAIT_S):
         while not file.exists() or not file.read_text():
             await asyncio.sleep(0.01)

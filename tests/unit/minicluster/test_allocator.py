@@ -33,7 +33,7 @@ def test_reserved_resources_go_to_their_role_and_its_children() -> None:
 
 
 def test_too_little_is_not_offered() -> None:
-    """0.01 cpus or 32 MB is the least."""
+    """The minimum of an offer is 0.01 cpus or 32 MB."""
     assert allocatable({CPUS: 10})
     assert allocatable({MEM: 32_000})
     assert not allocatable({CPUS: 9, MEM: 31_999, PORTS: ((1, 9),)})
@@ -51,7 +51,7 @@ def test_too_little_is_not_offered() -> None:
     ],
 )
 def test_refuse_seconds(filters: dict[str, float] | None, seconds: float) -> None:
-    """Missing or negative is 5 s, 0 is none, short is a tick, long is a year."""
+    """A missing or negative value is 5 s, 0 is none, a short one is a tick, a long one is a year."""
     assert seconds == refuse_seconds(filters, 1.0)
 
 
@@ -65,7 +65,7 @@ def test_a_filter_hides_only_what_it_contains() -> None:
 
 
 def test_shares_decide_then_history_then_names() -> None:
-    """Least dominant share first; at equal share the client with fewer allocations."""
+    """The least dominant share comes first; at equal share the client with fewer allocations."""
     sorter = Sorter()
     totals = {"cpus": 10_000, "mem": 10_000}
     sorter.allocated("b", {CPUS: 1000})
@@ -88,7 +88,7 @@ def test_ranges_are_cut_and_merged() -> None:
 
 
 def test_scalars_have_three_decimals() -> None:
-    """0.1 + 0.2 is 0.3, and texts show no trailing zeros."""
+    """The sum 0.1 + 0.2 is 0.3, and texts show no trailing zeros."""
     rows = [{"name": "cpus", "type": "SCALAR", "scalar": {"value": value}} for value in (0.1, 0.2)]
 
     assert {CPUS: 300} == parse(rows)

@@ -1,4 +1,4 @@
-"""Sandboxes of runs that have ended go after a while, and the oldest first when they take too much."""
+"""Sandboxes of ended runs are removed after a while, and the oldest first when they take too much."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DAY_S = 86_400.0
 
 
 def run_of(data_dir: Path, executor: str, size: int = 0, age_s: float = 0.0) -> Path:
-    """The folder of a run that has ended so long ago."""
+    """Create the folder of a run that ended at the given age."""
     folder = data_dir / "slaves" / "S0" / "frameworks" / "F" / "executors" / executor / "runs" / "container"
     folder.mkdir(parents=True)
     (folder / "stdout").write_bytes(b"x" * size)
@@ -73,7 +73,7 @@ async def test_what_a_predecessor_left_counts_from_its_end(tmp_path: Path) -> No
 
 
 async def test_another_run_of_the_same_executor_stays(tmp_path: Path) -> None:
-    """Only the folder of the given run is removed."""
+    """The collector removes the folder of the given run alone."""
     ended = run_of(tmp_path, "executor")
     other = ended.parent / "another container"
     other.mkdir()

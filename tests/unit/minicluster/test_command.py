@@ -34,7 +34,7 @@ def test_its_page_names_every_option() -> None:
 
 
 def test_every_option_has_a_help_text() -> None:
-    """A sentence."""
+    """Every help text is a sentence."""
     texts = [option.help or "" for option in minicluster.params if isinstance(option, click.Option)]
 
     assert [] == [text for text in texts if not text.endswith(".")]

@@ -32,7 +32,7 @@ STOP = "/minicluster/agents/a0/stop"
     ],
 )
 def test_a_foreign_name_of_this_machine_is_refused(host: str, listens_on: str, is_ours: bool) -> None:
-    """Addresses, localhost and names that were allowed are ours; any other name may be a page's own."""
+    """Addresses, localhost and allowed names are accepted; any other name may be a page's own."""
     fault = Guard(listens_on, ["mesos.test"]).fault({"host": host})
 
     assert is_ours is (fault is None)

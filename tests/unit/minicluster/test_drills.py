@@ -10,7 +10,9 @@ from tests.unit.minicluster.scheduler import Scheduler, alive, gone, request
 
 
 async def test_killed_agent_loses_its_tasks_and_returns(start: Start) -> None:
-    """RESCIND at once, TASK_UNREACHABLE and FAILURE after the timeout; on return the task has failed."""
+    """The offers are rescinded at once, TASK_UNREACHABLE and FAILURE follow after the timeout; on return the task has
+    failed.
+    """
     cluster, scheduler = await start(agent_timeout_s=0.3)
     await scheduler.launch("t", "sleep 1000")
     pid = (await scheduler.status("t", "TASK_RUNNING"))["container_status"]["executor_pid"]

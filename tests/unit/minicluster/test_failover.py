@@ -185,7 +185,7 @@ async def test_an_agent_that_starts_looks_for_a_master_until_there_is_one(start:
 
 
 async def test_task_info_is_as_it_was_sent(start: Start) -> None:
-    """However the master keeps it."""
+    """The message equals the original, however the master stores it."""
     cluster, scheduler = await start(simulate=True)
     await scheduler.launch("t", "sleep 1000")
     await scheduler.status("t", "TASK_RUNNING")

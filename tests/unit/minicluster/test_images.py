@@ -21,7 +21,7 @@ FOREVER_S = 10_000.0
 
 
 class VirtualClock(Clock):
-    """Time that passes when the test says so."""
+    """A clock that the test advances."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -39,7 +39,7 @@ class VirtualClock(Clock):
 
 
 class Host:
-    """One cache, and when tasks with which image began."""
+    """One cache, and the start times of tasks by image."""
 
     def __init__(self, images_max: int = 3) -> None:
         self.clock, self.counts = VirtualClock(), ImageCounts()
@@ -204,7 +204,7 @@ async def test_a_task_waits_for_its_image(start: Start, simulate: bool) -> None:
 
 
 def advance(cluster: Minicluster, seconds: float) -> None:
-    """The cluster's clock jumps."""
+    """Advance the clock of the cluster."""
     cluster.clock._start -= seconds
     cluster.clock._arm()
 

@@ -34,7 +34,7 @@ def with_volume(size: int = 300) -> Resources:
 
 
 def test_reservations_and_volumes_are_there_again(tmp_path: Path) -> None:
-    """Whatever else the host's settings say; nothing is, where nothing was kept."""
+    """Saved resources are restored, whatever the other settings of the host; without saved ones there are none."""
     kept = KeptResources(tmp_path)
     assert total_of(HOST) == kept.restored(HOST, total_of(HOST))
     total = with_volume()

@@ -45,7 +45,7 @@ from tests.unit.minicluster.scheduler import (
     ],
 )
 async def test_exit_is_reported_in_the_words_of_mesos(start: Start, command: Any, state: str, message: str) -> None:
-    """STARTING, RUNNING, then the end with its message, all from the executor."""
+    """The states are STARTING, RUNNING, then the end with its message, all from the executor."""
     _, scheduler = await start()
     await scheduler.launch("t", command)
 
@@ -73,7 +73,7 @@ async def test_sandbox_and_environment(start: Start) -> None:
 
 
 async def test_agent_serves_its_files(start: Start) -> None:
-    """browse, read and download below the sandbox; nothing else of the machine."""
+    """The paths browse, read and download serve the sandbox, and nothing else of the machine."""
     cluster, scheduler = await start()
     info = await scheduler.launch("t", "printf 0123456789")
     await scheduler.status("t", "TASK_FINISHED")
@@ -111,7 +111,7 @@ async def test_kill_waits_for_the_grace_period(start: Start) -> None:
 
 
 async def test_kill_of_an_obedient_task_is_quick(start: Start) -> None:
-    """SIGTERM is enough, whatever exit code the task then chooses."""
+    """The task ends on SIGTERM, whatever exit code it then chooses."""
     cluster, scheduler = await start(kill_grace_s=60.0)
     info = await scheduler.launch("t", 'trap "exit 5" TERM; echo ready; while :; do sleep 0.02; done')
     await scheduler.status("t", "TASK_RUNNING")
@@ -122,7 +122,7 @@ async def test_kill_of_an_obedient_task_is_quick(start: Start) -> None:
 
 
 async def test_a_killed_executor_takes_its_task_along(start: Start) -> None:
-    """The agent says so itself, and both processes are gone."""
+    """The agent reports the end itself, and both processes are gone."""
     cluster, scheduler = await start()
     info = await scheduler.launch("t", "echo $$ > pid; exec sleep 1000")
     executor = (await scheduler.status("t", "TASK_RUNNING"))["container_status"]["executor_pid"]
@@ -214,7 +214,7 @@ async def test_http_health_check(start: Start) -> None:
     ],
 )
 async def test_checks_that_are_not_emulated_are_refused(start: Start, field: str, check: Any, text: str) -> None:
-    """Rather than never run."""
+    """A check that would never run is rejected."""
     _, scheduler = await start()
     await scheduler.launch("t", "true", **{field: check})
 
@@ -260,7 +260,7 @@ async def test_a_docker_image_runs_as_a_process(start: Start) -> None:
 
 
 async def test_the_data_of_a_secret_is_a_file(start: Start, tmp_path: Path) -> None:
-    """Byte by byte, for its user alone, in the sandbox of the task and not outside of it."""
+    """The file has the bytes of the secret, for its user alone, in the sandbox of the task and not outside of it."""
     _, scheduler = await start()
     paths = ("/run/key", "key", f"../../../../../../../../../../..{tmp_path}/out")
     value = {"type": "SECRET", "secret": {"type": "VALUE", "value": {"data": "AHhcbv8="}}}
@@ -273,7 +273,7 @@ async def test_the_data_of_a_secret_is_a_file(start: Start, tmp_path: Path) -> N
 
 
 async def test_persistent_volume_outlives_its_task(start: Start) -> None:
-    """RESERVE, CREATE and LAUNCH in one ACCEPT; the next task reads the file."""
+    """One ACCEPT has RESERVE, CREATE and LAUNCH; the next task reads the file."""
     _, scheduler = await start(("MULTI_ROLE", "PARTITION_AWARE", "RESERVATION_REFINEMENT"), roles=["web"])
     offer = await scheduler.offer()
     reserved = {**scalar("disk", 10), "reservations": [{"type": "DYNAMIC", "role": "web"}]}
@@ -313,7 +313,9 @@ async def test_no_process_survives_stop(start: Start) -> None:
 
 
 async def test_no_process_survives_a_killed_minicluster(tmp_path: Path) -> None:
-    """kill -9 of the whole minicluster: its watchdog kills the groups, also children that left no parent."""
+    """The watchdog of a minicluster that was killed with kill -9 kills the groups, even children
+    that left no parent.
+    """
     arguments = [sys.executable, "-m", "services.minicluster", "--port", "0", "--data", str(tmp_path / "d")]
     server = subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     try:
@@ -348,7 +350,7 @@ def _sessions() -> list[int]:
 
 
 async def test_sweep_kills_what_a_predecessor_left(tmp_path: Path) -> None:
-    """Only processes of the same data directory, marked in their environment, are killed."""
+    """Processes with the mark of the same data directory in their environment are killed, and no others."""
     environment = {**os.environ, MARK: str(tmp_path)}
     ours = subprocess.Popen(["sleep", "1000"], start_new_session=True, env=environment)
     foreign = subprocess.Popen(["sleep", "1000"], start_new_session=True)

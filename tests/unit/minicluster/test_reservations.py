@@ -28,7 +28,7 @@ REFINED = (*LEGACY, "MULTI_ROLE", "RESERVATION_REFINEMENT")
 
 
 def texts(entries: Iterable[dict[str, Any]]) -> list[str]:
-    """Entries in an order of their own; where a disk is mounted differs from cluster to cluster."""
+    """Return the texts of entries in a canonical order; the mount point of a disk differs from cluster to cluster."""
     found = [orjson.loads(orjson.dumps(entry)) for entry in entries]
     for entry in found:
         entry.get("disk", {}).get("source", {}).pop("mount", None)
@@ -64,7 +64,7 @@ async def offers_of(cluster: Minicluster, capabilities: tuple[str, ...], **info:
 
 
 async def test_operators_and_frameworks_see_them_as_recorded(start: Start) -> None:
-    """A host of which all is reserved, one with a MOUNT disk, one with a dynamic reservation and a volume on it."""
+    """The hosts are one fully reserved, one with a MOUNT disk, one with a dynamic reservation and a volume on it."""
     cluster, scheduler = await start(hosts=HOSTS, simulate=True)
     await scheduler.call("TEARDOWN")
 
@@ -96,7 +96,7 @@ async def test_no_other_role_is_offered_what_is_reserved(start: Start) -> None:
 
 
 async def test_an_operation_that_is_not_emulated_is_an_error(start: Start) -> None:
-    """The framework learns of it by its id."""
+    """The framework receives the error with the id of the operation."""
     _, scheduler = await start(simulate=True)
     offer = await scheduler.offer()
     operation = {"type": "SHRINK_VOLUME", "id": {"value": "o"}, "shrink_volume": {}}

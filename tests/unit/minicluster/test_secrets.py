@@ -102,7 +102,7 @@ async def first_events(port: int) -> str:
 
 
 async def launch_group(scheduler: Scheduler) -> None:
-    """A task of a group: its executor and its command have the secret, too."""
+    """Launch a task of a group, whose executor and command have the secret, too."""
     offer = await scheduler.offer()
     info = task_info("grouped", offer["agent_id"]["value"], LONG, container=CONTAINER)
     resources = [scalar("cpus", 0.1), scalar("mem", 32), scalar("disk", 1)]

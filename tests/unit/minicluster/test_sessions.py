@@ -28,7 +28,7 @@ Input = tuple[int, int]
 
 @pytest.fixture
 def pipe() -> Iterator[Input]:
-    """The input of a session: where it reads, where the test writes."""
+    """Return the input of a session: the end that it reads, and the end that the test writes."""
     ends = os.pipe()
     yield ends
     for end in ends:
@@ -62,7 +62,7 @@ async def until(cluster: Minicluster, live: int) -> None:
 
 @pytest.mark.parametrize(("script", "code"), [("true", 0), ("exit 7", 7), ("kill -TERM $$", 128 + 15)])
 async def test_a_command_ends_with_its_code(start: Start, script: str, code: int) -> None:
-    """128 and the number of the signal when one ended it."""
+    """The code is 128 and the number of the signal when one ended the command."""
     _, _, address, container_id = await running(start)
     assert code == await asyncio.to_thread(Session(*address, container_id, ["sh", "-c", script]).run)
 
@@ -86,7 +86,7 @@ async def test_a_command_runs_in_the_sandbox_with_the_environment_of_the_task(
 async def test_input_is_passed_on_to_its_end(
     start: Start, pipe: Input, capsysbinary: pytest.CaptureFixture[bytes]
 ) -> None:
-    """Larger than any buffer between."""
+    """The input is larger than any buffer between."""
     _, _, address, container_id = await running(start)
     data = os.urandom(3_000_000)
 
@@ -129,7 +129,7 @@ async def test_a_session_ends_with_its_task(start: Start) -> None:
 
 
 async def test_a_session_ends_with_its_connection(start: Start) -> None:
-    """A client that is gone leaves no command behind."""
+    """The command of a client that has gone is killed."""
     cluster, _, address, container_id = await running(start)
     session = await asyncio.to_thread(Session(*address, container_id, ["sleep", "600"]).open)
     await until(cluster, live=1)
@@ -138,7 +138,7 @@ async def test_a_session_ends_with_its_connection(start: Start) -> None:
 
 
 async def test_sessions_that_cannot_begin(start: Start) -> None:
-    """The agent says why: no such container, no such program, too many at once."""
+    """The agent gives the reason: no such container, no such program, too many at once."""
     _, _, address, container_id = await running(start)
 
     async def refusal(parent_id: str, *argv: str) -> str:
@@ -191,7 +191,7 @@ async def test_an_agent_that_gives_no_exit_status_is_quoted(status: int, text: s
 
 @asynccontextmanager
 async def canned_answer(answer: Response) -> AsyncIterator[int]:
-    """An HTTP server that gives this answer to each request."""
+    """Start an HTTP server that gives this answer to each request."""
     server = HttpServer(lambda request: answer, Guard("127.0.0.1"))
     await server.start("127.0.0.1", 0)
     try:
@@ -225,7 +225,7 @@ async def test_calls_of_the_agent_that_are_wrong(start: Start) -> None:
 
 
 def test_records_are_cut_wherever_the_pieces_end() -> None:
-    """Byte by byte as well as all at once."""
+    """Records are read from single bytes as well as from all at once."""
     records, whole = Records(10), b"3\nabc0\n5\n1\n2\n3"
     assert [b"abc", b"", b"1\n2\n3"] == list(Records(10).feed(whole))
     assert [b"abc", b"", b"1\n2\n3"] == [r for at in range(len(whole)) for r in records.feed(whole[at : at + 1])]

@@ -27,7 +27,7 @@ from tests.unit.minicluster.scheduler import WAIT_S, request, scalar, task_info
     ],
 )
 def test_a_command_is_its_sleeps_and_its_exit(command: dict[str, Any], expected: tuple[float, int]) -> None:
-    """The variable wins over the sleeps; the code is that of a final exit."""
+    """The variable overrides the sleeps; the code is that of a final exit."""
     plan = behaviour(text_of(command), variables_of(command))
 
     assert expected == (plan.seconds, plan.code)
@@ -45,7 +45,7 @@ def test_the_names_of_the_variables_can_be_others() -> None:
 
 
 async def test_a_task_runs_and_ends(start: Start) -> None:
-    """RUNNING then the end, without STARTING."""
+    """The updates are RUNNING and the end, without STARTING."""
     cluster, scheduler = await start(simulate=True)
     await scheduler.launch("ok", "sleep 0.05")
     await scheduler.status("ok", "TASK_FINISHED")
@@ -80,7 +80,7 @@ async def test_a_killed_agent_fails_its_tasks_on_return(start: Start) -> None:
 
 
 async def test_all_agents_are_offered_at_once(start: Start) -> None:
-    """One OFFERS event for the whole cluster, every agent at the master's port."""
+    """One OFFERS event has the whole cluster, with every agent at the master's port."""
     cluster, scheduler = await start(simulate=True, hosts=500)
 
     event = await scheduler.wait(lambda event: event["type"] == "OFFERS")
@@ -91,7 +91,7 @@ async def test_all_agents_are_offered_at_once(start: Start) -> None:
 
 
 async def test_unacknowledged_updates_come_again(start: Start) -> None:
-    """The same uuid after the retry time, and only the oldest update."""
+    """The oldest update alone is sent again, with the same uuid after the retry time."""
     _, scheduler = await start(simulate=True, acknowledge=False, update_retry_s=0.05)
     await scheduler.launch("t", "true")
     async with asyncio.timeout(120):
@@ -104,7 +104,7 @@ async def test_unacknowledged_updates_come_again(start: Start) -> None:
 
 
 async def test_a_thousand_tasks_end(start: Start) -> None:
-    """Launched in one ACCEPT, acknowledged one by one, and nothing is left."""
+    """The tasks are launched in one ACCEPT and acknowledged one by one, and nothing is left."""
     cluster, scheduler = await start(simulate=True)
     offer = await scheduler.offer()
     agent_id = offer["agent_id"]["value"]

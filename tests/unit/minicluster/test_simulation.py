@@ -159,7 +159,7 @@ def test_an_image_has_one_size_and_a_host_its_bandwidth() -> None:
     st.lists(st.tuples(st.none() | st.integers(0, 30), st.floats(0, 10)), min_size=1, max_size=6), st.integers(1, 99)
 )
 def test_classes_share_all_hosts(rows: list[tuple[int | None, float]], count: int) -> None:
-    """Counts are kept, shares within one host; numbers that do not fit are refused."""
+    """Counts are exact, shares are within one host; numbers that exceed the hosts are rejected."""
     classes = [HostClass(str(n), HostSpec("h"), count, share) for n, (count, share) in enumerate(rows)]
     counted = sum(count or 0 for count, _ in rows)
     total = sum(share for count, share in rows if count is None)
@@ -187,7 +187,7 @@ def test_attributes_are_dealt_out_in_turns() -> None:
 
 @pytest.mark.parametrize("keeps_tasks", [False, True])
 async def test_hosts_fail_and_come_back(start: Start, keeps_tasks: bool) -> None:
-    """Again and again; with their pods, or the agent alone. Hosts of another class stay."""
+    """Hosts fail repeatedly, with their pods or the agent alone. Hosts of another class stay."""
     failures = HostFailures(every_s=Fixed(0.0), repair_s=Fixed(0.5), keeps_tasks=keeps_tasks)
     shaky = HostClass("shaky", HostSpec("s", cpus=4, mem=1024), 1, failures=failures)
     simulation = Simulation(hosts=(shaky, HostClass("steady", HostSpec("t", cpus=0.1, mem=64), 1)))

@@ -44,7 +44,7 @@ AMOUNTS = st.integers(0, 100_000)
     ],
 )
 def test_the_estimate_is_what_is_unused(reported: int, allocated: int, used: int, expected: int) -> None:
-    """Less a margin; the last report stays while it is safe."""
+    """The estimate is the unused amount less a margin; the last report stays while it is safe."""
     assert expected == estimate(reported, allocated, used)
 
 
@@ -149,7 +149,7 @@ def simulated(share: float) -> dict[str, Any]:
 
 
 async def test_statistics_look_like_those_of_a_real_agent(start: Start) -> None:
-    """The keys are those of the recorded answer of a real agent."""
+    """The keys equal the recorded ones of a real agent."""
     cluster, scheduler = await start(**FAST)
     await launch(scheduler, "t", "sleep 1000", cpus=0.1)
     port, rows = cluster.master.registry.by_host["a0"].port, []

@@ -28,7 +28,7 @@ async def test_only_listed_variables_pass(start: Start, monkeypatch: pytest.Monk
 
 
 async def test_files_of_pods_are_as_on_an_agent(start: Start) -> None:
-    """The umask of a cluster that keeps its files to itself is not theirs."""
+    """The umask of the cluster's private files does not apply to files of pods."""
     before = os.umask(0o077)
     try:
         cluster, scheduler = await start()
