@@ -49,7 +49,7 @@ def test_ports_that_hosts_name_stay_theirs(tmp_path: Path) -> None:
 
 @given(st.integers(1, 1_500), st.lists(st.integers(30_900, 32_100).map(lambda port: (port, port + 50)), max_size=9))
 def test_dealt_ports_are_disjoint(count: int, taken: list[tuple[int, int]]) -> None:
-    """Whatever is taken: no two hosts share a port, and all have equally many while there are enough."""
+    """No two hosts share a port, whatever ports are in use, and all have equally many while there are enough."""
     dealt = dealt_ports(count, taken)
 
     shares = [{port for begin, end in ranges for port in range(begin, end + 1)} for ranges in dealt]
@@ -61,7 +61,7 @@ def test_dealt_ports_are_disjoint(count: int, taken: list[tuple[int, int]]) -> N
 
 
 def test_simulated_hosts_are_numbered() -> None:
-    """sim-00000 and on."""
+    """The names begin with sim-00000."""
     assert ["sim-00000", "sim-00001"] == [host.name for host in simulated_hosts(2)]
     with pytest.raises(ValueError, match="between 1 and 200000, got 0"):
         simulated_hosts(0)
@@ -112,7 +112,7 @@ def test_a_bad_file_names_its_fault(tmp_path: Path, text: str, message: str) -> 
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    """No traceback from open()."""
+    """The error names the file, without a traceback from open()."""
     with pytest.raises(FileFault, match=r"none\.yaml: cannot be read: .*No such file"):
         load_hosts(tmp_path / "none.yaml")
 

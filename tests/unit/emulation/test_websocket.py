@@ -53,7 +53,7 @@ def test_what_no_client_may_send(data: bytes) -> None:
 
 
 def test_the_handshake() -> None:
-    """The example of RFC 6455, and the first of our protocols that the client offers."""
+    """The handshake is the example of RFC 6455, with the first supported protocol that the client offers."""
     headers = {
         "upgrade": "websocket",
         "sec-websocket-key": "dGhlIHNhbXBsZSBub25jZQ==",

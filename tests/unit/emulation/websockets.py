@@ -10,7 +10,7 @@ from services.emulation.http.websocket import BINARY, CLOSE
 
 
 def masked(kind: int, payload: bytes, is_last: bool = True) -> bytes:
-    """One frame of a client."""
+    """Return one frame as a client sends it."""
     size = len(payload)
     if size < 126:
         length = bytes((0x80 | size,))
@@ -47,7 +47,7 @@ class Channels:
         self._socket.close()
 
     def messages(self) -> Iterator[tuple[int, bytes]]:
-        """Channel and data of each, until the server ends."""
+        """Yield channel and data of each message, until the server ends."""
         while head := self._file.read(2):
             size = head[1] & 0x7F
             if size > 125:
@@ -58,7 +58,7 @@ class Channels:
             yield payload[0], payload[1:]
 
     def rest(self) -> dict[int, bytes]:
-        """All that comes until the end, by channel."""
+        """Return all data until the end, by channel."""
         found: dict[int, bytes] = {}
         for channel, data in self.messages():
             found[channel] = found.get(channel, b"") + data
