@@ -1,4 +1,4 @@
-"""From settings to the driver of a host manager's cluster: the only place that knows which drivers there are."""
+"""Cluster drivers made from the settings. No other module names the available drivers."""
 
 from __future__ import annotations
 
@@ -46,7 +46,9 @@ def cluster_driver_of(
 def external_intake_of(
     settings: Settings, storage: Storage, driver: ClusterDriver, lifecycles: PodLifecycles, why: Why
 ) -> ExternalIntake | None:
-    """None for a cluster in which nobody else makes pods for us to place."""
+    """Return the controller that adopts pods of other clients of the cluster, or None for a driver without such
+    pods.
+    """
     from services.hostmgr.external_intake import ExternalIntake
     from services.hostmgr.kubernetes.external.external_driver import ExternalPodsDriver
 
@@ -66,7 +68,7 @@ def external_intake_of(
 
 
 def image_prefetcher_of(settings: Settings, driver: ClusterDriver, endpoint: ImagePrefetcher) -> ImagePrefetcher:
-    """The ``endpoint`` of the settings; without one a cluster may do it itself."""
+    """Return the prefetcher at the ``endpoint`` of the settings; without one a driver may prefetch images itself."""
     if settings.prefetch_url or not settings.kubernetes:
         return endpoint
     from services.hostmgr.kubernetes.driver import KubernetesDriver
@@ -75,7 +77,7 @@ def image_prefetcher_of(settings: Settings, driver: ClusterDriver, endpoint: Ima
 
 
 def _kubernetes_settings(settings: Settings) -> KubernetesSettings:
-    """Raises InvalidArgument naming the setting."""
+    """Return the settings of the Kubernetes driver. Raises InvalidArgument naming the setting."""
     from services.hostmgr.kubernetes.settings import KubernetesSettings, read_node_selector, read_ports
 
     return KubernetesSettings(
@@ -97,7 +99,7 @@ def _kubernetes_settings(settings: Settings) -> KubernetesSettings:
 
 
 def mesos_access(settings: Settings) -> MesosAccess:
-    """Raises InvalidArgument naming the setting."""
+    """Return how to reach the Mesos master. Raises InvalidArgument naming the setting."""
     from peloton.api.mesos_access import TlsFiles, read_access
 
     scheme = settings.mesos.partition("://")[0] if "://" in settings.mesos else ""

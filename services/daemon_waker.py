@@ -19,8 +19,9 @@ from workflows.policies import Policies
 
 
 class DaemonWaker(Waker):
-    """Implements ``ports.Lifecycles`` for daemons: however many hosts come and go, each is told at most once per
-    ``interval_s``."""
+    """Implements ``ports.Lifecycles`` for daemons. Each daemon is signalled at most once per ``interval_s``, however
+    many hosts change.
+    """
 
     def __init__(
         self,
@@ -37,7 +38,7 @@ class DaemonWaker(Waker):
         self._note(job_ids, cause)
 
     async def _tell(self, key: str) -> None:
-        """One that runs is told, and one that was terminated is started again."""
+        """Signal the workflow of a daemon; start it again when it was terminated."""
         workflow_id = daemon_workflow_id(key)
         handle = self._client.get_workflow_handle(workflow_id)
         try:
@@ -50,12 +51,12 @@ class DaemonWaker(Waker):
                 await self._start(job, pool)
 
     def _found(self, job_id: JobId) -> tuple[JobRecord | None, str]:
-        """And the path of its pool."""
+        """Return the job, if it is stored, and the path of its pool."""
         job = self._find_job(job_id)
         return job, self._pool_path(job.respool_id) if job is not None else ""
 
     async def _start(self, job: JobRecord, pool: str) -> None:
-        """As the job's workflow does."""
+        """Start the workflow of the daemon's hosts, as the job's workflow does."""
         labels = JobLabels(job, pool)
         await self._client.start_workflow(
             DaemonWorkflow.run,

@@ -19,10 +19,12 @@ from workflows.attributes import TYPE
 
 RPC_TIMEOUT = timedelta(seconds=10)
 RUNS_MAX = 20_000
-"""Failed runs that one look reads, the newest."""
+"""Failed runs that one read returns, the newest."""
 RUNS_OF_ONE_MAX = 100
 RESTARTED = f"{TYPE.name} IS NOT NULL AND {TYPE.name} != '{SCHEDULED_JOB_TYPE}'"
-"""Query of the types that are started again. The run of a schedule fails with its job, for good reason."""
+"""Query of the workflow types that are started again. The run of a schedule is left out: it fails because its job
+failed.
+"""
 PAGE_RUNS = 1_000
 
 
@@ -31,13 +33,14 @@ class FailedWorkflows:
         self._client, self._clock_ns = client, clock_ns
 
     async def find(self, runs_max: int = RUNS_MAX) -> Mapping[str, Restart]:
-        """Return by workflow id, of those that failed lately, when each is started again. A run of it may be under way.
-        Raises RPCError."""
+        """Return when each recently failed workflow is started again, by workflow id. A run of it may be under way.
+        Raises RPCError.
+        """
         runs = await self._runs(RESTARTED, runs_max)
         return {workflow_id: judge_restart(failed, self._clock_ns()) for workflow_id, failed in runs.items()}
 
     async def judge(self, workflow_id: str) -> Restart:
-        """Decide whether a workflow without a run under way is started. Raises RPCError."""
+        """Decide whether a workflow that has no run under way may be started. Raises RPCError."""
         runs = await self._runs(f"WorkflowId = '{workflow_id}'", RUNS_OF_ONE_MAX)
         return judge_restart(runs.get(workflow_id, FailedRuns(0, 0)), self._clock_ns())
 

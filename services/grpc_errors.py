@@ -1,4 +1,4 @@
-"""Our errors on gRPC and back: the code is the status, the message is the details."""
+"""Peloton's errors on gRPC and back: the code is the status, the message is the details."""
 
 from __future__ import annotations
 
@@ -24,25 +24,26 @@ above 16 KiB always."""
 
 
 def status_of(error: PelotonError) -> grpc.StatusCode:
-    """The code of an error is the name of its status."""
+    """Return the gRPC status that the error's code names."""
     return grpc.StatusCode[error.code]
 
 
 def details_of(error: PelotonError) -> str:
-    """Return the text of the status: errors quote little of what they refuse, and none outgrows a header."""
+    """Return the text of the status. It fits a header: errors quote little of the rejected value."""
     return fit_header(error.message)
 
 
 def fit_header(text: str) -> str:
-    """Return the text, or a beginning and the count of its characters that a header has room for together."""
+    """Return the text, or as much of its beginning as fits a header together with a count of its characters."""
     if _count_fitting(text, DETAILS_BYTES_MAX) == len(text):
         return text
     return cut(text, _count_fitting(text, DETAILS_BYTES_MAX - len(cut(text, 0))))
 
 
 def _count_fitting(text: str, bytes_max: int) -> int:
-    """Return how many characters have room in ``bytes_max`` bytes. Headers are percent-encoded: each byte of UTF-8 that
-    is not printable ASCII, or is "%", is sent as three."""
+    """Return how many characters fit in ``bytes_max`` bytes. Headers are percent-encoded: each byte of UTF-8 that is
+    not printable ASCII, or is "%", is sent as three.
+    """
     left = bytes_max
     for count, character in enumerate(text):
         is_sent_as_is = " " <= character <= "~" and character != "%"
@@ -53,7 +54,7 @@ def _count_fitting(text: str, bytes_max: int) -> int:
 
 
 def abort_on_error(method: Callable[..., R]) -> Callable[..., R]:
-    """For methods of a synchronous servicer: a PelotonError becomes the call's status."""
+    """Wrap a method of a synchronous servicer so that a PelotonError becomes the call's status."""
 
     @wraps(method)
     def wrapper(self: Any, request: Any, context: grpc.ServicerContext) -> R:
@@ -70,7 +71,9 @@ def abort_on_error(method: Callable[..., R]) -> Callable[..., R]:
 
 
 def from_grpc(error: grpc.RpcError, what: str) -> PelotonError:
-    """The error a client raises: its own code and text, or Unavailable when no answer came in time."""
+    """Return the error that a client raises: the code and text of the answer, or Unavailable when no answer came in
+    time.
+    """
     code = error.code() if isinstance(error, grpc.Call) else grpc.StatusCode.UNKNOWN
     details = (error.details() if isinstance(error, grpc.Call) else "") or str(error)
     if code in (grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED):
@@ -79,8 +82,9 @@ def from_grpc(error: grpc.RpcError, what: str) -> PelotonError:
 
 
 def timeout_s(bound_s: float) -> float:
-    """Return the time that a call has: the bound, or less when its caller gives up before. Raises Unavailable when
-    nothing is left."""
+    """Return the timeout of a call: the bound, or the caller's remaining time when that is shorter. Raises Unavailable
+    when no time remains.
+    """
     deadline_s = CALL_DEADLINE_S.get()
     left_s = bound_s if deadline_s is None else min(bound_s, deadline_s - time.monotonic())
     if left_s <= 0:
@@ -90,7 +94,7 @@ def timeout_s(bound_s: float) -> float:
 
 @contextmanager
 def translate_rpc_errors(what: str) -> Iterator[None]:
-    """Context of a client's call to ``what``: gRPC errors become ours."""
+    """Raise gRPC errors of a client's call to ``what`` as Peloton's errors."""
     try:
         yield
     except grpc.RpcError as error:

@@ -1,4 +1,4 @@
-"""How interceptors wrap the handlers of gRPC methods."""
+"""Handlers of gRPC methods, wrapped by interceptors."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from typing import Any
 import grpc
 
 Around = Callable[[Any, Any], AbstractAsyncContextManager[Any]]
-"""Called with the request (or the iterator of a stream of them) and the context; lasts as long as the call, and yields
-the request that the method gets."""
+"""Context manager that lasts as long as the call. It receives the request (or the iterator of a stream of requests) and
+the context, and yields the request that is passed to the method.
+"""
 
 _MAKERS: dict[tuple[bool, bool], Any] = {
     (False, False): grpc.unary_unary_rpc_method_handler,
@@ -22,7 +23,7 @@ _MAKERS: dict[tuple[bool, bool], Any] = {
 
 
 class AroundCalls(grpc.aio.ServerInterceptor):
-    """An interceptor that runs calls ``within`` something of its own."""
+    """Interceptor that runs each call inside a context manager."""
 
     async def intercept_service(
         self,
@@ -36,12 +37,12 @@ class AroundCalls(grpc.aio.ServerInterceptor):
         return wrapped
 
     def wrapped(self, method: str, handler: Any) -> Any:
-        """The handler of a method, as it is or within something."""
+        """Return the handler of a method, unchanged or wrapped by ``within``."""
         raise NotImplementedError
 
 
 def within(handler: Any, around: Around, read: Any) -> Any:
-    """A handler of the same kind that runs within ``around``, on requests that ``read`` deserializes."""
+    """Return a handler of the same kind that runs inside ``around``, on requests that ``read`` deserializes."""
     behaviour = handler.unary_unary or handler.stream_unary or handler.unary_stream or handler.stream_stream
 
     async def answer(request: Any, context: Any) -> Any:

@@ -1,8 +1,8 @@
-"""Unpacks and reads requests within bounds, before a method gets them.
+"""Decompresses and reads requests within bounds, before they are passed to a method.
 
-Left to itself gRPC unpacks a compressed message whatever it takes, and 240 KiB may be 240 MiB. The servers here take
-messages as they came, and gzip is unpacked by us: what a message says that it unpacks to is compared with the bounds
-first, and no more than that is made. Messages that are not compressed pass as they are.
+By default gRPC decompresses a message of any size, and 240 KiB may become 240 MiB. The servers here receive messages
+compressed and decompress gzip themselves: the size that a message declares is compared with the bounds first, and no
+more than the declared size is decompressed. Uncompressed messages pass unchanged.
 """
 
 from __future__ import annotations
@@ -24,20 +24,22 @@ from services.grpc_errors import details_of, status_of
 from services.grpc_handlers import AroundCalls, within
 
 UNPACKED_BYTES_MAX = 8 * 2**20
-"""What one compressed message may unpack to; larger ones have to come uncompressed. In memory a message takes up to
-sixty times its bytes."""
+"""Decompressed size of one compressed message; larger ones must be sent uncompressed. In memory a message takes up to
+sixty times its bytes.
+"""
 UNPACKED_BYTES_IN_ALL_MAX = 4 * UNPACKED_BYTES_MAX
-"""The same for all compressed requests in progress."""
+"""Decompressed size of all compressed requests in progress together."""
 KEPT_BYTES_MAX = 512 * 2**10
-"""The same for a request that is answered with a stream. A watch keeps its request for days, which counts for the bound
-on all only until it is read. The largest filter fits."""
+"""Decompressed size of a request that is answered with a stream. A watch keeps its request for days, and counts for the
+bound on all requests only until it is read. The largest filter fits.
+"""
 RETRY_AFTER_S = 1.0
 READ_AT_ONCE_BYTES_MAX = 2**20
 
 _GZIP = b"\x1f\x8b"
-"""How gzip begins, and no message does: it would be a field of a type that does not exist."""
+"""First bytes of gzip data. A protobuf message cannot begin with them: they would be a field of an undefined type."""
 _SIZE_BYTES = 4
-"""At the end of gzip."""
+"""Length of the decompressed size at the end of gzip data."""
 _GZIP_FORMAT = 16 + zlib.MAX_WBITS
 _IDENTITY_AND_GZIP = 1 << 0 | 1 << 2  # of gRPC's algorithms; to the others gRPC answers UNIMPLEMENTED
 
@@ -46,11 +48,11 @@ SERVER_OPTIONS = (
     ("grpc.per_message_decompression", 0),
     ("grpc.compression_enabled_algorithms_bitset", _IDENTITY_AND_GZIP),
 )
-"""Of each server that reads its requests by one of the interceptors here."""
+"""gRPC options of each server that reads its requests by one of the interceptors here."""
 
 
 class Room:
-    """What compressed requests have unpacked to, until each is answered or begins a stream. Thread-safe."""
+    """Counts the decompressed bytes of compressed requests until each is answered or begins a stream. Thread-safe."""
 
     def __init__(self, bytes_max: int = UNPACKED_BYTES_IN_ALL_MAX) -> None:
         self._bytes_max = bytes_max
@@ -59,7 +61,7 @@ class Room:
 
     @contextmanager
     def for_unpacked(self, raw: bytes, message_bytes_max: int = UNPACKED_BYTES_MAX) -> Iterator[None]:
-        """Raises ResourceExhausted when a compressed message unpacks to too much."""
+        """Reserve the decompressed size of a message. Raises ResourceExhausted when it exceeds a bound."""
         size_bytes = unpacked_bytes(raw)
         if size_bytes > message_bytes_max:
             raise ResourceExhausted(
@@ -82,12 +84,12 @@ class Room:
 
 
 def unpacked_bytes(raw: bytes) -> int:
-    """What a compressed message says that it unpacks to; 0 for one that is not compressed."""
+    """Return the decompressed size that a message declares; 0 for an uncompressed one."""
     return int.from_bytes(raw[-_SIZE_BYTES:], "little") if raw.startswith(_GZIP) else 0
 
 
 def unpacked(raw: bytes) -> bytes:
-    """Never more than it says. Raises InvalidArgument."""
+    """Return the message decompressed, to at most its declared size. Raises InvalidArgument."""
     if not raw.startswith(_GZIP):
         return raw
     size_bytes = unpacked_bytes(raw)
@@ -102,13 +104,15 @@ def unpacked(raw: bytes) -> bytes:
 
 
 def _as_wanted(read: Any, raw: bytes) -> Any:
-    """What a method is given. Raises InvalidArgument."""
+    """Return the request as a method receives it. Raises InvalidArgument."""
     message = unpacked(raw)
     return message if read is None else message_of(read.__self__, message)
 
 
 class Requests(AroundCalls):
-    """Inside ErrorsToStatus, which turns the refusal into a status."""
+    """Interceptor that decompresses and reads requests. It runs inside ErrorsToStatus, which turns an error into a
+    status.
+    """
 
     def __init__(self, room: Room | None = None) -> None:
         self._room = room or Room()
@@ -140,14 +144,14 @@ class Requests(AroundCalls):
 
 
 async def _read(read: Any, raw: bytes) -> Any:
-    """Other calls go on while much is read."""
+    """Decompress and read a request; a large one in a thread, so that other calls proceed meanwhile."""
     if len(raw) > READ_AT_ONCE_BYTES_MAX or raw.startswith(_GZIP):
         return await asyncio.to_thread(_as_wanted, read, raw)
     return _as_wanted(read, raw)
 
 
 class RequestsOfThreads(grpc.ServerInterceptor):
-    """The same for a server with threads, whose methods are all unary."""
+    """Interceptor of a server with threads, whose methods are all unary."""
 
     def __init__(self) -> None:
         self._room = Room()

@@ -1,4 +1,4 @@
-"""From exceptions to gRPC statuses: one interceptor round every method."""
+"""Exceptions as gRPC statuses, by one interceptor round every method."""
 
 from __future__ import annotations
 
@@ -19,13 +19,14 @@ from services.grpc_handlers import AroundCalls, within
 log = logging.getLogger(__name__)
 
 RETRY_KEYS = (RETRY_AFTER, "grpc-retry-pushback-ms")
-"""Trailing metadata that say when to try again: ours, and what gRPC's own retries heed."""
+"""Trailing metadata that give the delay before a retry: Peloton's key, and the one that gRPC's own retries read."""
 
 
 class ErrorsToStatus(AroundCalls):
-    """PelotonError becomes the status that it names; the unexpected becomes INTERNAL and is logged with its stack.
+    """Interceptor that turns a PelotonError into its status. Any other exception becomes INTERNAL and is logged with
+    its stack.
 
-    ``role``: whose log that is.
+    ``role``: the name of the process whose log has the stack, for the client.
     """
 
     def __init__(self, role: str) -> None:

@@ -1,4 +1,4 @@
-"""Who judges the hosts of a host manager: its QoS controller and its host advisor, by the same samples."""
+"""Health checks of hosts: the QoS controller and the host advisor of a host manager, which read the same samples."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from services.storage.jobs.jobs import Jobs
 
 
 def settings_for_judges(settings: Settings) -> tuple[QosSettings, AdvisorSettings]:
-    """Raises InvalidArgument for numbers that cannot be meant."""
+    """Return the settings of the checks. Raises InvalidArgument for numbers out of range."""
     qos = QosPolicy(
         settings.qos_hot_percent, settings.qos_target_percent, settings.qos_samples, closed_s=settings.qos_closed_s
     )
@@ -38,7 +38,7 @@ def settings_for_judges(settings: Settings) -> tuple[QosSettings, AdvisorSetting
 def advising(
     settings: Settings, advisor_settings: AdvisorSettings, jobs: Jobs, core: HostManagerCore, qos: QosController
 ) -> tuple[HostAdvisor, HostSamples, LatencyEndpoint | None]:
-    """Raises InvalidArgument when the port for latencies cannot be had."""
+    """Run the host advisor. Raises InvalidArgument when its port for latencies cannot be opened."""
     reports = LatencyReports(time.monotonic)
     advisor = HostAdvisor(advisor_settings, jobs, reports, noted=core.notes.marked)
     readers: list[SampleReader] = [qos, advisor]

@@ -1,7 +1,8 @@
-"""Leadership and discovery by a lease row: at most one live leader per role, and everybody can find it.
+"""Leadership and discovery by a lease row: at most one process leads a role at a time, and any process can find it.
 
-A leader whose storage does not answer gives up before its lease runs out. One whose renewals are late, because they
-take long or because it was stopped, with its machine or alone, asks whether anybody took its place, and goes on if not.
+A leader whose storage does not answer resigns before its lease expires. A leader whose renewals are late, because
+storage is slow or because its process or machine was stopped, asks storage whether another process has taken the lease,
+and continues to lead if not.
 """
 
 from __future__ import annotations
@@ -27,8 +28,10 @@ log = logging.getLogger(__name__)
 
 RENEWALS_PER_TTL = 4
 LATE_TRY_TTLS = 0.125
-"""A leader that is late asks once in this part of its ttl whether it leads still, and gives up when it hears nothing
-for as long: the first time before its lease runs out, and at no time is there another one for more than twice this."""
+"""Fraction of the ttl after which a late leader asks storage once whether it still leads, and for which it waits for
+the answer before it resigns. It asks first before its lease expires, so that two processes never lead together for
+longer than twice this time.
+"""
 LOOKUP_CACHE_S = 1.0
 CHANNELS_MAX = 64
 """Every new leader may have a new address; the oldest ones are long gone."""
@@ -59,7 +62,7 @@ class LeaderElection:
         self._asking = ThreadPoolExecutor(1, thread_name_prefix=f"{role} lease question")
 
     async def win(self) -> None:
-        """Return when this process leads."""
+        """Return when this process has the lease."""
         waited = False
         while not await self._try(self._leases.acquire):
             if not waited:
@@ -68,7 +71,7 @@ class LeaderElection:
             await asyncio.sleep(self._ttl_s / RENEWALS_PER_TTL)
 
     async def announce(self, address: str) -> None:
-        """Let everybody find this leader; raises Unavailable when leadership is lost already."""
+        """Publish the address of this leader. Raises Unavailable when leadership is already lost."""
         self._address = address
         if not await self._try(self._leases.renew):
             raise Unavailable(f"{self._role}: leadership lost")
@@ -101,15 +104,16 @@ class LeaderElection:
         raise Unavailable(f"{self._role}: leadership lost")
 
     def _outcome(self, renewal: asyncio.Task[bool]) -> bool | None:
-        """None: it failed."""
+        """Return whether the lease was renewed; None for a failed attempt."""
         if error := renewal.exception():
             log.warning("%s: lease not renewed: %s", self._role, str(error) or type(error).__name__)
             return None
         return renewal.result()
 
     async def _leads_still(self) -> bool:
-        """Whether no other process has taken the place. Storage may answer that while it has no room for a renewal;
-        and when it does not answer at all, another process may still reach it."""
+        """Return whether no other process has taken the lease. Storage may answer this read while it is too busy for a
+        renewal; when it does not answer at all, another process may still reach it.
+        """
         loop = asyncio.get_running_loop()
         asked = loop.run_in_executor(self._asking, self._leases.holds, self._role, self._owner)
         if await self._is_answered(asked) and not asked.exception():
@@ -121,7 +125,9 @@ class LeaderElection:
         return False
 
     async def _is_answered(self, question: asyncio.Future[bool]) -> bool:
-        """In time, of which those moments do not count in which this process stood still, and its threads with it."""
+        """Wait for the answer; return whether it came in time. Time in which the whole process was stopped does not
+        count.
+        """
         patience_s = self._ttl_s * LATE_TRY_TTLS
         while True:
             began_s = self._clock()
@@ -131,7 +137,9 @@ class LeaderElection:
                 return question.done()
 
     async def resign(self) -> None:
-        """Let the next one lead at once. When storage is away, the lease runs out by itself."""
+        """Release the lease, so that the next process leads at once. The lease expires by itself when storage is
+        unavailable.
+        """
         release = asyncio.to_thread(self._leases.release, self._role, self._owner)
         try:
             async with asyncio.timeout(self._ttl_s):
@@ -146,15 +154,15 @@ class LeaderElection:
         return self._renewed_s + self._ttl_s * (1 - 1 / RENEWALS_PER_TTL) - self._clock()
 
     def _question_due_s(self, asked_s: float) -> float:
-        """In so many seconds it is to be asked who leads: what an answer says is as old as its question."""
+        """Return the seconds until this leader must ask whether it still leads. An answer is as old as its question."""
         return max(self._safe_s(), asked_s + self._ttl_s * LATE_TRY_TTLS - self._clock(), 0.0)
 
     def _pause_s(self, asked_s: float) -> float:
-        """Until the next renewal."""
+        """Return the seconds until the next renewal."""
         return min(self._ttl_s / RENEWALS_PER_TTL, self._question_due_s(asked_s))
 
     async def _try(self, attempt: Callable[[str, str, str, float, float], bool]) -> bool:
-        """The lease begins with the attempt."""
+        """Attempt to acquire or renew. The lease begins with the attempt."""
         async with self._turn:
             started_s = self._clock()
             won = await self._run(attempt, self._role, self._owner, self._address, self._ttl_s, self._wall())
@@ -167,7 +175,7 @@ class LeaderElection:
 
 
 class LeaderChannels:
-    """gRPC channels to the leaders of roles. Thread-safe; leaders are looked up at most once per LOOKUP_CACHE_S."""
+    """Caches gRPC channels to the leaders of roles. Thread-safe; a leader is read at most once per LOOKUP_CACHE_S."""
 
     def __init__(self, leases: LeaseRecords) -> None:
         self._leases = leases
@@ -195,7 +203,7 @@ class LeaderChannels:
         return find
 
     def clusters(self) -> Mapping[str, str]:
-        """Every cluster -> address of its host manager, empty while none leads."""
+        """Return the address of each cluster's host manager, empty for a cluster without a leader."""
         with self._lock:
             looked_s, found = self._clusters
         if not any(found.values()) or time.monotonic() - looked_s > LOOKUP_CACHE_S:
@@ -205,7 +213,7 @@ class LeaderChannels:
         return found
 
     def cluster_channel(self, cluster: str) -> Callable[[], grpc.Channel]:
-        """As ``channel``, to the host manager of a cluster."""
+        """Return a function like that of ``channel``, for the host manager of a cluster."""
 
         def find() -> grpc.Channel:
             if address := self.clusters().get(cluster):

@@ -1,4 +1,4 @@
-"""The life of a role that leads: it stands by, leads while it holds the lease, and resigns."""
+"""Life cycle of a role with a leader: it stands by, leads while it holds the lease, and resigns."""
 
 from __future__ import annotations
 

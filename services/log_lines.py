@@ -8,6 +8,6 @@ LINE_CHARS_MAX = 8_192
 
 
 def printable(line: str, most: int = LINE_CHARS_MAX) -> str:
-    """Return one line in which nothing can steer a terminal; what is longer is cut, and says so."""
+    """Return one line without terminal control characters; a longer one is cut, with its length at the end."""
     shown = escape(line[:most], "\t")
     return shown if len(line) <= most else f"{shown} ... ({len(line)} characters)"

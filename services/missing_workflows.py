@@ -1,8 +1,8 @@
-"""Finds active jobs that have no workflow: Temporal has lost its store, or was set back.
+"""Finds active jobs that have no workflow, as after Temporal's database was lost or restored from a backup.
 
-An idle job is not woken, so that nothing else would notice. Two counts tell whether any workflow is missing, and cost
-milliseconds whatever the number of jobs; only when they differ twice in a row the ids are compared. Lists of Temporal
-lag behind: a workflow is missing when two comparisons in a row have not found it.
+An idle job is not signalled, so no other check would find it. Two counts show whether any workflow is missing, and cost
+milliseconds whatever the number of jobs; the ids are compared only when the counts differ twice in a row. Lists of
+Temporal lag behind: a workflow is missing when two comparisons in a row have not found it.
 """
 
 from __future__ import annotations
@@ -21,10 +21,11 @@ log = logging.getLogger(__name__)
 
 RUNNING = "WorkflowType = 'Job' AND ExecutionStatus = 'Running'"
 REST_PER_COMPARISON = 20
-"""Times that a comparison of ids takes, until the next one begins."""
+"""Pause between two comparisons of ids, as a multiple of the time that one takes."""
 REST_PER_COUNT, COUNT_REST_MAX_S = 500, 120.0
-"""Times that the two counts take, until they are taken again: both read a row of each active job. The rest has a bound,
-as a busy machine takes long for them."""
+"""Pause between two counts, as a multiple of the time that they take: both read a row of each active job. The pause has
+a bound, because counts are slow on a busy machine.
+"""
 IDS_MAX = 1_000_000
 PAGE_IDS = 1_000
 RPC_TIMEOUT = timedelta(seconds=10)
@@ -46,9 +47,10 @@ class MissingWorkflows:
         self._rests_until_s = self._counts_at_s = 0.0
 
     async def find(self, failed: Collection[str] = ()) -> list[JobId]:
-        """Active jobs that two comparisons of ids have found without a workflow; ids are compared when two looks in a
-        row have counted too few. ``failed``: ids of workflows that are left out, because they failed and are started
-        again later. Raises errors of Temporal and of storage."""
+        """Return active jobs without a workflow in two comparisons of ids. Ids are compared when two calls in a row
+        have counted too few workflows. ``failed``: ids of failed workflows to leave out, which are started again
+        later. Raises errors of Temporal and of storage.
+        """
         if self._clock() < self._counts_at_s:
             return []
         began_s = self._clock()

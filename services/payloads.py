@@ -1,4 +1,4 @@
-"""Temporal's payloads, as its SDK makes them, read in less time: the types of a dataclass's fields are looked up once.
+"""Payload converter of Temporal's SDK that resolves the types of a dataclass's fields once per class.
 
 The SDK evaluates the annotations of each class for each value, which took a third of the worker's time.
 """
@@ -22,7 +22,9 @@ from temporalio.converter import (
 
 @cache
 def _fields(kind: type) -> Mapping[str, Any]:
-    """Of a dataclass; there are as many as classes in signatures of workflows and activities."""
+    """Return the types of a dataclass's fields. The cache has as many entries as signatures of workflows and activities
+    have classes.
+    """
     hints = get_type_hints(kind)
     return {field.name: hints[field.name] for field in dataclasses.fields(kind) if field.init}
 

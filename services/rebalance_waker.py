@@ -1,4 +1,4 @@
-"""Starts the workflows of rebalancing, and wakes them."""
+"""Starts and signals the workflows of rebalancing."""
 
 from __future__ import annotations
 
@@ -21,8 +21,9 @@ from workflows.rebalance import RebalanceInput, RebalanceWorkflow
 async def wake_rebalance(
     client: Client, rebalance: Rebalance, policies: Policies, task_queue: str = MAINTENANCE_QUEUE
 ) -> None:
-    """Start the workflow of a cluster's rebalancing, and tell it to look. A running one is only told; one that is about
-    to end sees the signal and looks again first."""
+    """Start the workflow of a cluster's rebalancing, or signal the running one. A run that is about to end handles the
+    signal first.
+    """
     labels = RebalanceLabels(rebalance)
     await client.start_workflow(
         RebalanceWorkflow.run,
@@ -46,11 +47,11 @@ class RebalanceWaker(Waker):
         self._find = find
 
     def rebalances_changed(self, clusters: Iterable[str]) -> None:
-        """Never blocks; repeated until it is delivered."""
+        """Queue a signal to the workflow of each cluster, without blocking; it is retried until Temporal accepts it."""
         self._note(clusters, "people changed the rebalancing, or a role came up")
 
     async def _tell(self, key: str) -> None:
-        """One that has stopped may not know it yet, or has no workflow to know it."""
+        """Signal an active rebalancing. An inactive one needs no signal: its workflow has ended or is about to."""
         rebalance = await asyncio.to_thread(self._find, key)
         if rebalance is not None and rebalance.is_active:
             await wake_rebalance(self._client, rebalance, self._policies)

@@ -1,4 +1,4 @@
-"""Costly questions that many ask: an answer is used for a while."""
+"""Cached answers to expensive queries with many callers."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 
 REST_PER_QUESTION = 10
-"""An answer is used for at least so many times as long as it took to find: however many ask, and however large the
-installation is, the question takes at most a tenth of one connection."""
+"""Lifetime of an answer, as a multiple of the time it took to find: the query takes at most a tenth of one connection,
+whatever the number of callers and the size of the installation.
+"""
 
 
 class Rested(Generic[T]):
-    """Any thread asks. While one finds a new answer, the others have the last one."""
+    """Cache of one answer, for any thread. While one thread finds a new answer, the others receive the last one."""
 
     def __init__(self, find: Callable[[], T], age_s: float, clock: Callable[[], float] = time.monotonic) -> None:
         """``age_s``: an answer is used for at least so long."""
@@ -24,7 +25,7 @@ class Rested(Generic[T]):
         self._known: tuple[float, T] | None = None  # good until then, and what
 
     def get(self) -> T:
-        """Raises what ``find`` raises; then the next one asks again."""
+        """Return the answer. Raises what ``find`` raises; the next caller then queries again."""
         known = self._known
         if known is not None and (self._clock() < known[0] or not self._lock.acquire(blocking=False)):
             return known[1]

@@ -1,12 +1,11 @@
-"""Looks in Temporal for workflows that nothing else would wake: those that were terminated, as in the Web UI, while the
-objects that they look after live on; those that failed; those that are missing; and those that another version of the
-workers began.
+"""Restarts workflows that receive no other signal: terminated ones (as in the Web UI) whose job or maintenance is still
+active, failed ones, missing ones, and runs that began on another version of the workers.
 
-A wake-up starts the workflow of a living job that has none (``JobWaker``); but an idle job has no wake-up. So the
-leading resource manager asks Temporal from time to time: by lists that are short, whatever the number of jobs. A
-workflow that failed is started again later each time (``lifecycle.workflow_restarts``). A run
-that began on another version of the workers continues as new on the current one when it is woken. Idle ones are woken
-for that, some at a time, so that no run is older than the release before.
+A signal starts the workflow of a live job that has none (``JobWaker``), but an idle job receives no signal. The leading
+resource manager therefore polls Temporal by lists that are short, whatever the number of jobs. A failed workflow is
+started again after a growing delay (``lifecycle.workflow_restarts``). A run that began on another version of the
+workers continues as new on the current one when it is signalled. Idle runs are signalled for that, some at a time, so
+that no run is older than the previous release.
 """
 
 from __future__ import annotations
@@ -31,15 +30,19 @@ log = logging.getLogger(__name__)
 
 PERIOD_S = 20.0
 OTHERS_PERIOD_S = 300.0
-"""Between wake-ups of all migrations and rebalancing, whose workflows are not counted when Temporal has lost them."""
+"""Seconds between signals to all migrations and rebalancing, whose workflows are not counted when Temporal has lost
+them.
+"""
 OVERLAP = timedelta(minutes=2)
-"""Lists lag behind. Who is told twice looks once more."""
+"""Time by which two polls overlap, as lists of Temporal lag behind. A workflow that is signalled twice reads its state
+once more.
+"""
 REVIVED_MAX = 100_000
-"""In one look: as many as there may be jobs."""
+"""Workflows restarted by one poll, as many as there may be jobs."""
 REFUSED_MAX = 1_000
-"""Workflows that could not be started, and are tried again with the next look."""
+"""Workflows that could not be started, and are retried by the next poll."""
 FAILURES_MAX = 10
-"""In a row, after which a look ends: Temporal or storage is away."""
+"""Failures in a row after which a poll ends: Temporal or storage does not answer."""
 
 
 TERMINATED = "a workflow of the job was terminated"
@@ -47,7 +50,7 @@ FAILED = "a workflow of the job failed"
 MISSING = "Temporal had no workflow of the job"
 OUTDATED = "it is to go on with the current version of the workers"
 OUTDATED_PER_LOOK = 100
-"""Runs that are woken in one look, 5 a second: each replays its history and continues as new, some 0.1 s of CPU."""
+"""Runs signalled by one poll, 5 a second: each replays its history and continues as new, some 0.1 s of CPU."""
 
 
 class Revival:
@@ -65,8 +68,9 @@ class Revival:
         wake_others: Callable[[], Awaitable[None]] | None = None,
         others_period_s: float = OTHERS_PERIOD_S,
     ) -> None:
-        """Runs until it is closed. A workflow that was terminated before is ``missing``. ``current_version``: of the
-        workers, as Temporal names it; empty: none is known. ``wake_others`` wakes migrations and rebalancing under way.
+        """Start to poll, until closed. A workflow that was terminated earlier counts as ``missing``.
+        ``current_version``: the current version of the workers, as Temporal names it, or empty. ``wake_others``
+        signals migrations and rebalancing under way.
         """
         self._client, self._waker, self._policies, self._period_s = client, waker, policies, period_s
         self._wake_migrations, self._wake_rebalances = wake_migrations, wake_rebalances
@@ -105,7 +109,9 @@ class Revival:
             self._others_woken_s = time.monotonic()
 
     async def _revive(self) -> None:
-        """Start those that were terminated since the last look, and those that it could not start."""
+        """Start the workflows that were terminated since the last poll, and those that the last poll could not
+        start.
+        """
         began, again = datetime.now(UTC), self._refused
         closed_after = (self._since - OVERLAP).isoformat()
         query = f"ExecutionStatus = 'Terminated' AND CloseTime > '{closed_after}' AND PelotonType IS NOT NULL"
@@ -114,7 +120,7 @@ class Revival:
         self._since, self._refused = began, refused[:REFUSED_MAX]
 
     async def _restart_failed(self) -> Collection[str]:
-        """Start those whose wait is over, each once; returns the ids of those that wait."""
+        """Start each failed workflow whose delay has passed, once. Return the ids of those whose delay has not."""
         found = await self._failed.find()
         self._restarted = {one: due_ns for one, due_ns in self._restarted.items() if one in found}
         for workflow_id, restart in found.items():
@@ -142,8 +148,9 @@ class Revival:
         return list(dict.fromkeys([one.id async for one in found]))
 
     async def _try_to_start(self, cause: str, workflow_id: str) -> bool:
-        """Wake a workflow; one that has ended is started if there is work for it. Return whether that could be done:
-        one that cannot be started keeps no other from it. Raises the error after FAILURES_MAX in a row."""
+        """Signal a workflow; start an ended one if there is work for it. Return whether that succeeded: one that cannot
+        be started does not block the others. Raises the error after FAILURES_MAX in a row.
+        """
         try:
             await self._start_one(cause, *workflow_id.split("/"))
         except Exception as error:  # of Temporal, of storage, or of this workflow alone
@@ -177,7 +184,7 @@ class Revival:
             # The run of a schedule that was terminated stays so.
 
     async def _tell_run(self, workflow_id: str) -> None:
-        """Wake a run, which continues on the current version, unless it has ended."""
+        """Signal a run, which continues on the current version, unless it has ended."""
         try:
             await self._client.get_workflow_handle(workflow_id).signal("changed", rpc_timeout=RPC_TIMEOUT)
         except RPCError as error:

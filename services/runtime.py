@@ -1,5 +1,6 @@
-"""The composition root: from settings to running roles. Beside ``cluster_drivers``, the only place that knows which
-adapter serves which port."""
+"""Composition root: makes running roles from settings. Only this module and ``cluster_drivers`` know which adapter
+implements which port.
+"""
 
 from __future__ import annotations
 
@@ -50,15 +51,16 @@ WEB = "web"
 TEMPORAL_RETRY_S = 0.5
 SERVER_GRACE_S = 2.0
 GARBAGE = (20_000, 20, 50)
-"""Thresholds of the collector: with Python's own ones it looks again and again at pods and hosts, which stay."""
+"""Thresholds of the garbage collector. With Python's defaults it scans long-lived pods and hosts again and again."""
 SWITCH_S = 0.001
-"""How long a thread of a host manager may keep others from the interpreter. One that sends pods gives it up with each
-of them, and would wait 5 ms for it each time while statuses come in."""
+"""Seconds for which a thread of a host manager may hold the interpreter. A thread that sends pods releases it with each
+of them, and by default would wait 5 ms for it each time while statuses arrive.
+"""
 
 
 @dataclass
 class Shared:
-    """What the roles of one process have in common."""
+    """Clients and settings that the roles of one process share."""
 
     settings: Settings
     storage: Storage
@@ -206,7 +208,7 @@ def _bounds(settings: Settings) -> Bounds:
 
 
 def _scheduled_jobs(shared: Shared, channels: ApiChannels, calls: Calls) -> ScheduledJobs:
-    """Create jobs as the api would, in a worker."""
+    """Return the job creator of schedules: it creates jobs as the api does, in a worker."""
     from services.api.hosts import RemoteHosts
     from services.api.new_jobs import NewJobs
     from services.api.scheduled_jobs import ScheduledJobs
@@ -357,7 +359,7 @@ async def run_web(shared: Shared, stop: asyncio.Event) -> None:
 
 
 def _fail(loop: asyncio.AbstractEventLoop, failed: asyncio.Future[None], why: str) -> None:
-    """From any thread."""
+    """Make the future fail, from any thread."""
 
     def fail() -> None:
         if not failed.done():
@@ -367,7 +369,7 @@ def _fail(loop: asyncio.AbstractEventLoop, failed: asyncio.Future[None], why: st
 
 
 def _host_managers(shared: Shared) -> HostManagers:
-    """Those of all clusters as one."""
+    """Return the host managers of all clusters as one."""
     from services.hostmgr.client import HostManagerClient
     from services.hostmgr.federation import HostManagers
 
@@ -381,7 +383,7 @@ def _host_managers(shared: Shared) -> HostManagers:
 
 
 def _hostmgr_role(settings: Settings) -> str:
-    """Raises InvalidArgument for a name that a cluster cannot have."""
+    """Return the role of the cluster's host manager. Raises InvalidArgument for an invalid cluster name."""
     try:
         return hostmgr_role(settings.cluster)
     except ValueError as error:
@@ -389,7 +391,7 @@ def _hostmgr_role(settings: Settings) -> str:
 
 
 def _promotion(settings: Settings) -> Promotion:
-    """Raises InvalidArgument."""
+    """Return the mode of promotion. Raises InvalidArgument."""
     try:
         return Promotion(settings.worker_promote)
     except ValueError:
@@ -466,7 +468,9 @@ def _sweep(shared: Shared, waker: temporal.JobWaker) -> Sweep:
 
 
 async def _end_deletions(jobs: Jobs) -> None:
-    """Of jobs whose api died before it had forgotten all of them. Those under way elsewhere may be among them."""
+    """Continue the deletions of jobs that an api began before it died. Deletions under way in another api may be among
+    them.
+    """
     try:
         for job_id in await asyncio.to_thread(jobs.half_deleted):
             log.info("job %s is being deleted: going on with it", job_id)
@@ -476,7 +480,7 @@ async def _end_deletions(jobs: Jobs) -> None:
 
 
 async def _connected(shared: Shared, stop: asyncio.Event) -> Client | None:
-    """A worker needs a live connection to start with; None when the stop came first."""
+    """Return a connected client, which a worker requires to start; None when the stop came first."""
     said_at_s = 0.0
     while not stop.is_set():
         try:

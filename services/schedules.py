@@ -1,4 +1,4 @@
-"""Schedules of jobs in Temporal, which owns them: there are no rows about them."""
+"""Schedules of jobs, stored in Temporal alone: no rows of Peloton describe them."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 IDS_MAX = 50
-"""Workflows that one list names."""
+"""Workflows that one list returns."""
 OVERLAPS = {
     Overlap.SKIP: ScheduleOverlapPolicy.SKIP,
     Overlap.BUFFER_ONE: ScheduleOverlapPolicy.BUFFER_ONE,
@@ -56,11 +56,11 @@ CLOSED = {
     WorkflowExecutionStatus.TIMED_OUT: RunState.FAILED,
     WorkflowExecutionStatus.CANCELED: RunState.KILLED,
 }
-"""States of runs that ended without saying how."""
+"""States of runs that ended without a result."""
 
 
 def start_of(job: JobRecord, pool: str) -> JobStart:
-    """Return how the workflow of a job is started that a schedule has created."""
+    """Return how to start the workflow of a job that a schedule has created."""
     labels = JobLabels(job, pool)
     attributes = {pair.key.name: pair.value for pair in labels.attributes}
     queue = queue_of(job.type)
@@ -70,7 +70,9 @@ def start_of(job: JobRecord, pool: str) -> JobStart:
 
 
 def _translated(method: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Coroutine[Any, Any, T]]:
-    """Turn the errors of Temporal into ours. The first argument after ``self`` is the name of the schedule, if any."""
+    """Raise the errors of Temporal as Peloton's. The first argument after ``self`` is the name of the schedule, if
+    any.
+    """
 
     @wraps(method)
     async def wrapper(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -226,7 +228,7 @@ class Schedules:
         return found
 
     async def _runs(self, query: str, limit: int) -> AsyncIterator[Run]:
-        """Yield those that are under way first, then those that ended last."""
+        """Yield runs: those under way first, then the last ended."""
         ended = f"{query} AND ExecutionStatus != 'ContinuedAsNew'"
         async for one in self._client.list_workflows(ended, limit=limit, page_size=limit, rpc_timeout=RPC_TIMEOUT):
             if one.status is not WorkflowExecutionStatus.CONTINUED_AS_NEW:
@@ -285,7 +287,7 @@ def _spec(times: Times) -> temporal.ScheduleSpec:
 
 
 def _times(spec: temporal.ScheduleSpec) -> Times:
-    """Return what Temporal keeps: it has translated cron expressions into calendars."""
+    """Return the times as Temporal keeps them: it has translated cron expressions into calendars."""
     interval = next(iter(spec.intervals), None)
     return Times(
         tuple(map(_cron, spec.calendars)),

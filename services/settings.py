@@ -1,4 +1,6 @@
-"""Settings of all roles, from the environment. One frozen value per process; nothing else reads the environment."""
+"""Settings of all roles, read from the environment into one frozen value per process. No other module reads the
+environment.
+"""
 
 from __future__ import annotations
 
@@ -15,13 +17,13 @@ Value = TypeVar("Value")
 
 
 def setting(default: Value, help_text: str) -> Value:
-    """A field with this default."""
+    """Return a field with this default."""
     return field(default=default, metadata={"help": help_text})
 
 
 @dataclass(frozen=True)
 class Settings:
-    """The environment variable of a field is PELOTON_ and its name in capitals."""
+    """Settings of a process. The environment variable of a field is PELOTON_ and its name in capitals."""
 
     database: str = setting(
         "", "SQLAlchemy URL of the store, required: sqlite:///FILE or postgresql+psycopg://USER:PASSWORD@HOST/NAME"
@@ -180,7 +182,9 @@ class Settings:
     log_level: str = setting("INFO", "DEBUG, INFO, WARNING or ERROR")
 
     def require_database(self) -> str:
-        """Raises InvalidArgument: a role that makes one up would work on a store that no other role reads."""
+        """Return the address of the database. Raises InvalidArgument without one: a role on a database of its own would
+        share no state with the others.
+        """
         if not self.database:
             raise InvalidArgument(
                 "PELOTON_DATABASE is not set: want sqlite:///FILE or postgresql+psycopg://USER:PASSWORD@HOST/NAME"
@@ -200,7 +204,7 @@ _KINDS: dict[str, tuple[Callable[[str], Any], str]] = {
 
 
 def load(environment: Mapping[str, str] = os.environ) -> Settings:
-    """Raises InvalidArgument naming the variable for a value of the wrong kind."""
+    """Read the settings. Raises InvalidArgument naming the variable for a value of the wrong kind."""
     values: dict[str, Any] = {}
     for spec in fields(Settings):
         name = PREFIX + spec.name.upper()

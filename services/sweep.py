@@ -1,9 +1,9 @@
-"""Finds the jobs whose workflows have yet to see a change, or whose time has come, and wakes those alone.
+"""Finds jobs whose workflows have not yet seen a change, or whose timer is due, and signals only their workflows.
 
-Storage notes each change of a job together with the change, and the workflow's settle takes the note back (see
-``peloton/lifecycle/wake.py``). A signal is under way within a second of nearly every note; a note that is older has
-lost its signal with the process that was to send it. The leading resource manager sweeps once a minute, and a role that
-starts sweeps once: what its predecessor had committed and not signalled is woken at once.
+Storage notes each change of a job in the transaction of the change, and the workflow's settle removes the note (see
+``peloton/lifecycle/wake.py``). A signal follows nearly every note within a second; the signal of an older note was lost
+with the process that was to send it. The leading resource manager sweeps once a minute, and a role that starts sweeps
+once: changes that its predecessor committed without a signal are signalled at once.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ log = logging.getLogger(__name__)
 
 PERIOD_S = 60.0
 BUSY_PERIOD_S = 5.0
-"""Until the next round, after one that left some for it."""
+"""Seconds until the next round, after a round that left notes unread."""
 SIGNAL_GRACE_S = 10.0
-"""A younger note has its signal under way."""
+"""Age in seconds below which a note's signal is assumed to be under way."""
 PAGE_JOBS = 1_000
 ROUND_JOBS_MAX = 10_000
 """Notes that one round reads. No round begins while as many wait to be signalled."""
@@ -40,7 +40,7 @@ _FIRST: tuple[int, str] = (0, "")
 
 class Notes(Protocol):
     def due(self, until_ns: int, limit: int, after: tuple[int, str] = ...) -> Sequence[tuple[int, JobId]]:
-        """A page of notes, in their order."""
+        """Return a page of notes, in their order."""
         ...
 
     def forget_ended(self, until_ns: int, limit: int) -> int: ...
@@ -54,15 +54,17 @@ class _Waking:
     age_ns: int
 
     def is_enough(self, due_ns: int, age_ns: int) -> bool:
-        """The note is still the same, and has neither doubled its age since then nor stayed for an hour more."""
+        """Return whether the note needs no further signal: it is the same note, and its age has neither doubled since
+        the last signal nor grown by an hour.
+        """
         return due_ns == self.due_ns and age_ns < self.age_ns + min(self.age_ns, WOKEN_AGAIN_MAX_S * NS_PER_S)
 
 
 class Sweep:
-    """One instance sweeps from its construction in a running loop until it is closed; ``once`` sweeps by itself.
+    """Periodic sweep, from its construction in a running loop until it is closed; ``once`` runs a single round.
 
-    A pass over all notes takes one round or several. A note that stays is woken again only when its age has doubled,
-    or an hour later: while no worker runs, each signal lengthens a history.
+    A pass over all notes takes one round or several. A note that remains is signalled again only when its age has
+    doubled, or an hour later: while no worker runs, each signal lengthens a history.
     """
 
     def __init__(
@@ -90,7 +92,7 @@ class Sweep:
             await asyncio.gather(self._task, return_exceptions=True)
 
     async def once(self, grace_s: float = 0.0) -> int:
-        """One round; returns how many jobs it has woken. Raises what storage raises."""
+        """Run one round; return how many jobs it has signalled. Raises errors of storage."""
         until_ns = self._clock_ns() - int(grace_s * NS_PER_S)
         for _ in range(FORGET_PAGES_MAX):
             if await asyncio.to_thread(self._notes.forget_ended, until_ns, PAGE_JOBS) < PAGE_JOBS:
@@ -111,7 +113,7 @@ class Sweep:
         return woken_count
 
     def _choose(self, page: Sequence[tuple[int, JobId]]) -> list[JobId]:
-        """The jobs of a page that are to be woken now, whose wakings are remembered."""
+        """Return the jobs of a page to signal now, and remember these signals."""
         now_ns = self._clock_ns()
         chosen = []
         for due_ns, job_id in page:

@@ -1,7 +1,7 @@
-"""``python -m services.teardown``: takes the framework of PELOTON_CLUSTER off its Mesos, and with it all of its pods.
+"""``python -m services.teardown``: removes the framework of PELOTON_CLUSTER from Mesos, with all of its pods.
 
-For a Peloton that goes for good: Mesos keeps the framework and its pods for seven days otherwise. Settings are those of
-the host manager, which must have been stopped.
+Use it when an installation of Peloton is removed permanently: otherwise Mesos keeps the framework and its pods for
+seven days. Settings are those of the host manager, which must have been stopped.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ LOOK_EVERY_S = 0.2
 
 
 class _Subscriber(Callbacks):
-    """Waits for a subscription, or for the reason why there is none. Offers and updates are of no interest."""
+    """Waits for a subscription, or for the reason of its failure. Offers and updates are ignored."""
 
     def __init__(self) -> None:
         self.done = threading.Event()
@@ -50,7 +50,7 @@ class _Subscriber(Callbacks):
 
 
 def tear_down(settings: Settings) -> str:
-    """Returns what was done. Raises PelotonError, and storage's errors."""
+    """Remove the framework; return a sentence on the result. Raises PelotonError, and storage's errors."""
     storage = Storage(settings.require_database())
     try:
         framework_id = storage.hosts.framework_id(settings.cluster)
@@ -79,7 +79,7 @@ def tear_down(settings: Settings) -> str:
 
 
 def _await_end_of_leader(leases: Leases, cluster: str) -> None:
-    """One that was killed has a lease for a few seconds more."""
+    """Wait until no host manager leads: the lease of a killed one lasts a few seconds."""
     deadline_s = time.monotonic() + PATIENCE_S
     while leader := leases.leader(hostmgr_role(cluster), time.time()):
         if time.monotonic() > deadline_s:

@@ -30,7 +30,7 @@ def configure(settings: Settings, role: str) -> None:
 
 
 class BoundedLines(logging.Formatter):
-    """Of a record no line is too long or has control characters; a trace has several lines, a bounded number."""
+    """Formatter without long lines or control characters; a trace has a bounded number of lines."""
 
     def __init__(self, formatter: logging.Formatter | None) -> None:
         super().__init__()
@@ -43,7 +43,7 @@ class BoundedLines(logging.Formatter):
 
 
 def without_expected_traces(record: logging.LogRecord) -> bool:
-    """An expected refusal says all in its message; a stack trace is for what nobody expected. Stops no record."""
+    """Remove the stack trace of an expected error, whose message is complete. Keeps every record."""
     error = record.exc_info[1] if record.exc_info else None
     is_expected = isinstance(error, PelotonError) or getattr(error, "type", None) in ERRORS
     if is_expected:

@@ -1,7 +1,7 @@
-"""Starts the workflows of jobs, maintenance and migrations, and wakes them; ``services/waker.py`` says how.
+"""Starts and signals the workflows of jobs, maintenance and migrations, by the queue of ``services/waker.py``.
 
-A wake-up that dies with its process is found by ``services/sweep.py``, if it is of a job; a host manager that starts
-wakes the maintenances of its cluster, an api migrations.
+``services/sweep.py`` finds jobs whose signal was lost with its process; a host manager that starts signals the
+maintenances of its cluster, an api the migrations.
 """
 
 from __future__ import annotations
@@ -51,11 +51,12 @@ from workflows.update import UpdateInput, UpdateWorkflow
 log = logging.getLogger(__name__)
 
 BATCH_QUEUE, SERVICE_QUEUE, MAINTENANCE_QUEUE = "peloton-batch", "peloton-services", "peloton-maintenance"
-"""Each has slots of its own in a worker. Earlier versions start everything on the first: workers serve workflows of
-every kind on each of them."""
+"""Task queues; a worker has separate slots for each. Earlier versions start every workflow on the first one: workers
+serve workflows of every kind on each of them.
+"""
 TASK_QUEUES = (BATCH_QUEUE, SERVICE_QUEUE, MAINTENANCE_QUEUE)
 WORKFLOW_TASK_TIMEOUT = timedelta(seconds=5)
-"""A worker that dies inside a workflow task is replaced after this."""
+"""Time after which another worker takes the workflow task of a dead one."""
 RPC_TIMEOUT = timedelta(seconds=10)
 START_OR_TELL: dict[str, Any] = {
     "start_signal": "changed",
@@ -64,14 +65,15 @@ START_OR_TELL: dict[str, Any] = {
     "task_timeout": WORKFLOW_TASK_TIMEOUT,
     "rpc_timeout": RPC_TIMEOUT,
 }
-"""Start a workflow, and tell it to look; a running one is only told."""
+"""Options to start a workflow with a signal; a running one only receives the signal."""
 COUNTED_JOBS_MAX = 2_000
-"""Jobs whose pods are counted in one go."""
+"""Jobs whose pods one query counts."""
 
 
 async def register_search_attributes(client: Client) -> None:
-    """Add the search attributes that are missing; a no-op on the local cluster, whose server starts with them. Where
-    only administrators may, as on Temporal Cloud, the log says which are missing."""
+    """Add the missing search attributes; a no-op on the local cluster, whose server starts with them. When only
+    administrators may add them, as on Temporal Cloud, log which are missing.
+    """
     service = client.operator_service
     missing = {attribute.name for attribute in SEARCH_ATTRIBUTES}
     try:
@@ -91,16 +93,18 @@ async def register_search_attributes(client: Client) -> None:
 
 
 def queue_of(job_type: JobType) -> str:
-    """Of the job's workflow, and of those that it starts."""
+    """Return the task queue of the job's workflow and its child workflows."""
     return SERVICE_QUEUE if job_type in (JobType.SERVICE, JobType.DAEMON) else BATCH_QUEUE
 
 
 async def start_job(client: Client, job: JobRecord, policies: Policies, task_queue: str = "", pool: str = "") -> None:
-    """Make sure that the workflow of a job exists. Repeating it is harmless: the id is the mutex. One that runs already
-    is told to look: it may be about to end, with a job that had the id before.
+    """Make sure that the workflow of a job exists. The call is idempotent: the workflow id is the mutex. A running
+    workflow is signalled: it may be about to end, for an earlier job with the same id.
 
-    The pool is the key by which Temporal deals out tasks that wait for a worker, so that no pool waits behind another's
-    crowd. Jobs have no priority there: it would come before fairness, and one pool could put all its jobs in front."""
+    The pool is the key by which Temporal distributes tasks that wait for a worker, so that no pool waits behind the
+    backlog of another. Jobs have no priority there: it would rank above fairness, and one pool could put all its jobs
+    in front.
+    """
     labels = JobLabels(job, pool or job.respool_id)
     start = partial(
         client.start_workflow,
@@ -124,7 +128,7 @@ async def start_job(client: Client, job: JobRecord, policies: Policies, task_que
 
 
 async def start_update(client: Client, job: JobRecord, policies: Policies, pool: str) -> None:
-    """As the job's workflow starts it; for one that was terminated."""
+    """Start the workflow of a job's updates again after it was terminated, as the job's workflow starts it."""
     await client.start_workflow(
         UpdateWorkflow.run,
         UpdateInput(job.job_id, policies),
@@ -145,8 +149,9 @@ async def wake_maintenance(
     task_queue: str = MAINTENANCE_QUEUE,
     to_pool: str = "",
 ) -> None:
-    """Start the workflow of a host's maintenance, and tell it to look. A running one is only told; one that is about to
-    end sees the signal and looks again first. ``to_pool``: the host moves there instead."""
+    """Start the workflow of a host's maintenance, or signal the running one. A run that is about to end handles the
+    signal first. ``to_pool``: the host moves to this host pool instead.
+    """
     labels = HostLabels(cluster, hostname, to_pool)
     await client.start_workflow(
         HostMaintenanceWorkflow.run,
@@ -164,7 +169,7 @@ async def wake_maintenance(
 async def wake_migration(
     client: Client, migration: Migration, policies: Policies, task_queue: str = MAINTENANCE_QUEUE
 ) -> None:
-    """Start the workflow of a migration, and tell it to look. A running one is only told."""
+    """Start the workflow of a migration, or signal the running one."""
     labels = MigrationLabels(migration)
     await client.start_workflow(
         MigrationWorkflow.run,
@@ -181,8 +186,9 @@ async def wake_migration(
 
 
 class JobWaker(Waker):
-    """Implements ``ports.PodLifecycles``. ``roll_up`` finds jobs of which there is nothing to do but to count pods:
-    they are told after ``show_s``, if nothing else has told them before."""
+    """Implements ``ports.PodLifecycles``. ``roll_up`` finds jobs whose only change is in their counts of pods: they are
+    signalled after ``show_s``, unless signalled earlier for another reason.
+    """
 
     def __init__(
         self,
@@ -213,7 +219,7 @@ class JobWaker(Waker):
         self._note(job_ids, cause)
 
     def jobs_swept(self, job_ids: Iterable[JobId], cause: str = "a change was found by the sweep") -> None:
-        """Behind everything else that waits."""
+        """Queue signals to jobs with the lowest priority."""
         self._note(job_ids, cause, Rank.SWEEP)
 
     def pods_changed(self, job_ids: Iterable[JobId], cause: str = "") -> None:
@@ -239,7 +245,7 @@ class JobWaker(Waker):
             await asyncio.sleep(self._interval_s)
 
     async def _count_jobs(self, quiet: Mapping[JobId, Iterable[str]]) -> None:
-        """Jobs that wait in the line are counted by their workflows."""
+        """Update the counts of pods, except for jobs in the queue, whose workflows count them."""
         try:
             rolled = await asyncio.to_thread(self._roll_up, sorted(quiet), time.time_ns())
         except Exception as error:  # of storage: the workflows look again, and try again
@@ -273,8 +279,9 @@ class JobWaker(Waker):
             await self._registered(lambda: start_update(self._client, job, self._policies, pool))
 
     async def _registered(self, start: Callable[[], Awaitable[None]]) -> None:
-        """A server that refuses search attributes of ours does not know all of them: no worker of this version has come
-        up yet. It takes some seconds, and the caller's next attempt, until it does."""
+        """Start a workflow, and register search attributes if the server rejects one as unknown: no worker of this
+        version has started yet. The registration takes some seconds, and the caller's next attempt succeeds.
+        """
         try:
             await start()
         except RPCError as error:
@@ -283,13 +290,14 @@ class JobWaker(Waker):
             raise
 
     def _found(self, job_id: JobId) -> tuple[JobRecord | None, str]:
-        """And the path of its pool."""
+        """Return the job, if it is stored, and the path of its pool."""
         job = self._find_job(job_id)
         return job, self._pool_path(job.respool_id) if job is not None else ""
 
     async def _tell(self, key: str) -> None:
-        """A finished workflow needs no waking; a stored job without one was created while Temporal was away, or its
-        workflow failed."""
+        """Signal a job's workflow; start it for a stored job without one, which was created while Temporal did not
+        answer, or whose workflow failed. A finished job needs no signal.
+        """
         workflow_id = job_workflow_id(key)
         handle = self._client.get_workflow_handle(workflow_id)
         try:
@@ -303,7 +311,7 @@ class JobWaker(Waker):
 
 
 def _needs_workflow(job: JobRecord) -> bool:
-    """An ended service may have an update to roll out."""
+    """Return whether the job needs a workflow. An ended service may have an update to roll out."""
     return job.is_active or bool(job.update_id)
 
 
@@ -352,7 +360,7 @@ class MigrationWaker(Waker):
         self._find = find
 
     def migrations_changed(self, migration_ids: Iterable[str]) -> None:
-        """Never blocks; repeated until it is delivered."""
+        """Queue a signal to each migration, without blocking; it is retried until Temporal accepts it."""
         self._note(migration_ids, "people changed the migration, or a role came up")
 
     async def _tell(self, key: str) -> None:

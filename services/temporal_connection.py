@@ -1,7 +1,7 @@
-"""How every process reaches Temporal: address, namespace, TLS, API key.
+"""Connection of a process to Temporal: address, namespace, TLS, API key.
 
-All of it is Temporal's own client configuration, from the variables ``TEMPORAL_*`` and its configuration file, so that
-a secured cluster or Temporal Cloud needs nothing that is ours. Our settings may name address and namespace.
+All of it is Temporal's own client configuration, from the variables ``TEMPORAL_*`` and its configuration file: a
+secured cluster or Temporal Cloud needs no settings of Peloton, which may only set address and namespace.
 """
 
 from __future__ import annotations
@@ -31,10 +31,9 @@ from peloton.errors import InvalidArgument
 from services.payloads import CONVERTER
 
 CAUSE: ContextVar[str] = ContextVar("cause", default="")
-"""Why a signal is sent. It travels in the header ``cause``, which histories show, and which workflows of other versions
-do not mind."""
+"""Header of a signal that holds its cause. Histories show it, and workflows of other versions ignore it."""
 HEARTBEAT = timedelta(seconds=2)
-"""By which Temporal knows which workers there are, and people within 10 s that there are none."""
+"""Interval of worker heartbeats. They list the live workers, and show within 10 s that none is left."""
 DEFAULT_ADDRESS, DEFAULT_NAMESPACE = "localhost:7233", "default"
 VARIABLES, CONFIG_FILE = "TEMPORAL_", "TEMPORAL_CONFIG_FILE"
 
@@ -42,7 +41,7 @@ VARIABLES, CONFIG_FILE = "TEMPORAL_", "TEMPORAL_CONFIG_FILE"
 def connect_config(
     address: str = "", namespace: str = "", environment: Mapping[str, str] = os.environ
 ) -> ClientConnectConfig:
-    """Raises InvalidArgument for a profile, a file or a value that cannot be used."""
+    """Return the client configuration. Raises InvalidArgument for an invalid profile, file or value."""
     file = environment.get(CONFIG_FILE, "")
     if file and not Path(file).exists():
         raise InvalidArgument(f"{CONFIG_FILE}={file}: no such file")
@@ -62,9 +61,10 @@ def _runtime() -> Runtime:
 
 
 async def connect(config: ClientConnectConfig, role: str = "", *, is_lazy: bool = True) -> Client:
-    """A lazy client connects with its first call, so a process may start before Temporal does. ``role`` is what
-    histories show as the sender of a signal, with the host and the process: its number, which is always 1 in a
-    container, and a part that no other client has."""
+    """Return a client. A lazy one connects with its first call, so a process may start before Temporal does. ``role``
+    is the sender of a signal in histories, with the host, the process id (always 1 in a container) and a part that
+    is unique to this client.
+    """
     identity = f"{role or 'peloton'}@{socket.gethostname()}/{os.getpid()}-{secrets.token_hex(4)}"
     return await Client.connect(
         **config,

@@ -1,8 +1,7 @@
-"""Watches Temporal for people: whether it answers, whether workers take work, and which workflows do not go on.
+"""Reports problems of Temporal to users: whether it answers, whether workers take tasks, and which workflows are stuck.
 
-A look asks by four calls, whatever the number of jobs, and by one more for each of the few workflows that it names. It
-is used for a while: however many readers ask, their process makes no more calls. Where Temporal does not answer, that
-is what the look says.
+One report takes four calls, whatever the number of jobs, and one more for each of the few workflows that it names. It
+is cached: the number of readers does not change the number of calls. When Temporal does not answer, the report says so.
 """
 
 from __future__ import annotations
@@ -57,30 +56,34 @@ REPORTED = "TemporalReportedProblems"
 """The attribute by which Temporal marks workflows whose workflow tasks fail again and again."""
 
 LOOK_AGE_S, KNOWN_AGE_S, WAIT_S = 2.0, 6.0, 1.0
-"""How long a look is used; and up to which age it is the answer to a reader who has waited so long for the next one."""
+"""Seconds for which a report is current; and the age up to which it answers a reader who has waited WAIT_S for the next
+one.
+"""
 PATIENCE_S = 3.0
-"""Within which Temporal answers a look."""
+"""Timeout of one report, in seconds."""
 SILENT_S = 6.0
-"""Three heartbeats that are missing."""
+"""Seconds without a heartbeat, three intervals, after which a worker counts as silent."""
 BEATS_MISSED, BEAT_MAX_S = 2, 10.0
-"""A worker whose last heartbeats came later is silent after so many of its pauses; a release before sends them every
-5 s."""
+"""Missed heartbeats after which a worker is silent, by the interval of its last ones; the previous release sends them
+every 5 s.
+"""
 SURE_S = 2.5
-"""A heartbeat and more, after which another read says whether workers live whose heartbeats look old: by their clocks,
-which may be behind."""
+"""Seconds, more than a heartbeat interval, after which a second read shows whether workers with old heartbeats are
+alive: their clocks may be behind.
+"""
 FAILED_MAX = 200
-"""Failed runs that one look reads, the newest."""
+"""Failed runs that one report reads, the newest."""
 RESTART_GRACE_NS = 60_000_000_000
-"""After the moment at which a workflow is started again. When it has no run by then, there is nothing to do for it."""
+"""Time after the moment at which a workflow is started again. A workflow without a run by then needs none."""
 JOB_WORKFLOWS_MAX = 5
-"""Workflows of one job that are looked at: its own, and those beside it."""
+"""Workflows of one job that a report reads: its own and its child workflows."""
 JOB_AGE_S, JOBS_KEPT = 3.0, 200
-"""How long what was said of a job is used, and of how many jobs it is kept."""
+"""Seconds for which a job's report is cached, and the number of jobs in the cache."""
 QUEUES = tuple(name for queue in TASK_QUEUES for name in (queue, long_queue(queue)))
 
 
 class TemporalWatch:
-    """Each process that shows problems has one, in its event loop."""
+    """Cached reports on Temporal, one instance per process that shows problems, in its event loop."""
 
     def __init__(
         self,
@@ -100,7 +103,7 @@ class TemporalWatch:
         return self._client.service_client.config.target_host
 
     async def look(self) -> TemporalLook:
-        """Return the last look, or a new one; never raises an error of Temporal."""
+        """Return the last report, or a new one. Never raises an error of Temporal."""
         age_s = self._clock() - self._known[0] if self._known else float("inf")
         if self._known and age_s < LOOK_AGE_S:
             return self._known[1]
@@ -133,21 +136,26 @@ class TemporalWatch:
     # -- task queues
 
     async def _beats(self) -> list[WorkerHeartbeat]:
-        """Read the heartbeats of our workers. Whether a worker is alive follows from this read and those before."""
+        """Read the heartbeats of Peloton's workers. This read and earlier ones together show whether a worker is
+        alive.
+        """
         found = await _unless_refused(list_heartbeats(self._client, _TIMEOUT), [])
         ours = [beat for beat in found if beat.task_queue in QUEUES]
         self._heartbeats.note(map(_heartbeat, ours), self._clock())
         return ours
 
     def _is_unsure(self, beats: Sequence[WorkerHeartbeat]) -> bool:
-        """Return whether a version has no worker for a task queue that is known to be alive, and one that may be."""
+        """Return whether a version has a worker that may be alive, and none that is certainly alive, on a task
+        queue.
+        """
         lives = [(beat.task_queue, beat.deployment_version.build_id, self._life_of(beat)) for beat in beats]
         alive = {(queue, build) for queue, build, life in lives if life is Life.ALIVE}
         return any(life is Life.UNSURE and (queue, build) not in alive for queue, build, life in lives)
 
     async def _unserved(self, beats: Sequence[WorkerHeartbeat]) -> list[str]:
-        """Return the task queues from which no worker takes work. Workers tell it by heartbeats; a server that knows of
-        none is asked for the polls of each queue, which stay for a minute when a worker has died."""
+        """Return the task queues from which no worker takes tasks. Heartbeats show it; on a server without any, the
+        polls of each queue are read, which remain for a minute after a worker died.
+        """
         served = {beat.task_queue for beat in beats if self._is_alive(beat)}
         silent = [queue for queue in QUEUES if queue not in served]
         # Workers of release 0.1 have no version, and send a heartbeat a minute.
@@ -155,8 +163,9 @@ class TemporalWatch:
         return [queue for queue, is_polled in zip(silent, polled, strict=True) if not is_polled]
 
     async def _gone_version(self, beats: Sequence[WorkerHeartbeat]) -> tuple[str, list[str]]:
-        """Return the version that is current, if it has no worker, and those that have, the one that started last at
-        the end; "" and none where nothing waits for it."""
+        """Return the current version if it has no worker, and the versions that have workers, the last started at the
+        end; ("", []) when no task waits for the current version.
+        """
         started = {
             beat.deployment_version.build_id: beat.start_time.ToNanoseconds()
             for beat in sorted(beats, key=lambda beat: beat.start_time.ToNanoseconds())
@@ -177,7 +186,9 @@ class TemporalWatch:
         return self._heartbeats.judge(_heartbeat(beat), self._clock(), self._wall_ns())
 
     async def _is_polled(self, queue: str, *, unversioned: bool) -> bool:
-        """Return whether a worker has polled the queue lately; ``unversioned`` counts those without a version alone."""
+        """Return whether a worker has polled the queue recently; ``unversioned`` counts only workers without a
+        version.
+        """
         kind = TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY
         described = await describe_queue(self._client, queue, kind, _TIMEOUT)
         versions = polling(described, self._wall_ns() / NS_PER_S - POLL_S)
@@ -186,7 +197,9 @@ class TemporalWatch:
     # -- workflows that do not go on
 
     async def _failing_tasks(self) -> tuple[list[FailingTask], int]:
-        """Return the first NAMED_MAX, and how many there are; none of a server that does not know the attribute."""
+        """Return the first NAMED_MAX workflows with failing tasks, and their count; none on a server without the
+        attribute.
+        """
         query = f"ExecutionStatus = 'Running' AND {REPORTED} IS NOT NULL AND {TYPE.name} IS NOT NULL"
         found = await _unless_refused(self._list(query, NAMED_MAX), [])
         count = len(found)
@@ -196,7 +209,9 @@ class TemporalWatch:
         return [FailingTask(one.execution.workflow_id, _cause(one)) for one in found], count
 
     async def _failed_workflows(self) -> tuple[list[FailedWorkflow], int]:
-        """Return the first NAMED_MAX that have not been started again, and how many there are of the newest."""
+        """Return the first NAMED_MAX failed workflows that have not been started again, and their count among the
+        newest.
+        """
         restarts = await _unless_refused(self._failed.find(FAILED_MAX), {})
         now_ns = self._wall_ns()
         waiting = [one for one, restart in restarts.items() if now_ns < restart.due_ns + RESTART_GRACE_NS]
@@ -230,8 +245,9 @@ class TemporalWatch:
     # -- one job
 
     async def why(self, job: JobRecord) -> list[str]:
-        """Say what keeps the workflows of a job that has not ended from going on: nothing when all is well. Never
-        raises an error of Temporal."""
+        """Return what keeps the workflows of an active job from progressing; empty when all is well. Never raises an
+        error of Temporal.
+        """
         job_id = job.job_id
         known = self._jobs.get(job_id)
         if known is not None and self._clock() - known[0] < JOB_AGE_S:
@@ -286,7 +302,7 @@ def _heartbeat(beat: WorkerHeartbeat) -> Heartbeat:
 
 
 async def _unless_refused(question: Awaitable[T], otherwise: T) -> T:
-    """Return the answer, or ``otherwise`` when the server answers that it has none."""
+    """Return the answer, or ``otherwise`` when the server rejects the call."""
     try:
         return await question
     except RPCError as error:
@@ -296,7 +312,7 @@ async def _unless_refused(question: Awaitable[T], otherwise: T) -> T:
 
 
 def _fault_of(error: Exception) -> str:
-    """Return why there is no answer. A client that has never connected raises RuntimeError."""
+    """Return why Temporal did not answer. A client that has never connected raises RuntimeError."""
     late = isinstance(error, RPCError) and error.status in (RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED)
     if late or isinstance(error, TimeoutError):
         return f"no answer within {PATIENCE_S:g} s"
@@ -319,7 +335,7 @@ def _innermost(failure: Failure) -> str:
 
 
 def _cause(info: WorkflowExecutionInfo) -> str:
-    """Return what Temporal says of failing workflow tasks, such as NonDeterministicError."""
+    """Return the cause that Temporal reports for failing workflow tasks, such as NonDeterministicError."""
     payload = info.search_attributes.indexed_fields.get(REPORTED)
     said: list[str] = CONVERTER.payload_converter.from_payload(payload, list[str]) if payload is not None else []
     causes = (one.removeprefix("cause=") for one in said if one.startswith("cause="))

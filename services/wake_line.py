@@ -1,4 +1,4 @@
-"""The line of wake-ups: keys of workflows that wait to be signalled, each once, the urgent ones first."""
+"""Queue of keys of workflows to signal: each key once, the urgent ones first."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from enum import IntEnum
 
 
 class Rank(IntEnum):
-    """Lower ranks go first."""
+    """Priority of a signal; lower ranks go first."""
 
     PEOPLE = 0  # a person has changed something, and looks at it
     CHANGE = 1  # pods, hosts or admissions changed
@@ -17,7 +17,7 @@ class Rank(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """A key whose workflow is to be signalled now."""
+    """Key of a workflow to signal now."""
 
     key: str
     rank: Rank
@@ -25,7 +25,9 @@ class Due:
 
 
 class WakeLine:
-    """Not thread-safe. A key that was taken is busy until it is freed: what is noted of it meanwhile waits for that."""
+    """Queue of keys, not thread-safe. A key that was taken is busy until it is freed; additions to a busy key wait for
+    that.
+    """
 
     def __init__(self) -> None:
         self._lines: dict[Rank, OrderedDict[str, set[str]]] = {rank: OrderedDict() for rank in Rank}
@@ -36,17 +38,17 @@ class WakeLine:
         return len(self._rank_of) + sum(noted is not None for noted in self._busy.values())
 
     def __contains__(self, key: str) -> bool:
-        """It waits, and will be taken."""
+        """Return whether the key waits, and will be taken."""
         return key in self._rank_of or self._busy.get(key) is not None
 
     def counts(self) -> Counter[Rank]:
-        """Keys that wait, by rank; those of busy keys too."""
+        """Return the number of waiting keys by rank, including additions to busy keys."""
         found = Counter({rank: len(line) for rank, line in self._lines.items()})
         found.update(noted[0] for noted in list(self._busy.values()) if noted is not None)
         return found
 
     def add(self, key: str, cause: str, rank: Rank) -> None:
-        """A key that waits already keeps its place, or gets the better one."""
+        """Add a key. A key that waits already keeps its place, or moves to the better rank."""
         if key in self._busy:
             known, causes = self._busy[key] or (rank, set())
             self._busy[key] = min(known, rank), causes | {cause}
@@ -54,7 +56,7 @@ class WakeLine:
         self._put(key, {cause}, rank)
 
     def take(self, worst: Rank) -> Due | None:
-        """The first key, of no rank behind ``worst``; it is busy from now on."""
+        """Return the first key of a rank up to ``worst``, and mark it busy."""
         for rank in Rank:
             if rank <= worst and self._lines[rank]:
                 key, causes = self._lines[rank].popitem(last=False)

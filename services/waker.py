@@ -1,8 +1,8 @@
-"""A waker: a line of keys of workflows, and a bounded number of signals under way.
+"""Sends signals to workflows, by a queue of keys and with a bounded number of signals in flight.
 
-A workflow is signalled at most once per ``interval_s`` however much changes, and a signal is tried again, later each
-time, until Temporal takes it. Keys that people have changed overtake all others, and no key waits for others to be
-done. Wake-ups carry nothing. What this memory holds when its process is killed is noted in storage, where it is found.
+A workflow is signalled at most once per ``interval_s`` however much changes, and a signal is retried with a growing
+delay until Temporal accepts it. Keys that a user's change has added come first, and no key waits until others are done.
+Signals carry no data. Keys in memory that are lost with the process are also noted in storage, which is swept.
 """
 
 from __future__ import annotations
@@ -29,26 +29,26 @@ log = logging.getLogger(__name__)
 
 SIGNALS_IN_FLIGHT_MAX = 50
 SIGNALS_FOR_PEOPLE = 10
-"""Of these, as many are free for what people have changed."""
+"""Signals of the bound that are reserved for changes by users."""
 RETRY_S, RETRY_MAX_S = 1.0, 30.0
-"""Between attempts to wake a workflow: doubled each time."""
+"""Delay in seconds between attempts to signal a workflow: doubled each time."""
 WARNINGS_EVERY_S = 10.0
-"""Between two lines of the log on wake-ups that failed."""
+"""Seconds between two log lines on failed signals."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Retry:
-    """The next attempt to wake a workflow, of which there is one at a time."""
+    """Next attempt to signal a workflow, at most one at a time."""
 
     due: Due
     timer: asyncio.TimerHandle
 
 
 class Waker(ABC):
-    """Wakes workflows by the keys that were noted; keys may be noted from any thread. Construct it in its loop."""
+    """Signals workflows by their keys, which any thread may add. Construct it in its event loop."""
 
     def __init__(self, client: Client, policies: Policies, interval_s: float, rank: Rank = Rank.CHANGE) -> None:
-        """``rank``: of what is noted without one."""
+        """Create the waker. ``rank``: the default rank of added keys."""
         self._client = client
         self._policies = policies
         self._interval_s = interval_s
@@ -73,7 +73,7 @@ class Waker(ABC):
 
     @property
     def backlog(self) -> int:
-        """Keys that wait."""
+        """Return the number of waiting keys."""
         with self._lock:
             return len(self._line)
 
@@ -84,13 +84,14 @@ class Waker(ABC):
         return [Observation(counts[rank], {"waker": name, "rank": rank.name.lower()}) for rank in Rank]
 
     async def _may_start(self, workflow_id: str) -> bool:
-        """Return whether a workflow that has no run is started now. One that failed is started again by
-        ``services/revival.py`` when its wait is over; what people change starts it at once. Raises RPCError."""
+        """Return whether a workflow without a run is started now. ``services/revival.py`` starts a failed one again
+        after its delay; a user's change starts it at once. Raises RPCError.
+        """
         return self._rank is Rank.PEOPLE or (await self._failed.judge(workflow_id)).is_due
 
     @abstractmethod
     async def _tell(self, key: str) -> None:
-        """Raises when it has to be tried again."""
+        """Signal the workflow of a key. Raises an error when it must be retried."""
 
     def _note(self, keys: Iterable[str], cause: str, rank: Rank | None = None) -> None:
         noted = list(keys)
@@ -104,7 +105,7 @@ class Waker(ABC):
             self._loop.call_soon_threadsafe(self._pump)
 
     def _pump(self) -> None:
-        """Signals as many as may be under way."""
+        """Send as many signals as the bound permits."""
         while True:
             with self._lock:
                 self._is_pump_due = False
@@ -166,7 +167,7 @@ _HAS_GAUGE = threading.Event()
 
 
 def _make_gauge() -> None:
-    """``peloton.wakeups.waiting``, one for all wakers of the process."""
+    """Register the gauge ``peloton.wakeups.waiting``, one for all wakers of the process."""
     if not _HAS_GAUGE.is_set():
         _HAS_GAUGE.set()
         metrics.get_meter("peloton.wakeups").create_observable_gauge("peloton.wakeups.waiting", [observe_all])

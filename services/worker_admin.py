@@ -1,4 +1,4 @@
-"""The acts of people on versions of the workers: look, promote, roll back. The api serves them."""
+"""Operations of administrators on versions of the workers: read, promote, roll back. The api serves them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from peloton.lifecycle.worker_versions import UNVERSIONED
 from services.worker_fleet import apply, give_up, pardon, read_fleet, set_ramping
 
 CONFLICT = "conflict token"
-"""Temporal's words for an act on a state of the deployment that is over."""
+"""Temporal's message for an operation on an outdated state of the deployment."""
 
 
 class WorkerAdmin:
@@ -24,14 +24,15 @@ class WorkerAdmin:
         self._client, self._promotion = client, promotion
 
     async def look(self) -> Outlook:
-        """Raises Unavailable while Temporal does not answer."""
+        """Return the fleet of workers. Raises Unavailable when Temporal does not answer."""
         with _refusals():
             fleet = await read_fleet(self._client, with_past=True)
         return Outlook(fleet, decide(fleet, time.time(), self._promotion), self._promotion)
 
     async def promote(self, build: str, percent: float) -> Outlook:
-        """Have a version run ``percent`` of the workflows, or all at 0. A repeat changes nothing. Raises Aborted for a
-        version that cannot, Unavailable."""
+        """Route ``percent`` of the workflows to a version, or all of them at 0. The call is idempotent. Raises Aborted
+        for a version that cannot be promoted, and Unavailable.
+        """
         with _refusals():
             fleet = await read_fleet(self._client)
             decision = promote(fleet, build, percent)
@@ -40,8 +41,9 @@ class WorkerAdmin:
         return await self.look()
 
     async def roll_back(self) -> Outlook:
-        """Give the ramping version up, or go back from the current one to the one before. Raises Aborted where there is
-        none, Unavailable."""
+        """Stop the ramp of a version, or return from the current version to the previous one. Raises Aborted when there
+        is none, and Unavailable.
+        """
         with _refusals():
             fleet = await read_fleet(self._client)
             decision = rollback(fleet)
@@ -52,7 +54,7 @@ class WorkerAdmin:
         return await self.look()
 
     async def _turn_to(self, fleet: Fleet, decision: Decision, verdict: str) -> None:
-        """Turn to a version, and first give newer ones up, which would ramp again else."""
+        """Route to a version, and first reject newer ones, which would ramp again otherwise."""
         for newer in fleet.newer_than(decision.build):
             await give_up(self._client, newer, verdict)
         if fleet.ramping not in (UNVERSIONED, decision.build):

@@ -1,8 +1,8 @@
-"""The fleet of workers as Temporal has it, a worker deployment: what is read of it and written to it.
+"""Reads and writes the fleet of workers, a worker deployment of Temporal.
 
-Workers report by heartbeats, of which the SDK makes one for each worker object: identity, start, and tasks since then.
-What a version must remember beyond that is metadata of the version: the reason why it was given up, and the starts of
-its workers, each of which a worker removes that stops in order. So starts are left by workers that crashed.
+Workers report by heartbeats, which the SDK sends for each worker object: identity, start, and tasks since then.
+Metadata of a version hold the rest: the reason why it was rejected, and the starts of its workers. A worker that stops
+cleanly removes its start, so the remaining starts are of workers that crashed.
 """
 
 from __future__ import annotations
@@ -48,23 +48,23 @@ log = logging.getLogger(__name__)
 
 DEPLOYMENT = "peloton"
 POLL_S = 75.0
-"""Within which a worker that is there asks for work: a poll lasts a minute."""
+"""Seconds within which a live worker polls: a poll lasts a minute."""
 SILENCE_S = 10 * HEARTBEAT.total_seconds()
-"""After which a worker that sends heartbeats is taken for dead. One that is stopped says so."""
+"""Seconds without a heartbeat after which a worker counts as dead. A stopped worker reports its stop."""
 PATIENTLY: Any = {"retry": True, "timeout": RPC_TIMEOUT}
 """Options of calls about the deployment. The server refuses these while a workflow of its own, which keeps the
 deployment, begins its next run; the SDK repeats them."""
 WORKERS_PER_PAGE, WORKER_PAGES_MAX = 1_000, 10
 VERSIONS_MAX = 20
-"""Versions of which a look reads the metadata, one call each."""
+"""Versions whose metadata one read fetches, one call each."""
 STARTS_MAX = 20
-"""Starts of workers that a version remembers."""
+"""Starts of workers in the metadata of a version."""
 VERDICT, START = "peloton-verdict", "peloton-start/"
 """Keys of the metadata of a version: why it was given up, and ``START<milliseconds>/<identity>`` of a worker."""
 
 
 async def look(client: Client) -> WorkerVersions:
-    """Return what a worker needs to know, by calls that the server answers often. Raises RPCError."""
+    """Return the versions and live workers, by calls that the server permits often. Raises RPCError."""
     now_s = time.time()
     queue = await _queue(client)
     current = queue.versioning_info.current_deployment_version
@@ -100,7 +100,7 @@ async def read_fleet(client: Client, *, with_past: bool = False) -> Fleet:
 
 
 async def verdicts_of(client: Client, versions: Iterable[str]) -> Set[str]:
-    """Return those of the versions that were given up. Raises RPCError."""
+    """Return the rejected ones of the versions. Raises RPCError."""
     return {one for one in versions if VERDICT in await _metadata(client, one)}
 
 
@@ -185,8 +185,9 @@ def polling(queue: DescribeTaskQueueResponse, since_s: float) -> Set[str]:
 
 
 async def list_heartbeats(client: Client, timeout: timedelta = RPC_TIMEOUT) -> list[WorkerHeartbeat]:
-    """Return the last heartbeat of each worker that the server knows, also of those that have stopped. Raises RPCError:
-    UNIMPLEMENTED of a server that takes no heartbeats."""
+    """Return the last heartbeat of each worker that the server lists, including stopped ones. Raises RPCError:
+    UNIMPLEMENTED on a server without heartbeats.
+    """
     found, page = list[WorkerHeartbeat](), b""
     for _ in range(WORKER_PAGES_MAX):
         request = ListWorkersRequest(namespace=client.namespace, page_size=WORKERS_PER_PAGE, next_page_token=page)
@@ -199,8 +200,9 @@ async def list_heartbeats(client: Client, timeout: timedelta = RPC_TIMEOUT) -> l
 
 
 async def _beats(client: Client, now_s: float) -> Sequence[WorkerHeartbeat] | None:
-    """Return the latest heartbeats of workers that are up; None: the server knows no worker, as it takes no heartbeats
-    or has just been restarted."""
+    """Return the latest heartbeats of live workers; None when the server lists no worker, as it has no heartbeats or
+    has just restarted.
+    """
     try:
         found = await list_heartbeats(client)
     except RPCError as error:
@@ -224,7 +226,7 @@ def _seconds(time: Timestamp) -> float:
 
 
 async def apply(client: Client, fleet: Fleet, decision: Decision) -> None:
-    """Do what was decided of this fleet. Raises RPCError: FAILED_PRECONDITION where the fleet is another one by now."""
+    """Apply a decision to this fleet. Raises RPCError: FAILED_PRECONDITION when the fleet has changed since."""
     match decision.act:
         case Act.MAKE_CURRENT:
             await set_current(client, decision.build, fleet.token)
@@ -245,8 +247,9 @@ async def apply(client: Client, fleet: Fleet, decision: Decision) -> None:
 
 
 async def set_current(client: Client, version: str, token: bytes = b"") -> None:
-    """Raises RPCError: FAILED_PRECONDITION when its workers do not ask for work on all task queues yet, or when the
-    fleet is no longer that of the token."""
+    """Make a version current. Raises RPCError: FAILED_PRECONDITION when its workers do not poll all task queues yet, or
+    when the fleet is no longer that of the token.
+    """
     await client.workflow_service.set_worker_deployment_current_version(
         SetWorkerDeploymentCurrentVersionRequest(
             namespace=client.namespace,
@@ -261,8 +264,9 @@ async def set_current(client: Client, version: str, token: bytes = b"") -> None:
 
 
 async def set_ramping(client: Client, version: str, percent: float, token: bytes = b"") -> bytes:
-    """Have the version run this share of the workflows, or none by 0 percent of "". Return the token of the fleet as it
-    is then. Raises RPCError as ``set_current`` does."""
+    """Route this share of the workflows to the version, or none by 0 percent of "". Return the token of the fleet after
+    the change. Raises RPCError as ``set_current`` does.
+    """
     answer = await client.workflow_service.set_worker_deployment_ramping_version(
         SetWorkerDeploymentRampingVersionRequest(
             namespace=client.namespace,
@@ -278,7 +282,7 @@ async def set_ramping(client: Client, version: str, percent: float, token: bytes
 
 
 async def give_up(client: Client, version: str, reason: str) -> None:
-    """Remember that the version must not ramp by itself. Raises RPCError."""
+    """Record that the version must not ramp by itself. Raises RPCError."""
     await _remember(client, version, {VERDICT: CONVERTER.payload_converter.to_payload(reason)})
 
 
@@ -289,8 +293,9 @@ async def pardon(client: Client, version: str) -> None:
 
 
 async def note_start(client: Client, version: str, at_s: float) -> bool:
-    """Remember that this process has started a worker. Return False where the server does not know the version yet,
-    which its first poll changes. Raises RPCError."""
+    """Record that this process has started a worker. Return False when the server does not list the version yet; its
+    first poll registers it. Raises RPCError.
+    """
     try:
         metadata = await _metadata(client, version, must_exist=True)
     except RPCError as error:
@@ -304,7 +309,7 @@ async def note_start(client: Client, version: str, at_s: float) -> bool:
 
 
 async def forget_start(client: Client, version: str, at_s: float) -> None:
-    """Take back ``note_start``: the worker stops in order. Raises RPCError."""
+    """Remove the record of ``note_start``: the worker stops cleanly. Raises RPCError."""
     await _remember(client, version, {}, [_key_of(client, at_s)])
 
 
@@ -313,7 +318,7 @@ def _key_of(client: Client, at_s: float) -> str:
 
 
 def _start_of(key: str) -> tuple[str, float]:
-    """Return identity and start in unix seconds."""
+    """Return the identity, and the start in unix seconds."""
     milliseconds, _, identity = key.removeprefix(START).partition("/")
     return identity, int(milliseconds) / 1e3
 

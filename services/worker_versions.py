@@ -1,7 +1,7 @@
-"""Versions of workers in Temporal: which is current, and workflows whose version has no worker any more.
+"""Versions of workers in Temporal: which one is current, and which workflows have a version without workers.
 
-Each worker notes its start, and makes its version the current one where nothing would run else. The leading resource
-manager passes a new version through its ramp, and moves workflows that are pinned to a version without workers.
+Each worker records its start, and makes its version the current one when no other version could run workflows. The
+leading resource manager ramps a new version, and moves workflows that are pinned to a version without workers.
 Decisions are in ``lifecycle.worker_ramp`` and ``lifecycle.worker_versions``.
 """
 
@@ -39,20 +39,24 @@ from services.worker_fleet import (
 log = logging.getLogger(__name__)
 
 RETRY_S, PERIOD_S = 0.5, 10.0
-"""Between looks: while something is to be done, and afterwards; after failures in a row, doubled from the one to the
-other."""
+"""Seconds between polls: while work remains, and afterwards. After failures in a row the pause doubles from the first
+to the second.
+"""
 FAILURES_SHOWN = 6
-"""In a row, before the log says so, once."""
+"""Failures in a row after which the log reports them, once."""
 CONFIRM_S = 10.0
-"""Seconds for which all looks must agree before a version takes over from one without workers, or is given up. A server
-that was restarted knows no worker until its next heartbeat, and a worker that is restarted is away for a moment."""
+"""Seconds for which all polls must agree before a version takes over from one without workers, or is rejected. A
+restarted server lists no worker until its next heartbeat, and a restarting worker is missing for a moment.
+"""
 GIVEN_UP_CONFIRM_S = 60.0
-"""The same for a version that was given up: it runs workflows only where no other one comes back."""
+"""Seconds for which all polls must agree before a rejected version takes over: it runs workflows only when no other
+version has workers again.
+"""
 FAREWELL_S = 2.0
 """Seconds for which a worker that stops waits for Temporal to take its note back."""
 MOVES_IN_FLIGHT_MAX = 50
 MOVED_MAX = 100_000
-"""In one look: as many as there may be jobs."""
+"""Workflows moved by one poll, as many as there may be jobs."""
 
 
 def _pause_s(failures: int) -> float:
@@ -61,7 +65,7 @@ def _pause_s(failures: int) -> float:
 
 
 class _Watch(ABC):
-    """Looks at the versions from time to time, until it is closed."""
+    """Polls the versions until it is closed."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -88,11 +92,12 @@ class _Watch(ABC):
 
     @abstractmethod
     async def _act(self) -> bool:
-        """Look and act; return whether nothing is left to do. Raises RPCError."""
+        """Read the versions and act; return whether no work remains. Raises RPCError."""
 
     def have_agreed(self, conclusion: object, *, is_given_up: bool) -> bool:
-        """Return whether looks have come to this conclusion for long enough; ``is_given_up`` is about the version that
-        would take over."""
+        """Return whether all polls of a sufficient time have led to this conclusion; ``is_given_up``: the version that
+        would take over was rejected.
+        """
         now_s = time.monotonic()
         if self._agreement is None or self._agreement[0] != conclusion:
             self._agreement = conclusion, now_s
@@ -103,8 +108,9 @@ class _Watch(ABC):
 
 
 class VersionClaim(_Watch):
-    """Notes the start of a worker, and makes its version the current one where nothing would run else: with manual
-    promotion only where no version is current."""
+    """Records the start of a worker, and makes its version the current one when no other version could run workflows;
+    with manual promotion only when no version is current.
+    """
 
     def __init__(self, client: Client, version: str, promotion: Promotion = Promotion.AUTO) -> None:
         self._version, self._promotion = version, promotion
@@ -112,15 +118,16 @@ class VersionClaim(_Watch):
         super().__init__(client)
 
     async def note_start(self) -> None:
-        """Note the start before the first task, which may crash the worker. A version that the server does not know yet
-        gets no task, and is noted later."""
+        """Record the start before the first task, which may crash the worker. A version that the server does not list
+        yet receives no task, and its start is recorded later.
+        """
         try:
             self._is_noted = await note_start(self._client, self._version, self._started_s)
         except RPCError as error:
             log.info("the start of this worker is noted later: %s", error)
 
     async def close_in_order(self) -> None:
-        """Close, and take the note back: the worker did not crash."""
+        """Close, and remove the record of the start: the worker did not crash."""
         await self.close()
         with suppress(RPCError, TimeoutError):  # the note counts for an hour as one crash
             async with asyncio.timeout(FAREWELL_S):
@@ -147,11 +154,14 @@ class VersionClaim(_Watch):
 
 
 class VersionKeeper(_Watch):
-    """Passes a new version through its ramp, and moves workflows to the current one whose own one has no workers; one
-    runs in the leading resource manager."""
+    """Ramps a new version, and moves workflows to the current one when their own has no workers. One instance runs in
+    the leading resource manager.
+    """
 
     current = ""
-    """As the search attribute of runs names it; empty while workers have none, and while another version ramps."""
+    """Name of the current version, as the search attribute of runs has it; empty while workers have none, and while
+    another version ramps.
+    """
 
     def __init__(self, client: Client, promotion: Promotion = Promotion.AUTO, steps: Sequence[Step] = STEPS) -> None:
         self._promotion, self._steps = promotion, steps
@@ -191,7 +201,7 @@ class VersionKeeper(_Watch):
         return True
 
     async def _move_all(self, at_work: Set[str]) -> int:
-        """Return how many workflows were found on versions without workers."""
+        """Move workflows off versions without workers; return how many were found."""
         served = ", ".join(f"'{DEPLOYMENT}:{version}'" for version in sorted(at_work))
         query = (
             f"ExecutionStatus = 'Running' AND TemporalWorkerDeployment = '{DEPLOYMENT}' "
@@ -207,7 +217,7 @@ class VersionKeeper(_Watch):
         return len(found)
 
     async def _unpin(self, workflow_id: str, slots: asyncio.Semaphore) -> None:
-        """Until the end of its run."""
+        """Unpin a workflow from its version, until the end of its run."""
         request = UpdateWorkflowExecutionOptionsRequest(
             namespace=self._client.namespace,
             workflow_execution=WorkflowExecution(workflow_id=workflow_id),

@@ -1,4 +1,4 @@
-"""What people see of a workflow in the Temporal Web UI before they open it, and in its memo."""
+"""Labels of workflows in the lists of the Temporal Web UI, and in their memo."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class PoolPaths:
 
 @dataclass(frozen=True)
 class JobLabels:
-    """Of a job's workflow; an update and the launch of a gang have the same attributes."""
+    """Labels of a job's workflow; an update and the launch of a gang have the same attributes."""
 
     job: JobRecord
     pool: str  # its path
@@ -64,7 +64,7 @@ class JobLabels:
 
     @property
     def details(self) -> str:
-        """Markdown."""
+        """Return Markdown."""
         return "\n".join(
             [
                 f"This workflow looks after the {self.job.type.lower()} job **{self.name}**{self._owner}.",
@@ -102,7 +102,7 @@ class JobLabels:
 
 @dataclass(frozen=True)
 class HostLabels:
-    """Of the maintenance of a host, or of its move to another host pool."""
+    """Labels of the maintenance of a host, or of its move to another host pool."""
 
     cluster: str
     hostname: Hostname
@@ -116,7 +116,7 @@ class HostLabels:
 
     @property
     def details(self) -> str:
-        """Markdown."""
+        """Return Markdown."""
         command = "peloton host maintenance"
         if self.to_pool:
             return "\n".join(
@@ -153,7 +153,7 @@ class HostLabels:
 
 @dataclass(frozen=True)
 class MigrationLabels:
-    """Of a migration. A pool is found by its path, a job by its id and name."""
+    """Labels of a migration. Users find a pool by its path, a job by its id and name."""
 
     migration: Migration
 
@@ -171,7 +171,7 @@ class MigrationLabels:
 
     @property
     def details(self) -> str:
-        """Markdown."""
+        """Return Markdown."""
         command, target = "peloton migration", self.migration.spec.target
         which = self.name if self.migration.is_pool else self.migration.object_id
         return "\n".join(
@@ -213,7 +213,7 @@ class MigrationLabels:
 
 @dataclass(frozen=True)
 class RebalanceLabels:
-    """Of the rebalancing of a cluster."""
+    """Labels of the rebalancing of a cluster."""
 
     rebalance: Rebalance
 
@@ -223,7 +223,7 @@ class RebalanceLabels:
 
     @property
     def details(self) -> str:
-        """Markdown."""
+        """Return Markdown."""
         command, cluster = "peloton host rebalance", self.rebalance.cluster
         return "\n".join(
             [
