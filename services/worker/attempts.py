@@ -1,7 +1,7 @@
-"""Counts attempts of activities, and reports those that fail again and again to storage, where people see them.
+"""Counts attempts of activities, and reports repeatedly failing ones to storage, for display to users.
 
-Temporal lists workflows by their state and not by their pending activities; the worker that makes the attempts knows
-them. It reports every two seconds while there is something to report, at most twenty by name.
+Temporal lists workflows by their state and not by their pending activities, but the worker that makes the attempts sees
+each of them. It reports every two seconds while there are failing activities, at most twenty by name.
 """
 
 from __future__ import annotations
@@ -27,14 +27,16 @@ log = logging.getLogger(__name__)
 
 REPORT_S = 2.0
 NAMED_MAX = 20
-"""Activities in a report. The others are counted."""
+"""Activities that a report names. The others are counted."""
 KEPT_MAX = 10_000
-"""Activities that are kept in memory. Later ones are not seen until some of these have ended."""
+"""Activities in memory. Later ones are ignored until some of these have ended."""
 NEXT_ATTEMPT_S = 20.0
-"""Within which the next attempt begins here. Another worker has taken it, or the workflow has ended, after that."""
+"""Seconds within which the next attempt begins here. After that another worker has taken it, or the workflow has
+ended.
+"""
 
 Report = Callable[[Sequence[FailingActivity], int], None]
-"""Takes the first of them, and how many there are."""
+"""Receives the first failing activities, and their count."""
 
 
 @dataclass(slots=True)
@@ -62,8 +64,9 @@ class Attempts(Interceptor):
         self._failing[key] = _Failing(seen, self._clock() + limit.total_seconds() if limit else inf)
 
     def end(self, info: activity.Info, error: str) -> None:
-        """Take in the end of an attempt; an empty error is a success. One that ends after a later attempt has begun
-        changes nothing."""
+        """Record the end of an attempt; an empty error is a success. The end of an attempt is ignored after a later one
+        has begun.
+        """
         key, known = _key(info), self._failing.get(_key(info))
         if known is None or known.seen.attempt > info.attempt:
             return
@@ -73,7 +76,7 @@ class Attempts(Interceptor):
             known.seen, known.ends_s = replace(known.seen, error=error), min(known.ends_s, self._clock())
 
     def report(self) -> tuple[list[FailingActivity], int]:
-        """Return the activities that have failed longest, and how many there are."""
+        """Return the activities that have failed longest, and the count of all failing ones."""
         until_s = self._clock() - NEXT_ATTEMPT_S
         self._failing = {key: one for key, one in self._failing.items() if one.ends_s > until_s}
         failing = [one.seen for one in self._failing.values() if one.seen.attempt >= ATTEMPTS]
@@ -102,7 +105,9 @@ class _Counted(ActivityInboundInterceptor):
 
 
 def _late(info: activity.Info, took_s: float) -> str:
-    """Return the error of an attempt whose answer Temporal takes no more; empty: it is in time."""
+    """Return the error of an attempt that ended too late for Temporal to accept its result; empty when it is in
+    time.
+    """
     limit = info.start_to_close_timeout
     return f"it did not end within {limit.total_seconds():g} s" if limit and took_s > limit.total_seconds() else ""
 
@@ -113,7 +118,7 @@ def _key(info: activity.Info) -> tuple[str, str]:
 
 @asynccontextmanager
 async def reporting(attempts: Attempts, report: Report, period_s: float = REPORT_S) -> AsyncIterator[None]:
-    """Report while there is something to report, and once more when it is over, until the block ends."""
+    """Report while activities fail, and once more afterwards, until the block ends."""
 
     async def run() -> None:
         had_some = True  # a predecessor of the same name may have reported

@@ -1,4 +1,4 @@
-"""The version of the installed code, as Temporal knows this worker: the release, and a hash of what workflows run."""
+"""Version of the installed code, as Temporal names it: the release, and a hash of the code that workflows run."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from importlib import metadata
 from pathlib import Path
 
 PACKAGES = ("workflows", "activities", "peloton/lifecycle", "peloton/model")
-"""What decides which commands a workflow gives. Releases that differ only elsewhere are one version."""
+"""Packages that determine the commands of a workflow. Releases that differ only elsewhere are one version."""
 ROOT = Path(__file__).parents[2]
 
 

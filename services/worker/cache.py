@@ -1,4 +1,4 @@
-"""The number of workflows that a worker keeps in memory."""
+"""Number of workflows that a worker keeps in memory."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ import os
 from pathlib import Path
 
 CACHED_MIN = 1_000
-"""Workflows of each task queue that are kept even where memory is scarce: a wake-up of one that is not kept replays its
-history."""
+"""Workflows of each task queue that are kept even when memory is scarce: a signal to an evicted one replays its
+history.
+"""
 WORKFLOW_BYTES = 256 << 10
 """Memory of one kept workflow of at most ``Policies.history_events_max`` events."""
 CACHED_QUEUES = 2
-"""Task queues that may fill their cache: those of batch jobs and of services."""
+"""Task queues with a large cache: the queues of batch jobs and of services."""
 LIMIT_FILES = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
-"""The limit of the process's control group, version 2 and 1."""
+"""Files with the memory limit of the process's control group, version 2 and 1."""
 
 
 def cached_max(setting: int, allowance_bytes: int | None = None) -> int:
@@ -33,7 +34,7 @@ def memory_allowance_bytes() -> int:
 
 
 def _limit_bytes(file: Path) -> int:
-    """Return 0 where the file does not exist or says that there is no limit."""
+    """Return the limit in the file; 0 when the file does not exist or sets no limit."""
     try:
         text = file.read_text().strip()
     except OSError:

@@ -1,4 +1,4 @@
-"""The worker: runs workflows, and activities with their ports."""
+"""Worker process: runs workflows, and activities with their ports."""
 
 from __future__ import annotations
 
@@ -65,19 +65,23 @@ from workflows.update import UpdateWorkflow
 log = logging.getLogger(__name__)
 
 STICKY_S, STICKY_USUAL_S = {SERVICE_QUEUE: 4.0, MAINTENANCE_QUEUE: 4.0}, 10.0
-"""Seconds for which the workflows of a worker that died wait before another one takes them. A worker that only has much
-to do must be quicker: a workflow that is taken from it is replayed from its first event, which makes more to do. Batch
-jobs come in crowds; a person who stops a service waits for it."""
+"""Seconds for which the workflows of a dead worker wait before another one takes them. An overloaded worker must
+respond sooner: a workflow that moves to another worker is replayed from its first event, which adds load. Many batch
+jobs arrive at once; a user who stops a service waits for it.
+"""
 NEW_SHARE = 0.6
-"""Of the polls, those for jobs that no worker has begun: when many wait, new ones start before old ones are counted."""
+"""Share of the polls for jobs that no worker has begun: under load, new jobs start before older ones update their
+counts.
+"""
 SLOTS = {BATCH_QUEUE: 16, SERVICE_QUEUE: 10, MAINTENANCE_QUEUE: 4}
-"""Workflow tasks, activities and local activities of each queue at a time. Workflow tasks that wait in the server cost
-nothing; what waits here is taken away after 5 s, too. Activities wait for storage and RPCs; more threads only queue
-there."""
+"""Concurrent workflow tasks, activities and local activities of each queue. Workflow tasks that wait in the server cost
+nothing; a task that waits here times out after 5 s. Activities wait for storage and RPCs, and more threads would
+only wait there.
+"""
 LONG_SLOTS = 8
-"""Activities of minutes (``policies.long_queue``) of each queue at a time."""
+"""Concurrent activities that take minutes (``policies.long_queue``), for each queue."""
 SHUTDOWN_GRACE = timedelta(seconds=10)
-"""Time in which activities end by themselves when the process is told to stop. Then they are cancelled."""
+"""Time for activities to end by themselves after the process receives a stop signal. They are cancelled afterwards."""
 WORKFLOWS = (
     JobWorkflow,
     GangWorkflow,
@@ -111,7 +115,7 @@ class WorkerPorts:
 
 
 def activities_on(ports: WorkerPorts, now_ns: Callable[[], int] = time.time_ns) -> list[Callable[..., Any]]:
-    """Every activity of our workflows, bound to its ports."""
+    """Return every activity of Peloton's workflows, bound to its ports."""
     records = RecordsActivities(ports.jobs, ports.pods, ports.updates, now_ns)
     requests = RequestActivities(ports.jobs, ports.updates, ports.lockdowns, now_ns)
     admission = AdmissionActivities(ports.resmgr)
@@ -170,8 +174,9 @@ def activities_on(ports: WorkerPorts, now_ns: Callable[[], int] = time.time_ns) 
 async def working(
     client: Client, ports: WorkerPorts, cached_max: int, report: Report, promotion: Promotion = Promotion.AUTO
 ) -> AsyncIterator[None]:
-    """Run workers of this version of the code, which make it the current one where nothing would run else and
-    ``promotion`` lets them. ``report`` takes the activities that fail again and again."""
+    """Run workers of this version of the code. They make it the current version when no other could run workflows and
+    ``promotion`` permits it. ``report`` receives the repeatedly failing activities.
+    """
     claim, attempts = VersionClaim(client, build_id(), promotion), Attempts()
     try:
         await claim.note_start()
@@ -188,7 +193,7 @@ async def working(
 
 @asynccontextmanager
 async def run_workers(workers: Sequence[Worker]) -> AsyncIterator[None]:
-    """Run the workers until the block ends. Then they stop side by side: all have the grace of one."""
+    """Run the workers until the block ends. They then stop concurrently, within the grace time of one."""
     async with AsyncExitStack() as stack:
         for worker in workers:
             await stack.enter_async_context(worker)
@@ -207,8 +212,8 @@ def build_workers(
     cached_max: int = CACHED_MIN,
     attempts: Attempts | None = None,
 ) -> list[Worker]:
-    """Build two workers for each task queue, so that a crowd in one takes no slot of another: one for workflows and
-    their short activities, one for activities of minutes. ``queues`` gives the slots of the first.
+    """Build two workers for each task queue, so that a backlog of one takes no slot of the other: one for workflows and
+    their short activities, one for activities that take minutes. ``queues`` holds the slots of the first.
 
     Workflows run unsandboxed: tests replay them in the sandbox, which fails what is not deterministic. ``build`` is the
     version of the code, to which runs are pinned; workers without one take what is not versioned. ``cached_max`` is the
