@@ -1,4 +1,4 @@
-"""The search attributes of our workflows: each has one name, here."""
+"""Search attributes of Peloton's workflows, each with its only name."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from temporalio.common import SearchAttributeKey
 JOB_ID = SearchAttributeKey.for_keyword("PelotonJob")
 JOB_NAME = SearchAttributeKey.for_keyword("PelotonJobName")
 POOL = SearchAttributeKey.for_keyword("PelotonPool")
-"""The path of the job's pool; its id for jobs that began before."""
+"""Path of the job's pool; its id for jobs that began before."""
 OWNER = SearchAttributeKey.for_keyword("PelotonOwner")
 TYPE = SearchAttributeKey.for_keyword("PelotonType")
 STATE = SearchAttributeKey.for_keyword("PelotonState")
@@ -15,8 +15,8 @@ UPDATE = SearchAttributeKey.for_keyword("PelotonUpdate")
 HOST = SearchAttributeKey.for_keyword("PelotonHost")
 CLUSTER = SearchAttributeKey.for_keyword("PelotonCluster")
 SCHEDULED_TIME = SearchAttributeKey.for_datetime("TemporalScheduledStartTime")
-"""Temporal's own, on the workflows that a schedule starts."""
+"""Temporal's own attribute of workflows that a schedule starts."""
 SCHEDULED_BY = SearchAttributeKey.for_keyword("TemporalScheduledById")
-"""The same."""
+"""Temporal's own attribute of workflows that a schedule starts."""
 SEARCH_ATTRIBUTES = (JOB_ID, JOB_NAME, POOL, OWNER, TYPE, STATE, UPDATE, HOST, CLUSTER)
-"""All keywords, of which a namespace has ten when visibility is kept in SQL."""
+"""Attributes of Peloton, all of type keyword, of which a namespace has ten when visibility is stored in SQL."""

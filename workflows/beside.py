@@ -1,4 +1,4 @@
-"""Workflows beside that of a job, each the owner of one matter of it: they are started, and told that it changed."""
+"""Child workflows of a job, each responsible for one of its concerns, and signalled when that changes."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ with workflow.unsafe.imports_passed_through():
     from peloton.lifecycle.workflow_restarts import restart_wait_s
 
 WAITS_AFTER_FAILURE = "202611-wait-after-failure"
-"""May go when no run can be under way that began before and whose follower or launch had failed."""
+"""Remove this patch when no earlier run can be under way whose follower or launch had failed."""
 
 
 async def tell(run: Any, workflow_id: str, signal: Any) -> bool:
-    """Returns whether it is still under way."""
+    """Signal a workflow; return whether it is still under way."""
     other = workflow.get_external_workflow_handle_for(run, workflow_id)
     try:
         await other.signal(signal)
@@ -30,8 +30,9 @@ async def tell(run: Any, workflow_id: str, signal: Any) -> bool:
 async def start(
     run: Any, input: object, workflow_id: str, summary: str
 ) -> workflow.ChildWorkflowHandle[Any, Any] | None:
-    """It goes on when the caller ends or continues as new, and may have been started by an earlier run of it: then
-    None."""
+    """Start a child workflow, which survives the end and the continue-as-new of its parent. Return None when an earlier
+    run of the parent has started it.
+    """
     try:
         return await workflow.start_child_workflow(
             run,
@@ -49,13 +50,13 @@ async def start(
 
 @dataclass(frozen=True)
 class Restarts:
-    """The wait of one of them that failed, until it is started again: longer each time."""
+    """Delay before a failed child workflow is started again, longer each time."""
 
     failed_count: int = 0  # in a row
     due_s: float = 0.0
 
     def after(self, run: asyncio.Future[Any]) -> Restarts:
-        """Return the wait after the end of a run. One that was terminated has not failed."""
+        """Return the delay after the end of a run. A terminated run has not failed."""
         error = None if run.cancelled() else run.exception()
         if not isinstance(error, ChildWorkflowError) or isinstance(error.cause, TerminatedError):
             return Restarts()

@@ -1,4 +1,4 @@
-"""How a step is called, small ones within the workflow task and others as activities; and the timer of a wait."""
+"""Calls of steps: small ones within the workflow task, others as activities. Also the timer of a wait."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ R = TypeVar("R")
 
 
 async def look(step: Callable[..., R], *args: Any, summary: str) -> R:
-    """A step on rows. Storage that is away is given a few attempts within the workflow task, which must report while it
-    waits and fills the history; then an activity waits for storage, whose attempts fill none."""
+    """Run a step on storage. A few attempts are made within the workflow task, which must report while it waits and
+    fills the history. When they fail, an activity waits for storage, whose attempts add no events.
+    """
     try:
         return await workflow.execute_local_activity_method(step, args=args, summary=summary, **LOOK_CALL)
     except FailureError as error:
@@ -27,14 +28,17 @@ async def look(step: Callable[..., R], *args: Any, summary: str) -> R:
 
 
 def is_final(error: FailureError) -> bool:
-    """Another attempt would fail as well. A history gives the error of a local activity without the one around it."""
+    """Return whether another attempt would fail as well. A history has the error of a local activity without its
+    wrapper.
+    """
     told = error if isinstance(error, ApplicationError) else error.cause
     return isinstance(told, ApplicationError) and told.non_retryable
 
 
 async def call(step: Callable[..., R], *args: Any, is_small: bool, summary: str, options: CallOptions) -> R:
-    """A small step costs one event as a local activity, and eight with a task of its own as an activity. When it fails
-    it is an activity that is tried again as long as it takes: its attempts fill no history."""
+    """Run a step: a small one costs one event as a local activity, and eight with a task of its own as an activity.
+    When a local activity fails, an activity is retried without limit: its attempts add no events.
+    """
     if is_small:
         try:
             return await workflow.execute_local_activity_method(step, args=args, summary=summary, **AT_ONCE_CALL)
@@ -45,8 +49,9 @@ async def call(step: Callable[..., R], *args: Any, is_small: bool, summary: str,
 
 
 class WakeTimer:
-    """Fires once. A timer that would fire earlier is kept: to look too early now and then costs less than to cancel and
-    start a timer for each wait."""
+    """Timer that fires once. A timer that would fire earlier is kept: an occasional early wake-up costs less than to
+    cancel and start a timer for each wait.
+    """
 
     def __init__(self) -> None:
         self._timer: asyncio.Task[None] | None = None
@@ -69,8 +74,9 @@ class WakeTimer:
 
 
 async def stoppable(life: Coroutine[Any, Any, R], stop: Callable[[], Awaitable[None]]) -> R:
-    """Lives until its end; whoever cancels the workflow, as in the Web UI, asks for a stop, which ``stop`` passes on.
-    No step is interrupted, and the workflow ends, or continues as new, after that has been done."""
+    """Run ``life`` to its end. A cancellation of the workflow, as in the Web UI, is passed on as a request by ``stop``.
+    No step is interrupted; the workflow ends, or continues as new, after the request was made.
+    """
     living = asyncio.create_task(life)
     while True:
         try:

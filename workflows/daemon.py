@@ -1,19 +1,19 @@
-"""The pods of a daemon follow its hosts.
+"""Runs the pods of a daemon on its hosts.
 
-    [ step -> tell the job -> wait for change ]* until the daemon is to end
+[ step -> signal the job -> wait for change ]* until the daemon ends
 
-A step has the host managers compare the daemon's instances with the hosts that match: instances of new hosts are
-created, those of hosts that left end, those of hosts that came back begin again; and pods that are not on their hosts
-are launched there, in the room that is kept for them. It does a bounded part, and the next step goes on at once until
-all instances were looked at.
+In a step the host managers compare the daemon's instances with the hosts that match: instances of new hosts are
+created, instances of removed hosts end, and instances of returned hosts begin again; missing pods are launched on their
+hosts, in the resources that are reserved for them. A step does a bounded part, and the next one follows at once until
+all instances were compared.
 
-The job's workflow starts it, and tells it when pods are to be launched, as when they ended, and when the daemon is to
-end. Host managers wake it when hosts join or leave, or have room for a pod that waits. The job is told in turn when
-instances began or ended: it ends the runs that are not wanted any more, and shows what became of the daemon.
+The job's workflow starts it, and signals it when pods are ready to launch, as after they ended, and when the daemon is
+to end. Host managers signal it when hosts join or leave, or have free resources for a waiting pod. It signals the job
+when instances began or ended: the job ends superseded runs, and shows the state of the daemon.
 
-History: 7 events for each step, which creates up to 5,000 pods or launches up to 1,000, 3 each time the job is told, 5
-for each wake-up and 1 or 2 for a timer, however many hosts there are; 132 in an hour in which nothing happens. Beyond
-the bound it continues as new.
+History: 7 events for each step, which creates up to 5,000 pods or launches up to 1,000, 3 for each signal to the job, 5
+for each wake-up and 1 or 2 for a timer, however many hosts there are; 132 in an hour without changes. Beyond the bound
+it continues as new.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class DaemonInput:
 
 @dataclass(frozen=True)
 class DaemonResult:
-    """Of this run of the workflow."""
+    """Result of this run of the workflow."""
 
     launched_count: int = 0
 
@@ -76,13 +76,13 @@ class DaemonWorkflow:
 
     @workflow.signal
     def changed(self) -> None:
-        """Something about the daemon changed: its goal, its configuration, its hosts, its pods."""
+        """Note a change of the daemon: its goal, its configuration, its hosts, its pods."""
         self.wakeup_pending = True
 
     # Steps, in the order of the story.
 
     async def look_at_all(self) -> DaemonStep:
-        """Steps until all instances were looked at."""
+        """Run steps until all instances were compared."""
         self.wakeup_pending = False
         self.step, self.waiting_count, self.waiting_for = DaemonStep(more=True), 0, ""
         while self.step.more:

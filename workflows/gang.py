@@ -1,15 +1,15 @@
-"""The launch of a gang.
+"""Launch of a gang.
 
-    [ look -> place whole -> launch all -> wait for change ]* -> running | requeue | superseded
+[ read -> place whole -> launch all -> wait for change ]* -> running | requeue | superseded
 
-It begins when all members are READY, and it has done its work when all of them run: ``running``. When no hosts are
-found for all in time, when no host could take a member even if it were empty, when a host refuses a member, or when not
-all of them run in time, it was in vain: ``requeue`` tells the resource manager to take everything back and to queue the
-gang again, in its old place and after a while. When a member fails, is stopped or preempted, settling the job ends all
-of them or runs them anew, and nothing is left to do here: ``superseded``.
+It begins when all members are READY, and ends as ``running`` when all of them run. It fails when no hosts are found for
+all members in time, when no host could take a member even if it were empty, when a host refuses a member, or when not
+all of them run in time: ``requeue`` makes the resource manager take the whole gang back and queue it again, in its old
+place and after a delay. When a member fails, is stopped or preempted, the job's settle ends or restarts all of them,
+and this workflow ends as ``superseded``.
 
-Every step begins with a look at storage and is conditional on what it finds there, so that it does not matter when this
-workflow, or one beside it, looks. The job's workflow starts it, and passes its wake-ups on.
+Every step begins with a read of storage and is conditional on its result, so this workflow and others may read at any
+time. The job's workflow starts it, and forwards its own signals to it.
 
 History: 14 events to start and end, 5 for each wake-up, 7 for each failed placement and 2 more for its timer, 13 for
 the launch (9 of more than 1,000 members), 6 for a requeue. Beyond the bound it continues as new.
@@ -41,13 +41,14 @@ with workflow.unsafe.imports_passed_through():
 
 
 ONE_CALL = "202611-gang-in-one-call"
-"""The marker may go, with ``place_then_launch``, when no workflow that release 0.1 began can run any more. The release
-after this one takes one call for gangs of every size."""
+"""Remove this patch, with ``place_then_launch``, when no workflow that release 0.1 began can run any more. The next
+release makes one call for gangs of every size.
+"""
 
 
 @dataclass(frozen=True)
 class GangCarryOver:
-    """Exactly what continue-as-new carries: the step of the launch, since when, and the last pause of its placement."""
+    """State that continue-as-new carries: the step of the launch, its start, and the last pause of its placement."""
 
     step: str = ""
     since_s: float = 0.0
@@ -103,7 +104,7 @@ class GangWorkflow:
 
     @workflow.signal
     def changed(self) -> None:
-        """Something about the job changed: its pods, their goals, or the hosts that it waited for."""
+        """Note a change of the job: its pods, their goals, or the hosts that it waited for."""
         self.wakeup_pending = True
 
     # Steps, in the order of the story.
@@ -171,7 +172,7 @@ class GangWorkflow:
         )
 
     async def wait_for_change(self) -> None:
-        """Longer each time, but not beyond the time of the step."""
+        """Wait for a signal, longer each time, but not beyond the timeout of the step."""
         if self.wakeup_pending:
             return
         self.pause_s = min(self.pause_s * 2 or self.policies.retry_s, self.policies.retry_max_s)
@@ -184,7 +185,7 @@ class GangWorkflow:
             await workflow.wait_condition(lambda: self.wakeup_pending, timeout=patience, timeout_summary=summary)
 
     async def stop(self) -> None:
-        """The launch is given up; the gang is queued again."""
+        """Give up the launch; the gang is queued again."""
         self.is_cancelled = self.wakeup_pending = True
 
     # Platform chores.

@@ -1,20 +1,20 @@
-"""The life of a job.
+"""Life cycle of a job.
 
     [ settle -> roll out -> follow hosts -> create pods -> kill -> admit -> launch gang -> place and launch
-        -> wait for change ]* -> finished -> forget, if it is to be deleted
+      -> wait for change ]* -> finished -> forget, if it is to be deleted
 
-``settle`` gives ended pods their next run and rolls up the job's state; the rest creates missing pods (all of them in
-the first turn) and moves pods on: INITIALIZED pods into the pool's queue, READY pods onto hosts, unwanted pods to
-their end. Signals say only that something changed; what changed is read from storage, so lost, repeated and reordered
-signals do no harm.
+``settle`` gives ended pods their next run and rolls up the job's state; the other steps create missing pods (all of
+them in the first turn) and advance pods: INITIALIZED pods into the pool's queue, READY pods onto hosts, superseded pods
+to their end. A signal reports only that something changed; each turn reads the changes from storage, so lost, repeated
+and reordered signals do no harm.
 
-Missing pods, when they are few, are created by ``settle``, as are those of a new service; pods of which the call that
-queues them says that they were admitted are launched in the same turn.
+A few missing pods, or all of a new service, are created by ``settle``; pods that the queueing call reports as admitted
+are launched in the same turn.
 
 History: 14 events to start and end a job, 8 with at most 100 pods, 5 per wake-up and 1 more when the job's state
 changed, 6 per 10,000 pods queued, 7 per 1,000 pods launched, but 1 per step on at most 100 pods; 1 or 2 for each wait
-whose end no signal tells, and none while the job is idle; 15 per launch of the gang, update or follower of hosts, and 5
-each time that one is told. Wake-ups are coalesced by the senders (see ``services/temporal.py``).
+whose end no signal reports, and none while the job is idle; 15 per launch of the gang, update or follower of hosts, and
+5 for each signal to one of them. The senders coalesce wake-ups (see ``services/temporal.py``).
 """
 
 from __future__ import annotations
@@ -57,12 +57,12 @@ with workflow.unsafe.imports_passed_through():
     from workflows.update import UpdateInput, UpdateResult, UpdateWorkflow
 
 LATE_WAKE_UPS = "202611-late-wake-ups"
-"""May go when no job can be under way that began before."""
+"""Remove this patch when no job can be under way that began before."""
 
 
 @dataclass(frozen=True)
 class JobCarryOver:
-    """Exactly what continue-as-new carries."""
+    """State that continue-as-new carries."""
 
     shown_state: str = ""
     states: tuple[str, ...] = ()  # that it was in, and since when: the newest
@@ -126,7 +126,7 @@ class JobWorkflow:
 
     @workflow.signal
     def changed(self) -> None:
-        """Something about the job changed: its goal, its spec, its pods, or what it waited for."""
+        """Note a change of the job: its goal, its spec, its pods, or a condition that it waited for."""
         self.wakeup_pending = True
 
     @workflow.update(name="stop", description="Stop the job. Its workflow ends when its pods have ended.")
@@ -151,8 +151,9 @@ class JobWorkflow:
         return self.progress
 
     async def roll_out(self) -> None:
-        """An update of a service is rolled out by a workflow of its own. It is told when its next step would change
-        something, and once of whatever people did to it."""
+        """Start the child workflow that rolls out an update of a service. Signal it when its next step would change
+        something, and once for each change that a user made to the update.
+        """
         progress, told = self.progress, self.life.update_told
         wish = f"{progress.update_id} {progress.update_version}" if progress.update_id else ""
         if wish != self.life.update_failed:
@@ -168,15 +169,16 @@ class JobWorkflow:
                 update.add_done_callback(self.note_end_of_rollout)
 
     def note_end_of_rollout(self, update: asyncio.Future[UpdateResult]) -> None:
-        """Look again when it failed: it is started again."""
+        """Wake this run after a failure, to start the rollout again."""
         self.life = replace(self.life, rollouts=self.life.rollouts.after(update))
         if self.life.rollouts.wait_s:
             self.life = replace(self.life, update_told="", update_failed=self.life.update_told)
             self.wakeup_pending = True
 
     async def follow_hosts(self) -> None:
-        """The instances of a daemon follow its hosts, by a workflow of their own. It is told when pods are to be
-        launched, once by each run of ours, and that the daemon is to end. Host managers tell it of hosts."""
+        """Start the child workflow that runs a daemon's instances on its hosts. Signal it when pods are ready to
+        launch, once in each run of this workflow, and when the daemon ends. Host managers signal it about hosts.
+        """
         follows = self.progress.follows_hosts
         if (follows == self.is_followed and not self.progress.hosts_wait) or self.life.followers.wait_s:
             return
@@ -189,12 +191,12 @@ class JobWorkflow:
                 follower.add_done_callback(self.note_end_of_following)
 
     def note_end_of_following(self, follower: asyncio.Future[DaemonResult]) -> None:
-        """Look again: a follower that was terminated is started at once, and one that failed after a wait."""
+        """Wake this run: a terminated follower is started again at once, and a failed one after a delay."""
         self.life = replace(self.life, followers=self.life.followers.after(follower))
         self.is_followed, self.wakeup_pending = False, True
 
     async def create_pods(self) -> None:
-        """At the start, and again when the spec has grown."""
+        """Create missing pods, at the start and after the spec has grown."""
         if not self.progress.missing_count:
             return
         self.progress = await workflow.execute_activity_method(
@@ -245,8 +247,9 @@ class JobWorkflow:
             self.retry_s = self.policies.count_s  # nobody tells us of those that wait
 
     async def launch_gang(self) -> None:
-        """The gang is placed and launched by a workflow of its own. It is told of every change until it has seen that
-        the gang runs, or is on its way no more."""
+        """Start the child workflow that places and launches the gang. Signal it at every change until it has seen that
+        the gang runs, or that its launch was superseded.
+        """
         run, told_run = self.progress.gang_run, self.life.gang_run
         if (not run and not told_run) or self.life.launches.wait_s:
             return
@@ -262,15 +265,18 @@ class JobWorkflow:
                 gang.add_done_callback(self.note_end_of_launch)
 
     def note_end_of_launch(self, gang: asyncio.Future[GangResult]) -> None:
-        """Look again if it did something, or failed, after which a wait begins. When it was terminated the next look,
-        whenever that is, starts another."""
+        """Wake this run if the launch did something, or failed, after which a delay begins. A terminated launch is
+        started again in the next turn.
+        """
         self.life = replace(self.life, launches=self.life.launches.after(gang))
         self.wakeup_pending |= self.life.launches.wait_s > 0
         if not gang.cancelled() and gang.exception() is None:
             self.wakeup_pending |= gang.result().outcome != Step.SUPERSEDED
 
     async def place_and_launch(self) -> None:
-        """Of pods that stand alone: one batch per turn, so that what ends meanwhile is settled before the next."""
+        """Place pods that are not in a gang: one batch per turn, so that pods that end meanwhile are settled before the
+        next.
+        """
         if not self.progress.ready_count:
             return
         limit = min(self.progress.ready_count, self.policies.place_pods_max)
@@ -299,13 +305,16 @@ class JobWorkflow:
         await workflow.wait_condition(lambda: self.wakeup_pending or self.wake_timer.fired)
 
     async def is_last(self) -> bool:
-        """Wait for the answers to people. Wake-ups that came since the last look ask for another one: a service was
-        started again, or a job that has ended was given instances or is to be deleted."""
+        """Wait for the answers to users. Signals since the last read require another turn: a service was started again,
+        or an ended job was given instances or is to be deleted.
+        """
         await workflow.wait_condition(lambda: self.wakeup_pending or workflow.all_handlers_finished())
         return not self.wakeup_pending or not workflow.patched(LATE_WAKE_UPS)
 
     async def forget(self) -> None:
-        """Whoever has created another job under its id since then has found this workflow running."""
+        """Delete the records of the job, if it is to be deleted. A job that was created under its id since then uses
+        this running workflow.
+        """
         if not self.progress.is_unwanted:
             return
         await workflow.execute_activity_method(
@@ -319,7 +328,7 @@ class JobWorkflow:
             await continue_as_new(JobInput(self.job_id, (await fresh_policies(self.policies)).of_jobs()))
 
     async def stop(self) -> None:
-        """An update that is under way might start pods, and is aborted first."""
+        """Stop the job. An update under way might start pods, and is aborted first."""
         why = "the workflow was cancelled"
         await workflow.execute_activity_method(
             RecordsActivities.abort_update, self.job_id, summary=f"abort its update, if any: {why}", **KILL_CALL
@@ -339,7 +348,9 @@ class JobWorkflow:
         return count <= self.policies.at_once_pods_max
 
     def look_again_soon(self) -> None:
-        """Nobody tells us when a step that moved nothing would move something: wait longer each time."""
+        """Set the delay before a retry, longer each time: no signal arrives when a step without effect would have
+        one.
+        """
         doubled = self.last_retry_s * 2 or self.policies.retry_s
         self.retry_s = min(doubled, self.policies.retry_max_s)
 

@@ -2,19 +2,19 @@
 
     cordon -> drain within SLA -> down -> (until an operator completes it) -> up
 
-    UP --its turn--> DRAINING --nothing left--> DRAINED --> DOWN --completed--> UP
+    UP --its turn--> DRAINING --no pods--> DRAINED --> DOWN --completed--> UP
                         +----------------------------+--cancelled--> UP
 
     cordon -> drain within SLA -> relabel -> accept pods of the new host pool
 
-    UP --its turn--> DRAINING --nothing left--> DRAINED --in its new host pool--> UP
+    UP --its turn--> DRAINING --no pods--> DRAINED --in its new host pool--> UP
 
-What operators want, and how far the host is, are one row of storage. Each turn looks at it and does the steps that are
-due: a step that is not the next one does nothing, so turns may be repeated and interrupted anywhere. Signals say only
-that something changed: the row, or pods that a drain waits for.
+One row of storage holds the requests of operators and the state of the host. Each turn reads it and does the steps that
+are due: a step that is not the next one has no effect, so turns may be repeated and interrupted anywhere. A signal
+reports only that the row changed, or pods that a drain waits for.
 
-History: 14 events for each turn that does a step, 10 for one that finds nothing to do; a drain takes a turn for each
-wake-up, and one by itself after 1 to 15 s. It continues as new by the same bound as jobs do.
+History: 14 events for each turn that does a step, 10 for one without a step; a drain takes a turn for each wake-up, and
+one by itself after 1 to 15 s. It continues as new by the same bound as jobs do.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ with workflow.unsafe.imports_passed_through():
 
 @dataclass(frozen=True)
 class MaintenanceLife:
-    """Exactly what continue-as-new carries."""
+    """State that continue-as-new carries."""
 
     shown_state: str = ""
     was_down: bool = False
@@ -58,7 +58,7 @@ class MaintenanceInput:
 
 @dataclass(frozen=True)
 class MaintenanceResult:
-    """The host is UP again, after it was DOWN or before it came to that."""
+    """Result: the host is UP again, after it was DOWN or before it reached that state."""
 
     was_down: bool
 
@@ -94,7 +94,7 @@ class HostMaintenanceWorkflow:
 
     @workflow.signal
     def changed(self) -> None:
-        """Something changed: what operators want, or pods that the drain waits for."""
+        """Note a change: a request of an operator, or of pods that the drain waits for."""
         self.wakeup_pending = True
 
     @workflow.update(description="Complete the maintenance of a host that is DOWN: it comes back up.")
@@ -128,7 +128,7 @@ class HostMaintenanceWorkflow:
         self.check(MaintenanceAct.FORCE)
 
     def check(self, act: MaintenanceAct) -> None:
-        """Refuse what the last look shows to be impossible, unless the row may have changed since."""
+        """Refuse a request that the last read shows to be impossible, unless the row may have changed since."""
         if not self.has_looked or self.wakeup_pending or self.host.state is HostState.DRAINED:
             return
         if refusal := refusal_of(act, self.host, workflow.time_ns()):
@@ -144,7 +144,7 @@ class HostMaintenanceWorkflow:
         return self.host
 
     async def cordon(self) -> None:
-        """Wait for its turn; from then on nothing is launched on the host."""
+        """Wait for the host's turn; from then on no pod is launched on the host."""
         if next_step(self.host) is Step.CORDON:
             self.note(
                 await workflow.execute_activity_method(
@@ -153,7 +153,7 @@ class HostMaintenanceWorkflow:
             )
 
     async def drain(self) -> None:
-        """One round a turn: who is still there is asked to leave, as the SLA of its job allows."""
+        """Evict the remaining pods, one round per turn, as the SLA of their jobs allows."""
         if next_step(self.host) is not Step.DRAIN:
             self.retry_s = 0.0
             return
@@ -206,12 +206,14 @@ class HostMaintenanceWorkflow:
             )
 
     async def is_last(self) -> bool:
-        """Wait for the answers to people. Operators may want the host down again before these have them."""
+        """Wait for the answers to users. Operators may request another maintenance of the host before they have
+        them.
+        """
         await workflow.wait_condition(lambda: self.wakeup_pending or workflow.all_handlers_finished())
         return not self.wakeup_pending
 
     async def stop(self) -> None:
-        """The host is to stay. One that is DOWN cannot: its maintenance is to be completed."""
+        """Keep the host in service. A host that is DOWN cannot be kept: its maintenance must be completed."""
         self.refusal = await workflow.execute_activity_method(
             MaintenanceActivities.cancel,
             args=self.key,
@@ -223,7 +225,7 @@ class HostMaintenanceWorkflow:
     # Platform chores.
 
     def note(self, host: HostMaintenance) -> None:
-        """Take in where the host is, and show it."""
+        """Record the state of the host, and show it."""
         self.host, self.has_looked = host, True
         self.life = replace(self.life, was_down=self.life.was_down or host.state is HostState.DOWN)
         workflow.set_current_details(details(host, self.refusal))

@@ -8,16 +8,16 @@
         v
     SUCCEEDED
 
-What people want, and how far it is, are rows of storage; who asks for a migration binds the object to the target there,
-so that new pods of it go nowhere else. The state that a step left says what the next turn does:
+The requests of users and the progress of the migration are rows of storage. A new migration binds the object to the
+target there, so that its new pods are placed only on the target. The state after a step determines the next turn:
 
     begin -> [ move the next instances | bring the next ones back | rest ]* -> finish
 
-A step (``lifecycle.migration``) takes down the next instances of the services under way, as far as batch and SLA allow.
-Their jobs are signalled, whose workflows end, queue, place and start them as any others. A step finds out by itself
-what there is to do, so turns may be repeated and interrupted anywhere. Signals say only that people changed something.
+A step (``lifecycle.migration``) ends the next instances of the services under way, as far as batch and SLA allow. Their
+jobs are signalled, whose workflows end, queue, place and start them like any others. A step reads from storage which
+work remains, so turns may be repeated and interrupted anywhere. A signal reports only that a user changed something.
 
-History: 10 events for each turn, and 3 for each job that is told; a turn by itself after 2 to 15 s, sooner while
+History: 10 events for each turn, and 3 for each signal to a job; a turn by itself after 2 to 15 s, sooner while
 something moves. It continues as new by the same bound as jobs do.
 """
 
@@ -43,7 +43,7 @@ with workflow.unsafe.imports_passed_through():
 
 @dataclass(frozen=True)
 class MigrationLife:
-    """Exactly what continue-as-new carries."""
+    """State that continue-as-new carries."""
 
     shown_state: str = ""
 
@@ -95,7 +95,7 @@ class MigrationWorkflow:
 
     @workflow.signal
     def changed(self) -> None:
-        """People paused it, resumed it or rolled it back."""
+        """Note that a user paused, resumed or rolled back the migration."""
         self.wakeup_pending = True
 
     # Steps, in the order of the story.
@@ -115,7 +115,7 @@ class MigrationWorkflow:
         await self.take_step(f"take the next instances down that come back: {moved_text(self.progress)}")
 
     async def rest(self) -> None:
-        """Wait until people resume it or roll it back."""
+        """Wait until a user resumes the migration or rolls it back."""
         await self.tell_the_jobs()
         await self.wait_for_change(self.policies.look_again_s)
         await self.take_step(f"look whether it may continue: {moved_text(self.progress)}")
@@ -138,10 +138,12 @@ class MigrationWorkflow:
         self.show()
 
     async def tell_the_jobs(self) -> None:
-        """Their workflows end the pods that the step chose. A lost signal is sent again with the next step."""
+        """Signal the jobs, whose workflows end the pods that the step chose. A lost signal is sent again with the next
+        step.
+        """
         for job_id in self.progress.to_wake:
             job = workflow.get_external_workflow_handle(job_workflow_id(job_id))
-            with suppress(ApplicationError):  # it has ended, or somebody terminated it: it is started anew
+            with suppress(ApplicationError):  # it has ended, or was terminated: it is started again
                 await job.signal("changed")
 
     async def wait_for_change(self, patience_s: float) -> None:
@@ -159,7 +161,7 @@ class MigrationWorkflow:
             )
 
     async def roll_back(self) -> None:
-        """Whoever cancels the workflow wants none of it."""
+        """Roll the migration back after a cancellation of the workflow."""
         self.refusal = await workflow.execute_activity_method(
             MigrationActivities.roll_back,
             self.migration_id,

@@ -1,4 +1,4 @@
-"""Every timeout, retry policy and bound of our workflows, named after the dependency it protects."""
+"""Timeouts, retry policies and bounds of Peloton's workflows, named after the dependencies that they protect."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from temporalio.common import RetryPolicy
 
 LOOK_AGAIN_S = 300.0
 NEVER_S = 10 * 365 * 86_400.0
-"""The time to look again of jobs, whose lost signals a sweep of rows finds. A timer that never fires costs nothing, and
-the release before, which replays runs of this one after a rollback, sets one, too."""
+"""Polling interval of jobs, whose lost signals a sweep of rows finds. A timer that never fires costs nothing, and the
+previous release, which replays runs of this one after a rollback, sets one as well.
+"""
 
 
 @dataclass(frozen=True)
 class Policies:
-    """Numbers that differ between installations. A workflow keeps those that its run was started with."""
+    """Numbers that differ between installations. A workflow run keeps its initial ones."""
 
     place_pods_max: int = 1_000  # pods per placement and per launch
     admit_pods_max: int = 10_000  # pods per enqueue call
@@ -34,20 +35,20 @@ class Policies:
     gang_launch_s: float = 300.0  # from the launch of a gang until all of it runs
 
     def is_long(self, info: workflow.Info) -> bool:
-        """Time to continue as new."""
+        """Return whether the history requires continue-as-new."""
         is_over = info.get_current_history_length() >= self.history_events_max
         return is_over or info.is_continue_as_new_suggested()
 
     def of_jobs(self) -> Policies:
-        """The same for the workflows of jobs. A time to look again that is not the usual one stays."""
+        """Return the policies for the workflows of jobs. A polling interval other than the default is kept."""
         return replace(self, look_again_s=NEVER_S) if self.look_again_s == LOOK_AGAIN_S else self
 
     def of_others(self) -> Policies:
-        """The same, from the policies of a job, for the workflows that it starts."""
+        """Return the policies for the workflows that a job starts, from its own."""
         return replace(self, look_again_s=LOOK_AGAIN_S) if self.look_again_s == NEVER_S else self
 
     def updated(self, numbers: Mapping[str, float]) -> Policies:
-        """With those that this version has; whole numbers stay whole."""
+        """Return the policies with the numbers that this version defines; integers remain integers."""
         known = asdict(self)
         return replace(self, **{name: type(known[name])(value) for name, value in numbers.items() if name in known})
 
@@ -74,13 +75,13 @@ _PATIENT = RetryPolicy(
     backoff_coefficient=2.0,
     maximum_interval=timedelta(seconds=5),
 )
-"""No bound on attempts: a dependency that is down comes back, and the job must go on then."""
+"""Retries without a limit: a job must continue when an unavailable dependency answers again."""
 
 LONG_QUEUE_SUFFIX = "-long"
 
 
 def long_queue(task_queue: str) -> str:
-    """Return the task queue of the activities that take minutes, which leave the slots of short ones to these."""
+    """Return the task queue of activities that take minutes, which do not use the slots of short ones."""
     return task_queue + LONG_QUEUE_SUFFIX
 
 
@@ -88,13 +89,15 @@ CREATE_PODS_CALL = CallOptions(
     start_to_close_timeout=timedelta(minutes=30), heartbeat_timeout=timedelta(seconds=10), retry_policy=_PATIENT
 )
 SUMMARY_MAX = 200
-"""Characters; Temporal takes 400 bytes."""
+"""Length in characters; Temporal's limit is 400 bytes."""
 LOOK_CALL = LocalCallOptions(
     start_to_close_timeout=timedelta(seconds=10),
     schedule_to_close_timeout=timedelta(seconds=20),
     retry_policy=RetryPolicy(initial_interval=timedelta(milliseconds=200), maximum_attempts=4),
 )
-"""Attempts within the workflow task, over 1.4 s when each fails at once; then ``RECORDS_CALL``."""
+"""Options of reads within the workflow task: attempts over 1.4 s when each fails at once, followed by
+``RECORDS_CALL``.
+"""
 AT_ONCE_CALL = LocalCallOptions(
     start_to_close_timeout=timedelta(seconds=10), retry_policy=RetryPolicy(maximum_attempts=1)
 )
@@ -105,9 +108,11 @@ LAUNCH_CALL = CallOptions(start_to_close_timeout=timedelta(seconds=60), retry_po
 CREATE_JOB_CALL = CallOptions(
     start_to_close_timeout=timedelta(seconds=30), schedule_to_close_timeout=timedelta(minutes=10), retry_policy=_PATIENT
 )
-"""A run of a schedule whose job cannot be created for so long has failed: the next time must not wait for it."""
+"""Options of job creation by a schedule. A run fails when its job cannot be created within this time: the next run must
+not wait for it.
+"""
 SCHEDULED_JOB_LOOK_MAX_S = 60.0
-"""Between two looks at a job whose workflow is not the child of the run, as after it was terminated."""
+"""Seconds between two reads of a job whose workflow is not a child of the run, as after it was terminated."""
 DELETE_CALL = CallOptions(
     start_to_close_timeout=timedelta(minutes=10), heartbeat_timeout=timedelta(seconds=30), retry_policy=_PATIENT
 )
@@ -116,23 +121,27 @@ REQUEST_CALL = CallOptions(
     schedule_to_close_timeout=timedelta(seconds=120),
     retry_policy=_PATIENT,
 )
-"""A person waits for the answer."""
+"""Options of an activity whose result a user waits for."""
 KILL_CALL = CallOptions(
     start_to_close_timeout=timedelta(seconds=60), retry_policy=replace(_PATIENT, maximum_interval=timedelta(seconds=2))
 )
-"""Retried sooner than other calls: a person who stops a job waits until its host manager is back."""
+"""Options of kills, which are retried sooner than other calls: a user who stops a job waits until its host manager
+answers.
+"""
 PREFETCH_CALL = CallOptions(
     start_to_close_timeout=timedelta(seconds=10),
     schedule_to_close_timeout=timedelta(seconds=20),
     retry_policy=RetryPolicy(initial_interval=timedelta(milliseconds=200), maximum_attempts=3),
 )
-"""Short, and then it is given up: a pod that does not find its image waits for it."""
+"""Options of a prefetch, with few attempts: a pod without its image waits for it at its launch."""
 MIGRATION_RETRY_MAX_S = 15.0
-"""Between two steps of a migration whose services are not ready for the next: nobody tells it when they are."""
+"""Seconds between two steps of a migration whose services are not ready for the next: no signal reports that they
+are.
+"""
 REBALANCE_RETRY_MAX_S = 15.0
-"""Between two steps of rebalancing while pods are on their way: nobody tells it when they run."""
+"""Seconds between two steps of rebalancing while pods move: no signal reports that they run."""
 REBALANCE_LOOK_S = 60.0
-"""Between two plans of rebalancing that found nothing to gain."""
+"""Seconds between two plans of rebalancing without an improvement."""
 REBALANCE_PRIORITY = 5
-"""Of Temporal's five the last: everything else that waits for a worker goes first."""
+"""Lowest of Temporal's five priorities: all other tasks that wait for a worker come first."""
 HOSTMGR_CALL = CallOptions(start_to_close_timeout=timedelta(seconds=60), retry_policy=_PATIENT)

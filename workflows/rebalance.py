@@ -1,22 +1,22 @@
-"""Rebalancing of a cluster: pods of services move to better hosts, round after round, until somebody stops it.
+"""Rebalancing of a cluster: pods of services move to better hosts, round after round, until a user stops it.
 
     RUNNING <--> PAUSED
-        |           |
-        +--stopped--+--> STOPPING --nothing on its way--> STOPPED
+       |           |
+       +--stopped--+--> STOPPING --no pod moves--> STOPPED
 
-What people want, the budget of moves and each move are rows of storage. What the last step left says what the next turn
-does:
+The requests of users, the budget of moves and each move are rows of storage. The state after a step determines the next
+turn:
 
     begin -> [ watch the moves under way | plan the next round and begin its moves | rest while paused ]* -> finish
 
-A step is the host manager's: it sees what has become of the pods under way, and, when all of them run again and the
-hour's budget has something left, makes a plan and asks its pods to move, as far as their SLAs allow. Each of them is
-asked in one transaction and knows its new host from then on; its job's workflow ends, queues, places and starts it as
-any other. So turns may be repeated and interrupted anywhere, and an end leaves nothing half done. Signals say only that
-people changed something.
+The host manager takes each step: it reads the state of the moving pods. When all of them run again and the hour's
+budget is not used up, it plans the next moves and evicts their pods, as far as their SLAs allow. One transaction evicts
+a pod and binds it to its new host; the workflow of its job ends, queues, places and starts it like any other. Turns may
+therefore be repeated and interrupted anywhere, and an end leaves no move incomplete. A signal reports only that a user
+changed something.
 
-History: 10 events for each turn, whatever it moves; a turn by itself after 2 to 15 s while pods are on their way, and
-after a minute while nothing is to be gained. It continues as new by the same bound as jobs do.
+History: 10 events for each turn, whatever it moves; a turn by itself after 2 to 15 s while pods move, and after a
+minute while no move would help. It continues as new by the same bound as jobs do.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ with workflow.unsafe.imports_passed_through():
 
 @dataclass(frozen=True)
 class RebalanceLife:
-    """Exactly what continue-as-new carries."""
+    """State that continue-as-new carries."""
 
     shown_state: str = ""
 
@@ -92,7 +92,7 @@ class RebalanceWorkflow:
 
     @workflow.signal
     def changed(self) -> None:
-        """People started it anew, paused it, resumed it or stopped it."""
+        """Note that a user started, paused, resumed or stopped the rebalancing."""
         self.wakeup_pending = True
 
     # Steps, in the order of the story.
@@ -144,7 +144,7 @@ class RebalanceWorkflow:
             )
 
     async def stop(self) -> None:
-        """Whoever cancels the workflow wants no further moves."""
+        """Stop the rebalancing after a cancellation of the workflow."""
         await workflow.execute_activity_method(
             RebalanceActivities.stop,
             self.cluster,

@@ -1,8 +1,8 @@
-"""When and how a workflow continues as new.
+"""Continue-as-new of workflows: its conditions and its call.
 
-It does when its history is long, and when it is to run on another version of the workers: its run is pinned to the
-version that began it, and the next run begins on the current one. So the code of one version rarely reads the history
-of another, which only happens to runs whose version has no worker any more.
+A workflow continues as new when its history is long, and to run on another version of the workers: its run is pinned to
+the version that began it, and the next run begins on the current one. The code of one version therefore rarely reads
+the history of another; that happens only to runs whose version has no worker any more.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ with workflow.unsafe.imports_passed_through():
     from workflows.policies import AT_ONCE_CALL, Policies
 
 FRESH_POLICIES = "202611-fresh-policies"
-"""May go when no workflow that release 0.1 began can run any more."""
+"""Remove this patch when no workflow that release 0.1 began can run any more."""
 
 
 class Renewal:
-    """Of one run."""
+    """Continue-as-new of one run."""
 
     def __init__(self) -> None:
         self._begun_on = workflow.info().get_current_deployment_version()
@@ -35,13 +35,15 @@ class Renewal:
         return policies.is_long(info) or info.is_target_worker_deployment_version_changed() or self._was_moved(info)
 
     def _was_moved(self, info: workflow.Info) -> bool:
-        """Workers without a version run code that does not look here, and what they did must replay."""
+        """Return whether the run was moved to another version. Workers without a version run code without this check,
+        and their histories must replay.
+        """
         current = info.get_current_deployment_version()
         return current is not None and bool(current.deployment_name) and current != self._begun_on
 
 
 async def fresh_policies(policies: Policies) -> Policies:
-    """Those of the installation as it is now; ``policies`` when they cannot be read."""
+    """Return the current policies of the installation, or ``policies`` when they cannot be read."""
     if not workflow.patched(FRESH_POLICIES):
         return policies
     try:
@@ -56,7 +58,7 @@ async def fresh_policies(policies: Policies) -> Policies:
 
 
 async def continue_as_new(input: Any) -> NoReturn:
-    """Begin the next run on the current version of the workers, once the requests of people have their answers."""
+    """Begin the next run on the current version of the workers, once all requests of users are answered."""
     await workflow.wait_condition(workflow.all_handlers_finished)
     current = workflow.ContinueAsNewVersioningBehavior.AUTO_UPGRADE
     workflow.continue_as_new(input, initial_versioning_behavior=current)

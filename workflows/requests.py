@@ -1,10 +1,10 @@
-"""Requests of people, which come as workflow updates of Temporal.
+"""Requests of users, received as workflow updates of Temporal.
 
-A validator refuses what the workflow itself knows to be impossible. A handler calls an activity that does what the API
-does. Both refuse with the sentences of the API, and a refusal fails the request alone, never the workflow. A handler
-changes nothing here but that the workflow is to look again, so that it may run during any step.
+A validator refuses a request that the workflow itself finds impossible. A handler calls an activity that does the same
+as the API. Both refuse with the sentences of the API, and a refusal fails the request alone, never the workflow. A
+handler changes no state of the workflow but requests another turn, so that it may run during any step.
 
-Each handler has a validator with the same parameters: arguments that do not fit are refused there, and would fail the
+Each handler has a validator with the same parameters: arguments of the wrong type are refused there, and would fail the
 workflow task in the handler.
 
 History: 2 events for each request and 6 for its activity; none for one that a validator refuses.
@@ -30,8 +30,9 @@ def refuse(error: PelotonError) -> NoReturn:
 
 
 async def carry_out(step: Callable[..., R], *args: Any, summary: str) -> R:
-    """Call an activity for the workflow update that is being handled. Raises ApplicationError with the words of the
-    activity's last attempt."""
+    """Call an activity for the workflow update that is being handled. Raises ApplicationError with the message of the
+    activity's last attempt.
+    """
     request = workflow.current_update_info()
     asked = f"{summary}: request {request.id}" if request is not None else summary
     try:

@@ -1,17 +1,18 @@
-"""One run of a schedule: it creates a job, and lasts until that has ended.
+"""Run of a schedule: it creates a job, and lasts until the job has ended.
 
     create the job -> start its workflow -> wait for its end -> SUCCEEDED | KILLED | DELETED | FAILED
-         |
-         +-- the job is refused, or cannot be created for ten minutes --> REFUSED
+          |
+          +-- the job is refused, or cannot be created for ten minutes --> REFUSED
 
-Temporal starts it at the times of the schedule, and judges overlap by whether it runs. The workflow of the job is its
-child, whose end wakes it. Where that is not so it looks at the job by itself: after the job's workflow was terminated,
-and once this one has continued as new, on another version of the workers. The creation is repeated with the same id, so
-that a time has one job. A cancellation, by which the schedule makes way for the next run, stops the job.
+Temporal starts it at the times of the schedule, and detects overlap by whether it runs. The workflow of the job is its
+child, whose end wakes it. Without a child it polls the job: after the job's workflow was terminated, and once this one
+has continued as new, on another version of the workers. The creation is repeated with the same id, so that a time has
+one job. A cancellation, by which the schedule makes way for the next run, stops the job.
 
-A run whose job was refused or has failed fails, which Temporal shows, and which pauses the schedule if that is wanted.
+A run whose job was refused or has failed fails. Temporal shows the failure, and pauses the schedule if its policy says
+so.
 
-History: 26 events; 7 more for each look without the child, the first after 2 s, then doubling to a minute.
+History: 26 events; 7 more for each poll without the child, the first after 2 s, then doubling to a minute.
 """
 
 from __future__ import annotations
@@ -52,13 +53,13 @@ with workflow.unsafe.imports_passed_through():
     from workflows.renewal import Renewal, continue_as_new, fresh_policies
 
 REASON = "reason"
-"""In the memo: why the run has failed."""
+"""Key of the memo with the reason of a failed run."""
 REASON_MAX = 2_000
 
 
 @dataclass(frozen=True)
 class ScheduledJobInput:
-    """``job_id`` is carried by continue-as-new: the job has been created."""
+    """Input of a run. ``job_id`` is carried by continue-as-new: the job has been created."""
 
     schedule: str
     creation_id: str
@@ -96,7 +97,7 @@ class ScheduledJobWorkflow:
 
     @workflow.signal
     def changed(self) -> None:
-        """The job may have ended, or another version of the workers is to go on."""
+        """Note that the job may have ended, or that the run is to continue on another version of the workers."""
         self.wakeup_pending = True
 
     @workflow.query
@@ -124,7 +125,7 @@ class ScheduledJobWorkflow:
         return start
 
     async def start_job(self, start: JobStart) -> None:
-        """The job's workflow is a child that survives this one, unless the job has another one already."""
+        """Start the job's workflow as a child that survives this one, unless the job has a workflow already."""
         pairs = [SearchAttributePair(SearchAttributeKey.for_keyword(k), v) for k, v in sorted(start.attributes.items())]
         with suppress(WorkflowAlreadyStartedError):
             job = await workflow.start_child_workflow(
@@ -153,7 +154,7 @@ class ScheduledJobWorkflow:
         self.is_told, self.wakeup_pending = False, True
 
     async def wait_for_end(self) -> RunState:
-        """Look for the end when the child has ended; where there is no child, look less and less often."""
+        """Read the state of the job when the child has ended; without a child, poll at growing intervals."""
         patience_s = self.policies.retry_s
         while True:
             with suppress(TimeoutError):
@@ -202,7 +203,7 @@ class ScheduledJobWorkflow:
 
 
 def reason_of(error: FailureError) -> str:
-    """Return what the last attempt of an activity said."""
+    """Return the error of the last attempt of an activity."""
     told: BaseException = error
     while told.__cause__ is not None and isinstance(told.__cause__, FailureError):
         told = told.__cause__

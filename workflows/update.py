@@ -1,28 +1,28 @@
-"""The rollout of a service's update.
+"""Rollout of a service's update.
 
     begin -> [ wait | replace the batch -> watch it | roll back ]* -> finish
 
-    begin     find what differs from the version before
-    wait      it is paused, or nothing is in flight and nothing may begin: no pulse came, or the SLA refuses
-    replace   few pods that hosts run are ended right here; the job's workflow ends the others, and starts them all
+    begin     find the differences from the previous version
+    wait      it is paused, or no instance is in flight and none may begin: no pulse came, or the SLA refuses
+    replace   a few running pods are ended directly; the job's workflow ends the others, and starts them all
     watch     until instances in flight are healthy or have failed
-    roll back too many have failed: the same loop to the version before, in a run of its own
+    roll back too many have failed: the same loop to the previous version, in a run of its own
     finish    SUCCEEDED, FAILED, ABORTED or ROLLED_BACK
 
-The phase follows from what the last look returned (``lifecycle.rollout_phase``). A look is one transaction: it notes
+The phase follows from the result of the last read (``lifecycle.rollout_phase``). A read is one transaction: it records
 which instances in flight are done or have failed, and puts those in flight that may begin, as ``lifecycle.rollout``
-decides. Pause, resume, abort and a newer update are rows that people change, and each look is about the job's update as
-it is then, so that lost, repeated and reordered signals do no harm.
+decides. Pause, resume, abort and a newer update are rows that users change, and each read returns the job's current
+update, so lost, repeated and reordered signals do no harm.
 
-While a batch is being updated in place, the hosts of the next one are asked to fetch their new images. The rollout
-neither waits for that nor fails with it.
+While a batch is being updated in place, the hosts of the next one prefetch their new images. The rollout neither waits
+for that nor fails with it.
 
-The job's workflow starts it, and signals it when its next look would change something. It ends when the job has no
-update that is under way; the next one has the same id, so that there is one rollout of a job at a time.
+The job's workflow starts it, and signals it when its next read would change something. It ends when the job has no
+update under way; the next one has the same workflow id, so that a job has one rollout at a time.
 
 History: 8 events to start and end, 5 for each wake-up, 1 for each batch that is ended here, 5 each time the job is
-signalled: at the start and the end, for another batch, for a pause; 6 for each batch whose images are fetched ahead; 1
-or 2 for a timer; 12 for a rollback. Beyond the bound it continues as new.
+signalled: at the start and the end, for another batch, for a pause; 6 for each batch whose images are prefetched; 1 or
+2 for a timer; 12 for a rollback. Beyond the bound it continues as new.
 """
 
 from __future__ import annotations
@@ -67,13 +67,13 @@ with workflow.unsafe.imports_passed_through():
 
 @dataclass(frozen=True)
 class UpdateLife:
-    """Exactly what continue-as-new carries."""
+    """State that continue-as-new carries."""
 
     shown: str = ""  # update and state
     states: tuple[str, ...] = ()  # of its updates, and since when: the newest
     told: str = ""  # the milestone that the job was told of
     fetched_for: str = ""  # the batch during which images were last fetched ahead
-    can_prefetch: bool = True  # until it turns out that nobody can fetch images ahead
+    can_prefetch: bool = True  # until a call shows that no driver can prefetch images
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ class UpdateWorkflow:
 
     @workflow.signal
     def changed(self) -> None:
-        """Something about the job changed: its update, its pods, their health."""
+        """Note a change of the job: its update, its pods, their health."""
         self.wakeup_pending = True
 
     # What people ask of the rollout. ``update_id`` names the update that they mean; by default it is the one shown.
@@ -169,7 +169,9 @@ class UpdateWorkflow:
     @resume.validator
     @abort.validator
     def check_update(self, update_id: str = "") -> None:
-        """Refuse an update that another one has replaced here. One that was never shown may be newer: rows decide."""
+        """Refuse a request about an update that was replaced. An id that was never shown may be newer: the activity
+        decides by the rows.
+        """
         latest, shown = self.shown_update_id, " ".join(self.life.states)
         if update_id and update_id != latest and update_id in shown:
             refuse(Aborted(not_latest_text(update_id, self.job_id, latest)))
@@ -196,7 +198,7 @@ class UpdateWorkflow:
         await self.look(wait_text(self.progress))
 
     async def replace_batch(self) -> None:
-        """End a few pods right here; the job's workflow ends, queues and starts all others."""
+        """End a few pods directly; the job's workflow ends, queues and starts all others."""
         if await self.end_pods():
             self.life = replace(self.life, told=self.progress.milestone)
         await self.tell_the_job()
@@ -207,13 +209,14 @@ class UpdateWorkflow:
         await self.look(watch_text(self.progress))
 
     async def roll_back_failed(self) -> None:
-        """Turn the update round. The way back is another run: a worker of release 0.1, which knows no such step, may
-        have to replay the run that is under way."""
+        """Reverse the update. The rollback is another run: a worker of release 0.1, which has no such step, may have to
+        replay the current run.
+        """
         await look(RecordsActivities.roll_back_failed_update, self.job_id, summary=roll_back_text(self.progress))
         await self.continue_as_new()
 
     async def is_last(self) -> bool:
-        """Wait for the answers to people: a rollback that they request is another update, which is rolled out here."""
+        """Wait for the answers to users: a rollback that they request is another update, which is rolled out here."""
         await self.tell_the_job()
         await workflow.wait_condition(workflow.all_handlers_finished)
         return not self.wakeup_pending
@@ -229,7 +232,9 @@ class UpdateWorkflow:
     # What the steps do.
 
     async def look(self, summary: str) -> None:
-        """Take in how far the update is; the same transaction puts the next instances in flight, if they may begin."""
+        """Read the progress of the update; the same transaction puts the next instances in flight, if they may
+        begin.
+        """
         self.wakeup_pending = False
         self.progress = await look(RecordsActivities.advance_update, self.job_id, summary=summary[:SUMMARY_MAX])
         if self.progress.milestone != self.life.told:
@@ -237,8 +242,9 @@ class UpdateWorkflow:
         self.show()
 
     async def end_pods(self) -> bool:
-        """End a few pods that hosts run; the host manager wakes the job when they have ended. Returns whether nothing
-        is left to do for the job."""
+        """End a few running pods; the host manager signals the job when they have ended. Return whether no work remains
+        for the job.
+        """
         count = self.progress.kill_count
         if not 0 < count <= self.policies.at_once_pods_max or self.progress.rest_count:
             return False
@@ -263,7 +269,7 @@ class UpdateWorkflow:
         self.life = replace(self.life, told=self.progress.milestone)
 
     def prefetch_images(self) -> None:
-        """Once for each batch, one call at a time; what becomes of it is noted whenever it is known."""
+        """Start a prefetch once for each batch, one call at a time; its result is recorded when it arrives."""
         progress = self.progress
         is_wanted = progress.coming_image_count and progress.batch != self.life.fetched_for
         if not is_wanted or self.is_fetching or not self.life.can_prefetch:
@@ -277,14 +283,16 @@ class UpdateWorkflow:
         ).add_done_callback(self.note_prefetch)
 
     def note_prefetch(self, call: asyncio.Future[Prefetched]) -> None:
-        """One that failed is not repeated: the next batch, which may have begun meanwhile, has its own."""
+        """Record the result of a prefetch. A failed one is not repeated: the next batch, which may have begun
+        meanwhile, has its own.
+        """
         self.is_fetching = False
         if not call.cancelled() and call.exception() is None and not call.result().is_possible:
             self.life = replace(self.life, can_prefetch=False)
         self.prefetch_images()
 
     async def wait_for_change(self) -> None:
-        """Return when a look would change something, on the current version of the workers."""
+        """Return when a step would change something, on the current version of the workers."""
         self.prefetch_images()
         if not self.wakeup_pending:
             await self.sleep()
@@ -314,7 +322,7 @@ class UpdateWorkflow:
 
     @property
     def shown_update_id(self) -> str:
-        """The update of the last look, by this run or an earlier one."""
+        """Return the id of the update that this run or an earlier one has last read."""
         return self.life.shown.partition(" ")[0]
 
     def show(self) -> None:
