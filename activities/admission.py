@@ -1,4 +1,4 @@
-"""Steps on the resource manager."""
+"""Activities on the resource manager."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ class AdmissionActivities:
 
     @define_activity("requeue_gang")
     def requeue_gang(self, job_id: str, reason: RequeueReason | str) -> None:
-        """``reason`` is a text when a worker from before reasons were values has scheduled this."""
+        """Queue the gang again. ``reason`` is a text when an earlier worker, without typed reasons, has scheduled
+        this.
+        """
         self._resmgr.requeue_gang(
             JobId(job_id), RequeueReason(RequeueRule.UNKNOWN) if isinstance(reason, str) else reason
         )

@@ -1,4 +1,4 @@
-"""Steps of daemons: each is done by the host managers."""
+"""Activities of daemons, which the host managers carry out."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class DaemonActivities:
 
     @define_activity("step_daemon")
     def step(self, job_id: str, after: int) -> DaemonStep:
-        """Of a daemon that is to end, and of one that is gone, nothing is done."""
+        """Run one step of the daemon. An ending or deleted daemon has no steps."""
         job = self._jobs.get(JobId(job_id))
         if job is None or is_ending(job):
             return DaemonStep(is_over=True)
@@ -30,7 +30,7 @@ class DaemonActivities:
         return step
 
     def _note(self, job_id: JobId, step: DaemonStep) -> None:
-        """For `job why`: a step does not wait for a resource manager that is away."""
+        """Record the reason of waiting pods for `job why`: a step does not wait for an unavailable resource manager."""
         try:
             self._resmgr.note_unplaced(job_id, step.waiting_count, step.why)
         except PelotonError as error:

@@ -1,4 +1,4 @@
-"""Definition of activities: their errors, the time that their calls have, and their end when they are cancelled."""
+"""Definition of activities: their errors, the deadline of their calls, and their end after a cancellation."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ R = TypeVar("R")
 
 _FINAL = (InvalidArgument, NotFound, AlreadyExists)
 _REFUSALS = (*_FINAL, Aborted)
-"""Answers to a person, who looks again before the next attempt."""
+"""Errors that are final answers to a user, who reads the state before another attempt."""
 ANSWER_S = 0.5
-"""Time that an activity keeps for its answer. A call of it that is still under way when Temporal makes the next attempt
-would do its work at the same time as that one."""
+"""Seconds that an activity reserves for its answer. One of its calls still under way when Temporal makes the next
+attempt would run concurrently with that attempt.
+"""
 
 
 def define_activity(
@@ -31,8 +32,9 @@ def define_activity(
     ``may_refuse``: it refuses work that cannot be done. Neither refusal counts as a failure of the worker.
 
     It raises ``ApplicationError`` with the error's code as its type instead of a PelotonError, and its calls to ports
-    end before its time is over. No exception is thrown into its thread, where it might hit a transaction: a long
-    activity ends at its next ``report_progress``."""
+    end before its deadline. No exception is thrown into its thread, where it might interrupt a transaction: a long
+    activity ends at its next ``report_progress``.
+    """
 
     def define(method: Callable[P, R]) -> Callable[P, R]:
         @wraps(method)
@@ -54,7 +56,9 @@ def define_activity(
 
 
 def _deadline_s() -> float | None:
-    """Return None outside a worker, as in tests that call the method itself, and where Temporal sets no limit."""
+    """Return the deadline; None outside a worker, as in tests that call the method itself, and when Temporal sets no
+    limit.
+    """
     limit = activity.info().start_to_close_timeout if activity.in_activity() else None
     return None if limit is None else time.monotonic() + limit.total_seconds() - ANSWER_S
 

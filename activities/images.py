@@ -1,4 +1,4 @@
-"""Images fetched ahead of the pods that need them."""
+"""Activities that prefetch images for pods."""
 
 from __future__ import annotations
 
@@ -15,6 +15,6 @@ class ImageActivities:
 
     @define_activity("prefetch_images")
     def prefetch(self, job_id: str) -> Prefetched:
-        """For the instances that the job's update begins next."""
+        """Prefetch images for the instances that the job's update begins next."""
         wanted = self._updates.images_to_prefetch(JobId(job_id))
         return self._images.prefetch(wanted) if wanted else Prefetched()

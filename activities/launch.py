@@ -1,4 +1,4 @@
-"""Steps on hosts: launch and kill."""
+"""Activities on hosts: launch and kill."""
 
 from __future__ import annotations
 

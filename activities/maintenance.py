@@ -1,4 +1,4 @@
-"""Steps of a host's maintenance: each is done by the host manager, and answers with the host as it is then."""
+"""Activities of a host's maintenance. The host manager carries out each, and returns the host's state after it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class MaintenanceActivities:
 
     @define_activity("look_at_host")
     def look(self, cluster: str, hostname: str) -> HostMaintenance:
-        """A host that is not in maintenance is UP, and is to stay so."""
+        """Return the state of the host. A host that is not in maintenance is UP, and stays UP."""
         found = self._records.get(cluster, hostname)
         return found or HostMaintenance(cluster, Hostname(hostname), HostState.UP, HostState.UP)
 
@@ -48,7 +48,7 @@ class MaintenanceActivities:
 
     @define_activity("cancel_maintenance")
     def cancel(self, cluster: str, hostname: str) -> str:
-        """Returns why it was refused; empty when it was not."""
+        """Cancel the maintenance. Return the reason of a refusal, or an empty text."""
         try:
             self._keepers.keeper(cluster).steer(hostname, MaintenanceAct.CANCEL)
         except (Aborted, NotFound) as refusal:
@@ -57,6 +57,6 @@ class MaintenanceActivities:
 
     @define_activity("steer_maintenance", is_request=True)
     def steer(self, cluster: str, hostname: str, act: MaintenanceAct) -> HostMaintenance:
-        """Complete, cancel or force, as the API does."""
+        """Complete, cancel or force the maintenance, as the API does."""
         self._keepers.keeper(cluster).steer(hostname, act)
         return self.look(cluster, hostname)

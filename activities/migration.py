@@ -1,4 +1,4 @@
-"""Steps of migrations, on storage."""
+"""Activities of migrations, on storage."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class MigrationActivities:
 
     @define_activity("roll_migration_back")
     def roll_back(self, migration_id: str) -> str:
-        """Returns why it was refused; empty when it was not."""
+        """Roll the migration back. Return the reason of a refusal, or an empty text."""
         try:
             self._migrations.steer(migration_id, MigrationAct.ROLL_BACK)
         except (Aborted, NotFound) as refusal:

@@ -1,4 +1,4 @@
-"""Placement: admitted pods onto leased hosts. The lease goes on to the launch, or is given back here."""
+"""Placement of admitted pods on leased hosts. The lease passes to the launch, or is returned here."""
 
 from __future__ import annotations
 
@@ -32,10 +32,11 @@ class PlacementActivities:
 
     @define_activity("place_and_launch")
     def place_and_launch(self, job_id: str, limit: int, placement_s: float = math.inf) -> LaunchResult:
-        """Of READY pods that stand alone, at most ``limit``. When nothing was launched, with the reason.
+        """Place and launch at most ``limit`` READY pods that are not in a gang. Return the reason when none was
+        launched.
 
-        Those that no host could take even if it were empty, and those for which none was found in ``placement_s``, or
-        less after tries in vain, are queued again.
+        Pods are queued again when no host could take them even if it were empty, and when none was found within
+        ``placement_s``, or sooner after several failed placements.
         """
         job = JobId(job_id)
         gangs = self._pods.ready_gangs(job, limit)
@@ -46,8 +47,9 @@ class PlacementActivities:
         return replace(launch, requeued_count=self._requeue(job, vain, batch.reserved)) if vain.instances else launch
 
     def _requeue(self, job: JobId, vain: InVain, reserved: Sequence[int]) -> int:
-        """But pods for which a host is reserved. While the resource manager is away all wait on: others of the job are
-        placed meanwhile."""
+        """Queue pods again, except pods with a reserved host. While the resource manager is unavailable all keep
+        waiting: other pods of the job are placed meanwhile.
+        """
         try:
             return self._resmgr.requeue_pods(job, vain.instances, vain.reason, reserved)
         except Unavailable as error:
@@ -62,9 +64,10 @@ class PlacementActivities:
 
     @define_activity("place_gang")
     def place_gang(self, job_id: str) -> PlacementBatch:
-        """Place all of the job's gang. Empty when it does not fit whole, with the reason.
+        """Place all of the job's gang. Return an empty batch with the reason when it does not fit whole.
 
-        The batch crosses the history of the workflow twice, so it is for small gangs."""
+        The batch crosses the history of the workflow twice, so it is for small gangs.
+        """
         return self._place_gang(JobId(job_id))
 
     @define_activity("place_and_launch_gang")
@@ -93,8 +96,9 @@ class PlacementActivities:
     def _place_in_first(
         self, choice: ClusterChoice, job: JobId, gangs: Sequence[ReadyGang], for_gang: bool
     ) -> PlacementBatch:
-        """In the first cluster where something fits: a batch, and so a gang, never spans two. Pods that come back to a
-        cluster that is tried too wait for its turn. Raises Unavailable when no cluster answers."""
+        """Place pods in the first cluster where some fit: a batch, and so a gang, never spans two. Pods that return to
+        a cluster that is also tried wait for its turn. Raises Unavailable when no cluster answers.
+        """
         passed_over, faults = list(choice.passed_over), list[Unavailable]()
         tried: dict[str, PlacementBatch] = {}
         for cluster in choice.order:
@@ -135,7 +139,9 @@ class PlacementActivities:
         return batch
 
     def _note_unplaced(self, batch: PlacementBatch) -> int:
-        """Returns how often what is held back fills the pool, as far as that is known."""
+        """Record the reason of unplaced pods. Return how often pods in backoff have filled the pool, if the resource
+        manager answers.
+        """
         if not batch.unplaced_count:
             return 0
         # For `job why`: a placement does not wait for a resource manager that is away.

@@ -1,4 +1,4 @@
-"""The policies of the installation, as the worker was started with them."""
+"""Policies of the installation, as the worker was started with them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from activities.definition import define_activity
 
 class PolicyActivities:
     def __init__(self, policies: Mapping[str, float]) -> None:
-        """By name; none: workflows keep theirs. See ``workflows.policies``, which no activity may import."""
+        """Store the numbers by name; with none, workflows keep theirs. See ``workflows.policies``, which no activity
+        may import.
+        """
         self._policies = policies
 
     @define_activity("policies")

@@ -1,4 +1,4 @@
-"""Steps of rebalancing: the host manager of the cluster takes them, and storage says what came of it."""
+"""Activities of rebalancing, carried out by the host manager of the cluster; storage holds their results."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class RebalanceActivities:
 
     @define_activity("advance_rebalance")
     def advance(self, cluster: str) -> RebalanceProgress:
-        """A cluster whose rows are gone is not rebalanced any more."""
+        """Take one step. A cluster without rows of rebalancing is not rebalanced."""
         self._rebalancers.keeper(cluster).advance_rebalance()
         found = self._records.get(cluster)
         return found.progress if found is not None else RebalanceProgress()

@@ -1,4 +1,4 @@
-"""Steps on storage."""
+"""Activities on storage."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class RecordsActivities:
 
     @define_activity("create_pods")
     def create_pods(self, job_id: str) -> JobProgress:
-        """Create what is missing, and look again."""
+        """Create missing pods, and return the job's progress."""
         return self._created(JobId(job_id), report_progress)
 
     @define_activity("look_at_gang")
@@ -27,7 +27,7 @@ class RecordsActivities:
 
     @define_activity("settle")
     def settle(self, job_id: str, created_max: int = 0) -> JobProgress:
-        """Missing pods are created, too, when they are no more than ``created_max``."""
+        """Settle the job. Missing pods are also created when they are no more than ``created_max``."""
         progress = self._jobs.settle(JobId(job_id), self._now_ns(), created_max)
         is_small = 0 < progress.missing_count <= created_max
         return self._created(JobId(job_id), lambda _: None) if is_small else progress

@@ -1,5 +1,6 @@
-"""Requests of people about jobs and their updates, which workflows are asked to carry out. The API calls the same
-methods of storage, and refuses with the same sentences."""
+"""Activities that carry out users' requests about jobs and their updates. The API calls the same methods of storage,
+and refuses with the same sentences.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ class RequestActivities:
 
     @define_activity("steer_update", is_request=True)
     def steer(self, job_id: str, update_id: str, act: UpdateAct) -> RequestAnswer:
-        """Pause, resume or abort the update of the job, if it is this one; any if ``update_id`` is empty."""
+        """Pause, resume or abort the update of the job, if its id is this one; any update if ``update_id`` is empty."""
         self._check_unlocked()
         return self._answer(self._updates.steer(JobId(job_id), None, act, None, self._now_ns(), update_id))
 
@@ -42,7 +43,7 @@ class RequestActivities:
 
     @define_activity("roll_back_update", is_request=True)
     def roll_back(self, update_id: str) -> RequestAnswer:
-        """Make one new update for each that is rolled back, however often it is asked for."""
+        """Make one new update for each one to roll back; the call is idempotent."""
         self._check_unlocked()
         key = UpdateKey(f"rollback of {update_id}", "asked of the workflow")
         return self._answer(self._updates.roll_back(update_id, key, self._now_ns()))
@@ -53,7 +54,7 @@ class RequestActivities:
         return RequestAnswer(state, update_id=job.update_id, version=str(job.entity_version))
 
     def _check_unlocked(self) -> None:
-        """Another attempt would wait for the administrator who has locked writes."""
+        """Refuse while writes are locked. A retry would wait for the administrator who has locked them."""
         if refusal := self._lockdowns.refusal("Write"):
             benign = ApplicationErrorCategory.BENIGN
             raise ApplicationError(refusal, type=Unavailable.code, non_retryable=True, category=benign)

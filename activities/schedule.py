@@ -1,4 +1,4 @@
-"""Steps of the runs of schedules."""
+"""Activities of the runs of schedules."""
 
 from __future__ import annotations
 
