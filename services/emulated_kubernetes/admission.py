@@ -1,4 +1,4 @@
-"""Who may create what: namespaces that are there, priority classes that exist."""
+"""Admission of new objects: existing namespaces and priority classes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from services.emulated_kubernetes.store import Store
 
 
 def check_namespace(store: Store, resource: Resource, namespace: str, name: str) -> None:
-    """Raises ApiError 404 for a namespace that is not there, 403 for one that goes away."""
+    """Raises ApiError 404 for a missing namespace, 403 for a terminating one."""
     entry = store.get("namespaces", "", namespace)
     if entry is None:
         raise not_found(NAMESPACES, namespace)
@@ -24,7 +24,7 @@ def check_namespace(store: Store, resource: Resource, namespace: str, name: str)
 
 
 def admitted_spec(store: Store, name: str, spec: Json) -> Json:
-    """The spec of a new pod with its priority and the tolerations that every pod has. Raises ApiError 403."""
+    """Return the spec of a new pod with its priority and the default tolerations. Raises ApiError 403."""
     priority_class = _priority_class(store, name, spec.get("priorityClassName") or "")
     value = int(priority_class.get("value") or 0)
     if spec.get("priority") not in (None, value):

@@ -38,6 +38,6 @@ def refusal(error: ApiError) -> bytes:
 
 
 def success(code: int, details: Json | None = None) -> Json:
-    """The Status of what has no object to answer with."""
+    """Return the Status of a request whose answer has no object."""
     body: Json = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
     return {**body, "details": details} if details is not None else {**body, "code": code}

@@ -1,4 +1,4 @@
-"""POST pods/NAME/binding: the node of a pod, once and for all."""
+"""POST pods/NAME/binding, which sets the node of a pod once."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from services.emulated_kubernetes.times import stamp
 
 
 def bind(registry: Registry, namespace: str, name: str, binding: Json, is_dry: bool) -> None:
-    """Raises ApiError: 404 for a pod that is not there, 409 for one that cannot be bound, or not any more."""
+    """Bind a pod. Raises ApiError: 404 for a missing pod, 409 for one that cannot be bound."""
     check("Binding", binding, BINDING)
     metadata, target = binding.get("metadata") or {}, binding.get("target") or {}
     if metadata.get("name", name) != name:
@@ -46,7 +46,7 @@ def bind(registry: Registry, namespace: str, name: str, binding: Json, is_dry: b
 
 
 def _refusal(pod: Json) -> str:
-    """Why it cannot be bound; empty if it can."""
+    """Return why the pod cannot be bound; empty if it can."""
     name = pod["metadata"]["name"]
     if "deletionTimestamp" in pod["metadata"]:
         return f"pod {name} is being deleted, cannot be assigned to a host"

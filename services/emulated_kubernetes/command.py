@@ -1,4 +1,4 @@
-"""The command of the emulated Kubernetes: options to settings, and a server that runs until it gets a signal."""
+"""Command of the emulated Kubernetes: makes settings of options, and runs the server until it receives a signal."""
 
 from __future__ import annotations
 
@@ -25,8 +25,9 @@ It writes a kubeconfig with a token into its data folder. What is in the store o
 watches from an earlier version have to list again, as with a real apiserver.
 """
 GARBAGE = (20_000, 20, 50)
-"""Thresholds of the collector: with Python's own ones half of the CPU of a pod's life goes into looking at objects that
-stay."""
+"""Thresholds of the garbage collector. With Python's defaults, scans of long-lived objects take half of the CPU of a
+pod's life.
+"""
 
 
 @click.command("emulated-kubernetes", help=HELP, context_settings={"show_default": True, "max_content_width": 110})

@@ -1,4 +1,4 @@
-"""Graceful deletion: what a DELETE makes of an object, and whether it is gone at once."""
+"""Graceful deletion: the effect of a DELETE on an object, and whether it is removed at once."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from services.emulated_kubernetes.times import stamp
 @dataclass(frozen=True)
 class DeleteOptions:
     grace_s: int | None = None
-    """None: that of the object."""
+    """Grace in seconds; None: the object's own."""
     uid: str = ""
     version: str = ""
     dry_run: bool = False
 
 
 def check_preconditions(resource: Resource, body: Json, options: DeleteOptions) -> None:
-    """Raises ApiError 409."""
+    """Raises ApiError 409 for a precondition that does not hold."""
     metadata = body["metadata"]
     checks = (
         ("UID", options.uid, metadata["uid"], "deleted and then recreated"),
@@ -36,7 +36,7 @@ def check_preconditions(resource: Resource, body: Json, options: DeleteOptions) 
 
 
 def marked(resource: Resource, body: Json, options: DeleteOptions, now_s: float) -> tuple[Json, bool]:
-    """The object with its deletion noted, the same one if nothing changes, and whether it goes away now."""
+    """Return the object with its deletion recorded (the same one without a change), and whether to remove it now."""
     metadata = body["metadata"]
     is_waiting = bool(metadata.get("finalizers")) or resource is NAMESPACES
     if "deletionTimestamp" in metadata:
@@ -65,7 +65,7 @@ def _noted(body: Json, grace_s: int, now_s: float) -> Json:
 
 
 def _grace_s(resource: Resource, body: Json, options: DeleteOptions) -> int:
-    """Pods that run nowhere, or no longer, need none, and nothing but pods has any."""
+    """Return the grace in seconds. Only pods that run on a node have one."""
     if resource is not PODS or is_over(body) or not node_of(body):
         return 0
     grace_s = options.grace_s

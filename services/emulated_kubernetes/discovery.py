@@ -1,4 +1,4 @@
-"""What clients ask an apiserver about itself: groups, resources, version."""
+"""Discovery documents of an apiserver: groups, resources, version."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from services.emulated_kubernetes.resources import SERVED, Json, Resource
 MAJOR, MINOR, PATCH = "1", "36", "3"
 GIT_VERSION = f"v{MAJOR}.{MINOR}.{PATCH}"
 OLD_SCHEMAS, OLD_SCHEMAS_TYPE = "/openapi/v2", "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
-"""An empty document: kubectl reads it for kinds that are not served, before it says so."""
+"""Empty document that kubectl reads for an unknown kind, before it reports the error."""
 _VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 _SUBRESOURCES: dict[str, Json] = {
     "status": {"verbs": ["get", "patch", "update"]},
@@ -21,7 +21,7 @@ _SUBRESOURCES: dict[str, Json] = {
 
 
 def page(path: str) -> Json | None:
-    """The object at this path; None if it is none of these."""
+    """Return the object at this path; None for any other path."""
     return _pages().get(path.rstrip("/"))
 
 
@@ -42,7 +42,7 @@ def _pages() -> dict[str, Json]:
 
 
 def _schemas(groups: list[str]) -> dict[str, Json]:
-    """OpenAPI without schemas: it tells kubectl that objects are checked here, and not by itself."""
+    """Return OpenAPI documents without schemas, by which kubectl leaves validation to the server."""
     versions = {"": "api/v1"} | {group: f"apis/{group}/v1" for group in groups}
     pages: dict[str, Json] = {
         "/openapi/v3": {"paths": {path: {"serverRelativeURL": f"/openapi/v3/{path}"} for path in versions.values()}}

@@ -1,4 +1,4 @@
-"""What an apiserver refuses: each refusal is a Status object with a code, a reason and details."""
+"""Errors of an apiserver, each a Status object with a code, a reason and details."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def forbidden(resource: Resource, name: str, why: str, causes: Sequence[Json] = 
 
 
 def cause(field: str, reason: str, message: str) -> Json:
-    """One fault of an object: ``reason`` is FieldValueInvalid, FieldValueRequired, FieldValueForbidden, ..."""
+    """Return one fault of an object: ``reason`` is FieldValueInvalid, FieldValueRequired, FieldValueForbidden, ..."""
     return {"reason": reason, "message": message, "field": field}
 
 
@@ -101,7 +101,7 @@ def expired(message: str) -> ApiError:
 
 
 def too_old(version: int, oldest: int) -> ApiError:
-    """A watch from a version before the window of events."""
+    """Return the error of a watch from a version before the window of events."""
     return expired(f"too old resource version: {version} ({oldest})")
 
 

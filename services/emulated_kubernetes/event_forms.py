@@ -1,4 +1,4 @@
-"""Events have two forms of one object: that of the core, in which they are stored, and that of events.k8s.io."""
+"""Two forms of events: the core form, in which they are stored, and that of events.k8s.io."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _TO_CORE = {new: old for old, new in _FROM_CORE.items()}
 
 
 def stored_form(resource: Resource, body: Json) -> Json:
-    """What is stored of a body that came to the path of this resource."""
+    """Return the stored form of a body that was sent to the path of this resource."""
     if resource is not EVENTS_V1:
         return body
     return _renamed(body, _TO_CORE, EVENTS.api_version)

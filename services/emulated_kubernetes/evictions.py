@@ -1,4 +1,4 @@
-"""POST pods/NAME/eviction: a deletion that disruption budgets may forbid."""
+"""POST pods/NAME/eviction: a deletion that disruption budgets may refuse."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _REFUSED = "Cannot evict pod as it would violate the pod's disruption budget."
 
 
 def evict(registry: Registry, budgets: Budgets, namespace: str, name: str, options: DeleteOptions) -> None:
-    """Raises ApiError: 404, 409 for a precondition, 429 when a budget forbids it."""
+    """Evict a pod. Raises ApiError: 404, 409 for a precondition, 429 when a budget refuses it."""
     entry = registry.store.get("pods", namespace, name)
     if entry is None:
         raise not_found(PODS, name)

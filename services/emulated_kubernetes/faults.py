@@ -1,4 +1,4 @@
-"""Faults on request: an apiserver that is too busy, that drops its connections, or has forgotten its events."""
+"""Fault injection: an overloaded apiserver, dropped connections, or expired events."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _BUSY = b"Too many requests, please try again later.\n"
 
 class Faults:
     def __init__(self, store: Store, lists: Lists, drop: Callable[[Connection], None]) -> None:
-        """``drop``: of all connections but this one."""
+        """Create the faults. ``drop``: closes all connections but this one."""
         self._store = store
         self._lists = lists
         self._drop = drop
@@ -28,7 +28,9 @@ class Faults:
         self._retry_after_s = 1
 
     def handle(self, request: Request) -> bytes:
-        """POST of any of {"refuse": N, "retry_after_s": S, "drop": true, "forget_events": true}. Raises ApiError."""
+        """Handle a POST of any of {"refuse": N, "retry_after_s": S, "drop": true, "forget_events": true}. Raises
+        ApiError.
+        """
         if request.method != "POST":
             raise method_not_allowed()
         asked = object_of(request.body, request.headers.get("content-type", ""))
@@ -43,7 +45,9 @@ class Faults:
         return json_answer(200, {"refuse": self._left, "retry_after_s": self._retry_after_s})
 
     def refusal(self) -> bytes | None:
-        """Of the next request, as priority and fairness put it: no Status, and when to come back."""
+        """Return the refusal of the next request, in the form of priority and fairness: no Status, but a Retry-After
+        header.
+        """
         if not self._left:
             return None
         self._left -= 1

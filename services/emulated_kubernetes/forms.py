@@ -1,6 +1,6 @@
-"""Whether a body has the form of its kind, as far as anything here looks at it: a list where a list belongs, and so on.
+"""Structural checks of a body: the types of all fields that this code reads.
 
-What is null counts as left out, and what is not named may be anything.
+A null counts as a missing field, and fields without a form are not checked.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ _FORMS: dict[str, Form] = {
 
 
 class _Fields:
-    """A form by the names of fields, read once."""
+    """Form of an object by the names of fields, parsed once."""
 
     __slots__ = ("every", "named", "needed")
 
@@ -121,18 +121,18 @@ EVICTION = _Fields({"metadata": _METADATA, "deleteOptions": _OPTIONS})
 
 
 def check_object(resource: Resource, body: Json) -> None:
-    """Raises ApiError 400 naming the field."""
+    """Check an object of the resource. Raises ApiError 400 naming the field."""
     check(resource.kind, body, _OBJECTS.get(resource.plural, _ANY_OBJECT))
 
 
 def check(kind: str, body: Json, form: _Fields) -> None:
-    """Raises ApiError 400 naming the field."""
+    """Check a body against a form. Raises ApiError 400 naming the field."""
     if fault := _fault(body, form):
         raise bad_request(f'{kind} in version "v1" cannot be handled as a {kind}: {fault}')
 
 
 def _fault(value: Any, form: Form) -> str:
-    """Where the first fault is, and what; empty: there is none. The path is put together on the way back."""
+    """Return path and text of the first fault, or an empty text. The path is assembled on the way back."""
     if value is None:
         return ""
     if isinstance(form, type):

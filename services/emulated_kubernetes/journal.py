@@ -1,7 +1,7 @@
-"""What the store knows, in a file: one line for each write, made short again from time to time.
+"""Journal of the store in a file: one line for each write, compacted from time to time.
 
-A line is in the hands of the operating system before its write is answered, so that it outlives the process; there is
-no fsync, it need not outlive the machine.
+A line is passed to the operating system before its write is answered, so that it survives the process; without fsync it
+does not survive the machine.
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ class Journal:
         self._file = -1
 
     def read(self) -> Iterator[tuple[str, Json | list[str], int]]:
-        """Resource, object or [namespace, name] of a deleted one, and version; a last line cut short is left out."""
+        """Yield resource, object or [namespace, name] of a deleted one, and version. A truncated last line is
+        skipped.
+        """
         if not self._path.exists():
             return
         whole = 0
@@ -52,7 +54,7 @@ class Journal:
         return self._lines > max(LINES_MIN, objects * LINES_PER_OBJECT)
 
     def rewrite(self, objects: Iterable[tuple[str, bytes, int]], version: int) -> None:
-        """Resource, encoded object and version of each; ``version`` is the store's own."""
+        """Write resource, encoded object and version of each; ``version`` is the store's own."""
         fresh = self._path.with_suffix(".new")
         count = 1
         fresh.unlink(missing_ok=True)

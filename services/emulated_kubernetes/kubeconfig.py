@@ -1,4 +1,4 @@
-"""The file that tells clients where the emulated apiserver is, and the token in it."""
+"""Kubeconfig of the emulated apiserver, with its token."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ TOKEN_BYTES = 24
 
 
 def kept_token(path: Path) -> str:
-    """That of the kubeconfig of an earlier start, so that clients go on over a restart; else a new one."""
+    """Return the token in the kubeconfig of an earlier start, so that clients keep working over a restart; else a new
+    one.
+    """
     try:
         found = yaml.safe_load(path.read_text(encoding="utf-8"))["users"][0]["user"]["token"]
     except (OSError, yaml.YAMLError, KeyError, IndexError, TypeError):

@@ -1,4 +1,4 @@
-"""Lists: selected, in pages, each page of the state of the first one."""
+"""Lists with selectors and pages. Each page shows the state at the first one."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from services.emulated_kubernetes.selectors import Matches, by_fields, by_labels
 from services.emulated_kubernetes.store import Entry, Store, key_of
 
 SNAPSHOTS_MAX = 64
-"""States that begun lists are still read from."""
+"""States kept for lists that are being continued."""
 SNAPSHOT_S = 300.0
-"""How long a begun list may be continued: an apiserver compacts its storage as often."""
+"""Seconds for which a list may be continued, the interval at which an apiserver compacts its storage."""
 _TOO_OLD = (
     "The provided continue parameter is too old to display a consistent list result. You can start a new list without "
     "the continue parameter, or use the continue token in this response to retrieve the remainder of the results. "
@@ -35,7 +35,7 @@ class Page(NamedTuple):
 
 
 def selection(resource: str, query: dict[str, str]) -> Matches | None:
-    """None: all objects. Raises ApiError 400."""
+    """Return the filter of a query; None for all objects. Raises ApiError 400."""
     labels, fields = query.get("labelSelector", ""), query.get("fieldSelector", "")
     if labels and fields:
         by_label, by_field = by_labels(labels), by_fields(resource, fields)
@@ -47,13 +47,13 @@ def selection(resource: str, query: dict[str, str]) -> Matches | None:
 
 class Lists:
     def __init__(self, store: Store, now: Callable[[], float]) -> None:
-        """``now``: monotonic seconds."""
+        """Create the lists. ``now``: monotonic seconds."""
         self._store = store
         self._now = now
         self._snapshots: OrderedDict[tuple[str, str, int], tuple[float, list[Entry]]] = OrderedDict()
 
     def page(self, resource: Resource, namespace: str, query: dict[str, str]) -> Page:
-        """Raises ApiError: 400, 410 for a state that is no longer known, 504 for one that is not there yet."""
+        """Return a page. Raises ApiError: 400, 410 for an expired state, 504 for a future version."""
         version = whole_number(query, "resourceVersion")
         token = query.get("continue", "")
         if version is not None and version > self._store.version and not token:
@@ -94,7 +94,7 @@ class Lists:
         return version, [entry for entry in entries if key_of(entry.body) > start]
 
     def forget(self) -> None:
-        """All begun lists expire."""
+        """Expire all lists that are being continued."""
         self._snapshots.clear()
 
 

@@ -1,5 +1,6 @@
-"""Patches: merge (RFC 7386), JSON (RFC 6902) and strategic merge. All of them leave the object as it is and give a new
-one; what they do not touch is shared."""
+"""Patches: merge (RFC 7386), JSON (RFC 6902) and strategic merge. Each returns a new object that shares unchanged parts
+with the old one.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +58,7 @@ def merged(target: Any, patch: Any) -> Any:
 
 
 def strategically_merged(target: Json, patch: Json) -> Json:
-    """Raises ApiError 400 for directives that it does not know."""
+    """Apply a strategic merge patch. Raises ApiError 400 for unknown directives."""
     directive = patch.get("$patch")
     if directive == "replace":
         return {key: value for key, value in patch.items() if key != "$patch"}
@@ -111,7 +112,7 @@ def _merged_list(field: str, target: list[Any], patch: list[Any]) -> list[Any]:
 
 
 def stepped(target: Json, steps: Any) -> Json:
-    """A JSON patch. Raises ApiError 422 for a step that cannot be done, 400 for what is no patch."""
+    """Apply a JSON patch. Raises ApiError 422 for an impossible step, 400 for an invalid patch."""
     if not isinstance(steps, list) or len(steps) > STEPS_MAX or not all(isinstance(one, dict) for one in steps):
         raise bad_request(f"error decoding patch: a JSON patch is a list of at most {STEPS_MAX} operations")
     result: Any = target
@@ -194,7 +195,7 @@ def _removed(target: Any, path: list[str]) -> Any:
 
 
 def change_of(kind: str, body: bytes) -> Callable[[Json], Json]:
-    """What a body of this media type does to an object. Raises ApiError 415 or 400."""
+    """Return the change that a body of this media type makes to an object. Raises ApiError 415 or 400."""
     if kind not in KINDS:
         raise unsupported_media_type(KINDS)
     if kind == APPLY:

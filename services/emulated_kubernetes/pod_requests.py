@@ -1,4 +1,4 @@
-"""Subresources of pods by which others decide about them: binding and eviction."""
+"""Subresources of pods for clients other than their owner: binding and eviction."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The row of a pod in a table: how far it is, in one word."""
+"""Row of a pod in a table, with its status in one word."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ NONE = "<none>"
 
 
 def pod_cells(pod: Json, created: str, age: Callable[[str], str]) -> list[Any]:
-    """Ready, status, restarts, age, address, node, nominated node, readiness gates."""
+    """Return ready, status, restarts, age, address, node, nominated node, readiness gates."""
     spec, status = pod.get("spec") or {}, pod.get("status") or {}
     containers = status.get("containerStatuses") or []
     total = len(spec.get("containers") or ())
@@ -54,7 +54,7 @@ def _status(pod: Json, spec: Json, status: Json, containers: list[Json]) -> str:
 
 
 def _of_init(spec: Json, status: Json) -> str:
-    """Empty when all init containers have done their work."""
+    """Return the status of the init containers; empty when all have succeeded."""
     names = spec.get("initContainers") or ()
     for index, one in enumerate(status.get("initContainerStatuses") or ()):
         state = one.get("state") or {}

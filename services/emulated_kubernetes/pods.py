@@ -1,4 +1,4 @@
-"""What an apiserver adds to a pod that is created, and which later changes it refuses."""
+"""Defaults that an apiserver adds to a new pod, and the immutable fields of its spec."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def _volume(volume: Json) -> Json:
 
 
 def tolerations(wanted: list[Json]) -> list[Json]:
-    """What admission adds: five minutes on a node that is not ready or cannot be reached."""
+    """Return the tolerations that admission adds: five minutes on a node that is not ready or is unreachable."""
     added = [
         {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": TOLERATION_S}
         for key in (NOT_READY, UNREACHABLE)
@@ -126,7 +126,7 @@ def first_status(spec: Json, now: str) -> Json:
 
 
 def quality(spec: Json) -> str:
-    """The QoS class, of cpu and memory alone."""
+    """Return the QoS class, from CPU and memory alone."""
     is_best_effort = is_guaranteed = True
     for container in all_containers(spec):
         resources = container.get("resources") or {}
@@ -156,7 +156,7 @@ CHANGEABLE = (
 
 
 def may_become(old: Json, new: Json) -> bool:
-    """Whether an update may make the second spec of the first."""
+    """Return whether an update may change the first spec to the second."""
     if len(_frozen_of(new)["containers"]) != len(_frozen_of(old)["containers"]):
         return False
     gates = new.get("schedulingGates") or []

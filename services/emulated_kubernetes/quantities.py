@@ -22,7 +22,7 @@ _FACTORS: dict[str, Fraction] = {
 
 
 def amount(value: Any) -> Fraction:
-    """Raises ValueError for what is no amount."""
+    """Return the amount. Raises ValueError for an invalid text."""
     return _parsed(str(value))
 
 
@@ -37,7 +37,7 @@ def _parsed(text: str) -> Fraction:
 
 
 def text_of(value: Fraction, is_binary: bool) -> str:
-    """The canonical form: the largest suffix that leaves no fraction."""
+    """Return the canonical form: the largest suffix that leaves no fraction."""
     if value.denominator != 1:
         for suffix in ("m", "u"):
             scaled = value / _FACTORS[suffix]

@@ -1,4 +1,4 @@
-"""Writes as an apiserver does them: defaults, admission, validation, preconditions, and only then the store."""
+"""Writes of an apiserver: defaults, admission, validation, preconditions, and finally the store."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ Admission = Callable[[str, Json], None]
 
 
 class Registry:
-    """What servers and emulated nodes write through. A call either does all or raises ApiError and changes nothing."""
+    """Write path of the servers and the emulated nodes. A call is atomic: it raises ApiError without a change."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
@@ -130,7 +130,7 @@ class Registry:
     # Update
 
     def update(self, resource: Resource, namespace: str, name: str, body: Json, dry_run: bool = False) -> Entry:
-        """Replaces all but the status."""
+        """Replace all but the status."""
         if resource.creates_on_update and self.store.get(resource.plural, namespace, name) is None:
             return self.create(resource, namespace, body, dry_run)
         body = _formed(resource, body)
@@ -152,7 +152,7 @@ class Registry:
         return self._replace(resource, old, new, dry_run)
 
     def update_status(self, resource: Resource, namespace: str, name: str, body: Json, dry_run: bool = False) -> Entry:
-        """Replaces the status, and labels and annotations; the spec stays."""
+        """Replace the status, and labels and annotations; the spec is unchanged."""
         body = _formed(resource, body)
         old = self._found(resource, namespace, name)
         new = {**old, "metadata": self._checked(resource, name, body, old)["metadata"]}
@@ -175,7 +175,7 @@ class Registry:
         return entry.body
 
     def _checked(self, resource: Resource, name: str, body: Json, old: Json) -> Json:
-        """A new body with the metadata that clients cannot set."""
+        """Return the new body with the metadata that clients cannot set."""
         given = body.get("metadata")
         if not isinstance(given, dict) or given.get("name", name) != name:
             shown = given.get("name") if isinstance(given, dict) else None
@@ -225,7 +225,7 @@ class Registry:
         return self.store.update(resource.plural, new)
 
     def disrupt(self, pod: Json, reason: str, message: str, phase: str = "") -> None:
-        """Notes on a pod why it is about to be deleted, and its last phase if it gets one."""
+        """Record on a pod why it is about to be deleted, and its last phase if it has one."""
         condition = {
             "type": "DisruptionTarget",
             "status": "True",
@@ -246,7 +246,7 @@ class Registry:
         is_status: bool = False,
         dry_run: bool = False,
     ) -> Entry:
-        """``change`` gives the patched object; a version in it has to be the stored one."""
+        """Apply ``change``, which returns the patched object; a version in it must equal the stored one."""
         old = self._found(resource, namespace, name)
         new = change(old)
         if not isinstance(new.get("metadata"), dict):
@@ -263,7 +263,9 @@ class Registry:
         name: str,
         options: DeleteOptions = DeleteOptions(),  # noqa: B008
     ) -> tuple[Entry, bool]:
-        """The object as it was left, and whether it is gone; else it has a deletionTimestamp and waits."""
+        """Return the last state of the object, and whether it was removed; otherwise it waits with a
+        deletionTimestamp.
+        """
         entry = self.store.get(resource.plural, namespace, name)
         if entry is None:
             raise not_found(resource, name)
@@ -280,7 +282,7 @@ class Registry:
 
 
 def _formed(resource: Resource, body: Json) -> Json:
-    """A body of the form of its kind, with a spec where its kind has one. Raises ApiError 400."""
+    """Return a body of the form of its kind, with a spec if its kind has one. Raises ApiError 400."""
     forms.check_object(resource, body)
     if resource is SECRETS:
         return _encoded(body)
@@ -288,7 +290,7 @@ def _formed(resource: Resource, body: Json) -> Json:
 
 
 def _encoded(secret: Json) -> Json:
-    """Take texts that a client writes in the clear over into the data: no answer shows them as they came."""
+    """Move plain texts of a client into the encoded data: answers never contain plain texts."""
     texts = secret.get("stringData") or {}
     data = {**(secret.get("data") or {}), **{key: b64encode(text.encode()).decode() for key, text in texts.items()}}
     body = {key: value for key, value in secret.items() if key != "stringData"}
@@ -296,7 +298,7 @@ def _encoded(secret: Json) -> Json:
 
 
 def check_uid(resource: Resource, stored: Json, wanted: str) -> None:
-    """Raises ApiError 409 when another object has the name now."""
+    """Raises ApiError 409 when another object has the name."""
     metadata = stored["metadata"]
     if wanted and wanted != metadata["uid"]:
         place = "/".join(filter(None, (resource.plural, metadata.get("namespace"), metadata["name"])))

@@ -1,4 +1,4 @@
-"""What a request asks for: its path and query, and the object in its body."""
+"""Parsing of requests: path and query, and the object in the body."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from services.emulated_kubernetes.forms import OPTIONS, check
 from services.emulated_kubernetes.resources import SERVED, Json, Resource
 
 QUERIES_KEPT = 1024
-"""Parsed queries: clients send the same few again and again."""
+"""Cached parsed queries: clients send the same few again and again."""
 BODIES = ("application/json", "application/yaml")
 _OWN_OF_NAMESPACES = ("status", "finalize")
 
 
 class Target(NamedTuple):
-    """Of a path below /api/v1 or /apis: a resource, and one object of it when there is a name."""
+    """Target of a path below /api/v1 or /apis: a resource, and one object of it if the path has a name."""
 
     resource: Resource
     namespace: str
@@ -31,7 +31,7 @@ class Target(NamedTuple):
 
 
 def target_of(path: str) -> Target:
-    """Raises ApiError 404."""
+    """Return the target. Raises ApiError 404."""
     parts = path.split("/")
     if "%" in path:
         parts = [unquote(part) for part in parts]
@@ -61,7 +61,7 @@ def target_of(path: str) -> Target:
 
 @lru_cache(maxsize=QUERIES_KEPT)
 def query_of(text: str) -> dict[str, str]:
-    """Cached: the caller does not change it."""
+    """Return the parsed query, from a cache: the caller must not change it."""
     return dict(parse_qsl(text, keep_blank_values=True))
 
 
@@ -70,7 +70,7 @@ def is_true(query: dict[str, str], name: str) -> bool:
 
 
 def is_dry_run(query: dict[str, str]) -> bool:
-    """Raises ApiError 400."""
+    """Return whether the query requests a dry run. Raises ApiError 400."""
     value = query.get("dryRun", "")
     if value not in ("", "All"):
         raise bad_request(f'dryRun: Unsupported value: "{value}": supported values: "All"')
@@ -78,7 +78,7 @@ def is_dry_run(query: dict[str, str]) -> bool:
 
 
 def whole_number(query: dict[str, str], name: str) -> int | None:
-    """Raises ApiError 400 for what is no whole number of at least 0."""
+    """Return an integer of the query. Raises ApiError 400 for any other text than an integer of at least 0."""
     text = query.get(name, "")
     if not text:
         return None
@@ -92,7 +92,7 @@ def media_type(content_type: str) -> str:
 
 
 def object_of(body: bytes, content_type: str) -> Json:
-    """Raises ApiError 415 for another format, 400 for what is no object."""
+    """Return the object in the body. Raises ApiError 415 for another format, 400 for any other value."""
     kind = media_type(content_type) or BODIES[0]
     if kind not in BODIES:
         raise unsupported_media_type(BODIES)
@@ -110,7 +110,7 @@ def _decoded(body: bytes, kind: str) -> object:
 
 
 def described_as(body: Json, resource: Resource) -> Json:
-    """An object that is to be of this kind. Raises ApiError 400."""
+    """Return the object with its kind, which must be this one. Raises ApiError 400."""
     if body.get("kind", resource.kind) != resource.kind:
         raise bad_request(
             f"the object provided is unrecognized (must be of type {resource.kind}): it is a {body['kind']}"
@@ -127,12 +127,12 @@ def described_as(body: Json, resource: Resource) -> Json:
 
 
 def delete_options(body: bytes, content_type: str, query: dict[str, str]) -> DeleteOptions:
-    """From body or query. Raises ApiError 400."""
+    """Return the options in body or query. Raises ApiError 400."""
     return options_of(object_of(body, content_type) if body else {}, query)
 
 
 def options_of(given: Json, query: dict[str, str]) -> DeleteOptions:
-    """Of a DeleteOptions object, and of the query where it says nothing. Raises ApiError 400."""
+    """Return the options of a DeleteOptions object, with defaults from the query. Raises ApiError 400."""
     check("DeleteOptions", given, OPTIONS)
     wanted = given.get("preconditions") or {}
     grace_s = given.get("gracePeriodSeconds")

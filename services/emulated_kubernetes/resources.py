@@ -1,4 +1,4 @@
-"""The kinds of objects that the emulated apiserver knows, and where each is found in its paths."""
+"""Kinds of objects that the emulated apiserver serves, with their paths."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True)
 class Resource:
-    """``plural`` is its name in paths and in the store, where it is unique."""
+    """Kind of objects. ``plural`` is its name in paths and in the store, where it is unique."""
 
     plural: str
     kind: str
@@ -24,7 +24,7 @@ class Resource:
     subresources: tuple[str, ...] = ()
     has_generation: bool = False
     creates_on_update: bool = False
-    """PUT of a name that is not there creates it."""
+    """True when a PUT of a missing name creates the object."""
 
     @property
     def api_version(self) -> str:
@@ -32,12 +32,12 @@ class Resource:
 
     @cached_property
     def head(self) -> Json:
-        """With which every stored object begins."""
+        """Return the first fields of every stored object."""
         return {"kind": self.kind, "apiVersion": self.api_version}
 
     @property
     def qualified(self) -> str:
-        """As messages name it: ``leases.coordination.k8s.io``, ``pods``."""
+        """Return the name in messages: ``leases.coordination.k8s.io``, ``pods``."""
         return f"{self.plural}.{self.group}" if self.group else self.plural
 
     @property
@@ -75,7 +75,7 @@ RESOURCES: tuple[Resource, ...] = (
 BY_PLURAL: Mapping[str, Resource] = MappingProxyType({resource.plural: resource for resource in RESOURCES})
 
 EVENTS_V1 = Resource("events", "Event", "events.k8s.io", short_names=("ev",))
-"""The same objects as the core events, with other names of fields."""
+"""Resource of the same objects as the core events, with other field names."""
 
 NODE_LEASES = "kube-node-lease"
 """The namespace of the leases that nodes renew."""
@@ -83,4 +83,4 @@ NODE_LEASES = "kube-node-lease"
 SERVED: Mapping[tuple[str, str], Resource] = MappingProxyType(
     {(resource.group, resource.plural): resource for resource in (*RESOURCES, EVENTS_V1)}
 )
-"""By group and plural, as paths name them."""
+"""Resources by group and plural, as paths name them."""

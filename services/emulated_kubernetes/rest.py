@@ -1,4 +1,4 @@
-"""The REST interface: from a request to an answer, for objects and collections of every resource."""
+"""REST interface: handles requests for objects and collections of every resource."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from services.emulation.http.server import Request
 # Of one object of a resource: an answer, or None when it keeps the connection for a stream. Raises ApiError.
 Subresource = Callable[[Request, Target, dict[str, str]], bytes | None]
 _ANSWERS_DELETED = ("pods", "namespaces")
-"""A DELETE of these is answered with the object, of others with a Status."""
+"""Resources whose DELETE is answered with the object; others are answered with a Status."""
 
 
 class Rest:
@@ -157,7 +157,7 @@ class Rest:
 
 
 def _list(resource: Resource, metadata: Json, entries: list[Entry]) -> bytes:
-    """Members of a list do not say their kind: the list does."""
+    """Return a list. Its members have no kind, which the list has instead."""
     head = orjson.dumps({"kind": f"{resource.kind}List", "apiVersion": resource.api_version, "metadata": metadata})
     length = len(orjson.dumps(resource.head))
     items = b",".join([b"{" + entry.encoded[length:] for entry in entries])

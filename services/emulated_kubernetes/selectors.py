@@ -13,7 +13,7 @@ from services.emulated_kubernetes.resources import Json
 Matches: TypeAlias = Callable[[Json], bool]
 
 SELECTORS_KEPT = 512
-"""Parsed texts: clients send the same few again and again."""
+"""Cached parsed selectors: clients send the same few again and again."""
 _KEY = r"(?:[a-zA-Z0-9](?:[-a-zA-Z0-9.]*[a-zA-Z0-9])?/)?[a-zA-Z0-9](?:[-\w.]*[a-zA-Z0-9])?"
 _VALUE = r"(?:[a-zA-Z0-9](?:[-\w.]*[a-zA-Z0-9])?)?"
 _SET = re.compile(rf"\s*({_KEY})\s+(in|notin)\s*\(([^()]*)\)\s*(?:,|$)")
@@ -44,7 +44,7 @@ _NAMES = frozenset({"metadata.name", "metadata.namespace"})
 
 @lru_cache(maxsize=SELECTORS_KEPT)
 def by_labels(text: str) -> Matches:
-    """Raises ApiError 400 for a text that is no selector."""
+    """Return the filter of a label selector. Raises ApiError 400 for an invalid text."""
     wanted: list[Callable[[dict[str, str]], bool]] = []
     at = 0
     while at < len(text):
@@ -63,7 +63,7 @@ def by_labels(text: str) -> Matches:
 
 
 def by_requirements(selector: Json | None) -> Matches:
-    """Of a LabelSelector object; one that is missing matches nothing, an empty one everything."""
+    """Return the filter of a LabelSelector object; a missing one matches no object, an empty one matches all."""
     if selector is None:
         return lambda body: False
     wanted: list[Callable[[dict[str, str]], bool]] = [
@@ -125,7 +125,7 @@ def _compared(key: str, operator: str, value: str) -> Callable[[dict[str, str]],
 
 @lru_cache(maxsize=SELECTORS_KEPT)
 def by_fields(resource: str, text: str) -> Matches:
-    """Raises ApiError 400 for a field that cannot be selected by."""
+    """Return the filter of a field selector. Raises ApiError 400 for an unsupported field."""
     wanted: list[Matches] = []
     for term in text.split(","):
         if not term.strip():
@@ -150,7 +150,7 @@ def _field(path: tuple[str, ...], value: str, is_equal: bool) -> Matches:
 
 
 def field_text(body: Json, path: tuple[str, ...]) -> str:
-    """Of a field that is missing: empty, or false where it is a boolean."""
+    """Return the text of a field; of a missing one, an empty text, or false if it is a boolean."""
     found: Any = body
     for step in path:
         found = found.get(step) if isinstance(found, dict) else None

@@ -1,4 +1,4 @@
-"""An emulated apiserver: its store, its port, and what controllers do beside it, in one process on one loop."""
+"""Emulated apiserver: its store, its port, and its controllers, in one process on one event loop."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ HEALTH = ("/healthz", "/livez", "/readyz")
 
 
 class EmulatedKubernetes:
-    """`start` returns when the port listens; `stop` leaves nothing behind."""
+    """Server of the emulation. `start` returns when the port listens; `stop` ends all processes and connections."""
 
     def __init__(self, settings: EmulatedKubernetesSettings) -> None:
         self.settings = settings
@@ -125,7 +125,7 @@ class EmulatedKubernetes:
         return self.rest.handle(request)
 
     def _break(self, request: Request) -> bytes:
-        """Only with the token: faults are for tests, not for clients."""
+        """Inject a fault. A token is required: faults are for tests, not for clients."""
         if self.settings.token and not request.headers.get("authorization"):
             return refusal(unauthorized())
         try:
@@ -134,6 +134,6 @@ class EmulatedKubernetes:
             return refusal(error)
 
     def _is_known(self, request: Request) -> bool:
-        """A token has to be ours; kubectl sends none to a port without TLS."""
+        """Return whether the token is valid; kubectl sends none to a port without TLS."""
         given = request.headers.get("authorization", "")
         return not given or not self.settings.token or hmac.compare_digest(given.encode(), self._bearer.encode())

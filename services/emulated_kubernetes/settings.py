@@ -1,4 +1,4 @@
-"""What an emulated Kubernetes is started with."""
+"""Settings of an emulated Kubernetes."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from services.emulated_kubernetes.watches import BOOKMARK_S
 @dataclass(frozen=True)
 class EmulatedKubernetesSettings:
     data_dir: Path
-    """Holds the kubeconfig and the journal of the store."""
+    """Folder of the kubeconfig and the journal of the store."""
     port: int = 0
     host: str = "127.0.0.1"
     token: str = ""
-    """Bearer token of the only user: another one is refused."""
+    """Bearer token of the only user."""
     allowed_hosts: tuple[str, ...] = ()
     events_max: int = EVENTS_MAX
     bookmark_s: float = BOOKMARK_S
     nodes: NodeSettings | None = None
-    """None: no emulated nodes; another program runs the pods."""
+    """Settings of the emulated nodes; None when another program runs the pods."""
     controllers: ControllerSettings = field(default_factory=ControllerSettings)

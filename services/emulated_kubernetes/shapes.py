@@ -1,4 +1,4 @@
-"""Other forms of an object than its own: its metadata alone, or a row of a table."""
+"""Other representations of an object: its metadata alone, or a row of a table."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from services.emulated_kubernetes.tables import Table
 
 
 class Shape(Protocol):
-    """How a client wants its objects; each list and each watch has one of its own."""
+    """Representation that a client has requested; each list and each watch has its own."""
 
     content_type: str
 
@@ -33,7 +33,7 @@ class MetadataOnly:
 
 
 def shape_of(accept: str, resource: Resource, query: dict[str, str]) -> Shape | None:
-    """None for objects as they are stored."""
+    """Return the requested representation; None for stored objects."""
     own = EventForm() if resource is EVENTS_V1 else None
     if "as=" not in accept:
         return own

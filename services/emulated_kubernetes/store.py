@@ -1,7 +1,7 @@
-"""The objects of the emulated apiserver, one counter of versions for all of them, and the last events of each resource.
+"""Store of the emulated apiserver: objects, one version counter for all of them, and the last events of each resource.
 
 All calls are synchronous and on one event loop. Bodies are shared and never changed in place: a write stores a new one.
-The store has no rules of its own; those of pods, deletion and admission are in `registry.py`.
+The store has no rules of its own; the rules of pods, deletion and admission are in `registry.py`.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from services.emulated_kubernetes.resources import BY_PLURAL, RESOURCES, Json
 log = logging.getLogger(__name__)
 
 EVENTS_MAX = 20_000
-"""Of each resource: a watch from an earlier version gets 410, and its client lists again."""
+"""Events kept for each resource: a watch from an earlier version is answered with 410, and its client lists again."""
 
 ADDED, MODIFIED, DELETED = "ADDED", "MODIFIED", "DELETED"
 Key: TypeAlias = tuple[str, str]  # namespace (empty for objects of the whole cluster) and name
 
 
 class Entry:
-    """An object as it is stored."""
+    """Stored object."""
 
     __slots__ = ("body", "encoded", "version")
 
@@ -38,7 +38,7 @@ class Entry:
 
 
 class Event:
-    """One write. ``previous`` is the object before it, None when it was added."""
+    """One write. ``previous`` is the object before it, None for a new object."""
 
     __slots__ = ("_chunks", "body", "encoded", "kind", "previous", "version")
 
@@ -51,7 +51,7 @@ class Event:
         self._chunks: dict[str, bytes] = {}
 
     def chunk(self, kind: str) -> bytes:
-        """Its line as a watch sends it, framed as a chunk of HTTP: made once for all who watch."""
+        """Return the line of a watch, framed as a chunk of HTTP and made once for all watches."""
         chunk = self._chunks.get(kind)
         if chunk is None:
             chunk = self._chunks[kind] = watch_chunk(kind, self.encoded)
@@ -79,7 +79,9 @@ class Subscription:
 
 
 class Store:
-    """After a restart it has the objects of its journal and no events, like an apiserver with a fresh watch cache."""
+    """Objects of all resources. After a restart it has the objects of its journal and no events, like an apiserver with
+    a fresh watch cache.
+    """
 
     def __init__(self, journal: Journal | None = None, events_max: int = EVENTS_MAX) -> None:
         self.version = 0
@@ -126,20 +128,20 @@ class Store:
         return self._tables[resource].get((namespace, name))
 
     def entries(self, resource: str, namespace: str = "") -> list[Entry]:
-        """In the order of namespaces and names; of all namespaces when none is named."""
+        """Return the entries of a namespace, by default of all, sorted by namespace and name."""
         table = self._tables[resource]
         if namespace:
             return [table[key] for key in sorted(key for key in table if key[0] == namespace)]
         return [table[key] for key in sorted(table)]
 
     def values(self, resource: str) -> list[Json]:
-        """All objects of a resource in no order, for those who look at each."""
+        """Return all objects of a resource in no order."""
         return [entry.body for entry in self._tables[resource].values()]
 
     # Writing
 
     def create(self, resource: str, body: Json) -> Entry:
-        """Raises ApiError when the name is taken."""
+        """Add an object. Raises ApiError when the name is taken."""
         key = key_of(body)
         if key in self._tables[resource]:
             raise already_exists(BY_PLURAL[resource], key[1])
@@ -147,7 +149,7 @@ class Store:
         return self._put(resource, key, body, None)
 
     def update(self, resource: str, body: Json) -> Entry:
-        """Replaces the object of this name; one that stays as it is keeps its version, and there is no event."""
+        """Replace the object of this name. An unchanged one keeps its version, without an event."""
         key = key_of(body)
         found = self._tables[resource].get(key)
         if found is None:
@@ -169,7 +171,7 @@ class Store:
         return entry
 
     def delete(self, resource: str, namespace: str, name: str) -> Entry:
-        """Takes the object away at once; its last event has a version of its own."""
+        """Remove the object at once; its last event has a version of its own."""
         found = self._tables[resource].get((namespace, name))
         if found is None:
             raise not_found(BY_PLURAL[resource], name)
@@ -186,11 +188,11 @@ class Store:
     # Watching
 
     def watch(self, resource: str, handler: Callable[[Event], None]) -> Subscription:
-        """Events from now on. A handler may write: the other handlers still get the events in their order."""
+        """Subscribe to later events. A handler may write: the other handlers still receive the events in order."""
         return Subscription(handler, self._subscriptions[resource])
 
     def since(self, resource: str, version: int) -> list[Event]:
-        """Events after this version. Raises ApiError 410 when some of them are no longer known."""
+        """Return the events after this version. Raises ApiError 410 when some of them have expired."""
         if version < self._oldest[resource]:
             raise too_old(version, self._oldest[resource])
         newest_first = []
@@ -201,7 +203,7 @@ class Store:
         return newest_first[::-1]
 
     def forget_events(self) -> None:
-        """As a fresh watch cache does: a watch from an earlier version gets 410."""
+        """Drop all events, as a fresh watch cache does: a watch from an earlier version is answered with 410."""
         for resource, events in self._events.items():
             events.clear()
             self._oldest[resource] = self.version

@@ -1,4 +1,4 @@
-"""Tables: what `kubectl get` prints, a row for each object."""
+"""Tables that `kubectl get` prints, with a row for each object."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _ROLE = "node-role.kubernetes.io/"
 
 
 def age(moment: str | None, now_s: float) -> str:
-    """In the two largest units that say something."""
+    """Return the age in its two largest units."""
     if not moment:
         return UNKNOWN
     seconds = max(0, int(now_s - seconds_of(moment)))
@@ -32,7 +32,7 @@ def age(moment: str | None, now_s: float) -> str:
 
 
 def _two(seconds: int, unit: int, name: str, smaller: int, its_name: str, until: int) -> str:
-    """The smaller unit too, below so many of the larger."""
+    """Return two units; the smaller one only below ``until`` of the larger."""
     whole, rest = divmod(seconds, unit)
     rest //= smaller
     return f"{whole}{name}{rest}{its_name}" if whole < until and rest else f"{whole}{name}"
@@ -42,7 +42,9 @@ Cells = Callable[[Json, float], list[Any]]  # of an object, at a time
 
 
 class Columns(NamedTuple):
-    """A name that begins with ``+`` is shown with ``-o wide``; ``cells`` come after the object's name."""
+    """Columns of a kind. A name that begins with ``+`` is shown with ``-o wide``; ``cells`` follow the object's
+    name.
+    """
 
     names: tuple[str, ...]
     cells: Cells
@@ -145,12 +147,12 @@ _OTHERS = Columns(("Age",), lambda body, now_s: [_created(body, now_s)])
 
 
 class Table:
-    """Of one list or one watch, which names its columns in its first row only."""
+    """Table of one list or one watch, which has its column names in the first row only."""
 
     content_type = "application/json;as=Table;g=meta.k8s.io;v=v1"
 
     def __init__(self, resource: Resource, included: str) -> None:
-        """``included``: whether a row has None of its object, its Metadata or the whole Object."""
+        """Create the table. ``included``: whether a row has None of its object, its Metadata or the whole Object."""
         self._columns = _COLUMNS.get(resource.plural, _OTHERS)
         self._has_name = resource.plural != "events"
         self._included = included

@@ -1,4 +1,4 @@
-"""Times as objects have them: UTC, in whole seconds."""
+"""Timestamps of objects: UTC, in whole seconds."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ FORM = "%Y-%m-%dT%H:%M:%S"
 
 
 def stamp(wall_s: float | None = None) -> str:
-    """Of now, unless another time is given."""
+    """Return the timestamp of a time, by default of now."""
     return _stamp(int(time.time() if wall_s is None else wall_s))
 
 
@@ -20,5 +20,5 @@ def _stamp(second: int) -> str:
 
 
 def seconds_of(text: str) -> float:
-    """The time of a stamp; a fraction is left out."""
+    """Return the time of a timestamp without its fraction."""
     return float(timegm(time.strptime(text[:19], FORM)))

@@ -1,4 +1,6 @@
-"""Faults of objects, as causes of a 422: the ones that a client of batch pods, services and leases can make."""
+"""Validation of objects, with faults as causes of a 422: the faults that a client of batch pods, services and leases
+can make.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ PRIORITY_MAX = 1_000_000_000
 SYSTEM_CLASSES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 LABEL_MAX = 63
 KEYS_KEPT = 1_000
-"""Keys of labels and annotations that were looked at: objects have the same ones again and again."""
+"""Cached keys of labels and annotations: objects have the same ones again and again."""
 _LABEL = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _SUBDOMAIN = rf"{_LABEL}(\.{_LABEL})*"
 _IS_LABEL = re.compile(_LABEL)

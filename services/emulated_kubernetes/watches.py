@@ -1,4 +1,4 @@
-"""Watches: a stream of one line for each event, from a version on or with all objects first."""
+"""Watches: streams with one line for each event, from a version or with all objects first."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from services.emulation.http.server import EventStream, Request
 
 BOOKMARK_S = 60.0
 TIMEOUT_MIN_S, TIMEOUT_MAX_S = 1800.0, 3600.0
-"""How long a watch lasts that does not say it."""
+"""Range of the duration of a watch without a timeout."""
 UNREAD_BYTES_MAX = 64 * 1024 * 1024
-"""What a watcher may leave unread before its connection is dropped."""
+"""Unread bytes at which the connection of a watch is closed."""
 _INITIAL_END = {"k8s.io/initial-events-end": "true"}
 
 
 class Watch:
-    """One client's stream."""
+    """Stream of one client."""
 
     __slots__ = ("_from", "_matches", "_namespace", "_resource", "_shape", "stream", "wants_bookmarks")
 
@@ -47,7 +47,7 @@ class Watch:
         self._from = 0
 
     def begin(self, store: Store, version: int | None) -> None:
-        """Sends what was before now: events after ``version``, or all objects when there is none."""
+        """Send the past: events after ``version``, or all objects without one."""
         if version is not None:
             self._from = version
             for event in store.since(self._resource.plural, version):
@@ -77,7 +77,7 @@ class Watch:
         self.stream.send(event.chunk(kind) if self._shape is None else self._chunk(kind, event.body, event.encoded))
 
     def _send_gone(self, event: Event) -> None:
-        """It is selected no longer: the client sees it deleted, as it was when it last matched."""
+        """Send a DELETED event for an object that the selector no longer matches, in its last matching state."""
         assert event.previous is not None
         version = event.body["metadata"]["resourceVersion"]
         last = {**event.previous, "metadata": {**event.previous["metadata"], "resourceVersion": version}}
@@ -90,7 +90,7 @@ class Watch:
 
     def bookmark(self, version: int, annotations: Json | None = None) -> None:
         if version < self._from:
-            return  # it waits for a version of the future
+            return  # it waits for a future version
         metadata: Json = {"resourceVersion": str(version)}
         if annotations:
             metadata["annotations"] = annotations
@@ -132,7 +132,7 @@ class Watches:
         query: dict[str, str],
         shape: Shape | None,
     ) -> None:
-        """Raises ApiError for a query that is wrong; a version that is too old is an event of the stream."""
+        """Begin a watch. Raises ApiError for an invalid query; an expired version is an event of the stream."""
         version, timeout_s = _begin_of(query, self._store.version), whole_number(query, "timeoutSeconds")
         matches = selection(resource.plural, {**query, "fieldSelector": _named(query, name)} if name else query)
         content_type = shape.content_type if shape is not None else "application/json"
@@ -171,7 +171,7 @@ def _named(query: dict[str, str], name: str) -> str:
 
 
 def _begin_of(query: dict[str, str], current: int) -> int | None:
-    """The version to begin after; None: with all objects. Raises ApiError."""
+    """Return the version to begin after; None: with all objects. Raises ApiError."""
     version = whole_number(query, "resourceVersion")
     match = query.get("resourceVersionMatch", "")
     if "sendInitialEvents" not in query:

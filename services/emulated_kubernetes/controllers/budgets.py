@@ -1,7 +1,7 @@
-"""The status of disruption budgets, as the disruption controller computes it.
+"""Status of disruption budgets, as the disruption controller computes it.
 
-It knows no controllers of pods: a budget whose number depends on their scale (a percentage, or maxUnavailable) allows
-nothing, as a real one for pods without a controller.
+Controllers of pods are not implemented: a budget whose number depends on their scale (a percentage, or maxUnavailable)
+allows no disruption, as a real one does for pods without a controller.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ def is_ready(pod: Json) -> bool:
 
 
 class Budgets:
-    """Statuses follow the pods in the next turn of the loop; `of` answers with what is true now."""
+    """Controller of disruption budgets. Statuses follow the pods in the next turn of the loop; `of` returns current
+    ones.
+    """
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
@@ -112,7 +114,7 @@ class Budgets:
         }
 
     def of(self, pod: Json) -> list[Json]:
-        """The budgets of a pod, with statuses of now."""
+        """Return the budgets of a pod, with current statuses."""
         namespace = pod["metadata"]["namespace"]
         if namespace not in self._has_budgets:
             return []
@@ -121,7 +123,7 @@ class Budgets:
         return [body for body in bodies if by_requirements(body["spec"].get("selector"))(pod)]
 
     def claim(self, budget: Json, pod: Json) -> None:
-        """One pod less is counted as healthy from now on."""
+        """Count one healthy pod less from now on."""
         metadata = budget["metadata"]
         self._claimed.setdefault((metadata["namespace"], metadata["name"]), set()).add(pod["metadata"]["uid"])
         self._mark(metadata["namespace"])

@@ -1,4 +1,4 @@
-"""What a controller manager does, of the controllers that there are."""
+"""Controller manager, which runs all controllers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class ControllerManager:
         self._collector = PodCollector(registry, clock, settings.quarantine_s, settings.collect_period_s)
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Looks at what there is; from then on it follows the events."""
+        """Read the existing objects and follow later events."""
         for follower in (self.budgets, self._quotas, self._namespaces, self._owners, self._nodes):
             follower.start(loop)
         self._taints.start()

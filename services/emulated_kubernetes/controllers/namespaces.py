@@ -1,4 +1,4 @@
-"""Namespaces that are deleted: all that is in them goes, with its grace, and then they go themselves."""
+"""Deletion of namespaces: all objects in them are deleted, with their grace, and then the namespaces."""
 
 from __future__ import annotations
 

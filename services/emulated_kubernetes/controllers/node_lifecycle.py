@@ -1,4 +1,6 @@
-"""Nodes whose leases are not renewed: their conditions become Unknown. Lost and cordoned nodes get their taints."""
+"""Node lifecycle: conditions of nodes whose leases are not renewed become Unknown, and lost or cordoned nodes have
+taints.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,7 @@ _OURS = frozenset({NOT_READY, UNREACHABLE, CORDONED, *_PRESSURE_TAINTS.values()}
 
 
 class NodeLifecycle:
-    """A lease that is renewed, or a status that is posted, is a sign of life."""
+    """Controller of nodes. A renewed lease, or a posted status, shows that a node is alive."""
 
     def __init__(self, registry: Registry, clock: Clock, grace_s: float, period_s: float) -> None:
         self._registry = registry
@@ -118,13 +120,13 @@ class NodeLifecycle:
 
 
 def _ready(node: Json) -> str:
-    """The status of its condition Ready; empty if it has none."""
+    """Return the status of the condition Ready; empty without one."""
     conditions = (node.get("status") or {}).get("conditions") or ()
     return next((str(one["status"]) for one in conditions if one["type"] == "Ready"), "")
 
 
 def _own_taints(node: Json) -> set[tuple[str, str]]:
-    """Key and effect of those that this controller looks after."""
+    """Return key and effect of the taints that this controller manages."""
     taints = (node.get("spec") or {}).get("taints") or ()
     return {(one["key"], one["effect"]) for one in taints if one["key"] in _OURS}
 

@@ -1,6 +1,6 @@
-"""The garbage collector: objects go after the last of their owners.
+"""Garbage collector: deletes objects after the last of their owners.
 
-Only owners that were seen going count: an owner of a kind that is not served here is taken to be there.
+Only owners whose deletion was seen count: an owner of a kind that is not served here is assumed to exist.
 """
 
 from __future__ import annotations

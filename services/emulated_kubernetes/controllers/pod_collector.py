@@ -1,4 +1,4 @@
-"""Deletes pods of nodes that do not exist, and the oldest pods when very many have ended."""
+"""Pod garbage collector: deletes pods of missing nodes, and the oldest ended pods above a limit."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from services.emulated_kubernetes.resources import PODS, Json
 from services.emulation.clock import Clock
 
 ENDED_MAX = 12_500
-"""More pods that have ended are not kept, by the default of the controller manager."""
+"""Ended pods that are kept, by the default of the controller manager."""
 REASON = "DeletionByPodGC"
 MESSAGE = "PodGC: node no longer exists"
 
 
 class PodCollector:
     def __init__(self, registry: Registry, clock: Clock, quarantine_s: float, period_s: float) -> None:
-        """``quarantine_s``: how long a node has to be missing."""
+        """Create the collector. ``quarantine_s``: seconds for which a node must be missing."""
         self._registry = registry
         self._store = registry.store
         self._clock = clock

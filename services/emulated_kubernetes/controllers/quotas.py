@@ -1,4 +1,4 @@
-"""Resource quotas: what pods of a namespace use, and whether one more may be created."""
+"""Resource quotas: the usage of a namespace's pods, and the check of a new one."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _COUNTS = ("pods", "count/pods")
 
 
 def usage_of(pod: Json) -> Usage:
-    """By the names of quotas: pods, requests.cpu, limits.memory, ..."""
+    """Return the usage by the names of quotas: pods, requests.cpu, limits.memory, ..."""
     found: Usage = dict.fromkeys(_COUNTS, Fraction(1))
     spec = pod["spec"]
     for field in ("requests", "limits"):
@@ -41,7 +41,7 @@ def _amounts(container: Json, field: str) -> Usage:
 
 
 class Quotas:
-    """Counts by the events of pods, so that a create costs no look at the others."""
+    """Controller of quotas. It counts by the events of pods, so that a create does not read the others."""
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
@@ -60,7 +60,7 @@ class Quotas:
             self._count(body)
 
     def check(self, namespace: str, pod: Json) -> None:
-        """Raises ApiError 403 for a pod that a quota forbids."""
+        """Raises ApiError 403 for a pod that exceeds a quota."""
         for name, quota in sorted(self._quotas.get(namespace, {}).items()):
             if not _covers(quota, pod):
                 continue
@@ -147,7 +147,7 @@ def _add(used: Usage, pod: Json, quota: Json, sign: int) -> None:
 
 
 def _missing(hard: Usage, pod: Json) -> str:
-    """What a quota counts has to be said by every container."""
+    """Return the faults of containers without a value for a resource that the quota limits."""
     faults = []
     for kind in sorted(hard):
         field, dot, resource = _SHORT.get(kind, kind).partition(".")
@@ -160,7 +160,7 @@ def _missing(hard: Usage, pod: Json) -> str:
 
 
 def _covers(quota: Json, pod: Json) -> bool:
-    """Whether its scopes include the pod."""
+    """Return whether the quota's scopes include the pod."""
     spec = quota["spec"]
     rules = [{"scopeName": name, "operator": "Exists"} for name in spec.get("scopes") or ()]
     rules += (spec.get("scopeSelector") or {}).get("matchExpressions") or []

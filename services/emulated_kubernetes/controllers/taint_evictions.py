@@ -1,4 +1,4 @@
-"""Pods on nodes with a NoExecute taint: deleted at once, or after the time for which they tolerate it."""
+"""Taint evictions: deletes pods on nodes with a NoExecute taint at once, or after their toleration time."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def _keys(taints: list[Json]) -> list[tuple[str, str]]:
 
 
 def _patience_s(tolerations: list[Json], taints: list[Json]) -> float | None:
-    """How long a pod may stay: None for ever, 0 if there is a taint that it does not tolerate."""
+    """Return the seconds that a pod may stay: None for ever, 0 for a taint without a toleration."""
     shortest: float | None = None
     for taint in taints:
         found = [one for one in tolerations if _tolerates(one, taint)]

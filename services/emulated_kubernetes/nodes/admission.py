@@ -1,4 +1,4 @@
-"""Whether a node takes a pod that is bound to it, in the words of a kubelet."""
+"""Admission of a bound pod by its node, with the messages of a kubelet."""
 
 from __future__ import annotations
 
@@ -10,14 +10,16 @@ from services.emulated_kubernetes.resources import Json
 
 
 class Refusal(NamedTuple):
-    """Reason and message of a pod that is Failed without having run."""
+    """Reason and message of a pod that is Failed and never ran."""
 
     reason: str
     message: str
 
 
 def refusal(pod: Json, needed: Amounts, used: Amounts, room: Amounts, labels: Mapping[str, str]) -> Refusal | None:
-    """``needed`` of the pod, ``used`` by the others on the node, ``room`` of the whole node."""
+    """Return why the node rejects a pod. ``needed`` by the pod, ``used`` by the others on the node, ``room``: the
+    capacity of the node.
+    """
     for name, value in needed.items():
         if value and used.get(name, 0) + value > room.get(name, 0):
             numbers = f"requested: {value}, used: {used.get(name, 0)}, capacity: {room.get(name, 0)}"
@@ -30,7 +32,7 @@ def refusal(pod: Json, needed: Amounts, used: Amounts, room: Amounts, labels: Ma
 
 
 def host_ports(spec: Json) -> set[int]:
-    """Ports of the node that its containers and sidecars take."""
+    """Return the ports of the node that containers and sidecars use."""
     sidecars = [each for each in spec.get("initContainers", ()) if each.get("restartPolicy") == "Always"]
     return {
         port["hostPort"]
@@ -48,7 +50,7 @@ def ports_taken(wanted: set[int], taken: Mapping[int, str]) -> Refusal | None:
 
 
 def _wants(spec: Json, labels: Mapping[str, str]) -> bool:
-    """Its node selector and its required node affinity."""
+    """Return whether the labels match the node selector and the required node affinity."""
     if any(labels.get(key) != value for key, value in spec.get("nodeSelector", {}).items()):
         return False
     affinity = spec.get("affinity", {}).get("nodeAffinity", {})
@@ -59,7 +61,7 @@ def _wants(spec: Json, labels: Mapping[str, str]) -> bool:
 
 
 def _fits(term: Json, labels: Mapping[str, str]) -> bool:
-    """A term without expressions fits no node."""
+    """Return whether the labels match a term. A term without expressions matches no node."""
     found = [_holds(rule, labels) for rule in term.get("matchExpressions", ())]
     fields = {"metadata.name": labels.get("kubernetes.io/hostname", "")}
     found += [_holds(rule, fields) for rule in term.get("matchFields", ())]

@@ -1,4 +1,4 @@
-"""What pods ask for and nodes have: whole thousandths of cpus, bytes of memory, pieces of everything else."""
+"""Resource amounts of pods and nodes as integers: millicores, bytes of memory, units of everything else."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ Amounts: TypeAlias = dict[str, int]
 
 CPU, MEMORY, PODS = "cpu", "memory", "pods"
 KNOWN_MAX = 10_000
-"""Different texts whose amounts are cached."""
+"""Cached texts and their amounts."""
 
 
 @lru_cache(maxsize=KNOWN_MAX)
 def amount(name: str, text: str | int | float) -> int:
-    """Rounded up; 0 for a text that is no amount."""
+    """Return the amount, rounded up; 0 for an invalid text."""
     try:
         value = exactly(text) * (1000 if name == CPU else 1)
     except ValueError:
@@ -31,8 +31,9 @@ def amounts_of(texts: Mapping[str, Any]) -> Amounts:
 
 
 def requests_of(spec: Json) -> Amounts:
-    """Of a pod: its containers and sidecars together, or its greediest init container with the sidecars before it if
-    that is more; where the pod says it as a whole, that; and its overhead."""
+    """Return the requests of a pod: the larger of containers with sidecars, and any init container with the sidecars
+    before it. Requests of the pod as a whole replace this sum; overhead is added.
+    """
     first: Amounts = {}
     sidecars: Amounts = {}
     for container in spec.get("initContainers", ()):
@@ -51,7 +52,7 @@ def requests_of(spec: Json) -> Amounts:
 
 
 def limit_of(container: Json, name: str) -> int:
-    """0 when there is none."""
+    """Return the limit of a container; 0 without one."""
     text = container.get("resources", {}).get("limits", {}).get(name)
     return 0 if text is None else amount(name, text)
 

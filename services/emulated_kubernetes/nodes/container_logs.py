@@ -1,4 +1,4 @@
-"""What containers write, line by line with the time, in files of the form that container runtimes use."""
+"""Logs of containers, line by line with the time, in files of the format of container runtimes."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from typing import NamedTuple
 
 PIECE_BYTES = 64 * 1024
 LINE_BYTES_MAX = 16 * 1024
-"""A longer line is kept in pieces, and read back as one."""
+"""Bytes of a line. A longer one is stored in pieces, and read back as one."""
 PIECES_MAX = 64
-"""Read in one go: other containers have their turn."""
+"""Pieces that one read returns, so that other containers have their turn."""
 WHOLE, PARTIAL = b"F", b"P"
 
 
 class LogFile:
-    """The log of one run of a container, fed from a pipe."""
+    """Log of one run of a container, written from a pipe."""
 
     def __init__(self, path: Path, now_s: Callable[[], float]) -> None:
         self.path = path
@@ -59,7 +59,7 @@ class LogFile:
             follower()
 
     def drain(self, descriptor: int) -> bool:
-        """Take what the pipe holds; False when it has ended."""
+        """Read what the pipe holds; False when it has ended."""
         for _ in range(PIECES_MAX):
             try:
                 data = os.read(descriptor, PIECE_BYTES)
@@ -74,15 +74,15 @@ class LogFile:
 class Line(NamedTuple):
     at: str
     text: bytes
-    """With its end, unless it has none yet."""
+    """Text with its newline, unless it has none yet."""
 
 
 class LogOptions(NamedTuple):
-    """As the query of a GET of a log has them."""
+    """Query of a GET of a log."""
 
     tail_lines: int | None = None
     since: str = ""
-    """Lines of this time and later; empty: all."""
+    """Time of the earliest lines; empty: all."""
     limit_bytes: int | None = None
     has_timestamps: bool = False
 
@@ -99,7 +99,7 @@ class LogReader:
         self._is_first = True
 
     def read(self) -> bytes:
-        """What has come since the last call; nothing for a log that is not there (yet)."""
+        """Return the data since the last call; empty for a missing log."""
         try:
             with self._path.open("rb") as file:
                 file.seek(self._offset)
@@ -139,7 +139,7 @@ def parsed(data: bytes) -> Iterator[Line]:
 
 
 def last_lines(lines: list[Line], count: int) -> list[Line]:
-    """Pieces of one line count as one."""
+    """Return the last lines. Pieces of one line count as one."""
     if count <= 0:
         return []
     left = count
@@ -153,7 +153,7 @@ def last_lines(lines: list[Line], count: int) -> list[Line]:
 
 
 def nanoseconds(wall_s: float) -> str:
-    """As logs have times."""
+    """Format the time as logs do."""
     moment = datetime.fromtimestamp(wall_s, UTC)
     return f"{moment:%Y-%m-%dT%H:%M:%S}.{moment.microsecond:06d}000Z"
 

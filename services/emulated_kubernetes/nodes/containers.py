@@ -1,4 +1,4 @@
-"""A container as a process group of this machine: its command, its log, its memory limit and its probes."""
+"""Container as a process group of this machine, with its command, log, memory limit and probes."""
 
 from __future__ import annotations
 
@@ -37,20 +37,20 @@ from services.emulation.processes import Command, Processes, exit_code_of, kill_
 START_CODE = 128
 """Exit code of a container that could not be started."""
 UNKNOWN_COMMAND = ("sleep", "infinity")
-"""Of a container without a command: images are not read, so theirs is not known."""
+"""Command of a container without one: images are not read, so their entrypoint is unknown."""
 PULL_FAILURES = {
     "absent": 'failed to resolve reference "{image}": {image}: not found',
     "private": 'failed to resolve reference "{image}": pull access denied, repository does not exist or may require '
     "authorization: server message: insufficient_scope: authorization failed",
     "unreachable": 'failed to resolve reference "{image}": failed to do request: dial tcp 192.0.2.1:443: i/o timeout',
 }
-"""Images of these names, whatever their registry and tag, cannot be pulled: what containerd says of each."""
+"""Image names that cannot be pulled, whatever their registry and tag, with containerd's message for each."""
 _IMAGE = re.compile(r"[a-z0-9]+([._/:@-]+[A-Za-z0-9]+)*", re.ASCII)
 
 
 @dataclass(frozen=True)
 class Machine:
-    """What containers of all nodes share."""
+    """Resources that containers of all nodes share."""
 
     store: Store
     clock: Clock
@@ -124,7 +124,7 @@ class Container:
         self._pod.changed()
 
     def _cannot_pull(self, image: str, why: str, tries: int) -> None:
-        """A pull that fails is tried again, after a while each time."""
+        """Report a failed pull, and retry with a growing delay."""
         if self.spec.get("imagePullPolicy") == "Never":
             absent = f'Container image "{image}" is not present with pull policy of Never'
             self._wait("ErrImageNeverPull", absent)
@@ -196,7 +196,7 @@ class Container:
         return self._command([environment.expanded(text, variables) for text in argv], variables)
 
     def command(self, argv: list[str]) -> Command:
-        """One that runs beside its own, in the same folder and environment."""
+        """Return a command that runs next to the container's own, in the same folder and environment."""
         try:
             variables = environment.variables_of(self._pod.body, self.spec, self._machine.store)
         except environment.Missing:
@@ -204,7 +204,7 @@ class Container:
         return self._command(argv, variables)
 
     def interactive(self, argv: list[str], terminal: Size | None, client: Client) -> Interactive:
-        """Such a command in the hands of a client. Raises OSError or ValueError when it cannot start."""
+        """Return such a command attached to a client. Raises OSError or ValueError when it cannot start."""
         return Interactive(self._machine.processes, self.command(argv), terminal, client)
 
     def _command(self, argv: list[str], variables: dict[str, str]) -> Command:
@@ -277,7 +277,7 @@ class Container:
     # End
 
     def restart_in(self, delay_s: float, waits: Callable[[], None]) -> None:
-        """Once more; ``waits`` is called first when that takes a while."""
+        """Restart after a delay; ``waits`` is called first unless the delay is 0."""
         run = self.run
         run.last, run.is_over = run.ended, False
         if delay_s:
@@ -293,7 +293,7 @@ class Container:
         self._create()
 
     def stop(self, grace_s: float) -> None:
-        """SIGTERM, and SIGKILL after the grace."""
+        """Send SIGTERM, and SIGKILL after the grace."""
         self._calm()
         if self.pid is None:
             return
@@ -307,7 +307,7 @@ class Container:
             kill_group(pid, signal.SIGKILL)
 
     def _calm(self) -> None:
-        """Stops its timers and probes."""
+        """Stop the timers and probes."""
         for timer in self._timers:
             timer.cancel()
         self._timers.clear()
@@ -316,7 +316,7 @@ class Container:
             self._probes = None
 
     def destroy(self) -> None:
-        """Kills it. Its end is not reported."""
+        """Kill the container. Its end is not reported."""
         self._calm()
         if self.pid is not None:
             kill_group(self.pid, signal.SIGKILL)
@@ -324,5 +324,5 @@ class Container:
 
 
 def image_name(image: str) -> str:
-    """Without registry, tag and digest."""
+    """Return the image without registry, tag and digest."""
     return image.partition("@")[0].rpartition("/")[2].partition(":")[0]

@@ -1,4 +1,4 @@
-"""Drills over HTTP: nodes that go down and come back."""
+"""Failure drills over HTTP: nodes that go down and come back."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ PATH = "/emulation/nodes"
 
 
 class NodeDrills:
-    """GET of all nodes and their images, POST of NAME/stop and NAME/start."""
+    """Handles GET of all nodes and their images, and POST of NAME/stop and NAME/start."""
 
     def __init__(self, nodes: Nodes) -> None:
         self._nodes = nodes
 
     def handle(self, request: Request) -> bytes:
-        """Raises ApiError."""
+        """Handle a request. Raises ApiError."""
         parts = [unquote(part) for part in request.path.removeprefix(PATH).strip("/").split("/") if part]
         if request.method == "GET" and not parts:
             return json_answer(200, {"nodes": self._nodes.table(), "images": self._nodes.images.page()})

@@ -1,4 +1,4 @@
-"""The environment of a container: literal values, fields of the pod, secrets and configurations of the store."""
+"""Environment of a container: literal values, fields of the pod, secrets and config maps of the store."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _KEYED = re.compile(r"metadata\.(labels|annotations)\['(.+)'\]")
 
 
 class Missing(Exception):
-    """A secret or configuration that the pod asks for is not there: its container cannot be made yet."""
+    """Raised for a missing secret or config map: the container cannot be created yet."""
 
 
 def variables_of(pod: Json, container: Json, store: Store) -> dict[str, str]:
-    """Raises Missing."""
+    """Return the environment variables. Raises Missing."""
     found: dict[str, str] = {}
     namespace = pod["metadata"]["namespace"]
     for source in container.get("envFrom", ()):
@@ -40,7 +40,7 @@ def variables_of(pod: Json, container: Json, store: Store) -> dict[str, str]:
 
 
 def expanded(text: str, variables: Mapping[str, str]) -> str:
-    """$(NAME) of what is defined; $$ is a $, and what is not defined stays as it is."""
+    """Replace $(NAME) by defined variables; $$ becomes $, and undefined names remain."""
 
     def one(match: re.Match[str]) -> str:
         name = match[1]
@@ -50,13 +50,13 @@ def expanded(text: str, variables: Mapping[str, str]) -> str:
 
 
 def texts_of(store: Store, resource: str, namespace: str, reference: Json) -> dict[str, str]:
-    """All keys of a secret or a configuration. Raises Missing unless it is optional."""
+    """Return all keys of a secret or a config map as text. Raises Missing unless it is optional."""
     data = data_of(store, resource, namespace, reference)
     return {key: value.decode(errors="replace") for key, value in data.items()}
 
 
 def data_of(store: Store, resource: str, namespace: str, reference: Json) -> dict[str, bytes]:
-    """The same, byte by byte."""
+    """Return all keys of a secret or a config map as bytes. Raises Missing unless it is optional."""
     entry = store.get(resource, namespace, reference["name"])
     if entry is None:
         if reference.get("optional"):

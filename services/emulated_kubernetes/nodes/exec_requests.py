@@ -1,4 +1,4 @@
-"""Commands beside a container: the exec subresource of pods, as a WebSocket with a channel for each stream."""
+"""Exec subresource of pods: a command next to a container, over a WebSocket with a channel for each stream."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class ExecRequests:
         self._nodes = nodes
 
     def serve(self, request: Request, target: Target, query: dict[str, str]) -> bytes | None:
-        """Raises ApiError before the connection becomes a WebSocket."""
+        """Serve a session. Raises ApiError before the connection becomes a WebSocket."""
         entry = self._store.get("pods", target.namespace, target.name)
         if entry is None:
             raise not_found(PODS, target.name)
@@ -65,7 +65,7 @@ class ExecRequests:
         return None
 
     def _container(self, pod: Json, name: str) -> Container:
-        """Raises ApiError unless it runs."""
+        """Return the running container. Raises ApiError for any other."""
         found = self._nodes.pod(pod["spec"].get("nodeName", ""), pod["metadata"]["uid"])
         container = found.containers[name] if isinstance(found, ProcessPod) else None
         if container is None or container.pid is None:

@@ -1,4 +1,4 @@
-"""GET of a pod's log: what its node has written down of a container, once or as it grows."""
+"""GET of a pod's log, which its node has written, once or as a stream."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class LogRequests:
         self._clock = clock
 
     def serve(self, request: Request, target: Target, query: dict[str, str]) -> bytes | None:
-        """Raises ApiError."""
+        """Answer with the log. Raises ApiError."""
         entry = self._store.get("pods", target.namespace, target.name)
         if entry is None:
             raise not_found(PODS, target.name)
@@ -53,7 +53,7 @@ class LogRequests:
         return None
 
     def _container(self, pod: Json, name: str) -> Container | None:
-        """None for a pod that is simulated, or runs on no node of ours."""
+        """Return the container; None for a simulated pod, or one on another program's node."""
         node = self._nodes.by_name.get(pod["spec"].get("nodeName", ""))
         if node is None:
             where = pod["spec"].get("nodeName")
@@ -66,7 +66,7 @@ class LogRequests:
 
 
 class _Follower:
-    """Sends what a log gets, until it ends or the client has enough."""
+    """Streams a log until it ends or the client disconnects."""
 
     def __init__(self, stream: EventStream, reader: LogReader, log: LogFile) -> None:
         self._stream = stream
@@ -89,7 +89,7 @@ class _Follower:
 
 
 def container_name(pod: Json, wanted: str) -> str:
-    """The only one if none is named. Raises ApiError."""
+    """Return the name of the container, by default the only one. Raises ApiError."""
     spec, name = pod["spec"], pod["metadata"]["name"]
     names = [row["name"] for row in spec["containers"]]
     known = [*names, *(row["name"] for row in spec.get("initContainers") or ())]
@@ -103,7 +103,7 @@ def container_name(pod: Json, wanted: str) -> str:
 
 
 def options_of(query: dict[str, str], now_s: float) -> LogOptions:
-    """Raises ApiError."""
+    """Return the options of the query. Raises ApiError."""
     since = ""
     seconds = whole_number(query, "sinceSeconds")
     if seconds is not None:
@@ -116,7 +116,7 @@ def options_of(query: dict[str, str], now_s: float) -> LogOptions:
 
 
 def _utc(text: str) -> str:
-    """As logs have times. Raises ApiError for what is no time."""
+    """Return the time in the format of logs. Raises ApiError for an invalid time."""
     found = _FRACTION.search(text)
     try:
         if found is None:

@@ -1,4 +1,4 @@
-"""One node: which pods it takes, what it has left for them, and how it goes away and comes back."""
+"""One node: admits pods within its free resources, goes down and comes back."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ class Node:
         self._runtime.forget(uid)
 
     def remembered(self, body: Json) -> NodePod | None:
-        """A pod that ended before the last start of the emulation, as far as the node knows it."""
+        """Return a pod that ended before the emulation's last start, from its stored state."""
         if not is_over(body):
             return None
         pod = self._runtime.pod(self, body)

@@ -11,7 +11,7 @@ from services.emulation.hosts import HostSpec
 GPU = "nvidia.com/gpu"
 LEASE_S = 40
 PORTS = "peloton.io/ports"
-"""Annotation of a node: the ports that pods may have of it."""
+"""Annotation of a node with the ports available to pods."""
 _HEALTH = (
     ("MemoryPressure", "False", "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
     ("DiskPressure", "False", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
@@ -23,8 +23,9 @@ _HEALTH = (
 def node_body(
     spec: HostSpec, pods_max: int, now: str, before: Json | None, uid: str, has_own_ports: bool = False
 ) -> Json:
-    """``before``: the node of an earlier start; labels, taints and cordons that others gave it stay. ``has_own_ports``:
-    it shares those of its machine with other nodes."""
+    """Return the object of a node. ``before``: the node of an earlier start, whose labels, taints and cordons by others
+    are kept. ``has_own_ports``: the node shares its machine's ports with other nodes.
+    """
     old: Json = before or {}
     labels = {
         "beta.kubernetes.io/arch": "amd64",
@@ -94,7 +95,7 @@ def label_value(value: str | float) -> str:
 
 
 def lease_body(name: str, renewed: str, before: Json | None, uid: str, node_uid: str) -> Json:
-    """``renewed``: with microseconds."""
+    """Return the object of a lease. ``renewed``: time with microseconds."""
     metadata = (before or {}).get("metadata") or {
         "name": name,
         "namespace": NODE_LEASES,

@@ -17,11 +17,11 @@ from services.emulated_kubernetes.times import stamp
 from services.emulation.clock import Clock
 
 HEARTBEATS_MAX = 250
-"""Leases that are renewed in one go: thousands of nodes take turns."""
+"""Leases renewed in one turn of the loop: thousands of nodes take turns."""
 
 
 class UnknownNode(Exception):
-    """No emulated node has this name."""
+    """Raised for a name without an emulated node."""
 
 
 class Nodes:
@@ -60,7 +60,7 @@ class Nodes:
         await self._runtime.close()
 
     def pod(self, node_name: str, uid: str) -> NodePod | None:
-        """None when it does not run on this node."""
+        """Return the pod; None when it does not run on this node."""
         node = self.by_name.get(node_name)
         return None if node is None else node.pods.get(uid)
 
@@ -96,7 +96,7 @@ class Nodes:
     def _renew(self, name: str) -> None:
         node = self._store.get("nodes", "", name)
         if node is None:
-            return  # somebody deleted it: a kubelet goes on, and its pods are collected
+            return  # it was deleted: a kubelet continues, and its pods are collected
         entry = self._store.get("leases", NODE_LEASES, name)
         now_s = self._clock.wall()
         renewed = f"{stamp(now_s)[:-1]}.{int(now_s % 1 * 1e6):06d}Z"
@@ -108,7 +108,7 @@ class Nodes:
             self._store.update("leases", {**before, **body})
 
     def _heartbeat(self, first: int) -> None:
-        """Renew the leases of the next nodes, and come back for those after them."""
+        """Renew the leases of the next nodes, and schedule the renewal of those after them."""
         names = self._names[first : first + HEARTBEATS_MAX]
         for name in names:
             if self.by_name[name].is_up:
@@ -126,11 +126,11 @@ class Nodes:
         return self.by_name[name]
 
     def stop(self, name: str) -> None:
-        """The machine goes down: no lease, no status, and its containers have ended."""
+        """Stop a node: its lease and status are not renewed, and its containers end."""
         self.find(name).stop()
 
     def boot(self, name: str) -> None:
-        """It comes up again, and looks after the pods that are still bound to it."""
+        """Start a stopped node, which resumes the pods that are still bound to it."""
         node = self.find(name)
         if node.is_up:
             return
@@ -141,7 +141,7 @@ class Nodes:
                 node.resume(body)
 
     def table(self) -> list[Json]:
-        """For drills: each node and how many pods it runs."""
+        """Return each node and the number of its running pods, for drills."""
         return [
             {"name": name, "is_up": node.is_up, "pods": sum(not pod.has_ended for pod in node.pods.values())}
             for name, node in self.by_name.items()

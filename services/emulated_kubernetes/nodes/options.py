@@ -1,4 +1,4 @@
-"""The options of the command that are about nodes."""
+"""Command-line options of nodes."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def node_options(command: F) -> F:
 
 
 def nodes_from(options: dict[str, Any]) -> NodeSettings | None:
-    """None for no nodes. Raises click.UsageError."""
+    """Return the settings of nodes; None without nodes. Raises click.UsageError."""
 
     def default(prefix: str, ports: range) -> tuple[HostSpec, ...]:
         shares = dealt_ports(options["nodes"], among=ports)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from services.emulated_kubernetes.resources import Json
 
 ADDRESS = "127.0.0.1"
-"""Of all nodes and pods: they share one machine."""
+"""Address of all nodes and pods, which share one machine."""
 NEVER_STARTED = "1970-01-01T00:00:00Z"
 COMPLETED, ERROR, OOM_KILLED, START_ERROR = "Completed", "Error", "OOMKilled", "StartError"
 UNKNOWN = "ContainerStatusUnknown"
@@ -20,7 +20,7 @@ _OURS = ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady",
 
 @dataclass(slots=True)
 class ContainerRun:
-    """What became of one container. It waits while ``waiting`` is set, runs until ``ended`` is."""
+    """State of one container. It waits while ``waiting`` is set, and runs until ``ended`` is set."""
 
     name: str
     image: str = ""
@@ -33,7 +33,7 @@ class ContainerRun:
     is_ready: bool = False
     is_started: bool = False
     is_over: bool = False
-    """It has ended and is not started again."""
+    """True when the container has ended and is not started again."""
 
     @property
     def exit_code(self) -> int:
@@ -77,7 +77,7 @@ def lost(run: ContainerRun, now: str) -> Json:
 
 
 class Verdict(NamedTuple):
-    """Why the kubelet ended a pod: the reason and message of the pod itself."""
+    """Reason and message of a pod that the kubelet ended."""
 
     reason: str
     message: str
@@ -103,7 +103,7 @@ class PodRun:
 
     @property
     def is_over(self) -> bool:
-        """No container runs, and none will."""
+        """Return whether no container runs, and none will start."""
         if any(run.is_over and run.exit_code for run in self.init):
             return all(run.is_over or run.waiting for run in self.init)
         return all(run.is_over for run in self.containers)
@@ -121,7 +121,7 @@ class PodRun:
 
 
 def status_of(run: PodRun, before: Json, now: str) -> Json:
-    """``before``: the status that is stored; what others wrote into it stays."""
+    """Return the status. ``before``: the stored status, whose other fields are kept."""
     found = {
         **before,
         "phase": run.phase(),
@@ -164,7 +164,7 @@ def _conditions(run: PodRun, before: Sequence[Json], now: str) -> list[Json]:
 
 
 def _verdicts(run: PodRun) -> tuple[tuple[str, str, str], ...]:
-    """Status, reason and message of each of our conditions."""
+    """Return status, reason and message of each condition of the kubelet."""
     sandbox = ("True" if run.has_sandbox else "False", "", "")
     will_fail = run.verdict is not None
     if (run.is_over and run.has_failed) or will_fail:

@@ -1,4 +1,4 @@
-"""A pod on a node, whatever runs it: what is written of it, its deadline and its end."""
+"""Pod on a node, for every runtime: its status, its deadline and its end."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class NodeOfPods(Protocol):
     stored: StoredPods
 
     def ended(self, pod: NodePod) -> None:
-        """None of its containers runs any more."""
+        """Handle the end of all containers of a pod."""
         ...
 
 
@@ -67,29 +67,29 @@ class NodePod(ABC):
 
     @abstractmethod
     def start(self) -> None:
-        """The node has taken it."""
+        """Start the pod after its node has admitted it."""
 
     @abstractmethod
     def resume(self) -> None:
-        """The emulation was started again, and this pod had begun before."""
+        """Resume a pod that had started before a restart of the emulation."""
 
     @abstractmethod
     def terminate(self, grace_s: float) -> None:
-        """End its containers: they have this long. May be called again."""
+        """End the containers within this grace. Further calls are allowed."""
 
     @abstractmethod
     def destroy(self) -> None:
-        """End its containers at once; nothing is written."""
+        """Kill the containers without a status update."""
 
     def recall(self) -> None:
-        """What is stored of its containers."""
+        """Load the state of the containers from the stored status."""
         status = self.body.get("status", {})
         take_over(self.run.init, status.get("initContainerStatuses", []))
         take_over(self.run.containers, status.get("containerStatuses", []))
 
     @abstractmethod
     def usage(self) -> tuple[float, int]:
-        """Cpu seconds since the start and bytes of memory."""
+        """Return CPU seconds since the start, and bytes of memory."""
 
     def begin(self) -> None:
         deadline_s = self.spec.get("activeDeadlineSeconds")
@@ -101,14 +101,14 @@ class NodePod(ABC):
         self.end_for(DEADLINE)
 
     def end_for(self, verdict: Verdict) -> None:
-        """The kubelet ends the pod for a reason of its own."""
+        """End the pod for a reason of the kubelet."""
         if not self.run.is_over and self.run.verdict is None:
             self.run.verdict = verdict
             self.publish()
             self.terminate(self.grace_s)
 
     def delete(self, grace_s: float) -> None:
-        """Its object asks for its end."""
+        """Handle a deletion of the pod's object."""
         if self.has_ended:
             self.node.stored.remove(self.namespace, self.name, self.uid)
             return
@@ -117,7 +117,7 @@ class NodePod(ABC):
         self.terminate(grace_s)
 
     def gone(self) -> None:
-        """Its object was deleted, by force when containers still run."""
+        """Handle the removal of the object, which is forced when containers still run."""
         self.is_gone = True
         self.cancel_deadline()
         self.destroy()
@@ -134,7 +134,7 @@ class NodePod(ABC):
             stored.write_status(entry, status_of(self.run, entry.body.get("status", {}), stored.now()))
 
     def finish(self) -> None:
-        """All containers are over: the pod has its last phase, and goes if that was asked for."""
+        """Set the last phase after the end of all containers, and remove a deleted pod."""
         self.cancel_deadline()
         self.run.has_sandbox = False
         self.publish()
@@ -143,7 +143,7 @@ class NodePod(ABC):
             self.node.stored.remove(self.namespace, self.name, self.uid)
 
     def is_restarted(self, run: ContainerRun) -> bool:
-        """Whether the container starts again after this end."""
+        """Return whether the container starts again after this end."""
         policy = self.spec.get("restartPolicy", "Always")
         if self.is_deleting or self.run.verdict is not None or policy == "Never":
             return False
@@ -152,7 +152,7 @@ class NodePod(ABC):
         return policy == "Always" or run.exit_code != 0
 
     def give_up_waiting(self) -> None:
-        """Containers that have not begun never will: they end with an unknown status."""
+        """End containers that have not started, with an unknown status."""
         now = self.node.stored.now()
         for run in (*self.run.init, *self.run.containers):
             if run.waiting is not None and not run.is_over:
@@ -170,7 +170,7 @@ def new_run(body: Json, now: str) -> PodRun:
 
 
 def take_over(runs: list[ContainerRun], statuses: list[Json]) -> None:
-    """What is stored of containers that began before the emulation was started again."""
+    """Load the stored state of containers that started before a restart of the emulation."""
     by_name = {row["name"]: row for row in statuses}
     for run in runs:
         row = by_name.get(run.name)
@@ -185,5 +185,5 @@ def take_over(runs: list[ContainerRun], statuses: list[Json]) -> None:
 
 
 def backoff_s(restarts: int, first_s: float) -> float:
-    """At once, then after ``first_s``, then twice as long each time."""
+    """Return the restart delay: 0 at first, then ``first_s``, then doubled each time."""
     return 0.0 if restarts == 0 else min(first_s * 2 ** (restarts - 1), BACKOFF_MAX_S)

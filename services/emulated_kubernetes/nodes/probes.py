@@ -1,4 +1,4 @@
-"""Probes of a container: exec, HTTP and TCP, for start, readiness and life."""
+"""Probes of a container: exec, HTTP and TCP, for startup, readiness and liveness."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ class Probed(Protocol):
     spec: Json
 
     def command(self, argv: list[str]) -> Command:
-        """A command that runs beside that of the container."""
+        """Return a command that runs next to the container's own."""
         ...
 
     def probed(self, kind: str, is_good: bool) -> None:
-        """A probe has come to a judgement."""
+        """Handle a changed result of a probe."""
         ...
 
 
@@ -61,7 +61,7 @@ class Probes:
         self._jobs.clear()
 
     async def _run(self, kind: str, probe: Json) -> None:
-        """Startup ends with its first judgement; the others judge each time that their result changes."""
+        """Run a probe. A startup probe ends with its first result; the others report each change of their result."""
         await self._clock.sleep(probe.get("initialDelaySeconds", 0))
         good = bad = 0
         said: bool | None = None
@@ -101,7 +101,7 @@ class Probes:
         return status is not None and 200 <= status < 400
 
     def _port(self, named: int | str) -> int:
-        """Raises ValueError for a name that no port has."""
+        """Return the number of a port. Raises ValueError for an unknown name."""
         if isinstance(named, int) or str(named).isdigit():
             return int(named)
         for port in self._container.spec.get("ports", ()):

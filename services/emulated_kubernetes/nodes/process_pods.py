@@ -14,7 +14,7 @@ MOUNT_RETRY_S = 1.0
 
 
 class ProcessPod(NodePod):
-    """Init containers run one after the other, then all the others together."""
+    """Runs init containers one after the other, then all other containers together."""
 
     def __init__(self, node: NodeOfPods, body: Json, machine: Machine, restart_backoff_s: float) -> None:
         super().__init__(node, body)
@@ -68,7 +68,7 @@ class ProcessPod(NodePod):
                 container.start()
 
     def resume(self) -> None:
-        """Its processes have ended with the emulation, as if the machine had been booted again."""
+        """Resume after a restart of the emulation, which ended the processes, as if the machine had rebooted."""
         self.recall()
         now = self.node.stored.now()
         self.run.has_sandbox = True

@@ -1,4 +1,4 @@
-"""What runs the pods of all nodes: processes of this machine, or a simulation."""
+"""Runtimes of the pods of all nodes: processes of this machine, or a simulation."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Runtime(Protocol):
     def pod(self, node: NodeOfPods, body: Json) -> NodePod: ...
 
     def forget(self, uid: str) -> None:
-        """The object of this pod is gone, and so are its files."""
+        """Delete the files of a pod after its object was deleted."""
         ...
 
     async def start(self) -> None: ...
@@ -46,13 +46,13 @@ class SimulatedRuntime:
         return SimulatedPod(node, body, self._settings, self.images)
 
     def forget(self, uid: str) -> None:
-        """There are no files."""
+        """Do nothing: simulated pods have no files."""
 
     async def start(self) -> None:
-        """Nothing to begin."""
+        """Do nothing: a simulation has no startup."""
 
     async def close(self) -> None:
-        """Nothing to wait for."""
+        """Do nothing: a simulation has no processes."""
 
 
 class ProcessRuntime:

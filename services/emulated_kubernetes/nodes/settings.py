@@ -22,10 +22,10 @@ class NodeSettings:
     task_variables: str = TASK_VARIABLES
     image_download_s: float = 0.0
     pods_max: int = PODS_MAX
-    """On one node."""
+    """Pods that one node admits."""
     heartbeat_s: float = 10.0
     usage_interval_s: float = 1.0
-    """Between two measurements of processes; a container above its memory limit is killed then."""
+    """Seconds between two measurements of processes, each of which kills containers above their memory limit."""
     restart_backoff_s: float = 10.0
-    """Before the second restart of a container; each further one waits twice as long."""
+    """Seconds before the second restart of a container, doubled for each later one."""
     pass_env: tuple[str, ...] = ()

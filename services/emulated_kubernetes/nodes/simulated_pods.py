@@ -1,4 +1,4 @@
-"""Pods without processes: a few status writes and one entry in the heap of timers at a time."""
+"""Simulated pods: a few status writes each, and one entry in the heap of timers at a time."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from services.emulation.images import Images
 from services.emulation.simulation.behaviour import Behaviour, behaviour, simulated
 
 RESTART_S = 1.0
-"""At least, between two runs of a container: it may take no time itself."""
+"""Minimum seconds between two runs of a container, which may take no time itself."""
 
 
 class SimulatedPod(NodePod):
-    """Its containers begin together, and the pod runs as long as the longest of them."""
+    """Pod whose containers start together. It runs as long as the longest of them."""
 
     def __init__(self, node: NodeOfPods, body: Json, settings: NodeSettings, images: Images) -> None:
         super().__init__(node, body)
@@ -137,7 +137,7 @@ class SimulatedPod(NodePod):
             self._timer = None
 
     def usage(self) -> tuple[float, int]:
-        """A steady use of its share of what it asked for."""
+        """Return a steady usage, a fixed share of the requests."""
         if not self.run.containers[0].started_at or self.run.is_over:
             return 0.0, 0
         share = self._plan(self.spec["containers"][0]).share

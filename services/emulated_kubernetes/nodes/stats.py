@@ -1,4 +1,4 @@
-"""What a kubelet says that its pods use, by way of the apiserver: /api/v1/nodes/NAME/proxy/stats/summary."""
+"""Usage of pods as a kubelet reports it, proxied by the apiserver: /api/v1/nodes/NAME/proxy/stats/summary."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class NodeStats:
         self._nodes = nodes
 
     def handle(self, request: Request, name: str) -> bytes:
-        """Raises ApiError."""
+        """Handle a request. Raises ApiError."""
         node = self._nodes.by_name.get(unquote(name))
         if request.method != "GET":
             raise method_not_allowed()

@@ -19,17 +19,17 @@ class StoredPods:
         return stamp(self._clock.wall())
 
     def find(self, namespace: str, name: str, uid: str) -> Entry | None:
-        """None when the pod is gone, or another one has its name."""
+        """Return the pod; None when it was deleted, or when another pod has its name."""
         entry = self._store.get("pods", namespace, name)
         return entry if entry is not None and entry.body["metadata"]["uid"] == uid else None
 
     def node(self, name: str) -> Json:
-        """Empty when it was deleted."""
+        """Return the node; empty when it was deleted."""
         entry = self._store.get("nodes", "", name)
         return {} if entry is None else entry.body
 
     def warn(self, pod: Json, node: str, reason: str, message: str) -> None:
-        """An event of its kubelet, which counts how often it was said."""
+        """Record an event of the kubelet with a count of its repetitions."""
         metadata, now = pod["metadata"], self.now()
         about = {"kind": "Pod", "apiVersion": "v1", **{key: metadata[key] for key in ("namespace", "name", "uid")}}
         name = f"{metadata['name']}.{reason.lower()}"
@@ -57,7 +57,7 @@ class StoredPods:
         self._store.update("pods", {**entry.body, "status": status})
 
     def remove(self, namespace: str, name: str, uid: str) -> None:
-        """Nothing of the pod is left on its node: it goes, or it waits for its finalizers alone."""
+        """Remove a pod that has ended on its node, or leave it to its finalizers."""
         entry = self.find(namespace, name, uid)
         if entry is None:
             return

@@ -1,4 +1,4 @@
-"""What the processes of containers use, read from /proc, and which of them exceed their memory limit."""
+"""Usage of containers' processes, read from /proc, and detection of exceeded memory limits."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from services.emulation.processes import Process, process_table
 
 @dataclass(slots=True)
 class Usage:
-    """Of one container; cpu seconds never fall."""
+    """Usage of one container; CPU seconds never decrease."""
 
     cpu_s: float = 0.0
     memory: int = 0
@@ -36,7 +36,7 @@ class UsageMonitor:
         self._is_polling = False
 
     def watch(self, pid: int, limit: int, on_limit: Callable[[], None]) -> Usage:
-        """``pid``: of the leader of a session; ``limit`` in bytes, 0 for none."""
+        """Monitor a session. ``pid``: its leader; ``limit`` in bytes, 0 for none."""
         usage = self._watched[pid] = Usage(limit=limit, on_limit=on_limit)
         if not self._is_polling:
             self._is_polling = True
@@ -63,7 +63,7 @@ class UsageMonitor:
 
 
 def _measure(sessions: frozenset[int]) -> dict[int, tuple[float, int]]:
-    """Cpu seconds and bytes of memory of each session."""
+    """Return CPU seconds and bytes of memory of each session."""
     found: dict[int, tuple[float, int]] = {}
     for process in process_table():
         if process.session in sessions:
@@ -73,8 +73,9 @@ def _measure(sessions: frozenset[int]) -> dict[int, tuple[float, int]]:
 
 
 def _own_memory(process: Process) -> int:
-    """Without what it shares with others, such as the code of libraries: a control group counts that once, if at
-    all."""
+    """Return the memory without pages shared with other processes, such as the code of libraries: a control group
+    counts these at most once.
+    """
     try:
         with open(f"/proc/{process.pid}/statm", "rb") as file:
             _, resident, shared, *_ = map(int, file.read().split())

@@ -1,5 +1,6 @@
-"""Volumes of a pod: folders of its own and of its node, linked into those of its containers. Absolute paths stay as
-they are: no container has a file system of its own."""
+"""Volumes of a pod: folders of the pod and its node, linked into the folders of its containers. Absolute paths are
+unchanged: no container has a file system of its own.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ _FOLDERS = ("DirectoryOrCreate", "Directory")
 
 
 class NotMounted(Exception):
-    """A folder of the node that the pod wants is not there: a kubelet waits for it, and says so."""
+    """Raised for a missing folder of the node that a pod mounts: a kubelet waits for it, and reports an event."""
 
     def __init__(self, volume: str, why: str) -> None:
         super().__init__(why)
@@ -22,8 +23,9 @@ class NotMounted(Exception):
 
 
 def fill_volumes(pod: Json, folder: Path, store: Store, node_root: Path) -> None:
-    """Secrets and configurations that are not there leave an empty folder. ``node_root``: where the folders of the node
-    are that are wanted with a type; others are empty. Raises NotMounted."""
+    """Create the volumes of a pod. Missing secrets and config maps leave an empty folder. ``node_root``: parent of the
+    node's folders with a type; folders without one are empty. Raises NotMounted.
+    """
     namespace, spec = pod["metadata"]["namespace"], pod["spec"]
     for volume in spec.get("volumes", ()):
         path = folder / "volumes" / volume["name"]
