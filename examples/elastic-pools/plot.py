@@ -1,4 +1,4 @@
-"""Draws what run.py wrote down: python examples/elastic-pools/plot.py samples.jsonl elastic-pools.svg"""
+"""Draws the samples of run.py: python examples/elastic-pools/plot.py samples.jsonl elastic-pools.svg"""
 
 from __future__ import annotations
 
@@ -54,7 +54,9 @@ def draw(samples: Path, picture: Path) -> None:
 
 
 def numbered(events: list[dict]) -> Iterator[tuple[int, float, str]]:
-    """Number, second and alignment of each event; the second of two that are close stands beside the first."""
+    """Yield number, second and alignment of each event; the label of the second of two close ones is on the other
+    side.
+    """
     before = float("-inf")
     for number, line in enumerate(events, start=1):
         yield number, line["second"], "left" if line["second"] - before < CLOSE_S else "right"

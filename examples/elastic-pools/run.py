@@ -1,10 +1,10 @@
-"""Two teams lend to each other: plays the story of README.md and writes down what their pools had at each moment.
+"""Two teams lend to each other: plays the story of README.md and records the usage of their pools.
 
     python examples/elastic-pools/run.py                             # on a cluster of its own, which then ends
     python examples/elastic-pools/run.py --address localhost:5397    # on the cluster of a `peloton up`
 
-It types what you would type, takes away again all it made, and leaves two files in the folder of --out: samples.jsonl,
-and the plot elastic-pools.svg if matplotlib is installed.
+It runs the commands of the story, deletes all objects that it made, and leaves two files in the folder of --out:
+samples.jsonl, and the plot elastic-pools.svg if matplotlib is installed.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Pool = dict[str, float]
 
 
 class StoryEnded(Exception):
-    """Something did not come as it should have; the message says what."""
+    """Raised when a step of the story has an unexpected result, with the reason as its message."""
 
 
 class Recorder:
@@ -80,7 +80,7 @@ class Recorder:
         print(f"{second:5.1f} s  {text}", flush=True)
 
     def wait(self, condition: Callable[[Pool, Pool], bool], what: str) -> tuple[Pool, Pool]:
-        """The pools of team A and team B in the first answer from now on of which ``condition`` is true."""
+        """Return the pools of team A and team B in the first later answer for which ``condition`` is true."""
         deadline_s = time.monotonic() + PATIENCE_S
         with self._changed:
             while not self._has_ended and self._changed.wait(max(deadline_s - time.monotonic(), 0)):
@@ -135,7 +135,7 @@ def story(run: Callable[..., None], recorder: Recorder, cleanup: ExitStack, paus
 
 def runner(address: str) -> Callable[..., None]:
     def run(*arguments: str, quiet: bool = False) -> None:
-        """One command, as a user would type it. A quiet one cleans up, and may find nothing to do."""
+        """Run one command of the CLI. A quiet one cleans up, and may fail."""
         if not quiet:
             print("$ peloton", *arguments, flush=True)
         command = [*PELOTON, "--address", address, *arguments]

@@ -1,9 +1,8 @@
 """A day of two host pools, simulated: python examples/host-pools/day.py [docs/host-pools.svg]
 
 Traffic rises twice. Requests take longer as the hosts of the services fill, hosts are marked, the mover takes hosts
-from batch jobs and gives them back at night. What decides is the mover's own code; hosts, requests and pods are
-simulated, and the same every time. It prints what moved and why, and draws the day when a file is named (needs
-matplotlib).
+from batch jobs and returns them at night. The mover's own code decides; hosts, requests and pods are simulated, and the
+same every time. It prints each move with its reason, and draws the day when a file is named (needs matplotlib).
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ POLICY = MoverPolicy(hosts_at_a_time=4)
 
 @dataclass
 class Day:
-    """By step; ``moves`` with its second."""
+    """Results by step; ``moves`` with their seconds."""
 
     p99_ms: list[float] = field(default_factory=list)
     fixed_p99_ms: list[float] = field(default_factory=list)  # had no host moved
@@ -40,7 +39,7 @@ class Day:
 
 
 def traffic_cores(second: int) -> float:
-    """A low night, a peak before noon, a higher one in the evening."""
+    """Return the traffic: a low night, a peak before noon, a higher one in the evening."""
     hour = second / 3_600
 
     def hill(at: float, width: float) -> float:
@@ -50,7 +49,7 @@ def traffic_cores(second: int) -> float:
 
 
 def p99_ms(used: float, hosts: int) -> float:
-    """Of a queue: it takes the longer the less is idle, and at most ten times as long as is red."""
+    """Return the latency of a queue, which grows as idle capacity shrinks, up to ten times the limit."""
     idle = 1 - used / (hosts * CORES)
     return min(BASE_MS / max(idle, 0.01), 10 * RED_MS)
 

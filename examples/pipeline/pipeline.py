@@ -1,11 +1,11 @@
-"""A pipeline of Peloton jobs as a Temporal workflow: one job after the other, and what was done is undone in the
-reverse order when a later one fails.
+"""A pipeline of Peloton jobs as a Temporal workflow: jobs run one after the other, and when one fails, the effects of
+the earlier ones are undone in reverse order.
 
     extract -> transform -> load -> DONE
-                  |           |
-                  +-- fails --+--> undo what succeeded, the last first -> TAKEN BACK
+       |           |
+       +-- fails --+--> undo what succeeded, the last first -> TAKEN BACK
 
-Nothing here is part of Peloton: it is what a user writes, with Temporal's SDK and Peloton's public API.
+Users write such workflows themselves, with Temporal's SDK and Peloton's public API; this is no part of Peloton.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ ENDED = {"SUCCEEDED", "FAILED", "KILLED"}
 
 @dataclass(frozen=True)
 class Step:
-    """``undo`` is the command that takes back what ``command`` did; empty: there is nothing to take back."""
+    """Step of a pipeline. ``undo`` is the command that reverses ``command``; empty: no reversal is necessary."""
 
     name: str
     command: str
@@ -68,8 +68,9 @@ class PelotonJobs:
 
     @activity.defn
     async def run_job(self, job: JobToRun) -> None:
-        """Create the job unless an earlier attempt has, and wait for its end. An attempt that dies with its worker is
-        made again, and finds the job. A cancelled one stops the job."""
+        """Create the job unless an earlier attempt has, and wait for its end. When a worker dies, the next attempt
+        finds the job. A cancelled attempt stops the job.
+        """
         try:
             await self._patiently(lambda: self._create(job))
             while (state := await self._patiently(lambda: self._state(job.job_id))) not in ENDED:
@@ -85,7 +86,7 @@ class PelotonJobs:
             raise ApplicationError(text, type=state, non_retryable=True, category=ApplicationErrorCategory.BENIGN)
 
     async def _patiently(self, call: Callable[[], Any]) -> Any:
-        """Ask again while the API is away: Temporal ends the activity when it takes too long."""
+        """Retry while the API is unavailable: Temporal ends the activity at its timeout."""
         while True:
             activity.heartbeat()
             try:
@@ -124,7 +125,7 @@ class PelotonJobs:
 
 @workflow.defn
 class PipelineWorkflow:
-    """Its result is the list of the jobs that ran, those that undo among them."""
+    """Workflow of a pipeline. Its result is the list of the jobs that ran, including undo jobs."""
 
     def __init__(self) -> None:
         self.ran: list[str] = []
@@ -142,13 +143,13 @@ class PipelineWorkflow:
         return self.ran
 
     async def take_back(self, pool: str, steps: list[Step]) -> None:
-        """The compensation: what succeeded is undone, the last step first."""
+        """Compensate: undo the succeeded steps, the last one first."""
         for step in reversed(steps):
             if step.undo:
                 await self.run_job(pool, f"undo-{step.name}", step.undo)
 
     async def run_job(self, pool: str, name: str, command: str) -> None:
-        """The id of the job follows from the run of the pipeline and the name: no attempt creates a second job."""
+        """Run a job. Its id follows from the run of the pipeline and the name: no attempt creates a second job."""
         job_id = str(uuid.uuid5(uuid.UUID(workflow.info().run_id), name))
         await workflow.execute_activity_method(
             PelotonJobs.run_job,

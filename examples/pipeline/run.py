@@ -3,7 +3,7 @@
     python examples/pipeline/run.py                             # a cluster of its own
     python examples/pipeline/run.py --address localhost:5397    # of a `peloton up` on this machine
 
-What it started it ends, and its pool is deleted.
+At the end it stops its processes and deletes its pool.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ PATIENCE_S = 240.0
 
 
 class StoryEnded(Exception):
-    """Something did not come as it should have; the message says what."""
+    """Raised when a step of the story has an unexpected result, with the reason as its message."""
 
 
 def steps(out: Path, load: str) -> list[Step]:
-    """Numbers are made, summed up, and put into the warehouse."""
+    """Return steps that make numbers, sum them up, and load them into the warehouse."""
     numbers, total = (shlex.quote(str(out / name)) for name in ("numbers", "total"))
     return [
         Step("extract", f"seq 1 10 > {numbers}", f"rm {numbers}"),
@@ -113,7 +113,7 @@ def peloton(address: str, *arguments: str) -> None:
 
 
 def wait_for_pool(address: str) -> None:
-    """A cluster that has just begun takes a moment to know its hosts."""
+    """Create the pool, with retries: a new cluster has no hosts at first."""
     deadline_s = time.monotonic() + PATIENCE_S
     while True:
         try:

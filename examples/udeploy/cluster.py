@@ -1,4 +1,4 @@
-"""What the controller asks of one cluster. Everything may be asked again: updates are known by their keys."""
+"""Calls of the controller to one cluster. All of them are idempotent: updates are identified by their keys."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from peloton.api.v1alpha.watch import watch_pb2
 from peloton.api.v1alpha.watch.svc import watch_svc_pb2
 
 AGAIN_S = 0.5
-"""Between pulses, and between attempts to reach a cluster that is away."""
+"""Seconds between pulses, and between attempts to reach an unavailable cluster."""
 AWAY = {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED}
 ENDED = {"SUCCEEDED", "FAILED", "ABORTED", "ROLLED_BACK"}
 
@@ -28,7 +28,7 @@ Answer = TypeVar("Answer")
 
 
 def patiently(call: Callable[[Any], Answer], request: Any) -> Answer:
-    """An answer that is lost may have been given: whoever asks again gets it once more, and nothing is done twice."""
+    """Call until an answer arrives. Every call is idempotent, so a repeated one returns the answer that was lost."""
     while True:
         try:
             return call(request)
@@ -61,20 +61,22 @@ class Cluster:
         return spec
 
     def updates(self) -> dict[str, WorkflowInfo]:
-        """By their keys."""
+        """Return the updates by their keys."""
         request = svc.ListJobWorkflowsRequest(job_id=self.id)
         return {
             each.update_key: each for each in patiently(self.client.services.ListJobWorkflows, request).workflow_infos
         }
 
     def replace(self, key: str, spec: JobSpec, update: UpdateSpec) -> None:
-        """Asked again, with the same key, it does nothing: the version that it names counts the first time only."""
+        """Replace the job. A repeated call with the same key has no effect: the version in it is checked the first time
+        only.
+        """
         version = peloton_pb2.EntityVersion(value=self.version())
         request = svc.ReplaceJobRequest(job_id=self.id, version=version, spec=spec, update_spec=update, update_key=key)
         patiently(self.client.services.ReplaceJob, request)
 
     def progress(self, key: str, pulse: bool) -> Iterator[str]:
-        """The states of an update until its end, each with a pulse, if it wants them."""
+        """Yield the states of an update until its end, and send a pulse with each if ``pulse`` is set."""
         while True:
             state = state_of(self.updates()[key].status)
             yield state
@@ -88,7 +90,7 @@ class Cluster:
 
 @dataclass
 class Seen:
-    """How far the pods of a service have been watched. Who begins here again misses nothing that happened since."""
+    """Progress of the watch on a service's pods. A watch that resumes from it misses no event."""
 
     revision: int = 0  # 0: nothing has been seen
     failures: dict[str, int] = field(default_factory=dict)  # of each pod
@@ -96,7 +98,7 @@ class Seen:
 
 
 class Health(threading.Thread):
-    """Watches the pods of a service: while a version is brought out, none may fail."""
+    """Watches the pods of a service: during a rollout, none may fail."""
 
     def __init__(self, cluster: Cluster, seen: Seen, save: Callable[[], None]) -> None:
         super().__init__(daemon=True)
@@ -108,7 +110,7 @@ class Health(threading.Thread):
             try:
                 self.watch()
             except grpc.RpcError as error:
-                if error.code() is grpc.StatusCode.OUT_OF_RANGE:  # away for too long: look at all pods, watch anew
+                if error.code() is grpc.StatusCode.OUT_OF_RANGE:  # unavailable for too long: list all pods, watch again
                     self.seen.revision = 0
             time.sleep(AGAIN_S)
 
@@ -130,7 +132,7 @@ class Health(threading.Thread):
                 self.note(pod)
 
     def note(self, pod: pod_pb2.PodSummary) -> None:
-        """Failures of before the first look are not the new version's."""
+        """Record a pod. Failures before the first read are not caused by the new version."""
         name, failures = pod.pod_name.value, pod.status.failure_count
         is_ill = any(each.healthy.state == pod_pb2.HEALTH_STATE_UNHEALTHY for each in pod.status.containers_status)
         if is_ill or failures > self.seen.failures.get(name, failures):

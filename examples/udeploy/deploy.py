@@ -1,11 +1,11 @@
-"""A deploy controller: brings a version of a service out to several clusters, and takes it back when a pod fails.
+"""A deploy controller: rolls a version of a service out to several clusters, and back when a pod fails.
 
     python deploy.py web-2 web.yaml --version 2 --job UUID --cluster localhost:5397 --cluster localhost:5398
 
-A canary in the first cluster, batches there, then batches in the others; after each, nothing may fail for a while. It
-may be killed at any moment and started again with the same words: whatever it asks for has a key that begins with the
-name of the deploy, so it asks again from the beginning, and what was done is not done again. While it is away nothing
-more is begun, because nobody gives pulses. What it has to remember is in one small file.
+A canary in the first cluster, batches there, then batches in the others; after each, no pod may fail for a while. The
+controller may be killed at any moment and started again with the same arguments: each of its calls has a key that
+begins with the name of the deploy, so it repeats all calls, and finished ones have no effect. While it is down no batch
+begins, because no pulses arrive. Its state is in one small file.
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ PULSE_S = 2  # it gives two a second; the clusters notice soon when it is gone
 
 
 class Memory:
-    """The file: the version that each cluster had before, how far its pods were watched, and why it is taken back."""
+    """State in the file: the previous version in each cluster, the progress of the watches, and the reason of a
+    rollback.
+    """
 
     def __init__(self, path: Path, clusters: list[Cluster]) -> None:
         self.path = path
@@ -65,7 +67,7 @@ class Deploy:
         self.health = [Health(each, memory.seen[each.address], memory.save) for each in clusters]
 
     def run(self) -> bool:
-        """Whether the version is everywhere now; otherwise it is nowhere."""
+        """Return whether all clusters have the new version; otherwise none has."""
         for each in self.health:
             each.start()
         for each in self.health:
@@ -78,7 +80,7 @@ class Deploy:
         return True
 
     def phases(self) -> Iterator[tuple[str, Cluster, JobSpec]]:
-        """Name, where, and the spec that is wanted there."""
+        """Yield name, cluster and spec of each phase."""
         first, canaries = self.clusters[0], self.before(self.clusters[0])
         for instance in range(self.wanted.canaries):
             canaries.instance_spec[instance].CopyFrom(self.after(first).default_spec)
@@ -90,7 +92,7 @@ class Deploy:
         return cluster.spec(self.memory.before[cluster.address])
 
     def after(self, cluster: Cluster) -> JobSpec:
-        """What the file says, with the new version: here it is a variable, elsewhere it would be an image."""
+        """Return the spec of the file with the new version: here it is a variable, elsewhere it would be an image."""
         spec = load_message(self.wanted.spec, JobSpec)
         spec.respool_id.CopyFrom(self.before(cluster).respool_id)
         for variable in spec.default_spec.containers[0].environment:
@@ -99,7 +101,7 @@ class Deploy:
         return spec
 
     def bring_out(self, name: str, cluster: Cluster, spec: JobSpec) -> str:
-        """Returns why not, if it did not come to a good end. An instance that fails once has failed."""
+        """Roll out a spec; return the reason of a failure. An instance that fails once has failed."""
         key = f"{self.wanted.deploy}/{name}"
         update = UpdateSpec(batch_size=self.wanted.batch_size, pulse_seconds=PULSE_S)
         update.max_instance_retries = update.max_tolerable_instance_failures = 1
@@ -118,18 +120,20 @@ class Deploy:
         return state
 
     def trouble(self) -> str:
-        """What the pods are in, in whichever cluster."""
+        """Return a problem of the pods in any cluster."""
         return next((seen.trouble for seen in self.memory.seen.values() if seen.trouble), "")
 
     def bake(self) -> str:
-        """The gate: for a while nothing may fail."""
+        """Wait for a while in which no pod may fail; return the first problem."""
         until_s = time.monotonic() + self.wanted.bake_s
         while time.monotonic() < until_s and not self.trouble():
             time.sleep(AGAIN_S / 4)
         return self.trouble()
 
     def take_back(self, trouble: str) -> None:
-        """Everywhere, in all haste. It is noted first: who is killed here does not begin with the canary again."""
+        """Roll all clusters back at once. The state is saved first: a restarted controller does not begin with the
+        canary again.
+        """
         self.memory.trouble = trouble
         self.memory.save()
         print(f"{self.wanted.deploy}: TAKEN BACK, because {trouble}", flush=True)
@@ -160,7 +164,7 @@ def main() -> int:
     try:
         memory = Memory(options.memory / f"{options.deploy}.json", clusters)
         is_out = Deploy(wanted, clusters, memory).run()
-    except grpc.RpcError as error:  # refused: somebody else changed the service, or the deploy had other words
+    except grpc.RpcError as error:  # refused: another client changed the service, or the deploy had other arguments
         print(f"{options.deploy}: {error.details()} ({error.code().name})", file=sys.stderr)
         return 2
     print(f"{options.deploy}: {'DONE' if is_out else 'version ' + options.version + ' is nowhere'}", flush=True)

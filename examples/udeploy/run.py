@@ -3,7 +3,7 @@
     python examples/udeploy/run.py                                                       # clusters of its own
     python examples/udeploy/run.py --address localhost:5397 --address localhost:5398     # of two `peloton up`
 
-What it started it ends, and what it made in your clusters it takes away again.
+At the end it stops its processes, and deletes its objects in your clusters.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ PATIENCE_S = 120.0  # for any one step of the story
 
 
 class StoryEnded(Exception):
-    """Something did not come as it should have; the message says what."""
+    """Raised when a step of the story has an unexpected result, with the reason as its message."""
 
 
 class Story:
@@ -69,7 +69,7 @@ class Story:
     # -- what is typed
 
     def create(self, cluster: Cluster, cleanup: ExitStack) -> None:
-        """Version 1 of the service, in a pool of its own."""
+        """Create version 1 of the service, in a pool of its own."""
         peloton(cluster, "respool", "create", POOL, str(FOLDER / "pool.yaml"))
         cleanup.callback(peloton, cluster, "respool", "delete", POOL, quiet=True)
         peloton(cluster, "job", "stateless", "create", POOL, str(FOLDER / "web.yaml"), "--jobID", self.job)
@@ -81,7 +81,7 @@ class Story:
 
     @contextmanager
     def controller(self, deploy: str, version: str, batch_size: int, bake_s: int) -> Iterator[subprocess.Popen[str]]:
-        """It is killed when this is left before it has ended."""
+        """Run the controller. It is killed if the block ends before it."""
         words = [deploy, str(FOLDER / "web.yaml"), "--version", version, "--batch-size", str(batch_size)]
         words += ["--bake", str(bake_s), "--job", self.job]
         words += [word for cluster in self.clusters for word in ("--cluster", cluster.address)]
@@ -103,7 +103,7 @@ class Story:
     # -- what is seen
 
     def expect(self, version: str) -> None:
-        """Every pod of both clusters runs it."""
+        """Check that every pod of both clusters runs the version."""
         for cluster in self.clusters:
             wait(lambda cluster=cluster: set(running(cluster)) == {version}, f"version {version} in {cluster.address}")
             print(f"   {cluster.address}: {running(cluster)[version]} pods run version {version}", flush=True)
@@ -119,7 +119,7 @@ class Story:
 
 
 def running(cluster: Cluster) -> Counter[str]:
-    """How many pods run which version; "" for those that do not run."""
+    """Return the number of pods by version; "" for pods that do not run."""
     answer = cluster.client.services.QueryPods(svc.QueryPodsRequest(job_id=cluster.id))
     found: Counter[str] = Counter()
     for pod in answer.pods:
@@ -141,7 +141,7 @@ def wait(condition: Callable[[], object], what: str) -> None:
 
 
 def peloton(cluster: Cluster, *arguments: str, quiet: bool = False) -> str:
-    """One command, as a user would type it. A quiet one asks or cleans up, and may find nothing."""
+    """Run one command of the CLI. A quiet one reads or cleans up, and may fail."""
     if not quiet:
         print("$ peloton --address", cluster.address, *arguments, flush=True)
     command = [*PELOTON, "--address", cluster.address, *arguments]
