@@ -1,7 +1,7 @@
-"""Says whether a role works, for containers: ``python healthcheck.py ROLE``; exit code 0 or 1, the reason on stderr.
+"""Health check of a role, for containers: ``python healthcheck.py ROLE``; exit code 0 or 1, the reason on stderr.
 
-api: its gRPC health service says SERVING. resmgr, hostmgr: a leader holds the lease and its port answers; that may be
-another container, for a standby is healthy too. worker: somebody polls each task queue. web: it answers.
+api: its gRPC health service answers SERVING. resmgr, hostmgr: a leader holds the lease and its port answers; the leader
+may be another container, as a standby is healthy too. worker: a worker polls each task queue. web: it answers.
 """
 
 from __future__ import annotations

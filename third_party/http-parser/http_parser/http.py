@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Where pymesos imports the parser from."""
+"""Module from which pymesos imports the parser."""
 
 from http_parser.parser import HttpParser
 

@@ -8,14 +8,14 @@ from typing import Final
 import httptools
 
 OK: Final = 0
-# llhttp knows many errors; callers only tell zero from the rest. The text says which one it was.
+# llhttp has many errors; callers only distinguish zero from the rest. The text names the error.
 FAILED: Final = 1
 
 
 class HttpParser:
-    """Feed it with ``execute``, then ask how far the response has come.
+    """Parser of one response. Feed it with ``execute``, and query its progress.
 
-    What follows the end of the response is ignored: the callers open a connection for each.
+    Bytes behind the end of the response are ignored: the callers open a connection for each response.
     """
 
     def __init__(self) -> None:
@@ -30,7 +30,7 @@ class HttpParser:
         self._message_complete = False
 
     def execute(self, data: bytes, length: int) -> int:
-        """Takes ``data[:length]`` and returns how many bytes were understood: all of them, or 0 after an error."""
+        """Parse ``data[:length]``; return the number of parsed bytes: all of them, or 0 after an error."""
         if self._error_text:
             return 0
         if self._message_complete:
@@ -40,7 +40,7 @@ class HttpParser:
         except httptools.HttpParserUpgrade:
             pass  # another protocol follows; the response itself was understood
         except httptools.HttpParserError as error:
-            # Bytes behind the end of the response are none of our business.
+            # Bytes behind the end of the response are ignored.
             if not self._message_complete:
                 self._error_text = str(error) or type(error).__name__
                 return 0
@@ -63,19 +63,19 @@ class HttpParser:
         return codings[-1].strip() == "chunked"
 
     def is_partial_body(self) -> bool:
-        """Whether there is some body that ``recv_body`` has not handed out yet."""
+        """Return whether ``recv_body`` has more data to return."""
         return bool(self._body)
 
     def get_status_code(self) -> int:
-        """0 until the headers are complete."""
+        """Return the status code; 0 until the headers are complete."""
         return self._status_code
 
     def get_headers(self) -> dict[str, str]:
-        """Names as first written; the values of a repeated header are joined by commas."""
+        """Return the headers with names as first written; values of a repeated header are joined by commas."""
         return {self._spelling[key]: value for key, value in self._values.items()}
 
     def recv_body(self) -> bytes:
-        """The body received since the last call, without the framing of chunks."""
+        """Return the body received since the last call, without the framing of chunks."""
         body = b"".join(self._body)
         self._body.clear()
         return body
