@@ -1,4 +1,4 @@
-"""The committed baseline: what each case printed once on quiet cores, and how far a new line is from it."""
+"""Committed baseline: what each case printed once on quiet cores, and the distance of a new line from it."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from typing import Any
 
 BASELINE = Path(__file__).with_name("baseline.jsonl")
 WORSE_RATIO = 1.25
-"""Costs that grew by more are named; less is noise, even on quiet cores."""
+"""Growth of a cost above which it is reported; less is noise, even on quiet cores."""
 SMALL = {"seconds": 0.5, "ms": 2.0, "mib": 16.0, "events": 20.0}
-"""What costs less counts as much: differences down there are noise, too."""
+"""Lower bound of compared costs: differences below it are noise."""
 _COST = re.compile(r"(?:^|_)(seconds|ms|mib|events)$")
 _TIMES = {"seconds", "ms"}
 _YARDSTICK_RUNS = 5
 
 
 def load() -> dict[str, dict[str, Any]]:
-    """Case -> its line."""
+    """Return the line of each case."""
     if not BASELINE.exists():
         return {}
     return {line["case"]: line for line in map(json.loads, BASELINE.read_text().splitlines())}
 
 
 def record(lines: list[dict[str, Any]]) -> None:
-    """These lines take the place of those of the same cases."""
+    """Replace the lines of the same cases."""
     merged = load() | {line["case"]: line for line in lines}
     BASELINE.write_text("".join(f"{json.dumps(merged[case])}\n" for case in sorted(merged)))
 
@@ -67,8 +67,9 @@ def _work() -> None:
 
 
 def compare(found: dict[str, Any], base: dict[str, Any]) -> dict[str, Any]:
-    """``to_baseline``: cost now / cost then by name, 1 is the same and 2 twice as dear; times are scaled by the
-    yardsticks of both. ``worse``: the names of those beyond WORSE_RATIO."""
+    """Compare a line with the baseline. ``to_baseline``: cost now / cost then by name, 1 is the same and 2 twice as
+    dear; times are scaled by the yardsticks of both. ``worse``: the names of costs beyond WORSE_RATIO.
+    """
     speed = found["yardstick_ms"] / base["yardstick_ms"]
     now, then = dict(_costs(found, speed)), dict(_costs(base, 1.0))
     ratios = {name: round(now[name] / then[name], 2) for name in now if name in then}
@@ -76,7 +77,7 @@ def compare(found: dict[str, Any], base: dict[str, Any]) -> dict[str, Any]:
 
 
 def _costs(line: dict[str, Any], speed: float, prefix: str = "") -> Iterator[tuple[str, float]]:
-    """Sums over the processes where a cost is given for each; a rate is a cost upside down."""
+    """Yield costs by name: the sum over processes of a cost per process, and the inverse of a rate."""
     for key, value in line.items():
         name = f"{prefix}{key}"
         cost = _COST.search(key)

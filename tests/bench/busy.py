@@ -21,7 +21,7 @@ from tests.bench.cluster import Cluster
 from tests.e2e.local import job_config, shell
 
 RUN_S = 10.0
-"""Of the pods of short jobs."""
+"""Run time of short jobs' pods."""
 SHORT = "short"
 CALL_TIMEOUT_S, WARM_S = 60.0, 300.0
 SUCCEEDED = JOB_STATE_NUMBERS[JobState.SUCCEEDED]
@@ -29,8 +29,9 @@ RUNNING = POD_STATE_NUMBERS[PodState.RUNNING]
 
 
 class Busy:
-    """``with Busy(...) as busy``: in each second so many pods of a job that runs on, the next ones in turn, start anew,
-    and a job of as many short pods is created. Leaving raises what a call raised."""
+    """Load generator: ``with Busy(...) as busy``. Each second it restarts so many pods of a long job, the next ones in
+    turn, and creates a job of as many short pods. Leaving raises the error of a call.
+    """
 
     def __init__(self, cluster: Cluster, job_id: str, instances: int, per_second: int) -> None:
         self._addresses = cluster.local.addresses
@@ -54,7 +55,7 @@ class Busy:
         self._work.result()
 
     def warm(self, cluster: Cluster) -> None:
-        """Until the first short job has ended, so that short pods end as fast as they begin."""
+        """Wait until the first short job has ended, so that short pods end as fast as they begin."""
         is_over = sa.select(JOB.c.job_id).where(JOB.c.name == SHORT, JOB.c.state == SUCCEEDED).limit(1)
 
         def is_warm() -> bool:
@@ -63,7 +64,7 @@ class Busy:
         cluster.wait(is_warm, "the end of a short job", WARM_S)
 
     def figures(self, since_ns: int, until_ns: int) -> dict[str, float]:
-        """Of all pods: how many run now; changes in that time, and those to RUNNING, a second."""
+        """Return figures of all pods: the running ones now, changes in that time, and changes to RUNNING, a second."""
         event, seconds = POD_EVENT.c, (until_ns - since_ns) / 1e9
         runs_now = sa.select(sa.func.count()).select_from(POD).where(POD.c.state == RUNNING)
         is_start = sa.and_(event.state == RUNNING, event.run_id == event.desired_run_id)

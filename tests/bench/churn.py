@@ -1,4 +1,4 @@
-"""Many small jobs: how fast they come and go, and how long each waits for its first pod."""
+"""Many small jobs: their rate, and the time until the first pod of each runs."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ def churn(jobs: int = 1_000, pods: int = 10, clients: int = 20, hosts: int = 100
 def churn_paced(
     jobs: int = 1_000, pods: int = 10, clients: int = 20, hosts: int = 100, per_second: float = 11
 ) -> dict[str, Any]:
-    """The same in a steady stream: a little more than the jobs a second that are wanted."""
+    """The same load in a steady stream, slightly above the target rate."""
     return churned(LocalSettings(port=0, simulate=hosts), jobs, pods, clients, per_second)
 
 
 def scale_out(jobs: int = 400, pods: int = 10, clients: int = 20, hosts: int = 100) -> dict[str, Any]:
-    """The same with one worker and one API, and with two of each. On two cores the second is no faster."""
+    """The same load with one worker and one API, and with two of each. On two cores the second is no faster."""
     found = {}
     for count in (1, 2):
         settings = LocalSettings(port=0, simulate=hosts, workers=count, apis=count)
@@ -62,7 +62,7 @@ def scale_out(jobs: int = 400, pods: int = 10, clients: int = 20, hosts: int = 1
 
 
 def churned(settings: LocalSettings, jobs: int, pods: int, clients: int, per_second: float = 0) -> dict[str, Any]:
-    """``per_second``: jobs that all clients submit together; 0: as fast as they are answered."""
+    """Submit the jobs. ``per_second``: jobs that all clients submit together; 0: as fast as they are answered."""
     with Cluster(settings) as cluster:
         config = job_config(cluster.pool("bench"), instanceCount=pods, defaultConfig=shell("sleep 1", memory=16))
         used_cpu, started_s = cpu_seconds(cluster), time.monotonic()
@@ -103,12 +103,12 @@ def churned(settings: LocalSettings, jobs: int, pods: int, clients: int, per_sec
 
 
 def share(rising: Sequence[float], part: float) -> float:
-    """The value that so great a part of them does not exceed."""
+    """Return the quantile of the values."""
     return rising[min(int(len(rising) * part), len(rising) - 1)]
 
 
 def submit(address: str, config: Any, due_s: Sequence[float]) -> list[Submitted]:
-    """By one client, one after the other, none before it is due."""
+    """Submit jobs by one client, one after the other, none before it is due."""
     made = []
     with Client(address, timeout_s=PATIENCE_S) as client:
         for one_s in due_s:
@@ -121,7 +121,7 @@ def submit(address: str, config: Any, due_s: Sequence[float]) -> list[Submitted]
 
 
 def ended(cluster: Cluster, job_ids: Sequence[str]) -> list[JobState]:
-    """Waits until no job is active. Storage is asked, not the API: who asks for each job is a load of its own."""
+    """Wait until no job is active. It reads storage instead of the API, where reads of each job would add load."""
     storage = Storage(cluster.local.database)
     try:
         deadline_s = time.monotonic() + PATIENCE_S
@@ -134,7 +134,7 @@ def ended(cluster: Cluster, job_ids: Sequence[str]) -> list[JobState]:
 
 
 def first_running_s(cluster: Cluster, made: Sequence[Submitted]) -> list[float]:
-    """From the submit of each job to the commit of its first RUNNING pod."""
+    """Return the seconds from the submit of each job to the commit of its first RUNNING pod."""
     event, db = POD_EVENT.c, Database(cluster.local.database)
     query = sa.select(event.job_id, sa.func.min(event.time_ns)).where(event.state == RUNNING).group_by(event.job_id)
     try:

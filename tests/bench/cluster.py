@@ -48,7 +48,7 @@ class Cluster(local.Cluster):
 
 
 def throughput_10k() -> dict[str, Any]:
-    """10,000 one-second pods on 1,000 simulated hosts, from submit to SUCCEEDED, while a client keeps asking."""
+    """10,000 one-second pods on 1,000 simulated hosts, from submit to SUCCEEDED, while a client polls."""
     hosts = 1_000
     with Cluster(LocalSettings(port=0, simulate=hosts)) as cluster:
         life = lived(cluster, cluster.pool("bench"), 10_000, shell("sleep 1", cpu=1, memory=64))
@@ -56,7 +56,7 @@ def throughput_10k() -> dict[str, Any]:
 
 
 def kubernetes() -> dict[str, Any]:
-    """10,000 pods that do nothing on 1,000 simulated nodes of an emulated Kubernetes, from submit to SUCCEEDED."""
+    """10,000 empty pods on 1,000 simulated nodes of an emulated Kubernetes, from submit to SUCCEEDED."""
     nodes = 1_000
     with Cluster(LocalSettings(port=0, kubernetes=nodes, no_mesos=True)) as cluster:
         life = lived(cluster, cluster.pool("bench"), 10_000, shell("true", cpu=0.1, memory=16))
@@ -89,8 +89,9 @@ def small_jobs() -> dict[str, Any]:
 
 
 def lived(cluster: Cluster, pool: str, pods: int, config: dict[str, Any], **more: Any) -> dict[str, Any]:
-    """A job from submit to its end, while a client asks for it. ``cpu_ms``: of each process, for a pod, from submit
-    on."""
+    """Run a job from submit to its end, while a client polls it. ``cpu_ms``: CPU of each process, for a pod, from
+    submit on.
+    """
     idle_s = cpu_seconds(cluster)
     started_s = time.monotonic()
     job = cluster.submit(pool, instanceCount=pods, defaultConfig=config, **more)
@@ -136,12 +137,12 @@ def stored_count(cluster: Cluster, job: str) -> int:
 
 
 def run_events(cluster: Cluster, workflow_id: str) -> int:
-    """Of the last run of a workflow."""
+    """Return the events of the last run of a workflow."""
     return asyncio.run(_events(cluster, workflow_id, of_all_runs=False))
 
 
 def history_events(cluster: Cluster, job_id: str) -> int:
-    """Over all runs of the job's workflow."""
+    """Return the events over all runs of the job's workflow."""
     return events_of_all_runs(cluster, job_workflow_id(job_id))
 
 
@@ -150,7 +151,7 @@ def events_of_all_runs(cluster: Cluster, workflow_id: str) -> int:
 
 
 async def _events(cluster: Cluster, workflow_id: str, of_all_runs: bool) -> int:
-    """The list of runs lags behind; the latest run is asked itself."""
+    """Return the events of a workflow. The list of runs lags behind, so the latest run is read directly."""
     from temporalio.client import Client
 
     client = await Client.connect(cluster.local.temporal)
@@ -167,7 +168,9 @@ def peak_memory_mib(cluster: Cluster) -> dict[str, int]:
 
 
 def stored_bytes(cluster: Cluster) -> dict[str, int]:
-    """What our store and Temporal's hold in files, their write-ahead logs included; ours only on SQLite."""
+    """Return the bytes of Peloton's and Temporal's stores in files, with their write-ahead logs; Peloton's only on
+    SQLite.
+    """
     found: dict[str, int] = {}
     for path in cluster.local.data_dir.glob("*.db*"):
         store = path.name.partition(".db")[0]
@@ -176,7 +179,7 @@ def stored_bytes(cluster: Cluster) -> dict[str, int]:
 
 
 def written_mib(cluster: Cluster) -> dict[str, int]:
-    """What each process has sent to the disk."""
+    """Return what each process has written to the disk."""
 
     def written(pid: int) -> int:
         counts = dict(line.split(": ") for line in Path(f"/proc/{pid}/io").read_text().splitlines())
@@ -190,5 +193,5 @@ def cpu_seconds(cluster: Cluster) -> dict[str, float]:
 
 
 def _of_each(cluster: Cluster, look: Callable[[int], T]) -> dict[str, T]:
-    """By part: what ``look`` says of its process."""
+    """Return the result of ``look`` for the process of each part."""
     return {name: look(part.process.pid) for name, part in cluster.local.parts.items() if part.process is not None}

@@ -17,9 +17,9 @@ from tests.bench.wide import idle
 from tests.e2e.local import JOB_END, shell
 
 BATCHES = 20
-"""Of an update of all hosts."""
+"""Batches of an update of all hosts."""
 AWAY_SHARE = 0.01
-"""Of the hosts: they leave, and come back."""
+"""Share of the hosts that leave and come back."""
 PATIENCE_S = 1_800.0
 LOOK_S = 0.5
 IDLE_S = 20.0
@@ -67,7 +67,7 @@ class Daemon:
         }
 
     def events(self) -> dict[str, int]:
-        """Of the workflows that it has, over all their runs."""
+        """Return the events of its workflows, over all their runs."""
         if not self.id:
             return {}
         found = {name: job_id(self.id) for name, job_id in (("job", job_workflow_id), ("daemon", daemon_workflow_id))}

@@ -1,4 +1,4 @@
-"""A million active pods: all processes come up on them and work on, while clients ask and jobs come and go."""
+"""A million active pods: all processes start with them and work on, while clients poll and jobs come and go."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ from tests.unit.resmgr.world import World
 CYCLE_TARGET_S, GET_TARGET_MS, QUERY_TARGET_MS = 1.0, 100.0, 200.0
 POD_CPU, POD_MIB = 0.1, 16
 PAUSE_S = 0.05
-"""Of a client between an answer and its next question."""
+"""Pause of a client between an answer and its next request."""
 CLIENTS = 4
 LARGEST_SHARE = 0.1
-"""Of the questions, those about the largest job."""
+"""Share of the requests that are about the largest job."""
 PAGE_PODS = 100
 SETTLED_SHARE = 0.9
-"""Of the pods that fit, those that have to run before clients begin to ask."""
+"""Share of the pods that fit that must run before clients begin."""
 PATIENCE_S, LOOK_S = 300.0, 2.0
 NO_HOST = {"type": "LABEL_CONSTRAINT", "labelConstraint": {"kind": "HOST", "condition": "CONDITION_EQUAL"}}
 
@@ -66,7 +66,7 @@ class Size:
 
 
 def deep(size: Size = Size(), database: str = "") -> dict[str, Any]:
-    """On SQLite."""
+    """A million pods on SQLite."""
     with tempfile.TemporaryDirectory(prefix="peloton-") as folder, collected() as (collector, environment):
         settings = LocalSettings(
             port=0, data_dir=Path(folder), simulate=size.hosts, database=database, environment=environment
@@ -143,7 +143,7 @@ def store(url: str, size: Size) -> list[JobId]:
 
 
 def _pool(storage: Storage, name: str, reserved_pods: int, parent: str = ROOT_POOL_ID) -> RespoolId:
-    """What so many pods need is reserved."""
+    """Create a pool that reserves the resources of so many pods."""
     config = respool_pb2.ResourcePoolConfig(name=name, parent={"value": parent})
     for kind, amount in (("cpu", POD_CPU), ("memory", POD_MIB), ("disk", 1), ("gpu", 0)):
         config.resources.add(kind=kind, reservation=reserved_pods * amount, limit=1e9, share=1)
@@ -175,7 +175,7 @@ def _queued_job(world: World, pool_id: RespoolId, number: int, pods: int, task: 
 
 
 def _settle(cluster: Cluster, size: Size) -> None:
-    """Wait until hosts are full of all but those that find none."""
+    """Wait until hosts are full of all but the unplaceable pods."""
     pods = size.jobs * size.pods_per_job + sum(size.large_jobs)
     wanted = SETTLED_SHARE * min(pods, int(cluster.capacity() / POD_CPU) - size.homeless_pods)
     began_s = time.monotonic()
@@ -192,7 +192,7 @@ def _counts(url: str) -> dict[str, int]:
 
 
 def _ask(cluster: Cluster, jobs: list[JobId], size: Size) -> tuple[dict[str, float], list[float]]:
-    """Clients ask this and that, over and over again, while small jobs are submitted, run and finish."""
+    """Clients send various requests in a loop, while small jobs are submitted, run and finish."""
     random = Random(2)
     stop = threading.Event()
     asked: dict[str, list[float]] = {name: [] for name in _QUESTIONS}
@@ -257,7 +257,7 @@ def _first_page(client: Client, job_id: str) -> None:
 
 
 def _active_page(client: Client, job_id: str) -> None:
-    """By state and name, sorted."""
+    """Return a request by state and name, sorted."""
     order = {"order": "ASC", "property": {"value": "name"}}
     spec = {
         "jobStates": ["PENDING", "RUNNING"],
@@ -335,7 +335,9 @@ def _log(cluster: Cluster, part: str, text: str) -> list[str]:
 
 
 def _come_back(cluster: Cluster) -> float:
-    """From kill -9 of the resource manager until its successor answers: with its lease, its start and the rebuild."""
+    """Return the seconds from kill -9 of the resource manager until its successor answers: with its lease, its start
+    and the rebuild.
+    """
     began_s = time.monotonic()
     cluster.kill("resmgr")
 

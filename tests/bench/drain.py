@@ -17,13 +17,14 @@ from tests.e2e.service import Service
 
 JOBS, INSTANCES, HOSTS, AWAY = 100, 90, 1_000, 50
 PATIENCE_S = 900.0
-LOOK_S = 0.5  # between looks: who asks more often is a load of its own
+LOOK_S = 0.5  # between reads: more frequent ones would add load
 DOWN = host_pb2.HOST_STATE_DOWN
 
 
 def drain_50() -> dict[str, Any]:
-    """50 of 1,000 simulated hosts that carry 9,000 pods of 100 services, of each of which one may be away at a time:
-    down at once, and up again."""
+    """50 of 1,000 simulated hosts that carry 9,000 pods of 100 services, each of which may have one pod unavailable,
+    are drained at once, and return to service.
+    """
     settings = LocalSettings(port=0, simulate=HOSTS, environment={"PELOTON_MAINTENANCE_SHARE": str(AWAY / HOSTS)})
     with Cluster(settings) as cluster:
         pool = cluster.pool("bench")
@@ -62,7 +63,7 @@ def drain_50() -> dict[str, Any]:
 
 
 def _down(cluster: Cluster, made: Sequence[Service], hosts: list[str]) -> tuple[float, Lives]:
-    """Returns the seconds until all are DOWN, and what became of the services meanwhile."""
+    """Return the seconds until all hosts are DOWN, and the figures of the services meanwhile."""
     since_ns, started_s = time.time_ns(), time.monotonic()
     cluster.client.maintenance.Start(pb.StartRequest(hostnames=hosts, at_most=AWAY))
     _wait(lambda: _states(cluster) == {DOWN: len(hosts)}, "all down")

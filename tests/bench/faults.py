@@ -1,4 +1,4 @@
-"""Nothing is traded for speed: at full load each process is killed, and nothing is lost or done twice."""
+"""Speed at no cost of safety: under full load each process is killed, and no pod is lost or run twice."""
 
 from __future__ import annotations
 
@@ -24,8 +24,9 @@ BETWEEN_S = 4.0
 def throughput_faults(
     pods: int = 100_000, hosts: int = 1_000, rounds: int = 3, between_s: float = BETWEEN_S
 ) -> dict[str, Any]:
-    """100,000 pods that do nothing on 1,000 simulated hosts, while each process is killed three times, one after the
-    other, and the resource manager checks its books after each cycle (a broken one fails the case)."""
+    """100,000 empty pods on 1,000 simulated hosts, while each process is killed three times, one after the other, and
+    the resource manager checks its books after each cycle (a broken one fails the case).
+    """
     settings = LocalSettings(port=0, simulate=hosts, environment={"PELOTON_CHECK_INVARIANTS": "true"})
     with Cluster(settings) as cluster:
         pool = cluster.pool("bench")
@@ -49,7 +50,7 @@ def throughput_faults(
 
 
 def _killed(cluster: Cluster, job: str, victims: Sequence[str], between_s: float) -> dict[str, int]:
-    """One after the other, when so much time has passed and the API answers, as long as the job has not ended."""
+    """Kill one process after the other, when so much time has passed and the API answers, until the job has ended."""
     kills: dict[str, int] = {}
     for victim in victims:
         seen: list[str] = []
@@ -68,7 +69,7 @@ def _killed(cluster: Cluster, job: str, victims: Sequence[str], between_s: float
 
 
 def _judged(cluster: Cluster, job: str) -> dict[str, int]:
-    """What storage says of all runs."""
+    """Return counts of all runs from storage."""
     event = PodEventRow
     launched = sa.and_(col(event.job_id) == job, col(event.state) == POD_STATE_NUMBERS[PodState.LAUNCHED])
     twice = sa.select(sa.func.count()).select_from(
@@ -97,7 +98,9 @@ def _judged(cluster: Cluster, job: str) -> dict[str, int]:
 
 
 def _allocation(cluster: Cluster, pool: str) -> float:
-    """What the pool holds of all kinds, once the resource manager has heard of the last end or patience is over."""
+    """Return the usage of the pool over all kinds, once the resource manager has seen the last end or the timeout has
+    passed.
+    """
 
     def held() -> float:
         request = respool_pb2.GetRequest(id={"value": pool})

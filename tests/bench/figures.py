@@ -1,4 +1,4 @@
-"""How benchmark cases take times and memory."""
+"""Measurements of time and memory in benchmark cases."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class Missing(Exception):
-    """What a case needs is not on this machine: it is passed over."""
+    """Raised when a requirement of a case is missing on this machine: the case is skipped."""
 
 
 class Times:
@@ -42,7 +42,9 @@ class Times:
         self.wall_ms.append((time.perf_counter() - wall_s) * 1000)
 
     def figures(self, name: str = "", target_ms: float | None = None) -> dict[str, float]:
-        """The target is for the CPU time: on a busy machine the wall time is somebody else's, too."""
+        """Return the figures. The target is for the CPU time: on a busy machine the wall time includes other
+        processes.
+        """
         start = f"{name}_" if name else ""
         cpu_ms = statistics.median(self.cpu_ms)
         found = {
@@ -54,7 +56,7 @@ class Times:
 
 
 def rss_mib() -> float:
-    """What this process holds of the memory now."""
+    """Return the memory of this process."""
     gc.collect()
     return status_kib("VmRSS") / 1024
 
@@ -69,6 +71,6 @@ def status_kib(key: str, process: int | str = "self") -> int:
 
 
 def cpu_s(pid: int, digits: int = 1) -> float:
-    """What a process has used of the processors so far."""
+    """Return the CPU seconds of a process so far."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return round((int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK"), digits)

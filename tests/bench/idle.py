@@ -1,4 +1,4 @@
-"""How long the first pod takes after nobody has wanted any, when Mesos makes no offers; and the next one."""
+"""Start time of the first pod after an idle period in which Mesos makes no offers, and of the next one."""
 
 from __future__ import annotations
 

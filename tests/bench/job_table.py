@@ -1,4 +1,4 @@
-"""The table of jobs at a million of them: what a page costs for each filter."""
+"""The table of jobs at a million of them: the cost of a page for each filter."""
 
 from __future__ import annotations
 

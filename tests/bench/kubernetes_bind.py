@@ -1,7 +1,7 @@
-"""Pods of others on a real apiserver, bound by Peloton's host manager, and by kube-scheduler beside it.
+"""External pods on a real apiserver, bound by Peloton's host manager, and by kube-scheduler for comparison.
 
-They have one owner, and come as fast as somebody can create them. In the process of the host manager a loop stands in
-for the workflows and the resource manager: what it uses counts, too.
+The pods have one owner, and are created as fast as possible. In the process of the host manager a loop replaces the
+workflows and the resource manager: its CPU counts, too.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from tests.kubernetes.external_world import ExternalWorld
 
 MODULE = "tests.bench.kubernetes_bind"
 TURN_S = 0.1
-"""Between the turns of the loop: pods that come meanwhile are placed together."""
+"""Seconds between the turns of the loop, which places the pods that came meanwhile together."""
 OWNER = "bench"
 
 
@@ -67,7 +67,7 @@ def bind(count: int = PODS) -> dict[str, Any]:
 
 
 def bound(plane: ControlPlane, kubelets: subprocess.Popen[str], folder: Path, count: int) -> dict[str, Any]:
-    """By Peloton's host manager, which deletes the pods in the end."""
+    """Measure Peloton's host manager, which deletes the pods in the end."""
     with (
         part("host-manager", plane, str(folder), module=MODULE) as host_manager,
         part("creator", plane, "peloton", str(count), module=MODULE) as creator,
@@ -80,7 +80,7 @@ def bound(plane: ControlPlane, kubelets: subprocess.Popen[str], folder: Path, co
 
 
 def host_manager(kubeconfig: str, folder: str) -> None:
-    """Its end takes the pods away."""
+    """Run the host manager, and delete the pods at its end."""
     gc.freeze()  # as ``peloton serve`` does
     gc.set_threshold(*GARBAGE)
     sys.setswitchinterval(SWITCH_S)
@@ -112,7 +112,7 @@ def creator(kubeconfig: str, scheduler: str, count: str) -> None:
 
 
 def owner_of_all(api: ApiServer) -> dict[str, Any]:
-    """Anything that is there: the pods of an owner that is not are collected."""
+    """Return an existing owner: pods of a missing one are collected."""
     path = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
     answer = api.ask(Request("GET", f"{path}/{OWNER}"))
     if not answer.is_ok:

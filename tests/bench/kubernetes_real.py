@@ -1,7 +1,8 @@
-"""Pods on a real apiserver, whose status a fake kubelet patches: by Peloton's driver, and by kube-scheduler beside it.
+"""Pods on a real apiserver, whose status a fake kubelet patches: by Peloton's driver, and by kube-scheduler for
+comparison.
 
-Processes whose use counts are started by ``python -m tests.bench.kubernetes_real PART KUBECONFIG``. Each writes a line
-to stdout when it is ready, and begins with a line on stdin.
+Measured processes are started by ``python -m tests.bench.kubernetes_real PART KUBECONFIG``. Each writes a line to
+stdout when it is ready, and begins with a line on stdin.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ from tests.kubernetes.fake_kubelet import FakeKubelets
 PODS = 1_000
 NODES = 50
 PODS_PER_HOST = 20
-"""In one launch on a host."""
+"""Pods in one launch on a host."""
 NAMESPACE = "bench"
 SELECTOR = (("bench", "yes"),)
 ALLOCATABLE = {"cpu": "64", "memory": "256Gi", "ephemeral-storage": "1Ti", "pods": "500"}
@@ -73,7 +74,7 @@ def kubernetes_real() -> dict[str, Any]:
 
 
 def launched(plane: ControlPlane, kubelets: subprocess.Popen[str]) -> dict[str, Any]:
-    """By Peloton's driver."""
+    """Measure Peloton's driver."""
     with part("driver", plane) as driver:
         return run(plane, {"driver": driver, "fake_kubelet": kubelets})
 
@@ -85,7 +86,9 @@ def run(
     pods: int = PODS,
     patience_s: float = PATIENCE_S,
 ) -> dict[str, Any]:
-    """Pods a second, and milliseconds of each process for a pod. The first of the parts is told to begin."""
+    """Return pods a second, and milliseconds of each process for a pod. The first of the parts receives the start
+    line.
+    """
     pids = {name: process.pid for name, process in parts.items()}
     pids |= {name: plane.process_id(name) for name in ("etcd", "kube-apiserver", "kube-controller-manager", *more)}
     api = ApiServer(read_access(str(plane.kubeconfig)))
@@ -113,7 +116,7 @@ def run(
 
 @dataclass
 class Lives:
-    """When each pod got its node, and when it ended."""
+    """Times at which each pod was bound to its node, and ended."""
 
     patience_s: float
     on_node: dict[str, float] = field(default_factory=dict)
@@ -156,7 +159,7 @@ def delete_pods(plane: ControlPlane) -> None:
 def part(
     name: str, plane: ControlPlane, *arguments: str, module: str = "tests.bench.kubernetes_real"
 ) -> Iterator[subprocess.Popen[str]]:
-    """One that is ready."""
+    """Start a part and wait until it is ready."""
     argv = [sys.executable, "-m", module, name, str(plane.kubeconfig), *arguments]
     process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert process.stdin is not None
@@ -205,7 +208,7 @@ def kubelets(kubeconfig: str) -> None:
 
 
 def driver(kubeconfig: str) -> None:
-    """Launches all pods on whatever room is announced, and acknowledges what it is told."""
+    """Launch all pods on the offered resources, and acknowledge the statuses."""
     settings = settings_of(kubeconfig)
     pods, template = templates(settings)
     events, driver = RecordedEvents(), KubernetesDriver(settings)
@@ -233,7 +236,7 @@ def driver(kubeconfig: str) -> None:
 
 
 def creator(kubeconfig: str) -> None:
-    """Creates the same pods without a node: kube-scheduler binds them."""
+    """Create the same pods without a node: kube-scheduler binds them."""
     settings = settings_of(kubeconfig)
     pods, template = templates(settings)
     manifest = PodManifest(template, settings)

@@ -1,9 +1,9 @@
-"""Kueue on a real apiserver, beside Peloton: a scheduling gate holds each pod until its queue has room for it, and
-kube-scheduler binds it then.
+"""Kueue on a real apiserver, compared with Peloton: a scheduling gate holds each pod until its queue has quota for it,
+and kube-scheduler then binds it.
 
-Its controller manager is built from its Go module and set up as its manifests say, with all its webhooks and the
-certificates that it makes itself. Outside a cluster we stand in for what a cluster does: its service leads to this
-machine, and its certificates are written where it looks for them.
+Its controller manager is built from its Go module and set up by its manifests, with all its webhooks and the
+certificates that it creates. The benchmark does what a cluster would do outside one: Kueue's service leads to this
+machine, and its certificates are written to their usual path.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ CREATE = {
 CONVERTED = ("clusterqueues", "cohorts", "localqueues", "multikueueclusters", "workloads")
 """Resources whose versions Kueue converts by a webhook."""
 QUOTA = {"cpu": "3200", "memory": "12800Gi"}
-"""All that the nodes have."""
+"""Quota of all resources of the nodes."""
 GATED_PATIENCE_S = 1_800.0
 
 
@@ -100,7 +100,7 @@ def kueue(count: int = PODS) -> dict[str, Any]:
 
 @contextmanager
 def manager(plane: ControlPlane, folder: Path, program: Path) -> Iterator[subprocess.Popen[str]]:
-    """Its controller manager, ready, with a queue that has room for all pods."""
+    """Start its controller manager, with a queue whose quota fits all pods."""
     shipped = kueue_build.manifests()
     ports = Taken()
     webhooks, health = ports.some(2)
@@ -146,7 +146,9 @@ def await_it(process: subprocess.Popen[str], log: Path, is_so: Callable[[], bool
 
 
 def configuration(shipped: Path, webhooks: int, health: int, certificates: Path) -> Json:
-    """As it ships, for plain pods, and without its limit of requests a second, as kube-scheduler here has none."""
+    """Return the shipped configuration, for plain pods, and without its limit of requests a second, as kube-scheduler
+    here has none.
+    """
     found: Json = yaml.safe_load((shipped / "manager" / "controller_manager_config.yaml").read_text(encoding="utf-8"))
     return found | {
         "namespace": SYSTEM,
@@ -162,7 +164,7 @@ def configuration(shipped: Path, webhooks: int, health: int, certificates: Path)
 
 
 def system() -> Iterator[tuple[str, Json]]:
-    """Where it lives in the cluster; its service leads to this machine."""
+    """Yield the objects of its namespace; its service leads to this machine."""
     for namespace in (SYSTEM, NAMESPACE):
         yield "/api/v1/namespaces", {"metadata": {"name": namespace}}
     home = f"/api/v1/namespaces/{SYSTEM}"
@@ -172,7 +174,7 @@ def system() -> Iterator[tuple[str, Json]]:
 
 
 def manifests(shipped: Path, port: int) -> Iterator[tuple[str, Json]]:
-    """Its resources and its webhooks, with what its overlays for kustomize add to them."""
+    """Yield its resources and its webhooks, with the additions of its overlays for kustomize."""
     service = {"name": SERVICE, "namespace": SYSTEM, "port": port}
     for file in sorted((shipped / "crd" / "bases").glob("*.yaml")):
         body = yaml.safe_load(file.read_text(encoding="utf-8"))
@@ -203,7 +205,7 @@ def named(kind: str, name: str, spec: Json) -> Json:
 
 
 def check_workloads(plane: ControlPlane, count: int) -> None:
-    """Every pod went by way of the queue."""
+    """Check that every pod went by way of the queue."""
     with Client(plane.login) as client:
         found = client.ask("GET", f"{API}/namespaces/{NAMESPACE}/workloads").json()["items"]
     assert len(found) == count, f"{len(found)} workloads for {count} pods"
@@ -224,7 +226,7 @@ def is_ready(port: int) -> bool:
 
 
 def is_created(client: Client, path: str, body: Json) -> bool:
-    """Not before its webhooks answer."""
+    """Return whether the object was created, which fails until its webhooks answer."""
     return client.ask("POST", path, body).status == http.client.CREATED
 
 
@@ -237,7 +239,7 @@ def create(client: Client, path: str, body: Json) -> None:
 
 
 def creator(kubeconfig: str, count: str) -> None:
-    """Plain pods of the queue: its webhook gates them."""
+    """Create plain pods of the queue: its webhook gates them."""
     api = ApiServer(read_access(kubeconfig))
     requests = []
     for number in range(int(count)):

@@ -17,7 +17,9 @@ NICENESS = 15
 
 
 def program() -> Path:
-    """Its controller manager, whose build took 23 minutes on busy cores; raises Missing where it cannot be built."""
+    """Return its controller manager, whose build took 23 minutes on busy cores. Raises Missing when it cannot be
+    built.
+    """
     digest = hashlib.sha256(b"".join((FOLDER / name).read_bytes() for name in ("go.mod", "go.sum")))
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     built = cache / "peloton" / "kueue" / digest.hexdigest()[:16] / "kueue"
@@ -33,7 +35,7 @@ def version() -> str:
 
 
 def manifests() -> Path:
-    """What it ships to be applied."""
+    """Return the folder of its shipped manifests."""
     return Path(_module()["Dir"]) / "config" / "components"
 
 

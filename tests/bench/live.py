@@ -1,8 +1,8 @@
-"""Many services that live at once: the cost of creating them, of leaving them alone, of a role that starts again, and
-of rollouts with a stream of short jobs.
+"""Many long-running services: the cost of creating them, of idle time, of a role that restarts, and of rollouts with a
+stream of short jobs.
 
 ``PELOTON_BENCH_SERVICES``, ``PELOTON_BENCH_HOSTS``, ``PELOTON_BENCH_ROLLOUTS`` and ``PELOTON_BENCH_SHORT_JOBS`` set the
-size, ``PELOTON_BENCH_IDLE_S`` how long nothing happens.
+size, ``PELOTON_BENCH_IDLE_S`` the idle time.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ CLIENTS = 8
 LOOK_S = 1.0
 PATIENCE_S = 3_600.0
 QUIET_CORES = 0.05
-"""Above what the services use when nothing happens."""
+"""Cores above the usage of idle services."""
 STOPS_PER_RESTART = 5
-"""The first one begins with the kill, and includes the time in which nothing does the work of the role."""
+"""Stops per restart. The first one begins with the kill, and includes the time in which the role is down."""
 CREATED_PER_SECOND, CREATE_CPU_MS = 30.0, 60.0
 IDLE_CORES, STOP_S, RESTART_CPU_MS = 0.03, 2.0, 5.0
 SHORT_JOBS_RATIO = 1.1
 """Targets. The last is the time that short jobs take during rollouts, as a multiple of the time without."""
 COMMAND = "sleep 1000000"
-"""Of the pods of services: none ends by itself, however long a run takes."""
+"""Command of the pods of services, which never ends during a run."""
 KILLED = stateless_pb2.JOB_STATE_KILLED
 ROLLED = stateless_pb2.WORKFLOW_STATE_SUCCEEDED
 
@@ -67,8 +67,9 @@ def live_settings(hosts: int, jobs: int) -> LocalSettings:
 
 
 def live(sizes: LiveSize | None = None) -> dict[str, Any]:
-    """Services of one to three pods on simulated hosts: created, left alone, stopped while each role is killed and
-    starts again, and rolled out with short jobs between them."""
+    """Services of one to three pods on simulated hosts: created, left idle, stopped while each role is killed and
+    restarts, and rolled out with short jobs.
+    """
     sizes = sizes or LiveSize()
     services, hosts, rollouts, short_jobs = sizes.services, sizes.hosts, sizes.rollouts, sizes.short_jobs
     least = 2 * len(ROLES) * STOPS_PER_RESTART
@@ -149,7 +150,7 @@ def _all_run(count: int) -> dict[PodState, int]:
 
 
 def _own(found: dict[str, Any]) -> dict[str, Any]:
-    """Figures of our processes and of Temporal, without the simulated cluster."""
+    """Return figures of Peloton's processes and of Temporal, without the simulated cluster."""
     return {name: value for name, value in found.items() if name in (*ROLES, "temporal", "web")}
 
 
@@ -173,7 +174,7 @@ def used_cores(cluster: Cluster, seconds_max: float) -> dict[str, float]:
 
 
 def wait_quiet(cluster: Cluster, idle_cores: float) -> None:
-    """Wait until three looks of two seconds in a row find nothing but idle processes."""
+    """Wait until three reads of two seconds in a row find only idle processes."""
     deadline_s, quiet = time.monotonic() + PATIENCE_S, 0
     while quiet < 3:
         cores = sum(used_cores(cluster, 2.0).values())

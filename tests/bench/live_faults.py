@@ -1,4 +1,4 @@
-"""Many live services, while each process is killed, a worker stands still, and Temporal's store is deleted."""
+"""Many live services, while each process is killed, a worker stops, and Temporal's store is deleted."""
 
 from __future__ import annotations
 
@@ -38,7 +38,8 @@ QUIET_S = 120.0
 
 def live_faults(services: int = 0, hosts: int = 0, stopped_s: float = STOPPED_S) -> dict[str, Any]:
     """Live services on simulated hosts. After each fault one of them is rolled out, one is stopped and one is created;
-    then all pods must run, each in its first run but for those that were rolled out, and the processes rest."""
+    all pods must then run, each in its first run except the rolled-out ones, and the processes become idle.
+    """
     services, hosts = services or size("SERVICES", 5_000), hosts or size("HOSTS", 1_250)
     faults: dict[str, Callable[[Cluster], None]] = {
         **{f"kill {name}": partial(Cluster.kill, part=name) for name in (*ROLES, "temporal")},

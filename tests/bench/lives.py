@@ -1,4 +1,4 @@
-"""What the stored events of pods tell of services, commit by commit: nothing happens between two looks."""
+"""Figures of services by the stored events of their pods, commit by commit."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ RUNNING = POD_STATE_NUMBERS[PodState.RUNNING]
 
 @dataclass
 class Lives:
-    """Of services, since a moment."""
+    """Figures of services since a moment."""
 
-    away_most: int = 0  # instances of one service that did not serve, or were told to go, at the same time
-    moves_s: list[float] = field(default_factory=list)  # from the moment an instance was told to go until it runs again
-    chain_s: float = 0.0  # the most seconds in all that instances of one service were away, one after the other
+    away_most: int = 0  # instances of one service that did not serve, or were asked to end, at the same time
+    moves_s: list[float] = field(default_factory=list)  # from the request to end an instance until it runs again
+    chain_s: float = 0.0  # the most seconds in all that instances of one service were down, one after the other
 
     @property
     def move_s(self) -> float:
-        """The median."""
+        """Return the median seconds of a move."""
         return sorted(self.moves_s)[len(self.moves_s) // 2] if self.moves_s else 0.0
 
 

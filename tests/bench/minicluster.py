@@ -1,4 +1,4 @@
-"""The emulated Mesos alone: how many status updates it deals out to a plain client."""
+"""The emulated Mesos alone: its rate of status updates to a plain client."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def cpu_s(process: int) -> float:
 
 
 class Client:
-    """A framework on one thread: what has arrived is read, answered in one go, and so on."""
+    """Framework on one thread, which reads all messages and answers them together, in a loop."""
 
     def __init__(self, address: str, task_count: int) -> None:
         self._address = address
@@ -78,7 +78,7 @@ class Client:
         self.launched_count = self.ended_count = self.update_count = 0
 
     def run(self) -> float:
-        """Seconds from the first launch to the last acknowledgement."""
+        """Return the seconds from the first launch to the last acknowledgement."""
         began_s = time.monotonic()
         first_s, pipe = 0.0, Pipe(self._address)
         try:
@@ -97,7 +97,7 @@ class Client:
             self._stream.close()
 
     def _read(self) -> list[dict[str, Any]]:
-        """The acknowledgements of what has arrived."""
+        """Return the acknowledgements of the messages."""
         calls: list[dict[str, Any]] = []
         records, is_open = self._stream.read()
         assert is_open, self._stream.error

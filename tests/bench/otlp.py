@@ -1,4 +1,4 @@
-"""A collector of metrics, as small as can be: what roles with ``PELOTON_OTLP`` tell of histograms."""
+"""A minimal collector of metrics, for the histograms of roles with ``PELOTON_OTLP``."""
 
 from __future__ import annotations
 

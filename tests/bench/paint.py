@@ -1,4 +1,4 @@
-"""How soon a page is drawn, by a trace of Chromium."""
+"""Time until a page is drawn, by a trace of Chromium."""
 
 from __future__ import annotations
 
@@ -24,8 +24,9 @@ def traced(url: str, trace: Path) -> dict[str, Any]:
 
 
 def painted(events: list[dict[str, Any]]) -> dict[str, Any]:
-    """From the start of the navigation: the first paint, the first paint of contents, and when all was drawn, which a
-    mark says; meanwhile how long the main thread worked, in all and at longest without a pause, in ms."""
+    """Return times from the start of the navigation: the first paint, the first contentful paint, and the mark of a
+    drawn page; also the total and the longest work of the main thread meanwhile, in ms.
+    """
     drawn = next(one for one in events if one["name"] == DRAWN and "blink.user_timing" in one["cat"])
     mine = [one for one in events if one["pid"] == drawn["pid"]]
     start = _at(mine, "navigationStart", drawn)
@@ -40,7 +41,7 @@ def painted(events: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _at(events: list[dict[str, Any]], name: str, drawn: dict[str, Any]) -> float:
-    """When the last one of the navigation that ended with the mark was, in us."""
+    """Return the time of the last such event, in us, of the navigation that ended with the mark."""
     navigation = drawn["args"]["data"]["navigationId"]
     return float(
         max(

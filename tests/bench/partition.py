@@ -18,8 +18,9 @@ PATIENCE_S, LOOK_S = 600.0, 0.5
 
 
 def partition_spike(hosts: int = HOSTS, service_hosts: int = SERVICE_HOSTS, spike: int = SPIKE_HOSTS) -> dict[str, Any]:
-    """All hosts are full when a service comes that fills some more; the mover is on. ``batch_pods_lost`` ran on the
-    hosts that went, and wait."""
+    """All hosts are full when a service is created that fills some more; the mover is on. ``batch_pods_lost`` ran on
+    the moved hosts, and wait.
+    """
     settings = LocalSettings(port=0, simulate=hosts, environment={"PELOTON_HOST_POOLS": "true"})
     with Cluster(settings) as cluster:
         _partition(cluster, hosts, service_hosts)
@@ -78,7 +79,7 @@ def _query(cluster: Cluster) -> mover_pb2.QueryResponse:
 
 
 def _wait(condition: Any, what: str) -> float:
-    """Until when."""
+    """Return the time at which the condition is true."""
     deadline_s = time.monotonic() + PATIENCE_S
     while not condition():
         assert time.monotonic() < deadline_s, f"{what} not seen within {PATIENCE_S:.0f} s"

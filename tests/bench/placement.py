@@ -1,4 +1,4 @@
-"""Placement in the pure core: mixed pods onto mixed hosts, how fast, and on how many hosts."""
+"""Placement in the pure core: mixed pods on mixed hosts, by speed and by number of hosts."""
 
 from __future__ import annotations
 
@@ -28,8 +28,9 @@ APP: Label = ("app", "web")
 
 
 def placement_mixed(host_count: int = 50_000, batches: int = 30, small_count: int = 2_000) -> dict[str, Any]:
-    """Batches onto hosts of which half are in use, each to another degree; then batches onto a smaller, empty cluster
-    until it is half full, beside a slow placement of one pod after the other."""
+    """Batches on hosts of which half are in use, each to another degree; then batches on a smaller, empty cluster until
+    it is half full, compared with a slow placement of one pod after the other.
+    """
     random = Random(1)
     fleet = Fleet(hosts(random, host_count, in_use=0.5))
     times, placed, asked = Times(), 0, 0
@@ -78,7 +79,7 @@ def hosts(random: Random, count: int, in_use: float) -> list[HostRow]:
 
 
 def batch(random: Random) -> list[Want]:
-    """About thirty sorts of pods, a third of them with constraints."""
+    """Return about thirty shapes of pods, a third of them with constraints."""
     counts: dict[tuple[PodShape, tuple[Label, ...]], int] = {}
     sorts = [pods(random) for _ in range(30)]
     for _ in range(BATCH):
@@ -113,8 +114,9 @@ def pods(random: Random) -> tuple[PodShape, tuple[Label, ...]]:
 
 
 def beside_oracle(random: Random, count: int) -> dict[str, Any]:
-    """The same batches one pod after the other, the largest first, each on the host in use with least left, or else on
-    the unused one that takes most of its like."""
+    """Place the same batches one pod after the other, the largest first, each on the host in use with least left, or
+    else on the unused one that takes most of it.
+    """
     rows = hosts(random, count, in_use=0)
     fleet, oracle = Fleet(rows), Oracle(rows)
     while np.count_nonzero(fleet.is_used) < count / 2:
@@ -133,7 +135,7 @@ def beside_oracle(random: Random, count: int) -> dict[str, Any]:
 
 
 class Oracle:
-    """Best fit decreasing, slow and obvious, with none of our code but the rules on labels."""
+    """Best fit decreasing, slow and obvious, which shares only the rules on labels with Peloton."""
 
     def __init__(self, rows: list[HostRow]) -> None:
         self.rows = rows

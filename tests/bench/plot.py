@@ -1,6 +1,6 @@
-"""Draws docs/scale.svg from the baseline: how cost grows with pods and with hosts.
+"""Draws docs/scale.svg from the baseline: cost by the number of pods and of hosts.
 
-After `make bench CASE="pods hosts" RECORD=1`: `.venv/bin/python -m tests.bench.plot docs/scale.svg`.
+After `make bench CASE="pods hosts" RECORD=1`: `.venv/bin/python -m tests.bench.plot`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ STYLE = {
 }
 COLOURS = ("#2a9d8f", "#e07a3f", "#5c4d7d", "#8a8d91")
 Lines = Mapping[str, tuple[str, ...]]
-"""Label -> where in what was measured of one size."""
+"""Path of a value in the figures of one size, by label."""
 PODS: tuple[tuple[str, Lines], ...] = (
     (
         "milliseconds of CPU",
@@ -66,7 +66,7 @@ def draw(picture: Path) -> None:
                         list(sizes), [_at(found, path) for found in sizes.values()], "o-", color=colour, label=label
                     )
                 panel.set_xscale("log")
-                panel.set_ylim(0, max(panel.get_ylim()[1], 1) * 1.35)  # room for the legend
+                panel.set_ylim(0, max(panel.get_ylim()[1], 1) * 1.35)  # space for the legend
                 panel.set_title(title, loc="left")
                 panel.set_xlabel(case)
                 panel.legend(frameon=False, loc="upper left")

@@ -1,4 +1,4 @@
-"""How cost grows with the number of active pods: memory of the resource manager, its cycles, reads, bytes stored."""
+"""Cost by the number of active pods: memory of the resource manager, its cycles, reads, bytes stored."""
 
 from __future__ import annotations
 
@@ -37,8 +37,9 @@ FULL = Resources.of(cpu=10, memory_mb=1e6, disk_mb=1e6)
 
 
 def pods(counts: Sequence[int] = COUNTS) -> dict[str, Any]:
-    """For each count: jobs of 1,000 in 300 pools, all of them queued; cycles in which next to nobody fits, and cycles
-    that admit 5,000 each."""
+    """Jobs of 1,000 in 300 pools, all of them queued, for each count; cycles in which almost no pod fits, and cycles
+    that admit 5,000 each.
+    """
     return {str(count): _of(count) for count in counts}
 
 
@@ -62,7 +63,7 @@ def _of(count: int) -> dict[str, Any]:
 
 
 class _Nobody(RecordedLifecycles):
-    """Nothing is created here."""
+    """Creates no objects."""
 
     async def start_job(self, job_id: JobId) -> None:
         raise AssertionError(job_id)
@@ -98,7 +99,7 @@ async def _figures(url: str) -> dict[str, Any]:
 
 
 async def _read(storage: Storage) -> tuple[Times, Times]:
-    """Through a server in this process, so that its CPU time counts, and ours."""
+    """Read through a server in this process, so that the CPU time of server and client counts."""
     gets, queries, nobody = Times(), Times(), _Nobody()
     ids = storage.jobs.active_ids()
     query = job_pb2.QueryRequest(spec={"pagination": {"limit": 100}})

@@ -23,7 +23,7 @@ def organisation(leaf_count: int, seed: int = 1) -> list[PoolSpec]:
     random = Random(seed)
     pools: list[PoolSpec] = []
     chain: list[RespoolId] = [ROOT_POOL_ID]  # where the next leaf may go: a pool of each depth
-    left = [0, 0, 0]  # leaves that the pools of the chain still get
+    left = [0, 0, 0]  # leaves that remain for the pools of the chain
     for _ in range(leaf_count):
         depth = next((depth for depth, count in enumerate(left) if count <= 0), None)
         for at in range(depth, DEPTH - 1) if depth is not None else ():
@@ -31,13 +31,13 @@ def organisation(leaf_count: int, seed: int = 1) -> list[PoolSpec]:
             left[at] = random.randint(size // 2, size + size // 2)
             chain[at + 1 :] = [_add(random, pools, chain[at], size / leaf_count)]
         left = [count - 1 for count in left]
-        parent = chain[-2] if depth is None and random.random() < 0.1 else chain[-1]  # nobody inner without children
+        parent = chain[-2] if depth is None and random.random() < 0.1 else chain[-1]  # every inner pool has children
         _add(random, pools, parent, 1 / leaf_count)
     return pools
 
 
 def _add(random: Random, pools: list[PoolSpec], parent: RespoolId, part: float) -> RespoolId:
-    """A pool that is to have about this part of the cluster."""
+    """Add a pool with about this part of the cluster."""
     name = f"pool{len(pools)}"
     pool_id = RespoolId(str(uuid.uuid5(uuid.NAMESPACE_DNS, name)))
     has_gpus = random.random() < 0.3

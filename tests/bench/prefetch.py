@@ -1,4 +1,4 @@
-"""A rollout in place whose image takes time to come, with images fetched ahead and without."""
+"""A rollout in place whose image takes time to pull, with prefetched images and without."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def roll_prefetch() -> dict[str, Any]:
 
 
 def _rolled(environment: dict[str, str]) -> tuple[float, dict[str, int]]:
-    """Seconds, and what pods of the new version found."""
+    """Return the seconds, and the figures of pods of the new version."""
     settings = LocalSettings(port=0, simulate=HOSTS, image_download_s=DOWNLOAD_S, environment=environment)
     with Cluster(settings) as cluster:
         service = Service(cluster, cluster.pool("bench"), HOSTS, "sleep 100000", image="web:1").create()

@@ -1,4 +1,4 @@
-"""Eight clients that submit as fast as they can: what is taken and refused, and whether the api still answers."""
+"""Eight clients that submit as fast as they can: accepted and rejected jobs, and the latency of the api."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Where each Python process of a cluster spends its time: py-spy looks 100 times a second who holds the interpreter.
+"""Profile of each Python process of a cluster: py-spy samples the thread that holds the interpreter 100 times a second.
 
-What runs beside the interpreter (SQLite, compression, the insides of gRPC) does not show: that is the rest of a
-process's CPU seconds.
+Work outside the interpreter (SQLite, compression, the insides of gRPC) is missing: it is the rest of a process's CPU
+seconds.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _FRAME = re.compile(r"(?P<function>.*?) \((?P<file>[^():]+)(?::\d+)?\)$")
 
 
 def into(folder: Path) -> None:
-    """Clusters that this process starts from now on are profiled."""
+    """Profile the clusters that this process starts from now on."""
     _program()
     folder.mkdir(parents=True, exist_ok=True)
     os.environ[FOLDER_VARIABLE] = str(folder.resolve())
@@ -44,8 +44,9 @@ def _program() -> str:
 
 @contextmanager
 def profiled(parts: dict[str, Part]) -> Iterator[None]:
-    """Writes `PART.txt` (stacks, for flame graphs) and `PART.md` (the table), if somebody asked for it. A second
-    cluster of the same case takes the place of the first."""
+    """Write `PART.txt` (stacks, for flame graphs) and `PART.md` (the table), if profiling is on. A second cluster of
+    the same case overwrites the files of the first.
+    """
     folder = os.environ.get(FOLDER_VARIABLE)
     with ExitStack() as stack:
         for name, part in parts.items() if folder else ():
@@ -80,7 +81,9 @@ def _watched(pid: int, path: Path) -> Iterator[None]:
 
 
 def table(stacks: Iterable[str]) -> str:
-    """Lines `frame;frame;... COUNT` -> seconds and shares by the innermost function of ours, and what it had called."""
+    """Return seconds and shares by the innermost function of Peloton and its callee, from lines `frame;frame;...
+    COUNT`.
+    """
     counts: Counter[tuple[str, str]] = Counter()
     for line in stacks:
         frames, _, count = line.rpartition(" ")
@@ -92,7 +95,7 @@ def table(stacks: Iterable[str]) -> str:
 
 
 def _place(frames: list[str]) -> tuple[str, str]:
-    """The innermost frame of ours, and the innermost package beneath it."""
+    """Return the innermost frame of Peloton, and the innermost package beneath it."""
     beneath: list[str] = []
     where = "no code of ours"
     for frame in frames:
@@ -109,7 +112,7 @@ def _place(frames: list[str]) -> tuple[str, str]:
 
 
 def _own(file: str) -> str:
-    """Path within the project; empty for the code of others."""
+    """Return the path within the project; empty for foreign code."""
     for folder in _OURS:
         before, found, rest = file.rpartition(f"/{folder}")
         if found and "site-packages" not in before:
@@ -118,6 +121,6 @@ def _own(file: str) -> str:
 
 
 def _package(file: str) -> str:
-    """Of another's file: its package, or the name of a file of Python's own library."""
+    """Return the package of a foreign file, or the name of a file of Python's own library."""
     _, found, rest = file.rpartition("site-packages/")
     return rest.split("/")[0] if found else Path(file).name

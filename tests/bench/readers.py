@@ -1,6 +1,6 @@
-"""Clients that ask for one job, each over a connection of its own: ``python -m tests.bench.readers '{...}'``.
+"""Clients that read one job, each over a connection of its own: ``python -m tests.bench.readers '{...}'``.
 
-They take answers as they come and do not unpack them, except one: what is measured is the server.
+Only one of them unpacks its answers: the measurement is about the server.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ TIMEOUT_S = 60.0
 
 
 async def read(order: Mapping[str, Any]) -> dict[str, Any]:
-    """``clients`` ask for ``job`` at ``address`` for ``seconds``; each pauses for ``pause_s`` after an answer."""
+    """Read ``job`` at ``address`` by ``clients`` for ``seconds``; each pauses for ``pause_s`` after an answer."""
     found: list[tuple[float, int]] = []
     failures: list[str] = []
     until_s = time.monotonic() + order["seconds"]

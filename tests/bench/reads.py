@@ -1,4 +1,4 @@
-"""Many clients that read, while pods are launched: neither keeps the other waiting."""
+"""Many clients that read, while pods are launched: neither delays the other."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.bench.cluster import Cluster, cpu_seconds, peak_memory_mib
 from tests.e2e.local import shell
 
 KEPT_TARGET = 0.8
-"""Of the launches without readers, those that are left with them."""
+"""Share of the launch rate without readers that remains with them."""
 PATIENCE_S = 120.0
 NO_PAUSE = "no_pause"
 
@@ -71,7 +71,7 @@ def reads(size: Size = Size()) -> dict[str, Any]:
 
 
 def _measure(cluster: Cluster, storage: Storage, job: JobId, size: Size, read: str, pause_s: float) -> dict[str, Any]:
-    """Launches for a while; ``read``: the job that clients ask for meanwhile."""
+    """Launch pods for a while; ``read``: the job that clients read meanwhile."""
     order = {
         "address": cluster.local.address,
         "job": read,
@@ -98,5 +98,5 @@ def _is_queued(storage: Storage, job: str) -> bool:
 
 
 def _ended(storage: Storage, job: JobId) -> int:
-    """As many have been launched, and no more than the slots are on their way."""
+    """Return how many have ended. As many have been launched, plus at most the slots."""
     return sum(count for state, count in storage.pods.counts(job).items() if state in TERMINAL)

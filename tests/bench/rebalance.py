@@ -22,13 +22,13 @@ SHAPES = [
 ]
 SERVICES = 500
 GRANTS = 5
-"""Instances of each service that may be away."""
+"""Unavailable instances that each service permits."""
 MOVES_MAX = 100
 FEW_PODS = 2
 
 
 def rebalance(host_count: int = 50_000) -> dict[str, Any]:
-    """Seconds of a core, and moves, of a plan for each goal. For FREE ten sorts of pods wait that fit nowhere."""
+    """Seconds of a core, and moves, of a plan for each goal. For FREE, unplaceable pods of ten shapes wait."""
     full, mixed = _cluster(host_count, is_full=True), _cluster(host_count, is_full=False)
     waiting = [
         WaitingPods(JobId(f"waiting-{sort}"), PodShape(Resources(12_000, 16_000 + sort)), 3) for sort in range(10)
@@ -47,7 +47,7 @@ def _plan(hosts: list[HostNow], pods: list[PodNow], goal: Goal, waiting: list[Wa
 
 
 def _cluster(host_count: int, is_full: bool) -> tuple[list[HostNow], list[PodNow]]:
-    """Every host has as many pods as find room in some tries; else a tenth is new, and a seventh has few."""
+    """Return hosts with as many pods as fit in some tries; a tenth of the hosts is new, and a seventh has few pods."""
     random, hosts, pods = Random(1), list[HostNow](), list[PodNow]()
     for at in range(host_count):
         name, free = Hostname(f"host{at:05d}"), CAPACITY

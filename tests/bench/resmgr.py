@@ -60,7 +60,9 @@ def rebuild(
     pods_per_job: int = 70,
     databases: Sequence[str] = ("sqlite", "postgresql"),
 ) -> dict[str, Any]:
-    """100,000 pods in all states, then kill -9: how soon a successor admits, and whether it knows what was known."""
+    """100,000 pods in all states, then kill -9: the seconds until a successor admits, and whether its state is the
+    same.
+    """
     pods = big_job_count * big_job_pods + job_count * pods_per_job
     found: dict[str, Any] = {"jobs": big_job_count + job_count, "pods": pods}
     for name in databases:
@@ -88,7 +90,7 @@ def _contended_jobs(world: World, job_count: int, pods: int) -> None:
 
 
 def resmgr_churn(rounds: int = 20, jobs_per_round: int = 50, pods_per_job: int = 50) -> dict[str, Any]:
-    """Jobs come, run and go, as in a day: memory comes back."""
+    """Jobs come, run and go, as in a day: memory is released."""
     with _sqlite() as url, tempfile.TemporaryDirectory() as folder:
         with _store(url) as world:
             pools = [world.pool(f"pool{number}", 10_000, 10_000) for number in range(100)]
@@ -96,7 +98,7 @@ def resmgr_churn(rounds: int = 20, jobs_per_round: int = 50, pods_per_job: int =
 
 
 def many_shapes(pods: int = 100_000) -> dict[str, Any]:
-    """One job of which every pod asks for another amount: calls, cycles and memory, and a successor after kill -9."""
+    """One job whose pods all request different amounts: calls, cycles and memory, and a successor after kill -9."""
     with _sqlite() as url, tempfile.TemporaryDirectory() as folder:
         began_s = time.monotonic()
         with _store(url) as world:
@@ -118,7 +120,7 @@ def _sqlite() -> Iterator[str]:
 
 @contextmanager
 def _postgresql() -> Iterator[str | None]:
-    """None where the tests would be skipped, too."""
+    """Return the address of PostgreSQL; None when the tests would be skipped, too."""
     try:
         import pytest
 

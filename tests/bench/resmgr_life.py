@@ -56,7 +56,7 @@ class Life:
         }
 
     async def enqueue(self, jobs: Iterable[JobRecord]) -> int:
-        """As their workflows do."""
+        """Queue the jobs as their workflows do."""
         queued = 0
         for job in jobs:
             while count := await self.loop.enqueue(job.job_id, CALL_PODS_MAX):
@@ -75,7 +75,7 @@ class Life:
         return facts(self.loop.state) == before
 
     def plans(self) -> dict[str, float]:
-        """The next cycle, planned again and again."""
+        """Plan the next cycle repeatedly."""
         times = Times()
         self.loop.state.set_capacity(CAPACITY, Resources())
         for _ in range(PLANS):
@@ -86,7 +86,7 @@ class Life:
 
 
 async def queue(life: Life) -> dict[str, Any]:
-    """Every pod is queued by calls; there are no hosts yet."""
+    """Queue every pod by calls; there are no hosts yet."""
     began_s = time.monotonic()
     await life.loop.start()
     queued = await life.enqueue(life.jobs)
@@ -97,7 +97,7 @@ async def queue(life: Life) -> dict[str, Any]:
 
 
 async def come_back(life: Life) -> dict[str, Any]:
-    """What a successor does until its first cycle is done: what it could admit is committed then."""
+    """Measure a successor until its first cycle is committed."""
     start_s, cpu_s, began_s = time.time() - life.order["began_s"], time.process_time(), time.monotonic()
     await life.loop.start()
     rebuild_s, rebuild_cpu_s = time.monotonic() - began_s, time.process_time() - cpu_s
@@ -122,8 +122,9 @@ async def come_back(life: Life) -> dict[str, Any]:
 
 
 async def spread(life: Life) -> dict[str, Any]:
-    """Pods come into every state that a resource manager knows: queued, admitted, on hosts, ended, queued again after a
-    failure, evicted for somebody more urgent and not gone yet."""
+    """Move pods into every state of a resource manager: queued, admitted, on hosts, ended, queued again after a
+    failure, and evicted by a more urgent pod but still on a host.
+    """
     loop = life.loop
     await life.learn_capacity()
     await life.enqueue(job for job in life.jobs if not job.sla.priority)
@@ -142,7 +143,7 @@ async def spread(life: Life) -> dict[str, Any]:
 
 
 def _run(life: Life, job: JobRecord, ends: Iterable[PodState]) -> None:
-    """Most of the job's admitted pods run; of these, every tenth ends in each of the ways."""
+    """Run most of the job's admitted pods; every tenth of these ends in each of the ways."""
     storage, now_ns = life.storage, life.world.now_ns
     pods = [pod for gang in storage.pods.ready_gangs(job.job_id, job.instance_count) for pod in gang.pods]
     launched = pods[: len(pods) * 9 // 10]
@@ -157,7 +158,8 @@ def _run(life: Life, job: JobRecord, ends: Iterable[PodState]) -> None:
 
 async def churn(life: Life) -> dict[str, Any]:
     """In each round jobs are created, queued, admitted and run, and end. SQLite's caches fill up; Python's blocks of
-    memory tell whether anything else is kept."""
+    memory show whether other memory grows.
+    """
     world, pools = life.world, life.order["pools"]
     sizes_mib, blocks = [rss_mib()], [sys.getallocatedblocks()]
     await life.learn_capacity()
@@ -189,7 +191,7 @@ async def churn(life: Life) -> dict[str, Any]:
 
 
 async def shapes(life: Life) -> dict[str, Any]:
-    """The one job is queued as its workflow does, and a few cycles admit of it what they may."""
+    """Queue the one job as its workflow does, and run a few cycles that admit as much as they may."""
     (job,) = life.jobs
     calls, cycles = Times(), Times()
     began_s = time.monotonic()
@@ -229,6 +231,6 @@ async def _live(order: Mapping[str, Any]) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    logging.disable(logging.WARNING)  # nobody tells the capacity yet
+    logging.disable(logging.WARNING)  # the capacity is not known yet
     print(json.dumps(asyncio.run(_live(json.loads(sys.argv[1])))), flush=True)
     os.kill(os.getpid(), signal.SIGKILL)

@@ -60,7 +60,9 @@ def _rolled(services: int, instances: int, batch: int) -> dict[str, Any]:
 
 
 def _wait(services: list[Service], state: int) -> None:
-    """Until the updates of all have ended so. One is asked at a time: to ask a hundred costs half a core."""
+    """Wait until the updates of all have ended in this state. One is read at a time: to read a hundred costs half a
+    core.
+    """
     deadline_s = time.monotonic() + PATIENCE_S
     for at, service in enumerate(services):
         while service.status.workflow_status.state != state:

@@ -18,7 +18,7 @@ from tests.workflow.sandbox import workflow_runner
 from tests.workflow.server import WORKFLOWS
 
 ROUNDS = 5
-"""Of each runner, in turns; the cheapest one counts."""
+"""Rounds of each runner, in turns; the cheapest one counts."""
 
 
 def all_passed_through() -> WorkflowRunner:
@@ -50,7 +50,7 @@ def sandbox() -> dict[str, Any]:
 
 
 async def replay_all(recorded: Sequence[WorkflowHistory], runner: WorkflowRunner) -> float:
-    """Return the CPU seconds of this process for all of them, after a first one that loads what stays."""
+    """Replay all histories; return the CPU seconds of this process after a first replay, which loads what is cached."""
 
     async def each() -> AsyncIterator[WorkflowHistory]:
         for history in recorded:

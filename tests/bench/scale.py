@@ -1,4 +1,4 @@
-"""Cases of the size that Peloton is for, on the whole of a local cluster."""
+"""Cases of Peloton's intended size, on the whole of a local cluster."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from tests.postgres import running_postgres
 
 
 def throughput() -> dict[str, Any]:
-    """100,000 pods that do nothing on 1,000 simulated hosts, from submit to SUCCEEDED, on SQLite."""
+    """100,000 empty pods on 1,000 simulated hosts, from submit to SUCCEEDED, on SQLite."""
     return _throughput("")
 
 
 def throughput_postgres() -> dict[str, Any]:
-    """The same on PostgreSQL."""
+    """100,000 empty pods on 1,000 simulated hosts, from submit to SUCCEEDED, on PostgreSQL."""
     with running_postgres() as server:
         return _throughput(server.create_database())
 
@@ -35,7 +35,7 @@ def job_create() -> dict[str, Any]:
 
 
 def job_create_overrides() -> dict[str, Any]:
-    """The same, each pod with a configuration of its own."""
+    """50,000 pods of 10 s with 9,000 slots, each with a configuration of its own."""
     return _job_create(50_000)
 
 

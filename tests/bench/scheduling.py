@@ -1,4 +1,4 @@
-"""Cases about the pure core and the resource manager's memory; nothing is stored."""
+"""Cases of the pure core and the resource manager's memory, without storage."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from tests.bench.pools import CAPACITY, SLACK, organisation
 
 PODS_PER_JOB = 4
 CPUS = {QueueKind.NON_PREEMPTIBLE: 600, QueueKind.CONTROLLER: 50, QueueKind.REVOCABLE: 200, QueueKind.ORDINARY: 1200}
-"""Of a pod: about one or two fit, so that the bound of a cycle does not end the pass early."""
+"""CPUs of a pod: about one or two fit, so that the bound of a cycle does not end the pass early."""
 ENTITLEMENT_TARGETS_MS = {1_000: 10.0, 10_000: 100.0}
 ADMISSION_TARGETS_MS = {"plan_cycle": 50.0, "whole_cycle": 50.0, "next_whole_cycle": 50.0}
 
 
 def entitlement(leaf_counts: tuple[int, ...] = (1_000, 10_000), runs: int = 50) -> dict[str, Any]:
-    """What every pool may use, of trees with so many leaves; and all that a changed pool makes anew."""
+    """Entitlements of all pools, in trees with so many leaves; and the recomputation after a pool has changed."""
     return {f"{count}_leaves": _entitlement(count, runs) for count in leaf_counts}
 
 
@@ -55,7 +55,7 @@ def _entitlement(leaf_count: int, runs: int) -> dict[str, Any]:
 
 
 def _amounts(tree: PoolTree) -> dict[str, Any]:
-    """What leaves hold and want: most little, some far more than their part of the cluster."""
+    """Return the usage and demand of leaves: mostly little, some far more than their part of the cluster."""
     random = np.random.default_rng(1)
     leaves = np.count_nonzero(tree.is_leaf)
 
@@ -103,14 +103,14 @@ def admission_pass(leaf_count: int = 1_000, runs: int = 20) -> dict[str, Any]:
 
 
 def _cycle(state: ResmgrState, pod_limit: int) -> None:
-    """What the loop does in memory."""
+    """Run one cycle of the loop in memory."""
     plan = plan_cycle(state.snapshot(pod_limit, 0))
     state.apply_admission(plan.admission)
     state.remember(plan, 0)
 
 
 def queued_state(leaf_count: int) -> ResmgrState:
-    """Each leaf has a job for each of its queues, some of them gangs, of which a part fits."""
+    """Return a state in which each leaf has a job for each of its queues, some of them gangs, of which a part fits."""
     state = ResmgrState(organisation(leaf_count))
     state.set_capacity(CAPACITY, SLACK)
     leaves = [pool_id for pool_id, row in state.tree.row.items() if state.tree.is_leaf[row]]

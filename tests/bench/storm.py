@@ -1,4 +1,4 @@
-"""A storm of jobs in one pool: how much longer a job of another pool waits for its first pod."""
+"""A storm of jobs in one pool: the additional delay of the first pod of another pool's job."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from tests.bench.cluster import Cluster, cpu_seconds
 from tests.e2e.local import job_config, shell
 
 WAIT_S = 2.0
-"""What a pool's jobs should wait at most, whatever others do."""
+"""Maximum delay of a pool's jobs, whatever the load of others."""
 UNPACED = {"PELOTON_JOBS_PACED": "100000"}
-"""The API would slow down everybody who submits."""
+"""Setting without pacing: the API would slow down every client."""
 
 
 def storm(jobs: int = 800, quiet_jobs: int = 20, clients: int = 20, hosts: int = 100) -> dict[str, Any]:
-    """Jobs of pool A wait for a worker when pool B's come; with fairness by pool, as delivered, and without."""
+    """Jobs of pool A wait for a worker when pool B's arrive; with fairness by pool, as delivered, and without."""
     fair = _storm((), jobs, quiet_jobs, clients, hosts)
     unfair = _storm(("matching.enableFairness=false",), jobs, quiet_jobs, clients, hosts)
     return {

@@ -33,7 +33,7 @@ VERSION = "1.32.0"
 MODULE = "go.temporal.io/server/cmd"
 PROGRAMS = Path(sys.prefix) / f"temporal-server-{VERSION}"
 RATES = Path(__file__).parents[2] / "deploy" / "temporal.yaml"
-PLUGIN = "postgres12_pgx"  # knows sockets, too
+PLUGIN = "postgres12_pgx"  # supports sockets, too
 SERVICES = ("frontend", "history", "matching", "worker")
 SHARDS = 4
 ATTRIBUTES = [attribute.name for attribute in SEARCH_ATTRIBUTES]
@@ -42,12 +42,12 @@ STEPS = (
     *(("operator", "search-attribute", "create", "--type", "Keyword", "--name", name) for name in ATTRIBUTES),
     ("workflow", "count", "--query", " AND ".join(f"{name} = 'none'" for name in ATTRIBUTES)),
 )
-"""Each is repeated until the server's services know of the one before."""
+"""Setup commands, each repeated until the server's services have seen the previous one."""
 PATIENCE_S = 120.0
 
 
 def churn_temporal_postgres(jobs: int = 300, pods: int = 10, clients: int = 20, hosts: int = 100) -> dict[str, Any]:
-    """As ``churn``: with one PostgreSQL for Peloton and for Temporal, and before with the server of `peloton up`."""
+    """Case ``churn`` with one PostgreSQL for Peloton and for Temporal, after a run with the server of `peloton up`."""
     build()
     embedded = churned(LocalSettings(port=0, simulate=hosts), jobs, pods, clients)
     with running_postgres() as postgres, temporal_on(postgres) as temporal:
@@ -69,7 +69,7 @@ class Temporal:
     store: str  # URL
 
     def executions(self) -> int:
-        """Workflows that PostgreSQL holds."""
+        """Return the number of workflows in PostgreSQL."""
         with psycopg.connect(self.store) as connection:
             (count,) = connection.execute("select count(*) from executions").fetchone() or (0,)
             return int(count)
@@ -84,7 +84,7 @@ def wait_for(server: subprocess.Popen[bytes], is_so: Callable[[], bool]) -> None
 
 
 def build() -> None:
-    """Once for a virtual environment; takes some minutes. Raises Missing without Go."""
+    """Build the server once for a virtual environment, in some minutes. Raises Missing without Go."""
     if all((PROGRAMS / name).exists() for name in ("server", "sql")):
         return
     if shutil.which("go") is None:
@@ -95,7 +95,7 @@ def build() -> None:
 
 @contextmanager
 def temporal_on(postgres: Postgres) -> Iterator[Temporal]:
-    """A server of one process, gone at the end."""
+    """Run a server of one process until the block ends."""
     store = postgres.create_database()
     schema(postgres, store, "setup-schema", "-v", "0.0")
     schema(postgres, store, "update-schema", "--schema-name", "postgresql/v12/temporal")
@@ -113,20 +113,20 @@ def temporal_on(postgres: Postgres) -> Iterator[Temporal]:
 
 
 def temporal(address: str, *arguments: str) -> bool:
-    """Whether a command of Temporal's own command line succeeded."""
+    """Return whether a command of Temporal's own command line succeeded."""
     command = [temporal_binary(), *arguments, "--address", address]
     return subprocess.run(command, capture_output=True, check=False).returncode == 0
 
 
 def schema(postgres: Postgres, store: str, *arguments: str) -> None:
-    """By Temporal's tool."""
+    """Create the schema by Temporal's tool."""
     command = [PROGRAMS / "sql", "--plugin", PLUGIN, "--user", "postgres", "--endpoint", "localhost", "--port", "5432"]
     command += ["--connect-attributes", f"host={postgres.folder}", "--database", postgres.name_of(store), *arguments]
     subprocess.run(command, check=True, capture_output=True)
 
 
 def configuration(postgres: Postgres, store: str, ports: list[int]) -> dict[str, Any]:
-    """``ports``: two for each service, the first that of the frontend."""
+    """Return the configuration. ``ports``: two for each service, the frontend's first."""
     frontend = f"127.0.0.1:{ports[0]}"
     services = {
         name: {"rpc": {"grpcPort": ports[2 * i], "membershipPort": ports[2 * i + 1], "bindOnLocalHost": True}}

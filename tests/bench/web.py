@@ -1,4 +1,6 @@
-"""What pages cost: CPU of roles web and api while many look at a page of a busy cluster, and how soon it is drawn."""
+"""Cost of pages: CPU of roles web and api while many viewers have a page of a busy cluster open, and the time to draw
+it.
+"""
 
 from __future__ import annotations
 
@@ -22,11 +24,13 @@ from tests.browser.pages import pages
 from tests.browser.views import chromium, opened
 
 TARGET_PERCENT = 5.0
-"""Of one core of the api, for all viewers of a page."""
+"""Percent of one core of the api, for all viewers of a page."""
 TARGET_DRAWN_MS = 2_000.0
 PATIENCE_S = 120.0
 REPLACED_PER_S = 1 / 5_000
-"""Of the pods, so that figures change meanwhile: what does not is not sent. As many short pods come and go."""
+"""Pods replaced a second, so that figures change meanwhile: unchanged ones are not sent. As many short pods come and
+go.
+"""
 READ_BYTES = 1 << 16
 EVENT_BYTES_MAX = 16 << 20
 
@@ -42,7 +46,7 @@ def web(host_count: int = 50_000, pods_per_host: int = 2, viewers: int = 50, sec
         instances = host_count * pods_per_host
         with Busy(cluster, job, instances, max(1, round(instances * REPLACED_PER_S))) as busy:
             busy.warm(cluster)
-            alone = _percent(cluster, seconds)  # before the first page: topics are looked at without viewers, too
+            alone = _percent(cluster, seconds)  # before the first page: topics are polled without viewers, too
             found = {page.name: _of_page(cluster, busy, page.address(given), viewers, seconds) for page in shown}
         memory_mib = peak_memory_mib(cluster)["web"]
     ratios = [
@@ -100,8 +104,9 @@ def _of_page(cluster: Cluster, busy: Busy, address: str, viewers: int, seconds: 
 
 
 def _drawn(url: str) -> tuple[float, str]:
-    """From the first byte asked for until the page is drawn with what is live, and the stream that it reads. Loaded
-    twice: a browser that has just started is slower."""
+    """Return the seconds from the first byte until the page is drawn with live data, and the stream that it reads. It
+    is loaded twice: a browser that has just started is slower.
+    """
     with chromium() as browser:
         with opened(browser, url):
             pass
@@ -110,7 +115,7 @@ def _drawn(url: str) -> tuple[float, str]:
 
 
 def _percent(cluster: Cluster, seconds: float) -> dict[str, float]:
-    """Of one core, of the roles that pages need."""
+    """Return the percent of one core that the roles of pages use."""
     before, began_s = _cpu_s(cluster), time.monotonic()
     time.sleep(seconds)
     took_s, after = time.monotonic() - began_s, _cpu_s(cluster)
@@ -123,7 +128,7 @@ def _cpu_s(cluster: Cluster) -> dict[str, float]:
 
 
 class _Viewers:
-    """So many pages that are open on a stream, without a browser."""
+    """Streams of so many open pages, without a browser."""
 
     def __init__(self, stream: str, count: int) -> None:
         self._stream, self.count = stream, count

@@ -30,7 +30,7 @@ PATIENCE_S = 900.0
 def config_weight(
     pods: int = 100_000, hosts: int = 1_000, run_pods: int = 20_000, is_compressible: bool = True
 ) -> dict[str, Any]:
-    """From the first byte until the answer; then the job runs until so many of its pods have succeeded."""
+    """Seconds from the first byte until the answer; the job then runs until so many of its pods have succeeded."""
     with Cluster(LocalSettings(port=0, simulate=hosts)) as cluster:
         pool, job_id = cluster.pool("bench"), new_job_id()
         job = ParseDict({"name": "weight", "instanceCount": pods, "sla": {"preemptible": True}}, job_pb2.JobConfig())
@@ -66,12 +66,12 @@ def config_weight(
 
 
 def config_noise() -> dict[str, Any]:
-    """A part of that, of configurations that cannot be compressed but for their spelling."""
+    """Fewer instances, with configurations that can be compressed only by their spelling."""
     return config_weight(pods=20_000, run_pods=5_000, is_compressible=False)
 
 
 class Sent:
-    """Counts what goes by."""
+    """Counts the bytes sent."""
 
     def __init__(self, configs: Iterator[tuple[int, task_pb2.TaskConfig]]) -> None:
         self.size_bytes = 0
@@ -89,7 +89,9 @@ def heavy_configs(pods: int, is_compressible: bool) -> Iterator[tuple[int, task_
 
 
 def heavy_config(instance: int, is_compressible: bool) -> task_pb2.TaskConfig:
-    """About CONFIG_BYTES: a command, labels, and an environment that names the instance's own shards; or noise."""
+    """Return a configuration of about CONFIG_BYTES: a command, labels, and an environment that names the instance's own
+    shards; or noise.
+    """
     random = Random(instance)
     config = task_pb2.TaskConfig(name=f"shard-{instance}")
     config.command.shell = True
@@ -110,7 +112,7 @@ def heavy_config(instance: int, is_compressible: bool) -> task_pb2.TaskConfig:
 
 
 def ran_until(cluster: Cluster, job_id: str, pods: int) -> dict[str, Any]:
-    """Until ``pods`` have succeeded, or the job has ended; GetCache tells of a job without its instances."""
+    """Wait until ``pods`` have succeeded, or the job has ended; GetCache returns a job without its instances."""
     started_s, first_s = time.monotonic(), 0.0
     while True:
         runtime = cluster.client.jobs.GetCache(job_pb2.GetCacheRequest(id={"value": job_id})).runtime
@@ -131,7 +133,7 @@ def ran_until(cluster: Cluster, job_id: str, pods: int) -> dict[str, Any]:
 
 
 def stored_config_bytes(cluster: Cluster) -> int:
-    """The configurations as they are stored, without indexes and the like."""
+    """Return the bytes of the stored configurations, without indexes and the like."""
     db = Database(cluster.local.database)
     try:
         query = sa.select(sa.func.sum(sa.func.length(OVERRIDE.c.config)))
@@ -141,5 +143,5 @@ def stored_config_bytes(cluster: Cluster) -> int:
 
 
 def odd_configs(cluster: Cluster, job_id: str, instances: range, is_compressible: bool) -> int:
-    """Of those asked for, how many have another command or environment than was sent."""
+    """Return how many of the requested ones have another command or environment than was sent."""
     return sum(cluster.task(job_id, i).config.command != heavy_config(i, is_compressible).command for i in instances)

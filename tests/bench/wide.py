@@ -24,7 +24,7 @@ TARGET_FAILOVER_S = 60.0
 HOLD_PATIENCE_S = 600.0
 FAILOVER_PATIENCE_S = 300.0
 AGENTS_BACK_S = 10.0
-"""Within which the agents find a new master."""
+"""Seconds within which the agents find a new master."""
 IDLE_S = 20.0
 HOSTS_TIMEOUT_S = 20.0
 PAGE_PODS = 10_000
@@ -70,7 +70,7 @@ def wide(
 def hosts(
     sizes: Sequence[int] = (100, 1_000, 10_000, 50_000), pods_max: int = 20_000, idle_s: float = IDLE_S
 ) -> dict[str, Any]:
-    """How the cost grows with the number of hosts: two pods on each are held, at most ``pods_max``."""
+    """Cost by the number of hosts: two pods run on each, at most ``pods_max``."""
     return {str(size): _of_hosts(size, min(2 * size, pods_max), idle_s) for size in sizes}
 
 
@@ -96,7 +96,7 @@ def _of_hosts(size: int, pods: int, idle_s: float) -> dict[str, Any]:
 
 
 def hold(cluster: Cluster, pods: int) -> tuple[str, float]:
-    """A job of pods that run on; returns it, and the seconds from submit until all run."""
+    """Start a job of long-running pods; return it, and the seconds from submit until all run."""
     pool = cluster.pool("wide", cpu=1e9, memory=1e9)
     started_s = time.monotonic()
     job = cluster.submit(pool, instanceCount=pods, defaultConfig=HELD)
@@ -107,8 +107,9 @@ def hold(cluster: Cluster, pods: int) -> tuple[str, float]:
 
 
 def failover(cluster: Cluster, drill: Callable[[], None], host_count: int, pods: int) -> dict[str, Any]:
-    """From the drill until Mesos has answered for all pods to whoever leads, and all hosts are known again and as free
-    as they were."""
+    """Return the seconds from the drill until Mesos has reconciled all pods with the leader, and all hosts are
+    registered again with the same free resources.
+    """
     free_cpu = CPUS_PER_HOST * host_count - pods
     lines = answered(cluster)
     began_s, answered_s = time.monotonic(), 0.0
@@ -124,13 +125,14 @@ def failover(cluster: Cluster, drill: Callable[[], None], host_count: int, pods:
 
 
 def answered(cluster: Cluster) -> int:
-    """How often the host manager has said that there are answers for all pods: those that a new master does not know
-    yet are asked about again."""
+    """Return how often the host manager has logged that all pods were reconciled: unknown ones of a new master are
+    queried again.
+    """
     return (cluster.local.data_dir / "logs" / "hostmgr.log").read_text().count(ANSWERED)
 
 
 def known(cluster: Cluster) -> tuple[int, int]:
-    """Hosts, and cpus that are free on them; none while no host manager leads."""
+    """Return the number of hosts and their free cpus; none while no host manager leads."""
     try:
         found = cluster.client.hosts.QueryHosts(host_svc_pb2.QueryHostsRequest(), timeout=HOSTS_TIMEOUT_S).host_infos
     except grpc.RpcError:
@@ -151,12 +153,12 @@ def idle(cluster: Cluster, idle_s: float) -> dict[str, float]:
 
 
 def mib(cluster: Cluster, part: str) -> int:
-    """The peak of the process that runs now."""
+    """Return the peak of the current process."""
     return peak_memory_mib(cluster)[part]
 
 
 def runs(cluster: Cluster, job: str) -> dict[int, int]:
-    """Run -> pods that are at it: 1 for all that were never started again."""
+    """Return the number of pods by run: 1 for all that were never restarted."""
     storage = Storage(cluster.local.database)
     try:
         found: Counter[int] = Counter()
