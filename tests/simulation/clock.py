@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class Clock:
-    """In the words of the module ``time``."""
+    """Virtual clock, with the function names of the module ``time``."""
 
     def __init__(self) -> None:
         self.ns = 1_800_000_000 * 10**9

@@ -1,4 +1,4 @@
-"""What random lives share."""
+"""Fixtures of random lives."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """A day of a whole cluster in virtual time, from one seed.
 
-Real: entitlement, admission, the resource manager's state and its rebuild, the rules of pools, placement, those of
-lifecycles. Simulated: storage, hosts, time, which goes from one event to the next. A step is one event; each checks the
-invariants, and a failure names the seed and the step.
+Real: entitlement, admission, the resource manager's state and its rebuild, the rules of pools, placement, and
+lifecycles. Simulated: storage, hosts, time, which jumps from one event to the next. A step is one event; each checks
+the invariants, and a failure names the seed and the step.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from tests.simulation.resmgr import SimulatedResmgr
 
 START_S = 1_800_000_000
 PATIENCE_S = (10, 20, 30)
-"""How long a job with unplaced pods waits before it looks for hosts again: growing, then the last."""
+"""Seconds for which a job with unplaced pods waits before its next placement: growing, then the last."""
 LAUNCH_STEPS_MAX = 3
 VALIDATE_EVERY = 500
 SAMPLE_S = 300
@@ -46,7 +46,7 @@ STUCK_SHOWN_MAX = 10
 
 @dataclass(frozen=True, slots=True)
 class Chances:
-    """How often things go wrong, per day of 24 hours unless it says otherwise."""
+    """Rates of failures, per day of 24 hours unless stated otherwise."""
 
     losses_per_host: float = 0.1
     racks: int = 2
@@ -69,7 +69,7 @@ ROUGH = Chances(
     fails_per_run=0.1,
     rejects_per_launch=0.02,
 )
-"""Half of the cluster goes away, four times: then guarantees are more than there is."""
+"""Rates under which half of the cluster is lost, four times: guarantees then exceed the capacity."""
 
 
 @dataclass(slots=True)
@@ -111,14 +111,14 @@ class Day:
         self.end_s = round(self.size.hours * HOUR_S) // self.size.step_s * self.size.step_s
         self._agenda: dict[int, list[tuple[Callable[..., None], tuple[Any, ...]]]] = {}
         self._times: list[int] = []
-        self._turns: dict[JobId, None] = {}  # jobs that look at themselves in this step
-        self._searching: set[JobId] = set()  # jobs that look for hosts again later
+        self._turns: dict[JobId, None] = {}  # jobs that settle in this step
+        self._searching: set[JobId] = set()  # jobs that are placed again later
         self._plan_day(plans)
 
     # -- time -------------------------------------------------------------------------------------------------------
 
     def after(self, delay_s: float, act: Callable[..., None], *arguments: Any) -> None:
-        """Something for a later step: at the earliest in the next, at whole steps."""
+        """Schedule a call for a later step: at the earliest the next, at whole steps."""
         steps = max(-(-round(delay_s) // self.size.step_s), 1)
         self._at(self.now_s + steps * self.size.step_s, act, *arguments)
 
@@ -129,7 +129,7 @@ class Day:
         self._agenda[at_s].append((act, arguments))
 
     def run(self, steps_max: int | None = None) -> Counts:
-        """The day, and then until every job has ended; raises with the seed and the step in its message."""
+        """Run the day, and then until every job has ended. Raises with the seed and the step in its message."""
         began_s = time.process_time()
         try:
             while self._times and (steps_max is None or self.counts.steps < steps_max):
@@ -178,7 +178,7 @@ class Day:
             raise invariants.Broken(f"hosts are not empty in the end: {self.hosts.used().tolist()}")
 
     def _left(self) -> str:
-        """Jobs that have not ended, and why a few of them wait."""
+        """Return the jobs that have not ended, and why a few of them wait."""
         state, lines = self.resmgr.state, [f"{len(self.records.jobs)} jobs have not ended"]
         now, plan = plan_now(state, self._now_ns())
         for job in list(self.records.jobs.values())[:STUCK_SHOWN_MAX]:
@@ -226,7 +226,7 @@ class Day:
         self._turns[plan.record.job_id] = None
 
     def _kill(self, job_id: JobId, luck: float) -> None:
-        """A user stops the job, or a part of it."""
+        """Stop the job, or a part of it, as a user does."""
         if (job := self.records.jobs.get(job_id)) is None:
             return
         self.counts.kills += 1
@@ -255,7 +255,7 @@ class Day:
             self.resmgr.set_capacity()
 
     def _change_pool(self) -> None:
-        """Somebody asks for other limits, reservations or shares; the real rules decide whether that may be."""
+        """Request other limits, reservations or shares; the real rules accept or reject them."""
         state = self.resmgr.state
         config = config_of(changed(self.random, self.random.choice(sorted(state.pools.values(), key=lambda p: p.name))))
         pool_id = next(p for p, spec in state.pools.items() if (spec.name, spec.parent_id) == _key(config))
@@ -268,7 +268,7 @@ class Day:
             self.resmgr.set_pool(pool_spec(pool_id, config))
 
     def _heal(self) -> None:
-        """All hosts are back, and pools are what they were: whatever waits can be run."""
+        """Restore all hosts and pools, so that all waiting pods can run."""
         for row in range(len(self.hosts.hosts)):
             self._return_host(row)
         for pool in self.first_pools:
@@ -305,7 +305,7 @@ class Day:
             self._place(job)
 
     def _place(self, job: Job) -> None:
-        """Lease, place and launch; what finds no host tries again later."""
+        """Lease, place and launch; unplaced pods are retried later."""
         gangs = self.records.ready_gangs(job)
         wanted = sum(len(gang.pods) for gang in gangs)
         launched = 0
@@ -340,7 +340,7 @@ class Day:
         return len(launched)
 
     def _run(self, job: Job, pod_id: PodId, hostname: Hostname) -> None:
-        """What becomes of a pod that was launched."""
+        """Simulate a launched pod."""
         self.hosts.put(hostname, pod_id, job.shape(pod_id.instance_id))
         self.counts.launched += 1
         self.figures.launched(job.plan, self.now_s - (job.queued_s[pod_id.instance_id] - START_S))
@@ -355,7 +355,7 @@ class Day:
         self.after(start_s + run_s, self._report, pod_id, ending)
 
     def _watch_gangs(self, job: Job, gangs: list[ReadyGang]) -> None:
-        """Gangs are launched whole, and when their launch is over they run whole."""
+        """Check that gangs are launched whole, and run whole when their launch is over."""
         invariants.check_gang(job)
         for gang in gangs:
             if len(gang.pods) > 1:
@@ -364,12 +364,12 @@ class Day:
                     self.after(self.size.step_s * (LAUNCH_STEPS_MAX + 1), self._check_gang_runs, job, members)
 
     def _check_gang_runs(self, job: Job, members: list[PodId]) -> None:
-        """Members on hosts that were lost in between are not there to be asked."""
+        """Check the members; those on hosts lost in between are skipped."""
         there = [pod_id for pod_id in members if self._is_on_host(self._host_of(pod_id), pod_id)]
         invariants.check_gang_runs(job, there)
 
     def _report(self, pod_id: PodId, state: PodState, reason: str = "") -> None:
-        """A host, or Mesos for it, says what became of a pod."""
+        """Report a pod's state, as a host or Mesos does."""
         host = self._host_of(pod_id)
         if state is not PodState.LOST and not self._is_on_host(host, pod_id):
             return  # its host is gone
@@ -397,4 +397,4 @@ def _key(config: Any) -> tuple[str, str]:
 
 
 def _nothing() -> None:
-    """Time for another cycle."""
+    """Do nothing: time for another cycle."""

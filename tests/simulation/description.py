@@ -1,6 +1,6 @@
-"""What a day is made of, all of it drawn from one seed: hosts, a tree of pools, and jobs with their arrivals.
+"""Description of a day, drawn from one seed: hosts, a tree of pools, and jobs with their arrivals.
 
-Every job fits its pool and the whole cluster, so that a day that ends with everything healed must end every job.
+Every job fits its pool and the whole cluster, so that every job ends in a day at whose end all failures are healed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from peloton.model.respool import PoolResource, PoolSpec, ReservationType
 
 HOUR_S = 3600
 RUN_SIGMA = 1.0
-"""Of the logarithm of run times."""
+"""Standard deviation of the logarithm of run times."""
 RUN_MAX_S = 4 * HOUR_S
 GIB = 1024
 ZONES = ("a", "b", "c")
@@ -29,7 +29,7 @@ ARRIVAL_BINS = 288
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """``load`` is the cpu time that jobs ask for, as a part of what the hosts have in this time."""
+    """Size of a day. ``load`` is the cpu time that jobs request, as a part of the hosts' cpu time."""
 
     hosts: int = 1_000
     pools: int = 50
@@ -52,7 +52,7 @@ class JobPlan:
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A sort of job: how often, how many pods, how long they run compared with others."""
+    """Sort of job: its frequency, its number of pods, and its run time compared with others."""
 
     name: str
     weight: float
@@ -72,7 +72,7 @@ KINDS = (
 
 
 def draw_hosts(random: Random, size: Size) -> list[LeasedHost]:
-    """Mostly 4 cpus, some 8; one in twenty has 4 gpus and comes last, so that others fill it last."""
+    """Return hosts: mostly 4 cpus, some 8; one in twenty has 4 gpus and comes last, so that other pods fill it last."""
     hosts = []
     gpu_hosts = max(size.hosts // 20, 1)
     for number in range(size.hosts):
@@ -89,7 +89,9 @@ def draw_hosts(random: Random, size: Size) -> list[LeasedHost]:
 
 
 def draw_pools(random: Random, size: Size, capacity: Resources) -> list[PoolSpec]:
-    """Three levels, parents first: organisations, three teams in each, and the rest as leaves below the teams."""
+    """Return three levels, parents first: organisations, three teams in each, and the rest as leaves below the
+    teams.
+    """
     org_count = max(size.pools // 12, 1)
     team_count = org_count * 3
     leaf_count = size.pools - org_count - team_count
@@ -106,7 +108,7 @@ def draw_pools(random: Random, size: Size, capacity: Resources) -> list[PoolSpec
 def _children(
     random: Random, parent: PoolSpec | None, count: int, capacity: Resources, name: str
 ) -> Iterator[PoolSpec]:
-    """Their reservations fit the parent's; most have a limit well above, so that they live by borrowing."""
+    """Return pools whose reservations fit the parent's; most have a limit well above, so that they borrow."""
     weights = [random.uniform(0.5, 1.5) for _ in range(count)]
     factor = random.uniform(0.8, 0.95) / sum(weights)
     is_static = name == "pool" and random.random() < 0.1
@@ -135,7 +137,7 @@ def leaves_of(pools: Sequence[PoolSpec]) -> list[PoolSpec]:
 
 
 def draw_jobs(random: Random, size: Size, pools: Sequence[PoolSpec], capacity: Resources) -> list[JobPlan]:
-    """Jobs with about ``size.pods`` pods by their arrival; run times are stretched to the load that is asked for."""
+    """Return jobs with about ``size.pods`` pods by their arrival; run times are stretched to the requested load."""
     leaves = leaves_of(pools)
     popular = [leaf.resources[0].reservation * random.choice([0.5, 1, 1, 2]) for leaf in leaves]
     plans: list[JobPlan] = []
@@ -197,7 +199,7 @@ def _job(random: Random, size: Size, kind: Kind, pool: PoolSpec, number: int) ->
 
 
 def _shape(random: Random, kind: Kind, pool: PoolSpec) -> PodShape:
-    """No pod asks for more than what bounds its kind: the reservation, the slack limit, the limit."""
+    """Return a shape within the bounds of its kind: the reservation, the slack limit, the limit."""
     cpu_milli = round(random.choice(kind.cpus) * 1000)
     memory_mib = cpu_milli * random.choice([1, 2, 4]) * GIB // 1000
     is_revocable = kind.name == "revocable"
@@ -220,7 +222,7 @@ def _shape(random: Random, kind: Kind, pool: PoolSpec) -> PodShape:
 
 
 def _arrivals(random: Random, size: Size, count: int) -> Iterator[int]:
-    """Seconds: something always arrives, with peaks in the morning and in the afternoon."""
+    """Return seconds: jobs always arrive, with peaks in the morning and in the afternoon."""
     hours = [24 * (number + 0.5) / ARRIVAL_BINS for number in range(ARRIVAL_BINS)]
     weights = [0.4 + math.exp(-(((h - 10) / 2) ** 2)) + 0.8 * math.exp(-(((h - 15) / 2) ** 2)) for h in hours]
     for hour in random.choices(hours, weights, k=count):

@@ -1,4 +1,4 @@
-"""A day on hosts that host pools divide, and that move between them while everything runs."""
+"""A day on hosts that host pools divide, and that move between them while pods run."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class DividedHosts(SimulatedHosts):
         return Resources(*self.total[mine].sum(axis=0).tolist()), int(self.revocable_total[mine].sum())
 
     def move(self, row: int, pool: str) -> None:
-        """At once; pods that run there stay."""
+        """Move the host at once; its pods stay."""
         self.pool_of[row] = pool
 
     def _leased(self, row: int) -> LeasedHost:
@@ -83,7 +83,7 @@ class DividedDay(Day):
         return f"{super()._repeat()} DIVIDED=1"
 
     def _move_host(self) -> None:
-        """To the host pool for batch jobs or from there."""
+        """Move a host into the host pool for batch jobs, or out of it."""
         row = self.random.choice([row for row, pool in enumerate(self.hosts.pool_of) if pool != GPU])
         self.hosts.move(row, DEFAULT_HOST_POOL if self.hosts.pool_of[row] == BATCH else BATCH)
         self.moved_count += 1

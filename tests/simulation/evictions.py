@@ -1,4 +1,4 @@
-"""What must hold of evictions in a simulated day."""
+"""Invariants of evictions in a simulated day."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ STAYING = ON_HOST - {PodState.KILLING, PodState.PREEMPTING}
 
 
 def check_all_left(records: Records, orders: Iterable[EvictionOrder]) -> None:
-    """Of what was to be evicted nothing stays: a gang leaves whole."""
+    """Check that all pods of the orders leave: a gang leaves whole."""
     for order in orders:
         job = records.jobs[order.job_id]
         own = (job.pods[i] for i in range(order.start, order.start + order.count))
@@ -30,8 +30,9 @@ def check_all_left(records: Records, orders: Iterable[EvictionOrder]) -> None:
 
 
 def check_storm(now: Snapshot, chosen: Sequence[Eviction]) -> None:
-    """What is evicted is wanted: no more of each kind than waits, than is lacking already (hosts were lost, limits were
-    cut), and than one gang more for each that is served, for gangs leave whole."""
+    """Check that evictions are needed: no more of each kind than waits, than is already lacking (hosts were lost,
+    limits were cut), and than one gang more for each that is served, as gangs leave whole.
+    """
     waits = (now.demand + now.slack_demand).sum(axis=0)
     held = now.usage.physical(now.tree)
     limit = np.minimum(now.tree.limit, now.capacity)

@@ -1,4 +1,4 @@
-"""What a day looked like: utilisation, waiting times, fairness, as a table."""
+"""Figures of a day as a table: utilisation, waiting times, fairness."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Figures:
         self.queued: list[int] = []
 
     def launched(self, plan: JobPlan, wait_s: int) -> None:
-        """A pod was launched so long after it was queued."""
+        """Record a launch, so long after the pod was queued."""
         self.waits_of_pool.setdefault(plan.record.respool_id, []).append(wait_s)
         self.waits_of_priority[plan.record.sla.priority].append(wait_s)
         self.waits_of_kind.setdefault(plan.kind, []).append(wait_s)
@@ -51,7 +51,9 @@ class Figures:
 
 
 def jain_index(state: ResmgrState) -> float | None:
-    """Of cpu allocation by entitlement, over pools in which ordinary work waits; None when in fewer than two."""
+    """Return Jain's index of cpu allocation by entitlement, over pools with waiting ordinary pods; None for fewer than
+    two.
+    """
     if state.entitlement is None:
         return None
     rows = [

@@ -1,5 +1,6 @@
-"""Pods that are on their way back to their hosts: as long as room is held for them it is there, and they go nowhere
-else."""
+"""Invariants of pods that return to their hosts: resources reserved for them are there, and they are placed nowhere
+else.
+"""
 
 from __future__ import annotations
 
@@ -22,11 +23,13 @@ class Homes:
         self._homes: dict[tuple[JobId, int], tuple[str, float]] = {}  # -> host, until when
 
     def clear(self) -> None:
-        """Another host manager knows of none."""
+        """Forget all reservations: another host manager has none."""
         self._homes.clear()
 
     def note(self, pods: Iterable[PodRecord]) -> None:
-        """What ran, as it was before those were told to end that are not wanted. The room of others is gone already."""
+        """Record the running pods as they were before superseded ones were asked to end. Resources of other pods are
+        already released.
+        """
         until_s = self._clock.monotonic() + KILL_GRACE_DEFAULT_S + HOLD_S
         for pod in pods:
             is_told = pod.state is not PodState.KILLING
@@ -42,7 +45,7 @@ class Homes:
                     assert placement.hostname == host, f"{pod} was to come back and goes to {placement.hostname}"
 
     def check_rooms(self, services: Iterable[Service], away_hosts: Collection[str]) -> None:
-        """Whatever others were given meanwhile."""
+        """Check that reserved resources are still free, whatever was launched meanwhile."""
         running = {(pod_id.job_id, pod_id.instance_id) for pod_id in self._cluster.running()}
         for service in services:
             mine = [instance for job_id, instance in self._homes if job_id == service.job_id]

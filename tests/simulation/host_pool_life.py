@@ -1,5 +1,6 @@
-"""Host pools through a random life: hosts move between them, drained or at once, factors and what host pools serve
-change, hosts are lost, host managers are replaced, launches get lost on their way."""
+"""Random lives of host pools: hosts move between them, drained or at once, factors and served workloads change, hosts
+are lost, host managers are replaced, launches are lost.
+"""
 
 from __future__ import annotations
 
@@ -92,7 +93,7 @@ class HostPoolLife(JobLife):
         ]  # fmt: skip
 
     def settle(self) -> None:
-        """One host pool serves everything again, and all hosts are back: all pods run, and nothing is left to move."""
+        """One host pool serves everything again, and all hosts are back: all pods run, and no host has to move."""
         self._bring_all_back()
         for name in self._pools().pools.keys() - {DEFAULT_HOST_POOL}:
             self.keeper.delete(name)
@@ -165,7 +166,7 @@ class HostPoolLife(JobLife):
         self.keeper = HostPoolKeeper(self.core, self.storage.host_pools, self.storage.host_pods, self.maintainer, 600)
 
     def before_launch(self, job_id: JobId, placements: Sequence[Placement]) -> None:
-        """Now and then somebody is faster, and host pools have changed."""
+        """Change host pools before a launch, in some cases."""
         if self.random.random() < 0.1:
             self._act(
                 self.random.choice([self.move_at_once, self.change_factors]), [each.hostname for each in placements]
@@ -175,7 +176,7 @@ class HostPoolLife(JobLife):
         return f"{job_id[:4]}, {self.jobs[job_id]}"
 
     def follow(self) -> None:
-        """What the host manager does each second."""
+        """Run the host manager's periodic step."""
         self.core.read_host_pools()
         self.maintainer.follow_moves(600)
 
@@ -185,7 +186,7 @@ class HostPoolLife(JobLife):
         return self.random.choice(sorted(names or self._pools().pools))
 
     def move(self) -> str:
-        """Drained; asked of another host manager now and then, of which this one learns later."""
+        """Move a host with a drain; in some cases by another host manager, whose change this one reads later."""
         hosts, pool = self.random.sample(HOSTS, self.random.choice([1, 1, 2])), self._one_pool()
         if self.random.random() < 0.3:
             self.storage.host_pools.desire(hosts, pool, self.clock.ns)
@@ -199,7 +200,7 @@ class HostPoolLife(JobLife):
         return f"{host} to {pool}"
 
     def change_factors(self, hosts: Sequence[str] = ()) -> str:
-        """Of any host pool, or of that of one of the hosts."""
+        """Change the factors of any host pool, or of one of the hosts' pool."""
         pools = self._pools()
         pool = self._one_pool([pools.of(Hostname(host)).current for host in hosts])
         percent = self.random.choice(PERCENTS)

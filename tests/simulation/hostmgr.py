@@ -1,4 +1,4 @@
-"""The host manager without its threads: what they would do are acts of a story. Its cluster is in memory."""
+"""The host manager without its threads: a story calls their functions. Its cluster is in memory."""
 
 from __future__ import annotations
 
@@ -25,26 +25,26 @@ SETTINGS = HostManagerSettings()
 
 
 class NoListener:
-    """Whom the host manager wakes: here everybody looks by himself."""
+    """Ignores signals of the host manager: stories draw the turns of workflows."""
 
     def jobs_changed(self, job_ids: Iterable[JobId], cause: str = "") -> None:
-        """Turns are drawn."""
+        """Ignore the signal: turns are drawn."""
 
     pods_changed = jobs_changed
 
     def hosts_changed(self, hostnames: Collection[str]) -> None:
-        """As above."""
+        """Ignore the signal: turns are drawn."""
 
 
 class QueueOfAll:
-    """The part of the resource manager that placement needs; every queued pod is admitted soon."""
+    """Part of the resource manager that placement requires; every queued pod is admitted soon."""
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
         self.requeued_count = 0
 
     def note_unplaced(self, job_id: JobId, count: int, why: PlacementReason) -> int:
-        """Reasons are not kept, and no pod is held back."""
+        """Ignore the reasons; no pod is in backoff."""
         return 0
 
     def requeue_pods(
@@ -90,7 +90,7 @@ class SimulatedHostManager(HostManagerCore):
         return super().acquire_hosts(job_id, gangs, for_gang, desired, waiting=waiting)
 
     def launch_and_die(self, job_id: JobId, lease_id: str, placements: Sequence[Placement]) -> LaunchResult:
-        """It dies after its commit, and the cluster never hears of the pods. Raises what its caller sees."""
+        """Die after the commit of a launch, which never reaches the cluster. Raises the error of the caller."""
         driver: Any = self.driver
         driver.launch = _cut_off
         return self.launch(job_id, lease_id, placements)
@@ -99,7 +99,7 @@ class SimulatedHostManager(HostManagerCore):
         self.cluster.deliver_room()
 
     def take_news(self, random: Random, most: int) -> None:
-        """Of each pod in their order, of several pods in any."""
+        """Deliver statuses, in order for each pod, in any order between pods."""
         statuses = []
         while (waiting := self.cluster.reports) and len(statuses) < most:
             report = self.cluster.take_report(random.choice(sorted(waiting)))
@@ -153,7 +153,7 @@ class SimulatedMaintainer(HostMaintainer):
 
 
 class Through:
-    """A host manager whose launches take another way."""
+    """Host manager whose launches pass through another function."""
 
     def __init__(self, core: SimulatedHostManager, launch: Callable[..., LaunchResult]) -> None:
         self._core = core

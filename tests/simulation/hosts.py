@@ -1,4 +1,4 @@
-"""Simulated hosts: what is free where, leases for the real placement, and hosts that are lost and come back."""
+"""Simulated hosts: free resources, leases for the real placement, lost and returned hosts."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ class SimulatedHosts:
         self._accepting: dict[Constraint | None, Flags] = {}
 
     def capacity(self) -> tuple[Resources, Resources]:
-        """Of the hosts that are up: everything, and the revocable part."""
+        """Return the resources of the hosts that are up: all, and the revocable part."""
         total = Resources(*self.total[self.is_up].sum(axis=0).tolist())
         return total, Resources(cpu_milli=int(self.revocable_total[self.is_up].sum()))
 
     def host_pools(self) -> Sequence[HostPoolCapacity]:
-        """None: each workload may use all hosts."""
+        """Return no host pools: each workload may use all hosts."""
         return ()
 
     def lease(self, shape: PodShape, count: int) -> HostLease:
-        """Hosts in their order until ``count`` pods fit, as the host manager picks them."""
+        """Lease hosts in their order until ``count`` pods fit, as the host manager picks them."""
         free = self.free
         if shape.revocable:
             free = free.copy()
@@ -78,7 +78,7 @@ class SimulatedHosts:
         assert min(free) >= 0, f"{hostname} is full beyond its capacity: {free} free, revocable cpu last"
 
     def drop(self, hostname: str, pod_id: PodId) -> None:
-        """A pod ended; of a host that was lost, nothing is left to be freed."""
+        """End a pod; a pod of a lost host frees no resources."""
         row = self.row[Hostname(hostname)]
         shape = self.pods[row].pop(pod_id, None)
         if shape is not None:
@@ -95,25 +95,25 @@ class SimulatedHosts:
                 self.free[row, kind] -= amount * count
 
     def lose(self, row: int) -> list[PodId]:
-        """The host and its pods are gone; returns them."""
+        """Remove the host and its pods; return the pods."""
         lost = list(self.pods[row])
         self.pods[row] = {}
         self.is_up[row] = False
         return lost
 
     def bring_back(self, row: int) -> None:
-        """The host is there again, empty."""
+        """Return the host to the cluster, empty."""
         self.is_up[row] = True
         self.free[row], self.revocable_free[row] = self.total[row], self.revocable_total[row]
 
     def used(self) -> Ints:
-        """``[R]`` of the pods on hosts, without revocable cpu."""
+        """Return the resources ``[R]`` of the pods on hosts, without revocable cpu."""
         used: Ints = (self.total - self.free)[self.is_up].sum(axis=0)
         return used
 
 
 def room_for(free: Ints, need: Ints, pod_slots: Ints, ports_free: Ints, port_count: int) -> Ints:
-    """[H] how many pods of ``need`` ``[R]`` and ``port_count`` each host can take; ``free`` is ``[H,R]``."""
+    """Return [H] how many pods of ``need`` ``[R]`` and ``port_count`` each host can take; ``free`` is ``[H,R]``."""
     room = pod_slots.copy()
     for kind in np.flatnonzero(need > 0):
         np.minimum(room, free[:, kind] // need[kind], out=room)

@@ -1,4 +1,4 @@
-"""What must hold in every step, told by the rows of storage and not by the memory that is under test."""
+"""Invariants of every step, computed from the rows of storage and not from the memory under test."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ UNLAUNCHED = (PodState.INITIALIZED, PodState.PENDING, PodState.READY)
 
 
 class Broken(AssertionError):
-    """An invariant does not hold."""
+    """Raised when an invariant does not hold."""
 
 
 def books_of(records: Records, state: ResmgrState, workloads: Collection[Workload] = WORKLOADS) -> Ints:
-    """``[P,C,R]`` by the rows of the pool tree and COLUMNS, as the rows of pods say; inner pools have nothing."""
+    """Return ``[P,C,R]`` by the rows of the pool tree and COLUMNS, from the rows of pods; inner pools have 0."""
     books = np.zeros((len(state.tree.ids), len(COLUMNS), len(RESOURCE_KINDS)), np.int64)
     for pool_id, by_workload in records.books.items():
         for work in workloads:
@@ -40,7 +40,7 @@ def books_of(records: Records, state: ResmgrState, workloads: Collection[Workloa
 
 
 def parts_of(records: Records, state: ResmgrState) -> list[Ints]:
-    """The same of each compartment."""
+    """Return the same array for each compartment."""
     part_of = state.accounts.part_of
     return [
         books_of(records, state, [work for work in WORKLOADS if part_of[work] == part])
@@ -63,8 +63,9 @@ def check(faults: Iterable[str]) -> None:
 
 
 def check_accounts(state: ResmgrState, records: Records) -> None:
-    """Memory and rows agree on what each pool wants and holds, also in each compartment: every admitted pod counts
-    exactly once."""
+    """Check that memory and rows agree on the demand and usage of each pool, also in each compartment: every admitted
+    pod counts exactly once.
+    """
     _check_accounts(state, state.accounts, books_of(records, state))
     for accounts, books in zip(state.accounts.parts, parts_of(records, state), strict=True):
         _check_accounts(state, accounts, books)
@@ -80,28 +81,30 @@ def _check_accounts(state: ResmgrState, accounts: Accounts, books: Ints) -> None
 
 
 def check_cycle(now: Snapshot, plan: Plan, before: Usage, after: Usage) -> None:
-    """What the resource manager itself can be told to look at, by the rows instead of its memory."""
+    """Run the resource manager's own checks on the rows instead of its memory."""
     check(above_bounds(replace(now, usage=before), plan, after))
     check(wrong_evictions(now, plan))
 
 
 def check_controllers(state: ResmgrState, before: Ints, after: Ints) -> None:
-    """Controllers that stand alone stay within their limit; every controller of the simulation does."""
+    """Check that controllers outside gangs stay within their limit; every controller of the simulation does."""
     limit = state.tree.controller_limit
     check(grown(state.tree, "the controller limit", before[:, CONTROLLER], after[:, CONTROLLER], limit))
 
 
 OVERTAKEN_MAX = 20
-"""Waiting runs of one queue that are compared with those admitted from it."""
+"""Waiting runs of one queue that are compared with the runs admitted from it."""
 
 
 Passed = dict[tuple[JobId, int], int]
-"""(job, first instance) of waiting runs -> when another run of its queue was first admitted before it."""
+"""Time at which another run of its queue was first admitted before a waiting run, by (job, first instance)."""
 
 
 def check_order(state: ResmgrState, records: Records, admission: Admission, passed: Passed) -> None:
-    """In each queue, admitted runs stood before the first that waits, could ever fit and is not held back. Those of
-    other compartments are passed by, and in all queues but the ordinary one every run for a bounded time."""
+    """Check that in each queue, admitted runs stood before the first waiting run that could ever fit and is not in
+    backoff. Runs of other compartments may be passed, and in all queues but the ordinary one every run for a bounded
+    time.
+    """
     parts_of = state.accounts.usage.parts_of
     _follow_the_rests(admission, passed)
     last: dict[tuple[int, int, tuple[int, ...]], tuple[int, int, int]] = {}
@@ -136,7 +139,7 @@ def _follow_the_rests(admission: Admission, passed: Passed) -> None:
 
 
 def check_held_back(records: Records, admission: Admission) -> None:
-    """Before the rows are written: no run is to be admitted that is held back."""
+    """Check, before the rows are written, that no run in backoff is admitted."""
     for chosen in admission.admitted:
         if _is_held_back(records, chosen.run):
             raise Broken(f"{chosen.run.job_id} was admitted from {chosen.run.start} on while it is held back")
@@ -149,20 +152,20 @@ def _is_held_back(records: Records, run: GangRun) -> bool:
 
 
 def _place(records: Records, run: GangRun) -> tuple[int, int, int]:
-    """Where the rows say that a run stands: priority, then the order of arrival."""
+    """Return the position of a run by the rows: priority, then the order of arrival."""
     job = records.jobs[run.job_id]
     return (-job.record.sla.priority, job.pods[run.start].queue_seq, run.start)
 
 
 def check_falls_only(old: Ints, new: Ints) -> None:
-    """Between two admissions no pool gets more."""
+    """Check that no pool's allocation grows between two admissions."""
     held = slice(NON_SLACK, CONTROLLER + 1)
     if (new[:, held] > old[:, held]).any():
         raise Broken("a pool holds more than after the last admission")
 
 
 def check_gang(job: Job) -> None:
-    """Of a gang, all members have been launched or none has; members that are to end do not count."""
+    """Check that all members of a gang have been launched or none has; ending members do not count."""
     size = job.record.gang_size
     if size > 1:
         members = [pod for i, pod in job.pods.items() if i < size and pod.goal is not PodState.KILLED]
@@ -172,7 +175,7 @@ def check_gang(job: Job) -> None:
 
 
 def check_launch(job: Job, members: Sequence[PodId]) -> bool:
-    """Of a gang that went to placement, all members were launched or none was; returns which."""
+    """Check that all members of a placed gang were launched or none was; return which."""
     launched = sum(job.pods[pod_id.instance_id].state is PodState.LAUNCHED for pod_id in members)
     if launched not in (0, len(members)):
         raise Broken(f"{launched} of {len(members)} members of the gang of {job.record.name} were launched")
@@ -180,14 +183,14 @@ def check_launch(job: Job, members: Sequence[PodId]) -> bool:
 
 
 def check_gang_runs(job: Job, members: Sequence[PodId]) -> None:
-    """After the time that a launch takes, members that were launched together run, or have ended."""
+    """Check that members launched together run, or have ended, after the time of a launch."""
     late = [pod_id.instance_id for pod_id in members if job.pods[pod_id.instance_id].state is PodState.LAUNCHED]
     if late:
         raise Broken(f"members {late} of the gang of {job.record.name} do not run when its launch is over")
 
 
 def check_idle(state: ResmgrState) -> None:
-    """Nothing runs and nothing waits: everything is exactly 0."""
+    """Check that all accounts are exactly 0 when no pod runs or waits."""
     left = {column: getattr(state.accounts, column).sum() for column in COLUMNS}
     if any(left.values()) or state.jobs or state.waiting.pools:
         raise Broken(f"nothing runs, and there is left: {left}, {len(state.jobs)} jobs, {state.waiting.pools}")

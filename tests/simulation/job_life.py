@@ -40,11 +40,12 @@ LIVES_MAX = 10
 
 
 class JobLife:
-    """``with JobLife(...) as life: life.live(steps); life.end()``. Subclasses say what is played, what must hold after
-    each act, and how it ends."""
+    """Random life of jobs: ``with JobLife(...) as life: life.live(steps); life.end()``. Subclasses define the acts, the
+    invariants after each act, and the end.
+    """
 
     settings = SETTINGS
-    lost_max = 2  # hosts that are away at a time
+    lost_max = 2  # hosts that are down at a time
     dies = 0.0  # the share of launches in whose middle the host manager dies
 
     def __init__(self, seed: int, template: Path, folder: Path, hosts: Iterable[MemoryHost]) -> None:
@@ -59,7 +60,7 @@ class JobLife:
         self.queue_seq = 0
 
     def acts(self) -> list[tuple[Act, float]]:
-        """With the weights by which they are drawn."""
+        """Return the acts with the weights by which they are drawn."""
         raise NotImplementedError
 
     def begin(self) -> None:
@@ -67,11 +68,11 @@ class JobLife:
         raise NotImplementedError
 
     def check(self, act: Act | None = None) -> None:
-        """What must hold after each act. Raises AssertionError."""
+        """Check the invariants after each act. Raises AssertionError."""
         raise NotImplementedError
 
     def settle(self) -> None:
-        """No more people and failures interfere. Raises AssertionError when it does not come to rest as it should."""
+        """Run without users and failures. Raises AssertionError when the life does not come to rest."""
         raise NotImplementedError
 
     def job_ids(self) -> Collection[JobId]:
@@ -106,7 +107,7 @@ class JobLife:
 
     @contextmanager
     def _told(self) -> Iterator[None]:
-        """What is broken is told with the seed that repeats it, and with what happened before."""
+        """Add the seed that repeats a broken invariant, and the preceding acts, to its message."""
         try:
             yield
         except AssertionError as error:
@@ -124,7 +125,7 @@ class JobLife:
         self.check(act)
 
     def _take_turns(self) -> None:
-        """Every workflow has its turn, to its end."""
+        """Run one complete turn of every workflow."""
         for host in self._maintained():
             self.maintainer.step(host)
         for job_id in self.job_ids():
@@ -132,7 +133,7 @@ class JobLife:
                 part()
 
     def _catch_up(self, seconds: int) -> None:
-        """The host manager does what it has to, and time passes."""
+        """Run the host manager's steps, and advance the time."""
         self.core.do_chores()
         self.core.take_room()
         self.core.take_news(self.random, 1_000)
@@ -143,7 +144,7 @@ class JobLife:
         return JobId(str(uuid.UUID(int=self.random.getrandbits(128), version=4)))
 
     def create(self, config: job_pb2.JobConfig) -> JobId:
-        """A job, as the api creates it."""
+        """Create a job, as the api does."""
         job_id, now_ns = self._new_id(), self.clock.ns
         job = convert.new_job_record(job_id, config, now_ns)
         if job.type is JobType.SERVICE:
@@ -156,7 +157,7 @@ class JobLife:
     # What workflows and the host manager do.
 
     def _lead(self) -> None:
-        """A new host manager, which knows what storage and the cluster tell it."""
+        """Start a new host manager, which reads its state from storage and the cluster."""
         self.core = SimulatedHostManager(self.storage, self.cluster, self.settings)
         self.maintainer = SimulatedMaintainer(self.core, self.storage, self.clock)
         hosts: Any = Through(self.core, self.launch)
@@ -168,8 +169,9 @@ class JobLife:
         return "another host manager"
 
     def launch(self, job_id: JobId, lease_id: str, placements: Sequence[Placement]) -> LaunchResult:
-        """The step between placement and host manager: now and then it gets lost, and the lease runs out; or the host
-        manager dies after its commit."""
+        """Pass a launch from placement to the host manager: in some cases it is lost, and the lease expires; or the
+        host manager dies after its commit.
+        """
         if self.random.random() <= 0.05:
             return LaunchResult(0)
         self.before_launch(job_id, placements)
@@ -184,10 +186,10 @@ class JobLife:
             self._lead()
 
     def before_launch(self, job_id: JobId, placements: Sequence[Placement]) -> None:
-        """What happens on its way."""
+        """Change the world before the launch arrives."""
 
     def _parts(self, job_id: JobId) -> list[Callable[[], object]]:
-        """Of a turn of the job's workflow."""
+        """Return the steps of a turn of the job's workflow."""
         now_ns = self.clock.ns
         return [
             lambda: self._roll_out(job_id),
@@ -224,7 +226,7 @@ class JobLife:
         return job_id[:4]
 
     def turn(self) -> str:
-        """Of a job, to its end or until its worker dies."""
+        """Run a turn of a job, to its end or until its worker dies."""
         job_id = self.one_job()
         parts = self._parts(job_id)
         parts = parts[: self.random.randrange(1, len(parts))] if self.random.random() < 0.2 else parts
@@ -290,7 +292,7 @@ class JobLife:
         return True
 
     def _break(self, pods: Iterable[PodId]) -> None:
-        """These end, and it is the story that ends them."""
+        """End these pods by a failure of the story."""
 
     def lose_host(self) -> str:
         up = [name for name, host in self.cluster.hosts.items() if host.is_up]
@@ -309,7 +311,7 @@ class JobLife:
         return lost[0]
 
     def _bring_all_back(self) -> None:
-        """But hosts that are down for maintenance."""
+        """Restore all hosts that are not down for maintenance."""
         down = self._maintained(is_down=True)
         for host in self.cluster.hosts:
             if host not in down:
@@ -317,7 +319,7 @@ class JobLife:
 
 
 def first_fault(kind: Callable[[int, Path, Path], JobLife], template: Path, folder: Path, steps: int) -> str:
-    """What the first of a few lives that notices something says of it. Raises AssertionError when none does."""
+    """Return the message of the first of a few lives that finds a fault. Raises AssertionError when none does."""
     for seed in range(1, LIVES_MAX + 1):
         with kind(seed, template, folder) as life:
             try:

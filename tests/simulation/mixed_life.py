@@ -1,5 +1,6 @@
-"""The life of services while their cluster is rebalanced, beside pods that never move: databases, daemons, gangs and
-other batch pods."""
+"""Life of services while their cluster is rebalanced, together with pods that never move: databases, daemons, gangs and
+other batch pods.
+"""
 
 from __future__ import annotations
 
@@ -29,11 +30,11 @@ HOUR_S = 3_600
 GANG_SIZE = 3
 RETRIES = 90
 ROUND_S, LATE_S = 31, 601
-"""What passes between two rounds of moves, and when a round waits no longer for its pods."""
+"""Seconds between two rounds of moves, and the timeout after which a round stops waiting for its pods."""
 
 
 class ServiceRules(Rules):
-    """Of services. Of other jobs, that rebalancing leaves their pods alone."""
+    """Invariants of services. Rebalancing leaves the pods of other jobs alone."""
 
     def __init__(self, services: Collection[str], *given: Any) -> None:
         super().__init__(*given)
@@ -129,7 +130,7 @@ class MixedLife(RebalancedLife):
         return said
 
     def _in_flight(self) -> int:
-        """Pods that start or end, or have and nobody knows it yet."""
+        """Return the number of pods that start or end, or whose start or end is not yet reported."""
         pods = (pod for job_id in self.job_ids() for pod in self.storage.pods.page(job_id))
         on_way = {pod.pod_id for pod in pods if pod.state in ON_HOST and pod.state is not PodState.RUNNING}
         return len(on_way | self.cluster.reports.keys())
@@ -166,7 +167,7 @@ class MixedLife(RebalancedLife):
 
     def settle(self) -> None:
         super().settle()
-        self._lead()  # the end has looked at memory with another one
+        self._lead()  # the end has checked memory with another one
         for _ in range(ROUNDS_TO_END_MAX):
             self._round()
             running = Counter(pod.job_id for pod in self.cluster.running())
@@ -175,21 +176,25 @@ class MixedLife(RebalancedLife):
         raise AssertionError(f"others do not come to rest: {running} of {self.counts}")
 
     def acts(self) -> list[tuple[Act, float]]:
-        """Few updates: a service has its pods to itself meanwhile. Hosts often come back, and are empty then."""
+        """Return few updates, because a service under update is not rebalanced, and frequent returns of hosts, which
+        are then empty.
+        """
         weights = {self.update: 1, self.restart: 0.3, self.pause: 0.1, self.lose_host: 1, self.return_host: 2,
                    self.complete: 4, self.turn: 15, self.advance: 1}  # fmt: skip
         own = [(act, weights.get(act, weight)) for act, weight in super().acts()]
         return [*own, (self.chores, 10), (self.all_turns, 8), (self.fail_other, 4)]
 
     def all_turns(self) -> str:
-        """Every workflow has one, and some of what happened is known: services come to rest, while others are busy."""
+        """Run a turn of every workflow, and deliver some of the reports: some services come to rest, while others are
+        busy.
+        """
         self._take_turns()
         self.core.take_room()
         self.core.take_news(self.random, self.random.choice([10, 30]))
         return f"{len(self.cluster.reports)} pods have more"
 
     def fail_other(self) -> str:
-        """A pod that never moves begins anew; a gang as a whole."""
+        """Restart a pod that never moves, or a gang as a whole."""
         ours = sorted(pod for pod in self.cluster.running() if pod.job_id in self.others)
         if not ours:
             return ""

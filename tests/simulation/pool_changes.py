@@ -1,4 +1,4 @@
-"""Changes of pools during the day, as configurations that the real rules judge."""
+"""Changes of pools during the day, as configurations that the real rules check."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from services.resmgr.pool_rules import wire_amount, with_defaults
 
 
 def changed(random: Random, pool: PoolSpec) -> PoolSpec:
-    """The pool with more or less of everything, or with another share."""
+    """Return the pool with more or less of everything, or with another share."""
     less_or_more = random.choice([0.3, 0.6, 0.9, 1.1, 1.5])
     what = random.choice(["limit", "reservation", "both", "share"])
     resources = []
@@ -29,7 +29,7 @@ def changed(random: Random, pool: PoolSpec) -> PoolSpec:
 
 
 def config_of(pool: PoolSpec) -> pb.ResourcePoolConfig:
-    """What a user would have sent."""
+    """Return the configuration as a user would have sent it."""
     config = pb.ResourcePoolConfig(name=pool.name)
     config.parent.value = pool.parent_id
     for resource in pool.resources:

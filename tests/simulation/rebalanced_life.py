@@ -12,7 +12,7 @@ from tests.simulation.service_life import ROUNDS_TO_END_MAX, ServiceLife
 CLUSTER = "local"
 GOALS = ((Goal.FREE,), (Goal.FREE, Goal.SPREAD), (Goal.FREE, Goal.EMPTY), (Goal.SPREAD,), (Goal.EMPTY,))
 REST_ROUNDS = 3
-"""Without a move, after which it has come to rest."""
+"""Rounds without a move after which the life has come to rest."""
 
 
 class RebalancedLife(ServiceLife):
@@ -23,14 +23,14 @@ class RebalancedLife(ServiceLife):
         self.rebalancer = rebalancer.Rebalancer(self.core.book, records, CLUSTER, back, NoListener(), count_domains)
 
     def chores(self) -> str:
-        """The workflow of rebalancing takes a step with each of them."""
+        """Run the periodic steps, and a step of the rebalancing workflow with each of them."""
         said = super().chores()
         self.steer()
         self.rebalancer.advance()
         return said + str(self.row())
 
     def steer(self) -> None:
-        """People start, pause and stop it now and then."""
+        """Start, pause or stop the rebalancing, as users do."""
         drawn, records = self.random.random(), self.storage.rebalances
         if drawn < 0.3 or records.get(CLUSTER) is None:
             records.start([CLUSTER], RebalanceSpec(self.random.choice(GOALS), self.budget()))
@@ -38,7 +38,7 @@ class RebalancedLife(ServiceLife):
             records.steer([CLUSTER], self.random.choice(list(RebalanceAct)))
 
     def budget(self) -> int:
-        """Moves per hour."""
+        """Return the moves per hour."""
         return 10_000
 
     def row(self) -> Any:
@@ -46,8 +46,8 @@ class RebalancedLife(ServiceLife):
         return row and (row.state, row.spec.goals, row.progress)
 
     def rest(self, *goals: Goal) -> int:
-        """Nothing else happens any more: round after round, until no pod moves. Returns how many did."""
-        self._lead()  # the end has looked at memory with another one
+        """Run rounds without other acts until no pod moves; return how many moved."""
+        self._lead()  # the end has checked memory with another one
         self._round()
         self.storage.rebalances.start([CLUSTER], RebalanceSpec(goals, 10_000))
         before, quiet = self._move_count(), 0

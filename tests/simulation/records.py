@@ -1,6 +1,6 @@
-"""Storage of a simulated day: storage in memory, and beside it the count of what each pool wants and holds.
+"""Storage of a simulated day in memory, with separate counts of each pool's demand and usage.
 
-The books follow from each pod that is written, for the invariants.
+Each written pod updates these books, which the invariants read.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ GRACE_S = 30
 WORKLOADS = (Workload.BATCH, Workload.SHARED, Workload.GPU)
 Book = dict[Workload, list[list[int]]]
 Entry = tuple[int, int, int]
-"""Column, kind, amount."""
+"""Entry of the books: column, kind, amount."""
 
 
 class Job:
-    """One job that has not ended. ``members[state]`` are the instances in that state."""
+    """Job that has not ended. ``members[state]`` are the instances in that state."""
 
     def __init__(self, plan: JobPlan, stored: MemoryJob) -> None:
         self.plan, self._stored = plan, stored
@@ -39,7 +39,7 @@ class Job:
         self.pods: Mapping[int, PodRecord] = stored.pods.records
         self.members: Mapping[PodState, set[int]] = stored.pods.in_state
         self.queued_s: dict[int, int] = {}
-        self.patience_s = 0  # until it looks for hosts again
+        self.patience_s = 0  # until it is placed again
         self._starts = [shapes.start for shapes in plan.shapes]
         self._workloads = [workload_of(plan.record.type, shapes.shape) for shapes in plan.shapes]
         self._entries = [
@@ -60,7 +60,7 @@ class Job:
         return self._stored.pods.counts()
 
     def entries(self, instance_id: int, state: PodState) -> Sequence[Entry]:
-        """Where a pod in this state counts in the books."""
+        """Return the entries of a pod in this state."""
         if state is not PodState.PENDING and state not in ALLOCATED:
             return ()
         return self._entries[bisect_right(self._starts, instance_id) - 1][state in QUEUED]
@@ -80,7 +80,7 @@ class Records:
     # -- books ------------------------------------------------------------------------------------------------------
 
     def _note(self, before: PodRecord | None, after: PodRecord | None) -> None:
-        """Of a pod that was written."""
+        """Update the books for a written pod."""
         if before is None or after is None or before.state is after.state:
             return  # what is created counts nowhere
         job = self.jobs[after.job_id]
@@ -95,7 +95,7 @@ class Records:
             book[column][kind] += sign * amount
 
     def recount(self) -> dict[RespoolId, Book]:
-        """The books from nothing but the rows."""
+        """Return the books computed from the rows alone."""
         kept, self.books = self.books, {pool: _blank() for pool in self.books}
         for job in self.jobs.values():
             for pod in job.pods.values():
@@ -113,7 +113,7 @@ class Records:
         self.storage.pods.create(plan.record.job_id, lambda _: None)
 
     def settle(self, job: Job) -> JobProgress:
-        """Until nothing is left to do at once; an ended job is forgotten."""
+        """Settle until no immediate work remains; an ended job is forgotten."""
         job_id = job.record.job_id
         while (progress := self.storage.jobs.settle(job_id, self.clock_ns)).settle_again:
             pass
@@ -127,16 +127,16 @@ class Records:
         return progress
 
     def kill_running(self, job: Job) -> list[PodId]:
-        """Runs that are asked to end now."""
+        """Ask running pods to end now."""
         rows = self.storage.host_pods.mark_killing(job.record.job_id, limit=job.record.instance_count)
         return [pod_id for pod_id, *_ in rows]
 
     def report(self, status: PodStatus) -> StatusOutcome:
-        """What a host says of a pod."""
+        """Apply a host's report of a pod."""
         return self.storage.host_pods.apply_status([status])
 
     def ready_gangs(self, job: Job) -> list[ReadyGang]:
-        """The gang when all of it is ready, then pods that stand alone."""
+        """Return the gang when all of it is ready, and pods that are not in a gang."""
         job_id = job.record.job_id
         gang = self.storage.pods.ready_gang(job_id)
         return [
@@ -159,7 +159,7 @@ def _entries(shape: PodShape, is_queued: bool) -> list[Entry]:
 
 
 def _columns(shape: PodShape, is_queued: bool) -> Iterator[int]:
-    """Which columns of the books a pod counts in, waiting or holding resources."""
+    """Yield the columns of the books for a pod that waits or holds resources."""
     if is_queued:
         yield 1 if shape.revocable else 0
     elif shape.revocable:

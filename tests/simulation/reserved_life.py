@@ -1,5 +1,8 @@
-"""Large pods among small ones through a random life: what frees is taken at once, so hosts are reserved for the large.
-Small pods end, owners stop and start services, hosts are lost, host managers are replaced, launches get lost."""
+"""Random lives of large pods among small ones: freed resources are taken at once, so hosts are reserved for the large
+ones.
+
+Small pods end, owners stop and start services, hosts are lost, host managers are replaced, launches are lost.
+"""
 
 from __future__ import annotations
 
@@ -67,7 +70,7 @@ class ReservedLife(JobLife):
         ]  # fmt: skip
 
     def settle(self) -> None:
-        """Nothing small is wanted any more: what is large runs, and no host is reserved."""
+        """All small pods are stopped: all large ones run, and no host is reserved."""
         self._bring_all_back()
         for job_id in (self.small, self.wide):
             self.storage.jobs.set_goal(job_id, JobState.KILLED, self.clock.ns)
@@ -84,7 +87,7 @@ class ReservedLife(JobLife):
                 return
         raise AssertionError(f"it does not come to rest: {self.kept}, {sorted(self.cluster.running())}")
 
-    # What must hold after each step: of reservations, what people are told of them; of pods, what the cluster has.
+    # Invariants after each step: reservations as they are shown to users, and pods as the cluster has them.
 
     def check(self, act: Act | None = None) -> None:
         for host in self.cluster.hosts.values():
@@ -110,7 +113,7 @@ class ReservedLife(JobLife):
         return found
 
     def _check_spans(self) -> None:
-        """The host manager has looked what is over."""
+        """Check the end of reservations, which the host manager has just evaluated."""
         now_s = self.clock.monotonic()
         for host, (key, since_s) in self.kept.items():
             assert now_s - since_s < RESERVATION_S, f"{host} is reserved for {key} for {now_s - since_s} s"
@@ -118,7 +121,7 @@ class ReservedLife(JobLife):
             assert stopped_s < ASKED_AGAIN_S, f"{host} is reserved for {key}, which was stopped {stopped_s} s ago"
 
     def _count(self, before: dict[Hostname, tuple[Key, float]], running: dict[Key, Hostname], act: Act | None) -> None:
-        """How reservations began and ended. Those of a host manager that is replaced end with it."""
+        """Count how reservations began and ended. Reservations of a replaced host manager end with it."""
         for host, (key, since_s) in self.kept.items():
             self._note("reserved", before.get(host) != (key, since_s))
         for host, (key, since_s) in before.items():
@@ -131,7 +134,9 @@ class ReservedLife(JobLife):
         self.done[what] = self.done.get(what, 0) + count
 
     def before_launch(self, job_id: JobId, placements: Sequence[Placement]) -> None:
-        """On a reserved host others get what is free beyond what the pod asks for; those that come back, their room."""
+        """Check that other pods on a reserved host fit beside the reserved resources; returning pods fit into their
+        own.
+        """
         kept = self._reserved()
         for placement in placements:
             key, _ = kept.get(placement.hostname, (None, 0.0))
@@ -147,12 +152,12 @@ class ReservedLife(JobLife):
     # What pods and people do.
 
     def news(self) -> str:
-        """Many pods end."""
+        """Report the end of many pods."""
         self.core.take_news(self.random, self.random.choice([3, 10, 100]))
         return ""
 
     def finish(self) -> str:
-        """Pods of batch jobs end by themselves: more often than others those on a reserved host."""
+        """End pods of batch jobs, more often on a reserved host than elsewhere."""
         hosts = self.kept.keys() if self.random.random() < 0.3 else self.cluster.hosts.keys()
         here = [pod for host in sorted(hosts) for pod in sorted(self.cluster.hosts[host].pods)]
         ending = [pod for pod in here if pod.job_id in (self.small, self.wide)]
@@ -162,7 +167,7 @@ class ReservedLife(JobLife):
         return " ".join(f"{pod_id.job_id[:4]}-{pod_id.instance_id}" for pod_id in chosen)
 
     def restart(self) -> str:
-        """Of a small service, in place."""
+        """Restart instances of a small service, in place."""
         instances = self.random.sample(range(4), 2)
         spec = UpdateSpec(batch_size=1, in_place=True)
         self.storage.updates.create(self.stays, None, UpdateType.RESTART, spec, None, b"", instances, "", self.clock.ns)

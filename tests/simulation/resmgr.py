@@ -43,7 +43,7 @@ class SimulatedResmgr:
         self._passed: invariants.Passed = {}
 
     def enqueue(self, job: Job) -> int:
-        """Queue what may be queued; returns how many pods."""
+        """Queue the pods that may be queued; return their number."""
         job_id, queue_seq = job.record.job_id, self.state.next_seq
         self.state.check_queue(job.record)
         ranges = self._admission.queueable(job_id, LOOP.enqueued_pods_max)
@@ -64,8 +64,9 @@ class SimulatedResmgr:
         self.is_dirty |= bool(killed)
 
     def found_no_host(self, job: Job, gangs: Sequence[ReadyGang], batch: PlacementBatch) -> Iterator[float]:
-        """Pods that have waited for a host for too long are queued again; yields when some may be admitted, from now
-        in seconds."""
+        """Queue pods again that have waited for a host for too long; yield the delays in seconds until some may be
+        admitted.
+        """
         job_id = job.record.job_id
         self.state.note_unplaced(job_id, batch.unplaced_count, batch.why)
         turns = self.state.turns_held_back(job_id)
@@ -92,13 +93,13 @@ class SimulatedResmgr:
         self.is_dirty |= self.state.set_capacity(*self._hosts.capacity(), host_pools=self._hosts.host_pools())
 
     def set_pool(self, pool: PoolSpec) -> None:
-        """The pool has changed already in storage."""
+        """Apply a change of a pool that storage already has."""
         self.records.storage.set_pool(pool)
         self.state.put_pool(pool)
         self.is_dirty = True
 
     def cycle(self) -> tuple[Plan, list[JobId]]:
-        """One cycle, with all that must hold around it; returns the plan and the jobs that got something."""
+        """Run one cycle with all its invariants; return the plan and the jobs with admitted pods."""
         self.is_dirty = False
         self.cycles += 1
         self.read_log()
@@ -152,7 +153,7 @@ class SimulatedResmgr:
         return [result.job_id for result in results]
 
     def restart(self) -> None:
-        """Memory is lost and read again; it must be what it was."""
+        """Read the state again after a loss of memory; check that it is unchanged."""
         self.read_log()
         old, self.state = self.state, rebuild(self.records.storage)
         expected, actual = facts(old), facts(self.state)
@@ -164,7 +165,7 @@ class SimulatedResmgr:
         self.is_dirty = True
 
     def validate(self) -> None:
-        """The slow checks: the state's own, and the books against all rows."""
+        """Run the slow checks: the state's own, and the books against all rows."""
         assert [] == list(faults(self.state))
         if self.records.recount() != self.records.books:
             raise Broken("the books of the simulation do not follow from its rows")

@@ -41,7 +41,7 @@ class ServiceLife(JobLife):
             self._service(5, 0.5, per_host=1, maximumUnavailableInstances=1),
             self._service(5, 2.5, in_place=True),
             self._service(6, 0.5, per_host=2, maximumUnavailableInstances=2, strictUpdates=True),
-            self._service(10, 2),  # more than there is room for
+            self._service(10, 2),  # more than fit
         ]
         self.at_most = {service.job_id: service.count + (service.cpu < 1) for service in self.services}
         by_job = {service.job_id.replace("-", ""): service for service in self.services}
@@ -87,7 +87,7 @@ class ServiceLife(JobLife):
 
     def settle(self) -> None:
         self._bring_all_back()
-        self.services[-1].count = 1  # with it there would not be room for all
+        self.services[-1].count = 1  # with it not all would fit
         for service in self.services:
             self._settle_owner(service)
         for _ in range(ROUNDS_TO_END_MAX):
@@ -122,7 +122,7 @@ class ServiceLife(JobLife):
         return update is not None and update.state is UpdateState.SUCCEEDED and len(running) == service.count
 
     def _check_memory(self) -> None:
-        """What runs is what storage says, and the labels in memory are those of a manager that has just begun."""
+        """Check that running pods equal those in storage, and labels in memory those of a new host manager."""
         stored = {pod.pod_id: pod.host for service in self.services for pod in self.storage.pods.page(service.job_id)}
         jobs = {service.job_id for service in self.services}
         running = {pod_id: host.hostname for pod_id, host in self.cluster.running().items() if pod_id.job_id in jobs}
@@ -135,7 +135,7 @@ class ServiceLife(JobLife):
     # What workflows and the host manager do.
 
     def one(self) -> Service:
-        """The second more often than others: its pods come back to their hosts."""
+        """Return a service, more often the second, whose pods return to their hosts."""
         return self.random.choices(self.services, [2, 3, 2, 2])[0]
 
     def one_job(self) -> JobId:
@@ -213,7 +213,7 @@ class ServiceLife(JobLife):
         )
 
     def evict(self) -> str:
-        """The resource manager needs room for others."""
+        """Evict pods, as the resource manager does for others."""
         service, start = self.one(), self.random.randrange(3)
         [result] = self.storage.admission.evict([EvictionOrder(service.job_id, start, 3, False, PREEMPTED)])
         return f"{self.name(service)}: {result.leaving} leave, {result.queued} wait again"
@@ -242,7 +242,7 @@ class ServiceLife(JobLife):
         self.storage.jobs.set_service_goal(service.job_id, None, JobState.RUNNING, False, self.clock.ns)
         return self.name(service)
 
-    # What hosts do, and what is done to them.
+    # Acts of hosts, and acts on hosts.
 
     def _break(self, pods: Iterable[PodId]) -> None:
         self.broken.update((pod_id.job_id.replace("-", ""), pod_id.instance_id, pod_id.run_id) for pod_id in pods)

@@ -1,4 +1,4 @@
-"""Services as their owners want them."""
+"""Services and their settings."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from tests.conformance.storage.services import service_config
 
 
 class Service:
-    """``per_host``: pods of it that one host may have, 0 = any number. ``in_place``: updates keep them there.
-    ``max_skew``: of its pods in racks, 0 = any."""
+    """Settings of a service. ``per_host``: pods of it on one host at most, 0 = any number. ``in_place``: updates keep
+    them there. ``max_skew``: between racks, 0 = any.
+    """
 
     def __init__(
         self, job_id: JobId, count: int, cpu: float, per_host: int, in_place: bool, sla: dict[str, Any]

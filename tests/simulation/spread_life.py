@@ -1,4 +1,4 @@
-"""The life of services that spread over racks under a hard bound: whatever dies, every launch keeps it."""
+"""Life of services that spread over racks under a hard bound, which every launch keeps after any failure."""
 
 from __future__ import annotations
 
@@ -37,8 +37,9 @@ class SpreadLife(ServiceLife):
         return self._launch_and_die(job_id, lease_id, placements)
 
     def _check_skew(self, job_id: JobId, placements: Sequence[Placement]) -> None:
-        """Of racks with a host that takes pods none gets above the lowest by more than the bound. Pods that come back
-        to their hosts count, and may; those on hosts that are away do not count."""
+        """Check that no rack with an available host exceeds the lowest one by more than the bound. Pods that return to
+        their hosts count, and may exceed it; pods on unavailable hosts do not count.
+        """
         hosts = {host.hostname: host.state for host in self.core.book.hosts()}
         places = {pod.instance_id: str(placement.hostname) for placement in placements for pod in placement.pods}
         pods = Counter[str]()

@@ -1,4 +1,4 @@
-"""Small simulated days: every step of theirs checks the invariants. ``make sim`` runs a large one."""
+"""Small simulated days, each step of which checks the invariants. ``make sim`` runs a large one."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SMALL = Size(hosts=40, pools=12, pods=1_000, hours=2, step_s=10)
 
 @pytest.mark.parametrize("seed", [1, nightly(2)])
 def test_a_small_day_keeps_every_invariant_and_ends_every_job(seed: int) -> None:
-    """With usual losses, kills and changes, no step breaks an invariant, and all jobs have ended in the end."""
+    """A day with usual losses, kills and changes breaks no invariant, and all jobs end."""
     counts = Day(seed, SMALL).run()
 
     assert sum(counts.ended.values()) == counts.jobs
@@ -38,7 +38,7 @@ def test_a_small_day_keeps_every_invariant_and_ends_every_job(seed: int) -> None
 
 @pytest.mark.parametrize("seed", [11, nightly(12)])
 def test_a_rough_day_keeps_every_invariant_and_ends_every_job(seed: int) -> None:
-    """Nor does it when far more goes wrong."""
+    """A day with many more failures breaks no invariant, and all jobs end."""
     counts = Day(seed, SMALL, ROUGH).run()
 
     assert sum(counts.ended.values()) == counts.jobs
@@ -47,7 +47,7 @@ def test_a_rough_day_keeps_every_invariant_and_ends_every_job(seed: int) -> None
 
 @pytest.mark.parametrize("seed", [nightly(11), 12])
 def test_a_day_of_impatient_placement(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nor when pods give back what they hold already after a minute without a host."""
+    """A day in which pods are queued again after a minute without a host breaks no invariant."""
     monkeypatch.setattr(resmgr, "PLACEMENT_S", 60.0)
     counts = Day(seed, SMALL, ROUGH).run()
 
@@ -57,8 +57,9 @@ def test_a_day_of_impatient_placement(seed: int, monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.parametrize(("seed", "chances"), [(21, USUAL), nightly(22, ROUGH), nightly(24, ROUGH), nightly(33, USUAL)])
 def test_a_day_on_divided_hosts(seed: int, chances: Chances) -> None:
-    """Nor when host pools divide the hosts, and hosts move between them: no compartment is dealt more than it has, and
-    no pod goes to hosts that do not serve it."""
+    """A day with host pools whose hosts move breaks no invariant: no compartment's allocation exceeds its capacity, and
+    no pod is placed on hosts that do not serve it.
+    """
     day = DividedDay(seed, SMALL, chances)
     counts = day.run()
 
@@ -69,7 +70,7 @@ def test_a_day_on_divided_hosts(seed: int, chances: Chances) -> None:
 
 @NIGHTLY
 def test_an_admission_of_what_is_held_back_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """When the ledger forgets holds, some step says so."""
+    """A step fails when the ledger forgets backoffs."""
     monkeypatch.setattr(resmgr, "PLACEMENT_S", 60.0)
     monkeypatch.setattr(JobLedger, "hold_back", lambda *_: None)
     with pytest.raises(AssertionError, match="while it is held back"):
@@ -78,7 +79,7 @@ def test_an_admission_of_what_is_held_back_is_noticed(monkeypatch: pytest.Monkey
 
 @NIGHTLY
 def test_a_gang_that_is_passed_without_a_bound_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """When the resource manager forgets since when gangs are passed, some step says so; when it knows, none does."""
+    """A step fails when the resource manager forgets since when gangs are passed; no step fails otherwise."""
     monkeypatch.setattr(invariants, "BACKFILL_MAX_S", 60)
 
     def run() -> None:
@@ -142,7 +143,7 @@ def test_the_table_has_a_row_for_each_kind_and_priority() -> None:
 
 
 def _first_failure() -> str:
-    """What the first of a few days says that does not go well; empty when all of them do."""
+    """Return the message of the first of a few days that fails; empty when none does."""
     for seed in (13, 10, *range(1, 10)):
         try:
             Day(seed, SMALL, ROUGH if seed % 2 else USUAL).run()
@@ -173,7 +174,7 @@ def test_a_failure_says_how_to_repeat_it(monkeypatch: pytest.MonkeyPatch) -> Non
     ],
 )
 def test_admission_that_forgets_a_rule_is_noticed(rule: Rule, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whichever bound admission stops looking at, some step finds a pool above it."""
+    """Some step finds a pool above each bound that admission ignores."""
     ledger = next(kind for kind in vars(admission).values() if hasattr(kind, "bounds"))
     kept = ledger.bounds
 

@@ -1,4 +1,4 @@
-"""Preemption in simulated days: it happens, comes to rest when nothing else does, and no gang is lost by it."""
+"""Preemption in simulated days: it happens, comes to rest at constant demand, and loses no gang."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from tests.simulation.resmgr import LOOP
 LOADED = Size(hosts=40, pools=12, pods=1_000, hours=2, step_s=10, load=1.5)
 STANDS_AT_S = HOUR_S
 ROUNDS_TO_REST = 60
-"""Of preemption, from the last event on."""
+"""Rounds of preemption from the last event on."""
 ROUNDS_AT_REST = 60
 
 
 class StandingDay(Day):
-    """From STANDS_AT_S on no job comes, no pod ends, no host breaks: the demand is constant."""
+    """Day in which from STANDS_AT_S on no job comes, no pod ends, no host breaks: the demand is constant."""
 
     evicted_at_s: list[int]
 
     def stand_still(self) -> None:
-        """Run the first hour, then let the resource manager go on alone for so many rounds."""
+        """Run the first hour, then only the resource manager for so many rounds."""
         self.evicted_at_s = []
         end_s = STANDS_AT_S + int(LOOP.preemption_period_s) * (ROUNDS_TO_REST + ROUNDS_AT_REST)
         for at_s in range(STANDS_AT_S, end_s, self.size.step_s):
@@ -76,14 +76,13 @@ class StandingDay(Day):
             super()._change_pool()
 
     def _heal(self) -> None:
-        """Not here."""
+        """Do nothing: this day has no recovery."""
 
 
 @pytest.mark.parametrize(("seed", "chances"), [(1, USUAL), nightly(2, USUAL), nightly(12, ROUGH), nightly(14, ROUGH)])
 def test_comes_to_rest_at_constant_demand(seed: int, chances: Any) -> None:
-    """When the demand is constant the last pod is sent from its host soon, although pods wait and everything is full.
-
-    Those that find no host are admitted in turns, and give way to each other without harm.
+    """Evictions end soon at constant demand, although pods wait and everything is full. Pods without a host are
+    admitted in turns, and yield to each other without harm.
     """
     day = StandingDay(seed, LOADED, chances)
 
@@ -96,7 +95,7 @@ def test_comes_to_rest_at_constant_demand(seed: int, chances: Any) -> None:
 
 
 def _spoil(monkeypatch: pytest.MonkeyPatch, spoiled: Any) -> str:
-    """What a day says whose cycles' plans are changed before they are carried out."""
+    """Return the failure of a day whose plans are changed before they are carried out."""
     real = resmgr.plan_cycle
     monkeypatch.setattr(resmgr, "plan_cycle", lambda now: spoiled(now, real(now)))
     with pytest.raises(AssertionError) as caught:
@@ -106,7 +105,7 @@ def _spoil(monkeypatch: pytest.MonkeyPatch, spoiled: Any) -> str:
 
 @NIGHTLY
 def test_needless_evictions_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Evictions of all pods that may be evicted break an invariant: the queues do not wait for that much."""
+    """Evictions of all preemptible pods break an invariant: the queues demand less."""
 
     def storm(now: Any, plan: Plan) -> Plan:
         if not plan.evictions:
@@ -120,7 +119,7 @@ def test_needless_evictions_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None
 
 @NIGHTLY
 def test_who_may_not_be_evicted_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An eviction of a pod that is not preemptible is told with its job."""
+    """An eviction of a pod that is not preemptible fails with the name of its job."""
 
     def careless(now: Any, plan: Plan) -> Plan:
         chosen = [replace(one, run=replace(one.run, preemptible=False)) for one in plan.evictions]

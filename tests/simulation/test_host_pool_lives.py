@@ -26,8 +26,8 @@ ACTS = {"move", "move_at_once", "change_factors", "change_workloads", "drain", "
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_random_life(seed: int, template: Path, tmp_path: Path) -> None:
-    """After each step no moved host is shared by two host pools, none is filled beyond what its host pool announces,
-    and exclusive hosts have only pods that ask for them; in the end all pods run.
+    """No moved host is shared by two host pools after any step, no host is filled beyond the announced capacity of its
+    host pool, and exclusive hosts have only pods that request them; in the end all pods run.
 
     PELOTON_TEST_SEEDS=1,2,3 plays others, PELOTON_TEST_STEPS longer ones.
     """
@@ -58,8 +58,9 @@ FAULTS: dict[str, tuple[Any, str, Any, str]] = {
 def test_a_rule_that_is_forgotten_is_noticed(
     where: Any, name: str, fault: Any, told: str, template: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One of a few lives ends with what was broken, and with the seed and the step that repeat it: in which of them the
-    fault does harm depends on the story."""
+    """One of a few lives fails with the broken invariant, and with the seed and the step that repeat it: not every
+    story exposes the fault.
+    """
     monkeypatch.setattr(where, name, fault)
     noticed = first_fault(HostPoolLife, template, tmp_path, steps=1_000)
     assert told in noticed

@@ -19,9 +19,9 @@ MOVES_IN_FLIGHT_MIN = 3
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_random_life(seed: int, template: Path, tmp_path: Path) -> None:
-    """Only services without volumes move, within their SLA and the budget; no volume is in two pods, no daemon twice on
-    a host, and no host is overcommitted. Most moves begin while other pods start and end. In the end everything runs,
-    and once nothing else happens, no pod moves.
+    """Rebalancing moves only services without volumes, within their SLA and the budget; no volume is in two pods, no
+    daemon twice on a host, and no host is overcommitted. Most moves begin while other pods start and end. In the end
+    all pods run, and without other acts no pod moves.
 
     PELOTON_TEST_SEEDS=1,2,3 plays others, PELOTON_TEST_STEPS longer ones.
     """

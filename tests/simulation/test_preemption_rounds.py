@@ -1,4 +1,4 @@
-"""Preemption over time: with a constant demand it comes to rest, and every pool gets what is its own."""
+"""Preemption over time: with a constant demand it comes to rest, and every pool receives its entitlement."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CYCLES = 160
 @given(clusters())
 @settings(max_examples=examples(60), deadline=None)
 def test_comes_to_rest(cluster: Cluster) -> None:
-    """At constant demand evictions stop within half of the cycles, and no gang is evicted again and again."""
+    """Evictions stop within half of the cycles at constant demand, and no gang is evicted again and again."""
     before = Counter(cluster.evicted)
     for _ in range(CYCLES):
         cluster.cycle()
@@ -37,7 +37,7 @@ def test_comes_to_rest(cluster: Cluster) -> None:
 @given(clusters())
 @settings(max_examples=examples(40), deadline=None)
 def test_nobody_waits_for_what_is_lent(cluster: Cluster) -> None:
-    """At rest no gang waits that evictions from pools above their entitlement, or of lower priorities, would let in."""
+    """No gang waits at rest that evictions from pools above their entitlement, or of lower priorities, would admit."""
     for _ in range(CYCLES):
         cluster.cycle()
 
@@ -45,7 +45,7 @@ def test_nobody_waits_for_what_is_lent(cluster: Cluster) -> None:
 
 
 def test_a_deficit_evicts_once() -> None:
-    """While evicted pods leave, no others are evicted for the same gangs."""
+    """Pods that leave after an eviction count: no others are evicted for the same gangs."""
     tree = build_tree([pool("/a", "6", "12"), pool("/b", "6", "12")])
     stage = Stage(tree, np.array([12_000, 0, 0, 0], np.int64))
     stage.held = [
@@ -61,7 +61,9 @@ def test_a_deficit_evicts_once() -> None:
 
 
 def test_room_is_kept_for_the_gang_that_evicted() -> None:
-    """A gang that may not be preempted gets what it evicted although smaller ones, evicted too, would fit earlier."""
+    """A gang that may not be preempted receives the resources that it evicted, although smaller evicted ones would fit
+    earlier.
+    """
     tree = build_tree([pool("/a", "6", "6")])
     stage = Stage(tree, np.array([6_000, 0, 0, 0], np.int64))
     stage.held = [HeldRun(1, GangRun(JobId("low"), i, 1, 1, (1000, 0, 0, 0), 0, 1), is_launched=True) for i in range(6)]

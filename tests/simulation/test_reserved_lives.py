@@ -1,4 +1,4 @@
-"""Random lives of large pods among small ones in virtual time, which get hosts reserved."""
+"""Random lives of large pods among small ones in virtual time, for which hosts are reserved."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ ACTS = {"reserved", "found", "given_back", "lead", "stop", "lose_host", "restart
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_random_life(seed: int, template: Path, tmp_path: Path) -> None:
-    """Others get what is free beside what is reserved, a job has one host at a time, and for a bounded time; in the end
-    all that is large runs, and no host is reserved.
+    """Other pods use only the unreserved resources, and a job has one host at a time, for a bounded time; in the end
+    all large pods run, and no host is reserved.
 
     PELOTON_TEST_SEEDS=1,2,3 plays others, PELOTON_TEST_STEPS longer ones.
     """
@@ -48,6 +48,6 @@ FAULTS: dict[str, tuple[Any, str, Any, str]] = {
 def test_a_rule_that_is_forgotten_is_noticed(
     where: Any, name: str, fault: Any, told: str, template: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One of a few lives ends with what was broken: in which of them the fault does harm depends on the story."""
+    """One of a few lives fails with the broken invariant: not every story exposes the fault."""
     monkeypatch.setattr(where, name, fault)
     assert told in first_fault(ReservedLife, template, tmp_path, steps=500)

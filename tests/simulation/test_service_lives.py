@@ -39,7 +39,9 @@ def test_a_random_life(seed: int, template: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_random_life_while_the_cluster_is_rebalanced(seed: int, template: Path, tmp_path: Path) -> None:
-    """No move breaks an SLA or a constraint, and none a way home; and once nothing else happens, it comes to rest."""
+    """No move breaks an SLA, a constraint or the return of a pod to its host; without other acts, rebalancing comes to
+    rest.
+    """
     with RebalancedLife(seed, template, tmp_path) as life:
         life.live(STEPS // 2)
         life.end()
@@ -52,7 +54,7 @@ def test_a_random_life_while_the_cluster_is_rebalanced(seed: int, template: Path
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_random_life_of_services_that_spread(seed: int, template: Path, tmp_path: Path) -> None:
-    """No launch breaks a hard bound, whether workers or host managers die, hosts are lost, or updates go on."""
+    """No launch breaks a hard bound when workers or host managers die, hosts are lost, or updates are under way."""
     with SpreadLife(seed, template, tmp_path) as life:
         life.live(STEPS // 2)
         life.end()
@@ -90,7 +92,7 @@ def test_a_rule_that_is_forgotten_is_noticed(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The life ends with what was broken, and with the seed and the step that repeat it."""
+    """The life fails with the broken invariant, and with the seed and the step that repeat it."""
     monkeypatch.setattr(where, name, fault)
     with kind(1, template, tmp_path) as life, pytest.raises(AssertionError, match="seed 1, step") as noticed:
         life.live(2_000)

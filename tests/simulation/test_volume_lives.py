@@ -1,4 +1,4 @@
-"""Random lives of databases in virtual time: a volume is never in two pods, and nothing replaces one by itself."""
+"""Random lives of databases in virtual time: a volume is never in two pods, and is never replaced automatically."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ACTS = {"lead", "restart", "fail", "lose_host", "return_host"}
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_random_life(seed: int, template: Path, tmp_path: Path) -> None:
-    """After each step no volume is in two pods or places, and what runs wrote is there; in the end all instances run.
+    """No volume is in two pods or places after any step, and earlier writes are there; in the end all instances run.
 
     PELOTON_TEST_SEEDS=1,2,3 plays others, PELOTON_TEST_STEPS longer ones.
     """
@@ -35,7 +35,7 @@ def test_a_random_life(seed: int, template: Path, tmp_path: Path) -> None:
 
 @NIGHTLY
 def test_a_rule_that_is_forgotten_is_noticed(template: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The life ends with what was broken, and with the seed and the step that repeat it."""
+    """The life fails with the broken invariant, and with the seed and the step that repeat it."""
     monkeypatch.setattr(rows, "volumes_of", lambda *given: {})  # each launch makes a volume of its own
 
     def live() -> None:

@@ -1,5 +1,6 @@
-"""Databases through a random life: hosts are lost and come back, some with empty disks; host managers are replaced,
-launches get lost on their way, people restart, stop, start and give volumes up."""
+"""Random lives of databases: hosts are lost and return, some with empty disks; host managers are replaced, launches are
+lost, users restart, stop, start and give volumes up.
+"""
 
 from __future__ import annotations
 
@@ -65,7 +66,7 @@ class VolumeLife(JobLife):
         ]  # fmt: skip
 
     def settle(self) -> None:
-        """All hosts are back, and what is lost for good is given up: every instance runs with its volume."""
+        """All hosts are back, and permanently lost volumes are given up: every instance runs with its volume."""
         self._bring_all_back()
         for _ in range(ROUNDS_TO_END_MAX):
             for host in self.cluster.hosts.values():
@@ -73,7 +74,7 @@ class VolumeLife(JobLife):
             for job_id in self.jobs:
                 self.storage.jobs.set_service_goal(job_id, None, JobState.RUNNING, False, self.clock.ns)
             self._take_turns()
-            with suppress(PelotonError):  # its host is back, and its row does not know yet
+            with suppress(PelotonError):  # its host is back, and its row does not show it yet
                 self.give_up()
             self._catch_up(10)
             rows = self._rows()
@@ -89,7 +90,7 @@ class VolumeLife(JobLife):
     # What must hold after each step, by the cluster and not by the code under test.
 
     def chores(self) -> str:
-        """Now and then instances are let go."""
+        """Run the periodic steps, and in some cases release instances."""
         before = {row.volume_id for row in self._rows() if row.is_bound and row.is_wanted}
         said = super().chores()
         self.unmade |= before - {row.volume_id for row in self._rows()}
@@ -120,7 +121,7 @@ class VolumeLife(JobLife):
             self._check_successor((pod_id.job_id, pod_id.instance_id), launch.volume.volume_id)
 
     def _check_successor(self, instance: tuple[JobId, int], volume_id: str) -> None:
-        """An instance has another volume only when the one before was given up or deleted by somebody."""
+        """Check that an instance has another volume only after the previous one was given up or deleted by a user."""
         known = self.seen.setdefault(instance, [])
         if volume_id in known[:-1]:
             raise AssertionError(f"{instance} has volume {volume_id} again, after {known[-1]}")
@@ -151,16 +152,16 @@ class VolumeLife(JobLife):
         return job_id[:4]
 
     def _rows(self) -> list[VolumeRecord]:
-        """By instance: ids of volumes differ from life to life."""
+        """Return the volumes by instance: their ids differ from life to life."""
         return sorted(self.storage.volumes.page(), key=lambda row: (row.job_id, row.instance_id, row.created_ns))
 
     def give_up(self) -> str:
-        """Somebody does not want to wait any more for a volume that is lost, or perhaps never was."""
+        """Give up a volume that is lost or was perhaps never created, as a user who stops waiting does."""
         lost = [row for row in self._rows() if (row.state is VolumeState.LOST or row.note) and row.is_wanted]
         return self._delete(self.random.choice(lost), True) if lost else ""
 
     def delete(self) -> str:
-        """Mostly refused: it is in use."""
+        """Try to delete a volume; mostly refused as it is in use."""
         rows = [row for row in self._rows() if row.is_wanted]
         return self._delete(self.random.choice(rows), False) if rows else ""
 
@@ -172,7 +173,7 @@ class VolumeLife(JobLife):
     # What hosts do.
 
     def _launch_and_die(self, *launch: Any) -> LaunchResult:
-        """Now and then somebody else takes the room that was meant for the volume."""
+        """Die after a launch; in some cases another pod takes the resources of the volume."""
         try:
             return super()._launch_and_die(*launch)
         finally:
@@ -180,7 +181,7 @@ class VolumeLife(JobLife):
                 self.crowd()
 
     def crowd(self) -> str:
-        """Others take all that is left of a host, by preference of one that has just been chosen for a volume."""
+        """Fill the rest of a host, preferably one that has just been chosen for a volume."""
         claimed = [row.host for row in self._rows() if is_claimed(row)]
         host = self.cluster.hosts[Hostname(self.random.choice(claimed or HOSTS))]
         host.capacity = replace(CAPACITY, cpu_milli=host.capacity.cpu_milli - host.free.cpu_milli)
@@ -198,7 +199,7 @@ class VolumeLife(JobLife):
         self.cluster.returned([host.room_id])
 
     def wipe_host(self) -> str:
-        """The disk of a lost host is replaced."""
+        """Replace the disk of a lost host."""
         lost = [host for host in self.cluster.hosts.values() if not host.is_up and host.volumes]
         if not lost:
             return ""
