@@ -1,6 +1,6 @@
-"""The browser of the tests, installed where that is possible: ``python -m tests.browser.chromium``.
+"""Browser of the tests, installed on supported machines: ``python -m tests.browser.chromium``.
 
-Where it cannot be installed this says why and succeeds: the tests that need it are skipped then.
+On other machines the command prints the reason and succeeds: tests that need a browser are then skipped.
 """
 
 from __future__ import annotations
@@ -12,25 +12,25 @@ import sys
 import time
 
 VARIABLE = "PELOTON_TEST_CHROMIUM"
-"""A browser of yours: the path of its program."""
+"""Environment variable with the path of another browser's program."""
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 PACKAGES = ("chromium", "fonts-dejavu-core")  # one family of fonts, so that pages look alike everywhere
 INSTALL_MAX_S = 300.0
 
 
 class CannotInstall(Exception):
-    """This machine is no Debian, reaches no archive of it, or we may not install."""
+    """Raised when this machine is no Debian, cannot reach an archive of it, or permits no installation."""
 
 
 def program() -> str | None:
-    """The path of the browser, None where none is installed."""
+    """Return the path of the browser, None without one."""
     if mine := os.environ.get(VARIABLE):
         return shutil.which(mine)
     return next((found for name in NAMES if (found := shutil.which(name))), None)
 
 
 def lacking() -> str:
-    """Why there is no browser, as the reason of a test that is skipped; empty when there is one."""
+    """Return why there is no browser, as the reason of a skipped test; empty when there is one."""
     if program():
         return ""
     if mine := os.environ.get(VARIABLE):
@@ -39,7 +39,7 @@ def lacking() -> str:
 
 
 def install() -> None:
-    """Raises CannotInstall."""
+    """Install the browser. Raises CannotInstall."""
     if shutil.which("apt-get") is None:
         raise CannotInstall("apt-get is not installed: want Debian")
     if os.geteuid() != 0:

@@ -17,9 +17,9 @@ DAY_S = 86_400
 STEP_S = 300
 FINE_STEP_S = 60
 FINE_FROM_S = 6 * 3_600
-"""Before the end: charts of less than a day have points of a minute."""
+"""Seconds before the end: charts of less than a day have points of a minute."""
 RISES, BUSY = (0.25, 0.78), 0.18
-"""When in the day the services take back what they lent, and for how long."""
+"""Times of the day at which the services reclaim what they lent, and the durations."""
 
 
 def day(end_s: int, capacity: Resources, pools: Mapping[str, str], reserved: Mapping[str, float]) -> Iterator[Sample]:

@@ -1,4 +1,4 @@
-"""Every page of the app, from the table that the app itself reads, so that a new page is tested by being there."""
+"""Every page of the app, from the table that the app itself reads, so that tests cover a new page automatically."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ class Page:
     title: str
 
     def address(self, given: Mapping[str, str]) -> str:
-        """``given``: by the place in the path, ``jobs/:id`` for one. Raises LookupError naming what is lacking."""
+        """Return the path of the page. ``given``: values by their place in the path, ``jobs/:id`` for one. Raises
+        LookupError naming a missing one.
+        """
         if lacking := [place for place in self._places() if place not in given]:
             raise LookupError(f"page {self.name}: tests/browser/world.py gives nothing for {lacking[0]}")
         parts = self.path.strip("/").split("/")

@@ -20,12 +20,12 @@ SAME_TIME = f"""() => {{
   return [...document.querySelectorAll("{VARIES}")].map((one) => one.getBoundingClientRect())
     .map(({{ left, top, right, bottom }}) => [left, top, right, bottom]);
 }}"""
-"""Times get one width, or columns would move; answers where what varies is."""
+"""Script that sets times to one width, or columns would move; returns where variable texts are."""
 BLUR_PX = 1
 SHADE_MIN = 48
-"""Of 255: less is the rendering of letters by another version of the browser."""
+"""Difference of a pixel, of 255, that counts: less is the rendering of letters by another version of the browser."""
 SHARE_MAX = 0.01
-"""Of the pixels may differ by more."""
+"""Share of the pixels that may differ by more."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ def save(picture: Picture, file: Path) -> None:
 
 
 def difference(picture: Picture, file: Path) -> tuple[float, Image.Image]:
-    """The share of pixels that differ, 1 for another size, and a picture of them."""
+    """Return the share of pixels that differ, 1 for another size, and a picture of them."""
     with Image.open(file) as kept:
         before = kept.convert("RGB")
     if before.size != picture.image.size:

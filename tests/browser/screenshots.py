@@ -1,4 +1,4 @@
-"""``make screenshots``: takes those of every page anew, into docs/screenshots."""
+"""``make screenshots``: takes new screenshots of every page, into docs/screenshots."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A small cluster on which stories are played: three hosts whose pods are processes, and pools that stories make."""
+"""A small cluster for stories: three hosts whose pods are processes, and pools that stories create."""
 
 from __future__ import annotations
 
@@ -31,14 +31,15 @@ class Stage:
         return sorted(info.hostname for info in infos)
 
     def pool(self, name: str, **amounts: float) -> str:
-        """The id of ``/name``, which is made when it is first asked for; ``amounts`` as ``Cluster.pool`` has them."""
+        """Return the id of ``/name``, which is created at its first use; ``amounts`` as ``Cluster.pool`` has them."""
         if name not in self.pools:
             self.pools[name] = self.cluster.pool(name, own_cpu=1, **amounts)
         return self.pools[name]
 
     def full_pool(self, name: str) -> str:
-        """A pool whose limit is one core, and the id of a job that has it: whoever comes later waits in the queue, and
-        holds nothing back from other pools."""
+        """Create a pool whose limit is one core, and a job that uses it; return the job's id. Later jobs wait in the
+        queue, without an effect on other pools.
+        """
         self.pool(name, cpu=1)
         return self.running("holds all", pool=name, cpu=1)
 
@@ -47,12 +48,14 @@ class Stage:
         return self.cluster.client.respools.GetResourcePool(request).poolinfo.config
 
     def submit(self, name: str, command: str = FOREVER, pool: str = "batch", count: int = 1, **config: Any) -> str:
-        """A job's id. Of ``config``, ``cpu`` is what each instance asks for, ``task`` is more of its configuration."""
+        """Create a job; return its id. In ``config``, ``cpu`` is the request of each instance, ``task`` more of its
+        configuration.
+        """
         task = shell(command, cpu=config.pop("cpu", 0.1), **config.pop("task", {}))
         return self.cluster.submit(self.pool(pool), name=name, instanceCount=count, defaultConfig=task, **config)
 
     def running(self, name: str, command: str = FOREVER, count: int = 1, **config: Any) -> str:
-        """A job's id, once all of its instances run."""
+        """Create a job; return its id when all of its instances run."""
         job = self.submit(name, command, count=count, **config)
         self.cluster.wait(lambda: self.cluster.counts(job) == {"RUNNING": count}, f"all instances of {name}")
         return job

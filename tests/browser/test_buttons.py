@@ -1,4 +1,4 @@
-"""Every button that changes something is pressed, and the cluster is asked what came of it."""
+"""Tests that press every button that changes something, and read the result from the cluster."""
 
 from __future__ import annotations
 
@@ -37,8 +37,9 @@ def maintained(stage: Stage, host: str) -> maintenance_pb2.HostMaintenance | Non
 
 
 def test_a_drain_that_is_late_is_forced(stage: Stage, visit: Visit) -> None:
-    """The button is there once the deadline has passed, though nothing else is told at that moment; then the pod that
-    its SLA held leaves, and the host goes down."""
+    """The button appears once the deadline has passed, without another event at that moment; the pod that its SLA held
+    then leaves, and the host goes down.
+    """
     service = Service(stage.cluster, stage.pool("web"), 2, FOREVER, name="held", sla={"maximumUnavailableInstances": 1})
     service.create().wait_running()
     service.memory_mb = 4_000  # no host has as much
@@ -68,7 +69,7 @@ def test_a_drain_that_is_late_is_forced(stage: Stage, visit: Visit) -> None:
 
 
 def test_a_plan_of_a_drain_is_made_again_and_left(stage: Stage, visit: Visit) -> None:
-    """Jobs that come meanwhile are in the next plan; leaving it leaves the host in service."""
+    """Jobs that arrive meanwhile are in the next plan; to close it leaves the host in service."""
     host = stage.hosts()[0]
     view = visit(f"/hosts/{host}")
     maintenance = region(view, "Maintenance")
@@ -87,7 +88,7 @@ def test_a_plan_of_a_drain_is_made_again_and_left(stage: Stage, visit: Visit) ->
 
 
 def test_a_pool_is_changed(stage: Stage, visit: Visit) -> None:
-    """Who waited for its limit runs; the page goes on from what it is now."""
+    """Pods that waited for the pool's limit run; the page continues from the new configuration."""
     stage.full_pool("grows")
     job = stage.submit("comes later", pool="grows", cpu=1)
     view = visit("/pools/grows")
@@ -108,13 +109,13 @@ def test_a_pool_is_changed(stage: Stage, visit: Visit) -> None:
 
 
 def limit_and_share(stage: Stage, pool: str) -> tuple[float, float]:
-    """Of cpu."""
+    """Return limit and share of cpu."""
     cpu = next(one for one in stage.pool_config(pool).resources if one.kind == "cpu")
     return cpu.limit, cpu.share
 
 
 def test_a_whole_job_is_restarted(stage: Stage, visit: Visit) -> None:
-    """All of its instances have a second run."""
+    """All instances of a restarted job have a second run."""
     job = stage.running("again", count=2)
     view = visit(f"/jobs/{job}")
 
@@ -128,7 +129,7 @@ def test_a_whole_job_is_restarted(stage: Stage, visit: Visit) -> None:
 
 
 def test_one_instance_is_stopped_and_started(stage: Stage, visit: Visit) -> None:
-    """The others run on. A restart would not run one that was stopped, so that there is another button for it."""
+    """The others continue to run. A restart would not run a stopped one, so there is another button for it."""
     job = stage.running("pair", count=2)
     view = visit(f"/jobs/{job}?instance=1")
     instance = region(view, "Instance 1")
@@ -147,7 +148,7 @@ def test_one_instance_is_stopped_and_started(stage: Stage, visit: Visit) -> None
 
 
 def test_a_job_that_has_ended_is_run_again(stage: Stage, visit: Visit) -> None:
-    """As another job of the same file and pool, which is read before it is created."""
+    """A job that has ended runs again as another job of the same file and pool, which is shown before it is created."""
     given = {"owningTeam": "analytics", "labels": [{"key": "month", "value": "june"}]}
     job = stage.submit("nightly report", ONCE, count=2, **given)
     assert "SUCCEEDED" == stage.cluster.finish(job)
@@ -167,14 +168,14 @@ def test_a_job_that_has_ended_is_run_again(stage: Stage, visit: Visit) -> None:
 
 
 def config_of(stage: Stage, job: str) -> job_pb2.JobConfig:
-    """As it was sent."""
+    """Return the configuration as it was sent."""
     config = stage.cluster.client.jobs.Get(job_pb2.GetRequest(id={"value": job})).jobInfo.config
     config.ClearField("changeLog")
     return config
 
 
 def test_a_service_is_restarted_stopped_and_started(stage: Stage, visit: Visit) -> None:
-    """Restarted in batches, from its own page; also one that was stopped is started from both of its pages."""
+    """A service restarts in batches, from its own page; a stopped one starts from both of its pages."""
     service = Service(stage.cluster, stage.pool("web"), 2, FOREVER, name="kiosk").create().wait_running()
     view, instances = visit(f"/services/{service.id}"), visit(f"/jobs/{service.id}")
     state = view.locator(".facts .state").first
@@ -199,7 +200,7 @@ def test_a_service_is_restarted_stopped_and_started(stage: Stage, visit: Visit) 
 
 
 def test_versions_are_called_by_one_number(stage: Stage, visit: Visit) -> None:
-    """Of the service, its pods, its rollout and its history; any two are compared."""
+    """Service, pods, rollout and history show the same version number; any two versions are compared."""
     service = Service(stage.cluster, stage.pool("web"), 1, FOREVER, name="stall").create().wait_running()
     view = visit(f"/services/{service.id}")
     history = region(view, "History")
@@ -222,7 +223,7 @@ def test_versions_are_called_by_one_number(stage: Stage, visit: Visit) -> None:
 
 
 def test_the_log_of_an_earlier_run_is_read(stage: Stage, visit: Visit, tmp_path: Path) -> None:
-    """Of one that failed before it was run again."""
+    """The log of a run that failed before the next one is shown."""
     command = FAILS_ONCE.format(mark=tmp_path / "was-there")
     job = stage.submit("second try", command, task={"restartPolicy": {"maxFailures": 2}})
     stage.cluster.wait(lambda: stage.cluster.counts(job) == {"RUNNING": 1}, "its second run")
@@ -238,7 +239,7 @@ def test_the_log_of_an_earlier_run_is_read(stage: Stage, visit: Visit, tmp_path:
 
 
 def test_instances_are_turned_page_by_page_and_chosen(stage: Stage, visit: Visit) -> None:
-    """By their number, in the grid by click and by arrows."""
+    """An instance is found by its number, in the grid by click and by arrows."""
     stage.full_pool("long")
     view = visit(f"/jobs/{stage.submit('long', pool='long', count=PAGE_OF_INSTANCES + 3, cpu=1)}")
     table = region(view, "Instances as a table")
@@ -282,7 +283,7 @@ def test_hosts_are_sorted_filtered_and_opened_from_the_map(stage: Stage, visit: 
 
 
 def test_services_are_turned_page_by_page(stage: Stage, visit: Visit) -> None:
-    """Newest first; Back leads to the page before."""
+    """Services are listed newest first; Back leads to the previous page."""
     pool = stage.pool("many", cpu=1)
     for number in range(PAGE_OF_SERVICES + 2):
         Service(stage.cluster, pool, 1, FOREVER, name=f"one of many {number}", memoryMb=4_000).create()
@@ -300,7 +301,7 @@ def test_services_are_turned_page_by_page(stage: Stage, visit: Visit) -> None:
 
 
 def test_pools_below_another_are_folded(stage: Stage, visit: Visit) -> None:
-    """And unfolded."""
+    """Pools below another are folded and unfolded."""
     stage.pool("branch")
     twig = respool_pb2.ResourcePoolConfig(name="twig", parent={"value": stage.pools["branch"]})
     twig.resources.add(kind="cpu", limit=1, share=1)
@@ -331,7 +332,7 @@ def test_the_search_is_opened_and_closed_by_its_buttons(stage: Stage, visit: Vis
 
 
 def test_a_page_whose_code_is_away_is_loaded_again(visit: Visit) -> None:
-    """It says so in words, and has a button."""
+    """A page whose code cannot be loaded shows a message, and a button that loads it again."""
     view = visit("/jobs")
     view.route("**/assets/hosts-*.js", lambda route: route.abort())
     view.get_by_role("link", name="Hosts").click()

@@ -1,4 +1,4 @@
-"""The tables by their filters, as people type and share them."""
+"""The filters of tables, as users type and share them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.xdist_group("stories")
 
 
 def test_news_leave_what_is_being_typed(stage: Stage, visit: Visit) -> None:
-    """A filter is taken when its field is left; what happens in the cluster meanwhile does not empty it."""
+    """A filter applies when its field loses the focus; events of the cluster meanwhile do not clear it."""
     view = visit("/services")
     name = view.get_by_label("Name", exact=True)
     name.fill("new")
@@ -31,7 +31,9 @@ def test_news_leave_what_is_being_typed(stage: Stage, visit: Visit) -> None:
 
 
 def test_a_job_is_found_and_its_address_shared(stage: Stage, visit: Visit) -> None:
-    """By all filters together; whoever opens the address sees the same, and Back leads from the job to the table."""
+    """A job is found by all filters together; the address shows the same to another user, and Back leads from the job
+    to the table.
+    """
     job = stage.running("report of june", owningTeam="analytics", labels=[{"key": "month", "value": "june"}])
     stage.running("report of may", owningTeam="analytics", labels=[{"key": "month", "value": "may"}])
     view = visit("/jobs")

@@ -1,4 +1,4 @@
-"""The overview by clicks and keys: how full the clusters were, what is wrong, and the search."""
+"""The overview by clicks and keys: usage of the clusters over time, problems, and the search."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ expect.set_options(timeout=PATIENCE_MS)
 
 
 def test_how_full_it_was_can_be_read_without_the_chart(shown: World, browser: Browser) -> None:
-    """Of each kind and time range, which are in the address; a time in which nothing was recorded is called so."""
+    """Usage of each kind and time range, which are in the address, is readable as text; a time without records is named
+    as such.
+    """
     with opened(browser, f"{shown.url}/?kind=memory") as page:
         chart = page.view.get_by_role("region", name="Over time")
         expect(chart.get_by_role("img", name="Memory of the clusters over time")).to_be_visible()
@@ -39,7 +41,7 @@ def test_how_full_it_was_can_be_read_without_the_chart(shown: World, browser: Br
 
 
 def test_a_job_that_no_host_can_take_is_told(shown: World, browser: Browser) -> None:
-    """With its numbers, and its page is one click away."""
+    """An unplaceable job is shown with its numbers, and a link to its page."""
     with opened(browser, shown.url) as page:
         wrong = page.view.get_by_role("region", name="What is wrong now").get_by_role("listitem")
         told = wrong.filter(has_text="Job big in pool /ml/research cannot run")
@@ -64,7 +66,9 @@ def search(view: View, text: str) -> None:
     ],
 )
 def test_search_finds(shown: World, browser: Browser, text: str, group: str, found: str, address: str) -> None:
-    """By keyboard alone: hosts and pools by a part of their names, services and jobs by how they begin."""
+    """The search works by keyboard alone: hosts and pools by a part of their names, services and jobs by their
+    beginning.
+    """
     with opened(browser, shown.url) as page:
         search(page.view, text)
         hit = page.view.get_by_role("group", name=group).get_by_role("option", name=found)
@@ -78,7 +82,7 @@ def test_search_finds(shown: World, browser: Browser, text: str, group: str, fou
 
 
 def test_search_on_a_narrow_screen(shown: World, browser: Browser) -> None:
-    """What begins so goes first, arrows go through all groups, and nothing sticks out."""
+    """Names that begin with the text come first, arrows go through all groups, and no element overflows."""
     with opened(browser, shown.url, size=NARROW) as page:
         search(page.view, "sim-000")
         expect(page.view.get_by_text("Hosts: there are more than 20, type more")).to_be_visible()

@@ -1,4 +1,4 @@
-"""Every page in a real browser: for everybody's eyes, on narrow screens, and as its screenshot shows it."""
+"""Every page in a real browser: accessibility, narrow screens, and comparison with its screenshot."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ Look = Callable[[Page, str], Seen]
 
 @pytest.fixture(scope="module")
 def look(shown: World, browser: Browser) -> Look:
-    """A page in a theme, which is opened once for all tests."""
+    """Return a page in a theme, which is opened once for all tests."""
     return cache(lambda page, theme: see(browser, shown.url + page.address(shown.given), theme))
 
 
 @in_both_themes
 def test_a_page_has_no_fault_of_wcag_a_and_aa(look: Look, page: Page, theme: str) -> None:
-    """By axe's audit, of what is folded too."""
+    """Axe's audit finds no fault, in folded parts either."""
     assert "" == look(page, theme).audit
 
 
@@ -45,7 +45,7 @@ def test_a_page_that_becomes_narrow_does_not_scroll_sideways(look: Look, page: P
 
 @NIGHTLY
 def test_a_page_does_not_scroll_sideways_on_a_narrow_screen(shown: World, browser: Browser, page: Page) -> None:
-    """At 360 px, also with all details unfolded."""
+    """The page does not scroll sideways at 360 px, also with all details unfolded."""
     with opened(browser, shown.url + page.address(shown.given), size=NARROW) as open_page:
         folded = open_page.sticks_out()
         open_page.unfold()
@@ -55,12 +55,12 @@ def test_a_page_does_not_scroll_sideways_on_a_narrow_screen(shown: World, browse
 
 @in_both_themes
 def test_the_browser_has_nothing_to_complain_of(look: Look, page: Page, theme: str) -> None:
-    """No errors of scripts, nothing that the policy of contents forbids, and no answer that is an error."""
+    """No script fails, the content security policy blocks no request, and no answer is an error."""
     assert [] == look(page, theme).faults
 
 
 def test_a_page_has_a_title_of_its_own(look: Look, page: Page) -> None:
-    """It ends with the name of the application."""
+    """The title ends with the name of the application."""
     title = look(page, THEMES[0]).title
 
     assert title.endswith("Peloton")
@@ -68,7 +68,7 @@ def test_a_page_has_a_title_of_its_own(look: Look, page: Page) -> None:
 
 
 def test_a_page_says_what_gives_the_same(look: Look, page: Page) -> None:
-    """The line is of a command that there is."""
+    """The line on the page is an existing command."""
     commands = {path for path, _, _ in installed_commands(peloton, context(peloton, "peloton"))}
 
     lines = [shlex.split(line) for line in look(page, THEMES[0]).same_as if line.startswith("peloton ")]
@@ -80,7 +80,7 @@ def test_a_page_says_what_gives_the_same(look: Look, page: Page) -> None:
 @NIGHTLY
 @pytest.mark.parametrize("theme", THEMES)
 def test_a_page_looks_as_its_screenshot_does(look: Look, page: Page, theme: str, tmp_path: Path) -> None:
-    """But for what differs from run to run."""
+    """The page equals its screenshot except for variable parts."""
     kept = pictures.file_of(page.name, theme)
     assert kept.is_file(), "it has none: run make screenshots"
     picture = look(page, theme).picture

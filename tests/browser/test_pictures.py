@@ -1,4 +1,4 @@
-"""The comparison of screenshots notices what a reader would, and nothing else."""
+"""The comparison of screenshots finds visible differences, and no others."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_the_same_page_does_not_differ(kept: Path) -> None:
 
 
 def test_what_varies_is_no_difference(kept: Path) -> None:
-    """Neither is what is written where the page says that it varies."""
+    """Text in places that the page marks as variable is no difference."""
     assert 0 == difference(page("59 min ago", letters="red"), kept)[0]
 
 
@@ -48,14 +48,14 @@ def test_another_bar_is_a_difference(kept: Path) -> None:
 
 
 def test_another_size_is_a_difference(kept: Path) -> None:
-    """All of it."""
+    """A picture of another size differs completely."""
     picture = page()
 
     assert 1 == difference(Picture(picture.image.crop((0, 0, 400, 299)), []), kept)[0]
 
 
 def test_an_address_needs_all_that_stands_in_it() -> None:
-    """By its place in the path."""
+    """An address needs a value for each place in its path."""
     one = Page("pod", "/jobs/:id/pods/:instance", "Pod")
 
     assert "/jobs/a/pods/7" == one.address({"jobs/:id": "a", "jobs/:id/pods/:instance": "7"})

@@ -1,4 +1,4 @@
-"""What people do on the pages by clicks and keys, and what the cluster does then."""
+"""Stories of users on the pages by clicks and keys, and their effects on the cluster."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NO_HOSTS = '{"value": {"maps": [], "silent": []}}'
 
 
 def test_a_cluster_without_hosts_says_how_to_get_some(visit: Visit) -> None:
-    """All that is live is answered as for a cluster that has none."""
+    """A page of a cluster without hosts shows how to add some; all live topics are answered as for an empty cluster."""
     view = visit("/hosts")
     body = "".join(f"event: {topic}\ndata: {NO_HOSTS}\n\n" for topic in ("host-names", "host-map"))
     view.route("**/live?*", lambda route: route.fulfill(content_type="text/event-stream", body=body))
@@ -37,7 +37,7 @@ def test_a_cluster_without_hosts_says_how_to_get_some(visit: Visit) -> None:
 
 
 def test_the_table_of_jobs_is_read_page_by_page(stage: Stage, visit: Visit) -> None:
-    """Each job is on one page; the first one is reached again both ways."""
+    """Each job is on exactly one page of the table; the first page is reached again both ways."""
     stage.full_pool("crowded")
     names = {f"one of a crowd {n}" for n in range(PAGE_OF_JOBS + 3)}
     for name in names:
@@ -62,7 +62,7 @@ def test_the_table_of_jobs_is_read_page_by_page(stage: Stage, visit: Visit) -> N
 
 
 def test_a_log_is_followed_and_the_job_stopped(stage: Stage, visit: Visit) -> None:
-    """A stop asks first: who leaves it at that leaves the job running."""
+    """A stop asks for a confirmation: the job runs on without it."""
     job = stage.running("counts", COUNTS)
     view = visit(f"/jobs/{job}")
 
@@ -84,7 +84,8 @@ def test_a_log_is_followed_and_the_job_stopped(stage: Stage, visit: Visit) -> No
 
 def test_a_log_shows_what_would_run_backwards(stage: Stage, visit: Visit) -> None:
     """Controls and characters that change the direction of text are escaped, as in every text of a page; sequences that
-    colour a terminal are left out."""
+    colour a terminal are left out.
+    """
     job = stage.running("backwards", f"printf 'x\\033[31m\\342\\200\\256y\\a\\n'; {FOREVER}")
     view = visit(f"/jobs/{job}")
 
@@ -93,7 +94,7 @@ def test_a_log_shows_what_would_run_backwards(stage: Stage, visit: Visit) -> Non
 
 
 def test_instances_are_found_by_state_and_run_again(stage: Stage, visit: Visit) -> None:
-    """The one that failed says so; one that runs is restarted alone, and the others keep their runs."""
+    """A failed instance shows its failure; a running one is restarted alone, and the others keep their runs."""
     command = f'[ "$PELOTON_INSTANCE_ID" = 2 ] && exit 3; {FOREVER}'
     job = stage.submit("mixed", command, count=4, task={"restartPolicy": {"maxFailures": 0}})
     stage.cluster.wait(lambda: stage.cluster.counts(job) == {"RUNNING": 3, "FAILED": 1}, "three that run and a failure")
@@ -118,7 +119,9 @@ def test_instances_are_found_by_state_and_run_again(stage: Stage, visit: Visit) 
 
 
 def test_a_job_that_waits_says_why(stage: Stage, visit: Visit) -> None:
-    """As a tree: the place in the queue, below it the rule with its numbers, and whose pods are in the way."""
+    """The reason of a waiting job is a tree: the place in the queue, below it the rule with its numbers, and the jobs
+    that use the resources.
+    """
     stage.full_pool("narrow")
     view = visit(f"/jobs/{stage.submit('comes later', pool='narrow', cpu=1)}")
 
@@ -131,8 +134,9 @@ def test_a_job_that_waits_says_why(stage: Stage, visit: Visit) -> None:
 
 
 def test_a_host_is_drained_after_a_look_at_the_plan(stage: Stage, visit: Visit) -> None:
-    """Nothing happens before it is confirmed. Its page follows down and up again; another host, which waits for its
-    turn, is let off."""
+    """A drain begins when its plan is confirmed. The page of the host follows it down and up again; another host, which
+    waits for its turn, is released.
+    """
     last = stage.folder / "last"
     lingers = f"trap 'while [ ! -e {last} ]; do sleep 0.1; done; exit 0' TERM; while :; do sleep 0.1; done"
     job = stage.running("lingers", lingers, task={"killGracePeriodSeconds": 600})
@@ -173,8 +177,9 @@ def service(stage: Stage) -> Service:
 
 
 def test_an_update_is_steered(stage: Stage, service: Service, visit: Visit) -> None:
-    """Resumed, and live until it is done; the next one, which is stuck, paused, aborted and taken back. The page keeps
-    the history, what differs, and who asked the SLA."""
+    """A paused update is resumed, and shown live until it is done; the next one, which is stuck, is paused, aborted and
+    rolled back. The page keeps the history, the differences, and the requests to the SLA.
+    """
     view = visit(f"/services/{service.id}")
     rollout, sides = (view.get_by_role("region", name=name) for name in ("Rollout", "Versions side by side"))
     history, sla = (view.get_by_role("region", name=name) for name in ("History", "SLA"))
@@ -224,7 +229,7 @@ def test_an_update_is_steered(stage: Stage, service: Service, visit: Visit) -> N
 
 
 def test_a_pool_says_why_its_queue_waits_and_what_a_change_would_do(stage: Stage, visit: Visit) -> None:
-    """Sliders change nothing."""
+    """The sliders show the effect of a change, and change nothing."""
     stage.full_pool("lab")
     stage.submit("comes later", pool="lab", cpu=1)
     before = stage.pool_config("lab")
@@ -247,7 +252,7 @@ def test_a_pool_says_why_its_queue_waits_and_what_a_change_would_do(stage: Stage
 
 
 def test_a_job_is_found_by_keys_alone(stage: Stage, visit: Visit) -> None:
-    """A slash opens the search, from wherever the reader is; in a field it is a letter."""
+    """A slash opens the search, from any place on the page; in a field it is a letter."""
     stage.full_pool("hidden")
     jobs = {name: stage.submit(name, pool="hidden", cpu=1) for name in ("sought first", "sought second")}
     view = visit("/jobs")
@@ -273,7 +278,7 @@ def test_a_job_is_found_by_keys_alone(stage: Stage, visit: Visit) -> None:
 
 
 def test_the_theme_is_chosen_and_kept(visit: Visit) -> None:
-    """Of the page, and of all that are opened later."""
+    """The theme applies to the page, and to all pages that are opened later."""
     view = visit("/")
     ground = "() => getComputedStyle(document.body).backgroundColor"
     light = view.evaluate(ground)
@@ -288,7 +293,7 @@ def test_the_theme_is_chosen_and_kept(visit: Visit) -> None:
 
 
 def test_a_line_is_copied(visit: Visit) -> None:
-    """The same as the page shows; where the browser gives no clipboard, it is selected."""
+    """The copied line is the one on the page; when the browser permits no clipboard, it is selected."""
     allowed, refused = visit("/jobs", "clipboard-read", "clipboard-write"), visit("/jobs")
 
     for view in (allowed, refused):
@@ -297,7 +302,7 @@ def test_a_line_is_copied(visit: Visit) -> None:
     for view in (allowed, refused):
         button(view, "Copy peloton job table").click()
 
-    # What the button says meanwhile is gone too soon for a slow machine.
+    # The button's text meanwhile disappears too soon for a slow machine.
     allowed.wait_for_function("async () => (await navigator.clipboard.readText()) === 'peloton job table'")
     refused.wait_for_function("() => getSelection().toString() === 'peloton job table'")
 
@@ -315,7 +320,7 @@ UNKNOWN = {
 
 @pytest.mark.parametrize("path", UNKNOWN)
 def test_what_there_is_not_is_said_in_words_with_a_way_back(visit: Visit, path: str) -> None:
-    """For ids of jobs, services, hosts and pools, and for addresses."""
+    """Unknown ids of jobs, services, hosts and pools, and unknown addresses, have a page with a link back."""
     title, link, target = UNKNOWN[path]
     view = visit(path)
 

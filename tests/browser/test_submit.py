@@ -1,4 +1,4 @@
-"""The page on which jobs, services and pools are written, planned and created: as a person does it."""
+"""The page on which users write, plan and create jobs, services and pools."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ UUID = r"[0-9a-f-]{36}"
 
 
 class Form:
-    """``kind``: job, service or pool."""
+    """Form of the page. ``kind``: job, service or pool."""
 
     def __init__(self, page: Opened, kind: str) -> None:
         self.page = page
@@ -47,7 +47,7 @@ class Form:
         self.options = self.view.get_by_role("listbox", name="Completions").get_by_role("option")
 
     def write(self, text: str) -> None:
-        """As if it was pasted over what is there."""
+        """Replace the text, as by a paste."""
         self.clear()
         self.view.keyboard.insert_text(text)
 
@@ -60,14 +60,16 @@ class Form:
         return self.view.get_by_role("button", name=name, exact=True)
 
     def take(self, option: str) -> None:
-        """By Enter, once it is the only one; the editor takes none for an option that has only just appeared."""
+        """Choose the option by Enter, once it is the only one; the editor ignores Enter for an option that has just
+        appeared.
+        """
         expect(self.options).to_have_count(1)
         expect(self.options).to_contain_text(option)
         self.view.wait_for_timeout(ENTER_AFTER_MS)
         self.view.keyboard.press("Enter")
 
     def confirm(self) -> Locator:
-        """The button in the question that Create asks."""
+        """Press the button in the question that Create asks."""
         self.button("Create").first.click()
         return self.view.get_by_role("dialog").get_by_role("button", name="Create")
 
@@ -86,7 +88,7 @@ def jobs_named(world: World, name: str) -> list[str]:
 
 
 def test_a_job_is_typed_planned_and_created_once(shown: World, browser: Browser) -> None:
-    """A fault is told at its place while it is typed, and goes; a double click on Create creates one job."""
+    """A fault is shown at its place while the user types, and disappears; a double click on Create creates one job."""
     with form(browser, shown, "job", pool=POOL) as page:
         expect(page.faults).to_contain_text("The job hello, 10 instances")  # the example
         page.clear()
@@ -116,7 +118,7 @@ def test_a_job_is_typed_planned_and_created_once(shown: World, browser: Browser)
 
 
 def test_a_daemon_is_planned(shown: World, browser: Browser) -> None:
-    """By the hosts that match, which decide how many instances it has."""
+    """The plan of a daemon shows the matching hosts, which determine the number of its instances."""
     with form(browser, shown, "job", pool=POOL) as page:
         own = "resource: {cpuLimit: 0.001, memLimitMb: 1}\n  command: {value: run}"
         page.write(f"name: agent\ntype: DAEMON\ndefaultConfig:\n  {own}\n")
@@ -130,7 +132,7 @@ def test_a_daemon_is_planned(shown: World, browser: Browser) -> None:
 
 
 def test_a_service_is_planned_and_created(shown: World, browser: Browser) -> None:
-    """One instance at a time."""
+    """A service of one instance at a time is planned and created."""
     with form(browser, shown, "service", pool="/web") as page:
         expect(page.faults).to_contain_text("The service web, 3 instances")  # the example
         page.write(SERVICE)
@@ -147,7 +149,7 @@ def test_a_service_is_planned_and_created(shown: World, browser: Browser) -> Non
 
 
 def test_a_pool_is_planned_and_created_below_another(shown: World, browser: Browser) -> None:
-    """What it refuses is told where it was asked for, and nothing of the text is lost."""
+    """A refusal of the pool is shown next to the button, and the text is kept."""
     with form(browser, shown, "pool", parent="/ml") as page:
         page.write("name: fresh\nresources:\n  - {kind: cpu, reservation: 1000000, limit: 1000000, share: 1}\n")
         expect(page.faults).to_contain_text("The pool fresh")
@@ -167,7 +169,7 @@ def test_a_pool_is_planned_and_created_below_another(shown: World, browser: Brow
 
 
 def test_keys_and_values_are_completed(shown: World, browser: Browser) -> None:
-    """Where the cursor is: keys that are not there yet, with what they mean, and names of values."""
+    """The completion at the cursor offers missing keys with their meaning, and names of values."""
     with form(browser, shown, "job") as page:
         page.clear()
         page.view.keyboard.type("name: a\ndefaultc", delay=5)
@@ -187,7 +189,7 @@ def test_keys_and_values_are_completed(shown: World, browser: Browser) -> None:
 
 
 def test_what_is_completed_depends_on_the_place(shown: World, browser: Browser) -> None:
-    """Of the mapping that the indentation says, without the keys that it has; none where any text may stand."""
+    """The completion offers keys of the mapping at this indentation, without the existing ones; none in free text."""
     amounts = ["cpulimit", "disklimitmb", "fdlimit", "gpulimit", "memlimitmb"]
     with form(browser, shown, "job") as page:
         for text, wanted in (
@@ -215,7 +217,7 @@ def test_what_is_completed_depends_on_the_place(shown: World, browser: Browser) 
 
 
 def test_a_line_begins_where_the_one_before_it_says(shown: World, browser: Browser) -> None:
-    """Below a key that has no value yet it goes in."""
+    """A new line below a key without a value is indented."""
     with form(browser, shown, "job") as page:
         page.clear()
         for line in ("sla:", "priority: 1", "revocable: false"):
@@ -228,7 +230,7 @@ def test_a_line_begins_where_the_one_before_it_says(shown: World, browser: Brows
 
 
 def test_values_of_a_pool_are_completed_in_braces(shown: World, browser: Browser) -> None:
-    """Kinds of resources, in a list."""
+    """The completion offers kinds of resources in a list."""
     with form(browser, shown, "pool") as page:
         page.clear()
         page.view.keyboard.insert_text("name: a\nresources:\n  - {share: 1, kind: ")
@@ -237,7 +239,7 @@ def test_values_of_a_pool_are_completed_in_braces(shown: World, browser: Browser
 
 
 def test_a_lost_answer_is_repeated_with_the_same_id(shown: World, browser: Browser) -> None:
-    """Also after the page was loaded again: what was typed is still there, and one job was created."""
+    """The same id is sent again, also after the page was loaded again: the text is kept, and one job was created."""
     asked: list[str] = []
 
     def lose(route: Route) -> None:
@@ -269,7 +271,7 @@ def test_a_lost_answer_is_repeated_with_the_same_id(shown: World, browser: Brows
 def test_a_job_is_edited_and_submitted_again(
     shown: World, browser: Browser, name: str, link: str, count: int, pool: str
 ) -> None:
-    """From its page, whether it runs or has ended: the file says what the job was created with, and takes its pool."""
+    """The page of a running or ended job opens the editor with the file that created the job, and with its pool."""
     with opened(browser, f"{shown.url}/jobs/{JOBS[name]}") as page:
         page.view.get_by_role("link", name=link).click()
         again = Form(page, "job")
@@ -280,7 +282,9 @@ def test_a_job_is_edited_and_submitted_again(
 
 
 def test_what_cannot_be_asked_now_is_told_and_asked_again(shown: World, browser: Browser) -> None:
-    """Of the check while one types, and of the plan; a pool that is not there is told as well."""
+    """An unavailable api is shown for the check of the text and for the plan, and both are retried; an unknown pool is
+    shown as well.
+    """
     away = {"code": "unavailable", "message": "the api does not answer"}
     with form(browser, shown, "job", pool="/nowhere") as page:
         expect(page.view.get_by_role("alert")).to_contain_text("unable to find resource pool /nowhere")
@@ -300,7 +304,7 @@ def test_what_cannot_be_asked_now_is_told_and_asked_again(shown: World, browser:
 
 
 def test_the_editor_is_left_by_keys(shown: World, browser: Browser) -> None:
-    """Tab indents; after Escape it goes on to what follows the editor."""
+    """Tab indents; after Escape it moves to the element after the editor."""
     with form(browser, shown, "job") as page:
         page.clear()
         page.view.keyboard.press("Tab")
@@ -311,7 +315,7 @@ def test_the_editor_is_left_by_keys(shown: World, browser: Browser) -> None:
 
 
 def test_a_file_is_opened_and_its_fault_found(shown: World, browser: Browser) -> None:
-    """Its text takes the place of the draft, as an example does; a fault leads to its line."""
+    """The text of the file replaces the draft, as an example does; a fault links to its line."""
     broken = FilePayload(name="job.yaml", mimeType="application/yaml", buffer=b"name: from a file\ninstances: 2\n")
     with form(browser, shown, "job", pool=POOL) as page:
         expect(page.faults).to_contain_text("The job hello, 10 instances")  # the example

@@ -1,4 +1,4 @@
-"""Terminals in pods, as people type in them, and logs that they read, search and take with them."""
+"""Terminals in pods, in which users type, and logs that they read, search and download."""
 
 from __future__ import annotations
 
@@ -39,7 +39,9 @@ def type_line(view: View, text: str) -> None:
 
 
 def test_a_shell_is_typed_in_and_ends_with_its_code(stage: Stage, visit: Visit) -> None:
-    """It has the environment of the pod and a terminal as large as the page; a second session begins from nothing."""
+    """The shell has the environment of the pod and a terminal of the page's size; a second session starts a new
+    shell.
+    """
     job = stage.running("has a terminal")
     view = visit(f"/jobs/{job}?instance=0")
     view.get_by_role("link", name="Terminal").click()
@@ -64,7 +66,7 @@ def test_a_shell_is_typed_in_and_ends_with_its_code(stage: Stage, visit: Visit) 
 
 
 def size(view: View) -> tuple[int, int]:
-    """Ask the shell for rows and columns until the rows are those that are drawn."""
+    """Read rows and columns from the shell until they equal the drawn ones."""
     for _ in range(SIZES_ASKED_MAX):
         type_line(view, "clear; stty size")
         expect(screen(view)).to_contain_text(re.compile(r"^\s*\d+.\d+"))
@@ -76,7 +78,7 @@ def size(view: View) -> tuple[int, int]:
 
 
 def test_a_lot_of_output_and_a_key_that_interrupts_it(stage: Stage, visit: Visit) -> None:
-    """Output that comes faster than it is drawn waits with the command, so that a key arrives."""
+    """Output that arrives faster than it is drawn blocks the command, so that a key arrives."""
     view = visit(f"/jobs/{stage.running('writes much')}/0/terminal")
     start(view, "sh -c 'trap \"echo; echo stopped; exit 5\" INT; while :; do echo a long line of output; done'")
     expect(screen(view)).to_contain_text("a long line")
@@ -88,7 +90,7 @@ def test_a_lot_of_output_and_a_key_that_interrupts_it(stage: Stage, visit: Visit
 
 
 def test_a_session_that_is_over_says_so(stage: Stage, browser: Browser) -> None:
-    """It ends by its button, to which keys lead, with role web, and with its pod; it is never taken up again."""
+    """A session ends by its button, which has keyboard focus, with role web, and with its pod; it is never resumed."""
     job = stage.running("ends sessions")
     with opened(browser, f"{stage.url}/jobs/{job}/0/terminal") as page:
         view = page.view
@@ -124,7 +126,7 @@ def is_served(url: str) -> bool:
 
 
 def test_a_command_that_is_none_says_so(stage: Stage, visit: Visit) -> None:
-    """The reason is on the page, and the next one may be typed."""
+    """The reason of a failed command is on the page, and the next one may be typed."""
     view = visit(f"/jobs/{stage.running('lacks a command')}/0/terminal")
     view.get_by_label("Command").fill("echo 'a")
     button(view, "Start session").click()
@@ -142,7 +144,7 @@ def seek(view: View, text: str) -> None:
 
 
 def test_a_big_log_is_searched_moved_through_and_downloaded(stage: Stage, visit: Visit, tmp_path: Path) -> None:
-    """The page holds a window of it."""
+    """The page holds a window of a big log."""
     job = stage.running("prints much", BIG)
     view = visit(f"/jobs/{job}/0/log")
     log = log_of(view)
@@ -190,7 +192,9 @@ def scroll_until(view: View, log: Locator, text: str) -> None:
 
 
 def test_a_log_that_grows_is_followed_or_left(stage: Stage, visit: Visit) -> None:
-    """A reader who does not follow reads in peace; wrapping is a choice, and files have their own addresses."""
+    """The position of a reader who does not follow is kept; wrapping is a choice, and files have their own
+    addresses.
+    """
     job = stage.running("grows", f"echo oops >&2; echo {'wide-' * 100}; {COUNTS}")
     view = visit(f"/jobs/{job}/0/log")
     log = log_of(view)
@@ -216,7 +220,7 @@ def test_a_log_that_grows_is_followed_or_left(stage: Stage, visit: Visit) -> Non
 
 
 def test_logs_of_earlier_runs_are_read(stage: Stage, visit: Visit) -> None:
-    """Their sandboxes are still there."""
+    """The sandboxes of earlier runs are still there."""
     job = stage.running("runs twice", 'echo "this is $MESOS_TASK_ID"; exec sleep 100000')
     view = visit(f"/jobs/{job}?instance=0")
     confirm(view, "Restart instance")
@@ -233,7 +237,9 @@ def test_logs_of_earlier_runs_are_read(stage: Stage, visit: Visit) -> None:
 
 
 def test_a_log_does_nothing_to_its_reader(stage: Stage, visit: Visit) -> None:
-    """Colours and titles are taken out, what turns text around is a number, and tags are text."""
+    """Colours and titles are removed, characters that change the direction of text are shown as numbers, and tags are
+    text.
+    """
     view = visit(f"/jobs/{stage.running('prints oddly', ODD)}/0/log")
 
     expect(log_of(view)).to_contain_text(r"red safe \u202ereversed \x07<b>bold</b>")

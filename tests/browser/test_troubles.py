@@ -1,4 +1,4 @@
-"""Pages say what is wrong: with their age, with a service, and on a screen that is narrow."""
+"""Problems that pages show: stale data, an unhealthy service, and a narrow screen."""
 
 from __future__ import annotations
 
@@ -37,8 +37,9 @@ def header(view: View) -> Any:
 
 
 def test_the_header_says_how_old_the_page_is_while_the_api_is_away(stage: Stage, browser: Browser) -> None:
-    """Amber with the time of what is shown, and the words of gRPC when they are asked for. A page that is opened then
-    does not claim to count or to connect."""
+    """The header is amber with the time of the shown data, and gRPC's message in its details. A page that is opened
+    meanwhile shows neither counts nor a connection attempt.
+    """
     job = stage.running("ages")
     with opened(browser, f"{stage.url}/jobs/{job}") as page:
         view, mark = page.view, page.view.locator("header .stale-now")
@@ -68,7 +69,7 @@ def test_the_header_says_how_old_the_page_is_while_the_api_is_away(stage: Stage,
 
 
 def test_a_topic_that_is_not_answered_makes_the_page_stale(visit: Visit) -> None:
-    """One of several is enough; that there is no such thing is an answer."""
+    """One unanswered topic of several makes the page stale; a not-found answer does not."""
     told: Mapping[str, Any] = {
         "overview": {"error": {"code": "unavailable", "message": "the api does not answer: x"}, "asOfMs": 1},
         "host-map": {"error": {"code": "not_found", "message": "gone"}},
@@ -83,7 +84,7 @@ def test_a_topic_that_is_not_answered_makes_the_page_stale(visit: Visit) -> None
 
 
 def test_a_service_that_crash_loops_says_so_above_all_else(stage: Stage, visit: Visit) -> None:
-    """The banner has the cause and a link to stderr; pods have attempts, and links to their logs."""
+    """A banner shows the cause and a link to stderr; pods have attempts, and links to their logs."""
     service = Service(stage.cluster, stage.pool("web"), 2, CRASHES, name="loops").create()
     view = visit(f"/services/{service.id}")
     banner = view.get_by_role("alert", name="What is wrong")
@@ -98,7 +99,7 @@ def test_a_service_that_crash_loops_says_so_above_all_else(stage: Stage, visit: 
 
 
 def test_a_service_that_is_well_has_no_banner(stage: Stage, visit: Visit) -> None:
-    """A page of few instances has no buttons to turn it."""
+    """A healthy service has no banner, and a page of few instances has no page buttons."""
     service = Service(stage.cluster, stage.pool("web"), 1, FOREVER, name="well").create().wait_running()
     view = visit(f"/services/{service.id}")
     expect(rows(view.get_by_role("region", name="Pods")).first).to_contain_text("running")
@@ -141,13 +142,13 @@ def test_rows_are_cards_and_the_navigation_folds_on_a_narrow_screen(stage: Stage
 @NIGHTLY
 @pytest.mark.parametrize("page", [page for page in pages() if ":" not in page.path], ids=lambda page: page.name)
 def test_a_narrow_page_has_no_fault_of_accessibility(stage: Stage, browser: Browser, page: Any) -> None:
-    """Axe finds none: cards are rows of a table to a screen reader."""
+    """Axe finds no fault: cards are rows of a table to a screen reader."""
     with opened(browser, stage.url + page.path, size=NARROW) as open_page:
         assert "" == open_page.axe()
 
 
 def young(view: View, points: int, step_s: int) -> None:
-    """Load the page of pools as of a cluster of which so many points were recorded, of the last two hours' worth."""
+    """Load the page of pools of a cluster with so many recorded points, in the last two hours."""
     count = 120
     values: list[float | None] = [None] * (count - points) + [1.0] * points
     pool = {"path": "/", "isRecorded": points > 0, "allocation": values, "reservation": values, "entitlement": values}
@@ -160,8 +161,9 @@ def young(view: View, points: int, step_s: int) -> None:
 
 
 def test_a_chart_begins_with_two_points_and_its_labels_differ(visit: Visit) -> None:
-    """Nothing is drawn of one point; labels of a few seconds have seconds; and the time before which nothing was
-    recorded is that of the first point."""
+    """A chart of one point is empty; labels of a few seconds have seconds; the named start of the records is that of
+    the first point.
+    """
     view = visit("/pools")
     view.context.add_init_script(NOTE_TEXTS)
     chart = view.get_by_role("region", name="Over time")

@@ -1,4 +1,4 @@
-"""What tests ask of a page that is open in a browser."""
+"""Helpers of tests for an open page in a browser."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ THEMES = ("light", "dark")
 SIZE = ViewportSize(width=1280, height=900)
 NARROW = ViewportSize(width=360, height=800)
 PATIENCE_MS = 60_000
-"""Generous, for a machine that does much else; what is there is seen at once."""
+"""Timeout, generous for a busy machine; waiting ends at once when the element is there."""
 STANDARD = {
     "runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"],
     "rules": {"heading-order": {"enabled": True}, "scrollable-region-focusable": {"enabled": True}},
@@ -45,9 +45,9 @@ NOTE_WHAT_IS_ASKED = """
 """
 IS_SETTLED = """() => document.querySelector("main h1") && !document.querySelector('[aria-busy="true"]')
   && !asked.calls && asked.topics.every((topic) => asked.heard.has(topic))"""
-"""A page that has its first answers and news; what is drawn may ask again, see ``settle``."""
+"""Script: the page has its first answers and updates; a drawn page may send further requests, see ``settle``."""
 ASKS_DEEP = 3
-"""A page asks for what an answer named, and for what that named."""
+"""Depth of requests: a page requests objects named by an answer, and objects named by those answers."""
 TWO_FRAMES = "() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done())))"
 STICKS_OUT = """() => {
   const wide = document.documentElement.clientWidth;
@@ -75,32 +75,32 @@ def chromium() -> Iterator[Browser]:
 class Opened:
     view: View
     faults: list[str] = field(default_factory=list)
-    """What the browser complained of: errors of scripts, the policy of contents, answers that are errors."""
+    """Errors in the browser: failed scripts, the content security policy, answers that are errors."""
     stream: str = ""
-    """What it reads of what is live; a page without any has none."""
+    """Topics that the page streams; empty for a page without any."""
 
     def note(self, asked: Request) -> None:
         if urlsplit(asked.url).path == "/live":
             self.stream = asked.url
 
     def unfold(self) -> None:
-        """All details that are folded."""
+        """Unfold all details."""
         self.view.evaluate("() => document.querySelectorAll('details').forEach((one) => (one.open = true))")
         self.view.evaluate(TWO_FRAMES)
 
     def axe(self) -> str:
-        """Faults of WCAG A and AA, as text; empty when there are none."""
+        """Return faults of WCAG A and AA, as text; empty when there are none."""
         found: Any = Axe().run(self.view, options=STANDARD)
         return found.generate_report() if found.violations_count else ""
 
     def sticks_out(self) -> list[str]:
-        """Why the page scrolls sideways; nothing when it does not."""
+        """Return the elements that make the page scroll sideways; empty when it does not."""
         return list(self.view.evaluate(STICKS_OUT))
 
 
 @dataclass(frozen=True)
 class Seen:
-    """Of one page in one theme."""
+    """Results of one page in one theme."""
 
     picture: Picture
     title: str
@@ -114,7 +114,7 @@ class Seen:
 def opened(
     browser: Browser, url: str, theme: str = "light", size: ViewportSize = SIZE, permissions: Sequence[str] = ()
 ) -> Iterator[Opened]:
-    """The page once it is drawn and live."""
+    """Return the page once it is drawn and live."""
     with browser.new_context(
         viewport=size,
         color_scheme=theme,  # type: ignore[arg-type]
@@ -166,14 +166,14 @@ def button(within: View | Locator, name: str) -> Locator:
 
 
 def confirm(view: View, name: str) -> None:
-    """Press a button, and then again where it asks."""
+    """Press a button, and press it again in its question."""
     button(view, name).click()
     button(view.get_by_role("dialog"), name).click()
     expect(view.get_by_role("dialog")).to_have_count(0)
 
 
 def hesitate(view: View, name: str) -> None:
-    """Press a button, and leave it at that."""
+    """Press a button, and cancel its question."""
     button(view, name).click()
     button(view.get_by_role("dialog"), LEAVE).click()
     expect(view.get_by_role("dialog")).to_have_count(0)

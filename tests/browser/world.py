@@ -1,4 +1,4 @@
-"""A cluster that looks the same each time: simulated hosts, pools, and jobs that have come to rest."""
+"""A cluster with the same content each time: simulated hosts, pools, and jobs that have come to rest."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ SIMULATION = {
     "failures": [{"when": {"labels": {"kind": "broken"}}, "probability": 1.0, "exit_code": 2}],
 }  # fmt: skip
 POOLS = {"ml": 0.5, "ml/research": 0.2, "ml/training": 0.3, "web": 0.2, "data": 0.1}
-"""Which share of the cpus is reserved for each."""
+"""Share of the cpus that is reserved for each pool."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class World:
     cluster: Cluster
     url: str
     given: Mapping[str, str]
-    """What stands in addresses: by its place in the path of pages.json."""
+    """Values in addresses, by their place in the path of pages.json."""
 
 
 @contextmanager
@@ -101,7 +101,7 @@ def _settle(cluster: Cluster) -> Mapping[str, str]:
 
 
 def _schedule(cluster: Cluster, name: str, pool: str, note: str = "", **times: Any) -> None:
-    """One with a note is paused."""
+    """Create a schedule. One with a note is paused."""
     config = job_pb2.JobConfig(name=name, owningTeam="data", instanceCount=1, respoolID={"value": pool})
     config.defaultConfig.command.shell, config.defaultConfig.command.value = True, "sleep 1"
     request = schedule_pb2.CreateScheduleRequest(
