@@ -29,7 +29,7 @@ SOURCES = Path(__file__).parent / "parts"
 PLANE, KUBELET = "kube", "kubelet"
 _PACKAGES = {PLANE: ".", KUBELET: "./kubelet"}
 PROGRESS_S = 15.0
-"""Between lines that say how far a build is. Two idle cores take five minutes for the control plane."""
+"""Seconds between lines that report the progress of a build. Two idle cores take five minutes for the control plane."""
 LOOK_S = 0.5
 NICENESS = 15
 OUTPUT_LINES_SHOWN = 20
@@ -37,16 +37,16 @@ _PR_SET_PDEATHSIG = 1
 
 
 class CannotBuild(Exception):
-    """The machine lacks what a build needs, or the time is up; nothing is wrong with the sources."""
+    """Raised when the machine lacks a requirement of the build, or the time is up; the sources are not at fault."""
 
 
 def cache() -> Path:
-    """What is kept on this machine for tests with a real Kubernetes."""
+    """Return the folder of this machine for tests with a real Kubernetes."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "peloton" / "kubernetes"
 
 
 def program(name: str = PLANE) -> Path:
-    """Where the program of these sources is, once it is built."""
+    """Return the path of the built program of these sources."""
     digest = hashlib.sha256()
     for source in ("go.mod", "go.sum", f"{_PACKAGES[name]}/main.go"):
         digest.update((SOURCES / source).read_bytes())
@@ -96,7 +96,7 @@ _PACKAGE = re.compile(r"[\w.~/-]+")
 
 
 class _Packages:
-    """Counts the packages of a program, and those that were compiled; what Go has kept is not compiled again."""
+    """Counts the packages of a program, and the compiled ones; cached packages of Go are not compiled again."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -105,7 +105,7 @@ class _Packages:
         self._compiled_count = 0
 
     def listed(self, line: str) -> bool:
-        """Take a line of the list in. Returns whether it is a package."""
+        """Read a line of the list. Return whether it is a package."""
         if is_package := _PACKAGE.fullmatch(line) is not None:
             self._paths.add(line)
         return is_package
@@ -116,7 +116,7 @@ class _Packages:
         return is_package
 
     def __str__(self) -> str:
-        """Say how far the build is."""
+        """Return the progress of the build."""
         seconds = time.monotonic() - self._began_s
         if not self._compiled_count:
             return f"{self._name}: reads modules, {seconds:.0f} s"
@@ -140,8 +140,9 @@ def _lock(lock: int, name: str, until_s: float | None) -> None:
 
 
 def _run(argv: list[str], until_s: float | None, is_progress: Callable[[str], bool], progress: object) -> None:
-    """Run a command of Go, and print the progress every now and then. Of its output the lines that are no progress are
-    the error's."""
+    """Run a command of Go, and print the progress periodically. Lines of its output other than progress are the text of
+    the error.
+    """
     environment = {**os.environ, "CGO_ENABLED": "0", "GOFLAGS": "-buildvcs=false -mod=readonly"}
     process = subprocess.Popen(
         argv,
@@ -182,7 +183,7 @@ def _read(output: IO[str], is_progress: Callable[[str], bool], said: deque[str])
 
 
 def _gently() -> None:
-    """In the child: others go first, and it ends when we are killed."""
+    """Lower the priority of the child, which ends when its parent is killed."""
     os.nice(NICENESS)
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

@@ -1,5 +1,6 @@
-"""The least client of an apiserver that tests need, independent of the one under test: it adds nothing to what it is
-told, repeats nothing, and keeps answers as they came."""
+"""A minimal client of an apiserver for tests, independent of the one under test: it adds no headers or fields, does not
+retry, and keeps answers as they arrived.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ import yaml
 
 Json = dict[str, Any]
 ANSWER_TIMEOUT_S = 90.0
-"""Longer than the 60 s after which an apiserver ends a request by itself."""
+"""Timeout, longer than the 60 s after which an apiserver ends a request by itself."""
 JSON = "application/json"
 MERGE = "application/merge-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
@@ -41,19 +42,19 @@ class Reply(NamedTuple):
 
 @dataclass(frozen=True)
 class Login:
-    """Where an apiserver is and as whom to talk to it."""
+    """Address of an apiserver, and the credentials for it."""
 
     server: str
     token: str = ""
     tls: ssl.SSLContext | None = None
 
     def with_token(self, token: str) -> Login:
-        """Another user."""
+        """Return a login as another user."""
         return Login(self.server, token, self.tls)
 
 
 def login_of(kubeconfig: Path) -> Login:
-    """The current context; tokens and client certificates, given in the file or as files."""
+    """Return the login of the current context; tokens and client certificates, in the file or in files of their own."""
     config = yaml.safe_load(kubeconfig.read_text(encoding="utf-8"))
     contexts = {entry["name"]: entry["context"] for entry in config["contexts"]}
     context = contexts[config["current-context"]]
@@ -81,7 +82,7 @@ def _pem(kubeconfig: Path, owner: Json, name: str) -> str | None:
 
 
 class Client:
-    """One connection at a time for each thread; opened when needed, closed by ``close``."""
+    """Client with one connection at a time for each thread; opened when needed, closed by ``close``."""
 
     def __init__(self, login: Login) -> None:
         self.login = login
@@ -100,7 +101,7 @@ class Client:
         self._own = threading.local()
 
     def ask(self, method: str, path: str, body: Any = None, content_type: str = JSON, *, accept: str = JSON) -> Reply:
-        """``body`` is sent as JSON unless it is bytes. Raises OSError and HTTPException."""
+        """Send a request. ``body`` is sent as JSON unless it is bytes. Raises OSError and HTTPException."""
         connection = getattr(self._own, "connection", None)
         if connection is None:
             connection = self._own.connection = self._connection(ANSWER_TIMEOUT_S)
@@ -111,11 +112,11 @@ class Client:
             headers = {name.lower(): value for name, value in answer.getheaders()}
             return Reply(answer.status, headers, answer.read())
         except BaseException:
-            connection.close()  # http.client opens it anew with the next request
+            connection.close()  # http.client opens it again with the next request
             raise
 
     def watch(self, path: str) -> Watch:
-        """``path`` with ``watch=1`` in its query."""
+        """Watch ``path``, with ``watch=1`` in its query."""
         connection = self._connection(None)
         try:
             connection.request("GET", path, *self._content(None))
@@ -141,7 +142,7 @@ class Client:
 
 
 class Watch:
-    """Events as they come; ends when the server ends it or, from any thread, with ``close``."""
+    """Stream of events; ends when the server ends it or, from any thread, with ``close``."""
 
     def __init__(self, connection: http.client.HTTPConnection, answer: http.client.HTTPResponse) -> None:
         self.status = answer.status

@@ -1,6 +1,6 @@
-"""A real Kubernetes control plane for tests: etcd, apiserver, controller manager and, if asked for, the scheduler.
+"""A real Kubernetes control plane for tests: etcd, apiserver, controller manager and, on request, the scheduler.
 
-It has no kubelets: nodes are those that a test makes, see ``fake_kubelet``.
+It has no kubelets: tests create its nodes, see ``fake_kubelet``.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from tests.kubernetes.client import Client, Login
 
 CERTIFICATES = Path(__file__).parents[1] / "certificates"
 PEM = CERTIFICATES / "server.pem"
-"""For the apiserver's TLS and, its key alone, to sign and check the tokens of service accounts."""
+"""Key and certificate: for the apiserver's TLS and, the key alone, to sign and check the tokens of service accounts."""
 USER = "ordinary"
-"""A user whom RBAC allows nothing unless a test makes a role for it."""
+"""User without permissions in RBAC unless a test makes a role for it."""
 SYSTEM_NAMESPACES = ("default", "kube-system", "kube-node-lease")
-"""An apiserver makes them itself, a moment after it says that it is ready."""
+"""Namespaces that an apiserver creates itself, a moment after it reports that it is ready."""
 CONTROLLERS = (
     *("node-lifecycle", "taint-eviction", "pod-garbage-collector", "garbage-collector", "namespace"),
     *("disruption", "resourcequota", "job", "deployment", "replicaset", "statefulset"),
@@ -45,10 +45,12 @@ def is_built() -> bool:
 
 
 class ControlPlane:
-    """Folder and ports are its own: any number of them run side by side."""
+    """Control plane with a folder and ports of its own: any number of them run side by side."""
 
     def __init__(self, folder: Path, *, scheduler: bool = False, node_grace_s: int = 60) -> None:
-        """``node_grace_s``: a node that says nothing for so long is lost. On a busy machine that is soon."""
+        """Create the control plane. ``node_grace_s``: seconds without a status after which a node is lost, which a busy
+        machine reaches soon.
+        """
         self.folder = folder
         self.kubeconfig, self.user_kubeconfig = folder / "kubeconfig", folder / "user.kubeconfig"
         self._ports = Taken()
@@ -102,7 +104,7 @@ class ControlPlane:
         path.write_text(yaml.safe_dump(config), encoding="utf-8")
 
     def restore(self) -> None:
-        """Starts what was killed."""
+        """Start the killed parts again."""
         for part in self._parts:
             if part not in self._running:
                 self.start(part)
@@ -111,19 +113,19 @@ class ControlPlane:
         return self._running[part].pid
 
     def kill(self, part: str) -> None:
-        """With SIGKILL: an apiserver takes a minute to end by SIGTERM while a watch is open."""
+        """Kill the part with SIGKILL: an apiserver takes a minute to end by SIGTERM while a watch is open."""
         process = self._running.pop(part)
         process.kill()
         process.wait()
 
     def forget_before(self, version: int) -> None:
-        """The store keeps no earlier state, as it does some minutes later by itself."""
+        """Compact the store, as it does some minutes later by itself."""
         with Client(Login(f"http://127.0.0.1:{self._etcd}")) as client:
             reply = client.ask("POST", "/v3/kv/compaction", {"revision": str(version)})
         assert reply.status == http.client.OK, reply.body
 
     def start(self, part: str) -> None:
-        """Returns when it is ready, on the data that it left if it ran before."""
+        """Start the part on its previous data, and return when it is ready."""
         assert threading.current_thread() is threading.main_thread(), "a part dies with the thread that starts it"
         assert part not in self._running, f"{part} runs"
         with (self.folder / f"{part}.log").open("ab") as log:
@@ -177,7 +179,7 @@ class ControlPlane:
             "service-account-signing-key-file": PEM,
             "service-cluster-ip-range": "10.96.0.0/16",
             "authorization-mode": "RBAC",
-            "disable-admission-plugins": "ServiceAccount",  # nobody makes the service account `default` in time
+            "disable-admission-plugins": "ServiceAccount",  # nothing creates the account `default` in time
             "endpoint-reconciler-type": "none",
             "delete-collection-workers": 16,
             "shutdown-delay-duration": "0s",
@@ -218,7 +220,7 @@ class ControlPlane:
             login, path = self.login, "/readyz"
         elif part == "etcd":
             login, path = Login(f"http://127.0.0.1:{self._etcd}"), "/health"
-        else:  # a certificate of its own that nobody signed
+        else:  # a self-signed certificate
             port = self._managers if part == "kube-controller-manager" else self._schedulers
             trusting = ssl._create_unverified_context()
             login, path = Login(f"https://127.0.0.1:{port}", tls=trusting), "/healthz"
@@ -236,6 +238,6 @@ class ControlPlane:
 
 
 def die_with_parent() -> None:
-    """In the child before it becomes a part: the kernel ends it when we are killed."""
+    """Make the kernel end the child when its parent is killed, before it becomes a part."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

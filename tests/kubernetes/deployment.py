@@ -18,13 +18,13 @@ _PLURALS = {"PriorityClass": "priorityclasses", "NetworkPolicy": "networkpolicie
 
 
 def documents(*names: str) -> Iterator[Json]:
-    """Of all files, or of these."""
+    """Yield the documents of these files, or of all."""
     for path in sorted(FOLDER / name for name in names) if names else sorted(FOLDER.rglob("*.yaml")):
         yield from yaml.safe_load_all(path.read_text(encoding="utf-8"))
 
 
 def apply(client: Client, document: Json, *, dry_run: bool = False) -> Reply:
-    """Fields that the apiserver does not know are refused."""
+    """Apply a document. Fields that the apiserver does not know are refused."""
     kind, version, metadata = document["kind"], document["apiVersion"], document["metadata"]
     top = f"/apis/{version}" if "/" in version else f"/api/{version}"
     within = "" if kind in _CLUSTER_WIDE else f"/namespaces/{metadata['namespace']}"
@@ -39,15 +39,16 @@ def must_apply(client: Client, document: Json, *, dry_run: bool = False) -> None
 
 
 def token_of(client: Client, namespace: str, account: str) -> str:
-    """A token of a service account, as its pods have."""
+    """Return a token of a service account, as its pods have."""
     reply = client.ask("POST", f"/api/v1/namespaces/{namespace}/serviceaccounts/{account}/token", {"spec": {}})
     assert reply.status == http.client.CREATED, reply.body
     return str(reply.json()["status"]["token"])
 
 
 def login_of_host_manager(client: Client, namespace: str = "peloton") -> Login:
-    """Its service account's, once the apiserver acts by what was applied: roles and priority classes are read from
-    caches. ``namespace``: of the pods."""
+    """Return the login of its service account, once the apiserver has loaded the applied roles and priority classes
+    into its caches. ``namespace``: of the pods.
+    """
     login = client.login.with_token(token_of(client, "peloton-system", "hostmgr"))
     reviews = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
     asked: list[Json] = [{"verb": "create", "resource": "pods", "namespace": namespace}]
@@ -58,7 +59,7 @@ def login_of_host_manager(client: Client, namespace: str = "peloton") -> Login:
     with Client(login) as account:
 
         def answers() -> list[bytes]:
-            """Those that are not as they will be."""
+            """Return the answers that do not yet have the final result."""
             found = [account.ask("POST", reviews, {"spec": {"resourceAttributes": one}}) for one in asked]
             made = client.ask("POST", f"/api/v1/namespaces/{namespace}/pods?dryRun=All", pod)
             refused = [one.body for one in found if not one.json().get("status", {}).get("allowed")]

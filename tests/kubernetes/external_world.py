@@ -1,4 +1,6 @@
-"""A host manager with its intake on a Kubernetes cluster, and a hand in the place of workflows and resource manager."""
+"""A host manager with its controller of external pods on a Kubernetes cluster, where a simple loop replaces workflows
+and resource manager.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,7 @@ _numbers = count(1)
 
 
 def wait(condition: Callable[[], Any], what: str) -> Any:
-    """The first true value of the condition."""
+    """Return the first true value of the condition."""
     until_s = time.monotonic() + PATIENCE_S
     while not (value := condition()):
         assert time.monotonic() < until_s, f"still waiting for {what}"
@@ -42,7 +44,7 @@ def wait(condition: Callable[[], Any], what: str) -> Any:
 
 class _Wakes:
     def jobs_changed(self, job_ids: Iterable[JobId], cause: str = "") -> None:
-        """Nothing sleeps here."""
+        """Ignore the signal: no workflow sleeps here."""
 
     pods_changed = jobs_changed
 
@@ -57,7 +59,7 @@ class ExternalWorld:
         namespace: str = "",
         node_selector: tuple[tuple[str, str], ...] = (),
     ) -> None:
-        """The namespace of the pods, and the nodes: unless they are named, each world has its own."""
+        """Create the namespace of the pods, and the nodes: unless they are named, each world has its own."""
         self.url = f"sqlite:///{folder}/peloton.db"
         migrate.upgrade(self.url)
         self.storage = Storage(self.url)
@@ -80,7 +82,7 @@ class ExternalWorld:
         self.lead()
 
     def lead(self) -> None:
-        """A new host manager."""
+        """Start a new host manager."""
         self.driver = ExternalPodsDriver(self.settings, self.storage.external_pods.uids_of)
         self.core = HostManagerCore(HostManagerSettings(CLUSTER), self.storage, _Wakes(), self.driver)
         self.intake = ExternalIntake(
@@ -101,7 +103,7 @@ class ExternalWorld:
         self.core.stop()
 
     def end(self, name: str) -> None:
-        """Its containers succeed now."""
+        """End the pod's containers with success."""
         path = f"/api/v1/namespaces/{self.namespace}/pods/{name}/status"
         ended = {"state": {"terminated": {"exitCode": 0, "reason": "Completed"}}, "ready": False}
         container = {"name": "main", "image": "busybox", "imageID": "", "restartCount": 0, **ended}
@@ -111,7 +113,7 @@ class ExternalWorld:
         assert reply.status == 200, reply.body
 
     def close(self) -> None:
-        """Nothing is left of it to the worlds of other tests, which see all pods and nodes of the cluster."""
+        """Delete all objects: other tests see all pods and nodes of the cluster."""
         self.step_down()
         self.client.close()  # an apiserver leaves a connection that was silent for long; the next request opens one
         for path in ("apps/v1/namespaces/{}/deployments", "batch/v1/namespaces/{}/jobs"):
@@ -140,7 +142,7 @@ class ExternalWorld:
         return reply.json()
 
     def pod(self, name: str, command: str = "", cpu: str = "1", labels: Json | None = None, **more: Any) -> Json:
-        """``more``: of its metadata."""
+        """Create a pod. ``more``: further metadata."""
         meta = {"name": name, "namespace": self.namespace, "labels": {"peloton.io/pool": "dev", **(labels or {})}}
         body = {"apiVersion": "v1", "kind": "Pod", "metadata": meta | more, "spec": self.pod_spec(command, cpu)}
         return self.create(f"/api/v1/namespaces/{self.namespace}/pods", body)
@@ -169,8 +171,9 @@ class ExternalWorld:
         return [job for job_id in self.storage.jobs.active_ids() if (job := self.storage.jobs.get(job_id))]
 
     def turn(self) -> None:
-        """What the workflows of all jobs do in a turn, and the resource manager: it admits everything. What the host
-        manager cannot do now, because it has no session or lists anew, is done in a later turn."""
+        """Do the work of all jobs' workflows in a turn, and of the resource manager, which admits everything. Steps
+        that fail because the host manager has no session or lists again are done in a later turn.
+        """
         with suppress(Unavailable, OSError):
             self._turn()
 
@@ -212,7 +215,7 @@ class ExternalWorld:
         return wait(turned, what)
 
     def slots(self, job_id: JobId) -> dict[str, int]:
-        """By name, the instances that pods of the job have; of a pod that is gone by uid."""
+        """Return the instances of the job's pods by name; of a deleted pod by uid."""
         names = {pod["metadata"]["uid"]: pod["metadata"]["name"] for pod in self.pods()}
         slots = self.storage.external_pods.slots(CLUSTER)
         return {names.get(slot.uid, slot.uid): slot.instance_id for slot in slots if slot.job_id == job_id}

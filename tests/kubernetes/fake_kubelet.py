@@ -41,7 +41,7 @@ class FakeKubelets:
         taints: Sequence[Mapping[str, str]] = (),
         runs_pods: bool = True,
     ) -> None:
-        """Without ``runs_pods`` the nodes are healthy, and what happens to their pods is left to the test."""
+        """Create the kubelets. Without ``runs_pods`` the nodes are healthy, and the test itself updates their pods."""
         self.nodes = list(nodes)
         self.names: dict[str, str] = {}
         """By uid, of all pods that were ever on our nodes, as soon as the apiserver has told of them."""
@@ -62,7 +62,7 @@ class FakeKubelets:
         ]
 
     def __enter__(self) -> FakeKubelets:
-        """Returns when all nodes are ready and nothing keeps pods from them but the taints that were asked for."""
+        """Return when all nodes are ready without any taints except the requested ones."""
         for node in self.nodes:
             body = {
                 "metadata": {"name": node, "labels": {"kubernetes.io/hostname": node, **self._labels}},
@@ -80,7 +80,7 @@ class FakeKubelets:
         self.close()
 
     def close(self) -> None:
-        """The machines go; the node objects stay."""
+        """Stop the machines; the node objects stay."""
         self._closed.set()
         self._seen.put(None)
         if self._watch is not None:
@@ -91,7 +91,7 @@ class FakeKubelets:
         self._client.close()
 
     def lose(self, node: str) -> None:
-        """From now on nobody hears of it, and it hears nothing."""
+        """Disconnect a node from the apiserver."""
         with self._beating:
             self._lost.add(node)
 
@@ -128,8 +128,9 @@ class FakeKubelets:
     # Threads.
 
     def _beat(self) -> None:
-        """Renews the lease of each node: without it the controller manager takes the node for lost. If it has done so,
-        because the apiserver was away or we had no cpu, the node says that it is ready."""
+        """Renew the lease of each node, without which the controller manager marks it lost. A marked node reports that
+        it is ready, after the apiserver was unavailable or this process had no cpu.
+        """
         while not self._closed.is_set():
             for node in self.nodes:
                 with self._beating, suppress(OSError, http.client.HTTPException):
@@ -148,7 +149,7 @@ class FakeKubelets:
             self._client.ask("POST", path, {"metadata": {"name": node}, "spec": spec})
 
     def _look(self) -> None:
-        """Every pod as it is at first, and then what changes; from the beginning again when the apiserver was away."""
+        """Read every pod, and then its changes; list again after the apiserver was unavailable."""
         while not self._closed.is_set():
             with suppress(OSError, http.client.HTTPException):
                 self._watch = self._client.watch("/api/v1/pods?watch=1")
@@ -206,7 +207,7 @@ class FakeKubelets:
             heapq.heappush(self._due, (time.monotonic() + seconds, next(self._order), uid))
 
     def _lacking(self, pod: Json) -> str | None:
-        """What the node has too little of, beside the pods that were started on it."""
+        """Return the resource that the node lacks for the pod, given the started pods."""
         node = pod["spec"]["nodeName"]
         beside = [
             other
@@ -234,7 +235,7 @@ class FakeKubelets:
         self._patch(pod, {"phase": phase, "containerStatuses": statuses, "conditions": not_ready})
 
     def _remove(self, pod: Json) -> None:
-        """The processes are stopped, and the apiserver is told that they are."""
+        """Stop the processes, and report their end to the apiserver."""
         metadata = pod["metadata"]
         if not _is_over(pod) and metadata["uid"] in self._started:
             self._end(pod, killed=True)
@@ -247,7 +248,7 @@ class FakeKubelets:
         self._repeat("PATCH", path, {"metadata": {"uid": metadata["uid"]}, "status": status}, STRATEGIC)
 
     def _repeat(self, method: str, path: str, body: Json, content_type: str = "application/json") -> None:
-        """Until the apiserver has answered; that a pod is gone meanwhile (404, 409) is fine."""
+        """Repeat a request until the apiserver has answered; a pod deleted meanwhile (404, 409) is accepted."""
         while not self._closed.is_set():
             with suppress(OSError, http.client.HTTPException):
                 if self._client.ask(method, path, body, content_type).status < http.client.TOO_MANY_REQUESTS:
@@ -268,7 +269,7 @@ def _container(container: Json, state: Json, ready: bool = False) -> Json:
 
 
 def _life(container: Json) -> tuple[float, int]:
-    """Seconds and exit code of its command."""
+    """Return seconds and exit code of the pod's command."""
     words = " ".join([*container.get("command", []), *container.get("args", [])])
     if not words:
         return float("inf"), 0

@@ -1,7 +1,7 @@
 """A real Kubernetes for tests.
 
-Tests that use it bear ``REAL_KUBERNETES``: they run in one worker, which starts one control plane for all of them. Each
-keeps to a namespace and nodes of its own.
+Tests that use it have the marker ``REAL_KUBERNETES``: they run in one worker, which starts one control plane for all of
+them. Each has a namespace and nodes of its own.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ if TYPE_CHECKING:
     from tests.kubernetes.kubelet import Machine
 
 KUBECONFIG = os.environ.get("PELOTON_TEST_KUBERNETES", "")
-"""Anybody's cluster, used instead of one that the tests start."""
+"""Kubeconfig of an existing cluster, used instead of one that the tests start."""
 MUST_HAVE_KUBELET = bool(os.environ.get("PELOTON_TEST_KUBELET"))
-"""Tests that lack a real kubelet fail, and those of the drivers run on it, too."""
+"""Setting under which tests that lack a real kubelet fail, and tests of the drivers run on it, too."""
 NEVER_S = 3600
 REAL_KUBERNETES = pytest.mark.xdist_group("real-kubernetes")
 
 
 @contextmanager
 def running_control_plane(**options: Any) -> Iterator[ControlPlane]:
-    """One of one's own, whose parts may be killed; skips the test when the program is not built."""
+    """Run a separate control plane, whose parts may be killed. Skips the test when the program is not built."""
     from tests.kubernetes.build import is_built
     from tests.kubernetes.control_plane import ControlPlane
 
@@ -53,7 +53,9 @@ def control_plane(shared: Shared) -> ControlPlane:
 
 @pytest.fixture(scope="session")
 def kubernetes(request: pytest.FixtureRequest) -> Path:
-    """An administrator's kubeconfig of a real Kubernetes: that of PELOTON_TEST_KUBERNETES, or of our own."""
+    """Return an administrator's kubeconfig of a real Kubernetes: that of PELOTON_TEST_KUBERNETES, or of the tests'
+    own.
+    """
     if KUBECONFIG:
         return Path(KUBECONFIG)
     plane: ControlPlane = request.getfixturevalue("control_plane")
@@ -69,8 +71,9 @@ def kubernetes_login(kubernetes: Path) -> Login:
 
 @pytest.fixture(scope="module")
 def machine() -> Iterator[Machine]:
-    """A node with a real kubelet and containers, on a control plane of its own, which never takes it for lost. Where it
-    cannot run the tests are skipped, unless PELOTON_TEST_KUBELET says that it can."""
+    """Return a node with a real kubelet and containers, on a control plane of its own, which never marks it lost. Tests
+    are skipped on machines that cannot run it, unless PELOTON_TEST_KUBELET is set.
+    """
     from tests.kubernetes.kubelet import CannotRun, Machine, lacking
 
     def lacks(why: str) -> NoReturn:

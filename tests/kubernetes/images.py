@@ -1,4 +1,4 @@
-"""An image of busybox for containerd, made with the standard library: an archive with an OCI layout."""
+"""Image of busybox for containerd, made with the standard library: an archive with an OCI layout."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LAYER = "application/vnd.oci.image.layer.v1.tar"
 
 
 def write(path: Path, busybox: Path, images: Mapping[str, Sequence[str]]) -> None:
-    """``images``: full names, and the command of each. All of them hold the same files."""
+    """Write the archive. ``images``: full names, and the command of each. All of them hold the same files."""
     blobs: dict[str, bytes] = {}
 
     def put(content: bytes, media_type: str) -> Json:
@@ -50,7 +50,7 @@ def write(path: Path, busybox: Path, images: Mapping[str, Sequence[str]]) -> Non
 
 
 def _files(busybox: Path) -> bytes:
-    """A layer: busybox, and a link to it for each of its commands."""
+    """Return a layer: busybox, and a link to it for each of its commands."""
     applets = subprocess.run([busybox, "--list"], capture_output=True, text=True, check=True).stdout.split()
     layer = io.BytesIO()
     with tarfile.open(fileobj=layer, mode="w") as archive:

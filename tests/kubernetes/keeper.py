@@ -1,8 +1,8 @@
-"""Starts a machine with a real kubelet, and ends it with whoever asked for it: ``keeper.py CGROUP FOLDER COMMAND...``
+"""Runs a machine with a real kubelet, and ends it with its caller: ``keeper.py CGROUP FOLDER COMMAND...``
 
-The command is the first process of a PID namespace, which the kernel ends with us, in a mount namespace, which goes
-with it. When the command has ended, or our standard input has, as it does when whoever holds its other end is killed,
-we remove what no namespace holds: its control groups and the folder.
+The command is the first process of a PID namespace, which the kernel ends with this process, in a mount namespace,
+which ends with it. After the end of the command, or of the standard input (when the caller is killed), the keeper
+removes the rest, which no namespace contains: its control groups and the folder.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def main(cgroup: str, folder: str, *command: str) -> int:
 
 
 def make_cgroups(name: str) -> None:
-    """In all hierarchies of version 1."""
+    """Create the group in all hierarchies of version 1."""
     for hierarchy in CGROUPS.iterdir():
         if (hierarchy / "tasks").is_file():
             (hierarchy / name).mkdir()
@@ -50,14 +50,14 @@ def make_cgroups(name: str) -> None:
 
 
 def remove_stale_cgroups() -> None:
-    """Of machines whose keeper was killed."""
+    """Remove control groups of machines whose keeper was killed."""
     for found in {path.name for path in CGROUPS.glob(f"*/{CGROUP_PREFIX}*")}:
         if not Path("/proc", found.removeprefix(CGROUP_PREFIX)).exists():
             remove_cgroups(found, max_s=0)
 
 
 def remove_cgroups(name: str, max_s: float = REMOVE_MAX_S) -> None:
-    """The last process of one may be about to end."""
+    """Remove the groups, with retries: the last process of one may be about to end."""
     until_s = time.monotonic() + max_s
     while [top for top in CGROUPS.glob(f"*/{name}") if not _remove_tree(top)] and time.monotonic() < until_s:
         time.sleep(_LOOK_S)

@@ -1,6 +1,6 @@
 """A machine with a real kubelet and containerd, one node of a real control plane.
 
-Its processes live in namespaces that end with us, and ``keeper`` removes what would outlive them, whoever was killed.
+Its processes live in namespaces that end with this process, and ``keeper`` removes the rest after any kill.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from tests.kubernetes.client import Client, Json
 from tests.kubernetes.control_plane import CERTIFICATES, PEM, ControlPlane
 
 NODE = "localhost"
-"""A name by which the apiserver finds the kubelet on the loopback address."""
+"""Name by which the apiserver finds the kubelet on the loopback address."""
 IMAGE = "docker.io/library/busybox:stable"
 PAUSE = "peloton.test/pause:1"
 NETWORKS = [*IPv4Network("198.18.0.0/15").subnets(new_prefix=27)]
-"""For 29 pods each: two machines beside each other have different ones, as they have different ports."""
+"""Networks for 29 pods each: two machines side by side have different ones, as they have different ports."""
 START_TIMEOUT_S = 90.0
 _CONTROLLERS = ("cpu", "cpuacct", "cpuset", "memory", "pids")
 _SCRIPT = Path(__file__).with_name("machine.sh")
@@ -38,16 +38,16 @@ _PODS = "/api/v1/namespaces/default/pods"
 
 
 class CannotRun(Exception):
-    """This machine lacks what a kubelet or a container needs; says what in one sentence."""
+    """Raised when this machine lacks a requirement of a kubelet or a container, with one sentence as its message."""
 
 
 def debian() -> Path:
-    """Programs of Debian once they were fetched, as they would be in ``/``."""
+    """Return the folder of Debian's programs, laid out as in ``/``."""
     return build.cache() / "debian" / "root"
 
 
 def unfit() -> str:
-    """What keeps this machine from running a kubelet, in a sentence; empty: nothing, as far as a quick try shows."""
+    """Return why this machine cannot run a kubelet, in a sentence; empty when a quick check finds no reason."""
     if sys.platform != "linux":
         return "a kubelet runs on Linux"
     if os.geteuid() != 0:
@@ -68,14 +68,16 @@ def unfit() -> str:
 
 
 def lacking() -> str:
-    """As ``unfit``; whether a container starts is seen when the machine does."""
+    """Return why a kubelet cannot run here, also for missing programs; containers are checked when the machine
+    starts.
+    """
     if not (build.is_built() and build.is_built(build.KUBELET) and debian().is_dir()):
         return "no kubelet with containerd is there: make kubernetes"
     return unfit()
 
 
 class Machine:
-    """At most one at a time on a control plane, by the name of its node."""
+    """Node with a real kubelet, at most one at a time on a control plane, because of its name."""
 
     def __init__(self, plane: ControlPlane) -> None:
         self.plane, self._folder = plane, Path(tempfile.mkdtemp(prefix="kubelet-"))
@@ -86,7 +88,7 @@ class Machine:
         self._log = (self._folder / "log").open("w+b")
 
     def __enter__(self) -> Machine:
-        """Returns when the node is ready and a pod has run on it; raises CannotRun."""
+        """Return when the node is ready and a pod has run on it. Raises CannotRun."""
         try:
             self._start()
             self._run_a_pod()
@@ -132,7 +134,7 @@ class Machine:
         return [str(build.program(build.KUBELET)), *(f"--{name}={value}" for name, value in flags.items())]
 
     def _run_a_pod(self) -> None:
-        """With an address, and a limit: what a look cannot tell of a machine."""
+        """Run a pod with an address and a limit, which a quick check cannot cover."""
         limits = {"resources": {"limits": {"cpu": "100m", "memory": "64Mi"}}}
         spec = {"nodeName": NODE, "restartPolicy": "Never", "tolerations": [{"operator": "Exists"}]}
         containers = [{"name": "main", "image": IMAGE, "command": ["true"], **limits}]

@@ -1,8 +1,9 @@
-"""What a machine with a real kubelet is made of, got once: ``python -m tests.kubernetes.kubelet_parts``.
+"""Fetches and builds the parts of a machine with a real kubelet, once: ``python -m tests.kubernetes.kubelet_parts``.
 
-Programs of Debian are unpacked into a folder of their own outside the repository; nothing is installed. The kubelet is
-built after the control plane, whose packages it shares: a minute on two idle cores. On a machine that cannot run it
-nothing is got, and nothing fails; elsewhere a failure is one. Tests that need it are skipped without it.
+Programs of Debian are unpacked into a folder of their own outside the repository; none is installed. The kubelet is
+built after the control plane, whose packages it shares: a minute on two idle cores. On a machine that cannot run a
+kubelet the command succeeds without one; elsewhere it reports failures. Tests that need a kubelet are skipped without
+it.
 """
 
 from __future__ import annotations
@@ -23,17 +24,17 @@ _ROOT = "root"
 
 
 class CannotFetch(Exception):
-    """No archive of Debian is reached."""
+    """Raised when no archive of Debian can be reached."""
 
 
 def unfit() -> str:
-    """Say what keeps this machine from having a kubelet, whatever is fetched and built; empty: nothing."""
+    """Return why this machine cannot have a kubelet, whatever is fetched and built; empty when it can."""
     lacking = [name for name in ("apt-get", "dpkg-deb") if shutil.which(name) is None]
     return kubelet.unfit() or (f"{lacking[0]} is not installed: want Debian" if lacking else "")
 
 
 def fetch() -> None:
-    """Raises CannotFetch."""
+    """Fetch the programs. Raises CannotFetch."""
     target = kubelet.debian()
     if target.is_dir():
         return

@@ -48,7 +48,7 @@ class Recorder:
         self.said.put(("lost", why))
 
     def until(self, kind: str) -> Any:
-        """What is said with the next one of this kind."""
+        """Return the value of the next record of this kind."""
         while True:
             found, value = self.said.get(timeout=PATIENCE_S)
             if found == kind:
@@ -62,7 +62,7 @@ def create(name: str) -> Request:
 
 
 def test_many_creates_then_a_list_in_pages_then_changes(api: ApiServer) -> None:
-    """Every pod is created once, a repeated create is a conflict, and a reflector sees them all, and what follows."""
+    """Every pod is created once, a repeated create is a conflict, and a reflector sees them all, and later changes."""
     names = [f"pod-{number:04}" for number in range(PODS_OF_NO_NODE)]
     answers = api.ask_all([create(name) for name in names])
     assert {201} == {a.status if isinstance(a, Answer) else a for a in answers}
@@ -81,7 +81,7 @@ def test_many_creates_then_a_list_in_pages_then_changes(api: ApiServer) -> None:
 
 
 class Interrupted(ApiServer):
-    """Between the first two pages of a list something happens."""
+    """Client that runs a function between the first two pages of a list."""
 
     def __init__(self, access: Access, act: Callable[[], None]) -> None:
         super().__init__(access)
@@ -102,7 +102,9 @@ class Interrupted(ApiServer):
 def test_a_list_that_expires_between_two_pages_begins_again(
     control_plane: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With what has come meanwhile. No apiserver caches Events: each page of them is read from etcd, which forgets."""
+    """An expired list begins again, with objects created meanwhile. Apiservers do not cache Events: each page of them
+    is read from etcd, which is compacted.
+    """
     monkeypatch.setattr(watch, "PAGE_OBJECTS", 1)
     path = "/api/v1/namespaces/default/events"
 
@@ -128,7 +130,7 @@ def test_a_list_that_expires_between_two_pages_begins_again(
 
 
 def test_the_last_session_is_the_only_one(api: ApiServer) -> None:
-    """The older one is told who has taken its lease."""
+    """The older session ends with the name of the new holder of its lease."""
     told: queue.Queue[str] = queue.Queue()
     older, newer = (Session(api, NAMESPACE, "local", told.put) for _ in range(2))
     try:
@@ -143,7 +145,7 @@ def test_the_last_session_is_the_only_one(api: ApiServer) -> None:
 
 
 def test_refusals_say_why(control_plane: Any, api: ApiServer) -> None:
-    """Without rights, and without an account."""
+    """A refusal names the missing rights, or the missing account."""
     user = ApiServer(read_access(str(control_plane.user_kubeconfig)))
     try:
         refused = user.ask(Request("GET", PODS))
@@ -155,7 +157,7 @@ def test_refusals_say_why(control_plane: Any, api: ApiServer) -> None:
 
 
 def test_a_killed_apiserver_and_store_are_survived() -> None:
-    """What happened while both were away is in the list that follows; a session stays ours."""
+    """Changes during an outage of both are in the list that follows; the session remains valid."""
     with running_control_plane() as plane:
         api = ApiServer(read_access(str(plane.kubeconfig)))
         session = Session(api, "default", "local", pytest.fail)

@@ -1,4 +1,4 @@
-"""The build of a real Kubernetes, with a compiler of our own."""
+"""The build of a real Kubernetes, with a fake compiler."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ exec sleep 600
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux ends a process with its parent")
 def test_a_build_ends_with_the_process_that_asked_for_it(tmp_path: Path) -> None:
-    """After kill -9 of a build no compiler goes on by itself."""
+    """No compiler continues after kill -9 of a build."""
     seen, compiler = tmp_path / "seen", tmp_path / "go"
     compiler.write_text(COMPILER.format(seen=seen))
     compiler.chmod(0o700)
@@ -46,7 +46,7 @@ def _lives(process_id: str) -> bool:
         state = Path(f"/proc/{process_id}/stat").read_text().rpartition(")")[2].split()[0]
     except OSError:
         return False
-    return state != "Z"  # it has ended, and nobody has asked how
+    return state != "Z"  # it has ended, and its parent has not reaped it
 
 
 def _wait(condition: Callable[[], bool]) -> None:
@@ -78,7 +78,7 @@ exit 2
 
 @pytest.fixture
 def compile_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Path]:
-    """Takes the text of a compiler; returns the file that lets it go on."""
+    """Install the text of a compiler; return the file that lets it continue."""
 
     def take(text: str) -> Path:
         compiler, go_on = tmp_path / "go", tmp_path / "go-on"
@@ -95,7 +95,7 @@ def compile_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[s
 def test_a_build_goes_on_until_it_is_done_and_shows_how_far_it_is(
     compile_with: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """It has no bound of its own: it ends when the compiler does."""
+    """A build without a bound ends when the compiler does."""
     go_on, shown = compile_with(BUILDS), "kube: compiled 1 packages of 3 at most"
     monkeypatch.setattr(build, "PROGRESS_S", 0.05)
     said = ""
@@ -118,7 +118,7 @@ def test_a_build_goes_on_until_it_is_done_and_shows_how_far_it_is(
 def test_a_build_whose_time_is_up_fails(
     compile_with: Callable[[str], Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The reason says how far it came, and that nothing of it is lost."""
+    """The error names the progress, and states that the compiled packages are kept."""
     compile_with(BUILDS)
 
     assert 1 == build.main(["--until", f"{time.time() + 0.5}"])
@@ -130,7 +130,7 @@ def test_a_build_whose_time_is_up_fails(
 def test_a_build_that_fails_shows_what_the_compiler_said(
     compile_with: Callable[[str], Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The names of packages that were compiled, among which its lines stand, are left out."""
+    """The names of compiled packages, which surround the compiler's lines, are left out."""
     compile_with(FAILS)
 
     assert 1 == build.main([])
@@ -138,7 +138,7 @@ def test_a_build_that_fails_shows_what_the_compiler_said(
 
 
 def test_without_a_compiler_a_build_fails(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Nothing is built, and the exit code says so."""
+    """The build fails without a compiler, with an exit code."""
     monkeypatch.setenv("PATH", "")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
 
@@ -149,7 +149,7 @@ def test_without_a_compiler_a_build_fails(monkeypatch: pytest.MonkeyPatch, tmp_p
 def test_a_kubelet_that_is_not_got_fails_where_the_machine_is_one_for_it(
     why: str, code: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Elsewhere there is none to get."""
+    """A missing kubelet is a failure on a supported machine only."""
 
     def fetch() -> None:
         raise kubelet_parts.CannotFetch("no archive")
@@ -161,7 +161,7 @@ def test_a_kubelet_that_is_not_got_fails_where_the_machine_is_one_for_it(
 
 
 def test_ci_runs_the_tests_when_a_build_fails(tmp_path: Path) -> None:
-    """Its time for the build is bounded, and `make test` decides."""
+    """The build of CI has a time limit, and the result of `make test` decides."""
     make, seen = tmp_path / "make", tmp_path / "seen"
     make.write_text(f'#!/bin/sh\necho "$@" >> {seen}\n[ "$1" = test ]\n')
     make.chmod(0o700)

@@ -1,4 +1,4 @@
-"""The real control plane and the fake kubelets that other tests stand on."""
+"""The real control plane and the fake kubelets that other tests use."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def _has_phase(phase: str) -> Callable[[Json], bool]:
     [("true", "Succeeded", 0), ("sleep 0.2; exit 3", "Failed", 3)],
 )
 def test_a_pod_runs_its_command(client: Client, kubelets: FakeKubelets, command: str, phase: str, code: int) -> None:
-    """A fake kubelet runs a pod, and says how it ended."""
+    """A fake kubelet runs a pod, and reports how it ended."""
     name = f"ends-{phase.lower()}"
     _create(client, _pod(name, command))
 
@@ -103,7 +103,7 @@ def test_a_deleted_pod_is_killed_first(client: Client, kubelets: FakeKubelets) -
 
 
 def test_a_node_takes_no_more_than_it_has(client: Client, kubelets: FakeKubelets) -> None:
-    """A kubelet refuses the pod that does not fit beside those it runs."""
+    """A kubelet refuses a pod that does not fit together with the running ones."""
     _create(client, _pod("fits", "sleep 300", "fake-1", cpu="3"))
     _until(lambda: client.ask("GET", f"{PODS}/fits").json(), _has_phase("Running"))
     _create(client, _pod("does-not-fit", "true", "fake-1", cpu="1500m"))
@@ -115,7 +115,9 @@ def test_a_node_takes_no_more_than_it_has(client: Client, kubelets: FakeKubelets
 
 
 def test_pods_of_a_lost_node_wait_for_it() -> None:
-    """They are deleted in name once their toleration is over, and are gone when the node is back."""
+    """Pods of a lost node are marked as deleted once their toleration is over, and are removed when the node is
+    back.
+    """
     name = "on-lost"
     with (
         running_control_plane(node_grace_s=12) as plane,
@@ -140,7 +142,7 @@ def test_pods_of_a_lost_node_wait_for_it() -> None:
 
 
 def test_a_node_that_was_taken_for_lost_says_that_it_is_not(client: Client, kubelets: FakeKubelets) -> None:
-    """As a kubelet that had no cpu for long, or no apiserver."""
+    """A node reports that it is ready, as a kubelet does after a time without cpu or apiserver."""
     unknown = [{"type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown"}]
     patched = client.ask("PATCH", "/api/v1/nodes/fake-0/status", {"status": {"conditions": unknown}}, MERGE)
     assert patched.status == 200, patched.body
@@ -153,13 +155,13 @@ def test_a_node_that_was_taken_for_lost_says_that_it_is_not(client: Client, kube
 
 
 def test_an_ordinary_user_needs_a_role(control_plane: ControlPlane) -> None:
-    """The second kubeconfig is of a user whom RBAC allows nothing."""
+    """The second kubeconfig is of a user without permissions in RBAC."""
     with Client(login_of(control_plane.user_kubeconfig)) as user:
         assert 403 == user.ask("GET", "/api/v1/pods").status
 
 
 def test_nothing_is_left_of_it() -> None:
-    """Two of them share nothing, and the processes of one that is closed are gone."""
+    """Two control planes share no state, and the processes of a closed one are gone."""
     with running_control_plane() as plane, Client(plane.login) as client:
         assert 404 == client.ask("GET", f"/api/v1/namespaces/{NAMESPACE}").status
         processes = [plane.process_id(part) for part in ("etcd", "kube-apiserver", "kube-controller-manager")]

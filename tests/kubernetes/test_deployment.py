@@ -1,4 +1,6 @@
-"""A real apiserver takes the files of deploy/kubernetes, and they give the host manager what it needs and no more."""
+"""A real apiserver accepts the files of deploy/kubernetes, and they give the host manager exactly the rights that it
+needs.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ MAKE_PODS = ("Deployment", "StatefulSet")
 
 @pytest.fixture(scope="module")
 def applied(kubernetes_login: Login) -> Iterator[Client]:
-    """All of it, but for what makes pods, which would be waited for."""
+    """Apply all files except workloads, whose pods the tests would wait for."""
     with Client(kubernetes_login) as client:
         for document in documents():
             must_apply(client, document, dry_run=document["kind"] in MAKE_PODS)
@@ -24,7 +26,7 @@ def applied(kubernetes_login: Login) -> Iterator[Client]:
 
 
 def test_applying_again_changes_nothing(applied: Client) -> None:
-    """The files say all that they decide: a second time leaves the versions of objects as they are."""
+    """A second apply leaves the versions of objects unchanged: the files set all fields that they manage."""
     kept = [document for document in documents() if document["kind"] not in MAKE_PODS]
     versions = [apply(applied, document).json()["metadata"]["resourceVersion"] for document in kept]
 
@@ -33,7 +35,7 @@ def test_applying_again_changes_nothing(applied: Client) -> None:
 
 @pytest.mark.parametrize("role", ["api", "worker", "resmgr", "hostmgr", "postgres", "temporal", "temporal-ui"])
 def test_pods_of_roles_are_admitted(applied: Client, role: str) -> None:
-    """The namespace of the roles admits only restricted pods, and theirs are."""
+    """The namespace of the roles admits only restricted pods, and the roles' pods are."""
     [template] = [
         document["spec"]["template"]
         for document in documents()
@@ -72,17 +74,17 @@ def hostmgr(applied: Client) -> Iterator[Client]:
     ],
 )
 def test_the_host_manager_may_no_more_than_it_does(hostmgr: Client, method: str, path: str) -> None:
-    """Its service account is refused what its driver never asks."""
+    """Requests that its driver never sends are refused to its service account."""
     assert 403 == hostmgr.ask(method, path, None if method == "GET" else {"metadata": {"name": "x"}}).status
 
 
 @pytest.mark.parametrize("method", ["GET", "POST"])
 def test_the_host_manager_may_run_commands_in_its_pods(hostmgr: Client, method: str) -> None:
-    """The verb for a WebSocket is that of its method, or create: of a pod that is not there it is not found."""
+    """The verb for a WebSocket is that of its method, or create: the answer for a missing pod is not-found."""
     body = None if method == "GET" else {"metadata": {"name": "x"}}
     assert 404 == hostmgr.ask(method, "/api/v1/namespaces/peloton/pods/x/exec?command=ls", body).status
 
 
 def test_the_host_manager_may_cordon(hostmgr: Client) -> None:
-    """A patch of a node that is not there is not found, rather than forbidden."""
+    """A patch of a missing node is not found, rather than forbidden."""
     assert 404 == hostmgr.ask("PATCH", "/api/v1/nodes/x", {"spec": {"unschedulable": True}}, MERGE).status

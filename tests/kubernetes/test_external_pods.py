@@ -1,4 +1,4 @@
-"""Pods that others made, on a real apiserver with its controllers: intake, binding, statuses, evictions."""
+"""External pods on a real apiserver with its controllers: adoption, binding, statuses, evictions."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ R, S = PodState.RUNNING, PodState.SUCCEEDED
 def bare_world(
     kubernetes: Path, kubernetes_login: Login, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[ExternalWorld]:
-    """Its node is not there yet."""
+    """Return a world whose node does not exist yet."""
     monkeypatch.setattr(external_intake, "EXPLAIN_S", 0.5)
     monkeypatch.setattr(external_intake, "IDLE_S", 0.5)
     monkeypatch.setattr(external_pods, "EVICT_AGAIN_S", 0.2)
@@ -41,7 +41,7 @@ def bare_world(
 
 @pytest.fixture
 def kubelets(bare_world: ExternalWorld, kubernetes_login: Login) -> Iterator[FakeKubelets]:
-    """Of its node."""
+    """Run the kubelets of the world's node."""
     with FakeKubelets(kubernetes_login, [bare_world.node], labels={"for": bare_world.node}) as found:
         yield found
 
@@ -64,7 +64,7 @@ def a_job(world: ExternalWorld, name: str, count: int, command: str, labels: dic
 
 
 def test_pods_of_a_job_are_bound_and_end_as_their_job_wants(world: ExternalWorld) -> None:
-    """One external job of its owner's uid, whose pods the cluster's own controller has made and sees succeed."""
+    """One external job has its owner's uid; the cluster's own controller has created its pods and sees them succeed."""
     job_id = a_job(world, "train", 3, "true")
     world.until(lambda: world.states(job_id) == [S] * 3, "three pods to succeed")
     job = world.storage.jobs.get(job_id)
@@ -95,8 +95,9 @@ def test_instances_are_used_again_by_the_pods_of_a_deployment(world: ExternalWor
     seen: set[str] = set()
 
     def the_next() -> str | None:
-        """Once all others have ended: the deletion of a pod that has not started, beside one that has not ended yet,
-        would make a third."""
+        """Return the next pod once all others have ended: a deletion of a pod that has not started, while another one
+        has not ended, would make a third.
+        """
         names = list(world.slots(job_id))
         is_alone = len(names) == 1 and names[0].startswith("web-") and world.states(job_id).count(R) == 1
         return names[0] if is_alone and names[0] not in seen else None
@@ -110,7 +111,7 @@ def test_instances_are_used_again_by_the_pods_of_a_deployment(world: ExternalWor
 
 
 def test_a_gang_is_bound_when_all_of_it_has_come(world: ExternalWorld) -> None:
-    """Pods of a gang stay unbound until then, and say why."""
+    """Pods of an incomplete gang stay unbound, and show the reason."""
     world.pod("alone", labels={"peloton.io/gang-size": "2"})
     world.until(lambda: world.look("alone")["status"].get("conditions"), "a word why it waits")
     assert "nodeName" not in world.look("alone")["spec"]
@@ -119,7 +120,7 @@ def test_a_gang_is_bound_when_all_of_it_has_come(world: ExternalWorld) -> None:
 
 
 def test_a_pod_that_we_do_not_understand_is_refused(world: ExternalWorld) -> None:
-    """It says so itself, gets no instance and is not misplaced."""
+    """A pod with invalid annotations has a condition with the reason, and no instance, and is not misplaced."""
     job_id = JobId(world.pod("lost", labels={"peloton.io/pool": "nowhere"})["metadata"]["uid"])
     pod = world.until(lambda: (found := world.look("lost"))["status"].get("conditions") and found, "its condition")
     condition = pod["status"]["conditions"][0]
@@ -130,7 +131,7 @@ def test_a_pod_that_we_do_not_understand_is_refused(world: ExternalWorld) -> Non
 
 
 def test_an_eviction_that_a_budget_forbids_is_asked_again(world: ExternalWorld) -> None:
-    """The pod runs on meanwhile, and `job why` knows the reason."""
+    """A pod whose eviction a budget refuses runs meanwhile, and `job why` shows the reason."""
     pod = world.pod("web", labels={"app": "web"})
     job_id = JobId(pod["metadata"]["uid"])
     budgets = f"/apis/policy/v1/namespaces/{world.namespace}/poddisruptionbudgets"
@@ -152,7 +153,7 @@ def test_an_eviction_that_a_budget_forbids_is_asked_again(world: ExternalWorld) 
 
 
 def test_a_new_host_manager_finds_what_was_bound_and_what_waits(world: ExternalWorld) -> None:
-    """Nothing is bound twice, and no instance is given twice."""
+    """No pod is bound twice, and no instance is assigned twice."""
     before = JobId(world.pod("before")["metadata"]["uid"])
     world.until(lambda: world.states(before) == [R], "the first to run")
     world.step_down()
@@ -165,12 +166,13 @@ def test_a_new_host_manager_finds_what_was_bound_and_what_waits(world: ExternalW
 
 
 class Died(BaseException):
-    """Nothing of what the host manager was about comes after it, as after kill -9."""
+    """Error that ends the host manager in the middle of its work, like kill -9."""
 
 
 def die_at(world: ExternalWorld, what: str, arrived: int) -> None:
-    """The host manager sends such requests for several pods, of which so many arrive, and is no more: it learns no
-    answer and stores nothing."""
+    """Make the host manager die while it sends such requests for several pods, of which so many arrive: it receives no
+    answer and stores nothing.
+    """
     driver, ask_all = world.driver, world.driver.api.ask_all
 
     def ask_and_die(requests: Sequence[Request], timeout_s: float = ANSWER_TIMEOUT_S) -> list[Answer | OSError]:
@@ -188,7 +190,9 @@ def die_at(world: ExternalWorld, what: str, arrived: int) -> None:
 
 
 def pods_of_one(world: ExternalWorld, name: str, count: int, command: str) -> JobId:
-    """Pods of one cpu that nobody makes anew, of one owner, when all have instances of its job."""
+    """Create pods of one cpu with one owner, which no controller recreates; return when all have instances of its
+    job.
+    """
     maps = f"/api/v1/namespaces/{world.namespace}/configmaps"
     uid = world.create(maps, {"metadata": {"name": name}})["metadata"]["uid"]
     owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": name, "uid": uid, "controller": True}
@@ -200,8 +204,9 @@ def pods_of_one(world: ExternalWorld, name: str, count: int, command: str) -> Jo
 
 @pytest.mark.parametrize("arrived", [0, CPUS // 2, CPUS])
 def test_a_host_manager_dies_while_it_binds(arrived: int, world: ExternalWorld) -> None:
-    """Its successor tells the pods that are bound from those that wait: each runs once, as the run that storage has,
-    and never are there more than the node has room for."""
+    """The successor distinguishes bound pods from waiting ones: each runs once, as the run in storage, and never more
+    than fit on the node.
+    """
     job_id = pods_of_one(world, "train", CPUS + 2, "sleep 0.2")
 
     die_at(world, "/binding", arrived)
@@ -216,7 +221,7 @@ def test_a_host_manager_dies_while_it_binds(arrived: int, world: ExternalWorld) 
 
 @pytest.mark.parametrize("arrived", [0, CPUS // 2, CPUS])
 def test_a_host_manager_dies_while_it_evicts(arrived: int, world: ExternalWorld, kubelets: FakeKubelets) -> None:
-    """Its successor evicts the rest, and binds nothing in the place of pods that have not left yet."""
+    """The successor evicts the rest, and binds no pod in the place of pods that have not left yet."""
     old = pods_of_one(world, "old", CPUS, "sleep 1000")
     world.until(lambda: world.states(old) == [R] * CPUS, "a full node")
     new = pods_of_one(world, "new", CPUS, "true")
@@ -238,7 +243,7 @@ def test_a_host_manager_dies_while_it_evicts(arrived: int, world: ExternalWorld,
 
 
 def runs_bound(world: ExternalWorld) -> set[str]:
-    """Those that the pods say they are."""
+    """Return the runs in the pods' annotations."""
     annotations = [pod["metadata"].get("annotations") or {} for pod in world.pods()]
     return {each[RUN] for each in annotations if RUN in each}
 
@@ -252,7 +257,7 @@ def by_node(world: ExternalWorld) -> dict[str, list[str]]:
 
 
 def test_a_pod_that_is_deleted_while_it_waits_leaves_the_queue(world: ExternalWorld) -> None:
-    """It is too large for any node, so it waits."""
+    """A waiting pod, too large for any node, leaves the queue when it is deleted."""
     pod = world.pod("huge", cpu="400")
     job_id = JobId(pod["metadata"]["uid"])
     world.until(lambda: world.states(job_id) == [PodState.READY], "it to be admitted")

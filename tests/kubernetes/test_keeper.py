@@ -1,4 +1,4 @@
-"""What a machine with a real kubelet leaves behind, whoever is killed: nothing."""
+"""A machine with a real kubelet leaves no trace after any kill."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _fit() -> None:
 
 @contextmanager
 def _owner(folder: Path) -> Iterator[tuple[subprocess.Popen[str], Path]]:
-    """Of a keeper whose command runs; and the folder of the keeper in /proc."""
+    """Start the owner of a keeper whose command runs; yield it with the keeper's folder in /proc."""
     (folder / "mounted").mkdir(parents=True)
     argv = [sys.executable, "-c", OWNER, str(folder), "sh", "-c", COMMAND, str(folder)]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as owner:
@@ -64,7 +64,7 @@ def _wait(condition: Callable[[], bool]) -> None:
 
 
 def _lives(process: Path) -> bool:
-    """Not if it has ended and nobody has asked how: the first process of a container may never do so."""
+    """Return whether the process runs. A zombie does not: the first process of a container may stay one."""
     try:
         return (process / "stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
@@ -76,7 +76,7 @@ def _mounts() -> list[str]:
 
 
 def test_nothing_is_left_when_its_owner_is_killed(tmp_path: Path) -> None:
-    """No process, no mount, no control group and no file."""
+    """No process, mount, control group or file is left."""
     folder = tmp_path / "machine"
     with _owner(folder) as (owner, keeping):
         assert _groups(owner)
@@ -94,7 +94,7 @@ def test_nothing_is_left_when_its_owner_is_killed(tmp_path: Path) -> None:
 
 
 def test_the_next_one_removes_what_a_killed_keeper_left(tmp_path: Path) -> None:
-    """Its processes end with it; its control groups cannot."""
+    """Processes of a killed keeper end with it; the next keeper removes its control groups."""
     with _owner(tmp_path / "first") as (owner, keeping):
         [child] = (keeping / "task" / keeping.name / "children").read_text().split()
         assert _groups(owner)

@@ -1,4 +1,4 @@
-"""What a real apiserver says to the pods that we make of configurations."""
+"""Validation by a real apiserver of the pods that configurations produce."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ FOLDERS = [{"name": "shared", "containerPath": "/shared", "medium": "Memory", "s
 
 @st.composite
 def parts(draw: st.DrawFn, runs_first: bool = False) -> Json:
-    """What describes one container, without its name and its ports."""
+    """Draw the description of one container, without its name and its ports."""
     command: Json = {"shell": draw(st.booleans()), "arguments": draw(st.lists(TEXTS, max_size=2))}
     if value := draw(TEXTS):
         command["value"] = value
@@ -92,7 +92,7 @@ def parts(draw: st.DrawFn, runs_first: bool = False) -> Json:
 
 @st.composite
 def tasks(draw: st.DrawFn) -> tuple[Json, int]:
-    """A sound pod, and how many ports it is dealt."""
+    """Draw a valid pod, and the number of its ports."""
     task = draw(parts())
     task["otherContainers"] = [{**draw(parts()), "name": f"other-{n}"} for n in range(draw(st.integers(0, 2)))]
     task["initContainers"] = [{**draw(parts(True)), "name": f"first-{n}"} for n in range(draw(st.integers(0, 1)))]
@@ -129,7 +129,7 @@ def _smallest() -> Json:
 
 
 def given_back(sent: Any, stored: Any) -> bool:
-    """All that was sent is stored, among defaults; what is empty may be left out."""
+    """Return whether all sent fields are stored, among defaults; empty ones may be left out."""
     if isinstance(sent, dict):
         if "requests" in sent:  # amounts may be written otherwise
             return all(amount(sent[kind][of]) == amount(stored[kind][of]) for kind in sent for of in sent[kind])
@@ -142,8 +142,9 @@ def given_back(sent: Any, stored: Any) -> bool:
 @given(tasks(), st.booleans())
 @settings(max_examples=EXAMPLES_MAX, deadline=None, suppress_health_check=list(HealthCheck))
 def test_pods_are_taken_as_they_are(client: Client, wanted: tuple[Json, int], revocable: bool) -> None:
-    """Whatever a sound configuration says: nothing of it is refused, unknown or changed, and its requests are what was
-    placed."""
+    """No field of a valid configuration's pod is refused, unknown or changed, and its requests are those of the
+    placement.
+    """
     task, dynamic = wanted
     job = job_pb2.JobConfig(name="train", owningTeam="maps", type=job_pb2.BATCH, instanceCount=4)
     job.sla.revocable = revocable

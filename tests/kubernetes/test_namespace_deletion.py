@@ -15,8 +15,9 @@ pytestmark = REAL_KUBERNETES
 
 
 def test_pods_end_with_their_namespace_and_others_run_when_it_is_back(kubernetes: Path, tmp_path: Path) -> None:
-    """While it is being deleted, and after it, a launch is refused to an account that may not make it again. Once the
-    manifests are applied again launches succeed, in the same session."""
+    """Launches are refused during and after the deletion of the namespace, to an account that may not create it. Once
+    the manifests are applied again launches succeed, in the same session.
+    """
     shared = SharedPlane(kubernetes, tmp_path)
     cluster = Kubernetes(shared)
     lab = Lab(cluster)
@@ -44,5 +45,5 @@ def test_pods_end_with_their_namespace_and_others_run_when_it_is_back(kubernetes
 
 
 def launched(lab: Lab) -> bool:
-    """Whether one more pod is."""
+    """Return whether one more pod is launched."""
     return not lab.driver.launch([HostLaunch(lab.claim_of(cpu=0.5), [lab.pod(lab.template())])])
