@@ -110,7 +110,7 @@ class PlacementActivities:
                 passed_over.append(ClusterReason(cluster, ClusterRule.FAILED, detail=error.message))
                 continue
             batch = replace(batch, why=tuple(reason.within(cluster) for reason in batch.why))
-            if batch.placements:  # the others are tried for the rest when it looks again
+            if batch.placements:  # the next attempt tries the other clusters for the rest
                 return replace(batch, unplaced=())
             tried[cluster] = batch
         if faults and len(faults) == len(choice.order):
@@ -144,7 +144,7 @@ class PlacementActivities:
         """
         if not batch.unplaced_count:
             return 0
-        # For `job why`: a placement does not wait for a resource manager that is away.
+        # For `job why`: a placement does not wait for an unavailable resource manager.
         try:
             return self._resmgr.note_unplaced(batch.job_id, batch.unplaced_count, batch.why)
         except PelotonError as error:
