@@ -78,7 +78,7 @@ class PelotonJobs:
                 await asyncio.sleep(LOOK_S)
         except asyncio.CancelledError:
             details = activity.cancellation_details()
-            if details is not None and details.cancel_requested:  # else this worker ends, and another one goes on
+            if details is not None and details.cancel_requested:  # else this worker ends, and another one continues
                 await asyncio.to_thread(self._stop, job.job_id)
             raise
         if state != "SUCCEEDED":

@@ -92,7 +92,7 @@ class Cluster:
 class Seen:
     """Progress of the watch on a service's pods. A watch that resumes from it misses no event."""
 
-    revision: int = 0  # 0: nothing has been seen
+    revision: int = 0  # 0: no change has been read
     failures: dict[str, int] = field(default_factory=dict)  # of each pod
     trouble: str = ""  # the first that came up
 
@@ -118,7 +118,7 @@ class Health(threading.Thread):
         wanted = watch_pb2.PodFilter(job_id=self.cluster.id)
         request = watch_svc_pb2.WatchRequest(start_revision=self.seen.revision, pod_filter=wanted)
         for response in self.cluster.client.watches.Watch(request):
-            if response.watch_id and not self.seen.revision:  # changes after this revision come; what was, is listed
+            if response.watch_id and not self.seen.revision:  # later changes are streamed
                 self.look_at_all()
             for pod in response.pods:
                 self.note(pod)

@@ -66,7 +66,7 @@ class Story:
         self.deploy("web-3", "3", batch_size=1, bake_s=1, exit_code=0)
         self.expect("3")
 
-    # -- what is typed
+    # -- commands
 
     def create(self, cluster: Cluster, cleanup: ExitStack) -> None:
         """Create version 1 of the service, in a pool of its own."""
@@ -100,7 +100,7 @@ class Story:
         if code != exit_code:
             raise StoryEnded(f"deploy {deploy} ended with exit code {code}, not {exit_code}")
 
-    # -- what is seen
+    # -- checks
 
     def expect(self, version: str) -> None:
         """Check that every pod of both clusters runs the version."""
