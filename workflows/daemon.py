@@ -59,9 +59,9 @@ class DaemonWorkflow:
         self.wakeup_pending = False
         self.wake_timer = WakeTimer()  # the time to look again
         self.step = DaemonStep()  # the last one
-        self.launched_count = self.waiting_count = 0  # of all instances, as they were last looked at
+        self.launched_count = self.waiting_count = 0  # of all instances, as they were last read
         self.waiting_for = ""
-        self.pause_s = 0.0  # until the next look, while pods wait for their hosts
+        self.pause_s = 0.0  # until the next step, while pods wait for their hosts
 
     @workflow.run
     async def run(self, input: DaemonInput) -> DaemonResult:

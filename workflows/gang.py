@@ -138,7 +138,7 @@ class GangWorkflow:
             summary=f"place and launch all {self.member_count} pods",
             **LAUNCH_CALL,
         )
-        # An earlier attempt of this call may have launched it, and its answer was lost: then nothing moved.
+        # An earlier attempt of this call may have launched it, and its answer was lost: then no pod moved.
         self.wakeup_pending = launch.launched_count + launch.failed_count > 0
         if not self.wakeup_pending:
             self.placement = launch.why
@@ -160,7 +160,7 @@ class GangWorkflow:
         launch = await workflow.execute_activity_method(
             LaunchActivities.launch, batch, summary=f"launch all {batch.placed_count} pods", **LAUNCH_CALL
         )
-        # Nothing moved: the lease was lost, or an earlier attempt did it and its answer was lost.
+        # No pod moved: the lease was lost, or an earlier attempt did it and its answer was lost.
         self.wakeup_pending = launch.launched_count + launch.failed_count > 0
 
     async def requeue(self) -> None:
@@ -181,7 +181,7 @@ class GangWorkflow:
         patience = timedelta(seconds=max(min(self.pause_s, left_s), 0.001))
         waits_for = placement_text(self.placement)
         summary = f"look again: waits for {waits_for}"[:SUMMARY_MAX] if waits_for else "look again"
-        with suppress(TimeoutError):  # the time to look again has come
+        with suppress(TimeoutError):  # the timeout has passed
             await workflow.wait_condition(lambda: self.wakeup_pending, timeout=patience, timeout_summary=summary)
 
     async def stop(self) -> None:

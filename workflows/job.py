@@ -66,13 +66,13 @@ class JobCarryOver:
 
     shown_state: str = ""
     states: tuple[str, ...] = ()  # that it was in, and since when: the newest
-    update_told: str = ""  # update, and what people did to it, as its workflow was last told; "" = none is under way
-    gang_run: int = 0  # of the gang whose launch was last told of a change; 0 = none is under way
-    retry_s: float = 0.0  # the last wait of a job whose steps move nothing; the next one is twice as long
+    update_told: str = ""  # update and its changes by users, as last signalled to its workflow; "" = none is under way
+    gang_run: int = 0  # of the gang whose launch was last signalled; 0 = none is under way
+    retry_s: float = 0.0  # the last wait of a job whose steps have no effect; the next one is twice as long
     rollouts: beside.Restarts = field(default_factory=beside.Restarts)  # of its updates, its follower and its gang
     followers: beside.Restarts = field(default_factory=beside.Restarts)
     launches: beside.Restarts = field(default_factory=beside.Restarts)
-    update_failed: str = ""  # the same of the rollout that failed last: another update, or act of people, does not wait
+    update_failed: str = ""  # of the last failed rollout: another update, or a user's change, does not wait
 
 
 @dataclass(frozen=True)
@@ -100,9 +100,9 @@ class JobWorkflow:
         self.wake_timer = WakeTimer()  # the time to look again
         self.progress = JobProgress(JobState.INITIALIZED)
         self.waiting_for = "creation of its pods"
-        self.retry_s = input.life.retry_s  # until the next look, when no step moved anything; else 0
+        self.retry_s = input.life.retry_s  # until the next turn, when no step had an effect; else 0
         self.last_retry_s = 0.0
-        self.is_followed = False  # the daemon's workflow was told to follow hosts, by this run
+        self.is_followed = False  # this run has signalled the daemon's workflow to follow hosts
 
     @workflow.run
     async def run(self, input: JobInput) -> JobResult:
@@ -218,7 +218,7 @@ class JobWorkflow:
         if is_rest and not told and not ended:
             self.look_again_soon()
         elif is_rest or ended:
-            self.wakeup_pending = True  # what was killed in a queue has ended already
+            self.wakeup_pending = True  # pods killed in a queue have ended already
 
     async def kill_running(self, count: int) -> int:
         if not count:
@@ -244,7 +244,7 @@ class JobWorkflow:
         elif limit < self.progress.admit_count:
             self.wakeup_pending = True
         elif queued.admitted_count < queued.count:
-            self.retry_s = self.policies.count_s  # nobody tells us of those that wait
+            self.retry_s = self.policies.count_s  # no signal reports waiting pods
 
     async def launch_gang(self) -> None:
         """Start the child workflow that places and launches the gang. Signal it at every change until it has seen that

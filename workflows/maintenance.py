@@ -200,7 +200,7 @@ class HostMaintenanceWorkflow:
         patience_s = self.retry_s if next_step(self.host) is Step.DRAIN else self.policies.look_again_s
         waits = self.host.progress.waiting_for
         summary = f"look again: waits for {waits}"[:SUMMARY_MAX] if waits else "look again"
-        with suppress(TimeoutError):  # the time to look again has come
+        with suppress(TimeoutError):  # the timeout has passed
             await workflow.wait_condition(
                 lambda: self.wakeup_pending, timeout=timedelta(seconds=patience_s), timeout_summary=summary
             )

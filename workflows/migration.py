@@ -155,7 +155,7 @@ class MigrationWorkflow:
     async def sleep(self, patience_s: float) -> None:
         waits = self.progress.waiting_for
         summary = f"look again: waits for {waits}"[:SUMMARY_MAX] if waits else "look again"
-        with suppress(TimeoutError):  # the time to look again has come
+        with suppress(TimeoutError):  # the timeout has passed
             await workflow.wait_condition(
                 lambda: self.wakeup_pending, timeout=timedelta(seconds=patience_s), timeout_summary=summary
             )

@@ -25,11 +25,11 @@ class Policies:
     admit_pods_max: int = 10_000  # pods per enqueue call
     at_once_pods_max: int = 100  # a step on no more pods is done within the workflow task
     history_events_max: int = 200  # continue as new with the first step that ends beyond
-    retry_s: float = 2.0  # first wait after a step that moved nothing, as when no host fits; doubles
+    retry_s: float = 2.0  # first wait after a step without effect, as when no host fits; doubles
     retry_max_s: float = 30.0
     count_s: float = 2.0  # until pods that are left waiting in their queue are counted as such
     look_again_s: float = LOOK_AGAIN_S  # a lost signal costs at most this, where no sweep finds it
-    pod_placement_s: float = 600.0  # until a host is found for an admitted pod that stands alone
+    pod_placement_s: float = 600.0  # until a host is found for an admitted pod that is not in a gang
     gang_placement_s: float = 600.0  # until hosts are found for all of an admitted gang
     gang_two_calls_max: int = 1_000  # members up to which a gang is placed by one call and launched by another
     gang_launch_s: float = 300.0  # from the launch of a gang until all of it runs

@@ -138,7 +138,7 @@ class RebalanceWorkflow:
     async def sleep(self, patience_s: float) -> None:
         waits = self.progress.waiting_for
         summary = f"look again: waits for {waits}"[:SUMMARY_MAX] if waits else "look again"
-        with suppress(TimeoutError):  # the time to look again has come
+        with suppress(TimeoutError):  # the timeout has passed
             await workflow.wait_condition(
                 lambda: self.wakeup_pending, timeout=timedelta(seconds=patience_s), timeout_summary=summary
             )

@@ -71,7 +71,7 @@ class UpdateLife:
 
     shown: str = ""  # update and state
     states: tuple[str, ...] = ()  # of its updates, and since when: the newest
-    told: str = ""  # the milestone that the job was told of
+    told: str = ""  # the milestone that was last signalled to the job
     fetched_for: str = ""  # the batch during which images were last fetched ahead
     can_prefetch: bool = True  # until a call shows that no driver can prefetch images
 
@@ -103,7 +103,7 @@ class UpdateWorkflow:
         self.wake_timer = WakeTimer()  # the time to look again
         self.progress = UpdateProgress()
         self.is_fetching = False
-        self.pause_s = 0.0  # until the next look, when nobody tells that what it waits for has changed
+        self.pause_s = 0.0  # until the next read, when no signal reports the change that it waits for
 
     @workflow.run
     async def run(self, input: UpdateInput) -> UpdateResult:
@@ -132,7 +132,7 @@ class UpdateWorkflow:
         """Note a change of the job: its update, its pods, their health."""
         self.wakeup_pending = True
 
-    # What people ask of the rollout. ``update_id`` names the update that they mean; by default it is the one shown.
+    # Requests of users to the rollout. ``update_id`` names the update that they mean; by default it is the one shown.
 
     @workflow.update(description="Pause the rollout: it changes no further instance until it is resumed.")
     async def pause(self, update_id: str = "") -> RequestAnswer:
