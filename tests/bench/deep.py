@@ -116,7 +116,7 @@ def deep_postgres(size: Size = Size()) -> dict[str, Any]:
         return deep(size, server.create_database())
 
 
-# -- what is there before the processes are ---------------------------------------------------------------------------
+# -- state before the processes start ---------------------------------------------------------------------------------
 
 
 def store(url: str, size: Size) -> list[JobId]:
