@@ -180,7 +180,7 @@ class HostPoolLife(JobLife):
         self.core.read_host_pools()
         self.maintainer.follow_moves(600)
 
-    # What people do.
+    # Acts of users.
 
     def _one_pool(self, names: Iterable[str] = ()) -> str:
         return self.random.choice(sorted(names or self._pools().pools))

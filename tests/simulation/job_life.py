@@ -263,7 +263,7 @@ class JobLife:
         hosts = self.storage.maintenance.all("local")
         return [host.hostname for host in hosts if is_down in (None, host.state is HostState.DOWN)]
 
-    # What people do.
+    # Acts of users.
 
     def complete(self) -> str:
         down = self._maintained(is_down=True)[:1]

@@ -82,7 +82,7 @@ class Records:
     def _note(self, before: PodRecord | None, after: PodRecord | None) -> None:
         """Update the books for a written pod."""
         if before is None or after is None or before.state is after.state:
-            return  # what is created counts nowhere
+            return  # a new pod has no entries
         job = self.jobs[after.job_id]
         self._book(job, after.instance_id, before.state, -1)
         self._book(job, after.instance_id, after.state, 1)

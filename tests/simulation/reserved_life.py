@@ -149,7 +149,7 @@ class ReservedLife(JobLife):
             told = f"{placement.hostname} is reserved for {key} and has {left} left beside {others} pods of {job_id}"
             assert left >= self.cpu[key[0]] * 1_000, told
 
-    # What pods and people do.
+    # Acts of pods and users.
 
     def news(self) -> str:
         """Report the end of many pods."""

@@ -171,7 +171,7 @@ class ServiceLife(JobLife):
         self.core.take_news(self.random, self.random.choice([1, 3, 10]))
         return f"{len(self.cluster.reports)} pods have more"
 
-    # What people do.
+    # Acts of users.
 
     def _ask(self, service: Service, type_: UpdateType, spec: UpdateSpec, instances: Iterable[int] = ()) -> None:
         self.commands += type_ is UpdateType.UPDATE

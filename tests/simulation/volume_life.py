@@ -130,7 +130,7 @@ class VolumeLife(JobLife):
         if not known or known[-1] != volume_id:
             known.append(volume_id)
 
-    # What people do.
+    # Acts of users.
 
     def restart(self) -> str:
         job_id, start = self.random.choice(list(self.jobs)), self.random.randrange(2)
