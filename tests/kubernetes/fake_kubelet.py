@@ -44,11 +44,11 @@ class FakeKubelets:
         """Create the kubelets. Without ``runs_pods`` the nodes are healthy, and the test itself updates their pods."""
         self.nodes = list(nodes)
         self.names: dict[str, str] = {}
-        """By uid, of all pods that were ever on our nodes, as soon as the apiserver has told of them."""
+        """Names by uid of all pods that were ever seen on these nodes."""
         self._allocatable, self._labels, self._taints = dict(allocatable), dict(labels or {}), list(taints)
         self._client = Client(login)
         self._lost: set[str] = set()
-        self._beating = threading.Lock()  # while a node says that it is well
+        self._beating = threading.Lock()  # while a node reports that it is ready
         self._pods: dict[str, Json] = {}  # by uid, as last seen, on our nodes
         self._started: set[str] = set()  # uids
         self._due: list[tuple[float, int, str]] = []  # when the containers of a uid end

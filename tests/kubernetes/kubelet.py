@@ -195,7 +195,7 @@ class Machine:
             "makeIPTablesUtilChains": False,
             "oomScoreAdj": 0,
             "imageGCHighThresholdPercent": 100,
-            "evictionHard": {"memory.available": "0%"},  # nothing is ever evicted
+            "evictionHard": {"memory.available": "0%"},  # the kubelet never evicts
             "resolvConf": "",
             "volumePluginDir": str(self._folder / "plugins"),
         }

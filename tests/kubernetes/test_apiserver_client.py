@@ -86,7 +86,7 @@ class Interrupted(ApiServer):
     def __init__(self, access: Access, act: Callable[[], None]) -> None:
         super().__init__(access)
         self.statuses: list[int] = []
-        """Of the pages."""
+        """Status codes of the pages."""
         self._act, self._has_acted = act, False
 
     def ask(self, request: Request, timeout_s: float = ANSWER_TIMEOUT_S) -> Answer:

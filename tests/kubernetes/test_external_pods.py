@@ -120,7 +120,7 @@ def test_a_gang_is_bound_when_all_of_it_has_come(world: ExternalWorld) -> None:
 
 
 def test_a_pod_that_we_do_not_understand_is_refused(world: ExternalWorld) -> None:
-    """A pod with invalid annotations has a condition with the reason, and no instance, and is not misplaced."""
+    """A pod with an unknown pool has a condition and an event with the reason, and no job."""
     job_id = JobId(world.pod("lost", labels={"peloton.io/pool": "nowhere"})["metadata"]["uid"])
     pod = world.until(lambda: (found := world.look("lost"))["status"].get("conditions") and found, "its condition")
     condition = pod["status"]["conditions"][0]
