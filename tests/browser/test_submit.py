@@ -149,7 +149,7 @@ def test_a_service_is_planned_and_created(shown: World, browser: Browser) -> Non
 
 
 def test_a_pool_is_planned_and_created_below_another(shown: World, browser: Browser) -> None:
-    """A refusal of the pool is shown next to the button, and the text is kept."""
+    """A refused pool is reported in the dialog that creates it, and the text is kept."""
     with form(browser, shown, "pool", parent="/ml") as page:
         page.write("name: fresh\nresources:\n  - {kind: cpu, reservation: 1000000, limit: 1000000, share: 1}\n")
         expect(page.faults).to_contain_text("The pool fresh")
