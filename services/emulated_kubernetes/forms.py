@@ -11,7 +11,7 @@ from services.emulated_kubernetes.errors import bad_request
 from services.emulated_kubernetes.quantities import amount
 from services.emulated_kubernetes.resources import Json, Resource
 
-# A type, a form of each member in a list, or forms by the names of fields: "*" is any, and "!" says that it is needed.
+# A type, a form of each member in a list, or forms by the names of fields: "*" is any, and "!" marks a required one.
 Form = Any
 
 

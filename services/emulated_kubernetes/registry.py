@@ -86,7 +86,7 @@ class Registry:
             new = {"preemptionPolicy": "PreemptLowerPriority", **new}
         elif resource is NODES:
             new = {**new, "spec": new.get("spec") or {}, "status": new.get("status") or {}}
-            # Until the node says that it is ready, as admission has it.
+            # The admission plugin adds it, until the node reports that it is ready.
             taints = new["spec"].get("taints") or []
             if not any(one["key"] == NOT_READY and one["effect"] == "NoSchedule" for one in taints):
                 taints = [*taints, {"key": NOT_READY, "effect": "NoSchedule"}]

@@ -44,7 +44,7 @@ class Rest:
         self._lists = lists
         self._watches = watches
         self.subresources: dict[tuple[str, str], Subresource] = {}
-        """By method and subresource, of pods."""
+        """Handlers of pods by method and subresource."""
 
     def handle(self, request: Request) -> bytes | None:
         if request.path == discovery.OLD_SCHEMAS:

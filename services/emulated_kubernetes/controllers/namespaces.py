@@ -48,7 +48,7 @@ class Namespaces:
         for resource in _NAMESPACED:
             for entry in self._store.entries(resource.plural, name):
                 metadata = entry.body["metadata"]
-                is_there = self._store.get(resource.plural, name, metadata["name"]) is not None  # after those before
+                is_there = self._store.get(resource.plural, name, metadata["name"]) is not None  # after earlier ones
                 if is_there and "deletionTimestamp" not in metadata:
                     self._registry.delete(resource, name, metadata["name"])
         self._end(name)

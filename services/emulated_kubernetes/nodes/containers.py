@@ -86,7 +86,7 @@ class Container:
         self.log: LogFile | None = None
         self.usage: Usage | None = None
         self.sessions: set[Session] = set()
-        """Commands that run beside its own."""
+        """Commands that run next to its own."""
         self._machine = machine
         self._pod = pod
         self._node_name = node_name

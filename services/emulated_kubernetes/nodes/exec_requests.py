@@ -53,7 +53,7 @@ class ExecRequests:
         if protocol is None:
             raise bad_request(f"unable to upgrade: want a WebSocket of {' or '.join(PROTOCOLS)}")
         if "*/*" not in request.headers.get("accept", "*/*"):
-            raise ApiError(406, "NotAcceptable", "406: Not Acceptable")  # so a container runtime says
+            raise ApiError(406, "NotAcceptable", "406: Not Acceptable")  # as a container runtime reports it
         transport = request.connection.transport
         if transport is None:
             return None

@@ -53,7 +53,7 @@ class LogRequests:
         return None
 
     def _container(self, pod: Json, name: str) -> Container | None:
-        """Return the container; None for a simulated pod, or one on another program's node."""
+        """Return the container; None for a simulated pod. Raises ApiError when its node is missing or down."""
         node = self._nodes.by_name.get(pod["spec"].get("nodeName", ""))
         if node is None:
             where = pod["spec"].get("nodeName")

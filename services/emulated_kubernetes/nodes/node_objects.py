@@ -24,7 +24,7 @@ def node_body(
     spec: HostSpec, pods_max: int, now: str, before: Json | None, uid: str, has_own_ports: bool = False
 ) -> Json:
     """Return the object of a node. ``before``: the node of an earlier start, whose labels, taints and cordons by others
-    are kept. ``has_own_ports``: the node shares its machine's ports with other nodes.
+    are kept. ``has_own_ports``: publish the node's part of the ports of a machine that nodes share.
     """
     old: Json = before or {}
     labels = {

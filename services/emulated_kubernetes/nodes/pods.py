@@ -52,9 +52,9 @@ class NodePod(ABC):
         self.holds_room = True
         self.is_deleting = False
         self.grace_left_s: float | None = None
-        """As its deletion last said; None: it was not asked to end."""
+        """Grace of its last deletion; None: no deletion was requested."""
         self.is_gone = False
-        """Its object was deleted: nothing is written any more."""
+        """True when its object was deleted: its status is not written any more."""
         self._deadline: Timer | None = None
 
     @property

@@ -92,7 +92,7 @@ class ProcessPod(NodePod):
                 run.last, run.waiting, run.restarts = run.ended, {"reason": "ContainerCreating"}, run.restarts + 1
         self.start()
 
-    # What its containers tell
+    # Events of its containers
 
     def changed(self) -> None:
         if not self.is_gone:
