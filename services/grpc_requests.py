@@ -133,7 +133,7 @@ class Requests(AroundCalls):
 
         async def each(raws: AsyncIterator[bytes]) -> AsyncGenerator[Any, None]:
             async for raw in raws:
-                with self._room.for_unpacked(raw):  # until the next one is wanted
+                with self._room.for_unpacked(raw):  # until the next one is requested
                     yield await _read(read, raw)
 
         def stream(raws: AsyncIterator[bytes], _: Any) -> aclosing[AsyncGenerator[Any, None]]:

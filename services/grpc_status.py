@@ -26,7 +26,7 @@ class ErrorsToStatus(AroundCalls):
     """Interceptor that turns a PelotonError into its status. Any other exception becomes INTERNAL and is logged with
     its stack.
 
-    ``role``: the name of the process whose log has the stack, for the client.
+    ``role``: the process whose log has the stack, as the client's message names it.
     """
 
     def __init__(self, role: str) -> None:

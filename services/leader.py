@@ -56,8 +56,8 @@ class LeaderElection:
         self._owner = f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
         self._renewed_s = 0.0  # when the last successful attempt began
         self._turn = asyncio.Lock()  # a renewal with the old address must not overtake an announcement
-        # Of its own: other work of the process must not keep a renewal waiting, nor must renewals that hang, each in
-        # its thread, keep the question who leads.
+        # Separate threads: other work of the process must not delay a renewal, nor must renewals that hang, each in
+        # its thread, delay the read of the leader.
         self._threads = ThreadPoolExecutor(2, thread_name_prefix=f"{role} lease")
         self._asking = ThreadPoolExecutor(1, thread_name_prefix=f"{role} lease question")
 

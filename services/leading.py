@@ -43,7 +43,7 @@ async def lead_when_elected(
         except PelotonError:
             await leading.end()
             raise
-        await leading.end()  # the lease is renewed until nothing of ours acts any more
+        await leading.end()  # the lease is renewed until all work of the leader has ended
     finally:
         holding.cancel()
         await election.resign()

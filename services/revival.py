@@ -100,7 +100,7 @@ class Revival:
                     self._waker.jobs_swept(await self._missing.find(failed), MISSING)
                 await self._renew()
                 await self._wake_others_when_due()
-            except Exception as error:  # of Temporal or of storage: the next look makes up for it
+            except Exception as error:  # of Temporal or of storage: the next poll makes up for it
                 log.warning("terminated workflows are not looked for: %s", error)
 
     async def _wake_others_when_due(self) -> None:
@@ -167,7 +167,7 @@ class Revival:
         match kind, *names:
             case "job", job_id:
                 self._waker.jobs_swept([JobId(job_id)], cause)
-            case "gang" | "scheduled-job", *_ if cause == OUTDATED:  # no wake-up of anything else reaches it
+            case "gang" | "scheduled-job", *_ if cause == OUTDATED:  # no other signal reaches it
                 await self._tell_run("/".join((kind, *names)))
             case "gang", job_id, _:  # its job starts another
                 self._waker.jobs_swept([JobId(job_id)], cause)

@@ -131,7 +131,7 @@ async def _run(settings: Settings, roles: Sequence[str], upgrade: bool) -> None:
             for role in dict.fromkeys(roles):
                 group.create_task(ROLES[role](shared, stop), name=role)
             await asyncio.sleep(0)  # each begins with its imports
-            gc.freeze()  # to look through what stays would be a quarter of each start, and most of each end
+            gc.freeze()  # to scan long-lived objects would take a quarter of each start, and most of each end
             gc.set_threshold(*GARBAGE)
             gc.enable()
     finally:
@@ -475,7 +475,7 @@ async def _end_deletions(jobs: Jobs) -> None:
         for job_id in await asyncio.to_thread(jobs.half_deleted):
             log.info("job %s is being deleted: going on with it", job_id)
             await asyncio.to_thread(jobs.delete, job_id)
-    except Exception as error:  # storage is away: the next api that starts finds them
+    except Exception as error:  # storage is unavailable: the next api that starts finds them
         log.warning("deletions that were broken off have not ended: %s", error)
 
 

@@ -80,7 +80,7 @@ class Sweep:
         self._period_s, self._clock_ns = period_s, clock_ns
         self._after = _FIRST  # the note at which the last round ended
         self._wakings: dict[JobId, _Waking] = {}  # of notes that the last pass has seen
-        self._seen: dict[JobId, _Waking] = {}  # of those that this pass has seen so far
+        self._seen: dict[JobId, _Waking] = {}  # of notes that this pass has seen so far
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:

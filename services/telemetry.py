@@ -53,7 +53,7 @@ def without_expected_traces(record: logging.LogRecord) -> bool:
 
 
 def _export_metrics(endpoint: str, role: str) -> None:
-    # Imported only when wanted: the exporter costs a fraction of a second at start.
+    # Imported only if configured: the exporter costs a fraction of a second at start.
     from opentelemetry import metrics
     from opentelemetry.exporter.otlp.proto.grpc.metric_exporter import OTLPMetricExporter
     from opentelemetry.sdk.metrics import MeterProvider

@@ -248,7 +248,7 @@ class JobWaker(Waker):
         """Update the counts of pods, except for jobs in the queue, whose workflows count them."""
         try:
             rolled = await asyncio.to_thread(self._roll_up, sorted(quiet), time.time_ns())
-        except Exception as error:  # of storage: the workflows look again, and try again
+        except Exception as error:  # of storage: the workflows read again, and retry
             log.warning("%d jobs not counted: %s", len(quiet), error)
             rolled = RolledUp(list(quiet), [])
         for job_id in rolled.needs_work:

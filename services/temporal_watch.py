@@ -47,7 +47,7 @@ T = TypeVar("T")
 
 REFUSALS = (
     RPCStatusCode.UNIMPLEMENTED,  # an older server
-    RPCStatusCode.INVALID_ARGUMENT,  # a search attribute that it does not know
+    RPCStatusCode.INVALID_ARGUMENT,  # an unknown search attribute
     RPCStatusCode.PERMISSION_DENIED,  # which an account may not ask
     RPCStatusCode.NOT_FOUND,  # a workflow that has ended meanwhile
 )
@@ -164,7 +164,7 @@ class TemporalWatch:
 
     async def _gone_version(self, beats: Sequence[WorkerHeartbeat]) -> tuple[str, list[str]]:
         """Return the current version if it has no worker, and the versions that have workers, the last started at the
-        end; ("", []) when no task waits for the current version.
+        end; ("", []) when the current version has a worker, or no version has.
         """
         started = {
             beat.deployment_version.build_id: beat.start_time.ToNanoseconds()

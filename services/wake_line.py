@@ -10,7 +10,7 @@ from enum import IntEnum
 class Rank(IntEnum):
     """Priority of a signal; lower ranks go first."""
 
-    PEOPLE = 0  # a person has changed something, and looks at it
+    PEOPLE = 0  # a user has changed something, and waits for the effect
     CHANGE = 1  # pods, hosts or admissions changed
     SWEEP = 2  # a sweep found a change whose wake-up may have been lost
 
@@ -32,7 +32,7 @@ class WakeLine:
     def __init__(self) -> None:
         self._lines: dict[Rank, OrderedDict[str, set[str]]] = {rank: OrderedDict() for rank in Rank}
         self._rank_of: dict[str, Rank] = {}
-        self._busy: dict[str, tuple[Rank, set[str]] | None] = {}  # with what was noted since
+        self._busy: dict[str, tuple[Rank, set[str]] | None] = {}  # with later additions
 
     def __len__(self) -> int:
         return len(self._rank_of) + sum(noted is not None for noted in self._busy.values())

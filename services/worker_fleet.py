@@ -135,7 +135,7 @@ async def _version(
         since_s=next((_seconds(one) for one in since if _seconds(one)), 0.0),
         is_draining=is_draining,
         workers=len(up),
-        # A server without heartbeats shows nothing of a worker but that it polls.
+        # A server without heartbeats shows only the polls of a worker.
         up_since_s=min((_seconds(beat.start_time) for beat in ours), default=created_s if beats is None else 0.0),
         workflow_tasks=_tasks(beat.workflow_task_slots_info for beat in ours),
         activities=_tasks(

@@ -83,7 +83,7 @@ class _Watch(ABC):
             try:
                 is_settled, failures = await self._act(), 0
             except Exception as error:  # of a new worker that has not polled all task queues yet, of a client that has
-                # not connected yet, or of metadata that people edited
+                # not connected yet, or of metadata that a user edited
                 failures += 1
                 self.forget_agreement()
                 if failures == FAILURES_SHOWN:
@@ -166,7 +166,7 @@ class VersionKeeper(_Watch):
     def __init__(self, client: Client, promotion: Promotion = Promotion.AUTO, steps: Sequence[Step] = STEPS) -> None:
         self._promotion, self._steps = promotion, steps
         self._moves = Recheck()  # versions lose their workers when those that serve change
-        self._serving: Set[str] = frozenset()  # at the look before
+        self._serving: Set[str] = frozenset()  # at the previous poll
         super().__init__(client)
 
     async def _act(self) -> bool:
