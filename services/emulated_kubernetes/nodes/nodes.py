@@ -108,7 +108,7 @@ class Nodes:
             self._store.update("leases", {**before, **body})
 
     def _heartbeat(self, first: int) -> None:
-        """Renew the leases of the next nodes, and schedule the renewal of those after them."""
+        """Renew the leases of the next nodes, and schedule the renewal of the following ones."""
         names = self._names[first : first + HEARTBEATS_MAX]
         for name in names:
             if self.by_name[name].is_up:
