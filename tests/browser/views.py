@@ -47,7 +47,7 @@ IS_SETTLED = """() => document.querySelector("main h1") && !document.querySelect
   && !asked.calls && asked.topics.every((topic) => asked.heard.has(topic))"""
 """Script: the page has its first answers and updates; a drawn page may send further requests, see ``settle``."""
 ASKS_DEEP = 3
-"""Depth of requests: a page requests objects named by an answer, and objects named by those answers."""
+"""Depth of requests: a page requests the objects that an answer names, and the objects that these answers name."""
 TWO_FRAMES = "() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done())))"
 STICKS_OUT = """() => {
   const wide = document.documentElement.clientWidth;
