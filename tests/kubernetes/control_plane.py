@@ -61,7 +61,7 @@ class ControlPlane:
         admin, user = secrets.token_hex(16), secrets.token_hex(16)
         tls = ssl.create_default_context(cafile=CERTIFICATES / "ca.pem")
         self.login = Login(f"https://127.0.0.1:{self._api}", admin, tls)
-        """Kubeconfig of an administrator."""
+        """Login of an administrator."""
         folder.mkdir(parents=True, exist_ok=True)
         tokens = f'{admin},admin,admin,"system:masters"\n{user},{USER},{USER}\n'
         (folder / "tokens.csv").write_text(tokens, encoding="utf-8")

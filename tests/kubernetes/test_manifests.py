@@ -142,8 +142,8 @@ def given_back(sent: Any, stored: Any) -> bool:
 @given(tasks(), st.booleans())
 @settings(max_examples=EXAMPLES_MAX, deadline=None, suppress_health_check=list(HealthCheck))
 def test_pods_are_taken_as_they_are(client: Client, wanted: tuple[Json, int], revocable: bool) -> None:
-    """No field of a valid configuration's pod is refused, unknown or changed, and its requests are those of the
-    placement.
+    """No field of a valid configuration's pod is refused, unknown or changed, and its requests equal the
+    placement's.
     """
     task, dynamic = wanted
     job = job_pb2.JobConfig(name="train", owningTeam="maps", type=job_pb2.BATCH, instanceCount=4)
