@@ -364,7 +364,7 @@ class Day:
                     self.after(self.size.step_s * (LAUNCH_STEPS_MAX + 1), self._check_gang_runs, job, members)
 
     def _check_gang_runs(self, job: Job, members: list[PodId]) -> None:
-        """Check the members; those on hosts lost in between are skipped."""
+        """Check the members except the ones on hosts lost in between."""
         there = [pod_id for pod_id in members if self._is_on_host(self._host_of(pod_id), pod_id)]
         invariants.check_gang_runs(job, there)
 

@@ -134,8 +134,8 @@ class ReservedLife(JobLife):
         self.done[what] = self.done.get(what, 0) + count
 
     def before_launch(self, job_id: JobId, placements: Sequence[Placement]) -> None:
-        """Check that other pods on a reserved host fit beside the reserved resources; returning pods fit into their
-        own.
+        """Check that other pods on a reserved host fit next to the reserved resources; returning pods use their own
+        reservation.
         """
         kept = self._reserved()
         for placement in placements:

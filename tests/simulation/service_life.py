@@ -122,7 +122,9 @@ class ServiceLife(JobLife):
         return update is not None and update.state is UpdateState.SUCCEEDED and len(running) == service.count
 
     def _check_memory(self) -> None:
-        """Check that running pods equal those in storage, and labels in memory those of a new host manager."""
+        """Check that the running pods equal the stored ones, and that a new host manager has the same labels in
+        memory.
+        """
         stored = {pod.pod_id: pod.host for service in self.services for pod in self.storage.pods.page(service.job_id)}
         jobs = {service.job_id for service in self.services}
         running = {pod_id: host.hostname for pod_id, host in self.cluster.running().items() if pod_id.job_id in jobs}
