@@ -29,8 +29,8 @@ RUNNING = POD_STATE_NUMBERS[PodState.RUNNING]
 
 
 class Busy:
-    """Load generator: ``with Busy(...) as busy``. Each second it restarts so many pods of a long job, the next ones in
-    turn, and creates a job of as many short pods. Leaving raises the error of a call.
+    """Load generator for a block: ``with Busy(...) as busy``. Each second it restarts so many pods of a long job, the
+    next ones in turn, and creates a job of as many short pods. Leaving the block raises the error of a call.
     """
 
     def __init__(self, cluster: Cluster, job_id: str, instances: int, per_second: int) -> None:
