@@ -109,9 +109,7 @@ class Revival:
             self._others_woken_s = time.monotonic()
 
     async def _revive(self) -> None:
-        """Start the workflows that were terminated since the last poll, and those that the last poll could not
-        start.
-        """
+        """Start the workflows that were terminated since the last poll, or that the last poll could not start."""
         began, again = datetime.now(UTC), self._refused
         closed_after = (self._since - OVERLAP).isoformat()
         query = f"ExecutionStatus = 'Terminated' AND CloseTime > '{closed_after}' AND PelotonType IS NOT NULL"
@@ -120,7 +118,7 @@ class Revival:
         self._since, self._refused = began, refused[:REFUSED_MAX]
 
     async def _restart_failed(self) -> Collection[str]:
-        """Start each failed workflow whose delay has passed, once. Return the ids of those whose delay has not."""
+        """Start each failed workflow whose delay has passed, once. Return the ids of the others."""
         found = await self._failed.find()
         self._restarted = {one: due_ns for one, due_ns in self._restarted.items() if one in found}
         for workflow_id, restart in found.items():

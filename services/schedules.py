@@ -228,7 +228,7 @@ class Schedules:
         return found
 
     async def _runs(self, query: str, limit: int) -> AsyncIterator[Run]:
-        """Yield runs: those under way first, then the last ended."""
+        """Yield the runs under way first, then the last ended."""
         ended = f"{query} AND ExecutionStatus != 'ContinuedAsNew'"
         async for one in self._client.list_workflows(ended, limit=limit, page_size=limit, rpc_timeout=RPC_TIMEOUT):
             if one.status is not WorkflowExecutionStatus.CONTINUED_AS_NEW:

@@ -1,7 +1,7 @@
 """``python -m services.teardown``: removes the framework of PELOTON_CLUSTER from Mesos, with all of its pods.
 
 Use it when an installation of Peloton is removed permanently: otherwise Mesos keeps the framework and its pods for
-seven days. Settings are those of the host manager, which must have been stopped.
+seven days. It has the settings of the host manager, which must have been stopped.
 """
 
 from __future__ import annotations
