@@ -38,7 +38,9 @@ def settings_for_judges(settings: Settings) -> tuple[QosSettings, AdvisorSetting
 def advising(
     settings: Settings, advisor_settings: AdvisorSettings, jobs: Jobs, core: HostManagerCore, qos: QosController
 ) -> tuple[HostAdvisor, HostSamples, LatencyEndpoint | None]:
-    """Run the host advisor. Raises InvalidArgument when its port for latencies cannot be opened."""
+    """Make the host advisor, its samples and its endpoint for latencies. Raises InvalidArgument when the port of the
+    endpoint cannot be opened.
+    """
     reports = LatencyReports(time.monotonic)
     advisor = HostAdvisor(advisor_settings, jobs, reports, noted=core.notes.marked)
     readers: list[SampleReader] = [qos, advisor]

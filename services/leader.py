@@ -29,8 +29,8 @@ log = logging.getLogger(__name__)
 RENEWALS_PER_TTL = 4
 LATE_TRY_TTLS = 0.125
 """Fraction of the ttl after which a late leader asks storage once whether it still leads, and for which it waits for
-the answer before it resigns. It asks first before its lease expires, so that two processes never lead together for
-longer than twice this time.
+the answer before it resigns. The first question precedes the expiry of its lease, so that two processes never lead
+together for longer than twice this time.
 """
 LOOKUP_CACHE_S = 1.0
 CHANNELS_MAX = 64
