@@ -157,8 +157,8 @@ def _run(life: Life, job: JobRecord, ends: Iterable[PodState]) -> None:
 
 
 async def churn(life: Life) -> dict[str, Any]:
-    """In each round jobs are created, queued, admitted and run, and end. SQLite's caches fill up; Python's blocks of
-    memory show whether other memory grows.
+    """Create, queue, admit, run and end jobs, round after round. SQLite's caches fill up; Python's blocks of memory
+    show whether other memory grows.
     """
     world, pools = life.world, life.order["pools"]
     sizes_mib, blocks = [rss_mib()], [sys.getallocatedblocks()]
