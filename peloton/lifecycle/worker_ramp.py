@@ -32,7 +32,7 @@ class Step:
 
 
 STEPS = (Step(5, 20, 60.0), Step(25, 200, 120.0))
-"""After the last one the version is current."""
+"""Shares of a version while it proves itself; after the last one it is current."""
 QUIET_S = 600.0
 """Seconds within a step after which a version passes that had fewer tasks, and no failure."""
 CRASHES_MAX = 3

@@ -1,4 +1,4 @@
-"""When a workflow that failed is started again: later each time, while failures follow each other."""
+"""Back-off of workflows that failed: each restart waits longer, while failures follow each other."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from services.emulated_kubernetes.resources import Json
 
 NAME = "journal.jsonl"
 LINES_MIN = 50_000
-"""Below this many lines a journal is never rewritten."""
+"""A journal with fewer lines is never rewritten."""
 LINES_PER_OBJECT = 4
 """A journal with more lines than this for each object is rewritten."""
 

@@ -25,4 +25,3 @@ def test_a_job_on_postgresql_survives_the_death_of_its_host_manager(postgres: Po
 
         assert cluster.finish(job) == "SUCCEEDED"
         assert cluster.counts(job) == {"SUCCEEDED": PODS}
-    postgres.drop_database(url)

@@ -12,7 +12,7 @@ from tests.unit.tidy import walked
 
 FUNCTION_WORDS = re.compile(
     r"""(?ix)
-    about | above | after | against | also | although | among | an | and | anything | as | at | because
+    about | above | after | against | also | although | among | and | anything | as | at | because
     | before | behind | below | beside | besides | between | both | but | by | either | even |
     everything | for | from | how | if | in | inside | into | it | its | just | like | neither | nobody
     | nor | not | nothing | of | on | once | only | onto | or | over | per | since | so | somebody |

@@ -119,7 +119,7 @@ class PooledHosts:
 
 
 def _apply_pool(host: RegisteredHost, pool: _Pool) -> RegisteredHost:
-    """Applies a host pool to a host. ``beside`` is the part of the machine outside its capacity: it is negative where
+    """Applies a host pool to a host. The rest of the machine, outside its capacity, is negative where
     factors raise the capacity."""
     labels = {**host.labels, **pool.labels}
     if pool.factors == AT_PAR:
