@@ -36,7 +36,7 @@ Make = Callable[..., World]
 
 @pytest.fixture
 def make(empty_database: Path, tmp_path: Path) -> Iterator[Make]:
-    """Makes a world; its settings are those of ``Emulated``."""
+    """Makes a world with the given settings of ``Emulated``."""
     ends: list[Callable[[], None]] = []
 
     def one(
@@ -75,13 +75,13 @@ def make(empty_database: Path, tmp_path: Path) -> Iterator[Make]:
 
 @pytest.fixture
 def world(make: Make) -> World:
-    """Emulated, without processes."""
+    """An emulated cluster without processes."""
     return make()
 
 
 @pytest.fixture(params=[nightly("simulated"), "processes", "mesos"])
 def any_world(request: pytest.FixtureRequest, make: Make) -> World:
-    """Each of the three."""
+    """Each of the three kinds of clusters."""
     if request.param == "mesos" and not MESOS:
         pytest.skip("PELOTON_TEST_MESOS names no Mesos master")
     if request.param == "mesos":

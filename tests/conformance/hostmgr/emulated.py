@@ -1,4 +1,4 @@
-"""A minicluster beside the tests, another framework on it, and what is done to both."""
+"""A minicluster that runs alongside the tests, another framework on it, and the faults that tests cause in both."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LONG = "sleep 300"
 
 
 class Emulated:
-    """A minicluster on a thread of its own."""
+    """A minicluster on its own thread."""
 
     def __init__(self, folder: Path, *, simulate: bool = True, hosts: Iterable[HostSpec] = (), **more: Any) -> None:
         self._settings = {
@@ -49,12 +49,13 @@ class Emulated:
         return cluster
 
     def restart(self) -> None:
-        """A new master: another id, no memory, another port, new agents."""
+        """Replaces the master by a new one with another id, no memory, another port and new agents."""
         self._do(self.cluster.stop())
         self.cluster = self._begin()
 
     def agent(self, name: str, action: str) -> None:
-        """stop: kill -9 with all its tasks; freeze: the network to it is gone, its tasks run on; start: it is back."""
+        """Stops, freezes or starts an agent. ``stop`` is kill -9 with all its tasks; ``freeze`` cuts its network while
+        its tasks run; ``start`` brings it back."""
 
         async def act() -> None:
             agents = self.cluster.master.agents
@@ -69,7 +70,8 @@ class Emulated:
         self._do(act())
 
     def swap_disk(self, name: str, had: dict[Any, int] | None = None) -> dict[Any, int]:
-        """Of an agent that is stopped: an empty one, or the one that it ``had``. Returns what was on it."""
+        """Replaces the disk of a stopped agent by an empty one, or by the one that it ``had``. Returns the former
+        disk."""
 
         async def act() -> dict[Any, int]:
             agent = self.cluster.master.registry.by_host[name]
@@ -81,7 +83,7 @@ class Emulated:
         return found
 
     def set_revocable(self, name: str, milli: int) -> None:
-        """The agent's slack is this much now."""
+        """Sets the slack of the agent."""
 
         async def act() -> None:
             master = self.cluster.master
@@ -90,7 +92,7 @@ class Emulated:
         self._do(act())
 
     def operate(self, name: str, type_: str, what: dict[str, Any]) -> None:
-        """An operator reserves resources of the agent, or makes volumes there."""
+        """Reserves resources of the agent, or creates volumes there, as an operator does."""
 
         async def act() -> None:
             master = self.cluster.master
@@ -106,11 +108,11 @@ class Emulated:
         self._do(act())
 
     def framework(self, **info: Any) -> Other:
-        """Another framework on the cluster."""
+        """Starts another framework on the cluster."""
         return Other(self.cluster.port, self._loop, info)
 
     def lose_registry(self) -> None:
-        """Another master leads, and does not know of the agents; those that run are on their way to it for long."""
+        """Makes a master lead whose registry is empty. Running agents take long to register with it."""
 
         async def act() -> None:
             self.cluster.master.failover.run(AGENTS_AWAY_S, empty_registry=True)
@@ -118,7 +120,7 @@ class Emulated:
         self._do(act())
 
     def fail_over(self) -> None:
-        """Another master leads, which has the registry; agents come back to it at once."""
+        """Makes another master lead that has the registry. Agents register with it at once."""
 
         async def act() -> None:
             self.cluster.master.failover.run(0.0)
@@ -140,7 +142,7 @@ class Emulated:
 
 
 class Other:
-    """Another framework, which lives on the loop of the cluster."""
+    """Another framework, which runs on the event loop of the cluster."""
 
     def __init__(self, port: int, loop: asyncio.AbstractEventLoop, info: dict[str, Any]) -> None:
         self._loop = loop
@@ -148,7 +150,7 @@ class Other:
         self._do(self._scheduler.subscribe(**info))
 
     def offered(self) -> dict[str, dict[str, float]]:
-        """Of each host what was offered last: scalars by name."""
+        """Returns the latest offer of each host, as scalars by name."""
         events = [event for event in self._scheduler.events if event["type"] == "OFFERS"]
         offers = [offer for event in events for offer in event["offers"]["offers"]]
         return {
@@ -157,7 +159,7 @@ class Other:
         }
 
     def launch(self, host: str, task_id: str, cpus: float) -> None:
-        """On the host's next offer; the rest of it stays with this framework."""
+        """Launches on the host's next offer. This framework keeps the rest of the offer."""
 
         async def act() -> None:
             offer = await self._scheduler.offer(host)

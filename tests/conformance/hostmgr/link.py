@@ -1,4 +1,4 @@
-"""The wire between a host manager and its Mesos master: it can be cut, and it can lose a call or an answer."""
+"""The connection between a host manager and its Mesos master, which can be cut and can lose a call or an answer."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ class Link:
         return f"127.0.0.1:{self._server.getsockname()[1]}"
 
     def cut(self) -> None:
-        """End every connection; new ones are made."""
+        """Ends every connection. New ones are accepted."""
         with self._lock:
             for sock in self._open:
                 with contextlib.suppress(OSError):
                     sock.shutdown(socket.SHUT_RDWR)
 
     def down(self) -> None:
-        """End every connection, and every new one, until ``up``."""
+        """Ends every connection, and every new one, until ``up``."""
         self._is_up = False
         self.cut()
 

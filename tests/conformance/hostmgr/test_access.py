@@ -1,4 +1,4 @@
-"""How a host manager presents itself to its Mesos master, and a master that refuses it or hangs."""
+"""Authentication of a host manager at its Mesos master, and a master that refuses it or hangs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ALICE = MesosAccess("alice", "a secret")
 
 
 def encrypted(path: Path) -> MesosAccess:
-    """Alice with a certificate of hers; she trusts the authority of the tests only."""
+    """Credentials of Alice with her own certificate. She trusts only the authority of the tests."""
     secret = path / "secret"
     secret.write_text("a secret\n")
     files = TlsFiles(ca=str(CERTIFICATES / "ca.pem"), cert=str(CERTIFICATES / "client.pem"))
@@ -33,7 +33,7 @@ def encrypted(path: Path) -> MesosAccess:
 
 
 def test_credentials_and_tls_reach_master_and_agents(make: Make, tmp_path: Path) -> None:
-    """The stream, calls, the list of agents, files and statistics: none works without them here."""
+    """The event stream, calls, the list of agents, files and statistics all require credentials and TLS here."""
     tls = tls_context(CERTIFICATES / "server.pem", CERTIFICATES / "ca.pem")
     world = make(simulate=False, credentials=CREDENTIALS, tls=tls, access=encrypted(tmp_path))
     job = world.running(2, command="echo hello; sleep 300")
@@ -57,8 +57,8 @@ def test_credentials_and_tls_reach_master_and_agents(make: Make, tmp_path: Path)
     ],
 )
 def test_a_master_that_denies_access_is_given_up(make: Make, access: MesosAccess, text: str) -> None:
-    """Nobody there, a wrong secret, and somebody else's framework: the text names the master, who came, and the
-    setting."""
+    """An unreachable master, a wrong secret and another user's framework each give an error that names the master, the
+    principal and the setting."""
     world = make(credentials=CREDENTIALS, access=ALICE)
     world.core.stop()
     world.settings["access"] = access
@@ -71,7 +71,7 @@ def test_a_master_that_denies_access_is_given_up(make: Make, access: MesosAccess
 
 
 def test_a_process_that_mesos_denies_ends(tmp_path: Path, empty_database: Path) -> None:
-    """With code 1 and the reason as its last word, so that a supervisor and people see it."""
+    """The process ends with code 1 and prints the reason last, so that a supervisor and people see it."""
     cluster = Emulated(tmp_path / "minicluster", credentials=CREDENTIALS)
     shutil.copy(empty_database, tmp_path / "peloton.db")
     environment = {
@@ -95,7 +95,7 @@ def test_a_process_that_mesos_denies_ends(tmp_path: Path, empty_database: Path) 
 
 
 def test_a_changed_user_holds_for_pods_launched_from_then_on(make: Make) -> None:
-    """Mesos keeps the user of a framework for ever; each pod names its own."""
+    """Mesos never changes the user of a framework, so each pod names its own user."""
     world = make(simulate=False, switch_user=True)
     world.core.stop()
     world.settings["user"] = "nobody-of-that-name"
@@ -108,7 +108,7 @@ def test_a_changed_user_holds_for_pods_launched_from_then_on(make: Make) -> None
 
 
 def test_a_master_that_hangs_with_its_agents_holds_nothing_up(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Reconciliation goes on while the answer to GET_AGENTS does not come."""
+    """Reconciliation continues while the answer to GET_AGENTS is pending."""
     monkeypatch.setattr(operator, "LONG_TIMEOUT_S", 10 * PATIENCE_S)
     world.running()
     world.core.stop()

@@ -1,4 +1,4 @@
-"""Daemons on a Mesos cluster: a pod on each host that matches, in room that nobody else gets."""
+"""Daemons on a Mesos cluster: a pod on each matching host, in resources that are reserved for it."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def step(world: World, job: JobId) -> DaemonStep:
 
 
 def run(world: World, job: JobId, count: int) -> None:
-    """Steps until so many of its pods run."""
+    """Takes steps until this number of its pods run."""
 
     def runs() -> bool:
         step(world, job)
@@ -66,14 +66,14 @@ def world(make: Make) -> World:
 
 
 def test_a_pod_on_each_host(world: World) -> None:
-    """And no more, however often the step is repeated."""
+    """Each host has one pod, however often the step is repeated."""
     job = a_daemon(world)
     run(world, job, 3)
     assert (["h0", "h1", "h2"], DaemonStep(after=-1)) == (homes(world, job), step(world, job))
 
 
 def test_room_is_kept_while_a_daemon_waits(world: World) -> None:
-    """Others get what it leaves, and the capacity is less it."""
+    """Other pods may use what the daemon leaves, and the reported capacity is reduced by the daemon's part."""
     job = a_daemon(world)
     world.core.daemons.refresh()
     assert 6_000 - 1_500 == world.core.book.capacity()[0].cpu_milli
@@ -85,7 +85,7 @@ def test_room_is_kept_while_a_daemon_waits(world: World) -> None:
 
 
 def test_a_host_that_has_no_room_is_said_to_have_none(world: World) -> None:
-    """The others run."""
+    """The host without free resources is reported, and the pods of the other hosts run."""
     full = world.job(1, changes=[lambda task: setattr(task.resource, "cpuLimit", 2.0)])
     world.launch(world.place(full))
     world.wait_states(full, {"RUNNING": 1})
@@ -98,7 +98,7 @@ def test_a_host_that_has_no_room_is_said_to_have_none(world: World) -> None:
 
 
 def test_the_pod_of_a_lost_host_comes_back_with_it(world: World) -> None:
-    """The same instance; and until then it ends."""
+    """The pod is lost with its host, and the same instance runs again when the host returns."""
     job = a_daemon(world)
     run(world, job, 3)
     instance = {pod.host: pod.instance_id for pod in world.pods(job)}
@@ -117,7 +117,7 @@ def test_the_pod_of_a_lost_host_comes_back_with_it(world: World) -> None:
 
 
 def test_a_new_leader_knows_who_runs(world: World) -> None:
-    """It starts nothing twice, and keeps no room for what is there."""
+    """A new leader starts no pod twice and reserves nothing for pods that run."""
     job = a_daemon(world)
     run(world, job, 3)
     tasks = world.tasks()
@@ -130,7 +130,7 @@ def test_a_new_leader_knows_who_runs(world: World) -> None:
 
 
 def test_nothing_is_followed_before_hosts_are_known(make: Make) -> None:
-    """All would look gone."""
+    """A new leader changes no daemon before the hosts are known, since all hosts would appear lost."""
     world = make(hosts=TWO_CPUS)
     job = a_daemon(world)
     world.core.book.are_hosts_known = False
@@ -140,7 +140,7 @@ def test_nothing_is_followed_before_hosts_are_known(make: Make) -> None:
 
 
 def test_a_stopped_daemon_gives_its_room_back(world: World) -> None:
-    """To everybody."""
+    """The resources of a stopped daemon are available to all other pods."""
     job = a_daemon(world)
     run(world, job, 3)
     world.storage.jobs.set_goal(job, JobState.KILLED, time.time_ns())
@@ -152,7 +152,7 @@ def test_a_stopped_daemon_gives_its_room_back(world: World) -> None:
 
 
 def full_hosts(world: World, **sla: object) -> JobId:
-    """A job that leaves no room on any host."""
+    """A job that leaves no free resources on any host."""
     others = world.job(3, sla=sla, changes=[lambda task: setattr(task.resource, "cpuLimit", 2.0)])
     world.launch(world.place(others))
     world.wait_states(others, {"RUNNING": 3})
@@ -160,7 +160,7 @@ def full_hosts(world: World, **sla: object) -> JobId:
 
 
 def evicts(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As soon as it may."""
+    """Evicts pods as soon as the timeout allows it."""
     monkeypatch.setattr(daemon_evictions, "PATIENCE_S", 0.1)
     core = world.core
     parts = "local", world.storage.daemons, core.book, StoredEvictions(world), core.kill_running
@@ -168,7 +168,7 @@ def evicts(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_preemptible_pods_make_room(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """They are told whom for, and wait where the daemon runs then."""
+    """Preemptible pods are evicted with the name of the daemon, and wait while the daemon runs in their place."""
     others = full_hosts(world, preemptible=True)
     evicts(world, monkeypatch)
     job = a_daemon(world)
@@ -181,10 +181,10 @@ def test_preemptible_pods_make_room(world: World, monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_plan_says_where_a_daemon_would_run(world: World) -> None:
-    """On a free host at once, where preemptible pods are after evictions, and where ordinary ones are later. Nothing is
-    kept for it."""
+    """The plan distinguishes hosts that are free at once, hosts whose preemptible pods would be evicted, and hosts
+    whose ordinary pods have to end first. The plan reserves nothing."""
     for sla in ({"preemptible": True}, {}):
-        job = world.job(2, sla=sla)  # which fills a host
+        job = world.job(2, sla=sla)  # fills a host
         world.launch(world.place(job))
         world.wait_states(job, {"RUNNING": 2})
     wait(lambda: world.core.book.free().cpu_milli == 2_000, "what is free")
@@ -198,7 +198,7 @@ def test_a_plan_says_where_a_daemon_would_run(world: World) -> None:
 
 
 def test_ordinary_pods_stay(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The daemon waits for them, and says so."""
+    """The daemon waits for ordinary pods and reports it."""
     others = full_hosts(world)
     evicts(world, monkeypatch)
     job = a_daemon(world)
@@ -213,7 +213,7 @@ def test_ordinary_pods_stay(world: World, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_room_that_comes_wakes_the_daemon(world: World) -> None:
-    """When it fits, whoever held it until then."""
+    """The daemon is woken when its pod fits, whichever pods held the resources."""
     others = full_hosts(world)
     job = a_daemon(world)
     wait(lambda: step(world, job).waiting_count == 3, "three full hosts")
@@ -225,7 +225,7 @@ def test_room_that_comes_wakes_the_daemon(world: World) -> None:
 
 
 def test_the_end_of_its_patience_wakes_the_daemon(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Once for each host."""
+    """The end of the timeout wakes the daemon once for each host."""
     evicts(world, monkeypatch)
     job = a_daemon(world)
     asked = world.core.daemons._evictions

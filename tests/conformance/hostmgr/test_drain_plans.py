@@ -1,4 +1,4 @@
-"""What the host manager says of a drain before anybody asks for it."""
+"""Plans of drains, as the host manager computes them before a drain is requested."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ def manager(url: str) -> Iterator[Manager]:
 
 
 def test_the_plan_of_a_drain(manager: Manager) -> None:
-    """Pods by job and by how they leave, and how many of them no other host takes. Nothing changes."""
+    """The plan counts pods by job and by the way they leave, and those that fit on no other host. The plan changes
+    nothing."""
     wait(lambda: manager.maintainer.host_count() == 3, "all hosts")
     service = manager.job(3, 6.0, JobType.SERVICE)
     batch = manager.job(1, 3.0)
@@ -48,8 +49,8 @@ def test_the_plan_of_a_drain(manager: Manager) -> None:
 
 
 def test_the_plan_asks_the_bound_on_skew(manager: Manager) -> None:
-    """The pod of a drained host may not go to the host that has the other one, while a third that has none is full.
-    When that is drained too it is no more in the way."""
+    """The pod of a drained host may not go to the host that has the other pod while a third, full host has none. A
+    third host that is drained too does not count."""
     wait(lambda: manager.maintainer.host_count() == 3, "all hosts")
     service = manager.job(2, 1.0, JobType.SERVICE, spread=["hostname"])
     at = manager.start(service)
@@ -67,7 +68,7 @@ def test_the_plan_asks_the_bound_on_skew(manager: Manager) -> None:
 
 
 def test_the_plan_of_hosts_that_are_not_there_is_refused(manager: Manager) -> None:
-    """As their drain is."""
+    """A plan for unknown hosts is refused, as their drain is."""
     wait(lambda: manager.maintainer.host_count() == 3, "all hosts")
 
     assert ("ABORTED", "host is not a Peloton agent: e9") == manager.refusal(

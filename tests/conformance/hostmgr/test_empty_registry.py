@@ -1,4 +1,4 @@
-"""A master comes back without memory of agents and pods, which run on and register with it when they notice."""
+"""A master returns without memory of agents and pods, which continue to run and register with it later."""
 
 from __future__ import annotations
 
@@ -14,19 +14,20 @@ HOSTS = ("h0", "h1", "h2")
 
 @pytest.fixture(autouse=True)
 def quick_follow_ups(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pods without an answer are asked about again soon, and what must end is told soon when an agent is back."""
+    """Shortens the intervals: pods without an answer are asked about again soon, and kills are sent soon after an agent
+    returns."""
     monkeypatch.setattr(manager, "HOST_BACK_REST_S", 0.1)
     monkeypatch.setattr(reconcile, "FOLLOW_UPS_S", (0.2, 0.4, 0.6, 0.8))
 
 
 def asked(world: World, after: int) -> None:
-    """Mesos was asked about all pods, and about those that it did not know again."""
+    """Reports that Mesos was asked about all pods, and again about the ones that it did not know."""
     wait(lambda: world.link.calls[after:].count("RECONCILE") >= 3, "questions after the first")
 
 
 def test_pods_outlive_a_master_that_lost_its_registry(world: World) -> None:
-    """None is lost, none is killed and none runs anew, though the master has called all of them unknown; meanwhile
-    they are RUNNING and their hosts are hosts."""
+    """The master calls all pods unknown, yet none is lost, killed or run again. Meanwhile pods stay RUNNING and hosts
+    stay listed."""
     job = world.running(3)
     for name in HOSTS:
         world.host(name)
@@ -52,7 +53,7 @@ def test_pods_outlive_a_master_that_lost_its_registry(world: World) -> None:
 
 
 def test_pods_of_agents_that_never_come_are_lost(make: Make) -> None:
-    """When the time of the agents is over; those of an agent that came stay."""
+    """Pods of an agent that does not register in time are lost. Pods of an agent that registered stay."""
     world = make(agent_reregister_timeout_s=1.5)
     job = world.running(6)
     pods = world.pods(job)
@@ -68,7 +69,8 @@ def test_pods_of_agents_that_never_come_are_lost(make: Make) -> None:
 
 
 def test_a_kill_meanwhile_waits_for_the_agent(make: Make) -> None:
-    """A pod that is to end is not taken for ended because the master does not know it: it is told when it is back."""
+    """A pod with a pending kill is not taken for ended because the master does not know it. The kill is sent when the
+    pod is known again."""
     world = make(agents_period_s=0.1)
     job = world.running(1)
     host = world.pod(job).host

@@ -1,4 +1,4 @@
-"""What breaks between storage and Mesos, and how it comes right."""
+"""Faults between storage and Mesos, and the recovery from each."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MASTER = {"hostname": "a new", "port": 5050}
 
 
 def relaunched(world: World, job: JobId) -> None:
-    """Settle gives the run that was lost its successor, and the successor runs."""
+    """Settles the job, which gives the lost run its successor, and waits until the successor runs."""
     world.admit(job)
     world.launch(world.place(job))
     world.wait_states(job, {"RUNNING": 1})
@@ -34,7 +34,7 @@ def relaunched(world: World, job: JobId) -> None:
 
 
 def test_pods_outlive_their_host_manager(any_world: World) -> None:
-    """The next leader takes the same framework; what runs keeps running, and can be killed."""
+    """The next leader takes over the same framework. Running pods continue, and can be killed."""
     world = any_world
     job = world.running(2)
     before, framework_id = world.tasks(), world.mesos.subscription.framework_id
@@ -67,7 +67,7 @@ def test_a_launch_that_mesos_never_got_is_lost_and_repeated(world: World) -> Non
 
 
 def test_a_kill_that_mesos_never_got_is_told_again(world: World) -> None:
-    """The host manager dies between marking a pod KILLING and the KILL: the next one sends it."""
+    """The host manager dies after it has marked a pod KILLING and before the KILL call. The next one sends it."""
     job = world.running()
     world.core.stop()
     world.storage.jobs.set_goal(job, JobState.KILLED, 1)
@@ -79,7 +79,7 @@ def test_a_kill_that_mesos_never_got_is_told_again(world: World) -> None:
 
 
 def test_what_ended_meanwhile_is_learnt_by_the_next_leader(make: Make, tmp_path: Path) -> None:
-    """A pod that ends while nobody is subscribed is stored when somebody is."""
+    """The end of a pod while no host manager is subscribed is stored by the next one."""
     world, may_end, ends = make(simulate=False), tmp_path / "may-end", tmp_path / "ends"
     job = world.running(command=f"until [ -e {may_end} ]; do sleep 0.05; done; touch {ends}")
     world.core.stop()
@@ -92,7 +92,7 @@ def test_what_ended_meanwhile_is_learnt_by_the_next_leader(make: Make, tmp_path:
 
 
 def test_a_leader_that_was_replaced_stays_away(world: World) -> None:
-    """Two host managers: the older one does not take the subscription back from the newer one."""
+    """The older of two host managers does not take the subscription back from the newer one."""
     older = world.core
     newer = world.lead()
 
@@ -104,7 +104,8 @@ def test_a_leader_that_was_replaced_stays_away(world: World) -> None:
 
 
 def test_a_leader_that_was_replaced_launches_nothing(world: World) -> None:
-    """Its commit stands, Mesos does not take its ACCEPT: the pod is LOST for its successor to repeat."""
+    """Mesos rejects the ACCEPT of a replaced leader. The pod of its commit is LOST, and its successor repeats the
+    launch."""
     older = world.core
     batch = world.place(world.job())
     newer = threading.Event()
@@ -125,7 +126,7 @@ def test_a_leader_that_was_replaced_launches_nothing(world: World) -> None:
 
 
 def test_a_cut_connection_is_made_again(any_world: World) -> None:
-    """The driver subscribes again; a lease from before claims nothing; pods run on."""
+    """The driver subscribes again. An old lease claims nothing, and pods continue to run."""
     world = any_world
     job = world.running()
     batch, told = world.place(world.job()), len(world.link.calls)
@@ -140,7 +141,7 @@ def test_a_cut_connection_is_made_again(any_world: World) -> None:
 
 
 def test_a_launch_while_mesos_is_away_is_lost_and_repeated(world: World) -> None:
-    """What was committed but not sent is LOST with the reason that gives it a new run in any case."""
+    """A launch that was committed but not sent is LOST with the reason that always allows a new run."""
     batch = world.place(world.job())
 
     def away(_: JobId) -> None:
@@ -156,7 +157,7 @@ def test_a_launch_while_mesos_is_away_is_lost_and_repeated(world: World) -> None
 
 
 def test_a_launch_whose_answer_is_lost_runs_once(any_world: World) -> None:
-    """Mesos took the ACCEPT but could not say so: the pod is not called lost, it runs, and nothing is repeated."""
+    """Mesos took the ACCEPT but its answer was lost. The pod is not called lost, it runs, and nothing is repeated."""
     world = any_world
     batch = world.place(world.job())
     world.link.lose_answer = "ACCEPT"
@@ -171,7 +172,7 @@ def test_a_launch_whose_answer_is_lost_runs_once(any_world: World) -> None:
 
 
 def test_a_launch_that_is_lost_on_its_way_is_repeated(any_world: World) -> None:
-    """Mesos never got the ACCEPT: it says so when it is asked, and the pod gets a new run on offers that came back."""
+    """Mesos never received the ACCEPT and says so in the reconciliation. The pod runs again on offers that returned."""
     world = any_world
     job = world.job()
     batch = world.place(job)
@@ -187,7 +188,7 @@ def test_a_launch_that_is_lost_on_its_way_is_repeated(any_world: World) -> None:
 
 
 def test_a_kill_that_is_lost_on_its_way_is_sent_again(any_world: World) -> None:
-    """The caller learns that it failed; reconciliation repeats it while the subscription lives on."""
+    """The caller receives an error. Reconciliation repeats the kill while the subscription lasts."""
     world = any_world
     job = world.running()
     subscriptions = world.link.calls.count("SUBSCRIBE")
@@ -201,7 +202,7 @@ def test_a_kill_that_is_lost_on_its_way_is_sent_again(any_world: World) -> None:
 
 
 def test_an_acknowledgement_that_is_lost_is_sent_again(world: World) -> None:
-    """The agent repeats the update; it changes nothing in storage and is acknowledged."""
+    """The agent repeats the update, which changes nothing in storage and is acknowledged."""
     world.link.lose_call = "ACKNOWLEDGE"
 
     job = world.start(command="true")
@@ -213,8 +214,8 @@ def test_an_acknowledgement_that_is_lost_is_sent_again(world: World) -> None:
 
 
 def test_a_master_without_memory_and_agents_loses_pods_but_takes_new_ones(make: Make) -> None:
-    """A new master at the old address knows neither framework nor pods, and the old agents never come: the pods are
-    LOST when they would have come, and the next launch works."""
+    """A new master at the old address knows neither framework nor pods, and the old agents never register. The pods are
+    LOST after the registration timeout, and the next launch works."""
     world = make(agent_reregister_timeout_s=0.5)
     job = world.running()
 
@@ -225,7 +226,7 @@ def test_a_master_without_memory_and_agents_loses_pods_but_takes_new_ones(make: 
 
 
 def test_a_removed_framework_comes_back_as_a_new_one(world: World) -> None:
-    """Its pods are gone with it, the new id is stored, and launches go on."""
+    """The pods of a removed framework are lost with it. The new id is stored, and launches continue."""
     job = world.running()
     before = world.mesos.subscription.framework_id
 
@@ -243,7 +244,7 @@ def test_a_removed_framework_comes_back_as_a_new_one(world: World) -> None:
 
 
 def test_nothing_is_launched_before_the_framework_id_is_stored(world: World) -> None:
-    """A successor could not find such pods: the launch is refused until storage has taken the id."""
+    """A launch is refused until storage has the framework id, since a successor could not find its pods."""
     world.storage.hosts.framework_ids_to_fail = 3
     world.cluster.remove_frameworks()
     wait(lambda: world.storage.hosts.framework_ids_to_fail < 3, "a new framework")
@@ -260,7 +261,8 @@ def test_nothing_is_launched_before_the_framework_id_is_stored(world: World) -> 
 
 @pytest.mark.parametrize("when", ["launches_to_fail", "answers_to_fail"])
 def test_a_failed_commit_of_a_launch_costs_no_offer(when: str, world: World) -> None:
-    """Whether or not the pods were committed, the hosts come back; a commit that did happen is found to be lost."""
+    """The hosts of a failed commit are offered again, whether or not the pods were committed. Pods that were committed
+    become LOST."""
     batch = world.place(world.job(12))
     setattr(world.storage.host_pods, when, 1)
 
@@ -276,7 +278,8 @@ def test_a_failed_commit_of_a_launch_costs_no_offer(when: str, world: World) -> 
 
 @pytest.mark.parametrize("when", ["kills_to_fail", "comings_back_to_fail"])
 def test_a_kill_that_storage_broke_off_is_told(when: str, world: World) -> None:
-    """The pod is marked and Mesos has not heard: no later call marks it, so what is marked is told without one."""
+    """The pod is marked KILLING and Mesos has not received the kill. The kill is sent without a further request,
+    because no later call marks the pod."""
     job = world.running()
     setattr(world.storage.host_pods, when, 1)
 
@@ -287,7 +290,8 @@ def test_a_kill_that_storage_broke_off_is_told(when: str, world: World) -> None:
 
 
 def test_news_that_mesos_tells_only_once_is_not_lost_with_its_commit(world: World) -> None:
-    """The master's own updates carry no uuid and are not repeated: after a failed commit we ask."""
+    """The master's own updates carry no uuid and are not repeated, so the host manager asks for them after a failed
+    commit."""
     job = world.running()
     host = world.pod(job).host
     world.storage.host_pods.commits_to_fail = 1
@@ -302,7 +306,7 @@ def test_news_that_mesos_tells_only_once_is_not_lost_with_its_commit(world: Worl
 
 
 def test_pods_of_a_host_that_stays_away_are_lost(world: World) -> None:
-    """Mesos gives the agent up; the pod of a batch job without retries rests as LOST."""
+    """Mesos gives the agent up. The pod of a batch job without retries stays LOST."""
     job = world.running()
 
     world.cluster.agent(world.pod(job).host, "stop")
@@ -312,7 +316,7 @@ def test_pods_of_a_host_that_stays_away_are_lost(world: World) -> None:
 
 
 def test_a_pod_that_comes_back_with_its_host_is_killed(world: World) -> None:
-    """It was called LOST when its agent was away: what returns is an orphan."""
+    """A pod that was LOST while its agent was unavailable is killed as an orphan when it returns."""
     job = world.running()
     host = world.pod(job).host
     world.cluster.agent(host, "freeze")
@@ -326,7 +330,7 @@ def test_a_pod_that_comes_back_with_its_host_is_killed(world: World) -> None:
 
 
 def test_a_run_that_nobody_wants_is_killed(any_world: World) -> None:
-    """A pod of a job that storage does not know is killed at its first report."""
+    """A pod whose job is unknown to storage is killed at its first report."""
     world = any_world
     stranger = PodId(new_job_id(), 0, 1)
     batch = world.place(world.job())
@@ -341,11 +345,11 @@ def test_a_run_that_nobody_wants_is_killed(any_world: World) -> None:
     wait(lambda: not world.tasks(), "the end of the orphan")
 
 
-# Calls cross each other.
+# Calls that overlap.
 
 
 def test_mesos_is_not_asked_about_a_launch_on_its_way(world: World) -> None:
-    """Reconciliation between the commit and the ACCEPT would call the pod lost: it leaves it out."""
+    """Reconciliation leaves out a pod between its commit and its ACCEPT, which Mesos would call lost."""
     batch = world.place(world.job())
 
     def reconciled(_: JobId) -> None:
@@ -362,7 +366,8 @@ def test_mesos_is_not_asked_about_a_launch_on_its_way(world: World) -> None:
 
 
 def test_a_kill_that_overtakes_its_launch_wins(world: World) -> None:
-    """Mesos does not know the pod when the KILL arrives; what the ACCEPT starts afterwards is killed as an orphan."""
+    """Mesos does not know the pod when the KILL arrives. The run that the ACCEPT starts afterwards is killed as an
+    orphan."""
     job = world.job()
     batch = world.place(job)
 
@@ -380,7 +385,7 @@ def test_a_kill_that_overtakes_its_launch_wins(world: World) -> None:
 
 
 def test_more_pods_than_one_call_kills_are_killed_by_the_next(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each call tells how many it told, until there are none left."""
+    """Each call returns the number of pods that it killed, until none are left."""
     monkeypatch.setattr("services.hostmgr.manager.KILL_BATCH", 5)
     job = world.running(12)
 
@@ -389,7 +394,7 @@ def test_more_pods_than_one_call_kills_are_killed_by_the_next(world: World, monk
 
 
 def test_an_unknown_lease_launches_nothing(world: World) -> None:
-    """Neither does giving it back disturb anybody."""
+    """A launch with an unknown lease is refused, and returning such a lease changes nothing."""
     world.core.release("unknown")
 
     assert LaunchResult(0, 0) == world.core.launch(world.job(), "unknown", ())

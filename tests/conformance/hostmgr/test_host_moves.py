@@ -1,4 +1,4 @@
-"""Moves of hosts to other host pools: the call, and the steps that the workflow takes, by hand."""
+"""Moves of hosts to other host pools: the call, and the steps of the workflow, which tests take directly."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ STEPS = {
 
 @pytest.fixture
 def managers(url: str) -> Iterator[tuple[Manager, Manager]]:
-    """Of the clusters east and west, with three hosts each, and host pools for services and for batch jobs."""
+    """Host managers of the clusters east and west with three hosts each, and host pools for services and for batch
+    jobs."""
     both = Manager(url, "east", hosts("e")), Manager(url, "west", hosts("w"))
     wait(lambda: len(both[0].pools()["default"]) == 6, "all hosts")
     for name in ("stateless", "shared"):
@@ -38,7 +39,7 @@ def managers(url: str) -> Iterator[tuple[Manager, Manager]]:
 
 
 def step(manager: Manager, host: str) -> Step:
-    """Takes the next step of the host, and returns it."""
+    """Takes the next step of the host and returns the step."""
     row = manager.storage.maintenance.get(manager.cluster, host)
     due = next_step(row) if row is not None else Step.NONE
     if due in STEPS:
@@ -47,7 +48,7 @@ def step(manager: Manager, host: str) -> Step:
 
 
 def settle(manager: Manager, host: str) -> list[Step]:
-    """All steps until the host has none, without repetitions."""
+    """Takes all steps until the host has none, without repetitions."""
     taken: list[Step] = []
 
     def is_over() -> bool:
@@ -65,7 +66,8 @@ def place(manager: Manager, host: str) -> tuple[str, str]:
 
 
 def test_a_host_moves_once_its_pods_have_left(managers: tuple[Manager, Manager]) -> None:
-    """Batch pods are evicted, nothing is launched there meanwhile, and then services are; the cluster hears nothing."""
+    """Batch pods are evicted, nothing is launched meanwhile, and services are launched afterwards. The cluster manager
+    is not notified."""
     east, _ = managers
     batch = east.job(30, 1.0)
     assert {"e0": 10, "e1": 10, "e2": 10} == east.start(batch)
@@ -88,7 +90,7 @@ def test_a_host_moves_once_its_pods_have_left(managers: tuple[Manager, Manager])
 
 
 def test_daemons_stay_on_a_host_that_moves(managers: tuple[Manager, Manager]) -> None:
-    """They run on hosts of all host pools. On a host that goes down they leave."""
+    """Daemons run on hosts of all host pools, so they stay. They leave a host that goes DOWN."""
     east, _ = managers
     config = builders.a_config(0, type_=JobType.DAEMON)
     config.defaultConfig.command.value = "sleep"
@@ -115,7 +117,7 @@ def test_daemons_stay_on_a_host_that_moves(managers: tuple[Manager, Manager]) ->
 
 
 def test_a_host_of_another_cluster_moves_there(managers: tuple[Manager, Manager]) -> None:
-    """Whichever host manager is called: that of its cluster learns where it is to be."""
+    """The request may go to any host manager. The host manager of the host's cluster learns the new host pool."""
     east, west = managers
     east.maintenance.Move(MOVE(hostnames=["w2"], host_pool="shared"))
 
@@ -125,7 +127,8 @@ def test_a_host_of_another_cluster_moves_there(managers: tuple[Manager, Manager]
 
 
 def test_a_cancelled_move_gives_the_host_back(managers: tuple[Manager, Manager]) -> None:
-    """By a cancellation, or by a change of its host pool at once; it takes pods of its old host pool again."""
+    """A cancellation, and an immediate change of the host pool, end the move. The host takes pods of its old host pool
+    again."""
     east, _ = managers
     for undo in (
         lambda: east.maintenance.Cancel(CANCEL(hostnames=["e0"])),
@@ -142,7 +145,7 @@ def test_a_cancelled_move_gives_the_host_back(managers: tuple[Manager, Manager])
 
 
 def test_a_host_that_is_down_is_moved_at_once(managers: tuple[Manager, Manager]) -> None:
-    """It has no pods, and is not brought up for it."""
+    """A host that is DOWN has no pods, is moved at once, and stays DOWN."""
     east, _ = managers
     east.maintenance.Start(pb.StartRequest(hostnames=["e0"]))
     wait(lambda: step(east, "e0") is Step.STAY, "e0 to be down")
@@ -156,7 +159,7 @@ def test_a_host_that_is_down_is_moved_at_once(managers: tuple[Manager, Manager])
 
 
 def test_a_new_host_manager_goes_on_with_moves(managers: tuple[Manager, Manager], url: str) -> None:
-    """It keeps pods off the host from its first lease on, and begins moves that nobody has begun."""
+    """A new host manager keeps pods off the host from its first lease on, and begins pending moves."""
     east, _ = managers
     east.maintenance.Move(MOVE(hostnames=["e0"], host_pool="shared"))
     east.storage.host_pools.desire(["e1"], "shared", builders.NOW)
@@ -181,8 +184,8 @@ def resize(source: tuple[str, int], destination: tuple[str, int]) -> host_svc_pb
 
 
 def test_hosts_are_moved_by_their_number(managers: tuple[Manager, Manager]) -> None:
-    """The original's MoveHosts: from the host pool shared, the idle ones first, whatever their cluster. Hosts count
-    where they are to be, so that a repeated call does nothing."""
+    """MoveHosts of the original takes hosts from the host pool shared, idle ones first, of any cluster. Hosts count in
+    their destination, so a repeated call does nothing."""
     east, west = managers
     for name in ("e0", "e1", "w0"):
         east.stub.ChangeHostPool(CHANGE(hostname=name, sourcePool="default", destinationPool="shared"))
@@ -197,7 +200,7 @@ def test_hosts_are_moved_by_their_number(managers: tuple[Manager, Manager]) -> N
 
 
 def test_hosts_with_pods_that_may_not_be_preempted_are_not_taken(managers: tuple[Manager, Manager]) -> None:
-    """They are counted in the refusal, and nothing moves."""
+    """The refusal counts such hosts, and nothing moves."""
     east, _ = managers
     for name in ("e0", "e1"):
         east.stub.ChangeHostPool(CHANGE(hostname=name, sourcePool="default", destinationPool="shared"))
@@ -214,7 +217,7 @@ def test_hosts_with_pods_that_may_not_be_preempted_are_not_taken(managers: tuple
 
 
 def test_refusals(managers: tuple[Manager, Manager], url: str) -> None:
-    """By code and text; nothing changes, for all hosts of a call or none move."""
+    """Each refusal has its code and text. Either all hosts of a call move or none."""
     east, _ = managers
     for request, expected in (
         (MOVE(hostnames=["e0", "e9"], host_pool="shared"), ("NOT_FOUND", "host not found: e9")),
@@ -232,8 +235,8 @@ def test_refusals(managers: tuple[Manager, Manager], url: str) -> None:
 
 
 def test_a_bound_of_the_call_lets_more_hosts_move_at_a_time(managers: tuple[Manager, Manager]) -> None:
-    """The installation's lets one of three hosts; hosts that wait already take the new bound, also from a host manager
-    that comes after."""
+    """The installation's bound allows one of three hosts. Waiting hosts take the new bound, also under a later host
+    manager."""
     east, _ = managers
     east.maintenance.Move(MOVE(hostnames=["e0", "e1", "e2"], host_pool="shared"))
     assert {"e0": HostState.DRAINING, "e1": HostState.UP, "e2": HostState.UP} == drains(east)

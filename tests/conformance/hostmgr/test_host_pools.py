@@ -1,4 +1,4 @@
-"""Host pools through the calls of HostService: two host managers of two clusters, on one database."""
+"""Host pools through the calls of HostService: two host managers of two clusters on one database."""
 
 from __future__ import annotations
 
@@ -46,10 +46,10 @@ CREATE, CHANGE = pb.CreateHostPoolRequest, pb.ChangeHostPoolRequest
 
 
 class Manager:
-    """A host manager with its server, and a client of it."""
+    """A host manager with its server and a client of it."""
 
     def __init__(self, url: str, cluster: str, hosts: MemoryCluster | Drives, is_on: bool = True) -> None:
-        """``hosts``: a cluster in memory, or what makes the driver of one."""
+        """``hosts``: a cluster in memory, or a factory of the cluster's driver."""
         self.cluster, self.hosts, self.storage = cluster, hosts, Storage(url)
         wakes: Any = Wakes()
         settings = HostManagerSettings(cluster, 30.0, is_on)
@@ -101,7 +101,7 @@ class Manager:
     def job(
         self, count: int, cpu: float, type_: JobType = JobType.BATCH, spread: Sequence[str] = (), **sla: Any
     ) -> JobId:
-        """Its pods are READY. ``spread``: labels of hosts."""
+        """Creates a job whose pods are READY. ``spread``: labels of hosts."""
         config = builders.a_config(count, type_=type_, **sla)
         for label in spread:
             config.placement.spread.add(label=label)
@@ -114,7 +114,7 @@ class Manager:
         return job_id
 
     def database(self, count: int, size_mib: int, disk_mib: int = 0) -> JobId:
-        """A service whose pods are READY and have volumes."""
+        """Creates a service whose pods are READY and have volumes."""
         config = builders.a_config(count, type_=JobType.SERVICE)
         config.defaultConfig.command.value = "sleep"
         config.defaultConfig.resource.cpuLimit, config.defaultConfig.resource.diskLimitMb = 1.0, disk_mib
@@ -131,7 +131,7 @@ class Manager:
         return FirstFitPlacer().place(job_id, gangs, lease)
 
     def start(self, job_id: JobId) -> Counter[str]:
-        """Places and launches what fits; returns pods by host."""
+        """Places and launches the pods that fit. Returns pods by host."""
         batch = self.place(job_id)
         placed = Counter({str(each.hostname): len(each.pods) for each in batch.placements})
         launched = self.core.launch(job_id, batch.lease_id, batch.placements)
@@ -158,7 +158,7 @@ def url(tmp_path: Path) -> str:
 
 @pytest.fixture
 def managers(url: str) -> Iterator[tuple[Manager, Manager]]:
-    """Of the clusters east and west, with three hosts each."""
+    """Host managers of the clusters east and west, with three hosts each."""
     both = Manager(url, "east", hosts("e")), Manager(url, "west", hosts("w"))
     yield both
     for one in both:
@@ -166,7 +166,8 @@ def managers(url: str) -> Iterator[tuple[Manager, Manager]]:
 
 
 def test_calls_of_the_original_do_what_they_did(managers: tuple[Manager, Manager]) -> None:
-    """Create, list, change, delete; a host of any cluster is in one host pool, and QueryHosts says in which."""
+    """Create, list, change and delete behave as in the original. A host of any cluster is in one host pool, which
+    QueryHosts reports."""
     east, west = managers
     wait(lambda: len(east.pools()["default"]) == 6, "all hosts")
     east.stub.CreateHostPool(CREATE(name="stateless"))
@@ -185,7 +186,7 @@ def test_calls_of_the_original_do_what_they_did(managers: tuple[Manager, Manager
 
 
 def test_errors_are_those_of_the_original(managers: tuple[Manager, Manager]) -> None:
-    """By code, and by text as far as it had one; nothing changes."""
+    """Errors have the code of the original, and its text where it had one. Nothing changes."""
     east, _ = managers
     stub = east.stub
     stub.CreateHostPool(CREATE(name="batch"))
@@ -213,7 +214,7 @@ def test_errors_are_those_of_the_original(managers: tuple[Manager, Manager]) -> 
 
 
 def test_numbers_and_names_that_cannot_be_are_refused(managers: tuple[Manager, Manager]) -> None:
-    """With the object, the rule and the numbers."""
+    """The refusal names the object, the rule and the numbers."""
     east, _ = managers
     create, update = east.stub.CreateHostPool, east.stub.UpdateHostPool
     factors = host_pb2.HostPoolFactors
@@ -239,7 +240,7 @@ def test_numbers_and_names_that_cannot_be_are_refused(managers: tuple[Manager, M
 
 
 def test_errors_quote_little_of_huge_names(managers: tuple[Manager, Manager]) -> None:
-    """The beginning and the length."""
+    """Errors quote the beginning of a huge name and its length."""
     east, _ = managers
     huge, cut = "a" * 50_000_000, f"{'a' * 80}... (50,000,000 characters)"
     change = partial(CHANGE, hostname="e1")
@@ -259,7 +260,7 @@ def test_errors_quote_little_of_huge_names(managers: tuple[Manager, Manager]) ->
 
 
 def test_nothing_is_served_while_host_pools_are_not_enabled(url: str) -> None:
-    """The original's answer; hosts have no host pool and no labels of one."""
+    """The answer is that of the original. Hosts have no host pool and no labels of one."""
     off = Manager(url, "east", hosts("e"), is_on=False)
     try:
         for name in ("ListHostPools", "CreateHostPool", "UpdateHostPool", "DeleteHostPool", "ChangeHostPool"):
@@ -274,8 +275,8 @@ def test_nothing_is_served_while_host_pools_are_not_enabled(url: str) -> None:
 
 
 def test_pods_go_to_the_host_pools_that_serve_them(managers: tuple[Manager, Manager]) -> None:
-    """Services to theirs, what no other serves to the default one; a pod without a host says which rule kept it off,
-    with the number of hosts."""
+    """Services go to their host pools, and pods that no other host pool serves to the default one. A pod without a host
+    reports the rule that excluded hosts, with their number."""
     east, _ = managers
     east.stub.CreateHostPool(CREATE(name="services", serves=["stateless"]))
     east.stub.ChangeHostPool(CHANGE(hostname="e1", sourcePool="default", destinationPool="services"))
@@ -291,7 +292,7 @@ def test_pods_go_to_the_host_pools_that_serve_them(managers: tuple[Manager, Mana
 
 
 def test_pods_that_no_host_pool_could_take_are_said_so(managers: tuple[Manager, Manager]) -> None:
-    """A host pool without hosts, and one whose hosts are all too small."""
+    """A host pool without hosts and one whose hosts are all too small are each named as the reason."""
     east, _ = managers
     east.stub.CreateHostPool(CREATE(name="services", serves=["stateless"]))
     [gang] = east.storage.pods.ready_gangs(east.job(1, 12.0, JobType.SERVICE), 1)
@@ -305,7 +306,8 @@ def test_pods_that_no_host_pool_could_take_are_said_so(managers: tuple[Manager, 
 
 
 def test_a_host_announces_more_than_it_has(managers: tuple[Manager, Manager]) -> None:
-    """Instead of 10 cpus 16, which 16 pods of one cpu fill; each takes 625 thousandths of a cpu of its cluster."""
+    """A host with 10 cpus announces 16, which 16 pods of one cpu fill. Each takes 625 thousandths of a cpu of its
+    cluster."""
     east, _ = managers
     east.stub.CreateHostPool(CREATE(name="batch", factors=host_pb2.HostPoolFactors(cpu=1.6, memory=2)))
     east.stub.ChangeHostPool(CHANGE(hostname="e1", sourcePool="default", destinationPool="batch"))
@@ -320,8 +322,8 @@ def test_a_host_announces_more_than_it_has(managers: tuple[Manager, Manager]) ->
 
 
 def test_a_factor_for_disk_is_not_for_volumes(managers: tuple[Manager, Manager]) -> None:
-    """A pod of 2,000 MiB with a volume of 6,000 takes 7,000 of a host with 10,000, so that each host takes one; what is
-    left waits, and says why. Then of each host 6,000 MiB and twice the other 4,000 count."""
+    """A pod of 2,000 MiB with a volume of 6,000 takes 7,000 of a host with 10,000, so each host takes one and the rest
+    waits with the reason. Afterwards each host counts 6,000 MiB and twice the other 4,000."""
     east, _ = managers
     east.stub.UpdateHostPool(pb.UpdateHostPoolRequest(name="default", factors=host_pb2.HostPoolFactors(disk=2)))
     assert 60_000 == east.core.book.capacity()[0].disk_mib
@@ -338,7 +340,8 @@ def test_a_factor_for_disk_is_not_for_volumes(managers: tuple[Manager, Manager])
 
 
 def test_capacity_is_told_by_host_pool(managers: tuple[Manager, Manager]) -> None:
-    """What host pools announce of hosts that take pods, with what they serve; one without hosts has nothing."""
+    """Capacity is reported as host pools announce it, for hosts that take pods, with the kinds of pods served. A host
+    pool without hosts has none."""
     east, _ = managers
     east.stub.CreateHostPool(CREATE(name="batch", factors=host_pb2.HostPoolFactors(cpu=1.6)))
     east.stub.CreateHostPool(CREATE(name="services", serves=["stateless"]))
@@ -358,8 +361,8 @@ def test_capacity_is_told_by_host_pool(managers: tuple[Manager, Manager]) -> Non
 
 
 def test_a_lower_factor_gives_no_room_that_pods_have_asked_for(managers: tuple[Manager, Manager]) -> None:
-    """8 pods of one cpu take 5 of 10 cpus; back at a factor of 1, 2 more cpus may be given, and not the 5 that the
-    cluster has left. The same after a restart of the host manager."""
+    """8 pods of one cpu take 5 of 10 cpus. At a factor of 1, 2 more cpus may be allocated, not the 5 that the cluster
+    has left. The same holds after a restart of the host manager."""
     east, _ = managers
     east.stub.UpdateHostPool(pb.UpdateHostPoolRequest(name="default", factors=host_pb2.HostPoolFactors(cpu=1.6)))
     assert Counter({"e0": 8}) == east.start(east.job(8, 1.0))
@@ -377,7 +380,7 @@ def test_a_lower_factor_gives_no_room_that_pods_have_asked_for(managers: tuple[M
 
 
 def test_a_host_that_changes_its_host_pool_is_not_launched_on(managers: tuple[Manager, Manager]) -> None:
-    """By a placement from before; its pods stay READY, and find another host."""
+    """A placement from before the change is refused. Its pods stay READY and find another host."""
     east, _ = managers
     east.stub.CreateHostPool(CREATE(name="services", serves=["stateless"]))
     job = east.job(1, 1.0)

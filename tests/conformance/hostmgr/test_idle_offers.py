@@ -1,4 +1,4 @@
-"""Offers that nobody uses: another framework gets them, and our pods get hosts at once when some wait."""
+"""Unused offers: another framework receives them, and Peloton's pods obtain hosts at once when some wait."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ ALL = {"h0", "h1", "h2"}
 
 @pytest.fixture
 def world(make: Make, monkeypatch: pytest.MonkeyPatch) -> World:
-    """Whoever found too little is forgotten soon, and a slow machine has time for the offers that a lease requests."""
+    """A world in which unmet requests are forgotten soon, and a slow machine has time for the offers that a lease
+    requests."""
     monkeypatch.setattr(offer_keeper, "WAITING_AGE_S", 2 * HOLD_S)
     monkeypatch.setattr(offer_keeper, "OFFERS_WAIT_S", PATIENCE_S)
     return make(hosts=HOSTS, offer_hold_s=HOLD_S, agents_period_s=0.1)
@@ -38,7 +39,7 @@ def other(world: World) -> Iterator[Other]:
 
 
 def idle(world: World) -> None:
-    """Mesos keeps all offers, perhaps since before this was called."""
+    """Checks that Mesos keeps all offers, perhaps since before this call."""
     wait(lambda: _is_suppressed(world.link.calls) and not world.core.book.room_count, "the end of all offers")
 
 
@@ -47,7 +48,7 @@ def _is_suppressed(calls: Sequence[str]) -> bool:
 
 
 def test_another_framework_gets_what_is_idle(world: World, other: Other) -> None:
-    """All of an idle cluster; what our pods hold stays theirs."""
+    """Another framework is offered all of an idle cluster, except what Peloton's pods hold."""
     job = world.running(1)
     host = world.pod(job).host
 
@@ -57,7 +58,7 @@ def test_another_framework_gets_what_is_idle(world: World, other: Other) -> None
 
 
 def test_an_idle_cluster_has_its_capacity(world: World) -> None:
-    """Its hosts, what is free there and its slack are told by the agents, whoever holds offers."""
+    """The hosts, their free resources and their slack come from the agents, whichever framework holds the offers."""
     world.running(2)
     idle(world)
 
@@ -68,7 +69,8 @@ def test_an_idle_cluster_has_its_capacity(world: World) -> None:
 
 
 def test_a_plan_sees_the_room_of_an_idle_cluster(world: World) -> None:
-    """Though Mesos offers none of it now, and it goes on offering none; what our pods hold is not free."""
+    """A plan counts the free resources although Mesos offers none now, and it requests no offers. Resources of
+    Peloton's pods are not free."""
     job = world.running(2)
     idle(world)
     wait(lambda: world.core.book.free().cpu_milli == 10_000, "what is free")
@@ -82,7 +84,7 @@ def test_a_plan_sees_the_room_of_an_idle_cluster(world: World) -> None:
 
 
 def test_the_first_launch_after_idleness_is_quick(world: World) -> None:
-    """The first lease finds all hosts, though Mesos offered none before; how long a launch took is printed."""
+    """The first lease finds all hosts, though Mesos offered none before. The time of each launch is printed."""
     seconds = []
     for _ in range(3):
         idle(world)
@@ -102,13 +104,15 @@ def test_the_first_launch_after_idleness_is_quick(world: World) -> None:
 
 
 def test_a_pod_that_spreads_sees_all_hosts(world: World) -> None:
-    """Those that are kept on offer are not enough for the emptiest host, though the pod fits there."""
+    """The hosts that are kept on offer do not include the emptiest host, so the lease requests the others, though the
+    pod fits on a kept one."""
     job = world.running(1, command="sleep 300")
     idle(world)
     shape = PodShape(Resources.of(1), strategy=Strategy.EMPTIEST_HOST)
 
     def elsewhere() -> bool:
-        """Mesos may offer its hosts one after the other, and the first offer ends the wait of a lease."""
+        """Reports whether a lease has another host. Mesos may offer its hosts one after the other, and the first offer
+        ends the wait of a lease."""
         lease = world.core.acquire_hosts(job, [(shape, 1)])
         world.core.release(lease.lease_id)
         return lease.hosts[0].hostname != world.pod(job).host
@@ -117,7 +121,7 @@ def test_a_pod_that_spreads_sees_all_hosts(world: World) -> None:
 
 
 def test_revocable_pods_get_slack_that_was_given_back(world: World) -> None:
-    """Revocable offers go and come like others."""
+    """Revocable offers are declined and requested as ordinary ones are."""
     idle(world)
 
     def revocable(config: object) -> None:
@@ -128,7 +132,7 @@ def test_revocable_pods_get_slack_that_was_given_back(world: World) -> None:
 
 
 def test_what_does_not_fit_asks_for_no_offers(world: World, other: Other, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A pod that no host has room for does not take offers from others again and again."""
+    """A pod that fits on no host does not take offers from other frameworks repeatedly."""
     wait(lambda: other.offered().keys() == ALL, "offers of all hosts")
     for host in sorted(ALL):
         other.launch(host, f"t-{host}", cpus=3.5)
@@ -138,7 +142,7 @@ def test_what_does_not_fit_asks_for_no_offers(world: World, other: Other, monkey
     monkeypatch.setattr(offer_keeper, "WAITING_AGE_S", 600.0)  # from here on the job waits
     job = world.job(1)
     shape = world.storage.pods.ready_gangs(job, 1)[0].shape
-    world.core.acquire_hosts(job, [(shape, 1)])  # the first since nothing waited asks
+    world.core.acquire_hosts(job, [(shape, 1)])  # the first request since no pod waited
     wait(lambda: "REVIVE" in world.link.calls, "the question")
     wait(lambda: not world.core.book.room_count, "the end of all offers")
     revived = world.link.calls.count("REVIVE")
@@ -150,9 +154,9 @@ def test_what_does_not_fit_asks_for_no_offers(world: World, other: Other, monkey
 
 
 def test_a_host_whose_rest_mesos_hides_has_its_free_room(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A launch uses the offer that a pod's end brought, and what it leaves is hidden by an earlier decline: free is
-    what the host has and no pod holds."""
-    monkeypatch.setattr(offer_keeper, "WAITING_AGE_S", 600.0)  # Mesos is not told to stop
+    """A launch uses the offer that a pod's end released, and an earlier decline hides the rest. Free resources are
+    those of the host less those of its pods."""
+    monkeypatch.setattr(offer_keeper, "WAITING_AGE_S", 600.0)  # Mesos still sends offers
     job = world.running(1)
     wait(lambda: not world.core.book.room_count, "the decline of all offers")
     world.kill(job)

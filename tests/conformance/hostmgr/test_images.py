@@ -1,4 +1,4 @@
-"""Fetching images ahead: on an endpoint, through the host manager, and where there is no endpoint."""
+"""Prefetching of images: on an endpoint, through the host manager, and without an endpoint."""
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ def url(emulated: Emulated) -> str:
 
 @pytest.fixture(params=["endpoint", "host manager"])
 def open_at(request: pytest.FixtureRequest) -> Iterator[Open]:
-    """Makes a port on the endpoint at an URL; with "" there is none."""
+    """Makes a port on the endpoint at a URL. An empty URL means no endpoint."""
     with ExitStack() as ends:
 
         def over_grpc(url: str) -> ImagePrefetcher:
-            nothing = [cast("Any", None)] * 4  # this call needs no others
+            nothing = [cast("Any", None)] * 4  # this call uses no other ports
             pool = ends.enter_context(ThreadPoolExecutor(2 * CALLS_MAX))
             server = grpc.server(pool)
             servicer = HostsServicer(*nothing[:2], prefetcher(url), *nothing[2:])
@@ -71,7 +71,7 @@ def page(url: str) -> dict[str, Any]:
 
 
 def test_hosts_fetch_images(open_at: Open, url: str) -> None:
-    """Each the ones that it was asked for; asking again, or for hosts that nobody knows, does no harm."""
+    """Each host fetches the requested images. A repeated request and a request for unknown hosts do no harm."""
     images = open_at(url)
     wanted = {"web:1": [H0, H1], "web:2": [H1, Hostname("gone")]}
 
@@ -84,18 +84,18 @@ def test_hosts_fetch_images(open_at: Open, url: str) -> None:
 
 
 def test_nothing_to_fetch(open_at: Open, url: str) -> None:
-    """Nobody is asked."""
+    """A request without images calls no endpoint."""
     assert Prefetched() == open_at(url).prefetch({})
     assert {} == page(url)["hosts"]
 
 
 def test_nobody_to_ask(open_at: Open) -> None:
-    """Without an endpoint nothing is fetched ahead, and the caller learns that it need not ask again."""
+    """Images are not prefetched without an endpoint, and the caller learns that it need not ask again."""
     assert Prefetched(0, is_possible=False) == open_at("").prefetch({"web:1": [H0]})
 
 
 def test_an_endpoint_that_is_away(open_at: Open) -> None:
-    """The error names it."""
+    """The error names the endpoint that does not respond."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         url = f"http://127.0.0.1:{taken.getsockname()[1]}/images"
     with pytest.raises(Unavailable, match=f"image prefetch at {url}: .*refused"):
@@ -103,14 +103,14 @@ def test_an_endpoint_that_is_away(open_at: Open) -> None:
 
 
 def test_an_endpoint_that_refuses(open_at: Open, url: str) -> None:
-    """Its words are told."""
+    """The error contains the message of the endpoint."""
     with pytest.raises(Unavailable, match="HTTP 404 Expected /minicluster/agents"):
         open_at(f"{url}/other").prefetch({"web:1": [H0]})
 
 
 @pytest.mark.parametrize("answer", [b"", b"nonsense\r\n\r\n"])
 def test_an_endpoint_that_makes_no_sense(open_at: Open, answer: bytes) -> None:
-    """An answer that is not one is an endpoint that is away."""
+    """A malformed answer is treated as an endpoint that does not respond."""
 
     def serve(connection: socket.socket) -> None:
         connection.recv(65_536)
@@ -125,7 +125,7 @@ def test_an_endpoint_that_makes_no_sense(open_at: Open, answer: bytes) -> None:
 
 
 def test_an_endpoint_that_hangs_holds_few_threads(open_at: Open, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A call more than there may be at a time is refused at once, and all others get their answer."""
+    """A call above the limit of concurrent calls is refused at once, and all others are answered."""
     monkeypatch.setattr(image_prefetch, "TIMEOUT_S", PATIENCE_S)
     monkeypatch.setattr(client_module, "PREFETCH_TIMEOUT_S", PATIENCE_S)
     arrived, go_on = threading.Semaphore(0), threading.Event()
@@ -154,7 +154,7 @@ def test_an_endpoint_that_hangs_holds_few_threads(open_at: Open, monkeypatch: py
 
 @pytest.mark.parametrize("open_at", ["host manager"], indirect=True)
 def test_the_bound_of_a_call(open_at: Open, url: str) -> None:
-    """With the numbers; nothing is fetched."""
+    """The refusal contains the numbers, and nothing is fetched."""
     told = f"prefetch of {PREFETCH_MAX + 1} images on hosts: at most {PREFETCH_MAX} in one call"
     with pytest.raises(InvalidArgument, match=told):
         open_at(url).prefetch({"web:1": [H0] * PREFETCH_MAX, "web:2": [H0]})
@@ -163,6 +163,6 @@ def test_the_bound_of_a_call(open_at: Open, url: str) -> None:
 
 @pytest.mark.parametrize("url", ["images", "file:///etc/hosts", "ftp://host/images", "http:///images"])
 def test_addresses_that_cannot_be_meant(url: str) -> None:
-    """Told at the start, with the address."""
+    """An invalid address is reported at the start, with the address."""
     with pytest.raises(InvalidArgument, match=f"image prefetch at '{url}': want http://"):
         HttpPrefetcher(url)

@@ -1,4 +1,4 @@
-"""The life of pods between storage and Mesos, as long as nothing breaks."""
+"""The life of pods between storage and Mesos in the absence of faults."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_a_failed_pod_tells_its_exit_code(any_world: World) -> None:
 
 
 def test_a_pod_that_fails_goes_elsewhere_at_once(world: World) -> None:
-    """It waits for its next run only if no other host could take it, as when it names its host."""
+    """A failed pod waits for its next run only if no other host could take it, as when it names its host."""
     world.storage.host_pods.batch_backoff = Backoff(10, 600)
     here = wait(lambda: len(world.core.book.hosts()) > 1 and world.core.book.hosts()[0].hostname, "two hosts")
 
@@ -68,7 +68,7 @@ def test_a_pod_that_fails_goes_elsewhere_at_once(world: World) -> None:
 
 
 def test_a_killed_pod_ends(any_world: World) -> None:
-    """A pod that runs is KILLING as soon as it is told, and KILLED when its host says so."""
+    """A running pod is KILLING as soon as the kill is sent, and KILLED when its host reports it."""
     job = any_world.running()
 
     assert 1 == any_world.kill(job)
@@ -79,7 +79,7 @@ def test_a_killed_pod_ends(any_world: World) -> None:
 
 
 def test_every_update_is_acknowledged(any_world: World) -> None:
-    """When the statuses are stored, Mesos keeps no task of the ended pods."""
+    """Mesos keeps no task of the ended pods once their statuses are stored."""
     job = any_world.start(3, command="true")
 
     any_world.wait_states(job, {"SUCCEEDED": 3})
@@ -89,9 +89,9 @@ def test_every_update_is_acknowledged(any_world: World) -> None:
 
 
 def test_an_update_is_acknowledged_only_when_it_is_stored(world: World) -> None:
-    """A status whose commit fails is not acknowledged, comes again, and is stored then."""
+    """A status whose commit fails is not acknowledged. Mesos sends it again, and it is stored."""
     batch = world.place(world.job(command="true"))
-    acknowledged: list[int] = []  # at the begin of each commit
+    acknowledged: list[int] = []  # at the beginning of each commit
     world.storage.host_pods.on_commit = lambda: acknowledged.append(world.link.calls.count("ACKNOWLEDGE"))
     world.storage.host_pods.commits_to_fail = 1
 
@@ -103,7 +103,7 @@ def test_an_update_is_acknowledged_only_when_it_is_stored(world: World) -> None:
 
 
 def test_a_repeated_launch_starts_nothing_twice(any_world: World) -> None:
-    """Neither the same lease nor a new one launches a run that an earlier call committed."""
+    """A run that an earlier call committed is launched again neither with the same lease nor with a new one."""
     batch = any_world.place(any_world.job(2))
     other = any_world.job()
 
@@ -118,7 +118,7 @@ def test_a_repeated_launch_starts_nothing_twice(any_world: World) -> None:
 
 
 def test_a_lease_that_ran_out_launches_nothing(make: Callable[..., World]) -> None:
-    """When another job has got the hosts, the late launch is refused, and its pods stay READY."""
+    """A late launch on hosts that another job has leased is refused, and its pods stay READY."""
     world = make(hosts=[HostSpec("only", cpus=1)], lease_s=0.0)
     late = world.place(world.job())
     other = world.place(world.job())
@@ -129,7 +129,7 @@ def test_a_lease_that_ran_out_launches_nothing(make: Callable[..., World]) -> No
 
 
 def test_a_rescinded_offer_claims_nothing(world: World) -> None:
-    """Hosts whose offers Mesos took back are not launched on."""
+    """Hosts whose offers Mesos rescinded are not launched on."""
     batch = world.place(world.job(12))
     for host in ("h0", "h1", "h2"):
         world.cluster.agent(host, "freeze")
@@ -141,7 +141,7 @@ def test_a_rescinded_offer_claims_nothing(world: World) -> None:
 
 
 def test_what_a_launch_leaves_of_a_host_is_offered_again(make: Callable[..., World]) -> None:
-    """One cpu of four is used; the other three come back, and all four after the pod's end."""
+    """One cpu of four is used. The other three are offered again, and all four after the pod's end."""
     world = make(hosts=[HostSpec("only", cpus=4)])
     free = lambda: [host.free.cpu_milli for host in world.core.book.hosts()]  # noqa: E731
     job = world.running()
@@ -152,7 +152,7 @@ def test_what_a_launch_leaves_of_a_host_is_offered_again(make: Callable[..., Wor
 
 
 def test_hosts_of_a_lease_that_a_launch_does_not_use_are_free_at_once(world: World) -> None:
-    """The offers of an unused host are leased again without Mesos, and who waits for them is told at once."""
+    """The offers of an unused host are leased again without Mesos, and waiting requests are notified at once."""
     job, other, wanted = world.job(12), world.job(), [(PodShape(Resources.of(3.0, 32)), 2)]
     batch = world.place(job)
     assert () == world.core.acquire_hosts(other, wanted).hosts
@@ -190,7 +190,7 @@ HOSTS = [
     ],
 )
 def test_a_pod_gets_a_host_that_suits_it(make: Callable[..., World], shape: PodShape, hosts: set[str]) -> None:
-    """Labels, exclusiveness, gpus, revocable cpu and ports decide; a host that is kept for others is not taken."""
+    """Labels, exclusiveness, gpus, revocable cpu and ports decide. A reserved host is not taken."""
     world = make(hosts=HOSTS)
     wait(lambda: sum(host.free.cpu_milli > 0 for host in world.core.book.hosts()) == 4, "all offers")
 
@@ -200,7 +200,7 @@ def test_a_pod_gets_a_host_that_suits_it(make: Callable[..., World], shape: PodS
 
 
 def test_a_revocable_pod_runs_on_revocable_cpu(make: Callable[..., World]) -> None:
-    """A pod larger than the host's ordinary cpu runs on what others do not use."""
+    """A pod larger than the host's ordinary cpu runs on cpu that other pods do not use."""
 
     def revocable(config: task_pb2.TaskConfig) -> None:
         config.revocable = True
@@ -213,7 +213,7 @@ def test_a_revocable_pod_runs_on_revocable_cpu(make: Callable[..., World]) -> No
 
 
 def test_every_pod_has_ports_of_its_own(any_world: World) -> None:
-    """Dynamic ports are dealt by name, stored with the pod, and no two pods of a host share one."""
+    """Dynamic ports are assigned by name and stored with the pod, and no two pods of a host share one."""
 
     def two_ports(config: task_pb2.TaskConfig) -> None:
         config.ports.add(name="http", envName="HTTP_PORT")
@@ -228,7 +228,8 @@ def test_every_pod_has_ports_of_its_own(any_world: World) -> None:
 
 
 def test_pods_that_ask_for_nothing_are_placed_where_something_is(make: Callable[..., World]) -> None:
-    """Mesos starts nothing without resources: such a pod takes a little cpu, and a host without any is passed over."""
+    """Mesos starts nothing without resources, so such a pod takes a little cpu, and a host without any is passed
+    over."""
 
     def nothing(config: task_pb2.TaskConfig) -> None:
         config.resource.cpuLimit = config.resource.memLimitMb = 0
@@ -244,7 +245,7 @@ def test_pods_that_ask_for_nothing_are_placed_where_something_is(make: Callable[
 
 
 def test_locked_acts_wait(world: World) -> None:
-    """While an administrator has locked them, nothing is launched and nothing killed; then both go on."""
+    """No pod is launched or killed while an administrator has locked these operations. Both continue afterwards."""
     batch = world.place(world.job())
     world.storage.lockdowns.set("Launch", True)
     with pytest.raises(Unavailable, match="launch op is locked"):

@@ -1,4 +1,4 @@
-"""The recipe that goes by load, on simulated hosts whose pods use the share of their cpu that they declare."""
+"""Placement by load, on simulated hosts whose pods use the share of their cpu that they declare."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Story:
         self.samples = HostSamples(world.core, [HostLoads(world.core.book.loads)], period_s=0.0, has_all=True)
 
     def run(self, cpu: float, share: float) -> str:
-        """The host of a pod that uses this share of its cpu."""
+        """Starts a pod that uses this share of its cpu and returns its host."""
 
         def change(config: task_pb2.TaskConfig) -> None:
             config.resource.cpuLimit, config.resource.memLimitMb = cpu, 16
@@ -33,7 +33,7 @@ class Story:
         return self.world.pod(self.world.running(1, changes=[change])).host
 
     def order(self) -> list[str]:
-        """The hosts in the order in which they are chosen."""
+        """Returns the hosts in the order in which placement chooses them."""
         book = self.world.core.book
         lease = book.acquire(JobId("asks"), [(ASKED, 100)], 0.0)
         book.release(lease.lease_id)
@@ -49,7 +49,8 @@ def story(make: Callable[..., World]) -> Iterator[Story]:
 
 
 def test_a_hot_host_is_chosen_last_once_it_is_measured(story: Story) -> None:
-    """Until then the host whose pods hold most is."""
+    """Placement chooses the hot host last once its load is measured, and the host with the most allocated resources
+    last until then."""
     hot, quiet = story.run(2.5, 1.0), story.run(3.0, 0.05)
     (empty,) = {"a", "b", "c"} - {hot, quiet}
     wait(lambda: story.order() == [empty, hot, quiet], "an order by what pods hold")

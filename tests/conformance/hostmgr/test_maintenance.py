@@ -1,4 +1,4 @@
-"""Maintenance on a Mesos cluster: hosts leave the cluster and come back; none that has gone gets a pod."""
+"""Maintenance on a Mesos cluster: hosts leave the cluster and return, and a host that has left takes no pod."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class HostWakes:
 
 
 class Keeper:
-    """The maintainer of a world's leader, and its workflow by hand."""
+    """The maintainer of a world's leader, with its workflow executed by the test."""
 
     def __init__(self, world: World, wake_period_s: float = maintenance.WAKE_PERIOD_S) -> None:
         self.world, self.woken = world, HostWakes()
@@ -92,7 +92,7 @@ class Keeper:
         return [[machine["hostname"] for machine in window["machine_ids"]] for window in windows]
 
     def answers(self) -> dict[str, list[str]]:
-        """What we have said of machines that will go."""
+        """Returns Peloton's answers about machines that are scheduled to leave."""
         machines = self.mesos("GET_MAINTENANCE_STATUS").get("status", {}).get("draining_machines", [])
         return {m["id"]["hostname"]: [s["status"] for s in m.get("statuses", [])] for m in machines}
 
@@ -112,7 +112,8 @@ def keeping(world: World) -> Any:
 
 
 def test_a_host_goes_and_comes_back(world: World) -> None:
-    """Drained of its pods it leaves the cluster; completed, it takes pods again; every step may be repeated."""
+    """The host is drained of its pods and leaves the cluster. Once completed it takes pods again. Every step may be
+    repeated."""
     with keeping(world) as keeper:
         job = world.running(7)
         host = world.pod(job).host
@@ -141,7 +142,7 @@ def test_a_host_goes_and_comes_back(world: World) -> None:
 
 
 def test_cancelled_it_stays(world: World) -> None:
-    """It leaves the schedule, and takes pods again."""
+    """A cancelled host leaves the schedule and takes pods again."""
     with keeping(world) as keeper:
         keeper.start("h1")
         wait(lambda: keeper.schedule() == [["h1"]], "an announcement")
@@ -155,7 +156,8 @@ def test_cancelled_it_stays(world: World) -> None:
 
 
 def test_machines_of_others_stay_in_the_schedule(world: World) -> None:
-    """What an operator told Mesos is kept, ours is added and taken out again; Mesos hears that we leave ours only."""
+    """Machines that an operator has scheduled stay, and Peloton's are added and removed. Peloton declares to Mesos only
+    that its own leave."""
     with keeping(world) as keeper:
         theirs = {"hostname": "h2", "ip": "127.0.0.1"}
         window = {"machine_ids": [theirs], "unavailability": {"start": {"nanoseconds": time.time_ns()}}}
@@ -173,7 +175,7 @@ def test_machines_of_others_stay_in_the_schedule(world: World) -> None:
 @pytest.mark.parametrize("lost", ["START_MAINTENANCE", "STOP_MAINTENANCE", "UPDATE_MAINTENANCE_SCHEDULE"])
 @pytest.mark.parametrize("how", ["lose_call", "lose_answer"])
 def test_a_call_or_its_answer_is_lost(lost: str, how: str, world: World) -> None:
-    """The step fails, and is done when it is repeated."""
+    """A step whose call or answer is lost fails, and succeeds when it is repeated."""
     with keeping(world) as keeper:
         setattr(world.link, how, lost)
         failures = 0
@@ -195,12 +197,12 @@ def test_a_call_or_its_answer_is_lost(lost: str, how: str, world: World) -> None
 
         assert keeper.state("h1") is HostState.UP
         assert not getattr(world.link, how)
-        assert failures == 1 or lost == "UPDATE_MAINTENANCE_SCHEDULE"  # which our own thread sends, too
+        assert failures == 1 or lost == "UPDATE_MAINTENANCE_SCHEDULE"  # which the thread of the host manager sends, too
         wait(lambda: keeper.agents() == ["h0", "h1", "h2"], "the agent back")
 
 
 def test_no_pod_is_launched_after_it_is_drained(world: World) -> None:
-    """A launch that had claimed the host before is waited for, and what it launched has to leave; later ones are
+    """A launch that had claimed the host before is waited for, and its pods have to leave. Later launches are
     refused."""
     with keeping(world) as keeper:
         job = world.job(3)
@@ -240,7 +242,7 @@ def test_no_pod_is_launched_after_it_is_drained(world: World) -> None:
 
 
 def test_a_lease_from_before_is_refused(world: World) -> None:
-    """Pods that were placed on the host before it went are not launched there, and wait for another placement."""
+    """Pods that were placed on the host before it left are not launched there, and wait for another placement."""
     with keeping(world) as keeper:
         job = world.job(1)
         batch = world.place(job)
@@ -251,7 +253,7 @@ def test_a_lease_from_before_is_refused(world: World) -> None:
 
 
 def test_a_successor_knows_who_is_away(make: Make) -> None:
-    """A new leader leases no host that is away, from the first moment, and wakes all maintenances."""
+    """A new leader leases no host in maintenance from the first moment, and wakes all maintenances."""
     world = make()
     with keeping(world) as keeper:
         keeper.start("h0", "h1")
@@ -264,7 +266,7 @@ def test_a_successor_knows_who_is_away(make: Make) -> None:
 
 
 def test_what_is_refused(world: World) -> None:
-    """A host that Mesos does not know, alone or among others; nothing is stored."""
+    """A host that Mesos does not know is refused, alone or among others, and nothing is stored."""
     with keeping(world) as keeper:
         with pytest.raises(Aborted, match=r"^host is not a Peloton agent: nowhere$"):
             keeper.start("nowhere")
@@ -276,8 +278,8 @@ def test_what_is_refused(world: World) -> None:
 
 
 def test_pods_of_services_leave_as_their_sla_allows(world: World) -> None:
-    """One at a time, the next once the last serves again elsewhere; meanwhile the host says which job blocks it, and
-    with what numbers. Forced, the rest leaves at once."""
+    """One pod leaves at a time, the next once the last serves again elsewhere. Meanwhile the host names the blocking
+    job and its numbers. When forced, the rest leaves at once."""
     with keeping(world) as keeper:
         job = service(world, 7, maximum_unavailable=1)
         host = next(h for h in ("h0", "h1", "h2") if len(on_host(world, job, h)) == 4)
@@ -310,7 +312,7 @@ def told_to_go(world: World, job: JobId) -> list[int]:
 
 def service(world: World, count: int, maximum_unavailable: int) -> JobId:
     config = builders.a_config(count, type_=JobType.SERVICE, maximumUnavailableInstances=maximum_unavailable)
-    config.placementStrategy = job_pb2.PLACEMENT_STRATEGY_PACK_HOST  # one host is full, which makes the story
+    config.placementStrategy = job_pb2.PLACEMENT_STRATEGY_PACK_HOST  # one host is full, which the test relies on
     config.defaultConfig.command.value = LONG
     config.defaultConfig.resource.cpuLimit = 1.0
     job = builders.create(world.storage, config)
@@ -326,7 +328,7 @@ def on_host(world: World, job: JobId, host: str) -> list[int]:
 
 
 def come_back(world: World, job: JobId) -> None:
-    """What the job's workflow does with pods that have to leave: they end, are queued, placed and launched."""
+    """Acts as the job's workflow for pods that have to leave: they end, are queued, placed and launched."""
     count = world.core.kill_running(job)
     wait(lambda: world.states(job).get("KILLED") == count, "the end of those that leave")
     world.admit(job)
@@ -335,7 +337,7 @@ def come_back(world: World, job: JobId) -> None:
 
 
 def test_maintenances_with_a_step_to_take_are_woken_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Temporal may have lost their workflows; a host that is DOWN waits for an operator."""
+    """Maintenances whose workflow Temporal may have lost are woken. A host that is DOWN waits for an operator."""
     monkeypatch.setattr(maintenance, "CHORES_PERIOD_S", 0.02)
     keeper = Keeper(world, wake_period_s=0.05)
     try:

@@ -1,5 +1,5 @@
 """The mover of host pools over the host managers of two clusters: a spike of services takes hosts from batch jobs, and
-gives them back."""
+returns them."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Moved:
         self.succeed()
 
     def succeed(self) -> None:
-        """Another process leads: it knows what is stored."""
+        """Makes another process lead, which knows what is stored."""
         storage = self.east.storage
         settings = MoverSettings(POLICY, give_up_s=GIVE_UP_S)
         records = storage.host_pools, storage.mover, storage.pods, storage.host_pods
@@ -78,7 +78,7 @@ class Moved:
         return asyncio.run(self.service.Query(pb.QueryRequest(), CONTEXT))
 
     def turn(self, after_s: float = 0.0) -> list[str]:
-        """Hosts that go because of it."""
+        """Takes one turn of the mover. Returns the hosts that it begins to move."""
         self.now_s += after_s
         return [host for one in asyncio.run(self.mover.turn()) for host in one.hostnames]
 
@@ -86,7 +86,7 @@ class Moved:
         return {host: pool for pool, hosts in self.east.pools().items() for host in hosts}
 
     def finish(self, host: str) -> list[Step]:
-        """All steps of its move, once its host manager has heard of it and batch pods there have ended."""
+        """Takes all steps of a move, once its host manager knows of it and batch pods there have ended."""
         manager = self.by_cluster["east" if host.startswith("e") else "west"]
         wait(lambda: manager.storage.maintenance.get(manager.cluster, host) is not None, f"{host} to move")
         return settle(manager, host)
@@ -94,7 +94,7 @@ class Moved:
 
 @pytest.fixture
 def moved(url: str) -> Iterator[Moved]:
-    """e0 is for services, all others are for batch jobs, which need at least one."""
+    """Two clusters in which e0 is for services and all others are for batch jobs, which require at least one."""
     east, west = Manager(url, "east", hosts("e")), Manager(url, "west", hosts("w"))
     wait(lambda: len(east.pools()["default"]) == 6, "all hosts")
     east.stub.CreateHostPool(CREATE(name="services", serves=["stateless"], minimum=1))
@@ -108,8 +108,8 @@ def moved(url: str) -> Iterator[Moved]:
 
 
 def test_a_spike_takes_hosts_from_batch_and_gives_them_back(moved: Moved) -> None:
-    """Idle hosts first, of any cluster, no more than at a time are moved; after the spike those that were lent return,
-    and no others."""
+    """Idle hosts of any cluster move first, up to the limit of concurrent moves. After the spike exactly the lent hosts
+    return."""
     east = moved.east
     batch = east.job(20, 1.0)
     assert {"e1": 10, "e2": 10} == east.start(batch)
@@ -140,7 +140,7 @@ def test_a_spike_takes_hosts_from_batch_and_gives_them_back(moved: Moved) -> Non
 
 
 def end(moved: Moved, job: JobId) -> None:
-    """The job is stopped, and its pods end in both clusters."""
+    """Stops the job and ends its pods in both clusters."""
     storage = moved.east.storage
     storage.jobs.set_goal(job, JobState.KILLED, builders.NOW)
     storage.jobs.settle(job, builders.NOW)
@@ -150,7 +150,7 @@ def end(moved: Moved, job: JobId) -> None:
 
 
 def test_a_host_pool_keeps_its_minimum(moved: Moved) -> None:
-    """Hosts with the fewest pods go first; the last one never does."""
+    """Hosts with the fewest pods move first. The last host never moves."""
     east = moved.east
     moved.switch(True)
     east.stub.UpdateHostPool(UPDATE(name="batch", minimum=4))
@@ -167,7 +167,8 @@ def test_a_host_pool_keeps_its_minimum(moved: Moved) -> None:
 
 
 def test_a_host_pool_below_its_minimum_fetches_hosts(moved: Moved) -> None:
-    """Without any demand: one that takes hosts, and then one that gives them, which has back what it has lent."""
+    """A host pool below its minimum takes hosts without any demand. A lender below its minimum recovers a host that it
+    has lent."""
     east = moved.east
     moved.switch(True)
     east.stub.UpdateHostPool(UPDATE(name="services", minimum=3))
@@ -192,7 +193,7 @@ def test_a_host_pool_below_its_minimum_fetches_hosts(moved: Moved) -> None:
 
 
 def test_a_host_that_does_not_get_empty_stays(moved: Moved) -> None:
-    """After the limit, which is said; then the mover goes on, with other hosts."""
+    """The move is given up after the limit, which is reported. The mover continues with other hosts."""
     moved.switch(True)
     service = moved.east.job(25, 1.0, JobType.SERVICE)
     moved.east.start(service)
@@ -217,7 +218,7 @@ def test_a_host_that_does_not_get_empty_stays(moved: Moved) -> None:
 
 
 def test_a_new_leader_knows_what_has_moved(moved: Moved) -> None:
-    """It keeps to the budget of the hour, and to the pause after a move."""
+    """A new leader observes the hourly budget and the pause after a move."""
     moved.switch(True)
     moved.east.stub.UpdateHostPool(UPDATE(name="services", minimum=3))
     moved.turn()
@@ -236,7 +237,7 @@ def test_a_new_leader_knows_what_has_moved(moved: Moved) -> None:
 
 
 def test_what_it_sees_and_would_do_is_told(moved: Moved) -> None:
-    """With the numbers of now, also while it is off."""
+    """The state of the mover shows the current numbers and the next move, also while the mover is off."""
     east = moved.east
     service = east.job(25, 1.0, JobType.SERVICE)
     east.start(service)
@@ -262,7 +263,7 @@ def test_what_it_sees_and_would_do_is_told(moved: Moved) -> None:
 
 
 def test_nothing_moves_while_a_cluster_is_silent(moved: Moved) -> None:
-    """How much its hosts have is not known."""
+    """Nothing moves while the resources of a cluster's hosts are unknown."""
     moved.switch(True)
     moved.silent.add("west")
 
@@ -271,7 +272,7 @@ def test_nothing_moves_while_a_cluster_is_silent(moved: Moved) -> None:
 
 
 def test_without_host_pools_it_is_not_switched_on(url: str) -> None:
-    """The call is refused as those about host pools are."""
+    """The call is refused as calls about host pools are."""
     manager = Manager(url, "east", hosts("e"), is_on=False)
     try:
         moved = Moved(manager, manager)
@@ -286,7 +287,7 @@ def test_without_host_pools_it_is_not_switched_on(url: str) -> None:
 
 
 def test_what_the_advisor_marks_takes_hosts(moved: Moved) -> None:
-    """A red host counts for its host pool, whichever cluster it is in; one of batch jobs may be as red as it likes."""
+    """A red host counts for its host pool, in whichever cluster. Red hosts of batch jobs have no effect."""
     moved.switch(True)
     make_red(moved.by_cluster["west"], "w0")
     moved.turn()

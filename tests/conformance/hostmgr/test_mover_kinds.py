@@ -1,4 +1,4 @@
-"""The mover of host pools over two clusters of different kinds: one of Mesos, and one of Kubernetes, both emulated."""
+"""The mover of host pools over two emulated clusters of different kinds: Mesos and Kubernetes."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def hosts(prefix: str) -> tuple[HostSpec, ...]:
 
 
 def has_room(manager: Manager) -> bool:
-    """Of all its hosts; not known at first."""
+    """Reports whether all cpus of the cluster's hosts are free, which is unknown at first."""
     with suppress(Unavailable):
         return HostManagerClient(lambda: manager.channel).free()[0].cpu_milli == 30_000
     return False
@@ -43,7 +43,7 @@ def has_room(manager: Manager) -> bool:
 
 @pytest.fixture
 def moved(url: str, tmp_path: Path) -> Iterator[Moved]:
-    """e0 is for services, all others are for batch jobs."""
+    """Two clusters in which e0 is for services and all others are for batch jobs."""
     mesos = Emulated(tmp_path / "minicluster", hosts=hosts("e"))
     kubernetes = Kubernetes(EmulatedPlane(tmp_path / "kubernetes", hosts("w")))
     address = f"127.0.0.1:{mesos.target[1]}"
@@ -62,8 +62,8 @@ def moved(url: str, tmp_path: Path) -> Iterator[Moved]:
 
 
 def test_hosts_of_kubernetes_are_drained_for_services_and_given_back(moved: Moved) -> None:
-    """Those with the fewest batch pods go, which are those of Kubernetes; their pods are killed there, pods of the
-    service run there, and later the hosts are for batch jobs again."""
+    """The hosts with the fewest batch pods, those of Kubernetes, are moved. Their pods are killed there, pods of the
+    service run there, and later the hosts return to batch jobs."""
     east, west = moved.east, moved.by_cluster["west"]
     assert {"e1": 3, "e2": 3} == east.start(east.job(6, 3.0))
     batch = west.job(3, 6.0)
@@ -102,7 +102,7 @@ def running(manager: Manager, job_id: JobId, count: int) -> None:
 
 
 def finish(moved: Moved, host: str, leaving: JobId) -> list[Step]:
-    """All steps of its move, while pods that were asked to leave are killed, as by the workflow of their job."""
+    """Takes all steps of a move, and kills evicted pods as the workflow of their job does."""
     manager, taken = moved.by_cluster["west"], list[Step]()
     wait(lambda: manager.storage.maintenance.get(manager.cluster, host) is not None, f"{host} to move")
 

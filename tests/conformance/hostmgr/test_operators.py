@@ -1,4 +1,4 @@
-"""What operators of Mesos do to hosts, past Peloton: drain, deactivate, reactivate, give up."""
+"""Operations of Mesos operators on hosts, without Peloton: drain, deactivate, reactivate, and give up."""
 
 from __future__ import annotations
 
@@ -15,31 +15,31 @@ SOON = {"agents_period_s": 0.1}
 
 
 def ask(world: World, call: str, host: str, **body: Any) -> None:
-    """A call to the operator API of the master about the agent of a host."""
+    """Calls the operator API of the master about the agent of a host."""
     agent = world.host(host)
     address = f"{world.link.target[0]}:{world.link.target[1]}"
     world.mesos.operator.call(address, {"type": call, call.lower(): {"agent_id": {"value": agent.host_id}, **body}})
 
 
 def home(world: World, job: JobId) -> str:
-    """Where the job's pod runs, once its host is known."""
+    """Returns the host of the job's pod, once it is known."""
     return world.host(world.pod(job).host).hostname
 
 
 def ends(world: World, job: JobId) -> list[PodEvent]:
-    """Of runs of instance 0."""
+    """Returns the ends of the runs of instance 0."""
     return [e for e in world.storage.pods.events(job, 0, None, 0) if e.state in (PodState.KILLED, PodState.LOST)]
 
 
 def seen(world: World, host: str) -> tuple[HostState, bool]:
-    """Its state, and whether it is avoided."""
+    """Returns the state of the host, and whether placement avoids it."""
     (found,) = (h for h in world.core.book.hosts() if h.hostname == host)
     return found.state, bool(found.avoided)
 
 
 def test_pods_of_a_drained_host_run_elsewhere(make: Any) -> None:
-    """A batch pod that allows no failure has a new run that counts nothing, and says why; its host takes no pods and
-    counts for nothing until it is reactivated."""
+    """A batch pod that allows no failure has a new run that counts no failure, with the reason. Its host takes no pods
+    and counts no capacity until it is reactivated."""
     world: World = make(**SOON)
     job = world.running()
     host = home(world, job)
@@ -64,7 +64,7 @@ def test_pods_of_a_drained_host_run_elsewhere(make: Any) -> None:
 
 
 def test_pods_of_a_deactivated_host_run_on(make: Any) -> None:
-    """It offers nothing more, and is shown as avoided."""
+    """The host offers nothing more and is shown as avoided."""
     world: World = make(**SOON)
     job = world.running()
     host = home(world, job)
@@ -79,7 +79,7 @@ def test_pods_of_a_deactivated_host_run_on(make: Any) -> None:
 
 @pytest.mark.parametrize(("call", "body"), [("MARK_AGENT_GONE", {}), ("DRAIN_AGENT", {"mark_gone": True})])
 def test_pods_of_a_host_that_is_given_up_run_elsewhere(call: str, body: dict[str, Any], make: Any) -> None:
-    """An operator says that they are gone: none of them waits for anything, or pays for it."""
+    """The operator declares the pods gone. They run again without a wait and without a counted failure."""
     world: World = make(**SOON)
     job = world.running()
     host = home(world, job)

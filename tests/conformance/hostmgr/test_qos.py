@@ -1,4 +1,4 @@
-"""The QoS controller beside a real host manager, on simulated hosts whose pods use what they declare."""
+"""The QoS controller with a real host manager, on simulated hosts whose pods use what they declare."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ class StoredEvictions:
 class Story:
     def __init__(self, world: World) -> None:
         self.world, self.evictor = world, StoredEvictions(world)
-        settings = QosSettings(enabled=False, policy=QosPolicy(closed_s=1_000.0))  # the story has the rounds
+        settings = QosSettings(enabled=False, policy=QosPolicy(closed_s=1_000.0))  # the test takes the rounds
         self.controller = QosController(settings, world.core, world.storage.host_pods, self.evictor, world.wakes)
-        self.samples = HostSamples(world.core, [self.controller], period_s=0.0)  # nor does it measure by itself
+        self.samples = HostSamples(world.core, [self.controller], period_s=0.0)  # the test measures, too
         self.now_s = 0.0
 
     def round(self) -> list[Correction]:
@@ -52,7 +52,7 @@ class Story:
         return self.controller.run_round(self.samples.measure(), self.now_s)
 
     def run(self, cpu: float, share: float, is_revocable: bool = False) -> JobId:
-        """A pod on the host that uses this share of its cpu."""
+        """Starts a pod on the host that uses this share of its cpu."""
 
         def change(config: task_pb2.TaskConfig) -> None:
             config.resource.cpuLimit, config.resource.memLimitMb, config.revocable = cpu, 16, is_revocable
@@ -61,7 +61,7 @@ class Story:
         return self.world.running(1, changes=[change])
 
     def wait_held(self, milli: int) -> None:
-        """The host manager knows what revocable pods hold."""
+        """Waits until the host manager knows the resources that revocable pods hold."""
 
         def held() -> int:
             agent = self.world.core.book.host("h")
@@ -78,8 +78,8 @@ def story(make: Callable[..., World]) -> Iterator[Story]:
 
 
 def test_a_hot_host_sends_the_youngest_away(story: Story) -> None:
-    """Of two revocable pods beside a busy one the younger leaves: it is killed on Mesos at once and wants a new run.
-    The host takes no revocable pods until it has been closed for its time."""
+    """The younger of two revocable pods next to a busy one leaves: it is killed on Mesos at once and requests a new
+    run. The host takes no revocable pods for the configured time."""
     busy = story.run(0.5, 1.0)
     old, young = story.run(0.2, 1.0, is_revocable=True), story.run(0.3, 1.0, is_revocable=True)
     story.wait_held(500)
@@ -105,8 +105,8 @@ def test_a_hot_host_sends_the_youngest_away(story: Story) -> None:
 
 
 def test_slack_that_is_gone_is_left(story: Story) -> None:
-    """When the agent has less slack than revocable pods hold, who no longer fits leaves, however little it uses; the
-    host stays open."""
+    """The agent has less slack than revocable pods hold, so the pods that no longer fit leave, however little they use.
+    The host stays open."""
     first, second = story.run(0.4, 0.1, is_revocable=True), story.run(0.4, 0.1, is_revocable=True)
     story.wait_held(800)
     assert [story.round() for _ in range(3)] == [[], [], []]
@@ -125,7 +125,7 @@ def test_slack_that_is_gone_is_left(story: Story) -> None:
 
 
 def test_nothing_is_killed_that_was_not_evicted(story: Story) -> None:
-    """While no resource manager leads nobody leaves; the next round after its return does it."""
+    """No pod leaves while no resource manager leads. The next round after its return evicts it."""
     story.run(0.9, 1.0)
     slack = story.run(0.3, 1.0, is_revocable=True)
     story.wait_held(300)
@@ -146,12 +146,12 @@ def test_nothing_is_killed_that_was_not_evicted(story: Story) -> None:
 
 
 def test_an_agent_that_does_not_answer_is_passed_over(make: Callable[..., World]) -> None:
-    """Without statistics nothing is decided, and the other hosts are looked at."""
+    """The controller decides nothing without statistics, and continues with the other hosts."""
     story = Story(make(hosts=[HOST], agents_period_s=60.0))
     story.run(0.9, 1.0)
     slack = story.run(0.3, 1.0, is_revocable=True)
     agent = story.world.host("h")
-    story.world.mesos.agents.stop()  # from now on the test says what is registered
+    story.world.mesos.agents.stop()  # from here on the test sets what is registered
     known = replace(agent, revocable_held=Resources(cpu_milli=300))
     there = story.world.mesos.agents.of_host(known.hostname)
     assert there is not None

@@ -40,7 +40,7 @@ class World:
         return [(move.job_id, move.source, move.target) for move in self.plan(*goals).moves]
 
     def runs(self, cpu: float, count: int = 1, type_: JobType = SERVICE, **sla: int) -> str:
-        """All of its pods."""
+        """Starts a job and waits until all of its pods run."""
         job_id = self.manager.job(count, cpu, type_, **sla)
         assert count == self.manager.start(job_id).total()
         wait(lambda: {"RUNNING": count} == self.states(job_id), "its pods to run")
@@ -58,7 +58,7 @@ class World:
         return [(move.target, move.state) for move in self.manager.storage.rebalances.moves("east", 100)]
 
     def carry(self, job_id: JobId) -> None:
-        """What its workflow does: pods that are to run anew end, are admitted, placed and launched."""
+        """Acts as the workflow of the job: pods that have to run again end, are admitted, placed and launched."""
         storage = self.manager.storage
         self.manager.core.kill_running(job_id)
         wait(lambda: PodState.KILLING not in storage.pods.counts(job_id), "pods to end")
@@ -78,14 +78,14 @@ class World:
 
 @pytest.fixture
 def world(url: str) -> Iterator[World]:
-    """Three hosts of 10 cpus: e0, e1, e2."""
+    """A world of three hosts with 10 cpus: e0, e1, e2."""
     manager = Manager(url, "east", hosts("e"), is_on=False)
     yield World(manager, rebalance_pb2_grpc.RebalanceServiceStub(manager.channel))
     manager.close()
 
 
 def test_a_pod_of_a_service_makes_room_for_one_that_fits_nowhere(world: World) -> None:
-    """The move says for which job, and nothing is moved."""
+    """The move names the job that it serves, and the plan moves nothing."""
     web = [world.runs(4), world.runs(4), world.runs(4)]
     world.runs(5, type_=JobType.BATCH)
     big = world.manager.job(1, 8)
@@ -106,7 +106,7 @@ def test_a_pod_of_a_service_makes_room_for_one_that_fits_nowhere(world: World) -
 
 
 def test_an_sla_that_lets_none_go_keeps_all(world: World) -> None:
-    """Of two instances that may not be away at once one is away already."""
+    """One of two instances that must both be available is unavailable already, so neither moves."""
     job_id = world.manager.job(2, 4, SERVICE, maximumUnavailableInstances=1)
     storage = world.manager.storage
     world.manager.start(job_id)
@@ -126,7 +126,7 @@ def test_an_sla_that_lets_none_go_keeps_all(world: World) -> None:
 
 
 def test_hosts_with_few_pods_are_emptied(world: World) -> None:
-    """But for one with a batch pod, which takes the others."""
+    """Hosts with few pods are emptied, except for one with a batch pod, which takes the others."""
     for _ in range(3):
         world.runs(2)
     batch = world.runs(2, type_=JobType.BATCH)
@@ -137,7 +137,7 @@ def test_hosts_with_few_pods_are_emptied(world: World) -> None:
 
 
 def test_a_new_host_is_filled(world: World) -> None:
-    """From the others, which have nearly all that runs."""
+    """The new host takes pods from the others, which run nearly everything."""
     cluster = world.manager.hosts
     cluster.lose("e2")
     web = world.runs(4, 4)
@@ -150,7 +150,7 @@ def test_a_new_host_is_filled(world: World) -> None:
 
 
 def test_what_cannot_be_is_refused(world: World) -> None:
-    """Goals that undo each other, goals that are none, and more moves than a plan has."""
+    """Conflicting goals, unknown goals and a number of moves above the maximum are refused."""
     refuse = world.manager.refusal
     for request, text in (
         (pb.PlanRebalanceRequest(goals=[SPREAD, EMPTY]), "SPREAD and EMPTY undo each other: ask for one of them"),
@@ -161,7 +161,8 @@ def test_what_cannot_be_is_refused(world: World) -> None:
 
 
 def test_a_move_lets_a_pod_in_that_fits_nowhere(world: World) -> None:
-    """The room on the new host is held until the moved pod is there; the pod that waited takes what it left."""
+    """The resources on the new host are reserved until the moved pod runs there. The waiting pod takes the resources
+    that it released."""
     for _ in range(3):
         world.runs(4)
     world.runs(5, type_=JobType.BATCH)
@@ -174,7 +175,7 @@ def test_a_move_lets_a_pod_in_that_fits_nowhere(world: World) -> None:
     ((target, state),) = world.moves()
     (move,) = world.manager.storage.rebalances.moves("east", 1)
     assert MoveState.MOVING is state
-    other = world.manager.place(world.manager.job(1, 6))  # neither can have the room on the new host
+    other = world.manager.place(world.manager.job(1, 6))  # neither can use the resources on the new host
     assert [move.source] == [placement.hostname for placement in other.placements]
     world.manager.core.release(other.lease_id)
     for _ in range(3):
@@ -194,7 +195,7 @@ def test_a_move_lets_a_pod_in_that_fits_nowhere(world: World) -> None:
 
 
 def test_hosts_are_emptied_and_stay_so(world: World) -> None:
-    """Round after round until nothing is gained."""
+    """Rounds are repeated until no host can be emptied, and the hosts stay empty."""
     jobs = [world.runs(2) for _ in range(3)]
     world.rebalance(Goal.EMPTY)
 
@@ -211,13 +212,13 @@ def test_hosts_are_emptied_and_stay_so(world: World) -> None:
 
 
 def test_a_host_manager_that_dies_in_the_middle_of_a_step_moves_nothing_twice(world: World, url: str) -> None:
-    """Its successor finds the moves that were begun, and wakes their jobs."""
+    """The successor finds the moves that were begun, and wakes their jobs."""
     jobs = [world.runs(2) for _ in range(3)]
     world.rebalance(Goal.EMPTY)
     storage = world.manager.storage
     plan = world.manager.rebalancer.plan({Goal.EMPTY}, 100)
     first = plan.moves[0]
-    storage.rebalances.begin("east", first.pod_id.job_id, [first])  # and there it dies
+    storage.rebalances.begin("east", first.pod_id.job_id, [first])  # and it dies there
 
     successor = Storage(url)
     woken: Any = Wakes()
@@ -233,7 +234,7 @@ def test_a_host_manager_that_dies_in_the_middle_of_a_step_moves_nothing_twice(wo
 
 
 def test_what_is_not_started_moves_nothing(world: World) -> None:
-    """Nor does what is paused, or has stopped."""
+    """A rebalancing that is not started, is paused or has stopped moves nothing."""
     for _ in range(3):
         world.runs(2)
     world.manager.rebalancer.advance()

@@ -1,4 +1,4 @@
-"""Hosts of which a part is reserved: pods run on what is theirs, and on nothing else."""
+"""Hosts that are reserved in part: pods use the resources that are reserved for Peloton, and no others."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ RESERVATION = {"type": "DYNAMIC", "role": "peloton"}
 
 
 def wait_capacity(world: World, cpus: float, disk: float) -> None:
-    """Both by the agents and by the offers."""
+    """Waits for the capacity, by the agents and by the offers."""
     expected = Resources.of(cpus, 2048, disk)
     wait(world.core.book.host_count, "the hosts")
     wait(lambda: world.core.book.capacity()[0] == expected, "the capacity")
@@ -21,7 +21,7 @@ def wait_capacity(world: World, cpus: float, disk: float) -> None:
 
 
 def test_a_cluster_that_is_reserved_for_us_runs_pods(make: Make) -> None:
-    """It has its whole capacity; reserved for a role above ours as well."""
+    """The whole cluster is capacity, also when it is reserved for a role above Peloton's."""
     world = make(hosts=[HostSpec("a", role="peloton")])
     wait_capacity(world, 4, 20_000)
 
@@ -29,7 +29,8 @@ def test_a_cluster_that_is_reserved_for_us_runs_pods(make: Make) -> None:
 
 
 def test_pods_stay_off_what_is_reserved_dynamically(make: Make) -> None:
-    """What an operator reserved for our role is neither capacity nor free, nor is the volume on it."""
+    """Resources that an operator reserved dynamically for Peloton's role are neither capacity nor free, nor is the
+    volume on them."""
     world = make(hosts=[HostSpec("a")], agents_period_s=0.1)
     wait_capacity(world, 4, 20_000)
     cpus, disk = (
@@ -45,7 +46,8 @@ def test_pods_stay_off_what_is_reserved_dynamically(make: Make) -> None:
 
 
 def test_pods_stay_off_disks_that_are_taken_whole(make: Make) -> None:
-    """A MOUNT disk is no room for sandboxes: who asks for disk goes where some is, others go anywhere."""
+    """A MOUNT disk is not available for sandboxes: pods that require disk go to hosts with other disk, and other pods
+    go anywhere."""
     world = make(hosts=[HostSpec("mounted", disk=0, mounts=(20_000,)), HostSpec("plain")])
     wait(lambda: world.core.book.host_count() == 2, "the hosts")
     wait(lambda: world.core.book.free() == Resources.of(8, 4096, 20_000), "the offers")

@@ -1,4 +1,4 @@
-"""Spread over racks of two clusters: two host managers on one database, each asked over gRPC."""
+"""Spread over racks of two clusters: two host managers on one database, each called over gRPC."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ RACKS = {"east": {"e0": "a", "e1": "a", "e2": "b"}, "west": {"w0": "c", "w1": "c
 
 
 class Both:
-    """The clusters east, with racks a and b, and west, with rack c and a host of no rack."""
+    """The clusters east, with racks a and b, and west, with rack c and a host without a rack."""
 
     def __init__(self, url: str) -> None:
         self.managers = {name: Manager(url, name, cluster(name)) for name in RACKS}
         self.storage = self.managers["east"].storage
         self.before_lease: Callable[[str], object] = lambda _: None
-        """Between the count of pods and the lease."""
+        """Called between the count of pods and the lease."""
         unused: Any = None
         addresses = dict.fromkeys(RACKS, "led")
         self.all = HostManagers(lambda: addresses, self._client, unused, unused)
@@ -61,7 +61,7 @@ class Both:
             manager.close()
 
     def job(self, pods: int, **rule: Any) -> JobId:
-        """Its pods are READY."""
+        """Creates a job whose pods are READY."""
         config = builders.a_config(pods)
         config.defaultConfig.command.value = "sleep"
         config.defaultConfig.resource.cpuLimit = 1
@@ -75,7 +75,7 @@ class Both:
     def place_in(
         self, cluster: str, job_id: JobId, limit: int = 1_000, part: slice = ALL, for_gang: bool = False
     ) -> PlacementBatch:
-        """Places and launches what fits there. ``part``: of the pods that are READY."""
+        """Places and launches the pods that fit in the cluster. ``part``: a part of the READY pods."""
         gangs = self.storage.pods.ready_gangs(job_id, limit)[part]
         wanted = list(Counter(gang.shape for gang in gangs).items())
         lease = self.all.acquire_hosts(job_id, wanted, for_gang, cluster=cluster)
@@ -107,7 +107,7 @@ def both(tmp_path: Path) -> Iterator[Both]:
 
 
 def test_the_bound_holds_over_all_clusters(both: Both) -> None:
-    """East stops when its racks are one pod above west's, and goes on when west has caught up."""
+    """East stops when its racks are one pod above west's, and continues when west has caught up."""
     job_id = both.job(8)
 
     batch = both.place_in("east", job_id)
@@ -124,7 +124,7 @@ def test_the_bound_holds_over_all_clusters(both: Both) -> None:
 
 
 def test_one_pod_at_a_time(both: Both) -> None:
-    """Pods of earlier placements count, whoever placed them."""
+    """Pods of earlier placements count, whichever cluster placed them."""
     job_id = both.job(9, maxSkew=2)
     seen = []
     for turn in count():
@@ -138,28 +138,29 @@ def test_one_pod_at_a_time(both: Both) -> None:
 
 
 def test_a_soft_bound_uses_what_there_is(both: Both) -> None:
-    """All pods go to one cluster, as evenly as its racks have room."""
+    """All pods go to one cluster, as evenly as its racks have free resources."""
     job_id = both.job(12, soft=True)
     both.place_in("west", job_id)
     assert {"c": 12} == both.by_rack(job_id)
 
 
 def test_parts_of_a_job_take_turns_in_two_clusters(both: Both) -> None:
-    """While its gang is placed in one, its other pods are not in the other, until the lease is given back."""
+    """While a job's gang is placed in one cluster its other pods are not placed in the other, until the lease is
+    returned."""
     job_id = both.job(4)
     wanted = [(both.storage.pods.ready_gangs(job_id, 1)[0].shape, 2)]
     lease = both.all.acquire_hosts(job_id, wanted, True, cluster="east")
 
     with pytest.raises(Unavailable, match=f"other pods of job {job_id} are being placed"):
         both.all.acquire_hosts(job_id, wanted, False, cluster="west")
-    again = both.all.acquire_hosts(job_id, wanted, True, cluster="west")  # in its place: it asks once more
+    again = both.all.acquire_hosts(job_id, wanted, True, cluster="west")  # in its place: it asks again once
     both.all.release(again.lease_id)
     both.all.release(lease.lease_id)
     assert both.all.acquire_hosts(job_id, wanted, False, cluster="west").hosts
 
 
 def test_parts_of_a_job_that_begin_at_once_in_two_clusters_keep_the_bound(both: Both) -> None:
-    """Each has counted the other cluster before either has its lease: no more than one of them goes on."""
+    """Each cluster has counted the other before either has its lease. At most one of them continues."""
     job_id = both.job(6)
     counted = Barrier(2)
     both.before_lease = lambda _: counted.wait(30)

@@ -1,4 +1,4 @@
-"""Volumes on Mesos: made with the first launch, found by every later one, lost and given up."""
+"""Volumes on Mesos: created with the first launch, found by every later one, lost and given up."""
 
 from __future__ import annotations
 
@@ -31,25 +31,25 @@ WRITES = "echo $PELOTON_TASK_ID >> data/log; sleep 300"
 
 @pytest.fixture(autouse=True)
 def _often(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The keeper looks at every turn of the chores."""
+    """Makes the keeper of volumes read at every turn of the chores."""
     monkeypatch.setattr(keeper, "LOOK_PERIOD_S", 0.0)
 
 
 @pytest.fixture
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Lists of hosts are of now, and a host that is away does not just restart."""
+    """Makes lists of hosts current, and treats no unavailable host as restarting."""
     monkeypatch.setattr("peloton.lifecycle.volumes.LISTING_LAG_S", 0.0)
     monkeypatch.setattr("services.hostmgr.mesos.driver.AGENT_RESTART_S", 0.0)
 
 
 @pytest.fixture
 def listed_at_once(monkeypatch: pytest.MonkeyPatch, at_once: None) -> None:
-    """What a host does not list it does not have."""
+    """Makes a volume missing as soon as its host does not list it."""
     monkeypatch.setattr(keeper, "LISTING_LAG_S", 0.0)
 
 
 def a_database(world: World, count: int = 1, command: str = WRITES, size_mb: int = SIZE_MB) -> JobId:
-    """A service whose pods are READY and have volumes."""
+    """Creates a service whose pods are READY and have volumes."""
     config = builders.a_config(count)
     config.type = job_pb2.SERVICE
     config.defaultConfig.command.value = command
@@ -89,7 +89,8 @@ def wait_volume(world: World, job: JobId, state: VolumeState) -> VolumeRecord:
 def died_after_the_commit(
     world: World, then: Callable[[str], object] = lambda host: None
 ) -> tuple[JobId, VolumeRecord]:
-    """Mesos has never heard of the launch, and the next host manager has told its fate. The pod is READY again."""
+    """Commits a launch of which Mesos never hears, and which the next host manager reports as lost. The pod is READY
+    again."""
     job = a_database(world)
     batch = world.place(job)
     world.storage.host_pods.answers_to_fail = 1
@@ -105,7 +106,7 @@ def died_after_the_commit(
 
 
 def end_runs(world: World, job: JobId) -> None:
-    """As an update or a restart does; what follows is READY."""
+    """Ends the runs as an update or a restart does. The next ones are READY."""
     reason = TerminationReason.KILLED_FOR_RESTART
     instances = [pod.instance_id for pod in world.pods(job)]
     world.storage.disruptions.disrupt(
@@ -127,7 +128,7 @@ def free_disk(world: World) -> int:
 
 
 def test_every_run_finds_what_the_one_before_wrote(make: Make, tmp_path: Path) -> None:
-    """It runs where its volume is, which takes its disk once."""
+    """Every run starts on the host of its volume, which takes its disk once."""
     world = make(simulate=False, hosts=HOSTS)
     job = running(world)
     first = wait_volume(world, job, VolumeState.CREATED)
@@ -146,7 +147,7 @@ def test_every_run_finds_what_the_one_before_wrote(make: Make, tmp_path: Path) -
 
 
 def test_a_pod_waits_for_its_host_and_goes_nowhere_else(make: Make) -> None:
-    """Whatever is free elsewhere."""
+    """A pod with a volume waits for its host, whatever is free elsewhere."""
     world = make(hosts=HOSTS)
     job = running(world)
     home = volume(world, job).host
@@ -165,7 +166,7 @@ def test_a_pod_waits_for_its_host_and_goes_nowhere_else(make: Make) -> None:
 
 
 def test_a_volume_needs_room_in_one_piece(make: Make) -> None:
-    """Its disk comes on top of the pod's, so that of three that are half as large as the host two have room on two."""
+    """The disk of the volume adds to the pod's. Of three volumes, each half as large as the host, two find a host."""
     world = make(hosts=HOSTS)
     job = a_database(world, 2, size_mb=DISK_MB - 100)
 
@@ -178,7 +179,7 @@ def test_a_volume_needs_room_in_one_piece(make: Make) -> None:
 
 
 def test_a_host_manager_that_dies_after_its_commit(make: Make) -> None:
-    """Mesos has never heard of the launch: the pod's next run makes the volume, on the host that was chosen."""
+    """Mesos has never heard of the launch. The next run of the pod creates the volume, on the chosen host."""
     world = make(hosts=HOSTS)
     job, chosen = died_after_the_commit(world)
     assert VolumeState.INITIALIZED is chosen.state
@@ -191,7 +192,7 @@ def test_a_host_manager_that_dies_after_its_commit(make: Make) -> None:
 
 @pytest.mark.usefixtures("listed_at_once")
 def test_a_volume_that_never_came_to_be_does_not_keep_its_host(make: Make) -> None:
-    """Once its launch is known to have come to nothing, the pod goes wherever there is room."""
+    """The pod goes to any host with free resources once its launch is known to have failed."""
     world = make(hosts=HOSTS, agents_period_s=0.1)
     job, chosen = died_after_the_commit(world)
 
@@ -207,7 +208,7 @@ def test_a_volume_that_never_came_to_be_does_not_keep_its_host(make: Make) -> No
 
 @pytest.mark.usefixtures("listed_at_once")
 def test_a_host_that_is_away_may_have_made_the_volume(make: Make) -> None:
-    """So the pod waits for it, and is told so; it is let go when the host is back without it."""
+    """The pod waits for the host and reports it. It is released when the host returns without the volume."""
     world = make(hosts=HOSTS, agents_period_s=0.1)
     job, chosen = died_after_the_commit(world, lambda host: world.cluster.agent(host, "stop"))
 
@@ -221,7 +222,7 @@ def test_a_host_that_is_away_may_have_made_the_volume(make: Make) -> None:
 
 
 def test_a_host_manager_that_dies_after_the_accept(make: Make) -> None:
-    """The next one sees that the volume is there, and makes no second one."""
+    """The next host manager finds the volume and creates no second one."""
     world = make(hosts=HOSTS)
     job = a_database(world)
     world.storage.host_pods.commits_to_fail = 10**6
@@ -242,7 +243,7 @@ def test_a_host_manager_that_dies_after_the_accept(make: Make) -> None:
 
 
 def test_a_launch_that_certainly_came_to_nothing_binds_nobody(make: Make) -> None:
-    """The offers were gone: the volume may be made anywhere."""
+    """The offers were gone, so the volume may be created on any host."""
     world = make(hosts=HOSTS)
     job = a_database(world)
     batch = world.place(job)
@@ -256,7 +257,7 @@ def test_a_launch_that_certainly_came_to_nothing_binds_nobody(make: Make) -> Non
 
 @pytest.mark.usefixtures("at_once")
 def test_a_lost_host_loses_its_volumes_and_may_bring_them_back(make: Make) -> None:
-    """The state says so, and why; no other volume takes its place."""
+    """The state of the volume and its reason report the loss, and no other volume takes its place."""
     world = make(hosts=HOSTS, agents_period_s=0.1)
     job = running(world)
     made = wait_volume(world, job, VolumeState.CREATED)
@@ -273,7 +274,7 @@ def test_a_lost_host_loses_its_volumes_and_may_bring_them_back(make: Make) -> No
 def test_an_agent_that_restarts_keeps_its_volumes(
     make: Make, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Looks at its volumes while it is away, even many, change nothing and warn of nothing."""
+    """Reads of an agent's volumes while it restarts, even many, change nothing and cause no warning."""
     monkeypatch.setattr("peloton.lifecycle.volumes.LISTING_LAG_S", 0.0)
     world = make(hosts=HOSTS, agents_period_s=0.1)
     job = running(world)
@@ -299,8 +300,8 @@ def test_an_agent_that_restarts_keeps_its_volumes(
 
 @pytest.mark.usefixtures("at_once")
 def test_a_lost_volume_says_what_is_known_by_now(make: Make) -> None:
-    """First its host is away, then that is back with another disk, then with the old one. It is LOST since the first,
-    and no other volume takes its place."""
+    """The host is unavailable, then returns with another disk, then with the old one. The volume is LOST from the first
+    moment on, and no other volume takes its place."""
     world = make(hosts=HOSTS, agents_period_s=0.1)
     job = running(world)
     made = wait_volume(world, job, VolumeState.CREATED)
@@ -329,7 +330,7 @@ def test_a_lost_volume_says_what_is_known_by_now(make: Make) -> None:
 
 @pytest.mark.usefixtures("at_once")
 def test_files_that_are_wiped_below_an_agent_are_not_made_anew(make: Make, tmp_path: Path) -> None:
-    """A task that wants them fails; the agent that starts again does not have the volume, which is LOST."""
+    """A task that uses the wiped files fails. The restarted agent does not have the volume, which is LOST."""
     world = make(simulate=False, hosts=HOSTS, agents_period_s=0.1, agent_reregister_timeout_s=0.0)
     job = running(world)
     made = wait_volume(world, job, VolumeState.CREATED)
@@ -349,7 +350,7 @@ def test_files_that_are_wiped_below_an_agent_are_not_made_anew(make: Make, tmp_p
 
 @pytest.mark.usefixtures("at_once")
 def test_a_lost_volume_is_given_up(make: Make) -> None:
-    """Its pod gets another one elsewhere, and the host destroys the old one when it comes back."""
+    """The pod has another volume elsewhere, and the host destroys the old one when it returns."""
     world = make(hosts=HOSTS, agents_period_s=0.1)
     job = running(world)
     made = wait_volume(world, job, VolumeState.CREATED)
@@ -372,8 +373,8 @@ def test_a_lost_volume_is_given_up(make: Make) -> None:
 
 
 def test_a_volume_is_deleted_with_its_files(make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not while a pod has it or comes back to it; then its disk is free again, and it is nowhere. Its host had listed
-    it, so that nothing is waited for but the next list."""
+    """A volume is not deleted while a pod has it or returns to it. Its disk is free again once it is deleted. Its host
+    had listed it, so only the next list is awaited."""
     monkeypatch.setattr("peloton.lifecycle.volumes.LISTING_LAG_S", 10_000.0)
     world = make(simulate=False, hosts=HOSTS, agents_period_s=0.1)
     job = running(world)
@@ -396,7 +397,7 @@ def test_a_volume_is_deleted_with_its_files(make: Make, tmp_path: Path, monkeypa
 
 
 def test_volumes_outlive_the_cluster(make: Make, tmp_path: Path) -> None:
-    """A minicluster that starts again on its folder has them, and pods find what they wrote."""
+    """A minicluster that starts again on its folder has the volumes, and pods find their files."""
     world = make(simulate=False, hosts=HOSTS, agent_reregister_timeout_s=0.0)
     job = running(world)
     made = wait_volume(world, job, VolumeState.CREATED)
@@ -412,7 +413,8 @@ def test_volumes_outlive_the_cluster(make: Make, tmp_path: Path) -> None:
 
 
 def test_a_framework_without_a_role_gets_no_pods_with_volumes(make: Make) -> None:
-    """Nothing is reserved for everybody's role. The reason names the label that its hosts lack; other pods run."""
+    """Resources cannot be reserved for the default role. The reason names the label that its hosts lack. Other pods
+    run."""
     world = make(hosts=HOSTS, role="*")
     wait(lambda: world.core.book.are_hosts_known, "the hosts")
     (gang,) = world.storage.pods.ready_gangs(a_database(world), 10)

@@ -1,4 +1,4 @@
-"""A host manager, its storage and a Mesos cluster, and what tests do with them."""
+"""A host manager with its storage and a Mesos cluster, and the operations of tests on them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ WAITING = frozenset({PodState.INITIALIZED, PodState.PENDING, PodState.READY})
 
 
 def wait(condition: Callable[[], Any], what: str) -> Any:
-    """The first true value of the condition."""
+    """Returns the first true value of the condition."""
     deadline_s = time.monotonic() + PATIENCE_S
     while not (value := condition()):
         assert time.monotonic() < deadline_s, f"still waiting for {what}"
@@ -40,11 +40,12 @@ def wait(condition: Callable[[], Any], what: str) -> Any:
 
 
 class Outage(Exception):
-    """Storage is away."""
+    """An outage of storage."""
 
 
 class FailingHostPods(HostPods):
-    """Can fail, and tells when a launch is committed and when a commit of statuses begins."""
+    """Host pods whose calls can fail, and which signal the commit of a launch and the beginning of a commit of
+    statuses."""
 
     commits_to_fail = 0
     launches_to_fail = 0  # before the commit
@@ -110,7 +111,7 @@ class FailingStorage(Storage):
 
 
 class Wakes:
-    """Records who was woken."""
+    """Records the jobs that were woken."""
 
     def __init__(self) -> None:
         self.jobs: list[JobId] = []
@@ -123,7 +124,7 @@ class Wakes:
 
 class World:
     def __init__(self, url: str, link: Link, cluster: Emulated | None, **settings: Any) -> None:
-        """``settings`` of the host manager."""
+        """``settings`` are those of the host manager."""
         self.storage = FailingStorage(url)
         self.link = link
         self._cluster = cluster
@@ -139,7 +140,7 @@ class World:
         return self._cluster
 
     def lead(self) -> HostManagerCore:
-        """A new leader."""
+        """Starts a new leader."""
         more = dict(self.settings)
         settings = HostManagerSettings(lease_s=more.pop("lease_s", 30.0))
         driver = MesosDriver(MesosSettings(self.link.address, **more), self.storage.hosts)
@@ -161,13 +162,13 @@ class World:
         self.storage.close()
 
     def host(self, hostname: str) -> RegisteredHost:
-        """A registered host. Its offers, and so its first pods, may come before the list of agents."""
+        """Adds a registered host. Its offers, and therefore its first pods, may arrive before the list of agents."""
         return wait(lambda: self.core.book.host(hostname), f"host {hostname}")
 
     # Jobs.
 
     def job(self, count: int = 1, command: str = LONG, **task: Any) -> JobId:
-        """A job whose pods are READY."""
+        """Creates a job whose pods are READY."""
         config: job_pb2.JobConfig = builders.a_config(count, **task.pop("sla", {}))
         config.defaultConfig.command.value = command
         config.defaultConfig.resource.cpuLimit = 1.0
@@ -186,7 +187,7 @@ class World:
         return self.storage.jobs.settle(job_id, time.time_ns())
 
     def place(self, job_id: JobId, limit: int = 1_000) -> PlacementBatch:
-        """A placement of all READY pods, once there are offers for them."""
+        """Places all READY pods, once there are offers for them."""
 
         def tried() -> PlacementBatch | None:
             gangs = self.storage.pods.ready_gangs(job_id, limit)
@@ -207,7 +208,7 @@ class World:
         return self.core.launch(batch.job_id, batch.lease_id, batch.placements)
 
     def start(self, count: int = 1, command: str = LONG, **task: Any) -> JobId:
-        """A job of which every pod is told to Mesos."""
+        """Launches every pod of a new job on Mesos."""
         job_id = self.job(count, command, **task)
         assert self.launch(self.place(job_id)) == LaunchResult(count)
         return job_id
@@ -221,7 +222,7 @@ class World:
         self.storage.jobs.set_goal(job_id, JobState.KILLED, time.time_ns())
         return self.core.kill_running(job_id)
 
-    # What became of them.
+    # Their outcome.
 
     def pods(self, job_id: JobId) -> list[PodRecord]:
         return builders.pods(self.storage, job_id)
@@ -236,12 +237,12 @@ class World:
         wait(lambda: self.states(job_id) == states, f"{states}")
 
     def history(self, job_id: JobId) -> list[tuple[int, PodState]]:
-        """Runs and states of instance 0, oldest first."""
+        """Returns runs and states of instance 0, oldest first."""
         events = self.storage.pods.events(job_id, 0, None, 0)
         return [(e.run_id, e.state) for e in reversed(events) if e.state not in WAITING]
 
     def tasks(self) -> list[str]:
-        """Pods that the master believes alive."""
+        """Returns the pods that the master believes alive."""
         address = f"{self.link.target[0]}:{self.link.target[1]}"
         answer = self.mesos.operator.call(address, {"type": "GET_TASKS"})["get_tasks"]
         return sorted(
@@ -254,14 +255,15 @@ class World:
         wait(lambda: type_ in self.link.calls[after:], f"a call {type_}")
 
     def restart_master(self) -> None:
-        """The master comes back at the same address without memory of frameworks, tasks and agents."""
+        """Restarts the master at the same address without memory of frameworks, tasks and agents."""
         self.link.down()
         self.cluster.restart()
         self.link.target = self.cluster.target
         self.link.up()
 
     def lose_registry(self) -> None:
-        """As by a master that restarts with an empty registry: connections drop, agents and pods run on."""
+        """Replaces the registry by an empty one, as a restarted master might: connections drop, agents and pods
+        continue to run."""
         self.link.down()
         self.cluster.lose_registry()
         self.link.up()
