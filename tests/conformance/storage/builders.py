@@ -1,4 +1,4 @@
-"""Jobs and pods in the states that tests begin with."""
+"""Jobs and pods in the states in which tests begin."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from services.storage.storage import Storage
 MEMORY = "memory"
 DATABASES = ["sqlite", "postgres"]
 everywhere = pytest.mark.parametrize("url", [MEMORY, *DATABASES], indirect=True)
-"""For tests of what storage in memory has as well."""
+"""Marks tests that run on storage in memory as well."""
 SECOND = 1_000_000_000
 NOW = 1_700_000_000 * SECOND
 I, P, READY, LAUNCHED, STARTING, R, S, F, L, KILLING, K = (  # noqa: E741
@@ -37,7 +37,7 @@ I, P, READY, LAUNCHED, STARTING, R, S, F, L, KILLING, K = (  # noqa: E741
 
 
 class Clock:
-    """Time that stands still until it is moved."""
+    """A clock that stands still until a test moves it."""
 
     def __init__(self) -> None:
         self.now_ns = NOW
@@ -53,7 +53,7 @@ class Clock:
 def a_config(
     count: int = 4, *, type_: JobType = JobType.BATCH, retries: int = 0, unlike: Iterable[int] = (), **sla: Any
 ) -> job_pb2.JobConfig:
-    """``unlike``: instances of which each has a shape of its own."""
+    """``unlike``: instances each of which has a shape of its own."""
     config = job_pb2.JobConfig(
         name="train",
         type=convert.JOB_TYPE_NUMBERS[type_],  # type: ignore[arg-type]
@@ -75,14 +75,14 @@ def a_config(
 
 
 def create(storage: Storage, config: job_pb2.JobConfig, job_id: JobId | None = None) -> JobId:
-    """The job without its pods."""
+    """Creates the job without its pods."""
     job_id = job_id or new_job_id()
     storage.jobs.create(convert.new_job_record(job_id, config, NOW), config, NOW)
     return job_id
 
 
 def a_job(storage: Storage, count: int = 4, **config: Any) -> JobId:
-    """A job whose pods are INITIALIZED."""
+    """Creates a job whose pods are INITIALIZED."""
     job_id = create(storage, a_config(count, **config))
     storage.pods.create(job_id, lambda _: None)
     storage.jobs.settle(job_id, NOW)
@@ -95,7 +95,7 @@ def queue(storage: Storage, job_id: JobId, limit: int = 1_000_000, queue_seq: in
 
 
 def admit(storage: Storage, job_id: JobId) -> int:
-    """Everything that can be is READY."""
+    """Makes every pod READY that can be."""
     queue(storage, job_id)
     job = storage.jobs.get(job_id)
     assert job is not None
@@ -103,14 +103,15 @@ def admit(storage: Storage, job_id: JobId) -> int:
 
 
 def launch(storage: Storage, job_id: JobId, limit: int = 1_000_000, cluster: str = "") -> set[int]:
-    """Every READY pod is LAUNCHED on a host."""
+    """Makes every READY pod LAUNCHED on a host."""
     ready = ready_pods(storage, job_id, limit)
     rows = [(instance, run, f"host{instance % 3}", "agent", {"http": 31000}) for instance, run in ready]
     return storage.host_pods.mark_launched(job_id, rows, NOW, cluster)
 
 
 def ready_pods(storage: Storage, job_id: JobId, limit: int = 1_000_000) -> list[tuple[int, int]]:
-    """``(instance, run)`` of what could be launched: the gang if it is whole, then pods that stand alone."""
+    """Returns ``(instance, run)`` of the pods that could be launched: the gang if it is whole, then pods outside
+    gangs."""
     gang = storage.pods.ready_gang(job_id)
     return [pod for one in [*([gang] if gang else []), *storage.pods.ready_gangs(job_id, limit)] for pod in one.pods]
 
@@ -122,7 +123,7 @@ def a_running_job(storage: Storage, count: int = 4, **config: Any) -> JobId:
 
 
 def run(storage: Storage, job_id: JobId) -> None:
-    """Everything that can be is RUNNING."""
+    """Makes every pod RUNNING that can be."""
     admit(storage, job_id)
     launched = launch(storage, job_id)
     report(storage, job_id, sorted(launched), R)
@@ -139,7 +140,8 @@ def report(
     no_other_host: bool = False,
     **more: Any,
 ) -> StatusOutcome:
-    """Hosts report the current runs of these instances, for whose pods there may be no other host."""
+    """Reports the current runs of these instances, as hosts do. ``no_other_host``: no other host could take the
+    pods."""
     runs = runs_of(storage, job_id)
     statuses = [PodStatus(PodId(job_id, i, runs[i]), state, time_ns, host="host", **more) for i in instances]
     bound = [status.pod_id for status in statuses] if no_other_host else []
@@ -165,7 +167,7 @@ def pod(storage: Storage, job_id: JobId, instance_id: int = 0) -> PodRecord:
 
 
 def settle_all(storage: Storage, job_id: JobId, now_ns: int = NOW) -> JobProgress:
-    """Settle until there is nothing to do at once."""
+    """Settles the job until no work is left for now."""
     while (progress := storage.jobs.settle(job_id, now_ns)).settle_again:
         pass
     return progress

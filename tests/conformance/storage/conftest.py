@@ -1,4 +1,5 @@
-"""Every fact is tested on SQLite and on a real PostgreSQL; those ``everywhere`` also on storage in memory."""
+"""Databases of the tests: every test runs on SQLite and on a real PostgreSQL, and tests marked ``everywhere`` also on
+storage in memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What comes between two transactions of one call."""
+"""Acts that tests insert between two transactions of one call."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from services.storage.storage import Storage
 
 
 def before_write(storage: Storage, number: int, act: Callable[[], object], monkeypatch: pytest.MonkeyPatch) -> None:
-    """``act`` comes before the write of this number, the first being 1."""
+    """Calls ``act`` before the write of this number, the first being 1."""
     write, count = storage.db.write, itertools.count(1)
 
     def counted(work: Callable[[sa.Connection], Any]) -> Any:

@@ -1,4 +1,4 @@
-"""A database with storage in memory beside it: what the one is asked the other is asked too, and both answer alike."""
+"""A database with storage in memory as its mirror: every call goes to both, and both return the same."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from services.storage.storage import Storage
 
 MIRRORED = ("jobs", "configs", "pods", "host_pods", "admission")
 OWN = frozenset({"events", "status_log", "snapshot"})
-"""What is read of the database alone: in memory pods have no events, and no other jobs were there before."""
+"""Reads that go to the database alone: pods in memory have no events, and the memory has no earlier jobs."""
 
 
 class Mirrored:
-    """The database's answers."""
+    """Returns the answers of the database, and checks that the memory answers alike."""
 
     def __init__(self, storage: Storage) -> None:
         self.storage = storage

@@ -1,4 +1,4 @@
-"""Services in the states that tests begin with, and a cluster in a few lines that carries their updates out."""
+"""Services in the states in which tests begin, and a small cluster that carries out their updates."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def service_config(count: int = 4, command: str = "v1", **sla: int | bool) -> jo
 
 
 def a_service(storage: Storage, count: int = 4, **sla: int | bool) -> JobId:
-    """All instances run; the update that created them is done."""
+    """Creates a service whose instances all run and whose first update is done."""
     job_id = new_job_id()
     config = service_config(count, **sla)
     storage.updates.create_service(convert.new_job_record(job_id, config, NOW), config, b"spec", ALL_AT_ONCE, "", NOW)
@@ -37,7 +37,7 @@ def update(
 
 
 def advance(storage: Storage, job_id: JobId) -> UpdateProgress:
-    """Look at the update, and roll it back when too many have failed, as its workflow does."""
+    """Advances the update, and rolls it back when too many instances have failed, as its workflow does."""
     progress = storage.updates.advance(job_id, NOW)
     if not progress.rolls_back_to:
         return progress
@@ -46,8 +46,8 @@ def advance(storage: Storage, job_id: JobId) -> UpdateProgress:
 
 
 def turn(storage: Storage, job_id: JobId, broken_version: int = 0, starts: bool = True) -> UpdateProgress:
-    """One step of the update, and what a cluster makes of it: pods end, are queued, start; those of a
-    broken version fail. What settling says of the step comes true."""
+    """Takes one step of the update and lets the cluster follow: pods end, are queued and start, and pods of a broken
+    version fail. Checks that settling predicts the step."""
     said = storage.jobs.settle(job_id, NOW)
     before = storage.updates.get(said.update_id)
     progress = advance(storage, job_id)
@@ -69,7 +69,7 @@ def turn(storage: Storage, job_id: JobId, broken_version: int = 0, starts: bool 
 
 
 def roll(storage: Storage, job_id: JobId, broken_version: int = 0) -> UpdateProgress:
-    """Turns until the update has ended."""
+    """Takes turns until the update has ended."""
     for _ in range(1_000):
         progress = turn(storage, job_id, broken_version)
         if progress.is_finished:

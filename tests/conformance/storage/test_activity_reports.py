@@ -1,4 +1,4 @@
-"""Reports of workers on activities that fail again and again."""
+"""Reports of workers on activities that fail repeatedly."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ SECOND = FailingActivity("gang/1/1", "launch", 12, "", 4)
 
 
 def test_a_report_replaces_the_one_before(storage: Storage) -> None:
-    """Each worker has one; the activities that it does not name count, too."""
+    """Each worker has one report. The count includes activities that it does not name."""
     reports = storage.activity_reports
     reports.put("w1", [FIRST], 1, 10)
     reports.put("w1", [SECOND], 7, 20)
@@ -22,7 +22,7 @@ def test_a_report_replaces_the_one_before(storage: Storage) -> None:
 
 
 def test_a_worker_without_failing_activities_has_no_report(storage: Storage) -> None:
-    """It says so once."""
+    """The worker reports once that none of its activities fail, and its report is removed."""
     reports = storage.activity_reports
     reports.put("w1", [FIRST], 1, 10)
     reports.put("w1", [], 0, 20)
@@ -31,7 +31,7 @@ def test_a_worker_without_failing_activities_has_no_report(storage: Storage) -> 
 
 
 def test_reports_of_workers_that_are_gone_are_removed(storage: Storage) -> None:
-    """The next report of any worker removes them, an hour later."""
+    """The reports of workers that have stopped are removed by the next report of any worker, an hour later."""
     reports = storage.activity_reports
     reports.put("gone", [FIRST], 1, 10)
     reports.put("w1", [SECOND], 1, 11 + KEPT_NS)

@@ -1,4 +1,4 @@
-"""The resource manager's part of storage."""
+"""The part of storage that the resource manager uses."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ from tests.simulation.pool_changes import config_of
 
 @everywhere
 def test_initialized_pods_are_queueable_in_order(storage: Storage) -> None:
-    """Ranges of INITIALIZED instances that are to run, bounded by the limit."""
+    """The ranges contain the INITIALIZED instances that have to run, bounded by the limit."""
     job_id = a_job(storage, 10)
     storage.admission.mark_pending(job_id, [(2, 2)], 1)
     storage.pods.set_goals(job_id, [(6, 1)], K, NOW, "stop")
@@ -56,7 +56,7 @@ def test_initialized_pods_are_queueable_in_order(storage: Storage) -> None:
 
 @everywhere
 def test_a_gang_is_never_split(storage: Storage) -> None:
-    """A gang that waits whole comes first and whole, whatever the limit; a part of it does not come."""
+    """A waiting gang comes first and whole, whatever the limit. An incomplete gang does not come."""
     job_id = a_job(storage, 6, minimumRunningInstances=4, maximumRunningInstances=6, retries=3)
 
     assert [(0, 4), (4, 2)] == storage.admission.queueable(job_id, 100)
@@ -72,7 +72,7 @@ def test_a_gang_is_never_split(storage: Storage) -> None:
 
 @everywhere
 def test_a_gang_waits_for_room(storage: Storage) -> None:
-    """A whole gang that does not fit under the maximum holds the other pods back."""
+    """A whole gang that does not fit under the maximum of running instances delays the other pods."""
     job_id = a_running_job(storage, 6, minimumRunningInstances=3, maximumRunningInstances=4, retries=3)
     report(storage, job_id, [0, 1, 2], F)
     progress = storage.jobs.settle(job_id, NOW)
@@ -85,7 +85,7 @@ def test_a_gang_waits_for_room(storage: Storage) -> None:
 
 @everywhere
 def test_queueing_is_conditional_and_counts_once(storage: Storage) -> None:
-    """Only INITIALIZED pods that are to run take it; the second call finds the work done."""
+    """Only INITIALIZED pods that have to run become PENDING. The second call changes nothing."""
     job_id = a_job(storage, 4)
     storage.pods.set_goals(job_id, [(3, 1)], K, NOW, "stop")
 
@@ -112,7 +112,7 @@ def test_admission_is_conditional_and_counts_once(storage: Storage) -> None:
 
 @everywhere
 def test_killing_the_queued_tells_what_they_held(storage: Storage) -> None:
-    """PENDING and READY pods with goal KILLED end, as ranges with the state they were in; others stay."""
+    """PENDING and READY pods with goal KILLED end, and are returned as ranges with their former state. Others stay."""
     job_id = a_job(storage, 6)
     queue(storage, job_id)
     storage.admission.mark_ready([(job_id, 0, 3)])
@@ -127,7 +127,7 @@ def test_killing_the_queued_tells_what_they_held(storage: Storage) -> None:
 
 @everywhere
 def test_ready_pods_come_alone_or_as_a_gang(storage: Storage) -> None:
-    """The gang comes whole with the shape that is enough for each member; the others stand alone."""
+    """The gang comes whole with the shape that is enough for each member. Every other pod comes alone."""
     config = a_config(5, minimumRunningInstances=3)
     config.instanceConfig[1].resource.cpuLimit = 4
     config.instanceConfig[4].ports.add(name="http", value=0)
@@ -150,7 +150,7 @@ def test_ready_pods_come_alone_or_as_a_gang(storage: Storage) -> None:
 
 @everywhere
 def test_a_gang_in_part_is_not_placed(storage: Storage) -> None:
-    """While a member is not READY, or is to be killed, the gang is not there; the other pods are."""
+    """A gang is not offered for placement while a member is not READY or has to be killed. The other pods are."""
     job_id = a_job(storage, 4, minimumRunningInstances=3)
     queue(storage, job_id)
     storage.admission.mark_ready([(job_id, 1, 3)])
@@ -164,7 +164,7 @@ def test_a_gang_in_part_is_not_placed(storage: Storage) -> None:
 
 
 def test_a_shape_that_is_enough_for_both() -> None:
-    """The larger of each amount, and both constraints."""
+    """The common shape has the larger of each amount, and both constraints."""
     rack, disk = HostLabel("rack", "1"), HostLabel("disk", "ssd")
     one = PodShape(Resources(1, 5, 0, 0), port_count=2, preemptible=True, constraint=rack)
     two = PodShape(Resources(3, 4, 0, 0), port_count=1, controller=True, constraint=disk)
@@ -176,7 +176,8 @@ def test_a_shape_that_is_enough_for_both() -> None:
 
 @everywhere
 def test_a_snapshot_holds_what_is_queued_and_what_is_allocated(storage: Storage) -> None:
-    """Ranges of PENDING pods by queue number, ranges of allocated ones, of every job that has not ended."""
+    """The snapshot contains ranges of PENDING pods by queue number and ranges of allocated ones, of every job that has
+    not ended."""
     ended = a_running_job(storage, 1)
     report(storage, ended, [0], S)
     settle_all(storage, ended)
@@ -197,7 +198,7 @@ def test_a_snapshot_holds_what_is_queued_and_what_is_allocated(storage: Storage)
 
 @everywhere
 def test_the_log_tells_what_ended_in_order(storage: Storage) -> None:
-    """One row for each run that ended on a host, with numbers that rise without gaps; none for other news."""
+    """The log has one row for each run that ended on a host, with consecutive numbers, and none for other reports."""
     job_id = a_running_job(storage, 3)
     report(storage, job_id, [2], S)
     report(storage, job_id, [0, 1], F)
@@ -220,7 +221,7 @@ def a_pool(name: str, parent: RespoolId = ROOT_POOL_ID) -> tuple[PoolSpec, Resou
 
 
 def test_pools_are_kept(storage: Storage) -> None:
-    """A pool is stored, replaced, read back as it was sent and as admission needs it, and deleted."""
+    """A pool is stored, replaced, read back as it was sent and as admission requires it, and deleted."""
     (one, its_config), (two, other_config) = a_pool("a"), a_pool("b", RespoolId("a"))
     a, b = one.respool_id, two.respool_id
     storage.pools.put(b, other_config)
@@ -235,7 +236,7 @@ def test_pools_are_kept(storage: Storage) -> None:
 
 @pytest.mark.parametrize("spec", ["", "[]"])
 def test_a_pool_is_its_configuration(storage: Storage, spec: str) -> None:
-    """A row is read without the text that former versions kept beside it, which is written for them still."""
+    """A row is read without the text that former versions stored with it, and that is still written for them."""
     pool, config = a_pool("a")
     storage.pools.put(pool.respool_id, config)
     with storage.db.reading() as conn:
@@ -248,7 +249,7 @@ def test_a_pool_is_its_configuration(storage: Storage, spec: str) -> None:
 
 @everywhere
 def test_services_have_no_gangs(storage: Storage) -> None:
-    """A minimum of running instances makes a gang of a batch job only."""
+    """A minimum of running instances makes a gang only of a batch job."""
     job_id = a_job(storage, 4, type_=JobType.SERVICE, minimumRunningInstances=3)
 
     assert [(0, 2)] == storage.admission.queueable(job_id, 2)
@@ -256,7 +257,7 @@ def test_services_have_no_gangs(storage: Storage) -> None:
 
 @everywhere
 def test_a_stopping_job_queues_nothing(storage: Storage) -> None:
-    """Nothing is queued for a job whose goal is KILLED."""
+    """No pod is queued for a job whose goal is KILLED."""
     job_id = create(storage, a_config(2))
     storage.pods.create(job_id, lambda _: None)
     storage.jobs.set_goal(job_id, JobState.KILLED, NOW)

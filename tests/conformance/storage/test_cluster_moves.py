@@ -29,7 +29,7 @@ def job_of(storage: Storage, job_id: JobId) -> JobRecord:
 
 
 def launch(storage: Storage, job_id: JobId, cluster: str = "") -> None:
-    """Every READY pod runs where its shape allows, A if it does not care."""
+    """Runs every READY pod in the cluster that its shape allows, and in A if it allows any."""
     for gang in storage.pods.ready_gangs(job_id, 1_000):
         (instance, run), said = gang.pods[0], describe(gang.shape.constraint) if gang.shape.constraint else ""
         where = cluster or (B if said in ("label peloton/cluster=b", "label peloton/cluster=a < 1") else A)
@@ -39,7 +39,7 @@ def launch(storage: Storage, job_id: JobId, cluster: str = "") -> None:
 
 
 def cluster_turn(storage: Storage, job_id: JobId, starts: bool = True) -> None:
-    """What the job and its clusters make of it: pods end, are queued, and start."""
+    """Acts as the job and its clusters after a step: pods end, are queued, and start."""
     for cluster in (A, B):
         for pod_id, *_ in storage.host_pods.mark_killing(job_id, 1_000, cluster=cluster):
             storage.host_pods.apply_status([PodStatus(pod_id, K, NOW)], cluster)
@@ -74,7 +74,7 @@ def migrate(storage: Storage, job_id: JobId, **spec: object) -> Migration:
 
 
 def run_to_the_end(storage: Storage, migration: Migration, *jobs: JobId) -> list[int]:
-    """Turns until it is over; how many instances moved in each."""
+    """Takes turns until the migration is over. Returns the number of instances that moved in each."""
     moved = [0]
     for _ in range(100):
         progress = storage.migrations.advance(migration.migration_id)
@@ -87,7 +87,7 @@ def run_to_the_end(storage: Storage, migration: Migration, *jobs: JobId) -> list
 
 
 def test_a_service_moves_batch_by_batch(storage: Storage) -> None:
-    """Never more are away than the batch; in the end all serve in the target, and new pods go there, too."""
+    """Never more instances are down than the batch. In the end all run in the target, and new pods go there, too."""
     job_id = a_service_in_a(storage, 5)
     migration = migrate(storage, job_id, batch_size=2)
 
@@ -104,7 +104,7 @@ def test_a_service_moves_batch_by_batch(storage: Storage) -> None:
 
 
 def test_the_sla_is_asked(storage: Storage) -> None:
-    """With one instance that fails by itself already away, none is taken down; the answer stands with the job."""
+    """No instance is taken down while one that failed is down already. The refusal is stored with the job."""
     job_id = a_service_in_a(storage, 4, maximumUnavailableInstances=1)
     storage.pods.want_new_runs(job_id, [(3, 1)])
     migration = migrate(storage, job_id, batch_size=2)
@@ -122,7 +122,7 @@ def test_the_sla_is_asked(storage: Storage) -> None:
 
 
 def test_a_repeated_step_takes_down_no_more(storage: Storage) -> None:
-    """The batch is away until it serves, and a step that lost its answer wakes the job once more."""
+    """The batch is down until it serves. A repeated step whose answer was lost wakes the job once more."""
     job_id = a_service_in_a(storage, 4)
     migration = migrate(storage, job_id, batch_size=2)
 
@@ -141,7 +141,7 @@ def test_a_repeated_step_takes_down_no_more(storage: Storage) -> None:
 
 
 def test_a_paused_migration_takes_no_step(storage: Storage) -> None:
-    """It goes on when it is resumed."""
+    """A paused migration takes no step until it is resumed."""
     job_id = a_service_in_a(storage, 2)
     migration = migrate(storage, job_id)
     storage.migrations.steer(migration.migration_id, MigrationAct.PAUSE)
@@ -158,7 +158,8 @@ def test_a_paused_migration_takes_no_step(storage: Storage) -> None:
 
 
 def test_a_rollback_brings_back_what_was_moved(storage: Storage) -> None:
-    """And nothing else: an instance that was in the target before stays there. Its binding is what it was."""
+    """Only the moved instances return: an instance that was in the target before stays there. The binding is
+    restored."""
     job_id = a_service_in_a(storage, 4)
     storage.pods.want_new_runs(job_id, [(3, 1)])
     for pod_id, *_ in storage.host_pods.mark_killing(job_id, 1_000, cluster=A):
@@ -182,7 +183,7 @@ def test_a_rollback_brings_back_what_was_moved(storage: Storage) -> None:
 
 
 def test_a_migration_waits_for_an_update(storage: Storage) -> None:
-    """While a rollout is under way nothing is taken down beside it."""
+    """No instance is taken down by a migration while a rollout is under way."""
     job_id = a_service_in_a(storage, 2)
     migration = migrate(storage, job_id)
     update_id = update(storage, job_id, service_config(2, "v2"), UpdateSpec(batch_size=1, start_paused=True)).update_id
@@ -193,7 +194,8 @@ def test_a_migration_waits_for_an_update(storage: Storage) -> None:
 
 
 def test_a_pool_moves_service_after_service(storage: Storage) -> None:
-    """At most so many at once; queued batch pods go to the target at once, those that run end where they are."""
+    """The number of services that move at once is bounded. Queued batch pods go to the target at once, and running ones
+    end where they are."""
     services = [a_service_in_a(storage, 1) for _ in range(3)]
     running, queued = a_job(storage, 1), a_job(storage, 1)
     admit(storage, running)
@@ -212,7 +214,8 @@ def test_a_pool_moves_service_after_service(storage: Storage) -> None:
 
 
 def test_batch_pods_may_be_evicted(storage: Storage) -> None:
-    """They are queued anew without a failure, a gang as a whole, and the migration waits until they have left."""
+    """Evicted batch pods are queued again without a failure, a gang as a whole, and the migration waits until they have
+    left."""
     job_id, gang = a_job(storage, 2), a_job(storage, 2, minimumRunningInstances=2)
     for one in (job_id, gang):
         admit(storage, one)
@@ -241,7 +244,7 @@ def test_batch_pods_may_be_evicted(storage: Storage) -> None:
 
 
 def test_two_migrations_do_not_move_the_same_pods(storage: Storage) -> None:
-    """A repeated request is the same migration; a job whose pool moves, and a pool whose job moves, are refused."""
+    """A repeated request is the same migration. A job whose pool moves, and a pool whose job moves, are refused."""
     job_id = a_service_in_a(storage, 2)
     first = migrate(storage, job_id)
 
@@ -269,7 +272,7 @@ def test_two_migrations_do_not_move_the_same_pods(storage: Storage) -> None:
 
 
 def test_services_that_end_hold_nobody_up(storage: Storage) -> None:
-    """Nor does one that is deleted; what is not known cannot be steered."""
+    """A service that ends or is deleted does not delay the migration. An unknown migration cannot be steered."""
     job_id = a_service_in_a(storage, 2)
     migration = migrate(storage, job_id)
     storage.migrations.advance(migration.migration_id)
@@ -285,7 +288,7 @@ def test_services_that_end_hold_nobody_up(storage: Storage) -> None:
 
 
 def test_a_launch_that_was_placed_before_is_refused(storage: Storage) -> None:
-    """From the request on nothing starts in the old cluster: what had a host there is placed anew."""
+    """No pod starts in the old cluster from the request on. Pods that had a host there are placed again."""
     job_id = a_job(storage, 1)
     admit(storage, job_id)
     storage.migrations.request(None, POOL, MigrationSpec(B))
@@ -295,7 +298,7 @@ def test_a_launch_that_was_placed_before_is_refused(storage: Storage) -> None:
 
 
 def test_a_pod_forgets_a_home_where_it_may_not_be(storage: Storage) -> None:
-    """One that was to come back to its host in an update goes to the target, and waits for nobody in the old place."""
+    """A pod that was to return to its host in an update goes to the target, and reserves no host in the old cluster."""
     job_id = a_service_in_a(storage, 1)
     update(storage, job_id, service_config(1, "v2"), UpdateSpec(in_place=True))
     storage.updates.advance(job_id, NOW)

@@ -22,7 +22,7 @@ A, B = "a", "b"
 
 
 def a_job_in_both(storage: Storage, **config: object) -> JobId:
-    """Instances 0 and 1 on host0 and host1 of A, 2 and 3 of B: RUNNING."""
+    """Creates a job whose instances 0 and 1 are RUNNING on host0 and host1 of A, and 2 and 3 on hosts of B."""
     job_id = a_job(storage, 4, **config)  # type: ignore[arg-type]
     admit(storage, job_id)
     for cluster, instances in ((A, (0, 1)), (B, (2, 3))):
@@ -34,7 +34,7 @@ def a_job_in_both(storage: Storage, **config: object) -> JobId:
 
 
 def test_a_pod_knows_its_cluster_from_its_launch_on(storage: Storage) -> None:
-    """Each cluster reads, marks and reconciles its own; a cluster that never launched has none."""
+    """Each cluster reads, marks and reconciles its own pods. A cluster that never launched has none."""
     job_id = a_job_in_both(storage)
 
     assert [A, A, B, B] == [pod(storage, job_id, i).cluster for i in range(4)]
@@ -49,7 +49,7 @@ def test_a_pod_knows_its_cluster_from_its_launch_on(storage: Storage) -> None:
 
 
 def test_a_report_of_another_cluster_is_not_believed(storage: Storage) -> None:
-    """That the pod ended is ignored, and what runs there is to be killed."""
+    """A report of the pod's end is ignored, and the run that was reported has to be killed."""
     job_id = a_job_in_both(storage)
     stranger = PodId(job_id, 0, 1)
 
@@ -62,7 +62,7 @@ def test_a_report_of_another_cluster_is_not_believed(storage: Storage) -> None:
 
 
 def test_maintenance_is_of_a_host_of_one_cluster(storage: Storage) -> None:
-    """A host of the same name elsewhere takes pods."""
+    """A host of the same name in another cluster takes pods."""
     storage.maintenance.request(A, [MaintenanceRequest(Hostname("host0"), "")], 1, NOW)
     job_id = a_job(storage, 1)
     admit(storage, job_id)
@@ -73,7 +73,7 @@ def test_maintenance_is_of_a_host_of_one_cluster(storage: Storage) -> None:
 
 
 def test_host_names_belong_to_one_cluster(storage: Storage) -> None:
-    """Who comes first has a name until it gives it back; hosts in maintenance are known too."""
+    """The first cluster that claims a name has it until it gives it back. Hosts in maintenance are known, too."""
     many = [f"h{i:04}" for i in range(1_201)]
     assert {} == storage.hosts.claim(A, many)
     assert {} == storage.hosts.claim(A, many[:3])
@@ -89,7 +89,7 @@ def test_host_names_belong_to_one_cluster(storage: Storage) -> None:
 
 
 def test_clusters_are_those_that_ran_pods_or_are_led(storage: Storage) -> None:
-    """Other roles and leases that have run out do not count."""
+    """Leases of other roles and leases that have expired do not count."""
     assert {} == storage.leases.clusters(100.0)
     storage.hosts.set_framework_id(B, "f1")
     storage.leases.acquire("hostmgr/a", "me", "host:1", 10, 100.0)
@@ -103,7 +103,7 @@ def test_clusters_are_those_that_ran_pods_or_are_led(storage: Storage) -> None:
 
 
 def test_what_pods_of_a_cluster_hold(storage: Storage) -> None:
-    """Of those on hosts; revocable cpu apart."""
+    """The sum covers pods on hosts, with revocable cpu apart."""
     a_job_in_both(storage)
     revocable = a_job_in_both(storage, revocable=True, preemptible=True)
     assert (Resources(3_000, 400), Resources(3_000)) == storage.host_pods.held(B)
@@ -115,7 +115,7 @@ def test_what_pods_of_a_cluster_hold(storage: Storage) -> None:
 
 
 def test_pods_that_come_back_know_the_cluster_of_their_host(storage: Storage) -> None:
-    """Those that go anywhere name none."""
+    """Pods that may go to any host name no cluster."""
     job_id = a_job_in_both(storage)
     of_three = sa.update(POD).where(POD.c.instance_id < 3).values(desired_host=POD.c.host)
     storage.db.write(lambda conn: conn.execute(of_three))
@@ -133,7 +133,7 @@ def test_pods_that_come_back_know_the_cluster_of_their_host(storage: Storage) ->
 
 
 def test_pods_of_before_are_those_of_the_cluster_there_was(tmp_path: Path) -> None:
-    """The migration gives pods on hosts the cluster that had a framework; others have none yet."""
+    """The migration gives pods on hosts the cluster that had a framework. Others have none yet."""
     url = f"sqlite:///{tmp_path / 'old.db'}"
     migrate.upgrade(url)
     storage = Storage(url)
@@ -153,7 +153,7 @@ def test_pods_of_before_are_those_of_the_cluster_there_was(tmp_path: Path) -> No
 
 
 def test_hosts_by_a_part_of_their_names(storage: Storage) -> None:
-    """In letters of any case; what stands for any letter in patterns stands for itself here."""
+    """Case is ignored, and wildcards of patterns stand for themselves."""
     storage.hosts.claim(A, ["b-rack4", "Rack2", "rack1", "y_6"])
     storage.hosts.claim(B, ["rackx3", "z%5"])
 

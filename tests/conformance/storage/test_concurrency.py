@@ -1,4 +1,4 @@
-"""Races: threads, storages and processes that write the same pods."""
+"""Races of threads, storages and processes that write the same pods."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ ROUNDS = 8
 
 
 def together(*calls: Callable[[], Any]) -> list[Any]:
-    """Results of calls that all start at the same moment."""
+    """Returns the results of calls that all start at the same moment."""
     barrier = threading.Barrier(len(calls))
 
     def one(call: Callable[[], Any]) -> Any:
@@ -61,7 +61,7 @@ def together(*calls: Callable[[], Any]) -> list[Any]:
 def test_a_pod_is_launched_or_killed_in_the_queue_never_both(
     storage: Storage, open_storage: Callable[[], Storage]
 ) -> None:
-    """When launch and kill race for READY pods, each pod goes exactly one way."""
+    """When launch and kill race for READY pods, each pod is either launched or killed."""
     other = open_storage()
     for _ in range(ROUNDS):
         job_id = a_job(storage, 20)
@@ -84,7 +84,7 @@ def test_a_pod_is_launched_or_killed_in_the_queue_never_both(
 
 
 def test_a_run_is_launched_by_one_of_many(storage: Storage, open_storage: Callable[[], Storage]) -> None:
-    """Of launches of the same runs at once, each run is taken by exactly one."""
+    """Each run is taken by exactly one of several concurrent launches."""
     job_id = a_job(storage, 30)
     admit(storage, job_id)
     storages = [storage, open_storage(), open_storage()]
@@ -101,7 +101,7 @@ def test_a_run_is_launched_by_one_of_many(storage: Storage, open_storage: Callab
 
 
 def test_settles_at_once_make_one_new_run(storage: Storage, open_storage: Callable[[], Storage]) -> None:
-    """However many settle, an ended pod has one next run, and the job's counts are right."""
+    """An ended pod has one next run, however many settles race, and the job's counts are right."""
     other = open_storage()
     for _ in range(ROUNDS):
         job_id = a_running_job(storage, 10, retries=5)
@@ -118,7 +118,7 @@ def test_settles_at_once_make_one_new_run(storage: Storage, open_storage: Callab
 
 
 def test_a_restart_that_races_with_the_end_is_not_lost(storage: Storage, open_storage: Callable[[], Storage]) -> None:
-    """A restart comes before the end of its job, and then counts, or after it, and is refused."""
+    """A restart before the end of its job counts, and one after it is refused."""
     other = open_storage()
     for _ in range(ROUNDS):
         job_id = a_running_job(storage, 1)
@@ -134,7 +134,7 @@ def test_a_restart_that_races_with_the_end_is_not_lost(storage: Storage, open_st
 def test_status_batches_of_crossing_jobs_do_not_block_each_other(
     storage: Storage, open_storage: Callable[[], Storage]
 ) -> None:
-    """Batches that hold the same jobs in another order all come through, and the log has every end once, in order."""
+    """Batches with the same jobs in different orders all succeed, and the log has every end once, in order."""
     other = open_storage()
     jobs = [a_running_job(storage, 40) for _ in range(4)]
 
@@ -155,7 +155,7 @@ def test_status_batches_of_crossing_jobs_do_not_block_each_other(
 
 
 def test_one_of_two_creations_wins(storage: Storage, open_storage: Callable[[], Storage]) -> None:
-    """Jobs created under one id at the same time: one is stored, the other refused."""
+    """Of two jobs that are created under one id at the same time one is stored and the other is refused."""
     other, job_id = open_storage(), new_job_id()
 
     def attempt(writer: Storage, count: int) -> bool:
@@ -174,7 +174,7 @@ def test_one_of_two_creations_wins(storage: Storage, open_storage: Callable[[], 
 
 
 def test_pods_are_created_once_by_many(storage: Storage, open_storage: Callable[[], Storage]) -> None:
-    """Two workers that create the pods of one job end with each pod once."""
+    """Two workers that create the pods of one job create each pod once."""
     job_id = create(storage, a_config(12_000))
     other = open_storage()
 
@@ -185,7 +185,7 @@ def test_pods_are_created_once_by_many(storage: Storage, open_storage: Callable[
 
 
 def test_a_role_has_one_leader_however_many_ask(storage: Storage, open_storage: Callable[[], Storage]) -> None:
-    """Of many that take a free role at once one gets it."""
+    """One of several processes that acquire a free role at once holds it."""
     storages = [storage, open_storage(), open_storage()]
 
     got = together(
@@ -204,7 +204,7 @@ def _write_from_a_process(url: str, job_id: JobId, instances: list[int]) -> None
 
 
 def test_processes_share_one_database(storage: Storage, url: str) -> None:
-    """Two processes and this one write the same job; nothing is lost and nobody fails."""
+    """Two processes and this one write the same job. Nothing is lost, and no process fails."""
     job_id = a_running_job(storage, 60)
     context = multiprocessing.get_context("spawn")
     parts = [list(range(0, 30)), list(range(30, 50))]
@@ -227,7 +227,7 @@ def test_processes_share_one_database(storage: Storage, url: str) -> None:
 def test_a_reader_sees_one_moment(
     storage: Storage, open_storage: Callable[[], Storage], states_: tuple[Any, Any]
 ) -> None:
-    """While a batch is written, a snapshot has all of it or nothing of it, and its log position fits."""
+    """A snapshot contains all of a concurrent batch or nothing of it, and its log position agrees."""
     other, job_id = open_storage(), a_running_job(storage, 50)
     everything = list(range(50))
 
@@ -247,7 +247,7 @@ def test_a_reader_sees_one_moment(
 
 
 def test_who_waits_to_write_is_next(tmp_path: Path) -> None:
-    """Who has just written an SQLite file does not take the turn of another process that waits for it."""
+    """A process that has just written an SQLite file does not overtake another process that waits for it."""
     path = str(tmp_path / "file.db")
     busy, patient = WriterTurn(path), WriterTurn(path)
     order: list[str] = []
@@ -287,7 +287,7 @@ def _wait_for(condition: Callable[[], bool]) -> None:
 
 
 def test_a_connection_that_breaks_is_unavailable(storage: Storage) -> None:
-    """The database goes away in the middle of a question; the next one finds it again."""
+    """A query whose connection is cut raises Unavailable. The next query connects again."""
     if storage.db.is_sqlite:
         pytest.skip("there is no connection to break")
     with pytest.raises(Unavailable, match="storage does not answer"):

@@ -1,4 +1,4 @@
-"""Services whose first update is rolled out by the settles of their job."""
+"""Services whose first update is carried out by the settles of their job."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ def update_state(storage: Storage, job_id: JobId) -> UpdateState:
 
 
 def test_two_settles_create_a_service(storage: Storage) -> None:
-    """The first creates all pods, which are to be queued; the one that counts them as running ends the update."""
+    """The first settle creates all pods, which have to be queued. The settle that counts them as running ends the
+    update."""
     job_id = new_service(storage)
     first = storage.jobs.settle(job_id, NOW, MAX)
     assert ("", 3, 3) == (first.update_id, first.admit_count, len(states(storage, job_id)))
@@ -45,7 +46,7 @@ def test_two_settles_create_a_service(storage: Storage) -> None:
 
 
 def test_a_settle_that_repeats_changes_nothing(storage: Storage) -> None:
-    """The update is not stepped again while its instances are on their way."""
+    """The update takes no second step while its instances are starting."""
     job_id = new_service(storage)
     storage.jobs.settle(job_id, NOW, MAX)
     before, job = storage.updates.of_job(job_id), storage.jobs.get(job_id)
@@ -54,7 +55,8 @@ def test_a_settle_that_repeats_changes_nothing(storage: Storage) -> None:
 
 
 def test_what_is_to_be_watched_is_left_to_the_workflow_of_the_update(storage: Storage) -> None:
-    """Batches, pulses, a pause, rollbacks and short progress deadlines; more instances than a settle may create."""
+    """Batches, pulses, a pause, rollbacks, short progress deadlines, and more instances than a settle may create
+    require the workflow."""
     watched = (
         UpdateSpec(batch_size=1),
         UpdateSpec(pulse_s=5),
@@ -71,7 +73,7 @@ def test_what_is_to_be_watched_is_left_to_the_workflow_of_the_update(storage: St
 
 
 def test_a_creation_that_takes_long_is_handed_over(storage: Storage) -> None:
-    """The note has the job looked at while the update has time left before its progress deadline."""
+    """The note is due while the update has time left before its progress deadline."""
     job_id = new_service(storage)
     storage.jobs.settle(job_id, NOW, MAX)
     look_ns = NOW + (LOOK_S + TIMER_GRACE_S) * NS_PER_S
@@ -83,7 +85,7 @@ def test_a_creation_that_takes_long_is_handed_over(storage: Storage) -> None:
 
 
 def test_a_paused_creation_is_the_workflows(storage: Storage) -> None:
-    """The step that its settles took is not lost."""
+    """The step that the settles of the paused update took is kept."""
     job_id = new_service(storage)
     storage.jobs.settle(job_id, NOW, MAX)
     storage.updates.steer(job_id, None, UpdateAct.PAUSE, None, NOW)
@@ -92,7 +94,8 @@ def test_a_paused_creation_is_the_workflows(storage: Storage) -> None:
 
 
 def test_a_creation_that_was_resumed_stays_with_its_workflow(storage: Storage) -> None:
-    """The job tells it of what moves the update, to its end: settles that ended the update told nothing."""
+    """Each settle names the update until its end, so that its workflow is notified. The settles of a creation could end
+    the update without a notification."""
     paused, begun = new_service(storage, spec=UpdateSpec(start_paused=True)), new_service(storage)
     storage.jobs.settle(begun, NOW, MAX)
     storage.updates.steer(begun, None, UpdateAct.PAUSE, None, NOW)

@@ -1,4 +1,4 @@
-"""Daemons: an instance for each host that matches."""
+"""Daemons, which have one instance for each matching host."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def follow(storage: Storage, job: JobId, *names: str, cluster: str = HERE, now_n
 
 
 def run(storage: Storage, job: JobId, cluster: str = HERE, but: Collection[str] = ()) -> list[Hostname]:
-    """All that wait, but for those of these hosts, are RUNNING on their hosts, which are returned."""
+    """Runs all waiting instances except the ones of these hosts. Returns the hosts on which they run."""
     waiting = [pod for pod in storage.daemons.waiting(job, cluster, -1, 100) if pod.hostname not in but]
     storage.daemons.skip_queue(job, [pod.instance_id for pod in waiting], NOW)
     rows = [(pod.instance_id, pod.run_id, pod.hostname, "agent", {}) for pod in waiting]
@@ -60,7 +60,7 @@ def waiting(storage: Storage, job: JobId, cluster: str = HERE, after: int = -1) 
 
 
 def test_hosts_that_join_get_instances(storage: Storage) -> None:
-    """A repetition changes nothing, and the job counts them."""
+    """Each new host has an instance, which the job counts. A repetition changes nothing."""
     job = a_daemon(storage)
     assert FollowPlan(fresh=tuple(hosts("a", "b"))) == follow(storage, job, "b", "a")
     assert FollowPlan() == follow(storage, job, "b", "a")
@@ -74,7 +74,7 @@ def test_hosts_that_join_get_instances(storage: Storage) -> None:
 
 
 def test_pods_are_launched_without_a_queue(storage: Storage) -> None:
-    """The resource manager neither queues them nor counts what they hold."""
+    """The resource manager neither queues the pods nor counts their resources."""
     job = a_daemon(storage)
     follow(storage, job, "a", "b")
     assert hosts("a", "b") == run(storage, job)
@@ -86,7 +86,7 @@ def test_pods_are_launched_without_a_queue(storage: Storage) -> None:
 
 
 def test_an_instance_ends_with_its_host_and_comes_back_with_it(storage: Storage) -> None:
-    """As its next run, under the same number."""
+    """The instance ends with its host, and starts as its next run under the same number when the host returns."""
     job = a_daemon(storage)
     follow(storage, job, "a", "b")
     run(storage, job)
@@ -101,7 +101,7 @@ def test_an_instance_ends_with_its_host_and_comes_back_with_it(storage: Storage)
 
 
 def test_a_host_that_never_came_back_leaves_its_instance_to_another(storage: Storage) -> None:
-    """Numbers stay bounded."""
+    """Another host takes over the instance, so that numbers stay bounded."""
     job = a_daemon(storage)
     follow(storage, job, "a", "b")
     follow(storage, job, "a")
@@ -111,7 +111,7 @@ def test_a_host_that_never_came_back_leaves_its_instance_to_another(storage: Sto
 
 
 def test_a_stopped_daemon_follows_no_hosts(storage: Storage) -> None:
-    """And ends, also when no host ever matched it."""
+    """A stopped daemon ends, also when no host ever matched it."""
     job, idle = a_daemon(storage), a_daemon(storage)
     follow(storage, job, "a")
     assert [idle, job] == sorted((each.job_id for each in storage.daemons.wanted()), key=[idle, job].index)
@@ -123,7 +123,7 @@ def test_a_stopped_daemon_follows_no_hosts(storage: Storage) -> None:
 
 
 def test_a_started_daemon_does_not_wait_for_hosts_that_are_gone(storage: Storage) -> None:
-    """A start means all instances; those without a host end again."""
+    """A start applies to all instances. The ones without a host end again."""
     job = a_daemon(storage)
     follow(storage, job, "a", "b")
     follow(storage, job, "a")
@@ -137,7 +137,7 @@ def test_a_started_daemon_does_not_wait_for_hosts_that_are_gone(storage: Storage
 
 
 def test_a_deleted_daemon_leaves_nothing(storage: Storage) -> None:
-    """Another job of its id begins with no hosts."""
+    """Another job with the same id begins without hosts."""
     job = a_daemon(storage)
     follow(storage, job, "a")
     storage.jobs.set_goal(job, JobState.KILLED, NOW)
@@ -155,8 +155,8 @@ def update(storage: Storage, job: JobId, cpu: float, batch_size: int, **spec: An
 
 
 def test_an_update_keeps_the_hosts_and_goes_by_batches(storage: Storage) -> None:
-    """No more hosts are without their pod than the batch has; one that joins has the new configuration, and those
-    that are gone are not waited for."""
+    """No more hosts lack their pod than the batch allows. A host that joins has the new configuration, and hosts that
+    have left are not waited for."""
     job = a_daemon(storage)
     follow(storage, job, "a", "b", "c", "gone")
     run(storage, job)
@@ -188,7 +188,7 @@ def test_an_update_keeps_the_hosts_and_goes_by_batches(storage: Storage) -> None
 
 
 def test_a_rollback_takes_hosts_along_that_joined_meanwhile(storage: Storage) -> None:
-    """Those that joined with the new configuration go back with the others, and those that join during the rollback
+    """Hosts that joined with the new configuration go back with the others, and hosts that join during the rollback
     begin with the old one."""
     job = a_daemon(storage)
     follow(storage, job, "a", "b")
@@ -225,7 +225,7 @@ def test_a_rollback_takes_hosts_along_that_joined_meanwhile(storage: Storage) ->
 
 
 def test_neighbours_are_told_with_what_matters_for_an_eviction(storage: Storage) -> None:
-    """Of any job, on the hosts that are asked about."""
+    """The answer contains pods of any job on the given hosts, with the properties that decide an eviction."""
     daemon, batch = a_daemon(storage), a_job(storage, 3, preemptible=True, priority=4)
     admit(storage, batch)
     launch(storage, batch, cluster=HERE)

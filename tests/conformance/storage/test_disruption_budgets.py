@@ -1,4 +1,4 @@
-"""How many pods of a service in one cluster must stay when others drain its hosts."""
+"""Disruption budgets: the number of pods of a service in one cluster that must stay when others drain its hosts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ WEST, EAST = "west", "east"
 
 
 def two_clusters(storage: Storage, maximum: int) -> JobId:
-    """A service with three instances in the west and two in the east."""
+    """Creates a service with three instances in the west and two in the east."""
     job_id, config = new_job_id(), service_config(5, maximumUnavailableInstances=maximum)
     storage.updates.create_service(convert.new_job_record(job_id, config, NOW), config, b"spec", ALL_AT_ONCE, "", NOW)
     turn(storage, job_id, starts=False)
@@ -27,7 +27,7 @@ def two_clusters(storage: Storage, maximum: int) -> JobId:
 
 
 def test_a_service_keeps_what_its_sla_wants(storage: Storage) -> None:
-    """Of its pods in the cluster; those that are missing elsewhere have used up a part of what is allowed."""
+    """The budget counts pods in the cluster. Pods that are missing elsewhere have used a part of the allowance."""
     job_id = two_clusters(storage, maximum=2)
     assert ({job_id: 1}, {job_id: 0}) == (storage.disruptions.budgets(WEST), storage.disruptions.budgets(EAST))
 
@@ -37,7 +37,7 @@ def test_a_service_keeps_what_its_sla_wants(storage: Storage) -> None:
 
 
 def test_only_services_with_a_limit_are_budgets(storage: Storage) -> None:
-    """Of the others any pod may go."""
+    """A service without a limit has no budget, and any of its pods may be evicted."""
     a_service(storage, 2)
     a_running_job(storage, 2)
 

@@ -1,4 +1,4 @@
-"""Evictions in storage: who goes back to the queue, who ends on its host, and what is remembered of it."""
+"""Evictions in storage: pods that return to the queue, pods that end on their host, and the events of both."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ MESSAGE, REASON = f"evicting running task: {PREEMPTED_TEXT}", "EvictionReason_PR
 
 @everywhere
 def test_admitted_pods_go_back_to_their_place(storage: Storage) -> None:
-    """READY pods are PENDING under the number they were queued by, with the reason; others stay READY."""
+    """Evicted READY pods are PENDING under their former queue number, with the reason. Others stay READY."""
     job_id = a_job(storage, 4)
     queue(storage, job_id, queue_seq=7)
     storage.admission.mark_ready([(job_id, 0, 4)])
@@ -56,7 +56,8 @@ def test_admitted_pods_go_back_to_their_place(storage: Storage) -> None:
 
 
 def test_running_pods_end_and_run_anew(storage: Storage) -> None:
-    """A pod on a host is PREEMPTING, is killed, gets its next run, and has not failed; its events say why."""
+    """An evicted pod on a host is PREEMPTING, is killed, and has a next run without a failure. Its events name the
+    reason."""
     job_id = a_running_job(storage, 2)
 
     results = storage.admission.evict([EvictionOrder(job_id, 1, 1, False, PREEMPTED)])
@@ -78,8 +79,8 @@ def test_running_pods_end_and_run_anew(storage: Storage) -> None:
 
 
 def test_an_evicted_pod_always_ends(storage: Storage) -> None:
-    """It is to be killed until it is KILLING, whatever its host says meanwhile and however often its job looks; and
-    who is KILLING is told again when Mesos is asked. No timeout is needed."""
+    """The kill is repeated until the pod is KILLING, whatever its host reports and however often its job settles. A
+    KILLING pod is killed again when Mesos is reconciled. No timeout is needed."""
     job_id = a_running_job(storage, 1)
     storage.admission.evict([EvictionOrder(job_id, 0, 1, False, PREEMPTED)])
 
@@ -94,12 +95,12 @@ def test_an_evicted_pod_always_ends(storage: Storage) -> None:
     assert [row[0] for row in storage.host_pods.mark_killing(job_id, 10, again=True)] == told  # the message was lost
     assert [row[3] for page in storage.host_pods.on_hosts() for row in page] == [
         KILLING
-    ]  # what reconciliation kills again
+    ]  # killed again by reconciliation
 
 
 @everywhere
 def test_an_eviction_is_told_once(storage: Storage) -> None:
-    """Pods that leave already, or are to be killed, are passed over."""
+    """Pods that are leaving already, and pods with goal KILLED, are passed over."""
     job_id = a_running_job(storage, 3)
     storage.pods.set_goals(job_id, [(0, 1)], K, NOW, "stop")
     storage.admission.evict([EvictionOrder(job_id, 1, 1, False, PREEMPTED)])
@@ -111,7 +112,7 @@ def test_an_eviction_is_told_once(storage: Storage) -> None:
 
 
 def test_kill_on_preempt_is_the_end(storage: Storage) -> None:
-    """A pod that wants to be killed when preempted is not run again; an override of one instance counts."""
+    """A pod with kill-on-preempt is not run again after an eviction. An override of one instance counts."""
     config = a_config(2, retries=3)
     config.instanceConfig[1].preemptionPolicy.killOnPreempt = True
     job_id = create(storage, config)
@@ -131,7 +132,7 @@ def test_kill_on_preempt_is_the_end(storage: Storage) -> None:
 
 @everywhere
 def test_who_was_killed_by_a_preemption_is_started_again(storage: Storage) -> None:
-    """By whoever asks for it, as one who was stopped; a restart passes it over, and a stop finds nothing to do."""
+    """A start runs the pod again, as it does a stopped pod. A restart passes it over, and a stop changes nothing."""
     config = a_config(2)
     config.instanceConfig[1].preemptionPolicy.killOnPreempt = True
     job_id = create(storage, config)
@@ -151,7 +152,7 @@ def test_who_was_killed_by_a_preemption_is_started_again(storage: Storage) -> No
 
 @everywhere
 def test_who_succeeds_while_leaving_has_succeeded(storage: Storage) -> None:
-    """A pod that ended well before its kill came is done; a restart that is asked for gives it a run."""
+    """A pod that succeeded before its kill arrived is done. A restart gives it a run."""
     job_id = a_running_job(storage, 2)
     storage.admission.evict([EvictionOrder(job_id, 0, 2, False, PREEMPTED)])
 
@@ -166,7 +167,7 @@ def test_who_succeeds_while_leaving_has_succeeded(storage: Storage) -> None:
 
 @everywhere
 def test_an_evicted_gang_is_queued_as_a_gang(storage: Storage) -> None:
-    """Members that have ended wait for those that have not, other pods of the job do not; all take their old place."""
+    """Ended members wait for the remaining ones, and other pods of the job do not. All return to their former place."""
     job_id = a_job(storage, 4, minimumRunningInstances=3)
     queue(storage, job_id, queue_seq=7)
     storage.admission.mark_ready([(job_id, 0, 4)])
@@ -188,7 +189,7 @@ def test_an_evicted_gang_is_queued_as_a_gang(storage: Storage) -> None:
 
 @everywhere
 def test_who_succeeded_before_the_eviction_of_its_gang_runs_anew(storage: Storage) -> None:
-    """A gang comes back whole, whether a member had ended well before the others had to leave or while they did."""
+    """A gang returns whole, whether a member had succeeded before the others were evicted or meanwhile."""
     job_id = a_running_job(storage, 3, minimumRunningInstances=3)
     report(storage, job_id, [0], S)
     storage.admission.evict([EvictionOrder(job_id, 0, 3, True, PREEMPTED)])
@@ -206,7 +207,7 @@ def test_who_succeeded_before_the_eviction_of_its_gang_runs_anew(storage: Storag
 
 @everywhere
 def test_kill_on_preempt_of_one_member_ends_the_gang(storage: Storage) -> None:
-    """What one member asks for is for all of them; pods that stand alone come back."""
+    """The setting of one member applies to the whole gang. Pods outside the gang return."""
     config = a_config(4, minimumRunningInstances=3)
     config.instanceConfig[1].preemptionPolicy.killOnPreempt = True
     job_id = create(storage, config)
@@ -225,7 +226,8 @@ def test_kill_on_preempt_of_one_member_ends_the_gang(storage: Storage) -> None:
 
 @pytest.mark.parametrize("state", [K, L])
 def test_kill_on_preempt_holds_when_an_operator_empties_the_host(storage: Storage, state: PodState) -> None:
-    """As after an eviction of ours: an override of one instance counts, and its goal says that it was the end."""
+    """The setting applies as after an eviction by Peloton: an override of one instance counts, and the goal of the pod
+    shows the end."""
     config = a_config(3)
     config.instanceConfig[1].preemptionPolicy.killOnPreempt = True
     job_id = create(storage, config)
@@ -246,7 +248,7 @@ def test_kill_on_preempt_holds_when_an_operator_empties_the_host(storage: Storag
 
 @everywhere
 def test_kill_on_preempt_of_one_member_ends_the_gang_of_an_emptied_host(storage: Storage) -> None:
-    """The member on the host does not ask for it, one elsewhere does; pods that stand alone come back."""
+    """The member on the host does not have the setting, and one elsewhere has it. Pods outside the gang return."""
     config = a_config(4, minimumRunningInstances=3)
     config.instanceConfig[1].preemptionPolicy.killOnPreempt = True
     job_id = create(storage, config)
@@ -264,7 +266,7 @@ def test_kill_on_preempt_of_one_member_ends_the_gang_of_an_emptied_host(storage:
 
 @everywhere
 def test_what_is_held_and_leaving_is_found_again(storage: Storage) -> None:
-    """Ranges tell who is launched and who leaves; the snapshot tells who was evicted."""
+    """The ranges distinguish launched from leaving pods, and the snapshot contains the evicted ones."""
     job_id = a_job(storage, 5)
     queue(storage, job_id, queue_seq=3)
     storage.admission.mark_ready([(job_id, 0, 5)])
@@ -289,7 +291,7 @@ def test_what_is_held_and_leaving_is_found_again(storage: Storage) -> None:
 
 @everywhere
 def test_only_the_named_run_is_evicted(storage: Storage) -> None:
-    """Whoever measured a run means that run, and not the one that has taken its place since; the reason is theirs."""
+    """An eviction names the measured run, and leaves its successor alone. The reason is the given one."""
     job_id = a_running_job(storage, 2)
     order = EvictionOrder(job_id, 1, 1, False, HOT, run_id=2)
 
@@ -302,7 +304,8 @@ def test_only_the_named_run_is_evicted(storage: Storage) -> None:
 
 
 def test_revocable_pods_on_hosts_are_found(storage: Storage) -> None:
-    """Of the asked runs those that are on hosts on revocable cpu, with what decides who leaves."""
+    """The answer contains the given runs that are on hosts on revocable cpu, with the properties that decide which of
+    them leaves."""
     config = a_config(4, priority=3, revocable=True)
     config.instanceConfig[2].resource.cpuLimit = 0.25
     config.instanceConfig[2].revocable = True

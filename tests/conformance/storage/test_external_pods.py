@@ -1,4 +1,4 @@
-"""External pods: instances of their owners' jobs."""
+"""External pods, which are instances of their owners' jobs."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def instances(storage: Storage) -> dict[str, int]:
 
 
 def test_the_first_pod_of_an_owner_makes_its_job(storage: Storage) -> None:
-    """Under the owner's uid, of a kind of its own, and a repetition changes nothing."""
+    """The job has the owner's uid and a kind of its own. A repetition changes nothing."""
     for _ in range(2):
         take(storage, ["a", "b"])
     job = storage.jobs.get(JOB)
@@ -51,7 +51,7 @@ def test_the_first_pod_of_an_owner_makes_its_job(storage: Storage) -> None:
 
 
 def test_an_instance_is_used_again_by_the_owners_next_pod(storage: Storage) -> None:
-    """As its next run: numbers stay bounded, and a run that ended is never repeated by us."""
+    """The instance continues with its next run: numbers stay bounded, and Peloton never repeats a run that ended."""
     take(storage, ["a", "b"])
     run(storage, JOB)
     report(storage, JOB, [0], PodState.FAILED)
@@ -63,7 +63,7 @@ def test_an_instance_is_used_again_by_the_owners_next_pod(storage: Storage) -> N
 
 
 def test_pods_are_found_by_their_instances(storage: Storage) -> None:
-    """Of several jobs, and of more instances than one statement asks for; no others come along."""
+    """The answer contains pods of several jobs, of more instances than one statement reads, and no others."""
     other = JobId("6d3a3f0e-9b1c-4e0c-8a6e-2f8f64a4d1aa")
     many = [f"a{number:03}" for number in range(600)]
     take(storage, many)
@@ -73,7 +73,7 @@ def test_pods_are_found_by_their_instances(storage: Storage) -> None:
 
 
 def test_a_run_that_was_not_bound_waits_again(storage: Storage) -> None:
-    """A launch that the cluster refused leaves the pod as it was."""
+    """A pod whose launch the cluster refused is as it was before."""
     take(storage, ["a"])
     admit(storage, JOB)
     launch(storage, JOB)
@@ -83,7 +83,7 @@ def test_a_run_that_was_not_bound_waits_again(storage: Storage) -> None:
 
 
 def test_an_evicted_pod_is_not_run_again(storage: Storage) -> None:
-    """Its owner makes another one."""
+    """The owner of an evicted pod creates another one."""
     take(storage, ["a"])
     run(storage, JOB)
     storage.host_pods.evict_from_host(JOB, "host0", NOW)
@@ -96,7 +96,7 @@ def test_an_evicted_pod_is_not_run_again(storage: Storage) -> None:
 
 
 def test_a_pod_that_goes_while_it_waits_leaves_the_queue(storage: Storage) -> None:
-    """At once when it is not queued yet, by the resource manager when it is."""
+    """A deleted pod that is not queued yet leaves at once. The resource manager removes a queued one."""
     take(storage, ["a", "b"])
     storage.admission.mark_pending(JOB, [(1, 1)], 1)
     storage.external_pods.stop(JOB, [0, 1], "its pod is gone", NOW)
@@ -106,7 +106,7 @@ def test_a_pod_that_goes_while_it_waits_leaves_the_queue(storage: Storage) -> No
 
 
 def test_a_queued_gang_leaves_its_queue_whole(storage: Storage) -> None:
-    """The members that still wait gather anew."""
+    """The members that still wait form the gang again."""
     take(storage, ["a", "b", "c"], a_config(minimumRunningInstances=3))
     admit(storage, JOB)
     storage.external_pods.stop(JOB, [1], "its pod is gone", NOW)
@@ -123,7 +123,7 @@ def test_a_gang_is_queued_when_all_of_it_has_come(storage: Storage) -> None:
 
 
 def test_a_member_that_fails_leaves_the_others_alone(storage: Storage) -> None:
-    """Whether a gang of somebody else's pods ends is its owner's decision."""
+    """The owner of a gang of external pods decides whether it ends."""
     take(storage, ["a", "b"], a_config(minimumRunningInstances=2))
     run(storage, JOB)
     report(storage, JOB, [0], PodState.FAILED)
@@ -133,7 +133,7 @@ def test_a_member_that_fails_leaves_the_others_alone(storage: Storage) -> None:
 
 
 def test_unlike_pods_have_versions_of_their_own(storage: Storage) -> None:
-    """And a version is used again."""
+    """Each distinct pod has a version, which equal pods share."""
     take(storage, ["a"], a_config(cpu=1))
     take(storage, ["b"], a_config(cpu=2))
     take(storage, ["c"], a_config(cpu=1))
@@ -141,7 +141,7 @@ def test_unlike_pods_have_versions_of_their_own(storage: Storage) -> None:
 
 
 def test_a_job_ends_when_it_is_told_to_and_comes_back_with_the_next_pod(storage: Storage) -> None:
-    """Its state is that of its pods; pool and priority are those of the first pod of the new life."""
+    """The state of the job follows its pods. Pool and priority come from the first pod after its return."""
     take(storage, ["a"])
     run(storage, JOB)
     report(storage, JOB, [0], S)
@@ -161,7 +161,7 @@ def test_a_job_ends_when_it_is_told_to_and_comes_back_with_the_next_pod(storage:
 
 
 def test_notes_say_why_pods_do_not_get_on(storage: Storage) -> None:
-    """Until they do."""
+    """A note reports the reason until the pod proceeds."""
     take(storage, ["a", "b"])
     storage.external_pods.note(CLUSTER, {"a": "the budget web allows no disruption", "unknown": "no"})
     assert [("default/a", "the budget web allows no disruption")] == storage.external_pods.notes(JOB, 10)
@@ -170,7 +170,7 @@ def test_notes_say_why_pods_do_not_get_on(storage: Storage) -> None:
 
 
 def test_a_pool_that_moves_leaves_external_pods_where_they_were_made(storage: Storage) -> None:
-    """They are bound to their own cluster, and to no other."""
+    """The pods are bound to their own cluster."""
     storage.db.write(lambda conn: bind(conn, "pool", "another"))
     take(storage, ["a"])
     admit(storage, JOB)

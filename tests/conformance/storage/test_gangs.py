@@ -1,4 +1,4 @@
-"""Gangs in storage: launched whole, given up whole, run anew as one, and ended as one."""
+"""Gangs in storage: launched, released, run again and ended as a whole."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ TOLD = "queued again: no hosts for all 3 members of the gang in 600 s"
 
 
 def a_gang(storage: Storage, count: int = 4, queue_seq: int = 7, retries: int = 3) -> str:
-    """READY pods, the first three of which are a gang."""
+    """Creates READY pods, the first three of which are a gang."""
     job_id = a_job(storage, count, minimumRunningInstances=3, retries=retries)
     queue(storage, job_id, queue_seq=queue_seq)
     storage.admission.mark_ready([(job_id, 0, count)])
@@ -53,7 +53,7 @@ def runs(storage: Storage, job_id: str) -> list[tuple[PodState, int]]:
 
 @everywhere
 def test_a_gang_is_launched_whole_or_not_at_all(storage: Storage) -> None:
-    """Of a launch that lacks a member no member is launched; pods that stand alone are."""
+    """A launch that lacks a member launches no member. Pods outside the gang are launched."""
     job_id = a_gang(storage)
     rows = [(i, 1, "host", "agent", {}) for i in range(4)]
 
@@ -64,7 +64,7 @@ def test_a_gang_is_launched_whole_or_not_at_all(storage: Storage) -> None:
 
 @everywhere
 def test_the_stages_of_a_gang(storage: Storage) -> None:
-    """What the launch sees: members by stage, and no gang in a job without one, or that has ended."""
+    """The launch reads the members by stage. A job without a gang, and a job that has ended, have none."""
     job_id, other = a_gang(storage), a_running_job(storage, 3)
     assert (GangProgress(3, {"ready": 3}), 1, 1) == (
         storage.pods.gang(job_id),
@@ -92,7 +92,7 @@ def test_the_stages_of_a_gang(storage: Storage) -> None:
 
 @everywhere
 def test_a_gang_without_hosts_goes_back_to_its_place(storage: Storage, clock: Clock) -> None:
-    """Its members are PENDING where they stood, held back, longer each time; other pods of the job stay."""
+    """The members are PENDING in their former place, in backoff that grows each time. Other pods of the job stay."""
     job_id = a_gang(storage)
     held_ns = [HOLD.delay_ns(count) for count in (1, 2)]
 
@@ -116,7 +116,7 @@ def test_a_gang_without_hosts_goes_back_to_its_place(storage: Storage, clock: Cl
 
 @everywhere
 def test_a_gang_that_does_not_start_ends_and_comes_back(storage: Storage) -> None:
-    """Members on hosts are told to end and run anew, those that had ended, too, all in the old place."""
+    """Members on hosts are killed and run again, members that had ended too, all in their former place."""
     job_id = a_gang(storage, 3)
     launch(storage, job_id)
     report(storage, job_id, [0, 1], R)
@@ -138,7 +138,7 @@ def test_a_gang_that_does_not_start_ends_and_comes_back(storage: Storage) -> Non
 
 @everywhere
 def test_a_gang_that_runs_is_not_given_up(storage: Storage) -> None:
-    """A release that comes too late changes nothing; and what was given up in a row is forgotten."""
+    """A late release of a running gang changes nothing. The number of consecutive releases is reset."""
     job_id = a_gang(storage, 3)
     storage.admission.requeue_gang(job_id, WHY)
     storage.admission.mark_ready([(job_id, 0, 3)])
@@ -155,7 +155,7 @@ def test_a_gang_that_runs_is_not_given_up(storage: Storage) -> None:
 
 @everywhere
 def test_a_refused_member_takes_the_others_back(storage: Storage) -> None:
-    """A host that does not take one member: all end and come back to their place, no failure counted."""
+    """A host refuses one member. All members end and return to their place, and no failure counts."""
     job_id = a_gang(storage, 3, retries=0)
     launch(storage, job_id)
     report(storage, job_id, [1], L, reason=REASON_LAUNCH_REFUSED)
@@ -173,8 +173,8 @@ def test_a_refused_member_takes_the_others_back(storage: Storage) -> None:
 
 @everywhere
 def test_a_gang_is_retried_as_one(storage: Storage) -> None:
-    """When a member fails and may try again all run anew, also who had succeeded; only its failure counts, the gang
-    takes a new place, and pods that stand alone run on."""
+    """A member fails and may be retried. All members run again, also those that succeeded, and only its failure counts.
+    The gang has a new place, and pods outside it continue."""
     job_id = a_gang(storage)
     launch(storage, job_id)
     report(storage, job_id, range(4), R)
@@ -195,7 +195,7 @@ def test_a_gang_is_retried_as_one(storage: Storage) -> None:
 
 
 def test_a_gang_fails_as_one(storage: Storage) -> None:
-    """A member without attempts left takes the others with it, in words that name it; the job has failed."""
+    """A failed member without attempts left ends the others, with a message that names it. The job has failed."""
     job_id = a_gang(storage, 3, retries=0)
     launch(storage, job_id)
     report(storage, job_id, range(3), R)
@@ -215,7 +215,7 @@ def test_a_gang_fails_as_one(storage: Storage) -> None:
 
 @everywhere
 def test_a_gang_past_its_time_ends_as_one(storage: Storage) -> None:
-    """When the first member has run for too long the others do not run on."""
+    """The others end when the first member exceeds its running time."""
     job_id = a_job(storage, 3, minimumRunningInstances=3, maxRunningTime=10)
     queue(storage, job_id)
     storage.admission.mark_ready([(job_id, 0, 3)])
@@ -231,7 +231,7 @@ def test_a_gang_past_its_time_ends_as_one(storage: Storage) -> None:
 
 @everywhere
 def test_who_stops_a_member_stops_the_gang(storage: Storage) -> None:
-    """Stop, start and restart of one member are for all; pods that stand alone are not touched."""
+    """Stop, start and restart of one member apply to the whole gang. Pods outside the gang stay as they are."""
     job_id = a_gang(storage, 5)
     launch(storage, job_id)
     report(storage, job_id, range(5), R)

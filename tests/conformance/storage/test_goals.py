@@ -1,4 +1,4 @@
-"""Stop, start and restart."""
+"""Stop, start and restart of jobs and instances."""
 
 from __future__ import annotations
 
@@ -33,7 +33,8 @@ STOP = "Task stop API request"
 
 @everywhere
 def test_stopping_a_job_marks_its_pods(storage: Storage) -> None:
-    """Goal KILLED with message and reason for each; the version counts once however often one stops."""
+    """Each pod has the goal KILLED with message and reason. The version rises once, however often the job is
+    stopped."""
     job_id = a_running_job(storage, 2)
 
     storage.jobs.set_goal(job_id, JobState.KILLED, NOW)
@@ -66,7 +67,7 @@ def test_stopping_keeps_what_ended(storage: Storage) -> None:
 
 @everywhere
 def test_stopping_some_instances(storage: Storage) -> None:
-    """Only those in the ranges whose goal changes are answered; those not queued end at once."""
+    """The answer contains the instances of the ranges whose goal changes. Instances that are not queued end at once."""
     job_id = a_job(storage, 5)
     storage.admission.mark_pending(job_id, [(1, 1)], 1)
 
@@ -83,7 +84,8 @@ def test_stopping_some_instances(storage: Storage) -> None:
 
 @everywhere
 def test_starting_stopped_instances(storage: Storage) -> None:
-    """Ended ones have a new run at once, those being killed after it, those still running go on; others are left."""
+    """Ended instances have a new run at once, and killed ones after the kill. Running ones continue, and the rest stays
+    stopped."""
     job_id = a_running_job(storage, 4)
     storage.pods.set_goals(job_id, [(0, 3)], K, NOW, STOP)
     report(storage, job_id, [0], K)
@@ -103,7 +105,7 @@ def test_starting_stopped_instances(storage: Storage) -> None:
 
 @everywhere
 def test_starting_an_instance_of_a_stopping_job_revives_the_job(storage: Storage) -> None:
-    """The job steers for its own goal again, and the other instances still end."""
+    """The job has its former goal again, and the other instances still end."""
     job_id = a_running_job(storage, 2)
     storage.jobs.set_goal(job_id, JobState.KILLED, NOW)
 
@@ -117,7 +119,7 @@ def test_starting_an_instance_of_a_stopping_job_revives_the_job(storage: Storage
 
 @everywhere
 def test_a_stopped_service_is_started_again(storage: Storage) -> None:
-    """A service comes back from KILLED, with a new run for each pod."""
+    """A service returns from KILLED with a new run for each pod."""
     job_id = a_running_job(storage, 2, type_=JobType.SERVICE)
     storage.jobs.set_goal(job_id, JobState.KILLED, NOW)
     storage.host_pods.mark_killing(job_id, 10)
@@ -139,7 +141,7 @@ def test_a_stopped_service_is_started_again(storage: Storage) -> None:
 
 @everywhere
 def test_waiting_pods_take_a_newer_run_when_they_launch(storage: Storage) -> None:
-    """A restart of a queued or admitted pod keeps its place: it launches as the new run, and as no other."""
+    """A restarted pod keeps its place while it is queued or admitted, and launches only as the new run."""
     job_id = a_job(storage, 2)
     queue(storage, job_id)
     storage.admission.mark_ready([(job_id, 0, 1)])
@@ -162,7 +164,7 @@ def test_waiting_pods_take_a_newer_run_when_they_launch(storage: Storage) -> Non
 
 @everywhere
 def test_restarting_what_ended_runs_it_again(storage: Storage) -> None:
-    """In a living job even a pod that succeeded, or that is out of attempts, starts over."""
+    """A pod of an active job starts over even if it succeeded or has no attempts left."""
     job_id = a_running_job(storage, 3)
     report(storage, job_id, [0], S)
     report(storage, job_id, [1], F)
@@ -204,7 +206,7 @@ def test_stopped_instances_are_not_restarted(storage: Storage) -> None:
 
 @everywhere
 def test_restart_hurries_a_waiting_service(storage: Storage) -> None:
-    """A pod that waits out its backoff runs at once when it is restarted."""
+    """A pod in backoff runs at once when it is restarted."""
     job_id = a_running_job(storage, 1, type_=JobType.SERVICE)
     report(storage, job_id, [0], F)
     assert 0 == storage.jobs.settle(job_id, NOW).admit_count
@@ -216,7 +218,7 @@ def test_restart_hurries_a_waiting_service(storage: Storage) -> None:
 
 
 def test_events_tell_the_story_newest_first(storage: Storage) -> None:
-    """Each write is one event; runs can be read one by one, or the newest few, and be forgotten."""
+    """Each write is one event, newest first. Events can be read by run or limited in number, and deleted."""
     job_id = a_running_job(storage, 1, retries=2)
     report(storage, job_id, [0], F)
     storage.jobs.settle(job_id, NOW)

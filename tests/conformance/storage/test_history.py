@@ -1,4 +1,4 @@
-"""Time series: samples become pages, pages become old, and no minute is there twice."""
+"""Time series: samples become pages, pages expire, and no minute occurs twice."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ A, B = "pool/a", "cluster/b"
 
 
 def sample(at_s: int, amount: int, covered_s: int = MINUTE_S, pods: int = 0) -> Sample:
-    """Of two series; of the second one everything is 0."""
+    """Samples two series. Every value of the second is 0."""
     marks = {A: (("/who", pods),)} if pods else {}
     return Sample(at_s, covered_s, {A: {ALLOCATION: amount, ADMITTED: 1}, B: {ALLOCATION: 0}}, marks)
 
@@ -31,7 +31,7 @@ def add_hour(storage: Storage, start_s: int = T0, but: range = range(0)) -> None
 
 
 def counts(storage: Storage) -> tuple[int, int]:
-    """Samples and pages."""
+    """Counts samples and pages."""
 
     def count(conn: sa.Connection, table: sa.Table) -> int:
         return int(conn.execute(sa.select(sa.func.count()).select_from(table)).scalar_one())
@@ -48,7 +48,8 @@ def hours(storage: Storage, name: str = A) -> Series:
 
 
 def test_an_hour_is_read_the_same_before_and_after_it_is_folded(storage: Storage) -> None:
-    """Its minutes, and its one point; then its samples are gone and each series has a page of either sort."""
+    """The minutes of the hour and its one point are the same after the fold. Its samples are deleted, and each series
+    has a page of each step."""
     add_hour(storage)
     before = minutes(storage), hours(storage), minutes(storage, name=B)
 
@@ -73,7 +74,7 @@ def test_an_hour_is_read_the_same_before_and_after_it_is_folded(storage: Storage
 
 
 def test_the_first_sample_of_a_moment_stands(storage: Storage) -> None:
-    """Two leaders may record the same minute."""
+    """The first of two samples of one minute, recorded by two leaders, is kept."""
     assert storage.history.add(sample(T0, 1))
     assert not storage.history.add(sample(T0, 2))
 
@@ -81,7 +82,7 @@ def test_the_first_sample_of_a_moment_stands(storage: Storage) -> None:
 
 
 def test_a_gap_stays_a_gap(storage: Storage) -> None:
-    """Minutes without a sample are left out, and the hour says how much of it is covered."""
+    """Minutes without a sample are left out, and the hour reports how much of it is covered."""
     add_hour(storage, but=range(10, 40))
     storage.history.fold(T0 + HOUR_S)
 
@@ -91,8 +92,8 @@ def test_a_gap_stays_a_gap(storage: Storage) -> None:
 
 
 def test_late_samples_join_their_hour(storage: Storage) -> None:
-    """A leader that was held up writes after another one has folded the hour: its minutes fill the gap, the others
-    stand, and the point of the hour is of all."""
+    """A delayed leader writes after another one has folded the hour. Its minutes fill the gap, the others stay, and the
+    point of the hour covers all."""
     add_hour(storage, but=range(50, 60))
     storage.history.fold(T0 + HOUR_S)
     storage.history.add(sample(T0 + 49 * MINUTE_S, 1_000))
@@ -125,7 +126,7 @@ def test_a_fold_that_was_cut_off_is_repeated(storage: Storage, open_storage: Cal
 
 
 def test_hours_of_a_day_are_in_one_page(storage: Storage) -> None:
-    """And samples of less than a minute are minutes before they get there."""
+    """The page of a day contains its hours, and samples of less than a minute are folded into minutes before."""
     for hour in (0, 1, 5):
         for half in range(120):
             storage.history.add(sample(T0 + hour * HOUR_S + half * 30, 2 * half, covered_s=30))
@@ -139,7 +140,8 @@ def test_hours_of_a_day_are_in_one_page(storage: Storage) -> None:
 
 
 def test_a_part_is_read(storage: Storage) -> None:
-    """From the first moment on and before the last one, across pages and samples, and only the columns asked for."""
+    """A read returns the requested columns from the first moment up to the last, exclusive, across pages and
+    samples."""
     add_hour(storage)
     storage.history.fold(T0 + HOUR_S)
     add_hour(storage, T0 + HOUR_S)
@@ -152,7 +154,7 @@ def test_a_part_is_read(storage: Storage) -> None:
 
 
 def test_many_series_are_folded_in_bounded_writes(storage: Storage) -> None:
-    """None of them is lost."""
+    """No series is lost when many are folded in bounded writes."""
     names = [f"pool/{number}" for number in range(2 * SERIES_PER_WRITE + 1)]
     storage.history.add(Sample(T0, MINUTE_S, {name: {ALLOCATION: 1} for name in names}))
 
@@ -163,7 +165,8 @@ def test_many_series_are_folded_in_bounded_writes(storage: Storage) -> None:
 
 
 def test_old_pages_are_forgotten(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of either step by its own age, however many transactions it takes; a page goes when all of it is too old."""
+    """Pages of each step are deleted by an age of their own, in as many transactions as needed. A page is deleted when
+    all of it is too old."""
     monkeypatch.setattr(history, "PRUNED_MAX", 1)
     for hour in range(4):
         storage.history.add(sample(T0 + hour * HOUR_S, 1))

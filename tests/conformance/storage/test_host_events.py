@@ -1,4 +1,4 @@
-"""What happened to hosts: written with the changes, told the newest first, and forgotten in bounded steps."""
+"""Events of hosts: written with the changes, returned newest first, and deleted in bounded steps."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Kind = HostEventKind
 
 
 def told(storage: Storage, hostname: str = H1) -> list[tuple[str, str]]:
-    """Kind and text, the oldest first."""
+    """Returns kind and text of each event, the oldest first."""
     events = storage.host_events.page(hostname)
     assert all(event.cluster == C for event in events)
     return [(event.kind.value, event.text) for event in reversed(events)]
@@ -39,8 +39,8 @@ def an_event(hostname: str = H1, at_ns: int = NOW, kind: Kind = Kind.AVOIDED, te
 
 
 def test_hosts_join_leave_and_come_back(storage: Storage, clock: Clock) -> None:
-    """Those with which a cluster begins have not joined it; a claim that is repeated is no news; a host that is down
-    for maintenance is not lost."""
+    """The first hosts of a cluster have no event of joining. A repeated claim adds no event. A host that is DOWN for
+    maintenance is not lost."""
     storage.hosts.claim(C, [H1], is_first=True)
     assert [] == told(storage)
     storage.hosts.claim(C, [H1, H2])
@@ -64,7 +64,7 @@ def test_hosts_join_leave_and_come_back(storage: Storage, clock: Clock) -> None:
 
 
 def test_a_name_that_another_cluster_has_joins_nothing(storage: Storage) -> None:
-    """Who is refused has no event."""
+    """A host whose name is refused has no event."""
     storage.hosts.claim(C, [H1], is_first=True)
 
     assert {H1: C} == storage.hosts.claim("other", [H1, H2])
@@ -73,7 +73,7 @@ def test_a_name_that_another_cluster_has_joins_nothing(storage: Storage) -> None
 
 
 def test_many_hosts_take_few_transactions(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Events of hosts that go together are written with them, by the same portions."""
+    """Events of hosts that leave together are written with them, in the same portions."""
     names = [f"h{number:04}" for number in range(1_200)]
     storage.hosts.claim(C, names, is_first=True)
     write, writes = storage.db.write, []
@@ -87,7 +87,7 @@ def test_many_hosts_take_few_transactions(storage: Storage, monkeypatch: pytest.
 
 
 def test_a_maintenance_from_its_request_to_its_end(storage: Storage) -> None:
-    """Each step once, with its numbers; what is repeated or refused has no event."""
+    """Each step has one event with its numbers. A repeated or refused step has none."""
     job = create(storage, a_config())
     records, blocked = storage.maintenance, Blocker(job, 5, "its SLA keeps 5")
     asked = [MaintenanceRequest(name, "ip", deadline_s=60, reason="a new disk") for name in (H1, H2)]
@@ -140,7 +140,7 @@ def pools(storage: Storage) -> Storage:
 
 
 def test_moves_by_hand(pools: Storage) -> None:
-    """At once, drained, taken back, and because the host pool is gone."""
+    """Moves by hand have events: at once, drained, cancelled, and ended by the deletion of the host pool."""
     records, maintenance = pools.host_pools, pools.maintenance
     records.relabel(H1, DEFAULT_HOST_POOL, "batch", NOW)
     records.relabel(H1, "batch", "batch", NOW)
@@ -171,7 +171,8 @@ def test_moves_by_hand(pools: Storage) -> None:
 
 
 def test_moves_by_the_mover(pools: Storage) -> None:
-    """With its reason; and a move that maintenance overtakes, whose host arrives all the same."""
+    """A move by the mover has an event with its reason, and so has a move that maintenance overrides, whose host
+    arrives nevertheless."""
     why = "82 % of services in use, from 80 %"
     made = Made(DEFAULT_HOST_POOL, "services", MoverRule.LOAD, why, (H1, H2), NOW)
     pools.mover.lend(made, DEFAULT_HOST_POOL, 5)
@@ -199,7 +200,7 @@ def test_moves_by_the_mover(pools: Storage) -> None:
 
 
 def test_pages_go_on_from_a_number(storage: Storage) -> None:
-    """Forth by the last number of a page, and to what has happened since by the first; also by kind."""
+    """Pages continue backwards from the last number of a page and forwards from the first, also by kind."""
     kinds = [Kind.AVOIDED, Kind.MARKED]
     storage.host_events.add([an_event(f"h{at % 3}", kind=kinds[at % 2], text=f"{at}") for at in range(20)])
     records, seen = storage.host_events, list[str]()
@@ -220,7 +221,8 @@ def test_pages_go_on_from_a_number(storage: Storage) -> None:
 
 
 def test_what_has_begun_and_not_ended(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of each host of a cluster, however many events there are."""
+    """The answer contains the steps that have begun and not ended, for each host of a cluster, however many events
+    there are."""
     monkeypatch.setattr(host_events, "READ_MAX", 2)
     cordoned, uncordoned, reserved, given_back = Kind.CORDONED, Kind.UNCORDONED, Kind.RESERVED, Kind.GIVEN_BACK
     lives = {
@@ -242,8 +244,8 @@ def test_what_has_begun_and_not_ended(storage: Storage, monkeypatch: pytest.Monk
 
 @pytest.mark.parametrize("seed", range(3))
 def test_what_is_too_old_or_too_much_is_forgotten(storage: Storage, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
-    """As an oracle over all events says, whatever the bounds of a step; what stays is the newest, and a second time
-    changes nothing."""
+    """The deletion agrees with an oracle over all events, whatever the bounds of a step. The newest events stay, and a
+    second deletion changes nothing."""
     rng = random.Random(seed)
     most, per_host, kept_s = rng.randint(20, 90), rng.randint(2, 9), 100
     for name, value in (("EVENTS_MAX", most), ("EVENTS_PER_HOST_MAX", per_host), ("KEPT_S", kept_s),
@@ -269,7 +271,7 @@ def test_what_is_too_old_or_too_much_is_forgotten(storage: Storage, monkeypatch:
 
 
 def test_writers_at_once(open_storage: Callable[[], Storage]) -> None:
-    """Numbers are given out once, whoever writes, beside steps that write events with their rows."""
+    """Numbers are unique when several threads write, alongside steps that write events with their rows."""
     storages = [open_storage() for _ in range(4)]
 
     def write(number: int) -> None:

@@ -1,4 +1,4 @@
-"""Hosts that move to other host pools, in storage: rows of maintenance and of host pools change together."""
+"""Moves of hosts to other host pools in storage: rows of maintenance and of host pools change together."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ C, H1, H2 = "cluster", Hostname("h1"), Hostname("h2")
 
 @pytest.fixture
 def moving(storage: Storage) -> Storage:
-    """The host h1 drains to go to the host pool batch, h2 waits for its turn to do the same."""
+    """The host h1 drains for a move to the host pool batch, and h2 waits for its turn to do the same."""
     storage.hosts.claim(C, [H1, H2])
     for name in ("batch", "gpu"):
         storage.host_pools.create(HostPool(name))
@@ -42,7 +42,8 @@ def place(storage: Storage, hostname: str = H1) -> tuple[str, str]:
 
 
 def test_a_drained_host_changes_its_host_pool_and_comes_back(moving: Storage) -> None:
-    """In one step, which may be repeated, and not before; then it is the turn of the next."""
+    """The drained host changes its host pool and returns in one step, which may be repeated. The next host begins
+    afterwards."""
     assert not moving.maintenance.relabel(C, H1, NOW)
     assert moving.maintenance.move(C, H1, DRAINING, DRAINED, NOW)
     assert (DEFAULT_HOST_POOL, "batch") == place(moving)
@@ -57,7 +58,8 @@ def test_a_drained_host_changes_its_host_pool_and_comes_back(moving: Storage) ->
 
 
 def test_a_host_that_is_to_go_elsewhere_by_now_does_not_arrive(moving: Storage) -> None:
-    """Until its move has been redirected; one that is on its way up is not."""
+    """A host whose destination has changed does not arrive until its move has been redirected. A host that is coming up
+    does not arrive either."""
     moving.maintenance.move(C, H1, DRAINING, DRAINED, NOW)
     moving.host_pools.desire([H1], "gpu", NOW)
     assert not moving.maintenance.relabel(C, H1, NOW)
@@ -71,7 +73,7 @@ def test_a_host_that_is_to_go_elsewhere_by_now_does_not_arrive(moving: Storage) 
 
 
 def test_a_cancelled_move_leaves_the_host_where_it_is(moving: Storage) -> None:
-    """It is not to go there any more, whether it has begun or waits; the place under the bound is free again."""
+    """The move is forgotten, whether it has begun or waits, and its place under the bound is free again."""
     moving.maintenance.steer(C, [H2], MaintenanceAct.CANCEL, 1, NOW)
     assert ({H1: (DRAINING, DOWN, "batch")}, HostInPool("default", "default")) == (rows(moving), place(moving, H2))
 
@@ -81,7 +83,7 @@ def test_a_cancelled_move_leaves_the_host_where_it_is(moving: Storage) -> None:
 
 
 def test_hosts_stay_whose_move_nobody_wants_any_more(moving: Storage) -> None:
-    """Those that move; a host in maintenance is none of them."""
+    """The moves of both hosts are cancelled. A host in maintenance is unaffected."""
     moving.maintenance.request(C, [MaintenanceRequest(Hostname("h3"), "ip")], 3, NOW)
 
     changed = moving.maintenance.stay(C, [H1, H2, "h3"], 1, NOW)
@@ -91,8 +93,8 @@ def test_hosts_stay_whose_move_nobody_wants_any_more(moving: Storage) -> None:
 
 
 def test_maintenance_comes_before_a_move(moving: Storage) -> None:
-    """A host that moves and is wanted down goes down, with what the operator said; where it is to be stays. On its way
-    up it can do neither."""
+    """A moving host that is requested DOWN goes down with the operator's reason, and keeps its destination. A host that
+    is coming up can neither move nor go down."""
     request = MaintenanceRequest(H1, "ip", 2, 60, "kernel")
     (host,) = moving.maintenance.request(C, [request], 1, NOW)
 
@@ -108,7 +110,7 @@ def test_maintenance_comes_before_a_move(moving: Storage) -> None:
 
 
 def test_a_move_and_its_cancellation_at_the_same_time(open_storage: Callable[[], Storage]) -> None:
-    """Either the host has moved or it is where it was; never does one row say this and the other that."""
+    """The host has either moved or is where it was, and its two rows agree."""
     storages = [open_storage() for _ in range(2)]
     storages[0].hosts.claim(C, [H1])
     storages[0].host_pools.create(HostPool("batch"))

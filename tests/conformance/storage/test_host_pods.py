@@ -1,4 +1,4 @@
-"""The host manager's part of storage."""
+"""The part of storage that the host manager uses."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def status(job_id: JobId, instance: int, state: PodState, run: int = 1, **more: 
 
 @everywhere
 def test_a_launch_takes_each_run_once(storage: Storage) -> None:
-    """READY pods become LAUNCHED with host, agent and ports; a second launch of the run takes nothing."""
+    """READY pods become LAUNCHED with host, agent and ports. A second launch of the run takes nothing."""
     job_id = a_job(storage, 2)
     admit(storage, job_id)
     rows = [(i, 1, "host1", "agent1", {"http": 31000 + i, "admin": 5}) for i in (0, 1)]
@@ -67,7 +67,7 @@ def test_a_launch_takes_each_run_once(storage: Storage) -> None:
 
 @everywhere
 def test_a_launch_refuses_what_is_not_wanted(storage: Storage) -> None:
-    """Another run, a pod to be killed, and one that is not admitted are not launched."""
+    """Another run, a pod with goal KILLED, and a pod that is not admitted are not launched."""
     job_id = a_job(storage, 5)
     queue(storage, job_id)
     storage.admission.mark_ready([(job_id, 0, 3)])
@@ -104,7 +104,7 @@ def test_statuses_are_applied_in_their_order(storage: Storage) -> None:
 
 
 def test_containers_of_the_current_run_are_known(storage: Storage) -> None:
-    """The newest that was told of them, also when the pod's own state stays; with the job they are gone."""
+    """The newest reported containers are kept, also when the pod's own state stays. They are deleted with the job."""
     job_id = a_running_job(storage, 2)
     waits, runs = (ContainerStatus("log", state) for state in (ContainerState.PENDING, ContainerState.RUNNING))
     setup = ContainerStatus("setup", ContainerState.FAILED, True, "Error", "no", 5, 1, 2)
@@ -122,7 +122,7 @@ def test_containers_of_the_current_run_are_known(storage: Storage) -> None:
 
 
 def test_repeated_statuses_change_nothing(storage: Storage) -> None:
-    """Mesos repeats what was not acknowledged: the second time nothing is written, logged or answered."""
+    """Mesos repeats unacknowledged statuses. The second time nothing is written, logged or returned."""
     job_id = a_running_job(storage, 2)
     batch = [status(job_id, 0, F, message="Command exited with status 3"), status(job_id, 1, R)]
     storage.host_pods.apply_status(batch, "cluster")
@@ -147,7 +147,7 @@ def test_repeated_statuses_change_nothing(storage: Storage) -> None:
 
 @everywhere
 def test_one_batch_may_hold_many_jobs(storage: Storage) -> None:
-    """Every job of the batch that changed is answered, once."""
+    """The answer contains each changed job of the batch once."""
     one, two, three = (a_running_job(storage, 2) for _ in range(3))
 
     outcome = storage.host_pods.apply_status(
@@ -160,7 +160,7 @@ def test_one_batch_may_hold_many_jobs(storage: Storage) -> None:
 
 @everywhere
 def test_strangers_are_orphans(storage: Storage) -> None:
-    """Unknown jobs and instances, old runs, and runs that were not launched are to be killed, unless they ended."""
+    """Unknown jobs and instances, old runs, and runs that were not launched have to be killed, unless they ended."""
     job_id = a_running_job(storage, 2, retries=5)
     report(storage, job_id, [0], F)
     storage.jobs.settle(job_id, NOW)
@@ -183,7 +183,7 @@ def test_strangers_are_orphans(storage: Storage) -> None:
 
 
 def test_texts_may_hold_anything(storage: Storage) -> None:
-    """Messages keep quotes, other alphabets and line ends; NUL, which PostgreSQL cannot keep, is dropped."""
+    """Messages keep quotes, other alphabets and line ends. NUL, which PostgreSQL cannot store, is dropped."""
     job_id = a_running_job(storage, 1)
 
     report(storage, job_id, [0], F, message="a\x00b 'quoted' \"twice\" %s :x Ω\n", reason="r\x00")
@@ -192,7 +192,8 @@ def test_texts_may_hold_anything(storage: Storage) -> None:
 
 
 def test_output_is_added_to_the_message_of_the_run_that_failed(storage: Storage) -> None:
-    """Once, to its event and to the pod as long as it has no newer run; other runs and states keep theirs."""
+    """The output is added once to the event of the run, and to the pod as long as it has no newer run. Other runs and
+    states keep their messages."""
     job_id = a_running_job(storage, 2, retries=2)
     storage.host_pods.apply_status([status(job_id, 0, F, message="exit 1"), status(job_id, 1, S, message="fine")])
     texts = [(PodId(job_id, instance, 1), "50% of\x00 it's gone") for instance in (0, 1, 7)]
@@ -212,7 +213,7 @@ def test_output_is_added_to_the_message_of_the_run_that_failed(storage: Storage)
 
 @everywhere
 def test_kills_are_answered_with_grace(storage: Storage) -> None:
-    """Pods on hosts that must end are answered with host, agent and seconds of grace, and become KILLING."""
+    """Pods on hosts that must end are returned with host, agent and seconds of grace, and become KILLING."""
     config = a_config(4)
     config.defaultConfig.killGracePeriodSeconds = 7
     config.instanceConfig[1].killGracePeriodSeconds = 90
@@ -236,7 +237,7 @@ def test_kills_are_answered_with_grace(storage: Storage) -> None:
 
 
 def test_pods_on_hosts_are_listed_in_pages(storage: Storage, monkeypatch: object) -> None:
-    """Every pod that a host may know is listed, of jobs that have not ended."""
+    """The list has every pod that may be on a host, of jobs that have not ended."""
     ended = a_running_job(storage, 1)
     report(storage, ended, [0], S)
     storage.jobs.settle(ended, NOW)
@@ -253,7 +254,7 @@ def test_pods_on_hosts_are_listed_in_pages(storage: Storage, monkeypatch: object
 
 
 def test_frameworks_are_remembered(storage: Storage) -> None:
-    """The id under which a cluster knows us survives, one for each cluster."""
+    """The framework id of each cluster is kept."""
     assert storage.hosts.framework_id("one") is None
     storage.hosts.set_framework_id("one", "old")
     storage.hosts.set_framework_id("one", "f1")
@@ -263,7 +264,7 @@ def test_frameworks_are_remembered(storage: Storage) -> None:
 
 
 def test_a_lease_has_one_holder(storage: Storage, clock: Clock) -> None:
-    """A role is held until it is released or runs out; its holder renews it."""
+    """A role is held until it is released or expires. Its holder renews it."""
     now_s = clock() / SECOND
 
     assert storage.leases.leader("resmgr", now_s) is None
@@ -280,7 +281,8 @@ def test_a_lease_has_one_holder(storage: Storage, clock: Clock) -> None:
 
 
 def test_a_lease_that_ran_out_is_held_on_until_somebody_takes_it(storage: Storage, clock: Clock) -> None:
-    """Who was stopped for longer leads on if nobody has led since, and does not if somebody has who is gone again."""
+    """A leader that was suspended for longer continues if no other has led since, and does not if another has, even one
+    that has stopped."""
     now_s = clock() / SECOND
     assert not storage.leases.renew("resmgr", "a", "host-a:1", 10, now_s)
     assert storage.leases.acquire("resmgr", "a", "host-a:1", 10, now_s)
@@ -299,7 +301,7 @@ def test_a_lease_that_ran_out_is_held_on_until_somebody_takes_it(storage: Storag
 
 
 def test_a_renewal_that_comes_late_does_not_shorten_the_lease(storage: Storage, clock: Clock) -> None:
-    """It began before the one that counts, whose leader thinks itself safe."""
+    """The late renewal began before the current one, on which the leader relies."""
     now_s = clock.now_ns / SECOND
     assert storage.leases.acquire("hostmgr", "one", "", 10, now_s)
     assert storage.leases.renew("hostmgr", "one", "one:80", 10, now_s + 9)
@@ -311,7 +313,8 @@ def test_a_renewal_that_comes_late_does_not_shorten_the_lease(storage: Storage, 
 
 
 def test_why_pods_wait_on_their_hosts_is_stored_and_listed(storage: Storage) -> None:
-    """Each text is written once, with one event; the first wakes the workflow, and the report of a start ends it."""
+    """Each reason is written once, with one event. The first wakes the workflow, and the report of a start clears
+    it."""
     job_id = a_job(storage, 4)
     admit(storage, job_id)
     launch(storage, job_id)

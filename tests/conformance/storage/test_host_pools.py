@@ -1,4 +1,4 @@
-"""Host pools in storage: which there are, in which each host is, and what changes both."""
+"""Host pools in storage: their records, the host pool of each host, and changes of both."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def now(records: HostPoolRecords) -> HostPools:
 
 @pytest.fixture
 def records(storage: Storage) -> HostPoolRecords:
-    """Hosts h1, h2 of one cluster and h3 of another one; h4 is down for maintenance."""
+    """Stores the hosts h1 and h2 of one cluster and h3 of another one. h4 is DOWN for maintenance."""
     storage.hosts.claim("a", ["h1", "h2"])
     storage.hosts.claim("b", ["h3"])
     storage.maintenance.request("b", [MaintenanceRequest(Hostname("h4"), "10.0.0.4")], 1, NOW)
@@ -35,7 +35,7 @@ def records(storage: Storage) -> HostPoolRecords:
 
 
 def test_there_is_a_default_host_pool_from_the_first_moment_on(records: HostPoolRecords) -> None:
-    """All hosts are in it, and nothing is stored of that."""
+    """All hosts are in the default host pool, of which nothing is stored."""
     before = now(records)
 
     assert {DEFAULT_HOST_POOL: HostPool(DEFAULT_HOST_POOL)} == before.pools
@@ -44,7 +44,8 @@ def test_there_is_a_default_host_pool_from_the_first_moment_on(records: HostPool
 
 
 def test_a_host_pool_is_created_once_and_read_back(records: HostPoolRecords) -> None:
-    """With what it serves and its factors; a name that is taken is refused, also that of the default one."""
+    """A host pool is read back with its kinds of pods and its factors. A name that is taken is refused, also the
+    default one."""
     records.create(BATCH)
 
     assert BATCH == now(records).pools["batch"]
@@ -54,7 +55,7 @@ def test_a_host_pool_is_created_once_and_read_back(records: HostPoolRecords) -> 
 
 
 def test_a_reader_that_knows_the_version_reads_nothing(records: HostPoolRecords) -> None:
-    """Until something changes."""
+    """A reader that has the current version reads nothing until a change."""
     known = now(records).version
 
     assert records.all(known) is None
@@ -65,7 +66,8 @@ def test_a_reader_that_knows_the_version_reads_nothing(records: HostPoolRecords)
 
 
 def test_a_change_of_a_host_pool_leaves_alone_what_it_does_not_name(records: HostPoolRecords) -> None:
-    """Factors one by one; the default host pool may be changed too, and an unknown one is not found."""
+    """A change sets the given factors only. The default host pool may be changed too, and an unknown one is not
+    found."""
     records.create(BATCH)
 
     records.change("batch", factors={"memory_percent": 120})
@@ -80,7 +82,8 @@ def test_a_change_of_a_host_pool_leaves_alone_what_it_does_not_name(records: Hos
 
 
 def test_a_host_changes_its_host_pool_at_once(records: HostPoolRecords) -> None:
-    """And back to the default one, of which nothing is stored; a host of any cluster, or down for maintenance."""
+    """A host moves to another host pool and back to the default one, of which nothing is stored. The host may be of any
+    cluster, or DOWN for maintenance."""
     records.create(BATCH)
 
     for name in ("h1", "h3", "h4"):
@@ -91,8 +94,8 @@ def test_a_host_changes_its_host_pool_at_once(records: HostPoolRecords) -> None:
 
 
 def test_refusals_of_a_change_come_in_the_order_of_the_original(records: HostPoolRecords) -> None:
-    """Unknown host, wrong source, then a source that is the destination, which is fine, then an unknown destination;
-    nothing changes."""
+    """The order is: unknown host, wrong source, a source equal to the destination, which is accepted, unknown
+    destination. Nothing changes."""
     records.create(BATCH)
     before = now(records)
 
@@ -108,7 +111,7 @@ def test_refusals_of_a_change_come_in_the_order_of_the_original(records: HostPoo
 
 
 def test_hosts_of_a_deleted_host_pool_go_to_the_default_one(records: HostPoolRecords) -> None:
-    """Those on their way to it stay where they are, and those on their way out of it go on."""
+    """Hosts on their way to the deleted host pool stay where they are, and hosts on their way out of it continue."""
     for pool in (BATCH, SERVICES):
         records.create(pool)
     for name, pool in (("h1", "batch"), ("h2", "services"), ("h3", "batch")):
@@ -125,7 +128,7 @@ def test_hosts_of_a_deleted_host_pool_go_to_the_default_one(records: HostPoolRec
 
 
 def test_the_default_host_pool_stays(records: HostPoolRecords) -> None:
-    """It cannot be deleted, and what does not exist is not found."""
+    """The default host pool cannot be deleted, and an unknown one is not found."""
     with pytest.raises(InvalidArgument, match=r"^default pool"):
         records.delete(DEFAULT_HOST_POOL)
     with pytest.raises(NotFound, match=r"host pool batch not found"):
@@ -133,7 +136,7 @@ def test_the_default_host_pool_stays(records: HostPoolRecords) -> None:
 
 
 def test_a_move_is_wanted_first_and_arrives_later(records: HostPoolRecords) -> None:
-    """All hosts of a request or none; a host arrives where it is to go, and nowhere else."""
+    """All hosts of a request are accepted or none. A host arrives at its destination, and nowhere else."""
     records.create(BATCH)
     with pytest.raises(NotFound, match=r"host not found: h9"):
         records.desire(["h1", "h9"], "batch", NOW)
@@ -154,7 +157,8 @@ def test_a_move_is_wanted_first_and_arrives_later(records: HostPoolRecords) -> N
 
 
 def test_of_changes_at_the_same_time_one_comes_after_the_other(open_storage: Callable[[], Storage]) -> None:
-    """One of several that take a host from the same host pool has it; the others see the wrong source."""
+    """One of several concurrent changes that take a host from the same host pool succeeds. The others see the wrong
+    source."""
     storages = [open_storage() for _ in range(4)]
     storages[0].hosts.claim("a", ["h1"])
     names = [f"pool{at}" for at in range(len(storages))]
@@ -176,7 +180,7 @@ def test_of_changes_at_the_same_time_one_comes_after_the_other(open_storage: Cal
 
 
 def test_the_least_number_of_hosts_is_kept(records: HostPoolRecords) -> None:
-    """Like what a host pool serves: it changes when it is given."""
+    """The minimum of a host pool changes when it is given, as its kinds of pods do."""
     records.create(HostPool("batch", minimum=3))
     assert 3 == records.change("batch", serves=frozenset({Workload.BATCH})).minimum
     assert 0 == records.change("batch", minimum=0).minimum

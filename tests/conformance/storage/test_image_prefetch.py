@@ -1,4 +1,4 @@
-"""Images that an update in place needs next: which, and on which hosts."""
+"""Images that an update in place needs next, and the hosts that have to fetch them."""
 
 from __future__ import annotations
 
@@ -49,7 +49,8 @@ def expected(homes: dict[int, str], *wanted: tuple[str, int]) -> dict[str, list[
 
 
 def test_the_new_image_on_the_hosts_of_the_next_batches(storage: Storage) -> None:
-    """Step by step, until nobody comes any more; the step tells how many there are."""
+    """The answer lists the hosts of the next batches step by step, until no batch is left. The step returns their
+    number."""
     job_id = a_service_of(storage, config_of("web:1"))
     where = homes(storage, job_id)
     assert {} == storage.updates.images_to_prefetch(job_id)
@@ -64,7 +65,8 @@ def test_the_new_image_on_the_hosts_of_the_next_batches(storage: Storage) -> Non
 
 
 def test_instances_with_images_of_their_own(storage: Storage) -> None:
-    """Each is compared with what it runs: an override that stays needs nothing, one that goes or comes does."""
+    """Each instance is compared with its current image. An override that stays needs no image, and one that is added or
+    removed does."""
     job_id = a_service_of(storage, config_of("web:1", i1="canary:1", i2="canary:1"))
     where = homes(storage, job_id)
     update(
@@ -77,7 +79,7 @@ def test_instances_with_images_of_their_own(storage: Storage) -> None:
 
 
 def test_an_image_that_stays(storage: Storage) -> None:
-    """Only the command differs: there is nothing to fetch."""
+    """An update that changes only the command needs no image."""
     job_id = a_service_of(storage, config_of("web:1"))
     update(storage, job_id, config_of("web:1", command="v2"), IN_PLACE)
 
@@ -86,7 +88,7 @@ def test_an_image_that_stays(storage: Storage) -> None:
 
 
 def test_hosts_that_are_not_known(storage: Storage) -> None:
-    """An instance that is placed anew goes anywhere."""
+    """An instance that is placed again may go to any host, so no host fetches its image."""
     job_id = a_service_of(storage, config_of("web:1"))
     update(storage, job_id, config_of("web:2"), UpdateSpec(batch_size=1))
 
@@ -95,7 +97,7 @@ def test_hosts_that_are_not_known(storage: Storage) -> None:
 
 
 def test_a_service_that_is_not_updated(storage: Storage) -> None:
-    """Unknown, paused, or restarted: no image comes."""
+    """An unknown, paused or restarted service needs no image."""
     assert {} == storage.updates.images_to_prefetch(new_job_id())
     job_id = a_service_of(storage, config_of("web:1"))
     update(storage, job_id, config_of("web:2"), IN_PLACE)
@@ -108,8 +110,8 @@ def test_a_service_that_is_not_updated(storage: Storage) -> None:
 
 
 def test_the_way_back(storage: Storage) -> None:
-    """An update that is replaced by one to the version before: the old image for those that had moved, in their order;
-    who had not needs nothing."""
+    """An update back to the former version needs the old image for the instances that had moved, in their order. The
+    others need none."""
     job_id = a_service_of(storage, config_of("web:1"))
     where = homes(storage, job_id)
     update(storage, job_id, config_of("web:2"), IN_PLACE)

@@ -1,4 +1,4 @@
-"""What comes between two transactions of one call: each is told here by hand, in the one order that matters."""
+"""Acts between two transactions of one call: each test runs one sequence by hand, in the one order that matters."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ from tests.reasons import PREEMPTED
 
 
 def test_a_run_that_began_is_not_begun_again_by_a_settle_that_looked_before(storage: Storage) -> None:
-    """Two settles see a launch that was lost; the second one finds the pod launched again, and leaves it alone, also
-    when the job's row tells nothing of all this."""
+    """Two settles see a lost launch. The second finds the pod launched again and leaves it, also when the job's row
+    shows no change."""
     job_id = a_job(storage, 1)
     admit(storage, job_id)
     launch(storage, job_id)
@@ -62,7 +62,8 @@ def test_a_run_that_began_is_not_begun_again_by_a_settle_that_looked_before(stor
 def test_of_a_stop_and_a_start_the_later_one_holds_for_all_pods(
     storage: Storage, open_storage: Callable[[], Storage], monkeypatch: pytest.MonkeyPatch, first: JobState
 ) -> None:
-    """A start between the commits of a stop, or the other way round, is not undone by the rest of it."""
+    """A start between the commits of a stop, or a stop between the commits of a start, is not undone by the rest of
+    it."""
     job_id = a_running_job(storage, 3, type_=JobType.SERVICE)
     if first is JobState.RUNNING:
         storage.jobs.set_goal(job_id, JobState.KILLED, NOW)
@@ -79,7 +80,7 @@ def test_of_a_stop_and_a_start_the_later_one_holds_for_all_pods(
 
 
 def test_a_pod_that_is_started_while_it_is_evicted_for_good_runs_anew(storage: Storage) -> None:
-    """Whoever evicted it waits for its resources: it ends, and comes back as any evicted pod does."""
+    """The eviction waits for the pod's resources, so the pod ends, and returns as any evicted pod does."""
     config = a_config(1, type_=JobType.SERVICE)
     config.defaultConfig.preemptionPolicy.killOnPreempt = True
     job_id = create(storage, config)

@@ -1,4 +1,4 @@
-"""Jobs that come in pieces: whole or not at all, whoever else wants their id."""
+"""Jobs that are created in pieces: whole or not at all, whatever else uses their id."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_nothing_is_there_before_the_commit_and_all_after_it(storage: Storage) -
 
 
 def test_a_stream_that_is_discarded_leaves_nothing(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever its size; and who still has it adds nothing more."""
+    """A discarded stream of any size leaves nothing, and a late writer cannot add to it."""
     monkeypatch.setattr(job_streams, "CHUNK_PODS", 2)
     stream = storage.job_streams.begin(new_job_id())
     add(storage, stream, [0, 3, 4, 9])
@@ -97,7 +97,7 @@ def test_a_stream_that_is_discarded_leaves_nothing(storage: Storage, monkeypatch
 
 
 def test_a_new_stream_takes_the_job_from_the_one_before(storage: Storage) -> None:
-    """What the first has brought is forgotten, and it can neither add nor commit."""
+    """The pieces of the former stream are deleted, and it can neither add nor commit."""
     job_id = new_job_id()
     first = storage.job_streams.begin(job_id)
     add(storage, first, [0, 1], "first")
@@ -129,7 +129,7 @@ def test_a_call_takes_the_job_from_a_stream(storage: Storage) -> None:
 
 
 def test_streams_that_were_left_are_found_by_their_age(storage: Storage, clock: Clock) -> None:
-    """Those to which somebody still adds stay."""
+    """Abandoned streams are found by their age. Streams that still grow stay."""
     left, alive = storage.job_streams.begin(new_job_id()), storage.job_streams.begin(new_job_id())
     for stream in (left, alive):
         add(storage, stream, [0])
@@ -144,7 +144,7 @@ def test_streams_that_were_left_are_found_by_their_age(storage: Storage, clock: 
 
 
 def test_a_stream_and_a_call_that_race(open_storage: Callable[[], Storage]) -> None:
-    """One of them makes the job, whole; the other is refused."""
+    """Either the stream or the call creates the whole job. The other is refused."""
     one, two = open_storage(), open_storage()
     whole = a_config(10)
     for instance in (0, 1):

@@ -1,4 +1,4 @@
-"""The table of jobs: pages by every filter agree with an oracle that looks at all jobs, in bounded steps."""
+"""The table of jobs: pages by every filter agree with an oracle that reads all jobs, in bounded steps."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LONG_OWNER = "o" * (OWNER_INDEXED_MAX + 1)
 
 
 def a_table(storage: Storage, count: int = 60, seed: int = 1) -> list[JobRecord]:
-    """Jobs of all kinds, several of them of one moment; newest first, as they are stored."""
+    """Stores jobs of all kinds, several with the same creation time. Returns them newest first."""
     draw = random.Random(seed)
     jobs = []
     for number in range(count):
@@ -102,7 +102,7 @@ def pages(storage: Storage, wanted: JobFilter, size: int, at: Position | None, o
 def test_pages_are_what_an_oracle_finds(
     storage: Storage, oldest_first: bool, rows: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Every job that matches comes once and in order, also when a page looks at few rows; and back again."""
+    """Every job that matches comes once and in order, also when a page reads few rows. Pages back give the same."""
     monkeypatch.setattr(job_table, "SCAN_ROWS_MAX", rows)
     table = a_table(storage)
     for name, wanted in FILTERS.items():
@@ -122,7 +122,7 @@ def test_pages_are_what_an_oracle_finds(
 
 
 def test_no_call_looks_at_more_rows_than_the_bound(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What matches nothing ends in steps of that many rows, each of which says that it was cut."""
+    """A filter that matches nothing ends in steps of that many rows, each of which reports that it was cut."""
     monkeypatch.setattr(job_table, "SCAN_ROWS_MAX", 10)
     table = a_table(storage, 35)
 
@@ -148,7 +148,7 @@ def test_new_jobs_do_not_shift_pages(storage: Storage) -> None:
 
 
 def test_what_matches_is_counted_up_to_a_bound(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Exactly while it is few; beyond it says that there may be more."""
+    """The count is exact up to the bound. Above the bound it reports that there may be more."""
     table = a_table(storage)
     for name, wanted in FILTERS.items():
         count = sum(matches(job, wanted) for job in table)
@@ -162,7 +162,7 @@ def test_what_matches_is_counted_up_to_a_bound(storage: Storage, monkeypatch: py
 
 @pytest.mark.parametrize("states", [frozenset[JobState](), frozenset({JobState.FAILED})])
 def test_an_index_alone_counts_the_jobs_of_pools(storage: Storage, states: frozenset[JobState]) -> None:
-    """No row of a job is read for its state."""
+    """The query reads no row of a job for its state."""
     a_table(storage)
     wanted = JobFilter(pools=frozenset({"p3"}), states=states)
 
@@ -175,7 +175,7 @@ def test_an_index_alone_counts_the_jobs_of_pools(storage: Storage, states: froze
 
 
 def plans_of(storage: Storage, work: Callable[[], object]) -> list[tuple[str, str]]:
-    """Each query of the work with its plan, where indexes are for free: tables of tests are small."""
+    """Returns each query of the work with its plan, with indexes preferred, since tables of tests are small."""
     engine, asked = storage.db.engine, list[tuple[str, Any]]()
 
     def note(_conn: object, _cursor: object, query: str, parameters: Any, *_: object) -> None:
@@ -197,7 +197,7 @@ def plans_of(storage: Storage, work: Callable[[], object]) -> list[tuple[str, st
 
 
 def test_a_byte_is_the_state_of_an_instance(storage: Storage) -> None:
-    """By the wire's numbers: 0 is no pod, and an admitted pod is PENDING to clients."""
+    """The bytes have the numbers of the wire: 0 means no pod, and an admitted pod is PENDING to clients."""
     job_id = a_running_job(storage, 4)
     report(storage, job_id, [2], S)
     running, succeeded = 8, 9

@@ -78,7 +78,7 @@ def test_an_id_is_used_once(storage: Storage) -> None:
 
 
 def test_unknown_jobs(storage: Storage) -> None:
-    """Reads answer nothing; what cannot be answered so raises NotFound."""
+    """Reads of unknown jobs return an empty answer, or raise NotFound where there is none."""
     nobody = new_job_id()
 
     assert storage.jobs.get(nobody) is None
@@ -101,7 +101,7 @@ def test_unknown_jobs(storage: Storage) -> None:
 
 
 def test_a_configuration_is_stored_in_pieces_and_read_whole(storage: Storage) -> None:
-    """The default and each override are read back; without ``overrides`` there are none."""
+    """The default and each override are read back. Overrides are left out without ``overrides``."""
     config = a_config(4)
     config.instanceConfig[2].command.value = "special"
     job_id = create(storage, config)
@@ -115,7 +115,7 @@ def test_a_configuration_is_stored_in_pieces_and_read_whole(storage: Storage) ->
 
 
 def test_all_containers_of_a_pod_are_stored(storage: Storage) -> None:
-    """They are read back as they were, count for the shape, and say where the pod may run."""
+    """All containers are read back as they were, count for the shape, and decide where the pod may run."""
     config = a_config(2)
     config.defaultConfig.otherContainers.add(name="proxy").resource.cpuLimit = 2
     config.instanceConfig[1].initContainers.add(name="setup").resource.cpuLimit = 9
@@ -128,7 +128,7 @@ def test_all_containers_of_a_pod_are_stored(storage: Storage) -> None:
 
 
 def test_configurations_of_many_jobs_at_once(storage: Storage) -> None:
-    """By job and version, without their instances; those that are not there are left out."""
+    """Configurations are returned by job and version, without their instances. Missing ones are left out."""
     jobs = [a_job(storage, count) for count in (2, 3)]
     storage.jobs.add_instances(jobs[1], a_config(5), 5, 1, NOW)
     keys = [(jobs[0], 1), (jobs[1], 1), (jobs[1], 2), (jobs[0], 2), (new_job_id(), 1)]
@@ -141,7 +141,7 @@ def test_configurations_of_many_jobs_at_once(storage: Storage) -> None:
 
 
 def test_unknown_fields_of_a_configuration_survive(storage: Storage) -> None:
-    """A newer client's field comes back, although we do not know it."""
+    """An unknown field of a newer client is returned."""
     config = a_config(1)
     config.MergeFromString(b"\xf2\x3f\x03new")  # field 1022, length-delimited
     config.instanceConfig[0].command.value = "special"
@@ -166,7 +166,7 @@ def test_task_configs_are_merged(storage: Storage) -> None:
 
 
 def test_instances_of_one_shape_are_one_range(storage: Storage) -> None:
-    """Overrides that do not change the shape do not cut ranges."""
+    """Overrides that do not change the shape do not split ranges."""
     config = a_config(10)
     config.instanceConfig[3].resource.cpuLimit = 4
     config.instanceConfig[4].resource.cpuLimit = 4
@@ -186,7 +186,7 @@ def test_instances_of_one_shape_are_one_range(storage: Storage) -> None:
 
 
 def test_pods_are_created_with_what_their_configuration_says(storage: Storage) -> None:
-    """Run 1, INITIALIZED, with the retries and the health of the instance's own configuration."""
+    """Run 1 is INITIALIZED, with the retries and the health check of the instance's own configuration."""
     config = a_config(3, retries=2)
     config.instanceConfig[1].restartPolicy.maxFailures = 200
     config.instanceConfig[2].healthCheck.enabled = True
@@ -213,7 +213,7 @@ def test_pods_are_created_with_what_their_configuration_says(storage: Storage) -
 
 @everywhere
 def test_creation_goes_on_where_a_crash_cut_it(storage: Storage) -> None:
-    """Chunks are whole or absent; a second call creates exactly what is missing, and a third nothing."""
+    """Chunks are whole or absent. A second call creates exactly the missing ones, and a third nothing."""
     count = 2 * CHUNK_PODS + 7
     job_id = create(storage, a_config(count))
 
@@ -245,7 +245,8 @@ def test_a_stopped_job_creates_its_pods_killed(storage: Storage) -> None:
 
 
 def test_a_job_grows_under_a_new_version(storage: Storage) -> None:
-    """Old pods keep their configuration, new ones have the new; overrides are united; repeating changes nothing."""
+    """Old pods keep their configuration, and new ones have the new one. Overrides are united. A repetition changes
+    nothing."""
     config = a_config(2)
     config.instanceConfig[1].command.value = "old"
     job_id = create(storage, config)
@@ -269,7 +270,7 @@ def test_a_job_grows_under_a_new_version(storage: Storage) -> None:
 
 
 def test_growth_is_refused_with_reasons(storage: Storage) -> None:
-    """Another version, fewer instances, an ended job: nothing changes."""
+    """Another version, fewer instances and an ended job are refused, and nothing changes."""
     job_id = a_job(storage, 2)
     before = storage.jobs.get(job_id)
 
@@ -286,7 +287,8 @@ def test_growth_is_refused_with_reasons(storage: Storage) -> None:
 
 
 def test_deleting_forgets_everything(storage: Storage) -> None:
-    """An ended job is gone with pods, events and configurations; one that lives is not deleted; twice is once."""
+    """An ended job is deleted with pods, events and configurations. An active one is not. A second deletion changes
+    nothing."""
     job_id, other = a_job(storage, 3), a_job(storage, 1)
     with pytest.raises(Aborted, match="Job is not in a terminal state: PENDING"):
         storage.jobs.delete(job_id)
@@ -312,7 +314,7 @@ def ended(storage: Storage, count: int) -> JobId:
 def test_a_deletion_that_was_broken_off_is_found_and_ended(
     storage: Storage, open_storage: Callable[[], Storage], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its process died between two chunks: nobody sees the job, and its id is free again after the rest is gone."""
+    """Its process died between two chunks. The job is invisible, and its id is free again once the rest is deleted."""
     monkeypatch.setattr("services.storage.jobs.jobs.CHUNK_PODS", 2)
     job_id = ended(storage, 6)
 
@@ -333,7 +335,7 @@ def test_a_deletion_that_was_broken_off_is_found_and_ended(
 def test_a_late_deletion_leaves_another_job_of_that_id_alone(
     storage: Storage, open_storage: Callable[[], Storage], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two delete a job, and its id is used again before the slower one has come to its end."""
+    """Two processes delete a job, and its id is used again before the slower one finishes."""
     monkeypatch.setattr("services.storage.jobs.jobs.CHUNK_PODS", 2)
     job_id = ended(storage, 6)
 

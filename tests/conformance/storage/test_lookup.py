@@ -1,4 +1,4 @@
-"""Finding jobs by their names and by the beginnings of their ids."""
+"""Searches of jobs by their names and by the beginnings of their ids."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.conformance.storage.builders import NOW, SECOND, a_config
 def named(
     storage: Storage, number: int, name: str, pool: str = "p1", start: str = "00", state: JobState = JobState.RUNNING
 ) -> JobId:
-    """Job ``number`` was created so many seconds after the others."""
+    """Creates job ``number`` so many seconds after the others."""
     config = a_config(1)
     config.name, config.respoolID.value = name, pool
     job_id = JobId(f"{start}a1b2c3-0000-4000-8000-00000000000{number}")
@@ -31,7 +31,7 @@ def ids(found: list[FoundJob]) -> list[str]:
 
 
 def test_names_are_compared_whole(storage: Storage) -> None:
-    """A part of a name, or a name in another pool, is not the name."""
+    """A part of a name does not match, nor does a name in another pool."""
     named(storage, 1, "tile")
     here = named(storage, 2, "tiles", "p1")
     there = named(storage, 3, "tiles", "p2")
@@ -43,7 +43,7 @@ def test_names_are_compared_whole(storage: Storage) -> None:
 
 
 def test_jobs_that_have_not_ended_come_first(storage: Storage) -> None:
-    """Then the newest; a limit takes the first of them."""
+    """Jobs that have not ended come first, then the newest. A limit returns the first of them."""
     old, new = named(storage, 1, "etl"), named(storage, 2, "etl")
     ended = named(storage, 3, "etl", state=JobState.FAILED)
 
@@ -56,7 +56,7 @@ def test_jobs_that_have_not_ended_come_first(storage: Storage) -> None:
 
 
 def test_ids_are_found_by_their_beginning(storage: Storage) -> None:
-    """By any number of digits, and no others."""
+    """An id is found by any number of its first digits."""
     first, second = named(storage, 1, "a", start="0f"), named(storage, 2, "b", start="0f")
     named(storage, 3, "c", start="10")
 
@@ -66,7 +66,7 @@ def test_ids_are_found_by_their_beginning(storage: Storage) -> None:
 
 
 def test_deleted_jobs_have_no_name(storage: Storage) -> None:
-    """What is being deleted is not found."""
+    """A job that is being deleted is not found."""
     named(storage, 1, "gone", state=JobState.DELETED)
 
     assert [] == storage.search.jobs_named([("", "gone")], 10)
@@ -75,7 +75,7 @@ def test_deleted_jobs_have_no_name(storage: Storage) -> None:
 
 
 def test_the_newest_jobs_are_looked_through_for_beginnings(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Case and special characters count, and jobs beyond a number of the newest are left out."""
+    """Case and special characters count, and only a number of the newest jobs are searched."""
     monkeypatch.setattr("services.storage.jobs.search.RECENT_JOBS", 3)
     named(storage, 1, "tiles-old")
     named(storage, 2, "Tiles")

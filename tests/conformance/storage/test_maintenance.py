@@ -1,4 +1,4 @@
-"""Maintenance in storage: what is wanted, whose turn it is, who is on a host, and how pods are sent away."""
+"""Maintenance in storage: requests, their order, the pods on a host, and their eviction."""
 
 from __future__ import annotations
 
@@ -57,12 +57,12 @@ def asked(*names: str, **options: int) -> list[MaintenanceRequest]:
 
 
 def rows(storage: Storage, cluster: str = C) -> dict[str, tuple[HostState, HostState]]:
-    """In the order of the requests."""
+    """Returns the rows in the order of the requests."""
     return {host.hostname: (host.state, host.goal) for host in storage.maintenance.all(cluster)}
 
 
 def bring(storage: Storage, name: str, state: HostState) -> None:
-    """The only host in maintenance, as far as ``state``."""
+    """Brings the only host in maintenance up to ``state``."""
     storage.maintenance.request(C, asked(name), 1, NOW)
     for before, after in ((DRAINING, DRAINED), (DRAINED, DOWN)):
         if rows(storage)[name][0] is state:
@@ -71,7 +71,7 @@ def bring(storage: Storage, name: str, state: HostState) -> None:
 
 
 def test_hosts_begin_in_their_order_under_the_bound(storage: Storage) -> None:
-    """Those whose turn it is are DRAINING at once; the rest is UP with the goal DOWN, in the order of the calls."""
+    """The first hosts are DRAINING at once. The rest is UP with the goal DOWN, in the order of the calls."""
     first = storage.maintenance.request(C, asked("b", "a", deadline_s=60), 1, NOW)
     storage.maintenance.request(C, asked("c"), 1, NOW + 1)
 
@@ -85,14 +85,14 @@ def test_hosts_begin_in_their_order_under_the_bound(storage: Storage) -> None:
 
 
 def test_what_a_host_has_is_remembered(storage: Storage) -> None:
-    """As it was when it was asked for: nobody else knows it while the host is down."""
+    """The resources of the host are stored at the request, because no other source knows them while it is DOWN."""
     has = Resources(1_000, 2, 3, 4)
     (host,) = storage.maintenance.request(C, asked("a", capacity=has), 1, NOW)
     assert [has, has] == [host.capacity, storage.maintenance.all(C)[0].capacity]
 
 
 def test_asking_again_changes_nothing(storage: Storage) -> None:
-    """A host stays as it was asked for first, wherever it is."""
+    """A repeated request leaves the first one as it is, in every state."""
     bring(storage, "a", DOWN)
     before = storage.maintenance.all(C)
 
@@ -101,7 +101,7 @@ def test_asking_again_changes_nothing(storage: Storage) -> None:
 
 
 def test_who_waits_takes_the_bound_of_a_later_call(storage: Storage) -> None:
-    """A call without a bound keeps it; one that has begun keeps its own."""
+    """A call without a bound keeps the bound. A host that has begun keeps its own."""
     storage.maintenance.request(C, asked("a", "b", "c"), 1, NOW)
     storage.maintenance.request(C, asked("c", at_most=9), 1, NOW)
     assert rows(storage) == {"a": (DRAINING, DOWN), "b": (UP, DOWN), "c": (UP, DOWN)}
@@ -109,7 +109,7 @@ def test_who_waits_takes_the_bound_of_a_later_call(storage: Storage) -> None:
     again = storage.maintenance.request(C, asked("a", "b", at_most=2), 1, NOW)
 
     assert [(h.hostname, h.state, h.at_most) for h in again] == [("a", DRAINING, 0), ("b", DRAINING, 2)]
-    assert storage.maintenance.all(C)[2].state is DRAINING  # nobody holds it back any more
+    assert storage.maintenance.all(C)[2].state is DRAINING  # the bound no longer delays it
 
 
 def test_clusters_do_not_meet(storage: Storage) -> None:
@@ -121,7 +121,7 @@ def test_clusters_do_not_meet(storage: Storage) -> None:
 
 
 def test_the_whole_way(storage: Storage) -> None:
-    """Each step is taken from the one before only; at the end the row is gone and the next host begins."""
+    """Each step follows only the one before. The last one deletes the row, and the next host begins."""
     storage.maintenance.request(C, asked("a", "b"), 1, NOW)
     assert not storage.maintenance.move(C, "a", DRAINED, DOWN, NOW)
 
@@ -137,7 +137,7 @@ def test_the_whole_way(storage: Storage) -> None:
 
 
 def test_cancel(storage: Storage) -> None:
-    """A host that waits is forgotten; one that is drained is to be UP, and is not DRAINED any more."""
+    """A waiting host is forgotten. A draining one has the goal UP, and is not DRAINED any more."""
     storage.maintenance.request(C, asked("a", "b"), 1, NOW)
 
     cancelled = storage.maintenance.steer(C, ["b", "a"], CANCEL, 1, NOW)
@@ -152,7 +152,7 @@ def test_cancel(storage: Storage) -> None:
 
 
 def test_a_cancelled_wait_lets_others_begin(storage: Storage) -> None:
-    """One that held back others by a tighter bound is cancelled: they begin."""
+    """Waiting hosts begin once a host with a tighter bound is cancelled."""
     storage.maintenance.request(C, asked("a"), 5, NOW)
     storage.maintenance.request(C, asked("tight", at_most=1), 5, NOW)
     storage.maintenance.request(C, asked("b"), 5, NOW)
@@ -164,7 +164,7 @@ def test_a_cancelled_wait_lets_others_begin(storage: Storage) -> None:
 
 
 def test_force(storage: Storage) -> None:
-    """Only from the deadline on; it is remembered."""
+    """The drain is forced from the deadline on, which is stored."""
     storage.maintenance.request(C, asked("a", deadline_s=60), 1, NOW)
     with pytest.raises(Aborted, match="host a may be forced 60 s after its drain began: 1 s are left"):
         storage.maintenance.steer(C, ["a"], FORCE, 1, NOW + 59 * SECOND)
@@ -195,7 +195,7 @@ def test_all_of_the_hosts_or_none(storage: Storage) -> None:
 
 
 def test_the_bound_holds_in_a_race(open_storage: Callable[[], Storage]) -> None:
-    """However many processes ask at once, no more hosts begin than may be away."""
+    """No more hosts begin than the bound allows, however many processes request at once."""
     storages = [open_storage() for _ in range(4)]
 
     def ask(number: int) -> None:
@@ -212,7 +212,7 @@ def test_the_bound_holds_in_a_race(open_storage: Callable[[], Storage]) -> None:
 
 
 def test_progress_is_kept(storage: Storage) -> None:
-    """As it was noted; a step forgets it."""
+    """The progress is kept as it was noted. A step deletes it."""
     storage.maintenance.request(C, asked("a"), 1, NOW)
     progress = DrainProgress(3, 1, (Blocker(new_job_id(), 2, 'wörter "und" zahlen'),), "the end of 1 pod")
 
@@ -227,7 +227,8 @@ def test_progress_is_kept(storage: Storage) -> None:
 
 
 def test_residents(storage: Storage) -> None:
-    """Pods that a host may know, of jobs that have not ended; who is told to leave is marked."""
+    """The answer contains pods that may be on the host, of jobs that have not ended. Pods that have to leave are
+    marked."""
     first, second = sorted([a_running_job(storage, 6), a_running_job(storage, 3, type_=JobType.SERVICE)])
     types = {job: storage.jobs.get(job).type for job in (first, second)}  # type: ignore[union-attr]
     a_job(storage, 3)
@@ -248,7 +249,7 @@ def test_residents(storage: Storage) -> None:
 
 
 def test_no_launch_on_a_host_that_goes(storage: Storage) -> None:
-    """Refused in the transaction itself; a host that waits for its turn still takes pods."""
+    """The transaction of the launch refuses the host. A host that waits for its turn still takes pods."""
     job_id = a_job(storage, 6)
     admit(storage, job_id)
     storage.maintenance.request(C, asked("host1", "host2"), 1, NOW)
@@ -258,7 +259,7 @@ def test_no_launch_on_a_host_that_goes(storage: Storage) -> None:
 
 
 def test_batch_pods_leave_a_host(storage: Storage) -> None:
-    """They are PREEMPTING with the words of maintenance, get another run, and have not failed; others stay."""
+    """The pods are PREEMPTING with the message of maintenance, and have another run without a failure. Others stay."""
     job_id = a_running_job(storage, 6)
 
     assert storage.host_pods.evict_from_host(job_id, "host1", NOW) == [1, 4]
@@ -281,7 +282,7 @@ def test_batch_pods_leave_a_host(storage: Storage) -> None:
 
 
 def test_a_gang_leaves_whole(storage: Storage) -> None:
-    """With one member all of the gang leave, wherever they are; other pods of the job do not."""
+    """All members of the gang leave with one member, wherever they are. Other pods of the job stay."""
     job_id = a_running_job(storage, 6, minimumRunningInstances=3)
 
     assert storage.host_pods.evict_from_host(job_id, "host2", NOW) == [0, 1, 2, 5]
@@ -289,14 +290,14 @@ def test_a_gang_leaves_whole(storage: Storage) -> None:
 
 
 def test_others_of_a_job_with_a_gang_leave_alone(storage: Storage) -> None:
-    """A host that has no member of the gang does not disturb it."""
+    """A host without a member of the gang does not affect the gang."""
     job_id = a_running_job(storage, 6, minimumRunningInstances=2)
 
     assert storage.host_pods.evict_from_host(job_id, "host2", NOW) == [2, 5]
 
 
 def test_who_is_not_to_run_again_ends(storage: Storage) -> None:
-    """killOnPreempt holds for maintenance too."""
+    """A pod with killOnPreempt ends in maintenance too."""
     config = a_config(1)
     config.defaultConfig.preemptionPolicy.killOnPreempt = True
     job_id = create(storage, config)
@@ -312,7 +313,7 @@ def test_who_is_not_to_run_again_ends(storage: Storage) -> None:
 
 
 def test_ended_and_unknown_jobs_have_nobody_to_send(storage: Storage) -> None:
-    """Nothing is evicted of a job that is gone or has ended."""
+    """Pods of a deleted, unknown or ended job are not evicted."""
     job_id = a_running_job(storage, 3)
     storage.jobs.set_goal(job_id, JobState.KILLED, NOW)
 
@@ -321,8 +322,8 @@ def test_ended_and_unknown_jobs_have_nobody_to_send(storage: Storage) -> None:
 
 
 def test_a_pod_that_has_left_a_host_is_not_asked_to_leave_it(storage: Storage) -> None:
-    """A drain asks those that it saw on the host a moment ago: one that is elsewhere by now stays there, and takes
-    nothing of what the SLA allows."""
+    """A drain evicts the pods that it read a moment ago. A pod that has moved elsewhere stays there, and uses nothing
+    of the SLA's allowance."""
     job_id = a_service(storage, 3, maximumUnavailableInstances=1)
     assert ["host0", "host1", "host2"] == [p.host for p in pods(storage, job_id)]
 

@@ -1,4 +1,4 @@
-"""The schema that migrations make is the schema that the program is written for."""
+"""Migrations of the schema, whose result is the schema that the program requires."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def empty(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 def test_migrations_make_the_schema_of_the_tables(url: str) -> None:
-    """After all migrations nothing is left that autogeneration would change."""
+    """Autogeneration finds no difference after all migrations."""
     db = Database(url)
     opts = {"include_name": lambda name, kind, _: kind != "table" or name not in VERSION_TABLES}
 
@@ -45,12 +45,12 @@ def test_migrations_make_the_schema_of_the_tables(url: str) -> None:
 
 
 def test_the_newest_version_is_that_of_the_last_migration() -> None:
-    """Which is read without alembic, and is what alembic ends at."""
+    """The newest version is read without alembic, and equals the one at which alembic ends."""
     assert ScriptDirectory.from_config(migrate.configuration()).get_current_head() == schema_version.newest()
 
 
 def test_an_old_schema_is_refused(empty: str) -> None:
-    """Without its migrations a database is not used."""
+    """A database without its migrations is refused."""
     with pytest.raises(Unavailable, match=f"is at nothing, needed is {schema_version.newest()}: upgrade it first"):
         schema_version.check(empty)
 
@@ -68,13 +68,14 @@ def test_an_old_schema_is_refused(empty: str) -> None:
     ],
 )
 def test_a_program_works_on_a_newer_schema_that_says_so(found: str, wanted: str, works: bool) -> None:
-    """From the oldest version that the newer one names; never on an older one."""
+    """The program works on a newer schema from the oldest version that the schema names, and never on an older one."""
     assert works == schema_version.works_on(found, wanted)
 
 
 @pytest.mark.parametrize(("oldest", "is_refused"), [(0, False), (1, True)])
 def test_a_process_of_the_release_before_meets_a_newer_schema(empty: str, oldest: int, is_refused: bool) -> None:
-    """It goes on and leaves the schema as it is, or refuses to start when the schema has left out its version."""
+    """The process continues and leaves the schema as it is, or refuses to start when the schema excludes its
+    version."""
     migrate.upgrade(empty)
     number = int(schema_version.newest()[:4])
     newer = f"{number + 1:04}_from_{number + oldest:04}"
@@ -100,12 +101,12 @@ def recorded(db: Database, table: str) -> str | None:
     [("0009", "0009"), ("0012_from_0009", "0009"), ("0013_from_0010", "0013_from_0010"), ("0010", "0010")],
 )
 def test_release_0_1_finds_its_own_version_for_as_long_as_it_works_on_the_schema(version: str, shown: str) -> None:
-    """It starts on nothing else; a schema without what it uses shows another one."""
+    """Release 0.1 starts on no other version. A schema without its tables shows another version."""
     assert shown == schema_version.shown_to_0_1(version)
 
 
 def test_a_schema_of_0_1_is_upgraded_and_0_1_goes_on(empty: str) -> None:
-    """All migrations are done, and alembic's table, which is the one that 0.1 reads, says what it said."""
+    """All migrations are done, and alembic's table, which 0.1 reads, keeps its version."""
     db = Database(empty)
 
     def of_0_1(conn: sa.Connection) -> None:
@@ -133,7 +134,7 @@ def test_upgrades_may_race(empty: str) -> None:
 
 
 def test_migrations_can_be_taken_back(empty: str) -> None:
-    """Down to nothing and up again."""
+    """Migrations are reverted to nothing and applied again."""
     migrate.upgrade(empty)
     db = Database(empty)
 
@@ -146,5 +147,5 @@ def test_migrations_can_be_taken_back(empty: str) -> None:
 
 
 def test_the_index_of_active_jobs_knows_the_terminal_states() -> None:
-    """The numbers in the index are those of the states."""
+    """The numbers in the index are the numbers of the states."""
     assert sorted(FINISHED_STATES) == sorted(JOB_STATE_NUMBERS[state] for state in JOB_TERMINAL)
