@@ -1,4 +1,4 @@
-"""What the mover of host pools writes: loans of hosts, and what it has done."""
+"""Records of the mover of host pools: loans of hosts, and past moves."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def lend(storage: Storage, source: str, destination: str, at_ns: int = NOW) -> l
 
 
 def test_hosts_are_lent_and_given_back(storage: Storage) -> None:
-    """The loan is kept while the host is away from its host pool, and forgotten when it is back or somebody moves it;
-    the bound of a move is over with it."""
+    """The loan lasts while the host is outside its host pool. It ends when the host is back or another request moves
+    it, and so does the bound of the move."""
     records = storage.host_pools
     records.create(HostPool("services"))
     records.create(HostPool("batch"))
@@ -65,7 +65,7 @@ def test_hosts_are_lent_and_given_back(storage: Storage) -> None:
 
 
 def test_a_host_lent_to_the_default_host_pool_is_remembered(storage: Storage) -> None:
-    """Until the host pool that lent it is gone."""
+    """The loan lasts until the lending host pool is deleted."""
     records = storage.host_pools
     records.create(HostPool("batch"))
     storage.mover.switch(True)
@@ -92,7 +92,7 @@ def lending(storage: Storage) -> HostPoolRecords:
 
 
 def test_what_the_mover_has_done_is_read_by_whoever_comes_next(storage: Storage) -> None:
-    """The newest first, with the hosts that really went; nothing where none did."""
+    """Moves are listed newest first, with the hosts that moved. A decision that moved none is left out."""
     records = lending(storage)
     lend(storage, "batch", "services")
     for host in (H1, H2):
@@ -108,7 +108,7 @@ def test_what_the_mover_has_done_is_read_by_whoever_comes_next(storage: Storage)
 
 
 def test_old_moves_are_forgotten(storage: Storage) -> None:
-    """Not those of the last hour, nor the newest ones."""
+    """Old moves are deleted, except the moves of the last hour and the newest ones."""
     records = lending(storage)
     for at in range(MADE_KEPT + 5):
         lend(storage, "batch", "services", NOW + at)
@@ -124,7 +124,8 @@ def test_old_moves_are_forgotten(storage: Storage) -> None:
 
 
 def test_hosts_that_do_not_get_away_stay(storage: Storage) -> None:
-    """Those of that decision which are on their way still; their loan is as it was before, and nobody's else."""
+    """The hosts of the decision that are still on their way stay, with the loan that they had before. Other loans are
+    unaffected."""
     records = lending(storage)
     lend(storage, "batch", "services")
     records.arrive(H2, "services", NOW)
@@ -142,7 +143,7 @@ def test_hosts_that_do_not_get_away_stay(storage: Storage) -> None:
 
 
 def test_a_loan_that_is_not_given_back_in_time_is_still_one(storage: Storage) -> None:
-    """A host that somebody else has told to go since is not the mover's any more."""
+    """A host that another request has moved since is no longer the mover's."""
     records = lending(storage)
     lend(storage, "batch", "services")
     for host in (H1, H2):

@@ -1,4 +1,4 @@
-"""What is counted over all jobs and pods for people who look at the whole installation."""
+"""Counts over all jobs and pods, for people who watch the whole installation."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from tests.conformance.storage.test_volumes import a_database, launch, of_job
 
 
 def test_jobs_and_pods_by_state(storage: Storage) -> None:
-    """Jobs that have ended count, too; their pods do not, and jobs that are deleted count nowhere."""
+    """Ended jobs count and their pods do not. Jobs that are being deleted count nowhere."""
     assert Counts() == storage.overview.counts()
     a_running_job(storage, 3)
     a_running_job(storage, 3)
@@ -56,7 +56,7 @@ def test_jobs_and_pods_by_state(storage: Storage) -> None:
 
 
 def test_pods_by_host(storage: Storage) -> None:
-    """Those that a host may know, of its cluster."""
+    """The count covers pods that may be on a host of the cluster."""
     job_id = a_job(storage, 4)
     admit(storage, job_id)
     for cluster, instances in (("a", (0, 1, 2)), ("b", (3,))):
@@ -71,7 +71,7 @@ def test_pods_by_host(storage: Storage) -> None:
 
 
 def test_the_pods_on_a_host(storage: Storage) -> None:
-    """With what they hold, whose they are, and whether they leave; at most so many."""
+    """Each pod comes with its resources, its job, and whether it leaves. The number is bounded."""
     batch = a_running_job(storage, 4, priority=7, preemptible=True)
     service = a_service(storage, 3)
     storage.pods.set_goals(batch, [(3, 1)], K, NOW, "stop")
@@ -92,7 +92,8 @@ def test_the_pods_on_a_host(storage: Storage) -> None:
 
 
 def test_volumes_that_are_lost(storage: Storage) -> None:
-    """A few, the latest first, and how many; not those that are to be deleted."""
+    """The answer has a few lost volumes, the latest first, and their number. Volumes that have to be deleted are left
+    out."""
     count = NAMED_MAX + 2
     job_id = a_database(storage, count)
     launch(storage, job_id, {instance: f"host{instance}" for instance in range(count)})
@@ -109,7 +110,7 @@ def test_volumes_that_are_lost(storage: Storage) -> None:
 
 
 def test_updates_that_failed_or_stand_still(storage: Storage) -> None:
-    """Until another update follows."""
+    """A failed or stalled update is listed until another update follows."""
     job_id, other = a_service(storage, 4), a_service(storage, 4)
     update(storage, job_id, service_config(4, "v2"), UpdateSpec(2, max_failure_instances=1, max_instance_attempts=1))
     update(storage, other, service_config(4, "v2"), UpdateSpec(start_paused=True))
@@ -124,7 +125,7 @@ def test_updates_that_failed_or_stand_still(storage: Storage) -> None:
 
 
 def test_updates_that_went_back(storage: Storage) -> None:
-    """After so many failures that they turned round."""
+    """Updates that rolled back are listed with their number of failures."""
     job_id = a_service(storage, 4)
     spec = UpdateSpec(2, rollback_on_failure=True, max_failure_instances=1, max_instance_attempts=1)
     update(storage, job_id, service_config(4, "v2"), spec)
@@ -136,7 +137,8 @@ def test_updates_that_went_back(storage: Storage) -> None:
 
 
 def test_hosts_that_drain(storage: Storage) -> None:
-    """With what the last round noted; not those that wait for their turn, nor those of another cluster."""
+    """The answer contains draining hosts with the numbers of the last round, without hosts that wait for their turn or
+    are in another cluster."""
     for cluster, names in (("west", ["h1", "h2"]), ("east", ["h3"])):
         wanted = [MaintenanceRequest(Hostname(name), "10.0.0.1", deadline_s=60) for name in names]
         storage.maintenance.request(cluster, wanted, 1, NOW)
@@ -151,7 +153,7 @@ def test_hosts_that_drain(storage: Storage) -> None:
 
 
 def test_names_of_jobs(storage: Storage) -> None:
-    """A job that does not exist has none; without ids nothing is asked."""
+    """An unknown job has no name. A call without ids makes no query."""
     job_id = create(storage, a_config())
 
     assert {job_id: "train"} == storage.overview.job_names([job_id, new_job_id(), job_id])
@@ -159,7 +161,7 @@ def test_names_of_jobs(storage: Storage) -> None:
 
 
 def test_leases(storage: Storage) -> None:
-    """Also those that have run out."""
+    """The answer includes leases that have expired."""
     storage.leases.acquire("resmgr", "me", "10.0.0.1:1", 5.0, 100.0)
     storage.leases.acquire("hostmgr/west", "me", "10.0.0.1:2", 5.0, 50.0)
 
@@ -169,7 +171,7 @@ def test_leases(storage: Storage) -> None:
 
 
 def test_what_pods_on_hosts_ask_for(storage: Storage) -> None:
-    """By instance: those named, or the first ones; a job that is not there is said to be so."""
+    """The resources are listed by instance: the named instances, or the first ones. An unknown job is reported."""
     job_id = a_running_job(storage, 4)
     report(storage, job_id, [1], S)
 

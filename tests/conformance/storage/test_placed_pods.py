@@ -1,4 +1,4 @@
-"""What placement is told of pods: their labels, and where they come back to."""
+"""Pods as placement reads them: their labels, and the hosts to which they return."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ WEB, EU = ("app", "web"), ("zone", "eu")
 
 
 def labelled_job(storage: Storage, count: int, constraint: bool = False) -> JobId:
-    """Admitted; instance 1 has a zone of its own besides."""
+    """Creates an admitted job. Instance 1 has an additional zone."""
     config = a_config(count)
     config.defaultConfig.ClearField("labels")
     config.defaultConfig.labels.add(key=WEB[0], value=WEB[1])
@@ -37,8 +37,8 @@ def labelled_job(storage: Storage, count: int, constraint: bool = False) -> JobI
 
 
 def test_labelled_pods_on_hosts(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of every run on a host, with the labels of its own configuration and its dynamic ports; ended ones are not among
-    them."""
+    """The answer contains every run on a host, with the labels of its own configuration and its dynamic ports, without
+    ended runs."""
     monkeypatch.setattr(host_pods, "PAGE_PODS", 2)
     job_id = labelled_job(storage, 5)
     hosts = {i: storage.pods.get(job_id, i).host for i in sorted(launch(storage, job_id))}  # type: ignore[union-attr]
@@ -54,14 +54,14 @@ def test_labelled_pods_on_hosts(storage: Storage, monkeypatch: pytest.MonkeyPatc
 
 
 def test_ready_pods_carry_the_labels_that_are_counted(storage: Storage) -> None:
-    """Those that a constraint of their job names; without one, none."""
+    """A READY pod has the labels that a constraint of its job names, and none without a constraint."""
     assert [((WEB),)] * 2 == [gang.labels for gang in storage.pods.ready_gangs(labelled_job(storage, 2, True), 10)]
     assert [()] * 2 == [gang.labels for gang in storage.pods.ready_gangs(labelled_job(storage, 2), 10)]
 
 
 def test_pods_come_back_to_a_host(storage: Storage) -> None:
-    """While an update in place replaces them: what their next run needs is held, and placement learns the host; the
-    first RUNNING ends it."""
+    """An update in place reserves the resources of the pod's next run, and placement reads its host. The first RUNNING
+    ends the reservation."""
     job_id = a_service(storage, 2)
     home = pod(storage, job_id, 0).host
     bigger = service_config(2, "v2")
@@ -80,7 +80,8 @@ def test_pods_come_back_to_a_host(storage: Storage) -> None:
 
 
 def test_a_pod_that_goes_elsewhere_wants_its_host_no_more(storage: Storage) -> None:
-    """Also if it is to run anew before it ran: no room is held on a host that had none."""
+    """A pod that goes to another host reserves nothing on its former one, also when it has to run again before it
+    ran."""
     job_id = a_service(storage, 1)
     update(storage, job_id, service_config(1, "v2"), UpdateSpec(in_place=True))
     turn(storage, job_id, starts=False)
@@ -94,7 +95,7 @@ def test_a_pod_that_goes_elsewhere_wants_its_host_no_more(storage: Storage) -> N
 
 
 def test_only_the_gang_has_to_be_close(storage: Storage) -> None:
-    """Pods of its job that are not in it are spread only."""
+    """Pods of the job outside the gang are only spread."""
     config = a_config(3, minimumRunningInstances=2)
     config.placement.spread.add(label="zone")
     config.placement.gangClose.label = "rack"
@@ -111,8 +112,8 @@ def test_only_the_gang_has_to_be_close(storage: Storage) -> None:
 
 
 def test_homes_of_pods(storage: Storage) -> None:
-    """Hosts of the pods that are there, and of those that an update in place takes away for a moment; ended ones have
-    none, nor has an instance that is left out."""
+    """The answer has the hosts of current pods and of pods that an update in place replaces at the moment. Ended pods
+    have none, and an instance that is left out is missing."""
     job_id = a_service(storage, 4)
     all_homes = storage.pods.homes(job_id, "")
     assert {"host0": 2, "host1": 1, "host2": 1} == all_homes
@@ -129,7 +130,7 @@ def test_homes_of_pods(storage: Storage) -> None:
 
 @pytest.mark.parametrize("how", ["stopped", "failed", "lost"])
 def test_pods_that_do_not_come_back(storage: Storage, how: str) -> None:
-    """One that is stopped wants no host; one that failed or was lost takes any."""
+    """A stopped pod requires no host, and a failed or lost one takes any."""
     job_id = a_service(storage, 1)
     update(storage, job_id, service_config(1, "v2"), UpdateSpec(in_place=True))
     storage.updates.advance(job_id, NOW)

@@ -1,4 +1,4 @@
-"""The statements of storage do what the pure pod machine does, in every condition of a pod."""
+"""The statements of storage agree with the pure pod machine in every condition of a pod."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def events(conn: sa.Connection) -> dict[int, int]:
 
 
 def test_every_event_in_every_condition(url: str) -> None:
-    """For each event and its parameters, and each combination of what it looks at, the UPDATE leaves the pod that
-    ``next_pod`` returns, with an event for what has changed, and touches no other."""
+    """The UPDATE leaves the pod that ``next_pod`` returns, for each event with its parameters in each combination of
+    the columns that it reads. It adds an event for the change, and touches no other pod."""
     database = Database(url)
     try:
         for event in Event:
@@ -66,7 +66,7 @@ def check(conn: sa.Connection, event: Event, before: list[PodRecord], given: dic
 
 
 def test_every_kind_of_scope(url: str) -> None:
-    """A range, a list and a statement per pod name the same pods, and leave others alone."""
+    """A range, a list and a statement per pod select the same pods, and leave others alone."""
     database = Database(url)
     before = pods_for(Event.ENQUEUE)
     chosen = [pod.instance_id for pod in before if 20 <= pod.instance_id < 60]
@@ -92,7 +92,7 @@ def test_every_kind_of_scope(url: str) -> None:
 
 
 def test_creation(url: str) -> None:
-    """What is inserted is what the machine makes of a pod that does not exist."""
+    """The inserted pod is the one that the machine creates."""
     database = Database(url)
     for given in parameters_for(Event.CREATE):
         pod = next_pod(no_pod(JOB, 3), Event.CREATE, NOW, **given)

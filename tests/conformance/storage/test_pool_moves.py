@@ -1,4 +1,4 @@
-"""Migrations of pools with pools below them."""
+"""Migrations of pools that have child pools."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TOP = (ENG, "/eng")
 
 @pytest.fixture
 def pools(storage: Storage) -> Storage:
-    """/eng with /eng/maps and /eng/maps/routes below it, and /other."""
+    """Creates /eng with /eng/maps and /eng/maps/routes under it, and /other."""
     for pool_id, above in ((ENG, ROOT_POOL_ID), (MAPS, ENG), (ROUTES, MAPS), (OTHER, ROOT_POOL_ID)):
         create(storage, pool_id, above)
     return storage
@@ -32,7 +32,7 @@ def create(storage: Storage, pool_id: RespoolId, above: RespoolId) -> None:
 
 
 def a_service(storage: Storage, pool: RespoolId) -> JobId:
-    """With an instance in A."""
+    """Creates a service with an instance in A."""
     job_id, config = new_job_id(), service_config(1)
     config.name, config.respoolID.value = "web", pool
     storage.updates.create_service(convert.new_job_record(job_id, config, NOW), config, b"", ALL_AT_ONCE, "", NOW)
@@ -54,7 +54,8 @@ def bindings(storage: Storage, *pools: RespoolId) -> list[str]:
 
 
 def test_a_pool_moves_with_all_below_it(pools: Storage) -> None:
-    """Pool by pool; others stay. A pool that is created below is bound like the one above it."""
+    """The pool and its descendants move one after the other, and other pools stay. A new child pool has the binding of
+    its parent."""
     jobs = [a_service(pools, pool) for pool in (ROUTES, MAPS, OTHER)]
     load = pools.migrations.load(None, TOP, MigrationSpec(B))
     assert (2, {A: 2}) == (load.service_count, load.leaves)
@@ -75,7 +76,7 @@ def test_a_pool_moves_with_all_below_it(pools: Storage) -> None:
 
 
 def test_a_rollback_leaves_each_pool_bound_as_before(pools: Storage) -> None:
-    """One of them had been moved to the target by itself, and stays there."""
+    """A pool that had been moved to the target by itself stays there."""
     stays = a_service(pools, ROUTES)
     run_to_the_end(pools, pools.migrations.request(None, (ROUTES, "/eng/maps/routes"), MigrationSpec(B)), stays)
     returns = a_service(pools, MAPS)
@@ -95,7 +96,7 @@ def test_a_rollback_leaves_each_pool_bound_as_before(pools: Storage) -> None:
 
 
 def test_batch_pods_of_all_pools_leave(pools: Storage) -> None:
-    """When they are asked to."""
+    """Batch pods leave when the request includes them."""
     jobs = []
     for pool in (MAPS, ROUTES, OTHER):
         config = a_config(1)
@@ -115,7 +116,8 @@ def test_batch_pods_of_all_pools_leave(pools: Storage) -> None:
 
 
 def test_migrations_of_pools_within_one_another_exclude_each_other(pools: Storage) -> None:
-    """As those of a pool and its jobs do; a pool is not released while one above it moves."""
+    """Migrations of nested pools exclude each other as the migrations of a pool and its jobs do. A pool is not released
+    while a parent moves."""
     job_id = a_service(pools, ROUTES)
     below = (MAPS, "/eng/maps")
     first = pools.migrations.request(None, TOP, MigrationSpec(B))

@@ -1,4 +1,4 @@
-"""Searching jobs and pods."""
+"""Searches of jobs and pods."""
 
 from __future__ import annotations
 
@@ -88,7 +88,8 @@ def three(storage: Storage) -> tuple[JobId, JobId, JobId]:
     ],
 )
 def test_jobs_are_found(storage: Storage, query: dict[str, object], expected: list[str]) -> None:
-    """All conditions must hold; texts are compared as the original does; newest first unless asked otherwise."""
+    """All conditions must hold. Texts are compared as in the original. The newest come first unless another order is
+    given."""
     if query.get("order", [("", False)])[0][0] == "name":  # type: ignore[index]
         assert sorted(expected) == sorted(names(storage, **query))  # collations differ in case
         assert "beta" == names(storage, **query)[-1]
@@ -97,7 +98,7 @@ def test_jobs_are_found(storage: Storage, query: dict[str, object], expected: li
 
 
 def test_pages_count_what_matches_within_the_cap(storage: Storage) -> None:
-    """The total is what was found within the cap; by default ten of at most a hundred are answered."""
+    """The total is the number of matches up to the cap. By default a page has ten of at most a hundred."""
     for number in range(12):
         named(storage, f"job{number}", number, label="red")
 
@@ -111,7 +112,7 @@ def test_pages_count_what_matches_within_the_cap(storage: Storage) -> None:
 
 
 def test_ended_jobs_are_found_by_when_they_ended(storage: Storage) -> None:
-    """Completion times compare by the second; unset ones sort last when rising."""
+    """Completion times compare by the second. Unset ones sort last in ascending order."""
     job_id, living = a_running_job(storage, 1), a_job(storage, 1)
     report(storage, job_id, [0], S, NOW + 5 * SECOND + 7)
     settle_all(storage, job_id, NOW + 6 * SECOND)
@@ -130,7 +131,8 @@ def test_jobs_cannot_be_sorted_by_anything(storage: Storage) -> None:
 
 @pytest.fixture
 def mixed(storage: Storage) -> JobId:
-    """0 RUNNING, 1 FAILED, 2 SUCCEEDED on hosts 0-2; 3 KILLED before launch; 4 INITIALIZED; 2 is `special`."""
+    """Creates 0 RUNNING, 1 FAILED, 2 SUCCEEDED on hosts 0-2, 3 KILLED before launch, and 4 INITIALIZED. 2 is
+    `special`."""
     config = a_config(5, maximumRunningInstances=3)
     config.instanceConfig[2].name = "special"
     job_id = create(storage, config)
@@ -167,7 +169,7 @@ def mixed(storage: Storage) -> JobId:
     ],
 )
 def test_pods_are_found(storage: Storage, mixed: JobId, query: dict[str, object], expected: list[int]) -> None:
-    """Filters and orders combine; unset times sort last when rising, first when falling."""
+    """Filters and orders combine. Unset times sort last in ascending order, first in descending order."""
     found, _ = storage.search.query_pods(mixed, PodQuery(**query))  # type: ignore[arg-type]
 
     assert expected == [pod.instance_id for pod in found]
@@ -184,14 +186,14 @@ def test_pod_pages_count_all_that_match(storage: Storage) -> None:
 
 
 def test_pods_are_sorted_by_known_fields_only(storage: Storage) -> None:
-    """The refusal names the fields, as the original does."""
+    """The refusal names the fields, as in the original."""
     expected = "Sort only supports fields: creation_time, host, instanceId, message, name, reason, state"
     with pytest.raises(InvalidArgument, match=expected):
         storage.search.query_pods(new_job_id(), PodQuery(order=[("mood", False)]))
 
 
 def test_pods_are_read_in_pages(storage: Storage) -> None:
-    """A page starts where the caller says and is at most so long."""
+    """A page starts where the caller says and has at most the given length."""
     job_id = a_job(storage, 7)
 
     assert [2, 3, 4] == [pod.instance_id for pod in storage.pods.page(job_id, 2, limit=3)]
@@ -201,7 +203,7 @@ def test_pods_are_read_in_pages(storage: Storage) -> None:
 
 
 def test_pods_are_counted_as_they_are(storage: Storage, mixed: JobId) -> None:
-    """Counts are of the pods, not of the job's record; those that failed are listed by instance."""
+    """Counts are taken from the pods, not from the job's record. Failed ones are listed by instance."""
     states = [pod.state for pod in storage.pods.page(mixed)]
 
     assert {state: states.count(state) for state in states} == storage.pods.counts(mixed)
@@ -212,7 +214,7 @@ def test_pods_are_counted_as_they_are(storage: Storage, mixed: JobId) -> None:
 
 
 def test_the_backlog_is_what_has_not_ended(storage: Storage) -> None:
-    """A job waits until somebody has looked at it, and again when it has grown; it is active until it ends."""
+    """A job is in the backlog until it is first processed, and again when it has grown. It is active until it ends."""
     assert Backlog() == storage.search.backlog()
     new, running = create(storage, a_config(2)), a_running_job(storage, 3)
     assert Backlog(jobs_waiting=1, jobs_active=2, pods_active=5) == storage.search.backlog()

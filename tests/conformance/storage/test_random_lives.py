@@ -1,5 +1,5 @@
-"""Jobs through random events: pods stay legal, counts stay right, storage in memory goes along, resmgr's memory can
-follow, and every job ends."""
+"""Jobs under random events: pods stay legal, counts stay right, storage in memory agrees, resmgr's memory can follow,
+and every job ends."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ COUNT = 5
 STEPS_MAX = 30
 ROUNDS_TO_END_MAX = 60
 WAITS = Backoff(3, 6)
-"""Of pods that fail on their only host, or again and again."""
+"""Backoff of pods that fail on their only host, or repeatedly."""
 BOUND = range(2)
 """Instances that no other host could take."""
 
@@ -79,7 +79,7 @@ slas = st.sampled_from(
 
 
 class Life:
-    """A job, what resmgr would remember of it, and what must hold after every step."""
+    """A job, resmgr's memory of it, and the invariants after every step."""
 
     def __init__(self, storage: Storage, retries: int, sla: dict[str, Any]) -> None:
         self.mirrored = Mirrored(storage)
@@ -138,7 +138,7 @@ class Life:
         assert set() == self.storage.host_pods.mark_launched(self.job_id, rows, self.now_ns)
 
     def requeue(self) -> None:
-        """What the workflow of the gang's launch does when it is in vain."""
+        """Queues the gang again, as the workflow of its launch does after a failed placement."""
         gone = self.storage.admission.requeue_gang(self.job_id, REQUEUED)
         assert gone.held_until_ns == 0 or gone.held_until_ns > self.storage.db.clock_ns()
         for _, start, count in gone.queued:
@@ -154,7 +154,7 @@ class Life:
             self.allocated -= set(range(start, start + count))
 
     def evict(self, where: tuple[int, int]) -> None:
-        """A gang is evicted whole."""
+        """Evicts a gang as a whole."""
         size = self.gang_size
         order = (0, size) if where[0] < size > 1 else where
         for gone in self.storage.admission.evict([EvictionOrder(self.job_id, *order, order == (0, size), PREEMPTED)]):
@@ -200,7 +200,7 @@ class Life:
     def kill(self, limit: int, again: bool) -> None:
         self.storage.host_pods.mark_killing(self.job_id, limit, again)
 
-    # -- what must hold
+    # -- invariants
 
     def now(self) -> list[PodRecord]:
         return pods(self.storage, self.job_id)
@@ -245,7 +245,7 @@ class Life:
             assert pod.state in TERMINAL | {KILLING}
 
     def end(self) -> JobState:
-        """Do what the services would do until the job has ended."""
+        """Acts as the services until the job has ended."""
         for _ in range(ROUNDS_TO_END_MAX):
             self.take("settle")
             job = self.storage.jobs.get(self.job_id)
@@ -271,7 +271,7 @@ SHARED = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 @settings(max_examples=8, suppress_health_check=SHARED)
 @LIVES
 def test_random_lives(storage: Storage, retries: int, sla: dict[str, Any], steps: list[tuple[Any, ...]]) -> None:
-    """After every step pods are legal and resmgr's memory agrees with storage; afterwards the job comes to its end."""
+    """Pods are legal and resmgr's memory agrees with storage after every step, and the job comes to its end."""
     live(storage, retries, sla, steps)
 
 
@@ -279,7 +279,7 @@ def test_random_lives(storage: Storage, retries: int, sla: dict[str, Any], steps
 @settings(max_examples=80, suppress_health_check=SHARED)
 @LIVES
 def test_many_random_lives(storage: Storage, retries: int, sla: dict[str, Any], steps: list[tuple[Any, ...]]) -> None:
-    """More of the same lives."""
+    """More lives keep the same invariants."""
     live(storage, retries, sla, steps)
 
 

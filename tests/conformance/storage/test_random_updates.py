@@ -22,7 +22,7 @@ from tests.conformance.storage.services import a_service, roll, service_config, 
 from tests.nightly import NIGHTLY
 
 MAXIMUM = 2
-"""Of unavailable instances in the SLA of the service."""
+"""Maximum of unavailable instances in the SLA of the service."""
 
 ACTS = st.sampled_from(
     ["update", "restart", "pause", "resume", "abort", "drain", "lose", "end", "start", "step", "step"]
@@ -32,7 +32,7 @@ Move = st.tuples(ACTS, st.integers(0, 7), st.integers(0, 3), st.booleans())
 
 @dataclass
 class Cluster:
-    """Pods come up and end only when a move says so, a few at a time."""
+    """A cluster in which a move starts or ends pods, a few at a time."""
 
     storage: Storage
     job_id: JobId
@@ -40,10 +40,10 @@ class Cluster:
     command: int = 1
     count: int = 6
     batch: int = 0
-    broken: set[int] = field(default_factory=set)  # taken down by the test, not by us
+    broken: set[int] = field(default_factory=set)  # taken down by the test, not by Peloton
 
     def asks(self, type_: UpdateType, count: int, batch: int) -> bool:
-        """Returns whether it was accepted: a restart and an update do not overwrite each other."""
+        """Requests an update. Returns whether it was accepted: a restart and an update do not overwrite each other."""
         config = self.config(count) if type_ is UpdateType.UPDATE else None
         try:
             update(self.storage, self.job_id, config, UpdateSpec(batch_size=batch), type=type_)
@@ -106,7 +106,7 @@ class Cluster:
         return set(sla.missing_of({p.instance_id: p for p in pods(self.storage, self.job_id)}))
 
     def added(self) -> set[int]:
-        """Instances that have never run: they are away without anybody having taken them down."""
+        """Returns the instances that have never run, which are missing although no act has taken them down."""
         return {p.instance_id for p in pods(self.storage, self.job_id) if not p.started_ns and p.prev_run_id == 0}
 
     def config(self, count):  # type: ignore[no-untyped-def]
@@ -115,8 +115,7 @@ class Cluster:
 
 @pytest.fixture(scope="module")
 def shared(sqlite_template: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Storage]:
-    """One database for all lives, each of a service of its own: opening one, and making its statements anew, costs more
-    than a life."""
+    """Opens one database for all lives, each with a service of its own, since opening one costs more than a life."""
     path = tmp_path_factory.mktemp("lives") / "storage.db"
     shutil.copy(sqlite_template, path)
     storage = Storage(f"sqlite:///{path}", Clock())
@@ -133,8 +132,8 @@ LIVES = given(moves=st.lists(Move, max_size=25), strict=st.booleans())
 )
 @LIVES
 def test_whatever_happens(shared: Storage, moves: list[tuple[str, int, int, bool]], strict: bool) -> None:
-    """Steps never take down more than the batch, grants never more than the SLA; in the end, when nobody meddles any
-    more, every instance runs the last configuration."""
+    """Steps never take down more than the batch, and grants never more than the SLA. Once the acts stop, every instance
+    runs the last configuration."""
     live(shared, moves, strict)
 
 
@@ -142,7 +141,7 @@ def test_whatever_happens(shared: Storage, moves: list[tuple[str, int, int, bool
 @settings(max_examples=80, suppress_health_check=[HealthCheck.too_slow])
 @LIVES
 def test_many_lives(shared: Storage, moves: list[tuple[str, int, int, bool]], strict: bool) -> None:
-    """More of the same lives."""
+    """More lives keep the same invariants."""
     live(shared, moves, strict)
 
 

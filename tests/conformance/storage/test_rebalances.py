@@ -1,4 +1,4 @@
-"""What rebalancing is told of pods."""
+"""Pods as rebalancing reads them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def staying(storage: Storage, cluster: str = "") -> dict[int, Stays | None]:
 
 
 def test_pods_of_services_on_hosts_of_the_cluster(storage: Storage) -> None:
-    """With their shape; those of other jobs are counted by host."""
+    """Pods of services are listed with their shape. Pods of other jobs are counted by host."""
     service = a_service(storage, 4)
     a_running_job(storage, 4)
 
@@ -32,7 +32,7 @@ def test_pods_of_services_on_hosts_of_the_cluster(storage: Storage) -> None:
 
 
 def test_grants_are_what_the_sla_leaves(storage: Storage) -> None:
-    """Without an SLA a tenth of the instances, one at least; an instance that is away uses one up."""
+    """A service without an SLA may lack a tenth of its instances, at least one. A missing instance uses one up."""
     strict, none = a_service(storage, 4, maximumUnavailableInstances=2), a_service(storage, 4)
     large = a_service(storage, 30)
     assert {strict: 2, none: 1, large: 3} == storage.rebalances.census("").grants
@@ -46,7 +46,7 @@ def test_grants_are_what_the_sla_leaves(storage: Storage) -> None:
 
 
 def test_pods_that_leave_stay_out_of_it(storage: Storage) -> None:
-    """They are to run anew, and go where placement sends them."""
+    """Pods that leave run again elsewhere, and are placed by placement."""
     job_id = a_service(storage, 2)
     storage.disruptions.disrupt(
         job_id, [1], reason=TerminationReason.KILLED_HOST_MAINTENANCE, message="", checks_sla=True, now_ns=NOW
@@ -56,7 +56,7 @@ def test_pods_that_leave_stay_out_of_it(storage: Storage) -> None:
 
 
 def test_an_update_has_its_service_to_itself(storage: Storage) -> None:
-    """Two would take instances down."""
+    """A service with an update under way is left out, so that only the update takes instances down."""
     job_id = a_service(storage, 2)
     update(storage, job_id, service_config(2, "v2"))
 
@@ -64,7 +64,7 @@ def test_an_update_has_its_service_to_itself(storage: Storage) -> None:
 
 
 def test_a_pod_that_comes_back_waits_for_its_host(storage: Storage, clock: Clock) -> None:
-    """Its volume is there; another cluster has nothing to do with it."""
+    """A pod with a volume waits for its host, and is not listed for another cluster."""
     job_id = test_volumes.a_database(storage)
     test_volumes.launch(storage, job_id, {0: "host0", 1: "host1"}, cluster="")
     report(storage, job_id, [0, 1], R)
@@ -78,7 +78,7 @@ def test_a_pod_that_comes_back_waits_for_its_host(storage: Storage, clock: Clock
 
 
 def test_jobs_with_pods_in_other_clusters_are_known(storage: Storage) -> None:
-    """A plan for one of them does not know where those are."""
+    """A plan for one cluster does not see the pods that its jobs have in others."""
     job_id, waiting = a_service(storage, 2), a_job(storage, 2)
 
     assert (set(), {job_id}) == tuple(
@@ -87,7 +87,7 @@ def test_jobs_with_pods_in_other_clusters_are_known(storage: Storage) -> None:
 
 
 def test_pods_that_have_waited_for_a_host(storage: Storage, clock: Clock) -> None:
-    """By shape; one that was admitted a moment ago is on its way."""
+    """The pods are grouped by shape. A pod that was admitted a moment ago is left out."""
     job_id = a_job(storage, 4, unlike=[3])
     admit(storage, job_id)
     assert [] == list(storage.rebalances.census("").waiting)

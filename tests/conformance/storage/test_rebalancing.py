@@ -1,4 +1,4 @@
-"""The rebalancing of a cluster in storage: what people want, its moves, its budget, and what becomes of them."""
+"""The rebalancing of a cluster in storage: its request, its moves, its budget, and the outcome of each move."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def begin(storage: Storage, job_id: JobId, instances: Sequence[int]) -> list[int
 
 
 def end_and_queue(storage: Storage, job_id: JobId) -> None:
-    """What was asked to move ends, and is READY to be placed again."""
+    """Ends the pods of the moves and makes them READY again."""
     ended = [pod.instance_id for pod, *_ in storage.host_pods.mark_killing(job_id, 1_000)]
     report(storage, job_id, ended, K)
     settle_all(storage, job_id)
@@ -75,7 +75,7 @@ def states(storage: Storage) -> list[MoveState]:
 
 
 def test_a_pod_that_moves_is_to_run_anew_on_another_host(storage: Storage) -> None:
-    """It comes to its new host, for which room is held, and the move is over once it runs there."""
+    """The pod has resources reserved on its new host, and the move is over once it runs there."""
     storage.rebalances.start([HERE], SPEC)
     job_id = a_service(storage, 4)
     before = pod(storage, job_id, 1)
@@ -97,7 +97,7 @@ def test_a_pod_that_moves_is_to_run_anew_on_another_host(storage: Storage) -> No
 
 
 def test_a_pod_that_comes_to_run_elsewhere_ends_its_move(storage: Storage, clock: Clock) -> None:
-    """As one does that is stopped, or that has not run again for long: none of them holds up others."""
+    """The move also ends when its pod is stopped, or has not run again for long, so that it does not delay others."""
     storage.rebalances.start([HERE], SPEC)
     first, second, third = a_service(storage, 2), a_service(storage, 2), a_service(storage, 2)
     for job_id in (first, second, third):
@@ -114,7 +114,8 @@ def test_a_pod_that_comes_to_run_elsewhere_ends_its_move(storage: Storage, clock
 
 
 def test_an_sla_is_asked_in_the_transaction_that_moves(storage: Storage) -> None:
-    """What it refuses stays; without an SLA a tenth of the service may be away, one at least."""
+    """A move that the SLA refuses is not made. Without an SLA a tenth of the service may be down, at least one
+    instance."""
     storage.rebalances.start([HERE], SPEC)
     strict, none = a_service(storage, 4, maximumUnavailableInstances=2), a_service(storage, 20)
 
@@ -123,7 +124,7 @@ def test_an_sla_is_asked_in_the_transaction_that_moves(storage: Storage) -> None
 
 
 def test_a_plan_of_before_moves_nothing_that_has_changed(storage: Storage) -> None:
-    """Another run, another host, an update under way: the pod stays where it is."""
+    """A pod with another run, another host or an update under way stays where it is."""
     storage.rebalances.start([HERE], SPEC)
     moved, updated = a_service(storage, 4), a_service(storage, 4)
     move = a_move(storage, moved)
@@ -138,7 +139,7 @@ def test_a_plan_of_before_moves_nothing_that_has_changed(storage: Storage) -> No
 
 
 def test_what_does_not_move_is_not_moved_by_mistake(storage: Storage) -> None:
-    """Pods of batch jobs, of gangs and of daemons, and those with volumes, whatever a plan says."""
+    """Pods of batch jobs, of gangs and of daemons, and pods with volumes stay, whatever a plan contains."""
     storage.rebalances.start([HERE], SPEC)
     batch, gang = a_running_job(storage, 4), a_running_job(storage, 4, minimumRunningInstances=2)
     assert [[], []] == [begin(storage, job_id, [0]) for job_id in (batch, gang)]
@@ -153,7 +154,7 @@ def test_what_does_not_move_is_not_moved_by_mistake(storage: Storage) -> None:
 
 
 def test_no_more_pods_move_within_an_hour_than_the_budget(storage: Storage, clock: Clock) -> None:
-    """Whoever asks; after an hour others may."""
+    """The budget covers the moves of all rounds. After an hour other pods may move."""
     storage.rebalances.start([HERE], RebalanceSpec((Goal.FREE,), 3))
     job_id, other = a_service(storage, 20, maximumUnavailableInstances=20), a_service(storage, 4)
     assert 3 == storage.rebalances.settle(HERE)[0]
@@ -172,7 +173,7 @@ def test_no_more_pods_move_within_an_hour_than_the_budget(storage: Storage, cloc
 
 
 def test_a_round_begins_when_the_last_one_has_ended(storage: Storage, clock: Clock) -> None:
-    """And what waited had the time to take its room."""
+    """A round also waits until pending pods have had the time to take the freed resources."""
     storage.rebalances.start([HERE], SPEC)
     job_id = a_service(storage, 4)
     begin(storage, job_id, [0])
@@ -192,7 +193,7 @@ def test_a_round_begins_when_the_last_one_has_ended(storage: Storage, clock: Clo
 
 
 def test_what_is_paused_or_stopped_moves_nothing(storage: Storage) -> None:
-    """From the answer on; what is on its way gets there, and only then it has stopped."""
+    """No move begins after the answer. Moves under way finish, and only then is the rebalancing stopped."""
     storage.rebalances.start([HERE], SPEC)
     job_id, other = a_service(storage, 4), a_service(storage, 4)
     begin(storage, job_id, [0])
@@ -212,7 +213,7 @@ def test_what_is_paused_or_stopped_moves_nothing(storage: Storage) -> None:
 
 
 def test_what_cannot_be_steered_says_why(storage: Storage) -> None:
-    """All of the clusters, or none; a repeated stop changes nothing, and a start begins anew."""
+    """A call applies to all of the clusters or none. A repeated stop changes nothing, and a start begins again."""
     with pytest.raises(NotFound, match="cluster east has never been rebalanced"):
         storage.rebalances.steer(["east"], RebalanceAct.STOP)
     storage.rebalances.start(["east", "west"], SPEC)

@@ -1,5 +1,5 @@
-"""Admitted pods for which no host was found: PENDING again in their old place, and held back, longer each time, with
-those like them."""
+"""Admitted pods for which no host was found: PENDING in their former place, and in backoff that grows each time,
+together with pods of the same shape."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ TOLD = "queued again, 1 try in vain, the next in 30 s: 0 of 3 hosts meet the con
 
 
 def held_until(storage: Storage, job_id: str) -> dict[int, int]:
-    """Instance -> not admitted before, of those that are PENDING."""
+    """Returns by instance the end of the backoff of PENDING pods."""
     (found,) = (one for one in storage.admission.snapshot().jobs if one.job.job_id == job_id)
     return {i: span.held_until_ns for span in found.pending for i in range(span.start, span.start + span.count)}
 
 
 @everywhere
 def test_pods_without_a_host_go_back_to_their_place(storage: Storage, clock: Clock) -> None:
-    """Only those that are named and still READY; a repeated call finds nothing to do."""
+    """Named pods that are still READY return. A repeated call changes nothing."""
     job_id = a_job(storage, 6, unlike=[2, 5])
     queue(storage, job_id, limit=3, queue_seq=7)
     queue(storage, job_id, limit=3, queue_seq=8)
@@ -65,7 +65,7 @@ def test_pods_without_a_host_go_back_to_their_place(storage: Storage, clock: Clo
 
 @everywhere
 def test_each_pod_is_held_back_longer_each_time_in_a_row(storage: Storage, clock: Clock) -> None:
-    """Pods that were held back differently part; one that was launched begins anew."""
+    """Pods with different backoffs separate. A launch resets the backoff."""
     job_id = a_job(storage, 2, retries=3, unlike=[1])
     admit(storage, job_id)
     storage.admission.requeue_pods(job_id, [(0, 1)], WHY)
@@ -85,7 +85,7 @@ def test_each_pod_is_held_back_longer_each_time_in_a_row(storage: Storage, clock
 
 @everywhere
 def test_a_pod_that_waits_for_its_reserved_host_stays_while_its_like_are_queued_again(storage: Storage) -> None:
-    """Neither named nor taken along."""
+    """The pod is neither named nor requeued with the others."""
     job_id = a_job(storage, 5)
     queue(storage, job_id, limit=5, queue_seq=7)
     storage.admission.mark_ready([(job_id, 0, 3)])
@@ -100,7 +100,7 @@ def test_a_pod_that_waits_for_its_reserved_host_stays_while_its_like_are_queued_
 
 @everywhere
 def test_members_of_a_gang_are_passed_over(storage: Storage) -> None:
-    """They have a way of their own."""
+    """Members of a gang stay READY, since gangs are requeued by a call of their own."""
     job_id = a_job(storage, 4, minimumRunningInstances=3)
     admit(storage, job_id)
 
@@ -110,7 +110,7 @@ def test_members_of_a_gang_are_passed_over(storage: Storage) -> None:
 
 @everywhere
 def test_pods_that_are_to_end_are_passed_over(storage: Storage) -> None:
-    """They end where they are, and so do those that are held back; started again they are not held back."""
+    """Such pods end in their state, and pods in backoff do, too. A pod that is started again has no backoff."""
     job_id = a_job(storage, 3, unlike=[1])
     admit(storage, job_id)
     storage.admission.requeue_pods(job_id, [(1, 1)], WHY)
@@ -131,7 +131,7 @@ def test_pods_that_are_to_end_are_passed_over(storage: Storage) -> None:
 
 @everywhere
 def test_how_long_a_pod_has_been_admitted_and_how_often_in_vain(storage: Storage, clock: Clock) -> None:
-    """Are told to placement, of each pod; being queued again its time begins anew."""
+    """Placement reads both numbers for each pod. The time starts again when the pod is requeued."""
     job_id = a_job(storage, 2)
     queue(storage, job_id)
     storage.admission.mark_ready([(job_id, 0, 1)])
@@ -148,8 +148,8 @@ def test_how_long_a_pod_has_been_admitted_and_how_often_in_vain(storage: Storage
 
 
 def test_pods_of_one_shape_are_held_back_together(storage: Storage, clock: Clock) -> None:
-    """READY ones come back with those that are named, PENDING ones wait as long though they were never tried, without
-    an event; what has another shape goes its way."""
+    """READY pods return with the named ones, and PENDING ones wait as long though they were never tried, without an
+    event. Pods of another shape are unaffected."""
     job_id = a_job(storage, 8, unlike=[2, 7])
     queue(storage, job_id)
     storage.admission.mark_ready([(job_id, 0, 4)])
@@ -173,7 +173,7 @@ def test_pods_of_one_shape_are_held_back_together(storage: Storage, clock: Clock
 
 @everywhere
 def test_a_shape_that_finds_hosts_is_not_held_back(storage: Storage, clock: Clock) -> None:
-    """While some of its pods are launched, only those go back that waited for too long."""
+    """While some pods of the shape are launched, only pods that waited for too long return."""
     job_id = a_job(storage, 5)
     queue(storage, job_id)
     storage.admission.mark_ready([(job_id, 0, 3)])
@@ -187,7 +187,8 @@ def test_a_shape_that_finds_hosts_is_not_held_back(storage: Storage, clock: Cloc
 
 @everywhere
 def test_a_hold_is_no_shorter_than_the_try_before(storage: Storage, clock: Clock) -> None:
-    """Nor than what is asked for at least; a try that took very long counts as the longest hold."""
+    """The backoff is at least the duration of the attempt and the requested minimum. A very long attempt gives the
+    longest backoff."""
     job_id = a_job(storage, 1)
     queue(storage, job_id)
     for took_s, least_s, expected_s in ((400, 0, 400), (10, 0, 60), (10, 1_800, 1_800), (5_000, 0, 600)):
@@ -199,7 +200,7 @@ def test_a_hold_is_no_shorter_than_the_try_before(storage: Storage, clock: Clock
 
 @pytest.mark.parametrize("gang", [1, 2])
 def test_tries_in_vain_leave_a_bounded_number_of_events(storage: Storage, clock: Clock, gang: int) -> None:
-    """However many there are, and those of earlier runs are kept."""
+    """The number of events is bounded, and the events of earlier runs are kept."""
     job_id = a_job(storage, 2, retries=3, minimumRunningInstances=gang)
     admit(storage, job_id)
     launch(storage, job_id)

@@ -1,4 +1,4 @@
-"""Many jobs counted together: only those of which nothing else is to do, and as settling would count them."""
+"""The roll-up of many jobs: it counts only jobs that require nothing else, with the result of settling."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def launched_job(storage: Storage, count: int, **config: object) -> object:
 
 
 def test_pods_that_run_are_counted(storage: Storage) -> None:
-    """Jobs whose pods begin to run are RUNNING after one call; their workflows have only that to show."""
+    """Jobs whose pods begin to run are RUNNING after one call. Their workflows only have to show it."""
     jobs = sorted(launched_job(storage, 3) for _ in range(3))  # type: ignore[type-var]
     for job in jobs:
         report(storage, job, range(3), R, NOW + SECOND)  # type: ignore[arg-type]
@@ -56,7 +56,7 @@ def test_pods_that_run_are_counted(storage: Storage) -> None:
     ("ended", "retries"), [([S, S], 0), ([F, R], 2), ([F, S], 0)], ids=["succeeded", "to be retried", "failed"]
 )
 def test_what_a_workflow_does_is_left_to_it(storage: Storage, ended: list[PodState], retries: int) -> None:
-    """The end of a job, and runs that are to follow, are not written; the workflow is told."""
+    """The end of a job and next runs are not written. The workflow is notified."""
     job = a_running_job(storage, 2, retries=retries)
     for instance, state in enumerate(ended):
         report(storage, job, [instance], state, NOW + SECOND)
@@ -67,7 +67,7 @@ def test_what_a_workflow_does_is_left_to_it(storage: Storage, ended: list[PodSta
 
 
 def test_an_end_of_some_pods_is_counted(storage: Storage) -> None:
-    """As long as others run there is nothing to do."""
+    """A job with running pods left requires nothing else."""
     job = a_running_job(storage, 3)
     report(storage, job, [1], S, NOW + SECOND)
 
@@ -76,7 +76,8 @@ def test_an_end_of_some_pods_is_counted(storage: Storage) -> None:
 
 
 def test_others_are_told(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Jobs with a deadline or a gang, larger ones, those that wait for their pods, and unknown ones."""
+    """The workflow is notified for jobs with a deadline or a gang, larger jobs, jobs that wait for their pods, and
+    unknown ones."""
     monkeypatch.setattr("services.storage.jobs.settling.SMALL_PODS", 5)
     large, missing = a_running_job(storage, 6), create(storage, a_config(2))
     timed = a_config(2)
@@ -94,7 +95,7 @@ def test_others_are_told(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_a_job_that_changes_meanwhile_is_told(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was counted is written only to the job as it was then."""
+    """The counts are written only to a job that has not changed since. The workflow of a changed job is notified."""
     job = launched_job(storage, 2)
     report(storage, job, [0, 1], R)  # type: ignore[arg-type]
     before_write(storage, 1, lambda: storage.jobs.set_goal(job, JobState.KILLED, NOW), monkeypatch)  # type: ignore[arg-type]
@@ -107,7 +108,7 @@ def test_a_job_that_changes_meanwhile_is_told(storage: Storage, monkeypatch: pyt
     reports=st.lists(st.tuples(st.integers(0, 3), st.sampled_from([R, S, F])), max_size=8), retries=st.integers(0, 1)
 )
 def test_it_counts_as_settling_does(storage: Storage, reports: list[tuple[int, PodState]], retries: int) -> None:
-    """Whatever hosts report: after a roll-up that told nobody, settling finds nothing to write and nothing to do."""
+    """Settling writes nothing and finds no work after a roll-up that notified no workflow, whatever hosts report."""
     job = a_running_job(storage, 4, retries=retries)
     for step, (instance, state) in enumerate(reports):
         report(storage, job, [instance], state, NOW + step)
@@ -125,7 +126,7 @@ def test_it_counts_as_settling_does(storage: Storage, reports: list[tuple[int, P
 
 
 def test_no_transaction_writes_more_jobs_than_the_bound(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However many jobs changed at once, others write in between."""
+    """Other writes happen between the transactions, however many jobs changed at once."""
     monkeypatch.setattr("services.storage.jobs.jobs.ROLLED_UP_JOBS_MAX", 2)
     jobs = sorted(launched_job(storage, 1) for _ in range(5))  # type: ignore[type-var]
     for job in jobs:

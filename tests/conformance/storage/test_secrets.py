@@ -1,4 +1,4 @@
-"""Secrets of jobs: referred to by configurations, stored apart from them."""
+"""Secrets of jobs: configurations refer to them, and their data are stored apart."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def a_batch_job(storage: Storage) -> tuple[JobId, job_pb2.JobConfig]:
 
 
 def test_a_rotated_secret_is_rolled_out_and_back(storage: Storage) -> None:
-    """New data is a change of every instance; the same again is none. A rollback refers to the old data."""
+    """New data change every instance, and the same data change none. A rollback refers to the old data."""
     job_id = a_service(storage)
     before = storage.configs.job_config(job_id, 1)
     assert before is not None
@@ -76,7 +76,7 @@ def test_a_rotated_secret_is_rolled_out_and_back(storage: Storage) -> None:
 
 
 def test_an_update_without_secrets_keeps_them(storage: Storage) -> None:
-    """A difference that is only looked at keeps them, too."""
+    """An update without secrets keeps them, and so does a difference that is only computed."""
     job_id = a_service(storage)
 
     found = storage.updates.difference(job_id, None, service_config(2))
@@ -87,7 +87,7 @@ def test_an_update_without_secrets_keeps_them(storage: Storage) -> None:
 
 
 def test_data_that_no_configuration_needs_is_forgotten(storage: Storage) -> None:
-    """With the oldest updates of a service."""
+    """Data are deleted with the oldest updates of a service."""
     job_id = a_service(storage)
     for number in range(UPDATES_KEPT + 1):
         update(storage, job_id, service_config(2, command=f"v{number}"), secrets=[SECOND])
@@ -97,7 +97,7 @@ def test_data_that_no_configuration_needs_is_forgotten(storage: Storage) -> None
 
 
 def test_a_batch_job_gets_new_data_in_place(storage: Storage) -> None:
-    """For all runs that begin from then on; a secret at another path is one of the new instances."""
+    """All runs that begin afterwards have the new data. A secret at another path belongs to the new instances."""
     job_id, config = a_batch_job(storage)
 
     changed = [storage.secrets.refresh(job_id, 1, [SECOND]) for _ in range(2)]
@@ -115,7 +115,7 @@ def test_a_batch_job_gets_new_data_in_place(storage: Storage) -> None:
 
 
 def test_a_refused_creation_stores_nothing(storage: Storage) -> None:
-    """A configuration that refers to a secret which is not the job's own."""
+    """A configuration that refers to a secret of another job is refused."""
     job_id, config = new_job_id(), a_config(2)
     config.defaultConfig.secrets.add(path="/run/key").id.value = FIRST.secret_id
 
@@ -126,7 +126,7 @@ def test_a_refused_creation_stores_nothing(storage: Storage) -> None:
 
 
 def test_secrets_go_with_their_job(storage: Storage) -> None:
-    """Whoever launches for a job that is being deleted is told so."""
+    """A launch for a job that is being deleted is refused with that reason."""
     job_id, _ = a_batch_job(storage)
     storage.pods.create(job_id, lambda _: None)
     storage.jobs.set_goal(job_id, JobState.KILLED, NOW)
@@ -141,7 +141,7 @@ def test_secrets_go_with_their_job(storage: Storage) -> None:
 
 
 def test_an_error_of_the_database_does_not_show_them(storage: Storage) -> None:
-    """Errors are logged, and sent to clients."""
+    """Errors are logged and sent to clients, so they contain no data of secrets."""
     row = {"job_id": new_job_id(), "secret_id": IDS[0], "revision": 0, "data": b"open sesame"}
 
     with pytest.raises(sa.exc.IntegrityError) as refused:

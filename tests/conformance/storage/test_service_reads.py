@@ -1,4 +1,4 @@
-"""What only the API of services reads: jobs page by page, pods by version, the events of a whole update."""
+"""Reads of the API of services: jobs by page, pods by version, the events of a whole update."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ONE_BY_ONE = UpdateSpec(batch_size=1)
 
 
 def test_jobs_page_by_page(storage: Storage) -> None:
-    """Every job once, by id, whatever its type."""
+    """Every job of any type comes once, by id."""
     made = sorted([a_job(storage, 1), a_service(storage, 1), a_job(storage, 1)])
     first = storage.search.jobs_after("", 2)
     rest = storage.search.jobs_after(first[-1].job_id, 2)
@@ -27,7 +27,7 @@ def test_jobs_page_by_page(storage: Storage) -> None:
 
 
 def test_pods_by_version(storage: Storage) -> None:
-    """Counted by what they run and by state; none of an unknown job."""
+    """Pods are counted by version and by state. An unknown job has none."""
     job_id = a_service(storage, 3)
     update(storage, job_id, service_config(3, "v2"), ONE_BY_ONE)
     turn(storage, job_id)
@@ -37,7 +37,7 @@ def test_pods_by_version(storage: Storage) -> None:
 
 
 def test_events_of_all_instances(storage: Storage) -> None:
-    """What ``update_events`` tells of each, in one pass."""
+    """One call returns the events that ``update_events`` returns for each instance."""
     job_id = a_service(storage, 3)
     job = update(storage, job_id, service_config(5, "v2"), ONE_BY_ONE)
     roll(storage, job_id)
@@ -50,7 +50,7 @@ def test_events_of_all_instances(storage: Storage) -> None:
 
 
 def test_the_id_and_name_of_a_deleted_service_can_be_used_again(storage: Storage) -> None:
-    """Who had a name outlives its job, and is no reason to refuse the next one."""
+    """The record of a name outlives its job, and does not prevent a new job of that name."""
     job_id = a_service(storage, 1)
     storage.jobs.set_service_goal(job_id, None, JobState.DELETED, True, NOW)
     for _ in range(3):
@@ -70,7 +70,7 @@ def test_the_id_and_name_of_a_deleted_service_can_be_used_again(storage: Storage
 
 @pytest.mark.parametrize("version", [3, 2**31, 2**63, 10**30])
 def test_versions_that_no_job_has(storage: Storage, version: int) -> None:
-    """A version comes from the client, with as many digits as it likes."""
+    """A version comes from the client and may have any number of digits."""
     job_id = a_service(storage, 1)
 
     assert (None, b"") == (storage.configs.job_config(job_id, version), storage.configs.job_spec(job_id, version))

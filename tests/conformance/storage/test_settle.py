@@ -1,4 +1,4 @@
-"""Settle: next runs, the job's state, and what is left to do."""
+"""Settling of jobs: next runs, the job's state, and the remaining work."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from tests.conformance.storage.builders import (
 
 
 def test_progress_of_a_job_through_its_life(storage: Storage) -> None:
-    """Counts tell at each step what the workflow is to do next."""
+    """The counts of each step decide the next act of the workflow."""
     job_id = create(storage, a_config(3))
     assert (JobState.INITIALIZED, 0) == (
         storage.jobs.settle(job_id, NOW).state,
@@ -71,7 +71,7 @@ def test_progress_of_a_job_through_its_life(storage: Storage) -> None:
 
 @everywhere
 def test_a_settled_job_is_not_written_again(storage: Storage) -> None:
-    """Without news there is no write; an ended job is never touched."""
+    """A settle without news writes nothing. An ended job is never changed."""
     job_id = a_running_job(storage, 1)
     before = storage.jobs.get(job_id)
     storage.jobs.settle(job_id, NOW + SECOND)
@@ -89,7 +89,7 @@ def test_a_settled_job_is_not_written_again(storage: Storage) -> None:
 
 @everywhere
 def test_failed_pods_run_again_while_attempts_are_left(storage: Storage) -> None:
-    """A new run starts clean, keeps the failure count, and knows the run before it."""
+    """A new run starts without the old results, keeps the failure count, and refers to the run before it."""
     job_id = a_running_job(storage, 2, retries=2)
     report(storage, job_id, [0], F, NOW + 4 * SECOND, message="Command exited with status 1", reason="REASON_X")
     assert F == pod(storage, job_id).state
@@ -126,7 +126,7 @@ def test_failed_pods_run_again_while_attempts_are_left(storage: Storage) -> None
 
 @everywhere
 def test_a_batch_pod_that_failed_waits_for_its_next_run(storage: Storage) -> None:
-    """The workflow is told when to look again; until then the pod has ended, and the job has not."""
+    """The answer names the time of the next settle. Until then the pod has ended, and the job has not."""
     storage.host_pods.batch_backoff = Backoff(10, 600)
     job_id = a_running_job(storage, 2, retries=3)
     report(storage, job_id, [0], F, NOW + SECOND, no_other_host=True, message="Command exited with status 2")
@@ -145,7 +145,7 @@ def test_a_batch_pod_that_failed_waits_for_its_next_run(storage: Storage) -> Non
 
 @everywhere
 def test_a_batch_pod_that_may_go_elsewhere_does_not_wait(storage: Storage) -> None:
-    """Its next run starts with the settle that finds it, as if there were no waits."""
+    """The next run starts with the settle that finds the failure, as if there were no waits."""
     storage.host_pods.batch_backoff = Backoff(10, 600)
     job_id = a_running_job(storage, 2, retries=3)
     report(storage, job_id, [0], F, NOW + SECOND)
@@ -156,7 +156,7 @@ def test_a_batch_pod_that_may_go_elsewhere_does_not_wait(storage: Storage) -> No
 
 @everywhere
 def test_a_job_that_is_stopped_does_not_wait_for_its_retries(storage: Storage) -> None:
-    """What waits for another run rests as it ended."""
+    """A failed pod that waits for its retry keeps its state."""
     storage.host_pods.batch_backoff = Backoff(10, 600)
     job_id = a_running_job(storage, 2, retries=3)
     report(storage, job_id, [0], F, NOW + SECOND, no_other_host=True)
@@ -171,7 +171,7 @@ def test_a_job_that_is_stopped_does_not_wait_for_its_retries(storage: Storage) -
 
 @everywhere
 def test_a_job_does_not_end_before_its_last_retry(storage: Storage) -> None:
-    """All pods may have ended: as long as one will run again, so does the job."""
+    """All pods may have ended: the job is active as long as one will run again."""
     job_id = a_running_job(storage, 2, retries=1)
     report(storage, job_id, [0], S)
     report(storage, job_id, [1], L, message="agent gone")
@@ -182,7 +182,7 @@ def test_a_job_does_not_end_before_its_last_retry(storage: Storage) -> None:
 
 @everywhere
 def test_a_refused_launch_is_always_repeated(storage: Storage) -> None:
-    """LOST with the reason of a refused offer, or before anything started, costs no attempt."""
+    """A pod that is LOST with the reason of a refused offer, or before it started, uses no attempt."""
     job_id = a_job(storage, 2)
     admit(storage, job_id)
     launch(storage, job_id)
@@ -199,7 +199,7 @@ def test_a_refused_launch_is_always_repeated(storage: Storage) -> None:
 
 @everywhere
 def test_one_settle_changes_a_bounded_number_of_pods(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is over the bound is left to the next one, and the job does not end in between."""
+    """The next settle changes the pods above the bound, and the job does not end in between."""
     monkeypatch.setattr(lifecycle_settle, "SETTLE_PODS_MAX", 3)
     job_id = a_running_job(storage, 8, retries=1)
     report(storage, job_id, range(8), L)
@@ -218,7 +218,7 @@ def test_one_settle_changes_a_bounded_number_of_pods(storage: Storage, monkeypat
 
 @everywhere
 def test_services_wait_before_they_run_again(storage: Storage) -> None:
-    """The wait doubles with each failure, is told in the pod's message and in the progress, and then ends."""
+    """The wait doubles with each failure, appears in the pod's message and in the progress, and then ends."""
     job_id = a_running_job(storage, 1, type_=JobType.SERVICE)
     report(storage, job_id, [0], F, NOW, message="Command exited with status 1")
 
@@ -239,7 +239,8 @@ def test_services_wait_before_they_run_again(storage: Storage) -> None:
 
 @everywhere
 def test_pods_that_run_too_long_are_to_end(storage: Storage) -> None:
-    """After the longest running time a pod's goal is KILLED, with the reason; before, the wait for it is told."""
+    """A pod above its longest running time has the goal KILLED with the reason. Before, the progress contains the
+    remaining time."""
     job_id = a_running_job(storage, 2, maxRunningTime=60)
     assert pytest.approx(60.0) == storage.jobs.settle(job_id, NOW).deadline_s
 
@@ -258,7 +259,7 @@ def test_pods_that_run_too_long_are_to_end(storage: Storage) -> None:
 
 @everywhere
 def test_the_controller_speaks_for_its_job(storage: Storage) -> None:
-    """Of a controller job instance 0 decides the end."""
+    """Instance 0 of a controller job decides the end of the job."""
     config = a_config(2)
     config.instanceConfig[0].controller = True
     job_id = create(storage, config)
@@ -274,7 +275,7 @@ def test_the_controller_speaks_for_its_job(storage: Storage) -> None:
 
 @everywhere
 def test_the_maximum_of_running_instances_bounds_admission(storage: Storage) -> None:
-    """Only so many are queued as may run, however often one asks; as they end, others follow."""
+    """No more pods are queued than may run, however often the call is repeated. Others follow as pods end."""
     job_id = a_job(storage, 5, maximumRunningInstances=2)
     assert 2 == storage.jobs.settle(job_id, NOW).admit_count
 
@@ -290,7 +291,8 @@ def test_the_maximum_of_running_instances_bounds_admission(storage: Storage) -> 
 
 @everywhere
 def test_kills_are_counted_until_they_are_told(storage: Storage) -> None:
-    """Pods to end count while queued, ready, or on a host that was not told; KILLING ones were told."""
+    """Pods with goal KILLED count while queued, READY, or on a host that has not received the kill. KILLING pods have
+    been killed already."""
     job_id = a_job(storage, 4)
     storage.admission.mark_pending(job_id, [(0, 3)], 1)
     storage.admission.mark_ready([(job_id, 1, 2)])
@@ -312,7 +314,7 @@ def test_kills_are_counted_until_they_are_told(storage: Storage) -> None:
 
 
 def test_an_interrupted_stop_is_completed(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
-    """When the caller dies after the job's goal was set, settle marks the pods."""
+    """Settle marks the pods when the caller stopped after the job's goal was set."""
     job_id = a_running_job(storage, 3)
 
     def crash(*_: object, **__: object) -> None:
@@ -334,7 +336,7 @@ def test_an_interrupted_stop_is_completed(storage: Storage, monkeypatch: pytest.
 
 @everywhere
 def test_pods_that_never_left_home_end_in_settle(storage: Storage) -> None:
-    """INITIALIZED pods whose goal is KILLED end without anybody being told."""
+    """INITIALIZED pods with goal KILLED end without a call to any other service."""
     job_id = a_running_job(storage, 2, retries=5)
     report(storage, job_id, [0, 1], F)
     storage.jobs.settle(job_id, NOW)
@@ -349,7 +351,7 @@ def test_pods_that_never_left_home_end_in_settle(storage: Storage) -> None:
 
 @everywhere
 def test_a_killing_pod_that_is_wanted_anew_runs_again(storage: Storage) -> None:
-    """Restart: the old run is killed, the next has the wanted run id, and no attempt is used up."""
+    """A restart kills the old run. The next one has the requested run id, and no attempt is used."""
     job_id = a_running_job(storage, 2)
     assert [0] == storage.pods.want_new_runs(job_id, [(0, 1)])
     assert [0] == storage.pods.want_new_runs(job_id, [(0, 1)])

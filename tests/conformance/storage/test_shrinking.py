@@ -1,4 +1,4 @@
-"""Services that lose instances while they stop, after they have stopped, and before they come back."""
+"""Services that lose instances while they stop, after they have stopped, and before they return."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def stop(storage: Storage, job_id: JobId) -> None:
 
 
 def begin_shrinking(storage: Storage, count: int, to: int) -> JobId:
-    """A service of which the instances beyond ``to`` are being killed."""
+    """Creates a service whose instances above ``to`` are being killed."""
     job_id = a_service(storage, count)
     update(storage, job_id, service_config(to))
     storage.updates.advance(job_id, NOW)
@@ -28,7 +28,7 @@ def begin_shrinking(storage: Storage, count: int, to: int) -> JobId:
 
 
 def test_a_stopped_service_shrinks(storage: Storage) -> None:
-    """The update ends, the instances beyond the count are gone, and the others stay as they are."""
+    """The update ends, the instances above the count are gone, and the others stay as they are."""
     job_id = a_service(storage, 5)
     stop(storage, job_id)
     turn(storage, job_id)
@@ -40,7 +40,7 @@ def test_a_stopped_service_shrinks(storage: Storage) -> None:
 
 
 def test_a_stopped_service_grows(storage: Storage) -> None:
-    """Instances are added, stopped like the others, and counted."""
+    """New instances are added, stopped like the others, and counted."""
     job_id = a_service(storage, 2)
     stop(storage, job_id)
     turn(storage, job_id)
@@ -54,8 +54,8 @@ def test_a_stopped_service_grows(storage: Storage) -> None:
 def test_a_service_shrinks_by_its_batch_after_another_update(
     storage: Storage, running_count: int, leaving_count: int
 ) -> None:
-    """One instance leaves at a time, and clients see ROLLING_FORWARD until the last one has gone, though an update that
-    changes instances, or adds them, was under way."""
+    """One instance leaves at a time, and clients see ROLLING_FORWARD until the last one has left, though an update that
+    changes or adds instances was under way."""
     job_id = a_service(storage, running_count)
     one_by_one = UpdateSpec(batch_size=1)
     before = update(storage, job_id, service_config(6, "v2" if running_count == 6 else "v1"), one_by_one)
@@ -80,7 +80,7 @@ def test_a_service_shrinks_by_its_batch_after_another_update(
 
 @pytest.mark.parametrize("ends_first", [0, 4])
 def test_a_stop_during_the_removal(storage: Storage, ends_first: int) -> None:
-    """Whichever pods end first, the service is stopped when all have ended, and those to be removed are gone."""
+    """The service is stopped when all pods have ended, in any order, and the instances to be removed are gone."""
     job_id = begin_shrinking(storage, 5, 3)
     stop(storage, job_id)
     assert 3 == len(storage.host_pods.mark_killing(job_id, 100))
@@ -93,7 +93,7 @@ def test_a_stop_during_the_removal(storage: Storage, ends_first: int) -> None:
 
 
 def test_what_an_aborted_update_was_removing_goes(storage: Storage) -> None:
-    """Also when the service is stopped, and no update is left to look after it."""
+    """The removal continues also when the service is stopped and no update is left."""
     job_id = begin_shrinking(storage, 5, 3)
     storage.updates.steer(job_id, None, UpdateAct.ABORT, None, NOW)
     stop(storage, job_id)
@@ -104,7 +104,7 @@ def test_what_an_aborted_update_was_removing_goes(storage: Storage) -> None:
 
 
 def test_growing_again_during_the_removal(storage: Storage) -> None:
-    """Instances that are on their way out, and are wanted again, come back."""
+    """Instances that are being removed return when an update adds them again."""
     job_id = begin_shrinking(storage, 4, 2)
     update(storage, job_id, service_config(4))
     storage.updates.advance(job_id, NOW)
@@ -115,7 +115,8 @@ def test_growing_again_during_the_removal(storage: Storage) -> None:
 
 @pytest.mark.parametrize("is_stopped", [False, True])
 def test_a_deletion_ends_what_was_being_rolled_out(storage: Storage, is_stopped: bool) -> None:
-    """Nothing waits for the update of a service that goes: its records are unwanted as soon as its pods have ended."""
+    """The deletion waits for no update: the records of a deleted service are unwanted as soon as its pods have
+    ended."""
     job_id = a_service(storage, 3)
     if is_stopped:
         stop(storage, job_id)

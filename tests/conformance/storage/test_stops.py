@@ -1,4 +1,4 @@
-"""Stops of jobs and updates, as people ask for them and as a cancelled workflow does."""
+"""Stops of jobs and updates, as people request them and as a cancelled workflow does."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def state_of(storage: Storage, update_id: str) -> UpdateState:
 
 
 def test_an_update_under_way_is_aborted_once(storage: Storage) -> None:
-    """As people do it: the version of updates rises, and workflows are to hear of it. A second time changes nothing."""
+    """The abort raises the version of updates, and workflows are notified. A second abort changes nothing."""
     job_id = a_service(storage, 3)
     begun = update(storage, job_id, service_config(3, "v2"), UpdateSpec(batch_size=1))
     turn(storage, job_id)
@@ -37,7 +37,7 @@ def test_an_update_under_way_is_aborted_once(storage: Storage) -> None:
 
 
 def test_without_an_update_nothing_is_aborted(storage: Storage) -> None:
-    """Nor of a job that is not stored."""
+    """A call without an update changes nothing, and neither does one for an unknown job."""
     job_id = a_service(storage, 2)
     before = storage.jobs.get(job_id)
     storage.updates.abort_active(job_id, NOW)
@@ -47,7 +47,7 @@ def test_without_an_update_nothing_is_aborted(storage: Storage) -> None:
 
 
 def test_a_service_whose_update_was_aborted_is_stopped(storage: Storage) -> None:
-    """Also one whose update was to start pods; it ends as a stopped one does."""
+    """A service whose update had to start pods is stopped, too. It ends as a stopped service does."""
     job_id = a_service(storage, 3)
     update(storage, job_id, service_config(3, "v2"), UpdateSpec(batch_size=1, start_pods=True))
     storage.updates.abort_active(job_id, NOW)
@@ -59,7 +59,7 @@ def test_a_service_whose_update_was_aborted_is_stopped(storage: Storage) -> None
 
 
 def test_a_job_that_is_to_be_deleted_stays_so(storage: Storage) -> None:
-    """Who stops it too late does not keep it."""
+    """A late stop of the job does not cancel its deletion."""
     job_id = a_service(storage, 2)
     storage.jobs.set_service_goal(job_id, None, JobState.DELETED, True, NOW)
     storage.jobs.set_goal(job_id, JobState.KILLED, NOW)
@@ -81,7 +81,7 @@ def test_a_service_is_stopped_by_its_own_rules(storage: Storage) -> None:
 
 
 def test_a_batch_job_is_stopped_until_it_has_ended(storage: Storage) -> None:
-    """A job that has ended stays as it is, and one that is not stored is not found."""
+    """An ended job stays as it is, and an unknown one is not found."""
     job_id = a_job(storage, 2)
     assert JobState.KILLED is storage.jobs.stop(job_id, NOW).goal
     settle_all(storage, job_id)

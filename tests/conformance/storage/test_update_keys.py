@@ -1,4 +1,5 @@
-"""Keys and pulses of updates in storage: what a deploy system repeats is done once, and what it stops saying, not."""
+"""Keys and pulses of updates in storage: a repeated request of a deploy system is carried out once, and an update
+pauses when its pulses cease."""
 
 from __future__ import annotations
 
@@ -29,7 +30,8 @@ def created(storage: Storage, job_id: JobId, key: UpdateKey, count: int = 2) -> 
 
 
 def test_a_repeat_is_the_same_update(storage: Storage) -> None:
-    """Under way, ended, and after a newer one took over: its version has moved on, and nothing is done."""
+    """The repeat is recognized while the update runs, after its end, and after a newer one took over. Nothing is
+    done."""
     job_id = a_service(storage, 2)
     asked = {"version": ONE, "key": FIRST}
     first = update(storage, job_id, service_config(2, "v2"), **asked)
@@ -47,7 +49,7 @@ def test_a_repeat_is_the_same_update(storage: Storage) -> None:
 
 
 def test_a_restart_is_done_once(storage: Storage) -> None:
-    """Also when the repeat names the version that is current by then."""
+    """A restart is done once, also when the repeat names the version that is current by then."""
     job_id = a_service(storage, 2)
     update(storage, job_id, None, type=UpdateType.RESTART, key=FIRST)
     roll(storage, job_id)
@@ -59,7 +61,7 @@ def test_a_restart_is_done_once(storage: Storage) -> None:
 
 
 def test_a_key_belongs_to_one_request(storage: Storage) -> None:
-    """In other words it is refused, and nothing is changed; another job may have the same key."""
+    """A different request with the key is refused, and nothing changes. Another job may have the same key."""
     job_id = a_service(storage, 2)
     update(storage, job_id, service_config(2, "v2"), key=FIRST)
     before = storage.jobs.get(job_id)
@@ -73,8 +75,8 @@ def test_a_key_belongs_to_one_request(storage: Storage) -> None:
 
 
 def test_another_key_is_another_update(storage: Storage) -> None:
-    """Who asks under a name of its own gets an update of its own, though the same is under way already; who has no
-    name is content with that one."""
+    """A request with its own key makes its own update, though the same is under way already. A request without a key
+    receives that one."""
     job_id = a_service(storage, 2)
     first = update(storage, job_id, service_config(2, "v2"), PULSED, key=FIRST)
     turn(storage, job_id)
@@ -85,7 +87,7 @@ def test_another_key_is_another_update(storage: Storage) -> None:
 
 
 def test_a_forgotten_key_is_stopped_by_its_version(storage: Storage) -> None:
-    """Ten updates later nobody knows it any more: the repeat is refused, and still nothing is done twice."""
+    """The key is forgotten ten updates later. The repeat is refused by its version, and nothing is done twice."""
     job_id = a_service(storage, 1)
     update(storage, job_id, service_config(1, "first"), key=FIRST, version=ONE)
     for number in range(UPDATES_KEPT):
@@ -95,7 +97,7 @@ def test_a_forgotten_key_is_stopped_by_its_version(storage: Storage) -> None:
 
 
 def test_a_creation_is_done_once(storage: Storage) -> None:
-    """With its key it is known again, later too; with another, or none, the job exists."""
+    """The creation is recognized by its key, later too. With another key, or none, the job exists already."""
     job_id = new_job_id()
     first = created(storage, job_id, FIRST)
     assert first == created(storage, job_id, FIRST)
@@ -107,7 +109,7 @@ def test_a_creation_is_done_once(storage: Storage) -> None:
 
 
 def test_requests_at_once_make_one_update(storage: Storage, open_storage: Callable[[], Storage]) -> None:
-    """However many repeat a request at the same moment, they get the same answer."""
+    """All concurrent repeats of a request receive the same answer."""
     writers = [storage, open_storage(), open_storage()]
     for _ in range(ROUNDS):
         job_id, config = a_service(storage, 2), service_config(2, "v2")
@@ -117,7 +119,7 @@ def test_requests_at_once_make_one_update(storage: Storage, open_storage: Callab
 
 
 def test_creations_at_once_make_one_job(storage: Storage, open_storage: Callable[[], Storage]) -> None:
-    """With one key all get the same job; with two, one is refused."""
+    """All creations with one key receive the same job. Of two keys one is refused."""
     writers = [storage, open_storage(), open_storage()]
     for _ in range(ROUNDS):
         job_id = new_job_id()
@@ -144,7 +146,8 @@ def advance(storage: Storage, job_id: JobId, after_s: float):  # type: ignore[no
 
 
 def test_pulses_let_it_go_on(storage: Storage) -> None:
-    """Nothing begins before the first; then as long as one came in time; a new one resumes it."""
+    """The update begins nothing before the first pulse, and continues as long as pulses arrive in time. A new pulse
+    resumes it."""
     job_id = a_service(storage, 3)
     update(storage, job_id, service_config(3, "v2"), PULSED)
     assert (0, "its first pulse", False) == (
@@ -163,8 +166,8 @@ def test_pulses_let_it_go_on(storage: Storage) -> None:
 
 
 def test_whoever_waits_is_woken_until_it_has_looked(storage: Storage) -> None:
-    """A pulse whose wake-up is lost is made good by the next one; after the step none wakes. Of the wait watchers are
-    told once, of pulses never."""
+    """A pulse replaces the lost wake-up of the one before. After the step no pulse wakes the workflow. Watchers are
+    notified once of the wait, and never of pulses."""
     job_id = a_service(storage, 3)
     update(storage, job_id, service_config(3, "v2"), PULSED)
     advance(storage, job_id, 0)
@@ -176,7 +179,8 @@ def test_whoever_waits_is_woken_until_it_has_looked(storage: Storage) -> None:
 
 
 def test_a_pulse_is_for_one_update(storage: Storage) -> None:
-    """With a key it is refused by a newer update; an ended one ignores it; one that needs none says so."""
+    """A pulse with a key is refused by a newer update. An ended update ignores it, and one without pulses reports
+    that."""
     job_id = a_service(storage, 1)
     with pytest.raises(InvalidArgument, match="needs no pulses: its pulse_seconds are 0"):
         storage.updates.pulse(job_id, "", NOW)
@@ -193,7 +197,7 @@ def test_a_pulse_is_for_one_update(storage: Storage) -> None:
 
 
 def test_a_pulse_is_not_lost_in_a_step(storage: Storage, open_storage: Callable[[], Storage]) -> None:
-    """Steps write the whole row; a pulse that comes at the same moment is there afterwards."""
+    """A pulse that arrives during a step, which writes the whole row, is kept."""
     other = open_storage()
     job_id = a_service(storage, 6)
     job = update(storage, job_id, service_config(6, "v2"), PULSED)

@@ -1,4 +1,4 @@
-"""What a step of an update reads of the pods of its job is what it would find among all of them."""
+"""Reads of pods by a step of an update, which equal a choice among all pods of its job."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ HEALTH = [HealthState.DISABLED, HealthState.HEALTHY, HealthState.UNHEALTHY]
 
 
 def scramble(conn: sa.Connection, job_id: JobId, drawn: random.Random) -> Pods:
-    """Pods in any condition, and some that are gone."""
+    """Puts pods in any condition, and deletes some."""
     mine = POD.c.job_id == job_id
     for instance in range(COUNT):
         if drawn.random() < 0.1:
@@ -50,7 +50,7 @@ def scramble(conn: sa.Connection, job_id: JobId, drawn: random.Random) -> Pods:
 
 
 def an_update(job_id: JobId, drawn: random.Random) -> UpdateRecord:
-    """Somewhere in its life; often it touches few instances, or nearly all."""
+    """Creates an update at any point of its life. Often it touches few instances, or nearly all."""
     sets: dict[str, set[int]] = {name: set() for name in ("added", "updated", "removed", "current", "done", "failed")}
     touched = drawn.choice([0.1, 0.5, 0.9, 1])
     for instance in range(COUNT + 4):
@@ -72,7 +72,8 @@ def an_update(job_id: JobId, drawn: random.Random) -> UpdateRecord:
 
 @pytest.mark.parametrize("seed", range(6))
 def test_a_step_on_what_is_read_is_a_step_on_all_pods(storage: Storage, seed: int) -> None:
-    """In any order of conditions, with gaps, whatever the update touches; and so are the images that come next."""
+    """The step on the pods that it reads equals a step on all pods, for any conditions, gaps and instances of the
+    update. The next images are equal, too."""
     job_id, drawn = a_service(storage, COUNT), random.Random(seed)
 
     def compare(conn: sa.Connection) -> None:
@@ -94,7 +95,7 @@ def test_a_step_on_what_is_read_is_a_step_on_all_pods(storage: Storage, seed: in
 
 
 def test_a_step_reads_a_batch_however_large_the_service_is(storage: Storage) -> None:
-    """Rows of pods: those in flight that have settled, and the next ones."""
+    """A step reads the pods in flight that have settled, and the next ones."""
     counts = []
     for count in (40, 120):
         job_id = a_service(storage, count)

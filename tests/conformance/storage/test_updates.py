@@ -1,4 +1,4 @@
-"""Updates of services in storage: asked for, carried out, steered, turned back."""
+"""Updates of services in storage: requests, progress, steering and rollback."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ ONE_BY_ONE = UpdateSpec(batch_size=1)
 
 
 def test_a_service_is_created_by_an_update(storage: Storage) -> None:
-    """All instances are added; the job's versions are 1-1-1 and its update has succeeded."""
+    """The update adds all instances. The job's versions are 1-1-1 and its update has succeeded."""
     job_id = a_service(storage, 3)
     job = storage.jobs.get(job_id)
     assert job is not None
@@ -47,7 +47,7 @@ def test_a_service_is_created_by_an_update(storage: Storage) -> None:
 
 
 def test_creating_twice_is_refused(storage: Storage) -> None:
-    """A job id is given once."""
+    """A job id is used once."""
     job_id = a_service(storage)
     config = service_config()
     with pytest.raises(AlreadyExists):
@@ -55,7 +55,7 @@ def test_creating_twice_is_refused(storage: Storage) -> None:
 
 
 def test_a_batch_goes_at_a_time(storage: Storage) -> None:
-    """Two of five instances are away at any time, and in the end all run the new version."""
+    """Two of five instances are down at any time, and in the end all run the new version."""
     job_id = a_service(storage, 5)
     job = update(storage, job_id, service_config(5, "v2"), UpdateSpec(batch_size=2))
     assert "2-1-2" == str(job.entity_version)
@@ -71,8 +71,8 @@ def test_a_batch_goes_at_a_time(storage: Storage) -> None:
 
 
 def test_what_does_not_change_is_not_touched(storage: Storage) -> None:
-    """The order of labels, and an instance whose own configuration stays the same, are no change; such instances
-    take the new version's number and run on."""
+    """Another order of labels is no change, nor is an unchanged configuration of an instance. Such instances take the
+    new version's number and continue to run."""
     job_id = a_service(storage, 3)
     config = service_config(3)
     config.instanceConfig[1].command.value = "other"
@@ -83,7 +83,7 @@ def test_what_does_not_change_is_not_touched(storage: Storage) -> None:
 
 
 def test_overrides_end_with_their_version(storage: Storage) -> None:
-    """A new configuration without an override takes the older one's away."""
+    """A new configuration without an override removes the older one."""
     job_id = a_service(storage, 2)
     config = service_config(2)
     config.instanceConfig[1].command.value = "other"
@@ -96,7 +96,7 @@ def test_overrides_end_with_their_version(storage: Storage) -> None:
 
 
 def test_growing_and_shrinking(storage: Storage) -> None:
-    """Instances are added and removed; one that comes back goes on counting its runs and keeps its history."""
+    """Instances are added and removed. An instance that returns continues its run numbers and keeps its history."""
     job_id = a_service(storage, 3)
     update(storage, job_id, service_config(1))
     assert UpdateState.SUCCEEDED is roll(storage, job_id).state
@@ -120,8 +120,8 @@ def test_failures_turn_it_back(storage: Storage) -> None:
 
 
 def test_a_rollback_is_an_act_of_its_own(storage: Storage) -> None:
-    """The look that finds too many failures changes no instance, a paused update is not turned, and a repeated call
-    does nothing."""
+    """The step that finds too many failures changes no instance, a paused update is not rolled back, and a repeated
+    call does nothing."""
     job_id = a_service(storage, 4)
     spec = UpdateSpec(batch_size=1, rollback_on_failure=True, max_instance_attempts=1, max_failure_instances=1)
     update(storage, job_id, service_config(4, "v2"), spec)
@@ -142,7 +142,7 @@ def test_a_rollback_is_an_act_of_its_own(storage: Storage) -> None:
 
 
 def test_an_update_is_rolled_back_once(storage: Storage) -> None:
-    """A person who asks for the rollback of one that rolls back by itself does not get the version that failed."""
+    """A manual rollback of an update that is rolling back by itself does not install the version that failed."""
     job_id = a_service(storage, 2)
     spec = UpdateSpec(batch_size=1, rollback_on_failure=True, max_instance_attempts=1, max_failure_instances=1)
     update_id = update(storage, job_id, service_config(2, "v2"), spec).update_id
@@ -165,7 +165,7 @@ def test_failures_without_rollback_stop_it(storage: Storage) -> None:
 
 
 def test_in_place(storage: Storage) -> None:
-    """Each instance in flight wants to come back on its host."""
+    """Each instance in flight requests its former host."""
     job_id = a_service(storage, 4)
     homes = {p.instance_id: p.host for p in pods(storage, job_id)}
     update(storage, job_id, service_config(4, "v2"), UpdateSpec(batch_size=1, in_place=True))
@@ -174,7 +174,7 @@ def test_in_place(storage: Storage) -> None:
 
 
 def test_pods_in_a_queue_leave_it_for_the_new_configuration(storage: Storage) -> None:
-    """What resmgr counts for them is no longer true."""
+    """A queued pod leaves its queue, because resmgr counts the old resources for it."""
     job_id = new_job_id()
     config = service_config(2)
     storage.updates.create_service(convert.new_job_record(job_id, config, NOW), config, b"", UpdateSpec(), "", NOW)
@@ -191,7 +191,7 @@ def test_pods_in_a_queue_leave_it_for_the_new_configuration(storage: Storage) ->
 
 
 def test_restart(storage: Storage) -> None:
-    """A new version of the same configuration; the named instances run anew, stopped ones too."""
+    """A restart is a new version of the same configuration. The named instances run again, stopped ones too."""
     job_id = a_service(storage, 4)
     storage.pods.set_goals(job_id, [(2, 1)], K, NOW, "stop")
     turn(storage, job_id)
@@ -201,7 +201,7 @@ def test_restart(storage: Storage) -> None:
 
 
 def test_stop_and_start(storage: Storage) -> None:
-    """Rolling stop and start of some instances."""
+    """A rolling stop and start covers some instances."""
     job_id = a_service(storage, 3)
     update(storage, job_id, None, ONE_BY_ONE, type=UpdateType.STOP, instances=[0, 1])
     assert UpdateState.SUCCEEDED is roll(storage, job_id).state
@@ -212,7 +212,7 @@ def test_stop_and_start(storage: Storage) -> None:
 
 
 def test_stopped_instances_stay_stopped(storage: Storage) -> None:
-    """An update gives them its version and no more, unless it is to start them."""
+    """An update gives stopped instances its version only, unless it has to start them."""
     job_id = a_service(storage, 2)
     storage.pods.set_goals(job_id, [(0, 1)], K, NOW, "stop")
     turn(storage, job_id)
@@ -225,7 +225,7 @@ def test_stopped_instances_stay_stopped(storage: Storage) -> None:
 
 
 def test_pause_resume_abort(storage: Storage) -> None:
-    """Each act raises the workflow version; nothing begins while it is paused; an aborted one ends where it is."""
+    """Each act raises the workflow version. A paused update begins nothing, and an aborted one ends where it is."""
     job_id = a_service(storage, 3)
     job = update(storage, job_id, service_config(3, "v2"), ONE_BY_ONE)
     job = storage.updates.steer(job_id, job.entity_version, UpdateAct.PAUSE, "note", NOW)
@@ -242,7 +242,7 @@ def test_pause_resume_abort(storage: Storage) -> None:
 
 
 def test_a_pod_that_was_placed_is_not_launched_with_an_old_version(storage: Storage) -> None:
-    """An update that comes between placement and launch: the pod leaves the queue, and launches as the new version."""
+    """An update arrives between placement and launch. The pod leaves the queue, and launches with the new version."""
     job_id = a_service(storage, 1)
     update(storage, job_id, service_config(1, "v2"))
     turn(storage, job_id, starts=False)
@@ -258,7 +258,7 @@ def test_a_pod_that_was_placed_is_not_launched_with_an_old_version(storage: Stor
 
 
 def test_start_paused(storage: Storage) -> None:
-    """Nothing begins before somebody resumes it."""
+    """An update that starts paused begins nothing until it is resumed."""
     job_id = a_service(storage, 2)
     job = update(storage, job_id, service_config(2, "v2"), UpdateSpec(start_paused=True))
     assert not turn(storage, job_id).current_count
@@ -268,7 +268,7 @@ def test_start_paused(storage: Storage) -> None:
 
 
 def test_the_newer_update_wins(storage: Storage) -> None:
-    """An update overwrites one that is under way: that one is ABORTED, and its instances move on."""
+    """The update that is overwritten is ABORTED, and its instances continue to the newer version."""
     job_id = a_service(storage, 3)
     first = update(storage, job_id, service_config(3, "v2"), ONE_BY_ONE)
     turn(storage, job_id)
@@ -282,7 +282,7 @@ def test_the_newer_update_wins(storage: Storage) -> None:
 
 
 def test_asking_twice_changes_nothing(storage: Storage) -> None:
-    """The same update while it is under way: same id and versions; new opaque data are taken."""
+    """The same request returns the same id and versions while the update is under way. New opaque data are stored."""
     job_id = a_service(storage, 3)
     first = update(storage, job_id, service_config(3, "v2"), ONE_BY_ONE, opaque="a")
     turn(storage, job_id)
@@ -293,7 +293,7 @@ def test_asking_twice_changes_nothing(storage: Storage) -> None:
 
 
 def test_refusals(storage: Storage) -> None:
-    """Each with its text, and nothing is changed."""
+    """Each refusal has its text, and nothing changes."""
     job_id = a_service(storage, 2)
     before = storage.jobs.get(job_id)
     wrong_type, wrong_pool = service_config(2), service_config(2)
@@ -320,7 +320,7 @@ def test_refusals(storage: Storage) -> None:
 
 
 def test_ten_updates_are_kept(storage: Storage) -> None:
-    """Older ones go with their configurations, but never one that something still needs."""
+    """Older updates are deleted with their configurations, unless they are still needed."""
     job_id = a_service(storage, 1)
     for number in range(2, 15):
         update(storage, job_id, service_config(1, f"v{number}"))
@@ -333,7 +333,7 @@ def test_ten_updates_are_kept(storage: Storage) -> None:
 
 
 def test_events_of_an_instance(storage: Storage) -> None:
-    """Newest first, without repetitions, of the update and of one instance."""
+    """Events of the update and of one instance come newest first, without repetitions."""
     job_id = a_service(storage, 2)
     job = update(storage, job_id, service_config(2, "v2"), ONE_BY_ONE)
     roll(storage, job_id)
@@ -344,14 +344,14 @@ def test_events_of_an_instance(storage: Storage) -> None:
 
 
 def test_difference(storage: Storage) -> None:
-    """What an update would add, change and remove is told without doing it."""
+    """The difference lists the instances that an update would add, change and remove, and changes nothing."""
     job_id = a_service(storage, 3)
     found = storage.updates.difference(job_id, None, service_config(5, "v2"))
     assert ({3, 4}, {0, 1, 2}, set()) == (found.added, found.updated, found.removed)
 
 
 def test_delete(storage: Storage) -> None:
-    """Only when it is stopped, or by force; its records are unwanted when all pods have ended."""
+    """A service is deleted only when it is stopped, or by force. Its records are unwanted when all pods have ended."""
     job_id = a_service(storage, 2)
     with pytest.raises(Aborted, match="job is not stopped"):
         storage.jobs.set_service_goal(job_id, None, JobState.DELETED, False, NOW)
@@ -366,7 +366,7 @@ def test_delete(storage: Storage) -> None:
 
 
 def test_stop_and_start_the_job(storage: Storage) -> None:
-    """All pods end and come back; each act raises the version of the wanted state."""
+    """All pods end and return. Each act raises the version of the wanted state."""
     job_id = a_service(storage, 2)
     storage.jobs.set_service_goal(job_id, None, JobState.KILLED, False, NOW)
     turn(storage, job_id)
@@ -377,7 +377,8 @@ def test_stop_and_start_the_job(storage: Storage) -> None:
 
 
 def test_the_sla_is_asked_in_one_place(storage: Storage) -> None:
-    """One of four may be away: one is granted, and nothing more until it is back; the answers are kept."""
+    """One of four instances may be down: one disruption is granted, and no other until it is back. The answers are
+    stored."""
     job_id = a_service(storage, 4, maximumUnavailableInstances=1)
 
     def ask(instances, checks_sla=True):  # type: ignore[no-untyped-def]
@@ -397,7 +398,7 @@ def test_the_sla_is_asked_in_one_place(storage: Storage) -> None:
 
 
 def test_watchers_see_services_only(storage: Storage) -> None:
-    """In the order of commits, the job as -1."""
+    """Events come in the order of commits, with the job as -1."""
     a_job(storage, 3)
     job_id = a_service(storage, 1)
     oldest, newest = storage.watch_log.bounds()
@@ -413,7 +414,7 @@ def test_watchers_see_services_only(storage: Storage) -> None:
 
 
 def test_preemption_asks_the_sla(storage: Storage) -> None:
-    """Of two evicted instances of a service of which one may be away, one leaves."""
+    """One of two evicted instances leaves if the SLA of the service allows one to be down."""
     job_id = a_service(storage, 3, maximumUnavailableInstances=1)
     (result,) = storage.admission.evict([EvictionOrder(job_id, 0, 2, False, PREEMPTED)])
     assert [(0, 1)] == result.leaving
@@ -422,7 +423,7 @@ def test_preemption_asks_the_sla(storage: Storage) -> None:
 
 
 def test_each_pod_waits_with_the_shape_of_its_own_configuration(storage: Storage) -> None:
-    """While an update rolls, pods of one job differ in what they ask for."""
+    """Pods of one job have different resources while an update is under way."""
     job_id = a_service(storage, 3)
     config = service_config(3, "v2")
     config.defaultConfig.resource.cpuLimit = 3
@@ -435,7 +436,8 @@ def test_each_pod_waits_with_the_shape_of_its_own_configuration(storage: Storage
 
 
 def test_a_rollout_whose_pods_crash_has_stalled(storage: Storage) -> None:
-    """The row has what the last run wrote; failed runs are counted, nothing goes back, and progress ends the stall."""
+    """The row has the reason of the last run and the number of failed runs. Nothing rolls back, and progress ends the
+    stall."""
     job_id = a_service(storage, 3)
     update_id = update(storage, job_id, service_config(3, "v2"), UpdateSpec(1, progress_deadline_s=60)).update_id
     for _ in range(4):
@@ -474,7 +476,7 @@ def test_a_rollout_whose_pods_crash_has_stalled(storage: Storage) -> None:
 
 
 def test_a_named_update_alone_is_steered(storage: Storage) -> None:
-    """An abort of the update before does not hit the one that has come."""
+    """An abort of the former update does not affect the current one."""
     job_id = a_service(storage, 2)
     first = update(storage, job_id, service_config(2, "v2"), ONE_BY_ONE).update_id
     second = update(storage, job_id, service_config(2, "v3"), ONE_BY_ONE).update_id
@@ -485,7 +487,7 @@ def test_a_named_update_alone_is_steered(storage: Storage) -> None:
 
 
 def test_a_rollback_with_a_key_is_made_once(storage: Storage) -> None:
-    """Repeated, it is the one under way; it has the configuration before, and what the client had sent of it."""
+    """A repeated rollback is the one under way. It has the former configuration, and the client's data of it."""
     job_id = a_service(storage, 2)
     before = update(storage, job_id, service_config(2, "v2"), ONE_BY_ONE).update_id
     first, second = (storage.updates.roll_back(before, UpdateKey("back"), NOW).update_id for _ in range(2))

@@ -1,4 +1,4 @@
-"""Volumes: taken by launches, listed, deleted, and what updates may not change."""
+"""Volumes: creation by launches, lists, deletion, and limits of updates."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def config_of(count: int = 2, size_mb: int = 500, pool: str = "") -> job_pb2.Job
 
 
 def a_database(storage: Storage, count: int = 2, job_id: JobId | None = None, **more: Any) -> JobId:
-    """Its pods are READY."""
+    """Creates a service whose pods are READY."""
     job_id, config = job_id or new_job_id(), config_of(count, **more)
     storage.updates.create_service(convert.new_job_record(job_id, config, NOW), config, b"", ALL_AT_ONCE, "", NOW)
     turn(storage, job_id, starts=False)
@@ -62,14 +62,14 @@ def report(storage: Storage, job_id: JobId, instances: Iterable[int], state: Pod
 
 
 def rerun(storage: Storage, job_id: JobId) -> None:
-    """The runs of all instances end; their next ones are READY."""
+    """Ends the runs of all instances. Their next ones are READY."""
     report(storage, job_id, of_job(storage, job_id), L, cause=Cause.HOST_LOST)
     storage.jobs.settle(job_id, NOW)
     admit(storage, job_id)
 
 
 def test_a_launch_takes_a_volume(storage: Storage) -> None:
-    """One for each instance, on the host of the launch, with the pool that it counts against."""
+    """Each instance has one volume, on the host of the launch, with the pool that pays for it."""
     job_id = a_database(storage)
 
     assert {0, 1} == launch(storage, job_id, {0: "h0", 1: "h1"})
@@ -83,7 +83,7 @@ def test_a_launch_takes_a_volume(storage: Storage) -> None:
 
 
 def test_pods_come_back_to_their_volumes(storage: Storage) -> None:
-    """Placement is told the host, and a launch anywhere else is refused."""
+    """Placement reads the host of the volume, and a launch on another host is refused."""
     job_id = a_database(storage)
     assert [500, 500] == [gang.shape.resources.disk_mib for gang in storage.pods.ready_gangs(job_id, 10)]
     launch(storage, job_id, {0: "h0", 1: "h1"})
@@ -104,7 +104,7 @@ def test_pods_come_back_to_their_volumes(storage: Storage) -> None:
 
 @pytest.mark.parametrize(("cause", "is_left"), [(Cause.ROOM_GONE, False), (Cause.HOST_LOST, True)])
 def test_a_volume_that_was_never_made_is_forgotten(storage: Storage, cause: Cause, is_left: bool) -> None:
-    """When the launch certainly came to nothing; one whose fate is not known stays, and so does its host."""
+    """The volume is deleted when its launch certainly failed. A volume of unknown fate stays, and so does its host."""
     job_id = a_database(storage)
     launch(storage, job_id, {0: "h0", 1: "h1"})
 
@@ -114,7 +114,7 @@ def test_a_volume_that_was_never_made_is_forgotten(storage: Storage, cause: Caus
 
 
 def test_a_pod_that_runs_has_its_volume(storage: Storage) -> None:
-    """The row says so in the same transaction; only of that instance."""
+    """The row of the instance's volume, and no other, changes in the same transaction."""
     job_id = a_database(storage)
     launch(storage, job_id, {0: "h0", 1: "h1"})
 
@@ -129,8 +129,8 @@ def let_go(storage: Storage, volume: VolumeRecord, run: int = 1, is_begun: bool 
 
 @pytest.mark.parametrize("is_begun", [False, True])
 def test_a_volume_that_was_never_made_lets_its_pod_go(storage: Storage, is_begun: bool) -> None:
-    """The pod was queued without the disk, so another volume counts for it, whose host the next launch chooses. What
-    the host has begun is destroyed."""
+    """The pod was queued without the disk, so another volume counts for it, on the host of the next launch. The host
+    destroys what it has begun."""
     job_id = a_database(storage, 1)
     launch(storage, job_id, {0: "h0"})
     volume = of_job(storage, job_id)[0]
@@ -151,7 +151,7 @@ def test_a_volume_that_was_never_made_lets_its_pod_go(storage: Storage, is_begun
 
 
 def test_a_pod_between_its_runs_is_let_go_without_another_volume(storage: Storage) -> None:
-    """It asks for the disk when it is queued again, and so does one that is to end, should it be started."""
+    """The pod requests the disk when it is queued again. A pod with goal KILLED does so after a start."""
     job_id = a_database(storage)
     launch(storage, job_id, {0: "h0", 1: "h1"})
     volumes = of_job(storage, job_id)
@@ -166,7 +166,8 @@ def test_a_pod_between_its_runs_is_let_go_without_another_volume(storage: Storag
 
 
 def test_a_volume_that_may_be_made_holds_its_pod(storage: Storage) -> None:
-    """While its launch is under way, after another one, once a pod has run with it, and once it is to be deleted."""
+    """The volume binds its pod during a launch, after another one, once a pod has run with it, and once it has to be
+    deleted."""
     job_id = a_database(storage, 1)
     launch(storage, job_id, {0: "h0"})
     volume = of_job(storage, job_id)[0]
@@ -187,7 +188,7 @@ def test_a_volume_that_may_be_made_holds_its_pod(storage: Storage) -> None:
 
 
 def test_a_volume_without_a_host_goes_at_once(storage: Storage) -> None:
-    """There is nothing to destroy: by the word of somebody, or with its job."""
+    """A volume without a host is deleted at once by request or with its job, since there is nothing to destroy."""
     job_id = a_database(storage)
     launch(storage, job_id, {0: "h0", 1: "h1"})
     volumes = of_job(storage, job_id)
@@ -206,7 +207,7 @@ def test_a_volume_without_a_host_goes_at_once(storage: Storage) -> None:
 
 
 def test_volumes_of_nobody_that_were_never_made_go(storage: Storage) -> None:
-    """Their job is gone."""
+    """The volume of a deleted job is deleted when it is known that it was never made."""
     job_id = a_database(storage, 1)
     launch(storage, job_id, {0: "h0"})
     volume = of_job(storage, job_id)[0]
@@ -218,7 +219,7 @@ def test_volumes_of_nobody_that_were_never_made_go(storage: Storage) -> None:
 
 
 def test_what_pods_wait_for(storage: Storage) -> None:
-    """A lost volume, and one of which nobody knows whether it was made."""
+    """Pods wait for a lost volume, and for one whose creation is uncertain."""
     job_id = a_database(storage, 3)
     launch(storage, job_id, {0: "h0", 1: "h1", 2: "h2"})
     ids = [one.volume_id for one in of_job(storage, job_id).values()]
@@ -230,7 +231,7 @@ def test_what_pods_wait_for(storage: Storage) -> None:
 
 
 def test_room_is_held_for_pods_with_volumes(storage: Storage) -> None:
-    """Whatever host they are said to want."""
+    """The resources are reserved on the host of the volume, whatever host the pod requests."""
     job_id = a_database(storage)
     launch(storage, job_id, {0: "h0", 1: "h1"})
     report(storage, job_id, [0, 1], R)
@@ -241,7 +242,7 @@ def test_room_is_held_for_pods_with_volumes(storage: Storage) -> None:
 
 
 def test_residents_say_whose_volume_is_there(storage: Storage) -> None:
-    """A drain leaves such a pod alone."""
+    """Residents with a volume are marked, so that a drain leaves them."""
     job_id = a_database(storage)
     launch(storage, job_id, {0: "h0", 1: "h1"})
     (resident,) = storage.host_pods.residents(["h0"], "east")["h0"]  # type: ignore[index]
@@ -250,7 +251,7 @@ def test_residents_say_whose_volume_is_there(storage: Storage) -> None:
 
 
 def test_a_volume_in_use_is_refused_and_given_up(storage: Storage) -> None:
-    """What waits for it may be told to begin anew; then the next launch takes another one."""
+    """A pod that waits for the volume may be released from it. The next launch takes another volume."""
     job_id = a_database(storage, 1)
     launch(storage, job_id, {0: "h0"})
     volume = of_job(storage, job_id)[0]
@@ -274,7 +275,7 @@ def test_a_volume_in_use_is_refused_and_given_up(storage: Storage) -> None:
 
 
 def test_volumes_outlive_their_job(storage: Storage) -> None:
-    """They have no pod any more, and may be deleted."""
+    """A volume without a job has no pod, and may be deleted."""
     job_id = a_database(storage, 1)
     launch(storage, job_id, {0: "h0"})
     volume = of_job(storage, job_id)[0]
@@ -287,7 +288,7 @@ def test_volumes_outlive_their_job(storage: Storage) -> None:
 
 
 def remove(storage: Storage, job_id: JobId) -> None:
-    """The job and its pods."""
+    """Deletes the job and its pods."""
     storage.updates.abort_active(job_id, NOW)
     storage.jobs.set_goal(job_id, JobState.KILLED, NOW)
     killed = storage.host_pods.mark_killing(job_id, 10, cluster="east")
@@ -297,7 +298,7 @@ def remove(storage: Storage, job_id: JobId) -> None:
 
 
 def test_a_job_that_is_made_anew_has_the_volumes_of_its_id(storage: Storage) -> None:
-    """It has to ask for them as they are, goes to where they are, and its pool pays for them."""
+    """The new job requires the same volumes, goes to their hosts, and its pool pays for them."""
     job_id = a_database(storage, 1)
     launch(storage, job_id, {0: "h0"})
     volume = of_job(storage, job_id)[0]
@@ -315,7 +316,7 @@ def test_a_job_that_is_made_anew_has_the_volumes_of_its_id(storage: Storage) -> 
 
 
 def test_a_state_is_noted_once(storage: Storage) -> None:
-    """With the time of its change."""
+    """A state is stored once, with the time of its change."""
     job_id = a_database(storage, 1)
     launch(storage, job_id, {0: "h0"})
     volume_id = of_job(storage, job_id)[0].volume_id
@@ -328,7 +329,7 @@ def test_a_state_is_noted_once(storage: Storage) -> None:
 
 
 def test_a_note_changes_without_the_state(storage: Storage) -> None:
-    """It is LOST since then, whatever is known of it by now; its host has an event of each change of the state."""
+    """A LOST volume keeps its time while its note changes. Its host has an event of each change of the state."""
     job_id = a_database(storage, 1)
     launch(storage, job_id, {0: "h0"})
     volume_id = of_job(storage, job_id)[0].volume_id
@@ -349,7 +350,7 @@ def test_a_note_changes_without_the_state(storage: Storage) -> None:
 
 @pytest.mark.parametrize("size_mb", [400, 0])
 def test_an_update_keeps_the_volume(storage: Storage, size_mb: int) -> None:
-    """Its size cannot change, and it cannot be taken away from pods that have it."""
+    """The size of a volume cannot change, and pods that have a volume keep it."""
     job_id = a_database(storage)
     launch(storage, job_id, {0: "h0", 1: "h1"})
     config = config_of(size_mb=size_mb)
@@ -365,7 +366,7 @@ def test_an_update_keeps_the_volume(storage: Storage, size_mb: int) -> None:
 
 
 def test_two_launches_at_once_take_one_volume(storage: Storage) -> None:
-    """Of two host managers that believe to lead one is refused."""
+    """One of two host managers that both claim to lead is refused."""
     job_id = a_database(storage, 1)
     taken: list[set[int]] = []
     threads = [

@@ -1,4 +1,4 @@
-"""The notes by which a sweep finds jobs whose workflows have yet to see a change."""
+"""Notes of jobs whose workflows have not processed a change yet, and the sweep that reads them."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def settle_all(storage: Storage, now_ns: int = NOW) -> None:
 
 @everywhere
 def test_a_new_job_is_due_until_it_is_settled(storage: Storage) -> None:
-    """A job whose api was killed before it started the workflow is found."""
+    """A job is found although its api was killed before it started the workflow."""
     job_id = create(storage, a_config(2))
 
     assert [job_id] == due(storage, NOW)
@@ -85,7 +85,7 @@ def _evict(storage: Storage, job_id: JobId) -> None:
 @everywhere
 @pytest.mark.parametrize("act", [_stop, _stop_pods, _restart, _report, _evict])
 def test_changes_of_others_are_noted(storage: Storage, act: Act) -> None:
-    """Each transaction that a workflow is woken for leaves a note, which the next settle takes back."""
+    """Each transaction that wakes a workflow leaves a note, which the next settle deletes."""
     job_id = a_running_job(storage, 3)
     settle_all(storage)
     act(storage, job_id)
@@ -97,7 +97,7 @@ def test_changes_of_others_are_noted(storage: Storage, act: Act) -> None:
 
 @everywhere
 def test_an_admission_is_noted(storage: Storage) -> None:
-    """Pods that became READY wait for their workflow, whose resource manager may have been killed since."""
+    """READY pods wait for their workflow, although the resource manager may have been killed since."""
     job_id = a_job(storage, 2)
     settle_all(storage)
     storage.admission.mark_pending(job_id, [(0, 2)], 1)
@@ -109,7 +109,7 @@ def test_an_admission_is_noted(storage: Storage) -> None:
 
 @everywhere
 def test_a_gang_that_is_queued_again_is_noted(storage: Storage) -> None:
-    """The job is woken although its workflow may not be the one that gave the launch up."""
+    """The job is woken, as another workflow may have released the launch."""
     job_id = a_job(storage, 2, minimumRunningInstances=2)
     admit(storage, job_id)
     settle_all(storage)
@@ -120,7 +120,7 @@ def test_a_gang_that_is_queued_again_is_noted(storage: Storage) -> None:
 
 @everywhere
 def test_a_workflows_own_turn_notes_nothing(storage: Storage) -> None:
-    """The queueing, the launch and the kill of pods are steps of a turn, which Temporal repeats when a worker dies."""
+    """Temporal repeats the steps of a turn when a worker dies, so queueing, launch and kill leave no note."""
     job_id = a_job(storage, 2)
     admit(storage, job_id)
     settle_all(storage)
@@ -131,7 +131,7 @@ def test_a_workflows_own_turn_notes_nothing(storage: Storage) -> None:
 
 @everywhere
 def test_a_next_run_and_a_deadline_are_due_when_the_timer_is_late(storage: Storage) -> None:
-    """A note of a job with a deadline stays, and is due a while after the deadline."""
+    """The note of a job with a deadline stays, and is due a while after the deadline."""
     job_id = a_running_job(storage, 1, maxRunningTime=600)
     settle_all(storage)
     late_ns = NOW + (600 + TIMER_GRACE_S) * SECOND
@@ -144,7 +144,7 @@ def test_a_next_run_and_a_deadline_are_due_when_the_timer_is_late(storage: Stora
 
 @everywhere
 def test_pages_follow_each_other(storage: Storage) -> None:
-    """A sweep reads page by page, the oldest notes first, each job once."""
+    """The sweep reads by page, the oldest notes first, each job once."""
     jobs = sorted(create(storage, a_config(1)) for _ in range(5))
     found: list[tuple[int, JobId]] = []
     while page := storage.wakes.due(NOW, 2, found[-1] if found else (0, "")):
@@ -155,7 +155,7 @@ def test_pages_follow_each_other(storage: Storage) -> None:
 
 @everywhere
 def test_notes_of_ended_jobs_are_forgotten(storage: Storage) -> None:
-    """A report that comes after the end notes a job without a workflow: the sweep is not to find it for ever."""
+    """A report after the end notes a job without a workflow. The sweep deletes the note."""
     job_id, running = a_running_job(storage, 1), a_running_job(storage, 1)
     report(storage, job_id, range(1), F, NOW)
     settle_all(storage)
@@ -169,7 +169,7 @@ def test_notes_of_ended_jobs_are_forgotten(storage: Storage) -> None:
 
 
 def test_notes_of_ended_jobs_are_forgotten_page_by_page(storage: Storage) -> None:
-    """One transaction forgets a page, and leaves the notes of living jobs."""
+    """One transaction deletes a page of notes, and leaves the notes of active jobs."""
     running, ended = a_running_job(storage, 1), [a_running_job(storage, 1) for _ in range(3)]
     for job_id in ended:
         report(storage, job_id, range(1), S, NOW)
@@ -182,7 +182,8 @@ def test_notes_of_ended_jobs_are_forgotten_page_by_page(storage: Storage) -> Non
 
 @everywhere
 def test_jobs_that_were_settled_are_counted(storage: Storage) -> None:
-    """The count is that of workflows at least, unless Temporal has lost some: also of jobs that wait for a deadline."""
+    """The count is a lower bound of workflows unless Temporal has lost some. Jobs that wait for a deadline are
+    included."""
     a_running_job(storage, 1)
     a_running_job(storage, 1, maxRunningTime=600)
     ended = a_running_job(storage, 1)
@@ -194,7 +195,7 @@ def test_jobs_that_were_settled_are_counted(storage: Storage) -> None:
 
 
 def test_ended_services_with_an_update_are_counted(storage: Storage) -> None:
-    """A stopped service with an update has a workflow: if it were not counted, it would hide one that is missing."""
+    """A stopped service with an update has a workflow. Without it the count would hide a missing workflow."""
     a_running_job(storage, 1)
     stopped, job_id = a_service(storage, 0), a_service(storage, 0)
     for one in (stopped, job_id):
@@ -208,7 +209,7 @@ def test_ended_services_with_an_update_are_counted(storage: Storage) -> None:
 
 
 def test_a_change_during_a_settle_stays_noted(storage: Storage) -> None:
-    """A settle takes back the note that it has read, and not one of a change that it has not seen."""
+    """A settle deletes the note that it has read, and leaves the note of a later change."""
     job_id = a_running_job(storage, 2)
     report(storage, job_id, range(1, 2), S, NOW)
     read: Wake = storage.db.read(partial(read_wake, job_id=job_id))  # type: ignore[assignment]
@@ -219,8 +220,8 @@ def test_a_change_during_a_settle_stays_noted(storage: Storage) -> None:
 
 
 def test_counting_takes_notes_back(storage: Storage) -> None:
-    """Jobs of which there is only to count need no wake-up but the one by which they show it; those that are left to
-    their workflows keep theirs."""
+    """Jobs that were only counted require no wake-up except the one that shows it. Jobs that are left to their
+    workflows keep their notes."""
     counted, left = a_job(storage, 2), a_running_job(storage, 2)
     admit(storage, counted)
     launch(storage, counted)
@@ -236,8 +237,8 @@ def test_counting_takes_notes_back(storage: Storage) -> None:
 
 
 def test_a_count_without_changes_keeps_the_note_of_an_earlier_one(storage: Storage) -> None:
-    """Counts that the workflow has yet to show are shown although the process that is to wake it is killed, and a
-    report that changes no count came in between."""
+    """Counts are shown although the process of the wake-up is killed, and a report without a change of counts arrives
+    in between."""
     job_id = a_job(storage, 2)
     admit(storage, job_id)
     launch(storage, job_id)
@@ -255,7 +256,7 @@ def test_a_count_without_changes_keeps_the_note_of_an_earlier_one(storage: Stora
 
 
 def test_a_job_that_is_forgotten_leaves_no_note(storage: Storage) -> None:
-    """The deletion of a job forgets its note, which begins with the steering of the deletion itself."""
+    """The deletion of a job deletes its note, which begins with the request of the deletion."""
     job_id = a_running_job(storage, 1)
     report(storage, job_id, range(1), S, NOW)
     settle_all(storage)
@@ -271,7 +272,7 @@ def test_the_sweep_reads_what_is_due_alone(storage: Storage) -> None:
 
     def plan(conn: sa.Connection) -> str:
         if not storage.db.is_sqlite:
-            conn.execute(sa.text("SET enable_seqscan = off"))  # so few rows are read quicker as they lie
+            conn.execute(sa.text("SET enable_seqscan = off"))  # a scan is quicker for so few rows
         return "\n".join(map(str, conn.execute(sa.text(text))))
 
     assert "ix_job_wake_due" in storage.db.read(plan)
