@@ -23,7 +23,7 @@ def manager(url: str) -> Iterator[Manager]:
 
 
 def test_the_plan_of_a_drain(manager: Manager) -> None:
-    """The plan counts pods by job and by the way they leave, and those that fit on no other host. The plan changes
+    """The plan counts pods by job and by the way they leave, and the pods that fit on no other host. The plan changes
     nothing."""
     wait(lambda: manager.maintainer.host_count() == 3, "all hosts")
     service = manager.job(3, 6.0, JobType.SERVICE)

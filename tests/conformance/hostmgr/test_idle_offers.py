@@ -154,8 +154,8 @@ def test_what_does_not_fit_asks_for_no_offers(world: World, other: Other, monkey
 
 
 def test_a_host_whose_rest_mesos_hides_has_its_free_room(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A launch uses the offer that a pod's end released, and an earlier decline hides the rest. Free resources are
-    those of the host less those of its pods."""
+    """A launch uses the offer that a pod's end released, and an earlier decline hides the rest. Free resources are the
+    host's less the resources of its pods."""
     monkeypatch.setattr(offer_keeper, "WAITING_AGE_S", 600.0)  # Mesos still sends offers
     job = world.running(1)
     wait(lambda: not world.core.book.room_count, "the decline of all offers")

@@ -263,7 +263,7 @@ def test_what_it_sees_and_would_do_is_told(moved: Moved) -> None:
 
 
 def test_nothing_moves_while_a_cluster_is_silent(moved: Moved) -> None:
-    """Nothing moves while the resources of a cluster's hosts are unknown."""
+    """No host moves while the resources of a cluster's hosts are unknown."""
     moved.switch(True)
     moved.silent.add("west")
 

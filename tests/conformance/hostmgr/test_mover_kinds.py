@@ -62,7 +62,7 @@ def moved(url: str, tmp_path: Path) -> Iterator[Moved]:
 
 
 def test_hosts_of_kubernetes_are_drained_for_services_and_given_back(moved: Moved) -> None:
-    """The hosts with the fewest batch pods, those of Kubernetes, are moved. Their pods are killed there, pods of the
+    """The hosts of Kubernetes, which have the fewest batch pods, are moved. Their pods are killed there, pods of the
     service run there, and later the hosts return to batch jobs."""
     east, west = moved.east, moved.by_cluster["west"]
     assert {"e1": 3, "e2": 3} == east.start(east.job(6, 3.0))

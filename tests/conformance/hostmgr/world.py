@@ -124,7 +124,7 @@ class Wakes:
 
 class World:
     def __init__(self, url: str, link: Link, cluster: Emulated | None, **settings: Any) -> None:
-        """``settings`` are those of the host manager."""
+        """``settings``: settings of the host manager."""
         self.storage = FailingStorage(url)
         self.link = link
         self._cluster = cluster

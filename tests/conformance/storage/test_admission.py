@@ -85,7 +85,7 @@ def test_a_gang_waits_for_room(storage: Storage) -> None:
 
 @everywhere
 def test_queueing_is_conditional_and_counts_once(storage: Storage) -> None:
-    """Only INITIALIZED pods that have to run become PENDING. The second call changes nothing."""
+    """INITIALIZED pods that have to run become PENDING. The second call changes nothing."""
     job_id = a_job(storage, 4)
     storage.pods.set_goals(job_id, [(3, 1)], K, NOW, "stop")
 
@@ -98,7 +98,7 @@ def test_queueing_is_conditional_and_counts_once(storage: Storage) -> None:
 
 @everywhere
 def test_admission_is_conditional_and_counts_once(storage: Storage) -> None:
-    """Only PENDING pods of the ranges become READY, for several jobs in one call."""
+    """PENDING pods of the ranges, and no others, become READY, for several jobs in one call."""
     one, two = a_job(storage, 3), a_job(storage, 3)
     storage.admission.mark_pending(one, [(0, 3)], 1)
     storage.admission.mark_pending(two, [(1, 1)], 2)

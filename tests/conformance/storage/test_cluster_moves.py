@@ -158,8 +158,7 @@ def test_a_paused_migration_takes_no_step(storage: Storage) -> None:
 
 
 def test_a_rollback_brings_back_what_was_moved(storage: Storage) -> None:
-    """Only the moved instances return: an instance that was in the target before stays there. The binding is
-    restored."""
+    """The moved instances return. An instance that was in the target before stays there. The binding is restored."""
     job_id = a_service_in_a(storage, 4)
     storage.pods.want_new_runs(job_id, [(3, 1)])
     for pod_id, *_ in storage.host_pods.mark_killing(job_id, 1_000, cluster=A):

@@ -61,7 +61,7 @@ def together(*calls: Callable[[], Any]) -> list[Any]:
 def test_a_pod_is_launched_or_killed_in_the_queue_never_both(
     storage: Storage, open_storage: Callable[[], Storage]
 ) -> None:
-    """When launch and kill race for READY pods, each pod is either launched or killed."""
+    """Each READY pod is either launched or killed when launch and kill race for it."""
     other = open_storage()
     for _ in range(ROUNDS):
         job_id = a_job(storage, 20)
@@ -155,7 +155,7 @@ def test_status_batches_of_crossing_jobs_do_not_block_each_other(
 
 
 def test_one_of_two_creations_wins(storage: Storage, open_storage: Callable[[], Storage]) -> None:
-    """Of two jobs that are created under one id at the same time one is stored and the other is refused."""
+    """One of two jobs that are created under one id at the same time is stored, and the other is refused."""
     other, job_id = open_storage(), new_job_id()
 
     def attempt(writer: Storage, count: int) -> bool:

@@ -173,8 +173,8 @@ def test_a_refused_member_takes_the_others_back(storage: Storage) -> None:
 
 @everywhere
 def test_a_gang_is_retried_as_one(storage: Storage) -> None:
-    """A member fails and may be retried. All members run again, also those that succeeded, and only its failure counts.
-    The gang has a new place, and pods outside it continue."""
+    """A member fails and may be retried. All members run again, also the ones that succeeded, and only its failure
+    counts. The gang has a new place, and pods outside it continue."""
     job_id = a_gang(storage)
     launch(storage, job_id)
     report(storage, job_id, range(4), R)

@@ -144,7 +144,7 @@ def test_streams_that_were_left_are_found_by_their_age(storage: Storage, clock: 
 
 
 def test_a_stream_and_a_call_that_race(open_storage: Callable[[], Storage]) -> None:
-    """Either the stream or the call creates the whole job. The other is refused."""
+    """The stream or the call creates the whole job, and the other is refused."""
     one, two = open_storage(), open_storage()
     whole = a_config(10)
     for instance in (0, 1):

@@ -314,7 +314,7 @@ def ended(storage: Storage, count: int) -> JobId:
 def test_a_deletion_that_was_broken_off_is_found_and_ended(
     storage: Storage, open_storage: Callable[[], Storage], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its process died between two chunks. The job is invisible, and its id is free again once the rest is deleted."""
+    """The process died between two chunks. The job is invisible, and its id is free again once the rest is deleted."""
     monkeypatch.setattr("services.storage.jobs.jobs.CHUNK_PODS", 2)
     job_id = ended(storage, 6)
 

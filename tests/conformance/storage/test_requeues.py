@@ -110,7 +110,8 @@ def test_members_of_a_gang_are_passed_over(storage: Storage) -> None:
 
 @everywhere
 def test_pods_that_are_to_end_are_passed_over(storage: Storage) -> None:
-    """Such pods end in their state, and pods in backoff do, too. A pod that is started again has no backoff."""
+    """Pods with goal KILLED end in their state, and pods in backoff do, too. A pod that is started again has no
+    backoff."""
     job_id = a_job(storage, 3, unlike=[1])
     admit(storage, job_id)
     storage.admission.requeue_pods(job_id, [(1, 1)], WHY)
@@ -173,7 +174,7 @@ def test_pods_of_one_shape_are_held_back_together(storage: Storage, clock: Clock
 
 @everywhere
 def test_a_shape_that_finds_hosts_is_not_held_back(storage: Storage, clock: Clock) -> None:
-    """While some pods of the shape are launched, only pods that waited for too long return."""
+    """Pods that waited for too long return, and no others, while some pods of the shape are launched."""
     job_id = a_job(storage, 5)
     queue(storage, job_id)
     storage.admission.mark_ready([(job_id, 0, 3)])

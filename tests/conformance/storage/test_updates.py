@@ -389,7 +389,7 @@ def test_the_sla_is_asked_in_one_place(storage: Storage) -> None:
 
     assert ((0,), (1,)) == ((first := ask([0, 1])).granted, first.refused)
     assert () == ask([1]).granted
-    assert (0,) == ask([0]).granted  # it is away anyway
+    assert (0,) == ask([0]).granted  # it is unavailable anyway
     turn(storage, job_id)
     assert (1,) == ask([1]).granted
     assert (2, 3) == ask([2, 3], checks_sla=False).granted
