@@ -104,8 +104,8 @@ def test_the_first_launch_after_idleness_is_quick(world: World) -> None:
 
 
 def test_a_pod_that_spreads_sees_all_hosts(world: World) -> None:
-    """The hosts that are kept on offer do not include the emptiest host, so the lease requests the others, though the
-    pod fits on a kept one."""
+    """A lease for the emptiest host requests the offers of all hosts, though the pod fits on a host that is kept on
+    offer."""
     job = world.running(1, command="sleep 300")
     idle(world)
     shape = PodShape(Resources.of(1), strategy=Strategy.EMPTIEST_HOST)

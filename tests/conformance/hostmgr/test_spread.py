@@ -145,7 +145,7 @@ def test_a_soft_bound_uses_what_there_is(both: Both) -> None:
 
 
 def test_parts_of_a_job_take_turns_in_two_clusters(both: Both) -> None:
-    """While a job's gang is placed in one cluster its other pods are not placed in the other, until the lease is
+    """The other pods of a job are not placed in one cluster while its gang is placed in the other, until the lease is
     returned."""
     job_id = both.job(4)
     wanted = [(both.storage.pods.ready_gangs(job_id, 1)[0].shape, 2)]

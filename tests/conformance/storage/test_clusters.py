@@ -49,7 +49,7 @@ def test_a_pod_knows_its_cluster_from_its_launch_on(storage: Storage) -> None:
 
 
 def test_a_report_of_another_cluster_is_not_believed(storage: Storage) -> None:
-    """A report of the pod's end is ignored, and the run that was reported has to be killed."""
+    """A report of the pod's end is ignored, and a run that is reported as running has to be killed."""
     job_id = a_job_in_both(storage)
     stranger = PodId(job_id, 0, 1)
 

@@ -133,7 +133,7 @@ def test_a_member_that_fails_leaves_the_others_alone(storage: Storage) -> None:
 
 
 def test_unlike_pods_have_versions_of_their_own(storage: Storage) -> None:
-    """Each distinct pod has a version, which equal pods share."""
+    """Pods with different configurations have different versions, and pods with equal ones share a version."""
     take(storage, ["a"], a_config(cpu=1))
     take(storage, ["b"], a_config(cpu=2))
     take(storage, ["c"], a_config(cpu=1))

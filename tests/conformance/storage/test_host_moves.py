@@ -59,7 +59,7 @@ def test_a_drained_host_changes_its_host_pool_and_comes_back(moving: Storage) ->
 
 def test_a_host_that_is_to_go_elsewhere_by_now_does_not_arrive(moving: Storage) -> None:
     """A host whose destination has changed does not arrive until its move has been redirected. A host that is coming up
-    does not arrive either."""
+    is not redirected."""
     moving.maintenance.move(C, H1, DRAINING, DRAINED, NOW)
     moving.host_pools.desire([H1], "gpu", NOW)
     assert not moving.maintenance.relabel(C, H1, NOW)

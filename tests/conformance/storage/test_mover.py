@@ -81,7 +81,7 @@ def test_a_host_lent_to_the_default_host_pool_is_remembered(storage: Storage) ->
 
 
 def lending(storage: Storage) -> HostPoolRecords:
-    """Both hosts are in batch, and the mover is on."""
+    """Switches the mover on, with both hosts in batch."""
     records = storage.host_pools
     records.create(HostPool("services"))
     records.create(HostPool("batch"))

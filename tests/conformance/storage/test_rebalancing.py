@@ -154,7 +154,7 @@ def test_what_does_not_move_is_not_moved_by_mistake(storage: Storage) -> None:
 
 
 def test_no_more_pods_move_within_an_hour_than_the_budget(storage: Storage, clock: Clock) -> None:
-    """The budget covers the moves of all rounds. After an hour other pods may move."""
+    """The hourly budget covers the moves of all jobs. After an hour other pods may move."""
     storage.rebalances.start([HERE], RebalanceSpec((Goal.FREE,), 3))
     job_id, other = a_service(storage, 20, maximumUnavailableInstances=20), a_service(storage, 4)
     assert 3 == storage.rebalances.settle(HERE)[0]
@@ -173,7 +173,8 @@ def test_no_more_pods_move_within_an_hour_than_the_budget(storage: Storage, cloc
 
 
 def test_a_round_begins_when_the_last_one_has_ended(storage: Storage, clock: Clock) -> None:
-    """A round also waits until pending pods have had the time to take the freed resources."""
+    """The next round waits for the moves to end, and then until pending pods have had the time to take the freed
+    resources."""
     storage.rebalances.start([HERE], SPEC)
     job_id = a_service(storage, 4)
     begin(storage, job_id, [0])

@@ -126,7 +126,7 @@ def test_it_counts_as_settling_does(storage: Storage, reports: list[tuple[int, P
 
 
 def test_no_transaction_writes_more_jobs_than_the_bound(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Other writes happen between the transactions, however many jobs changed at once."""
+    """Each transaction writes at most the bound of jobs, so that other writes happen in between."""
     monkeypatch.setattr("services.storage.jobs.jobs.ROLLED_UP_JOBS_MAX", 2)
     jobs = sorted(launched_job(storage, 1) for _ in range(5))  # type: ignore[type-var]
     for job in jobs:
