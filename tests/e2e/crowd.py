@@ -18,9 +18,9 @@ from tests.e2e.local import shell
 CLIENTS = 8
 LOOK_S = 0.25
 SOON_S = 0.1
-"""After a refusal: far sooner than any of them is told."""
+"""Seconds that a client waits after a refusal: far less than the time that the refusal names."""
 CALL_S = 600.0
-"""A caller that gives up does not know whether its job is stored."""
+"""Seconds after which a client gives up a call, without knowing whether its job is stored."""
 
 
 class Crowd:
@@ -57,7 +57,8 @@ class Crowd:
                 self._submit_one(client, str(uuid.uuid4()))
 
     def _submit_one(self, client: Client, job_id: str) -> None:
-        """Until it is known whether the job is stored: only a first call that is refused has left nothing for sure."""
+        """Submits one job and repeats the call until it is known whether the job is stored: only a refusal of the first
+        call leaves certainly nothing."""
         request = job_pb2.CreateRequest(id={"value": job_id}, config=self._config)
         is_first, until_s = True, time.monotonic() + CALL_S
         while True:

@@ -1,4 +1,4 @@
-"""A daemon on hosts of both kinds, with the few sentences that its stories are told in."""
+"""A daemon on hosts of both kinds of clusters, with the actions and conditions that its stories use."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Daemon:
         return {task.runtime.host: i for i, task in tasks if task.runtime.state == TaskState.RUNNING}
 
     def until_on(self, hosts: Sequence[str]) -> dict[str, int]:
-        """Until it runs on exactly these hosts; returns them with their instances."""
+        """Waits until the daemon runs on exactly these hosts; returns them with their instances."""
         self.cluster.wait(
             lambda: self.cluster.counts(self.id).get("RUNNING", 0) == len(hosts), f"{len(hosts)} pods that run"
         )
@@ -45,7 +45,7 @@ class Daemon:
         return self.homes
 
     def update(self, command: str, batch: int) -> None:
-        """Until it has succeeded."""
+        """Updates the daemon and waits until the update has succeeded."""
         config = self.cluster.client.jobs.Get(job_pb2.GetRequest(id={"value": self.id})).jobInfo.config
         config.defaultConfig.command.value = command
         asked = update_pb2.UpdateConfig(batchSize=batch)
@@ -59,7 +59,7 @@ class Daemon:
 
 
 def leave(cluster: Cluster, host: str) -> None:
-    """With all that runs there, at once."""
+    """Removes a host with all that runs on it, at once."""
     kubernetes = cluster.local.kubernetes
     if kubernetes is None or not host.startswith("kubernetes"):
         cluster.drill(f"agents/{host}/stop", {"now": True})
@@ -78,7 +78,7 @@ def come_back(cluster: Cluster, host: str) -> None:
 
 
 def maintain(cluster: Cluster, hosts: Sequence[str]) -> None:
-    """Until they are down."""
+    """Starts maintenance of hosts and waits until they are down."""
     cluster.client.maintenance.Start(maintenance_pb2.StartRequest(hostnames=hosts))
 
     def states() -> set[int]:
@@ -93,7 +93,7 @@ def end_maintenance(cluster: Cluster, hosts: Sequence[str]) -> None:
 
 
 class Watched:
-    """What became of the pods of a daemon; known when that is over."""
+    """The changes of a daemon's pods during a block; complete when the block has ended."""
 
     def __init__(self) -> None:
         self.twice: list[str] = []  # hosts that had two of them, and which

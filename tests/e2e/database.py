@@ -27,7 +27,7 @@ class Stateful(Service):
 
 
 class Database(Stateful):
-    """As the example has it."""
+    """The database service of examples/."""
 
     def spec(self) -> stateless_pb2.JobSpec:
         spec = load_message(EXAMPLE, stateless_pb2.JobSpec)
@@ -37,7 +37,7 @@ class Database(Stateful):
         return spec
 
     def wait_serving(self) -> None:
-        """Its servers listen a moment after their pods run."""
+        """Waits until the servers listen, which is a moment after their pods run."""
         self.wait_running()
         self.wait(self._serves, "the servers")
 
@@ -69,7 +69,7 @@ class Database(Stateful):
 
 
 def pool_config() -> respool_pb2.ResourcePoolConfig:
-    """That of the tutorial, which reserves what the database needs."""
+    """The pool configuration of the tutorial, which reserves the database's resources."""
     config = load_message(POOL, respool_pb2.ResourcePoolConfig)
     config.parent.value = "root"
     return config

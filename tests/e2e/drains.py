@@ -1,4 +1,4 @@
-"""Somebody drains a node past us, as ``kubectl drain`` does it: on an emulated Kubernetes and on a real one."""
+"""Drains of a node by another client, as ``kubectl drain`` does them: on an emulated Kubernetes and on a real one."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ INSTANCES = 4
 
 @dataclass(frozen=True)
 class Drain:
-    """Of a node with pods in a namespace."""
+    """A drain of a node with pods in a namespace."""
 
     cluster: Cluster
     kubectl: Client
@@ -28,7 +28,8 @@ class Drain:
     node: str
 
     def cordon(self, is_on: bool) -> None:
-        """Until our host manager has seen it: before that a pod that was evicted may come back to the node."""
+        """Cordons the node and waits until our host manager has seen it: earlier an evicted pod may come back to the
+        node."""
         reply = self.kubectl.ask("PATCH", f"/api/v1/nodes/{self.node}", {"spec": {"unschedulable": is_on}}, MERGE)
         assert HTTPStatus.OK == reply.status, reply.body
         self.cluster.wait(lambda: ("cordon" in self._avoided()) == is_on, "the cordon in the list of hosts")
@@ -38,7 +39,7 @@ class Drain:
         return next(info.avoided for info in infos if info.hostname == self.node)
 
     def pods_of(self, job: str, query: str = "") -> list[Json]:
-        """Those that nobody ends."""
+        """The pods of a job that are not being deleted."""
         pods = f"/api/v1/namespaces/{self.namespace}/pods?labelSelector=peloton.io/job%3D{job}{query}"
         found = self.kubectl.ask("GET", pods).json()["items"]
         return [pod for pod in found if "deletionTimestamp" not in pod["metadata"]]
@@ -59,7 +60,7 @@ class Drain:
         )
 
     def minimum(self, job: str) -> int | None:
-        """Of the disruption budget of a job, if it has one."""
+        """The minimum of the disruption budget of a job, or None without a budget."""
         budgets = f"/apis/policy/v1/namespaces/{self.namespace}/poddisruptionbudgets"
         found = self.kubectl.ask("GET", f"{budgets}?labelSelector=peloton.io/job%3D{job}").json()["items"]
         return found[0]["spec"]["minAvailable"] if found else None
@@ -81,7 +82,7 @@ def drain_by_others(cluster: Cluster, pool: str, kubectl: Client, namespace: str
     left = []
 
     def is_empty() -> bool:
-        """Nothing of the service is on the node. Each pod of it that is may be evicted now, or again later."""
+        """Evicts the service's pods on the node as far as allowed; returns whether none is left there."""
         pods = drain.here(service.id)
         left.extend(drain.serving(service.id) for pod in pods if drain.evict(pod) == HTTPStatus.CREATED)
         return not pods

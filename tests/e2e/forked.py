@@ -68,7 +68,7 @@ def nursery() -> Nursery:
 
 
 class Process:
-    """As much of ``asyncio.subprocess.Process`` as a part uses."""
+    """The part of ``asyncio.subprocess.Process`` that a supervised process uses."""
 
     def __init__(self, pid: int, stdout: asyncio.StreamReader, ended: asyncio.StreamReader) -> None:
         self.pid, self.stdout, self.returncode = pid, stdout, None

@@ -1,4 +1,4 @@
-"""A local cluster in a background thread, and a typed client with the few sentences that stories are told in."""
+"""A local cluster in a background thread, and a typed client with the actions and conditions that stories use."""
 
 from __future__ import annotations
 
@@ -38,13 +38,14 @@ from tests.waiting import LONGEST_S, QUIET_S, timeout_s
 PATIENCE_S = LONGEST_S
 """The timeout of calls and of processes that a story starts; a wait for a condition has that of ``tests.waiting``."""
 LOOK_S, LOOK_MAX_S, LOOKS_PER_WAIT = 0.05, 0.2, 20
-"""Between looks a wait pauses for a twentieth of what it has taken so far: a long one leaves the cores to others."""
+"""Bounds of the pause between two reads, which is a twentieth of the time waited so far: a long wait leaves the cores
+to others."""
 MESOS = os.environ.get("PELOTON_TEST_MESOS", "")
 """A real Mesos, host:port, on which the stories of batch jobs run."""
 STRICT = {"PELOTON_CHECK_INVARIANTS": "true", "PELOTON_RETRY_WAIT_S": "1"}
 JOB_END = {"SUCCEEDED", "FAILED", "KILLED"}
 PODS_SHOWN, EVENTS_SHOWN, LINES_SHOWN = 5, 6, 60
-"""How much the failure of a wait shows: pods of each job, events of each pod, lines of the log."""
+"""Limits of a wait's failure message: pods of each job, events of each pod, lines of the log."""
 
 
 @contextmanager
@@ -59,7 +60,7 @@ def between_writes(database: str) -> Iterator[None]:
 
 
 def stand_still(pids: Iterable[int]) -> None:
-    """Until all threads of the processes have stopped."""
+    """Stops the processes and waits until all of their threads have stopped."""
     for pid in pids:
         for thread in Path(f"/proc/{pid}/task").iterdir():
             while not has_stopped(thread):
@@ -67,7 +68,7 @@ def stand_still(pids: Iterable[int]) -> None:
 
 
 def has_stopped(thread: Path) -> bool:
-    """Or has ended."""
+    """Returns whether the process has stopped or ended."""
     try:
         return (thread / "stat").read_text().rpartition(")")[2].split()[0] in "TZX"
     except (FileNotFoundError, ProcessLookupError):
@@ -137,7 +138,7 @@ class Cluster:
 
     @contextmanager
     def asleep(self, *parts: str) -> Iterator[None]:
-        """These processes, or all of them, stand still, as when their machine sleeps."""
+        """Stops these processes, or all of them, during the block, as when their machine sleeps."""
         stopped = [self.local.part(name) for name in parts or self.local.parts]
         running = [part.process for part in stopped if part.process and part.is_running]
         with between_writes(self.local.database):
@@ -158,7 +159,7 @@ class Cluster:
 
     @contextmanager
     def control(self) -> Iterator[Callable[[str, str], list[str]]]:
-        """What `peloton local` does: (action, name) to its lines."""
+        """Sends an action and a name to `peloton local`, as its commands do; returns the answer's lines."""
         server = ControlServer(self.local)
         self._run(server.__aenter__())
         try:
@@ -178,7 +179,7 @@ class Cluster:
         return self._capacities()[kind]
 
     def _capacities(self) -> dict[str, float]:
-        """By kind; raises UNAVAILABLE while they are not known."""
+        """Capacities by kind; raises UNAVAILABLE while they are not known."""
         root = self.client.respools.GetResourcePool(respool_pb2.GetRequest()).poolinfo.config
         return {r.kind: r.limit for r in root.resources}
 
@@ -223,8 +224,8 @@ class Cluster:
         return self.job_state(job_id)
 
     def wait(self, condition: Callable[[], bool], what: str, quiet_s: float = QUIET_S) -> None:
-        """Wait for a condition; errors of an API that is away count as "not yet". ``quiet_s`` is the timeout on a quiet
-        machine, see ``tests.waiting``."""
+        """Waits for a condition; errors of an API that does not respond count as "not yet". ``quiet_s`` is the timeout
+        on a quiet machine, see ``tests.waiting``."""
         import grpc
 
         began_s, last = time.monotonic(), ""
@@ -260,14 +261,14 @@ class Cluster:
     # Pods.
 
     def takes_pods(self, pool_id: str, host: str) -> bool:
-        """Whether a job that needs this very host runs to success."""
+        """Returns whether a job that requires this very host runs to success."""
         job = self.submit(
             pool_id, instanceCount=1, defaultConfig=shell("sleep 0.1", memory=1, **bound_to("hostname", host))
         )
         return self.finish(job) == "SUCCEEDED"
 
     def host_events(self, host: str) -> list[tuple[str, str]]:
-        """What happened to a host, the oldest first: kind and text."""
+        """The events of a host, the oldest first: kind and text."""
         events = self.client.overview.ListHostEvents(overview_pb2.ListHostEventsRequest(hostname=host)).events
         name = overview_pb2.HostEventKind.Name
         return [(name(one.kind).removeprefix("HOST_EVENT_KIND_"), one.text) for one in reversed(events)]
@@ -278,7 +279,7 @@ class Cluster:
         return {info.hostname: info.avoided for info in infos if info.avoided}
 
     def tasks(self, job_id: str) -> dict[int, task_pb2.TaskInfo]:
-        """By instance; empty while none is created yet (which the API calls not found)."""
+        """Tasks by instance; empty while none is created yet (which the API calls not found)."""
         answer = self.client.tasks.List(task_pb2.ListRequest(jobId={"value": job_id}))
         return dict(answer.result.value)
 
@@ -293,7 +294,7 @@ class Cluster:
         return {i: int(t.runtime.mesosTaskId.value.rpartition("-")[2]) for i, t in self.tasks(job_id).items()}
 
     def ask_kubernetes(self, path: str) -> bytes:
-        """What the emulated apiserver answers, as it is."""
+        """The answer of the emulated apiserver, unchanged."""
         assert self.local.kubernetes is not None
         with KubernetesClient(login_of(self.local.kubernetes.kubeconfig)) as client:
             reply = client.ask("GET", path)
@@ -314,7 +315,7 @@ class Cluster:
 
 
 def job_config(pool_id: str, **config: Any) -> job_pb2.JobConfig:
-    """Of a batch job, preemptible unless told otherwise; keywords are JobConfig fields in JSON form."""
+    """A JobConfig of a batch job, preemptible by default; keywords are JobConfig fields in JSON form."""
     sla = {"preemptible": True, **config.pop("sla", {})}
     return ParseDict({"name": "test", "respoolID": {"value": pool_id}, "sla": sla, **config}, job_pb2.JobConfig())
 
@@ -329,14 +330,14 @@ def shell(command: str, cpu: float = 0.1, memory: float = 16, **rest: Any) -> di
 
 
 def bound_to(key: str, value: str) -> dict[str, Any]:
-    """Of a TaskConfig: only hosts with this label."""
+    """The fields of a TaskConfig that restrict it to hosts with this label."""
     rule = {"kind": "HOST", "condition": "CONDITION_EQUAL", "requirement": 1, "label": {"key": key, "value": value}}
     return {"constraint": {"type": "LABEL_CONSTRAINT", "labelConstraint": rule}}
 
 
 def temporary(tmp_path: Path, **settings: Any) -> LocalSettings:
-    """Whose resource manager checks its books after each cycle; ``Cluster`` fails when they were wrong. Batch pods that
-    fail run again soon.
+    """A cluster whose resource manager checks its state after each cycle; ``Cluster`` fails when an invariant was
+    broken. Batch pods that fail run again soon.
 
     Without estimates of slack unless the story is about them: each takes offers away, and a launch in that moment makes
     one more run, which other stories count.

@@ -42,7 +42,7 @@ LOADED = (
     "services.worker.worker",
     "services.worker_versions",
 )
-"""With all that they import. What a role loads beside them, it loads in its own process."""
+"""Loads the roles with all that they import. A module that a role loads in addition is loaded in its own process."""
 
 
 def fork_until_the_end(orders: socket.socket) -> None:
@@ -51,7 +51,7 @@ def fork_until_the_end(orders: socket.socket) -> None:
     os.set_blocking(write, False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     signal.set_wakeup_fd(write)
-    children: dict[int, int] = {}  # pid: where its end is told
+    children: dict[int, int] = {}  # pid: where its end is reported
     with selectors.DefaultSelector() as selector:
         selector.register(orders, selectors.EVENT_READ)
         selector.register(read, selectors.EVENT_READ)
@@ -79,13 +79,13 @@ def reap(children: dict[int, int]) -> None:
         done, status = os.waitpid(pid, os.WNOHANG)
         if done:
             ended = children.pop(pid)
-            with contextlib.suppress(BrokenPipeError):  # nobody waits for it any more
+            with contextlib.suppress(BrokenPipeError):  # its client is gone
                 os.write(ended, str(os.waitstatus_to_exitcode(status)).encode())
             os.close(ended)
 
 
 def become(order: dict[str, object], output: int) -> None:
-    """What a process that is started anew finds."""
+    """Resets this process to the state of a newly started one."""
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     os.setsid()

@@ -62,12 +62,12 @@ def accept_orders(listener: socket.socket) -> tuple[socket.socket, dict[str, obj
 
 
 def become(order: dict[str, object], streams: list[int]) -> None:
-    """Give this process what a shell gives the command."""
+    """Gives this process what a shell gives the command."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     for own, theirs in zip(STREAMS, streams, strict=True):
         os.dup2(theirs, own)
         os.close(theirs)
-    # Those of the server may be files, whose positions they remember.
+    # The server's streams may be files, whose positions they remember.
     sys.stdin = io.TextIOWrapper(io.FileIO(0, "r"))
     sys.stdout = io.TextIOWrapper(io.FileIO(1, "w"), write_through=True)
     sys.stderr = io.TextIOWrapper(io.FileIO(2, "w"), errors="backslashreplace", write_through=True)

@@ -20,7 +20,7 @@ from tests.e2e.service import Service
 HOSTS = 10
 LOST_MAX, MAINTAINED_MAX = 2, 3
 LINES_MAX, PATIENCE_S = 25, 1.5
-"""After a step the next comes once so many lines have been told, or after a while in which little happened."""
+"""The next step follows after this many printed lines, or after a while in which little happened."""
 FAILS = "sleep 0.2; exit 1"
 ROLES = ("api", "worker", "resmgr", "hostmgr", "temporal")
 _ONE_PER_HOST = {
@@ -39,7 +39,8 @@ Act = Callable[[], str]
 
 
 class Life:
-    """``live`` a number of steps, then ``end``: nobody meddles any more."""
+    """A life of services: ``live`` runs a number of steps, then ``end`` stops all interference and checks the
+    result."""
 
     def __init__(self, cluster: Cluster, seed: int) -> None:
         self.cluster, self.random = cluster, Random(seed)
@@ -101,7 +102,7 @@ class Life:
             self.rules.end(service.stored_id, service.count)
 
     def renewed(self, service: Service) -> bool:
-        """Whether the last update was accepted, of a service that is not stopped."""
+        """Gives the service a new command and starts it if it is stopped; returns whether the update was accepted."""
         try:
             service.abort()
             if service.state in ("KILLED", "KILLING") or "KILLED" in service.states().values():
@@ -254,7 +255,7 @@ class Life:
         return f"maintenance of {others[0]} cancelled"
 
     def heal(self) -> bool:
-        """Whether no host is in maintenance any more."""
+        """Ends maintenance of hosts; returns whether no host is in maintenance any more."""
         try:
             return not (self.cancel() or self.complete() or self.maintained())
         except grpc.RpcError as error:

@@ -1,4 +1,4 @@
-"""A service told of by the v1alpha API, with the few sentences that its stories are told in."""
+"""A service of the v1alpha API, with the actions and conditions that its stories use."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SLEEP = "sleep 1000"
 
 @dataclass
 class Seen:
-    """What happened while something went on; known when that is over."""
+    """The changes of a service's pods during a block; complete when the block has ended."""
 
     away_most: int = 0
 
@@ -137,7 +137,7 @@ class Service:
 
     @property
     def has_settled(self) -> bool:
-        """The job itself, which lags behind its update, knows that all of it runs."""
+        """The job itself, which lags behind its update, reports that all of its instances run."""
         status = self.status
         running = stateless_pb2.JobState.Value("JOB_STATE_RUNNING")
         return status.state == running and status.pod_stats["POD_STATE_RUNNING"] == self.count
@@ -151,13 +151,13 @@ class Service:
         return stateless_pb2.WorkflowState.Name(self.update.state).removeprefix("WORKFLOW_STATE_")
 
     def pods(self) -> dict[int, pod_pb2.PodStatus]:
-        """By instance; empty for a service that is gone."""
+        """Pods by instance; empty for a deleted service."""
         request = svc.ListPodsRequest(job_id=peloton_pb2.JobID(value=self.id))
         found = [pod for answer in self.client.services.ListPods(request) for pod in answer.pods]
         return {int(pod.pod_name.value.rpartition("-")[2]): pod.status for pod in found}
 
     def versions(self) -> list[int]:
-        """Of the configuration that each instance runs."""
+        """The configuration version that each instance runs."""
         return [int(pod.version.value.partition("-")[0]) for _, pod in sorted(self.pods().items())]
 
     def runs(self) -> dict[int, int]:
@@ -170,7 +170,8 @@ class Service:
         return list(self.client.pods.GetPodEvents(GetPodEventsRequest(pod_name=pod_name, pod_id=pod_id)).events)
 
     def runs_that_ran(self) -> dict[int, list[int]]:
-        """Of each instance. A run may be lost on its way to its host: it got a number, and never ran."""
+        """The runs of each instance that ran. A run may be lost on its way to its host: it has a number, and never
+        ran."""
         return {i: [run for run in range(1, last + 1) if self._ran(i, run)] for i, last in self.runs().items()}
 
     def _ran(self, instance: int, run: int) -> bool:
@@ -190,7 +191,7 @@ class Service:
         self.cluster.wait(condition, what, quiet_s)
 
     def wait_update(self, *states: str) -> Service:
-        """For the latest update to reach one of ``states``."""
+        """Waits for the latest update to reach one of ``states``."""
         self.wait(lambda: self.update_state in states, f"update {' or '.join(states)}")
         return self
 
@@ -200,7 +201,7 @@ class Service:
 
     @contextmanager
     def seen(self) -> Iterator[Seen]:
-        """Of what is written of its pods until the block ends nothing is missed. All of them run at the beginning."""
+        """Records every write of the service's pods until the block ends. All of them run at the beginning."""
         seen, away = Seen(), set[int]()
         with closing(Tale(self.cluster.local.data_dir / "peloton.db").tell()) as tale:
             assert self.away() == 0

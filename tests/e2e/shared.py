@@ -1,6 +1,6 @@
 """Clusters that the stories of several modules share: one for each of a few values of settings.
 
-Each module gets it with nothing on it: its predecessor's jobs are stopped, and its resource pools are gone.
+A module's cluster is empty: its predecessor's jobs are stopped, and its resource pools are deleted.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def lender(shared: Shared, folder: Callable[[str], Path]) -> Lend:
             clear(cluster)
             cluster.wait(lambda: cluster.capacity() == value.cpus, "the capacity of all hosts, as it was before")
         except BaseException:
-            shared.close()  # the next module gets another cluster
+            shared.close()  # the next module starts another cluster
             raise
         assert [] == [line for line in cluster.log[began:] if BROKEN in line]
 

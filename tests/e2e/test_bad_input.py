@@ -42,7 +42,7 @@ def cluster(lend: Lend) -> Iterator[Cluster]:
 BOMBS = 3
 BOMB = bytes(40 * 2**20)
 GROWTH_MAX_MIB = 50
-"""Of a process, while it refuses what would take more than twice as much."""
+"""The limit of a process's memory growth, while it refuses requests that would take more than twice as much."""
 
 
 def run(cluster: Cluster, *arguments: str) -> Result:

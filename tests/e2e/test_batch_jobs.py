@@ -51,7 +51,7 @@ def test_instance_configs_are_merged_over_the_default(cluster: Cluster, pool: st
 
 
 def test_a_failing_instance_is_retried_up_to_its_bound(cluster: Cluster, pool: str) -> None:
-    """maxFailures 3 means three runs; the job fails, and the last run tells exit code and run id."""
+    """A job with maxFailures 3 has three runs and fails; the last run has exit code and run id."""
     job = cluster.submit(pool, instanceCount=1, defaultConfig=shell("exit 3", restartPolicy={"maxFailures": 3}))
 
     assert cluster.finish(job) == "FAILED"
@@ -71,7 +71,8 @@ def test_a_retry_may_succeed(cluster: Cluster, pool: str, tmp_path: Path) -> Non
 
 
 def test_no_more_instances_run_than_allowed(cluster: Cluster, pool: str) -> None:
-    """With maximumRunningInstances 2, never more than two of six are beyond INITIALIZED and unfinished."""
+    """A job with maximumRunningInstances 2 never has more than two of its six instances beyond INITIALIZED and
+    unfinished."""
     job = cluster.submit(pool, instanceCount=6, sla={"maximumRunningInstances": 2}, defaultConfig=shell("sleep 0.5"))
     most = 0
     idle = {"INITIALIZED", "SUCCEEDED"}
@@ -99,7 +100,7 @@ def test_the_controller_decides_how_its_job_ends(cluster: Cluster, pool: str) ->
 
 
 def test_dynamic_ports_are_dealt_and_told(cluster: Cluster, pool: str) -> None:
-    """Two instances on one host get different ports, in the environment and in the runtime."""
+    """Two instances on one host have different ports, in the environment and in the runtime."""
     ports = [{"name": "http", "value": 0, "envName": "HTTP_PORT"}]
     job = cluster.submit(pool, instanceCount=4, defaultConfig=shell("echo $HTTP_PORT; sleep 1", ports=ports))
 
@@ -111,7 +112,7 @@ def test_dynamic_ports_are_dealt_and_told(cluster: Cluster, pool: str) -> None:
 
 
 def test_a_static_port_is_used_once_at_a_time_on_a_host(cluster: Cluster, pool: str) -> None:
-    """Instances that find it in use on all hosts wait for one to end; none runs beside another."""
+    """Instances wait while a static port is in use on all hosts; none shares a host with another."""
     ports = [{"name": "fix", "value": 8080, "envName": "FIX"}]
     job = cluster.submit(pool, instanceCount=5, defaultConfig=shell("echo $FIX; sleep 0.5", ports=ports))
 
@@ -124,7 +125,7 @@ def test_a_static_port_is_used_once_at_a_time_on_a_host(cluster: Cluster, pool: 
 
 
 def test_a_stopped_job_ends_killed_and_its_processes_with_it(cluster: Cluster, pool: str, tmp_path: Path) -> None:
-    """Stop reaches running instances (SIGTERM, then their end) and those that wait."""
+    """A stop reaches running instances (SIGTERM, then their end) and waiting ones."""
     ready, mark = tmp_path / "ready", tmp_path / "terminated"
     trap = f"trap 'echo $PELOTON_INSTANCE_ID >> {mark}; exit 0' TERM"
     command = f"{trap}; echo >> {ready}; while true; do sleep 0.1; done"
@@ -139,7 +140,7 @@ def test_a_stopped_job_ends_killed_and_its_processes_with_it(cluster: Cluster, p
 
 
 def test_one_instance_can_be_stopped_and_started_again(cluster: Cluster, pool: str) -> None:
-    """A stopped instance gets a new run when it is started; the others go on."""
+    """A stopped instance has a new run when it is started; the others continue."""
     job = cluster.submit(pool, instanceCount=2, defaultConfig=shell("sleep 60"))
     cluster.wait(lambda: cluster.counts(job) == {"RUNNING": 2}, "two running instances")
 

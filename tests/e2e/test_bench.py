@@ -32,7 +32,7 @@ MEMORY = {"rss_growth_mib", "rss_mib", "peak_rss_mib"}
 
 
 def test_entitlement() -> None:
-    """Both trees are timed, alone and after a changed pool."""
+    """Entitlement of both trees is timed, alone and after a changed pool."""
     found = scheduling.entitlement((10, 1_000), runs=1)
 
     assert found.keys() == {"10_leaves", "1000_leaves"}
@@ -52,7 +52,7 @@ def test_live() -> None:
 
 
 def test_live_faults() -> None:
-    """Nothing is lost and nothing runs twice."""
+    """No pod is lost and none runs twice."""
     found = live_faults(services=30, hosts=5, stopped_s=1.0)
 
     assert len(found["faults"]) == 7
@@ -78,7 +78,7 @@ def test_rebalance() -> None:
 
 
 def test_queued_million() -> None:
-    """All pods are queued, and a successor knows the same queues."""
+    """All pods are queued, and a successor has the same queues."""
     found = resmgr.queued_million(job_count=3, pods_per_job=4, leaf_count=2)
 
     assert found["queued"]["queued_pods"] == 12
@@ -98,7 +98,7 @@ def test_rebuild() -> None:
 
 
 def test_resmgr_churn() -> None:
-    """When all jobs have ended nothing is left of them."""
+    """Jobs leave no state behind when all of them have ended."""
     found = resmgr.resmgr_churn(rounds=2, jobs_per_round=3, pods_per_job=2)
 
     assert (found["jobs"], found["ledgers_left"], found["queues_left"]) == (6, 0, 0)
@@ -131,7 +131,7 @@ def test_many_shapes() -> None:
 
 
 def test_throughput_faults() -> None:
-    """At full load each process is killed once or more: every pod runs once, and nothing is held at the end."""
+    """Every pod runs once although each process is killed once or more at full load; nothing is held at the end."""
     found = throughput_faults(pods=3_000, hosts=50, rounds=1, between_s=1.5)
 
     assert sum(found["kills"].values()) >= 2
@@ -158,7 +158,7 @@ def test_updates() -> None:
 
 
 def test_pressure() -> None:
-    """Everything that was taken has ended, some calls were refused, and reads were answered meanwhile."""
+    """All that was taken has ended, some calls were refused, and reads were answered meanwhile."""
     found = pressure(seconds=5, waiting_max=5, hosts=5)
 
     assert found["unexpected"] == 0
@@ -212,7 +212,7 @@ def test_minicluster_updates() -> None:
 
 
 def test_wide() -> None:
-    """After both failovers all hosts are known, all pods run, and none has run twice."""
+    """All hosts are known after both failovers, all pods run, and none has run twice."""
     found = wide(host_count=30, pods_per_host=2, idle_s=0.1, agents_back_s=0.2)
 
     assert (found["runs"], found["states"]) == ({1: 60}, {"RUNNING": 60})
@@ -228,7 +228,8 @@ def test_hosts() -> None:
 
 
 def test_daemon() -> None:
-    """It runs on all hosts, leaves with one and comes back with it, is updated and ends; each step is counted."""
+    """The daemon runs on all hosts, leaves with one and comes back with it, is updated and ends; each step is
+    counted."""
     found = daemon_50k(host_count=20, idle_s=0.1)
 
     stages = [found[stage] for stage in ("start", "leave", "come_back", "update", "stop")]

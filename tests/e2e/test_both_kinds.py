@@ -22,10 +22,10 @@ from tests.kubernetes.client import MERGE, Client, login_of
 pytestmark = pytest.mark.xdist_group("both kinds")
 MESOS, KUBERNETES = "local", "kubernetes"
 HOSTS, CPUS = 20, 4
-"""Of each cluster, and of each host: two of a cluster may be maintained at a time."""
+"""Hosts of each cluster, and cpus of each host: two hosts of a cluster may be maintained at a time."""
 PODS = 300
 GPUS = 2
-"""Of one host of each cluster."""
+"""The gpus of one host of each cluster."""
 GPU_HOSTS = ("sim-00000", "kubernetes-sim-00000")
 
 
@@ -64,7 +64,7 @@ def kinds(cluster: Cluster) -> Counter[str]:
 
 
 def test_one_job_runs_on_mesos_and_on_kubernetes(cluster: Cluster) -> None:
-    """Neither of them holds all pods alone; each is launched once."""
+    """Pods of one job run on both clusters, on neither alone; each is launched once."""
     expected = {f"{MESOS} is mesos": HOSTS, f"{KUBERNETES} is kubernetes": HOSTS}
     cluster.wait(lambda: kinds(cluster) == expected, "the hosts of both kinds")
     job = cluster.submit(
@@ -105,7 +105,8 @@ def test_a_service_moves_from_mesos_to_kubernetes(cluster: Cluster) -> None:
 
 
 def change_node(cluster: Cluster, name: str, body: Any) -> None:
-    """As an operator of the Kubernetes cluster, or a device plugin there; ``name`` may end with a subresource."""
+    """Patches a node as an operator of the Kubernetes cluster, or a device plugin there; ``name`` may end with a
+    subresource."""
     assert cluster.local.kubernetes is not None
     with Client(login_of(cluster.local.kubernetes.kubeconfig)) as client:
         reply = client.ask("PATCH", f"/api/v1/nodes/{name}", body, MERGE)
@@ -118,7 +119,7 @@ def with_gpus(count: int) -> dict[str, Any]:
 
 
 def test_gpus_are_used_where_they_are(cluster: Cluster) -> None:
-    """Of both clusters; what no host has enough of is named, and the rest of the pool's work goes on."""
+    """Pods use the gpus of both clusters; a shortage on all hosts is named, and the rest of the pool's work runs."""
     change_node(cluster, f"{GPU_HOSTS[1]}/status", {"status": {"allocatable": {"nvidia.com/gpu": str(GPUS)}}})
     cluster.wait(lambda: cluster.capacity("gpu") == 2 * GPUS, "the gpus of both clusters")
     pool = cluster.pool("gpus", gpu=2 * GPUS)
@@ -147,8 +148,8 @@ def hosts_numbered(*numbers: int) -> list[str]:
 
 
 def test_a_daemon_follows_its_hosts(cluster: Cluster) -> None:
-    """It runs once on each host of both; its pod goes with a host that leaves, is lost or is maintained, and the same
-    instance comes back with it. An update leaves no more hosts without it than its bound says."""
+    """A daemon runs once on each host of both clusters; its pod goes with a host that leaves, is lost or is maintained,
+    and the same instance comes back with it. An update leaves no more hosts without it than its bound says."""
     hosts, some = hosts_of_both(cluster), hosts_numbered(7, 8)
     daemon = Daemon(cluster, cluster.pool("daemon"))
     homes = daemon.until_on(hosts)
@@ -175,7 +176,7 @@ def test_a_daemon_follows_its_hosts(cluster: Cluster) -> None:
 
 
 def test_preemptible_pods_make_room_for_a_daemon(cluster: Cluster) -> None:
-    """On a host of each kind, where they have all of it; they wait in their queue until the daemon has ended."""
+    """Preemptible pods leave a host of each kind that they fill, and wait in their queue until the daemon has ended."""
     pool, wanted = cluster.pool("room", cpu=1_000), hosts_numbered(9)
     full = [
         cluster.submit(pool, instanceCount=1, defaultConfig=shell("sleep 1000", cpu=CPUS, **bound_to("hostname", host)))
@@ -225,7 +226,7 @@ def test_a_daemon_is_never_twice_on_a_host(cluster: Cluster) -> None:
 
 
 def test_taints_of_others_keep_pods_away(cluster: Cluster) -> None:
-    """That of dedicated nodes does not."""
+    """Pods avoid a node with another owner's taint, and run on a node with the taint of dedicated nodes."""
     ours, theirs = f"{KUBERNETES}-sim-00001", f"{KUBERNETES}-sim-00002"
     for node, key in ((ours, "peloton.io/dedicated"), (theirs, "example.com/theirs")):
         change_node(cluster, node, {"spec": {"taints": [{"key": key, "effect": "NoSchedule"}]}})

@@ -24,9 +24,9 @@ from tests.e2e.local import Cluster, bound_to, shell, temporary
 pytestmark = pytest.mark.xdist_group("clusters")
 A, B = "local", "b"
 HOSTS, CPUS = 4, 4
-"""Of each cluster, and of each host."""
+"""Hosts of each cluster, and cpus of each host."""
 CPU = 3
-"""Of a pod: one fits on a host."""
+"""The cpus of a pod: one fits on a host."""
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +38,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 @pytest.fixture
 def cluster(running: Cluster) -> Cluster:
-    """With all hosts of both clusters, and nothing on them."""
+    """A cluster with all hosts of both clusters, and nothing on them."""
     running.wait(lambda: running.capacity() == HOSTS * CPUS * 2, "the capacity of both clusters")
     running.wait(lambda: free_cpus(running) == {A: HOSTS * CPUS, B: HOSTS * CPUS}, "all of it free")
     return running
@@ -104,7 +104,7 @@ def why(cluster: Cluster, job: str) -> str:
 
 
 def test_a_job_runs_in_both(cluster: Cluster, start: Callable[..., str]) -> None:
-    """What one cluster does not hold goes on in the other."""
+    """Pods that do not fit in one cluster run in the other."""
     job = start(HOSTS * 2)
 
     wait_running(cluster, job, HOSTS * 2)
@@ -126,8 +126,8 @@ def test_jobs_go_where_most_is_free(cluster: Cluster, start: Callable[..., str])
 
 
 def test_a_gang_is_whole_in_one(cluster: Cluster, start: Callable[..., str]) -> None:
-    """One that fits in one cluster only goes there; one that only both together could hold waits, and says where it
-    looked."""
+    """A gang that fits in one cluster only goes there; one that only both together could hold waits, and says where it
+    was tried."""
     other = start(1, task=in_cluster(A))
     wait_running(cluster, other, 1)
 
@@ -144,7 +144,7 @@ def test_a_gang_is_whole_in_one(cluster: Cluster, start: Callable[..., str]) -> 
 
 
 def test_a_job_is_bound_by_a_constraint(cluster: Cluster, start: Callable[..., str]) -> None:
-    """It stays in its cluster though the other one is empty."""
+    """A job with a constraint stays in its cluster though the other one is empty."""
     job = start(HOSTS + 1, task=in_cluster(B))
 
     wait_running(cluster, job, HOSTS)
@@ -158,7 +158,7 @@ def test_a_job_is_bound_by_a_constraint(cluster: Cluster, start: Callable[..., s
 
 
 def test_a_host_manager_is_killed(cluster: Cluster, start: Callable[..., str]) -> None:
-    """Pods run on in both clusters, and each host manager asks for its own only: nobody is lost."""
+    """Pods run on in both clusters, and each host manager asks for its own only: no pod is lost."""
     job = start(HOSTS * 2)
     wait_running(cluster, job, HOSTS * 2)
 
@@ -170,8 +170,8 @@ def test_a_host_manager_is_killed(cluster: Cluster, start: Callable[..., str]) -
 
 
 def kill_and_run(cluster: Cluster, start: Callable[..., str], part: str) -> str:
-    """A job in the other cluster starts meanwhile; then all hosts are told again, those of the victim by a new process
-    that has looked at its pods."""
+    """Kills a process while a job in the other cluster starts; then all hosts are announced again, the victim's by a
+    new process that has reconciled its pods."""
     starts, told = cluster.local.part(part).starts, log_lines(cluster, part, "subscribed")
     cluster.kill(part)
     job = start(1, cpu=1, task=in_cluster(A if part == "hostmgr-b" else B))
@@ -187,8 +187,8 @@ def log_lines(cluster: Cluster, part: str, words: str) -> int:
 
 
 def test_a_cluster_without_a_host_manager(cluster: Cluster, start: Callable[..., str]) -> None:
-    """Its pods run on, its hosts are not told, and pods that may go elsewhere do; what was to end there ends when it is
-    back, and a host of it is refused for maintenance until then."""
+    """Pods of a cluster without a host manager run on, its hosts are not announced, and pods that may go elsewhere do;
+    a stop there takes effect when it is back, and maintenance of a host of it is refused until then."""
     there = start(2, task=in_cluster(B))
     wait_running(cluster, there, 2)
     cluster.stop_part("hostmgr-b", now=True)
@@ -208,8 +208,8 @@ def test_a_cluster_without_a_host_manager(cluster: Cluster, start: Callable[...,
 
 
 def test_a_master_is_away(cluster: Cluster, start: Callable[..., str]) -> None:
-    """While Mesos of one cluster is gone nothing of it is declared lost; its pods, whose hosts forgot them, run anew
-    when it is back, and those of the other cluster were never touched."""
+    """Pods are not declared lost while the Mesos of their cluster is down; as their hosts forgot them they run again
+    when it is back, and pods of the other cluster were never touched."""
     again = {"restartPolicy": {"maxFailures": 1}}
     here, there = start(HOSTS, task=in_cluster(A)), start(HOSTS, task=in_cluster(B) | again)
     wait_running(cluster, here, HOSTS)
@@ -252,7 +252,7 @@ def test_a_host_of_the_second_is_maintained(cluster: Cluster, start: Callable[..
 
 
 def test_a_service_is_updated_in_place_in_both(cluster: Cluster, start: Callable[..., str]) -> None:
-    """Every instance comes back on its host, in whichever cluster that is, while others want the room."""
+    """Every instance is updated on its host, in whichever cluster that is, while other pods wait for the resources."""
     web = start(HOSTS * 2, type="SERVICE")
     wait_running(cluster, web, HOSTS * 2)
     before = homes(cluster, web)
@@ -284,8 +284,9 @@ def clusters_that_serve(cluster: Cluster, job: str) -> Counter[str]:
 
 
 def test_a_service_migrates_and_back(cluster: Cluster, start: Callable[..., str]) -> None:
-    """Its instances move one by one while there is room; a rollback, through the end of host manager, worker and
-    resource manager, brings back those that had moved. Then it goes for good, and new pods come up in the target."""
+    """Instances migrate one by one while resources are free; a rollback, through the end of host manager, worker and
+    resource manager, brings back the migrated ones. The second migration completes, and new pods come up in the
+    target."""
     pool = "/test_a_service_migrates_and_back"
     run(cluster, "migrate", pool, "--to", A)  # where the pool's pods begin
     cluster.wait(lambda: state_of(cluster, pool)["state"] == "SUCCEEDED", "the pool bound")
@@ -327,7 +328,8 @@ def test_a_service_migrates_and_back(cluster: Cluster, start: Callable[..., str]
 
 
 def test_a_pool_migrates(cluster: Cluster, start: Callable[..., str]) -> None:
-    """Its services one after the other; queued batch pods go to the target, those that run end where they are."""
+    """Services of a pool migrate one after the other; queued batch pods go to the target, running ones end where
+    they are."""
     pool = "/test_a_pool_migrates"
     webs = [start(1, cpu=1, task=of_kind("mesos"), type="SERVICE", name=f"web{i}") for i in range(3)]
     batch = start(1, cpu=1)

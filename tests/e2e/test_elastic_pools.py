@@ -1,4 +1,4 @@
-"""examples/elastic-pools, with shorter sleeps: what it writes down is the story that it tells."""
+"""The story of examples/elastic-pools, with shorter sleeps."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ def held(line: dict[str, Any]) -> tuple[float, float]:
 
 
 def test_two_teams_lend_to_each_other(tmp_path: Path) -> None:
-    """B borrows all that A leaves idle, goes down to its own when A comes, and is back when A has gone; the script
-    takes its jobs and pools away again."""
+    """Team B borrows all that A leaves idle, shrinks to its own share when A comes, and is back when A has gone; the
+    script takes its jobs and pools away again."""
     with Cluster(temporary(tmp_path / "cluster")) as cluster:
         command = [sys.executable, str(shorter(tmp_path)), "--address", cluster.local.address, "--pause", "1"]
         run = subprocess.run(
@@ -74,7 +74,8 @@ def test_two_teams_lend_to_each_other(tmp_path: Path) -> None:
 
 
 def test_ctrl_c_ends_the_story_and_its_cluster(tmp_path: Path) -> None:
-    """With a cluster of its own, interrupted while team B borrows: exit code 130, no trace, no process left."""
+    """The script with a cluster of its own, interrupted while team B borrows, ends with exit code 130, no trace, no
+    process left."""
     mark, log = uuid.uuid4().hex, tmp_path / "log"
     command = [sys.executable, "-u", str(shorter(tmp_path)), "--out", str(tmp_path), "--pause", "60"]
     with log.open("w") as output:

@@ -35,7 +35,8 @@ def why(cluster: Cluster, job: str) -> str:
 
 
 def test_problems_name_temporal_while_it_is_away(cluster: Cluster) -> None:
-    """Its workers are not named, since they have no server to ask; a job that waits says so, and runs later."""
+    """The overview names Temporal and not its workers, which have no server to ask; a job that waits says so, and runs
+    later."""
     pool = cluster.pool("temporal")
     with cluster.asleep("worker"):
         job = cluster.submit(pool, instanceCount=1, defaultConfig=shell("sleep 10000"))

@@ -29,7 +29,7 @@ def cluster(lend: Lend) -> Iterator[Cluster]:
 
 
 def run(cluster: Cluster, *words: object, exit_code: int = 0) -> str:
-    """What it prints; of a refusal the error."""
+    """Runs a command; returns its output, or the error of a refusal."""
     result = CliRunner().invoke(peloton, ["-a", cluster.local.address, *map(str, words)], prog_name="peloton")
     print(result.output)
     assert result.exit_code == exit_code, result.output
@@ -37,7 +37,7 @@ def run(cluster: Cluster, *words: object, exit_code: int = 0) -> str:
 
 
 def reason(cluster: Cluster, job_id: str) -> Any:
-    """Of the first gang that waits, as JSON."""
+    """The reason of the first gang that waits, as JSON."""
     waiting = json.loads(run(cluster, "--json", "job", "why", job_id)).get("waiting", [])
     return waiting[0]["reason"] if waiting else {}
 
@@ -48,7 +48,7 @@ def sleepers(cluster: Cluster, pool: str, count: int, cpu: float = 1.0, **more: 
 
 
 def test_a_full_pool(cluster: Cluster) -> None:
-    """Of a job behind a full pool it is said which limit binds, how far it is used, and which job holds it."""
+    """A job behind a full pool is explained by the limit that binds, its use, and the job that holds it."""
     pool = cluster.pool("full", cpu=2)
     holder = sleepers(cluster, pool, 2, name="holder")
     cluster.wait(lambda: cluster.counts(holder).get("RUNNING") == 2, "the holder runs")
@@ -87,7 +87,7 @@ def test_a_gang_too_big(cluster: Cluster, tmp_path: Path) -> None:
 
 
 def test_no_host_has_two_gpus(cluster: Cluster) -> None:
-    """A pod that the pool admits and no host could ever take is told so with the numbers, and is held back."""
+    """A pod that the pool admits and no host could ever take is explained with the numbers, and is in backoff."""
     pool = cluster.pool("gpus", gpu=3)
     config = {**shell("sleep 600"), "resource": {"cpuLimit": 0.1, "memLimitMb": 16, "diskLimitMb": 1, "gpuLimit": 2}}
     job = cluster.submit(pool, instanceCount=1, defaultConfig=config)
@@ -119,7 +119,7 @@ def test_no_host_has_two_cpus_free(cluster: Cluster) -> None:
 
 
 def test_how_a_job_ended(cluster: Cluster) -> None:
-    """Of a job that has failed the failed instances are named."""
+    """The explanation of a failed job names its failed instances."""
     job = cluster.submit(cluster.pool("short"), instanceCount=1, defaultConfig=shell("exit 3"))
     assert cluster.finish(job) == "FAILED"
 

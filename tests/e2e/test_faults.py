@@ -18,7 +18,7 @@ pytestmark = pytest.mark.xdist_group("faults")
 PODS = 320
 """Four times what the hosts hold."""
 LEASES = {"resmgr": "resmgr", "hostmgr": "hostmgr/local"}
-"""Of the roles that lead."""
+"""The lease of each role that has a leader."""
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +42,7 @@ def test_a_job_survives_the_death_of(victim: str, cluster: Cluster) -> None:
 
 
 def test_a_job_survives_a_machine_that_sleeps(cluster: Cluster) -> None:
-    """All processes stand still until every lease has run out; then the job goes on as if nothing had been."""
+    """All processes are stopped until every lease has run out; then the job continues as before."""
     pool = cluster.pool("sleeper")
     job = cluster.submit(pool, instanceCount=PODS, defaultConfig=shell("sleep 1", cpu=0.5, memory=16))
     cluster.wait(lambda: cluster.counts(job).get("SUCCEEDED", 0) >= PODS // 5, "a fifth of the pods done")

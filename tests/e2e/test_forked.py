@@ -37,7 +37,8 @@ async def said_with(word: str, said: asyncio.Queue[str]) -> None:
 
 
 async def test_its_output_and_its_exit_code_are_told(nursery: Nursery, tmp_path: Path) -> None:
-    """As those of a process that its supervisor started, with the environment that it was given."""
+    """Output and exit code are reported as for a process that its supervisor started, with the environment that it was
+    given."""
     said: asyncio.Queue[str] = asyncio.Queue()
     async with running(tmp_path, said, "serve", "api", PELOTON_DATABASE="") as part:
         await said_with("PELOTON_DATABASE", said)
@@ -62,7 +63,7 @@ async def test_it_dies_by_kill_9_and_with_its_nursery(nursery: Nursery, tmp_path
         left = Path(f"/proc/{part.process.pid}")
         assert left.exists()
 
-        part.is_wanted = False  # nobody would fork it again
+        part.is_wanted = False  # no supervisor forks it again
         nursery.kill()
 
         async with asyncio.timeout(120):

@@ -48,8 +48,8 @@ def launches(cluster: Cluster, job: str, size: int) -> dict[int, list[int]]:
 
 
 def test_a_gang_without_hosts_for_all_is_passed_by(cluster: Cluster) -> None:
-    """While only three hosts have room for a gang of four none of it runs; after the timeout it gives its allocation
-    back, others use it, and when there are hosts it runs whole."""
+    """A gang of four does not run while only three hosts have free resources; after the timeout its allocation is
+    released, other pods use it, and when there are hosts all of the gang runs."""
     pool = cluster.pool("fragmented")
     filler = cluster.submit(pool, instanceCount=1, defaultConfig=shell("sleep 600", cpu=2, memory=1))
     cluster.wait(lambda: cluster.counts(filler) == {"RUNNING": 1}, "the filler running")
@@ -70,8 +70,8 @@ def test_a_gang_without_hosts_for_all_is_passed_by(cluster: Cluster) -> None:
 
 
 def test_a_gang_is_retried_and_fails_as_one(cluster: Cluster) -> None:
-    """A member that fails takes the others back, which run anew with it; when it may not try again all end, and the
-    job has failed. The pod that stands alone does not mind."""
+    """A failed member ends the others, which run again with it; when it may not be retried all end, and the job has
+    failed. The pod outside the gang is not affected."""
     pool = cluster.pool("retried")
     again = {"restartPolicy": {"maxFailures": 2}}
     task = shell("sleep 60", cpu=1, memory=1, **again)
@@ -87,7 +87,7 @@ def test_a_gang_is_retried_and_fails_as_one(cluster: Cluster) -> None:
 
 
 def test_who_stops_a_member_stops_the_gang(cluster: Cluster) -> None:
-    """The answer names all that were stopped; the pod that stands alone runs on."""
+    """The answer names all pods that were stopped; the pod outside the gang runs on."""
     pool = cluster.pool("stopped")
     job = cluster.submit(pool, **gang(3, 600, count=4))
     cluster.wait(lambda: cluster.counts(job) == {"RUNNING": 4}, "all running")

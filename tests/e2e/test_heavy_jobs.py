@@ -93,7 +93,7 @@ def test_a_bad_instance(cluster: Cluster, pool: str) -> None:
 
 
 class Paused:
-    """All but the commit, which comes when it is told to."""
+    """A stream that has sent all but the commit, which follows on request."""
 
     def __init__(self, pieces: list[bulk_pb2.CreateJobRequest]) -> None:
         self.pieces = pieces
@@ -106,7 +106,7 @@ class Paused:
 
 
 def test_a_client_that_goes_away(cluster: Cluster, pool: str) -> None:
-    """What it has sent is forgotten at once."""
+    """The parts that a client has sent are deleted at once when it goes away."""
     job_id = new_job_id()
     paused = Paused(messages(pool, job_id))
     call = cluster.client.bulk.CreateJob.future(iter(paused))
@@ -121,7 +121,8 @@ def test_a_client_that_goes_away(cluster: Cluster, pool: str) -> None:
 
 @pytest.mark.parametrize("is_repeated", [False, True], ids=["given up", "repeated"])
 def test_an_api_that_dies(cluster: Cluster, pool: str, is_repeated: bool) -> None:
-    """kill -9 in the middle: the client may begin anew with the same id; if it does not, the next api cleans up."""
+    """The client may start again with the same id after kill -9 in the middle; if it does not, the next api cleans
+    up."""
     job_id = new_job_id()
     paused = Paused(messages(pool, job_id))
     call = cluster.client.bulk.CreateJob.future(iter(paused))
@@ -144,7 +145,7 @@ def test_an_api_that_dies(cluster: Cluster, pool: str, is_repeated: bool) -> Non
 
 
 def forget_when_touched(cluster: Cluster) -> None:
-    """As if minutes had passed since."""
+    """Ages all job streams, as if minutes had passed since their last use."""
     db = Database(cluster.local.database)
     try:
         db.write(lambda conn: conn.execute(sa.update(JOB_STREAM).values(touched_ns=0)))

@@ -18,7 +18,7 @@ from tests.ports import free_ports
 pytestmark = pytest.mark.xdist_group("rebalance")
 KINDS = ("local", "kubernetes")
 HOSTS, CPUS = 2, 4
-"""Of each cluster, and of each host."""
+"""Hosts of each cluster, and cpus of each host."""
 SOON = {
     "PELOTON_ADVISOR": "true",
     "PELOTON_ADVISOR_SAMPLES": "2",
@@ -78,7 +78,7 @@ def busy(host: str, share: float) -> dict[str, Any]:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_host_in_use_becomes_red_and_green_again(advised: Advised, kind: str) -> None:
-    """By what its pods use, not by what they ask for, and until they have ended."""
+    """A host is red by what its pods use, not by what they ask for, until they have ended."""
     cluster = advised.cluster
     names = sorted(row[2] for row in wait_hosts(advised) if (row[2].startswith("kubernetes")) == (kind == "kubernetes"))
     job = cluster.submit(cluster.pool(f"busy-{kind}"), instanceCount=1, defaultConfig=busy(names[0], 1.0))
@@ -106,7 +106,7 @@ def test_a_host_in_use_becomes_red_and_green_again(advised: Advised, kind: str) 
 
 
 def wait_hosts(advised: Advised) -> list[list[str]]:
-    """When all are measured."""
+    """Waits for the hosts' marks when all are measured."""
     found: list[list[str]] = []
 
     def all_there() -> bool:
@@ -119,7 +119,7 @@ def wait_hosts(advised: Advised) -> list[list[str]]:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_slow_service_becomes_red_and_green_again(advised: Advised, kind: str) -> None:
-    """By the bounds of its labels, and by the reports of its pods, whichever cluster they run on."""
+    """A service is red by the bounds of its labels and the reports of its pods, whichever cluster they run on."""
     cluster = advised.cluster
     config = shell("sleep 1000", **bound_to("peloton/cluster", kind))
     labels = [{"key": "peloton/p99-red-ms", "value": "250"}]

@@ -52,7 +52,7 @@ def divided(folder: Path, count: int, **settings: Any) -> Iterator[Cluster]:
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """Of Mesos."""
+    """A cluster of Mesos."""
     with divided(tmp_path_factory.mktemp("host-pools"), HOSTS, simulate=HOSTS) as running:
         yield running
 
@@ -114,9 +114,9 @@ def test_a_move_survives_the_death_of(victims: list[str], cluster: Cluster, job:
 
 
 def test_a_spike_of_services_takes_hosts_from_batch_and_gives_them_back(cluster: Cluster, job: str) -> None:
-    """Its pods fit two hosts; the mover lends it one more, and the batch pods there run elsewhere. Those who decide and
-    move are killed on the way there and on the way back: their successors tell what was done, with the reason, and no
-    host was ever in two host pools."""
+    """A service's pods fill two hosts; the mover lends it one more, and the batch pods there run elsewhere. The
+    deciding and moving processes are killed on the way there and on the way back: their successors report what was
+    done, with the reason, and no host was ever in two host pools."""
     memory = cluster.capacity("memory") / HOSTS
     service = Service(cluster, cluster.pool("spike"), 6, memoryMb=int(memory * 0.4)).create()
     cluster.wait(lambda: service.status.pod_stats["POD_STATE_RUNNING"] == 4, "as many pods as fit")
@@ -165,7 +165,7 @@ def cli(cluster: Cluster, *arguments: str) -> str:
 
 
 def host_cpus(cluster: Cluster, host: str) -> float:
-    """As its host pool announces them."""
+    """The cpus of a host as its host pool announces them."""
     infos = json.loads(cli(cluster, "--json", "host", "query"))["hostInfos"]
     return float(next(info for info in infos if info["hostname"] == host)["capacity"]["cpu"])
 

@@ -1,4 +1,4 @@
-"""Hosts that operators of Mesos take away: pods go elsewhere, and do not pay."""
+"""Hosts that operators of Mesos drain: pods run elsewhere, and no failure is counted for them."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""Images that take time to come to their hosts: fetched ahead of an update in place, and still there for the way back.
+"""Images that take time to arrive on their hosts: prefetched ahead of an update in place, and still there for its
+rollback.
 
-Told by the counters of the hosts, never by the time that something took.
+The tests read the counters of the hosts and never measure time.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 
 class Images:
-    """What the hosts have, and what pods found there since the start of a test."""
+    """The images of the hosts, and the counters of prefetched and missing images since the start of a test."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._url = f"http://{cluster.local.mesos}/minicluster/images"
@@ -52,7 +53,7 @@ class Images:
 
     @property
     def counts(self) -> dict[str, int]:
-        """Of those that are not zero."""
+        """The counters that are not zero."""
         now = self._page()["counts"]
         return {name: count - self._before[name] for name, count in now.items() if count > self._before[name]}
 
@@ -83,7 +84,7 @@ class Web:
         return shell("sleep 1000", container=docker, **({"healthCheck": check} if healthy_when else {}), **self._task)
 
     def update(self, version: str, batch_size: int = 0, healthy_when: str = "") -> None:
-        """In place."""
+        """Updates the service in place."""
         job = self.cluster.client.jobs.Get(job_pb2.GetRequest(id={"value": self.id})).jobInfo
         job.config.defaultConfig.Clear()
         ParseDict(self._config(version, healthy_when), job.config.defaultConfig)
@@ -131,7 +132,8 @@ def test_images_are_there_before_their_batch_begins(cluster: Cluster, tmp_path: 
 
 
 def test_an_emergency_rollback_begins_at_once(cluster: Cluster) -> None:
-    """In place and all at once: each host still has the image that it ran before, so that nothing is downloaded."""
+    """An emergency rollback in place and all at once downloads nothing: each host still has the image that it ran
+    before."""
     images, web = Images(cluster), Web(cluster, "back")
     web.update("2")
     web.wait_running(run=2)

@@ -59,7 +59,7 @@ def hosts_of(cluster: Cluster, job: str) -> Counter[str]:
 
 
 def log_of(cluster: Cluster, job: str, instance: int = 0, container: str = "main") -> str:
-    """Of the last run, from the apiserver."""
+    """The log of the last run, from the apiserver."""
     pod = cluster.task(job, instance).runtime.mesosTaskId.value
     return cluster.ask_kubernetes(f"/api/v1/namespaces/peloton/pods/{pod}/log?container={container}").decode()
 
@@ -72,7 +72,7 @@ def secrets_there(cluster: Cluster) -> list[str]:
 
 
 def test_a_batch_job_with_overrides_and_retries(cluster: Cluster, pool: str, tmp_path: Path) -> None:
-    """On all nodes, with its environment; an override replaces one command, and a second run succeeds."""
+    """A job runs on all nodes, with its environment; an override replaces one command, and a second run succeeds."""
     mark = tmp_path / "mark"
     once = f"test -e {mark} || {{ touch {mark}; exit 3; }}; echo again"
     job = cluster.submit(
@@ -89,7 +89,7 @@ def test_a_batch_job_with_overrides_and_retries(cluster: Cluster, pool: str, tmp
 
 
 def test_images_that_cannot_be_pulled(cluster: Cluster, pool: str) -> None:
-    """The words of the kubelet are those of the pod, and a name that is none ends its run at once."""
+    """Pods that wait for an image report the kubelet's message, and an invalid image name ends its run at once."""
     image_story.pulls_that_fail_are_seen(cluster, pool)
     image_story.a_name_that_is_none_ends_its_run(cluster, pool)
 
@@ -106,8 +106,8 @@ def test_a_pod_beyond_its_memory_limit_fails(cluster: Cluster, pool: str) -> Non
 
 
 def test_a_pod_of_several_containers(cluster: Cluster, pool: str) -> None:
-    """One runs before the others, which know each other's ports; the first that fails names the end, and each is
-    told."""
+    """One container runs before the others, which have each other's ports; the first that fails determines the end, and
+    each is signalled."""
     other = {
         "name": "proxy",
         "resource": {"cpuLimit": 0.1, "memLimitMb": 16},
@@ -132,7 +132,7 @@ def test_a_pod_of_several_containers(cluster: Cluster, pool: str) -> None:
 
 
 def test_logs_are_followed_by_the_command_line(cluster: Cluster, pool: str, tmp_path: Path) -> None:
-    """By way of the api, until the task has ended; the end of what it wrote is in its message."""
+    """The log is read by way of the api, until the task has ended; the end of its output is in its message."""
     go = tmp_path / "go"
     script = f"echo begin; while [ ! -e {go} ]; do sleep 0.1; done; echo 'no such table: users' >&2; exit 3"
     job = cluster.submit(pool, instanceCount=1, defaultConfig=shell(script))
@@ -149,7 +149,7 @@ def test_logs_are_followed_by_the_command_line(cluster: Cluster, pool: str, tmp_
 
 
 def test_commands_run_in_a_pod(cluster: Cluster, pool: str) -> None:
-    """By way of the api: with our input, outputs told apart, its exit code here; and on a terminal."""
+    """Commands run by way of the api: with our input, separate outputs, and their exit code here; and on a terminal."""
     job = cluster.submit(pool, instanceCount=1, defaultConfig=shell("exec sleep 600"))
     cluster.wait(lambda: "RUNNING" in cluster.states(job).values(), "the task to run")
     argv = [sys.executable, "-m", "cli.main", "--address", cluster.local.address, "task", "exec"]
@@ -187,7 +187,7 @@ def test_ports_of_pods_on_one_machine_differ(cluster: Cluster, pool: str, tmp_pa
 
 
 def test_a_gang_runs_whole(cluster: Cluster, pool: str, tmp_path: Path) -> None:
-    """One member on each node; when one fails all run anew, and only its failure counts."""
+    """A gang has one member on each node; when one fails all run again, and only its failure counts."""
     fails, failed = tmp_path / "fails", tmp_path / "failed"
     once = f"test -e {failed} && exec sleep 1000; while [ ! -e {fails} ]; do sleep 0.1; done; touch {failed}; exit 3"
     job = cluster.submit(
@@ -209,7 +209,7 @@ def test_a_gang_runs_whole(cluster: Cluster, pool: str, tmp_path: Path) -> None:
 
 
 def test_a_service_is_rolled_out_in_place(cluster: Cluster, pool: str) -> None:
-    """Each instance gets its new version on the node where it was."""
+    """Each instance runs its new version on the node where it was."""
     service = Service(cluster, pool, 4).create().wait_running().wait_update("SUCCEEDED")
     before = {i: pod.host for i, pod in service.pods().items()}
 
@@ -223,7 +223,7 @@ def test_a_service_is_rolled_out_in_place(cluster: Cluster, pool: str) -> None:
 
 
 def test_a_secret_of_a_service_is_rotated(cluster: Cluster, pool: str) -> None:
-    """Its pods have exactly the bytes that were sent, from a Secret that goes when no pod has it any more."""
+    """Pods have exactly the bytes that were sent, from a Secret that is deleted when no pod has it any more."""
     service, logs = Service(cluster, pool, 1, f"od -An -tx1 run/key; exec {SLEEP}"), []
     for data in (b"\x00\xffa", b"second"):
         secrets = [Secret(path="/run/key", value=Secret.Value(data=b64encode(data)))]
@@ -258,7 +258,7 @@ def test_a_pool_gets_back_what_it_lent(cluster: Cluster) -> None:
 
 
 def test_a_node_is_drained_for_maintenance(cluster: Cluster, pool: str) -> None:
-    """Its pods run elsewhere without a failure, and it is cordoned until its maintenance is complete."""
+    """Pods of a drained node run elsewhere without a failure, and it is cordoned until its maintenance is complete."""
     job = cluster.submit(pool, instanceCount=9, defaultConfig=shell(SLEEP, cpu=0.5))
     cluster.wait(lambda: cluster.counts(job) == {"RUNNING": 9}, "all pods running")
     host = next(iter(hosts_of(cluster, job)))
@@ -282,7 +282,7 @@ def state_of(cluster: Cluster, host: str) -> str:
     return host_pb2.HostState.Name(found[host]).removeprefix("HOST_STATE_") if host in found else ""
 
 
-# What somebody does to the cluster past us.
+# Changes by other clients of the cluster.
 
 
 @pytest.fixture
@@ -304,7 +304,7 @@ def test_somebody_deletes_all_pods(cluster: Cluster, pool: str, kubectl: Client)
 
 
 def test_somebody_deletes_the_namespace(cluster: Cluster, pool: str, kubectl: Client) -> None:
-    """It is made again for the first pod that needs it, and all that may run again does."""
+    """The namespace is created again for the first pod that needs it, and all pods that may run again do."""
     workloads = Workloads.running(cluster, pool)
 
     reply = kubectl.ask("DELETE", "/api/v1/namespaces/peloton")
@@ -315,7 +315,7 @@ def test_somebody_deletes_the_namespace(cluster: Cluster, pool: str, kubectl: Cl
 
 
 def test_somebody_deletes_a_node(cluster: Cluster, pool: str, kubectl: Client) -> None:
-    """Its pods run elsewhere, also those of a batch job that allows no failure: they have none."""
+    """Pods of a deleted node run elsewhere, including pods of a batch job that allows no failure: they have none."""
     assert cluster.local.kubernetes is not None
     job = cluster.submit(pool, instanceCount=6, defaultConfig=shell(SLEEP, cpu=0.5))
     cluster.wait(lambda: cluster.counts(job) == {"RUNNING": 6}, "all pods running")
@@ -334,14 +334,14 @@ def test_somebody_deletes_a_node(cluster: Cluster, pool: str, kubectl: Client) -
 
 
 def test_somebody_drains_a_node(cluster: Cluster, pool: str, kubectl: Client) -> None:
-    """Pods of a service leave no faster than its SLA allows and come back elsewhere; those of a batch job at once, also
-    without retries."""
+    """Pods of a service leave no faster than its SLA allows and come back elsewhere; pods of a batch job leave at once,
+    also without retries."""
     drain_by_others(cluster, pool, kubectl, "peloton")
 
 
 @pytest.mark.parametrize("victim", ["hostmgr-kubernetes", "kubernetes"])
 def test_a_job_survives_the_death_of(victim: str, cluster: Cluster, pool: str) -> None:
-    """Every pod runs to success although the process is killed half-way, and no run is launched twice; those that die
+    """Every pod runs to success although the process is killed half-way, and no run is launched twice; pods that die
     with the emulation count no failure."""
     job = cluster.submit(pool, instanceCount=PODS, defaultConfig=shell("sleep 0.1", cpu=0.1, memory=16))
     cluster.wait(lambda: cluster.counts(job).get("SUCCEEDED", 0) >= PODS // 5, "a fifth of the pods done")

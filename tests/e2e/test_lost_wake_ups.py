@@ -42,7 +42,7 @@ def storage(cluster: Cluster) -> Iterator[Storage]:
 
 
 def idle_job(cluster: Cluster, pool: str, storage: Storage) -> JobId:
-    """Its pods run, and its workflow has seen that."""
+    """A job whose pods run, which its workflow has seen."""
     job = JobId(cluster.submit(pool, instanceCount=2, defaultConfig=shell("sleep 10000")))
     cluster.wait(lambda: cluster.counts(job) == {"RUNNING": 2}, "pods that run")
     cluster.wait(lambda: not noted(storage), "a quiet cluster")

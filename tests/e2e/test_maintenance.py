@@ -25,7 +25,7 @@ pytestmark = pytest.mark.xdist_group("simulated")
 HOSTS = 10
 PODS = 40
 CAPACITY: dict[Cluster, float] = {}
-"""Of clusters when all of their hosts are there."""
+"""The capacity of clusters when all of their hosts are there."""
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +48,7 @@ def job(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[str]:
     stop = task_pb2.StopRequest(jobId={"value": job})
     cluster.wait(
         lambda: bool(cluster.client.tasks.Stop(stop)), "a call that stops it"
-    )  # who was killed may be away yet
+    )  # a killed process may not respond yet
     assert cluster.finish(job) == "KILLED"
 
 
@@ -77,7 +77,7 @@ def maintained(cluster: Cluster) -> dict[str, pb.HostMaintenance]:
 
 
 def start(cluster: Cluster, *hosts: str, **options: object) -> list[str]:
-    """For what they wait, each in its place."""
+    """Starts a maintenance; returns what hosts wait for, each in its place."""
     answer = cluster.client.maintenance.Start(pb.StartRequest(hostnames=hosts, **options))
     return [host.waiting_for for host in answer.hosts]
 
@@ -88,8 +88,8 @@ def complete(cluster: Cluster, *hosts: str) -> None:
 
 
 def test_a_host_goes_through_the_whole_cycle(cluster: Cluster, job: str) -> None:
-    """Its pods go back to the queue and run elsewhere without a failure; DOWN it counts for nothing; once it is UP
-    again it takes pods."""
+    """Pods of the host go back to the queue and run elsewhere without a failure; a DOWN host counts for nothing; once
+    it is UP again it takes pods."""
     capacity = cluster.capacity()
     host, before = next(iter(hosts_of(cluster, job))), cluster.tasks(job)
     moved = {i for i, t in before.items() if t.runtime.host == host}
@@ -126,7 +126,7 @@ def test_a_host_goes_through_the_whole_cycle(cluster: Cluster, job: str) -> None
 
 
 def a_pool_of(cluster: Cluster, cpus: float) -> str:
-    """What is said of a new pool that may have so many."""
+    """Creates a pool with this cpu limit; returns the warnings."""
     config = respool_pb2.ResourcePoolConfig(name=f"of {cpus} cpus")
     config.parent.value = ROOT_POOL_ID
     config.resources.add(kind="cpu", limit=cpus, share=1)
@@ -136,7 +136,7 @@ def a_pool_of(cluster: Cluster, cpus: float) -> str:
 
 
 def test_the_whole_at_a_glance(cluster: Cluster, job: str) -> None:
-    """What the clusters have, who leads, where each pod is; and nothing is wrong."""
+    """The overview shows the clusters' capacity, the leaders, each pod's place, and no problem."""
     service, held = cluster.client.overview, hosts_of(cluster, job)
 
     def seen() -> overview_pb2.GetOverviewResponse:
@@ -170,7 +170,7 @@ def mapped(cluster: Cluster) -> overview_pb2.HostMap:
 
 
 def test_a_gang_leaves_whole_and_comes_back_whole(cluster: Cluster) -> None:
-    """Each member on a host of its own: one host goes, all members run anew together, elsewhere."""
+    """A gang has each member on a host of its own: one host goes, all members run again together, elsewhere."""
     pool = cluster.pool("gang")
     task = shell("sleep 1000", cpu=host_cpus(cluster) * 0.9, memory=16)
     gang = cluster.submit(pool, instanceCount=3, defaultConfig=task, sla={"minimumRunningInstances": 3})
@@ -190,7 +190,7 @@ def test_a_gang_leaves_whole_and_comes_back_whole(cluster: Cluster) -> None:
 
 
 def failures_of_evicted(cluster: Cluster, job: str) -> dict[int, int]:
-    """Instances that a maintenance sent away -> failures counted."""
+    """Instances that a maintenance evicted -> failures counted."""
     storage = Storage(cluster.local.database)
     try:
         pods = storage.pods.page(job)  # type: ignore[arg-type]
@@ -307,7 +307,7 @@ def test_there_are_no_host_pools(what: str, cluster: Cluster) -> None:
 
 
 def test_bad_input_of_v0(cluster: Cluster) -> None:
-    """The original's texts; its list of hosts goes on after errors and tells all of them."""
+    """Errors have the original's texts; its list of hosts continues after errors and has all of them."""
     hosts, known = cluster.client.hosts, next(iter(states(cluster)))
     start_, complete_ = host_svc_pb2.StartMaintenanceRequest, host_svc_pb2.CompleteMaintenanceRequest
     unknown = "host is not a Peloton agent"

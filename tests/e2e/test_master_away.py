@@ -1,4 +1,4 @@
-"""The Mesos master is away for a while: whoever runs on hosts does not notice."""
+"""An outage of the Mesos master: pods on hosts are not affected."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ pytestmark = pytest.mark.xdist_group("batch")
 
 
 def test_pods_run_on_while_the_master_is_away(lend: Lend, tmp_path: Path) -> None:
-    """Those that end meanwhile have ended once it is back, those that wait get hosts, and nothing runs twice."""
+    """Pods that end while the master is down have ended once it is back, waiting ones run on hosts, and none runs
+    twice."""
     marks = tmp_path / "marks"
     marks.mkdir()
 

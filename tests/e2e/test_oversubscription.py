@@ -31,7 +31,7 @@ SOON = {
 
 @pytest.fixture(params=["mesos", nightly("kubernetes")])
 def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Cluster]:
-    """On Mesos one host; on Kubernetes three nodes that are larger."""
+    """A cluster of one host on Mesos, or of three larger nodes on Kubernetes."""
     hosts = tmp_path / "hosts.yaml"
     hosts.write_text(yaml.safe_dump([HOST]))
     settings = temporary(tmp_path / "data", hosts_file=hosts, slack_interval_s=1.0, environment=SOON)
@@ -75,7 +75,7 @@ def host(cluster: Cluster, name: str) -> host_pb2.HostInfo:
 
 
 def test_revocable_pods_live_on_what_others_leave(cluster: Cluster, tmp_path: Path) -> None:
-    """Two revocable pods run beside an idle one, on what it holds; when it begins to work they are evicted, and it is
+    """Two revocable pods run alongside an idle one, on its slack; when it begins to work they are evicted, and it is
     not; while it works they wait for slack; when it rests they run again, without having failed."""
     shared, busy = pool(cluster), tmp_path / "busy"
     slack = cluster.submit(

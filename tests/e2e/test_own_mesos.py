@@ -23,7 +23,7 @@ pytestmark = pytest.mark.xdist_group("up")
 
 @pytest.fixture
 def master(tmp_path: Path) -> Iterator[str]:
-    """Somebody's Mesos, of which only its address is known."""
+    """A Mesos of the user, of which only the address is known."""
     command = [sys.executable, "-m", "services.minicluster", "--port", "0", "--data", str(tmp_path / "theirs")]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
@@ -53,7 +53,8 @@ def test_a_cluster_on_a_mesos_that_runs(master: str, tmp_path: Path) -> None:
 
 
 def test_a_mesos_that_cannot_be_used_is_named() -> None:
-    """Before anything starts: nobody there, no address, and options that describe emulated hosts."""
+    """An unusable Mesos is refused before anything starts: no listener, no address, and options that describe emulated
+    hosts."""
     (port,) = free_ports(1)
 
     away, nonsense = up("--mesos", f"127.0.0.1:{port}"), up("--mesos", "https://mesos")

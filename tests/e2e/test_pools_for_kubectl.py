@@ -49,7 +49,7 @@ class Kubectl:
         self._client = client
 
     def deploy(self, name: str, pool: str, replicas: int) -> str:
-        """Of one cpu each; returns the uid."""
+        """Creates a deployment of pods of one cpu each; returns the uid."""
         container = {"name": "main", "image": "busybox", "resources": {"requests": {"cpu": "1"}}}
         template = {
             "metadata": {"labels": {"app": name, "peloton.io/pool": pool}},
@@ -87,8 +87,8 @@ def kubectl(plane: ControlPlane) -> Iterator[Kubectl]:
 
 
 def test_two_teams_lend_to_each_other_by_kubectl(cluster: Cluster, kubectl: Kubectl) -> None:
-    """One fills the cluster; the other gets its half by evictions, while the host manager is killed; and the first one
-    gets it back when the second needs it no more."""
+    """One team fills the cluster; the other reclaims its half by evictions, while the host manager is killed; and the
+    first one has it back when the second no longer needs it."""
     half = NODES * CPUS // 2
     cluster.pool("dev", own_cpu=half)
     cluster.pool("ops", own_cpu=half)

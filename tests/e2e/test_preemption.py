@@ -1,4 +1,5 @@
-"""Preemption from end to end: a pool gets back what it lent, and urgent work goes before the rest of its pool."""
+"""Preemption from end to end: a pool reclaims the capacity that it lent, and urgent work goes before the rest of its
+pool."""
 
 from __future__ import annotations
 
@@ -37,7 +38,7 @@ def wait_running(cluster: Cluster, job: str, count: int, what: str) -> None:
 
 
 def evicted(cluster: Cluster, job: str) -> list[int]:
-    """Instances whose events tell of an eviction, each once; asserts that no failure was counted."""
+    """Instances that have an eviction among their events, each once; asserts that no failure was counted."""
     storage = Storage(cluster.local.database)
     try:
         found = []
@@ -52,8 +53,8 @@ def evicted(cluster: Cluster, job: str) -> list[int]:
 
 @pytest.mark.parametrize("victim", ["", "resmgr"])
 def test_a_pool_gets_back_what_it_lent(victim: str, cluster: Cluster) -> None:
-    """One pool's pods fill the cluster; the other's get their half while those still run, and they come back after
-    it, none evicted twice, whether resmgr is killed in between or not."""
+    """One pool's pods fill the cluster; the other's take their half while the first ones still run, and these come back
+    after it, none evicted twice, whether resmgr is killed in between or not."""
     cpus = int(cluster.capacity())
     half = cpus // 2
     lender = cluster.pool(f"lender-{victim}", own_cpu=half)
@@ -109,8 +110,8 @@ def test_urgent_gang_goes_first_in_its_pool(cluster: Cluster) -> None:
 
 
 def preempted(cluster: Cluster, path: str) -> dict[str, int]:
-    """By the time series: for which pool, and how many instances; asserts that they agree with the counted sums, and
-    that no pool ever held more than the clusters had."""
+    """Preempted instances by the time series, by pool; asserts that they agree with the counted sums, and that no pool
+    ever held more than the clusters had."""
     history = cluster.client.history
     (pool,) = history.GetPoolHistory(history_pb2.GetPoolHistoryRequest(paths=[path], step_s=60, kinds=["cpu"])).pools
     (local,) = history.GetClusterHistory(history_pb2.GetClusterHistoryRequest(step_s=60, kinds=["cpu"])).clusters
@@ -134,7 +135,7 @@ def delete_pools(cluster: Cluster, *paths: str) -> None:
         refused = respool_pb2.DeleteResponse.Error()
 
         def is_deleted(request: respool_pb2.DeleteRequest = request, refused: Any = refused) -> bool:
-            """The resource manager hears of the last end a little later than we do."""
+            """The resource manager sees the last end a little later than the test."""
             refused.CopyFrom(cluster.client.respools.DeleteResourcePool(request).error)
             return not refused.HasField("isBusy")
 

@@ -1,4 +1,4 @@
-"""Clients that submit far faster than the cluster can take are told when to come back, and nothing falls over."""
+"""Clients that submit far faster than the cluster can take are refused with a retry time, and no role fails."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def rss_mib(cluster: Cluster) -> dict[str, int]:
 
 
 def watched(cluster: Cluster, storage: Storage, crowd: Crowd) -> tuple[list[Backlog], dict[str, int]]:
-    """What waited at each look, and the most that each role held, for as long as clients submit."""
+    """The queue's length at each read, and the most memory of each role, for as long as clients submit."""
     seen: list[Backlog] = []
     most = dict.fromkeys(RSS_MAX_MIB, 0)
     until_s = time.monotonic() + SUBMIT_S

@@ -1,5 +1,5 @@
-"""Random lives of services on a whole cluster: never is more away than the batch and what the test broke, nothing that
-we choose exceeds an SLA, and in the end every instance runs the last configuration."""
+"""Random lives of services on a whole cluster: no more instances are unavailable than the batch and the test's own
+faults account for, no decision of ours exceeds an SLA, and in the end every instance runs the last configuration."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ STEPS = int(os.environ.get("PELOTON_TEST_STEPS", "30"))
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_random_life(seed: int, tmp_path: Path) -> None:
-    """PELOTON_TEST_SEEDS=1,2,3 plays others, PELOTON_TEST_STEPS longer ones; a failure tells its story."""
+    """A life of each seed ends well; PELOTON_TEST_SEEDS=1,2,3 plays others, PELOTON_TEST_STEPS longer ones; a failure
+    prints its story."""
     with Cluster(temporary(tmp_path, simulate=HOSTS)) as cluster:
         life = Life(cluster, seed)
         try:

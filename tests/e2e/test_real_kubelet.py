@@ -72,7 +72,7 @@ def pool(cluster: Cluster, request: pytest.FixtureRequest) -> str:
 
 
 def test_a_batch_job(cluster: Cluster, pool: str) -> None:
-    """Its instances end as their commands say, those that fail are tried again, and an override holds for one."""
+    """Instances end as their commands say, failed ones are tried again, and an override holds for one."""
     job = cluster.submit(
         pool,
         instanceCount=6,
@@ -86,7 +86,7 @@ def test_a_batch_job(cluster: Cluster, pool: str) -> None:
 
 
 def test_images_that_cannot_be_pulled(cluster: Cluster, pool: str) -> None:
-    """The words of the kubelet are those of the pod, and a name that is none ends its run at once."""
+    """Pods that wait for an image report the kubelet's message, and an invalid image name ends its run at once."""
     image_story.pulls_that_fail_are_seen(cluster, pool, MEMORY_MB)
     image_story.a_name_that_is_none_ends_its_run(cluster, pool, MEMORY_MB)
 
@@ -102,7 +102,7 @@ def test_a_pod_beyond_its_memory_limit_fails(cluster: Cluster, pool: str) -> Non
 
 
 def test_logs_are_followed_by_the_command_line(cluster: Cluster, pool: str) -> None:
-    """By way of the api and the apiserver, until the task has ended."""
+    """The log is read by way of the api and the apiserver, until the task has ended."""
     job = cluster.submit(pool, instanceCount=1, defaultConfig=task("echo begin; sleep 1; echo oops >&2; exit 3"))
     followed = subprocess.run(
         [*_cli(cluster), "task", "logs", job, "0", "-f"], capture_output=True, text=True, timeout=PATIENCE_S
@@ -113,7 +113,7 @@ def test_logs_are_followed_by_the_command_line(cluster: Cluster, pool: str) -> N
 
 
 def test_commands_run_in_a_container(cluster: Cluster, pool: str) -> None:
-    """By way of the api: with our input, outputs told apart, its exit code here; and on a terminal."""
+    """Commands run by way of the api: with our input, separate outputs, and their exit code here; and on a terminal."""
     job = cluster.submit(pool, instanceCount=1, defaultConfig=task(SERVER))
     cluster.wait(lambda: cluster.counts(job) == {"RUNNING": 1}, "the task to run")
     script = "wc -c; hostname >&2; exit 9"
@@ -150,7 +150,7 @@ def _cli(cluster: Cluster) -> list[str]:
 
 
 def test_a_service_is_rolled_out_in_place(cluster: Cluster, pool: str) -> None:
-    """Each instance gets its new version in a new container."""
+    """Each instance runs its new version in a new container."""
     service = Service(cluster, pool, 4, SERVER, memoryMb=MEMORY_MB).create().wait_running().wait_update("SUCCEEDED")
 
     service.replace(f"{SERVER}; true", batch_size=2, in_place=True)
@@ -162,7 +162,8 @@ def test_a_service_is_rolled_out_in_place(cluster: Cluster, pool: str) -> None:
 
 
 def test_a_node_is_drained_for_maintenance(cluster: Cluster, pool: str) -> None:
-    """Its pods end without a failure, wait while it is the only node, and run again when its maintenance is over."""
+    """Pods of a drained node end without a failure, wait while it is the only node, and run again when its maintenance
+    is over."""
     job = cluster.submit(pool, instanceCount=3, defaultConfig=task(SERVER))
     cluster.wait(lambda: cluster.counts(job) == {"RUNNING": 3}, "all pods running")
 

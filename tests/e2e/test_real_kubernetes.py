@@ -27,7 +27,7 @@ NODES = ["stories-0", "stories-1", "stories-2"]
 
 @dataclass(frozen=True)
 class RealKubernetes(LocalKubernetes):
-    """The host manager drives this one; the emulated one beside it has nothing to do."""
+    """A cluster on the real apiserver, which the host manager drives; the emulated one of the same cluster is idle."""
 
     access: Path = Path()
 
@@ -67,7 +67,7 @@ def _hosts(cluster: Cluster, job: str) -> Counter[str]:
 
 
 def test_a_batch_job(cluster: Cluster, pool: str) -> None:
-    """Its instances end as their commands say, those that fail are tried again, and an override holds for one."""
+    """Instances end as their commands say, failed ones are tried again, and an override holds for one."""
     job = cluster.submit(
         pool,
         instanceCount=30,
@@ -93,7 +93,7 @@ def test_a_gang(cluster: Cluster, pool: str) -> None:
 
 
 def test_a_service(cluster: Cluster, pool: str) -> None:
-    """It is rolled out in place: each instance gets its new version on the node where it was."""
+    """The service is rolled out in place: each instance has its new version on the node where it was."""
     service = Service(cluster, pool, 4).create().wait_running().wait_update("SUCCEEDED")
     before = {i: pod.host for i, pod in service.pods().items()}
 
@@ -107,7 +107,7 @@ def test_a_service(cluster: Cluster, pool: str) -> None:
 
 
 def test_somebody_drains_a_node(cluster: Cluster, pool: str, kubernetes: Path) -> None:
-    """Pods of a service leave no faster than its SLA allows and come back elsewhere; those of a batch job at once, also
-    without retries."""
+    """Pods of a service leave no faster than its SLA allows and come back elsewhere; pods of a batch job leave at once,
+    also without retries."""
     with Client(login_of(kubernetes)) as kubectl:
         drain_by_others(cluster, pool, kubectl, NAMESPACE)

@@ -29,7 +29,7 @@ HOST_MANAGER = "hostmgr"
 
 
 class Progress:
-    """Of the pods of a job."""
+    """Counts of the pods of a job."""
 
     def __init__(self, cluster: Cluster, kubelets: FakeKubelets, client: Client, job: str) -> None:
         self._cluster, self._kubelets, self._client, self._job = cluster, kubelets, client, job
@@ -38,7 +38,7 @@ class Progress:
         self._cluster.wait(lambda: what(self) >= count, f"{count} pods {what.__name__}")
 
     def created(self) -> int:
-        """Those that were ever on a node."""
+        """Pods that were ever on a node."""
         return len(self._kubelets.names)
 
     def ended(self) -> int:
@@ -49,7 +49,7 @@ class Progress:
         return self.created() - len(there) if there is not None else 0
 
     def there(self) -> list[Json] | None:
-        """Those that the apiserver has; None while it does not say."""
+        """Pods that the apiserver has; None while it does not respond."""
         with suppress(OSError, http.client.HTTPException):
             reply = self._client.ask("GET", f"/api/v1/namespaces/{NAMESPACE}/pods")
             if reply.status == http.client.OK:
@@ -66,19 +66,19 @@ KILLS = (
     (HOST_MANAGER, Progress.deleted, 650),
     ("kube-controller-manager", Progress.ended, 850),
 )
-"""What is killed, and when: so many pods were created, had their end stored, or were deleted after that."""
+"""The processes to kill, and the moment: this many pods created, with a stored end, or deleted since the last kill."""
 
 
 @pytest.fixture
 def plane() -> Iterator[ControlPlane]:
-    """Its own. Nodes that cannot say that they are well while a part of it is away are not lost."""
+    """A plane of this module's own. Nodes whose status updates fail while a part of it is down are not lost."""
     with running_control_plane(node_grace_s=NEVER_S) as found:
         yield found
 
 
 @pytest.fixture
 def kubelets(plane: ControlPlane) -> Iterator[FakeKubelets]:
-    """With room for more pods than the pool admits at a time."""
+    """Nodes with resources for more pods than the pool admits at a time."""
     with FakeKubelets(plane.login, NODES, allocatable={**ALLOCATABLE, "pods": str(PODS)}) as found:
         yield found
 

@@ -18,7 +18,7 @@ from tests.nightly import NIGHTLY, nightly
 pytestmark = pytest.mark.xdist_group("rebalance")
 KINDS = ("local", nightly("kubernetes"))
 HOSTS, CPUS = 3, 4
-"""Of each cluster, and of each host."""
+"""Hosts of each cluster, and cpus of each host."""
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +59,7 @@ class Rebalanced:
         return dict(found)
 
     def moves(self, goal: str) -> Counter[str]:
-        """By what has become of them."""
+        """Moves by their outcome."""
         return Counter(move["state"] for move in self.row().get("moves", ()) if move["goal"] == f"GOAL_{goal}")
 
     def runs(self, job: str, count: int) -> None:
@@ -83,7 +83,8 @@ def rebalanced(request: pytest.FixtureRequest, cluster: Cluster) -> Rebalanced:
 
 
 def test_a_host_is_freed_for_a_pod_that_fits_nowhere(rebalanced: Rebalanced) -> None:
-    """Although workers and host managers die with kill -9 while pods are on their way; no run is launched twice."""
+    """A host is freed although workers and host managers die with kill -9 while pods are on their way; no run is
+    launched twice."""
     cluster = rebalanced.cluster
     pool = cluster.pool(f"free-{rebalanced.name}")
     web = rebalanced.submit(pool, 3, 1.5, maximumUnavailableInstances=1)
@@ -109,7 +110,7 @@ def test_a_host_is_freed_for_a_pod_that_fits_nowhere(rebalanced: Rebalanced) -> 
 
 @NIGHTLY
 def test_consolidation_empties_hosts(rebalanced: Rebalanced) -> None:
-    """As far as the SLA lets pods go at a time, and then it rests."""
+    """Consolidation moves as many pods at a time as the SLA allows, and then stops."""
     cluster = rebalanced.cluster
     web = rebalanced.submit(cluster.pool(f"empty-{rebalanced.name}"), 3, 0.5, maximumUnavailableInstances=2)
     rebalanced.runs(web, 3)

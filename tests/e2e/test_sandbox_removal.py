@@ -1,4 +1,4 @@
-"""What pods wrote goes with their job."""
+"""Sandboxes are deleted with their job."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def cluster(lend: Lend) -> Iterator[Cluster]:
 
 
 def test_sandboxes_go_with_their_job(cluster: Cluster) -> None:
-    """They go soon after it was deleted; those of another job stay, and its logs can be read."""
+    """Sandboxes of a deleted job are removed soon after; another job's stay, and its logs can be read."""
 
     def sandboxes(job: str) -> list[Path]:
         return sorted(cluster.local.data_dir.glob(f"minicluster/slaves/*/frameworks/*/executors/{job}-*"))

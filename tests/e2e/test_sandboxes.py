@@ -1,4 +1,4 @@
-"""What pods write and use, and commands beside them, by the command line."""
+"""Files, output and usage of pods, and commands run in them, by the command line."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_a_job_has_its_secret(cluster: Cluster, pool: str, tmp_path: Path) -> No
 
 
 def test_the_output_of_a_job_is_one_stream(cluster: Cluster, pool: str, tmp_path: Path) -> None:
-    """Of all instances, both files, marked; followed until the job has ended, over a retry."""
+    """Output of all instances, both files, is one marked stream; followed until the job has ended, over a retry."""
     go = tmp_path / "go"
     script = (
         'echo "begin $PELOTON_INSTANCE_ID"; echo "careful" >&2; '
@@ -92,7 +92,8 @@ def test_a_failure_says_why_in_the_words_of_the_command(cluster: Cluster, pool: 
 
 
 def test_a_command_runs_beside_a_task(cluster: Cluster, pool: str) -> None:
-    """With its environment, our input, its exit code here; a task that has ended has no room for one."""
+    """A command has the task's environment, our input, and its exit code here; it is refused for a task that has
+    ended."""
     job = cluster.submit(pool, instanceCount=1, defaultConfig=shell("echo 4711 > number; exec sleep 600"))
     cluster.wait(lambda: "RUNNING" in cluster.states(job).values(), "the task to run")
     script = "cat; cat number; echo $PELOTON_INSTANCE_ID >&2; exit 9"
@@ -108,7 +109,7 @@ def test_a_command_runs_beside_a_task(cluster: Cluster, pool: str) -> None:
 
 
 def test_a_shell_beside_the_pod_of_a_service(cluster: Cluster, pool: str) -> None:
-    """On a terminal, and it ends with what was typed last; the service's output is read as a job's."""
+    """A shell runs on a terminal and ends with the last line typed; the service's output is read as a job's."""
     service = Service(cluster, pool, 1, "echo up; exec sleep 600").create().wait_running()
     ours, theirs = pty.openpty()
     command = arguments(cluster, "pod", "exec", "-it", f"{service.id}-0")

@@ -1,4 +1,4 @@
-"""Several workers and APIs side by side: any of them may die, and the others go on."""
+"""Several workers and APIs run alongside each other: any of them may die, and the others continue."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ def clients(cluster: Cluster) -> list[Client]:
 
 
 def test_the_parts_have_names_and_ports_of_their_own(cluster: Cluster) -> None:
-    """Two workers, two APIs at two ports, one of everything else; what one API stores the other tells."""
+    """A cluster has two workers, two APIs at two ports, one of everything else; each API shows what the other
+    stores."""
     job = cluster.submit(cluster.pool("names"), defaultConfig=shell("sleep 1"), instanceCount=1)
     request = job_pb2.GetRequest(id={"value": job})
     first, second = clients(cluster)
@@ -47,7 +48,7 @@ def test_the_parts_have_names_and_ports_of_their_own(cluster: Cluster) -> None:
 
 
 def test_jobs_survive_the_death_of_a_worker_and_an_api(cluster: Cluster) -> None:
-    """A client that knows both APIs goes on submitting with one of them dead; every job ends well."""
+    """A client with the addresses of both APIs continues to submit with one of them dead; every job ends well."""
     pool, jobs = cluster.pool("deaths"), [str(uuid.uuid4()) for _ in range(JOBS)]
     cluster.stop_part("api", now=True)
 
@@ -77,7 +78,7 @@ def both_answer(cluster: Cluster) -> bool:
 
 
 def test_a_watch_resumes_at_the_other_api(cluster: Cluster) -> None:
-    """Its API is killed; from its last revision on, the other one tells what happened since, once."""
+    """A watch whose API is killed resumes at the other one from its last revision and has each later change once."""
     service = Service(cluster, cluster.pool("watched"), 2).create()
     service.wait(lambda: service.status.pod_stats["POD_STATE_RUNNING"] == 2, "both instances running")
     first, second = clients(cluster)

@@ -1,4 +1,5 @@
-"""A service heals itself: what a health check finds sick runs anew after a while, who loses its host goes elsewhere."""
+"""Services recover by themselves: a pod that fails its health check runs again after a backoff, and a pod whose host is
+lost runs elsewhere."""
 
 from __future__ import annotations
 
@@ -48,8 +49,8 @@ def at_s(event: pod_pb2.PodEvent) -> float:
 
 
 def test_what_is_sick_is_replaced(cluster: Cluster, tmp_path: Path) -> None:
-    """By a command and by HTTP: a pod whose check fails is ended, counts as failed, waits for the back-off of its first
-    failure, and runs anew."""
+    """A pod whose check by command or HTTP fails is ended, counts as failed, waits for the backoff of its first
+    failure, and runs again."""
     (port,), sick, script = free_ports(1), tmp_path / "sick", tmp_path / "server.py"
     script.write_text(SERVER)
     pool = cluster.pool("sick")

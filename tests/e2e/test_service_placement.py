@@ -41,7 +41,7 @@ def homes(cluster: Cluster, job: str) -> dict[int, str]:
 
 
 def why(cluster: Cluster, job: str) -> dict[str, Any]:
-    """Why pods of the job found no host."""
+    """The reasons why pods of the job found no host."""
     result = CliRunner().invoke(peloton, ["-a", cluster.local.address, "--json", "job", "why", job])
     assert result.exit_code == 0, result.output
     reasons: list[dict[str, Any]] = json.loads(result.stdout).get("reasons", [])
@@ -58,7 +58,7 @@ def stop(cluster: Cluster, *jobs: str) -> None:
 
 
 def test_one_pod_per_host(cluster: Cluster) -> None:
-    """Three instances on three hosts; a fourth waits and is told the rule with the hosts that fail it, also one of
+    """Three instances run on three hosts; a fourth waits with the rule and the hosts that fail it, as does one of
     another job with the same label, until a host has none any more."""
     pool = cluster.pool("labels")
     first = service(cluster, pool, 2, labels=[WEB], constraint=ONE_PER_HOST)
@@ -84,8 +84,8 @@ def running(cluster: Cluster, job: str) -> int:
 
 
 def test_an_update_in_place_while_others_want_the_room(cluster: Cluster) -> None:
-    """Each instance takes three of four cpus of a host; a batch pod that needs two waits for the first that goes and
-    does not get what it leaves."""
+    """Each instance takes three of four cpus of a host; a batch pod that requires two waits for the first that goes and
+    is not placed on the cpus that it leaves."""
     cluster.wait(lambda: cluster.capacity() == 12, "all hosts, known to a new host manager")
     web = service(cluster, cluster.pool("web", own_cpu=9), 3, cpu=3)
     cluster.wait(lambda: running(cluster, web) == 3, "the service running")

@@ -25,7 +25,8 @@ pytestmark = pytest.mark.xdist_group("services")
 NEWER, NEWEST, FAILS = "sleep 1001", "sleep 1002", "exit 1"
 HEALTH = {"enabled": True, "type": "HEALTH_CHECK_TYPE_COMMAND", "initialIntervalSecs": 1, "intervalSecs": 1,
           "timeoutSecs": 5, "maxConsecutiveFailures": 3, "commandCheck": {"command": "true"}}  # fmt: skip
-"""Without a check an instance is done as soon as it runs, and one that fails right after is seen too late."""
+"""A health check for services: without one an instance is done as soon as it runs, and one that fails right after is
+seen too late."""
 Make = Callable[..., Service]
 
 
@@ -43,7 +44,7 @@ THREE_PER_HOST = {
 
 @pytest.fixture(scope="module")
 def cluster(lend: Lend) -> Iterator[Cluster]:
-    """Yield a cluster that has room for six instances, three to a host, when two of its hosts are away."""
+    """Yields a cluster with resources for six instances, three to a host, when two of its hosts are down."""
     with lend(FIVE_HOSTS) as running:
         yield running
 
@@ -77,7 +78,7 @@ def test_it_is_created_by_an_update(cluster: Cluster) -> None:
 
 
 def test_a_rollout_in_batches(make: Make) -> None:
-    """Never more than the batch is away, and all instances end on the new version with one new run each."""
+    """No more instances than the batch are unavailable, and all end on the new version with one new run each."""
     service = make(6)
 
     with service.seen() as seen:
@@ -116,8 +117,8 @@ def test_a_version_that_fails_without_rollback(make: Make) -> None:
 
 
 def held_up(service: Service, tmp_path: Path) -> Path:
-    """No instance of a version to come is healthy, and no update gets further than its first batch, before the file is
-    there."""
+    """Gives the service a check that passes once the returned file exists: until then no update gets past its first
+    batch."""
     healthy = tmp_path / "healthy"
     service.liveness = {
         **HEALTH, "maxConsecutiveFailures": 1_000, "commandCheck": {"command": f"test -e {healthy}"}
@@ -126,7 +127,7 @@ def held_up(service: Service, tmp_path: Path) -> Path:
 
 
 def test_pause_and_resume(make: Make, tmp_path: Path) -> None:
-    """A paused update begins nothing; resumed it goes on to its end."""
+    """A paused update begins nothing; a resumed one runs to its end."""
     service = make(3)
     healthy = held_up(service, tmp_path)
     service.replace(NEWER, batch_size=1, start_paused=True)
@@ -146,7 +147,7 @@ def test_pause_and_resume(make: Make, tmp_path: Path) -> None:
 
 
 def test_abort(make: Make, tmp_path: Path) -> None:
-    """Instances stay where they are: some run the new version, some the old one, and none goes on."""
+    """Instances stay where they are: some run the new version, some the old one, and none is changed further."""
     service = make(4)
     held_up(service, tmp_path)
     service.replace(NEWER, batch_size=1)
@@ -173,7 +174,7 @@ def test_a_newer_update_overwrites(make: Make, tmp_path: Path) -> None:
 
 
 def test_restart_of_a_range(make: Make) -> None:
-    """Exactly the instances named get a new run, one at a time."""
+    """Exactly the named instances have a new run, one at a time."""
     service = make(5)
 
     with service.seen() as seen:
@@ -210,7 +211,7 @@ def is_gone(service: Service) -> bool:
 
 
 def test_grow_and_shrink(make: Make) -> None:
-    """Instances are added and removed; those that stay are not touched."""
+    """Instances are added and removed; the remaining ones are not touched."""
     service = make(2)
 
     service.replace(count=5, batch_size=2)
@@ -243,7 +244,8 @@ def test_a_stopped_service_shrinks_and_is_deleted(make: Make) -> None:
 
 @NIGHTLY
 def test_a_process_that_is_killed_comes_back(make: Make, tmp_path: Path) -> None:
-    """It counts as a failure and is followed by another run, after a while; the other instance is not touched."""
+    """A killed process counts as a failure and is followed by another run, after a while; the other instance is not
+    touched."""
     service = make(2, f'echo $$ > {tmp_path}/"$PELOTON_INSTANCE_ID"; exec sleep 1000')
     service.wait(lambda: bool((tmp_path / "0").exists() and (tmp_path / "0").read_text()), "the process's own word")
 
@@ -255,7 +257,7 @@ def test_a_process_that_is_killed_comes_back(make: Make, tmp_path: Path) -> None
 
 
 def test_a_process_that_is_killed_during_a_rollout_comes_back_as_it_was(make: Make, tmp_path: Path) -> None:
-    """An update that is paused has begun nothing: whoever fails meanwhile runs the old command again."""
+    """An update that is paused has begun nothing: an instance that fails meanwhile runs the old command again."""
     command = f'echo $$ {{}} >> {tmp_path}/"$PELOTON_INSTANCE_ID"; exec sleep 1000'
     service, told = make(1, command.format("old")), tmp_path / "0"
     service.wait(lambda: told.exists() and "old\n" in told.read_text(), "the process's own word")
@@ -271,7 +273,7 @@ def test_a_process_that_is_killed_during_a_rollout_comes_back_as_it_was(make: Ma
 
 
 def test_a_wrong_version_is_refused(make: Make) -> None:
-    """Who decided on an older version is told so, and nothing has changed."""
+    """A change for an older version is refused with that reason, and nothing has changed."""
     service = make(2)
     service.wait(lambda: service.has_settled, "the job's own state and counts to follow")
     before = service.get()
@@ -306,7 +308,7 @@ def test_a_watch_sees_every_change(cluster: Cluster, make: Make) -> None:
 
 
 class Watcher:
-    """Takes in what a watch of a service's pods tells, in a thread."""
+    """A thread that collects what a watch of a service's pods sends."""
 
     def __init__(self, cluster: Cluster, service: Service, after: int = 0) -> None:
         wanted = watch_pb2.PodFilter(job_id=peloton_pb2.JobID(value=service.id))
@@ -345,8 +347,8 @@ class Watcher:
 
 @pytest.mark.parametrize("victim", ["worker", "api", "resmgr", "hostmgr", "temporal"])
 def test_a_rollout_survives_the_death_of(victim: str, cluster: Cluster, make: Make) -> None:
-    """Killed in the middle: all instances end on the new version, which ran once each, and never was more than the
-    batch away. Only launches that die with the host manager on their way to Mesos need a further run."""
+    """All instances end on the new version, which ran once each, after a kill in the middle; no more than the batch
+    were unavailable. Only launches that die with the host manager on their way to Mesos need a further run."""
     service = make(8)
 
     with service.seen() as seen:
@@ -362,8 +364,8 @@ def test_a_rollout_survives_the_death_of(victim: str, cluster: Cluster, make: Ma
 
 
 def test_maintenance_keeps_to_the_sla(cluster: Cluster, make: Make) -> None:
-    """At most one instance may be unavailable, and never is another one, also when a call allows more hosts at a time:
-    the hosts go DOWN, their pods run elsewhere."""
+    """No second instance is unavailable where the SLA allows one, even when a call allows more hosts at a time: the
+    hosts go DOWN, their pods run elsewhere."""
     service = make(6, sla={"maximumUnavailableInstances": 1}, pod={"labels": [WEB], "constraint": THREE_PER_HOST})
     hosts, maintenance = hosts_of(service)[:2], cluster.client.maintenance
     assert len(hosts) == 2

@@ -39,8 +39,8 @@ def hosts_used(cluster: Cluster, job: str) -> set[str]:
 
 
 def test_a_sick_host_does_not_burn_a_job(farm: Cluster, sick: str) -> None:
-    """Pods fail once where everything fails, a tenth of them at most; then the job keeps away from there, although the
-    other hosts are full for longer than its retries wait."""
+    """Pods fail once where everything fails, a tenth of them at most; then the job avoids that host, although the other
+    hosts are full for longer than its retries wait."""
     pool, host_cpus = farm.pool("burnt"), farm.capacity() / HOSTS
     task = shell("sleep 12", cpu=host_cpus / PER_HOST, restartPolicy={"maxFailures": 3})
 
@@ -53,7 +53,8 @@ def test_a_sick_host_does_not_burn_a_job(farm: Cluster, sick: str) -> None:
 
 
 def test_a_host_on_which_several_jobs_fail_is_avoided(farm: Cluster, sick: str) -> None:
-    """Jobs that have never been there keep away, and it is said why; what can run nowhere else runs there anyway."""
+    """Jobs that have never been there avoid the host, with the reason; pods that can run on no other host still run
+    there."""
     pool = farm.pool("avoiding")
     there = bound_to("hostname", sick)
     for _ in range(2):

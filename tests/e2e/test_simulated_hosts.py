@@ -31,7 +31,7 @@ DESCRIPTION = {
 
 
 def test_a_job_succeeds_among_slow_and_failing_hosts(tmp_path: Path) -> None:
-    """Which pods fail is known beforehand: those that were not disturbed by their host failed just then."""
+    """Pods fail as their random seed predicts, unless their host disturbed them, and the job succeeds."""
     file = tmp_path / "simulation.yaml"
     file.write_text(yaml.safe_dump(DESCRIPTION))
     simulation = load_simulation(file, HOSTS)

@@ -25,8 +25,8 @@ def cluster(lend: Lend) -> Iterator[Cluster]:
 
 
 def test_a_database_through_its_life(cluster: Cluster) -> None:
-    """Its rows are there after each of: a rolling restart, kill -9 of a host, a stop and a start. Its volumes are
-    where they were, cannot be deleted while it lives, and are orphans when it is gone."""
+    """Rows are there after each of: a rolling restart, kill -9 of a host, a stop and a start. Volumes stay in their
+    places, cannot be deleted while the database lives, and are orphans when it is gone."""
     cluster.wait(lambda: cluster.capacity() > 0, "the capacity of the cluster")
     pool = cluster.client.respools.CreateResourcePool(respool_pb2.CreateRequest(config=pool_config())).result.value
     database = Database(cluster, pool, 2)

@@ -37,8 +37,8 @@ def kubectl(cluster: Cluster) -> Iterator[Client]:
 
 
 def test_a_database_through_its_life(cluster: Cluster, kubectl: Client) -> None:
-    """Its rows are there after a rolling restart and kill -9 of the host manager. The volume of a node that is deleted
-    is LOST until an operator says that it is there. Once deleted, volumes leave nothing."""
+    """Rows are there after a rolling restart and kill -9 of the host manager. The volume of a node that is deleted is
+    LOST until an operator restores it. Deleted volumes leave nothing."""
     nodes = cluster.local.kubernetes
     assert nodes is not None
     cluster.wait(lambda: cluster.capacity() > 0, "the capacity of the cluster")

@@ -48,7 +48,7 @@ def run(cluster: Cluster, *words: object) -> Result:
 
 
 def create(cluster: Cluster, path: str, file: Path, count: int, task: dict[str, Any]) -> tuple[str, str]:
-    """As a user does; returns the job, and what is told besides."""
+    """Creates a job as a user does; returns the job, and the warnings."""
     config = MessageToDict(job_config("", instanceCount=count, defaultConfig=task))
     config.pop("respoolID")
     file.write_text(yaml.safe_dump(config))
@@ -65,8 +65,8 @@ def ordinary(cluster: Cluster, pool: str, cpu: float = 1) -> str:
 
 
 def test_a_plan_says_which_pods_find_a_host_now(cluster: Cluster, file: Path) -> None:
-    """And it comes true: the others wait for one, for the reason that the plan gave. Nothing is created by it. It comes
-    first here, while nothing else waits."""
+    """A plan says which pods find a host, and is right: the others wait for one, for the reason in the plan. Nothing is
+    created by it. The test comes first in this module, while nothing else waits."""
     pool = cluster.pool("planned")
     spread = {"placementStrategy": "PLACEMENT_STRATEGY_SPREAD_JOB"}
     half = shell("sleep 600", cpu=2, memory=1)
@@ -103,8 +103,8 @@ def test_a_plan_says_which_pods_find_a_host_now(cluster: Cluster, file: Path) ->
 
 
 def test_a_constraint_that_no_host_meets(cluster: Cluster, file: Path) -> None:
-    """Who creates the job is told, and who plans it; its pods give back the whole limit of their pool at once, keep
-    their place, and an ordinary job behind them runs."""
+    """The creator of the job and a plan are warned; its pods release the whole limit of their pool at once, keep their
+    place, and an ordinary job behind them runs."""
     pool = cluster.pool("nowhere", cpu=8)
     task = shell("true", cpu=1, memory=1) | bound_to("rack", "z")
     stuck, told = create(cluster, "/nowhere", file, 8, task)
@@ -123,7 +123,8 @@ def test_a_constraint_that_no_host_meets(cluster: Cluster, file: Path) -> None:
 
 
 def test_a_pod_larger_than_every_host(cluster: Cluster, file: Path) -> None:
-    """It is created with a warning that has the numbers, and an ordinary job behind it runs; so for a gang."""
+    """The job is created with a warning that has the numbers, and an ordinary job behind it runs; the same holds for a
+    gang."""
     pool = cluster.pool("large", cpu=8)
     large, told = create(cluster, "/large", file, 1, shell("true", cpu=7, memory=1))
     assert f"Warning: {TOO_LARGE}; it waits for one to join\n" == told
@@ -174,7 +175,8 @@ def test_a_service_that_fits_no_host(cluster: Cluster, file: Path) -> None:
 
 @NIGHTLY
 def test_two_jobs_that_wait_for_an_empty_host(tmp_path: Path) -> None:
-    """While hosts are half full they take turns at what their pool has, and leave time to a job behind them."""
+    """Two jobs that wait for an empty host while hosts are half full alternate in using their pool's allocation, and
+    leave time to a job behind them."""
     with Cluster(temporary(tmp_path, simulate=2, environment={"PELOTON_POD_PLACEMENT_TIMEOUT_S": "20"})) as cluster:
         cluster.wait(lambda: cluster.capacity() == 2 * CPUS, "all hosts")
         spread = {"placementStrategy": "PLACEMENT_STRATEGY_SPREAD_JOB"}

@@ -1,4 +1,4 @@
-"""What `peloton up` refuses before it starts anything: one line each, exit code 1."""
+"""Errors of `peloton up` before it starts anything: one line each, exit code 1."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_clusters_need_names_of_their_own(tmp_path: Path) -> None:
 
 @pytest.fixture
 def temporal() -> Iterator[str]:
-    """Somebody's server, with a namespace for us."""
+    """The Temporal server of another user, with a namespace for the test."""
     port, ui_port = free_ports(2)
     command = [temporal_binary(), "server", "start-dev", "--ip", "127.0.0.1", "--log-level", "error"]
     command += ["--headless", "--namespace", "ours", "--port", str(port), "--ui-port", str(ui_port)]
@@ -118,7 +118,7 @@ def test_a_temporal_server_that_runs_is_used(temporal: str, tmp_path: Path) -> N
 
 
 def test_a_temporal_server_that_is_not_there_is_named() -> None:
-    """Before anything starts."""
+    """The address is named before anything starts."""
     (port,) = free_ports(1)
 
     away, nonsense = up("--temporal", f"127.0.0.1:{port}"), up("--temporal", "temporal")
@@ -135,7 +135,7 @@ def test_a_temporal_server_that_is_not_there_is_named() -> None:
 
 @pytest.mark.parametrize("name", ["peloton.db", "temporal.db"])
 def test_a_damaged_file_is_named(name: str, tmp_path: Path) -> None:
-    """Before any part fails at it again and again."""
+    """The file is named before any part fails at it again and again."""
     (tmp_path / name).write_text("not a database" * 100)
 
     refused = up("--data", str(tmp_path))
@@ -145,7 +145,7 @@ def test_a_damaged_file_is_named(name: str, tmp_path: Path) -> None:
 
 
 def test_a_role_without_a_database_ends() -> None:
-    """It makes up none."""
+    """A role without a database ends and creates none."""
     environment = {name: value for name, value in os.environ.items() if name != "PELOTON_DATABASE"}
     command = [sys.executable, "-m", "cli.main", "serve", "worker"]
     refused = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment)
@@ -155,7 +155,7 @@ def test_a_role_without_a_database_ends() -> None:
 
 
 def test_a_hangup_ends_the_cluster_in_order(tmp_path: Path) -> None:
-    """Its control file goes, nothing of it runs on; and what it leaves in its folder nobody else can read."""
+    """A hangup removes the control file and ends all processes; other users cannot read what is left in its folder."""
     data, (port,) = tmp_path / "data", free_ports(1)
     command = [sys.executable, "-m", "cli.main", "up", "--port", str(port), "--data", str(data), "--simulate", "2"]
     before, hangup = os.umask(0o022), signal.signal(signal.SIGHUP, signal.SIG_DFL)  # the tests may run under nohup

@@ -56,7 +56,7 @@ def on_this_version(cluster: Cluster) -> bool:
 
 
 class Work:
-    """Of every kind, none of which ends before it is told to."""
+    """Work of every kind, none of which ends before the test ends it."""
 
     def __init__(self, cluster: Cluster, folder: Path) -> None:
         self.cluster, self.waiting = cluster, Waiting(folder)
@@ -104,7 +104,7 @@ class Work:
         self.cluster.wait(lambda: ended.items() <= self.cluster.counts(self.batch).items(), f"the next pod {what}")
 
     def end(self) -> None:
-        """Everything ends as it should, and nothing ran twice but what was to."""
+        """Ends all work as it should, and checks that no pod ran twice without a reason."""
         cluster = self.cluster
         self.waiting.end("healthy", "gang", "leaving", *(f"batch{i}" for i in range(STAGES + AT_A_TIME)))
         assert {self.batch: "SUCCEEDED", self.gang: "SUCCEEDED"} == {

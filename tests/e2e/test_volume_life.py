@@ -43,7 +43,7 @@ class Life:
         self.cluster, self.host_manager, self.random = cluster, host_manager, Random(seed)
         self.roles = ("api", "worker", "resmgr", "temporal", host_manager, host_manager, host_manager)
         self.story: list[str] = []
-        self.lines: dict[str, int] = {}  # that each volume had at the last look
+        self.lines: dict[str, int] = {}  # that each volume had at the last read
         config = respool_pb2.CreateRequest(config=pool_config())
         cluster.wait(lambda: cluster.capacity() > 0, "the capacity of the cluster")
         self.pool = cluster.client.respools.CreateResourcePool(config).result.value
@@ -80,7 +80,8 @@ class Life:
     # What is done.
 
     def tell(self, act: Callable[[], None]) -> None:
-        """Until it is accepted: roles may be away. What was accepted unseen is refused then, or changes nothing."""
+        """Repeats a call until it is accepted: roles may be down. A call that was accepted without an answer is refused
+        then, or changes nothing."""
 
         def done() -> bool:
             try:
@@ -106,7 +107,7 @@ class Life:
         return lambda: count(len(self.service.volumes())) >= wanted
 
     def some_runs(self) -> Callable[[], bool]:
-        """Of so many instances the run has been replaced."""
+        """Returns a condition: the runs of a random number of instances have been replaced."""
         before, wanted = self.service.runs(), self.random.randint(1, INSTANCES)
         return lambda: sum(run > before[instance] for instance, run in self.service.runs().items()) >= wanted
 
@@ -130,7 +131,7 @@ class Life:
         return ids
 
     def folders(self, volume_id: str) -> list[Path]:
-        """Of all hosts, whatever their cluster calls them."""
+        """The volume folders of all hosts, whatever their cluster calls them."""
         top = self.cluster.local.data_dir
         mesos = top.glob(f"minicluster/volumes/*/*/peloton-{volume_id}")
         return sorted([*mesos, *top.glob(f"kubernetes/nodes/*/volumes/{volume_id}")])
@@ -148,7 +149,8 @@ def cluster(request: pytest.FixtureRequest, tmp_path: Path, lend: Lend) -> Itera
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_life_of_volumes(cluster: tuple[Cluster, str], seed: int) -> None:
-    """PELOTON_TEST_SEEDS=1,2,3 plays others, PELOTON_TEST_STEPS more services; a failure tells its story."""
+    """A life of each seed ends well; PELOTON_TEST_SEEDS=1,2,3 plays others, PELOTON_TEST_STEPS more services; a failure
+    prints its story."""
     life = Life(*cluster, seed)
     try:
         for number in range(ROUNDS):

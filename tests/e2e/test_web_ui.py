@@ -1,4 +1,4 @@
-"""What people do and see in the Temporal Web UI, on the whole system."""
+"""Operations of people in the Temporal Web UI, on the whole system."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ def asked(cluster: Cluster, ask: Callable[[Client], Awaitable[T]]) -> T:
 
 
 def test_a_job_is_found_terminated_and_cancelled(lend: Lend) -> None:
-    """By its pool and name in the list; a termination costs its pods nothing, a cancellation stops them."""
+    """A job is found by its pool and name in the list; a termination costs its pods nothing, a cancellation stops
+    them."""
     with lend(SIMULATED) as cluster:
         pool = cluster.pool("ui")
         config = shell("sleep 600")

@@ -21,7 +21,8 @@ MIGRATE = "import sys; from services.storage.migrate import upgrade; upgrade(sys
 
 
 def unpack_last_release(folder: Path) -> Path:
-    """Its tree; skips the test where the history of the repository does not reach so far."""
+    """Unpacks and returns the tree of the last release; skips the test where the history of the repository does not
+    reach so far."""
     packed = subprocess.run(["git", "archive", latest().commit], cwd=ROOT, capture_output=True)
     if packed.returncode:
         pytest.skip(f"release {latest().name} is commit {latest().commit}, which is not in this clone")
@@ -43,7 +44,7 @@ class Upgraded(Cluster):
         return local
 
     def replace(self, part: str, *, back: bool = False) -> None:
-        """By a process of the present code; ``back``: of the last release."""
+        """Replaces a process by one of the present code; ``back``: of the last release."""
         self.stop_part(part)
         kept = {name: value for name, value in self.local.part(part).environment.items() if name not in CODE}
         self.local.part(part).environment = {**kept, **(code_of(self.release) if back else {})}
@@ -67,6 +68,6 @@ class OfRelease(LocalCluster):
             part.environment = {**part.environment, **self.code}
 
     def _migrate(self) -> None:
-        """By the release, as its operator did."""
+        """Migrates the schema by the last release, as its operator did."""
         environment: dict[str, Any] = {**self.parts["api"].whole_environment}
         subprocess.run([sys.executable, "-c", MIGRATE, self.database], env=environment, check=True)

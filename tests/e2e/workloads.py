@@ -1,4 +1,4 @@
-"""A job of each kind on a cluster from which somebody takes pods away, and how they have fared."""
+"""A job of each kind on a cluster from which pods are deleted by others, and the states they end in."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def failures_of(cluster: Cluster, job: str) -> int:
 
 
 def again(cluster: Cluster, job: str) -> bool:
-    """Whether all its pods run, none of them for the first time."""
+    """Returns whether all of the job's pods run, none of them for the first time."""
     return 1 not in cluster.run_ids(job).values() and {"RUNNING"} == cluster.counts(job).keys()
 
 
