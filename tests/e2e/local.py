@@ -339,8 +339,8 @@ def temporary(tmp_path: Path, **settings: Any) -> LocalSettings:
     """A cluster whose resource manager checks its state after each cycle; ``Cluster`` fails when an invariant was
     broken. Batch pods that fail run again soon.
 
-    Without estimates of slack unless the story is about them: each takes offers away, and a launch in that moment makes
-    one more run, which other stories count.
+    Slack is not estimated unless the story is about it: each estimate takes offers away, and a launch in that moment
+    makes one more run, which other stories count.
     """
     environment = {**STRICT, **settings.pop("environment", {})}
     return LocalSettings(port=0, data_dir=tmp_path, environment=environment, **{"slack_interval_s": 0, **settings})

@@ -41,7 +41,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 
 class Images:
-    """The images of the hosts, and the counters of prefetched and missing images since the start of a test."""
+    """Images that the hosts have, and the counters of images since the start of a test."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._url = f"http://{cluster.local.mesos}/minicluster/images"
