@@ -56,7 +56,7 @@ class InMemory:
         self._cluster.fail_over()
 
     def tear_down(self) -> None:
-        """It is gone with the test."""
+        """Leaves the cluster, which ends with the test."""
 
     close = tear_down
 
@@ -79,7 +79,7 @@ class Mesos:
         self._ids[cluster] = framework_id
 
     def driver(self) -> ClusterDriver:
-        # What a new master does not know counts as unknown at once.
+        # A task of an agent that has not registered with a new master counts as unknown at once.
         quick = {"agents_period_s": 0.1, "agent_reregister_timeout_s": 0.0, "offer_hold_s": OFFER_HOLD_S}
         self._driver = MesosDriver(MesosSettings(self._link.address, **quick), self)  # type: ignore[arg-type]
         return self._driver

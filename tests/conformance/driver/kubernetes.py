@@ -42,18 +42,18 @@ class Plane(Protocol):
     can_restart: bool
 
     def driver_kubeconfig(self, namespace: str) -> Path:
-        """Of the user that a driver is, whose pods are in this namespace."""
+        """A kubeconfig of the user that a driver is, whose pods are in this namespace."""
         ...
 
     def restart(self) -> None:
-        """With kill -9."""
+        """Restarts the apiserver with kill -9."""
         ...
 
     def close(self) -> None: ...
 
 
 class SharedPlane:
-    """Others use it too."""
+    """A control plane that other users share."""
 
     can_restart = False
 
@@ -62,14 +62,14 @@ class SharedPlane:
         self.kubeconfig, self._folder = kubeconfig, folder
 
     def driver_kubeconfig(self, namespace: str) -> Path:
-        """Of a service account that may do what deploy/kubernetes allows it, and no more."""
+        """A kubeconfig of a service account with the permissions of deploy/kubernetes, and no more."""
         return host_manager_of(self.kubeconfig, namespace, self._folder)
 
     def restart(self) -> None:
         raise AssertionError("others use this apiserver")
 
     def close(self) -> None:
-        """It stays."""
+        """Leaves the plane running."""
 
 
 class EmulatedPlane:
@@ -90,7 +90,7 @@ class EmulatedPlane:
         return self._server.kubeconfig
 
     def driver_kubeconfig(self, namespace: str) -> Path:
-        """It has one user."""
+        """The kubeconfig of the plane's only user."""
         return self.kubeconfig
 
     def restart(self) -> None:
@@ -129,7 +129,7 @@ class EmulatedProcess:
         return self._folder / "kubeconfig"
 
     def driver_kubeconfig(self, namespace: str) -> Path:
-        """It has one user."""
+        """The kubeconfig of the plane's only user."""
         return self.kubeconfig
 
     def _begin(self) -> subprocess.Popen[bytes]:
@@ -156,7 +156,7 @@ class EmulatedProcess:
             connection.close()
 
     def restart(self) -> None:
-        """With kill -9."""
+        """Restarts the apiserver with kill -9."""
         self._kill()
         self._process = self._begin()
 
@@ -178,7 +178,7 @@ class Machines(Protocol):
 
 
 class EmulatedMachines:
-    """They run processes."""
+    """Nodes of an emulated plane, which run processes."""
 
     def __init__(self, plane: EmulatedPlane) -> None:
         self._plane = plane
@@ -190,11 +190,11 @@ class EmulatedMachines:
         self._plane.node(node, is_up=True)
 
     def close(self) -> None:
-        """They go with their apiserver."""
+        """Leaves the nodes, which end with their apiserver."""
 
 
 class RealMachine:
-    """Tests share it."""
+    """The node with the real kubelet, which tests share."""
 
     def lose(self, node: str) -> None:
         raise AssertionError(f"other tests use {node}, too")
@@ -202,7 +202,7 @@ class RealMachine:
     bring_back = lose
 
     def close(self) -> None:
-        """It stays."""
+        """Leaves the node running."""
 
 
 class MachineLab(Lab):
@@ -255,7 +255,7 @@ class Kubernetes:
         return self.hosts_answer
 
     def lose_host(self, hostname: str) -> None:
-        """Its kubelet is silent, and the controller of nodes has noticed."""
+        """Silences the kubelet of a host and waits until the node controller has noticed."""
         self.machines.lose(hostname)
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         ready = {"type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown", "lastTransitionTime": now}
@@ -265,7 +265,7 @@ class Kubernetes:
         self.machines.bring_back(hostname)
 
     def taint(self, hostname: str, key: str, effect: str) -> None:
-        """Beside the taints that the node has."""
+        """Adds a taint to the taints that the node has."""
         path = f"/api/v1/nodes/{hostname}"
         taints = self.client.ask("GET", path).json()["spec"].get("taints", [])
         self.patch(path, {"spec": {"taints": [*taints, {"key": key, "effect": effect}]}})
@@ -279,7 +279,7 @@ class Kubernetes:
         assert reply.status == http.client.OK, reply.body
 
     def evict(self, pod: PodOnHost) -> int:
-        """As somebody who drains the node; the status of the answer."""
+        """Evicts a pod as a client that drains the node does; returns the status of the answer."""
         path = f"/api/v1/namespaces/{self.namespace}/pods/{pod.pod_id}/eviction"
         body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": str(pod.pod_id)}}
         return self.client.ask("POST", path, body).status

@@ -1,4 +1,4 @@
-"""A driver on a cluster, what it tells, and what is done to the cluster past it."""
+"""A driver on a cluster, the events that it reports, and operations on the cluster without the driver."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ ENDS = frozenset({PodState.SUCCEEDED, PodState.FAILED, PodState.KILLED, PodState
 
 
 class RecordedEvents:
-    """Implements ``DriverEvents``: keeps what a driver tells, and acknowledges it unless it is ``deaf``."""
+    """Implements ``DriverEvents``: keeps the events of a driver, and acknowledges them unless it is ``deaf``."""
 
     def __init__(self) -> None:
         self.changed = threading.Condition()
@@ -82,7 +82,7 @@ class RecordedEvents:
             self.changed.notify_all()
 
     def idle_room(self, until_s: float, kept: int, limit: int) -> list[str]:
-        """All of it, once nobody is to use any."""
+        """Up to ``limit`` idle offers, once the cluster is marked idle."""
         with self.changed:
             idle = list(self.rooms)[:limit] if self.is_idle else []
             for room_id in idle:
@@ -96,14 +96,14 @@ class RecordedEvents:
             self.changed.notify_all()
 
     def host_returned(self) -> None:
-        """Nothing is left to be ended here."""
+        """Ignores returned hosts: there is nothing to end here."""
 
     def refused(self, why: str) -> None:
         self.refusals.append(why)
 
 
 class Cluster(Protocol):
-    """What a fixture brings: a kind of cluster, and what is done to it past its driver."""
+    """A kind of cluster that a fixture provides, with operations on it without its driver."""
 
     can_lose_hosts: bool  # and take them down for maintenance
     can_fail_over: bool
@@ -112,11 +112,11 @@ class Cluster(Protocol):
     keeps_output_of_killed: bool  # else it goes with the pod
 
     def driver(self) -> ClusterDriver:
-        """Another one, with the identity of those before."""
+        """Another driver, with the identity of the earlier ones."""
         ...
 
     def measure_slack(self) -> bool:
-        """At once, if slack is what ordinary pods leave; else hosts have a fixed amount."""
+        """Measures slack at once, if slack is the usage gap of ordinary pods; else hosts have a fixed amount."""
         ...
 
     def lose_host(self, hostname: str) -> None: ...
@@ -133,7 +133,7 @@ class Lab:
         self._job = convert.new_job_record(new_job_id(), config, 1)
         self.start()
 
-    # Life.
+    # Lifecycle.
 
     def start(self) -> None:
         """A driver, another one if there was one."""
@@ -147,7 +147,7 @@ class Lab:
         self.wait(lambda: not self.driver.unready, "a driver that is ready")
 
     def stop(self) -> None:
-        """What has a session stops once."""
+        """Stops the driver, and does not stop it again at the end: a session stops once."""
         self._drivers.remove(self.driver)
         self.driver.stop()
 
@@ -179,21 +179,22 @@ class Lab:
         return value
 
     def _quietly(self, act: Callable[[], None]) -> None:
-        """A session may end meanwhile: what was not acknowledged comes again."""
+        """Calls a driver whose session may end meanwhile: reports that were not acknowledged come again."""
         try:
             act()
         except OSError:
             return
 
-    # Room.
+    # Offers.
 
     def room_of(self, hostname: str = "", **at_least: float) -> str:
-        """A host with so much room."""
+        """An offer of a host with at least these resources."""
         found = lambda: self._with_room(hostname, at_least.get("cpu", 0.1))  # noqa: E731
         return str(self.wait(found, f"room on {hostname or 'any host'}"))
 
     def claim_of(self, hostname: str = "", **at_least: float) -> Claim:
-        """All room of a host with so much: it is taken as it is found, since a session that ends takes it away."""
+        """A claim of all offers of a host with at least these resources, made when they are found, since the end of a
+        session removes offers."""
 
         def claimed() -> Claim | None:
             with self.events.changed:
@@ -212,7 +213,7 @@ class Lab:
             return [room for room in self.events.rooms.values() if room.hostname == hostname]
 
     def lender(self) -> str:
-        """A host with revocable room of more than one cpu."""
+        """A host with more than one revocable cpu."""
         is_measured = self.cluster.measure_slack()
         if is_measured:
             self.running(cpu=2)
@@ -239,7 +240,7 @@ class Lab:
         return Claim(Hostname(hostname), rooms[0].host_id, tuple(room.room_id for room in rooms))
 
     def want_room(self) -> None:
-        """As after a lease that found none."""
+        """Requests offers as a lease that found none does."""
         shape = PodShape(Resources.of(0.1))
         self.driver.want_room(RoomWish((self._job.job_id, False), (shape,), frozenset({shape}), False, lambda _: True))
 
@@ -256,7 +257,7 @@ class Lab:
         return PodLaunch(PodId(self._job.job_id, next(self._instances), 1), template, ports)
 
     def launch(self, command: str = LONG, hostname: str = "", **task: Any) -> PodOnHost:
-        """One pod; on any host with room, if none is named."""
+        """Launches one pod; on any host with offers, if none is named."""
         pod = self.pod(self.template(command, **task))
         while True:
             sessions = self.events.sessions
@@ -273,7 +274,7 @@ class Lab:
         return pod
 
     def reconcile(self, pods: Sequence[PodOnHost]) -> None:
-        """In a session that lasts for it: after a failover one may follow another."""
+        """Reconciles in a session that lasts for it: after a failover one may follow another."""
 
         def asked() -> bool:
             try:
@@ -293,7 +294,7 @@ class Lab:
         return [report for report in self.events.reports if report.pod == str(pod.pod_id)]
 
     def states(self, pod: PodOnHost) -> list[PodState]:
-        """As they were told, repetitions and answers left out."""
+        """States of the pod as reported, without repetitions and answers."""
         found: list[PodState] = []
         for report in self.reports_of(pod):
             if report.status is not None and not report.is_answer and report.status.state not in found[-1:]:

@@ -1,4 +1,4 @@
-"""What any driver of a cluster must do. A new one is a fixture more in conftest.py."""
+"""Requirements on any driver of a cluster. A new driver is one more fixture in conftest.py."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ KILLED, LOST, RUNNING = PodState.KILLED, PodState.LOST, PodState.RUNNING
 ORDER = [PodState.LAUNCHED, PodState.STARTING, RUNNING, *sorted(ENDS)]
 
 
-# Hosts and room.
+# Hosts and offers.
 
 
 def test_hosts_and_their_room_are_announced(lab: Lab) -> None:
-    """Each host with all that it has; room is a part of it, and bears the labels of its host."""
+    """Each host is announced with its capacity; its offers are a part of it, and have the labels of their host."""
     lab.wait(
         lambda: {room.hostname for room in lab.events.rooms.values()} == lab.events.hosts.keys(), "room of all hosts"
     )
@@ -36,7 +36,7 @@ def test_hosts_and_their_room_are_announced(lab: Lab) -> None:
 
 
 def test_what_a_pod_takes_is_no_longer_room(lab: Lab) -> None:
-    """The rest is announced anew, without its ports; all of it after its end."""
+    """The remaining resources are offered again, without the pod's ports; all of the host after its end."""
     host = lab.room_of(cpu=1)
     before = lab.free(host)
     port = lab.rooms(host)[0].ports[0][0]
@@ -53,7 +53,7 @@ def test_what_a_pod_takes_is_no_longer_room(lab: Lab) -> None:
 
 
 def test_what_pods_hold_is_told_of_their_host(lab: Lab) -> None:
-    """By whomever it is held: what is free is known without room, too."""
+    """The resources held on a host are announced, of any holder: free resources are known without offers, too."""
     host = lab.running(cpu=1).hostname
 
     lab.wait(lambda: lab.events.hosts[host].held.cpu_milli >= 1_000, "a host that is not free")
@@ -62,7 +62,7 @@ def test_what_pods_hold_is_told_of_their_host(lab: Lab) -> None:
 
 @pytest.mark.parametrize("how", ["launch", "return_room"])
 def test_room_that_is_not_used_comes_again(how: str, lab: Lab) -> None:
-    """A launch without pods gives it back, and so does who does not know what became of a launch."""
+    """A launch without pods returns its offers, and so does one whose result is unknown."""
     host = lab.room_of()
     before, claim = lab.free(host), lab.claim(host)
 
@@ -75,7 +75,7 @@ def test_room_that_is_not_used_comes_again(how: str, lab: Lab) -> None:
 
 
 def test_idle_room_goes_back_to_a_cluster_that_shares_it(lab: Lab) -> None:
-    """And comes again when a lease wants it."""
+    """Idle offers return to a shared cluster and come again when a lease requires them."""
     if not lab.driver.capabilities.shares_room:
         pytest.skip("nobody else waits for the room of this cluster")
     lab.events.is_idle = True
@@ -110,7 +110,7 @@ def test_revocable_room_is_apart(lab: Lab) -> None:
 
 
 def test_states_come_in_their_order(lab: Lab) -> None:
-    """From the launch to the end, each once; the end is the last."""
+    """States are reported from the launch to the end, each once; the end is the last."""
     short, long = lab.launch("true"), lab.running()
     lab.wait_for(short, PodState.SUCCEEDED)
     lab.driver.kill([long])
@@ -123,7 +123,7 @@ def test_states_come_in_their_order(lab: Lab) -> None:
 
 
 def test_a_pod_that_fails_says_so(lab: Lab) -> None:
-    """By itself: its program, and not its host, is the cause."""
+    """A failed pod is reported with its program, and not its host, as the cause."""
     if not lab.cluster.runs_processes and lab.driver.capabilities.kind == "mesos":
         pytest.skip("simulated pods do not fail")
     report = lab.wait_for(lab.launch("exit 3"), *ENDS)
@@ -133,7 +133,7 @@ def test_a_pod_that_fails_says_so(lab: Lab) -> None:
 
 
 def test_a_report_comes_again_until_it_is_acknowledged(lab: Lab) -> None:
-    """Nothing that follows it comes before that."""
+    """A report is repeated until it is acknowledged, and no later one of its pod comes before that."""
     lab.events.deaf = True
     pod = lab.launch("true")
 
@@ -149,7 +149,7 @@ def test_a_report_comes_again_until_it_is_acknowledged(lab: Lab) -> None:
 
 
 def test_room_is_used_once(lab: Lab) -> None:
-    """Of two launches on the same room one starts its pod, and the other gives it back: nothing is lost, nothing runs
+    """One of two launches on the same offers starts its pod, and the other returns the offers: no pod is lost or runs
     twice."""
     host = lab.room_of(cpu=1)
     claim, template = lab.claim(host), lab.template()
@@ -175,7 +175,7 @@ def test_what_does_not_fit_is_given_back(lab: Lab) -> None:
 
 
 def test_a_kill_ends_a_pod_once(lab: Lab) -> None:
-    """However often it is told, and without the host being named."""
+    """A kill ends a pod once, however often it is sent, and without the host being named."""
     pod = lab.running()
 
     for _ in range(3):
@@ -188,7 +188,7 @@ def test_a_kill_ends_a_pod_once(lab: Lab) -> None:
 
 
 def test_a_pod_has_its_grace(lab: Lab) -> None:
-    """Who wants to end by itself may; who does not is ended when the grace is over."""
+    """A pod that ends by itself has its grace period; another one is killed when the period is over."""
     if not lab.cluster.runs_processes:
         pytest.skip("pods of this cluster have no processes")
     wait = "echo ready >&2; while true; do sleep 0.1; done"
@@ -208,7 +208,7 @@ def test_a_pod_has_its_grace(lab: Lab) -> None:
 
 
 def test_a_kill_of_an_unknown_pod_is_answered(lab: Lab) -> None:
-    """With an end, so that nobody waits for one."""
+    """A kill of an unknown pod is answered with an end, so that no caller waits for one."""
     stranger = lab.unknown()
 
     lab.driver.kill([stranger])
@@ -233,7 +233,7 @@ def test_reconciliation_tells_of_pods_that_are_known_and_of_others(lab: Lab) -> 
 
 
 def test_reconciliation_of_everything_tells_of_what_runs(lab: Lab) -> None:
-    """Also of pods that nobody named."""
+    """Reconciliation of everything reports all running pods, named in the call or not."""
     pods = [lab.running(), lab.running()]
     before = len(lab.events.reports)
 
@@ -247,7 +247,8 @@ def test_reconciliation_of_everything_tells_of_what_runs(lab: Lab) -> None:
 
 
 def test_another_driver_has_the_pods_of_the_one_before(lab: Lab) -> None:
-    """What was not acknowledged comes to it; what runs is told of, and can be killed."""
+    """Reports that were not acknowledged come to the next driver; running pods are reported to it, and can be
+    killed."""
     runs = lab.running()
     lab.events.deaf = True
     ended = lab.launch("true")
@@ -264,7 +265,7 @@ def test_another_driver_has_the_pods_of_the_one_before(lab: Lab) -> None:
 
 
 def test_a_driver_that_was_replaced_does_nothing_more(lab: Lab) -> None:
-    """Its launches start nothing, and it does not take the session back."""
+    """Launches of a replaced driver start nothing, and it does not take the session back."""
     host = lab.room_of()
     older, older_events, claim = lab.driver, lab.events, lab.claim(host)
     pod = lab.pod(lab.template())
@@ -279,7 +280,7 @@ def test_a_driver_that_was_replaced_does_nothing_more(lab: Lab) -> None:
 
 
 def test_pods_outlive_another_control_plane(lab: Lab) -> None:
-    """A session ends and another begins: room from before is void, all room is announced anew, and pods run on."""
+    """A session ends and another begins: offers from before are void, all hosts are offered again, and pods run on."""
     if not lab.cluster.can_fail_over:
         pytest.skip("the control plane of this cluster is not ours to replace")
     pod, host = lab.running(), lab.room_of()
@@ -309,7 +310,7 @@ def lose(lab: Lab) -> None:
 
 
 def test_pods_are_lost_with_their_host(lab: Lab) -> None:
-    """The host is no longer announced, nor its room; when it comes back it takes pods again."""
+    """A lost host is no longer announced, nor are its offers; when it comes back it takes pods again."""
     lose(lab)
     pod = lab.running()
 
@@ -325,7 +326,7 @@ def test_pods_are_lost_with_their_host(lab: Lab) -> None:
 
 
 def test_a_launch_on_a_host_that_is_gone_is_given_back(lab: Lab) -> None:
-    """It was leased while it was there."""
+    """A launch on a host that was leased while it was there is given back."""
     lose(lab)
     host = lab.room_of()
     claim, pod = lab.claim(host), lab.pod(lab.template())
@@ -338,7 +339,8 @@ def test_a_launch_on_a_host_that_is_gone_is_given_back(lab: Lab) -> None:
 
 
 def test_a_drained_host_goes_down_and_comes_up(lab: Lab) -> None:
-    """Its room says when it goes, pods stay until it does, and every step may be repeated."""
+    """Offers of a drained host have the time of its drain, pods stay until it goes down, and every step may be
+    repeated."""
     lose(lab)
     pod = lab.running()
     host, address = pod.hostname, lab.address(pod.hostname)
@@ -361,7 +363,7 @@ def test_a_drained_host_goes_down_and_comes_up(lab: Lab) -> None:
 
 
 def test_a_host_that_is_drained_no_more_stays(lab: Lab) -> None:
-    """Its room goes no longer, and its pods have seen nothing."""
+    """Offers of a host whose drain was cancelled are unlimited again, and its pods were not affected."""
     lose(lab)
     pod = lab.running()
     address = lab.address(pod.hostname)
@@ -378,7 +380,7 @@ def test_a_host_that_is_drained_no_more_stays(lab: Lab) -> None:
 
 
 def test_what_pods_use_is_measured(lab: Lab) -> None:
-    """Of each pod of ours by its id; a host that is not there does not answer."""
+    """The usage of each Peloton-managed pod is measured by its id; a lost host does not answer."""
     if not lab.driver.capabilities.measures_use or not lab.cluster.hosts_answer:
         pytest.skip("this cluster measures nothing")
     pod = lab.running()

@@ -1,4 +1,4 @@
-"""Room that host pools announce with factors, and the drivers that give less of their clusters for it."""
+"""Offers of host pools with factors, and the drivers that reduce a pod's share of the cluster by them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.conformance.driver.lab import Lab
 
 
 def test_a_pod_takes_less_of_a_host_that_is_announced_with_a_factor(lab: Lab) -> None:
-    """By the factor of each kind."""
+    """A pod takes less of its host by the factor of each kind."""
     host = lab.room_of()
     before = lab.free(host)
     pod = lab.pod(lab.template(cpu=1))._replace(factors=Factors(160, 200))

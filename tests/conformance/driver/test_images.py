@@ -1,4 +1,4 @@
-"""Images that cannot be pulled, as kubelets tell of them: an emulated one, and with PELOTON_TEST_KUBELET a real one."""
+"""Images that cannot be pulled, as kubelets report them: an emulated one, and with PELOTON_TEST_KUBELET a real one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the kinds of clusters do not have in common."""
+"""Differences between the kinds of clusters."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ONLY_ELSEWHERE: dict[str, dict[str, Any]] = {
 
 
 def test_what_only_another_kind_can_run_does_not_start(lab: Lab) -> None:
-    """Not even a part of it."""
+    """A pod that requires another kind of cluster starts none of its parts."""
     asked = ONLY_ELSEWHERE.get(lab.driver.capabilities.kind)
     if asked is None:
         pytest.skip("this cluster reads nothing of what a pod is")
@@ -56,7 +56,7 @@ def test_a_pod_has_the_secrets_of_its_job(lab: Lab) -> None:
 
 
 def test_an_image_is_fetched_ahead_by_a_pod(lab: Lab) -> None:
-    """Which is none of ours, and is deleted by whoever drives the cluster."""
+    """An image is prefetched by a pod that Peloton does not count, and that the driver's process deletes."""
     if not isinstance(lab.driver, KubernetesDriver) or not isinstance(lab.cluster, Kubernetes):
         pytest.skip("its hosts are asked by an endpoint, or not at all")
     images, cluster = lab.driver.images, lab.cluster

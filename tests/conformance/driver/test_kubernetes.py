@@ -1,4 +1,4 @@
-"""What the driver of Kubernetes does beyond the suite, on an emulated apiserver."""
+"""Requirements on the driver of Kubernetes beyond the suite, on an emulated apiserver."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def lab(cluster: Kubernetes) -> Iterator[Lab]:
 
 
 def names(cluster: Kubernetes) -> list[str]:
-    """Of all pods that there are."""
+    """Names of all pods in the namespace."""
     pods = cluster.client.ask("GET", f"/api/v1/namespaces/{cluster.namespace}/pods").json()["items"]
     return [pod["metadata"]["name"] for pod in pods]
 
@@ -124,7 +124,7 @@ def test_while_its_namespace_is_being_deleted_nothing_is_launched(lab: Lab, clus
 
 
 def test_an_apiserver_that_dies_in_the_middle_loses_and_doubles_nothing(lab: Lab, cluster: Kubernetes) -> None:
-    """Of many pods that are being launched each runs once and ends once, or is certainly not there."""
+    """Each of many pods that are being launched runs once and ends once, or certainly does not exist."""
     template = lab.template("true", cpu=0.01)
     hosts = sorted(lab.events.hosts)
     launches = [
@@ -167,7 +167,7 @@ def test_an_apiserver_that_dies_in_the_middle_loses_and_doubles_nothing(lab: Lab
 
 @pytest.mark.parametrize("settings", [{"log_retention_s": 0.0}])
 def test_an_ended_pod_is_deleted_once_its_end_is_acknowledged(lab: Lab, cluster: Kubernetes) -> None:
-    """Not before; also if another driver reports it."""
+    """An ended pod is deleted after the acknowledgement and not before; also if another driver reports it."""
     lab.events.deaf = True
     pod = lab.launch("true")
     lab.wait(lambda: lab.reports_of(pod), "a report")
@@ -182,7 +182,7 @@ def test_an_ended_pod_is_deleted_once_its_end_is_acknowledged(lab: Lab, cluster:
 
 
 def test_a_successor_reports_ended_pods_that_are_kept_and_keeps_them(lab: Lab, cluster: Kubernetes) -> None:
-    """Their logs can be read for as long as they could have been."""
+    """Logs of ended pods that are kept can be read as long as under the driver before."""
     pod = lab.launch("true")
     lab.wait_for(pod, PodState.SUCCEEDED)
     lab.stop()
@@ -195,7 +195,7 @@ def test_a_successor_reports_ended_pods_that_are_kept_and_keeps_them(lab: Lab, c
 
 
 def test_a_pod_that_somebody_deletes_has_ended(lab: Lab, cluster: Kubernetes) -> None:
-    """It did not end by itself: it may run again."""
+    """A pod deleted by another client did not end by itself: it may run again."""
     pod = lab.running()
 
     cluster.client.ask("DELETE", f"/api/v1/namespaces/{cluster.namespace}/pods/{pod.pod_id}")
@@ -206,7 +206,7 @@ def test_a_pod_that_somebody_deletes_has_ended(lab: Lab, cluster: Kubernetes) ->
 
 
 def test_pods_end_with_their_namespace_and_others_run_when_it_is_back(lab: Lab, cluster: Kubernetes) -> None:
-    """Those that ran did not end by themselves: they may run again. The session goes on without its Lease."""
+    """Pods that ran did not end by themselves: they may run again. The session continues without its Lease."""
     pods = [lab.running() for _ in range(2)]
     path = f"/api/v1/namespaces/{cluster.namespace}"
     sessions = lab.events.sessions
@@ -228,7 +228,7 @@ def test_pods_end_with_their_namespace_and_others_run_when_it_is_back(lab: Lab, 
 
 
 def test_pods_of_a_node_that_was_deleted_are_lost_and_removed(lab: Lab, cluster: Kubernetes) -> None:
-    """No kubelet is left that would: they are sent away, and run again."""
+    """Pods of a deleted node are removed by the driver, as no kubelet is left for it, and run again."""
     pod = lab.running()
     cluster.machines.lose(pod.hostname)
 
@@ -241,7 +241,7 @@ def test_pods_of_a_node_that_was_deleted_are_lost_and_removed(lab: Lab, cluster:
 
 
 def test_a_node_that_others_cordon_takes_nothing_and_says_so(lab: Lab, cluster: Kubernetes) -> None:
-    """What runs there stays; our own drain does not take that cordon off."""
+    """Pods on a node cordoned by others stay; the end of our own drain leaves that cordon."""
     pod = lab.running()
     path, address = f"/api/v1/nodes/{pod.hostname}", lab.address(pod.hostname)
     cluster.patch(path, {"spec": {"unschedulable": True}})
@@ -258,7 +258,7 @@ def test_a_node_that_others_cordon_takes_nothing_and_says_so(lab: Lab, cluster: 
 
 
 def test_a_successor_goes_on_with_a_drain(lab: Lab, cluster: Kubernetes) -> None:
-    """What we do to a node stands on the node; it is gone afterwards."""
+    """A drain is stored on the node, so that the next driver continues it; afterwards it is gone."""
     host = lab.room_of()
     address = lab.address(host)
     lab.driver.drain([address])
@@ -277,7 +277,7 @@ def test_a_successor_goes_on_with_a_drain(lab: Lab, cluster: Kubernetes) -> None
 
 
 def test_a_tainted_node_takes_nothing_unless_the_taint_is_ours(lab: Lab, cluster: Kubernetes) -> None:
-    """Dedicated nodes keep others away, not us."""
+    """A node with another owner's taint takes no pods; a node with the taint of dedicated nodes does."""
     first, second = sorted(lab.events.hosts)[:2]
     for name, key in ((second, "peloton.io/dedicated"), (first, "example.com/gpu")):  # news come in their order
         taint = {"key": key, "value": "true", "effect": "NoSchedule"}
@@ -294,7 +294,7 @@ def test_a_tainted_node_takes_nothing_unless_the_taint_is_ours(lab: Lab, cluster
 
 
 def test_namespace_and_priority_class_are_made(lab: Lab, cluster: Kubernetes) -> None:
-    """So that a new cluster needs no preparation."""
+    """A new cluster requires no preparation: the driver creates namespace and priority class."""
     found = cluster.client.ask("GET", "/apis/scheduling.k8s.io/v1/priorityclasses/peloton").json()
 
     assert (1_000_000, "Never") == (found["value"], found["preemptionPolicy"])

@@ -1,4 +1,4 @@
-"""What a cluster refuses, puts off or takes away, and how the driver of Kubernetes names it."""
+"""Refusals, delays and removals by the cluster, and the names that the driver of Kubernetes gives them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.kubernetes.client import Json
 from tests.kubernetes.fixtures import REAL_KUBERNETES
 
 LOST_NODE_S = 1.0
-"""For as long pods tolerate that their node is unreachable."""
+"""Seconds for which pods tolerate that their node is unreachable."""
 ON_BOTH = pytest.mark.parametrize("cluster", ["emulated", pytest.param("real", marks=REAL_KUBERNETES)], indirect=True)
 """Others run on the emulated apiserver only."""
 
@@ -48,7 +48,7 @@ def end_of(lab: Lab, pod: PodOnHost) -> tuple[PodState, Cause]:
 
 
 def object_of(cluster: Kubernetes, pod: PodOnHost) -> Json:
-    """As the apiserver has it; empty: it is gone."""
+    """The object as the apiserver has it; empty: it is gone."""
     reply = cluster.client.ask("GET", f"/api/v1/namespaces/{cluster.namespace}/pods/{pod.pod_id}")
     return reply.json() if reply.status == http.client.OK else {}
 
@@ -59,7 +59,7 @@ def disruptions_of(pod: Json) -> set[str]:
 
 
 def test_a_pod_beyond_a_quota_is_given_back(lab: Lab, cluster: Kubernetes) -> None:
-    """With the words of the quota; without it the pod runs."""
+    """A pod beyond a quota is returned with the quota's message; without the quota the pod runs."""
     path = f"/api/v1/namespaces/{cluster.namespace}/resourcequotas"
     quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "one"}, "spec": {"hard": {"pods": "0"}}}
     assert http.client.CREATED == cluster.client.ask("POST", path, quota).status
@@ -89,7 +89,7 @@ def test_a_launch_that_is_put_off_is_made(lab: Lab, cluster: Kubernetes) -> None
 
 
 def test_a_pod_that_somebody_forces_away_is_lost(lab: Lab, cluster: Kubernetes) -> None:
-    """How it ended nobody has seen: it may run again, and the removal is named."""
+    """The end of a pod that was deleted by force is unknown: it may run again, and the removal is named."""
     pod = lab.running()
 
     path = f"/api/v1/namespaces/{cluster.namespace}/pods/{pod.pod_id}"
@@ -99,7 +99,7 @@ def test_a_pod_that_somebody_forces_away_is_lost(lab: Lab, cluster: Kubernetes) 
 
 
 def test_a_pod_of_a_node_that_is_silent_is_lost(lab: Lab, cluster: Kubernetes) -> None:
-    """Its host is at fault, and it may run on unseen."""
+    """A silent host is at fault for the loss of its pod, which may run on unseen."""
     pod = lab.running()
 
     cluster.lose_host(pod.hostname)
@@ -109,7 +109,7 @@ def test_a_pod_of_a_node_that_is_silent_is_lost(lab: Lab, cluster: Kubernetes) -
 
 @ON_BOTH
 def test_a_pod_that_kubernetes_deletes_with_its_node_is_lost_once(lab: Lab, cluster: Kubernetes) -> None:
-    """Its end is told although the object stays until its kubelet is back, which ends it and changes nothing."""
+    """The end is reported although the object stays until its kubelet is back, which ends it and changes nothing."""
     pod = lab.running()
     lab.events.deaf = True  # else we delete it ourselves
     cluster.lose_host(pod.hostname)
@@ -126,7 +126,7 @@ def test_a_pod_that_kubernetes_deletes_with_its_node_is_lost_once(lab: Lab, clus
 
 @ON_BOTH
 def test_a_pod_that_a_taint_drives_out_was_sent_away(lab: Lab, cluster: Kubernetes) -> None:
-    """As by a drain; its host takes no more, and says why."""
+    """A pod evicted by a taint counts as drained; its host takes no more, and says why."""
     pod = lab.running()
 
     cluster.taint(pod.hostname, "maintenance", "NoExecute")
@@ -137,7 +137,7 @@ def test_a_pod_that_a_taint_drives_out_was_sent_away(lab: Lab, cluster: Kubernet
 
 
 def test_a_pod_that_is_evicted_by_others_was_sent_away(lab: Lab, cluster: Kubernetes) -> None:
-    """As by a drain: it runs again without counting anything."""
+    """A pod that others evict counts as drained: it runs again without counting anything."""
     pod = lab.running()
 
     assert http.client.CREATED == cluster.evict(pod)

@@ -49,7 +49,7 @@ def lab(cluster: Kubernetes) -> Iterator[Lab]:
 
 
 def shown(cluster: Kubernetes, volume: VolumeRecord) -> str | None:
-    """What its node says of it."""
+    """The record of the volume on its node."""
     found = cluster.client.ask("GET", f"/api/v1/nodes/{volume.host}").json()["metadata"].get("annotations") or {}
     text: str | None = found.get(f"peloton.io/volume-{volume.volume_id}")
     return text
@@ -64,7 +64,7 @@ def try_launch(lab: Lab, volume: VolumeRecord) -> tuple[PodOnHost, str]:
 
 
 def folder_types(cluster: Kubernetes) -> list[Any]:
-    """Of the volumes of all pods, in the order of their instances."""
+    """Folder types of the volumes of all pods, in the order of their instances."""
     pods = cluster.client.ask("GET", f"/api/v1/namespaces/{cluster.namespace}/pods").json()["items"]
     pods.sort(key=lambda pod: pod["metadata"]["name"])
     return [volume["hostPath"] for pod in pods for volume in pod["spec"].get("volumes", ())]
@@ -72,7 +72,7 @@ def folder_types(cluster: Kubernetes) -> list[Any]:
 
 @ON_BOTH
 def test_a_folder_is_made_for_the_first_pod_only(lab: Lab, cluster: Kubernetes) -> None:
-    """Later ones want it as it was left. The node says what it keeps, and a pod which volume it has."""
+    """Later pods require the folder as it was left. The node lists its volumes, and a pod names its volume."""
     volume = a_volume(lab, lab.room_of(cpu=1))
     path = f"{cluster.settings.volumes}/{volume.volume_id}"
 
@@ -131,8 +131,8 @@ def test_what_is_in_the_folder_outlives_pods_until_it_is_destroyed(
 def test_a_folder_that_stays_away_is_lost(
     lab: Lab, cluster: Kubernetes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The node says so, the pod that waited for it is LOST with what its kubelet said, and no folder is made anew. Who
-    has restored it says so, and it is there again."""
+    """A node reports a lost folder, the pod that waited for it is LOST with the kubelet's message, and no folder is
+    made in its place. An operator who has restored it marks it as present."""
     monkeypatch.setattr(missing_folders, "WAIT_S", 0.0)
     monkeypatch.setattr(missing_folders, "LOOK_PERIOD_S", 0.0)
     volume = a_volume(lab, "h0")
@@ -161,7 +161,7 @@ def test_a_folder_that_stays_away_is_lost(
 
 @ON_BOTH
 def test_a_volume_is_never_in_two_pods(lab: Lab) -> None:
-    """Whoever asks for it: the second launch is refused, with the pod that has it."""
+    """A second launch with the volume is refused, with the pod that has it."""
     volume = a_volume(lab, lab.room_of(cpu=1))
     first = launch(lab, volume)
 
@@ -172,7 +172,7 @@ def test_a_volume_is_never_in_two_pods(lab: Lab) -> None:
 
 
 def test_a_volume_that_a_dead_host_manager_left_gets_its_pod(lab: Lab, cluster: Kubernetes) -> None:
-    """It died between the word of the node and the pod: the next launch makes the folder, and takes the disk once."""
+    """The next launch makes the folder and takes the disk once, after a death between the node's record and the pod."""
     host = lab.room_of(cpu=1)
     before = lab.free(host)
     volume = a_volume(lab, host)
@@ -225,7 +225,7 @@ def test_a_namespace_with_pod_security_takes_no_such_pods(lab: Lab, cluster: Kub
 
 
 def test_a_node_that_is_made_anew_has_no_volumes(lab: Lab, cluster: Kubernetes) -> None:
-    """Whoever deletes a node says that what is on it is gone; the words of an operator bring it back."""
+    """A node that is deleted and created again has lost its volumes; an operator's mark restores them."""
     volume = a_volume(lab, lab.room_of(cpu=1))
     pod = launch(lab, volume)
     lab.wait(lambda: shown(cluster, volume) == "1000Mi kept", "the word of the node")

@@ -1,4 +1,4 @@
-"""What a driver of a cluster whose hosts keep volumes must do."""
+"""Requirements on a driver of a cluster whose hosts keep volumes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TASK = {"volume": {"containerPath": "data", "sizeMB": SIZE_MB}}
 
 
 def a_volume(lab: Lab, host: str) -> VolumeRecord:
-    """That no host has yet."""
+    """A volume that no host has yet."""
     job_id = lab.pod(lab.template()).pod_id.job_id
     state = VolumeState.INITIALIZED
     return VolumeRecord(str(uuid.uuid4()), job_id, 0, 1, "pool", "local", host, "data", SIZE_MB, state)
@@ -49,7 +49,8 @@ def is_listed(lab: Lab, volume: VolumeRecord) -> bool:
 
 
 def test_a_volume_outlives_its_pod_and_its_host(lab: Lab) -> None:
-    """The host lists it, with its label; room has it while no pod does; its disk is taken until it is destroyed."""
+    """The host lists the volume, with its label; offers have it while no pod does; its disk is taken until it is
+    destroyed."""
     need_volumes(lab)
     host = lab.room_of(cpu=1)
     before = lab.free(host)
@@ -81,7 +82,8 @@ def test_a_volume_outlives_its_pod_and_its_host(lab: Lab) -> None:
 
 
 def is_destroyed(lab: Lab, volume: VolumeRecord) -> bool:
-    """It is asked for until the host has nothing of it, as the keeper does."""
+    """Requests the destruction, as the controller does, until the host has nothing of the volume; returns whether it is
+    gone."""
     host = lab.events.hosts.get(volume.host)
     if host is not None and volume.volume_id not in (host.volumes or ()) and volume.volume_id not in host.volumes_begun:
         return True
@@ -93,7 +95,7 @@ def is_destroyed(lab: Lab, volume: VolumeRecord) -> bool:
 
 
 def test_a_volume_in_use_is_not_destroyed(lab: Lab) -> None:
-    """Whoever asks; its pod runs on."""
+    """A volume in use is not destroyed for any caller; its pod runs on."""
     need_volumes(lab)
     volume = a_volume(lab, lab.room_of(cpu=1))
     pod = launch(lab, volume)
