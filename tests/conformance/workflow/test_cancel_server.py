@@ -10,7 +10,7 @@ from workflows.policies import Policies
 
 
 async def test_a_cancelled_job_is_stopped(client: Client) -> None:
-    """Its pods end, and then its workflow, which tells why in its history."""
+    """Pods of a cancelled job end, and then its workflow, whose history has the reason."""
     async with server_story(client, admitted_max=10, run_s=60.0) as story:
         job = await story.submit(25, policies=Policies(history_events_max=30, retry_s=0.2, look_again_s=5.0))
         await story.pods(job, "RUNNING", 10)
@@ -25,7 +25,7 @@ async def test_a_cancelled_job_is_stopped(client: Client) -> None:
 
 
 async def test_a_cancelled_update_is_aborted(client: Client) -> None:
-    """Its workflow ends, and that of the job goes on."""
+    """The workflow of a cancelled update ends, and the job's continues."""
     async with server_story(client, run_s=60.0) as story:
         job = await story.submit(1)
         service = story.service(job, 6)

@@ -31,7 +31,7 @@ KEY = {**SECURED, "TEMPORAL_API_KEY": "a key"}
 
 @asynccontextmanager
 async def behind_tls(address: str) -> AsyncIterator[str]:
-    """A proxy that wants a certificate of the tests' authority, and passes bytes on in the clear."""
+    """A proxy that requires a certificate of the tests' authority, and passes bytes on in the clear."""
     context = tls_context(CERTIFICATES / "server.pem", CERTIFICATES / "ca.pem")
     context.set_alpn_protocols(["h2"])
     host, _, port = address.rpartition(":")
@@ -93,7 +93,7 @@ async def test_a_server_that_is_secured_is_found_with_its_certificates_only(temp
 
 @contextmanager
 def asking_for_a_key(seen: list[dict[str, Any]]) -> Iterator[str]:
-    """What Temporal Cloud sees of a client, on one method."""
+    """Yields the address of a server that requires a key as Temporal Cloud does; ``seen`` has the metadata of calls."""
 
     def system_info(request: bytes, context: grpc.ServicerContext) -> bytes:
         seen.append(dict(context.invocation_metadata()))
@@ -116,7 +116,7 @@ def asking_for_a_key(seen: list[dict[str, Any]]) -> Iterator[str]:
 
 
 async def test_a_key_is_sent_over_tls() -> None:
-    """In the header that Temporal Cloud reads, over TLS; a wrong key is refused."""
+    """The key is in the header that Temporal Cloud reads, over TLS; a wrong key is refused."""
     seen: list[dict[str, Any]] = []
     with asking_for_a_key(seen) as address:
         await connect(connect_config(address, "ours.a1b2c", KEY), is_lazy=False)

@@ -56,8 +56,8 @@ async def test_a_launch_costs_the_same_history_whatever_the_size_of_the_gang(cli
 
 
 async def test_a_launch_outlives_a_job_that_continues_as_new(client: Client) -> None:
-    """A job that continues as new in every turn starts its gang once, tells it that hosts have come, and finds out
-    that a launch is over."""
+    """A job that continues as new in every turn starts its gang once, signals it that hosts have come, and learns that
+    a launch is over."""
     async with server_story(client, hosts=1, slots=3) as story:
         job = await story.submit(4, sla=GANG, policies=Policies(history_events_max=1, retry_s=60.0))
         await wait_until(lambda: story.cluster.calls["ready_gang"] >= 1, "a placement")
@@ -68,7 +68,7 @@ async def test_a_launch_outlives_a_job_that_continues_as_new(client: Client) -> 
 
 
 async def test_a_gang_that_fits_nowhere_is_queued_again(client: Client) -> None:
-    """The launch gives up in time, and a new worker goes on with it meanwhile."""
+    """The launch gives up in time, and a new worker continues it meanwhile."""
     async with server_story(client, hosts=1, slots=3) as story:
         job = await story.submit(4, sla=GANG, policies=Policies(gang_placement_s=2.0, retry_s=0.2))
         await wait_until(lambda: story.cluster.calls["ready_gang"] >= 2, "two placements")

@@ -20,7 +20,7 @@ from workflows.policies import Policies
 
 
 async def test_job_succeeds(client: Client) -> None:
-    """A job of 10 pods and one of 1,000 run side by side and succeed; a summary tells them apart in the UI."""
+    """A job of 10 pods and one of 1,000 run at the same time and succeed; a summary distinguishes them in the UI."""
     async with server_story(client, hosts=101) as story:
         small, large = await story.submit(10), await story.submit(1_000)
         summary = await (await story.handle(small).describe()).static_summary()
@@ -84,7 +84,7 @@ async def test_kill(client: Client) -> None:
 
 
 async def test_deadline(client: Client) -> None:
-    """Nobody needs to tell the workflow that pods run too long."""
+    """A pod that runs too long is ended without a signal to the workflow."""
     async with server_story(client, run_s=60.0) as story:
         job = await story.submit(5, sla=SlaSpec(max_running_time_s=1))
 
@@ -103,7 +103,7 @@ async def test_dependencies_fail(client: Client) -> None:
 
 
 async def test_worker_is_replaced(client: Client) -> None:
-    """A job goes on with a new worker that has never seen it: from its history alone."""
+    """A job continues with a new worker that has never seen it: from its history alone."""
     async with server_story(client, admitted_max=10, run_s=0.3) as story:
         job = await story.submit(25)
         await story.pods(job, "RUNNING", 10)
@@ -130,8 +130,8 @@ async def test_start_is_idempotent(client: Client) -> None:
 
 
 async def test_an_id_is_used_again_while_its_workflow_ends(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A job has ended, is deleted, and another one is created under its id, all before the workflow has told the server
-    that it ends: the new job has a workflow too."""
+    """A job has ended, is deleted, and another one is created under its id, all before the workflow has reported its
+    end to the server: the new job has a workflow too."""
     settle, is_over, go_on = FakeRecords.settle, threading.Event(), threading.Event()
 
     def slowly(records: FakeRecords, job_id: JobId, now_ns: int, created_max: int = 0) -> JobProgress:

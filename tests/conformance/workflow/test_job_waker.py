@@ -69,7 +69,7 @@ async def test_changes_are_coalesced(client: Client) -> None:
 
 
 async def test_stored_job_without_workflow_is_started(client: Client) -> None:
-    """A job that was stored while Temporal was away gets its workflow with the first wake-up."""
+    """A job that was stored while Temporal was down has a workflow after the first wake-up."""
     async with server_story(client, task_queue=BATCH_QUEUE) as story:
         record = story.add_job(3)
         story.started.append(job_workflow_id(record.job_id))
@@ -104,8 +104,8 @@ async def test_ended_and_unknown_jobs_are_left_alone(client: Client) -> None:
 
 
 async def test_what_only_is_to_be_shown_waits(client: Client) -> None:
-    """Of pods that changed: a job with something to do is told at once, one that was only counted after a while, and
-    one that is told meanwhile for another reason not a second time."""
+    """Wake-ups about changed pods: a job with something to do is signalled at once, one that was only counted after a
+    while, and one that is signalled meanwhile for another reason not a second time."""
     show_s = 2.0
     async with server_story(client, hosts=0) as story:
         busy, shown, both = [await story.submit(1) for _ in range(3)]
@@ -137,7 +137,7 @@ async def test_what_only_is_to_be_shown_waits(client: Client) -> None:
 
 
 async def test_jobs_that_cannot_be_counted_are_told(client: Client) -> None:
-    """Storage that is away ends no waker and loses no wake-up."""
+    """An outage of storage ends no waker and loses no wake-up."""
     told: list[str] = []
 
     class Waker(JobWaker):
@@ -156,7 +156,7 @@ async def test_jobs_that_cannot_be_counted_are_told(client: Client) -> None:
 
 @pytest.mark.parametrize("error", [Unavailable("database away"), OSError("connection reset"), ValueError("unforeseen")])
 async def test_storage_error_does_not_end_the_waker(client: Client, error: Exception) -> None:
-    """When the job cannot be looked up, the wake-up is tried again, and so are later ones."""
+    """The wake-up of a job that cannot be read is tried again, and so are later ones."""
     async with server_story(client, task_queue=BATCH_QUEUE) as story:
         record = story.add_job(1)
         story.started.append(job_workflow_id(record.job_id))
@@ -175,7 +175,8 @@ async def test_storage_error_does_not_end_the_waker(client: Client, error: Excep
 
 
 async def test_temporal_comes_later(caplog: pytest.LogCaptureFixture) -> None:
-    """Wake-ups that were noted while Temporal was away are delivered when it comes; it learns our attributes then."""
+    """Wake-ups that were noted while Temporal was down are delivered when it comes; our attributes are registered
+    then."""
     (port,) = free_ports(1)
     client = await connect(connect_config(f"127.0.0.1:{port}", environment={}))
     record_of: dict[JobId, JobRecord] = {}
@@ -207,7 +208,7 @@ async def test_temporal_comes_later(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_changes_after_the_end_are_dropped(temporal_address: str) -> None:
-    """A thread that notes a change after the waker's loop has ended gets no error."""
+    """A thread that notes a change after the waker's loop has ended sees no error."""
     config = connect_config(temporal_address, environment={})
 
     async def make() -> JobWaker:

@@ -17,7 +17,7 @@ async def test_stories(client: Client, recipe: Callable[[Client], Awaitable[str]
 
 
 async def test_people_find_it(client: Client) -> None:
-    """By pool, kind, target and state; its memo has what does not change."""
+    """Migrations are found by pool, kind, target and state; the memo has the constant facts."""
     async with migration_story(client) as story:
         await story.half()
         described = await story.handle.describe()

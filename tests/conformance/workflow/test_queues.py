@@ -24,14 +24,14 @@ from tests.workflow.stories import ports_on
 from workflows.policies import Policies
 
 SLOTS = 4
-"""Of a worker: the fewer, the smaller is a crowd."""
+"""Task slots of a worker: the fewer, the smaller is a crowd."""
 CROWD = 6 * SLOTS
 BIG = 101
 """Pods of a job whose steps are activities: one more than fit into a workflow task."""
 
 
 async def started_at(story: ServerStory, job_id: JobId) -> datetime:
-    """When a worker took its first task."""
+    """The time at which a worker took the first task of the job."""
     history = await story.handle(job_id).fetch_history()
     return next(
         e.event_time.ToDatetime() for e in history.events if e.HasField("workflow_task_started_event_attributes")
@@ -97,7 +97,7 @@ async def test_workers_serve_each_queue(client: Client, queue: str) -> None:
 
 
 class Gate:
-    """Holds up the calls for big jobs until it opens, and counts those that it has held up."""
+    """Blocks the calls for big jobs until it opens, and counts the blocked ones."""
 
     def __init__(self) -> None:
         self.held_count = 0
@@ -135,9 +135,9 @@ class HeldHosts(FakeHostManager):
 
 @pytest.mark.parametrize(("held", "held_max"), [("creation of pods", LONG_SLOTS), ("launches", SLOTS)])
 async def test_big_jobs_hold_up_no_small_one(client: Client, held: str, held_max: int) -> None:
-    """While as many calls for big jobs are held up as a worker makes, a job of one pod runs to its end."""
+    """A job of one pod runs to its end while as many calls for big jobs are blocked as a worker makes."""
     gate = Gate()
-    # A launch that is held up keeps the lease of its host.
+    # A launch that is blocked keeps the lease of its host.
     async with server_story(client, worker_slots=SLOTS, hosts=held_max + 1, slots=2 * BIG) as story:
         await story.stop_worker()
         ports = ports_on(story.cluster)

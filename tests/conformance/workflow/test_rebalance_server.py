@@ -18,7 +18,8 @@ async def test_stories(client: Client, recipe: Callable[[Client], Awaitable[str]
 
 
 async def test_people_find_it(client: Client) -> None:
-    """By kind, cluster and state; its memo has what does not change, and everything else goes before it."""
+    """Rebalancing is found by kind, cluster and state; the memo has the constant facts, and all other
+    work has priority over it."""
     async with rebalance_story(client) as story:
         await story.moved(2)
         described = await story.handle.describe()

@@ -1,4 +1,4 @@
-"""Workflows that somebody terminates while what they look after lives on, against a real server."""
+"""Workflows that are terminated while the objects they manage live on, against a real server."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from workflows.policies import Policies
 from workflows.rebalance import RebalanceResult
 
 QUIET = Policies(look_again_s=600.0, retry_s=600.0, retry_max_s=600.0, count_s=600.0)
-"""Workflows that do not look by themselves while a test runs."""
+"""Policies whose workflows do not poll by themselves while a test runs."""
 
 
 @pytest.fixture
@@ -89,7 +89,8 @@ async def terminate(handle: WorkflowHandle[Any, Any]) -> str | None:
 
 
 async def test_a_terminated_job_carries_on(client: Client) -> None:
-    """Though nothing of it changes: its pods run on, and no other ones are started."""
+    """Pods of a job with a terminated workflow run on, although nothing of the job changes, and no other ones are
+    started."""
     async with reviving(client, run_s=600.0) as story:
         job = await story.submit(3, policies=QUIET)
         await story.pods(job, "RUNNING", 3)
@@ -101,7 +102,8 @@ async def test_a_terminated_job_carries_on(client: Client) -> None:
 
 
 async def test_a_job_that_temporal_has_lost_carries_on(client: Client) -> None:
-    """Its workflow is gone without a trace, as with Temporal's store; it is found though nothing of the job changes."""
+    """A job whose workflow is gone without a trace, as with Temporal's store, is found though nothing of the job
+    changes."""
     async with reviving(client, finds_missing=True, run_s=600.0) as story:
         job = await story.submit(3, policies=QUIET)
         await story.pods(job, "RUNNING", 3)
@@ -119,7 +121,8 @@ async def test_a_job_that_temporal_has_lost_carries_on(client: Client) -> None:
 async def test_a_job_whose_workflow_fails_is_started_again_later_each_time(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Though it is woken all the time, and nothing else of it changes."""
+    """A job whose workflow fails is started later each time, though it is woken constantly and nothing else of it
+    changes."""
     waits = Backoff(initial_s=1, max_s=4)
     monkeypatch.setattr(workflow_restarts, "RESTARTS", waits)
     async with reviving(client, finds_missing=True) as story:
@@ -147,7 +150,7 @@ async def test_a_job_whose_workflow_fails_is_started_again_later_each_time(
 
 
 async def test_a_terminated_update_carries_on(client: Client) -> None:
-    """Though its job has no reason to tell it of anything."""
+    """An update whose workflow is terminated continues without a signal of its job."""
     async with reviving(client, run_s=600.0) as story:
         job = await story.submit(1, policies=QUIET)
         service = story.service(job, 4)
@@ -165,7 +168,7 @@ async def test_a_terminated_update_carries_on(client: Client) -> None:
 
 
 async def test_a_terminated_launch_is_begun_again(client: Client) -> None:
-    """By the job, which is told though nothing of it has changed."""
+    """A terminated launch is started again by the job, which is signalled though nothing of it has changed."""
     async with reviving(client, hosts=0) as story:
         job = await story.submit(4, sla=SlaSpec(minimum_running_instances=4), policies=QUIET)
         await wait_until(lambda: story.cluster.calls["ready_gang"] >= 1, "a placement without hosts")
@@ -177,7 +180,7 @@ async def test_a_terminated_launch_is_begun_again(client: Client) -> None:
 
 
 async def test_a_terminated_daemon_carries_on(client: Client) -> None:
-    """Though no host comes or goes, and its job is told nothing."""
+    """A daemon with a terminated workflow continues without changes of hosts and without a signal of its job."""
     async with reviving(client, task_queue=SERVICE_QUEUE, hosts=2, run_s=600.0) as story:
         job = new_job_id()
         story.daemon_hosts.submit(job)
@@ -191,7 +194,7 @@ async def test_a_terminated_daemon_carries_on(client: Client) -> None:
 
 
 async def test_a_terminated_maintenance_carries_on(client: Client) -> None:
-    """Its workflow is started anew, and looks how far the host is."""
+    """The workflow of a terminated maintenance is started again, and reads the host's progress."""
     async with reviving(client):
         await wake_maintenance(client, "local", Hostname("revived"), QUIET)
         handle = client.get_workflow_handle(maintenance_workflow_id("local", "revived"))
@@ -200,7 +203,7 @@ async def test_a_terminated_maintenance_carries_on(client: Client) -> None:
 
 
 async def test_a_terminated_migration_carries_on(client: Client) -> None:
-    """Its workflow is started anew, and goes on where its rows are."""
+    """The workflow of a terminated migration is started again, and continues from its rows."""
     async with migration_story(client) as story, reviving(client, lambda _: story.pool.tell()):
         await story.half()
         story.pool.act(MigrationAct.PAUSE)
@@ -212,7 +215,7 @@ async def test_a_terminated_migration_carries_on(client: Client) -> None:
 
 
 async def test_terminated_rebalancing_carries_on(client: Client) -> None:
-    """Its workflow is started anew, and knows how many pods were moved."""
+    """The workflow of terminated rebalancing is started again, and reads how many pods were moved."""
     async with rebalance_story(client) as story, reviving(client, wake_rebalances=lambda _: story.cluster.tell()):
         await story.moved(2)
         await started_anew(story.handle, await terminate(story.handle))

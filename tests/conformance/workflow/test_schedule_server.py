@@ -64,7 +64,8 @@ async def test_a_time_is_left_out_while_a_job_runs(client: Client) -> None:
 
 
 async def test_a_backfill_has_one_job_for_each_time(client: Client) -> None:
-    """Both ends of the range are included, and a second backfill makes no second job."""
+    """A backfill creates one job for each time: both ends of the range are included, and a second backfill makes no
+    second job."""
     async with schedule_story(client) as story:
         await story.create(Times(interval_s=HOUR_S), paused=True)
         end_s = int(time.time()) // HOUR_S * HOUR_S

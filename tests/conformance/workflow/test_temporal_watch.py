@@ -1,4 +1,4 @@
-"""Trouble of workflows, as a real server and a real worker tell it."""
+"""Problems of workflows, as a real server and a real worker report them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from workflows.attributes import TYPE
 
 @pytest.fixture
 async def beating(temporal_address: str) -> Client:
-    """A client whose workers send heartbeats as those of installations do, in a namespace that no other tests poll."""
+    """A client whose workers send heartbeats as in installations, in a namespace that no other tests poll."""
     return await connect(connect_config(temporal_address, WATCHED, environment={}), is_lazy=False)
 
 
@@ -37,8 +37,8 @@ async def until(fact: Callable[[], Awaitable[bool]], what: str) -> None:
 
 
 async def test_task_queues_are_unserved_until_workers_come_and_when_they_stop(beating: Client) -> None:
-    """Their heartbeats tell it. The workers have a version, as those of installations do: the server would remember
-    the polls of others for a minute."""
+    """Heartbeats of workers show which queues are served. The workers have a version, as in installations: the server
+    would remember the polls of others for a minute."""
     watch, ports = TemporalWatch(beating), ports_on(ServerStory(beating).cluster)
 
     async def is_served() -> bool:
@@ -55,8 +55,8 @@ async def test_task_queues_are_unserved_until_workers_come_and_when_they_stop(be
 async def test_an_activity_and_workflow_tasks_that_fail_again_and_again(
     beating: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The worker counts the attempts of the activity; ``job why`` names it, and the look the workflow whose tasks fail,
-    as long as they do."""
+    """The worker counts the attempts of the activity; ``job why`` names it, and the overview names the workflow whose
+    tasks fail, as long as they do."""
     monkeypatch.setattr(counting, "ATTEMPTS", 3)
     story, attempts, watch = ServerStory(beating), Attempts(), TemporalWatch(beating)
     story.task_queue = BATCH_QUEUE
@@ -97,7 +97,7 @@ async def test_an_activity_and_workflow_tasks_that_fail_again_and_again(
 
 
 async def test_a_workflow_that_failed_is_named_until_it_runs_again(beating: Client) -> None:
-    """The look and ``job why`` have the error of the activity that ended it."""
+    """The overview and ``job why`` have the error of the activity that ended the workflow."""
     story, watch = ServerStory(beating), TemporalWatch(beating)
     story.task_queue = BATCH_QUEUE
     story.cluster.refusals.update(enqueue=1_000_000)

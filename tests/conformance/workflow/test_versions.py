@@ -40,7 +40,7 @@ from tests.workflow.stories import ports_on
 from workflows.policies import Policies
 
 QUIET = Policies(look_again_s=600.0, retry_s=600.0, retry_max_s=600.0, count_s=600.0)
-"""Workflows that do not look by themselves while a test runs."""
+"""Policies whose workflows do not poll by themselves while a test runs."""
 
 
 NAMESPACES = cycle(VERSIONED)
@@ -100,7 +100,7 @@ async def current(client: Client, version: str) -> None:
 
 
 async def wake(story: ServerStory, job: JobId) -> list[str]:
-    """A look at the job, wherever that is; returns on which version each of its runs was at last."""
+    """Wakes the job, on whatever worker; returns the version on which each of its runs was at last."""
     looks = story.cluster.calls["settle"]
     await story.handle(job).signal("changed")
 
@@ -115,8 +115,8 @@ async def wake(story: ServerStory, job: JobId) -> list[str]:
 
 
 async def goes_on(story: ServerStory, job: JobId, version: str) -> None:
-    """The job comes to the version when it wakes. One more look may begin where the last one was: the server tells its
-    own parts of another current version one after the other."""
+    """Waits until the woken job is on the version. One more wake-up may begin on the last one: the server propagates
+    another current version to its parts one after the other."""
 
     async def is_there() -> bool:
         return (await wake(story, job))[-1] == version
@@ -137,14 +137,14 @@ async def versions_of(story: ServerStory, job: JobId) -> list[str]:
 
 
 async def moves_of(story: ServerStory, job: JobId) -> int:
-    """How often its runs were given to another version."""
+    """The number of times that the job's runs were moved to another version."""
     events = [event for history in await histories_of(story.client, job_workflow_id(job)) for event in history.events]
     return sum(event.HasField("workflow_execution_options_updated_event_attributes") for event in events)
 
 
 async def test_a_job_goes_from_version_to_version(client: Client) -> None:
-    """From a worker without a version to one that has one, to the next version when it wakes, and back again when that
-    is gone. Its pods run on."""
+    """A job goes from a worker without a version to one that has one, to the next version when it wakes, and back again
+    when that is gone. Its pods run on."""
     async with quiet_job(client) as (story, job):
         await story.stop_worker()
         async with worker(client, story, "a1"):
@@ -187,7 +187,7 @@ async def test_an_idle_job_is_moved_by_the_leader(client: Client) -> None:
 
 
 async def test_a_job_whose_version_has_no_worker_is_moved(client: Client) -> None:
-    """The last worker of its version has gone before the job woke: it goes on with the next version all the same."""
+    """The last worker of its version has gone before the job woke: it continues with the next version."""
     async with quiet_job(client) as (story, job):
         await story.stop_worker()
         async with worker(client, story, "b1"):
@@ -203,7 +203,7 @@ async def test_a_job_whose_version_has_no_worker_is_moved(client: Client) -> Non
 
 
 async def test_an_activity_of_a_version_without_workers_is_moved(client: Client) -> None:
-    """It failed until the last worker was gone, and succeeds on one of the next version."""
+    """An activity that failed until the last worker was gone succeeds on a worker of the next version."""
     async with quiet_job(client) as (story, first):
         await story.stop_worker()
         async with worker(client, story, "d1"):
@@ -237,7 +237,8 @@ async def test_a_rollback_to_workers_without_versions(client: Client) -> None:
 
 
 async def test_a_version_whose_workers_crash_stays_at_its_first_step(client: Client) -> None:
-    """It is given up, keeps nothing, and claims nothing again, until a person promotes it; a rollback undoes that."""
+    """A version whose workers crash is given up, keeps nothing, and claims nothing again, until a person promotes it; a
+    rollback undoes that."""
     admin = WorkerAdmin(client, Promotion.AUTO)
 
     async def is_given_up() -> bool:
