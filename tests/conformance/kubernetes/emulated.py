@@ -18,7 +18,7 @@ START_TIMEOUT_S = 180.0
 
 class EmulatedKubernetes:
     def __init__(self, folder: Path, nodes: int = 0) -> None:
-        """Without ``nodes`` it has those that tests make, and nobody runs their pods."""
+        """``nodes`` run their pods; an apiserver with none has the nodes that tests create, whose pods do not run."""
         self._folder, self._nodes = folder, nodes
         self._ports = Taken()
         [self._port] = self._ports.some(1)

@@ -19,11 +19,12 @@ from tests.kubernetes.fake_kubelet import FakeKubelets
 PATIENCE_S = 180.0
 _LOOK_S = 0.05
 Show = Callable[[Any], Any]
-"""Which part of a body is compared."""
+"""The part of a body that is compared."""
 
 
 class Lab:
-    """Its namespace and nodes have names that nobody else has; the transcript has the names without what is added."""
+    """A session on an apiserver, with a namespace and nodes of unique names; the transcript has the names without the
+    suffix."""
 
     def __init__(self, login: Login) -> None:
         self.client = Client(login)
@@ -36,7 +37,7 @@ class Lab:
         self.must("POST", "/api/v1/namespaces", {"metadata": {"name": self.namespace}})
 
     def close(self) -> None:
-        """Nothing waits for the pods: what is left of them goes with the namespace, and with the nodes."""
+        """Deletes namespace and nodes without a wait for the pods: the rest of them goes with both."""
         self.client.ask("DELETE", f"{self.pods}?gracePeriodSeconds=0")
         self.client.ask("DELETE", f"/api/v1/namespaces/{self.namespace}")
         for node in self._nodes:
@@ -87,7 +88,7 @@ class Lab:
         return reply
 
     def until(self, what: str, path: str, good: Callable[[Json], bool], show: Show | None = None) -> Json:
-        """Notes the first answer that is good; those before it depend on how fast controllers are."""
+        """Records the first answer that is good; earlier ones depend on how fast controllers are."""
         until_s = time.monotonic() + PATIENCE_S
         while True:
             reply = self.client.ask("GET", path)
@@ -169,7 +170,7 @@ def _part(body: Any, show: Show) -> Any:
 
 
 def _shown(event: Json) -> Json:
-    """What tells one event from the next; whole bodies are compared where they are asked for."""
+    """The parts that distinguish one event from the next; whole bodies are compared on request."""
     found = event["object"]
     if found.get("kind") == "Status":
         return {key: found.get(key) for key in ("status", "code", "reason", "message")}
@@ -194,7 +195,7 @@ def _shown(event: Json) -> Json:
 
 
 def has(count: int, kind: str = "") -> Callable[[list[Json]], bool]:
-    """So many events, or so many of a kind."""
+    """A condition: this many events, or this many of a kind."""
     return lambda events: len([event for event in events if kind in ("", event["type"])]) >= count
 
 

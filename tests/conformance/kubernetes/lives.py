@@ -12,7 +12,7 @@ import orjson
 from tests.kubernetes.client import Client, Json
 
 RECORDED: dict[str, list[Json]] = orjson.loads((Path(__file__).parent / "lives.json").read_bytes())
-"""Of a real kubelet, each state with its phase, its reason, and its containers with theirs."""
+"""The states of a real kubelet, each with its phase, its reason, and its containers with theirs."""
 PODS = "/api/v1/namespaces/default/pods"
 IMAGE = "busybox:stable"
 PATIENCE_S = 180.0
@@ -21,9 +21,9 @@ _LOOK_S = 0.05
 
 class Life(NamedTuple):
     spec: Json
-    """What its containers have, by name, and what the pod has beside them."""
+    """The fields of containers, by name, and the other fields of the pod."""
     ending: Callable[[Client, str], object] | None = None
-    """What is done to it as soon as it has said that it is ready."""
+    """The action taken as soon as the pod has reported that it is ready."""
 
 
 def _main(script: str, **more: Any) -> Json:
@@ -48,7 +48,8 @@ SMALL = {"resources": {"limits": {"memory": "64Mi"}}}
 READY = "echo ready"
 TERMINATED = f"trap 'exit {{}}' TERM; {READY}; while :; do sleep 0.1; done"
 GREEDY = "tail /dev/zero; sleep 2; exit 137"
-"""It outlives what the kernel kills, so that the runtime knows of that before it ends."""
+"""A script that outlives the process that the kernel kills, so that the runtime sees that kill before the script
+ends."""
 IGNORED = f"trap '' TERM; {READY}; while :; do sleep 1; done"
 LIVES = {
     "ok": Life(_main("sleep 0.2")),
@@ -68,7 +69,7 @@ IN_CONTAINERS = {
     "oom": Life({"containers": [_container("main", GREEDY, **SMALL)]}),
     "noimage": Life({"containers": [_container("main", "true", imagePullPolicy="Never") | {"image": "nobody/has:1"}]}),
 }
-"""What takes containers and images."""
+"""The lives of pods, by name."""
 
 
 def play(client: Client, node: str, lives: Mapping[str, Life]) -> dict[str, list[Json]]:
@@ -107,7 +108,7 @@ def _await_ready(client: Client, name: str) -> None:
 
 
 def _is_over(state: Json, life: Life) -> bool:
-    """Also when it waits for an image that it will not have."""
+    """Returns whether the pod has come to its end, also as one that waits for an image which cannot come."""
     if life.ending is not None:
         return "deleted" in state
     reasons = {one[-1] for one in state.get("containers", {}).values()}

@@ -1,4 +1,5 @@
-"""What differs from run to run gets names in the order of its appearance: uids, versions, times, tokens, run names.
+"""Names for values that differ from run to run, in the order of their appearance: uids, versions, times, tokens, run
+names.
 
 Left out everywhere: ``managedFields``, which say who wrote which field.
 """
@@ -21,7 +22,7 @@ DROPPED = {"managedFields"}
 
 
 class Names:
-    """Of one run of a scenario."""
+    """The names of one run of a scenario."""
 
     def __init__(self, suffix: str) -> None:
         self._suffix = suffix

@@ -1,6 +1,6 @@
 """Recordings of a real Kubernetes, a line for each step.
 
-``python -m tests.conformance.kubernetes.recording [NAME]...`` records these scenarios, or all, anew.
+``python -m tests.conformance.kubernetes.recording [NAME]...`` records these scenarios, or all, again.
 """
 
 from __future__ import annotations

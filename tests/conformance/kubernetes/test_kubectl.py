@@ -66,7 +66,7 @@ def started(cluster: Cluster, kubectl: Kubectl) -> None:
 
 
 def test_a_pod_is_made_looked_at_and_deleted(cluster: Cluster, kubectl: Kubectl) -> None:
-    """get in columns, describe, logs, exec, label, annotate, apply twice, delete."""
+    """A pod is created, listed, described, read, labelled, applied twice and deleted."""
     started(cluster, kubectl)
 
     row = kubectl("get", "pods", "-o", "wide", "--no-headers").split()
@@ -85,7 +85,7 @@ def test_a_pod_is_made_looked_at_and_deleted(cluster: Cluster, kubectl: Kubectl)
 
 
 def test_a_watch_prints_each_change(cluster: Cluster, kubectl: Kubectl, tmp_path: Path) -> None:
-    """get -w goes on until the pod has gone through its life."""
+    """A get -w prints until the pod has gone through its lifecycle."""
     started(cluster, kubectl)
     command = [KUBECTL or "", f"--cache-dir={tmp_path / 'cache'}", "get", "pods", "-w", "--no-headers"]
     environment = {**os.environ, "KUBECONFIG": str(cluster.server.kubeconfig)}

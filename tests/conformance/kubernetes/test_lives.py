@@ -31,7 +31,7 @@ def lives(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, list[J
 
 @pytest.mark.parametrize("name", LIVES)
 def test_a_life(name: str, lives: dict[str, list[Json]]) -> None:
-    """The states are those of the recording, in the same order, but for those that come to the same end."""
+    """The states are the recorded ones, in the same order, except for lives that come to the same end."""
     if name in ANOTHER_WAY:
         assert RECORDED[name][-1] == lives[name][-1]
     else:

@@ -50,7 +50,7 @@ def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Restarta
 
 
 def test_a_watch_from_before_a_restart_is_too_old(cluster: Restartable) -> None:
-    """What is stored outlives a kill -9; watches end, and one from an earlier version gets ERROR 410."""
+    """Objects outlive a kill -9; watches end, and one from an earlier version has an ERROR 410."""
     client = cluster.client
     assert client.ask("POST", "/api/v1/namespaces", {"metadata": {"name": NAMESPACE}}).status == http.client.CREATED
     versions = []

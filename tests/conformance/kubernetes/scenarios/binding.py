@@ -1,4 +1,4 @@
-"""Pods get a node: by a Binding, or never."""
+"""Pods are bound to a node: by a Binding, or never."""
 
 from __future__ import annotations
 

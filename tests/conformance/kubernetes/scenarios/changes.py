@@ -1,4 +1,4 @@
-"""Objects are changed: kinds of patches, conflicts, what may not change, the status beside the rest."""
+"""Objects are changed: kinds of patches, conflicts, immutable fields, the status subresource."""
 
 from __future__ import annotations
 

@@ -142,7 +142,7 @@ def _allowed(body: Any) -> Any:
 
 
 def _healthy(body: Any) -> Any:
-    """Counted by the controller; the eviction itself has taken from what is allowed before."""
+    """The count of healthy pods by the controller; the eviction has already reduced what is allowed."""
     return body.get("status", {}).get("currentHealthy")
 
 
@@ -156,7 +156,7 @@ def _budget(body: Any) -> Any:
 
 
 def _deletion(body: Any) -> Any:
-    """Of a pod; of a Status all of it."""
+    """The deletion fields of a pod; all of a Status."""
     if body["kind"] != "Pod":
         return body
     names = ("name", "generation", "finalizers", "deletionTimestamp", "deletionGracePeriodSeconds")

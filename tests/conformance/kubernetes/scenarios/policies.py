@@ -1,4 +1,4 @@
-"""What limits and ranks pods: quotas, priority classes; and nodes."""
+"""Limits and ranks of pods: quotas, priority classes; and nodes."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def _node(body: Any) -> Any:
 
 
 def _unschedulable(body: Any) -> Any:
-    """Without taints of controllers, which follow, and without times."""
+    """The node's scheduling fields, without the taints of controllers, which follow, and without times."""
     keys = ("key", "value", "effect")
     own = [taint for taint in body["spec"].get("taints", []) if not taint["key"].startswith("node.kubernetes.io/")]
     taints = [{key: taint.get(key) for key in keys} for taint in own]

@@ -1,4 +1,4 @@
-"""Lists and gets: selectors, pages, versions, tables, who may, what there is."""
+"""Lists and gets: selectors, pages, versions, tables, permissions, served kinds."""
 
 from __future__ import annotations
 
