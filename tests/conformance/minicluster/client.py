@@ -74,7 +74,7 @@ async def call(port: int, method: str, path: str, headers: dict[str, str], body:
 
 
 class Stream:
-    """One SUBSCRIBE; `on_event` gets each record, then None when the stream ends."""
+    """One SUBSCRIBE; `on_event` is called with each record, then with None when the stream ends."""
 
     def __init__(self, on_event: Callable[[Any], None]) -> None:
         self._on_event = on_event

@@ -1,4 +1,4 @@
-"""Which recorded event corresponds to which actual one."""
+"""Matching of recorded events with actual ones."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def _common(left: Any, right: Any) -> Any:
 
 
 def subject(event: dict[str, Any], side: Normaliser) -> tuple[str, ...]:
-    """What an event is about: events of one subject come in a fixed order."""
+    """The subject of an event: events of one subject come in a fixed order."""
     type_: str = event["type"]
     body = event.get(type_.lower(), {})
     if type_ == "UPDATE":
@@ -127,8 +127,8 @@ def brief(line: dict[str, Any]) -> str:
 
 
 def may_cause(call: dict[str, Any], event: dict[str, Any]) -> bool:
-    """A reconciliation brings answers, without a uuid; what an agent reports on its own came before, and is what the
-    answers tell."""
+    """A reconciliation brings answers, without a uuid; reports that an agent sends on its own came before, and the
+    answers repeat them."""
     request, update = call.get("request"), event.get("event", {}).get("update", {})
     is_reconcile = isinstance(request, dict) and request.get("type") == "RECONCILE"
     return not (is_reconcile and "uuid" in update.get("status", {}))

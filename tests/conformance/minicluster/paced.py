@@ -19,16 +19,16 @@ from tests.unit.virtual_time import VirtualTimeLoop
 
 SLEEP = re.compile(r"\bsleep (\d+(?:\.\d+)?)")
 INSTANT_S = 1e-4
-"""Of virtual time: when that has passed, all that was under way has arrived."""
+"""Seconds of virtual time after which everything that was under way has arrived."""
 IDLE = "read _"
-"""Of the command of an idle process (``Processes.spawn_idle``)."""
+"""The command of an idle process (``Processes.spawn_idle``)."""
 STUCK_S = 120.0
 """Real seconds after which a process that neither sleeps nor ends is a failure of the replay."""
 
 
 class ReplayLoop(VirtualTimeLoop):
-    """Its clock also stands still while a process of a task is at work: between its start and a sleep, between a signal
-    or the end of a sleep and its exit."""
+    """A loop whose clock also stands still while a process of a task is at work: between its start and a sleep, between
+    a signal or the end of a sleep and its exit."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -70,7 +70,7 @@ class Sleeps:
         self._loop.processes_work = self._somebody_works
 
     async def stop(self) -> None:
-        """Processes have ended, but those may be left that they began: their sleeps end, and so they do."""
+        """Ends all open sleeps: children that ended processes have left behind end with them."""
         self._loop.processes_work = lambda: False
         if self._server is not None:
             self._server.close()
@@ -106,7 +106,8 @@ class Sleeps:
         writer.write(b"\n")
 
     def _somebody_works(self) -> bool:
-        """Whether a process is neither asleep nor idle. Raises RuntimeError when one has been at work for too long."""
+        """Returns whether a process is neither asleep nor idle. Raises RuntimeError when one has been at work for too
+        long."""
         at_work = self._at_work()
         if at_work is None:
             self._at_work_since_s = None
@@ -131,7 +132,7 @@ class Sleeps:
 
 
 def _rests(pid: int) -> bool:
-    """It sleeps, and no signal is on the way to it."""
+    """Returns whether the process sleeps, with no signal on the way to it."""
     try:
         text = Path(f"/proc/{pid}/status").read_text(encoding="ascii", errors="replace")
     except OSError:

@@ -30,7 +30,8 @@ class Found:
 
 @dataclass(frozen=True)
 class Plan:
-    """How to replay one recording: settings, what the script did outside the protocol, what is left out."""
+    """The way to replay one recording: settings, actions of the script outside the protocol, and parts that are left
+    out."""
 
     name: str
     settings: dict[str, Any] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""How each recording is replayed, and which parts are left out and why."""
+"""Plans for replaying each recording, and the parts that are left out and why."""
 
 from __future__ import annotations
 

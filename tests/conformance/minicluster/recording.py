@@ -1,4 +1,4 @@
-"""The recordings of a real master and agents: one JSON object per line, gzip-compressed beside this file."""
+"""The recordings of a real master and agents: one JSON object per line, gzip-compressed in this folder."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Recording:
         return sorted(set(self.agents.values()))
 
     def phase(self, tick: float) -> float:
-        """Where in the second the allocation ticks fall: where most offers came."""
+        """The moment in the second at which the allocation ticks fall: the one with most offers."""
         places = [line["t"] % tick for line in self.lines if line.get("event", {}).get("type") == "OFFERS"]
         bins = [0] * _BINS
         for place in places:
