@@ -18,13 +18,13 @@ from tests.unit.api_service.services import service_config, spec
 from tests.unit.api_service.story import JOB
 
 DEPTH_MAX = 8
-"""Of messages in messages, where they are drawn at random."""
+"""The greatest depth of messages in messages that are drawn at random."""
 CHAIN_MAX = 120
-"""Of constraints in constraints: more than may be read."""
+"""The greatest depth of constraints in constraints: more than may be read."""
 KINDS = FieldDescriptor
 
 MARK = "~~~"
-"""What is no text in some requests."""
+"""A marker that some requests have replaced by bytes that are no text."""
 INTEGERS = (
     *(0, 1, 2, 3, 5, 7, 99, 1000, 100_001, 2**31 - 1, 2**31, 2**32 - 1, 2**63 - 1, 2**64 - 1),
     *(-1, -(2**31), -(2**63)),
@@ -113,7 +113,7 @@ class Maker:
                 self._set(message, field, depth)
 
     def _mutate(self, message: Message) -> None:
-        """One field somewhere below gets another value, or none."""
+        """Gives one field somewhere below another value, or none."""
         while True:
             fields = list(message.DESCRIPTOR.fields)
             if not fields:
@@ -190,7 +190,7 @@ class Maker:
         return self._random.choice(self._random.choice((TEXTS, known)))
 
     def _damaged(self, raw: bytes) -> bytes:
-        """Cut, doubled, or with other bytes in it."""
+        """The bytes cut, doubled, or with other bytes in them."""
         damaged = bytearray(raw)
         at = partial(self._random.randrange, len(damaged) + 1)
         match self._random.randrange(4):

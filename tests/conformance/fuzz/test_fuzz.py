@@ -56,7 +56,7 @@ CALLS = int(os.environ.get("PELOTON_TEST_CALLS", "4000"))
 AT_ONCE = 16
 CALL_S = 30.0
 MESSAGES_MAX = 3
-"""Of a stream, sent or read."""
+"""The number of messages of a stream, sent or read."""
 TOLD_MAX = 20
 FAULTS = {grpc.StatusCode.INTERNAL, grpc.StatusCode.UNKNOWN, grpc.StatusCode.DEADLINE_EXCEEDED}
 UNBOUNDED = Bounds(jobs_paced=10**9, jobs_waiting=10**9, jobs_active=10**9, pods_active=10**18)
@@ -93,7 +93,7 @@ def world(tmp_path: Path) -> Iterable[World]:
 
 @pytest.fixture
 async def channel(world: World) -> AsyncIterator[grpc.aio.Channel]:
-    """To an api, with a resource manager and a host manager behind it."""
+    """A channel to an api, with a resource manager and a host manager behind it."""
     wakes, storage = HostsWake(), world.storage
     watch = DrainWatch(wakes, wakes)
     maintainer = HostMaintainer(
