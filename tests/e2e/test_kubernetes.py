@@ -107,7 +107,7 @@ def test_a_pod_beyond_its_memory_limit_fails(cluster: Cluster, pool: str) -> Non
 
 def test_a_pod_of_several_containers(cluster: Cluster, pool: str) -> None:
     """One container runs before the others, which have each other's ports; the first that fails determines the end, and
-    each is signalled."""
+    the state of each is reported."""
     other = {
         "name": "proxy",
         "resource": {"cpuLimit": 0.1, "memLimitMb": 16},

@@ -46,7 +46,7 @@ def rss_mib(cluster: Cluster) -> dict[str, int]:
 
 
 def watched(cluster: Cluster, storage: Storage, crowd: Crowd) -> tuple[list[Backlog], dict[str, int]]:
-    """The queue's length at each read, and the most memory of each role, for as long as clients submit."""
+    """The backlog at each read, and the most memory of each role, for as long as clients submit."""
     seen: list[Backlog] = []
     most = dict.fromkeys(RSS_MAX_MIB, 0)
     until_s = time.monotonic() + SUBMIT_S

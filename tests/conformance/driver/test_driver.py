@@ -188,7 +188,8 @@ def test_a_kill_ends_a_pod_once(lab: Lab) -> None:
 
 
 def test_a_pod_has_its_grace(lab: Lab) -> None:
-    """A pod that ends by itself has its grace period; another one is killed when the period is over."""
+    """A pod that handles the signal ends by itself within its grace period; another one is killed when the period is
+    over."""
     if not lab.cluster.runs_processes:
         pytest.skip("pods of this cluster have no processes")
     wait = "echo ready >&2; while true; do sleep 0.1; done"

@@ -182,7 +182,7 @@ def test_an_ended_pod_is_deleted_once_its_end_is_acknowledged(lab: Lab, cluster:
 
 
 def test_a_successor_reports_ended_pods_that_are_kept_and_keeps_them(lab: Lab, cluster: Kubernetes) -> None:
-    """Logs of ended pods that are kept can be read as long as under the driver before."""
+    """Another driver reports ended pods that are kept, and deletes none: their logs can be read as long as before."""
     pod = lab.launch("true")
     lab.wait_for(pod, PodState.SUCCEEDED)
     lab.stop()

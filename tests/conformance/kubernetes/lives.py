@@ -21,7 +21,7 @@ _LOOK_S = 0.05
 
 class Life(NamedTuple):
     spec: Json
-    """The fields of containers, by name, and the other fields of the pod."""
+    """The spec of the pod, with its containers."""
     ending: Callable[[Client, str], object] | None = None
     """The action taken as soon as the pod has reported that it is ready."""
 
