@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @pytest.mark.parametrize("path", ["/", "/pools", "/jobs", "/services"])
 def test_a_page_without_anything_teaches_the_next_command(visit: Visit, path: str) -> None:
-    """It is a command that there is, with files that there are."""
+    """The command that the page names exists, and so do its files."""
     known = {path for path, _, _ in installed_commands(peloton, context(peloton, "peloton"))}
 
     lines = [shlex.split(line) for line in visit(path).locator(".empty code").all_text_contents()]
@@ -37,7 +37,7 @@ def test_a_page_without_anything_teaches_the_next_command(visit: Visit, path: st
 @NIGHTLY
 @pytest.mark.parametrize("page", pages(), ids=lambda page: page.name)
 def test_a_page_without_anything_has_no_faults(stage: Stage, browser: Browser, page: Any) -> None:
-    """Neither axe nor the browser complains of it."""
+    """Axe and the browser report no fault."""
     given = {"hosts/:name": stage.hosts()[0]}
     if not page.is_given(given):
         pytest.skip("it is about something that this cluster does not have")

@@ -39,7 +39,7 @@ def test_a_page_has_no_fault_of_wcag_a_and_aa(look: Look, page: Page, theme: str
 
 
 def test_a_page_that_becomes_narrow_does_not_scroll_sideways(look: Look, page: Page) -> None:
-    """It fits 360 px with all details unfolded."""
+    """The page fits 360 px with all details unfolded."""
     assert [] == look(page, THEMES[0]).sticks_out
 
 

@@ -333,7 +333,7 @@ def test_what_there_is_not_is_said_in_words_with_a_way_back(visit: Visit, path: 
 
 @pytest.mark.parametrize("count", [3, nightly(len(pages()))], ids=["some", "all"])
 def test_pages_say_that_the_api_is_away_and_come_back(stage: Stage, browser: Browser, count: int) -> None:
-    """Those that are open, and those that are opened meanwhile; also when role web itself goes and comes."""
+    """Pages that are open say it, and pages that are opened meanwhile; also when role web itself stops and starts."""
     job = stage.running("stays")
     given = {
         "hosts/:name": stage.hosts()[0],

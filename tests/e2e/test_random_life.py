@@ -1,5 +1,5 @@
 """Random lives of services on a whole cluster: no more instances are unavailable than the batch and the test's own
-faults account for, no decision of ours exceeds an SLA, and in the end every instance runs the last configuration."""
+faults account for, no decision of Peloton exceeds an SLA, and in the end every instance runs the last configuration."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ def test_seconds_are_of_a_group_or_a_file(node_id: str, unit: str) -> None:
 
 
 def test_the_longest_of_ungrouped_files_start_first(request: pytest.FixtureRequest) -> None:
-    """They come after all groups; those without a record come last."""
+    """Tests without a group come after all groups; those without a record come last."""
     file = request.node.nodeid.partition("::")[0]
 
     assert (True, -5.0, "") == durations.turn_of(request.node, {file: 5.0})
@@ -46,7 +46,7 @@ def test_the_longest_of_ungrouped_files_start_first(request: pytest.FixtureReque
 
 @pytest.mark.xdist_group("grouped")
 def test_a_group_without_a_record_starts_first(request: pytest.FixtureRequest) -> None:
-    """It may take any time."""
+    """A group without a record may take any time."""
     assert (False, float("-inf"), "grouped") == durations.turn_of(request.node, {})
     assert (False, -7.0, "grouped") == durations.turn_of(request.node, {"@grouped": 7.0})
 
@@ -84,7 +84,7 @@ def test_what_a_group_shares_is_made_once_and_ends() -> None:
 
 @pytest.mark.parametrize(("load", "expected_s"), [(0.1, 30), (2, 60), (5.5, 165), (60, 180)])
 def test_a_timeout_grows_with_the_load(monkeypatch: pytest.MonkeyPatch, load: float, expected_s: float) -> None:
-    """It is 30 s on a quiet machine and 180 s at most; a wait that needs longer has what it asks for."""
+    """A timeout is 30 s on a quiet machine and 180 s at most; a wait that needs longer has what it asks for."""
     monkeypatch.setattr(os, "cpu_count", lambda: 2)
     monkeypatch.setattr(os, "getloadavg", lambda: (2 * load, 0.0, 0.0))
 

@@ -76,7 +76,7 @@ async def test_runs_of_schedules_continue_on_the_current_version() -> None:
 
 
 async def test_launches_of_gangs_continue_on_the_current_version() -> None:
-    """Their own workflows are signalled: a job passes no wake-up on to them, and launches that wait for hosts would
+    """The workflows of gangs are signalled: a job passes no wake-up on to them, and launches that wait for hosts would
     fill each list of outdated runs. One that was terminated is started by its job."""
     launch = "gang/91b1b8e5-2ba8-11e7-bc23-0242ac11000d/1"
     temporal, swept = Temporal((launch,), ("gang/6d1d5f5e-7d2a-4c6c-9f4e-0a7d3c1b2e01/1",), ""), Swept()

@@ -103,7 +103,7 @@ async def test_what_can_be_no_name(lookup: Any, text: str) -> None:
 
 @pytest.mark.usefixtures("two")
 async def test_all_sorts_are_found(lookup: Any, storage: Storage) -> None:
-    """Jobs match by the beginning of their names, pools and hosts by any part of theirs; matches at the beginning
+    """Jobs match by the beginning of their names, pools and hosts by any part of their names; matches at the beginning
     come first."""
     storage.hosts.claim("west", ["rack1-beef", "Maps-1", "maps_2"])
 
