@@ -62,8 +62,17 @@ def make(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[Make]:
     yield new
     for service in made:
         if service.pods():
-            service.delete(force=True)
+            _delete(service)
             service.wait(lambda service=service: not service.pods(), "the end of its pods")  # type: ignore[misc]
+
+
+def _delete(service: Service) -> None:
+    """Delete a service, unless its test has begun that and it is gone meanwhile."""
+    try:
+        service.delete(force=True)
+    except grpc.RpcError as error:
+        if error.code() is not grpc.StatusCode.NOT_FOUND:  # type: ignore[attr-defined]
+            raise
 
 
 def test_it_is_created_by_an_update(cluster: Cluster) -> None:

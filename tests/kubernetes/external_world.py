@@ -7,7 +7,6 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -79,6 +78,7 @@ class ExternalWorld:
         self.storage.pools.put(POOL, pool)
         self.create("/api/v1/namespaces", {"metadata": {"name": self.namespace}})
         self.said = "there is no room"
+        self.trouble = ""
         self.lead()
 
     def lead(self) -> None:
@@ -171,48 +171,59 @@ class ExternalWorld:
         return [job for job_id in self.storage.jobs.active_ids() if (job := self.storage.jobs.get(job_id))]
 
     def turn(self) -> None:
-        """Do the work of all jobs' workflows in a turn, and of the resource manager, which admits everything. Steps
-        that fail because the host manager has no session or lists again are done in a later turn.
+        """Do the work of each job's workflow in a turn, and of the resource manager, which admits everything. Steps
+        that fail because the host manager has no session or lists again are done in a later turn; they hold up no
+        other job, as each has a workflow of its own.
         """
-        with suppress(Unavailable, OSError):
-            self._turn()
-
-    def _turn(self) -> None:
+        self.trouble = ""
         for job in self.jobs():
-            job_id = job.job_id
-            progress = self.storage.jobs.settle(job_id, time.time_ns())
-            if progress.kill_count:
-                self.core.kill_running(job_id)
-                self.storage.admission.kill_queued(job_id, time.time_ns())
-            if progress.admit_count:
-                queueable = self.storage.admission.queueable(job_id, 1_000)
-                self.storage.admission.mark_pending(job_id, queueable, 1)
-                self.storage.admission.mark_ready([(job_id, 0, job.instance_count)])
-            elif not progress.ready_count and not progress.gang_run:
+            try:
+                self._step(job)
+            except (Unavailable, OSError) as error:
+                self.trouble = f"{job.name}: {error!r}"
+
+    def _step(self, job: JobRecord) -> None:
+        job_id = job.job_id
+        progress = self.storage.jobs.settle(job_id, time.time_ns())
+        if progress.kill_count:
+            self.core.kill_running(job_id)
+            self.storage.admission.kill_queued(job_id, time.time_ns())
+        if progress.admit_count:
+            queueable = self.storage.admission.queueable(job_id, 1_000)
+            self.storage.admission.mark_pending(job_id, queueable, 1)
+            self.storage.admission.mark_ready([(job_id, 0, job.instance_count)])
+        elif not progress.ready_count and not progress.gang_run:
+            return
+        gang = self.storage.pods.ready_gang(job_id)
+        for for_gang, gangs in (
+            (True, [gang] if gang else []),
+            (False, self.storage.pods.ready_gangs(job_id, 1_000)),
+        ):
+            if not gangs:
                 continue
-            gang = self.storage.pods.ready_gang(job_id)
-            for for_gang, gangs in (
-                (True, [gang] if gang else []),
-                (False, self.storage.pods.ready_gangs(job_id, 1_000)),
-            ):
-                if not gangs:
-                    continue
-                wanted: Counter[PodShape] = Counter()
-                for one in gangs:
-                    wanted[one.shape] += len(one.pods)
-                lease = self.core.acquire_hosts(job_id, list(wanted.items()), for_gang)
-                batch = FirstFitPlacer().place(job_id, gangs, lease)
-                if batch.placements:
-                    self.core.launch(job_id, batch.lease_id, batch.placements)
-                else:
-                    self.core.release(lease.lease_id)
+            wanted: Counter[PodShape] = Counter()
+            for one in gangs:
+                wanted[one.shape] += len(one.pods)
+            lease = self.core.acquire_hosts(job_id, list(wanted.items()), for_gang)
+            batch = FirstFitPlacer().place(job_id, gangs, lease)
+            if batch.placements:
+                self.core.launch(job_id, batch.lease_id, batch.placements)
+            else:
+                self.core.release(lease.lease_id)
 
     def until(self, condition: Callable[[], Any], what: str) -> Any:
         def turned() -> Any:
             self.turn()
             return condition()
 
-        return wait(turned, what)
+        try:
+            return wait(turned, what)
+        except AssertionError as error:
+            jobs = {
+                job.name: [(pod.state, pod.message) for pod in self.storage.pods.page(job.job_id)]
+                for job in self.jobs()
+            }
+            raise AssertionError(f"{error}; last turn: {self.trouble or 'done'}; jobs: {jobs}") from error
 
     def slots(self, job_id: JobId) -> dict[str, int]:
         """Return the instances of the job's pods by name; of a deleted pod by uid."""
