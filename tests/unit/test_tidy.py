@@ -47,6 +47,7 @@ from tests.unit.tidy import (
     walked,
 )
 from tests.unit.tidy_pods import POD_ACTORS, POD_MEMORY, POD_WRITES, events_caused, pod_write_faults
+from tests.unit.tidy_words import BUDGETS, SHOWN_MAX, SPARE, word_faults
 from tests.workflow.sdk import WRITTEN_FOR, OtherRelease, check_release
 
 pytestmark = pytest.mark.xdist_group(TIDY)
@@ -339,3 +340,17 @@ def test_the_other_rules_notice() -> None:
     merged = f"a\n{'<' * 7} HEAD\nb\n=======\nc\n{'>' * 7} main\n"
     assert [f.partition(": ")[0] for f in merge_faults(Path("a.css"), merged)] == ["a.css:2", "a.css:6"]
     assert [f.partition(": ")[0] for f in path_faults(Path("a.md"), f"\nsee {folder}")] == ["a.md:2"]
+
+
+@pytest.mark.parametrize("part", BUDGETS)
+def test_words_stay_within_their_budget(part: str) -> None:
+    """No change adds a docstring, a word or a name of the old idiom; a change that removes some lowers the budget."""
+    folders = PACKAGES if part == "product" else ("tests",)
+    found = word_faults((path, tree_of(path)) for path in python_files(*folders))
+    faults = {"odd": found.odd, "riddles": found.riddles, "participles": found.participles}
+
+    for kind, budget in BUDGETS[part].items():
+        some = "\n".join(faults[kind][-SHOWN_MAX:])
+        count = len(faults[kind])
+        assert count <= budget, f"{part}: {count} {kind}, budget {budget}; the last of them:\n{some}"
+        assert count + SPARE >= budget, f"{part}: only {count} {kind} are left: lower the budget from {budget}"
