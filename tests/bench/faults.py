@@ -35,6 +35,7 @@ def throughput_faults(
         kills = _killed(cluster, job, VICTIMS * rounds, between_s)
         state = cluster.finish(job, PATIENCE_S)
         seconds = time.monotonic() - started_s
+        figures = run_figures(cluster, PodState.SUCCEEDED, job)
         return {
             "hosts": hosts,
             "pods": pods,
@@ -42,7 +43,8 @@ def throughput_faults(
             "state": state,
             "seconds": round(seconds, 2),
             "pods_per_second": round(pods / seconds, 1),
-            **_judged(cluster, job),
+            "pods_stored_succeeded": figures.pop("pods"),
+            **figures,
             "allocation_left": _allocation(cluster, pool),
             "peak_memory_mib": peak_memory_mib(cluster),
             "cpu_seconds": cpu_seconds(cluster),
@@ -68,28 +70,25 @@ def _killed(cluster: Cluster, job: str, victims: Sequence[str], between_s: float
     return kills
 
 
-def _judged(cluster: Cluster, job: str) -> dict[str, int]:
-    """Return counts of all runs from storage."""
-    event = PodEventRow
-    launched = sa.and_(col(event.job_id) == job, col(event.state) == POD_STATE_NUMBERS[PodState.LAUNCHED])
-    twice = sa.select(sa.func.count()).select_from(
-        sa.select(event.instance_id)
-        .where(launched)
-        .group_by(col(event.instance_id), col(event.run_id))
-        .having(sa.func.count() > 1)
-        .subquery()
-    )
-    duplicates = sa.select(sa.func.count()).where(col(event.job_id) == job, col(event.message).contains("duplicate"))
+def run_figures(cluster: Cluster, state: PodState, job: str = "") -> dict[str, int]:
+    """Figures from storage about all runs of pods, those of one job if it is named: ``pods`` that are in the state,
+    their ``further_runs`` after the first, launches of one run more than once, and duplicates that Mesos saw."""
+    run = (col(PodEventRow.job_id), col(PodEventRow.instance_id), col(PodEventRow.run_id))
+    events = [col(PodEventRow.job_id) == job] if job else []
+    launched = col(PodEventRow.state) == POD_STATE_NUMBERS[PodState.LAUNCHED]
+    launches = sa.select(sa.func.count()).where(launched, *events).group_by(*run).having(sa.func.count() > 1)
+    twice = sa.select(sa.func.count()).select_from(launches.subquery())
+    duplicates = sa.select(sa.func.count()).where(col(PodEventRow.message).contains("duplicate"), *events)
     pods = sa.select(sa.func.count(), sa.func.sum(col(Pod.run_id))).where(
-        col(Pod.job_id) == job, col(Pod.state) == POD_STATE_NUMBERS[PodState.SUCCEEDED]
+        col(Pod.state) == POD_STATE_NUMBERS[state], *([col(Pod.job_id) == job] if job else [])
     )
     engine = sa.create_engine(cluster.local.database)
     try:
         with engine.connect() as connection:
-            succeeded, runs = connection.execute(pods).one()
+            count, runs = connection.execute(pods).one()
             return {
-                "pods_stored_succeeded": succeeded,
-                "further_runs": runs - succeeded,
+                "pods": count,
+                "further_runs": runs - count,
                 "launched_twice": connection.execute(twice).scalar_one(),
                 "duplicates_in_mesos": connection.execute(duplicates).scalar_one(),
             }

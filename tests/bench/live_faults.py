@@ -7,13 +7,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-import sqlalchemy as sa
-from sqlmodel import col
-
-from peloton.api.convert import POD_STATE_NUMBERS
 from peloton.model.pod import PodState
-from services.storage.tables import Pod, PodEventRow
 from tests.bench.cluster import Cluster
+from tests.bench.faults import run_figures
 from tests.bench.live import (
     COMMAND,
     ROLES,
@@ -44,7 +40,7 @@ def live_faults(services: int = 0, hosts: int = 0, stopped_s: float = STOPPED_S)
     faults: dict[str, Callable[[Cluster], None]] = {
         **{f"kill {name}": partial(Cluster.kill, part=name) for name in (*ROLES, "temporal")},
         "stop worker": partial(_stand_still, seconds=stopped_s),
-        "delete the store of temporal": _lose_store,
+        "delete the store of temporal": Cluster.lose_temporal_store,
     }
     with Cluster(live_settings(hosts, services)) as cluster:
         pool = cluster.pool("bench", cpu=1e6, memory=1e9)
@@ -52,11 +48,15 @@ def live_faults(services: int = 0, hosts: int = 0, stopped_s: float = STOPPED_S)
         wait_quiet(cluster, 0.0)
         idle = sum(used_cores(cluster, IDLE_S).values())
         found = {name: _outcome(cluster, pool, fault, made, idle) for name, fault in faults.items()}
+        figures = run_figures(cluster, PodState.RUNNING)
+        rolled_pods = sum(service.count for service in made[: 2 * len(faults)] if service.command == NEW)
         return {
             "services": services,
             "hosts": hosts,
             "faults": found,
-            **_runs(cluster, sum(service.count for service in made[: 2 * len(faults)] if service.command == NEW)),
+            "pods_running": figures.pop("pods"),
+            **figures,
+            "further_runs": figures["further_runs"] - rolled_pods,
             "ratio_to_target": round(max(one["quiet_seconds"] for one in found.values()) / QUIET_S, 2),
         }
 
@@ -86,33 +86,3 @@ def _outcome(
 def _stand_still(cluster: Cluster, seconds: float) -> None:
     with cluster.asleep("worker"):
         time.sleep(seconds)
-
-
-def _lose_store(cluster: Cluster) -> None:
-    cluster.stop_part("temporal", now=True)
-    for path in cluster.local.data_dir.glob("temporal.db*"):
-        path.unlink()
-    cluster.start_part("temporal")
-
-
-def _runs(cluster: Cluster, rolled_pods: int) -> dict[str, int]:
-    """Figures of all runs of pods, from storage; a pod that was rolled out has a second run."""
-    running = col(Pod.state) == POD_STATE_NUMBERS[PodState.RUNNING]
-    pods = sa.select(sa.func.count(), sa.func.sum(col(Pod.run_id))).where(running)
-    run = (col(PodEventRow.job_id), col(PodEventRow.instance_id), col(PodEventRow.run_id))
-    launched = col(PodEventRow.state) == POD_STATE_NUMBERS[PodState.LAUNCHED]
-    launches = sa.select(sa.func.count()).where(launched).group_by(*run).having(sa.func.count() > 1)
-    twice = sa.select(sa.func.count()).select_from(launches.subquery())
-    duplicates = sa.select(sa.func.count()).where(col(PodEventRow.message).contains("duplicate"))
-    engine = sa.create_engine(cluster.local.database)
-    try:
-        with engine.connect() as connection:
-            count, runs = connection.execute(pods).one()
-            return {
-                "pods_running": count,
-                "further_runs": runs - count - rolled_pods,
-                "launched_twice": connection.execute(twice).scalar_one(),
-                "duplicates_in_mesos": connection.execute(duplicates).scalar_one(),
-            }
-    finally:
-        engine.dispose()

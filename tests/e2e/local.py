@@ -157,6 +157,13 @@ class Cluster:
     def start_part(self, part: str) -> None:
         self._run(self.local.part(part).start())
 
+    def lose_temporal_store(self) -> None:
+        """Kill Temporal, delete what it has stored, and start it again."""
+        self.stop_part("temporal", now=True)
+        for path in self.local.data_dir.glob("temporal.db*"):
+            path.unlink()
+        self.start_part("temporal")
+
     @contextmanager
     def control(self) -> Iterator[Callable[[str, str], list[str]]]:
         """Sends an action and a name to `peloton local`, as its commands do; returns the answer's lines."""

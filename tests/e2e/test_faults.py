@@ -69,10 +69,7 @@ def test_nothing_is_lost_with_the_store_of_temporal(cluster: Cluster) -> None:
     queue = cluster.submit(cluster.pool("store", cpu=5), instanceCount=60, defaultConfig=nap)
     cluster.wait(lambda: cluster.counts(queue).keys() >= {"RUNNING", "PENDING"}, "pods that run, and others that wait")
 
-    cluster.stop_part("temporal", now=True)
-    for path in cluster.local.data_dir.glob("temporal.db*"):
-        path.unlink()
-    cluster.start_part("temporal")
+    cluster.lose_temporal_store()
 
     assert ["SUCCEEDED"] * 4 == [cluster.finish(job) for job in (queue, *few)]
     service.wait_update("SUCCEEDED").wait_running()
