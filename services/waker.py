@@ -20,6 +20,7 @@ from opentelemetry import metrics
 from opentelemetry.metrics import CallbackOptions, Observation
 from temporalio.client import Client
 
+from peloton.lifecycle.backoff import Backoff
 from services.failed_workflows import FailedWorkflows
 from services.temporal_connection import CAUSE
 from services.wake_line import Due, Rank, WakeLine
@@ -132,8 +133,7 @@ class Waker(ABC):
         try:
             await self._tell(due.key)
             self._attempts.pop(due.key, None)
-            if (other := self._retries.pop(due.key, None)) is not None:
-                other.timer.cancel()
+            self._cancel_retry(due.key)
         except Exception as error:  # of Temporal or of storage: neither may end the waker
             self._retry(due, error)
         finally:
@@ -145,11 +145,16 @@ class Waker(ABC):
         if self._loop.time() - self._warned_at_s >= WARNINGS_EVERY_S:
             log.warning("%d attempts to wake failed, the last one of %s: %s", self._failed_count, due.key, error)
             self._warned_at_s, self._failed_count = self._loop.time(), 0
-        delay_s = min(RETRY_S * 2 ** min(failed - 1, 10), RETRY_MAX_S)
-        if (other := self._retries.pop(due.key, None)) is not None:  # of a note that did not wait for it
-            other.timer.cancel()
+        if (other := self._cancel_retry(due.key)) is not None:  # of a note that did not wait for it
             due = Due(due.key, min(due.rank, other.due.rank), due.causes | other.due.causes)
+        delay_s = Backoff(RETRY_S, RETRY_MAX_S).delay_s(failed)
         self._retries[due.key] = _Retry(due, self._loop.call_later(delay_s, self._note_again, due.key))
+
+    def _cancel_retry(self, key: str) -> _Retry | None:
+        """Return the retry of the key that is now cancelled, if there was one."""
+        if (retry := self._retries.pop(key, None)) is not None:
+            retry.timer.cancel()
+        return retry
 
     def _note_again(self, key: str) -> None:
         due = self._retries.pop(key).due

@@ -21,6 +21,7 @@ from temporalio.api.workflowservice.v1 import UpdateWorkflowExecutionOptionsRequ
 from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
+from peloton.lifecycle.backoff import Backoff
 from peloton.lifecycle.worker_ramp import STEPS, Act, Decision, Fleet, Promotion, Step, decide
 from peloton.lifecycle.worker_versions import UNVERSIONED, WorkerVersions
 from services.recheck import Recheck
@@ -59,11 +60,6 @@ MOVED_MAX = 100_000
 """Workflows moved by one poll, as many as there may be jobs."""
 
 
-def _pause_s(failures: int) -> float:
-    """Return the pause after so many failures in a row: doubled with each, up to that between two looks."""
-    return min(RETRY_S * 2.0 ** min(max(failures - 1, 0), 10), PERIOD_S)
-
-
 class _Watch(ABC):
     """Polls the versions until it is closed."""
 
@@ -88,7 +84,7 @@ class _Watch(ABC):
                 self.forget_agreement()
                 if failures == FAILURES_SHOWN:
                     log.warning("versions of workers in Temporal: %s", error)
-            await asyncio.sleep(PERIOD_S if is_settled else _pause_s(failures))
+            await asyncio.sleep(PERIOD_S if is_settled else Backoff(RETRY_S, PERIOD_S).delay_s(max(failures, 1)))
 
     @abstractmethod
     async def _act(self) -> bool:

@@ -1,4 +1,4 @@
-"""Backoff of instances that fail: the delay before the next run."""
+"""Backoff after failures: the delay before the next run of an instance, or before the next attempt of a call."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from peloton.model.times import NS_PER_S
 class Backoff:
     """Exponential delay ``initial_s * 2^(failures-1)``, at most ``max_s``: 30 s, 1 m, 2 m ... 60 m by default."""
 
-    initial_s: int = 30
-    max_s: int = 3600
+    initial_s: float = 30
+    max_s: float = 3600
 
     @property
     def waits(self) -> bool:
@@ -23,11 +23,15 @@ class Backoff:
         if failure_count <= 0:
             return 0
         doublings = min(failure_count - 1, 62)  # more doublings would exceed any cap
-        return min(self.initial_s << doublings, self.max_s) * NS_PER_S
+        return min(int(self.initial_s * NS_PER_S) << doublings, int(self.max_s * NS_PER_S))
+
+    def delay_s(self, failure_count: int) -> float:
+        """Return the delay in seconds after this number of failures; 0 without failures."""
+        return self.delay_ns(failure_count) / NS_PER_S
 
     def delay_after_ns(self, failure_count: int, took_ns: int) -> int:
         """Return the delay, and no less than the duration of the last attempt within the cap."""
-        return max(self.delay_ns(failure_count), min(took_ns, self.max_s * NS_PER_S))
+        return max(self.delay_ns(failure_count), min(took_ns, int(self.max_s * NS_PER_S)))
 
 
 DEFAULT_BACKOFF = Backoff()

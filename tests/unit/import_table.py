@@ -77,7 +77,13 @@ MAY: dict[str, May] = {
     ),
     "services.wake_line": May(),
     "services.waker": May(
-        ("services.failed_workflows", "services.temporal_connection", "services.wake_line", "workflows.policies"),
+        (
+            "peloton.lifecycle.backoff",
+            "services.failed_workflows",
+            "services.temporal_connection",
+            "services.wake_line",
+            "workflows.policies",
+        ),
         ("opentelemetry", "temporalio"),
     ),
     "services.temporal_watch": May(
