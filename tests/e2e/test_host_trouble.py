@@ -39,12 +39,11 @@ def test_pods_of_a_host_that_mesos_drains_move(cluster: Cluster) -> None:
     pool = cluster.pool("drained")
     spread = {"placementStrategy": "PLACEMENT_STRATEGY_SPREAD_JOB"}
     batch = cluster.submit(pool, instanceCount=6, defaultConfig=shell("sleep 1000", cpu=0.2), **spread)
-    service = Service(cluster, pool, 3).create()
     cluster.wait(lambda: cluster.counts(batch) == {"RUNNING": 6}, "the job to run")
-    service.wait_running()
-    taken = {task.runtime.host for task in cluster.tasks(batch).values()}
-    host = next(host for host in hosts_of(service) if host in taken)
+    service = Service(cluster, pool, 3).create().wait_running()  # at once both would be given hosts of their own
+    host = hosts_of(service)[0]
     moved = {i for i, task in cluster.tasks(batch).items() if task.runtime.host == host}
+    assert moved
 
     ask(cluster, "DRAIN_AGENT", host, max_grace_period={"seconds": 1})
     cluster.wait(lambda: host not in {t.runtime.host for t in cluster.tasks(batch).values()}, "all to leave")

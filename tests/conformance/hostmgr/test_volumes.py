@@ -200,6 +200,7 @@ def test_a_volume_that_never_came_to_be_does_not_keep_its_host(make: Make) -> No
 
     assert ("", VolumeState.INITIALIZED) == (volume(world, job).host, volume(world, job).state)
     world.cluster.agent(chosen.host, "stop")
+    wait(lambda: world.core.book.host_count() == len(HOSTS) - 1, "the loss of the host")
     launch(world, job)
     made = wait_volume(world, job, VolumeState.CREATED)
     assert chosen.host != made.host == world.pod(job).host
