@@ -16,7 +16,7 @@ from cli.terminal import echo
 from peloton.errors import PelotonError
 
 if TYPE_CHECKING:
-    from services.local.cluster import LocalCluster
+    from services.lab.local.cluster import LocalCluster
 
 EXAMPLES = Path(__file__).parent.parent / "examples" / "tutorial"
 
@@ -29,7 +29,7 @@ def demo(keep: bool) -> None:
 
 
 async def _demo(keep: bool) -> int:
-    from services.local.cluster import LocalCluster, LocalSettings
+    from services.lab.local.cluster import LocalCluster, LocalSettings
 
     say("Starting Peloton: Temporal, three hosts, and the roles api, worker, resmgr and hostmgr ...")
     started_s = time.monotonic()

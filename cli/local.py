@@ -30,7 +30,7 @@ def local() -> None:
 
 
 def _call(settings: Settings, action: str, name: str = "", now: bool = False) -> None:
-    from services.local import control
+    from services.lab.local import control
 
     _, _, port = settings.address.partition(",")[0].rpartition(":")  # of several APIs the first is asked
     if not port.isdigit():

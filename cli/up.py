@@ -99,7 +99,7 @@ def up(**options: Any) -> None:
       peloton up --data ./data --mesos mesos.example.com:5050
     """
     _check(options)
-    from services.local.cluster import LocalSettings
+    from services.lab.local.cluster import LocalSettings
 
     data: Path | None = options["data"]
     settings = LocalSettings(
@@ -166,8 +166,8 @@ def _without_time(line: str) -> str:
 
 
 async def _run(settings: object) -> None:
-    from services.local.cluster import LocalCluster, LocalSettings
-    from services.local.control import ControlServer
+    from services.lab.local.cluster import LocalCluster, LocalSettings
+    from services.lab.local.control import ControlServer
 
     assert isinstance(settings, LocalSettings)
     stop = asyncio.Event()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from services.local.ports import OWN_PORTS, is_free
+from services.lab.local.ports import OWN_PORTS, is_free
 
 PORTS_TRIED = 50
 

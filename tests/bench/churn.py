@@ -16,7 +16,7 @@ from peloton.api.convert import POD_STATE_NUMBERS
 from peloton.api.v0.job.job_pb2 import CreateRequest
 from peloton.model.job import JobState
 from peloton.model.pod import PodState
-from services.local.cluster import LocalSettings
+from services.lab.local.cluster import LocalSettings
 from services.storage.engine import Database
 from services.storage.storage import Storage
 from services.storage.tables import POD_EVENT

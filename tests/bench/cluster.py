@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from peloton.api.v0.job.job_pb2 import JobState
 from peloton.model.ids import JobId, job_workflow_id
 from peloton.model.pod import PodState
-from services.local.cluster import LocalSettings
+from services.lab.local.cluster import LocalSettings
 from services.storage.storage import Storage
 from tests.bench.figures import cpu_s, status_kib
 from tests.bench.profile import profiled

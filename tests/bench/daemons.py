@@ -11,7 +11,7 @@ from peloton.api.v0.task import task_pb2
 from peloton.api.v0.update import update_pb2
 from peloton.api.v0.update.svc import update_svc_pb2
 from peloton.model.ids import daemon_workflow_id, job_workflow_id, update_workflow_id
-from services.local.cluster import LocalSettings
+from services.lab.local.cluster import LocalSettings
 from tests.bench.cluster import Cluster, cpu_seconds, events_of_all_runs, peak_memory_mib
 from tests.bench.wide import idle
 from tests.e2e.local import JOB_END, shell

@@ -24,7 +24,7 @@ from peloton.api.v0.job import job_pb2
 from peloton.api.v0.respool import respool_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.model.ids import ROOT_POOL_ID, JobId, RespoolId
-from services.local.cluster import LocalSettings
+from services.lab.local.cluster import LocalSettings
 from services.resmgr.pool_rules import with_defaults
 from services.storage import migrate
 from services.storage.engine import Database

@@ -10,7 +10,7 @@ from typing import Any
 from peloton.api.v0.host import host_pb2
 from peloton.api.v0.maintenance import maintenance_pb2 as pb
 from peloton.model.ids import maintenance_workflow_id
-from services.local.cluster import LocalSettings
+from services.lab.local.cluster import LocalSettings
 from tests.bench.cluster import Cluster, cpu_seconds, run_events
 from tests.bench.lives import Lives, lives
 from tests.e2e.service import Service

@@ -12,7 +12,7 @@ from sqlmodel import col
 from peloton.api.convert import POD_STATE_NUMBERS
 from peloton.api.v0.respool import respool_pb2
 from peloton.model.pod import PodState
-from services.local.cluster import LocalSettings
+from services.lab.local.cluster import LocalSettings
 from services.storage.tables import Pod, PodEventRow
 from tests.bench.cluster import PATIENCE_S, Cluster, cpu_seconds, peak_memory_mib
 from tests.e2e.local import JOB_END, shell

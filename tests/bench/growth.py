@@ -6,7 +6,7 @@ import time
 from typing import Any
 
 from peloton.api.v0.job import job_pb2
-from services.local.cluster import LocalSettings
+from services.lab.local.cluster import LocalSettings
 from tests.bench.cluster import Cluster, cpu_seconds, history_events, peak_memory_mib, stored_count
 from tests.e2e.local import JOB_END, shell
 

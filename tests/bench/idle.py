@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from services.local.cluster import LocalSettings
+from services.lab.local.cluster import LocalSettings
 from tests.bench.cluster import Cluster
 from tests.e2e.local import shell
 

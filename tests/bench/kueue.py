@@ -24,7 +24,7 @@ import yaml
 
 from services.hostmgr.kubernetes.apiserver.access import read_access
 from services.hostmgr.kubernetes.apiserver.wire import Answer, ApiServer, Request
-from services.local.ports import Taken
+from services.lab.local.ports import Taken
 from tests.bench import kueue_build
 from tests.bench.figures import Missing
 from tests.bench.kubernetes_bind import bound, pod

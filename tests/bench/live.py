@@ -17,7 +17,7 @@ from typing import Any
 from peloton.api.v1alpha.job.stateless import stateless_pb2
 from peloton.model.job import JobRecord
 from peloton.model.pod import PodState
-from services.local.cluster import LocalSettings
+from services.lab.local.cluster import LocalSettings
 from services.storage.storage import Storage
 from tests.bench.churn import share, submit
 from tests.bench.cluster import Cluster, cpu_seconds, peak_memory_mib

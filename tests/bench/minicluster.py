@@ -32,7 +32,7 @@ def minicluster_updates(host_count: int = 50_000, task_count: int = 100_000) -> 
     """Tasks that end at once: two updates each, every one acknowledged."""
     (port,) = free_ports(1)
     with tempfile.TemporaryDirectory() as folder:
-        command = ["services.minicluster", "--port", str(port), "--data", folder, "--simulate", str(host_count)]
+        command = ["services.lab.mesos", "--port", str(port), "--data", folder, "--simulate", str(host_count)]
         process = subprocess.Popen([sys.executable, "-m", *command], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
         try:
             assert process.stdout is not None

@@ -7,7 +7,7 @@ from typing import Any
 
 from peloton.api.v0.host.svc import host_svc_pb2 as pb
 from peloton.api.v0.mover import mover_pb2
-from services.local.cluster import LocalSettings
+from services.lab.local.cluster import LocalSettings
 from tests.bench.cluster import Cluster, cpu_seconds
 from tests.e2e.local import shell
 from tests.e2e.service import Service

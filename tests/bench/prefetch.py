@@ -7,7 +7,7 @@ import time
 import urllib.request
 from typing import Any
 
-from services.local.cluster import LocalSettings
+from services.lab.local.cluster import LocalSettings
 from tests.bench.cluster import Cluster
 from tests.e2e.service import Service
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from services.local.cluster import LocalSettings
+from services.lab.local.cluster import LocalSettings
 from services.storage.storage import Storage
 from tests.bench.cluster import Cluster, cpu_seconds, peak_memory_mib
 from tests.e2e.crowd import CLIENTS, LOOK_S, Crowd

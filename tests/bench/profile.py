@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from services.local.part import Part
+from services.lab.local.part import Part
 
 FOLDER_VARIABLE = "PELOTON_BENCH_PROFILE"
 RATE_HZ = 100

@@ -12,7 +12,7 @@ from typing import Any
 
 from peloton.model.ids import JobId
 from peloton.model.pod import TERMINAL, PodState
-from services.local.cluster import LocalSettings
+from services.lab.local.cluster import LocalSettings
 from services.storage.storage import Storage
 from tests.bench.cluster import Cluster, cpu_seconds, peak_memory_mib
 from tests.e2e.local import shell

@@ -7,7 +7,7 @@ from typing import Any
 
 from peloton.api.v1alpha.job.stateless import stateless_pb2
 from peloton.model.ids import update_workflow_id
-from services.local.cluster import LocalSettings
+from services.lab.local.cluster import LocalSettings
 from tests.bench.cluster import Cluster, cpu_seconds, run_events
 from tests.bench.lives import lives
 from tests.e2e.service import Service

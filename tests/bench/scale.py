@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from services.local.cluster import LocalSettings
+from services.lab.local.cluster import LocalSettings
 from tests.bench.cluster import Cluster, lived
 from tests.e2e.local import shell
 from tests.postgres import running_postgres

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from services.local.cluster import LocalSettings
+from services.lab.local.cluster import LocalSettings
 from tests.bench.churn import Submitted, ended, first_running_s, share, submit
 from tests.bench.cluster import Cluster, cpu_seconds
 from tests.e2e.local import job_config, shell

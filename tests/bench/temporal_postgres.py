@@ -21,8 +21,8 @@ import psycopg
 import yaml
 
 from peloton.errors import Unavailable
-from services.local.cluster import LocalSettings
-from services.local.temporal_server import temporal_binary
+from services.lab.local.cluster import LocalSettings
+from services.lab.local.temporal_server import temporal_binary
 from tests.bench.churn import churned
 from tests.bench.figures import Missing, cpu_s
 from tests.ports import free_ports

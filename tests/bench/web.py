@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from services.local.cluster import LocalSettings
+from services.lab.local.cluster import LocalSettings
 from tests.bench.busy import Busy
 from tests.bench.cluster import Cluster, peak_memory_mib
 from tests.bench.figures import Missing, cpu_s

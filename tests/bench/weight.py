@@ -15,7 +15,7 @@ from peloton.api.bulk import create_messages
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.model.ids import new_job_id
-from services.local.cluster import LocalSettings
+from services.lab.local.cluster import LocalSettings
 from services.storage.engine import Database
 from services.storage.tables import OVERRIDE
 from tests.bench.cluster import Cluster, cpu_seconds, peak_memory_mib

@@ -12,7 +12,7 @@ import grpc
 
 from peloton.api.v0.host.svc import host_svc_pb2
 from peloton.model.ids import JobId
-from services.local.cluster import LocalSettings
+from services.lab.local.cluster import LocalSettings
 from services.storage.storage import Storage
 from tests.bench.cluster import Cluster, cpu_seconds, peak_memory_mib
 from tests.e2e.local import shell

@@ -22,8 +22,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from services.local.cluster import LocalCluster
-from services.local.part import LINE_BYTES_MAX, Part
+from services.lab.local.cluster import LocalCluster
+from services.lab.local.part import LINE_BYTES_MAX, Part
 from services.storage.migrate import upgrade
 
 SERVE = [sys.executable, "-m", "cli.main"]

@@ -27,8 +27,8 @@ from peloton.api.v0.peloton_pb2 import Secret
 from peloton.api.v0.respool import respool_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.model.pod import TERMINAL
-from services.local.cluster import LocalCluster, LocalSettings
-from services.local.control import ControlServer, call
+from services.lab.local.cluster import LocalCluster, LocalSettings
+from services.lab.local.control import ControlServer, call
 from services.resmgr.audit import BROKEN
 from services.storage.storage import Storage
 from tests.kubernetes.client import Client as KubernetesClient

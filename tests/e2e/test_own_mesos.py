@@ -24,7 +24,7 @@ pytestmark = pytest.mark.xdist_group("up")
 @pytest.fixture
 def master(tmp_path: Path) -> Iterator[str]:
     """A Mesos of the user, of which only the address is known."""
-    command = [sys.executable, "-m", "services.minicluster", "--port", "0", "--data", str(tmp_path / "theirs")]
+    command = [sys.executable, "-m", "services.lab.mesos", "--port", "0", "--data", str(tmp_path / "theirs")]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from peloton.api.v0.task import task_pb2
-from services.local.kubernetes import LocalKubernetes
+from services.lab.local.kubernetes import LocalKubernetes
 from tests.e2e.drains import drain_by_others
 from tests.e2e.local import Cluster, shell, temporary
 from tests.e2e.service import SLEEP, Service

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import yaml
 
-from services.emulation.simulation.description import load_simulation
+from services.lab.shared.simulation.description import load_simulation
 from tests.e2e.local import Cluster, shell, temporary
 
 HOSTS, PODS = 50, 200

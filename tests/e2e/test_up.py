@@ -18,8 +18,8 @@ import pytest
 from temporalio.client import Client, WorkflowExecutionStatus
 
 from peloton.model.ids import job_workflow_id
-from services.local.control import control_file
-from services.local.temporal_server import starts_workflows, temporal_binary
+from services.lab.local.control import control_file
+from services.lab.local.temporal_server import starts_workflows, temporal_binary
 from tests.e2e.local import PATIENCE_S, Cluster, shell, temporary
 from tests.ports import free_ports
 from workflows.attributes import SEARCH_ATTRIBUTES

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from services.local.cluster import LocalCluster, LocalSettings
+from services.lab.local.cluster import LocalCluster, LocalSettings
 from tests.e2e.local import Cluster
 from tests.unit.compatibility.release import latest
 

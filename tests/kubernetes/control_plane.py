@@ -19,7 +19,7 @@ from types import TracebackType
 
 import yaml
 
-from services.local.ports import Taken
+from services.lab.local.ports import Taken
 from tests.kubernetes import build
 from tests.kubernetes.client import Client, Login
 

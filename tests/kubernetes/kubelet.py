@@ -19,7 +19,7 @@ from types import TracebackType
 
 import yaml
 
-from services.local.ports import OWN_PORTS, Taken
+from services.lab.local.ports import OWN_PORTS, Taken
 from tests.kubernetes import build, images, keeper
 from tests.kubernetes.client import Client, Json
 from tests.kubernetes.control_plane import CERTIFICATES, PEM, ControlPlane

@@ -11,8 +11,8 @@ from peloton.model.host import Placement
 from peloton.model.ids import Hostname, JobId
 from peloton.model.pod import PodRecord, PodState
 from services.hostmgr.hosts.room_holds import HOLD_S
-from services.hostmgr.memory.cluster import MemoryCluster
 from services.storage.storage import Storage
+from tests.doubles.hostmgr.cluster import MemoryCluster
 from tests.simulation.clock import Clock
 from tests.simulation.services import Service
 

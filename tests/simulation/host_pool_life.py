@@ -20,8 +20,8 @@ from peloton.model.resources import Resources
 from services.hostmgr.driver import NOTHING
 from services.hostmgr.host_pool_keeper import HostPoolKeeper
 from services.hostmgr.manager import HostManagerSettings
-from services.hostmgr.memory.cluster import MemoryHost
 from tests.conformance.storage.builders import a_config
+from tests.doubles.hostmgr.cluster import MemoryHost
 from tests.simulation.hostmgr import SimulatedHostManager
 from tests.simulation.job_life import Act, JobLife
 

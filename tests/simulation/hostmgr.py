@@ -15,10 +15,10 @@ from services.hostmgr.drain_watch import DrainWatch
 from services.hostmgr.driver import HostAddress
 from services.hostmgr.maintenance import HostMaintainer
 from services.hostmgr.manager import HostManagerCore, HostManagerSettings
-from services.hostmgr.memory.cluster import MemoryCluster
-from services.hostmgr.memory.driver import MemoryDriver
 from services.hostmgr.residents import Residents
 from services.storage.storage import Storage
+from tests.doubles.hostmgr.cluster import MemoryCluster
+from tests.doubles.hostmgr.driver import MemoryDriver
 from tests.simulation.clock import Clock
 
 SETTINGS = HostManagerSettings()

@@ -27,8 +27,8 @@ from peloton.model.pod import PodState
 from peloton.model.update import UpdateSpec
 from peloton.scheduling.placement import FirstFitPlacer
 from services.hostmgr import host_pool_keeper, launcher, maintenance, manager, rebalancer, volumes
-from services.hostmgr.memory.cluster import MemoryCluster, MemoryHost
 from services.storage.storage import Storage
+from tests.doubles.hostmgr.cluster import MemoryCluster, MemoryHost
 from tests.simulation.clock import Clock
 from tests.simulation.hostmgr import SETTINGS, QueueOfAll, SimulatedHostManager, SimulatedMaintainer, Through
 

@@ -17,9 +17,9 @@ from peloton.model.job import JOB_TERMINAL, JobProgress, JobRecord, JobState
 from peloton.model.pod import ALLOCATED, QUEUED, HealthState, PodRecord, PodShape, PodState, PodStatus
 from peloton.model.respool import PoolSpec
 from services.storage.codec import InstanceFacts
-from services.storage.memory.jobs import MemoryJob
-from services.storage.memory.storage import MemoryStorage
 from services.storage.pods.status_writes import StatusOutcome
+from tests.doubles.storage.jobs import MemoryJob
+from tests.doubles.storage.storage import MemoryStorage
 from tests.simulation.description import JobPlan
 
 COLUMNS = ("demand", "slack_demand", "non_slack", "slack", "non_preemptible", "controller")

@@ -20,8 +20,8 @@ from peloton.model.update import UpdateSpec, UpdateType
 from services.hostmgr.driver import NOTHING
 from services.hostmgr.hosts.reservations import ASKED_AGAIN_S
 from services.hostmgr.manager import HostManagerSettings
-from services.hostmgr.memory.cluster import MemoryHost
 from tests.conformance.storage.builders import a_config
+from tests.doubles.hostmgr.cluster import MemoryHost
 from tests.simulation.job_life import Act, JobLife
 
 HOSTS = tuple(f"h{n:02}" for n in range(20))

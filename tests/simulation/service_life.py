@@ -16,8 +16,8 @@ from peloton.model.maintenance import MaintenanceRequest
 from peloton.model.pod import PodState, TerminationReason
 from peloton.model.resources import Resources
 from peloton.model.update import UpdateAct, UpdateSpec, UpdateState, UpdateType
-from services.hostmgr.memory.cluster import MemoryHost
 from tests.availability import Pod, Rules, Tale
+from tests.doubles.hostmgr.cluster import MemoryHost
 from tests.reasons import PREEMPTED
 from tests.simulation.homes import Homes
 from tests.simulation.hostmgr import SimulatedHostManager

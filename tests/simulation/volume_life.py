@@ -20,8 +20,8 @@ from peloton.model.job import JobState
 from peloton.model.resources import Resources
 from peloton.model.update import UpdateSpec, UpdateType
 from peloton.model.volume import VolumeRecord, VolumeState
-from services.hostmgr.memory.cluster import MemoryHost
 from tests.conformance.storage.services import service_config
+from tests.doubles.hostmgr.cluster import MemoryHost
 from tests.simulation.job_life import Act, JobLife
 
 HOSTS = tuple(f"h{n}" for n in range(5))

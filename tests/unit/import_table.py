@@ -43,7 +43,7 @@ _CLI = ("peloton.api", "peloton.model", "peloton.errors", "cli")
 _CLI_OTHERS = ("click", "google", "grpc", "rich", "yaml")
 
 _MINICLUSTER = tuple(
-    f"services.minicluster.{name}" for name in ("http", "identifiers", "model", "nanoseconds", "resources", "settings")
+    f"services.lab.mesos.{name}" for name in ("http", "identifiers", "model", "nanoseconds", "resources", "settings")
 )
 
 # The longest prefix of a module's name decides. An arrow that is not here is never drawn: see docs/architecture.md.
@@ -158,7 +158,6 @@ MAY: dict[str, May] = {
         ("google", "grpc", "opentelemetry"),
     ),
     # A driver of a cluster imports its port and no module above it; processes are put together in the runtime.
-    "services.hostmgr.memory": May(("peloton.model", "peloton.lifecycle", "services.hostmgr.driver")),
     "services.hostmgr.mesos": May((*_INSIDE, "services.hostmgr.driver"), ("google", "httptools", "orjson", "pymesos")),
     "services.hostmgr.kubernetes": May(
         (*_INSIDE, "peloton.scheduling.slack", "services.hostmgr.driver", "services.hostmgr.external_port"),
@@ -182,28 +181,26 @@ MAY: dict[str, May] = {
         ("temporalio",),
     ),
     # The shared part of emulated clusters of any kind: it imports none of them.
-    "services.emulation": May((), ("click", "yaml")),
-    "services.emulation.http": May((), ("httptools",)),
-    "services.emulated_kubernetes": May(("services.emulation",), ("click", "orjson", "yaml")),
-    "services.minicluster": May(("services.emulation",), ("click", "orjson")),
-    "services.minicluster.http": May(("services.emulation.http",), ("orjson",)),
-    "services.minicluster.master": May((*_MINICLUSTER, "services.emulation"), ("orjson",)),
-    "services.minicluster.agents": May(
-        (*_MINICLUSTER, "services.emulation", "services.minicluster.master"), ("orjson",)
-    ),
-    "services.minicluster.api": May(
-        (*_MINICLUSTER, "services.emulation", "services.minicluster.master", "services.minicluster.agents"),
+    "services.lab.shared": May((), ("click", "yaml")),
+    "services.lab.shared.http": May((), ("httptools",)),
+    "services.lab.kubernetes": May(("services.lab.shared",), ("click", "orjson", "yaml")),
+    "services.lab.mesos": May(("services.lab.shared",), ("click", "orjson")),
+    "services.lab.mesos.http": May(("services.lab.shared.http",), ("orjson",)),
+    "services.lab.mesos.master": May((*_MINICLUSTER, "services.lab.shared"), ("orjson",)),
+    "services.lab.mesos.agents": May((*_MINICLUSTER, "services.lab.shared", "services.lab.mesos.master"), ("orjson",)),
+    "services.lab.mesos.api": May(
+        (*_MINICLUSTER, "services.lab.shared", "services.lab.mesos.master", "services.lab.mesos.agents"),
         ("orjson",),
     ),
-    "services.local": May(
+    "services.lab.local": May(
         (
             "peloton.api",
             "peloton.errors",
             "services.log_lines",
             "services.temporal_connection",
-            "services.emulated_kubernetes.kubeconfig",
-            "services.emulation.hosts",
-            "services.emulation.simulation.description",
+            "services.lab.kubernetes.kubeconfig",
+            "services.lab.shared.hosts",
+            "services.lab.shared.simulation.description",
             "services.storage.storage",  # to list the jobs whose files are kept
             "services.storage.migrate",
             "services.storage.sqlite_files",
@@ -218,9 +215,9 @@ MAY: dict[str, May] = {
     "services.teardown": May(("peloton.errors", "peloton.model.ids", "services")),
     # The command line calls the API; only the commands that run processes import services.
     "cli": May(_CLI, _CLI_OTHERS),
-    "cli.up": May((*_CLI, "services.local"), _CLI_OTHERS),
-    "cli.local": May((*_CLI, "services.local"), _CLI_OTHERS),
-    "cli.demo": May((*_CLI, "services.local"), _CLI_OTHERS),
+    "cli.up": May((*_CLI, "services.lab.local"), _CLI_OTHERS),
+    "cli.local": May((*_CLI, "services.lab.local"), _CLI_OTHERS),
+    "cli.demo": May((*_CLI, "services.lab.local"), _CLI_OTHERS),
     "cli.top": May(_CLI, (*_CLI_OTHERS, "textual")),
     "cli.upgrade_schema": May((*_CLI, "services.runtime"), _CLI_OTHERS),
     "cli.serve": May((*_CLI, "services.runtime"), _CLI_OTHERS),

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from peloton.errors import Unavailable
-from services.local import data_files
+from services.lab.local import data_files
 
 
 def test_a_full_disk_is_told_with_the_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

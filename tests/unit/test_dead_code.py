@@ -40,7 +40,7 @@ BY_OTHERS = {
     "descriptor pool": "DECLARED_IN",
     "pod machine, which names columns": "initial_health",
     "JSON of dataclasses": "hits misses prefetched",
-    "tests": "settings_of fail_over MemoryDriver MemoryStorage set_pool shares_room",
+    "tests": "settings_of shares_room",
     "enum": "_missing_",
     "public API": "PLACING PLACED LAUNCHING",
 }

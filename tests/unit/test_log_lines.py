@@ -7,7 +7,7 @@ import logging
 import sys
 from pathlib import Path
 
-from services.local.part import LINE_BYTES_MAX, Part
+from services.lab.local.part import LINE_BYTES_MAX, Part
 from services.log_lines import LINE_CHARS_MAX, printable
 from services.telemetry import RECORD_LINES_MAX, BoundedLines
 

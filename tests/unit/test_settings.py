@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from peloton.errors import InvalidArgument
-from services.local.cluster import own_defaults
+from services.lab.local.cluster import own_defaults
 from services.settings import Settings, load
 
 

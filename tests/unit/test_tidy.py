@@ -46,7 +46,7 @@ from tests.unit.tidy import (
     tree_of,
     walked,
 )
-from tests.unit.tidy_pods import POD_ACTORS, POD_MEMORY, POD_WRITES, events_caused, pod_write_faults
+from tests.unit.tidy_pods import POD_ACTORS, POD_WRITES, events_caused, pod_write_faults
 from tests.unit.tidy_words import BUDGETS, SHOWN_MAX, SPARE, word_faults
 from tests.workflow.sdk import WRITTEN_FOR, OtherRelease, check_release
 
@@ -82,12 +82,12 @@ def test_the_import_table_has_no_dead_rows() -> None:
 
 def test_emulated_clusters_stand_alone() -> None:
     """Emulated clusters import no other module of the project than their shared part, and do not name Peloton."""
-    shared = "services.emulation"
-    for cluster in (shared, "services.minicluster"):
+    shared = "services.lab.shared"
+    for cluster in (shared, "services.lab.mesos"):
         rows = [may for owner, may in MAY.items() if is_below(owner, cluster)]
         own = [name for may in rows for name in may.ours if not is_below(name, cluster)]
         assert [name for name in own if not is_below(name, shared)] == []
-    folders = ("services/emulation", "services/minicluster")
+    folders = ("services/lab/shared", "services/lab/mesos")
     texts = {path: (ROOT / path).read_text(encoding="utf-8") for path in python_files(*folders)}
     none([f"{path}:1: names Peloton" for path, text in texts.items() if "peloton" in text.lower()])
 
@@ -154,7 +154,7 @@ def test_events_of_pods_are_caused_by_those_who_may() -> None:
     caused: dict[Event, set[Actor]] = {}
     faults: list[str] = []
     for path in python_files(*PACKAGES):
-        if path.as_posix() in (POD_WRITES, "peloton/lifecycle/pod_machine.py") or POD_MEMORY in path.as_posix():
+        if path.as_posix() in (POD_WRITES, "peloton/lifecycle/pod_machine.py"):
             continue
         for line, event in events_caused(path, tree_of(path)):
             actors = POD_ACTORS.get(path.as_posix(), set()) & TABLE[event].by

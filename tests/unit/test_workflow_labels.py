@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from peloton.model.ids import ROOT_POOL_ID, Hostname, JobId, RespoolId
 from peloton.model.job import JobRecord, JobState, JobType, SlaSpec
-from services.local import temporal_server
+from services.lab.local import temporal_server
 from services.workflow_labels import HostLabels, JobLabels, PoolPaths
 from tests.unit.model.test_pool_paths import pool as pool_spec
 from workflows.attributes import SEARCH_ATTRIBUTES

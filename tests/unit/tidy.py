@@ -42,7 +42,7 @@ CLUSTER_WORDS_ALLOWED = {
     "mesos_master_hostname": "a field of a message",
     "mesos_master_port": "a field of a message",
 }
-CLUSTER_DRIVERS = ("services.hostmgr.kubernetes", "services.hostmgr.memory", "services.hostmgr.mesos")
+CLUSTER_DRIVERS = ("services.hostmgr.kubernetes", "services.hostmgr.mesos")
 BANNED_NAMES = {"utils", "util", "helpers", "helper", "common", "misc"}
 # Written in two pieces, so that this file does not break its own rule.
 MACHINE_PATH = re.compile(r"(?<![\w.})/])/(?:" + "work|" + "root" + r")/\w|/home/\w+/(?!\.)|/" + "Users/")

@@ -31,8 +31,6 @@ POD_ACTORS: dict[str, set[Actor]] = {
     "services/storage/updates/rolling.py": {Actor.ROLLOUT},
 }
 """Actors in whose name a module causes events of pods."""
-POD_MEMORY = "services/storage/memory/"
-"""Stands for all of storage, and is held to it by the conformance suite."""
 _POD_SQL = re.compile(r"\b(update|into)\s+[\"'`]?pod\b(?!_)", re.IGNORECASE)
 _SQL_MODULES = ("sa", "sqlalchemy", "sqlite", "postgresql")
 

@@ -18,7 +18,7 @@ from peloton.model.reason import PlacementReason
 from peloton.model.resources import Resources
 from peloton.ports import Lifecycles
 from services.storage.codec import InstanceFacts
-from services.storage.memory.storage import MemoryStorage
+from tests.doubles.storage.storage import MemoryStorage
 
 if TYPE_CHECKING:
     from tests.workflow.rolled import RolledService

@@ -32,7 +32,7 @@ from peloton.model.reason import ClusterReason, Infeasibility, Infeasible, NoHos
 from peloton.model.reservation import WaitingPod
 from peloton.model.resources import Resources
 from peloton.ports import REQUEUED_PODS_MAX
-from services.storage.memory.jobs import MemoryJob
+from tests.doubles.storage.jobs import MemoryJob
 from tests.workflow.cluster import UNFIT
 from tests.workflow.intent import FakeIntent
 from tests.workflow.port import Port, call

@@ -15,7 +15,7 @@ from peloton.model.job import JobRecord, JobState, JobType, SlaSpec
 from peloton.model.pod import ENDING_GOALS, HealthState, PodState
 from peloton.model.reason import ClusterReason, HostRule, Misfit, NoHost, RefusingHosts
 from services.storage.codec import InstanceFacts
-from services.storage.memory.jobs import MemoryJob
+from tests.doubles.storage.jobs import MemoryJob
 from tests.workflow.cluster import SHAPE, Cluster
 from tests.workflow.fakes import FakeHostManager
 from tests.workflow.port import call

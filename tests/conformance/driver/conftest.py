@@ -14,16 +14,16 @@ import pytest
 
 from peloton.model.ids import Hostname
 from peloton.model.resources import Resources
-from services.emulation.hosts import HostSpec
 from services.hostmgr.driver import ClusterDriver
-from services.hostmgr.memory.cluster import MemoryCluster, MemoryHost
-from services.hostmgr.memory.driver import MemoryDriver
 from services.hostmgr.mesos.driver import MesosDriver
 from services.hostmgr.mesos.framework import MesosSettings
+from services.lab.shared.hosts import HostSpec
 from tests.conformance.driver.kubernetes import EmulatedPlane, EmulatedProcess, Kubernetes, MachineLab, SharedPlane
 from tests.conformance.driver.lab import Lab, lab_on
 from tests.conformance.hostmgr.emulated import Emulated
 from tests.conformance.hostmgr.link import Link
+from tests.doubles.hostmgr.cluster import MemoryCluster, MemoryHost
+from tests.doubles.hostmgr.driver import MemoryDriver
 from tests.kubernetes.fixtures import MUST_HAVE_KUBELET, REAL_KUBERNETES
 from tests.kubernetes.kubelet import Machine
 from tests.nightly import NIGHTLY, nightly

@@ -14,15 +14,15 @@ from itertools import count
 from pathlib import Path
 from typing import Any, Protocol
 
-from services.emulated_kubernetes.nodes.settings import NodeSettings
-from services.emulated_kubernetes.server import EmulatedKubernetes
-from services.emulated_kubernetes.settings import EmulatedKubernetesSettings
-from services.emulation.hosts import HostSpec
 from services.hostmgr.driver import ClusterDriver, PodOnHost, PodTemplate
 from services.hostmgr.kubernetes.external.external_driver import ExternalPodsDriver
 from services.hostmgr.kubernetes.settings import KubernetesSettings
-from services.local.part import die_with_parent
-from services.local.ports import Taken
+from services.lab.kubernetes.nodes.settings import NodeSettings
+from services.lab.kubernetes.server import EmulatedKubernetes
+from services.lab.kubernetes.settings import EmulatedKubernetesSettings
+from services.lab.local.part import die_with_parent
+from services.lab.local.ports import Taken
+from services.lab.shared.hosts import HostSpec
 from tests.conformance.driver.lab import LONG, Lab
 from tests.kubernetes.client import MERGE, Client, login_of
 from tests.kubernetes.deployment import host_manager_of
@@ -133,7 +133,7 @@ class EmulatedProcess:
         return self.kubeconfig
 
     def _begin(self) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-m", "services.emulated_kubernetes", "--nodes", "0"]
+        command = [sys.executable, "-m", "services.lab.kubernetes", "--nodes", "0"]
         command += ["--port", str(self._port), "--data", str(self._folder)]
         process = subprocess.Popen(
             command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, preexec_fn=die_with_parent

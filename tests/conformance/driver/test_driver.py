@@ -12,7 +12,7 @@ from peloton.model.ids import Hostname
 from peloton.model.pod import Cause, PodState
 from peloton.model.resources import Resources
 from services.hostmgr.driver import HostLaunch, PodOnHost
-from services.local.ports import is_free
+from services.lab.local.ports import is_free
 from tests.conformance.driver.lab import ENDS, Lab
 
 KILLED, LOST, RUNNING = PodState.KILLED, PodState.LOST, PodState.RUNNING

@@ -13,10 +13,10 @@ import pytest
 
 from peloton.model.pod import Cause, PodState
 from peloton.model.volume import VolumeRecord, VolumeState
-from services.emulation.hosts import HostSpec
 from services.hostmgr.driver import HostLaunch, PodOnHost
 from services.hostmgr.kubernetes.apiserver.wire import MERGE_PATCH
 from services.hostmgr.kubernetes.pods import missing_folders
+from services.lab.shared.hosts import HostSpec
 from tests.conformance.driver.kubernetes import EmulatedPlane, EmulatedProcess, Kubernetes, Plane, SharedPlane
 from tests.conformance.driver.lab import Lab, lab_on
 from tests.conformance.driver.test_volumes import TASK, a_volume, is_destroyed, is_listed, is_offered, launch

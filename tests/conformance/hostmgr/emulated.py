@@ -8,11 +8,11 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from services.emulation.hosts import HostSpec
-from services.minicluster.master.host_resources import total_of
-from services.minicluster.server import Minicluster
-from services.minicluster.settings import MiniclusterSettings
-from tests.unit.minicluster.scheduler import Scheduler, scalar, task_info
+from services.lab.mesos.master.host_resources import total_of
+from services.lab.mesos.server import Minicluster
+from services.lab.mesos.settings import MiniclusterSettings
+from services.lab.shared.hosts import HostSpec
+from tests.unit.lab.mesos.scheduler import Scheduler, scalar, task_info
 
 AGENTS_AWAY_S = 600.0
 PATIENCE_S = 180.0

@@ -14,9 +14,9 @@ from peloton.model.job import JobState, JobType
 from peloton.model.pod import PodShape, PodState
 from peloton.model.reason import HostRule
 from peloton.model.resources import Resources
-from services.emulation.hosts import HostSpec
 from services.hostmgr import daemon_evictions
 from services.hostmgr.daemons import DaemonKeeper
+from services.lab.shared.hosts import HostSpec
 from tests.conformance.hostmgr.conftest import Make
 from tests.conformance.hostmgr.emulated import LONG
 from tests.conformance.hostmgr.test_qos import StoredEvictions

@@ -30,8 +30,6 @@ from services.hostmgr.host_pool_keeper import HostPoolKeeper
 from services.hostmgr.latency_reports import LatencyReports
 from services.hostmgr.maintenance import HostMaintainer
 from services.hostmgr.manager import HostManagerCore, HostManagerSettings
-from services.hostmgr.memory.cluster import MemoryCluster, MemoryHost
-from services.hostmgr.memory.driver import MemoryDriver
 from services.hostmgr.rebalancer import Rebalancer
 from services.hostmgr.servicer import serve
 from services.hostmgr.views import ClusterViews
@@ -39,6 +37,8 @@ from services.storage import migrate
 from services.storage.storage import Storage
 from tests.conformance.hostmgr.world import Wakes, wait
 from tests.conformance.storage import builders
+from tests.doubles.hostmgr.cluster import MemoryCluster, MemoryHost
+from tests.doubles.hostmgr.driver import MemoryDriver
 
 CAPACITY = Resources.of(10, 10_000, 10_000)
 Drives = Callable[[Storage], ClusterDriver]

@@ -11,8 +11,8 @@ import pytest
 from peloton.model.pod import PodShape, Strategy
 from peloton.model.resources import Resources
 from peloton.model.room import PlannedPods
-from services.emulation.hosts import HostSpec
 from services.hostmgr.mesos import offer_keeper
+from services.lab.shared.hosts import HostSpec
 from tests.conformance.hostmgr.conftest import Make
 from tests.conformance.hostmgr.emulated import PATIENCE_S, Other
 from tests.conformance.hostmgr.world import World, wait

@@ -14,7 +14,7 @@ from peloton.model.host import LaunchResult
 from peloton.model.job import JobState
 from peloton.model.pod import AllOf, HostLabel, NextRun, PodShape, PodState
 from peloton.model.resources import Resources
-from services.emulation.hosts import HostSpec
+from services.lab.shared.hosts import HostSpec
 from tests.conformance.hostmgr.world import World, wait
 from tests.conformance.storage.builders import queue
 

@@ -10,9 +10,9 @@ from peloton.api.v0.task import task_pb2
 from peloton.model.ids import JobId
 from peloton.model.pod import PodShape, Strategy
 from peloton.model.resources import Resources
-from services.emulation.hosts import HostSpec
 from services.hostmgr.host_loads import HostLoads
 from services.hostmgr.host_samples import HostSamples
+from services.lab.shared.hosts import HostSpec
 from tests.conformance.hostmgr.world import World, wait
 
 ASKED = PodShape(Resources.of(0.5, 16), strategy=Strategy.LEAST_LOADED)

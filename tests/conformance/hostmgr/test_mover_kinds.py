@@ -15,10 +15,10 @@ from peloton.lifecycle.maintenance import Step
 from peloton.model.ids import JobId
 from peloton.model.job import JobType
 from peloton.model.pod import PodState
-from services.emulation.hosts import HostSpec
 from services.hostmgr.client import HostManagerClient
 from services.hostmgr.mesos.driver import MesosDriver
 from services.hostmgr.mesos.framework import MesosSettings
+from services.lab.shared.hosts import HostSpec
 from tests.conformance.driver.kubernetes import EmulatedPlane, Kubernetes
 from tests.conformance.hostmgr.emulated import Emulated
 from tests.conformance.hostmgr.test_host_moves import step

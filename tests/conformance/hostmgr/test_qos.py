@@ -16,9 +16,9 @@ from peloton.model.pod import PodShape
 from peloton.model.reason import QosReason, QosRule
 from peloton.model.resources import Resources
 from peloton.scheduling.qos import Correction, QosPolicy
-from services.emulation.hosts import HostSpec
 from services.hostmgr.host_samples import HostSamples
 from services.hostmgr.qos import QosController, QosSettings
+from services.lab.shared.hosts import HostSpec
 from tests.conformance.hostmgr.world import World, wait
 from tests.unit.hostmgr.test_hosts import refused
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from peloton.model.resources import Resources
-from services.emulation.hosts import HostSpec
+from services.lab.shared.hosts import HostSpec
 from tests.conformance.hostmgr.world import World, wait
 
 Make = Callable[..., World]

@@ -21,11 +21,11 @@ from peloton.model.resources import Resources
 from peloton.scheduling.placement import FirstFitPlacer
 from services.hostmgr.client import HostManagerClient
 from services.hostmgr.federation import HostManagers
-from services.hostmgr.memory.cluster import MemoryCluster, MemoryHost
 from services.storage import migrate
 from tests.conformance.hostmgr.test_host_pools import Manager
 from tests.conformance.hostmgr.world import wait
 from tests.conformance.storage import builders
+from tests.doubles.hostmgr.cluster import MemoryCluster, MemoryHost
 
 ALL = slice(None)
 RACKS = {"east": {"e0": "a", "e1": "a", "e2": "b"}, "west": {"w0": "c", "w1": "c", "w2": ""}}

@@ -17,9 +17,9 @@ from peloton.model.ids import JobId
 from peloton.model.job import JobState
 from peloton.model.pod import PodState, TerminationReason
 from peloton.model.volume import VolumeRecord, VolumeState
-from services.emulation.hosts import HostSpec
 from services.hostmgr import volumes as keeper
-from services.minicluster.agents.kept_resources import volume_folder
+from services.lab.mesos.agents.kept_resources import volume_folder
+from services.lab.shared.hosts import HostSpec
 from tests.conformance.hostmgr.world import Outage, World, wait
 from tests.conformance.storage import builders
 

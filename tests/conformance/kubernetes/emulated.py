@@ -9,8 +9,8 @@ import time
 from pathlib import Path
 from types import TracebackType
 
-from services.local.part import die_with_parent
-from services.local.ports import Taken
+from services.lab.local.part import die_with_parent
+from services.lab.local.ports import Taken
 from tests.kubernetes.client import Client, Login, login_of
 
 START_TIMEOUT_S = 180.0
@@ -44,7 +44,7 @@ class EmulatedKubernetes:
         self._process = None
 
     def start(self) -> None:
-        command = [sys.executable, "-m", "services.emulated_kubernetes", "--port", str(self._port)]
+        command = [sys.executable, "-m", "services.lab.kubernetes", "--port", str(self._port)]
         with (self._folder / "log").open("ab") as log:
             self._process = subprocess.Popen(
                 [*command, "--data", str(self._folder), "--nodes", str(self._nodes)],

@@ -11,9 +11,9 @@ from typing import TypeAlias
 
 import pytest
 
-from services.emulated_kubernetes.nodes.settings import NodeSettings
-from services.emulation.hosts import HostSpec
-from tests.unit.emulated_kubernetes.cluster import PODS, Cluster
+from services.lab.kubernetes.nodes.settings import NodeSettings
+from services.lab.shared.hosts import HostSpec
+from tests.unit.lab.kubernetes.cluster import PODS, Cluster
 
 PATIENCE_S = 180.0
 KUBECTL = shutil.which("kubectl")

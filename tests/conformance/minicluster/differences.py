@@ -96,5 +96,5 @@ NOT_REPLAYED = {
     "11_master_restart": "as 06: there is no registry to recover",
     "15_gpu_roles_weights_quota_revocable": "weights and quota are not emulated",
     "17_drain_and_kill_grace_by_executor": "two other executor kinds side by side; draining is covered by 13",
-    "20_reservations_disks_and_drain": "calls without headers; tests/unit/minicluster/test_reservations.py compares it",
+    "20_reservations_disks_and_drain": "calls without headers; tests/unit/lab/mesos/test_reservations.py compares it",
 }

@@ -8,7 +8,7 @@ from typing import Any
 
 import orjson
 
-from services.minicluster.resources import Resources, parse, take_from
+from services.lab.mesos.resources import Resources, parse, take_from
 from tests.conformance.minicluster.client import Stream
 from tests.conformance.minicluster.normalise import Normaliser
 

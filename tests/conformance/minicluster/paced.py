@@ -13,8 +13,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from services.emulation.clock import Clock
-from services.emulation.processes import Processes
+from services.lab.shared.clock import Clock
+from services.lab.shared.processes import Processes
 from tests.unit.virtual_time import VirtualTimeLoop
 
 SLEEP = re.compile(r"\bsleep (\d+(?:\.\d+)?)")

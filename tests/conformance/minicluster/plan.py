@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from services.emulation.hosts import HostSpec
+from services.lab.shared.hosts import HostSpec
 
 if TYPE_CHECKING:
     from tests.conformance.minicluster.replayer import Replay

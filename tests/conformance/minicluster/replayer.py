@@ -18,10 +18,10 @@ from typing import Any
 
 import orjson
 
-from services.minicluster.model import Agent
-from services.minicluster.resources import parse
-from services.minicluster.server import Minicluster
-from services.minicluster.settings import MiniclusterSettings
+from services.lab.mesos.model import Agent
+from services.lab.mesos.resources import parse
+from services.lab.mesos.server import Minicluster
+from services.lab.mesos.settings import MiniclusterSettings
 from tests.conformance.minicluster.binding import Bindings
 from tests.conformance.minicluster.client import DATE, Stream, call, exchange
 from tests.conformance.minicluster.matching import (

@@ -11,10 +11,10 @@ from typing import cast
 import pytest
 
 from services.storage import migrate
-from services.storage.memory.storage import MemoryStorage
 from services.storage.storage import Storage
 from tests import sqlite_engines
 from tests.conformance.storage.builders import DATABASES, MEMORY, Clock
+from tests.doubles.storage.storage import MemoryStorage
 from tests.postgres import Postgres, postgres
 from tests.reused_postgres import ReusedPostgres
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from services.storage.memory.storage import MemoryStorage
 from services.storage.storage import Storage
+from tests.doubles.storage.storage import MemoryStorage
 
 MIRRORED = ("jobs", "configs", "pods", "host_pods", "admission")
 OWN = frozenset({"events", "status_log", "snapshot"})

@@ -10,7 +10,7 @@ import pytest
 from temporalio.client import Client
 from temporalio.testing import WorkflowEnvironment
 
-from services.local.temporal_server import DYNAMIC_CONFIG
+from services.lab.local.temporal_server import DYNAMIC_CONFIG
 from tests.workflow.server import STARTUP_TIMEOUT, TEMPORAL
 from workflows.attributes import SEARCH_ATTRIBUTES
 

@@ -14,8 +14,8 @@ import grpc
 import pytest
 from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest, GetSystemInfoResponse
 
-from services.local.temporal_server import is_reachable
-from services.minicluster.http.authentication import tls_context
+from services.lab.local.temporal_server import is_reachable
+from services.lab.mesos.http.authentication import tls_context
 from services.temporal_connection import connect, connect_config
 from tests.workflow.server import server_story
 

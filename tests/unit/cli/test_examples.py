@@ -16,7 +16,7 @@ from peloton.api.v0.respool import respool_pb2
 from peloton.api.v1alpha.job.stateless import stateless_pb2
 from peloton.api.v1alpha.pod import pod_pb2
 from peloton.api.yaml_config import load_message
-from services.emulation.hosts import load_hosts
+from services.lab.shared.hosts import load_hosts
 
 ROOT = Path(__file__).parents[3]
 EXAMPLES = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "examples").rglob("*.yaml"))

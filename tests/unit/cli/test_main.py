@@ -303,7 +303,7 @@ def test_a_reader_that_leaves_is_not_told() -> None:
 def test_local_parts_are_those_of_the_first_address(monkeypatch: pytest.MonkeyPatch) -> None:
     """``peloton up`` with several APIs prints all addresses; the control port is found by the first one."""
     asked: list[int] = []
-    monkeypatch.setattr("services.local.control.call", lambda port, *_: asked.append(port) or [])
+    monkeypatch.setattr("services.lab.local.control.call", lambda port, *_: asked.append(port) or [])
 
     result = CliRunner().invoke(peloton, ["--address", "localhost:25397,localhost:24221", "local", "status"])
 

@@ -25,8 +25,8 @@ from peloton.model.volume import VolumeRecord, VolumeState
 from peloton.scheduling.placement import place
 from services.hostmgr.driver import NOTHING, HostLaunch, PodLaunch, PodTemplate, RegisteredHost, Room
 from services.hostmgr.hosts.host_book import HostBook
-from services.hostmgr.memory.cluster import MemoryCluster, MemoryHost
-from services.hostmgr.memory.driver import MemoryDriver
+from tests.doubles.hostmgr.cluster import MemoryCluster, MemoryHost
+from tests.doubles.hostmgr.driver import MemoryDriver
 from tests.nightly import PROPERTY, examples
 
 JOB = JobId("00000000-0000-4000-8000-000000000001")

@@ -16,8 +16,8 @@ from peloton.model.job import JobRecord, JobType
 from services.hostmgr.hosts.host_book import HostBook
 from services.hostmgr.in_flight import InFlight
 from services.hostmgr.launcher import Launcher
-from services.hostmgr.memory.cluster import MemoryCluster
-from services.hostmgr.memory.driver import MemoryDriver
+from tests.doubles.hostmgr.cluster import MemoryCluster
+from tests.doubles.hostmgr.driver import MemoryDriver
 
 JOB = JobId("00000000-0000-4000-8000-000000000001")
 

@@ -17,8 +17,8 @@ from peloton.errors import Unavailable
 from services.web import commands
 from services.web.api import Api
 from services.web.commands import SHELL, AgentCommand, Command, RelayedCommand
-from tests.unit.minicluster.conftest import Start, start  # noqa: F401 (a fixture)
-from tests.unit.minicluster.test_sessions import running, until
+from tests.unit.lab.mesos.conftest import Start, start  # noqa: F401 (a fixture)
+from tests.unit.lab.mesos.test_sessions import running, until
 
 WAIT_S = 60.0
 Answer = pod_svc_pb2.ExchangeWithCommandResponse

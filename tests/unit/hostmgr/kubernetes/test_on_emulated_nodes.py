@@ -17,10 +17,6 @@ import pytest
 from peloton.errors import Aborted, InvalidArgument, NotFound, ResourceExhausted, Unavailable
 from peloton.model.host import Prefetched
 from peloton.model.ids import Hostname, PodId
-from services.emulated_kubernetes.nodes.settings import NodeSettings
-from services.emulated_kubernetes.server import EmulatedKubernetes
-from services.emulated_kubernetes.settings import EmulatedKubernetesSettings
-from services.emulation.hosts import HostSpec
 from services.hostmgr.driver import CommandStart, Exchange, ExchangeAnswer
 from services.hostmgr.kubernetes.apiserver.access import read_access
 from services.hostmgr.kubernetes.apiserver.wire import ApiServer, Request
@@ -37,6 +33,10 @@ from services.hostmgr.kubernetes.output.logs import PodLogs
 from services.hostmgr.kubernetes.pods import image_pods
 from services.hostmgr.kubernetes.pods.image_pods import ImagePods
 from services.hostmgr.kubernetes.settings import KubernetesSettings
+from services.lab.kubernetes.nodes.settings import NodeSettings
+from services.lab.kubernetes.server import EmulatedKubernetes
+from services.lab.kubernetes.settings import EmulatedKubernetesSettings
+from services.lab.shared.hosts import HostSpec
 from tests.unit.hostmgr.mesos.sockets import PATIENCE_S
 
 PODS = "/api/v1/namespaces/default/pods"

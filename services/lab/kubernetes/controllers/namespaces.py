@@ -1,0 +1,63 @@
+"""Deletion of namespaces: all objects in them are deleted, with their grace, and then the namespaces."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from services.lab.kubernetes.registry import Registry
+from services.lab.kubernetes.resources import RESOURCES, Json
+from services.lab.kubernetes.store import DELETED, Event
+
+_NAMESPACED = [resource for resource in RESOURCES if resource.namespaced]
+
+
+class Namespaces:
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+        self._store = registry.store
+        self._going: set[str] = set()
+        self._soon: Callable[..., object] | None = None
+        self._store.watch("namespaces", self._changed)
+        for resource in _NAMESPACED:
+            self._store.watch(resource.plural, self._content_changed)
+
+    def start(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._soon = loop.call_soon
+        for body in self._store.values("namespaces"):
+            self._look_at(body)
+
+    def _changed(self, event: Event) -> None:
+        if event.kind == DELETED:
+            self._going.discard(event.body["metadata"]["name"])
+        else:
+            self._look_at(event.body)
+
+    def _look_at(self, body: Json) -> None:
+        name = body["metadata"]["name"]
+        if self._soon is not None and "deletionTimestamp" in body["metadata"] and name not in self._going:
+            self._going.add(name)
+            self._soon(self._empty, name)
+
+    def _content_changed(self, event: Event) -> None:
+        namespace = event.body["metadata"]["namespace"]
+        if event.kind == DELETED and namespace in self._going and self._soon is not None:
+            self._soon(self._end, namespace)
+
+    def _empty(self, name: str) -> None:
+        for resource in _NAMESPACED:
+            for entry in self._store.entries(resource.plural, name):
+                metadata = entry.body["metadata"]
+                is_there = self._store.get(resource.plural, name, metadata["name"]) is not None  # after earlier ones
+                if is_there and "deletionTimestamp" not in metadata:
+                    self._registry.delete(resource, name, metadata["name"])
+        self._end(name)
+
+    def _end(self, name: str) -> None:
+        entry = self._store.get("namespaces", "", name)
+        if entry is None or name not in self._going:
+            return
+        if entry.body["metadata"].get("finalizers"):
+            return
+        if not any(self._store.entries(resource.plural, name) for resource in _NAMESPACED):
+            self._store.delete("namespaces", "", name)

@@ -1,0 +1,121 @@
+"""One node: admits pods within its free resources, goes down and comes back."""
+
+from __future__ import annotations
+
+from services.lab.kubernetes.nodes.admission import host_ports, ports_taken, refusal
+from services.lab.kubernetes.nodes.amounts import Amounts, amounts_of, requests_of
+from services.lab.kubernetes.nodes.pod_status import refused_status
+from services.lab.kubernetes.nodes.pods import NodePod
+from services.lab.kubernetes.nodes.runtime import Runtime
+from services.lab.kubernetes.nodes.stored_pods import StoredPods
+from services.lab.kubernetes.pods import is_over
+from services.lab.kubernetes.resources import Json
+from services.lab.shared.clock import Clock
+from services.lab.shared.hosts import HostSpec
+
+
+class Node:
+    def __init__(
+        self,
+        spec: HostSpec,
+        clock: Clock,
+        stored: StoredPods,
+        runtime: Runtime,
+        taken_ports: dict[int, str],
+    ) -> None:
+        """``taken_ports``: host ports and the uids of their pods. Nodes of one machine share them."""
+        self.spec = spec
+        self.clock = clock
+        self.stored = stored
+        self.pods: dict[str, NodePod] = {}  # by uid
+        self.is_up = True
+        self._runtime = runtime
+        self._used: Amounts = {}
+        self._taken_ports = taken_ports
+
+    def saw(self, body: Json) -> None:
+        """A pod that is bound here was created, bound or changed."""
+        if not self.is_up:
+            return
+        metadata = body["metadata"]
+        pod = self.pods.get(metadata["uid"])
+        grace_s = metadata.get("deletionGracePeriodSeconds") if "deletionTimestamp" in metadata else None
+        if pod is not None:
+            if grace_s is not None and float(grace_s) != pod.grace_left_s:
+                pod.delete(float(grace_s))
+        elif not is_over(body):
+            if grace_s is None:
+                # Not now: the creation is answered before the status changes.
+                self.clock.call_later(0.0, self._take, metadata["namespace"], metadata["name"], metadata["uid"])
+            else:
+                self.stored.remove(metadata["namespace"], metadata["name"], metadata["uid"])
+
+    def _take(self, namespace: str, name: str, uid: str) -> None:
+        entry = self.stored.find(namespace, name, uid)
+        if entry is None or uid in self.pods or not self.is_up or is_over(entry.body):
+            return
+        body = entry.body
+        node = self.stored.node(self.spec.name)
+        room = amounts_of(node.get("status", {}).get("allocatable", {}))
+        labels = node.get("metadata", {}).get("labels", {})
+        no = refusal(body, requests_of(body["spec"]), self._used, room, labels)
+        no = no or ports_taken(host_ports(body["spec"]), self._taken_ports)
+        if no is not None:
+            before = body.get("status", {})
+            self.stored.write_status(entry, refused_status(no.reason, no.message, before, self.stored.now()))
+            return
+        self._hold(self._runtime.pod(self, body)).start()
+
+    def resume(self, body: Json) -> None:
+        """A pod of the store, after a start of the emulation."""
+        metadata = body["metadata"]
+        if is_over(body):
+            return
+        if "startTime" not in body.get("status", {}):
+            self.saw(body)
+            return
+        pod = self._hold(self._runtime.pod(self, body))
+        pod.resume()
+        if "deletionTimestamp" in metadata and not pod.is_deleting:
+            pod.delete(float(metadata.get("deletionGracePeriodSeconds", 0)))
+
+    def _hold(self, pod: NodePod) -> NodePod:
+        self.pods[pod.uid] = pod
+        for name, value in pod.needed.items():
+            self._used[name] = self._used.get(name, 0) + value
+        self._taken_ports |= dict.fromkeys(host_ports(pod.spec), pod.uid)
+        return pod
+
+    def ended(self, pod: NodePod) -> None:
+        if pod.holds_room:
+            pod.holds_room = False
+            for name, value in pod.needed.items():
+                self._used[name] -= value
+            for port in host_ports(pod.spec):
+                if self._taken_ports.get(port) == pod.uid:
+                    del self._taken_ports[port]
+
+    def gone(self, uid: str) -> None:
+        """The object of a pod was deleted."""
+        pod = self.pods.pop(uid, None)
+        if pod is not None:
+            pod.gone()
+            self.ended(pod)
+        self._runtime.forget(uid)
+
+    def remembered(self, body: Json) -> NodePod | None:
+        """Return a pod that ended before the emulation's last start, from its stored state."""
+        if not is_over(body):
+            return None
+        pod = self._runtime.pod(self, body)
+        pod.recall()
+        return pod
+
+    def stop(self) -> None:
+        """The machine goes down: its containers end, and the statuses of its pods stay as they were."""
+        self.is_up = False
+        for pod in list(self.pods.values()):
+            pod.is_gone = True
+            pod.destroy()
+            self.ended(pod)
+        self.pods.clear()
