@@ -20,7 +20,7 @@ ROUGH ?=
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo up dev test durations nightly types check web fmt proto docs bench sim kubernetes browser screenshots clean
+.PHONY: help demo up dev test durations nightly lint types check web fmt proto docs bench sim kubernetes browser screenshots clean
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -49,27 +49,24 @@ demo: $(VENV)/run.stamp ## start a local cluster, run a job on it, show what hap
 up: $(VENV)/run.stamp ## run the local cluster until Ctrl-C
 	@$(BIN)/peloton up
 
-# Format and lint, and then types while the tests run that pytest's arguments name.
-define checked
-@$(BIN)/ruff format --check --quiet . || { echo "not formatted: run make fmt"; exit 1; }
-@$(BIN)/ruff check --quiet .
-@$(MAKE) --no-print-directory types & types=$$!; \
-$(BIN)/pytest -q $(1); tests=$$?; \
-wait $$types && exit $$tests
-endef
+lint: $(VENV)/dev.stamp ## check format and lint
+	@$(BIN)/ruff format --check --quiet . || { echo "not formatted: run make fmt"; exit 1; }
+	@$(BIN)/ruff check --quiet .
 
 types: $(VENV)/dev.stamp ## check the types, all of them without a cache and what has changed with one
 	@$(BIN)/mypy
 
-check: $(VENV)/dev.stamp ## format, lint, types and the fast tests
-	$(call checked,-n 3 --dist worksteal tests/unit tests/workflow)
+check: lint ## format, lint, types and the fast tests
+	@$(MAKE) --no-print-directory types & types=$$!; \
+	$(BIN)/pytest -q -n 3 --dist worksteal tests/unit tests/workflow; tests=$$?; \
+	wait $$types && exit $$tests
 
 # Tests of whole clusters wait for more than half of their time: four at a time keep two cores busy. tests/durations.json
 # says which start first.
 ALL_TESTS := -n 4 --dist loadgroup --no-loadscope-reorder --durations 30 tests/e2e tests/browser tests/simulation tests/conformance tests/kubernetes tests/time_skipping tests/workflow tests/unit
 
-test: $(VENV)/dev.stamp ## make check, conformance, end to end, faults, simulation
-	$(call checked,-m 'not nightly' $(ALL_TESTS))
+test: lint ## format, lint, the fast tests, conformance, end to end, faults, simulation
+	@$(BIN)/pytest -q -m 'not nightly' $(ALL_TESTS)
 
 durations: $(VENV)/dev.stamp ## run the tests of make test, and record their seconds in tests/durations.json
 	@$(BIN)/pytest -q -m 'not nightly' --record-durations $(ALL_TESTS)
