@@ -59,32 +59,4 @@ if TYPE_CHECKING:
     from peloton.api.v0.volume.svc import volume_svc_pb2 as volume_svc
     from peloton.api.v0.workers import workers_pb2 as workers
 else:
-    __getattr__ = lazy_modules(
-        globals(),
-        {
-            "advice": "peloton.api.v0.advice.advice_pb2",
-            "bulk": "peloton.api.v0.bulk.bulk_pb2",
-            "explain": "peloton.api.v0.explain.explain_pb2",
-            "history": "peloton.api.v0.history.history_pb2",
-            "host": "peloton.api.v0.host.host_pb2",
-            "host_svc": "peloton.api.v0.host.svc.host_svc_pb2",
-            "job": "peloton.api.v0.job.job_pb2",
-            "lookup": "peloton.api.v0.lookup.lookup_pb2",
-            "maintenance": "peloton.api.v0.maintenance.maintenance_pb2",
-            "migration": "peloton.api.v0.migration.migration_pb2",
-            "peloton": "peloton.api.v0.peloton_pb2",
-            "query": "peloton.api.v0.query.query_pb2",
-            "mover": "peloton.api.v0.mover.mover_pb2",
-            "overview": "peloton.api.v0.overview.overview_pb2",
-            "rebalance": "peloton.api.v0.rebalance.rebalance_pb2",
-            "respool": "peloton.api.v0.respool.respool_pb2",
-            "schedule": "peloton.api.v0.schedule.schedule_pb2",
-            "table": "peloton.api.v0.table.table_pb2",
-            "task": "peloton.api.v0.task.task_pb2",
-            "update": "peloton.api.v0.update.update_pb2",
-            "update_svc": "peloton.api.v0.update.svc.update_svc_pb2",
-            "volume": "peloton.api.v0.volume.volume_pb2",
-            "volume_svc": "peloton.api.v0.volume.svc.volume_svc_pb2",
-            "workers": "peloton.api.v0.workers.workers_pb2",
-        },
-    )
+    __getattr__ = lazy_modules(globals(), "peloton.api.v0", {"peloton": "peloton_pb2"})

@@ -20,14 +20,10 @@ if TYPE_CHECKING:
 else:
     __getattr__ = lazy_modules(
         globals(),
+        "peloton.api.v1alpha",
         {
-            "admin_svc": "peloton.api.v1alpha.admin.svc.admin_svc_pb2",
-            "job": "peloton.api.v1alpha.job.stateless.stateless_pb2",
-            "job_svc": "peloton.api.v1alpha.job.stateless.svc.stateless_svc_pb2",
-            "peloton": "peloton.api.v1alpha.peloton_pb2",
-            "pod": "peloton.api.v1alpha.pod.pod_pb2",
-            "pod_svc": "peloton.api.v1alpha.pod.svc.pod_svc_pb2",
-            "query": "peloton.api.v1alpha.query.query_pb2",
-            "watch_svc": "peloton.api.v1alpha.watch.svc.watch_svc_pb2",
+            "job": "job.stateless.stateless_pb2",
+            "job_svc": "job.stateless.svc.stateless_svc_pb2",
+            "peloton": "peloton_pb2",
         },
     )
