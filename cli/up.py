@@ -8,8 +8,9 @@ import os
 import shlex
 import signal
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 
@@ -21,41 +22,96 @@ FIRST_CLUSTER = "local"
 KUBERNETES_CLUSTER = "kubernetes"
 
 
-def _mesos_master(context: click.Context, parameter: click.Parameter, value: str) -> str:
+class Rule(NamedTuple):
+    """The options that ``option`` needs and excludes, by the names of their parameters, and the error."""
+
+    option: str
+    text: str
+    needs: Sequence[str] = ()
+    excludes: Sequence[str] = ()
+
+
+RULES = (
+    Rule("simulate", "--hosts and --simulate exclude each other", excludes=["hosts_file"]),
+    Rule("simulation_file", "--simulation needs --simulate N", needs=["simulate"]),
+    Rule(
+        "mesos",
+        "--mesos has hosts of its own: leave out --hosts, --simulate, --image-download and --enforce-disk-quota",
+        excludes=["hosts_file", "simulate", "image_download_s", "enforce_disk_quota"],
+    ),
+    Rule(
+        "no_mesos",
+        "--no-mesos needs --kubernetes, and excludes --mesos, --hosts, --simulate and --cluster: those are of Mesos",
+        needs=["kubernetes"],
+        excludes=["mesos", "hosts_file", "simulate", "more_clusters"],
+    ),
+)
+
+
+def check_mesos(context: click.Context, parameter: click.Parameter, value: str) -> str:
     host, _, port = value.rpartition(":")
     if value and not value.startswith("zk://") and not (host and "/" not in host and port.isdigit()):
         raise click.BadParameter(f"{value}: want HOST:PORT or zk://HOST:PORT,.../PATH")
     return value
 
 
+def check_temporal(context: click.Context, parameter: click.Parameter, value: str) -> str:
+    if value and not value.rpartition(":")[2].isdigit():
+        raise click.UsageError(f"--temporal {value}: want HOST:PORT")
+    return value
+
+
+def check_clusters(context: click.Context, parameter: click.Parameter, names: tuple[str, ...]) -> tuple[str, ...]:
+    if len({FIRST_CLUSTER, *names}) <= len(names):
+        raise click.UsageError(f"each cluster needs a name of its own, and the first one is {FIRST_CLUSTER}")
+    for name in names:
+        try:
+            hostmgr_role(name)
+        except ValueError as error:
+            raise click.UsageError(str(error)) from None
+    return names
+
+
 @click.command(cls=Command)
-@click.option("--data", type=click.Path(file_okay=False, path_type=Path), help="Keep state here across runs.")
+@click.option(
+    "--data",
+    "data_dir",
+    type=click.Path(file_okay=False, resolve_path=True, path_type=Path),
+    help="Keep state here across runs.",
+)
 @click.option(
     "--hosts",
+    "hosts_file",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="YAML list of hosts: name, cpus, mem, disk, gpus, ports, attributes, revocable_cpus.",
 )
-@click.option("--simulate", type=click.IntRange(1, 100_000), help="So many simulated hosts; pods are not processes.")
+@click.option("--simulate", type=click.IntRange(1, 100_000), help="Simulate so many hosts; pods are not processes.")
 @click.option(
     "--simulation",
+    "simulation_file",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="YAML of run times, failures, images and classes of simulated hosts; needs --simulate.",
 )
 @click.option("--port", type=click.IntRange(0, 65_535), default=5397, show_default=True, help="API port; 0: any free.")
 @click.option("--database", default="", help="SQLAlchemy URL instead of SQLite in the data folder.")
-@click.option("--temporal", default="", metavar="HOST:PORT", help="A Temporal server that runs, instead of its own.")
+@click.option("--temporal", default="", metavar="HOST:PORT", callback=check_temporal,
+              help="Use this Temporal server instead of starting one.")  # fmt: skip
 @click.option(
     "--mesos",
     default="",
     metavar="HOST:PORT|zk://...",
-    callback=_mesos_master,
-    help="A Mesos that runs, instead of emulated hosts.",
+    callback=check_mesos,
+    help="Use this Mesos instead of emulated hosts.",
 )
-@click.option("--workers", type=click.IntRange(1, 16), default=1, show_default=True, help="So many workers.")
-@click.option("--apis", type=click.IntRange(1, 16), default=1, show_default=True, help="So many APIs, each on a port.")
-@click.option("--image-download", type=click.FloatRange(0), default=0.0, help="Seconds until an image is on a host.")
+@click.option("--workers", type=click.IntRange(1, 16), default=1, show_default=True, help="The number of workers.")
+@click.option(
+    "--apis", type=click.IntRange(1, 16), default=1, show_default=True, help="The number of APIs, each on a port."
+)
+@click.option("--image-download", "image_download_s", type=click.FloatRange(0), default=0.0,
+              help="Seconds until an image is on a host.")  # fmt: skip
 @click.option(
     "--sandbox-retention",
+    "sandbox_retention_h",
     type=click.FloatRange(0),
     default=168.0,
     show_default=True,
@@ -63,15 +119,16 @@ def _mesos_master(context: click.Context, parameter: click.Parameter, value: str
     help="How long the files of a run stay after its end.",
 )
 @click.option(
-    "--pass-env", multiple=True, metavar="NAME", help="A variable of this environment that pods get. May be repeated."
+    "--pass-env", multiple=True, metavar="NAME", help="Give pods this variable of the environment. May be repeated."
 )
-@click.option("--enforce-disk-quota", is_flag=True, help="A pod whose sandbox outgrows its disk limit fails.")
+@click.option("--enforce-disk-quota", is_flag=True, help="Fail a pod whose sandbox outgrows its disk limit.")
 @click.option(
     "--cluster",
-    "clusters",
+    "more_clusters",
     multiple=True,
     metavar="NAME",
-    help="One more emulated cluster; its hosts have the prefix NAME-. May be repeated.",
+    callback=check_clusters,
+    help="Start one more emulated cluster; its hosts have the prefix NAME-. May be repeated.",
 )
 @click.option(
     "--kubernetes",
@@ -79,10 +136,10 @@ def _mesos_master(context: click.Context, parameter: click.Parameter, value: str
     flag_value=0,
     type=click.IntRange(0, 100_000),
     metavar="[N]",
-    help="An emulated Kubernetes as one more cluster, with three nodes; with N: so many simulated ones.",
+    help="Start an emulated Kubernetes as one more cluster, with three nodes, or with N simulated ones.",
 )
-@click.option("--no-mesos", is_flag=True, help="No emulated Mesos beside the emulated Kubernetes.")
-@click.option("--no-web", is_flag=True, help="No web pages.")
+@click.option("--no-mesos", is_flag=True, help="Start the emulated Kubernetes without an emulated Mesos.")
+@click.option("--no-web", is_flag=True, help="Serve no web pages.")
 def up(**options: Any) -> None:
     """Run the local cluster: Temporal, three emulated hosts and every role of Peloton, until Ctrl-C.
 
@@ -98,60 +155,21 @@ def up(**options: Any) -> None:
       peloton up --kubernetes 1000 --no-mesos
       peloton up --data ./data --mesos mesos.example.com:5050
     """
-    _check(options)
+    refuse_conflicts(options)
     from services.lab.local.cluster import LocalSettings
 
-    data: Path | None = options["data"]
-    settings = LocalSettings(
-        options["port"],
-        data.resolve() if data else None,
-        options["hosts"],
-        options["simulate"] or 0,
-        options["database"],
-        temporal=options["temporal"],
-        mesos=options["mesos"],
-        image_download_s=options["image_download"],
-        pass_env=options["pass_env"],
-        enforce_disk_quota=options["enforce_disk_quota"],
-        sandbox_retention_h=options["sandbox_retention"],
-        simulation_file=options["simulation"],
-        more_clusters=options["clusters"],
-        workers=options["workers"],
-        apis=options["apis"],
-        kubernetes=options["kubernetes"],
-        no_mesos=options["no_mesos"],
-        web=not options["no_web"],
-    )
-    asyncio.run(_run(settings))
+    web, simulate = not options.pop("no_web"), options.pop("simulate") or 0
+    asyncio.run(_run(LocalSettings(web=web, simulate=simulate, **options)))
 
 
-def _check(options: dict[str, Any]) -> None:
-    """Raise click.UsageError when options exclude each other."""
-    hosts, simulate, mesos, temporal = (options[name] for name in ("hosts", "simulate", "mesos", "temporal"))
-    clusters, kubernetes = options["clusters"], options["kubernetes"]
-    if hosts and simulate:
-        raise click.UsageError("--hosts and --simulate exclude each other")
-    if options["simulation"] and not simulate:
-        raise click.UsageError("--simulation needs --simulate N")
-    if mesos and (hosts or simulate or options["image_download"] or options["enforce_disk_quota"]):
-        raise click.UsageError(
-            "--mesos has hosts of its own: leave out --hosts, --simulate, --image-download and --enforce-disk-quota"
-        )
-    if temporal and not temporal.rpartition(":")[2].isdigit():
-        raise click.UsageError(f"--temporal {temporal}: want HOST:PORT")
-    if len({FIRST_CLUSTER, *clusters}) <= len(clusters):
-        raise click.UsageError(f"each cluster needs a name of its own, and the first one is {FIRST_CLUSTER}")
-    if kubernetes is not None and KUBERNETES_CLUSTER in clusters:
+def refuse_conflicts(options: Mapping[str, Any]) -> None:
+    """Raise click.UsageError for the first rule that the options break."""
+    given = {name for name, value in options.items() if value or (name == "kubernetes" and value is not None)}
+    for rule in RULES:
+        if rule.option in given and (not given.issuperset(rule.needs) or not given.isdisjoint(rule.excludes)):
+            raise click.UsageError(rule.text)
+    if "kubernetes" in given and KUBERNETES_CLUSTER in options["more_clusters"]:
         raise click.UsageError(f"--kubernetes makes a cluster of the name {KUBERNETES_CLUSTER}: choose another one")
-    if options["no_mesos"] and (kubernetes is None or mesos or hosts or simulate or clusters):
-        raise click.UsageError(
-            "--no-mesos needs --kubernetes, and excludes --mesos, --hosts, --simulate and --cluster: those are of Mesos"
-        )
-    for name in clusters:
-        try:
-            hostmgr_role(name)
-        except ValueError as error:
-            raise click.UsageError(str(error)) from None
 
 
 def report(part: str, line: str) -> None:
