@@ -59,7 +59,9 @@ def unlock(settings: Settings, components: Sequence[str]) -> None:
     print_result(settings, settings.client.admin.RemoveLockdown(request), "unlock")
 
 
-TABLE = Table(("Locked", "Effect"), nothing="Nothing is locked")
+TABLE: Table[str] = Table(
+    ("Locked", lambda name: name), ("Effect", lambda name: EFFECTS[name]), nothing="Nothing is locked", name=str
+)
 EFFECTS = {
     "Read": "calls that read jobs and pods are refused: All read APIs are locked down",
     "Write": "calls that change jobs and pods are refused: All write APIs are locked down",
@@ -75,7 +77,7 @@ def status(settings: Settings) -> None:
     """Show what is locked, and what that means."""
     answer = settings.client.admin.GetLockdown(v1.admin_svc.GetLockdownRequest())
     names = [v1.admin_svc.Component.Name(component) for component in answer.components]
-    print_list(settings, answer, TABLE, [(name, EFFECTS[name]) for name in names], names)
+    print_list(settings, answer, TABLE, names)
 
 
 def print_result(

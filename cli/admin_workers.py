@@ -14,11 +14,20 @@ from cli.times import seconds_text
 from cli.wire import v0
 
 PERCENT_MAX = 99
-TABLE = Table(
-    ("Version", "State", "Share", "Workers", "Since", "Done", "Failed", "Crashes", "Reason"),
-    whole=("Version", "State", "Share", "Workers"),
-    spare=("Crashes", "Since", "Failed", "Done"),
+TABLE: Table[v0.workers.WorkerVersion] = Table(
+    ("Version", lambda one: one.version),
+    ("State", lambda one: one.state),
+    ("Share", lambda one: f"{one.percent:g} %"),
+    ("Workers", lambda one: one.worker_count),
+    ("Since", lambda one: seconds_text(one.since_time)),
+    ("Done", lambda one: one.workflow_tasks_done + one.activities_done),
+    ("Failed", lambda one: one.workflow_tasks_failed + one.activities_failed),
+    ("Crashes", lambda one: one.crash_count),
+    ("Reason", lambda one: one.reason or "--"),
+    whole=["Version", "State", "Share", "Workers"],
+    spare=["Crashes", "Since", "Failed", "Done"],
     nothing="Temporal knows no version of the workers: none with a version has polled it yet",
+    name=lambda one: one.version,
 )
 
 
@@ -45,7 +54,7 @@ def ls(settings: Settings) -> None:
       peloton admin worker ls
     """
     answer = settings.client.worker_versions.QueryWorkerVersions(v0.workers.QueryWorkerVersionsRequest())
-    print_list(settings, answer, TABLE, map(row, answer.versions), (one.version for one in answer.versions))
+    print_list(settings, answer, TABLE, answer.versions)
 
 
 @worker.command()
@@ -90,23 +99,9 @@ def show(
     if not print_for_programs(settings, answer, (one.version for one in answer.versions)):
         for line in routes(answer.versions):
             echo(line)
-        print_table(TABLE, map(row, answer.versions), settings.output == "wide")
+        print_table(TABLE, answer.versions, settings.output == "wide")
 
 
 def routes(versions: Iterable[v0.workers.WorkerVersion]) -> list[str]:
     """Return a line for each version that runs workflows."""
     return [f"Version {one.version} runs {one.percent:g} % of the workflows" for one in versions if one.percent]
-
-
-def row(one: v0.workers.WorkerVersion) -> tuple[str, ...]:
-    return (
-        one.version,
-        one.state,
-        f"{one.percent:g} %",
-        str(one.worker_count),
-        seconds_text(one.since_time),
-        str(one.workflow_tasks_done + one.activities_done),
-        str(one.workflow_tasks_failed + one.activities_failed),
-        str(one.crash_count),
-        one.reason or "--",
-    )

@@ -17,11 +17,20 @@ from cli.terminal import echo
 from cli.wire import v0
 
 LIMIT_MAX = 1_000
-TABLE = Table(
-    ("Name", "Target", "State", "Moved", "Left", "Services done", "Waiting for", "Created", "Id"),
-    whole=("Name", "Target", "State"),
-    spare=("Id", "Created", "Left", "Moved", "Services done"),
+TABLE: Table[v0.migration.Migration] = Table(
+    ("Name", lambda one: one.name),
+    ("Target", lambda one: one.target),
+    ("State", lambda one: one.state),
+    ("Moved", lambda one: one.moved_count),
+    ("Left", lambda one: one.left_count),
+    ("Services done", lambda one: f"{one.done_count}/{one.service_count}"),
+    ("Waiting for", lambda one: one.waiting_for),
+    ("Created", lambda one: one.created_time[:19]),
+    ("Id", lambda one: one.id),
+    whole=["Name", "Target", "State"],
+    spare=["Id", "Created", "Left", "Moved", "Services done"],
     nothing="No migrations",
+    name=lambda one: one.id,
 )
 
 
@@ -125,23 +134,9 @@ def status(settings: Settings, which: Which, limit: int | None) -> None:
     wanted = rows_wanted(settings, limit)
     request = v0.migration.QueryRequest(limit=min(wanted or LIMIT_MAX, LIMIT_MAX), **which.fields)
     answer = settings.client.migrations.Query(request)
-    rows = [
-        (
-            one.name,
-            one.target,
-            one.state,
-            one.moved_count,
-            one.left_count,
-            f"{one.done_count}/{one.service_count}",
-            one.waiting_for,
-            one.created_time[:19],
-            one.id,
-        )
-        for one in answer.migrations
-    ]
-    print_list(settings, answer, TABLE, rows, (one.id for one in answer.migrations))
+    print_list(settings, answer, TABLE, answer.migrations)
     if answer.has_more:
-        say_more(len(rows), None)
+        say_more(len(answer.migrations), None)
 
 
 migration.add_command(status, "list")

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import codecs
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from io import TextIOWrapper
-from typing import TYPE_CHECKING, NamedTuple
+from operator import itemgetter
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from cli.settings import Settings
 from cli.terminal import console, echo
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from google.protobuf.message import Message
     from rich.console import Console
 
+Row = Sequence[object]
+T = TypeVar("T")
 TERMINAL_ROWS_MAX = 1_000  # folding more takes too long
 ROWS_DEFAULT = 1_000
 GAP = 2
@@ -116,39 +119,48 @@ def say_more(shown: int, total: int | None, how: str = "--limit 0 shows all") ->
     echo(f"These are {of}: {how}", err=True)
 
 
-class Table(NamedTuple):
-    """The layout of a table. ``whole``: columns that are never cut or folded.
+class Table(Generic[T]):
+    """The layout of a table.
 
-    ``spare``: columns that are left out on a terminal that is too narrow for all, the first one first. ``nothing``: the
-    text when there are no rows.
+    A column is a title with the function that returns the cell of a row; a title alone is the item at its place in rows
+    that are sequences. ``whole``: columns that are never cut or folded. ``spare``: columns that are left out on a
+    terminal that is too narrow for all, the first one first. ``nothing``: the text when there are no rows. ``name``
+    returns what other commands take for a row.
     """
 
-    header: Sequence[str]
-    whole: Sequence[str] = ()
-    spare: Sequence[str] = ()
-    nothing: str = ""
+    def __init__(
+        self,
+        *columns: str | tuple[str, Callable[[T], object]],
+        whole: Sequence[str] = (),
+        spare: Sequence[str] = (),
+        nothing: str = "",
+        name: Callable[[T], str] = lambda row: "",
+    ) -> None:
+        pairs = [(one, itemgetter(at)) if isinstance(one, str) else one for at, one in enumerate(columns)]
+        self.header = [title for title, _ in pairs]
+        self.cells: Sequence[Callable[[T], object]] = [cell for _, cell in pairs]
+        self.whole, self.spare, self.nothing, self.name = whole, spare, nothing, name
+
+    def texts(self, rows: Iterable[T]) -> list[list[str]]:
+        return [[one_line(cell(row)) for cell in self.cells] for row in rows]
 
 
 def print_list(
-    settings: Settings,
-    message: Message,
-    table: Table,
-    rows: Iterable[Sequence[object]],
-    names: Iterable[str] = (),
+    settings: Settings, message: Message, table: Table[T], rows: Iterable[T], names: Iterable[str] | None = None
 ) -> None:
-    """Print the rows of a table, or the message in the requested format. ``names``: what other commands take for each
-    row."""
-    if not print_for_programs(settings, message, names):
-        print_table(table, rows, is_wide=settings.output == "wide")
+    """Print the rows of a table, or the message in the requested format. ``names``: those of the rows if absent."""
+    found = list(rows)
+    if not print_for_programs(settings, message, map(table.name, found) if names is None else names):
+        print_table(table, found, is_wide=settings.output == "wide")
 
 
-def print_table(table: Table, rows: Iterable[Sequence[object]], is_wide: bool = False) -> None:
+def print_table(table: Table[T], rows: Iterable[T], is_wide: bool = False) -> None:
     """Print columns in the order given, two blanks between them.
 
     On a terminal they are coloured, and fitted unless ``is_wide``; elsewhere, and for many rows, each row is one line,
     because another program or a pager reads them.
     """
-    texts = [[one_line(cell) for cell in row] for row in rows]
+    texts = table.texts(rows)
     if not texts:
         echo(table.nothing)
         return
@@ -160,7 +172,7 @@ def print_table(table: Table, rows: Iterable[Sequence[object]], is_wide: bool = 
         echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
 
 
-def print_terminal_table(table: Table, texts: Sequence[Sequence[str]], drawn_on: Console | None = None) -> None:
+def print_terminal_table(table: Table[T], texts: Sequence[Sequence[str]], drawn_on: Console | None = None) -> None:
     from rich import table as rich_table
     from rich.text import Text
 
@@ -176,7 +188,7 @@ def print_terminal_table(table: Table, texts: Sequence[Sequence[str]], drawn_on:
     drawn_on.print(drawn)
 
 
-def fitting_columns(table: Table, texts: Sequence[Sequence[str]], width: int) -> list[int]:
+def fitting_columns(table: Table[T], texts: Sequence[Sequence[str]], width: int) -> list[int]:
     """Return the numbers of the columns that fit: empty ones go first, and long texts are folded rather than left
     out."""
     natural = [max(map(len, column)) for column in zip(table.header, *texts, strict=True)]

@@ -8,19 +8,26 @@ import click
 
 from cli import overview_history
 from cli.command import VerbsAndCommand
-from cli.output import Table, print_for_programs, print_table
+from cli.output import Row, Table, print_for_programs, print_table
 from cli.settings import Settings, pass_settings
 from cli.terminal import echo
 from cli.times import seconds_text
 from cli.wire import v0
 from peloton.model.problem import Severity
 
-PROBLEMS = Table(("Severity", "Since", "What", "More"), whole=("Severity",), spare=("Since", "More"))
-AMOUNTS = Table(
-    ("Cluster", "Kind", "Capacity", "Away", "Allocated", "Used", "Slack", "Slack held"),
-    whole=("Cluster", "Kind", "Capacity", "Allocated"),
-    spare=("Away", "Slack held", "Slack", "Used"),
+PROBLEMS: Table[v0.overview.Problem] = Table(
+    ("Severity", lambda problem: SEVERITIES.get(problem.severity, "")),
+    ("Since", lambda problem: seconds_text(problem.since) if problem.since else ""),
+    ("What", lambda problem: problem.text),
+    ("More", lambda problem: problem.command),
+    whole=["Severity"],
+    spare=["Since", "More"],
 )
+AMOUNTS: Table[Row] = Table(
+    "Cluster", "Kind", "Capacity", "Away", "Allocated", "Used", "Slack", "Slack held",
+    whole=["Cluster", "Kind", "Capacity", "Allocated"],
+    spare=["Away", "Slack held", "Slack", "Used"],
+)  # fmt: skip
 UNITS = {"cpu": "cpu (cores)", "memory": "memory (MiB)", "disk": "disk (MiB)", "gpu": "gpu (gpus)"}
 SEVERITIES = {severity.value: severity.name for severity in Severity}
 
@@ -50,7 +57,7 @@ def overview(context: click.Context, settings: Settings) -> None:
         return
     is_wide = settings.output == "wide"
     if answer.problems:
-        print_table(PROBLEMS, [problem_row(problem) for problem in answer.problems], is_wide)
+        print_table(PROBLEMS, answer.problems, is_wide)
     else:
         echo("Nothing is wrong")
     if answer.problems_left_out:
@@ -63,11 +70,6 @@ def overview(context: click.Context, settings: Settings) -> None:
 
 
 overview.add_command(overview_history.history)
-
-
-def problem_row(problem: v0.overview.Problem) -> tuple[str, ...]:
-    since = seconds_text(problem.since) if problem.since else ""
-    return SEVERITIES.get(problem.severity, ""), since, problem.text, problem.command
 
 
 def amount_rows(answer: v0.overview.GetOverviewResponse) -> Iterator[tuple[str, ...]]:

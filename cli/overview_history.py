@@ -8,13 +8,13 @@ from datetime import datetime
 import click
 
 from cli.command import Command
-from cli.output import Table, print_for_programs, print_table
+from cli.output import Row, Table, print_for_programs, print_table
 from cli.series import HEADS, SPARE, WHOLE, history_options, intervals_text, rows, span_of
 from cli.settings import Settings, pass_settings
 from cli.terminal import echo
 from cli.wire import v0
 
-TABLE = Table(("Cluster", *HEADS), whole=("Cluster", *WHOLE), spare=SPARE)
+TABLE: Table[Row] = Table("Cluster", *HEADS, whole=["Cluster", *WHOLE], spare=SPARE)
 
 
 @click.command("history", cls=Command)

@@ -22,6 +22,18 @@ def seconds_between(start: str, stop: str) -> float | None:
     return (last - first).total_seconds() if first and last else None
 
 
+def start_text(start: str) -> str:
+    """Return a time of any precision in whole seconds; empty when there is none."""
+    moment = parse_time(start)
+    return f"{moment:%Y-%m-%dT%H:%M:%SZ}" if moment else ""
+
+
+def run_text(start: str, stop: str) -> str:
+    """Return how long a run took, or has taken until now; empty before its start."""
+    first = parse_time(start)
+    return clock_text(((parse_time(stop) or datetime.now(UTC)) - first).total_seconds()) if first else ""
+
+
 def clock_text(seconds: float) -> str:
     """Format seconds as HH:MM:SS, with as many hours as it takes."""
     whole = max(0, int(seconds))

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -22,14 +21,16 @@ from cli.terminal import echo
 from cli.wire import v0
 from peloton.model.update import UPDATE_TERMINAL
 
-if TYPE_CHECKING:
-    from google.protobuf.message import Message
-
-TABLE = Table(
-    ("Update-ID", "State", "NumberTasksCompleted", "NumberTasksFailed", "NumberTasksRemaining"),
-    whole=("Update-ID", "State"),
-    spare=("NumberTasksRemaining", "NumberTasksFailed"),
+TABLE: Table[v0.update.UpdateInfo] = Table(
+    ("Update-ID", lambda info: info.updateId.value),
+    ("State", lambda info: v0.update.State.Name(info.status.state)),
+    ("NumberTasksCompleted", lambda info: info.status.numTasksDone),
+    ("NumberTasksFailed", lambda info: info.status.numTasksFailed),
+    ("NumberTasksRemaining", lambda info: info.status.numTasksRemaining),
+    whole=["Update-ID", "State"],
+    spare=["NumberTasksRemaining", "NumberTasksFailed"],
     nothing="No updates found",
+    name=lambda info: info.updateId.value,
 )
 id_argument = click.argument("update_id", metavar="UPDATE-ID")
 failure_options = together(
@@ -151,8 +152,7 @@ def get(settings: Settings, update_id: str) -> None:
     response = settings.client.updates.GetUpdate(
         v0.update_svc.GetUpdateRequest(updateId=v0.peloton.UpdateID(value=update_id))
     )
-    info: v0.update.UpdateInfo = response.updateInfo
-    print_updates(settings, response, [row_of(info.updateId.value, info.status)])
+    print_list(settings, response, TABLE, [response.updateInfo])
 
 
 @update.command("list")
@@ -163,7 +163,7 @@ def list_updates(settings: Settings, job_id: str) -> None:
     response = settings.client.updates.ListUpdates(
         v0.update_svc.ListUpdatesRequest(jobID=v0.peloton.JobID(value=job_id))
     )
-    print_updates(settings, response, [row_of(info.updateId.value, info.status) for info in response.updateInfo])
+    print_list(settings, response, TABLE, response.updateInfo)
 
 
 @update.command()
@@ -180,17 +180,8 @@ def cache(settings: Settings, update_id: str) -> None:
         numTasksFailed=failed,
         numTasksRemaining=len(response.instancesTotal) - done - failed,
     )
-    print_updates(settings, response, [row_of(update_id, status)])
-
-
-def row_of(update_id: str, status: Any) -> tuple[object, ...]:
-    state = v0.update.State.Name(status.state)
-    return update_id, state, status.numTasksDone, status.numTasksFailed, status.numTasksRemaining
-
-
-def print_updates(settings: Settings, response: Message, rows: Iterable[tuple[object, ...]]) -> None:
-    found = list(rows)
-    print_list(settings, response, TABLE, found, (str(row[0]) for row in found))
+    info = v0.update.UpdateInfo(updateId=v0.peloton.UpdateID(value=update_id), status=status)
+    print_list(settings, response, TABLE, [info])
 
 
 def steering_command(verb: str, text: str) -> click.Command:

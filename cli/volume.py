@@ -12,11 +12,22 @@ from cli.terminal import echo
 from cli.times import seconds_text
 from cli.wire import v0
 
-TABLE = Table(
-    ("Id", "Pod", "Pod state", "Host", "State", "MB", "Path", "Created", "Cluster", "Pool", "Message"),
-    whole=("Id", "Host", "State", "MB"),
-    spare=("Pool", "Cluster", "Created", "Path", "Pod state"),
+TABLE: Table[v0.volume.PersistentVolumeInfo] = Table(
+    ("Id", lambda one: one.id.value),
+    ("Pod", lambda one: one.podName),
+    ("Pod state", lambda one: one.podState),
+    ("Host", lambda one: one.hostname),
+    ("State", lambda one: state_of(one)),
+    ("MB", lambda one: one.sizeMB),
+    ("Path", lambda one: one.containerPath),
+    ("Created", lambda one: seconds_text(one.createTime)),
+    ("Cluster", lambda one: one.cluster),
+    ("Pool", lambda one: one.respoolID),
+    ("Message", lambda one: one.message),
+    whole=["Id", "Host", "State", "MB"],
+    spare=["Pool", "Cluster", "Created", "Path", "Pod state"],
     nothing="No volumes",
+    name=lambda one: one.id.value,
 )
 TO_BE_DELETED = "DELETING"
 """The state of a volume that its host has yet to destroy."""
@@ -50,23 +61,7 @@ def list_volumes(settings: Settings, job_id: str, orphaned: bool) -> None:
         if not page.next:
             break
     found = sorted(answer.volumes.values(), key=lambda one: (one.jobId.value, one.instanceId, one.createTime))
-    rows = [
-        (
-            one.id.value,
-            one.podName,
-            one.podState,
-            one.hostname,
-            state_of(one),
-            one.sizeMB,
-            one.containerPath,
-            seconds_text(one.createTime),
-            one.cluster,
-            one.respoolID,
-            one.message,
-        )
-        for one in found
-    ]
-    print_list(settings, answer, TABLE, rows, (one.id.value for one in found))
+    print_list(settings, answer, TABLE, found)
 
 
 @volume.command()

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import click
 
 from cli.command import Command
-from cli.output import Table, print_list, rows_wanted, say_more, silent_clusters_text
+from cli.output import Row, Table, print_list, rows_wanted, say_more, silent_clusters_text
 from cli.params import limit_option
 from cli.settings import Settings, pass_settings
 from cli.terminal import echo
@@ -17,12 +17,13 @@ from peloton.model.advice import Mark
 
 MARKS = dict(enumerate(Mark, 1))
 """The marks by their numbers on the wire."""
-TABLE = Table(
-    ("Mark", "Of", "Name", "Since", "Cluster", "Why"),
-    whole=("Mark", "Of", "Name"),
-    spare=("Cluster", "Since"),
+TABLE: Table[Row] = Table(
+    "Mark", "Of", "Name", "Since", "Cluster", "Why",
+    whole=["Mark", "Of", "Name"],
+    spare=["Cluster", "Since"],
     nothing="No marks: no host is measured, or none is marked so, and no pod reports latencies",
-)
+    name=lambda row: str(row[2]),
+)  # fmt: skip
 
 
 @click.command(cls=Command)
@@ -51,7 +52,7 @@ def advice(settings: Settings, marks: Sequence[str], limit: int | None) -> None:
     found.sort(key=lambda row: (-row[0], *row[1:]))
     shown = found[: rows_wanted(settings, limit)]
     rows = [(MARKS[mark], *rest) for mark, *rest in shown]
-    print_list(settings, answer, TABLE, rows, (row[2] for row in rows))
+    print_list(settings, answer, TABLE, rows)
     if len(shown) < len(found):
         say_more(len(shown), len(found))
     if answer.silent_clusters:

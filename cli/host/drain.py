@@ -9,17 +9,17 @@ import click
 from cli.command import Command
 from cli.host.maintenance import HOSTS, StartOptions, begin, start_options
 from cli.host.unknown_hosts import explained
-from cli.output import Table, print_list
+from cli.output import Row, Table, print_list
 from cli.settings import Settings, pass_settings
 from cli.terminal import echo
 from cli.wire import v0
 
-TABLE = Table(
-    ("Hostname", "Job", "Pods", "Leave", "Without room", "Cluster"),
-    whole=("Hostname", "Pods", "Leave", "Without room"),
-    spare=("Cluster",),
+TABLE: Table[Row] = Table(
+    "Hostname", "Job", "Pods", "Leave", "Without room", "Cluster",
+    whole=["Hostname", "Pods", "Leave", "Without room"],
+    spare=["Cluster"],
     nothing="No pods are on these hosts",
-)
+)  # fmt: skip
 WAYS = {
     "DEPARTURE_REQUEUED": "at once, back to their queue",
     "DEPARTURE_STOPPED": "when somebody stops them: their volume is on the host",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from cli.output import STATE_STYLES, Table, as_json_line, print_table, silent_clusters_text
+from cli.output import STATE_STYLES, Row, Table, as_json_line, print_table, silent_clusters_text
 from cli.terminal import echo
 from cli.watching import Patience, WatchPace, display_on, redrawn
 from cli.wire import v0
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from peloton.api.client import Client
 
 WAITING_NAMED_MAX = 10
-TABLE = Table(
-    ("Hostname", "State", "Goal", "Pods", "Leaving", "Waiting for"),
-    whole=("Hostname", "State", "Goal"),
-    spare=("Goal", "Leaving", "Pods"),
-)
+TABLE: Table[Row] = Table(
+    "Hostname", "State", "Goal", "Pods", "Leaving", "Waiting for",
+    whole=["Hostname", "State", "Goal"],
+    spare=["Goal", "Leaving", "Pods"],
+)  # fmt: skip
 
 
 def state_name(number: int) -> str:

@@ -22,11 +22,16 @@ from peloton.model.host_event import HostEventKind
 if TYPE_CHECKING:
     from peloton.api.v0.overview import overview_pb2
 
-TABLE = Table(
-    ("Time", "Host", "Event", "What", "Until"),
-    whole=("Time", "Host", "Event"),
-    spare=("Until",),
+TABLE: Table[v0.overview.HostEvent] = Table(
+    ("Time", lambda event: seconds_text(event.time)),
+    ("Host", lambda event: event.hostname),
+    ("Event", lambda event: kind_of(event)),
+    ("What", lambda event: event.text),
+    ("Until", lambda event: seconds_text(event.until) if event.until else ""),
+    whole=["Time", "Host", "Event"],
+    spare=["Until"],
     nothing="No events: nothing has happened to it that is kept, or there is no such host",
+    name=lambda event: event.hostname,
 )
 PAGE_MAX = 500
 """Limit of the events in one answer."""
@@ -62,7 +67,7 @@ def events(settings: Settings, host: str, kinds: tuple[str, ...], limit: int, fo
     request = v0.overview.ListHostEventsRequest(hostname=host, kinds=numbers)
     whole = read(settings, request, limit)
     if not follow:
-        print_list(settings, whole, TABLE, map(row, whole.events), (event.hostname for event in whole.events))
+        print_list(settings, whole, TABLE, whole.events)
         if whole.has_more:
             say_more(len(whole.events), None, f"--limit {2 * limit} shows more, --limit 0 all")
         return
@@ -112,11 +117,9 @@ def print_on(settings: Settings, found: overview_pb2.ListHostEventsResponse) -> 
     """Print a line for each event, the oldest first."""
     for event in reversed(found.events):
         if not print_for_programs(settings, event, [event.hostname], lines=True):
-            time, host, kind, text, until = row(event)
-            echo(f"{time}  {host}  {kind}  {text}{f' (until {until})' if until else ''}")
+            until = f" (until {seconds_text(event.until)})" if event.until else ""
+            echo(f"{seconds_text(event.time)}  {event.hostname}  {kind_of(event)}  {event.text}{until}")
 
 
-def row(event: overview_pb2.HostEvent) -> tuple[str, str, str, str, str]:
-    kind = v0.overview.HostEventKind.Name(event.kind).removeprefix("HOST_EVENT_KIND_")
-    until = seconds_text(event.until) if event.until else ""
-    return seconds_text(event.time), event.hostname, kind, event.text, until
+def kind_of(event: overview_pb2.HostEvent) -> str:
+    return v0.overview.HostEventKind.Name(event.kind).removeprefix("HOST_EVENT_KIND_")

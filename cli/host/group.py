@@ -20,13 +20,24 @@ from cli.terminal import echo
 from cli.wire import v0
 from peloton.model.host import CLUSTER_KIND_LABEL, HostState
 
-TABLE = Table(
-    ("Hostname", "IP", "State", "HostPool", "CPUs free", "MiB free", "GPUs free", "Slack CPUs", "CPUs used",
-     "MiB used", "Cluster", "Kind"),
-    whole=("Hostname", "IP", "State", "CPUs free", "MiB free", "GPUs free"),
-    spare=("HostPool", "Slack CPUs", "CPUs used", "MiB used", "Kind", "Cluster", "GPUs free", "IP"),
+TABLE: Table[v0.host.HostInfo] = Table(
+    ("Hostname", lambda info: info.hostname),
+    ("IP", lambda info: info.ip),
+    ("State", lambda info: state_words(info)),
+    ("HostPool", lambda info: info.current_pool),
+    ("CPUs free", lambda info: amount(info, f"{info.free.cpu:g}/{info.capacity.cpu:g}")),
+    ("MiB free", lambda info: amount(info, f"{info.free.memory_mib:.0f}/{info.capacity.memory_mib:.0f}")),
+    ("GPUs free", lambda info: amount(info, f"{info.free.gpu:g}/{info.capacity.gpu:g}")),
+    ("Slack CPUs", lambda info: amount(info, f"{info.slack_held_cpu:g}/{info.slack_cpu:g}")),
+    ("CPUs used", lambda info: amount(info, f"{info.used.cpu:.2f}" if info.HasField("used") else "")),
+    ("MiB used", lambda info: amount(info, f"{info.used.memory_mib:.0f}" if info.HasField("used") else "")),
+    ("Cluster", lambda info: info.cluster),
+    ("Kind", lambda info: next((label.value for label in info.labels if label.key == CLUSTER_KIND_LABEL), "")),
+    whole=["Hostname", "IP", "State", "CPUs free", "MiB free", "GPUs free"],
+    spare=["HostPool", "Slack CPUs", "CPUs used", "MiB used", "Kind", "Cluster", "GPUs free", "IP"],
     nothing="No hosts found",
-)  # fmt: skip
+    name=lambda info: info.hostname,
+)
 HOST_STATES = StatesType(HostState, prefix=HOST_STATE_PREFIX)
 
 
@@ -63,19 +74,7 @@ def query(settings: Settings, states: tuple[str, ...], limit: int | None) -> Non
     shown = hosts[: rows_wanted(settings, limit)]
     del response.host_infos[:]
     response.host_infos.extend(shown)
-    rows = [
-        (
-            info.hostname,
-            info.ip,
-            state_words(info),
-            info.current_pool,
-            *amounts(info),
-            info.cluster,
-            next((label.value for label in info.labels if label.key == CLUSTER_KIND_LABEL), ""),
-        )
-        for info in shown
-    ]
-    print_list(settings, response, TABLE, rows, (info.hostname for info in shown))
+    print_list(settings, response, TABLE, shown)
     for info in shown:
         if info.avoided and not settings.is_for_programs:
             echo(f"{info.hostname} is {UNSCHEDULABLE if is_unschedulable(info) else 'avoided'}: {info.avoided}")
@@ -89,19 +88,11 @@ def query(settings: Settings, states: tuple[str, ...], limit: int | None) -> Non
         echo(silent_clusters_text(response.silent_clusters), err=True)
 
 
-def amounts(info: v0.host.HostInfo) -> tuple[str, ...]:
-    """Return the cells: empty without data, as for a DOWN host; dashes if nothing is offered."""
-    if not info.HasField("capacity"):
-        return ("-" if is_unschedulable(info) else "",) * 6
-    free, total, used = info.free, info.capacity, info.used
-    measured = (f"{used.cpu:.2f}", f"{used.memory_mib:.0f}") if info.HasField("used") else ("", "")
-    return (
-        f"{free.cpu:g}/{total.cpu:g}",
-        f"{free.memory_mib:.0f}/{total.memory_mib:.0f}",
-        f"{free.gpu:g}/{total.gpu:g}",
-        f"{info.slack_held_cpu:g}/{info.slack_cpu:g}",
-        *measured,
-    )
+def amount(info: v0.host.HostInfo, text: str) -> str:
+    """Return the cell of an amount: empty without data, as for a DOWN host; a dash if nothing is offered."""
+    if info.HasField("capacity"):
+        return text
+    return "-" if is_unschedulable(info) else ""
 
 
 host.add_command(query, "list")

@@ -13,30 +13,34 @@ from cli.terminal import echo
 from cli.times import seconds_text
 from cli.wire import v0
 
-POOLS = Table(
-    (
-        "Host pool",
-        "Does",
-        "Hosts",
-        "Minimum",
-        "In use",
-        "Marked",
-        "Red",
-        "Slow",
-        "Lacks",
-        "Moving",
-        "Has from",
-        "State",
-    ),
-    whole=("Host pool", "Does", "Hosts"),
-    spare=("Slow", "Red", "Marked", "Moving", "Minimum"),
+POOLS: Table[v0.mover.Pool] = Table(
+    ("Host pool", lambda pool: pool.name),
+    ("Does", lambda pool: "takes" if pool.takes else "gives"),
+    ("Hosts", lambda pool: pool.host_count),
+    ("Minimum", lambda pool: pool.minimum),
+    ("In use", lambda pool: f"{pool.used_percent} %"),
+    ("Marked", lambda pool: pool.marked_count),
+    ("Red", lambda pool: pool.red_count),
+    ("Slow", lambda pool: pool.slow_count if pool.takes else ""),
+    # for its waiting pods, or up to its minimum
+    ("Lacks", lambda pool: max(pool.waiting_count, pool.minimum - pool.host_count, 0)),
+    ("Moving", lambda pool: pool.moving_count),
+    ("Has from", lambda pool: ", ".join(f"{name} {count}" for name, count in sorted(pool.lent.items()))),
+    ("State", lambda pool: pool.state),
+    whole=["Host pool", "Does", "Hosts"],
+    spare=["Slow", "Red", "Marked", "Moving", "Minimum"],
     nothing="No host pool takes hosts (serves stateless, and no batch jobs), and none gives them (serves batch, shared "
     "or both, and nothing else): see peloton host pool create",
+    name=lambda pool: pool.name,
 )
-SHIFTS = Table(
-    ("From", "To", "Hosts", "Why"),
-    whole=("From", "To", "Hosts"),
+SHIFTS: Table[v0.mover.Shift] = Table(
+    ("From", lambda shift: shift.source),
+    ("To", lambda shift: shift.destination),
+    ("Hosts", lambda shift: shift.host_count),
+    ("Why", lambda shift: shift.reason),
+    whole=["From", "To", "Hosts"],
     nothing="Nothing to move",
+    name=lambda shift: f"{shift.source} {shift.destination}",
 )
 MADE_SHOWN = 10
 
@@ -87,8 +91,7 @@ def plan(settings: Settings) -> None:
       peloton host pool mover plan
     """
     answer = settings.client.mover.Query(v0.mover.QueryRequest())
-    rows = [(shift.source, shift.destination, str(shift.host_count), shift.reason) for shift in answer.planned]
-    print_list(settings, answer, SHIFTS, rows, (f"{one.source} {one.destination}" for one in answer.planned))
+    print_list(settings, answer, SHIFTS, answer.planned)
     if not settings.is_for_programs and not answer.on:
         echo("The mover is off")
 
@@ -103,34 +106,12 @@ def show(settings: Settings) -> None:
       peloton host pool mover show
     """
     answer = settings.client.mover.Query(v0.mover.QueryRequest())
-    rows = [
-        (
-            one.name,
-            "takes" if one.takes else "gives",
-            str(one.host_count),
-            str(one.minimum),
-            f"{one.used_percent} %",
-            str(one.marked_count),
-            str(one.red_count),
-            str(one.slow_count) if one.takes else "",
-            str(_count_lacking(one)),
-            str(one.moving_count),
-            ", ".join(f"{name} {count}" for name, count in sorted(one.lent.items())),
-            one.state,
-        )
-        for one in answer.pools
-    ]
     if not settings.is_for_programs:
         echo(f"The mover is {'on' if answer.on else 'off'}")
-    print_list(settings, answer, POOLS, rows, (one.name for one in answer.pools))
+    print_list(settings, answer, POOLS, answer.pools)
     if not settings.is_for_programs:
-        for line in _made_lines(answer):
+        for line in latest_moves(answer):
             echo(line)
-
-
-def _count_lacking(pool: v0.mover.Pool) -> int:
-    """Return the hosts that it lacks: for its waiting pods, or up to its minimum."""
-    return max(pool.waiting_count, pool.minimum - pool.host_count, 0)
 
 
 def _switch(settings: Settings, is_on: bool) -> None:
@@ -138,7 +119,7 @@ def _switch(settings: Settings, is_on: bool) -> None:
     print_outcome(settings, response, f"The mover of host pools is {'on' if is_on else 'off'}.", ["mover"])
 
 
-def _made_lines(answer: v0.mover.QueryResponse) -> Iterator[str]:
+def latest_moves(answer: v0.mover.QueryResponse) -> Iterator[str]:
     """Yield the latest moves, the newest first."""
     for one in answer.made[:MADE_SHOWN]:
         hosts = ", ".join(one.hostnames)

@@ -22,16 +22,30 @@ if TYPE_CHECKING:
     from peloton.api.v0.host import host_pb2
     from peloton.api.v0.maintenance import maintenance_pb2
 
-POOLS = Table(
-    ("Host pool", "Hosts", "Minimum", "Serves", "CPU", "Memory", "Disk"),
-    whole=("Host pool", "Hosts"),
+POOLS: Table[v0.host.HostPoolInfo] = Table(
+    ("Host pool", lambda pool: pool.name),
+    ("Hosts", lambda pool: len(pool.hosts)),
+    ("Minimum", lambda pool: pool.minimum),
+    ("Serves", lambda pool: ", ".join(pool.serves)),
+    ("CPU", lambda pool: f"{pool.factors.cpu:g}"),
+    ("Memory", lambda pool: f"{pool.factors.memory:g}"),
+    ("Disk", lambda pool: f"{pool.factors.disk:g}"),
+    whole=["Host pool", "Hosts"],
     nothing="No host pools found",
+    name=lambda pool: pool.name,
 )
-HOSTS = Table(
-    ("Hostname", "State", "Moves to", "CPUs free", "MiB free", "Cluster"),
-    whole=("Hostname", "State"),
+HOSTS: Table[v0.host.HostInfo] = Table(
+    ("Hostname", lambda info: info.hostname),
+    ("State", lambda info: v0.host.HostState.Name(info.state).removeprefix("HOST_STATE_")),
+    ("Moves to", lambda info: info.desired_pool if info.desired_pool != info.current_pool else ""),
+    ("CPUs free", lambda info: f"{info.free.cpu:g}/{info.capacity.cpu:g}" if info.HasField("capacity") else ""),
+    ("MiB free",
+     lambda info: f"{info.free.memory_mib:.0f}/{info.capacity.memory_mib:.0f}" if info.HasField("capacity") else ""),
+    ("Cluster", lambda info: info.cluster),
+    whole=["Hostname", "State"],
     nothing="No hosts in this host pool",
-)
+    name=lambda info: info.hostname,
+)  # fmt: skip
 POOL = click.argument("pool", metavar="HOST_POOL")
 SERVES = click.option(
     "--serves",
@@ -70,11 +84,7 @@ def list_(settings: Settings) -> None:
       peloton host pool list
     """
     response = settings.client.hosts.ListHostPools(v0.host_svc.ListHostPoolsRequest())
-    rows = [
-        (one.name, str(len(one.hosts)), str(one.minimum), ", ".join(one.serves), *_factors(one))
-        for one in response.pools
-    ]
-    print_list(settings, response, POOLS, rows, (one.name for one in response.pools))
+    print_list(settings, response, POOLS, response.pools)
 
 
 @pool.command()
@@ -92,17 +102,6 @@ def show(settings: Settings, pool: str) -> None:
     mine = sorted((info for info in response.host_infos if info.current_pool == pool), key=lambda info: info.hostname)
     del response.host_infos[:]
     response.host_infos.extend(mine)
-    rows = [
-        (
-            info.hostname,
-            v0.host.HostState.Name(info.state).removeprefix("HOST_STATE_"),
-            info.desired_pool if info.desired_pool != pool else "",
-            f"{info.free.cpu:g}/{info.capacity.cpu:g}" if info.HasField("capacity") else "",
-            f"{info.free.memory_mib:.0f}/{info.capacity.memory_mib:.0f}" if info.HasField("capacity") else "",
-            info.cluster,
-        )
-        for info in mine
-    ]
     if not settings.is_for_programs:
         cpu, memory, disk = _factors(found)
         echo(f"Host pool {pool} serves {', '.join(found.serves) or 'nothing'}")
@@ -110,7 +109,7 @@ def show(settings: Settings, pool: str) -> None:
         free, whole = ([sum(amounts) for amounts in zip(*each, strict=True)] for each in _amounts(mine))
         if mine:
             echo(f"Free and announced: {free[0]:g} of {whole[0]:g} cpus, {free[1]:.0f} of {whole[1]:.0f} MiB")
-    print_list(settings, response, HOSTS, rows, (info.hostname for info in mine))
+    print_list(settings, response, HOSTS, mine)
 
 
 @pool.command()

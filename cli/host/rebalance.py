@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import click
 
 from cli.command import VerbsAndCommand
-from cli.output import Table, print_for_programs, print_list, silent_clusters_text
+from cli.output import Row, Table, print_for_programs, print_list, silent_clusters_text
 from cli.settings import Settings, pass_settings
 from cli.terminal import echo
 from cli.wire import v0
@@ -19,18 +19,25 @@ MOVES_MAX = 1_000
 PER_HOUR_MAX = 10_000
 STUCK_NAMED_MAX = 10
 GOAL_PREFIX = "GOAL_"
-TABLE = Table(
-    ("Job", "Instance", "From", "To", "Goal", "Cluster", "Why"),
-    whole=("Job", "Instance", "From", "To"),
-    spare=("Cluster", "Goal"),
+TABLE: Table[v0.rebalance.Move] = Table(
+    ("Job", lambda move: move.job_id),
+    ("Instance", lambda move: move.instance_id),
+    ("From", lambda move: move.source),
+    ("To", lambda move: move.target),
+    ("Goal", lambda move: v0.rebalance.Goal.Name(move.goal).removeprefix(GOAL_PREFIX)),
+    ("Cluster", lambda move: move.cluster),
+    ("Why", lambda move: move.reason),
+    whole=["Job", "Instance", "From", "To"],
+    spare=["Cluster", "Goal"],
     nothing="No moves: nothing would be gained now, or what could move may not",
+    name=lambda move: f"{move.job_id}-{move.instance_id}",
 )
-PAST = Table(
-    ("Job", "Instance", "From", "To", "State", "Begun", "Cluster", "Why"),
-    whole=("Job", "Instance", "From", "To", "State"),
-    spare=("Cluster", "Begun"),
+PAST: Table[Row] = Table(
+    "Job", "Instance", "From", "To", "State", "Begun", "Cluster", "Why",
+    whole=["Job", "Instance", "From", "To", "State"],
+    spare=["Cluster", "Begun"],
     nothing="No moves yet",
-)
+)  # fmt: skip
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -80,19 +87,7 @@ def show_plan(settings: Settings, goals: Sequence[str], moves_max: int | None) -
     answer = settings.client.rebalances.PlanRebalance(
         v0.rebalance.PlanRebalanceRequest(goals=numbers(goals), moves_max=moves_max or 0)
     )
-    rows = [
-        (
-            move.job_id,
-            str(move.instance_id),
-            move.source,
-            move.target,
-            v0.rebalance.Goal.Name(move.goal).removeprefix(GOAL_PREFIX),
-            move.cluster,
-            move.reason,
-        )
-        for move in answer.moves
-    ]
-    print_list(settings, answer, TABLE, rows, (f"{move.job_id}-{move.instance_id}" for move in answer.moves))
+    print_list(settings, answer, TABLE, answer.moves)
     if not settings.is_for_programs:
         for line in notes(answer.stuck_job_ids, answer.staying):
             echo(line)
@@ -197,7 +192,7 @@ def status(settings: Settings, cluster: str, moves_max: int | None) -> None:
     rows = [
         (
             move.job_id,
-            str(move.instance_id),
+            move.instance_id,
             move.source,
             move.target,
             move.state,

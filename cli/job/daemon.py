@@ -14,7 +14,7 @@ from cli.command import Group
 from cli.config_file import load_config
 from cli.errors import Failed
 from cli.job import logs
-from cli.job.query import PAGE_SIZE, pages, print_jobs
+from cli.job.query import PAGE_SIZE, TABLE, pages
 from cli.job.rolling import rolling_command
 from cli.job.stop import stop_one, stoppable_job, wait_until_stopped
 from cli.names import job_argument
@@ -26,7 +26,7 @@ from cli.new_job import (
     secrets_of,
     warn_if_unplaceable,
 )
-from cli.output import print_outcome, rows_wanted, say_more
+from cli.output import print_list, print_outcome, rows_wanted, say_more
 from cli.params import CONFIG_FILE, POOL_PATH, limit_option
 from cli.pools import pool_id_at
 from cli.refusals import raise_if_refused
@@ -125,7 +125,7 @@ def list_daemons(settings: Settings, respool: str | None, limit: int | None) -> 
     answer.pagination.total = total
     if wanted is not None:
         del answer.results[wanted:]
-    print_jobs(settings, answer, answer.results)
+    print_list(settings, answer, TABLE, answer.results)
     if len(answer.results) < total:
         say_more(len(answer.results), total)
 

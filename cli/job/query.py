@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 import click
 
@@ -23,13 +23,23 @@ JOB_STATES = StatesType(JobState)
 PAGE_SIZE = 1_000
 CONSIDERED_MAX = 1_000_000  # without a number the server considers 100 jobs
 
-TABLE = Table(
-    ("ID", "Name", "Owner", "State", "Creation Time", "Completion Time", "Total", "Running", "Succeeded", "Failed",
-     "Killed"),
-    whole=("ID",),
-    spare=("Completion Time", "Owner", "Creation Time", "Killed", "Succeeded", "Failed", "Running", "Total"),
+TABLE: Table[v0.job.JobSummary] = Table(
+    ("ID", lambda job: job.id.value),
+    ("Name", lambda job: job.name),
+    ("Owner", lambda job: job.owningTeam),
+    ("State", lambda job: v0.job.JobState.Name(job.runtime.state)),
+    ("Creation Time", lambda job: seconds_text(job.runtime.creationTime)),
+    ("Completion Time", lambda job: seconds_text(job.runtime.completionTime)),
+    ("Total", lambda job: job.instanceCount),
+    ("Running", lambda job: job.runtime.taskStats.get("RUNNING", 0)),
+    ("Succeeded", lambda job: job.runtime.taskStats.get("SUCCEEDED", 0)),
+    ("Failed", lambda job: job.runtime.taskStats.get("FAILED", 0)),
+    ("Killed", lambda job: job.runtime.taskStats.get("KILLED", 0)),
+    whole=["ID"],
+    spare=["Completion Time", "Owner", "Creation Time", "Killed", "Succeeded", "Failed", "Running", "Total"],
     nothing="No jobs found.",
-)  # fmt: skip
+    name=lambda job: job.id.value,
+)
 QUERY_TEXTS = {"err": "{message}", "invalidRespool": "Invalid resource pool {id}: {message}"}
 
 
@@ -59,7 +69,7 @@ def query(settings: Settings, wanted: JobConditions) -> None:
     set_v0_page(spec.pagination, wanted.offset, wanted.limit, wanted.considered, wanted.sort, wanted.sortorder)
     response = settings.client.jobs.Query(request)
     raise_if_refused(settings, response, QUERY_TEXTS)
-    print_jobs(settings, response, response.results)
+    print_list(settings, response, TABLE, response.results)
     say_if_more(wanted.offset + len(response.results), response.pagination.total, "see --offset and --limit")
 
 
@@ -95,7 +105,7 @@ def list_jobs(settings: Settings, states: tuple[str, ...], respool: str | None, 
             break
     if wanted is not None:
         del response.results[wanted:]
-    print_jobs(settings, response, response.results)
+    print_list(settings, response, TABLE, response.results)
     say_if_more(len(response.results), response.pagination.total, "--limit 0 shows all")
 
 
@@ -132,23 +142,3 @@ def active_list(settings: Settings, limit: int | None) -> None:
             echo(name)
     if len(names) < total:
         say_more(len(names), total)
-
-
-def print_jobs(settings: Settings, response: v0.job.QueryResponse, summaries: Iterable[v0.job.JobSummary]) -> None:
-    found = list(summaries)
-    print_list(settings, response, TABLE, map(job_row, found), (summary.id.value for summary in found))
-
-
-def job_row(summary: v0.job.JobSummary) -> tuple[object, ...]:
-    runtime = summary.runtime
-    counts = (runtime.taskStats.get(state, 0) for state in ("RUNNING", "SUCCEEDED", "FAILED", "KILLED"))
-    return (
-        summary.id.value,
-        summary.name,
-        summary.owningTeam,
-        v0.job.JobState.Name(runtime.state),
-        seconds_text(runtime.creationTime),
-        seconds_text(runtime.completionTime),
-        summary.instanceCount,
-        *counts,
-    )

@@ -21,16 +21,28 @@ from cli.wire import v0
 
 LIST_MAX = 1_000
 NEXT_SHOWN = 3
-TABLE = Table(
-    ("Name", "Pool", "Times", "State", "Next", "Last run", "Last job", "Note"),
-    whole=("Name", "State", "Last run"),
-    spare=("Note", "Last job", "Pool"),
+TABLE: Table[v0.schedule.Schedule] = Table(
+    ("Name", lambda one: one.name),
+    ("Pool", lambda one: one.pool_path),
+    ("Times", lambda one: times_text(one.times)),
+    ("State", lambda one: state_of(one)),
+    ("Next", lambda one: "" if one.paused or not one.next_times else seconds_text(one.next_times[0])),
+    ("Last run", lambda one: last_run_of(one).state),
+    ("Last job", lambda one: last_run_of(one).job_id),
+    ("Note", lambda one: one.note),
+    whole=["Name", "State", "Last run"],
+    spare=["Note", "Last job", "Pool"],
     nothing="No schedules",
+    name=lambda one: one.name,
 )
-RUNS = Table(
-    ("Time", "State", "Job", "Ended", "Why"),
-    whole=("Time", "State", "Job"),
-    spare=("Ended",),
+RUNS: Table[v0.schedule.Run] = Table(
+    ("Time", lambda run: seconds_text(run.scheduled_time)),
+    ("State", lambda run: run.state),
+    ("Job", lambda run: run.job_id),
+    ("Ended", lambda run: seconds_text(run.end_time)),
+    ("Why", lambda run: run.reason),
+    whole=["Time", "State", "Job"],
+    spare=["Ended"],
     nothing="No runs, or none that Temporal still keeps",
 )
 OVERLAPS = ("skip", "buffer-one", "buffer-all", "cancel-other", "allow-all")
@@ -137,16 +149,17 @@ def list_schedules(settings: Settings, respool: str | None, limit: int | None) -
     wanted = min(rows_wanted(settings, limit) or LIST_MAX, LIST_MAX)
     request = v0.schedule.ListSchedulesRequest(pool_path=respool or "", limit=wanted)
     answer = settings.client.schedules.ListSchedules(request)
-    print_list(settings, answer, TABLE, map(row_of, answer.schedules), (one.name for one in answer.schedules))
+    print_list(settings, answer, TABLE, answer.schedules)
     if answer.has_more:
         say_more(len(answer.schedules), None, "-r POOL shows those of a pool")
 
 
-def row_of(one: v0.schedule.Schedule) -> tuple[object, ...]:
-    last = one.runs[0] if one.runs else v0.schedule.Run()
-    next_time = "" if one.paused or not one.next_times else seconds_text(one.next_times[0])
-    state = "PAUSED" if one.paused else "ACTIVE"
-    return one.name, one.pool_path, times_text(one.times), state, next_time, last.state, last.job_id, one.note
+def state_of(one: v0.schedule.Schedule) -> str:
+    return "PAUSED" if one.paused else "ACTIVE"
+
+
+def last_run_of(one: v0.schedule.Schedule) -> v0.schedule.Run:
+    return one.runs[0] if one.runs else v0.schedule.Run()
 
 
 def times_text(times: v0.schedule.Times) -> str:
@@ -191,11 +204,7 @@ def show(settings: Settings, name: str, runs: int | None) -> None:
         if text:
             echo(f"{label + ':':<12}{text}")
     echo("")
-    rows = [
-        (seconds_text(run.scheduled_time), run.state, run.job_id, seconds_text(run.end_time), run.reason)
-        for run in answer.schedule.runs
-    ]
-    print_table(RUNS, rows)
+    print_table(RUNS, answer.schedule.runs)
 
 
 def facts_of(one: v0.schedule.Schedule) -> list[tuple[str, str]]:
@@ -206,7 +215,7 @@ def facts_of(one: v0.schedule.Schedule) -> list[tuple[str, str]]:
         ("Jobs", f"{one.job_name}-TIME in {one.pool_path}"),
         ("Times", times_text(one.times)),
         ("Overlap", f"{overlap}, catch-up within {duration_text(one.catch_up_s)}{stops}"),
-        ("State", "PAUSED" if one.paused else "ACTIVE"),
+        ("State", state_of(one)),
         ("Note", one.note),
         ("Next", ", ".join(map(seconds_text, one.next_times[:NEXT_SHOWN]))),
         ("Runs", f"{one.run_count} started, {one.skipped_count} times skipped, {one.missed_count} missed"),

@@ -10,10 +10,10 @@ import click
 
 from cli.command import Command
 from cli.errors import Failed, rpc_failure
-from cli.job.query import QUERY_TEXTS, print_jobs
+from cli.job.query import QUERY_TEXTS, TABLE
 from cli.job.read import read_job
 from cli.names import JOB
-from cli.output import id_list
+from cli.output import id_list, print_list
 from cli.params import COUNT_FROM_1, LABELS, Label
 from cli.queries import set_v0_page
 from cli.refusals import raise_if_refused
@@ -100,7 +100,7 @@ def active_jobs_of(settings: Settings, owner: str, labels: Sequence[Label], limi
     raise_if_refused(settings, response, QUERY_TEXTS)
     # The server matches the values of labels only.
     chosen = [job for job in response.results if {(each.key, each.value) for each in job.labels}.issuperset(labels)]
-    print_jobs(settings, response, chosen)
+    print_list(settings, response, TABLE, chosen)
     return [job.id.value for job in chosen]
 
 

@@ -21,11 +21,21 @@ PAGE_SIZE_MAX = 500
 CALLS_MAX = 1_000
 """Limit of the calls of one command; each examines 20,000 jobs at most."""
 TYPES = StatesType(JobType)
-TABLE = Table(
-    ("ID", "Name", "Pool", "Owner", "Type", "State", "Creation Time", "Total", "Running", "Failed"),
-    whole=("ID",),
-    spare=("Type", "Owner", "Creation Time", "Failed", "Running", "Total"),
+TABLE: Table[v0.table.JobRow] = Table(
+    ("ID", lambda job: job.id.value),
+    ("Name", lambda job: job.name),
+    ("Pool", lambda job: job.poolPath),
+    ("Owner", lambda job: job.owner),
+    ("Type", lambda job: v0.job.JobType.Name(job.type)),
+    ("State", lambda job: v0.job.JobState.Name(job.state)),
+    ("Creation Time", lambda job: seconds_text(job.creationTime)),
+    ("Total", lambda job: job.instanceCount),
+    ("Running", lambda job: job.taskStats.get("RUNNING", 0)),
+    ("Failed", lambda job: job.taskStats.get("FAILED", 0)),
+    whole=["ID"],
+    spare=["Type", "Owner", "Creation Time", "Failed", "Running", "Total"],
     nothing="No jobs found.",
+    name=lambda job: job.id.value,
 )
 
 
@@ -89,7 +99,7 @@ def table(
             request.count = False
         if not page.nextPageToken or len(response.jobs) >= limit:
             break
-    print_list(settings, response, TABLE, map(job_row, response.jobs), (job.id.value for job in response.jobs))
+    print_list(settings, response, TABLE, response.jobs)
     if count:
         echo(f"{'At least ' if response.count.more else ''}{response.count.count:,} match.", err=True)
     if response.nextPageToken:
@@ -117,18 +127,3 @@ def job_filter(
     if since is not None:
         wanted.creationTimeRange.min.FromDatetime(since)
     return wanted
-
-
-def job_row(job: v0.table.JobRow) -> tuple[object, ...]:
-    return (
-        job.id.value,
-        job.name,
-        job.poolPath,
-        job.owner,
-        v0.job.JobType.Name(job.type),
-        v0.job.JobState.Name(job.state),
-        seconds_text(job.creationTime),
-        job.instanceCount,
-        job.taskStats.get("RUNNING", 0),
-        job.taskStats.get("FAILED", 0),
-    )

@@ -8,7 +8,7 @@ import click
 
 from cli.command import Command
 from cli.names import job_argument
-from cli.output import Table, print_list
+from cli.output import Row, Table, print_list
 from cli.params import INSTANCE_MAX, InstanceRange, range_option
 from cli.settings import Settings, pass_settings
 from cli.wire import v0
@@ -17,11 +17,12 @@ INSTANCES_MAX = 100
 RATE_S = 4.0
 """Two samples of a counter of cpu seconds make a rate; the API takes the second one some seconds after the first."""
 UNKNOWN = "-"
-TABLE = Table(
-    ("Instance", "Host", "CPU Used", "CPU Asked", "CPU", "MiB Used", "MiB Asked", "Memory"),
-    whole=("Instance",),
+TABLE: Table[Row] = Table(
+    "Instance", "Host", "CPU Used", "CPU Asked", "CPU", "MiB Used", "MiB Asked", "Memory",
+    whole=["Instance"],
     nothing="No instance is on a host.",
-)
+    name=lambda row: str(row[0]),
+)  # fmt: skip
 
 
 @click.command("use", cls=Command)
@@ -52,7 +53,7 @@ def use(settings: Settings, job_id: str, instances: InstanceRange) -> None:
     if not all(one.measured for one in response.instances):
         time.sleep(RATE_S)
         response = settings.client.job_table.GetInstanceUse(request)
-    print_list(settings, response, TABLE, map(_row, response.instances), (str(i.instance) for i in response.instances))
+    print_list(settings, response, TABLE, map(_row, response.instances))
 
 
 def _row(one: v0.table.InstanceUse) -> tuple[object, ...]:

@@ -23,12 +23,21 @@ from peloton.model.pod import PodState
 
 STATE_PREFIX = "POD_STATE_"
 STATES = StatesType([state for state in PodState if state is not PodState.UNKNOWN], prefix=STATE_PREFIX)
-EVENT_TABLE = Table(
-    ("Pod Id", "Desired Pod Id", "Actual State", "Desired State", "Job Version", "Desired Job Version", "Healthy",
-     "Host", "Message", "Reason", "Update Time"),
-    whole=("Pod Id", "Desired Pod Id", "Actual State", "Host", "Update Time"),
-    spare=("Desired Pod Id", "Desired Job Version", "Job Version", "Healthy", "Reason", "Desired State", "Host",
-           "Update Time"),
+EVENT_TABLE: Table[v1.pod.PodEvent] = Table(
+    ("Pod Id", lambda event: event.pod_id.value),
+    ("Desired Pod Id", lambda event: event.desired_pod_id.value),
+    ("Actual State", lambda event: event.actual_state.removeprefix(STATE_PREFIX)),
+    ("Desired State", lambda event: event.desired_state.removeprefix(STATE_PREFIX)),
+    ("Job Version", lambda event: event.version.value),
+    ("Desired Job Version", lambda event: event.desired_version.value),
+    ("Healthy", lambda event: health_words(event.healthy)),
+    ("Host", lambda event: event.hostname),
+    ("Message", lambda event: event.message),
+    ("Reason", lambda event: event.reason),
+    ("Update Time", lambda event: seconds_text(event.timestamp)),
+    whole=["Pod Id", "Desired Pod Id", "Actual State", "Host", "Update Time"],
+    spare=["Desired Pod Id", "Desired Job Version", "Job Version", "Healthy", "Reason", "Desired State", "Host",
+           "Update Time"],
     nothing="No events found",
 )  # fmt: skip
 name_argument = control.name_argument
@@ -91,7 +100,7 @@ def events_v1alpha(settings: Settings, pod: PodName, pod_id: str) -> None:
         request.pod_id.value = pod_id
     response = settings.client.pods.GetPodEvents(request)
     names = dict.fromkeys(event.pod_id.value for event in response.events)
-    print_list(settings, response, EVENT_TABLE, map(event_row, response.events), names)
+    print_list(settings, response, EVENT_TABLE, response.events, names)
 
 
 @pod.command()
@@ -194,22 +203,6 @@ def delete_events(settings: Settings, pod: tuple[PodName, str]) -> None:
         pod_name=control.name_message(name), pod_id=v1.peloton.PodID(value=pod_id)
     )
     print_outcome(settings, settings.client.pods.DeletePodEvents(request), f"Events of pod {pod_id} deleted")
-
-
-def event_row(event: v1.pod.PodEvent) -> tuple[object, ...]:
-    return (
-        event.pod_id.value,
-        event.desired_pod_id.value,
-        event.actual_state.removeprefix(STATE_PREFIX),
-        event.desired_state.removeprefix(STATE_PREFIX),
-        event.version.value,
-        event.desired_version.value,
-        health_words(event.healthy),
-        event.hostname,
-        event.message,
-        event.reason,
-        seconds_text(event.timestamp),
-    )
 
 
 for command in (control.start, control.stop, control.restart, control.refresh):

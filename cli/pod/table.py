@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from cli.output import Table, print_list
+from cli.output import Row, Table, print_list
 from cli.params import InstanceRange
 from cli.settings import Settings
 from cli.task.group import health_words, termination_words
-from cli.times import clock_text, parse_time
+from cli.times import run_text, start_text
 from cli.wire import v1
 
 if TYPE_CHECKING:
     from google.protobuf.message import Message
 
-TABLE = Table(
-    ("Pod ID", "Name", "State", "Container Name", "Container State", "Healthy", "Start Time", "Run Time", "Host",
-     "Message", "Reason", "Termination Status"),
-    whole=("Pod ID", "Name", "State", "Start Time", "Run Time", "Host"),
-    spare=("Pod ID", "Container State", "Container Name", "Start Time", "Reason", "Termination Status", "Healthy",
-           "Run Time", "Host", "Message"),
+TABLE: Table[Row] = Table(
+    "Pod ID", "Name", "State", "Container Name", "Container State", "Healthy", "Start Time", "Run Time", "Host",
+    "Message", "Reason", "Termination Status",
+    whole=["Pod ID", "Name", "State", "Start Time", "Run Time", "Host"],
+    spare=["Pod ID", "Container State", "Container Name", "Start Time", "Reason", "Termination Status", "Healthy",
+           "Run Time", "Host", "Message"],
     nothing="No pods found",
 )  # fmt: skip
 Named = tuple[str, "v1.pod.PodStatus"]
@@ -43,8 +42,6 @@ def pod_rows(name: str, status: v1.pod.PodStatus) -> Iterator[tuple[object, ...]
     containers = [*status.init_containers_status, *status.containers_status] or [v1.pod.ContainerStatus()]
     for container in containers:
         begin, end = container.start_time or status.start_time, container.completion_time or status.completion_time
-        start = parse_time(begin)
-        stop = parse_time(end) or datetime.now(UTC)
         health = health_words(v1.pod.HealthState.Name(container.healthy.state))
         container_state = v1.pod.ContainerState.Name(container.state).removeprefix("CONTAINER_STATE_")
         yield (
@@ -54,8 +51,8 @@ def pod_rows(name: str, status: v1.pod.PodStatus) -> Iterator[tuple[object, ...]
             container.name,
             "" if container_state == "INVALID" else container_state,
             health,
-            f"{start:%Y-%m-%dT%H:%M:%SZ}" if start else "",
-            clock_text((stop - start).total_seconds()) if start else "",
+            start_text(begin),
+            run_text(begin, end),
             status.host,
             container.message or status.message,
             container.reason or status.reason,

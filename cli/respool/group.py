@@ -12,7 +12,7 @@ from cli import explain
 from cli.command import Group
 from cli.config_file import load_config
 from cli.errors import Failed
-from cli.output import Table, as_json, as_yaml, print_list, print_message, print_outcome
+from cli.output import Row, Table, as_json, as_yaml, print_list, print_message, print_outcome
 from cli.params import CONFIG_FILE, POOL_PATH
 from cli.pools import ROOT_ID, UNITS, pool_id_at
 from cli.refusals import raise_if_refused
@@ -22,11 +22,11 @@ from cli.terminal import echo
 from cli.wire import v0
 from peloton.model.text import shorten
 
-TABLE = Table(
-    ("Path", "Kind", "Reservation", "Limit", "Share", "Allocation", "Slack"),
-    whole=("Path", "Kind"),
-    spare=("Slack", "Share", "Limit"),
-)
+TABLE: Table[Row] = Table(
+    "Path", "Kind", "Reservation", "Limit", "Share", "Allocation", "Slack",
+    whole=["Path", "Kind"],
+    spare=["Slack", "Share", "Limit"],
+)  # fmt: skip
 UNLIMITED = 1e15  # limits from here on stand for "no limit"
 
 

@@ -8,14 +8,14 @@ from datetime import datetime
 import click
 
 from cli.command import Command
-from cli.output import Table, print_for_programs, print_table
+from cli.output import Row, Table, print_for_programs, print_table
 from cli.params import POOL_PATH
 from cli.series import HEADS, SPARE, WHOLE, clock, history_options, intervals_text, rows, span_of
 from cli.settings import Settings, pass_settings
 from cli.terminal import echo
 from cli.wire import v0
 
-TABLE = Table(HEADS, whole=WHOLE, spare=SPARE)
+TABLE: Table[Row] = Table(*HEADS, whole=WHOLE, spare=SPARE)
 MARKS_MAX = 20
 
 

@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from rich.console import Group
     from rich.table import Table
 
-TABLE = output.Table(
-    ("Pool", "Kind", "Reservation", "Limit", "Share", "Entitlement", "Allocation", "Demand"),
-    whole=("Pool", "Kind", "Entitlement", "Allocation", "Demand"),
-    spare=("Share", "Limit", "Reservation"),
-)
+TABLE: output.Table[output.Row] = output.Table(
+    "Pool", "Kind", "Reservation", "Limit", "Share", "Entitlement", "Allocation", "Demand",
+    whole=["Pool", "Kind", "Entitlement", "Allocation", "Demand"],
+    spare=["Share", "Limit", "Reservation"],
+)  # fmt: skip
 NUMBERS = ("allocation", "entitlement", "demand", "reservation", "limit", "share")
 OF_PARTS = ("allocation", "entitlement", "demand", "limit")
 """The columns that a part of the hosts has."""

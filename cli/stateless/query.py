@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
-
 import click
 
 from cli.command import Command
@@ -18,18 +15,28 @@ from cli.times import seconds_text
 from cli.wire import v1
 from peloton.model.job import JobState
 
-if TYPE_CHECKING:
-    from google.protobuf.message import Message
-
 STATE_PREFIX = "JOB_STATE_"
 STATES = StatesType([state for state in JobState if state is not JobState.UNKNOWN], prefix=STATE_PREFIX)
-TABLE = Table(
-    ("ID", "Name", "Owner", "State", "Creation Time", "Total", "Running", "Succeeded", "Failed", "Killed",
-     "Workflow Status", "Completed", "Failed", "Current"),
-    whole=("ID",),
-    spare=("Creation Time", "Owner", "Killed", "Succeeded", "Current", "Completed", "Failed", "Workflow Status",
-           "Running", "Total"),
+TABLE: Table[v1.job.JobSummary] = Table(
+    ("ID", lambda job: job.job_id.value),
+    ("Name", lambda job: job.name),
+    ("Owner", lambda job: job.owning_team),
+    ("State", lambda job: job_state_name(job.status.state)),
+    ("Creation Time", lambda job: seconds_text(job.status.creation_time)),
+    ("Total", lambda job: job.instance_count),
+    ("Running", lambda job: job.status.pod_stats.get("POD_STATE_RUNNING", 0)),
+    ("Succeeded", lambda job: job.status.pod_stats.get("POD_STATE_SUCCEEDED", 0)),
+    ("Failed", lambda job: job.status.pod_stats.get("POD_STATE_FAILED", 0)),
+    ("Killed", lambda job: job.status.pod_stats.get("POD_STATE_KILLED", 0)),
+    ("Workflow Status", lambda job: update_text(job.status.workflow_status)),
+    ("Completed", lambda job: job.status.workflow_status.num_instances_completed),
+    ("Failed", lambda job: job.status.workflow_status.num_instances_failed),
+    ("Current", lambda job: len(job.status.workflow_status.instances_current)),
+    whole=["ID"],
+    spare=["Creation Time", "Owner", "Killed", "Succeeded", "Current", "Completed", "Failed", "Workflow Status",
+           "Running", "Total"],
     nothing="No results found",
+    name=lambda job: job.job_id.value,
 )  # fmt: skip
 
 
@@ -55,7 +62,7 @@ def query(settings: Settings, wanted: JobConditions) -> None:
         wanted.fill_created(spec.creation_time_range)
     set_v1_page(spec.pagination, wanted.offset, wanted.limit, wanted.considered, wanted.sort, wanted.sortorder)
     response = settings.client.services.QueryJobs(request)
-    print_services(settings, response, response.records)
+    print_list(settings, response, TABLE, response.records)
     say_if_more(wanted.offset + len(response.records), response.pagination.total, "see --offset and --limit")
 
 
@@ -74,30 +81,11 @@ def list_jobs(settings: Settings, limit: int | None) -> None:
     ]
     jobs.sort(key=lambda job: job.status.creation_time, reverse=True)
     shown = jobs[: rows_wanted(settings, limit)]
-    print_services(settings, v1.job_svc.ListJobsResponse(jobs=shown), shown)
+    print_list(settings, v1.job_svc.ListJobsResponse(jobs=shown), TABLE, shown)
     if len(shown) < len(jobs):
         say_more(len(shown), len(jobs))
 
 
-def print_services(settings: Settings, response: Message, jobs: Iterable[v1.job.JobSummary]) -> None:
-    found = list(jobs)
-    print_list(settings, response, TABLE, map(service_row, found), (job.job_id.value for job in found))
-
-
-def service_row(job: v1.job.JobSummary) -> tuple[object, ...]:
-    status, update = job.status, job.status.workflow_status
-    counts = (status.pod_stats.get(f"POD_STATE_{state}", 0) for state in ("RUNNING", "SUCCEEDED", "FAILED", "KILLED"))
+def update_text(update: v1.job.WorkflowStatus) -> str:
     state = v1.job.WorkflowState.Name(update.state).removeprefix("WORKFLOW_STATE_") if update.state else "--"
-    return (
-        job.job_id.value,
-        job.name,
-        job.owning_team,
-        job_state_name(status.state),
-        seconds_text(status.creation_time),
-        job.instance_count,
-        *counts,
-        f"{state} (stalled)" if update.stalled_time else state,
-        update.num_instances_completed,
-        update.num_instances_failed,
-        len(update.instances_current),
-    )
+    return f"{state} (stalled)" if update.stalled_time else state

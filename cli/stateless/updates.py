@@ -17,7 +17,12 @@ from cli.wire import v1
 from peloton.model.ids import PodName
 from peloton.model.update import UPDATE_TERMINAL
 
-EVENT_TABLE = Table(("Workflow State", "Workflow Type", "Timestamp"), nothing="No events found")
+EVENT_TABLE: Table[v1.job.WorkflowEvent] = Table(
+    ("Workflow State", lambda event: v1.job.WorkflowState.Name(event.state).removeprefix("WORKFLOW_STATE_")),
+    ("Workflow Type", lambda event: v1.job.WorkflowType.Name(event.type).removeprefix("WORKFLOW_TYPE_")),
+    ("Timestamp", lambda event: event.timestamp),
+    nothing="No events found",
+)
 HELP = {
     "pause": "Pause the update of a service: instances in flight finish, no others begin.",
     "resume": "Resume the paused update of a service.",
@@ -113,15 +118,7 @@ def events(settings: Settings, pod: PodName) -> None:
     """
     request = v1.job_svc.GetWorkflowEventsRequest(job_id=Service(settings, pod.job_id).id, instance_id=pod.instance_id)
     response = settings.client.services.GetWorkflowEvents(request)
-    rows = [
-        (
-            v1.job.WorkflowState.Name(event.state).removeprefix("WORKFLOW_STATE_"),
-            v1.job.WorkflowType.Name(event.type).removeprefix("WORKFLOW_TYPE_"),
-            event.timestamp,
-        )
-        for event in response.events
-    ]
-    print_list(settings, response, EVENT_TABLE, rows)
+    print_list(settings, response, EVENT_TABLE, response.events)
 
 
 for verb in HELP:

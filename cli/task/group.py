@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING
-
 import click
 
 from cli.command import Group
@@ -17,42 +13,72 @@ from cli.refusals import NO_INSTANCE, raise_if_refused
 from cli.settings import Settings, pass_settings
 from cli.task import control, exec, logs
 from cli.terminal import echo
-from cli.times import clock_text, parse_time, seconds_text
+from cli.times import run_text, seconds_text, start_text
 from cli.wire import v0
 from peloton.model.ids import PodName
 from peloton.model.pod import PodState
 from peloton.model.status_text import status_text
-
-if TYPE_CHECKING:
-    from google.protobuf.message import Message
 
 TASK_STATES = StatesType(PodState)
 SORT_FIELDS = ("creation_time", "host", "instance_id", "message", "name", "reason", "state")
 EVENT_RUNS_DEFAULT = 10
 REASON_PREFIX = "TERMINATION_STATUS_REASON_"
 
-TABLE = Table(
-    ("Instance", "Name", "State", "Healthy", "Start Time", "Run Time", "Host", "Message", "Reason",
-     "Termination Status"),
-    whole=("Instance", "State", "Start Time", "Run Time", "Host"),
-    spare=("Healthy", "Name", "Reason", "Start Time", "Run Time", "Termination Status", "Message"),
+TABLE: Table[v0.task.TaskInfo] = Table(
+    ("Instance", lambda task: task.instanceId),
+    ("Name", lambda task: task.config.name),
+    ("State", lambda task: v0.task.TaskState.Name(task.runtime.state)),
+    ("Healthy", lambda task: health_words(v0.task.HealthState.Name(task.runtime.healthy))),
+    ("Start Time", lambda task: start_text(task.runtime.startTime)),
+    ("Run Time", lambda task: run_text(task.runtime.startTime, task.runtime.completionTime)),
+    ("Host", lambda task: task.runtime.host),
+    ("Message", lambda task: status_text(task.runtime.message, task.runtime.reason)),
+    ("Reason", lambda task: task.runtime.reason),
+    ("Termination Status", lambda task: termination_text(task.runtime.terminationStatus)),
+    whole=["Instance", "State", "Start Time", "Run Time", "Host"],
+    spare=["Healthy", "Name", "Reason", "Start Time", "Run Time", "Termination Status", "Message"],
     nothing="No tasks found",
-)  # fmt: skip
-WIDE_EVENT_TABLE = Table(
-    ("Task Id", "Desired Task Id", "Actual State", "Goal State", "Config Version",
-     "Desired Config Version", "Healthy", "Host", "Message", "Reason", "Update Time"),
-    nothing="No events found",
-)  # fmt: skip
-EVENT_TABLE = Table(
-    ("Run", "State", "Goal", "Version", "Healthy", "Host", "Message", "Reason", "Update Time"),
-    whole=("Run", "State", "Host", "Update Time"),
-    spare=("Version", "Healthy", "Reason", "Goal", "Host", "Update Time"),
+    name=lambda task: f"{task.jobId.value}-{task.instanceId}",
+)
+WIDE_EVENT_TABLE: Table[v0.task.PodEvent] = Table(
+    ("Task Id", lambda event: event.taskId.value),
+    ("Desired Task Id", lambda event: event.desriedTaskId.value),  # the spelling of the wire
+    ("Actual State", lambda event: event.actualState),
+    ("Goal State", lambda event: event.goalState),
+    ("Config Version", lambda event: event.configVersion),
+    ("Desired Config Version", lambda event: event.desiredConfigVersion),
+    ("Healthy", lambda event: health_words(event.healthy)),
+    ("Host", lambda event: event.hostname),
+    ("Message", lambda event: status_text(event.message, event.reason)),
+    ("Reason", lambda event: event.reason),
+    ("Update Time", lambda event: event.timestamp),
     nothing="No events found",
 )
-CONTAINER_TABLE = Table(
-    ("Container", "Kind", "State", "Start Time", "Completion Time", "Exit Code", "Reason", "Message"),
-    whole=("Container", "Kind", "State", "Exit Code"),
-    spare=("Start Time", "Completion Time", "Reason", "Message"),
+EVENT_TABLE: Table[v0.task.PodEvent] = Table(
+    ("Run", lambda event: event.taskId.value.rpartition("-")[2]),
+    ("State", lambda event: event.actualState),
+    ("Goal", lambda event: event.goalState),
+    ("Version", lambda event: event.configVersion),
+    ("Healthy", lambda event: health_words(event.healthy)),
+    ("Host", lambda event: event.hostname),
+    ("Message", lambda event: status_text(event.message, event.reason)),
+    ("Reason", lambda event: event.reason),
+    ("Update Time", lambda event: seconds_text(event.timestamp)),
+    whole=["Run", "State", "Host", "Update Time"],
+    spare=["Version", "Healthy", "Reason", "Goal", "Host", "Update Time"],
+    nothing="No events found",
+)
+CONTAINER_TABLE: Table[v0.task.ContainerStatus] = Table(
+    ("Container", lambda container: container.name),
+    ("Kind", lambda container: "init" if container.init else ""),
+    ("State", lambda container: container.state),
+    ("Start Time", lambda container: container.startTime),
+    ("Completion Time", lambda container: container.completionTime),
+    ("Exit Code", lambda container: container.exitCode if container.completionTime else ""),
+    ("Reason", lambda container: container.reason),
+    ("Message", lambda container: container.message),
+    whole=["Container", "Kind", "State", "Exit Code"],
+    spare=["Start Time", "Completion Time", "Reason", "Message"],
     nothing="No containers found",
 )
 TEXTS = {
@@ -77,10 +103,10 @@ def get(settings: Settings, pod: PodName) -> None:
     request = v0.task.GetRequest(jobId=v0.peloton.JobID(value=pod.job_id), instanceId=pod.instance_id)
     response = settings.client.tasks.Get(request)
     raise_if_refused(settings, response, TEXTS, id=pod.job_id)
-    print_tasks(settings, response, [response.result] if response.HasField("result") else [])
+    print_list(settings, response, TABLE, [response.result] if response.HasField("result") else [])
     if (containers := response.result.runtime.containers) and not settings.is_for_programs:
         echo()
-        print_table(CONTAINER_TABLE, map(container_row, containers))
+        print_table(CONTAINER_TABLE, containers)
 
 
 @task.command("list")
@@ -109,7 +135,7 @@ def list_tasks(settings: Settings, job_id: str, instances: InstanceRange, limit:
     has_more = len(shown) < len(tasks)
     for instance in set(tasks) - set(shown):
         del tasks[instance]
-    print_tasks(settings, response, [tasks[instance] for instance in shown])
+    print_list(settings, response, TABLE, [tasks[instance] for instance in shown])
     if has_more:
         say_more(len(shown), None)
 
@@ -141,7 +167,7 @@ def query(
     set_v0_page(request.spec.pagination, offset, limit, 0, [field] if field else [], sortorder)
     response = settings.client.tasks.Query(request)
     raise_if_refused(settings, response, TEXTS, id=job_id)
-    print_tasks(settings, response, response.records)
+    print_list(settings, response, TABLE, response.records)
     if (end := offset + len(response.records)) < response.pagination.total:
         say_more(end, response.pagination.total, "see --offset and --limit")
 
@@ -171,10 +197,8 @@ def print_events(settings: Settings, pod: PodName, run: str, limit: int) -> None
     response = settings.client.tasks.GetPodEvents(request)
     raise_if_refused(settings, response, {})
     names = dict.fromkeys(event.taskId.value for event in response.result)
-    if settings.output == "wide":
-        print_list(settings, response, WIDE_EVENT_TABLE, map(wide_event_row, response.result), names)
-    else:
-        print_list(settings, response, EVENT_TABLE, map(event_row, response.result), names)
+    table = WIDE_EVENT_TABLE if settings.output == "wide" else EVENT_TABLE
+    print_list(settings, response, table, response.result, names)
 
 
 @task.command()
@@ -196,44 +220,6 @@ def refresh(settings: Settings, job_id: str, instances: InstanceRange) -> None:
     print_outcome(settings, settings.client.tasks.Refresh(request), f"Tasks of job {job_id} refreshed")
 
 
-def print_tasks(settings: Settings, response: Message, tasks: Iterable[v0.task.TaskInfo]) -> None:
-    found = list(tasks)
-    print_list(
-        settings, response, TABLE, map(task_row, found), (f"{each.jobId.value}-{each.instanceId}" for each in found)
-    )
-
-
-def container_row(container: v0.task.ContainerStatus) -> Sequence[object]:
-    return (
-        container.name,
-        "init" if container.init else "",
-        container.state,
-        container.startTime,
-        container.completionTime,
-        container.exitCode if container.completionTime else "",
-        container.reason,
-        container.message,
-    )
-
-
-def task_row(info: v0.task.TaskInfo) -> Sequence[object]:
-    runtime = info.runtime
-    start = parse_time(runtime.startTime)
-    stop = parse_time(runtime.completionTime) or datetime.now(UTC)
-    return (
-        info.instanceId,
-        info.config.name,
-        v0.task.TaskState.Name(runtime.state),
-        health_words(v0.task.HealthState.Name(runtime.healthy)),
-        f"{start:%Y-%m-%dT%H:%M:%SZ}" if start else "",
-        clock_text((stop - start).total_seconds()) if start else "",
-        runtime.host,
-        status_text(runtime.message, runtime.reason),
-        runtime.reason,
-        termination_text(runtime.terminationStatus),
-    )
-
-
 def health_words(name: str) -> str:
     """Return the health as text. ``name``: as on the wire, of either version."""
     plain = name.removeprefix("HEALTH_STATE_")
@@ -253,36 +239,6 @@ def termination_words(reason: str, exit_code: int, signal: str) -> str:
     if signal:
         return f"{name} (signal {signal})"
     return f"{name} (exit code {exit_code})" if exit_code else name
-
-
-def event_row(event: v0.task.PodEvent) -> Sequence[object]:
-    return (
-        event.taskId.value.rpartition("-")[2],
-        event.actualState,
-        event.goalState,
-        event.configVersion,
-        health_words(event.healthy),
-        event.hostname,
-        status_text(event.message, event.reason),
-        event.reason,
-        seconds_text(event.timestamp),
-    )
-
-
-def wide_event_row(event: v0.task.PodEvent) -> Sequence[object]:
-    return (
-        event.taskId.value,
-        event.desriedTaskId.value,  # the spelling of the wire
-        event.actualState,
-        event.goalState,
-        event.configVersion,
-        event.desiredConfigVersion,
-        health_words(event.healthy),
-        event.hostname,
-        status_text(event.message, event.reason),
-        event.reason,
-        event.timestamp,
-    )
 
 
 for command in (logs.logs, exec.exec_task, control.start, control.stop, control.restart):

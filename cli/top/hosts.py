@@ -9,9 +9,9 @@ from datetime import UTC, datetime
 from rich.text import Text
 
 from cli.errors import Failed
-from cli.host.events import row
 from cli.host.why import reasons
 from cli.output import silent_clusters_text
+from cli.times import seconds_text
 from cli.top.job import InstancePage
 from cli.top.page import Page, Picture
 from cli.top.reading import OneHost, Reader
@@ -73,8 +73,7 @@ def head(found: OneHost) -> Iterator[Text]:
     for line in reasons(found.info, list(found.drains)):
         yield Text(line)
     for event in found.events.answer.events if found.events.answer else ():
-        when, _, _, text, _ = row(event)
-        yield Text(f"{when}  {text}", style="dim")
+        yield Text(f"{seconds_text(event.time)}  {event.text}", style="dim")
     if found.events.error:
         yield Text(f"What happened to it is not known: {found.events.error}", style="red")
     if found.pods.error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import UTC, datetime
 
-from cli.job.schedule import times_text
+from cli.job.schedule import last_run_of, state_of, times_text
 from cli.names import JOB_ID
 from cli.output import STATE_STYLES
 from cli.times import parse_time
@@ -52,12 +52,8 @@ def schedule_grid(answer: v0.schedule.ListSchedulesResponse, wanted: str, now: d
     return Grid(COLUMNS, rows, nothing, len(found))
 
 
-def state_of(one: v0.schedule.Schedule) -> str:
-    return "PAUSED" if one.paused else "ACTIVE"
-
-
 def _row(one: v0.schedule.Schedule, now: datetime) -> Row:
-    last = one.runs[0] if one.runs else v0.schedule.Run()
+    last = last_run_of(one)
     following = "" if one.paused or not one.next_times else _format_until(one.next_times[0], now)
     cells = (
         text(one.name),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from io import StringIO
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -12,7 +13,7 @@ from rich.console import Console
 
 from cli import queries, update
 from cli.job import query as job_query
-from cli.output import Table, print_terminal_table
+from cli.output import Row, Table, print_terminal_table
 from cli.pod import group as pod
 from cli.pod import table as pod_table
 from cli.stateless import query as stateless_query
@@ -38,7 +39,7 @@ ID_TABLES = {
 }
 
 
-def drawn(table: Table, row: list[str], width: int) -> list[str]:
+def drawn(table: Table[Any], row: list[str], width: int) -> list[str]:
     console = Console(file=StringIO(), width=width)
     print_terminal_table(table, [row], console)
     return console.file.getvalue().splitlines()  # type: ignore[attr-defined, no-any-return]
@@ -46,7 +47,7 @@ def drawn(table: Table, row: list[str], width: int) -> list[str]:
 
 @pytest.mark.parametrize("width", [80, 100, 120, 200])
 @pytest.mark.parametrize("table", ID_TABLES.values(), ids=ID_TABLES.keys())
-def test_ids_are_whole_on_every_terminal(table: Table, width: int) -> None:
+def test_ids_are_whole_on_every_terminal(table: Table[Any], width: int) -> None:
     """Other columns are folded, and then left out, so that ids are whole and no line is too long."""
     ids = {"Name": f"{JOB}-17", "ID": JOB, "Update-ID": JOB}
     row = [
@@ -62,7 +63,7 @@ def test_ids_are_whole_on_every_terminal(table: Table, width: int) -> None:
 
 
 STATES = {"State", "Actual State", "Host", "Start Time", "Run Time", "Update Time"}
-SMALL = Table(("ID", "Owner", "Note", "Message"), whole=("ID",), spare=("Owner", "Note"))
+SMALL: Table[Row] = Table("ID", "Owner", "Note", "Message", whole=["ID"], spare=["Owner", "Note"])
 
 
 def test_columns_are_left_out_in_order() -> None:
