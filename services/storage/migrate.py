@@ -28,7 +28,7 @@ def upgrade(url: str) -> None:
         found = schema_version.found(conn)
         if not _is_newer(found):
             shown = schema_version.shown_to_0_1(schema_version.newest())
-            _context(conn, schema_version.TABLE).stamp(_scripts(), found)
+            _context(conn, schema_version.TABLE).stamp(_scripts(), _start_version(found))
             command.upgrade(configuration(conn), "head")
             _context(conn, schema_version.TABLE_OF_0_1).stamp(_scripts(), shown)
 
@@ -45,6 +45,17 @@ def _is_newer(found: str) -> bool:
     """Return whether the schema is newer than this release, which a process of the release before may also find."""
     newest = schema_version.newest()
     return found != newest and schema_version.works_on(found, newest)
+
+
+def _start_version(found: str) -> str:
+    """Return the version from which to upgrade.
+
+    A version between two releases has no migration: the one of the next release creates what is missing.
+    """
+    known = {script.revision for script in _scripts().walk_revisions()}
+    if not found or found in known:
+        return found
+    return max((version for version in known if version[:4] < found[:4]), default=found)
 
 
 def _context(conn: sa.Connection, table: str) -> MigrationContext:

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import sqlalchemy as sa
-from alembic import command
 
 from peloton.model.ids import Hostname, JobId, PodId
 from peloton.model.maintenance import MaintenanceRequest
 from peloton.model.pod import PodStatus
 from peloton.model.resources import Resources
-from services.storage import migrate
-from services.storage.engine import Database
 from services.storage.storage import Storage
 from services.storage.tables import POD
-from tests.conformance.storage.builders import KILLING, LAUNCHED, NOW, SECOND, K, R, S, a_job, admit, pod, states
-from tests.conformance.storage.builders import launch as launch_anywhere
+from tests.conformance.storage.builders import KILLING, NOW, SECOND, K, R, S, a_job, admit, pod, states
 
 A, B = "a", "b"
 
@@ -130,26 +124,6 @@ def test_pods_that_come_back_know_the_cluster_of_their_host(storage: Storage) ->
     found = [(gang.desired_host, gang.desired_cluster) for gang in storage.pods.ready_gangs(job_id, 10)]
 
     assert [("host0", A), ("host1", A), ("host2", B), ("", "")] == found
-
-
-def test_pods_of_before_are_those_of_the_cluster_there_was(tmp_path: Path) -> None:
-    """The migration gives pods on hosts the cluster that had a framework. Others have none yet."""
-    url = f"sqlite:///{tmp_path / 'old.db'}"
-    migrate.upgrade(url)
-    storage = Storage(url)
-    storage.hosts.set_framework_id("main", "f1")
-    job_id = a_job(storage, 4)
-    admit(storage, job_id)
-    launch_anywhere(storage, job_id, limit=2)
-    db = Database(url)
-    db.write(lambda conn: command.downgrade(migrate.configuration(conn), "0004"))
-
-    migrate.upgrade(url)
-
-    assert ["main", "main", "", ""] == [pod(storage, job_id, i).cluster for i in range(4)]
-    assert [LAUNCHED] * 2 == [row[3] for page in storage.host_pods.on_hosts("main") for row in page]
-    storage.close()
-    db.close()
 
 
 def test_hosts_by_a_part_of_their_names(storage: Storage) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -122,6 +123,49 @@ def test_a_schema_of_0_1_is_upgraded_and_0_1_goes_on(empty: str) -> None:
     schema_version.check(empty)
     assert [schema_version.newest(), "0009"] == [recorded(db, table) for table in ("schema_version", "alembic_version")]
     db.close()
+
+
+def test_a_schema_between_two_releases_is_upgraded(empty: str) -> None:
+    """Missing tables, columns, indexes and counters are created, and the others keep their rows."""
+    migrate.upgrade(empty)
+    db = Database(empty)
+    wanted = db.read(_schema)
+    for statement in (
+        "DROP TABLE activity_report",
+        "DROP INDEX ix_job_pool",
+        "CREATE INDEX ix_job_pool ON job (respool_id, created_ns)",
+        "ALTER TABLE job_update DROP COLUMN stall_cause",
+        "DELETE FROM counter WHERE name = 'host events'",
+        "INSERT INTO cluster_binding (object_id, binding) VALUES ('pool', 'east')",
+        "UPDATE schema_version SET version_num = '0022_from_0009'",
+    ):
+        db.write(partial(_execute, statement=statement))
+    assert db.read(_schema) != wanted
+
+    migrate.upgrade(empty)
+
+    assert wanted == db.read(_schema)
+    assert ["east"] == db.read(
+        lambda conn: list(conn.execute(sa.text("SELECT binding FROM cluster_binding")).scalars())
+    )
+    schema_version.check(empty)
+    db.close()
+
+
+def _execute(conn: sa.Connection, statement: str) -> None:
+    conn.execute(sa.text(statement))
+
+
+def _schema(conn: sa.Connection) -> tuple[object, ...]:
+    inspector = sa.inspect(conn)
+    tables = {
+        name: (
+            {column["name"]: str(column["type"]) for column in inspector.get_columns(name)},
+            {index["name"]: index["column_names"] for index in inspector.get_indexes(name)},
+        )
+        for name in inspector.get_table_names()
+    }
+    return tables, sorted(conn.execute(sa.text("SELECT name FROM counter")).scalars())
 
 
 def test_upgrades_may_race(empty: str) -> None:
