@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import click
 
 from cli.admin_workers import worker
-from cli.command import Group
+from cli.command import Group, verb_commands
 from cli.errors import Failed
 from cli.output import Table, print_for_programs, print_list
 from cli.settings import Settings, pass_settings
@@ -31,32 +31,28 @@ admin.add_command(worker)
 admin.add_command(upgrade_schema)
 
 
-@admin.command()
+TEXTS = {
+    "lock": "Lock components: their calls are refused until they are unlocked.",
+    "unlock": "Unlock components.",
+}
+
+
+@verb_commands(TEXTS, "admin {verb} Write Kill", admin)
 @components_argument
 @pass_settings
-def lock(settings: Settings, components: Sequence[str]) -> None:
-    """Lock components: their calls are refused until they are unlocked.
-
-    \b
-    Example:
-      peloton admin lock Write Kill
-    """
-    request = v1.admin_svc.LockdownRequest(components=map(v1.admin_svc.Component.Value, components))
-    print_result(settings, settings.client.admin.Lockdown(request), "lock")
-
-
-@admin.command()
-@components_argument
-@pass_settings
-def unlock(settings: Settings, components: Sequence[str]) -> None:
-    """Unlock components.
-
-    \b
-    Example:
-      peloton admin unlock Write Kill
-    """
-    request = v1.admin_svc.RemoveLockdownRequest(components=map(v1.admin_svc.Component.Value, components))
-    print_result(settings, settings.client.admin.RemoveLockdown(request), "unlock")
+def change_locks(settings: Settings, verb: str, components: Sequence[str]) -> None:
+    name = "Lockdown" if verb == "lock" else "RemoveLockdown"
+    request = getattr(v1.admin_svc, f"{name}Request")(components=map(v1.admin_svc.Component.Value, components))
+    response = getattr(settings.client.admin, name)(request)
+    if not print_for_programs(settings, response):
+        for component in response.successes:
+            echo(f"{verb} on {v1.admin_svc.Component.Name(component)} succeeded")
+    failures = [
+        f"{verb} on {v1.admin_svc.Component.Name(failure.component)} failed due to: {failure.FailureMessage}"
+        for failure in response.failures
+    ]
+    if failures:
+        raise Failed("; ".join(failures))
 
 
 TABLE: Table[str] = Table(
@@ -78,17 +74,3 @@ def status(settings: Settings) -> None:
     answer = settings.client.admin.GetLockdown(v1.admin_svc.GetLockdownRequest())
     names = [v1.admin_svc.Component.Name(component) for component in answer.components]
     print_list(settings, answer, TABLE, names)
-
-
-def print_result(
-    settings: Settings, response: v1.admin_svc.LockdownResponse | v1.admin_svc.RemoveLockdownResponse, act: str
-) -> None:
-    if not print_for_programs(settings, response):
-        for component in response.successes:
-            echo(f"{act} on {v1.admin_svc.Component.Name(component)} succeeded")
-    failures = [
-        f"{act} on {v1.admin_svc.Component.Name(failure.component)} failed due to: {failure.FailureMessage}"
-        for failure in response.failures
-    ]
-    if failures:
-        raise Failed("; ".join(failures))

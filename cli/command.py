@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import wraps
 from typing import Any, NamedTuple, cast
 
 import click
@@ -109,6 +110,32 @@ class Group(click.Group):
             raise click.exceptions.NoSuchCommand(
                 error.command_name, possibilities=self.list_commands(ctx), ctx=ctx
             ) from None
+
+
+def verb_commands(
+    texts: Mapping[str, str], example: str = "", group: click.Group | None = None
+) -> Callable[[Callable[..., None]], dict[str, click.Command]]:
+    """Make a command of each verb, with its help text; the function takes the verb as ``verb``.
+
+    ``example``: a command line with ``{verb}`` for each help text. The commands are added to ``group``.
+    """
+
+    def decorate(function: Callable[..., None]) -> dict[str, click.Command]:
+        def command_of(verb: str, text: str) -> click.Command:
+            @wraps(function)
+            def act(*args: Any, **given: Any) -> None:
+                function(*args, verb=verb, **given)
+
+            vars(act)["__click_params__"] = list(getattr(function, "__click_params__", ()))  # click empties the list
+            shown = f"\n\n\b\nExample:\n  peloton {example.format(verb=verb)}" if example else ""
+            return click.command(verb, cls=Command, help=f"{text}{shown}")(act)
+
+        commands = {verb: command_of(verb, text) for verb, text in texts.items()}
+        for command in commands.values() if group is not None else ():
+            group.add_command(command)
+        return commands
+
+    return decorate
 
 
 class VerbsAndCommand(Group, Command):

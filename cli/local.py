@@ -6,7 +6,7 @@ import json
 
 import click
 
-from cli.command import Command, Group
+from cli.command import Command, Group, verb_commands
 from cli.settings import Settings
 from cli.terminal import echo
 
@@ -46,46 +46,36 @@ def status(settings: Settings) -> None:
     _call(settings, "status")
 
 
-@local.command(cls=Command)
+STOPPING = {
+    "stop": "Stop the part or host NAME; it stays down until started.",
+    "restart": "Stop and start the part or host NAME.",
+}
+ON_HOSTS = {
+    "sicken": "Fail every pod that begins on HOST, until `heal`; pods that run there continue.",
+    "heal": "Let pods run on HOST again.",
+}
+
+
+@verb_commands(STOPPING, group=local)
 @click.argument("name")
-@click.option("--now", is_flag=True, help="kill -9 instead of an orderly stop.")
+@click.option("--now", is_flag=True, help="Kill it by SIGKILL instead of an orderly stop.")
 @click.pass_obj
-def stop(settings: Settings, name: str, now: bool) -> None:
-    """Stop the part or host NAME; it stays down until started."""
-    _call(settings, "stop", name, now)
+def stop_part(settings: Settings, verb: str, name: str, now: bool) -> None:
+    _call(settings, verb, name, now)
 
 
-@local.command(cls=Command)
+@verb_commands({"start": "Start the part or host NAME again."}, group=local)
 @click.argument("name")
 @click.pass_obj
-def start(settings: Settings, name: str) -> None:
-    """Start the part or host NAME again."""
-    _call(settings, "start", name)
+def start_part(settings: Settings, verb: str, name: str) -> None:
+    _call(settings, verb, name)
 
 
-@local.command(cls=Command)
-@click.argument("name")
-@click.option("--now", is_flag=True, help="kill -9 instead of an orderly stop.")
-@click.pass_obj
-def restart(settings: Settings, name: str, now: bool) -> None:
-    """Stop and start the part or host NAME."""
-    _call(settings, "restart", name, now)
-
-
-@local.command(cls=Command)
+@verb_commands(ON_HOSTS, group=local)
 @click.argument("host")
 @click.pass_obj
-def sicken(settings: Settings, host: str) -> None:
-    """Let every pod that begins on HOST fail at once, until it is healed; those that run there run on."""
-    _call(settings, "sicken", host)
-
-
-@local.command(cls=Command)
-@click.argument("host")
-@click.pass_obj
-def heal(settings: Settings, host: str) -> None:
-    """Let pods run on HOST again."""
-    _call(settings, "heal", host)
+def change_host(settings: Settings, verb: str, host: str) -> None:
+    _call(settings, verb, host)
 
 
 @local.command(cls=Command)

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import click
 
-from cli.command import Group
+from cli.command import Group, verb_commands
 from cli.errors import Failed
 from cli.names import JobType, job_id_of
 from cli.output import Table, print_for_programs, print_list, rows_wanted, say_more
@@ -78,8 +78,8 @@ def migration() -> None:
     "--batch", type=COUNT_FROM_1, help="Instances of a service that are away at a time; a tenth of them if absent."
 )
 @click.option("--services", type=click.IntRange(1, 100), help="Services of a pool that move at a time; 2 if absent.")
-@click.option("--now", is_flag=True, help="Running batch pods leave their hosts, too, and run anew in the target.")
-@click.option("--force", is_flag=True, help="Begin although less is free in the target than what moves needs.")
+@click.option("--now", is_flag=True, help="Stop running batch pods, too, and run them again in the target.")
+@click.option("--force", is_flag=True, help="Begin although the target has too few free resources for what moves.")
 @click.option("--dry-run", is_flag=True, help="Print the plan and change nothing.")
 @pass_settings
 def start(
@@ -142,46 +142,22 @@ def status(settings: Settings, which: Which, limit: int | None) -> None:
 migration.add_command(status, "list")
 
 
-@migration.command()
+STEERING = {
+    "pause": "Take no further instance down until an operator resumes the migration.",
+    "resume": "Continue a migration that is paused.",
+    "rollback": "Move back what was moved, batch by batch. Then new pods go where they went before.",
+}
+
+
+@verb_commands(STEERING, "migration {verb} web", migration)
 @OBJECT
 @pass_settings
-def pause(settings: Settings, which: Which) -> None:
-    """Take no further instance down until it is resumed.
-
-    \b
-    Example:
-      peloton migration pause web
-    """
-    answer = settings.client.migrations.Pause(v0.migration.PauseRequest(id=id_of(settings, which)))
-    say(settings, answer)
-
-
-@migration.command()
-@OBJECT
-@pass_settings
-def resume(settings: Settings, which: Which) -> None:
-    """Go on with a migration that is paused.
-
-    \b
-    Example:
-      peloton migration resume web
-    """
-    answer = settings.client.migrations.Resume(v0.migration.ResumeRequest(id=id_of(settings, which)))
-    say(settings, answer)
-
-
-@migration.command()
-@OBJECT
-@pass_settings
-def rollback(settings: Settings, which: Which) -> None:
-    """Bring back what was moved, batch by batch. Then new pods go where they went before.
-
-    \b
-    Example:
-      peloton migration rollback web
-    """
-    answer = settings.client.migrations.Rollback(v0.migration.RollbackRequest(id=id_of(settings, which)))
-    say(settings, answer)
+def steer(settings: Settings, verb: str, which: Which) -> None:
+    request = getattr(v0.migration, f"{verb.capitalize()}Request")(id=id_of(settings, which))
+    answer = getattr(settings.client.migrations, verb.capitalize())(request)
+    one: v0.migration.Migration = answer.migration
+    if not print_for_programs(settings, answer, [one.id]):
+        echo(f"The migration of {one.name} to {one.target} is {one.state}")
 
 
 @migration.command()
@@ -198,15 +174,6 @@ def release(settings: Settings, which: Which) -> None:
     answer = settings.client.migrations.Release(request)
     if not print_for_programs(settings, answer):
         echo(f"{which.text} was bound to {answer.cluster or 'no cluster'}")
-
-
-def say(
-    settings: Settings,
-    answer: v0.migration.PauseResponse | v0.migration.ResumeResponse | v0.migration.RollbackResponse,
-) -> None:
-    one = answer.migration
-    if not print_for_programs(settings, answer, [one.id]):
-        echo(f"The migration of {one.name} to {one.target} is {one.state}")
 
 
 def id_of(settings: Settings, which: Which) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from cli.command import Command, Group
+from cli.command import Group, verb_commands
 from cli.config_file import load_config
 from cli.errors import Failed
 from cli.job.read import with_current_version
@@ -184,25 +184,21 @@ def cache(settings: Settings, update_id: str) -> None:
     print_list(settings, response, TABLE, [info])
 
 
-def steering_command(verb: str, text: str) -> click.Command:
-    @click.command(verb, cls=Command, help=text)
-    @id_argument
-    @opaque_option
-    @pass_settings
-    def command(settings: Settings, update_id: str, opaque: str | None) -> None:
-        name = f"{verb.capitalize()}Update"
-        request = getattr(v0.update_svc, f"{name}Request")(updateId=v0.peloton.UpdateID(value=update_id))
-        if opaque is not None:
-            request.opaque_data.data = opaque
-        response = getattr(settings.client.updates, name)(request)
-        print_outcome(settings, response, f"Update {update_id} {done_word(verb)}")
-
-    return command
-
-
-for verb, text in {
+STEERING = {
     "abort": "Abort an update: instances stay at the versions that they have.",
     "pause": "Pause an update: instances in flight finish, no others begin.",
     "resume": "Resume a paused update.",
-}.items():
-    update.add_command(steering_command(verb, text))
+}
+
+
+@verb_commands(STEERING, group=update)
+@id_argument
+@opaque_option
+@pass_settings
+def steer(settings: Settings, verb: str, update_id: str, opaque: str | None) -> None:
+    name = f"{verb.capitalize()}Update"
+    request = getattr(v0.update_svc, f"{name}Request")(updateId=v0.peloton.UpdateID(value=update_id))
+    if opaque is not None:
+        request.opaque_data.data = opaque
+    response = getattr(settings.client.updates, name)(request)
+    print_outcome(settings, response, f"Update {update_id} {done_word(verb)}")

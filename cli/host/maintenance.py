@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cli.command import Group
+from cli.command import Group, verb_commands
 from cli.host.drains import print_drains, turn_lines, watch_drains
 from cli.host.unknown_hosts import explained
 from cli.output import print_for_programs
@@ -86,34 +86,24 @@ def begin(settings: Settings, hosts: Sequence[str], options: StartOptions, watch
         show_drains(settings, hosts, answer.hosts)
 
 
-@maintenance.command()
+TEXTS = {
+    "complete": "Bring hosts back that are DOWN: of each cluster all of them, or none.",
+    "cancel": "Keep hosts that are not DOWN yet. Pods that have left do not come back by themselves.",
+}
+DONE = {
+    "complete": "Host successfully submitted for maintenance completion: {}",
+    "cancel": "Maintenance of host cancelled: {}",
+}
+
+
+@verb_commands(TEXTS, "host maintenance {verb} host1 host2", maintenance)
 @HOSTS
 @pass_settings
-def complete(settings: Settings, hosts: Sequence[str]) -> None:
-    """Bring hosts back that are DOWN. Of each cluster all of them come, or none.
-
-    \b
-    Example:
-      peloton host maintenance complete host1 host2
-    """
+def end(settings: Settings, verb: str, hosts: Sequence[str]) -> None:
+    request = getattr(v0.maintenance, f"{verb.capitalize()}Request")(hostnames=hosts)
     with explained(settings, hosts):
-        answer = settings.client.maintenance.Complete(v0.maintenance.CompleteRequest(hostnames=hosts))
-    say(settings, hosts, answer, "Host successfully submitted for maintenance completion: {}")
-
-
-@maintenance.command()
-@HOSTS
-@pass_settings
-def cancel(settings: Settings, hosts: Sequence[str]) -> None:
-    """Keep hosts that are not DOWN yet. Pods that have left do not come back by themselves.
-
-    \b
-    Example:
-      peloton host maintenance cancel host1
-    """
-    with explained(settings, hosts):
-        answer = settings.client.maintenance.Cancel(v0.maintenance.CancelRequest(hostnames=hosts))
-    say(settings, hosts, answer, "Maintenance of host cancelled: {}")
+        answer = getattr(settings.client.maintenance, verb.capitalize())(request)
+    say(settings, hosts, answer, DONE[verb])
 
 
 @maintenance.command()

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import click
 
-from cli.command import Group
+from cli.command import Group, verb_commands
 from cli.output import Table, print_list, print_outcome
 from cli.settings import Settings, pass_settings
 from cli.terminal import echo
@@ -57,28 +57,17 @@ def mover() -> None:
     """
 
 
-@mover.command()
+TEXTS = {
+    "on": "Switch the mover on.",
+    "off": "Switch the mover off. Moves under way continue; hosts that it has taken stay where they are.",
+}
+
+
+@verb_commands(TEXTS, "host pool mover {verb}", mover)
 @pass_settings
-def on(settings: Settings) -> None:
-    """Switch the mover on.
-
-    \b
-    Example:
-      peloton host pool mover on
-    """
-    _switch(settings, True)
-
-
-@mover.command()
-@pass_settings
-def off(settings: Settings) -> None:
-    """Switch the mover off. Moves under way go on; hosts that it has taken stay where they are.
-
-    \b
-    Example:
-      peloton host pool mover off
-    """
-    _switch(settings, False)
+def switch(settings: Settings, verb: str) -> None:
+    response = settings.client.mover.Switch(v0.mover.SwitchRequest(on=verb == "on"))
+    print_outcome(settings, response, f"The mover of host pools is {verb}.", ["mover"])
 
 
 @mover.command()
@@ -112,11 +101,6 @@ def show(settings: Settings) -> None:
     if not settings.is_for_programs:
         for line in latest_moves(answer):
             echo(line)
-
-
-def _switch(settings: Settings, is_on: bool) -> None:
-    response = settings.client.mover.Switch(v0.mover.SwitchRequest(on=is_on))
-    print_outcome(settings, response, f"The mover of host pools is {'on' if is_on else 'off'}.", ["mover"])
 
 
 def latest_moves(answer: v0.mover.QueryResponse) -> Iterator[str]:

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
-from cli.command import VerbsAndCommand
+from cli.command import VerbsAndCommand, verb_commands
 from cli.output import Row, Table, print_for_programs, print_list, silent_clusters_text
 from cli.settings import Settings, pass_settings
 from cli.terminal import echo
@@ -121,8 +121,8 @@ def notes(stuck: Sequence[str], staying: Iterable[v0.rebalance.Staying]) -> Iter
 @CLUSTER
 @pass_settings
 def start(settings: Settings, goals: Sequence[str], per_hour: int | None, cluster: str) -> None:
-    """Begin to move pods as --plan shows, until it is stopped. Where it is under way it goes on with these goals and
-    this budget.
+    """Move pods as --plan shows, until `stop`. A rebalancing that is under way continues with these goals and this
+    budget.
 
     \b
     Examples:
@@ -133,43 +133,20 @@ def start(settings: Settings, goals: Sequence[str], per_hour: int | None, cluste
     say(settings, settings.client.rebalances.StartRebalance(request))
 
 
-@rebalance.command()
+STEERING = {
+    "pause": "Begin no further moves until an operator resumes it.",
+    "resume": "Continue what is paused.",
+    "stop": "Begin no further moves. Pods on their way get to their new hosts.",
+}
+
+
+@verb_commands(STEERING, "host rebalance {verb}", rebalance)
 @CLUSTER
 @pass_settings
-def pause(settings: Settings, cluster: str) -> None:
-    """Begin no further moves until it is resumed.
-
-    \b
-    Example:
-      peloton host rebalance pause
-    """
-    say(settings, settings.client.rebalances.PauseRebalance(v0.rebalance.PauseRebalanceRequest(cluster=cluster)))
-
-
-@rebalance.command()
-@CLUSTER
-@pass_settings
-def resume(settings: Settings, cluster: str) -> None:
-    """Go on with what is paused.
-
-    \b
-    Example:
-      peloton host rebalance resume
-    """
-    say(settings, settings.client.rebalances.ResumeRebalance(v0.rebalance.ResumeRebalanceRequest(cluster=cluster)))
-
-
-@rebalance.command()
-@CLUSTER
-@pass_settings
-def stop(settings: Settings, cluster: str) -> None:
-    """Begin no further moves. Pods on their way get to their new hosts.
-
-    \b
-    Example:
-      peloton host rebalance stop
-    """
-    say(settings, settings.client.rebalances.StopRebalance(v0.rebalance.StopRebalanceRequest(cluster=cluster)))
+def steer(settings: Settings, verb: str, cluster: str) -> None:
+    name = f"{verb.capitalize()}Rebalance"
+    request = getattr(v0.rebalance, f"{name}Request")(cluster=cluster)
+    say(settings, getattr(settings.client.rebalances, name)(request))
 
 
 @rebalance.command()

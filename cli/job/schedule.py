@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from cli.command import Group
+from cli.command import Group, verb_commands
 from cli.config_file import load_config
 from cli.output import Table, print_for_programs, print_list, print_outcome, print_table, rows_wanted, say_more
 from cli.params import CONFIG_FILE, COUNT_FROM_1, DURATION, POOL_PATH, SINCE, limit_option
@@ -222,34 +222,20 @@ def facts_of(one: v0.schedule.Schedule) -> list[tuple[str, str]]:
     ]
 
 
-@schedule.command()
+STEERING = {
+    "pause": "Pause a schedule: no run starts by itself. A job under way continues; `schedule trigger` still works.",
+    "resume": "Resume a schedule. Times that passed meanwhile are left out; `schedule backfill` makes up for them.",
+}
+
+
+@verb_commands(STEERING, 'job schedule {verb} report --note "the source moves"', schedule)
 @NAME
 @NOTE
 @pass_settings
-def pause(settings: Settings, name: str, note: str) -> None:
-    """Pause a schedule: no run starts by itself. A job under way continues; `schedule trigger` still works.
-
-    \b
-    Example:
-      peloton job schedule pause report --note "the source is being moved"
-    """
-    answer = settings.client.schedules.PauseSchedule(v0.schedule.PauseScheduleRequest(name=name, note=note))
-    print_outcome(settings, answer, f"Schedule {name} is paused", [name])
-
-
-@schedule.command()
-@NAME
-@NOTE
-@pass_settings
-def resume(settings: Settings, name: str, note: str) -> None:
-    """Resume a schedule. Times that passed meanwhile are left out; `schedule backfill` makes up for them.
-
-    \b
-    Example:
-      peloton job schedule resume report
-    """
-    answer = settings.client.schedules.ResumeSchedule(v0.schedule.ResumeScheduleRequest(name=name, note=note))
-    print_outcome(settings, answer, f"Schedule {name} is active", [name])
+def steer(settings: Settings, verb: str, name: str, note: str) -> None:
+    method = f"{verb.capitalize()}Schedule"
+    answer = getattr(settings.client.schedules, method)(getattr(v0.schedule, f"{method}Request")(name=name, note=note))
+    print_outcome(settings, answer, f"Schedule {name} is {'paused' if verb == 'pause' else 'active'}", [name])
 
 
 @schedule.command()
@@ -299,14 +285,14 @@ def backfill(settings: Settings, name: str, start: datetime, end: datetime | Non
 @NAME
 @pass_settings
 def delete(settings: Settings, name: str) -> None:
-    """Forget a schedule. Its jobs stay, and those that run go on.
+    """Delete a schedule. Its jobs stay, and running ones continue.
 
     \b
     Example:
       peloton job schedule delete report
     """
     answer = settings.client.schedules.DeleteSchedule(v0.schedule.DeleteScheduleRequest(name=name))
-    print_outcome(settings, answer, f"Schedule {name} deleted; its jobs go on", [name])
+    print_outcome(settings, answer, f"Schedule {name} deleted; its jobs continue", [name])
 
 
 schedule.add_command(list_schedules, "list")

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from cli.command import Command
+from cli.command import Command, verb_commands
 from cli.names import instance_argument
 from cli.output import print_outcome
 from cli.settings import Settings, pass_settings
@@ -20,35 +20,21 @@ def name_message(name: PodName | str) -> v1.peloton.PodName:
     return v1.peloton.PodName(value=str(name))
 
 
-@click.command(cls=Command)
+TEXTS = {"start": "Start a pod that was stopped.", "stop": "Stop a pod; it stays stopped until it is started."}
+
+
+@verb_commands(TEXTS, "pod {verb} JOB 0")
 @name_argument
 @pass_settings
-def start(settings: Settings, pod: PodName) -> None:
-    """Start a pod that was stopped.
-
-    \b
-    Example:
-      peloton pod start JOB 0
-    """
-    send(settings, pod, settings.client.pods.StartPod, v1.pod_svc.StartPodRequest, "started")
+def commands(settings: Settings, verb: str, pod: PodName) -> None:
+    name = f"{verb.capitalize()}Pod"
+    done = "stopped" if verb == "stop" else "started"
+    send(settings, pod, getattr(settings.client.pods, name), getattr(v1.pod_svc, f"{name}Request"), done)
 
 
 @click.command(cls=Command)
 @name_argument
-@pass_settings
-def stop(settings: Settings, pod: PodName) -> None:
-    """Stop a pod; it stays stopped until it is started.
-
-    \b
-    Example:
-      peloton pod stop JOB 0
-    """
-    send(settings, pod, settings.client.pods.StopPod, v1.pod_svc.StopPodRequest, "stopped")
-
-
-@click.command(cls=Command)
-@name_argument
-@click.option("--check-sla", is_flag=True, help="Not if the job would have too many instances down.")
+@click.option("--check-sla", is_flag=True, help="Refuse it if the job would have too many instances down.")
 @pass_settings
 def restart(settings: Settings, pod: PodName, check_sla: bool) -> None:
     """Restart a pod: it gets a new run.
@@ -65,7 +51,7 @@ def restart(settings: Settings, pod: PodName, check_sla: bool) -> None:
 @name_argument
 @pass_settings
 def refresh(settings: Settings, pod: PodName) -> None:
-    """Have the API look at a pod again, from what is stored."""
+    """Read a pod again from storage."""
     send(settings, pod, settings.client.pods.RefreshPod, v1.pod_svc.RefreshPodRequest, "refreshed")
 
 

@@ -205,6 +205,6 @@ def delete_events(settings: Settings, pod: tuple[PodName, str]) -> None:
     print_outcome(settings, settings.client.pods.DeletePodEvents(request), f"Events of pod {pod_id} deleted")
 
 
-for command in (control.start, control.stop, control.restart, control.refresh):
+for command in (*control.commands.values(), control.restart, control.refresh):
     pod.add_command(command)
 pod.add_command(list_pods, "list")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import click
 
-from cli.command import Command
+from cli.command import Command, verb_commands
 from cli.names import job_argument
 from cli.output import print_outcome
 from cli.params import COUNT, InstanceRange, ranges_option
@@ -23,42 +23,22 @@ from cli.stateless.service import Service, opaque_data
 from cli.wire import v1
 from peloton.model.job import JobState
 
+TEXTS = {
+    "start": "Start a service that was stopped: all of its instances.",
+    "stop": "Stop a service: all of its instances. Its spec and history stay.",
+}
 
-@click.command(cls=Command)
+
+@verb_commands(TEXTS, "job stateless {verb} JOB --watch")
 @job_argument
 @version_argument
 @watch_option
 @pass_settings
-def start(settings: Settings, job_id: str, version: str, watch: bool) -> None:
-    """Start a service that was stopped: all of its instances.
-
-    \b
-    Example:
-      peloton job stateless start JOB --watch
-    """
-    set_goal(settings, job_id, version, "Start", JobState.RUNNING, watch)
-
-
-@click.command(cls=Command)
-@job_argument
-@version_argument
-@watch_option
-@pass_settings
-def stop(settings: Settings, job_id: str, version: str, watch: bool) -> None:
-    """Stop a service: all of its instances. Its spec and history stay.
-
-    \b
-    Example:
-      peloton job stateless stop JOB
-    """
-    set_goal(settings, job_id, version, "Stop", JobState.KILLED, watch)
-
-
-def set_goal(settings: Settings, job_id: str, version: str, verb: str, goal: JobState, watch: bool) -> None:
+def goals(settings: Settings, verb: str, job_id: str, version: str, watch: bool) -> None:
     service = Service(settings, job_id)
-    call = getattr(settings.client.services, f"{verb}Job")
-    response = service.write(version, call, getattr(v1.job_svc, f"{verb}JobRequest")(job_id=service.id))
-    done = "started" if goal is JobState.RUNNING else "stopped"
+    call = getattr(settings.client.services, f"{verb.capitalize()}Job")
+    response = service.write(version, call, getattr(v1.job_svc, f"{verb.capitalize()}JobRequest")(job_id=service.id))
+    done, goal = ("started", JobState.RUNNING) if verb == "start" else ("stopped", JobState.KILLED)
     print_outcome(settings, response, f"Job {done}. New EntityVersion: {response.version.value}", lines=watch)
     if watch:
         exit_after_goal(settings, job_id, goal)
@@ -102,7 +82,7 @@ def restart(
 @click.command(cls=Command)
 @job_argument
 @version_argument
-@click.option("--force", "-f", is_flag=True, help="Also when it has not been stopped.")
+@click.option("--force", "-f", is_flag=True, help="Delete it although it has not been stopped.")
 @pass_settings
 def delete(settings: Settings, job_id: str, version: str, force: bool) -> None:
     """Delete a service that was stopped, with its pods and history.

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import click
 
-from cli.command import Command, Group
+from cli.command import Command, Group, verb_commands
 from cli.names import instance_argument, job_argument
 from cli.output import Table, as_yaml, print_for_programs, print_list, print_outcome
-from cli.params import COUNT
+from cli.params import COUNT, together
 from cli.settings import Settings, pass_settings
 from cli.stateless.options import done_word, opaque_option, version_argument
 from cli.stateless.rollout_watch import exit_after_update
@@ -30,18 +30,9 @@ HELP = {
 }
 
 
-def steering_command(verb: str, path: str) -> click.Command:
-    """Return the command ``pause``, ``resume`` or ``abort``, found at ``path``."""
-
-    @click.command(verb, cls=Command, help=f"{HELP[verb]}\n\n\b\nExample:\n  peloton job stateless {path} JOB")
-    @job_argument
-    @version_argument
-    @opaque_option
-    @pass_settings
-    def command(settings: Settings, job_id: str, version: str, opaque: str | None) -> None:
-        steer(settings, verb, job_id, version, opaque)
-
-    return command
+@click.group(cls=Group)
+def workflow() -> None:
+    """Pause, resume and abort the update of a service, as the original has it."""
 
 
 def steer(settings: Settings, verb: str, job_id: str, version: str, opaque: str | None) -> None:
@@ -55,16 +46,16 @@ def steer(settings: Settings, verb: str, job_id: str, version: str, opaque: str 
     print_outcome(settings, response, text)
 
 
+steering_options = together(job_argument, version_argument, opaque_option)
+steering = verb_commands(HELP, "job stateless {verb} JOB")(steering_options(pass_settings(steer)))
+verb_commands(HELP, "job stateless workflow {verb} JOB", workflow)(steering_options(pass_settings(steer)))
+
+
 def end_of_update(service: Service) -> str:
     """Return the state in which the service's update had ended when it was read; empty: it had not."""
     status = service.job.job_info.status.workflow_status
     state = v1.job.WorkflowState.Name(status.state).removeprefix("WORKFLOW_STATE_")
     return state if state in UPDATE_TERMINAL else ""
-
-
-pause = steering_command("pause", "pause")
-resume = steering_command("resume", "resume")
-abort = steering_command("abort", "abort")
 
 
 @click.command(cls=Command)
@@ -101,11 +92,6 @@ def list_updates(settings: Settings, job_id: str, limit: int) -> None:
             echo(f"Index {index}:\n{as_yaml(info)}")
 
 
-@click.group(cls=Group)
-def workflow() -> None:
-    """Pause, resume and abort the update of a service, as the original has it."""
-
-
 @workflow.command()
 @instance_argument()
 @pass_settings
@@ -119,7 +105,3 @@ def events(settings: Settings, pod: PodName) -> None:
     request = v1.job_svc.GetWorkflowEventsRequest(job_id=Service(settings, pod.job_id).id, instance_id=pod.instance_id)
     response = settings.client.services.GetWorkflowEvents(request)
     print_list(settings, response, EVENT_TABLE, response.events)
-
-
-for verb in HELP:
-    workflow.add_command(steering_command(verb, f"workflow {verb}"))

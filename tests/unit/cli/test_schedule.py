@@ -150,7 +150,7 @@ def test_show_has_runs_with_their_jobs(api: FakeApi, run: Run) -> None:
             pb.TriggerScheduleRequest(name="report", overlap=pb.OVERLAP_ALLOW_ALL),
             "report triggered",
         ),
-        ("delete report", "Delete", pb.DeleteScheduleRequest(name="report"), "report deleted; its jobs go on"),
+        ("delete report", "Delete", pb.DeleteScheduleRequest(name="report"), "report deleted; its jobs continue"),
     ],
 )
 def test_steering(api: FakeApi, run: Run, line: str, method: str, wanted: Any, said: str) -> None:
