@@ -63,9 +63,12 @@ def plan_job(settings: Settings, respool: str, config: Path) -> None:
     Example:
       peloton job plan /tutorial examples/tutorial/hello.yaml
     """
-    job_config = load_config(config, v0.job.JobConfig)
-    job_config.respoolID.value = pool_id_at(settings.client, respool)
-    response = settings.client.explain.JobPlan(v0.explain.JobPlanRequest(config=job_config))
+    print_plan(settings, load_config(config, v0.job.JobConfig), respool)
+
+
+def print_plan(settings: Settings, config: v0.job.JobConfig, respool: str) -> None:
+    config.respoolID.value = pool_id_at(settings.client, respool)
+    response = settings.client.explain.JobPlan(v0.explain.JobPlanRequest(config=config))
     print_outcome(settings, response, response.text)
 
 

@@ -16,7 +16,9 @@ from typing import Any, NamedTuple, TypeVar
 import click
 
 from cli.errors import Failed, is_rpc_error
+from cli.output import print_outcome
 from cli.params import together
+from cli.refusals import raise_if_refused
 from cli.settings import Settings
 from cli.terminal import echo
 from cli.watching import AWAY_CODES
@@ -121,6 +123,20 @@ def may_have_happened(error: Exception) -> bool:
         return False
     code, details = error.code().name, error.details() or ""
     return code in AWAY_CODES and not was_never_sent(details) and LOCKED_DOWN not in details
+
+
+def print_created(
+    settings: Settings, response: v0.job.CreateResponse, job_id: str, noun: str = "Job", lines: bool = False
+) -> None:
+    """Print the id of a new job, and warn of instances that fit on no host. Raises Failed for a refusal."""
+    texts = {
+        "alreadyExists": "Job {id} already exists: {message}",
+        "invalidConfig": "Invalid job config: {message}",
+        "invalidJobId": "Invalid job ID: {id}, message: {message}",
+    }
+    raise_if_refused(settings, response, texts, id=job_id)
+    print_outcome(settings, response, f"{noun} {response.jobId.value} created", [response.jobId.value], lines=lines)
+    warn_if_unplaceable(settings, response.jobId.value)
 
 
 def warn_if_unplaceable(settings: Settings, job_id: str) -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import datetime
+from typing import Any
 
 import click
 
 from cli.command import Command
 from cli.output import Row, Table, print_for_programs, print_table
-from cli.series import HEADS, SPARE, WHOLE, history_options, intervals_text, rows, span_of
+from cli.series import HEADS, SPARE, WHOLE, history_options, intervals_text, rows
 from cli.settings import Settings, pass_settings
 from cli.terminal import echo
 from cli.wire import v0
@@ -21,14 +21,7 @@ TABLE: Table[Row] = Table("Cluster", *HEADS, whole=["Cluster", *WHOLE], spare=SP
 @click.option("--cluster", "clusters", multiple=True, help="Only this cluster; repeatable.")
 @history_options
 @pass_settings
-def history(
-    settings: Settings,
-    clusters: tuple[str, ...],
-    since: datetime,
-    until: datetime | None,
-    kinds: tuple[str, ...],
-    step: float | None,
-) -> None:
+def history(settings: Settings, clusters: tuple[str, ...], span: dict[str, Any]) -> None:
     """Show what clusters had, what pods held and used of it, slack, and hosts by state, over time.
 
     Capacity is that of hosts that take pods, registered that of all hosts; use is what was measured, on the hosts that
@@ -39,7 +32,7 @@ def history(
       peloton overview history --since 24h --kind cpu
       peloton overview history --cluster west --since 720h --step 24h -o json
     """
-    request = v0.history.GetClusterHistoryRequest(clusters=clusters, kinds=kinds, **span_of(since, until, step))
+    request = v0.history.GetClusterHistoryRequest(clusters=clusters, **span)
     answer = settings.client.history.GetClusterHistory(request)
     if print_for_programs(settings, answer, (one.cluster for one in answer.clusters)):
         return

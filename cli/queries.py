@@ -33,6 +33,15 @@ def page_options(noun: str, order: str, sort: Option, *behind_limit: Option) -> 
     )  # fmt: skip
 
 
+def pod_options(noun: str, states: StatesType, sort: Option) -> Option:
+    return together(
+        click.option("--states", "-s", type=states, default="", help="Any of these states."),
+        click.option("--names", type=WORDS, default="", help=f"Any of these {noun[:-1].lower()} names."),
+        click.option("--hosts", type=WORDS, default="", help="On any of these hosts."),
+        page_options(noun, "ASC", sort),
+    )
+
+
 @dataclass(frozen=True)
 class JobConditions:
     """The conditions of ``query`` of jobs and of services; the fields are the names of its options."""

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any, Protocol, TypeVar
+from functools import wraps
+from typing import Any, Protocol
 
 import click
 
-from cli.params import DURATION, SINCE
+from cli.params import DURATION, SINCE, together
 from cli.pools import UNITS
 from cli.times import parse_time
 from cli.wire import v0
@@ -21,7 +22,6 @@ KINDS = ("cpu", "memory", "disk", "gpu")
 HEADS = ("Kind", "Quantity", "First", "Last", "Mean", "Max", "Over time")
 WHOLE = ("Kind", "Quantity", "Last", "Over time")
 SPARE = ("First", "Mean", "Max")
-F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Answer(Protocol):
@@ -30,25 +30,29 @@ class Answer(Protocol):
     count: int
 
 
-def history_options(function: F) -> F:
-    """Add the options ``since``, ``until``, ``kinds`` and ``step``."""
-    for option in (
-        click.option("--step", type=DURATION, help="Length of an interval, such as 5m or 1h; if absent, what fits."),
+def history_options(function: Callable[..., None]) -> Callable[..., None]:
+    """Add the options of a time series, which the command receives as ``span``: fields of a request."""
+
+    @wraps(function)
+    def command(
+        *args: Any, since: datetime, until: datetime | None, kinds: tuple[str, ...], step: float | None, **given: Any
+    ) -> None:
+        span = {
+            "start": since.isoformat(timespec="seconds"),
+            "end": until.isoformat(timespec="seconds") if until else "",
+            "step_s": math.ceil(step) if step else 0,
+            "kinds": kinds,
+        }
+        function(*args, span=span, **given)
+
+    return together(
+        click.option(
+            "--since", type=SINCE, default="6h", show_default=True, help="The start: 6h or 30m ago, or a time."
+        ),
+        click.option("--until", type=SINCE, help="The end; now if absent."),
         click.option("--kind", "kinds", type=click.Choice(KINDS), multiple=True, help="Only this kind; repeatable."),
-        click.option("--until", type=SINCE, help="Until when; if absent, now."),
-        click.option("--since", type=SINCE, default="6h", show_default=True, help="From when on: 6h, 30m, or a time."),
-    ):
-        function = option(function)
-    return function
-
-
-def span_of(since: datetime, until: datetime | None, step: float | None) -> dict[str, Any]:
-    """Return the fields of a request."""
-    return {
-        "start": since.isoformat(timespec="seconds"),
-        "end": until.isoformat(timespec="seconds") if until else "",
-        "step_s": math.ceil(step) if step else 0,
-    }
+        click.option("--step", type=DURATION, help="Length of an interval, such as 5m or 1h; if absent, what fits."),
+    )(command)
 
 
 def rows(columns: Iterable[v0.history.Column], covered_s: Sequence[int], counts: str) -> Iterator[tuple[str, ...]]:

@@ -11,7 +11,7 @@ from cli.command import Group
 from cli.host.maintenance import show_drains
 from cli.host.mover import mover
 from cli.output import Table, print_for_programs, print_list, print_outcome
-from cli.params import COUNT, COUNT_FROM_1, HOSTNAME
+from cli.params import COUNT, COUNT_FROM_1, HOSTNAME, pieces, together
 from cli.settings import Settings, pass_settings
 from cli.terminal import echo
 from cli.wire import v0
@@ -47,17 +47,19 @@ HOSTS: Table[v0.host.HostInfo] = Table(
     name=lambda info: info.hostname,
 )  # fmt: skip
 POOL = click.argument("pool", metavar="HOST_POOL")
-SERVES = click.option(
-    "--serves",
-    metavar="WORKLOAD,...",
-    help=f"The workloads whose pods go to its hosts: {', '.join(work for work in Workload if work)}.",
-)
 FACTOR = click.FloatRange(1.0, 10.0)
-CPU = click.option("--cpu", type=FACTOR, help="1.6 announces 16 cpus of a host that has 10.")
-MEMORY = click.option("--memory", type=FACTOR, help="The same of memory.")
-DISK = click.option("--disk", type=FACTOR, help="The same of disk.")
-MINIMUM = click.option(
-    "--minimum", type=COUNT, help="Hosts that the mover leaves it, and fetches when it has fewer; none at first."
+SETTINGS = together(
+    click.option(
+        "--serves",
+        metavar="WORKLOAD,...",
+        help=f"The workloads whose pods go to its hosts: {', '.join(work for work in Workload if work)}.",
+    ),
+    click.option("--cpu", type=FACTOR, help="1.6 announces 16 cpus of a host that has 10."),
+    click.option("--memory", type=FACTOR, help="The same of memory."),
+    click.option("--disk", type=FACTOR, help="The same of disk."),
+    click.option(
+        "--minimum", type=COUNT, help="Hosts that the mover leaves it, and fetches when it has fewer; none at first."
+    ),
 )
 
 
@@ -97,7 +99,7 @@ def show(settings: Settings, pool: str) -> None:
     Example:
       peloton host pool show batch
     """
-    found = _found(settings, pool)
+    found = read_pool(settings, pool)
     response = settings.client.hosts.QueryHosts(v0.host_svc.QueryHostsRequest())
     mine = sorted((info for info in response.host_infos if info.current_pool == pool), key=lambda info: info.hostname)
     del response.host_infos[:]
@@ -114,21 +116,9 @@ def show(settings: Settings, pool: str) -> None:
 
 @pool.command()
 @POOL
-@SERVES
-@CPU
-@MEMORY
-@DISK
-@MINIMUM
+@SETTINGS
 @pass_settings
-def create(
-    settings: Settings,
-    pool: str,
-    serves: str | None,
-    cpu: float | None,
-    memory: float | None,
-    disk: float | None,
-    minimum: int | None,
-) -> None:
+def create(settings: Settings, /, pool: str, serves: str | None, minimum: int | None, **factors: float | None) -> None:
     """Make a host pool. Without --serves it serves the workload that its name names, if it does.
 
     \b
@@ -137,7 +127,7 @@ def create(
       peloton host pool create batch --serves batch,shared --cpu 1.6
     """
     request = v0.host_svc.CreateHostPoolRequest(
-        name=pool, serves=_split(serves), factors=_given(cpu, memory, disk), minimum=minimum or 0
+        name=pool, serves=pieces(serves or ""), factors=v0.host.HostPoolFactors(**factors), minimum=minimum or 0
     )
     response = settings.client.hosts.CreateHostPool(request)
     print_outcome(settings, response, f'Created host pool "{pool}".', [pool])
@@ -145,21 +135,9 @@ def create(
 
 @pool.command()
 @POOL
-@SERVES
-@CPU
-@MEMORY
-@DISK
-@MINIMUM
+@SETTINGS
 @pass_settings
-def update(
-    settings: Settings,
-    pool: str,
-    serves: str | None,
-    cpu: float | None,
-    memory: float | None,
-    disk: float | None,
-    minimum: int | None,
-) -> None:
+def update(settings: Settings, /, pool: str, serves: str | None, minimum: int | None, **factors: float | None) -> None:
     """Change what a host pool serves, and its factors, as far as they are given. Pods on its hosts stay.
 
     \b
@@ -172,8 +150,8 @@ def update(
     request = v0.host_svc.UpdateHostPoolRequest(
         name=pool,
         sets_serves=serves is not None,
-        serves=_split(serves),
-        factors=_given(cpu, memory, disk),
+        serves=pieces(serves or ""),
+        factors=v0.host.HostPoolFactors(**factors),
         minimum=minimum,
     )
     response = settings.client.hosts.UpdateHostPool(request)
@@ -278,20 +256,12 @@ def _host_pools_of(settings: Settings, hosts: Iterable[str]) -> dict[str, str]:
     return {host: found[host] for host in hosts}
 
 
-def _found(settings: Settings, name: str) -> host_pb2.HostPoolInfo:
+def read_pool(settings: Settings, name: str) -> host_pb2.HostPoolInfo:
     response = settings.client.hosts.ListHostPools(v0.host_svc.ListHostPoolsRequest())
     for one in response.pools:
         if one.name == name:
             return one
     raise NotFound(f"host pool {name} not found")
-
-
-def _split(serves: str | None) -> list[str]:
-    return [text.strip() for text in (serves or "").split(",") if text.strip()]
-
-
-def _given(cpu: float | None, memory: float | None, disk: float | None) -> host_pb2.HostPoolFactors:
-    return v0.host.HostPoolFactors(cpu=cpu, memory=memory, disk=disk)
 
 
 def _factors(info: host_pb2.HostPoolInfo) -> tuple[str, str, str]:

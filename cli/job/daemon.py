@@ -14,33 +14,26 @@ from cli.command import Group
 from cli.config_file import load_config
 from cli.errors import Failed
 from cli.job import logs
-from cli.job.query import PAGE_SIZE, TABLE, pages
+from cli.job.query import PAGE_SIZE, TABLE, pages, query_request
 from cli.job.rolling import rolling_command
 from cli.job.stop import stop_one, stoppable_job, wait_until_stopped
 from cli.names import job_argument
 from cli.new_job import (
     FileSecret,
     job_id_option,
+    print_created,
     report_unknown_outcome,
     secret_options,
     secrets_of,
-    warn_if_unplaceable,
 )
-from cli.output import print_list, print_outcome, rows_wanted, say_more
+from cli.output import print_list, rows_wanted, say_more
 from cli.params import CONFIG_FILE, POOL_PATH, limit_option
 from cli.pools import pool_id_at
-from cli.refusals import raise_if_refused
 from cli.settings import Settings, pass_settings
 from cli.stateless.options import batch_size_argument
 from cli.terminal import echo
 from cli.update import create_update, failure_options
 from cli.wire import v0
-
-REFUSALS = {
-    "alreadyExists": "Job {id} already exists: {message}",
-    "invalidConfig": "Invalid job config: {message}",
-    "invalidJobId": "Invalid job ID: {id}, message: {message}",
-}
 
 
 @click.group(cls=Group)
@@ -80,9 +73,7 @@ def create(settings: Settings, respool: str, config: Path, job_id: str, secrets:
     request = v0.job.CreateRequest(id=v0.peloton.JobID(value=job_id), config=job_config, secrets=sent)
     with report_unknown_outcome(job_id, "peloton job daemon"):
         response = settings.client.jobs.Create(request)
-    raise_if_refused(settings, response, REFUSALS, id=job_id)
-    print_outcome(settings, response, f"Daemon {response.jobId.value} created", [response.jobId.value])
-    warn_if_unplaceable(settings, response.jobId.value)
+    print_created(settings, response, job_id, "Daemon")
 
 
 @daemon.command()
@@ -98,10 +89,7 @@ def plan(settings: Settings, respool: str, config: Path) -> None:
     Example:
       peloton job daemon plan /tutorial examples/daemon.yaml
     """
-    job_config = daemon_config(config)
-    job_config.respoolID.value = pool_id_at(settings.client, respool)
-    response = settings.client.explain.JobPlan(v0.explain.JobPlanRequest(config=job_config))
-    print_outcome(settings, response, response.text)
+    explain.print_plan(settings, daemon_config(config), respool)
 
 
 @daemon.command("list")
@@ -115,9 +103,7 @@ def list_daemons(settings: Settings, respool: str | None, limit: int | None) -> 
     Example:
       peloton job daemon list -r /tutorial
     """
-    request = v0.job.QueryRequest(summaryOnly=True)
-    if respool:
-        request.respoolID.value = pool_id_at(settings.client, respool)
+    request = query_request(settings, respool)
     answer = v0.job.QueryResponse()
     for page in pages(settings, request, PAGE_SIZE):
         answer.results.extend(job for job in page.results if job.type == v0.job.DAEMON)

@@ -21,10 +21,10 @@ from cli.names import job_argument
 from cli.new_job import (
     FileSecret,
     job_id_option,
+    print_created,
     report_unknown_outcome,
     secret_options,
     secrets_of,
-    warn_if_unplaceable,
 )
 from cli.output import print_for_programs, print_message, print_outcome
 from cli.params import CONFIG_FILE, POOL_PATH
@@ -83,14 +83,7 @@ def create(
         sent = secrets_of(secrets, v0.peloton.Secret)
         request = v0.job.CreateRequest(id=v0.peloton.JobID(value=job_id), config=job_config, secrets=sent)
         response = create_heavy_request(settings, request) or create_light(settings, request)
-    texts = {
-        "alreadyExists": "Job {id} already exists: {message}",
-        "invalidConfig": "Invalid job config: {message}",
-        "invalidJobId": "Invalid job ID: {id}, message: {message}",
-    }
-    raise_if_refused(settings, response, texts, id=job_id)
-    print_outcome(settings, response, f"Job {response.jobId.value} created", [response.jobId.value], lines=watch)
-    warn_if_unplaceable(settings, response.jobId.value)
+    print_created(settings, response, job_id, lines=watch)
     if watch:
         exit_after_watching(settings, response.jobId.value)
 

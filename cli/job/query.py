@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import click
 
@@ -43,6 +43,17 @@ TABLE: Table[v0.job.JobSummary] = Table(
 QUERY_TEXTS = {"err": "{message}", "invalidRespool": "Invalid resource pool {id}: {message}"}
 
 
+def query_request(
+    settings: Settings, respool: str | None = None, states: Iterable[str] = (), name: str = "", owner: str = ""
+) -> v0.job.QueryRequest:
+    request = v0.job.QueryRequest(summaryOnly=True)
+    if respool:
+        request.respoolID.value = pool_id_at(settings.client, respool)
+    request.spec.jobStates.extend(map(v0.job.JobState.Value, states))
+    request.spec.name, request.spec.owner = name, owner
+    return request
+
+
 @click.command(cls=Command)
 @job_conditions("Jobs", "configuration", JOB_STATES)
 @pass_settings
@@ -57,13 +68,11 @@ def query(settings: Settings, wanted: JobConditions) -> None:
       peloton job query -s RUNNING,PENDING --owner maps
       peloton job query -r /dev -d 30 -n 20 -p name -a ASC
     """
-    request = v0.job.QueryRequest(summaryOnly=True)
+    request = query_request(settings, wanted.respool, wanted.states)
     spec = request.spec
     if wanted.respool:
-        request.respoolID.value = pool_id_at(settings.client, wanted.respool)
         spec.respool.value = wanted.respool
     wanted.fill(spec)
-    spec.jobStates.extend(map(v0.job.JobState.Value, wanted.states))
     if wanted.timerange:
         wanted.fill_created(spec.creationTimeRange)
     set_v0_page(spec.pagination, wanted.offset, wanted.limit, wanted.considered, wanted.sort, wanted.sortorder)
@@ -88,11 +97,7 @@ def list_jobs(settings: Settings, states: tuple[str, ...], respool: str | None, 
       peloton job list -s RUNNING -r /dev
       peloton job list --name etl
     """
-    request = v0.job.QueryRequest(summaryOnly=True)
-    request.spec.name = name
-    if respool:
-        request.respoolID.value = pool_id_at(settings.client, respool)
-    request.spec.jobStates.extend(v0.job.JobState.Value(state) for state in states)
+    request = query_request(settings, respool, states, name)
     if states:  # with a state the server considers the last 7 days only, unless it is given a time
         request.spec.creationTimeRange.min.seconds = 1
         request.spec.creationTimeRange.max.seconds = int(time.time()) + SECONDS_PER_DAY

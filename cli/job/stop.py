@@ -10,7 +10,7 @@ import click
 
 from cli.command import Command
 from cli.errors import Failed, rpc_failure
-from cli.job.query import QUERY_TEXTS, TABLE
+from cli.job.query import QUERY_TEXTS, TABLE, query_request
 from cli.job.read import read_job
 from cli.names import JOB
 from cli.output import id_list, print_list
@@ -91,10 +91,8 @@ def stoppable_job(settings: Settings, job_id: str, owner: str, labels: Sequence[
 
 
 def active_jobs_of(settings: Settings, owner: str, labels: Sequence[Label], limit: int, total: int) -> list[str]:
-    request = v0.job.QueryRequest(summaryOnly=True)
-    request.spec.owner = owner
+    request = query_request(settings, states=ACTIVE_STATES, owner=owner)
     request.spec.labels.extend(v0.peloton.Label(key=key, value=value) for key, value in labels)
-    request.spec.jobStates.extend(v0.job.JobState.Value(state) for state in ACTIVE_STATES)
     set_v0_page(request.spec.pagination, 0, limit, total, ("creation_time",), "DESC")
     response = settings.client.jobs.Query(request)
     raise_if_refused(settings, response, QUERY_TEXTS)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime
+from typing import Any
 
 import click
 
@@ -54,22 +55,7 @@ TABLE: Table[v0.table.JobRow] = Table(
 @click.option("--token", default="", help="Where to go on, as an earlier page of the same filters says.")
 @click.option("--count", is_flag=True, help="Say how many match, too; up to 10,000 are counted.")
 @pass_settings
-def table(
-    settings: Settings,
-    respool: str | None,
-    states: tuple[str, ...],
-    types: tuple[str, ...],
-    owner: str,
-    labels: tuple[Label, ...],
-    name: str,
-    prefix: str,
-    since: datetime | None,
-    until: datetime | None,
-    oldest_first: bool,
-    limit: int,
-    token: str,
-    count: bool,
-) -> None:
+def table(settings: Settings, /, oldest_first: bool, limit: int, token: str, count: bool, **conditions: Any) -> None:
     """Page through all jobs; all conditions must hold.
 
     A page costs the same anywhere in the table, and new jobs do not shift it. What few jobs match may take long to
@@ -81,11 +67,9 @@ def table(
       peloton job table --prefix train- --since 24h -n 20
       peloton job table -t SERVICE -l tier=gold
     """
-    wanted = job_filter(respool, states, types, owner, labels, name, since)
-    wanted.namePrefix = prefix
-    if until is not None:
-        wanted.creationTimeRange.max.FromDatetime(until)
-    request = v0.table.ListJobsRequest(filter=wanted, oldestFirst=oldest_first, pageToken=token, count=count)
+    request = v0.table.ListJobsRequest(
+        filter=job_filter(**conditions), oldestFirst=oldest_first, pageToken=token, count=count
+    )
     response = v0.table.ListJobsResponse()
     for _ in range(CALLS_MAX):
         request.pageSize = min(limit - len(response.jobs), PAGE_SIZE_MAX)
@@ -107,13 +91,16 @@ def table(
 
 
 def job_filter(
-    respool: str | None,
-    states: Iterable[str],
-    types: Iterable[str],
-    owner: str,
-    labels: Iterable[Label],
-    name: str,
-    since: datetime | None,
+    *,
+    respool: str | None = None,
+    states: Iterable[str] = (),
+    types: Iterable[str] = (),
+    owner: str = "",
+    labels: Iterable[Label] = (),
+    name: str = "",
+    prefix: str = "",
+    since: datetime | None = None,
+    until: datetime | None = None,
 ) -> v0.table.JobFilter:
     """Return the filter; the parameters are the options of the command."""
     wanted = v0.table.JobFilter(
@@ -123,7 +110,10 @@ def job_filter(
         types=map(v0.job.JobType.Value, types),
         labels=[v0.peloton.Label(key=key, value=value) for key, value in labels],
         namePart=name,
+        namePrefix=prefix,
     )
     if since is not None:
         wanted.creationTimeRange.min.FromDatetime(since)
+    if until is not None:
+        wanted.creationTimeRange.max.FromDatetime(until)
     return wanted

@@ -7,15 +7,15 @@ import click
 from cli.command import Group
 from cli.names import instance_argument, job_argument
 from cli.output import Table, print_list, print_message, print_outcome, say_more
-from cli.params import COUNT, COUNT_FROM_1, WORDS, StatesType
+from cli.params import COUNT, StatesType
 from cli.pod import control
 from cli.pod.table import print_pods
-from cli.queries import page_options, set_v1_page
+from cli.queries import pod_options, set_v1_page
 from cli.settings import Settings, pass_settings
 from cli.stateless.read import list_pods
 from cli.task.exec import CONTEXT, run_session, session_options
-from cli.task.group import EVENT_RUNS_DEFAULT, SORT_FIELDS, health_words, print_events
-from cli.task.logs import LogsCommand, container_file, container_option, print_logs, raw_option
+from cli.task.group import SORT_FIELDS, events_options, health_words, print_events
+from cli.task.logs import LogsCommand, container_file, logs_options, print_logs
 from cli.times import seconds_text
 from cli.wire import v1
 from peloton.model.ids import PodName
@@ -70,9 +70,7 @@ def get(settings: Settings, pod: PodName, statusonly: bool, limit: int) -> None:
 
 @pod.command()
 @name_argument
-@click.option("--run", "-r", default="", metavar="POD-ID", help="Only this run, as JOB-INSTANCE-RUN.")
-@click.option("--limit", "-l", type=COUNT_FROM_1, default=EVENT_RUNS_DEFAULT, show_default=True,
-              help="Runs to go back.")  # fmt: skip
+@events_options("POD-ID")
 @pass_settings
 def events(settings: Settings, pod: PodName, run: str, limit: int) -> None:
     """Show what happened to a pod: every change of state over its runs, newest first.
@@ -114,12 +112,8 @@ def cache(settings: Settings, pod: PodName) -> None:
 
 @pod.command(cls=LogsCommand)
 @name_argument
-@click.option("--follow", "-F", is_flag=True, help="Go on until the run has ended and all is printed. Also -f.")
-@click.option("--filename", metavar="FILE", default="stdout", show_default=True,
-              help="The file in the sandbox. Also -f FILE.")  # fmt: skip
+@logs_options
 @click.option("--podID", "-p", "pod_id", default="", metavar="POD-ID", help="An earlier run; the current if absent.")
-@container_option
-@raw_option
 @pass_settings
 def logs(settings: Settings, pod: PodName, follow: bool, filename: str, pod_id: str, container: str, raw: bool) -> None:
     """Print the output of a pod, or another file of its sandbox.
@@ -152,10 +146,7 @@ def exec_pod(settings: Settings, pod: tuple[PodName, tuple[str, ...]], container
 
 @pod.command()
 @job_argument
-@click.option("--states", "-s", type=STATES, default="", help="Any of these states.")
-@click.option("--names", type=WORDS, default="", help="Any of these pod names.")
-@click.option("--hosts", type=WORDS, default="", help="On any of these hosts.")
-@page_options("Pods", "ASC", click.option("--sort", "-p", type=click.Choice(SORT_FIELDS),
+@pod_options("Pods", STATES, click.option("--sort", "-p", type=click.Choice(SORT_FIELDS),
                                           help="What to sort by; the instance if absent."))  # fmt: skip
 @pass_settings
 def query(

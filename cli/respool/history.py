@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import datetime
+from typing import Any
 
 import click
 
 from cli.command import Command
 from cli.output import Row, Table, print_for_programs, print_table
 from cli.params import POOL_PATH
-from cli.series import HEADS, SPARE, WHOLE, clock, history_options, intervals_text, rows, span_of
+from cli.series import HEADS, SPARE, WHOLE, clock, history_options, intervals_text, rows
 from cli.settings import Settings, pass_settings
 from cli.terminal import echo
 from cli.wire import v0
@@ -23,14 +23,7 @@ MARKS_MAX = 20
 @click.argument("path", metavar="POOL", type=POOL_PATH, default="/")
 @history_options
 @pass_settings
-def history(
-    settings: Settings,
-    path: str,
-    since: datetime,
-    until: datetime | None,
-    kinds: tuple[str, ...],
-    step: float | None,
-) -> None:
+def history(settings: Settings, path: str, span: dict[str, Any]) -> None:
     """Show what POOL was given, could use, held and wanted over time, and what was preempted. Without POOL the whole
     cluster.
 
@@ -41,7 +34,7 @@ def history(
       peloton respool history /eng/maps --since 24h --kind cpu
       peloton respool history / --since 720h --step 24h -o json
     """
-    request = v0.history.GetPoolHistoryRequest(paths=[path], kinds=kinds, **span_of(since, until, step))
+    request = v0.history.GetPoolHistoryRequest(paths=[path], **span)
     answer = settings.client.history.GetPoolHistory(request)
     if print_for_programs(settings, answer, (pool.path for pool in answer.pools)):
         return

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import click
 
 from cli.command import Group
 from cli.names import instance_argument, job_argument
 from cli.output import Table, print_list, print_message, print_outcome, print_table, rows_wanted, say_more
-from cli.params import COUNT_FROM_1, WORDS, InstanceRange, StatesType, limit_option, range_option
-from cli.queries import page_options, set_v0_page
+from cli.params import COUNT_FROM_1, InstanceRange, StatesType, limit_option, range_option, together
+from cli.queries import pod_options, set_v0_page
 from cli.refusals import NO_INSTANCE, raise_if_refused
 from cli.settings import Settings, pass_settings
 from cli.task import control, exec, logs
@@ -87,6 +90,14 @@ TEXTS = {
 }
 
 
+def events_options(metavar: str) -> Callable[[Any], Any]:
+    return together(
+        click.option("--run", "-r", default="", metavar=metavar, help="Only this run, as JOB-INSTANCE-RUN."),
+        click.option("--limit", "-l", type=COUNT_FROM_1, default=EVENT_RUNS_DEFAULT, show_default=True,
+                     help="Runs to go back."),
+    )  # fmt: skip
+
+
 @click.group(cls=Group)
 def task() -> None:
     """Look at, start and stop the tasks of a job; read their logs.
@@ -142,10 +153,7 @@ def list_tasks(settings: Settings, job_id: str, instances: InstanceRange, limit:
 
 @task.command()
 @job_argument
-@click.option("--states", "-s", type=TASK_STATES, default="", help="Any of these states.")
-@click.option("--names", type=WORDS, default="", help="Any of these task names.")
-@click.option("--hosts", type=WORDS, default="", help="On any of these hosts.")
-@page_options("Tasks", "ASC", click.option("--sort", "-p", default="", metavar="FIELD",
+@pod_options("Tasks", TASK_STATES, click.option("--sort", "-p", default="", metavar="FIELD",
                                            help=f"One of {', '.join(SORT_FIELDS)}."))  # fmt: skip
 @pass_settings
 def query(
@@ -174,9 +182,7 @@ def query(
 
 @task.command()
 @instance_argument()
-@click.option("--run", "-r", default="", metavar="TASK-ID", help="Only this run, as JOB-INSTANCE-RUN.")
-@click.option("--limit", "-l", type=COUNT_FROM_1, default=EVENT_RUNS_DEFAULT, show_default=True,
-              help="Runs to go back.")  # fmt: skip
+@events_options("TASK-ID")
 @pass_settings
 def events(settings: Settings, pod: PodName, run: str, limit: int) -> None:
     """Show what happened to a task: every change of state over its runs, newest first. `-o wide` has the ids of runs,

@@ -17,6 +17,7 @@ from cli import agents
 from cli.command import Command
 from cli.errors import Failed
 from cli.names import instance_argument
+from cli.params import together
 from cli.refusals import NO_INSTANCE, raise_if_refused
 from cli.settings import Settings, pass_settings
 from cli.terminal import echo, echo_output
@@ -45,6 +46,13 @@ container_option = click.option(
 raw_option = click.option(
     "--raw", is_flag=True, help="Print control characters as they are on a terminal, too; they may steer it."
 )
+logs_options = together(
+    click.option("--follow", "-F", is_flag=True, help="Print until the run has ended and all is printed. Also -f."),
+    click.option("--filename", metavar="FILE", default="stdout", show_default=True,
+                 help="The file in the sandbox. Also -f FILE."),
+    container_option,
+    raw_option,
+)  # fmt: skip
 
 
 class LogsCommand(Command):
@@ -87,11 +95,7 @@ def has_job(words: Sequence[str]) -> bool:
 
 @click.command(cls=LogsCommand)
 @instance_argument("TASK-ID")
-@click.option("--follow", "-F", is_flag=True, help="Go on until the task has ended and all is printed. Also -f.")
-@click.option("--filename", metavar="FILE", default="stdout", show_default=True,
-              help="The file in the sandbox. Also -f FILE.")  # fmt: skip
-@container_option
-@raw_option
+@logs_options
 @pass_settings
 def logs(settings: Settings, pod: tuple[PodName, str], follow: bool, filename: str, container: str, raw: bool) -> None:
     """Print the output of a task, or another file of its sandbox.

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from rich.text import Text
 
 from cli.times import parse_time
-from cli.top.grid import Column, Grid, Row, text
+from cli.top.grid import Column, Grid, rows_of, text
 from cli.top.reading import Overview, Part
 from cli.top.rows import KINDS, MARK_STYLES, UNIT_TEXTS, age_text, amount, counts_text, duration_text, pool_bar
 from cli.wire import v0
@@ -84,16 +84,16 @@ def _failures(part: Part[v0.table.ListJobsResponse], now: datetime) -> Iterator[
         yield Fault(Weight.WARNING, what, f"job:{job.id.value}", duration_text(since_s))
 
 
-FAULT_COLUMNS = (Column("Weight"), Column("Since", True), Column("What", least=20))
+FAULT_COLUMNS: tuple[Column[Fault], ...] = (
+    Column("Weight", cell=lambda fault: text(WEIGHT_TEXTS[fault.weight], WEIGHT_STYLES[fault.weight])),
+    Column("Since", True, cell=lambda fault: text(fault.age)),
+    Column("What", least=20, cell=lambda fault: text(fault.what)),
+)
 
 
 def fault_grid(found: list[Fault]) -> Grid:
-    rows = [
-        Row(fault.key or fault.what, (text(WEIGHT_TEXTS[fault.weight], WEIGHT_STYLES[fault.weight]), text(fault.age),
-                                      text(fault.what)))
-        for fault in found[:FAULTS_MAX]
-    ]  # fmt: skip
-    return Grid(FAULT_COLUMNS, tuple(rows), "Nothing is wrong", len(found))
+    rows = rows_of(FAULT_COLUMNS, found[:FAULTS_MAX], lambda fault: fault.key or fault.what)
+    return Grid(FAULT_COLUMNS, rows, "Nothing is wrong", len(found))
 
 
 def head(seen: Overview, width: int) -> list[Text]:

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from rich.text import Text
 
 from cli.output import one_line
 from peloton.model.text import escape, is_printable
 
+T = TypeVar("T")
 GAP = 1
 """Number of blanks on either side of a column."""
 
 
-class Column(NamedTuple):
-    """A column. ``least``: the width to which its texts may be cut; None: they are never cut.
+class Column(NamedTuple, Generic[T]):
+    """A column. ``cell`` returns the text of a row. ``least``: the width to which texts may be cut; None: never.
 
     ``spare``: where the columns do not all fit, empty ones go first and then the ones with the least of these; 0: it
     stays.
@@ -26,6 +27,7 @@ class Column(NamedTuple):
     is_number: bool = False
     least: int | None = None
     spare: int = 0
+    cell: Callable[[T], Text] = lambda item: Text()
 
 
 class Row(NamedTuple):
@@ -40,10 +42,15 @@ class Grid:
     """A table. ``nothing`` is the text when there are no rows; ``shown_of`` the number of all rows if some are left
     out."""
 
-    columns: tuple[Column, ...]
+    columns: tuple[Column[Any], ...]
     rows: tuple[Row, ...]
     nothing: str = ""
     shown_of: int = 0
+
+
+def rows_of(columns: Sequence[Column[T]], items: Iterable[T], key: Callable[[T], str]) -> tuple[Row, ...]:
+    """Return the rows of these items; ``key`` returns what names an item's page."""
+    return tuple(Row(key(item), tuple(column.cell(item) for column in columns)) for item in items)
 
 
 def text(content: object, style: str = "") -> Text:

@@ -90,7 +90,10 @@ class Reader:
 
     def jobs(self, asked: JobConditions) -> v0.table.ListJobsResponse:
         since = SINCE.parse(asked.since) if asked.since else None
-        wanted = job_filter(asked.pool, asked.states, asked.types, asked.owner, asked.labels, asked.name, since)
+        wanted = job_filter(
+            respool=asked.pool, states=asked.states, types=asked.types, owner=asked.owner, labels=asked.labels,
+            name=asked.name, since=since,
+        )  # fmt: skip
         request = v0.table.ListJobsRequest(
             filter=wanted, oldestFirst=not asked.order.falls, pageSize=PAGE_ROWS, pageToken=asked.token
         )

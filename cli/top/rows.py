@@ -17,7 +17,7 @@ from cli.output import STATE_STYLES
 from cli.respool.tree import bar_of, number
 from cli.times import parse_time, seconds_text
 from cli.top.asked import matches
-from cli.top.grid import Column, Grid, Row, text, visible
+from cli.top.grid import Column, Grid, rows_of, text, visible
 from cli.wire import v0
 from peloton.model.status_text import status_text
 
@@ -84,18 +84,15 @@ POOL_ORDERS = (
     PoolOrder("allocation", lambda each: each.allocation),
     PoolOrder("above entitlement", lambda each: each.allocation - each.entitlement),
 )
-POOL_COLUMNS = (
-    Column("Pool", least=10),
-    Column("Queued", True, spare=3),
-    Column(""),
-    Column("Alloc", True),
-    Column("Entitled", True),
-    Column("Demand", True),
-    Column("Reserved", True, spare=2),
-    Column("Limit", True, spare=1),
-)
 BESIDE_BAR = 64
 """The width of the other columns."""
+
+
+class PoolLine(NamedTuple):
+    path: str
+    name: str
+    amounts: v0.explain.PoolAmounts
+    queued: int = 0
 
 
 def kinds_of(answer: v0.explain.PoolTreeResponse) -> list[str]:
@@ -110,10 +107,10 @@ def pool_grid(answer: v0.explain.PoolTreeResponse, kind: str, order: PoolOrder, 
     bar = max(min(width - BESIDE_BAR, BAR_WIDTH_MAX), BAR_WIDTH_MIN)
     found = [line for pool in answer.pools if matches(wanted, pool.path) for line in _pool_lines(pool, kind, order)]
     if order.key is not None:
-        found.sort(key=lambda line: (-_sort_key(order, line[2]), line[0]))
-    rows = [Row(path, _pool_cells(name, queued, each, capacity, bar)) for path, name, each, queued in found]
-    nothing = f"No pool is called so: {wanted}" if wanted else "There are no pools"
-    return Grid(POOL_COLUMNS, tuple(rows[:ROWS_MAX]), nothing, len(rows))
+        found.sort(key=lambda line: (-_sort_key(order, line.amounts), line.path))
+    columns = pool_columns(capacity, bar)
+    nothing = f"No pool matches: {wanted}" if wanted else "There are no pools"
+    return Grid(columns, rows_of(columns, found[:ROWS_MAX], lambda line: line.path), nothing, len(found))
 
 
 def _sort_key(order: PoolOrder, amounts: v0.explain.PoolAmounts) -> float:
@@ -121,15 +118,13 @@ def _sort_key(order: PoolOrder, amounts: v0.explain.PoolAmounts) -> float:
     return order.key(amounts)
 
 
-def _pool_lines(
-    pool: v0.explain.PoolNode, kind: str, order: PoolOrder
-) -> Iterator[tuple[str, str, v0.explain.PoolAmounts, int]]:
-    """Yield path, shown name, amounts and queued instances of the pool, and in the tree of its parts of the hosts."""
+def _pool_lines(pool: v0.explain.PoolNode, kind: str, order: PoolOrder) -> Iterator[PoolLine]:
+    """Yield the line of the pool, and in the tree those of its parts of the hosts."""
     is_tree = order.key is None
     name = "  " * pool.depth + (pool.path.rpartition("/")[2] or "/") if is_tree else pool.path
-    yield pool.path, name, _amounts(pool.amounts, kind), pool.queuedInstances
+    yield PoolLine(pool.path, name, _amounts(pool.amounts, kind), pool.queuedInstances)
     for part in pool.onHosts if is_tree else ():
-        yield pool.path, f"{'  ' * (pool.depth + 1)}in {part.hostPools}", _amounts(part.amounts, kind), 0
+        yield PoolLine(pool.path, f"{'  ' * (pool.depth + 1)}in {part.hostPools}", _amounts(part.amounts, kind))
 
 
 def _amounts(amounts: Iterable[v0.explain.PoolAmounts], kind: str) -> v0.explain.PoolAmounts:
@@ -137,20 +132,29 @@ def _amounts(amounts: Iterable[v0.explain.PoolAmounts], kind: str) -> v0.explain
     return next((each for each in amounts if each.kind == kind), v0.explain.PoolAmounts())
 
 
-def _pool_cells(name: str, queued: int, each: v0.explain.PoolAmounts, capacity: float, width: int) -> tuple[Text, ...]:
-    is_above = each.allocation > each.entitlement
-    shown = visible(Text(name, no_wrap=True, end="")), text(queued or "", "yellow")
-    if not each.kind:
-        return (*shown, *[text("")] * (len(POOL_COLUMNS) - len(shown)))
+def pool_columns(capacity: float, width: int) -> tuple[Column[PoolLine], ...]:
+    def cell(of: Callable[[v0.explain.PoolAmounts], Text]) -> Callable[[PoolLine], Text]:
+        """Return the cell of a pool's amounts; it is empty when the pool has none of the kind."""
+        return lambda line: of(line.amounts) if line.amounts.kind else text("")
+
+    def number_of(name: str, style: str = "") -> Callable[[PoolLine], Text]:
+        """Return the cell of an amount; it is empty for nothing."""
+        return cell(lambda each: text(amount(each.kind, value) if (value := getattr(each, name)) else "", style))
+
     return (
-        *shown,
-        pool_bar(each, capacity, width),
-        text(amount(each.kind, each.allocation), "bold" if is_above else ""),
-        text(amount(each.kind, each.entitlement)),
-        text(amount(each.kind, each.demand) if each.demand else "", "yellow"),
-        text(amount(each.kind, each.reservation) if each.reservation else ""),
-        text("none" if math.isinf(each.limit) else amount(each.kind, each.limit)),
-    )
+        Column("Pool", least=10, cell=lambda line: visible(Text(line.name, no_wrap=True, end=""))),
+        Column("Queued", True, spare=3, cell=lambda line: text(line.queued or "", "yellow")),
+        Column("", cell=cell(lambda each: pool_bar(each, capacity, width))),
+        Column("Alloc", True, cell=cell(
+            lambda each: text(amount(each.kind, each.allocation), "bold" if each.allocation > each.entitlement else "")
+        )),
+        Column("Entitled", True, cell=cell(lambda each: text(amount(each.kind, each.entitlement)))),
+        Column("Demand", True, cell=number_of("demand", "yellow")),
+        Column("Reserved", True, spare=2, cell=number_of("reservation")),
+        Column("Limit", True, spare=1, cell=cell(
+            lambda each: text("none" if math.isinf(each.limit) else amount(each.kind, each.limit))
+        )),
+    )  # fmt: skip
 
 
 def pool_bar(each: v0.explain.PoolAmounts, capacity: float, width: int) -> Text:
@@ -178,35 +182,21 @@ def amount(kind: str, value: float) -> str:
 
 # Jobs and their instances.
 
-JOB_COLUMNS = (
-    Column("Job", least=12),
-    Column("State"),
-    Column("Instances", least=10),
-    Column("Age", True),
-    Column("Pool", least=8, spare=4),
-    Column("Owner", least=6, spare=2),
-    Column("Type", spare=1),
-    Column("Update", least=10, spare=5),
-    Column("Id", spare=3),
-)
-
 
 def job_grid(jobs: Iterable[v0.table.JobRow], now: datetime) -> Grid:
-    rows = []
-    for job in jobs:
-        cells = (
-            text(job.name or job.id.value),
-            state_text(v0.job.JobState.Name(job.state)),
-            counts_text(job.taskStats) or text(job.instanceCount),
-            text(age_text(job.creationTime, now)),
-            text(job.poolPath),
-            text(job.owner),
-            text(v0.job.JobType.Name(job.type)),
-            text(update_text(job.update) if job.HasField("update") else "", "yellow"),
-            text(job.id.value[:ID_SHOWN]),
-        )
-        rows.append(Row(job.id.value, cells))
-    return Grid(JOB_COLUMNS, tuple(rows), "No jobs found")
+    columns: tuple[Column[v0.table.JobRow], ...] = (
+        Column("Job", least=12, cell=lambda job: text(job.name or job.id.value)),
+        Column("State", cell=lambda job: state_text(v0.job.JobState.Name(job.state))),
+        Column("Instances", least=10, cell=lambda job: counts_text(job.taskStats) or text(job.instanceCount)),
+        Column("Age", True, cell=lambda job: text(age_text(job.creationTime, now))),
+        Column("Pool", least=8, spare=4, cell=lambda job: text(job.poolPath)),
+        Column("Owner", least=6, spare=2, cell=lambda job: text(job.owner)),
+        Column("Type", spare=1, cell=lambda job: text(v0.job.JobType.Name(job.type))),
+        Column("Update", least=10, spare=5,
+               cell=lambda job: text(update_text(job.update) if job.HasField("update") else "", "yellow")),
+        Column("Id", spare=3, cell=lambda job: text(job.id.value[:ID_SHOWN])),
+    )  # fmt: skip
+    return Grid(columns, rows_of(columns, jobs, lambda job: job.id.value), "No jobs found")
 
 
 def update_text(update: v0.table.JobUpdate) -> str:
@@ -220,34 +210,24 @@ def update_text(update: v0.table.JobUpdate) -> str:
     return f"{state}{stalled} {update.doneCount}/{update.totalCount}{runs}"
 
 
-INSTANCE_COLUMNS = (
-    Column("Instance", True),
-    Column("State"),
-    Column("Host", least=HOST_SHOWN),
-    Column("Runs", True, spare=2),
-    Column("Took", True, spare=4),
-    Column("Health", spare=1),
-    Column("Message", least=12, spare=3),
-)
-
-
 def instance_grid(tasks: Iterable[v0.task.TaskInfo], now: datetime) -> Grid:
-    rows = [Row(str(info.instanceId), (text(info.instanceId), *_run_cells(info.runtime, now))) for info in tasks]
-    return Grid(INSTANCE_COLUMNS, tuple(rows), "No instances found")
+    columns: tuple[Column[v0.task.TaskInfo], ...] = (
+        Column("Instance", True, cell=lambda task: text(task.instanceId)),
+        Column("State", cell=lambda task: state_text(v0.task.TaskState.Name(task.runtime.state))),
+        Column("Host", least=HOST_SHOWN, cell=lambda task: text(task.runtime.host)),
+        Column("Runs", True, spare=2, cell=lambda task: text(task.runtime.mesosTaskId.value.rpartition("-")[2])),
+        Column("Took", True, spare=4,
+               cell=lambda task: text(took_text(task.runtime.startTime, task.runtime.completionTime, now))),
+        Column("Health", spare=1, cell=lambda task: health_text(task.runtime)),
+        Column("Message", least=12, spare=3,
+               cell=lambda task: text(status_text(task.runtime.message, task.runtime.reason))),
+    )  # fmt: skip
+    return Grid(columns, rows_of(columns, tasks, lambda task: str(task.instanceId)), "No instances found")
 
 
-def _run_cells(runtime: v0.task.RuntimeInfo, now: datetime) -> tuple[Text, ...]:
-    """Return state, host, runs, time of the run, health, message."""
+def health_text(runtime: v0.task.RuntimeInfo) -> Text:
     health = v0.task.HealthState.Name(runtime.healthy)
-    run = runtime.mesosTaskId.value.rpartition("-")[2]
-    return (
-        state_text(v0.task.TaskState.Name(runtime.state)),
-        text(runtime.host),
-        text(run),
-        text(took_text(runtime.startTime, runtime.completionTime, now)),
-        text("" if health in ("INVALID", "DISABLED", "HEALTH_UNKNOWN") else health),
-        text(status_text(runtime.message, runtime.reason)),
-    )
+    return text("" if health in ("INVALID", "DISABLED", "HEALTH_UNKNOWN") else health)
 
 
 def took_text(start: str, stop: str, now: datetime) -> str:
@@ -255,30 +235,21 @@ def took_text(start: str, stop: str, now: datetime) -> str:
     return "" if begin is None else duration_text(((parse_time(stop) or now) - begin).total_seconds())
 
 
-EVENT_COLUMNS = (
-    Column("Time"),
-    Column("Run", True),
-    Column("State"),
-    Column("Goal", spare=1),
-    Column("Host", least=8),
-    Column("Message", least=12, spare=2),
-)
+EVENT_COLUMNS: tuple[Column[v0.task.PodEvent], ...] = (
+    Column("Time", cell=lambda event: text(seconds_text(event.timestamp))),
+    Column("Run", True, cell=lambda event: text(event.taskId.value.rpartition("-")[2])),
+    Column("State", cell=lambda event: state_text(event.actualState)),
+    Column("Goal", spare=1, cell=lambda event: text(event.goalState)),
+    Column("Host", least=8, cell=lambda event: text(event.hostname)),
+    Column("Message", least=12, spare=2,
+           cell=lambda event: text("; ".join(filter(None, (event.reason, event.message))))),
+)  # fmt: skip
 
 
 def event_grid(response: v0.task.GetPodEventsResponse) -> Grid:
     """Return the events in the order of the answer: newest first."""
-    rows = []
-    for event in response.result:
-        cells = (
-            text(seconds_text(event.timestamp)),
-            text(event.taskId.value.rpartition("-")[2]),
-            state_text(event.actualState),
-            text(event.goalState),
-            text(event.hostname),
-            text("; ".join(filter(None, (event.reason, event.message)))),
-        )
-        rows.append(Row(event.taskId.value, cells))
-    return Grid(EVENT_COLUMNS, tuple(rows), "Nothing has happened to it yet")
+    rows = rows_of(EVENT_COLUMNS, response.result, lambda event: event.taskId.value)
+    return Grid(EVENT_COLUMNS, rows, "Nothing has happened to it yet")
 
 
 # Hosts.
@@ -296,18 +267,6 @@ HOST_ORDERS = (
     HostOrder("name"),
     HostOrder("cpu taken", "cpu"),
     HostOrder("memory taken", "memory"),
-)
-HOST_COLUMNS = (
-    Column("Host", least=HOST_SHOWN),
-    Column("State"),
-    Column("Load", spare=8),
-    Column("Cpu taken", True),
-    Column("Memory taken", True, spare=7),
-    Column("Disk taken", True, spare=3),
-    Column("Gpu taken", True, spare=5),
-    Column("Cpu used", True, spare=6),
-    Column("Host pool", least=8, spare=4),
-    Column("Cluster", spare=2),
 )
 HOST_STATE_RANKS = {"DOWN": 0, "DRAINED": 1, "DRAINING": 2}
 MARK_RANKS = {"RED": 0, "ORANGE": 1}
@@ -330,9 +289,8 @@ def host_grid(response: v0.host_svc.QueryHostsResponse, order: HostOrder, wanted
     found = [info for info in response.host_infos if matches(wanted, *_texts_of(info))]
     found.sort(key=lambda info: (*_host_rank(info, order), info.hostname))
     nothing = f"No host matches: {wanted}" if wanted else "There are no hosts"
-    return Grid(
-        HOST_COLUMNS, tuple(Row(info.hostname, _host_cells(info)) for info in found[:ROWS_MAX]), nothing, len(found)
-    )
+    rows = rows_of(HOST_COLUMNS, found[:ROWS_MAX], lambda info: info.hostname)
+    return Grid(HOST_COLUMNS, rows, nothing, len(found))
 
 
 def _texts_of(info: v0.host.HostInfo) -> Iterator[str]:
@@ -350,58 +308,57 @@ def _host_rank(info: v0.host.HostInfo, order: HostOrder) -> tuple[float, ...]:
     return tuple(map(float, rank))
 
 
-def load_word(info: v0.host.HostInfo) -> str:
-    return UNSCHEDULABLE if is_unschedulable(info) else "avoided" if info.avoided else ""
+def load_text(info: v0.host.HostInfo) -> Text:
+    mark = mark_of(info)
+    word = UNSCHEDULABLE if is_unschedulable(info) else "avoided" if info.avoided else ""
+    return text(mark or word, MARK_STYLES.get(mark, "yellow"))
 
 
-def _host_cells(info: v0.host.HostInfo) -> tuple[Text, ...]:
-    is_known, mark = info.HasField("capacity"), mark_of(info)
-    amounts = [text(_share(info, kind) if is_known else "") for kind in KINDS]
-    return (
-        text(info.hostname),
-        state_text(state_of(info)),
-        text(mark or load_word(info), MARK_STYLES.get(mark, "yellow")),
-        *amounts,
-        text(f"{info.used.cpu:.1f}" if info.HasField("used") else ""),
-        text(info.current_pool),
-        text(info.cluster),
-    )
+def share_of(kind: str) -> Callable[[v0.host.HostInfo], Text]:
+    """Return the cell of one kind: the taken amount and the total."""
+
+    def cell(info: v0.host.HostInfo) -> Text:
+        held, whole = taken(info, kind) if info.HasField("capacity") else (0, 0)
+        return text(f"{amount(kind, held)}/{amount(kind, whole)}" if whole else "")
+
+    return cell
 
 
-def _share(info: v0.host.HostInfo, kind: str) -> str:
-    held, whole = taken(info, kind)
-    return f"{amount(kind, held)}/{amount(kind, whole)}" if whole else ""
+HOST_COLUMNS: tuple[Column[v0.host.HostInfo], ...] = (
+    Column("Host", least=HOST_SHOWN, cell=lambda info: text(info.hostname)),
+    Column("State", cell=lambda info: state_text(state_of(info))),
+    Column("Load", spare=8, cell=load_text),
+    Column("Cpu taken", True, cell=share_of("cpu")),
+    Column("Memory taken", True, spare=7, cell=share_of("memory")),
+    Column("Disk taken", True, spare=3, cell=share_of("disk")),
+    Column("Gpu taken", True, spare=5, cell=share_of("gpu")),
+    Column("Cpu used", True, spare=6,
+           cell=lambda info: text(f"{info.used.cpu:.1f}" if info.HasField("used") else "")),
+    Column("Host pool", least=8, spare=4, cell=lambda info: text(info.current_pool)),
+    Column("Cluster", spare=2, cell=lambda info: text(info.cluster)),
+)  # fmt: skip
 
 
-POD_COLUMNS = (
-    Column("Pod"),
-    Column("State"),
-    Column("Job", least=8, spare=6),
-    Column("Pool", least=8, spare=5),
-    Column("Since", True, spare=2),
-    Column("Cpu", True, spare=4),
-    Column("Memory", True, spare=3),
-    Column("Kind", least=6, spare=1),
-)
+def words_of(pod: v0.overview.HostPod) -> list[str]:
+    return [pod.workload, *(["leaving"] if pod.is_leaving else []), *(["revocable"] if pod.is_revocable else [])]
 
 
 def pod_grid(pods: Iterable[v0.overview.HostPod], wanted: str, now: datetime) -> Grid:
     """Return the pods of one host in the order of the answer: by pool, the highest priority first."""
-    rows = []
-    for pod in pods:
-        state, name = v0.task.TaskState.Name(pod.state), f"{pod.job_id[:ID_SHOWN]}-{pod.instance_id}"
-        words = [pod.workload, *(["leaving"] if pod.is_leaving else []), *(["revocable"] if pod.is_revocable else [])]
-        if not matches(wanted, pod.pod_id, pod.job_name, pod.pool_path, state, *words):
-            continue
-        cells = (
-            text(name),
-            state_text(state),
-            text(pod.job_name),
-            text(pod.pool_path),
-            text(age_text(pod.since, now)),
-            text(amount("cpu", pod.asked.cpu)),
-            text(amount("memory", pod.asked.memory_mib)),
-            text(" ".join(words)),
-        )
-        rows.append(Row(f"{pod.job_id}-{pod.instance_id}", cells))
-    return Grid(POD_COLUMNS, tuple(rows), "No pods are on this host")
+    columns: tuple[Column[v0.overview.HostPod], ...] = (
+        Column("Pod", cell=lambda pod: text(f"{pod.job_id[:ID_SHOWN]}-{pod.instance_id}")),
+        Column("State", cell=lambda pod: state_text(v0.task.TaskState.Name(pod.state))),
+        Column("Job", least=8, spare=6, cell=lambda pod: text(pod.job_name)),
+        Column("Pool", least=8, spare=5, cell=lambda pod: text(pod.pool_path)),
+        Column("Since", True, spare=2, cell=lambda pod: text(age_text(pod.since, now))),
+        Column("Cpu", True, spare=4, cell=lambda pod: text(amount("cpu", pod.asked.cpu))),
+        Column("Memory", True, spare=3, cell=lambda pod: text(amount("memory", pod.asked.memory_mib))),
+        Column("Kind", least=6, spare=1, cell=lambda pod: text(" ".join(words_of(pod)))),
+    )
+    found = [
+        pod
+        for pod in pods
+        if matches(wanted, pod.pod_id, pod.job_name, pod.pool_path, v0.task.TaskState.Name(pod.state), *words_of(pod))
+    ]
+    rows = rows_of(columns, found, lambda pod: f"{pod.job_id}-{pod.instance_id}")
+    return Grid(columns, rows, "No pods are on this host")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 from rich.text import Text
@@ -343,7 +344,7 @@ def test_faults_have_a_bound() -> None:
 # Fitting a width.
 
 
-def grid_of(*columns: tuple[Column, str]) -> Grid:
+def grid_of(*columns: tuple[Column[Any], str]) -> Grid:
     return Grid(tuple(column for column, _ in columns), (Row("", tuple(Text(content) for _, content in columns)),))
 
 
