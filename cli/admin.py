@@ -70,7 +70,7 @@ EFFECTS = {
 @admin.command()
 @pass_settings
 def status(settings: Settings) -> None:
-    """Show what is locked, and what that means."""
+    """Show which components are locked, and the effects."""
     answer = settings.client.admin.GetLockdown(v1.admin_svc.GetLockdownRequest())
     names = [v1.admin_svc.Component.Name(component) for component in answer.components]
     print_list(settings, answer, TABLE, names)

@@ -36,7 +36,7 @@ def worker() -> None:
     """Show the versions of the workers, promote one, or roll back.
 
     A new version runs 5 % of the workflows, then 25 %, then all, each after tasks that did not fail. One whose workers
-    crash, or whose workflow tasks fail, is given up and runs nothing more until it is promoted.
+    crash, or whose workflow tasks fail, is rolled back and runs no workflows until it is promoted.
     """
 
 
@@ -46,8 +46,8 @@ def ls(settings: Settings) -> None:
     """List the versions, the newest first: what they run, what they did, and what they wait for.
 
     Done and Failed are workflow tasks and activities since the start of the workers that are up. Activities may fail
-    by no fault of the version, when what they call is away. Crashes are workers that vanished within an hour of their
-    start.
+    by no fault of the version, when the service that they call is unavailable. Crashes are workers that vanished within
+    an hour of their start.
 
     \b
     Example:
@@ -62,13 +62,13 @@ def ls(settings: Settings) -> None:
 @click.option(
     "--percent",
     type=click.IntRange(1, PERCENT_MAX),
-    help="Of the workflows, in place of all. Automatic promotion continues from there.",
+    help="The share of workflows, instead of all. Automatic promotion continues from there.",
 )
 @pass_settings
 def promote(settings: Settings, version: str, percent: int | None) -> None:
-    """Have VERSION run all workflows, or a part of them, without further proof. Also one that was given up.
+    """Have VERSION run all workflows, or a part of them, without further proof; also a version that was rolled back.
 
-    Workflows come to it when they wake. Newer versions with workers are given up.
+    Workflows come to it when they wake. Newer versions with workers are rolled back.
 
     \b
     Examples:
@@ -82,8 +82,8 @@ def promote(settings: Settings, version: str, percent: int | None) -> None:
 @worker.command()
 @pass_settings
 def rollback(settings: Settings) -> None:
-    """Give the version up that is ramping. Where none is, go back from the current version to the one before, which
-    must have workers. The version that was left does not ramp again until it is promoted.
+    """Roll back the version that is ramping, or, if none is, the current version to the one before, which must have
+    workers. A version that was rolled back does not ramp again until it is promoted.
 
     \b
     Example:

@@ -34,20 +34,20 @@ def global_options(defaults: bool) -> list[click.Option]:
 
     return [
         option("--output", "-o", type=click.Choice(FORMATS),
-               help="How to print; each command has its own if this is absent. name: what other commands take."),
-        option("--json", "-j", is_flag=True, default=False, help="The same as --output json: whole answers."),
+               help="The format; each command has a default. name: what other commands take, one a line."),
+        option("--json", "-j", is_flag=True, default=False, help="Print whole answers: the same as --output json."),
         option("--address", "-a", metavar="HOST:PORT", default=DEFAULT_ADDRESS, envvar="PELOTON_ADDRESS",
-               show_default=True, help="Where the Peloton API listens."),
+               show_default=True, help="The address of the Peloton API."),
         option("--jobmgr", "-m", metavar="HOST:PORT", envvar=["PELOTON_JOBMGR_URL", "JOBMGR_URL"],
-               help="Job calls go here instead."),
+               help="Send calls about jobs here instead."),
         option("--resmgr", "-v", metavar="HOST:PORT", envvar=["PELOTON_RESMGR_URL", "RESMGR_URL"],
-               help="Pool calls go here instead."),
+               help="Send calls about pools here instead."),
         option("--hostmgr", "-u", metavar="HOST:PORT", envvar=["PELOTON_HOSTMGR_URL", "HOSTMGR_URL"],
-               help="Host calls go here instead."),
+               help="Send calls about hosts here instead."),
         option("--timeout", "-t", type=DURATION, default="20s", envvar="PELOTON_TIMEOUT", show_default=True,
-               help="How long one call may take."),
+               help="Timeout of one call."),
         option("--patience", type=DURATION, default="60s", show_default=True,
-               help="How long to wait for a Peloton that is too busy to take a call."),
+               help="Timeout of the wait while Peloton is too busy to take a call."),
         option("--debug", is_flag=True, default=False, help="Show the stack trace of a failure."),
     ]  # fmt: skip
 

@@ -24,7 +24,7 @@ EXAMPLES = Path(__file__).parent.parent / "examples" / "tutorial"
 @click.command(cls=Command)
 @click.option("--keep", is_flag=True, help="Keep the cluster running afterwards, until Ctrl-C.")
 def demo(keep: bool) -> None:
-    """Start a local cluster, run a ten instance job on it, show what became of it, and clean up."""
+    """Start a local cluster, run a job of ten instances on it, show its result, and clean up."""
     sys.exit(asyncio.run(_demo(keep)))
 
 

@@ -21,8 +21,8 @@ from cli.wire import v0, v1
 @job_argument
 @pass_settings
 def why_job(settings: Settings, job_id: str) -> None:
-    """Say why instances of a job do not run: their place in the queue, the rule that keeps them waiting, with its
-    numbers, and which jobs hold what they wait for. For a job that has ended: how it ended.
+    """Explain why instances of a job do not run: their place in the queue, the rule that keeps them waiting, with its
+    numbers, and which jobs hold the resources that they wait for. For a job that has ended: how it ended.
 
     \b
     Examples:
@@ -38,7 +38,7 @@ def why_job(settings: Settings, job_id: str) -> None:
 @click.argument("path", metavar="POOL", type=POOL_PATH)
 @pass_settings
 def why_pool(settings: Settings, path: str) -> None:
-    """Say what the first gang of each queue of POOL waits for, and which pools borrow from it or lend to it.
+    """Explain what the first gang of each queue of POOL waits for, and which pools borrow from it or lend to it.
 
     \b
     Example:
@@ -54,10 +54,10 @@ def why_pool(settings: Settings, path: str) -> None:
 @click.argument("config", type=CONFIG_FILE)
 @pass_settings
 def plan_job(settings: Settings, respool: str, config: Path) -> None:
-    """Say what would become of the job of the YAML file CONFIG in the pool RESPOOL: how many of its instances would be
-    admitted now, for how many of these hosts have room now and which rules keep the others off which hosts, what those
-    in the queue would wait for, which instances no host could take even if it were empty, and which pods would be
-    evicted for them after how many rounds of preemption. Nothing is created.
+    """Show how the job of the YAML file CONFIG would be scheduled in the pool RESPOOL: how many of its instances would
+    be admitted now, how many of these fit on hosts now and which rules keep the others off which hosts, what the queued
+    instances would wait for, which instances fit on no host even if it were empty, and which pods would be evicted for
+    them after how many rounds of preemption. Nothing is created.
 
     \b
     Example:
@@ -77,8 +77,8 @@ def print_plan(settings: Settings, config: v0.job.JobConfig, respool: str) -> No
 @click.argument("spec", type=CONFIG_FILE)
 @pass_settings
 def plan_service(settings: Settings, respool: str, spec: Path) -> None:
-    """Say what would become of the service of the YAML file SPEC in the pool RESPOOL, if all of its instances were
-    added at once: as `peloton job plan` does of a job. Nothing is created.
+    """Show how the service of the YAML file SPEC would be scheduled in the pool RESPOOL, if all of its instances were
+    added at once, as `peloton job plan` does for a job. Nothing is created.
 
     \b
     Example:
@@ -93,10 +93,10 @@ def plan_service(settings: Settings, respool: str, spec: Path) -> None:
 @click.command("plan", cls=Command)
 @click.argument("config", type=CONFIG_FILE)
 @click.option("--parent", metavar="POOL", type=POOL_PATH, default="/", show_default=True,
-              help="The pool below which it is, or would be.")  # fmt: skip
+              help="The parent of the pool.")  # fmt: skip
 @pass_settings
 def plan_pool(settings: Settings, config: Path, parent: str) -> None:
-    """Say what creating or changing the pool of the YAML file CONFIG would do: which entitlements would change,
+    """Show what creating or changing the pool of the YAML file CONFIG would do: which entitlements would change,
     which pools would then hold more than theirs, which waiting gangs would be admitted now, and which pods would be
     evicted. Nothing is changed.
 

@@ -16,7 +16,7 @@ def local() -> None:
     """Look at, stop and start the parts of a local Peloton, for failure drills.
 
     A part is temporal, minicluster, kubernetes, hostmgr, resmgr, api or worker, or the name of a host, or master: the
-    Mesos master alone, while its hosts and their pods run on. The cluster is the one whose API is at --address.
+    Mesos master alone, while its hosts and their pods continue. The cluster is the one whose API is at --address.
 
     \b
     Examples:
@@ -79,11 +79,11 @@ def change_host(settings: Settings, verb: str, host: str) -> None:
 
 
 @local.command(cls=Command)
-@click.option("--empty-registry", is_flag=True, help="The new master does not even know which hosts there are.")
+@click.option("--empty-registry", is_flag=True, help="Start the new master with an empty registry of hosts.")
 @click.pass_obj
 def failover(settings: Settings, empty_registry: bool) -> None:
     """Replace the Mesos master, of several clusters that of the first.
 
-    The new one knows nothing but which hosts there are until they come back to it and frameworks subscribe.
+    The new master knows only the registry of hosts until hosts register again and frameworks subscribe.
     """
     _call(settings, "failover-empty" if empty_registry else "failover")

@@ -75,9 +75,13 @@ def migration() -> None:
 @OBJECT
 @click.option("--to", "target", metavar="CLUSTER", required=True, help="The cluster, as `peloton host list` names it.")
 @click.option(
-    "--batch", type=COUNT_FROM_1, help="Instances of a service that are away at a time; a tenth of them if absent."
+    "--batch",
+    type=COUNT_FROM_1,
+    help="The number of instances of a service that may be down at a time; a tenth of them if absent.",
 )
-@click.option("--services", type=click.IntRange(1, 100), help="Services of a pool that move at a time; 2 if absent.")
+@click.option(
+    "--services", type=click.IntRange(1, 100), help="The number of services of a pool that move at a time; 2 if absent."
+)
 @click.option("--now", is_flag=True, help="Stop running batch pods, too, and run them again in the target.")
 @click.option("--force", is_flag=True, help="Begin although the target has too few free resources for what moves.")
 @click.option("--dry-run", is_flag=True, help="Print the plan and change nothing.")
@@ -94,7 +98,7 @@ def start(
 ) -> None:
     """Move a job, or all jobs of a pool and of the pools below it, to another cluster.
 
-    Services move batch by batch, as their SLA allows. Queued batch pods go to the target at once, those that run end
+    Services move batch by batch, as their SLA allows. Queued batch pods go to the target at once, running ones end
     where they are. New pods go to the target from now on, until `peloton migration release`.
 
     \b
@@ -124,7 +128,7 @@ def start(
 @limit_option
 @pass_settings
 def status(settings: Settings, which: Which, limit: int | None) -> None:
-    """Show migrations, the newest first: how far they are, and what they wait for. Also `migration list`.
+    """Show migrations and their progress, the newest first, and what they wait for. Also `migration list`.
 
     \b
     Examples:
@@ -164,7 +168,7 @@ def steer(settings: Settings, verb: str, which: Which) -> None:
 @OBJECT
 @pass_settings
 def release(settings: Settings, which: Which) -> None:
-    """Let new pods go anywhere again. Those that run stay where they are.
+    """Let new pods go to any cluster again. Running pods stay where they are.
 
     \b
     Example:

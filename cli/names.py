@@ -54,7 +54,7 @@ def only_match(text: str, response: v0.lookup.FindJobsResponse) -> v0.lookup.Fou
     """Return the only job, or the only one with the name that has not ended. Raises Failed."""
     jobs = response.jobs
     if not jobs:
-        raise Failed(f"no job is called '{shorten(text)}': want {WANTED}")
+        raise Failed(f"unknown job '{shorten(text)}': want {WANTED}")
     living = [job for job in jobs if state_of(job) not in JOB_TERMINAL]
     if len(jobs) == 1:
         return jobs[0]

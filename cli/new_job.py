@@ -36,7 +36,13 @@ def draw_id(context: click.Context, option: click.Parameter, job_id: str) -> str
 
 
 job_id_option = click.option(
-    "--jobID", "-i", "job_id", default="", callback=draw_id, metavar="UUID", help="The job's id; drawn if absent."
+    "--jobID",
+    "-i",
+    "job_id",
+    default="",
+    callback=draw_id,
+    metavar="UUID",
+    help="The job's id; a random one if absent.",
 )
 
 
@@ -85,12 +91,17 @@ def secret_options(function: Callable[..., Any]) -> Callable[..., Any]:
             multiple=True,
             help="A secret: the bytes of FILE (-: standard input), mounted at PATH in the container. May be repeated.",
         ),
-        click.option("--secret-path", default="", metavar="PATH", help="Where the secret of --secret-data is mounted."),
+        click.option(
+            "--secret-path",
+            default="",
+            metavar="PATH",
+            help="The path in the container at which the secret of --secret-data is mounted.",
+        ),
         click.option(
             "--secret-data",
             default="",
             metavar="TEXT",
-            help="The secret itself, which the shell's history and lists of processes then show.",
+            help="The secret; it is visible in the history of the shell and in lists of processes.",
         ),
     )(command)
 

@@ -36,13 +36,13 @@ SEVERITIES = {severity.value: severity.name for severity in Severity}
 @pass_settings
 @click.pass_context
 def overview(context: click.Context, settings: Settings) -> None:
-    """Say what is wrong now, the worst first, with the command that says more; then what the clusters have, what pods
-    have asked for and use of it, and how hosts, jobs and pods are.
+    """Show the present problems, the worst first, with the command for details; then capacity, allocation and use of
+    the clusters, and hosts, jobs and pods by state.
 
-    What counts as wrong: no leader, Temporal or all workers away, a workflow that fails or whose activity is on its
+    Problems are: no leader, Temporal or all workers unavailable, a workflow that fails or whose activity is on its
     tenth attempt, a host manager that does not answer, hosts that left their cluster within an hour, are avoided or
-    marked RED, drains that are held up or late, volumes that are LOST, updates that failed, went back or
-    stand still, gangs that will never start, pods that fit no host, pools that wait for what they are entitled to,
+    marked RED, drains that are blocked or late, volumes that are LOST, updates that failed, were rolled
+    back or have stalled, gangs that will never start, pods that fit no host, pools that wait for their entitlement,
     components that are locked, and time series that are not recorded.
 
     \b
@@ -104,7 +104,7 @@ def lines_of(answer: v0.overview.GetOverviewResponse) -> Iterator[str]:
     else:
         yield "Jobs and pods are being counted: ask again in a few seconds"
     for role in answer.roles:
-        led = f"led at {role.address}, lease for {role.seconds_left:.1f} s more" if role.address else "nobody leads"
+        led = f"led at {role.address}, lease for {role.seconds_left:.1f} s more" if role.address else "no leader"
         yield f"Role {role.role}: {led}"
     if answer.temporal_address:
         yield f"Temporal: {answer.temporal_address}, namespace {answer.temporal_namespace}"

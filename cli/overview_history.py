@@ -22,7 +22,7 @@ TABLE: Table[Row] = Table("Cluster", *HEADS, whole=["Cluster", *WHOLE], spare=SP
 @history_options
 @pass_settings
 def history(settings: Settings, clusters: tuple[str, ...], span: dict[str, Any]) -> None:
-    """Show what clusters had, what pods held and used of it, slack, and hosts by state, over time.
+    """Show capacity, allocation, use and slack of clusters, and hosts by state, over time.
 
     Capacity is that of hosts that take pods, registered that of all hosts; use is what was measured, on the hosts that
     are measured. Minutes are kept for a day, hours for a year. A dot in a line is a time in which nothing was recorded.

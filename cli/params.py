@@ -90,7 +90,10 @@ def together(*options: Callable[[Any], Any]) -> Callable[[Function], Function]:
 
 
 limit_option = click.option(
-    "--limit", "-n", type=CountType(), help="How many to print; 0: all. If absent, tables stop at 1,000 and say so."
+    "--limit",
+    "-n",
+    type=CountType(),
+    help="The number of rows to print; 0: all. If absent, tables end at 1,000 with a note.",
 )
 
 

@@ -35,9 +35,9 @@ def page_options(noun: str, order: str, sort: Option, *behind_limit: Option) -> 
 
 def pod_options(noun: str, states: StatesType, sort: Option) -> Option:
     return together(
-        click.option("--states", "-s", type=states, default="", help="Any of these states."),
-        click.option("--names", type=WORDS, default="", help=f"Any of these {noun[:-1].lower()} names."),
-        click.option("--hosts", type=WORDS, default="", help="On any of these hosts."),
+        click.option("--states", "-s", type=states, default="", help="Only these states."),
+        click.option("--names", type=WORDS, default="", help=f"Only {noun.lower()} of these names."),
+        click.option("--hosts", type=WORDS, default="", help=f"Only {noun.lower()} on these hosts."),
         page_options(noun, "ASC", sort),
     )
 
@@ -80,17 +80,22 @@ def job_conditions(noun: str, configuration: str, states: StatesType) -> Option:
     sort = click.option(
         "--sort", "-p", type=WORDS, default="creation_time", show_default=True, help="Fields to sort by."
     )
-    total = click.option("--total", "-q", type=COUNT_FROM_1, help=f"{noun} to consider; if absent as many as it takes.")
+    total = click.option(
+        "--total",
+        "-q",
+        type=COUNT_FROM_1,
+        help=f"The number of {noun.lower()} to consider; if absent as many as needed.",
+    )
     options = together(
-        click.option("--labels", "-l", type=LABELS, default="", help="All of these labels."),
-        click.option("--respool", "-r", type=POOL_PATH, help=f"{noun} of this pool."),
+        click.option("--labels", "-l", type=LABELS, default="", help="Only with all of these labels."),
+        click.option("--respool", "-r", type=POOL_PATH, help=f"Only {noun.lower()} of this pool."),
         click.option("--keywords", "-k", type=WORDS, default="",
-                     help=f"All of these words somewhere in the {configuration}."),
-        click.option("--states", "-s", type=states, default="", help="Any of these states."),
-        click.option("--owner", default="", metavar="TEAM", help=f"{noun} of this owning team."),
-        click.option("--name", default="", metavar="TEXT", help=f"{noun} with this in their name."),
+                     help=f"Only {noun.lower()} with all of these words in the {configuration}."),
+        click.option("--states", "-s", type=states, default="", help="Only these states."),
+        click.option("--owner", default="", metavar="TEAM", help=f"Only {noun.lower()} of this owning team."),
+        click.option("--name", default="", metavar="TEXT", help=f"Only {noun.lower()} whose name contains TEXT."),
         click.option("--timerange", "-d", type=COUNT, default=0, metavar="DAYS",
-                     help="Created in the last days."),
+                     help=f"Only {noun.lower()} created in the last DAYS days."),
         page_options(noun, "DESC", sort, total),
     )  # fmt: skip
 

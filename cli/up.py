@@ -77,7 +77,7 @@ def check_clusters(context: click.Context, parameter: click.Parameter, names: tu
     "--data",
     "data_dir",
     type=click.Path(file_okay=False, resolve_path=True, path_type=Path),
-    help="Keep state here across runs.",
+    help="Keep the state in this folder across runs.",
 )
 @click.option(
     "--hosts",
@@ -92,7 +92,13 @@ def check_clusters(context: click.Context, parameter: click.Parameter, names: tu
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="YAML of run times, failures, images and classes of simulated hosts; needs --simulate.",
 )
-@click.option("--port", type=click.IntRange(0, 65_535), default=5397, show_default=True, help="API port; 0: any free.")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65_535),
+    default=5397,
+    show_default=True,
+    help="The port of the API; 0: any free one.",
+)
 @click.option("--database", default="", help="SQLAlchemy URL instead of SQLite in the data folder.")
 @click.option("--temporal", default="", metavar="HOST:PORT", callback=check_temporal,
               help="Use this Temporal server instead of starting one.")  # fmt: skip

@@ -51,16 +51,19 @@ failure_options = together(
         help="Failed instances at which the whole update fails; 0: never.",
     ),
     click.option(
-        "--rollbackOnFailure", "rollbackOnFailure", is_flag=True, help="When it fails, go back to the version before."
+        "--rollbackOnFailure",
+        "rollbackOnFailure",
+        is_flag=True,
+        help="Roll back to the previous version when the update fails.",
     ),
 )
 
 
 @click.group(cls=Group)
 def update() -> None:
-    """Update services in the words of v0: an update has an id.
+    """Update services by API v0, where an update has an id.
 
-    `peloton job stateless` does the same in the words of v1alpha, and more.
+    `peloton job stateless` does the same by API v1alpha, and more.
     """
 
 
@@ -76,11 +79,11 @@ def update() -> None:
     type=COUNT,
     default="0",
     show_default=True,
-    help="The configuration version that must be the current one; 0 takes whichever is.",
+    help="Refuse it unless this is the current configuration version; 0: accept any version.",
 )
-@click.option("--override", "-o", is_flag=True, help="Take the place of an update that is under way.")
+@click.option("--override", "-o", is_flag=True, help="Replace an update that is under way.")
 @failure_options
-@click.option("--start-paused", "startPaused", is_flag=True, help="Begin nothing until it is resumed.")
+@click.option("--start-paused", "startPaused", is_flag=True, help="Start the update paused, until it is resumed.")
 @click.option("--in-place", "inPlace", is_flag=True, help="Bring each instance back on the host that it was on.")
 @opaque_option
 @pass_settings
@@ -148,7 +151,7 @@ def refuse_update_under_way(settings: Settings, job_id: str, override: bool) -> 
 @id_argument
 @pass_settings
 def get(settings: Settings, update_id: str) -> None:
-    """Show how far an update is. With --json all of it."""
+    """Show the progress of an update. With --json all of it."""
     response = settings.client.updates.GetUpdate(
         v0.update_svc.GetUpdateRequest(updateId=v0.peloton.UpdateID(value=update_id))
     )
@@ -170,7 +173,7 @@ def list_updates(settings: Settings, job_id: str) -> None:
 @id_argument
 @pass_settings
 def cache(settings: Settings, update_id: str) -> None:
-    """Show how far an update is, as it is being rolled out. With --json the instances by number."""
+    """Show the progress of an update from the cache. With --json the instances by number."""
     request = v0.update_svc.GetUpdateCacheRequest(updateId=v0.peloton.UpdateID(value=update_id))
     response = settings.client.updates.GetUpdateCache(request)
     done, failed = len(response.instancesDone), len(response.instancesFailed)

@@ -36,12 +36,12 @@ PAGES_MAX = 1_000
 
 @click.group(cls=Group)
 def volume() -> None:
-    """Look at the volumes of services, and delete those that nobody needs any more."""
+    """Look at the volumes of services, and delete those that no job needs any more."""
 
 
 @volume.command("list")
 @click.argument("job_id", metavar="[JOB]", type=JOB, required=False, default="")
-@click.option("--orphaned", is_flag=True, help="Only volumes that no pod will have again.")
+@click.option("--orphaned", is_flag=True, help="Only volumes that no pod will use again.")
 @pass_settings
 def list_volumes(settings: Settings, job_id: str, orphaned: bool) -> None:
     """List the volumes of a job, or of all jobs.
@@ -81,8 +81,8 @@ def get(settings: Settings, volume_id: str) -> None:
 
 @volume.command()
 @click.argument("volume_ids", metavar="VOLUME...", nargs=-1, required=True)
-@click.option("--give-up", is_flag=True, help="A pod that waits for the volume gets a new one, which is empty.")
-@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+@click.option("--give-up", is_flag=True, help="Give a pod that waits for the volume a new, empty one.")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
 @pass_settings
 def delete(settings: Settings, volume_ids: tuple[str, ...], give_up: bool, yes: bool) -> None:
     """Delete volumes with all that is on them. Refused while a pod has the volume, or comes back to it.

@@ -34,7 +34,7 @@ def watch() -> None:
     """Print changes of services and their pods as they happen.
 
     A line for each change, or with --json an object; what has not changed is not printed. A watch that was cut off,
-    because it was too slow or the API was away, goes on where it was. Ctrl-C ends it.
+    because it was too slow or the API was unavailable, resumes where it was. Ctrl-C ends it.
     """
 
 
@@ -147,8 +147,8 @@ class Changes:
 
     def resumed_text(self, message: v1.watch_svc.WatchResponse) -> str:
         if not self.request.start_revision:  # an API that does not count, like the original's
-            return "the watch goes on; what changed in between is not known"
-        return "the watch goes on where it was"
+            return "the watch resumes; changes in between are not known"
+        return "the watch resumes where it was"
 
     def cancel(self) -> None:
         """Cancel the watch at once; without this the API would detect the closed connection later."""

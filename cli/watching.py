@@ -58,7 +58,7 @@ class Patience:
                 self.refuse_to_wait(error, now - away_since)
                 if now == away_since:
                     kind = self.subject.partition(" ")[0]
-                    say(f"{self.client.last_address} does not answer; the {kind} goes on, asking again ...")
+                    say(f"{self.client.last_address} does not answer; the {kind} continues, retrying ...")
             else:
                 if away_since is not None:
                     say(f"{self.client.last_address} answers again")

@@ -32,7 +32,7 @@ TABLE: Table[Row] = Table(
     "marks",
     type=click.Choice([mark.lower() for mark in Mark]),
     multiple=True,
-    help="Only hosts and services that are marked so. May be repeated.",
+    help="Only hosts and services with this mark. May be repeated.",
 )
 @limit_option
 @pass_settings

@@ -22,22 +22,23 @@ TABLE: Table[Row] = Table(
 )  # fmt: skip
 WAYS = {
     "DEPARTURE_REQUEUED": "at once, back to their queue",
-    "DEPARTURE_STOPPED": "when somebody stops them: their volume is on the host",
+    "DEPARTURE_STOPPED": "when an operator stops them: their volume is on the host",
     "DEPARTURE_LAST": "when all others have",
 }
 
 
 @click.command(cls=Command)
 @HOSTS
-@click.option("--plan", "is_plan", is_flag=True, help="Only show what would leave, and how.")
-@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+@click.option("--plan", "is_plan", is_flag=True, help="Show which pods would leave, and when, without draining.")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
 @start_options
 @pass_settings
 def drain(settings: Settings, hosts: Sequence[str], is_plan: bool, yes: bool, options: StartOptions) -> None:
-    """Show what leaves hosts when they are drained, ask, and drain them as `host maintenance start --watch` does.
+    """Show the pods that a drain of hosts evicts, ask for confirmation, and drain them as `host maintenance start
+    --watch` does.
 
-    The plan is about all of the hosts drained at once. Pods without room are those of services that no other host
-    takes by the rules of placement as things are: they would wait.
+    The plan is about all of the hosts drained at once. Pods without room are pods of services that fit on no other
+    host now: they would wait.
 
     \b
     Examples:

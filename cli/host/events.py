@@ -48,8 +48,10 @@ PACE = WatchPace(interval_s=1.0)
     multiple=True,
     help="Only events of this kind. May be repeated.",
 )
-@click.option("--limit", "-n", type=CountType(), default=SHOWN, show_default=True, help="How many to print; 0: all.")
-@click.option("--follow", "-f", is_flag=True, help="The oldest first, and go on with what happens until Ctrl-C.")
+@click.option(
+    "--limit", "-n", type=CountType(), default=SHOWN, show_default=True, help="The number of events to print; 0: all."
+)
+@click.option("--follow", "-f", is_flag=True, help="Print the oldest first, then new events until Ctrl-C.")
 @pass_settings
 def events(settings: Settings, host: str, kinds: tuple[str, ...], limit: int, follow: bool) -> None:
     """Show what happened to HOST, or without HOST to all hosts, the newest first: it joined or left its cluster,

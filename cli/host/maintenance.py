@@ -46,9 +46,13 @@ class StartOptions:
 def start_options(command: Callable[..., None]) -> Callable[..., None]:
     """Add the options of a command that begins maintenance, which receives them as ``options``."""
 
-    @click.option("--deadline", type=DURATION, help="After this time the drain may be forced; else the installation's.")
-    @click.option("--at-most", type=COUNT_FROM_1, help="How many hosts may be away at a time for these to begin.")
-    @click.option("--reason", default="", help="Why, shown with the host.")
+    @click.option(
+        "--deadline", type=DURATION, help="The time after which the drain may be forced; the installation's if absent."
+    )
+    @click.option(
+        "--at-most", type=COUNT_FROM_1, help="The number of hosts that may be unavailable at a time when these start."
+    )
+    @click.option("--reason", default="", help="A reason, shown with the host.")
     @wraps(command)
     def with_options(*args: object, deadline: float | None, at_most: int | None, reason: str, **kwargs: object) -> None:
         command(*args, options=StartOptions(deadline, at_most, reason), **kwargs)
@@ -62,7 +66,7 @@ def start_options(command: Callable[..., None]) -> Callable[..., None]:
 @WATCH
 @pass_settings
 def start(settings: Settings, hosts: Sequence[str], options: StartOptions, watch: bool) -> None:
-    """Drain hosts and take them down. Of each cluster all of them are taken, or none.
+    """Drain hosts and take them down: of each cluster all of them, or none.
 
     \b
     Examples:
@@ -111,7 +115,7 @@ def end(settings: Settings, verb: str, hosts: Sequence[str]) -> None:
 @WATCH
 @pass_settings
 def force(settings: Settings, hosts: Sequence[str], watch: bool) -> None:
-    """Let the pods of hosts leave without asking the SLA of their jobs. Only after the deadline of the drain.
+    """Evict the pods of hosts against the SLA of their jobs. Only after the deadline of the drain.
 
     \b
     Example:
@@ -129,7 +133,7 @@ def force(settings: Settings, hosts: Sequence[str], watch: bool) -> None:
 @WATCH
 @pass_settings
 def status(settings: Settings, hosts: Sequence[str], watch: bool) -> None:
-    """Show hosts in maintenance, what they wait for, and which jobs hold them up.
+    """Show hosts in maintenance, what they wait for, and which jobs block them.
 
     \b
     Examples:

@@ -73,7 +73,7 @@ def switch(settings: Settings, verb: str) -> None:
 @mover.command()
 @pass_settings
 def plan(settings: Settings) -> None:
-    """Show what would be moved now, if what asks for it had lasted for long enough; nothing is moved.
+    """Show the hosts that would move now, if the demand had lasted for long enough; nothing is moved.
 
     \b
     Example:
@@ -88,7 +88,7 @@ def plan(settings: Settings) -> None:
 @mover.command()
 @pass_settings
 def show(settings: Settings) -> None:
-    """Show what the mover sees of each host pool, what it waits for, and what it has moved.
+    """Show the hosts and demand of each host pool, what the mover waits for, and the latest moves.
 
     \b
     Example:

@@ -54,12 +54,10 @@ SETTINGS = together(
         metavar="WORKLOAD,...",
         help=f"The workloads whose pods go to its hosts: {', '.join(work for work in Workload if work)}.",
     ),
-    click.option("--cpu", type=FACTOR, help="1.6 announces 16 cpus of a host that has 10."),
-    click.option("--memory", type=FACTOR, help="The same of memory."),
-    click.option("--disk", type=FACTOR, help="The same of disk."),
-    click.option(
-        "--minimum", type=COUNT, help="Hosts that the mover leaves it, and fetches when it has fewer; none at first."
-    ),
+    click.option("--cpu", type=FACTOR, help="The overcommit of cpus: 1.6 announces 16 cpus of a host that has 10."),
+    click.option("--memory", type=FACTOR, help="The overcommit of memory."),
+    click.option("--disk", type=FACTOR, help="The overcommit of disk."),
+    click.option("--minimum", type=COUNT, help="The number of hosts that the mover keeps in it; 0 at first."),
 )
 
 
@@ -79,7 +77,7 @@ pool.add_command(mover)
 @pool.command("list")
 @pass_settings
 def list_(settings: Settings) -> None:
-    """List host pools: how many hosts each has, what it serves, and the factors by which it announces their room.
+    """List host pools: their number of hosts, their workloads, and the factors by which they overcommit resources.
 
     \b
     Example:
@@ -119,7 +117,7 @@ def show(settings: Settings, pool: str) -> None:
 @SETTINGS
 @pass_settings
 def create(settings: Settings, /, pool: str, serves: str | None, minimum: int | None, **factors: float | None) -> None:
-    """Make a host pool. Without --serves it serves the workload that its name names, if it does.
+    """Create a host pool. Without --serves it serves the workload that its name names, if it does.
 
     \b
     Examples:
@@ -138,7 +136,7 @@ def create(settings: Settings, /, pool: str, serves: str | None, minimum: int | 
 @SETTINGS
 @pass_settings
 def update(settings: Settings, /, pool: str, serves: str | None, minimum: int | None, **factors: float | None) -> None:
-    """Change what a host pool serves, and its factors, as far as they are given. Pods on its hosts stay.
+    """Change the workloads and factors of a host pool that are given. Pods on its hosts stay.
 
     \b
     Examples:
@@ -179,10 +177,12 @@ def delete(settings: Settings, pool: str) -> None:
 
 @pool.command()
 @click.argument("hosts", metavar="HOST...", type=HOSTNAME, nargs=-1, required=True)
-@click.option("--to", "destination", metavar="HOST_POOL", required=True, help="Where they go.")
-@click.option("--from", "source", metavar="HOST_POOL", help="Where they must be; wherever they are if absent.")
+@click.option("--to", "destination", metavar="HOST_POOL", required=True, help="The host pool to move them to.")
+@click.option("--from", "source", metavar="HOST_POOL", help="Refuse it unless the hosts are in this host pool.")
 @click.option("--drain", is_flag=True, help="Drain each host first, as the SLA of the services on it allows.")
-@click.option("--at-most", type=COUNT_FROM_1, help="With --drain: how many hosts may be away for these to begin.")
+@click.option(
+    "--at-most", type=COUNT_FROM_1, help="With --drain: the number of hosts that may be unavailable when these start."
+)
 @click.option("--watch", is_flag=True, help="Show the drains until every host has moved.")
 @pass_settings
 def move(

@@ -47,19 +47,19 @@ def goals_option(function: F) -> F:
         "goals",
         type=click.Choice([goal.lower() for goal in Goal]),
         multiple=True,
-        help="free: let a pod in that fits nowhere; the goal if none is named. spread: fill hosts that are far emptier "
+        help="free: make room for a pod that fits nowhere; the default. spread: fill hosts that are far emptier "
         "than the mean. empty: empty hosts with few pods. May be repeated; spread and empty exclude each other.",
     )
     return option(function)
 
 
-CLUSTER = click.option("--cluster", default="", help="Of this cluster only; of all if absent.")
+CLUSTER = click.option("--cluster", default="", help="Only this cluster; all if absent.")
 
 
 @click.group(cls=VerbsAndCommand, invoke_without_command=True)
-@click.option("--plan", "shows_plan", is_flag=True, help="Show what would be moved; nothing is.")
+@click.option("--plan", "shows_plan", is_flag=True, help="Show which pods would be moved, without moving them.")
 @goals_option
-@click.option("--moves", "moves_max", type=click.IntRange(1, MOVES_MAX), help="At most so many in each cluster.")
+@click.option("--moves", "moves_max", type=click.IntRange(1, MOVES_MAX), help="The limit of moves in each cluster.")
 @pass_settings
 @click.pass_context
 def rebalance(
@@ -67,8 +67,8 @@ def rebalance(
 ) -> None:
     """Move pods of services to other hosts of their cluster, or show which would, and why.
 
-    No pod moves that its SLA or its volume keeps, none of a batch job, and none to where its constraint or that of
-    another pod does not want it.
+    A pod stays where its SLA or its volume keeps it, and pods of batch jobs stay. No pod moves against its constraint,
+    or against that of another pod.
 
     \b
     Examples:
@@ -77,7 +77,7 @@ def rebalance(
     """
     if context.invoked_subcommand is None:
         if not shows_plan:
-            raise click.UsageError("say --plan, or what to do: start, pause, resume, stop or status")
+            raise click.UsageError("missing command: give --plan, or one of start, pause, resume, stop and status")
         show_plan(settings, goals, moves_max)
     elif shows_plan or goals or moves_max:
         raise click.UsageError(f"--plan, and what it takes, stands alone: {context.invoked_subcommand} has its own")
@@ -116,7 +116,7 @@ def notes(stuck: Sequence[str], staying: Iterable[v0.rebalance.Staying]) -> Iter
 @click.option(
     "--per-hour",
     type=click.IntRange(1, PER_HOUR_MAX),
-    help="At most so many moves within any hour, in each cluster; 60 if absent.",
+    help="The limit of moves per hour in each cluster; 60 if absent.",
 )
 @CLUSTER
 @pass_settings
@@ -154,7 +154,7 @@ def steer(settings: Settings, verb: str, cluster: str) -> None:
 @click.option("--moves", "moves_max", type=click.IntRange(1, MOVES_MAX), help="Latest moves to show; 20 if absent.")
 @pass_settings
 def status(settings: Settings, cluster: str, moves_max: int | None) -> None:
-    """Show how far it is, what blocks it, and the latest moves with their reasons.
+    """Show the progress of rebalancing, what blocks it, and the latest moves with their reasons.
 
     \b
     Example:

@@ -54,4 +54,4 @@ def unknown_text(hosts: Sequence[str], clusters: Mapping[str, str], silent: Coll
         texts.append(f"{len(unknown) - NAMED_MAX} more")
     places = sorted({*clusters.values()})
     where = f"cluster{'s' * (len(places) > 1)} {', '.join(places)}"
-    return f"no host is called {' or '.join(texts)} in {where}: peloton host list shows those that are there"
+    return f"unknown host {' or '.join(texts)} in {where}: peloton host list shows the known hosts"

@@ -21,7 +21,7 @@ from cli.wire import v0
 @click.argument("host", type=HOSTNAME)
 @pass_settings
 def why(settings: Settings, host: str) -> None:
-    """Say whether a host takes pods, and if not, why: its maintenance and what that waits for, why pods avoid it and
+    """Show whether a host takes pods, and if not, why: its maintenance and what that waits for, why pods avoid it and
     until when, or for which pod it is reserved.
 
     \b
@@ -32,7 +32,7 @@ def why(settings: Settings, host: str) -> None:
     found = [info for info in answer.host_infos if info.hostname == host]
     if not found:
         silent = f"; {silent_clusters_text(answer.silent_clusters)}" if answer.silent_clusters else ""
-        raise Failed(f"host {host} is not known{silent}")
+        raise Failed(f"unknown host {host}{silent}")
     info = found[0]
     if print_for_programs(settings, info, [host]):
         return

@@ -81,9 +81,9 @@ def create(settings: Settings, respool: str, config: Path, job_id: str, secrets:
 @click.argument("config", type=CONFIG_FILE)
 @pass_settings
 def plan(settings: Settings, respool: str, config: Path) -> None:
-    """Say what would become of the daemon of the YAML file CONFIG: how many hosts match and why the others do not,
-    how many of them have room for it now, on how many preemptible instances would be evicted for it, and how much of
-    the capacity would be its overhead. Nothing is created.
+    """Show how the daemon of the YAML file CONFIG would be placed: how many hosts match and why the others do not,
+    how many of them have enough free resources now, on how many preemptible instances would be evicted for it, and how
+    much of the capacity would be its overhead. Nothing is created.
 
     \b
     Example:
@@ -97,7 +97,7 @@ def plan(settings: Settings, respool: str, config: Path) -> None:
 @limit_option
 @pass_settings
 def list_daemons(settings: Settings, respool: str | None, limit: int | None) -> None:
-    """List daemons, newest first, those that have ended among them. `Total` counts hosts that are gone, too.
+    """List daemons, also ended ones, newest first. `Total` counts also hosts that have left.
 
     \b
     Example:
@@ -121,7 +121,7 @@ def list_daemons(settings: Settings, respool: str | None, limit: int | None) -> 
 @click.argument("config", type=CONFIG_FILE)
 @batch_size_argument
 @failure_options
-@click.option("--override", is_flag=True, help="Take the place of an update that is under way.")
+@click.option("--override", is_flag=True, help="Replace an update that is under way.")
 @pass_settings
 def update(
     settings: Settings, /, job_id: str, config: Path, batch_size: int, override: bool, **update_config: Any
@@ -141,7 +141,7 @@ def update(
 @click.option("--progress", is_flag=True, help="Wait until the instances have ended, 10 minutes at most.")
 @pass_settings
 def stop(settings: Settings, job_id: str, progress: bool) -> None:
-    """Stop a daemon on all hosts, and keep no room for it any more.
+    """Stop a daemon on all hosts, and reserve no resources for it any more.
 
     \b
     Example:

@@ -110,7 +110,7 @@ def exit_after_watching(settings: Settings, job_id: str) -> None:
         console = progress_console(settings.is_for_programs)
         state = watch_job(settings.client, job_id, console, is_json=settings.json)
     except KeyboardInterrupt:
-        echo(f"Stopped watching; job {job_id} goes on.", err=True)
+        echo(f"Stopped watching; job {job_id} continues.", err=True)
         sys.exit(130)
     sys.exit(0 if state is JobState.SUCCEEDED else 1)
 
@@ -196,7 +196,7 @@ def delete(settings: Settings, job_id: str) -> None:
 @job_argument
 @pass_settings
 def refresh(settings: Settings, job_id: str) -> None:
-    """Have the API look at a job again, from what is stored."""
+    """Read a job again from storage."""
     response = settings.client.jobs.Refresh(v0.job.RefreshRequest(id=v0.peloton.JobID(value=job_id)))
     print_outcome(settings, response, f"Job {job_id} refreshed")
 

@@ -39,11 +39,11 @@ COLOURS = ("cyan", "green", "yellow", "magenta", "blue")
 @click.command(cls=Command)
 @job_argument
 @click.option("--range", "-r", "instances", type=RANGE, default=":", help="Instances; the first 100 if absent.")
-@click.option("--follow", "-f", "-F", is_flag=True, help="Go on until the job has ended and all is printed.")
+@click.option("--follow", "-f", "-F", is_flag=True, help="Print until the job has ended and all is printed.")
 @click.option("--tail", "-n", type=COUNT, metavar="N", help="Only the last N lines of each file.")
 @click.option("--since", type=SINCE, help="Only files written since: a duration such as 10m, or a time.")
 @click.option("--stream", type=click.Choice([*STREAMS, "both"]), default="both", show_default=True,
-              help="Which output.")  # fmt: skip
+              help="The output to print.")  # fmt: skip
 @click.option("--no-prefix", is_flag=True, help="Print lines without their instance.")
 @raw_option
 @pass_settings
@@ -60,8 +60,9 @@ def logs(
 ) -> None:
     """Print the output of all instances of a job: stdout and stderr, each line marked with its instance.
 
-    Without --follow instance by instance, the current run of each; with it, lines as they are written, also of runs
-    that begin meanwhile. A sandbox keeps no time for each line: --since chooses files, those that were written since.
+    Without --follow the current run of each instance is printed, one after the other; with it, lines of all instances
+    as they are written, also of runs that start meanwhile. A sandbox keeps no time for each line: --since chooses the
+    files that were written since.
 
     \b
     Examples:

@@ -61,7 +61,7 @@ def query(settings: Settings, wanted: JobConditions) -> None:
     """Find jobs; all conditions must hold.
 
     Sort fields: creation_time, completion_time, start_time, update_time, name, owner, state, job_type,
-    instance_count. Asking for a state that is an end looks at the last 7 days unless -d says otherwise.
+    instance_count. A query for a terminal state covers the last 7 days unless -d sets more.
 
     \b
     Examples:
@@ -83,9 +83,9 @@ def query(settings: Settings, wanted: JobConditions) -> None:
 
 
 @click.command("list", cls=Command)
-@click.option("--states", "-s", type=JOB_STATES, default="", help="Any of these states.")
-@click.option("--respool", "-r", type=POOL_PATH, help="Jobs of this pool.")
-@click.option("--name", default="", metavar="TEXT", help="Jobs with this in their name.")
+@click.option("--states", "-s", type=JOB_STATES, default="", help="Only these states.")
+@click.option("--respool", "-r", type=POOL_PATH, help="Only jobs of this pool.")
+@click.option("--name", default="", metavar="TEXT", help="Only jobs whose name contains TEXT.")
 @limit_option
 @pass_settings
 def list_jobs(settings: Settings, states: tuple[str, ...], respool: str | None, name: str, limit: int | None) -> None:

@@ -28,7 +28,7 @@ def rolling_command(name: str, verb: str, group: str = "job", noun: str = "servi
     @job_argument
     @click.argument("batch_size", metavar="BATCH-SIZE", type=COUNT)
     @click.option("--resourceVersion", "resource_version", type=COUNT, default=0, show_default=True,
-                  help="The configuration version that must be the current one; 0 takes whichever is.")  # fmt: skip
+                  help="Refuse it unless this is the current configuration version; 0: any.")  # fmt: skip
     @ranges_option
     @pass_settings
     def command(

@@ -48,7 +48,7 @@ RUNS: Table[v0.schedule.Run] = Table(
 OVERLAPS = ("skip", "buffer-one", "buffer-all", "cancel-other", "allow-all")
 
 NAME = click.argument("name", metavar="SCHEDULE")
-NOTE = click.option("--note", default="", metavar="TEXT", help="Why; shown with the schedule.")
+NOTE = click.option("--note", default="", metavar="TEXT", help="A reason, shown with the schedule.")
 
 
 def overlap_option(default: str) -> Callable[[Any], Any]:
@@ -63,7 +63,7 @@ def overlap_option(default: str) -> Callable[[Any], Any]:
 def schedule() -> None:
     """Create jobs at times: by cron expressions, or at intervals.
 
-    Each run of a schedule creates one job, whose name has the time behind it, and is under way until the job has ended.
+    Each run of a schedule creates one job, whose name ends in the time, and is under way until the job has ended.
     Temporal keeps the schedules.
     """
 
@@ -72,15 +72,26 @@ def schedule() -> None:
 @NAME
 @click.argument("respool", type=POOL_PATH)
 @click.argument("config", type=CONFIG_FILE)
-@click.option("--cron", "crons", multiple=True, metavar="CRON", help='Such as "0 6 * * 1-5" or @daily. Repeatable.')
-@click.option("--time-zone", default="", metavar="ZONE", help="Of the cron expressions: Europe/Berlin; UTC if absent.")
+@click.option(
+    "--cron",
+    "crons",
+    multiple=True,
+    metavar="CRON",
+    help='A cron expression such as "0 6 * * 1-5" or @daily. Repeatable.',
+)
+@click.option(
+    "--time-zone",
+    default="",
+    metavar="ZONE",
+    help="The time zone of the cron expressions, such as Europe/Berlin; UTC if absent.",
+)
 @click.option("--every", type=DURATION, help="An interval, counted from the beginning of 1970.")
-@click.option("--offset", type=DURATION, help="How long after the beginning of each interval.")
-@click.option("--jitter", type=DURATION, help="Each run starts up to so much later.")
+@click.option("--offset", type=DURATION, help="The delay of runs after the beginning of each interval.")
+@click.option("--jitter", type=DURATION, help="Delay each run by a random time up to this.")
 @overlap_option("skip: its time is left out")
-@click.option("--catch-up", type=DURATION, help="Times that were missed are made up for within this; 1h if absent.")
+@click.option("--catch-up", type=DURATION, help="Run times that were missed by at most this; 1h if absent.")
 @click.option("--pause-on-failure", is_flag=True, help="Pause the schedule when a job fails or cannot be created.")
-@click.option("--paused", is_flag=True, help="Begin paused.")
+@click.option("--paused", is_flag=True, help="Create the schedule paused.")
 @NOTE
 @pass_settings
 def create(settings: Settings, /, name: str, respool: str, config: Path, **options: Any) -> None:
@@ -139,7 +150,7 @@ def overlap_number(word: str | None) -> v0.schedule.Overlap.ValueType:
 @limit_option
 @pass_settings
 def list_schedules(settings: Settings, respool: str | None, limit: int | None) -> None:
-    """List schedules: their times, the next one, and what became of the last run. Also `schedule list`.
+    """List schedules: their times, the next one, and the result of the last run. Also `schedule list`.
 
     \b
     Examples:
@@ -257,8 +268,14 @@ def trigger(settings: Settings, name: str, overlap: str | None) -> None:
 
 @schedule.command()
 @NAME
-@click.option("--from", "start", type=SINCE, required=True, help="A duration ago, or a time: 7d is 168h.")
-@click.option("--to", "end", type=SINCE, help="The same; now if absent.")
+@click.option(
+    "--from",
+    "start",
+    type=SINCE,
+    required=True,
+    help="The first time: a duration before now (7 days are 168h), or a time.",
+)
+@click.option("--to", "end", type=SINCE, help="The last time, written alike; now if absent.")
 @overlap_option("buffer-all: one after the other")
 @pass_settings
 def backfill(settings: Settings, name: str, start: datetime, end: datetime | None, overlap: str | None) -> None:

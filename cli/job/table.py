@@ -41,25 +41,25 @@ TABLE: Table[v0.table.JobRow] = Table(
 
 
 @click.command("table", cls=Command)
-@click.option("--respool", "-r", type=POOL_PATH, help="Jobs of this pool and the pools below it.")
-@click.option("--states", "-s", type=JOB_STATES, default="", help="Any of these states.")
-@click.option("--types", "-t", type=TYPES, default="", help="Any of these types.")
-@click.option("--owner", default="", metavar="TEAM", help="Jobs of this owning team.")
-@click.option("--labels", "-l", type=LABELS, default="", help="All of these labels.")
-@click.option("--name", default="", metavar="TEXT", help="Jobs with this in their name.")
-@click.option("--prefix", default="", metavar="TEXT", help="Jobs whose name begins so.")
-@click.option("--since", type=SINCE, help="Created since then: a duration before now, or a time.")
-@click.option("--until", type=SINCE, help="Created until then.")
-@click.option("--oldest-first", is_flag=True, help="Else the newest come first.")
+@click.option("--respool", "-r", type=POOL_PATH, help="Only jobs of this pool and the pools below it.")
+@click.option("--states", "-s", type=JOB_STATES, default="", help="Only these states.")
+@click.option("--types", "-t", type=TYPES, default="", help="Only these types.")
+@click.option("--owner", default="", metavar="TEAM", help="Only jobs of this owning team.")
+@click.option("--labels", "-l", type=LABELS, default="", help="Only with all of these labels.")
+@click.option("--name", default="", metavar="TEXT", help="Only jobs whose name contains TEXT.")
+@click.option("--prefix", default="", metavar="TEXT", help="Only jobs whose name starts with TEXT.")
+@click.option("--since", type=SINCE, help="Only jobs created since TIME: a duration before now, or a time.")
+@click.option("--until", type=SINCE, help="Only jobs created until TIME.")
+@click.option("--oldest-first", is_flag=True, help="List the oldest jobs first, not the newest.")
 @click.option("--limit", "-n", type=COUNT_FROM_1, default=50, show_default=True, help="Jobs to print.")
-@click.option("--token", default="", help="Where to go on, as an earlier page of the same filters says.")
-@click.option("--count", is_flag=True, help="Say how many match, too; up to 10,000 are counted.")
+@click.option("--token", default="", help="Start at this token of an earlier page with the same filters.")
+@click.option("--count", is_flag=True, help="Count the jobs that match, up to 10,000.")
 @pass_settings
 def table(settings: Settings, /, oldest_first: bool, limit: int, token: str, count: bool, **conditions: Any) -> None:
     """Page through all jobs; all conditions must hold.
 
-    A page costs the same anywhere in the table, and new jobs do not shift it. What few jobs match may take long to
-    find among a million; the API looks at 20,000 at a time.
+    A page costs the same anywhere in the table, and new jobs do not shift it. A filter that few of a million jobs match
+    may take long; the API examines 20,000 at a time.
 
     \b
     Examples:
@@ -87,7 +87,7 @@ def table(settings: Settings, /, oldest_first: bool, limit: int, token: str, cou
     if count:
         echo(f"{'At least ' if response.count.more else ''}{response.count.count:,} match.", err=True)
     if response.nextPageToken:
-        say_more(len(response.jobs), None, f"--token {response.nextPageToken} goes on")
+        say_more(len(response.jobs), None, f"--token {response.nextPageToken} continues")
 
 
 def job_filter(

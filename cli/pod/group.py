@@ -87,7 +87,7 @@ def events(settings: Settings, pod: PodName, run: str, limit: int) -> None:
 @click.option("--podID", "-p", "pod_id", default="", metavar="POD-ID", help="This run; the latest if absent.")
 @pass_settings
 def events_v1alpha(settings: Settings, pod: PodName, pod_id: str) -> None:
-    """Show what happened to one run of a pod, newest first, in the words of v1alpha.
+    """Show what happened to one run of a pod, newest first, by API v1alpha.
 
     \b
     Example:
@@ -105,7 +105,7 @@ def events_v1alpha(settings: Settings, pod: PodName, pod_id: str) -> None:
 @name_argument
 @pass_settings
 def cache(settings: Settings, pod: PodName) -> None:
-    """Print a pod's state as scheduling sees it."""
+    """Print the short form of a pod: its state."""
     request = v1.pod_svc.GetPodCacheRequest(pod_name=control.name_message(pod))
     print_message(settings, settings.client.pods.GetPodCache(request))
 

@@ -79,7 +79,7 @@ def create(settings: Settings, path: str, config: Path) -> None:
 @click.argument("path", metavar="POOL", type=POOL_PATH)
 @click.argument("config", type=CONFIG_FILE)
 @click.option("--force", "-f", is_flag=True, help="Skip the API's validation; asks whether you are sure.")
-@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
 @pass_settings
 def update(settings: Settings, path: str, config: Path, force: bool, yes: bool) -> None:
     """Replace the configuration of POOL by the YAML file CONFIG.

@@ -24,7 +24,7 @@ MARKS_MAX = 20
 @history_options
 @pass_settings
 def history(settings: Settings, path: str, span: dict[str, Any]) -> None:
-    """Show what POOL was given, could use, held and wanted over time, and what was preempted. Without POOL the whole
+    """Show reservation, entitlement, allocation and demand of POOL over time, and preemptions. Without POOL the whole
     cluster.
 
     Minutes are kept for a day, hours for a year. A dot in a line is a time in which nothing was recorded.

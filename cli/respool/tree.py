@@ -47,8 +47,8 @@ LEGEND = (
 
 
 @click.command("tree", cls=Command)
-@click.option("--watch", is_flag=True, help="Show it again and again until Ctrl-C.")
-@click.option("--every", type=DURATION, default="2s", show_default=True, help="How often, with --watch.")
+@click.option("--watch", is_flag=True, help="Repeat it until Ctrl-C.")
+@click.option("--every", type=DURATION, default="2s", show_default=True, help="The interval of --watch.")
 @pass_settings
 def tree(settings: Settings, watch: bool, every: float) -> None:
     """Show the tree of pools: reservation, limit, share, entitlement, allocation and demand of each kind of resource.

@@ -15,8 +15,8 @@ def stateless() -> None:
     """Create, roll out, watch and stop services.
 
     A service is a job whose instances always run. A change of it is an update: rolled out batch by batch, paused,
-    resumed, aborted or rolled back. ENTITY-VERSION is what a change was decided on, such as 1-1-1; it is refused when
-    the job has another one by now. Without it the current one is read first.
+    resumed, aborted or rolled back. ENTITY-VERSION, such as 1-1-1, is the version that a change is based on; the change
+    is refused when the job has another version. Without it the current one is read first.
     """
 
 

@@ -88,9 +88,9 @@ key_option = click.option(
     "--update-key",
     default="",
     metavar="TEXT",
-    help="Your name for the update: repeated with the same name, nothing is done twice.",
+    help="An idempotency key: a call repeated with the same key creates no second update.",
 )
-yes_option = click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+yes_option = click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
 diff_option = click.option("--diff", is_flag=True, help="First show what would change; on a terminal, ask.")
 
 # The names of these parameters are fields of v1alpha's CreateSpec and UpdateSpec.
@@ -100,11 +100,11 @@ failure_options = together(
     click.option("--maxTolerableInstanceFailures", "max_tolerable_instance_failures",
                  type=COUNT, default=0, show_default=True,
                  help="Failed instances at which the whole update fails; 0: never."),
-    click.option("--start-paused", is_flag=True, help="Begin nothing until it is resumed."),
+    click.option("--start-paused", is_flag=True, help="Start the update paused, until it is resumed."),
     click.option("--pulse-seconds", type=COUNT, default=0, show_default=True,
-                 help="Begin nothing unless a pulse came within so many seconds; 0: it needs none."),
+                 help="Start new instances only within so many seconds after a pulse; 0: pulses are not needed."),
     click.option("--progress-deadline-seconds", type=COUNT, default=0, show_default=True,
-                 help="Show it as stalled once no pod has become healthy for so many seconds; 0: 600."),
+                 help="Show the update as stalled when no pod became healthy for so many seconds; 0: 600."),
 )  # fmt: skip
 placement_options = together(
     click.option("--in-place", is_flag=True, help="Bring each instance back on the host that it was on."),

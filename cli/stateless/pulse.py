@@ -22,13 +22,13 @@ from peloton.model.update import UPDATE_TERMINAL, UpdateState
 
 @click.command(cls=Command)
 @job_argument
-@click.option("--update-key", default="", metavar="TEXT", help="Only the update of this name; refused for another one.")
-@click.option("--every", type=DURATION, metavar="DURATION", help="Again and again, until the update has ended.")
+@click.option("--update-key", default="", metavar="TEXT", help="Refuse it unless the update has this name.")
+@click.option("--every", type=DURATION, metavar="DURATION", help="Repeat the pulse until the update has ended.")
 @pass_settings
 def pulse(settings: Settings, job_id: str, update_key: str, every: float | None) -> None:
-    """Say that the pulsed update of a service may go on: for the seconds that it was created with.
+    """Let the pulsed update of a service continue, for the seconds that it was created with.
 
-    With --every it goes on for as long as this command runs; the exit code is 0 if the update succeeded, 1 otherwise.
+    With --every the update continues for as long as this command runs; the exit code is 0 if it succeeded, 1 otherwise.
 
     \b
     Examples:

@@ -47,7 +47,7 @@ def cache(settings: Settings, job_id: str) -> None:
 @job_argument
 @pass_settings
 def refresh(settings: Settings, job_id: str) -> None:
-    """Have the API look at a service again, from what is stored."""
+    """Read a service again from storage."""
     response = settings.client.services.RefreshJob(v1.job_svc.RefreshJobRequest(job_id=Service(settings, job_id).id))
     print_outcome(settings, response, f"Job {job_id} refreshed")
 

@@ -45,9 +45,9 @@ from peloton.model.update import UPDATE_TERMINAL, UpdateState
 STATE_PREFIX = "WORKFLOW_STATE_"
 BACKWARD = ("ROLLING_BACKWARD", "ROLLED_BACK")
 rollback_option = click.option("--rollbackOnFailure", "rollback_on_failure", is_flag=True,
-                               help="When it fails, go back to the version before.")  # fmt: skip
+                               help="Roll back to the previous version when the update fails.")  # fmt: skip
 override_option = click.option("--override", "-o", is_flag=True,
-                               help="Do not ask before taking the place of an update under way.")  # fmt: skip
+                               help="Replace an update under way without asking.")  # fmt: skip
 asking_options = together(override_option, diff_option, yes_option, watch_option)
 
 

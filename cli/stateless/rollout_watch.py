@@ -45,7 +45,7 @@ def exit_after_rollout(settings: Settings, job_id: str, view: View, what: str) -
         console = progress_console(settings.is_for_programs)
         rollout = watch_rollout(settings.client, job_id, view, console, is_json=settings.json)
     except KeyboardInterrupt:
-        echo(f"Stopped watching; the {what} goes on.", err=True)
+        echo(f"Stopped watching; the {what} continues.", err=True)
         sys.exit(INTERRUPTED)
     sys.exit(rollout.exit_code)
 

@@ -211,7 +211,7 @@ def print_events(settings: Settings, pod: PodName, run: str, limit: int) -> None
 @instance_argument()
 @pass_settings
 def cache(settings: Settings, pod: PodName) -> None:
-    """Print a task's state as scheduling sees it."""
+    """Print the short form of a task: its state."""
     request = v0.task.GetCacheRequest(jobId=v0.peloton.JobID(value=pod.job_id), instanceId=pod.instance_id)
     print_message(settings, settings.client.tasks.GetCache(request))
 
@@ -221,7 +221,7 @@ def cache(settings: Settings, pod: PodName) -> None:
 @range_option
 @pass_settings
 def refresh(settings: Settings, job_id: str, instances: InstanceRange) -> None:
-    """Have the API look at tasks again, from what is stored."""
+    """Read tasks again from storage."""
     request = v0.task.RefreshRequest(jobId=v0.peloton.JobID(value=job_id), range=control.range_message(instances))
     print_outcome(settings, settings.client.tasks.Refresh(request), f"Tasks of job {job_id} refreshed")
 

@@ -18,13 +18,13 @@ NO_TERMINAL = (
 
 
 @click.command(cls=Command)
-@click.option("--period", type=DURATION, default="2s", show_default=True, help="How often to ask.")
+@click.option("--period", type=DURATION, default="2s", show_default=True, help="The interval of polling the API.")
 @pass_settings
 def top(settings: Settings, period: float) -> None:
-    """Show the cluster live: what is wrong now, pools, jobs, hosts.
+    """Show the cluster live: problems, pools, jobs, hosts.
 
     Keys: 1 to 4 are the tabs, arrows or j and k move, enter opens, esc goes back, / filters, s sorts, c copies the
-    command that gives the same, ? tells the others, q quits.
+    command with the same result, ? shows all keys, q quits.
 
     \b
     Examples:

@@ -68,7 +68,7 @@ def _queues(part: Part[v0.explain.PoolTreeResponse]) -> Iterator[Fault]:
             wanted = [f"{each.kind} {amount(each.kind, each.demand)}" for each in pool.amounts if each.demand]
             many = f"{pool.queuedInstances} instance{'s wait' if pool.queuedInstances > 1 else ' waits'}"
             # Gangs in backoff are in the queue, but count for no demand.
-            what = f" for {', '.join(wanted)}" if wanted else ", held back because no host was found"
+            what = f" for {', '.join(wanted)}" if wanted else ", in backoff because no host was found"
             yield Fault(Weight.NOTE, f"Pool {pool.path}: {many}{what}", f"pool:{pool.path}")
 
 
@@ -140,7 +140,7 @@ def _role_line(seen: Overview) -> Text:
     line = Text(no_wrap=True, end="")
     for role in seen.whole.roles:
         line.append("  " if line else "")
-        led = f"{role.role} led at {role.address}" if role.address else f"{role.role}: NOBODY LEADS"
+        led = f"{role.role} led at {role.address}" if role.address else f"{role.role}: NO LEADER"
         line.append(led, "" if role.address else MARK_STYLES["RED"])
     for cluster in seen.whole.clusters:
         if cluster.is_silent:

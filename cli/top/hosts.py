@@ -52,7 +52,7 @@ class HostPage(Page):
         def ask(reader: Reader) -> Picture:
             found = reader.host(hostname)
             if found.info is None:
-                raise Failed(f"host {hostname} is not known")
+                raise Failed(f"unknown host {hostname}")
             pods = found.pods.answer or v0.overview.GetHostPodsResponse()
             more = f"only the first {len(pods.pods)}" if pods.has_more else ""
             return Picture(pod_grid(pods.pods, wanted, datetime.now(UTC)), list(head(found)), more)

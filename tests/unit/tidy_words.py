@@ -33,10 +33,10 @@ PARTICIPLE = re.compile(r"\w+ed|told|said|kept|held|made|sent|seen|found|known|l
 VERBS_IN_ED = {"need", "feed", "seed", "embed", "exceed", "proceed", "succeed", "shed"}
 
 BUDGETS = {
-    "product": {"odd": 0, "riddles": 4, "participles": 448},
+    "product": {"odd": 0, "riddles": 0, "participles": 448},
     "tests": {"odd": 0, "riddles": 0, "participles": 396},
 }
-"""Faults that are left: riddles of the product are in help texts."""
+"""Faults that are left."""
 SPARE = 20
 """Distance of a budget above its count from which the budget has to be lowered."""
 SHOWN_MAX = 20

@@ -170,7 +170,7 @@ def test_tree_is_watched(run: Run, api: FakeApi) -> None:
     assert (result.exit_code, result.stderr.splitlines()) == (
         1,
         [
-            f"{api.address} does not answer; the cluster goes on, asking again ...",
+            f"{api.address} does not answer; the cluster continues, retrying ...",
             f"{api.address} answers again",
             "cannot watch cluster with its pools: broken (INTERNAL)",
         ],

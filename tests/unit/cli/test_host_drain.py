@@ -20,11 +20,11 @@ def a_plan() -> pb.PlanResponse:
 
 
 PLAN = f"""\
-Hostname  Job                                   Pods  Leave                                                  Without room  Cluster
-h1        {JOBS[0]}  2     at once, back to their queue                                         local
-h1        {JOBS[1]}  2     as the SLA allows: 1 of the job now                    1             local
-h1        {JOBS[2]}  2     when somebody stops them: their volume is on the host                local
-h1        {JOBS[3]}  2     when all others have                                                 local
+Hostname  Job                                   Pods  Leave                                                     Without room  Cluster
+h1        {JOBS[0]}  2     at once, back to their queue                                            local
+h1        {JOBS[1]}  2     as the SLA allows: 1 of the job now                       1             local
+h1        {JOBS[2]}  2     when an operator stops them: their volume is on the host                local
+h1        {JOBS[3]}  2     when all others have                                                    local
 Pods that are leaving already: 3
 Pods of services of which it is not known whether another host takes them: 4
 """  # noqa: E501

@@ -117,8 +117,8 @@ def test_a_host_that_no_cluster_has(verb: str, run: Run, api: FakeApi) -> None:
     refused = run(f"host maintenance {verb} node-0 nde-1 x")
 
     text = (
-        "no host is called 'nde-1' (did you mean node-1 or node-2 or node-0?) or 'x' in clusters east, west: peloton "
-        "host list shows those that are there\n"
+        "unknown host 'nde-1' (did you mean node-1 or node-2 or node-0?) or 'x' in clusters east, west: peloton "
+        "host list shows the known hosts\n"
     )
     assert (1, text) == (refused.exit_code, refused.stderr)
 
@@ -258,7 +258,7 @@ def test_watching_sits_outages_out(api: FakeApi) -> None:
 
     lines = watched(api, "h1").splitlines()
 
-    assert [f"{api.address} does not answer; the maintenance goes on, asking again ...",
+    assert [f"{api.address} does not answer; the maintenance continues, retrying ...",
             f"{api.address} answers again", "h1 DOWN  waits for completion"] == lines  # fmt: skip
     api.answers["maintenance.Query"] = [away]
     with pytest.raises(

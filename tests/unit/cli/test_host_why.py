@@ -83,7 +83,7 @@ def test_programs_and_hosts_that_are_not_known(run: Run, api: FakeApi) -> None:
     assert "h1" == json.loads(run("--json host why h1").stdout)["hostname"]
     assert "h1\n" == run("-o name host why h1").stdout
     unknown = run("host why h9")
-    assert (1, True) == (unknown.exit_code, "host h9 is not known" in unknown.stderr)
+    assert (1, True) == (unknown.exit_code, "unknown host h9" in unknown.stderr)
 
 
 def test_a_mark_is_told(run: Run, api: FakeApi) -> None:

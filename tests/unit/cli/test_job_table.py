@@ -51,7 +51,7 @@ def test_pages_that_are_cut_are_gone_on_from(run: Run, api: FakeApi) -> None:
 
     requests = api.requests("job_table.ListJobs")
     assert [("z", True, True), ("a", False, True)] == [(r.pageToken, r.count, r.oldestFirst) for r in requests]
-    assert "At least 10,000 match.\nThese are the first 1: --token b goes on\n" == result.stderr
+    assert "At least 10,000 match.\nThese are the first 1: --token b continues\n" == result.stderr
 
 
 def test_nothing_matches(run: Run, api: FakeApi) -> None:

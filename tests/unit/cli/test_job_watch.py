@@ -128,7 +128,7 @@ def test_an_outage_is_sat_out(api: FakeApi) -> None:
     state, text = watch(api, waits)
     assert [
         "RUNNING 0/3  RUNNING 3",
-        f"{api.address} does not answer; the job goes on, asking again ...",
+        f"{api.address} does not answer; the job continues, retrying ...",
         f"{api.address} answers again",
         "SUCCEEDED 3/3  SUCCEEDED 3",
     ] == text.splitlines()[:4]
@@ -200,7 +200,7 @@ def test_interrupting_leaves_the_job_alone(run: Run, api: FakeApi) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("cli.job.group.watch_job", interrupted)
         result = run(f"job watch {JOB}")
-    assert (130, f"Stopped watching; job {JOB} goes on.\n", []) == (result.exit_code, result.stderr, api.calls)
+    assert (130, f"Stopped watching; job {JOB} continues.\n", []) == (result.exit_code, result.stderr, api.calls)
 
 
 def test_times_of_the_wire() -> None:

@@ -104,7 +104,7 @@ def test_nobody_is_called_so(run: Run, api: FakeApi) -> None:
 
     assert (1, []) == (result.exit_code, refreshed(api))
     assert result.stderr == (
-        "no job is called 'etl': want its id, the first 4 characters of that or more, its name, or its pool and name "
+        "unknown job 'etl': want its id, the first 4 characters of that or more, its name, or its pool and name "
         "(/pool/name)\n"
     )
 

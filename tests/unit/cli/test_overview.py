@@ -68,7 +68,7 @@ def test_clusters_counts_and_leaders(run: Run, api: FakeApi) -> None:
         "Hosts of west: 2 UP, 1 DRAINING, 1 in maintenance, 1 avoided, marked 1 RED",
         "Jobs: 1,200 RUNNING, 5 SUCCEEDED",
         "Pods: 7 RUNNING",
-        "Role hostmgr/east: nobody leads",
+        "Role hostmgr/east: no leader",
         "Role resmgr: led at 10.0.0.1:1, lease for 4.2 s more",
         "Temporal: temporal:7233, namespace prod",
     ] == lines[7:]

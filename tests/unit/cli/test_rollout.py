@@ -312,7 +312,7 @@ def test_interrupting_leaves_the_update_alone(run: Run, api: FakeApi, monkeypatc
     api.answers["services.ReplaceJob"] = [replaced()]
     api.answers["services.GetJob"] = [job_answer()]
     result = run(f"job stateless rollback {JOB} 1 1-1-1 --watch")
-    assert (130, "Stopped watching; the update goes on.\n") == (result.exit_code, result.stderr)
+    assert (130, "Stopped watching; the update continues.\n") == (result.exit_code, result.stderr)
 
 
 def test_every_job_state_of_the_wire_is_known() -> None:

@@ -294,7 +294,7 @@ def test_a_queue_without_demand_says_why_it_waits() -> None:
             each.demand = 0
     found = faults(seen(tree=Part(answer)), NOW)
 
-    assert "Pool /eng: 3 instances wait, held back because no host was found" in [fault.what for fault in found]
+    assert "Pool /eng: 3 instances wait, in backoff because no host was found" in [fault.what for fault in found]
 
 
 def test_jobs_that_failed_long_ago_are_not_wrong_now() -> None:
@@ -313,7 +313,7 @@ def test_who_does_not_answer_is_said() -> None:
     lines = [line.plain for line in head(seen(whole, tree=Part(None, "pools are not known")), 80)]
 
     assert lines[-2] == (
-        "resmgr led at 10.0.0.1:5394  hostmgr/blue: NOBODY LEADS  cluster blue: NO ANSWER  pools: pools are not known"
+        "resmgr led at 10.0.0.1:5394  hostmgr/blue: NO LEADER  cluster blue: NO ANSWER  pools: pools are not known"
     )
     assert ["cpu", "(cores)", "12", "4", "6", "2", "?", "1", "2"] == lines[1].split()[:9]
 

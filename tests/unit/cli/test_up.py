@@ -12,7 +12,7 @@ from tests.unit.cli.conftest import Run
 
 
 @pytest.fixture
-def started(monkeypatch: pytest.MonkeyPatch) -> list[LocalSettings]:
+def clusters(monkeypatch: pytest.MonkeyPatch) -> list[LocalSettings]:
     """Record settings instead of starting a cluster."""
     found: list[LocalSettings] = []
 
@@ -23,7 +23,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[LocalSettings]:
     return found
 
 
-def test_options_are_settings(run: Run, started: list[LocalSettings], tmp_path: Path) -> None:
+def test_options_are_settings(run: Run, clusters: list[LocalSettings], tmp_path: Path) -> None:
     """Each option sets the field of LocalSettings that it is about; the others keep their defaults."""
     file = tmp_path / "file.yaml"
     file.write_text("")
@@ -37,7 +37,7 @@ def test_options_are_settings(run: Run, started: list[LocalSettings], tmp_path: 
     run("up --mesos m:5050 --kubernetes 7")
     run("up --kubernetes --no-mesos")
 
-    assert started == [
+    assert clusters == [
         LocalSettings(web=True),
         LocalSettings(
             data_dir=tmp_path, simulate=3, simulation_file=file, port=0, database="sqlite://", temporal="t:7233",
@@ -67,11 +67,11 @@ CONFLICTS = {
 
 
 @pytest.mark.parametrize("line", CONFLICTS)
-def test_conflicts_are_refused(run: Run, started: list[LocalSettings], tmp_path: Path, line: str) -> None:
+def test_conflicts_are_refused(run: Run, clusters: list[LocalSettings], tmp_path: Path, line: str) -> None:
     """The error names the options that exclude or need each other, and nothing starts."""
     (tmp_path / "file.yaml").write_text("")
     result = run(f"up {line.replace('FILE', str(tmp_path / 'file.yaml'))}")
 
     assert 2 == result.exit_code
     assert CONFLICTS[line] in " ".join(result.stderr.split())
-    assert started == []
+    assert clusters == []

@@ -132,7 +132,7 @@ def test_a_watch_that_was_cut_off_goes_on(api: FakeApi, end: tuple[grpc.StatusCo
     assert [5, 7, 7, 8] == revisions
     assert [0, 7, 7] == [request.start_revision for request in api.requests("watches.Watch")]
     cut = f"the watch was cut off: {end[1]} ({end[0].name}); resuming after revision 7"
-    assert ["watch task_1", cut, "the watch goes on where it was", "watch task_1", CANCELLED[1]] == said
+    assert ["watch task_1", cut, "the watch resumes where it was", "watch task_1", CANCELLED[1]] == said
     assert [0.5, 1.0] == slept
 
 
@@ -140,7 +140,7 @@ def test_an_api_that_does_not_count_revisions(api: FakeApi) -> None:
     """The command says that changes may be missing if the API has no revisions."""
     streams = [[begun(), OVERFLOW], [begun(), CANCELLED]]
     api.answers["watches.Watch"] = streams  # type: ignore[assignment]
-    assert "the watch goes on; what changed in between is not known" in watched(api)[1]
+    assert "the watch resumes; changes in between are not known" in watched(api)[1]
 
 
 TOO_OLD = (grpc.StatusCode.OUT_OF_RANGE, "revision 7 is too old to resume from: changes from 100 on are kept")
