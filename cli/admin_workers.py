@@ -36,7 +36,7 @@ def worker() -> None:
     """Show the versions of the workers, promote one, or roll back.
 
     A new version runs 5 % of the workflows, then 25 %, then all, each after tasks that did not fail. One whose workers
-    crash, or whose workflow tasks fail, is rolled back and runs no workflows until it is promoted.
+    crash, or whose workflow tasks fail, is GIVEN_UP and runs no workflows until it is promoted.
     """
 
 
@@ -66,9 +66,9 @@ def ls(settings: Settings) -> None:
 )
 @pass_settings
 def promote(settings: Settings, version: str, percent: int | None) -> None:
-    """Have VERSION run all workflows, or a part of them, without further proof; also a version that was rolled back.
+    """Have VERSION run all workflows, or a part of them, without further proof; also a version that is GIVEN_UP.
 
-    Workflows come to it when they wake. Newer versions with workers are rolled back.
+    Workflows come to it when they wake. Newer versions with workers become GIVEN_UP.
 
     \b
     Examples:

@@ -131,8 +131,9 @@ def verb_commands(
             return click.command(verb, cls=Command, help=f"{text}{shown}")(act)
 
         commands = {verb: command_of(verb, text) for verb, text in texts.items()}
-        for command in commands.values() if group is not None else ():
-            group.add_command(command)
+        if group is not None:
+            for command in commands.values():
+                group.add_command(command)
         return commands
 
     return decorate

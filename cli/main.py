@@ -40,9 +40,9 @@ ENTRIES = {
 def print_version(ctx: click.Context, param: click.Parameter, value: bool) -> None:
     if not value or ctx.resilient_parsing:
         return
-    from cli.version import installed_version
+    from cli.version import read_version
 
-    echo(f"peloton {installed_version()}")
+    echo(f"peloton {read_version()}")
     ctx.exit()
 
 

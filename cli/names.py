@@ -85,7 +85,7 @@ class JobType(click.ParamType[str]):
     name = "JOB"
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        words = ask_to_complete(ctx, lambda client: known_jobs(client, incomplete))
+        words = ask_to_complete(ctx, lambda client: list_job_words(client, incomplete))
         return [CompletionItem(word, help=about) for word, about in words]
 
     def resolve(self, settings: Settings, value: Any) -> Any:
@@ -123,7 +123,7 @@ def resolve_names(ctx: click.Context) -> None:
             ctx.params[param.name] = param.type.resolve(settings, ctx.params[param.name])
 
 
-def known_jobs(client: Client, begin: str) -> list[tuple[str, str]]:
+def list_job_words(client: Client, begin: str) -> list[tuple[str, str]]:
     """Return words that begin with ``begin``, each with a help text that names its job."""
     request = v0.lookup.FindJobsRequest(text=begin, begins=True, limit=COMPLETIONS_MAX)
     found: dict[str, str] = {}

@@ -95,7 +95,7 @@ def secret_options(function: Callable[..., Any]) -> Callable[..., Any]:
             "--secret-path",
             default="",
             metavar="PATH",
-            help="The path in the container at which the secret of --secret-data is mounted.",
+            help="The mount path of --secret-data in the container.",
         ),
         click.option(
             "--secret-data",

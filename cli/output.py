@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from io import TextIOWrapper
 from operator import itemgetter
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from cli.settings import Settings
 from cli.terminal import console, echo
@@ -16,6 +16,7 @@ from peloton.model.text import escape
 if TYPE_CHECKING:
     from google.protobuf.message import Message
     from rich.console import Console
+    from rich.table import Table as RichTable
 
 Row = Sequence[object]
 T = TypeVar("T")
@@ -136,7 +137,9 @@ class Table(Generic[T]):
         nothing: str = "",
         name: Callable[[T], str] = lambda row: "",
     ) -> None:
-        pairs = [(one, itemgetter(at)) if isinstance(one, str) else one for at, one in enumerate(columns)]
+        pairs: list[tuple[str, Callable[[Any], object]]] = [
+            (one, itemgetter(at)) if isinstance(one, str) else one for at, one in enumerate(columns)
+        ]
         self.header = [title for title, _ in pairs]
         self.cells: Sequence[Callable[[T], object]] = [cell for _, cell in pairs]
         self.whole, self.spare, self.nothing, self.name = whole, spare, nothing, name
@@ -173,11 +176,15 @@ def print_table(table: Table[T], rows: Iterable[T], is_wide: bool = False) -> No
 
 
 def print_terminal_table(table: Table[T], texts: Sequence[Sequence[str]], drawn_on: Console | None = None) -> None:
+    drawn_on = drawn_on or console()
+    drawn_on.print(terminal_table(table, texts, drawn_on.width))
+
+
+def terminal_table(table: Table[T], texts: Sequence[Sequence[str]], console_width: int) -> RichTable:
     from rich import table as rich_table
     from rich.text import Text
 
-    drawn_on = drawn_on or console()
-    shown = fitting_columns(table, texts, drawn_on.width)
+    shown = fitting_columns(table, texts, console_width)
     drawn = rich_table.Table(box=None, pad_edge=False, padding=(0, GAP, 0, 0), header_style="bold")
     for index in shown:
         title = table.header[index]
@@ -185,7 +192,7 @@ def print_terminal_table(table: Table[T], texts: Sequence[Sequence[str]], drawn_
         drawn.add_column(title, overflow="fold", no_wrap=title in table.whole, min_width=width)
     for row in texts:
         drawn.add_row(*(Text(row[index], style=STATE_STYLES.get(row[index], "")) for index in shown))
-    drawn_on.print(drawn)
+    return drawn
 
 
 def fitting_columns(table: Table[T], texts: Sequence[Sequence[str]], width: int) -> list[int]:

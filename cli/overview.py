@@ -15,6 +15,7 @@ from cli.times import seconds_text
 from cli.wire import v0
 from peloton.model.problem import Severity
 
+SEVERITIES = {severity.value: severity.name for severity in Severity}
 PROBLEMS: Table[v0.overview.Problem] = Table(
     ("Severity", lambda problem: SEVERITIES.get(problem.severity, "")),
     ("Since", lambda problem: seconds_text(problem.since) if problem.since else ""),
@@ -29,7 +30,6 @@ AMOUNTS: Table[Row] = Table(
     spare=["Away", "Slack held", "Slack", "Used"],
 )  # fmt: skip
 UNITS = {"cpu": "cpu (cores)", "memory": "memory (MiB)", "disk": "disk (MiB)", "gpu": "gpu (gpus)"}
-SEVERITIES = {severity.value: severity.name for severity in Severity}
 
 
 @click.group(cls=VerbsAndCommand, invoke_without_command=True)

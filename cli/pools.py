@@ -1,7 +1,8 @@
-"""The lookup of a pool's id by its path."""
+"""Pools: the id at a path, and amounts of resources in tables."""
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from cli.errors import Failed
@@ -13,6 +14,10 @@ if TYPE_CHECKING:
 ROOT_ID = "root"
 UNITS = {"cpu": "cpu(cores)", "memory": "memory(MiB)", "disk": "disk(MiB)"}
 """The names of the kinds of resources in tables."""
+
+
+def number(value: float) -> str:
+    return "unlimited" if math.isinf(value) else f"{value:.2f}".rstrip("0").rstrip(".")
 
 
 def pool_id_at(client: Client, path: str, what: str = "") -> str:

@@ -81,10 +81,7 @@ def job_conditions(noun: str, configuration: str, states: StatesType) -> Option:
         "--sort", "-p", type=WORDS, default="creation_time", show_default=True, help="Fields to sort by."
     )
     total = click.option(
-        "--total",
-        "-q",
-        type=COUNT_FROM_1,
-        help=f"The number of {noun.lower()} to consider; if absent as many as needed.",
+        "--total", "-q", type=COUNT_FROM_1, help=f"Consider N {noun.lower()}; if absent as many as needed."
     )
     options = together(
         click.option("--labels", "-l", type=LABELS, default="", help="Only with all of these labels."),

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import click
 
 from cli.params import DURATION, SINCE, together
-from cli.pools import UNITS
+from cli.pools import UNITS, number
 from cli.times import parse_time
 from cli.wire import v0
 
@@ -96,7 +96,3 @@ def span_text(seconds: int) -> str:
     if seconds % 3_600 == 0:
         return f"{seconds // 3_600} h"
     return f"{seconds // 60} min"
-
-
-def number(value: float) -> str:
-    return "unlimited" if math.isinf(value) else f"{value:.2f}".rstrip("0").rstrip(".")

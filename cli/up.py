@@ -85,7 +85,9 @@ def check_clusters(context: click.Context, parameter: click.Parameter, names: tu
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="YAML list of hosts: name, cpus, mem, disk, gpus, ports, attributes, revocable_cpus.",
 )
-@click.option("--simulate", type=click.IntRange(1, 100_000), help="Simulate so many hosts; pods are not processes.")
+@click.option(
+    "--simulate", type=click.IntRange(1, 100_000), metavar="N", help="Simulate N hosts; pods are not processes."
+)
 @click.option(
     "--simulation",
     "simulation_file",
@@ -97,7 +99,7 @@ def check_clusters(context: click.Context, parameter: click.Parameter, names: tu
     type=click.IntRange(0, 65_535),
     default=5397,
     show_default=True,
-    help="The port of the API; 0: any free one.",
+    help="Port of the API; 0: any free one.",
 )
 @click.option("--database", default="", help="SQLAlchemy URL instead of SQLite in the data folder.")
 @click.option("--temporal", default="", metavar="HOST:PORT", callback=check_temporal,

@@ -100,13 +100,13 @@ def create(
       peloton update create JOB examples/services/web-v0.yaml 5 /tutorial --rollbackOnFailure
     """
     create_update(
-        settings, job_id, load_config(config, v0.job.JobConfig), batch_size, respool, wanted, override, opaque,
-        **update_config,
+        settings, job_id, load_config(config, v0.job.JobConfig), batch_size, respool=respool, wanted=wanted,
+        override=override, opaque=opaque, **update_config,
     )  # fmt: skip
 
 
 def create_update(
-    settings: Settings, job_id: str, config: v0.job.JobConfig, batch_size: int, respool: str | None = None,
+    settings: Settings, job_id: str, config: v0.job.JobConfig, batch_size: int, *, respool: str | None = None,
     wanted: int = 0, override: bool = False, opaque: str | None = None, **update_config: Any,
 ) -> None:  # fmt: skip
     """Create an update. ``wanted``: the version of the configuration that must be the current one; 0: any.

@@ -11,7 +11,7 @@ from cli.settings import Settings, pass_settings
 from cli.terminal import echo
 
 
-def installed_version() -> str:
+def read_version() -> str:
     from importlib import metadata
 
     try:
@@ -24,5 +24,5 @@ def installed_version() -> str:
 @pass_settings
 def version(settings: Settings) -> None:
     """Print the version of this command, as --version does."""
-    text = installed_version()
+    text = read_version()
     echo(json.dumps({"version": text}, indent=2) if settings.json else f"peloton {text}")

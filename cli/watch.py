@@ -15,7 +15,7 @@ from cli.names import JOB, pod_name
 from cli.output import as_json_line, print_outcome
 from cli.params import LABEL, Label
 from cli.settings import Settings, pass_settings
-from cli.stateless.rollout import job_state_name, known_counts, of_update
+from cli.stateless.rollout import count_states, job_state_name, of_update
 from cli.terminal import echo
 from cli.watching import AWAY_CODES, WatchPace
 from cli.wire import v1
@@ -121,7 +121,7 @@ class Changes:
             try:
                 for message in self.settings.client.watches.Watch(self.request):
                     if reason:
-                        self.say(self.resumed_text(message))
+                        self.say(self.describe_resumption(message))
                     wait_s, away_since, reason = self.pace.interval_s, None, ""
                     self.note(message)
                     yield message
@@ -145,7 +145,7 @@ class Changes:
             self.say(f"watch {message.watch_id}")
         self.request.start_revision = max(self.request.start_revision, message.revision)
 
-    def resumed_text(self, message: v1.watch_svc.WatchResponse) -> str:
+    def describe_resumption(self, message: v1.watch_svc.WatchResponse) -> str:
         if not self.request.start_revision:  # an API that does not count, like the original's
             return "the watch resumes; changes in between are not known"
         return "the watch resumes where it was"
@@ -186,7 +186,7 @@ def job_text(job: v1.job.JobSummary) -> str:
     if status.workflow_status.state:
         update = of_update(v1.job.JobInfo(job_id=job.job_id, status=status))
         parts.append(f"{update.act} {update.state} {update.counts_text}")
-    parts.append(", ".join(f"{count} {state}" for state, count in known_counts(status.pod_stats).items()))
+    parts.append(", ".join(f"{count} {state}" for state, count in count_states(status.pod_stats).items()))
     return "; ".join(filter(None, parts))
 
 

@@ -8,7 +8,7 @@ import click
 
 from cli.command import Command
 from cli.host.maintenance import HOSTS, StartOptions, begin, start_options
-from cli.host.unknown_hosts import explained
+from cli.host.unknown_hosts import explain_unknown
 from cli.output import Row, Table, print_list
 from cli.settings import Settings, pass_settings
 from cli.terminal import echo
@@ -46,7 +46,7 @@ def drain(settings: Settings, hosts: Sequence[str], is_plan: bool, yes: bool, op
       peloton host drain host1 host2 --yes --reason "new kernel"
     """
     if is_plan or not yes:
-        with explained(settings, hosts):
+        with explain_unknown(settings, hosts):
             answer = settings.client.maintenance.Plan(v0.maintenance.PlanRequest(hostnames=hosts))
         show(settings, answer, is_plan)
         if is_plan:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from cli.output import STATE_STYLES, Row, Table, as_json_line, print_table, silent_clusters_text
+from cli.output import Row, Table, as_json_line, print_table, silent_clusters_text, terminal_table
 from cli.terminal import echo
 from cli.watching import Patience, WatchPace, display_on, redrawn
 from cli.wire import v0
@@ -120,7 +120,7 @@ def watch_drains(
         is_json,
         json_of=as_json_line,
         lines_of=lambda answer: {host.hostname: lines_of(host) for host in answer.hosts},
-        live=lambda: redrawn(console, picture),
+        live=lambda: redrawn(console, lambda answer: picture(answer, console.width)),
     ) as display:
         while True:
             answer = patience.ask(display.say, lambda: client.maintenance.Query(request))
@@ -146,15 +146,10 @@ def is_down(host: v0.maintenance.HostMaintenance) -> bool:
     return state_name(host.state) == state_name(host.goal_state) == "DOWN"
 
 
-def picture(answer: v0.maintenance.QueryResponse) -> Group:
+def picture(answer: v0.maintenance.QueryResponse, width: int) -> Group:
     from rich.console import Group
-    from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for title in TABLE.header:
-        table.add_column(title, overflow="fold")
-    for host in answer.hosts:
-        table.add_row(*(Text(cell, style=STATE_STYLES.get(cell, "")) for cell in row(host)))
+    table = terminal_table(TABLE, TABLE.texts(map(row, answer.hosts)), width)
     lines = [Text(line, style="yellow") for host in answer.hosts for line in blocker_lines(host)]
     return Group(table, *lines, Text(summary(answer), style="dim"))

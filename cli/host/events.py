@@ -49,7 +49,7 @@ PACE = WatchPace(interval_s=1.0)
     help="Only events of this kind. May be repeated.",
 )
 @click.option(
-    "--limit", "-n", type=CountType(), default=SHOWN, show_default=True, help="The number of events to print; 0: all."
+    "--limit", "-n", type=CountType(), default=SHOWN, show_default=True, help="Print at most N events; 0: all."
 )
 @click.option("--follow", "-f", is_flag=True, help="Print the oldest first, then new events until Ctrl-C.")
 @pass_settings

@@ -12,7 +12,7 @@ import click
 
 from cli.command import Group, verb_commands
 from cli.host.drains import print_drains, turn_lines, watch_drains
-from cli.host.unknown_hosts import explained
+from cli.host.unknown_hosts import explain_unknown
 from cli.output import print_for_programs
 from cli.params import COUNT_FROM_1, DURATION, HOSTNAME
 from cli.settings import Settings, pass_settings
@@ -47,11 +47,9 @@ def start_options(command: Callable[..., None]) -> Callable[..., None]:
     """Add the options of a command that begins maintenance, which receives them as ``options``."""
 
     @click.option(
-        "--deadline", type=DURATION, help="The time after which the drain may be forced; the installation's if absent."
+        "--deadline", type=DURATION, help="Allow `force` after this time; after the installation's if absent."
     )
-    @click.option(
-        "--at-most", type=COUNT_FROM_1, help="The number of hosts that may be unavailable at a time when these start."
-    )
+    @click.option("--at-most", type=COUNT_FROM_1, help="Start while at most N hosts are unavailable.")
     @click.option("--reason", default="", help="A reason, shown with the host.")
     @wraps(command)
     def with_options(*args: object, deadline: float | None, at_most: int | None, reason: str, **kwargs: object) -> None:
@@ -81,7 +79,7 @@ def begin(settings: Settings, hosts: Sequence[str], options: StartOptions, watch
     request = v0.maintenance.StartRequest(
         hostnames=hosts, at_most=options.at_most or 0, reason=options.reason, deadline_seconds=deadline_s
     )
-    with explained(settings, hosts):
+    with explain_unknown(settings, hosts):
         answer = settings.client.maintenance.Start(request)
     say(settings, hosts, answer, "Host successfully submitted for maintenance: {}", lines=watch)
     for line in () if settings.is_for_programs else turn_lines(answer):
@@ -105,7 +103,7 @@ DONE = {
 @pass_settings
 def end(settings: Settings, verb: str, hosts: Sequence[str]) -> None:
     request = getattr(v0.maintenance, f"{verb.capitalize()}Request")(hostnames=hosts)
-    with explained(settings, hosts):
+    with explain_unknown(settings, hosts):
         answer = getattr(settings.client.maintenance, verb.capitalize())(request)
     say(settings, hosts, answer, DONE[verb])
 
@@ -121,7 +119,7 @@ def force(settings: Settings, hosts: Sequence[str], watch: bool) -> None:
     Example:
       peloton host maintenance force host1 --watch
     """
-    with explained(settings, hosts):
+    with explain_unknown(settings, hosts):
         answer = settings.client.maintenance.Force(v0.maintenance.ForceRequest(hostnames=hosts))
     say(settings, hosts, answer, "Drain of host forced: {}", lines=watch)
     if watch:

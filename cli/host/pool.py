@@ -180,9 +180,7 @@ def delete(settings: Settings, pool: str) -> None:
 @click.option("--to", "destination", metavar="HOST_POOL", required=True, help="The host pool to move them to.")
 @click.option("--from", "source", metavar="HOST_POOL", help="Refuse it unless the hosts are in this host pool.")
 @click.option("--drain", is_flag=True, help="Drain each host first, as the SLA of the services on it allows.")
-@click.option(
-    "--at-most", type=COUNT_FROM_1, help="With --drain: the number of hosts that may be unavailable when these start."
-)
+@click.option("--at-most", type=COUNT_FROM_1, help="With --drain: start while at most N hosts are unavailable.")
 @click.option("--watch", is_flag=True, help="Show the drains until every host has moved.")
 @pass_settings
 def move(

@@ -15,7 +15,7 @@ NEAREST_MAX = 3
 
 
 @contextmanager
-def explained(settings: Settings, hosts: Sequence[str]) -> Iterator[None]:
+def explain_unknown(settings: Settings, hosts: Sequence[str]) -> Iterator[None]:
     """Turn a refusal of a call about ``hosts`` into Failed if some of them do not exist; raise any other one
     unchanged."""
     try:
@@ -23,12 +23,12 @@ def explained(settings: Settings, hosts: Sequence[str]) -> Iterator[None]:
     except Exception as error:
         if not is_rpc_error(error) or error.code().name not in ("ABORTED", "NOT_FOUND"):
             raise
-        if text := looked_up(settings, hosts):
+        if text := look_up_unknown(settings, hosts):
             raise Failed(text) from error
         raise
 
 
-def looked_up(settings: Settings, hosts: Sequence[str]) -> str:
+def look_up_unknown(settings: Settings, hosts: Sequence[str]) -> str:
     try:
         answer = settings.client.hosts.QueryHosts(v0.host_svc.QueryHostsRequest())
     except Exception as error:

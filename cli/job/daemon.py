@@ -15,7 +15,7 @@ from cli.config_file import load_config
 from cli.errors import Failed
 from cli.job import logs
 from cli.job.query import PAGE_SIZE, TABLE, pages, query_request
-from cli.job.rolling import rolling_command
+from cli.job.rolling import rolling_commands
 from cli.job.stop import stop_one, stoppable_job, wait_until_stopped
 from cli.names import job_argument
 from cli.new_job import (
@@ -158,9 +158,8 @@ def stop(settings: Settings, job_id: str, progress: bool) -> None:
         wait_until_stopped(settings, job_id)
 
 
+rolling_commands(daemon, "job daemon", "daemon", ["restart", "start"])
 for command in (
-    rolling_command("restart", "Restart", "job daemon", "daemon"),
-    rolling_command("start", "Start", "job daemon", "daemon"),
     logs.logs,
     explain.why_job,
 ):

@@ -11,10 +11,11 @@ import click
 from cli import explain
 from cli.command import Group
 from cli.config_file import load_config
-from cli.job import logs, query, rolling, stop, table, use
+from cli.job import logs, query, stop, table, use
 from cli.job.daemon import daemon
 from cli.job.pieces import create_from_heavy_file, create_heavy_request, is_heavy_file, refuse_secrets
 from cli.job.read import get_job_or_summary, refuse_unknown_job
+from cli.job.rolling import rolling_commands
 from cli.job.schedule import schedule
 from cli.job.watch import watch_job
 from cli.names import job_argument
@@ -209,6 +210,7 @@ def cache(settings: Settings, job_id: str) -> None:
     print_message(settings, settings.client.jobs.GetCache(v0.job.GetCacheRequest(id=v0.peloton.JobID(value=job_id))))
 
 
+rolling_commands(job, "job", "service job", ["rolling-restart", "rolling-start", "rolling-stop"])
 for command in (
     logs.logs,
     query.query,
@@ -217,9 +219,6 @@ for command in (
     table.table,
     use.use,
     stop.stop,
-    rolling.rolling_restart,
-    rolling.rolling_start,
-    rolling.rolling_stop,
     explain.why_job,
     explain.plan_job,
     stateless,

@@ -72,14 +72,16 @@ def logs(
     """
     names = tuple(STREAMS) if stream == "both" else (stream,)
     width = len(str(min(instances[1], instances[0] + INSTANCES_MAX) - 1))
-    mark = None if no_prefix else partial(marked, names=names, width=width)
-    output = JobOutput(settings, job_id, instances, names, Start(tail, since), mark, raw)
+    mark = None if no_prefix else partial(mark_line, names=names, width=width)
+    output = JobOutput(
+        settings=settings, job_id=job_id, instances=instances, names=names, start=Start(tail, since), mark=mark, raw=raw
+    )
     unread = output.follow() if follow else output.print_once()
     if unread:
         raise Failed(f"the output of {unread} of the instances could not be read")
 
 
-def marked(instance: int, name: str, names: Sequence[str], width: int) -> str:
+def mark_line(instance: int, name: str, names: Sequence[str], width: int) -> str:
     label = f"{instance:>{width}} {STREAMS[name]} | " if len(names) > 1 else f"{instance:>{width}} | "
     if sys.stdout.isatty():
         label = click.style(label, fg=COLOURS[instance % len(COLOURS)])
@@ -163,7 +165,7 @@ class Run:
         self.is_open = True
 
 
-@dataclass
+@dataclass(kw_only=True)
 class JobOutput:
     """A printer of the files of the chosen instances. Its methods return the number of instances that could not be
     read."""

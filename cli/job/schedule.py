@@ -77,13 +77,13 @@ def schedule() -> None:
     "crons",
     multiple=True,
     metavar="CRON",
-    help='A cron expression such as "0 6 * * 1-5" or @daily. Repeatable.',
+    help='An expression such as "0 6 * * 1-5" or @daily. Repeatable.',
 )
 @click.option(
     "--time-zone",
     default="",
     metavar="ZONE",
-    help="The time zone of the cron expressions, such as Europe/Berlin; UTC if absent.",
+    help="The time zone of --cron, such as Europe/Berlin; UTC if absent.",
 )
 @click.option("--every", type=DURATION, help="An interval, counted from the beginning of 1970.")
 @click.option("--offset", type=DURATION, help="The delay of runs after the beginning of each interval.")
@@ -273,9 +273,9 @@ def trigger(settings: Settings, name: str, overlap: str | None) -> None:
     "start",
     type=SINCE,
     required=True,
-    help="The first time: a duration before now (7 days are 168h), or a time.",
+    help="The first time, or a duration before now such as 168h.",
 )
-@click.option("--to", "end", type=SINCE, help="The last time, written alike; now if absent.")
+@click.option("--to", "end", type=SINCE, help="The last time, or a duration before now; now if absent.")
 @overlap_option("buffer-all: one after the other")
 @pass_settings
 def backfill(settings: Settings, name: str, start: datetime, end: datetime | None, overlap: str | None) -> None:

@@ -20,7 +20,12 @@ def name_message(name: PodName | str) -> v1.peloton.PodName:
     return v1.peloton.PodName(value=str(name))
 
 
-TEXTS = {"start": "Start a pod that was stopped.", "stop": "Stop a pod; it stays stopped until it is started."}
+TEXTS = {
+    "start": "Start a pod that was stopped.",
+    "stop": "Stop a pod; it stays stopped until it is started.",
+    "refresh": "Read a pod again from storage.",
+}
+DONE = {"start": "started", "stop": "stopped", "refresh": "refreshed"}
 
 
 @verb_commands(TEXTS, "pod {verb} JOB 0")
@@ -28,8 +33,7 @@ TEXTS = {"start": "Start a pod that was stopped.", "stop": "Stop a pod; it stays
 @pass_settings
 def commands(settings: Settings, verb: str, pod: PodName) -> None:
     name = f"{verb.capitalize()}Pod"
-    done = "stopped" if verb == "stop" else "started"
-    send(settings, pod, getattr(settings.client.pods, name), getattr(v1.pod_svc, f"{name}Request"), done)
+    send(settings, pod, getattr(settings.client.pods, name), getattr(v1.pod_svc, f"{name}Request"), DONE[verb])
 
 
 @click.command(cls=Command)
@@ -45,14 +49,6 @@ def restart(settings: Settings, pod: PodName, check_sla: bool) -> None:
     """
     request = v1.pod_svc.RestartPodRequest
     send(settings, pod, settings.client.pods.RestartPod, request, "restarted", check_sla=check_sla)
-
-
-@click.command(cls=Command)
-@name_argument
-@pass_settings
-def refresh(settings: Settings, pod: PodName) -> None:
-    """Read a pod again from storage."""
-    send(settings, pod, settings.client.pods.RefreshPod, v1.pod_svc.RefreshPodRequest, "refreshed")
 
 
 def send(settings: Settings, pod: PodName, call: Any, request: Any, done: str, **fields: Any) -> None:

@@ -196,6 +196,6 @@ def delete_events(settings: Settings, pod: tuple[PodName, str]) -> None:
     print_outcome(settings, settings.client.pods.DeletePodEvents(request), f"Events of pod {pod_id} deleted")
 
 
-for command in (*control.commands.values(), control.restart, control.refresh):
+for command in (*control.commands.values(), control.restart):
     pod.add_command(command)
 pod.add_command(list_pods, "list")

@@ -14,7 +14,7 @@ from cli.config_file import load_config
 from cli.errors import Failed
 from cli.output import Row, Table, as_json, as_yaml, print_list, print_message, print_outcome
 from cli.params import CONFIG_FILE, POOL_PATH
-from cli.pools import ROOT_ID, UNITS, pool_id_at
+from cli.pools import ROOT_ID, UNITS, number, pool_id_at
 from cli.refusals import raise_if_refused
 from cli.respool import history, tree
 from cli.settings import Settings, pass_settings
@@ -67,10 +67,10 @@ def create(settings: Settings, path: str, config: Path) -> None:
     request = v0.respool.CreateRequest(config=read_config(settings, path, config))
     response = settings.client.respools.CreateResourcePool(request)
     texts = {
-        "alreadyExists": f"Resource Pool at {braced(path)} already exists: {{message}}",
+        "alreadyExists": "Resource Pool at {path} already exists: {message}",
         "invalidResourcePoolConfig": "Invalid resource pool config: {message}",
     }
-    raise_if_refused(settings, response, texts)
+    raise_if_refused(settings, response, texts, path=path)
     print_outcome(settings, response, f"Resource Pool {response.result.value} created at {path}")
     warn(settings, response.warnings)
 
@@ -118,14 +118,13 @@ def delete(settings: Settings, path: str) -> None:
     """Delete a pool that has no children and that no job uses."""
     request = v0.respool.DeleteRequest(path=v0.respool.ResourcePoolPath(value=path))
     response = settings.client.respools.DeleteResourcePool(request)
-    shown = braced(path)
     texts = {
-        "notFound": f"Resource Pool {shown} not found: {{message}}",
-        "isBusy": f"Resource Pool {shown} is busy: {{message}}",
-        "isNotLeaf": f"Resource Pool {shown} is not a leaf: {{message}}",
-        "notDeleted": f"Resource Pool {shown} was not deleted: {{message}}",
+        "notFound": "Resource Pool {path} not found: {message}",
+        "isBusy": "Resource Pool {path} is busy: {message}",
+        "isNotLeaf": "Resource Pool {path} is not a leaf: {message}",
+        "notDeleted": "Resource Pool {path} was not deleted: {message}",
     }
-    raise_if_refused(settings, response, texts)
+    raise_if_refused(settings, response, texts, path=path)
     print_outcome(settings, response, f"Resource Pool {path} is deleted")
 
 
@@ -137,7 +136,7 @@ def get(settings: Settings, path: str) -> None:
     pool_id = ROOT_ID if path == "/" else pool_id_at(settings.client, path)
     request = v0.respool.GetRequest(id=v0.peloton.ResourcePoolID(value=pool_id))
     response = settings.client.respools.GetResourcePool(request)
-    raise_if_refused(settings, response, {"notFound": f"Resource Pool {braced(path)} not found: {{message}}"})
+    raise_if_refused(settings, response, {"notFound": "Resource Pool {path} not found: {message}"}, path=path)
     print_message(settings, response.poolinfo, [path])
 
 
@@ -193,15 +192,6 @@ def pool_rows(pool: v0.respool.ResourcePoolInfo) -> Iterator[tuple[object, ...]]
             number(used.allocation if used else 0),
             number(used.slack if used else 0),
         )
-
-
-def number(value: float) -> str:
-    return f"{value:.2f}".rstrip("0").rstrip(".")
-
-
-def braced(path: str) -> str:
-    """Return a path as a part of a text that will be formatted."""
-    return path.replace("{", "{{").replace("}", "}}")
 
 
 for command in (tree.tree, history.history, explain.why_pool, explain.plan_pool):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -17,7 +16,7 @@ from cli.command import Command
 from cli.errors import is_rpc_error
 from cli.output import as_json_line, print_for_programs, print_table
 from cli.params import DURATION
-from cli.pools import UNITS
+from cli.pools import UNITS, number
 from cli.settings import Settings, pass_settings
 from cli.terminal import Visible, console, echo
 from cli.watching import Patience, WatchPace
@@ -261,7 +260,3 @@ def bar_of(each: v0.explain.PoolAmounts, whole: float, width: int = BAR_WIDTH) -
         else:
             painted.append("[yellow]▓[/]" if cell < wanted else "[dim]·[/]")
     return "".join(painted)
-
-
-def number(value: float) -> str:
-    return "unlimited" if math.isinf(value) else f"{value:.2f}".rstrip("0").rstrip(".")

@@ -79,7 +79,7 @@ def create(
         update_key=update_key,
     )
     with report_unknown_outcome(job_id, "peloton job stateless"):
-        response = created(settings, request)
+        response = send(settings, request)
     created_id, version = response.job_id.value, response.version.value
     text = f"Job {created_id} created. Entity Version: {version}"
     print_outcome(settings, response, text, [created_id], lines=watch)
@@ -88,7 +88,7 @@ def create(
         exit_after_update(settings, created_id, version)
 
 
-def created(settings: Settings, request: v1.job_svc.CreateJobRequest) -> v1.job_svc.CreateJobResponse:
+def send(settings: Settings, request: v1.job_svc.CreateJobRequest) -> v1.job_svc.CreateJobResponse:
     try:
         return settings.client.services.CreateJob(request)
     except Exception as error:

@@ -102,9 +102,9 @@ failure_options = together(
                  help="Failed instances at which the whole update fails; 0: never."),
     click.option("--start-paused", is_flag=True, help="Start the update paused, until it is resumed."),
     click.option("--pulse-seconds", type=COUNT, default=0, show_default=True,
-                 help="Start new instances only within so many seconds after a pulse; 0: pulses are not needed."),
+                 help="Start new instances only within N seconds after a pulse; 0: without pulses."),
     click.option("--progress-deadline-seconds", type=COUNT, default=0, show_default=True,
-                 help="Show the update as stalled when no pod became healthy for so many seconds; 0: 600."),
+                 help="Show the update as stalled when no pod became healthy for N seconds; 0: 600."),
 )  # fmt: skip
 placement_options = together(
     click.option("--in-place", is_flag=True, help="Bring each instance back on the host that it was on."),

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import wraps
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +49,26 @@ rollback_option = click.option("--rollbackOnFailure", "rollback_on_failure", is_
                                help="Roll back to the previous version when the update fails.")  # fmt: skip
 override_option = click.option("--override", "-o", is_flag=True,
                                help="Replace an update under way without asking.")  # fmt: skip
-asking_options = together(override_option, diff_option, yes_option, watch_option)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Questions:
+    """Options on what is shown and asked before a replacement, and shown after it."""
+
+    override: bool
+    diff: bool
+    yes: bool
+    watch: bool
+
+
+def asking_options(function: Callable[..., None]) -> Callable[..., None]:
+    """Add the options of Questions, which the command receives as ``questions``."""
+
+    @wraps(function)
+    def command(*args: Any, override: bool, diff: bool, yes: bool, watch: bool, **given: Any) -> None:
+        function(*args, questions=Questions(override=override, diff=diff, yes=yes, watch=watch), **given)
+
+    return together(override_option, diff_option, yes_option, watch_option)(command)
 
 
 @dataclass
@@ -106,8 +126,7 @@ class Replacement:
 @pass_settings
 def replace(
     settings: Settings, /, job_id: str, spec: Path, batch_size: int, words: PlaceWords,
-    secrets: Sequence[FileSecret], update_key: str, opaque: str | None, override: bool, diff: bool, yes: bool,
-    watch: bool, **update_spec: Any,
+    secrets: Sequence[FileSecret], update_key: str, opaque: str | None, questions: Questions, **update_spec: Any,
 ) -> None:  # fmt: skip
     """Give a service another spec, the YAML file SPEC, BATCH-SIZE instances at a time (0: all at once).
 
@@ -122,15 +141,17 @@ def replace(
       peloton job stateless replace JOB examples/services/web.yaml 10 /tutorial 1-1-1 --rollbackOnFailure
     """
     service = Service(settings, job_id)
-    message = spec_at(service, spec, words.pool)
-    how = {"batch_size": batch_size, **update_spec}
-    sent = secrets_of(secrets, v1.peloton.Secret)
-    replacement = Replacement(service, message, str(spec), words.version, how, opaque, update_key, sent)
-    if diff:
-        replacement.show(err=settings.is_for_programs)
-    if not yes:
-        ask(service, diff, override, knows_job=diff or not words.version)
-    replace_and_watch(replacement, watch)
+    replacement = Replacement(
+        service,
+        spec_at(service, spec, words.pool),
+        name=str(spec),
+        version=words.version,
+        update_spec={"batch_size": batch_size, **update_spec},
+        opaque=opaque,
+        key=update_key,
+        secrets=secrets_of(secrets, v1.peloton.Secret),
+    )
+    carry_out(replacement, questions, knows_job=questions.diff or not words.version)
 
 
 @click.command("replace-diff", cls=Command)
@@ -167,7 +188,7 @@ def replace_diff(settings: Settings, job_id: str, spec: Path, words: PlaceWords)
 @pass_settings
 def rollback(
     settings: Settings, /, job_id: str, words: RollbackWords, update_key: str, opaque: str | None,
-    override: bool, diff: bool, yes: bool, watch: bool, **update_spec: Any,
+    questions: Questions, **update_spec: Any,
 ) -> None:  # fmt: skip
     """Give a service the spec of an earlier version again: that of ENTITY-VERSION, or of the one before the current.
 
@@ -183,13 +204,15 @@ def rollback(
     version = words.version or version_before(service)
     spec = service.read(version).job_info.spec
     batch_size = batch_size_of(service) if words.batch_size is None else words.batch_size
-    name = f"job {job_id} at {version}"
-    replacement = Replacement(service, spec, name, "", {"batch_size": batch_size, **update_spec}, opaque, update_key)
-    if diff:
-        replacement.show(err=settings.is_for_programs)
-    if not yes:
-        ask(service, diff, override, knows_job=True)
-    replace_and_watch(replacement, watch)
+    replacement = Replacement(
+        service,
+        spec,
+        name=f"job {job_id} at {version}",
+        update_spec={"batch_size": batch_size, **update_spec},
+        opaque=opaque,
+        key=update_key,
+    )
+    carry_out(replacement, questions, knows_job=True)
 
 
 def spec_at(service: Service, path: Path, pool: str) -> v1.job.JobSpec:
@@ -201,15 +224,24 @@ def spec_at(service: Service, path: Path, pool: str) -> v1.job.JobSpec:
     return spec
 
 
-def ask(service: Service, was_shown: bool, override: bool, knows_job: bool) -> None:
-    """Ask on a terminal: after the difference was shown, or when an update is under way."""
-    if not is_terminal():
-        return
-    is_under_way = not override and knows_job and says_update_under_way(service)
-    if not (was_shown or is_under_way):
-        return
-    if not click.confirm(f"Replace the spec of job {service.job_id}?", err=True):
-        raise Failed("nothing changed")
+def carry_out(replacement: Replacement, questions: Questions, knows_job: bool) -> None:
+    """Show the difference, ask for confirmation, replace the spec and watch the update, as far as requested.
+
+    On a terminal it asks after the difference was shown, or when an update is under way.
+    """
+    service, settings = replacement.service, replacement.service.settings
+    if questions.diff:
+        replacement.show(err=settings.is_for_programs)
+    if not questions.yes and is_terminal():
+        is_under_way = not questions.override and knows_job and says_update_under_way(service)
+        if (questions.diff or is_under_way) and not click.confirm(
+            f"Replace the spec of job {service.job_id}?", err=True
+        ):
+            raise Failed("nothing changed")
+    response = replacement.send()
+    print_outcome(settings, response, f"New EntityVersion: {response.version.value}", lines=questions.watch)
+    if questions.watch:
+        exit_after_update(settings, service.job_id, response.version.value)
 
 
 def says_update_under_way(service: Service) -> bool:
@@ -253,11 +285,3 @@ def is_going_back(status: v1.job.WorkflowStatus) -> bool:
 def batch_size_of(service: Service) -> int:
     info = service.job.workflow_info
     return info.restart_spec.batch_size if info.HasField("restart_spec") else info.update_spec.batch_size
-
-
-def replace_and_watch(replacement: Replacement, watch: bool) -> None:
-    settings, job_id = replacement.service.settings, replacement.service.job_id
-    response = replacement.send()
-    print_outcome(settings, response, f"New EntityVersion: {response.version.value}", lines=watch)
-    if watch:
-        exit_after_update(settings, job_id, response.version.value)

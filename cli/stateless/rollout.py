@@ -157,13 +157,13 @@ def pods_of(status: v1.job.JobStatus) -> dict[str, dict[str, int]]:
     """Return the pods without zeros; versions ascend, states are in the order of a pod's life."""
     by_version = {version: stats.state_stats for version, stats in status.pod_stats_by_configuration_version.items()}
     found = {
-        version: known_counts(by_version[version])
+        version: count_states(by_version[version])
         for version in sorted(by_version, key=lambda version: (len(version.partition("-")[0]), version))
     }
-    return {version: counts for version, counts in (found or {"": known_counts(status.pod_stats)}).items() if counts}
+    return {version: counts for version, counts in (found or {"": count_states(status.pod_stats)}).items() if counts}
 
 
-def known_counts(stats: Mapping[str, int]) -> dict[str, int]:
+def count_states(stats: Mapping[str, int]) -> dict[str, int]:
     plain = {name.removeprefix(POD_PREFIX): count for name, count in stats.items() if count}
     return {str(state): plain[state] for state in PodState if state in plain}
 

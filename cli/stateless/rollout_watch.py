@@ -70,7 +70,7 @@ def watch_rollout(
         live=lambda: redrawn(console, draw),
     ) as display:
         while True:
-            rollout = reasons.added_to(view(patience.ask(display.say, lambda: read_job(client, job_id))))
+            rollout = reasons.add_to(view(patience.ask(display.say, lambda: read_job(client, job_id))))
             display.show(rollout)
             if rollout.exit_code is not None:
                 break
@@ -103,7 +103,7 @@ class Reasons:
     asked_at: float | None = None
     has_answers: bool = True
 
-    def added_to(self, rollout: Rollout) -> Rollout:
+    def add_to(self, rollout: Rollout) -> Rollout:
         if rollout.exit_code is not None or not rollout.current_count:
             return rollout
         now = self.pace.clock()

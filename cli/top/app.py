@@ -218,7 +218,7 @@ class TopApp(App[None]):
     @on(DataTable.RowSelected)
     async def open_row(self) -> None:
         key = self.page.table.key
-        page = self.page.opened(key) if key is not None else None
+        page = self.page.open_page(key) if key is not None else None
         if page is None or len(self.trail) >= OPENED_MAX:
             return
         self.trail.append(page)

@@ -101,7 +101,7 @@ def head(seen: Overview, width: int) -> list[Text]:
     lines = [Text("".join(f"{title:>{size}}" for title, size in CAPACITY_TITLES), "bold")]
     bar = max(width - BESIDE_CAPACITY_BAR, BAR_WIDTH_MIN)
     sums = [(kind, _sum_of(seen.whole, kind)) for kind in KINDS]
-    lines += [_capacity_line(one, _queued(seen.tree.answer, kind), bar) for kind, one in sums if one.capacity]
+    lines += [_capacity_line(one, _sum_queued(seen.tree.answer, kind), bar) for kind, one in sums if one.capacity]
     return [*lines, _role_line(seen), _count_line(seen.whole)]
 
 
@@ -115,7 +115,7 @@ def _sum_of(whole: v0.overview.GetOverviewResponse, kind: str) -> v0.overview.Ki
     return total
 
 
-def _queued(tree: v0.explain.PoolTreeResponse | None, kind: str) -> float | None:
+def _sum_queued(tree: v0.explain.PoolTreeResponse | None, kind: str) -> float | None:
     """Return the queued demand of one kind; None while it is unknown."""
     if tree is None or not tree.pools:
         return None

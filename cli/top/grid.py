@@ -66,7 +66,7 @@ def visible(shown: Text) -> Text:
     return shown
 
 
-def fitted(grid: Grid, width: int) -> list[tuple[int, int]]:
+def fit_columns(grid: Grid, width: int) -> list[tuple[int, int]]:
     """Return the columns that are shown, by number, each with its width.
 
     First the longest texts that may be cut are cut, then columns are left out.

@@ -36,7 +36,7 @@ class HostsPage(Page):
     def same_as(self) -> str:
         return "peloton host query"
 
-    def opened(self, key: str) -> Page:
+    def open_page(self, key: str) -> Page:
         return HostPage(key)
 
 
@@ -63,7 +63,7 @@ class HostPage(Page):
         host = shlex.quote(self.hostname)
         return f"peloton host why {host}; peloton host events {host}; peloton host drain {host} --plan"
 
-    def opened(self, key: str) -> Page:
+    def open_page(self, key: str) -> Page:
         job_id, _, instance_id = key.rpartition("-")
         return InstancePage(job_id, int(instance_id))
 

@@ -24,11 +24,11 @@ class JobPage(Page):
         self.job_id = job_id
         self.title = f"job {job_id[:8]}"
 
-    def asked(self) -> InstanceConditions:
+    def parse_filter(self) -> InstanceConditions:
         return instances_asked(self.wanted, INSTANCE_ORDERS[self.order_index], self.first)
 
     def question(self) -> Callable[[Reader], Picture]:
-        asked, job_id = self.asked(), self.job_id
+        asked, job_id = self.parse_filter(), self.job_id
 
         def ask(reader: Reader) -> Picture:
             found, now = reader.job(job_id, asked), datetime.now(UTC)
@@ -40,9 +40,9 @@ class JobPage(Page):
         return ask
 
     def same_as(self) -> str:
-        return f"peloton job why {shlex.quote(self.job_id)}; peloton {instance_line(self.job_id, self.asked())}"
+        return f"peloton job why {shlex.quote(self.job_id)}; peloton {instance_line(self.job_id, self.parse_filter())}"
 
-    def opened(self, key: str) -> Page:
+    def open_page(self, key: str) -> Page:
         return InstancePage(self.job_id, int(key))
 
 

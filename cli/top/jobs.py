@@ -23,11 +23,11 @@ class JobsPage(Page):
         super().__init__()
         self._tokens = {0: ""}  # by the first row of each page
 
-    def asked(self) -> JobConditions:
+    def parse_filter(self) -> JobConditions:
         return jobs_asked(self.wanted, JOB_ORDERS[self.order_index], self._tokens.get(self.first, ""), self.pool)
 
     def question(self) -> Callable[[Reader], Picture]:
-        asked = self.asked()
+        asked = self.parse_filter()
         return lambda reader: jobs_picture(reader.jobs(asked))
 
     def show(self, picture: Picture) -> None:
@@ -35,9 +35,9 @@ class JobsPage(Page):
         super().show(picture)
 
     def same_as(self) -> str:
-        return f"peloton {job_line(self.asked())}"
+        return f"peloton {job_line(self.parse_filter())}"
 
-    def opened(self, key: str) -> Page:
+    def open_page(self, key: str) -> Page:
         return JobPage(key)
 
 

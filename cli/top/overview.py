@@ -32,6 +32,6 @@ class OverviewPage(Page):
     def same_as(self) -> str:
         return "peloton overview; peloton respool tree"
 
-    def opened(self, key: str) -> Page | None:
+    def open_page(self, key: str) -> Page | None:
         what, _, name = key.partition(":")
         return DETAILS[what](name) if what in DETAILS and name else None

@@ -13,7 +13,7 @@ from textual.containers import Vertical, VerticalScroll
 from textual.widgets import DataTable, Static
 
 from cli.top.asked import PAGE_ROWS
-from cli.top.grid import GAP, Grid, cut, fitted, visible
+from cli.top.grid import GAP, Grid, cut, fit_columns, visible
 from cli.top.reading import Reader
 
 SCROLLBAR = 2
@@ -62,7 +62,7 @@ class GridTable(DataTable[Text]):
         key, at, scrolled = self.key, self.cursor_row, self.scroll_offset
         with self.app.batch_update():
             self.clear(columns=True)
-            shown = fitted(grid, width - SCROLLBAR)
+            shown = fit_columns(grid, width - SCROLLBAR)
             for index, size in shown:
                 title = Text(grid.columns[index].title)
                 self.add_column(cut(title, size, grid.columns[index].is_number), width=size)
@@ -114,7 +114,7 @@ class Page(Vertical):
         """Return the command line with the same result."""
         raise NotImplementedError
 
-    def opened(self, key: str) -> Page | None:
+    def open_page(self, key: str) -> Page | None:
         """Return the page that ``enter`` opens at a row."""
         return None
 

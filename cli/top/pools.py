@@ -42,7 +42,7 @@ class PoolsPage(Page):
     def same_as(self) -> str:
         return "peloton respool tree"
 
-    def opened(self, key: str) -> Page:
+    def open_page(self, key: str) -> Page:
         return PoolPage(key)
 
     def next_kind(self) -> bool:
@@ -58,7 +58,7 @@ class PoolPage(JobsPage):
         self.pool = self.title = path
 
     def question(self) -> Callable[[Reader], Picture]:
-        asked, path = self.asked(), self.pool
+        asked, path = self.parse_filter(), self.pool
 
         def ask(reader: Reader) -> Picture:
             why, jobs = reader.pool_why(path), jobs_picture(reader.jobs(asked))

@@ -14,7 +14,8 @@ from rich.text import Text
 
 from cli.host.state import UNSCHEDULABLE, is_unschedulable, state_of
 from cli.output import STATE_STYLES
-from cli.respool.tree import bar_of, number
+from cli.pools import number
+from cli.respool.tree import bar_of
 from cli.times import parse_time, seconds_text
 from cli.top.asked import matches
 from cli.top.grid import Column, Grid, rows_of, text, visible
@@ -277,7 +278,7 @@ def mark_of(info: v0.host.HostInfo) -> str:
     return info.marked.split(maxsplit=1)[0].strip(",:;") if info.marked else ""
 
 
-def taken(info: v0.host.HostInfo, kind: str) -> tuple[float, float]:
+def sum_taken(info: v0.host.HostInfo, kind: str) -> tuple[float, float]:
     """Return the amount of a kind that is not on offer to new pods, and the host's total."""
     name = f"{kind}_mib" if kind in ("memory", "disk") else kind
     whole: float = getattr(info.capacity, name)
@@ -300,7 +301,7 @@ def _texts_of(info: v0.host.HostInfo) -> Iterator[str]:
 
 def _host_rank(info: v0.host.HostInfo, order: HostOrder) -> tuple[float, ...]:
     if order.kind:
-        held, whole = taken(info, order.kind)
+        held, whole = sum_taken(info, order.kind)
         return (-(held / whole) if whole else 1.0,)
     if order.title == "name":
         return ()
@@ -318,7 +319,7 @@ def share_of(kind: str) -> Callable[[v0.host.HostInfo], Text]:
     """Return the cell of one kind: the taken amount and the total."""
 
     def cell(info: v0.host.HostInfo) -> Text:
-        held, whole = taken(info, kind) if info.HasField("capacity") else (0, 0)
+        held, whole = sum_taken(info, kind) if info.HasField("capacity") else (0, 0)
         return text(f"{amount(kind, held)}/{amount(kind, whole)}" if whole else "")
 
     return cell

@@ -30,7 +30,7 @@ class SchedulesPage(Page):
     def same_as(self) -> str:
         return "peloton job schedule ls"
 
-    def opened(self, key: str) -> Page | None:
+    def open_page(self, key: str) -> Page | None:
         """Return the page of the last run's job."""
         return JobPage(key) if JOB_ID.fullmatch(key) else None
 

@@ -18,7 +18,7 @@ from cli.top.asked import (
     matches,
 )
 from cli.top.faults import FAULTS_MAX, Weight, fault_grid, faults, head
-from cli.top.grid import Column, Grid, Row, fitted
+from cli.top.grid import Column, Grid, Row, fit_columns
 from cli.top.page import Picture
 from cli.top.reading import Overview, Part
 from cli.top.rows import (
@@ -366,12 +366,12 @@ def test_columns_fit(width: int, expected: list[tuple[int, int]]) -> None:
         (Column("D", spare=1), "d" * 5),
     )  # fmt: skip
 
-    assert expected == fitted(grid, width)
+    assert expected == fit_columns(grid, width)
 
 
 def test_empty_columns_go_first() -> None:
     """Empty columns are left out first, regardless of their importance."""
     grid = grid_of((Column("A"), "a" * 10), (Column("Empty", spare=9), ""), (Column("C", spare=1), "c" * 10))
 
-    assert [0, 2] == [index for index, _ in fitted(grid, 26)]
+    assert [0, 2] == [index for index, _ in fit_columns(grid, 26)]
     assert Picture(grid).note == ""
