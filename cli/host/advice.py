@@ -21,7 +21,7 @@ TABLE: Table[Row] = Table(
     "Mark", "Of", "Name", "Since", "Cluster", "Why",
     whole=["Mark", "Of", "Name"],
     spare=["Cluster", "Since"],
-    nothing="No marks: no host is measured, or none is marked so, and no pod reports latencies",
+    nothing="No marks: no host is measured, or none has this mark, and no pod reports latencies",
     name=lambda row: str(row[2]),
 )  # fmt: skip
 

@@ -83,4 +83,4 @@ def notes(answer: v0.maintenance.PlanResponse) -> Iterator[str]:
     if leaving := sum(host.leaving_count for host in answer.hosts):
         yield f"Pods that are leaving already: {leaving}"
     if unchecked := sum(host.unchecked_count for host in answer.hosts):
-        yield f"Pods of services of which it is not known whether another host takes them: {unchecked}"
+        yield f"Pods of services that were not checked for another host: {unchecked}"

@@ -29,7 +29,7 @@ def state_name(number: int) -> str:
 
 def summary(answer: v0.maintenance.QueryResponse) -> str:
     away = sum(state_name(host.state) != "UP" for host in answer.hosts)
-    return f"{away} of {answer.host_count} hosts away, {answer.away_max} may be at a time"
+    return f"{away} of {answer.host_count} hosts unavailable, limit {answer.away_max}"
 
 
 def turn_lines(answer: v0.maintenance.StartResponse) -> Iterator[str]:
@@ -42,7 +42,7 @@ def turn_lines(answer: v0.maintenance.StartResponse) -> Iterator[str]:
     yield from (f"{host.hostname} waits for {host.waiting_for}" for host in waiting[:WAITING_NAMED_MAX])
     if len(waiting) > WAITING_NAMED_MAX:
         yield f"and {len(waiting) - WAITING_NAMED_MAX} more"
-    yield "To let N hosts be away at a time, ask again with --at-most N. Pods of services leave as their SLA allows."
+    yield "To allow N unavailable hosts, repeat it with --at-most N. Pods of services leave as their SLA allows."
 
 
 def row(host: v0.maintenance.HostMaintenance) -> tuple[str, ...]:

@@ -30,7 +30,7 @@ TABLE: Table[v0.overview.HostEvent] = Table(
     ("Until", lambda event: seconds_text(event.until) if event.until else ""),
     whole=["Time", "Host", "Event"],
     spare=["Until"],
-    nothing="No events: nothing has happened to it that is kept, or there is no such host",
+    nothing="No events: none is kept, or the host is unknown",
     name=lambda event: event.hostname,
 )
 PAGE_MAX = 500

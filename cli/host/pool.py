@@ -105,7 +105,7 @@ def show(settings: Settings, pool: str) -> None:
     if not settings.is_for_programs:
         cpu, memory, disk = _factors(found)
         echo(f"Host pool {pool} serves {', '.join(found.serves) or 'nothing'}")
-        echo(f"It announces the room of its hosts with factors: cpu {cpu}, memory {memory}, disk {disk}")
+        echo(f"Overcommit factors: cpu {cpu}, memory {memory}, disk {disk}")
         free, whole = ([sum(amounts) for amounts in zip(*each, strict=True)] for each in _amounts(mine))
         if mine:
             echo(f"Free and announced: {free[0]:g} of {whole[0]:g} cpus, {free[1]:.0f} of {whole[1]:.0f} MiB")

@@ -53,7 +53,7 @@ def mark_lines(answer: v0.history.GetPoolHistoryResponse, pool: v0.history.PoolH
     if len(pool.preemptions) > MARKS_MAX:
         yield f"The last {MARKS_MAX} of {len(pool.preemptions)} preemptions:"
     for mark in pool.preemptions[-MARKS_MAX:]:
-        cause = f"{mark.for_pool} got room" if mark.for_pool else "several pools got room"
+        cause = f"for {mark.for_pool}" if mark.for_pool else "for several pools"
         if mark.for_pool == pool.path:
-            cause = "gangs of a higher priority in the same pool got room"
-        yield f"{clock(answer, mark.index)}  {mark.instances} instances preempted: {cause}"
+            cause = "for gangs of a higher priority in the same pool"
+        yield f"{clock(answer, mark.index)}  {mark.instances} instances preempted {cause}"

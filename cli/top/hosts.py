@@ -75,6 +75,6 @@ def head(found: OneHost) -> Iterator[Text]:
     for event in found.events.answer.events if found.events.answer else ():
         yield Text(f"{seconds_text(event.time)}  {event.text}", style="dim")
     if found.events.error:
-        yield Text(f"What happened to it is not known: {found.events.error}", style="red")
+        yield Text(f"Its events are unavailable: {found.events.error}", style="red")
     if found.pods.error:
-        yield Text(f"Its pods are not known: {found.pods.error}", style="red")
+        yield Text(f"Its pods are unavailable: {found.pods.error}", style="red")

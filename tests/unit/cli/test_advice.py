@@ -47,4 +47,4 @@ def test_no_marks_are_explained(run: Run, api: FakeApi) -> None:
     """An empty list comes with its possible causes."""
     api.answers["advice.Advice"] = [pb.AdviceResponse()]
 
-    assert run("host advice").stdout.startswith("No marks: no host is measured, or none is marked so")
+    assert run("host advice").stdout.startswith("No marks: no host is measured, or none has this mark")

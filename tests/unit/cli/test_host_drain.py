@@ -26,7 +26,7 @@ h1        {JOBS[1]}  2     as the SLA allows: 1 of the job now                  
 h1        {JOBS[2]}  2     when an operator stops them: their volume is on the host                local
 h1        {JOBS[3]}  2     when all others have                                                    local
 Pods that are leaving already: 3
-Pods of services of which it is not known whether another host takes them: 4
+Pods of services that were not checked for another host: 4
 """  # noqa: E501
 
 

@@ -77,7 +77,7 @@ def test_who_waits_is_told(run: Run, api: FakeApi) -> None:
         "Hosts that begin: 1; that wait: 1",
         "h2 waits for its turn: 2 of at most 2 hosts are draining or down",
     ] == lines[2:4]
-    assert lines[4].startswith("To let N hosts be away at a time, ask again with --at-most N")
+    assert lines[4].startswith("To allow N unavailable hosts, repeat it with --at-most N")
     assert ("w9 waits for its turn", "and 1 more") == tuple(many[-3:-1])
 
 
@@ -149,7 +149,7 @@ h2        UP        DOWN                 its turn: 2 of at most 2 hosts are drai
 h3        DOWN      DOWN                 completion
 h4        DRAINED   UP
 h1: job {JOB} keeps 2: 1 of at most 1 instances are unavailable already
-3 of 20 hosts away, 2 may be at a time
+3 of 20 hosts unavailable, limit 2
 """
 
 
@@ -241,7 +241,7 @@ def test_watching_on_a_terminal(api: FakeApi) -> None:
 
     assert "DRAINING" in shown
     assert f"h1: job {JOB} keeps 2" in shown
-    assert "1 of 20 hosts away, 2 may be at a time" in shown
+    assert "1 of 20 hosts unavailable, limit 2" in shown
 
 
 def test_watching_nothing(api: FakeApi) -> None:

@@ -103,5 +103,5 @@ def test_moves_are_among_the_hosts_in_maintenance(run: Run, api: FakeApi) -> Non
         "h1        DRAINING  host pool batch  3     1        the end of 1 pod\n"
         "h2        UP        host pool batch                 its turn: 1 of at most 1 hosts are draining or down\n"
         "h3        DRAINED   UP\n"
-        "2 of 3 hosts away, 1 may be at a time\n"
+        "2 of 3 hosts unavailable, limit 1\n"
     )

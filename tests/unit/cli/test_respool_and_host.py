@@ -273,7 +273,7 @@ def test_host_pool_show(run: Run, api: FakeApi) -> None:
     api.answers["hosts.QueryHosts"] = [response]
     assert run("host pool show batch").stdout == (
         "Host pool batch serves batch, shared\n"
-        "It announces the room of its hosts with factors: cpu 1.6, memory 1, disk 1\n"
+        "Overcommit factors: cpu 1.6, memory 1, disk 1\n"
         "Free and announced: 1.5 of 16 cpus, 50 of 100 MiB\n"
         "Hostname  State  Moves to  CPUs free  MiB free  Cluster\n"
         "h1        UP     default   1.5/16     50/100    west\n"

@@ -43,9 +43,9 @@ def test_a_line_for_each_quantity(run: Run, api: FakeApi) -> None:
     ] == [line.split() for line in lines[1:4]]
     assert [
         "4 intervals of 1 min from 2026-01-31 08:00 UTC on",
-        "2026-01-31 08:02 UTC  15 instances preempted: /eng/search got room",
-        "2026-01-31 08:03 UTC  2 instances preempted: gangs of a higher priority in the same pool got room",
-        "2026-01-31 08:03 UTC  1 instances preempted: several pools got room",
+        "2026-01-31 08:02 UTC  15 instances preempted for /eng/search",
+        "2026-01-31 08:03 UTC  2 instances preempted for gangs of a higher priority in the same pool",
+        "2026-01-31 08:03 UTC  1 instances preempted for several pools",
     ] == lines[4:]
     (request,) = api.requests(METHOD)
     assert ["/eng/maps"] == request.paths
