@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, fields
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import asdict
 
 import sqlalchemy as sa
 
 from peloton.model.times import NS_PER_S
 from peloton.model.workflow_trouble import FailingActivity
 from services.storage.engine import Database
+from services.storage.mapper import from_json
 from services.storage.tables import ACTIVITY_REPORT
 
 KEPT_NS = 3_600 * NS_PER_S
@@ -51,12 +51,5 @@ class ActivityReports:
             .limit(REPORTS_MAX)
         )
         rows = self._db.read(lambda conn: conn.execute(query).all())
-        reports = [[_activity(one) for one in json.loads(row.activities)] for row in rows]
+        reports = [[from_json(FailingActivity, one) for one in json.loads(row.activities)] for row in rows]
         return reports, sum(row.activity_count for row in rows)
-
-
-def _activity(values: Mapping[str, Any]) -> FailingActivity:
-    """Build an activity from the fields that this release knows; workers of the next release may report more."""
-    return FailingActivity(
-        **{field.name: values[field.name] for field in fields(FailingActivity) if field.name in values}
-    )

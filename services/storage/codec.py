@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
-import sqlalchemy as sa
 import zstandard
 
 from peloton.api import convert
@@ -23,7 +22,6 @@ from peloton.model.pod import (
     HealthState,
     HostLabel,
     Label,
-    NextRun,
     PodEvent,
     PodLabel,
     PodRecord,
@@ -35,11 +33,11 @@ from peloton.model.pod import (
 )
 from peloton.model.resources import Resources
 from peloton.model.respool import PoolSpec
+from services.storage.mapper import Form, Mapper, Part, spread, stored_text
 from services.storage.tables import JOB, POD, POD_EVENT
 
 _FIRST_STRATEGIES = {Strategy.PACK_HOST, Strategy.SPREAD_JOB, Strategy.EMPTIEST_HOST}
 """Strategies that release 0.1 can read."""
-NEXT_RUNS = {int(reason): reason for reason in NextRun}
 _ZSTD_VERSION = b"\x01"
 _COMPRESSION_LEVEL = 3
 BLOB_HEAD = 19
@@ -203,37 +201,6 @@ def _constraint_from_json(rule: Sequence[Any] | None) -> Constraint | None:
 # -- jobs ----------------------------------------------------------------------------------------------------------
 
 
-_JOB_COLUMNS = [column.name for column in JOB.columns]
-_SLA_COLUMNS = [field.name for field in fields(SlaSpec)]
-_JOB_FIELDS = [name for name in _JOB_COLUMNS if name != "search" and name not in _SLA_COLUMNS]
-
-
-def job_record(row: sa.Row[Any]) -> JobRecord:
-    """Build a record from a row of ``job``, by position: access by name takes twice as long, and many rows are read."""
-    values = dict(zip(_JOB_COLUMNS, row, strict=True))
-    del values["search"]
-    values["sla"] = SlaSpec(*map(values.pop, _SLA_COLUMNS))
-    values["type"] = convert.JOB_TYPES[values["type"]]
-    values["state"] = convert.JOB_STATES[values["state"]]
-    values["goal"] = convert.JOB_STATES[values["goal"]]
-    values["pod_counts"] = counts_from_text(values["pod_counts"])
-    values["labels"] = tuple((key, value) for key, value in json.loads(values["labels"]))
-    return JobRecord(**values)
-
-
-def job_values(job: JobRecord) -> dict[str, Any]:
-    """Return the columns of the job's row, except ``search``."""
-    return {
-        **{name: getattr(job, name) for name in _JOB_FIELDS},
-        **asdict(job.sla),
-        "type": convert.JOB_TYPE_NUMBERS[job.type],
-        "state": convert.JOB_STATE_NUMBERS[job.state],
-        "goal": convert.JOB_STATE_NUMBERS[job.goal],
-        "pod_counts": counts_to_text(job.pod_counts),
-        "labels": json.dumps(job.labels, ensure_ascii=False),
-    }
-
-
 def counts_to_text(counts: Mapping[PodState, int]) -> str:
     numbers = sorted((convert.POD_STATE_NUMBERS[state], count) for state, count in counts.items() if count)
     return json.dumps(dict(numbers))
@@ -243,43 +210,20 @@ def counts_from_text(text: str) -> dict[PodState, int]:
     return {convert.POD_STATES[int(number)]: count for number, count in json.loads(text).items()}
 
 
+JOBS = Mapper(
+    JobRecord,
+    JOB,
+    sla=spread(SlaSpec),
+    pod_counts=Form(counts_to_text, counts_from_text),
+    labels=Form(
+        lambda labels: json.dumps(labels, ensure_ascii=False),
+        lambda text: tuple((key, value) for key, value in json.loads(text)),
+    ),
+)
+job_record, job_values = JOBS.record, JOBS.values
+
+
 # -- pods ----------------------------------------------------------------------------------------------------------
-
-
-_POD_COLUMNS = [column.name for column in POD.columns]
-_EVENT_COLUMNS = [column.name for column in POD_EVENT.columns]
-
-
-def pod_record(row: sa.Row[Any]) -> PodRecord:
-    """Build a record from a row that begins with the columns of ``pod``."""
-    values = dict(zip(_POD_COLUMNS, row, strict=False))
-    exit_code, signal = values.pop("exit_code"), values.pop("signal")
-    if number := values["termination"]:
-        values["termination"] = Termination(convert.TERMINATION_REASONS[number], exit_code, signal)
-    else:
-        values["termination"] = None
-    values["state"] = convert.POD_STATES[values["state"]]
-    values["goal"] = convert.POD_STATES[values["goal"]]
-    values["health"] = convert.HEALTH_STATES[values["health"]]
-    values["initial_health"] = convert.HEALTH_STATES[values["initial_health"]]
-    values["next_run"] = NEXT_RUNS[values["next_run"]]
-    ports = values["ports"]
-    values["ports"] = json.loads(ports) if ports else {}
-    return PodRecord(**values)
-
-
-def pod_event(row: sa.Row[Any]) -> PodEvent:
-    values = dict(zip(_EVENT_COLUMNS, row, strict=True))
-    del values["revision"]
-    values["state"] = convert.POD_STATES[values["state"]]
-    values["goal"] = convert.POD_STATES[values["goal"]]
-    values["health"] = convert.HEALTH_STATES[values["health"]]
-    return PodEvent(**values)
-
-
-def stored_text(text: str) -> str:
-    """Remove NUL characters, which PostgreSQL cannot store."""
-    return text.replace("\x00", "")
 
 
 def ports_in(text: str) -> tuple[Label, ...]:
@@ -289,6 +233,29 @@ def ports_in(text: str) -> tuple[Label, ...]:
 
 def ports_to_text(ports: Mapping[str, int]) -> str:
     return json.dumps(ports) if ports else ""
+
+
+def _termination(number: int, exit_code: int, signal: str) -> Termination | None:
+    return Termination(convert.TERMINATION_REASONS[number], exit_code, signal) if number else None
+
+
+def split_termination(termination: Termination | None) -> tuple[int, int, str]:
+    if termination is None:
+        return 0, 0, ""
+    number = convert.TERMINATION_NUMBERS[termination.reason]
+    return number, termination.exit_code, stored_text(termination.signal)
+
+
+TERMINATION = ("termination", "exit_code", "signal")
+"""Columns of a termination, which is one field of a record."""
+PODS = Mapper(
+    PodRecord,
+    POD,
+    ports=Form(ports_to_text, lambda text: json.loads(text) if text else {}),
+    termination=Part(TERMINATION, _termination, split_termination),
+)
+pod_record = PODS.record
+pod_event = Mapper(PodEvent, POD_EVENT).record
 
 
 # -- pools ---------------------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ are no deadlocks.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -14,11 +15,10 @@ import sqlalchemy as sa
 
 from peloton.lifecycle.host_events import TEXT_MAX
 from peloton.model.host_event import HostEvent, HostEventKind
-from peloton.model.ids import Hostname
 from peloton.model.times import NS_PER_S
-from services.storage.codec import stored_text
 from services.storage.engine import Database, take_numbers
 from services.storage.hosts.tables import HAS_LEFT
+from services.storage.mapper import Mapper
 from services.storage.tables import CLUSTER_HOST, COUNTER, HOST, HOST_EVENT
 
 HOST_EVENTS_SEQ = "host events"
@@ -35,6 +35,7 @@ ADDED_MAX = 500
 READ_MAX = 1_000
 """Number of events fetched at a time by full scans."""
 _EVENT = HOST_EVENT.c
+_EVENTS = Mapper(HostEvent, HOST_EVENT)
 
 
 class HostEvents:
@@ -64,7 +65,7 @@ class HostEvents:
         if before:
             query = query.where(_EVENT.seq < before)
         known = query.where(_EVENT.kind.in_(sorted(kind.value for kind in kinds or HostEventKind)))
-        return self._db.read(lambda conn: [_event(row) for row in conn.execute(known)])
+        return self._db.read(lambda conn: [_EVENTS.record(row) for row in conn.execute(known)])
 
     def open(self, cluster: str, ends: Mapping[HostEventKind, HostEventKind]) -> list[HostEvent]:
         """Return the last begin event of each host of the cluster and kind that has no end event yet.
@@ -85,7 +86,7 @@ class HostEvents:
                     begun[row.hostname, row.kind] = row
 
         self._db.read(work)
-        return [_event(row) for row in begun.values()]
+        return [_EVENTS.record(row) for row in begun.values()]
 
     def prune(self, now_ns: int) -> None:
         """Delete events that are too old or beyond the maximum per host or in total."""
@@ -119,19 +120,11 @@ def record(conn: sa.Connection, events: Iterable[HostEvent | None]) -> None:
         return
     clusters = _clusters_of(conn, {event.hostname for event in found if not event.cluster})
     first = take_numbers(conn, HOST_EVENTS_SEQ, len(found))
-    rows = [
-        {
-            "seq": first + at,
-            "hostname": event.hostname,
-            "cluster": event.cluster or clusters.get(event.hostname, ""),
-            "kind": event.kind.value,
-            "text": stored_text(event.text)[:TEXT_MAX],
-            "at_ns": event.at_ns,
-            "until_ns": event.until_ns,
-        }
-        for at, event in enumerate(found)
+    written = [
+        replace(event, seq=seq, cluster=event.cluster or clusters.get(event.hostname, ""), text=event.text[:TEXT_MAX])
+        for seq, event in enumerate(found, first)
     ]
-    conn.execute(HOST_EVENT.insert(), rows)
+    conn.execute(HOST_EVENT.insert(), list(map(_EVENTS.values, written)))
 
 
 def last_left(conn: sa.Connection, hostnames: Collection[str]) -> dict[str, tuple[str, int]]:
@@ -155,9 +148,3 @@ def _clusters_of(conn: sa.Connection, hostnames: Collection[str]) -> dict[str, s
             )
             found |= {row.hostname: row.cluster for row in conn.execute(some)}
     return found
-
-
-def _event(row: sa.Row[Any]) -> HostEvent:
-    return HostEvent(
-        Hostname(row.hostname), HostEventKind(row.kind), row.text, row.at_ns, row.cluster, row.until_ns, int(row.seq)
-    )

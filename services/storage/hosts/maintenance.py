@@ -7,13 +7,12 @@ under the bound. A write that changes the host pool of a host takes the counter 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, replace
 from typing import Any
 
 import sqlalchemy as sa
 
-from peloton.api.v0.host import host_pb2
 from peloton.errors import Aborted, NotFound
 from peloton.lifecycle import host_events
 from peloton.lifecycle.maintenance import NOT_DOWN, refusal_of, turns
@@ -21,7 +20,6 @@ from peloton.model.host import HostState
 from peloton.model.host_event import HostEvent
 from peloton.model.ids import Hostname
 from peloton.model.maintenance import (
-    Blocker,
     DrainProgress,
     HostMaintenance,
     MaintenanceAct,
@@ -29,16 +27,25 @@ from peloton.model.maintenance import (
 )
 from peloton.model.resources import Resources
 from peloton.model.text import shorten
-from services.storage.codec import stored_text
 from services.storage.engine import Database, take_numbers
 from services.storage.hosts.host_events import record
 from services.storage.hosts.host_pools import HOST_POOLS_SEQ, desired_pool, put_to_rest
 from services.storage.jobs.names import job_names
+from services.storage.mapper import NUMBERS, Form, Mapper, json_form, stored_text
 from services.storage.tables import HOST
 
 MAINTENANCE_SEQ = "maintenance"
-_NUMBERS: dict[HostState, int] = {s: host_pb2.HostState.Value(f"HOST_STATE_{s}") for s in HostState}
+_NUMBERS = NUMBERS[HostState]
 HOST_STATES = {number: state for state, number in _NUMBERS.items()}
+_PROGRESS = json_form(DrainProgress, empty=DrainProgress())
+_HOSTS = Mapper(
+    HostMaintenance,
+    HOST,
+    progress=_PROGRESS,
+    capacity=Form(
+        lambda capacity: json.dumps(list(capacity)), lambda text: Resources(*json.loads(text)) if text else Resources()
+    ),
+)
 
 
 class Maintenance:
@@ -191,7 +198,7 @@ class Maintenance:
         """Record the drain progress shown to operators; no decision depends on it."""
 
         def work(conn: sa.Connection) -> None:
-            conn.execute(_update(host.cluster, host.hostname, progress=_progress_to_text(progress)))
+            conn.execute(_update(host.cluster, host.hostname, progress=_PROGRESS.to_column(progress)))
             names = job_names(conn, (one.job_id for one in progress.blockers))
             record(conn, [host_events.drain_step(host, progress, now_ns, names)])
 
@@ -237,18 +244,18 @@ def _admit(
 
 def _read(conn: sa.Connection, cluster: str) -> list[HostMaintenance]:
     query = sa.select(HOST).where(HOST.c.cluster == cluster).order_by(HOST.c.seq)
-    return [_record(row) for row in conn.execute(query)]
+    return [_HOSTS.record(row) for row in conn.execute(query)]
 
 
 def draining(conn: sa.Connection, cluster: str) -> list[HostMaintenance]:
     """Return draining hosts, the longest first, with the progress of the last round."""
     query = sa.select(HOST).where(HOST.c.cluster == cluster, HOST.c.state == _NUMBERS[HostState.DRAINING])
-    return [_record(row) for row in conn.execute(query.order_by(HOST.c.drained_from_ns, HOST.c.hostname))]
+    return [_HOSTS.record(row) for row in conn.execute(query.order_by(HOST.c.drained_from_ns, HOST.c.hostname))]
 
 
 def _read_one(conn: sa.Connection, cluster: str, hostname: str) -> HostMaintenance | None:
     query = sa.select(HOST).where(HOST.c.cluster == cluster, HOST.c.hostname == hostname)
-    return next(map(_record, conn.execute(query)), None)
+    return next(map(_HOSTS.record, conn.execute(query)), None)
 
 
 def _update(cluster: str, hostname: str, **values: Any) -> sa.Update:
@@ -256,24 +263,9 @@ def _update(cluster: str, hostname: str, **values: Any) -> sa.Update:
 
 
 def _new_row(cluster: str, request: MaintenanceRequest, seq: int, now_ns: int) -> dict[str, Any]:
-    return {
-        "cluster": cluster,
-        "hostname": request.hostname,
-        "ip": request.ip,
-        "state": _NUMBERS[HostState.UP],
-        "goal": _NUMBERS[HostState.DOWN],
-        "seq": seq,
-        "at_most": request.at_most,
-        "deadline_s": request.deadline_s,
-        "is_forced": False,
-        "reason": stored_text(request.reason),
-        "requested_ns": now_ns,
-        "drained_from_ns": 0,
-        "changed_ns": now_ns,
-        "progress": "",
-        "capacity": json.dumps(list(request.capacity)),
-        "to_pool": request.to_pool,
-    }
+    asked = {field.name: getattr(request, field.name) for field in fields(request)}
+    times = {"requested_ns": now_ns, "changed_ns": now_ns}
+    return _HOSTS.values(HostMaintenance(cluster, state=HostState.UP, goal=HostState.DOWN, seq=seq, **asked, **times))
 
 
 def _down_instead_of_move_values(request: MaintenanceRequest, now_ns: int) -> dict[str, Any]:
@@ -287,24 +279,3 @@ def _down_instead_of_move_values(request: MaintenanceRequest, now_ns: int) -> di
 
 
 _IS_MOVE = HOST.c.to_pool != ""
-_COLUMNS = [column.name for column in HOST.columns]
-
-
-def _record(row: sa.Row[Any]) -> HostMaintenance:
-    values = dict(zip(_COLUMNS, row, strict=True))
-    values["state"], values["goal"] = HOST_STATES[values["state"]], HOST_STATES[values["goal"]]
-    values["progress"] = _progress_from_text(values["progress"])
-    values["capacity"] = Resources(*json.loads(values["capacity"])) if values["capacity"] else Resources()
-    return HostMaintenance(**values)
-
-
-def _progress_to_text(progress: DrainProgress) -> str:
-    return stored_text(json.dumps(asdict(progress)))
-
-
-def _progress_from_text(text: str) -> DrainProgress:
-    if not text:
-        return DrainProgress()
-    fields = json.loads(text)
-    blockers: Iterable[dict[str, Any]] = fields.pop("blockers")
-    return DrainProgress(**fields, blockers=tuple(Blocker(**blocker) for blocker in blockers))

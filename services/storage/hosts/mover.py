@@ -26,11 +26,18 @@ from services.storage.hosts.host_pools import (
     read_host_pools,
     read_places,
 )
+from services.storage.mapper import Form, Mapper, Part
 from services.storage.tables import COUNTER, HOST, HOST_IN_POOL, HOST_POOL_MOVE
 
 MADE_KEPT = 100
 MADE_KEPT_S = 3_600
 """Retention of logged moves in seconds; the newest MADE_KEPT are always kept."""
+_MOVES = Mapper(
+    Made,
+    HOST_POOL_MOVE,
+    hostnames=Form(",".join, lambda text: tuple(map(Hostname, text.split(",")))),
+    at_ns=Part(("moved_ns",), int, lambda at_ns: [at_ns]),
+)
 
 
 class MoverRecords:
@@ -47,21 +54,7 @@ class MoverRecords:
     def made(self) -> list[Made]:
         """Return logged moves, newest first: all of the last hour, and at least ``MADE_KEPT``."""
         query = sa.select(HOST_POOL_MOVE).order_by(HOST_POOL_MOVE.c.seq.desc())
-
-        def work(conn: sa.Connection) -> list[Made]:
-            return [
-                Made(
-                    row.source,
-                    row.destination,
-                    MoverRule(row.rule),
-                    row.reason,
-                    tuple(map(Hostname, row.hostnames.split(","))),
-                    row.moved_ns,
-                )
-                for row in conn.execute(query)
-            ]
-
-        return self._db.read(work)
+        return self._db.read(lambda conn: [_MOVES.record(row) for row in conn.execute(query)])
 
     def lend(self, asked: Made, lender: str, at_most: int) -> Made | None:
         """Take hosts from a host pool, or return them to their ``lender``.
@@ -117,9 +110,7 @@ def _log_moves(conn: sa.Connection, seq: int, made: Made) -> Made | None:
     if len(kept) == MADE_KEPT - 1:
         is_old = columns.moved_ns < made.at_ns - MADE_KEPT_S * NS_PER_S
         conn.execute(sa.delete(HOST_POOL_MOVE).where(columns.seq < kept[-1], is_old))
-    values = {"source": made.source, "destination": made.destination, "rule": made.rule.value, "reason": made.reason}
-    hostnames = ",".join(made.hostnames)
-    conn.execute(HOST_POOL_MOVE.insert().values(seq=seq, hostnames=hostnames, moved_ns=made.at_ns, **values))
+    conn.execute(HOST_POOL_MOVE.insert().values(seq=seq, **_MOVES.values(made)))
     to = made.source if made.rule is MoverRule.STUCK else made.destination
     by = host_events.by_mover(made)
     record(conn, [host_events.pool_wanted(host, made.source, to, by, made.at_ns) for host in made.hostnames])

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
-from typing import Any
 
 import sqlalchemy as sa
 
 from peloton.lifecycle.pod_terms import RUNNING
 from peloton.lifecycle.rebalance import HOUR_S, NS_PER_S, move_state, move_text
-from peloton.model.ids import Hostname, JobId, PodId
+from peloton.model.ids import PodId
 from peloton.model.rebalance import (
     Goal,
     Move,
@@ -21,10 +18,9 @@ from peloton.model.rebalance import (
     Rebalance,
     RebalanceProgress,
     RebalanceSpec,
-    RebalanceState,
 )
-from services.storage.codec import stored_text
 from services.storage.engine import key_table, key_values, take_numbers
+from services.storage.mapper import Mapper, Part, json_form, spread
 from services.storage.pods.sql import GOAL_ALIVE, where
 from services.storage.tables import FINISHED_STATES, JOB, POD, REBALANCE, REBALANCE_MOVE
 
@@ -32,42 +28,33 @@ SEQ = "rebalance"
 MOVES_KEPT = 1_000
 """Number of moves kept per cluster, in addition to all moves of the last hour."""
 _MOVING = REBALANCE_MOVE.c.state == MoveState.MOVING
+_REBALANCES = Mapper(
+    Rebalance,
+    REBALANCE,
+    spec=Part(
+        ("goals", "moves_per_hour"),
+        lambda goals, per_hour: RebalanceSpec(tuple(map(Goal, goals.split(","))), per_hour),
+        lambda spec: (",".join(spec.goals), spec.moves_per_hour),
+    ),
+    progress=json_form(RebalanceProgress),
+)
+_MOVES = Mapper(MoveRecord, REBALANCE_MOVE, pod_id=spread(PodId))
 
 
 def read_rebalance(conn: sa.Connection, cluster: str) -> Rebalance | None:
     row = conn.execute(sa.select(REBALANCE).where(REBALANCE.c.cluster == cluster)).one_or_none()
-    return None if row is None else _rebalance(row)
+    return None if row is None else _REBALANCES.record(row)
 
 
 def read_rebalances(conn: sa.Connection) -> list[Rebalance]:
     """Read all rebalancings, by cluster."""
-    return [_rebalance(row) for row in conn.execute(sa.select(REBALANCE).order_by(REBALANCE.c.cluster))]
-
-
-def _rebalance(row: sa.Row[Any]) -> Rebalance:
-    spec = RebalanceSpec(tuple(Goal(goal) for goal in row.goals.split(",")), row.moves_per_hour)
-    state, progress = RebalanceState(row.state), _progress(json.loads(row.progress))
-    return Rebalance(row.cluster, spec, state, row.move_count, progress, row.started_ns, row.updated_ns)
-
-
-def _progress(read: dict[str, Any]) -> RebalanceProgress:
-    read |= {"state": RebalanceState(read["state"]), "stuck": tuple(read["stuck"])}
-    return RebalanceProgress(**{**read, "staying": tuple((why, count) for why, count in read["staying"])})
+    return [_REBALANCES.record(row) for row in conn.execute(sa.select(REBALANCE).order_by(REBALANCE.c.cluster))]
 
 
 def write_rebalance(conn: sa.Connection, one: Rebalance) -> None:
-    values = {
-        "goals": ",".join(one.spec.goals),
-        "moves_per_hour": one.spec.moves_per_hour,
-        "state": one.state,
-        "move_count": one.move_count,
-        "progress": json.dumps(asdict(one.progress)),
-        "started_ns": one.started_ns,
-        "updated_ns": one.updated_ns,
-    }
-    changed = conn.execute(sa.update(REBALANCE).where(REBALANCE.c.cluster == one.cluster).values(**values)).rowcount
-    if not changed:
-        conn.execute(REBALANCE.insert().values(cluster=one.cluster, **values))
+    values = _REBALANCES.values(one)
+    if not conn.execute(sa.update(REBALANCE).where(REBALANCE.c.cluster == one.cluster).values(**values)).rowcount:
+        conn.execute(REBALANCE.insert().values(**values))
 
 
 # -- moves -----------------------------------------------------------------------------------------------------------
@@ -76,23 +63,11 @@ def write_rebalance(conn: sa.Connection, one: Rebalance) -> None:
 def insert_moves(conn: sa.Connection, cluster: str, moves: Sequence[Move], now_ns: int) -> None:
     """Insert new moves, and delete the oldest."""
     first = take_numbers(conn, SEQ, len(moves))
-    rows = [
-        {
-            "cluster": cluster,
-            "seq": seq,
-            "job_id": move.pod_id.job_id,
-            "instance_id": move.pod_id.instance_id,
-            "run_id": move.pod_id.run_id,
-            "source": stored_text(move.source),
-            "target": stored_text(move.target),
-            "goal": move.why.goal,
-            "reason": stored_text(move_text(move)),
-            "state": MoveState.MOVING,
-            "begun_ns": now_ns,
-            "ended_ns": 0,
-        }
-        for seq, move in enumerate(moves, first)
+    begun = [
+        MoveRecord(one.pod_id, one.source, one.target, one.why.goal, move_text(one), MoveState.MOVING, now_ns)
+        for one in moves
     ]
+    rows = [{"cluster": cluster, "seq": seq, **_MOVES.values(one)} for seq, one in enumerate(begun, first)]
     conn.execute(REBALANCE_MOVE.insert(), rows)
     own = REBALANCE_MOVE.c.cluster == cluster
     kept = sa.select(REBALANCE_MOVE.c.seq).where(own).order_by(REBALANCE_MOVE.c.seq.desc()).offset(MOVES_KEPT).limit(1)
@@ -116,13 +91,13 @@ def last_ended_ns(conn: sa.Connection, cluster: str) -> int:
 def read_moves(conn: sa.Connection, cluster: str, limit: int) -> list[MoveRecord]:
     """Read moves, newest first."""
     query = sa.select(REBALANCE_MOVE).where(REBALANCE_MOVE.c.cluster == cluster)
-    return [_move(row) for row in conn.execute(query.order_by(REBALANCE_MOVE.c.seq.desc()).limit(limit))]
+    return [_MOVES.record(row) for row in conn.execute(query.order_by(REBALANCE_MOVE.c.seq.desc()).limit(limit))]
 
 
 def settle_moves(conn: sa.Connection, cluster: str, now_ns: int) -> list[MoveRecord]:
     """Record the outcome of unfinished moves; returns the moves that are still under way."""
     query = sa.select(REBALANCE_MOVE).where(REBALANCE_MOVE.c.cluster == cluster, _MOVING)
-    under_way = {row.seq: _move(row) for row in conn.execute(query.order_by(REBALANCE_MOVE.c.seq))}
+    under_way = {row.seq: _MOVES.record(row) for row in conn.execute(query.order_by(REBALANCE_MOVE.c.seq))}
     pods = _pods_after(conn, [(move.pod_id.job_id, move.pod_id.instance_id) for move in under_way.values()])
     left: list[MoveRecord] = []
     for seq, move in under_way.items():
@@ -150,9 +125,3 @@ def _pods_after(conn: sa.Connection, keys: Sequence[tuple[str, int]]) -> Mapping
         (row.job_id, row.instance_id): PodAfter(row.run_id, row.host, bool(row.is_running), bool(row.is_wanted))
         for row in rows
     }
-
-
-def _move(row: sa.Row[Any]) -> MoveRecord:
-    pod_id = PodId(JobId(row.job_id), row.instance_id, row.run_id)
-    way = Hostname(row.source), Hostname(row.target), Goal(row.goal), row.reason
-    return MoveRecord(pod_id, *way, MoveState(row.state), row.begun_ns, row.ended_ns)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from dataclasses import asdict
 from typing import Any
 
 import sqlalchemy as sa
@@ -18,7 +16,7 @@ from peloton.model.migration import (
     ServiceProgress,
     ServiceState,
 )
-from services.storage.codec import stored_text
+from services.storage.mapper import Mapper, json_form, stored_text
 from services.storage.tables import MIGRATION, MIGRATION_POOL, MIGRATION_SERVICE
 from services.storage.updates import instances
 
@@ -27,28 +25,9 @@ MIGRATIONS_KEPT = 1_000
 _ENDED = MIGRATION.c.state.in_(sorted(MIGRATION_TERMINAL))
 
 
-def migration_record(row: sa.Row[Any]) -> Migration:
-    return Migration(
-        row.migration_id,
-        row.object_id,
-        row.is_pool,
-        row.name,
-        MigrationSpec(**json.loads(row.spec)),
-        MigrationState(row.state),
-        row.bound_before,
-        _progress(json.loads(row.progress)) if row.progress else None,
-        row.created_ns,
-        row.updated_ns,
-        row.completed_ns,
-    )
-
-
-def _progress(read: dict[str, Any]) -> MigrationProgress:
-    read["services"] = tuple(
-        ServiceProgress(**{**one, "state": ServiceState(one["state"])}) for one in read["services"]
-    )
-    read["state"], read["to_wake"] = MigrationState(read["state"]), tuple(read["to_wake"])
-    return MigrationProgress(**read)
+_PROGRESS = json_form(MigrationProgress, empty=None)
+_MIGRATIONS = Mapper(Migration, MIGRATION, spec=json_form(MigrationSpec), progress=_PROGRESS)
+migration_record = _MIGRATIONS.record
 
 
 def read_migration(conn: sa.Connection, migration_id: str) -> Migration | None:
@@ -72,8 +51,7 @@ def read_latest(conn: sa.Connection, limit: int, object_id: str = "") -> list[Mi
 
 def insert_migration(conn: sa.Connection, one: Migration, services: Sequence[tuple[str, str]], seq: int) -> None:
     """Insert a migration with its services, ``(job id, name)``, and delete the oldest ended ones."""
-    values = asdict(one) | {"spec": json.dumps(asdict(one.spec)), "progress": "", "seq": seq}
-    conn.execute(MIGRATION.insert().values(**values))
+    conn.execute(MIGRATION.insert().values(**_MIGRATIONS.values(one), seq=seq))
     rows = [
         {
             "migration_id": one.migration_id,
@@ -102,7 +80,7 @@ def write_state(conn: sa.Connection, migration_id: str, state: MigrationState, n
 
 
 def write_progress(conn: sa.Connection, migration_id: str, progress: MigrationProgress, now_ns: int) -> None:
-    text = json.dumps(asdict(progress))
+    text = _PROGRESS.to_column(progress)
     mine = sa.and_(MIGRATION.c.migration_id == migration_id, MIGRATION.c.progress != text)
     conn.execute(sa.update(MIGRATION).where(mine).values(progress=text, updated_ns=now_ns))
 

@@ -18,11 +18,12 @@ from peloton.model.external import Slot
 from peloton.model.ids import JobId, RespoolId
 from peloton.model.job import JOB_TERMINAL, JobRecord, JobState, JobType
 from peloton.model.pod import TERMINAL, PodState
-from services.storage.codec import job_record, stored_text
+from services.storage.codec import job_record
 from services.storage.engine import Database
 from services.storage.jobs.configs import insert_config, read_config
 from services.storage.jobs.rows import hold_job, insert_alone
 from services.storage.jobs.steering import steer_pods, touch_job, write_steering
+from services.storage.mapper import stored_text
 from services.storage.pods.creation import insert_batch_pods
 from services.storage.pods.scope import Chosen, within
 from services.storage.pods.writes import fire

@@ -9,7 +9,6 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from peloton.api.convert import HEALTH_NUMBERS, POD_STATE_NUMBERS, TERMINATION_NUMBERS
 from peloton.lifecycle import pod_terms as terms
 from peloton.lifecycle.guards import (
     All,
@@ -29,11 +28,9 @@ from peloton.lifecycle.guards import (
     Value,
 )
 from peloton.model.pod import HealthState, NextRun, PodState, Termination
-from services.storage.codec import ports_to_text, stored_text
+from services.storage.codec import TERMINATION, ports_to_text, split_termination
+from services.storage.mapper import NUMBERS, stored_text
 from services.storage.tables import POD
-
-TERMINATION = ("termination", "exit_code", "signal")
-"""Columns of a termination, which is one field of a record."""
 
 
 def columns_of(field: str) -> tuple[str, ...]:
@@ -41,9 +38,7 @@ def columns_of(field: str) -> tuple[str, ...]:
 
 
 _STORED: dict[type, Callable[[Any], Any]] = {
-    PodState: POD_STATE_NUMBERS.__getitem__,
-    HealthState: HEALTH_NUMBERS.__getitem__,
-    NextRun: int,
+    **{kind: NUMBERS[kind].__getitem__ for kind in (PodState, HealthState, NextRun)},
     bool: int,
     str: stored_text,
     dict: ports_to_text,
@@ -54,15 +49,6 @@ def stored(value: Any) -> Any:
     """Convert a value of a record's field to its column value, except terminations, which have three columns."""
     convert = _STORED.get(type(value))
     return value if convert is None else convert(value)
-
-
-def stored_columns(field: str, value: Any) -> dict[str, Any]:
-    if field != "termination":
-        return {field: stored(value)}
-    if value is None:
-        return {"termination": 0, "exit_code": 0, "signal": ""}
-    number = TERMINATION_NUMBERS[value.reason]
-    return {"termination": number, "exit_code": value.exit_code, "signal": stored_text(value.signal)}
 
 
 # -- conditions ----------------------------------------------------------------------------------------------------
@@ -113,7 +99,7 @@ def value_sql(value: Any, column: str) -> sa.ColumnElement[Any]:
         case Value():
             raise AssertionError(f"{value} has no SQL")
         case Termination() | None:
-            return _constant(stored_columns("termination", value)[column])
+            return _constant(split_termination(value)[TERMINATION.index(column)])
     return _constant(stored(value))
 
 

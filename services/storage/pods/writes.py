@@ -7,23 +7,24 @@ job.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from functools import cache
-from operator import attrgetter
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
-from peloton.api.convert import HEALTH_NUMBERS, POD_STATE_NUMBERS, TERMINATION_NUMBERS
+from peloton.api.convert import POD_STATE_NUMBERS
 from peloton.lifecycle.guards import Condition, Parameter, Row, parameters
 from peloton.lifecycle.pod_machine import TABLE, Event
 from peloton.model.ids import PodId
 from peloton.model.pod import PodRecord, PodState
 from peloton.model.status_text import OUTPUT_MARK
-from services.storage.codec import stored_text
+from services.storage.codec import PODS, TERMINATION, split_termination
 from services.storage.engine import key_table, key_values
+from services.storage.mapper import stored_text
 from services.storage.pods.scope import ONE, Chosen, Scope, Span, in_scope
-from services.storage.pods.sql import TERMINATION, columns_of, stored, stored_columns, value_sql, where
+from services.storage.pods.sql import columns_of, stored, value_sql, where
 from services.storage.tables import POD, POD_EVENT
 from services.storage.watch_log import note_pods, pods_of_services
 
@@ -91,7 +92,9 @@ def _bind(event: Event, given: Mapping[str, Any]) -> dict[str, Any]:
         elif value is None and kept:
             values |= dict.fromkeys(f"p_{name}_{column}" for column in TERMINATION)
         else:
-            values |= {f"p_{name}_{column}": part for column, part in stored_columns("termination", value).items()}
+            values |= {
+                f"p_{name}_{column}": part for column, part in zip(TERMINATION, split_termination(value), strict=True)
+            }
     return values
 
 
@@ -151,9 +154,13 @@ _WRITE = (
 )
 
 
+_bind_reported = PODS.writer(_WRITTEN, "new_")
+
+
 def write_reported(conn: sa.Connection, pods: Sequence[PodRecord]) -> None:
     """Write pods as changed by ``next_pod`` for reports, each pod once, with their events."""
-    conn.execute(_WRITE, [_bind_reported(pod) for pod in pods])
+    rows = [_bind_reported(pod) | {"key_job": pod.job_id, "key_instance": pod.instance_id} for pod in pods]
+    conn.execute(_WRITE, rows)
     keys = key_values(conn.dialect.name, [(pod.job_id, pod.instance_id) for pod in pods])
     inserting, noting = _reported_events(conn.dialect.name)
     conn.execute(inserting, keys)
@@ -167,28 +174,6 @@ def _reported_events(dialect: str) -> tuple[sa.Insert, sa.Select[Any]]:
     return _inserting_events(sa.true(), dialect, source), pods_of_services(sa.true(), source)
 
 
-_FIELDS = attrgetter(*_WRITTEN)
-_NAMES = [f"new_{field}" for field in _WRITTEN]
-_TEXTS = [f"new_{field}" for field in _WRITTEN if isinstance(POD.c[field].type, sa.Text)]
-
-
-def _bind_reported(pod: PodRecord) -> dict[str, Any]:
-    """Bind a pod's columns like ``stored_columns``, written out for speed: it runs for each report of a host."""
-    values = dict(zip(_NAMES, _FIELDS(pod), strict=True))
-    values |= {"key_job": pod.job_id, "key_instance": pod.instance_id}
-    values["new_state"] = POD_STATE_NUMBERS[pod.state]
-    values["new_goal"] = POD_STATE_NUMBERS[pod.goal]
-    values["new_health"] = HEALTH_NUMBERS[pod.health]
-    values["new_next_run"] = int(pod.next_run)
-    termination = pod.termination
-    values["new_termination"] = TERMINATION_NUMBERS[termination.reason] if termination else 0
-    values["new_exit_code"] = termination.exit_code if termination else 0
-    values["new_signal"] = stored_text(termination.signal) if termination else ""
-    for name in _TEXTS:
-        values[name] = stored_text(values[name])
-    return values
-
-
 def _build_insert() -> sa.Insert:
     """Build one statement that inserts a span of pods: the database counts the instances."""
     first, last = (sa.bindparam(name, type_=sa.BigInteger) for name in ("first", "last"))
@@ -200,17 +185,12 @@ def _build_insert() -> sa.Insert:
 
 
 _INSERTING = _build_insert()
+_bind_inserted = PODS.writer((field.name for field in fields(PodRecord) if field.name != "instance_id"), "new_")
 
 
 def insert_pods(conn: sa.Connection, span: Span, pod: PodRecord) -> None:
     """Insert pods that all equal ``pod``, as created by the machine, without their events."""
-    values = {
-        f"new_{column}": value
-        for field in pod.__dataclass_fields__
-        if field != "instance_id"
-        for column, value in stored_columns(field, getattr(pod, field)).items()
-    }
-    conn.execute(_INSERTING, {"first": span.start, "last": span.start + span.count - 1, **values})
+    conn.execute(_INSERTING, {"first": span.start, "last": span.start + span.count - 1, **_bind_inserted(pod)})
 
 
 # -- events --------------------------------------------------------------------------------------------------------

@@ -17,10 +17,10 @@ from peloton.model.ids import JobId
 from peloton.model.job import JobRecord, JobType
 from peloton.model.pod import ENDING_GOALS, Termination, TerminationReason
 from peloton.model.update import Disruption
-from services.storage.codec import stored_text
 from services.storage.engine import Database
 from services.storage.jobs.rows import hold_job
 from services.storage.jobs.wakes import note_wakes
+from services.storage.mapper import stored_text
 from services.storage.pods.scope import ON_HOST_NUMBERS, Chosen, within
 from services.storage.pods.writes import fire, fire_each
 from services.storage.tables import DISRUPTION, FINISHED_STATES, JOB, POD

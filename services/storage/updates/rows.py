@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import asdict, replace
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, fields, replace
 from functools import cache
+from operator import attrgetter
 from typing import Any
 
 import sqlalchemy as sa
@@ -25,12 +26,11 @@ from peloton.model.update import (
     UpdateRecord,
     UpdateSpec,
     UpdateState,
-    UpdateType,
 )
-from services.storage.codec import stored_text
 from services.storage.jobs.rows import hold_job
 from services.storage.jobs.secrets import forget_unused
 from services.storage.jobs.wakes import note_wakes
+from services.storage.mapper import Form, Mapper, Part, unstored
 from services.storage.tables import JOB, JOB_CONFIG, OVERRIDE, POD, UPDATE, UPDATE_EVENT
 from services.storage.updates import instances
 from services.storage.watch_log import note_job, note_service
@@ -51,18 +51,19 @@ _LAST_EVENT = sa.select(sa.func.max(UPDATE_EVENT.c.seq)).where(UPDATE_EVENT.c.up
 _ADDING_EVENTS = UPDATE_EVENT.insert()
 _COLUMNS = [column.name for column in UPDATE.columns]
 _SETS = ("added", "updated", "removed", "current", "done", "failed")
-_PLAIN = [name for name in _COLUMNS if name not in (*_SETS, "update_key", "request_digest")]
-
-
-def update_record(row: sa.Row[Any]) -> UpdateRecord:
-    values = dict(zip(_COLUMNS, row, strict=True))
-    values |= {name: instances.from_text(values[name]) for name in _SETS}
-    values["type"] = UpdateType(values["type"])
-    values["spec"] = UpdateSpec(**json.loads(values["spec"]))
-    values["state"] = UpdateState(values["state"])
-    values["prev_state"] = UpdateState(values["prev_state"])
-    values["key"] = UpdateKey(values.pop("update_key"), values.pop("request_digest"))
-    return UpdateRecord(**values)
+_UPDATES = Mapper(
+    UpdateRecord,
+    UPDATE,
+    **dict.fromkeys(_SETS, Form(instances.to_text, instances.from_text)),
+    spec=Form(
+        lambda spec: json.dumps({name: value for name, value in asdict(spec).items() if value}),
+        lambda text: UpdateSpec(**json.loads(text)),
+    ),
+    key=Part(("update_key", "request_digest"), UpdateKey, attrgetter("text", "digest")),
+    failed_run_count=unstored(0),
+)
+_PLAIN = [field.name for field in fields(UpdateRecord) if field.name not in _SETS]
+update_record = _UPDATES.record
 
 
 def read_update(conn: sa.Connection, update_id: str) -> UpdateRecord | None:
@@ -89,32 +90,17 @@ def knows_request(conn: sa.Connection, job_id: str, key: UpdateKey) -> bool:
     return row is not None
 
 
-def _values(update: UpdateRecord, sets: Sequence[str] = _SETS) -> dict[str, Any]:
-    return {
-        **{name: getattr(update, name) for name in _PLAIN},
-        **{name: instances.to_text(getattr(update, name)) for name in sets},
-        "type": update.type.value,
-        "spec": json.dumps({name: value for name, value in asdict(update.spec).items() if value}),
-        "state": update.state.value,
-        "prev_state": update.prev_state.value,
-        "opaque_data": stored_text(update.opaque_data),
-        "waiting_for": stored_text(update.waiting_for),
-        "stall_cause": stored_text(update.stall_cause),
-        "update_key": update.key.text,
-        "request_digest": update.key.digest,
-    }
-
-
 @cache
-def _build_write(sets: tuple[str, ...]) -> sa.Update:
-    """Build the statement for the sets that a step changes, once per choice."""
+def _build_write(sets: tuple[str, ...]) -> tuple[sa.Update, Callable[[UpdateRecord], dict[str, Any]]]:
+    """Build the statement for the sets that a step changes, and its parameters, once per choice."""
     names = [name for name in _COLUMNS if name not in _SETS or name in sets]
     written = {name: sa.bindparam(f"new_{name}", type_=UPDATE.c[name].type) for name in names}
-    return sa.update(UPDATE).where(UPDATE.c.update_id == sa.bindparam("of_update")).values(written)
+    statement = sa.update(UPDATE).where(UPDATE.c.update_id == sa.bindparam("of_update")).values(written)
+    return statement, _UPDATES.writer((*_PLAIN, *sets), "new_")
 
 
 def insert_update(conn: sa.Connection, update: UpdateRecord) -> None:
-    conn.execute(UPDATE.insert().values(**_values(update)))
+    conn.execute(UPDATE.insert().values(**_UPDATES.values(update)))
     affected = update.added | update.updated | update.removed
     _add_events(conn, update, [(update.state, NONE), (UpdateState.INITIALIZED, affected)], update.created_ns, last=0)
 
@@ -126,8 +112,8 @@ def write_update(conn: sa.Connection, before: UpdateRecord, after: UpdateRecord,
     ended = after.state in UPDATE_TERMINAL and not after.completed_ns
     after = replace(after, updated_ns=now_ns, completed_ns=now_ns if ended else after.completed_ns)
     sets = [name for name in _SETS if getattr(after, name) is not getattr(before, name)]  # others are written already
-    named = {f"new_{name}": value for name, value in _values(after, sets).items()}
-    conn.execute(_build_write(tuple(sets)), {"of_update": after.update_id, **named})
+    statement, values_of = _build_write(tuple(sets))
+    conn.execute(statement, {"of_update": after.update_id, **values_of(after)})
     moving = after.state if after.state in ROLLING else UpdateState.ROLLING_FORWARD
     events = [
         (moving, after.current - before.current),

@@ -4,24 +4,23 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, fields, replace
-from typing import Any
+from dataclasses import replace
 
 import sqlalchemy as sa
 
 from peloton.api.convert import volume_spec
-from peloton.api.convert_volume import VOLUME_STATE_NUMBERS, VOLUME_STATES
+from peloton.api.convert_volume import VOLUME_STATE_NUMBERS
 from peloton.api.v0.job import job_pb2
 from peloton.errors import InvalidArgument
 from peloton.model.ids import JobId, PodId
 from peloton.model.job import JobRecord
 from peloton.model.pod import ENDING_GOALS, PodRecord, PodState
 from peloton.model.volume import StandingVolume, VolumeRecord, VolumeSpec, VolumeState
+from services.storage.mapper import Mapper
 from services.storage.pods.scope import ALLOCATED_NUMBERS, READY
 from services.storage.tables import POD, VOLUME
 
 JOBS_PER_QUERY = 500
-_FIELDS = [field.name for field in fields(VolumeRecord)]
 _INITIALIZED, _CREATED, _LOST, _DELETED = (VOLUME_STATE_NUMBERS[state] for state in VolumeState)
 WANTED = VOLUME.c.goal != _DELETED
 WAITED_FOR = sa.and_(WANTED, sa.or_(VOLUME.c.state == _LOST, VOLUME.c.note != ""))
@@ -30,20 +29,8 @@ _ADMITTED_WITHOUT_DISK = {PodState.PENDING, PodState.READY}
 """States of a pod that was queued without the disk of its former volume."""
 
 
-def volume_record(row: sa.Row[Any]) -> VolumeRecord:
-    values = {name: getattr(row, name) for name in _FIELDS}
-    values["job_id"] = JobId(values["job_id"])
-    values["state"], values["goal"] = VOLUME_STATES[values["state"]], VOLUME_STATES[values["goal"]]
-    return VolumeRecord(**values)
-
-
-def _values(volume: VolumeRecord) -> dict[str, Any]:
-    values = asdict(volume)
-    return {
-        **values,
-        "state": VOLUME_STATE_NUMBERS[volume.state],
-        "goal": VOLUME_STATE_NUMBERS[volume.goal],
-    }
+_VOLUMES = Mapper(VolumeRecord, VOLUME)
+volume_record = _VOLUMES.record
 
 
 def volumes_of(conn: sa.Connection, job_id: str, instances: Iterable[int] | None = None) -> dict[int, VolumeRecord]:
@@ -139,7 +126,7 @@ def take_volumes(
             )
         )
     if new:
-        conn.execute(VOLUME.insert(), [_values(volume) for volume in new])
+        conn.execute(VOLUME.insert(), list(map(_VOLUMES.values, new)))
     return elsewhere
 
 
@@ -182,7 +169,7 @@ def leave(conn: sa.Connection, volume: VolumeRecord, pod: PodRecord | None, now_
         created_ns=now_ns,
         changed_ns=now_ns,
     )
-    conn.execute(VOLUME.insert().values(_values(fresh)))
+    conn.execute(VOLUME.insert().values(_VOLUMES.values(fresh)))
 
 
 def reclaim_volumes(conn: sa.Connection, job: JobRecord, config: job_pb2.JobConfig) -> None:

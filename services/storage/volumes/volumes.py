@@ -15,11 +15,12 @@ from peloton.model.ids import JobId
 from peloton.model.job import JOB_TERMINAL
 from peloton.model.pod import ON_HOST, PodRecord
 from peloton.model.volume import StandingVolume, VolumeRecord, VolumeState
-from services.storage.codec import pod_record, stored_text
+from services.storage.codec import pod_record
 from services.storage.engine import Database, key_table, key_values
 from services.storage.hosts.host_events import record
 from services.storage.jobs.rows import hold_job
 from services.storage.jobs.wakes import note_wakes
+from services.storage.mapper import stored_text
 from services.storage.tables import POD, VOLUME
 from services.storage.volumes.rows import WAITED_FOR, leave, standing_volumes, volume_record, volumes_of
 

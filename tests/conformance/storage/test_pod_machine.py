@@ -8,21 +8,12 @@ import sqlalchemy as sa
 
 from peloton.lifecycle.pod_machine import TABLE, Event, next_pod, no_pod
 from peloton.model.pod import PodRecord, PodState
-from services.storage.codec import pod_record
+from services.storage.codec import PODS, pod_record
 from services.storage.engine import Database
 from services.storage.pods.scope import Chosen, Scope, Span
-from services.storage.pods.sql import stored_columns
 from services.storage.pods.writes import fire, fire_each, insert_pods
 from services.storage.tables import POD, POD_EVENT
 from tests.unit.lifecycle.every_pod import JOB, NOW, parameters_for, pods_for
-
-
-def row_of(pod: PodRecord) -> dict[str, Any]:
-    return {
-        column: value
-        for field in pod.__dataclass_fields__
-        for column, value in stored_columns(field, getattr(pod, field)).items()
-    }
 
 
 def rows(conn: sa.Connection) -> dict[int, PodRecord]:
@@ -43,7 +34,7 @@ def test_every_event_in_every_condition(url: str) -> None:
                 continue
             with database.engine.connect() as conn, conn.begin() as transaction:
                 before = pods_for(event)
-                conn.execute(POD.insert(), [row_of(pod) for pod in before])
+                conn.execute(POD.insert(), [PODS.values(pod) for pod in before])
                 for given in parameters_for(event):
                     savepoint = conn.begin_nested()
                     check(conn, event, before, given)
@@ -74,7 +65,7 @@ def test_every_kind_of_scope(url: str) -> None:
     found = []
     for scope in scopes:
         with database.engine.connect() as conn, conn.begin() as transaction:
-            conn.execute(POD.insert(), [row_of(pod) for pod in before])
+            conn.execute(POD.insert(), [PODS.values(pod) for pod in before])
             if scope is None:
                 fire_each(conn, JOB, Event.ENQUEUE, NOW, {instance: {"queue_seq": 9} for instance in chosen})
             else:
