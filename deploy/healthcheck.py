@@ -55,7 +55,7 @@ async def check_worker(settings: Settings) -> None:
     for name in temporal.TASK_QUEUES:
         request = DescribeTaskQueueRequest(namespace=client.namespace, task_queue=TaskQueue(name=name))
         if not (await client.workflow_service.describe_task_queue(request)).pollers:
-            raise RuntimeError(f"nobody polls {name}")
+            raise RuntimeError(f"no worker polls {name}")
 
 
 def check_web(settings: Settings) -> None:

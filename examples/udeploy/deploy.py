@@ -149,7 +149,7 @@ class Deploy:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("deploy", help="the name of this deploy; the same one goes on with it")
+    parser.add_argument("deploy", help="the name of this deploy; the same name continues it")
     parser.add_argument("spec", type=Path, help="YAML file of the service")
     parser.add_argument("--version", required=True, help="what the variable VERSION of the service is to be")
     parser.add_argument("--job", required=True, metavar="UUID", help="the service, of the same id in each cluster")

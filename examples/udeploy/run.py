@@ -60,9 +60,9 @@ class Story:
             wait(lambda: self.has_begun("web-3/batches"), "batches in the first cluster")
         wait(lambda: self.latest().awaiting_pulse, "an update that waits for a pulse")
         latest = self.latest()
-        print(f"   nobody gives pulses: it waits, with {latest.num_instances_remaining} instances to go", flush=True)
+        print(f"   without pulses it waits, with {latest.num_instances_remaining} instances to go", flush=True)
 
-        say("the same words again: it goes on")
+        say("the same command again: it continues")
         self.deploy("web-3", "3", batch_size=1, bake_s=1, exit_code=0)
         self.expect("3")
 

@@ -29,7 +29,8 @@ Kind: TypeAlias = Any
 
 DRAFT = "http://json-schema.org/draft-07/schema#"
 MERGE_KEY = "^<<$"
-OURS = re.compile(r"\bOurs(: |\. ?|, )")
+EXTENSION = re.compile(r"\bExtension(: |\. ?|, )")
+"""Mark of a comment for an element that the original API lacks."""
 
 
 class File(NamedTuple):
@@ -195,7 +196,7 @@ def _field(field: Field, rule: Schema) -> Schema:
 
 def _about(name: str) -> str:
     """Return the comment of a name, without the word that marks additions to the original API."""
-    text = OURS.sub("", comment_of(name)).strip()
+    text = EXTENSION.sub("", comment_of(name)).strip()
     return text[:1].upper() + text[1:]
 
 

@@ -47,7 +47,15 @@ from tests.unit.tidy import (
     walked,
 )
 from tests.unit.tidy_pods import POD_ACTORS, POD_WRITES, events_caused, pod_write_faults
-from tests.unit.tidy_words import BUDGETS, SHOWN_MAX, SPARE, word_faults
+from tests.unit.tidy_words import (
+    BUDGETS,
+    GENERATED_PAGES,
+    PROSE_BUDGETS,
+    SHOWN_MAX,
+    SPARE,
+    prose_faults,
+    word_faults,
+)
 from tests.workflow.sdk import WRITTEN_FOR, OtherRelease, check_release
 
 pytestmark = pytest.mark.xdist_group(TIDY)
@@ -354,3 +362,32 @@ def test_words_stay_within_their_budget(part: str) -> None:
         count = len(faults[kind])
         assert count <= budget, f"{part}: {count} {kind}, budget {budget}; the last of them:\n{some}"
         assert count + SPARE >= budget, f"{part}: only {count} {kind} are left: lower the budget from {budget}"
+
+
+def prose_files(part: str) -> list[Path]:
+    if part == "protos":
+        return [path for path in files("peloton") if path.suffix == ".proto"]
+    pages = [path for path in files() if path.suffix == ".md" and path.name != "CHANGELOG.md"]
+    return [path for path in pages if path.as_posix() not in GENERATED_PAGES]
+
+
+@pytest.mark.parametrize("part", PROSE_BUDGETS)
+def test_prose_stays_within_its_budget(part: str) -> None:
+    """Documents and comments of .proto files have no more riddles than their budget."""
+    paths = prose_files(part)
+    found = [fault for path in paths for fault in prose_faults(path, (ROOT / path).read_text(encoding="utf-8"))]
+
+    assert paths
+    assert len(found) <= PROSE_BUDGETS[part], "\n" + "\n".join(found[-SHOWN_MAX:])
+
+
+def test_the_rule_for_prose_notices() -> None:
+    """A riddle is found in prose, also over the end of a line, but not in names, code, links and paths."""
+    page = (
+        "# A\n\nA host with `room` ([it](room.md)).\n\n```\nnobody\n```\n\n* Placed in\n  vain, and nobody is told.\n"
+    )
+    proto = "message Room {}  // of others\nbool told = 1;\n"
+
+    assert ["a.md:9: 'in vain'", "a.md:10: 'nobody'", "a.md:10: 'told'"] == list(prose_faults(Path("a.md"), page))
+    assert ["a.proto:1: 'of others'"] == list(prose_faults(Path("a.proto"), proto))
+    assert ["a.md:1: 'are away'"] == list(prose_faults(Path("a.md"), "Pods that are away"))

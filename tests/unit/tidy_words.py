@@ -29,6 +29,19 @@ RIDDLES = re.compile(
 )
 """Words that hide who acts, or stand for a term of the field."""
 
+PROSE_RIDDLES = re.compile(
+    RIDDLES.pattern.replace(" ", r"\s+")
+    + r"|\b(tells?|(go|going|went)\s+on|of\s+others|hold(s|ing)?\s+back|rooms?|look(s|ed|ing)?\s+at"
+    + r"|deals?|dealt|dealing|judg(e|es|ed|ing|ements?)|sicken|heals?|shun(s|ned)?|patience"
+    + r"|stands?\s+alone|(is|are|was|were)\s+away)\b",
+    re.IGNORECASE,
+)
+"""The same for documents, in which no identifier hides a word."""
+FENCE = re.compile(r"^ *```.*?^ *```", re.MULTILINE | re.DOTALL)
+QUOTED = re.compile(r"`[^`\n]*`|\]\([^)\s]*\)|https?://\S+|[\w/]+\.(?:py|md|yaml)\b")
+"""Names, links and paths in a document: they are the code's."""
+GENERATED_PAGES = {"docs/cli.md", "docs/pod-states.md"}
+
 PARTICIPLE = re.compile(r"\w+ed|told|said|kept|held|made|sent|seen|found|known|lost|left|gone|dealt|taken|given|begun")
 VERBS_IN_ED = {"need", "feed", "seed", "embed", "exceed", "proceed", "succeed", "shed"}
 
@@ -37,6 +50,8 @@ BUDGETS = {
     "tests": {"odd": 0, "riddles": 0, "participles": 396},
 }
 """Faults that are left."""
+PROSE_BUDGETS = {"documents": 0, "protos": 0}
+"""Riddles that are left in Markdown files, without the change log, and in comments of .proto files."""
 SPARE = 20
 """Distance of a budget above its count from which the budget has to be lowered."""
 SHOWN_MAX = 20
@@ -66,6 +81,22 @@ def word_faults(paths: Iterator[tuple[Path, ast.Module]]) -> Words:
             riddles += [f"{path}:{line}: {word!r}" for word in RIDDLES.findall(" ".join(found))]
         participles += [f"{path}:{line}: {name} is named by a participle" for line, name in participles_of(tree)]
     return Words(docstrings, words, odd, riddles, participles)
+
+
+def prose_of(path: Path, text: str) -> str:
+    """Text of a document, or the comments of a .proto file, without names and code; lines keep their numbers."""
+    if path.suffix == ".proto":
+        return "\n".join(QUOTED.sub("", line.partition("//")[2]) for line in text.splitlines())
+    text = FENCE.sub(lambda match: "\n" * match[0].count("\n"), text)
+    return QUOTED.sub("", text)
+
+
+def prose_faults(path: Path, text: str) -> Iterator[str]:
+    """Riddles in the prose of a document or of a .proto file, as ``file:line: word``."""
+    prose = prose_of(path, text)
+    for match in PROSE_RIDDLES.finditer(prose):
+        line = prose.count("\n", 0, match.start()) + 1
+        yield f"{path}:{line}: {' '.join(match[0].split())!r}"
 
 
 def docstrings_of(tree: ast.Module) -> Iterator[tuple[int, str]]:

@@ -65,7 +65,7 @@ def test_comments_have_the_full_names_of_what_they_are_about() -> None:
     """Services, methods, messages, fields, enums, values and files have their comments; others have an empty one."""
     assert "What the owner asks for." == comment_of("peloton.api.v0.job.JobConfig")
     assert comment_of("peloton.api.v0.job.SlaConfig.maxRunningTime").startswith("In seconds;")
-    assert comment_of("peloton.api.v0.job.JobType.EXTERNAL").startswith("Ours: its pods were made by others")
+    assert comment_of("peloton.api.v0.job.JobType.EXTERNAL").startswith("Extension: its pods were created by")
     assert comment_of("peloton.api.v0.bulk.BulkService.CreateJob").startswith("The answer is that of")
     assert "\n\n" in comment_of("peloton/api/v0/bulk/bulk.proto")
     assert "" == comment_of("peloton.api.v0.job.JobConfig.name")
