@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
@@ -100,9 +99,6 @@ class Task:
     info_json: bytes
     resources: Resources
     role: str
-    # The executor and the tasks of the same LAUNCH_GROUP, which end together.
-    group: Executor | None = None
-    peers: Sequence[Task] = ()
     # `state` is known to the master, `status_state` was last sent to the framework, and `reported` is known to the
     # agent: it does not change when the master marks the task unreachable.
     state: str = "TASK_STAGING"
@@ -114,7 +110,6 @@ class Task:
     pending: deque[Update] = field(default_factory=deque)
     retry: Timer | None = None
     runner: Runner | None = None
-    check_status: Json | None = None
     # container_status of the updates, once the container exists.
     container: Json | None = None
     # Its resources are free again.
@@ -128,25 +123,6 @@ class Task:
         info: Json = orjson.loads(self.info_json)
         return info
 
-    @property
-    def executor_id(self) -> str:
-        """Return the id of the executor; a command task has one of its own with the id of the task."""
-        return self.id if self.group is None else self.group.id
-
-
-@dataclass(slots=True, eq=False, repr=False)
-class Executor:
-    """Default executor with its own resources; the master counts no resources for executors of command tasks."""
-
-    id: str
-    framework: Framework
-    agent: Agent
-    info: Json
-    resources: Resources
-    role: str
-    container_id: str
-    tasks: dict[str, Task] = field(default_factory=dict)
-
 
 @dataclass(slots=True, eq=False, repr=False)
 class Offer:
@@ -155,7 +131,6 @@ class Offer:
     agent: Agent
     role: str
     resources: Resources
-    timer: Timer | None = None
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -166,18 +141,6 @@ class Acceptance:
     agent: Agent
     role: str
     left: Resources
-
-
-@dataclass(slots=True, eq=False, repr=False)
-class Operation:
-    """RESERVE, CREATE, ... with an id: the master sends its status until it is acknowledged."""
-
-    id: str
-    framework: Framework
-    agent: Agent
-    info: Json
-    uuid: str
-    retry: Timer | None = None
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -209,7 +172,6 @@ class Agent:
     unavailability: Json | None = None
     offers: dict[str, Offer] | None = None
     tasks: dict[tuple[str, str], Task] | None = None
-    executors: dict[tuple[str, str], Executor] | None = None
     timer: Timer | None = None
     # Without a change since `sleep_epoch`, no framework can use this agent before `sleep_until`.
     sleep_until: float = 0.0
@@ -231,10 +193,6 @@ class Agent:
     def all_tasks(self) -> list[Task]:
         """Return a copy, which does not change while tasks end."""
         return list(self.tasks.values()) if self.tasks else []
-
-    @property
-    def all_executors(self) -> list[Executor]:
-        return list(self.executors.values()) if self.executors else []
 
     @property
     def all_offers(self) -> list[Offer]:
@@ -259,21 +217,15 @@ class Framework:
     # By role and agent id.
     filters: dict[tuple[str, str], list[Filter]] = field(default_factory=dict)
     tasks: dict[str, Task] = field(default_factory=dict)
-    # By agent id and executor id.
-    executors: dict[tuple[str, str], Executor] = field(default_factory=dict)
     unreachable: dict[str, Task] = field(default_factory=dict)
     completed: deque[Task] = field(default_factory=lambda: deque(maxlen=COMPLETED_TASKS_MAX))
     offers: dict[str, Offer] = field(default_factory=dict)
-    # By uuid: an operation id may be used again while an older status is not acknowledged.
-    operations: dict[str, Operation] = field(default_factory=dict)
     # By the id of the inverse offer.
     inverse: dict[str, Agent] = field(default_factory=dict)
-    constraints: Json | None = None
     failover: Timer | None = None
     heartbeat: Timer | None = None
     registered_at: float = 0.0
     reregistered_at: float = 0.0
-    unregistered_at: float | None = None
     # Derived from `info`.
     capabilities: frozenset[str] = field(init=False)
     multi_role: bool = field(init=False)

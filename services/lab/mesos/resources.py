@@ -29,8 +29,7 @@ class Kind:
         self.revocable = revocable
         self.plain = not (reservations or disk or revocable)
         # Disk that tasks and volumes take as a whole or not at all.
-        source = (self.disk or {}).get("source", {}).get("type")
-        self.whole = source in ("MOUNT", "BLOCK") or (source == "RAW" and "id" in (self.disk or {})["source"])
+        self.whole = (self.disk or {}).get("source", {}).get("type") == "MOUNT"
         self.role: str | None = self.reservations[-1]["role"] if self.reservations else None
 
     def __repr__(self) -> str:
@@ -295,19 +294,6 @@ def in_listing_order(resources: Resources) -> Resources:
     """Sort in the order of the master's own lists: unreserved, with ports last, then reserved."""
     order = sorted(resources, key=lambda kind: 2 if kind.reservations else 1 if kind is PORTS else 0)
     return {kind: resources[kind] for kind in order}
-
-
-def to_summary(resources: Resources) -> Json:
-    """Return the v0 form of /state and /slaves: {"disk": 0.0, "mem": 32.0, "gpus": 0.0, "cpus": 0.1, "ports":
-    "[..]"}."""
-    result: Json = {"disk": 0.0, "mem": 0.0, "gpus": 0.0, "cpus": 0.0}
-    for kind, value in resources.items():
-        key = kind.name + ("_revocable" if kind.revocable else "")
-        if isinstance(value, int):
-            result[key] = result.get(key, 0.0) + value / THOUSAND
-        else:
-            result[key] = amount(value)
-    return result
 
 
 def scalars(resources: Resources) -> dict[str, int]:

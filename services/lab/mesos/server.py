@@ -37,7 +37,7 @@ class Minicluster:
         self.master = Master(settings, self.clock)
         self._images = Images(self.clock, self._download_s)
         self._collector = Collector(self.clock, settings.sandbox_retention_s, settings.sandbox_disk_mb * 1024 * 1024)
-        self._server = MasterServer(settings, self.clock, self.master, self._images, self._collector)
+        self._server = MasterServer(settings, self.master, self._images, self._collector)
         self._agent_servers: list[AgentServer] = []
         self._processes: Processes | None = None
 
@@ -82,7 +82,7 @@ class Minicluster:
         for spec in settings.hosts:
             shared = (settings, self.clock, master.updates, self._images, processes, monitor, self._collector)
             runtime = ProcessRuntime(*shared, Sessions(processes))
-            server = AgentServer(settings, master.registry, runtime)
+            server = AgentServer(settings, runtime)
             await server.http.start(settings.host, 0, settings.tls)
             self._agent_servers.append(server)
             total = kept.restored(spec, total_of(spec))

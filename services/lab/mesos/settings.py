@@ -39,8 +39,6 @@ class MiniclusterSettings:
     agent_timeout_s: float = 75.0
     allocation_interval_s: float = 1.0
     update_retry_s: float = 10.0
-    # None: offers live until used, as in Mesos without --offer_timeout.
-    offer_timeout_s: float | None = None
     kill_grace_s: float = 3.0
     # From the acceptance of a launch to TASK_STARTING, the startup time of a Mesos executor.
     executor_start_s: float = 0.05
@@ -48,8 +46,6 @@ class MiniclusterSettings:
     image_download_s: float = 0.0
     # A returning agent waits this long for its executors before it registers and is offered again.
     agent_recovery_s: float = 0.2
-    # True: a docker image is ignored and the command runs as a plain process.
-    containers_as_processes: bool = True
     # True: tasks run as CommandInfo.user / FrameworkInfo.user and an unknown user fails the task.
     switch_user: bool = False
     # Retention of sandboxes of ended runs (Mesos: --gc_delay), and the disk space for the latest of them.

@@ -38,6 +38,8 @@ class Plan:
     hosts: tuple[str, ...] = ()
     # line number -> action taken when the replay reaches that line
     hooks: dict[int, Hook] = field(default_factory=dict)
+    # line number -> the call that is sent instead of the recorded one
+    rewrites: dict[int, Callable[[Any], Any]] = field(default_factory=dict)
     # (first, last) line numbers that are not replayed
     skip: tuple[tuple[int, int], ...] = ()
     # (first, last) line numbers where equal agents are dealt out by chance: offers count, not which agent

@@ -24,6 +24,7 @@ from services.lab.mesos.server import Minicluster
 from services.lab.mesos.settings import MiniclusterSettings
 from tests.conformance.minicluster.binding import Bindings
 from tests.conformance.minicluster.client import DATE, Stream, call, exchange
+from tests.conformance.minicluster.differences import is_left_out
 from tests.conformance.minicluster.matching import (
     ANYWHERE,
     HeldOffer,
@@ -62,7 +63,6 @@ class Replay:
         settings = MiniclusterSettings(
             data_dir=data_dir,
             hosts=tuple(recorded_host(name) for name in names),
-            containers_as_processes=False,
             switch_user=True,
             **{"executor_start_s": 0.2, "allowed_hosts": ("x",), **plan.settings},
         )
@@ -133,8 +133,10 @@ class Replay:
         self._ours.ports = {agent.port: name for name, agent in registry.by_host.items()}
         self._ours.ports[self.cluster.port] = "master"
 
-    def _skipped(self, seq: int) -> bool:
-        return any(first <= seq <= last for first, last in self.plan.skip)
+    def _skipped(self, line: dict[str, Any]) -> bool:
+        if any(first <= line["seq"] <= last for first, last in self.plan.skip):
+            return True
+        return is_left_out(line, self.recording.ports.get(line.get("port", 0), "master") == "master")
 
     async def _walk(self) -> None:
         lines = self.recording.lines
@@ -144,7 +146,7 @@ class Replay:
         for line in lines:
             seq = line["seq"]
             hook = self.plan.hooks.get(seq)
-            if hook is None and (self._skipped(seq) or line["kind"] == "note"):
+            if hook is None and (self._skipped(line) or line["kind"] == "note"):
                 continue
             if line.get("_early"):
                 continue
@@ -159,9 +161,11 @@ class Replay:
             await self._before(line)
             if hook is not None:
                 await hook(self)
+            if self._skipped(line):
+                continue
             if expected:
                 self._pending.append(line)
-            elif not self._skipped(seq):
+            else:
                 await self._act(line)
             # When events came late keep the recorded distances, in whole ticks so that the phase stays.
             tick = self.cluster.settings.allocation_interval_s
@@ -257,7 +261,7 @@ class Replay:
     async def _call(self, line: dict[str, Any]) -> None:
         names = self._bindings
         path = names.query(line["path"]) if "/var/lib" in line["path"] else names.path(line["path"])
-        body = names.body(line["request"])
+        body = names.body(self.plan.rewrites.get(line["seq"], lambda request: request)(line["request"]))
         answer = await call(self._port(line), line["method"], path, names.headers(line), body)
         recorded_headers = {k: v for k, v in line["response_headers"].items() if k not in _IGNORED_HEADERS}
         actual_headers = {k: v for k, v in answer.headers.items() if k not in _IGNORED_HEADERS}

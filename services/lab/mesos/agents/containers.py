@@ -12,14 +12,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from services.lab.mesos.agents import isolation, sandboxes
-from services.lab.mesos.agents.checks import Checks
+from services.lab.mesos.agents.health_checks import run_health_check
 from services.lab.mesos.agents.sandbox_collector import Collector
 from services.lab.mesos.agents.sessions import Sessions
 from services.lab.mesos.agents.task_info import argv_of, image_of, variables_of
 from services.lab.mesos.agents.task_status import (
     EXECUTOR_TERMINATED,
     KILLED_BEFORE_START,
-    NO_CHECK_RESULT,
     Ending,
     by_agent,
     by_itself,
@@ -58,7 +57,7 @@ class Container:
         # Set when something other than the framework or the command ends the task.
         self._verdict: Ending | None = None
         self._timers: list[Timer] = []
-        self._checks: Checks | None = None
+        self._check: asyncio.Task[None] | None = None
         clock = runtime.clock
         self._start_timer = clock.call_later(runtime.settings.executor_start_s, self._wait_for_image)
 
@@ -72,9 +71,6 @@ class Container:
     def _start(self) -> None:
         task = self.task
         command: Json = task.info.get("command", {})
-        if "docker" in task.info.get("container", {}) and not self.runtime.settings.containers_as_processes:
-            self._end(by_agent("REASON_EXECUTOR_TERMINATED", "Abnormal executor termination: unknown container"))
-            return
         self.directory = sandboxes.create(self.runtime.settings.data_dir, task, self.id)
         for name in ("stdout", "stderr"):
             (self.directory / name).touch()
@@ -132,8 +128,7 @@ class Container:
             try:
                 if task.agent.sick:
                     raise OSError("the host is sick")
-                if task.group is None:  # tasks of a group share an executor without a process
-                    self.executor_pid = runtime.processes.spawn_idle(EXECUTOR, task.id, self._handle_executor_exit)
+                self.executor_pid = runtime.processes.spawn_idle(EXECUTOR, task.id, self._handle_executor_exit)
                 self.pid = runtime.processes.spawn(
                     self.command(task.info.get("command", {})),
                     stdout=stdout,
@@ -145,22 +140,15 @@ class Container:
                 stderr.write(f"Failed to execute command: {error}\n".encode())
                 failed = True
         task.container = container_status(self.id, runtime.settings.host)
-        if task.group is not None:
-            task.container["container_id"]["parent"] = {"value": task.group.container_id}
         task.container["executor_pid"] = self.executor_pid or self.pid or os.getpid()
-        if "check" in task.info:
-            task.check_status = NO_CHECK_RESULT
         runtime.updates.report(task, "TASK_STARTING")
         runtime.updates.report(task, "TASK_RUNNING")
         if failed:
             self._end(by_itself(1 << 8))
             return
         runtime.monitor.watch(self)
-        limit = task.info.get("max_completion_time", {}).get("nanoseconds")
-        if limit is not None:
-            self._call_later(limit / NANOS_PER_SECOND, self._enforce_completion_time)
-        if "check" in task.info or "health_check" in task.info:
-            self._checks = Checks(self, runtime.clock, runtime.processes)
+        if "health_check" in task.info:
+            self._check = asyncio.create_task(run_health_check(self, runtime.clock, runtime.processes))
 
     def command(self, command: Json) -> Command:
         """Convert a CommandInfo to a command in the sandbox with the environment of the task."""
@@ -173,7 +161,8 @@ class Container:
     def _call_later(self, seconds: float, function: Callable[..., None], *args: object) -> None:
         self._timers.append(self.runtime.clock.call_later(seconds, function, *args))
 
-    def report_running(self, reason: str, healthy: bool | None = None) -> None:
+    def report_health(self, healthy: bool) -> None:
+        reason = "REASON_TASK_HEALTH_CHECK_STATUS_UPDATED"
         self.runtime.updates.report(self.task, "TASK_RUNNING", reason=reason, healthy=healthy)
 
     def usage(self) -> Usage | None:
@@ -194,10 +183,6 @@ class Container:
         self.killing = True
         if "TASK_KILLING_STATE" in self.task.framework.capabilities:
             self.runtime.updates.report(self.task, "TASK_KILLING")
-        self._terminate(grace_s)
-
-    def _terminate(self, grace_s: float | None) -> None:
-        assert self.pid is not None
         if grace_s is None:
             policy = self.task.info.get("kill_policy", {}).get("grace_period", {}).get("nanoseconds")
             grace_s = self.runtime.settings.kill_grace_s if policy is None else policy / NANOS_PER_SECOND
@@ -208,12 +193,6 @@ class Container:
         """Kill the task, whose health check failed too often."""
         self._unhealthy = True
         self.kill(None)
-
-    def _enforce_completion_time(self) -> None:
-        if not self.killing and not self.ended:
-            # Its message is the one of the signal that ends the task.
-            self._verdict = Ending("TASK_FAILED", "", reason="REASON_MAX_COMPLETION_TIME_REACHED")
-            self._terminate(None)
 
     def limit_reached(self, reason: str, message: str) -> None:
         """Destroy the container, which uses too much memory or disk."""
@@ -240,8 +219,11 @@ class Container:
         """Stop sending updates: the minicluster stops, and `Processes` kills the process."""
         self.ended = True
         self._remove_secrets()
-        if self._checks is not None:
-            self._checks.stop()
+        self._stop_check()
+
+    def _stop_check(self) -> None:
+        if self._check is not None and self._check is not asyncio.current_task():
+            self._check.cancel()
 
     def _remove_secrets(self) -> None:
         for path in self.secrets:
@@ -251,7 +233,7 @@ class Container:
         if self.ended:
             return
         if self._verdict is not None:
-            self._end(self._verdict._replace(message=self._verdict.message or exit_message(status)))
+            self._end(self._verdict)
         elif self.killing:
             self._end(Ending("TASK_KILLED", exit_message(status)), healthy=False if self._unhealthy else None)
         else:
@@ -264,15 +246,11 @@ class Container:
         for timer in self._timers:
             timer.cancel()
         self._timers.clear()
-        if self._checks is not None:
-            self._checks.stop()
+        self._stop_check()
         self.runtime.ended(self)
         if self.executor_pid is not None:
             kill_group(self.executor_pid, signal.SIGKILL)
-        task = self.task
-        if task.check_status is not None:
-            task.check_status = NO_CHECK_RESULT
-        self.runtime.updates.report(task, *ending, healthy=healthy)
+        self.runtime.updates.report(self.task, *ending, healthy=healthy)
 
 
 @dataclass(eq=False)

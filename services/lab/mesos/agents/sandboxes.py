@@ -30,7 +30,7 @@ class FetchError(Exception):
 def runs_dir(data_dir: Path, task: Task) -> Path:
     """Return the folder of the runs of the task's executor."""
     framework = data_dir / "slaves" / task.agent.id / "frameworks" / task.framework.id
-    return framework / "executors" / task.executor_id / "runs"
+    return framework / "executors" / task.id / "runs"
 
 
 def create(data_dir: Path, task: Task, container_id: str) -> Path:
@@ -94,7 +94,7 @@ def environment(task: Task, directory: Path, address: str, more: Collection[str]
         MESOS_SANDBOX=str(directory),
         MESOS_DIRECTORY=str(directory),
         MESOS_TASK_ID=task.id,
-        MESOS_EXECUTOR_ID=task.executor_id,
+        MESOS_EXECUTOR_ID=task.id,
         MESOS_FRAMEWORK_ID=task.framework.id,
         MESOS_SLAVE_ID=task.agent.id,
         MESOS_AGENT_ID=task.agent.id,

@@ -8,9 +8,6 @@ from typing import NamedTuple
 
 from services.lab.mesos.resources import Json
 
-NO_CHECK_RESULT: Json = {"type": "COMMAND", "command": {}}
-"""Check status before the first result, and in the last update of a task."""
-
 
 def container_status(container_id: str, address: str) -> Json:
     network = {"ip_addresses": [{"protocol": "IPv4", "ip_address": address}]}

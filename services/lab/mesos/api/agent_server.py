@@ -8,12 +8,12 @@ from urllib.parse import unquote
 import orjson
 
 from services.lab.mesos.agents.containers import ProcessRuntime
-from services.lab.mesos.api import agent_statistics, v0_state
+from services.lab.mesos.api import agent_pages
 from services.lab.mesos.api.agent import PATH as AGENT_API_PATH
 from services.lab.mesos.api.agent import RECORDIO_TYPE, AgentApi, SessionInput
 from services.lab.mesos.api.files import Files
 from services.lab.mesos.http.authentication import Authentication, agent_realm
-from services.lab.mesos.master.registry import VERSION, Registry
+from services.lab.mesos.master.registry import VERSION
 from services.lab.mesos.model import Agent
 from services.lab.mesos.settings import MiniclusterSettings
 from services.lab.shared.http.cross_site import Guard
@@ -23,9 +23,8 @@ from services.lab.shared.http.server import HttpServer, Request, Response, json_
 class AgentServer:
     """HTTP interface of one real agent: state, health, sessions and the files of its sandboxes."""
 
-    def __init__(self, settings: MiniclusterSettings, registry: Registry, runtime: ProcessRuntime) -> None:
+    def __init__(self, settings: MiniclusterSettings, runtime: ProcessRuntime) -> None:
         self._settings = settings
-        self._registry = registry
         self._api, self._sessions = AgentApi(runtime), runtime.sessions
         self._is_secret = runtime.is_secret
         # Created with the port on which this listens.
@@ -55,11 +54,11 @@ class AgentServer:
         if path == "/version":
             return json_page(orjson.dumps(VERSION))
         if path == "/state":
-            return json_page(orjson.dumps(v0_state.agent_state(self._registry, agent, self._settings)))
+            return json_page(orjson.dumps(agent_pages.state(agent, self._settings)))
         if path == "/flags":
-            return json_page(orjson.dumps({"flags": v0_state.agent_flags(self._settings)}))
-        if path == agent_statistics.PATH:
-            return json_page(orjson.dumps(agent_statistics.page(agent)))
+            return json_page(orjson.dumps({"flags": agent_pages.flags(self._settings)}))
+        if path == agent_pages.STATISTICS:
+            return json_page(orjson.dumps(agent_pages.statistics(agent)))
         if path.startswith("/files/"):
             return Files(self._settings.data_dir, agent.id, self._is_secret).handle(request)
         return not_found()

@@ -25,26 +25,19 @@ class SchedulerApi:
         self._master = master
         self._frameworks = master.registry.frameworks
         self._updates = master.updates
-        maintenance, operations = master.maintenance, master.operations
-        # All but SUBSCRIBE; a returned text rejects the call.
-        self._calls: dict[str, Callable[[Framework, Json], str | None]] = {
+        maintenance = master.maintenance
+        # All but SUBSCRIBE.
+        self._calls: dict[str, Callable[[Framework, Json], None]] = {
             "ACCEPT": master.answers.accept,
             "DECLINE": master.answers.decline,
             "ACKNOWLEDGE": self._acknowledge,
             "REVIVE": master.frameworks.revive,
             "SUPPRESS": master.frameworks.suppress,
             "KILL": master.kills.kill,
-            "SHUTDOWN": master.kills.shutdown,
             "RECONCILE": master.reconciliation.reconcile,
             "TEARDOWN": lambda framework, body: master.frameworks.remove(framework),
-            "UPDATE_FRAMEWORK": master.frameworks.update,
             "ACCEPT_INVERSE_OFFERS": lambda framework, body: maintenance.answer(framework, body, accept=True),
             "DECLINE_INVERSE_OFFERS": lambda framework, body: maintenance.answer(framework, body, accept=False),
-            "ACKNOWLEDGE_OPERATION_STATUS": operations.acknowledge,
-            "RECONCILE_OPERATIONS": operations.reconcile,
-            # REQUEST is ignored by the default allocator; no executor here listens to messages.
-            "MESSAGE": lambda framework, body: None,
-            "REQUEST": lambda framework, body: None,
         }
 
     def handle(self, request: Request) -> Response | bytes | None:
@@ -85,7 +78,7 @@ class SchedulerApi:
         if text is not None:
             return plain(400, _PREFIX + text)
         type_ = call["type"]
-        if type_ in ("SUBSCRIBE", "RECONCILE_OPERATIONS") and not accepts_json(request):
+        if type_ == "SUBSCRIBE" and not accepts_json(request):
             return plain(406, f"Expecting 'Accept' to allow '{PROTOBUF_TYPE}' or '{JSON_TYPE}'")
         stream_id = request.headers.get("mesos-stream-id")
         if type_ == "SUBSCRIBE":
@@ -108,10 +101,8 @@ class SchedulerApi:
         if type_ not in self._calls:
             # The real master aborts on UNKNOWN; minicluster does not.
             return plain(501, "501 Not Implemented.")
-        text = self._calls[type_](framework, call.get(type_.lower(), {}))
-        if text is not None:
-            return plain(400, text)
-        return plain(200, "") if type_ == "UPDATE_FRAMEWORK" else accepted()
+        self._calls[type_](framework, call.get(type_.lower(), {}))
+        return accepted()
 
     def _subscribe(self, request: Request, body: Json, stream_id: str | None) -> Response | None:
         if stream_id is not None:
@@ -145,15 +136,12 @@ def _call_fault(call: Json) -> str | None:
         return "Expecting 'framework_id' to be present"
     if type_ not in _WITHOUT_BODY and name not in call:
         return f"Expecting '{name}' to be present"
-    if type_ in ("SUBSCRIBE", "UPDATE_FRAMEWORK"):
+    if type_ == "SUBSCRIBE":
         inner = call[name]["framework_info"].get("id", {}).get("value", "")
         if call.get("framework_id", {}).get("value", "") != inner:
             return f"'framework_id' differs from '{name}.framework_info.id'"
-    if type_ in ("ACKNOWLEDGE", "ACKNOWLEDGE_OPERATION_STATUS"):
-        if not _is_uuid(call[name]["uuid"]):
-            return "Not a valid UUID"
-        if type_ == "ACKNOWLEDGE_OPERATION_STATUS" and "agent_id" not in call[name]:
-            return "Expecting 'agent_id' to be present"
+    if type_ == "ACKNOWLEDGE" and not _is_uuid(call[name]["uuid"]):
+        return "Not a valid UUID"
     return None
 
 

@@ -1,5 +1,6 @@
 """Table of the protobuf messages of the calls, and conversion of JSON with the master's error texts.
 
+The table has the parts of messages that frameworks of minicluster send; absent fields are not checked.
 A field is `name:type`, with `!` after the name when required and `*` before it when repeated. `@` marks an enum.
 """
 
@@ -43,16 +44,14 @@ _ENUMS = {
 _MESSAGES = {
     "Call": (
         "type:@CallType framework_id:Id subscribe:Subscribe accept:Accept decline:Decline revive:Roles suppress:Roles "
-        "accept_inverse_offers:Decline decline_inverse_offers:Decline kill:Kill shutdown:Shutdown "
-        "acknowledge:Acknowledge acknowledge_operation_status:AcknowledgeOperation reconcile:Reconcile "
-        "reconcile_operations:ReconcileOperations message:Message request:Request update_framework:Subscribe"
+        "accept_inverse_offers:Decline decline_inverse_offers:Decline kill:Kill "
+        "acknowledge:Acknowledge reconcile:Reconcile"
     ),
     "Id": "value!:string",
-    "Subscribe": "framework_info!:FrameworkInfo force:bool *suppressed_roles:string offer_constraints:any",
+    "Subscribe": "framework_info!:FrameworkInfo force:bool *suppressed_roles:string",
     "FrameworkInfo": (
         "user!:string name!:string id:Id failover_timeout:double checkpoint:bool role:string *roles:string "
-        "hostname:string principal:string webui_url:string *capabilities:FrameworkCapability labels:Labels domain:any "
-        "offer_filters:any"
+        "hostname:string principal:string webui_url:string *capabilities:FrameworkCapability labels:Labels"
     ),
     "FrameworkCapability": "type:@Capability",
     "Labels": "*labels:Label",
@@ -64,63 +63,40 @@ _MESSAGES = {
     "Kill": "task_id!:Id agent_id:Id kill_policy:KillPolicy",
     "KillPolicy": "grace_period:Duration",
     "Duration": "nanoseconds!:int",
-    "Shutdown": "executor_id!:Id agent_id!:Id",
     "Acknowledge": "agent_id!:Id task_id!:Id uuid!:bytes",
-    "AcknowledgeOperation": "agent_id:Id resource_provider_id:Id uuid!:bytes operation_id!:Id",
     "Reconcile": "*tasks:ReconcileTask",
     "ReconcileTask": "task_id!:Id agent_id:Id",
-    "ReconcileOperations": "*operations:ReconcileOperation",
-    "ReconcileOperation": "operation_id!:Id agent_id:Id resource_provider_id:Id",
-    "Message": "agent_id!:Id executor_id!:Id data!:bytes",
-    "Request": "*requests:RequestItem",
-    "RequestItem": "agent_id:Id *resources:Resource",
     "Operation": (
-        "type:@OperationType id:Id launch:Launch launch_group:LaunchGroup reserve:Reserve unreserve:Reserve "
-        "create:Create destroy:Create grow_volume:Grow shrink_volume:any create_disk:any destroy_disk:any"
+        "type:@OperationType id:Id launch:Launch reserve:Reserve unreserve:Reserve create:Create destroy:Create"
     ),
     "Launch": "*task_infos:TaskInfo",
-    "LaunchGroup": "executor!:ExecutorInfo task_group!:TaskGroup",
-    "TaskGroup": "*tasks:TaskInfo",
     "Reserve": "*source:Resource *resources:Resource",
     "Create": "*volumes:Resource",
-    "Grow": "volume!:Resource addition!:Resource",
     "TaskInfo": (
         "name!:string task_id!:Id agent_id!:Id *resources:Resource executor:ExecutorInfo command:CommandInfo "
-        "container:ContainerInfo health_check:HealthCheck check:CheckInfo kill_policy:KillPolicy data:bytes "
-        "labels:Labels discovery:any max_completion_time:Duration limits:any"
+        "container:ContainerInfo health_check:HealthCheck kill_policy:KillPolicy data:bytes "
+        "labels:Labels"
     ),
     "ExecutorInfo": (
         "type:@ExecutorType executor_id!:Id framework_id:Id command:CommandInfo container:ContainerInfo "
-        "*resources:Resource name:string source:string data:bytes discovery:any shutdown_grace_period:Duration "
-        "labels:Labels"
+        "*resources:Resource name:string"
     ),
     "CommandInfo": ("*uris:Uri environment:Environment shell:bool value:string *arguments:string user:string"),
     "Uri": "value!:string executable:bool extract:bool cache:bool output_file:string",
     "Environment": "*variables:Variable",
-    "Variable": "name!:string type:any value:string secret:any",
-    "ContainerInfo": (
-        "type!:@ContainerType *volumes:Volume hostname:string docker:DockerInfo mesos:any *network_infos:any "
-        "linux_info:any rlimit_info:any tty_info:any"
-    ),
-    "DockerInfo": (
-        "image!:string network:any *port_mappings:any privileged:bool *parameters:any force_pull_image:bool "
-        "volume_driver:string"
-    ),
-    "Volume": "mode!:@VolumeMode container_path!:string host_path:string image:any source:any",
+    "Variable": "name!:string value:string",
+    "ContainerInfo": "type!:@ContainerType *volumes:Volume hostname:string docker:DockerInfo",
+    "DockerInfo": "image!:string privileged:bool force_pull_image:bool",
+    "Volume": "mode!:@VolumeMode container_path!:string host_path:string",
     "HealthCheck": (
         "delay_seconds:double interval_seconds:double timeout_seconds:double consecutive_failures:int "
         "grace_period_seconds:double type:@CheckType command:CommandInfo http:Http tcp:Tcp"
     ),
-    "CheckInfo": (
-        "type:@CheckType command:CheckCommand http:Http tcp:Tcp delay_seconds:double interval_seconds:double "
-        "timeout_seconds:double"
-    ),
-    "CheckCommand": "command!:CommandInfo",
-    "Http": "protocol:any scheme:string port!:int path:string *statuses:int",
-    "Tcp": "protocol:any port!:int",
+    "Http": "scheme:string port!:int path:string",
+    "Tcp": "port!:int",
     "Resource": (
         "name!:string type!:@ValueType scalar:Scalar ranges:Ranges set:Set role:string allocation_info:AllocationInfo "
-        "reservation:Reservation *reservations:Reservation disk:Disk revocable:any shared:any provider_id:Id"
+        "reservation:Reservation *reservations:Reservation disk:Disk"
     ),
     "Scalar": "value!:double",
     "Ranges": "*range:Range",
@@ -128,7 +104,7 @@ _MESSAGES = {
     "Set": "*item:string",
     "AllocationInfo": "role:string",
     "Reservation": "type:@ReservationType role:string principal:string labels:Labels",
-    "Disk": "persistence:Persistence volume:Volume source:any",
+    "Disk": "persistence:Persistence volume:Volume",
     "Persistence": "id!:string principal:string",
     # Operator API: only the envelope is typed, each call reads its own part.
     "MasterCall": (
@@ -224,7 +200,7 @@ def _walk(value: Json, message: Message, path: str, missing: list[str]) -> None:
     dropped = None
     for name, item in value.items():
         field = fields.get(name)
-        if field is None or field.kind == "any":
+        if field is None:
             continue
         if field.repeated:
             if not isinstance(item, list):

@@ -47,7 +47,7 @@ def master_realm(path: str) -> str:
     path = path.removeprefix("/master")
     if path == "/api/v1/scheduler":
         return SCHEDULER
-    return READWRITE if path in ("/api/v1", "/teardown") else ""
+    return READWRITE if path == "/api/v1" else ""
 
 
 def agent_realm(path: str) -> str:

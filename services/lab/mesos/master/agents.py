@@ -41,8 +41,6 @@ class Agents:
         self._count = 0
         # Tasks to kill when their disconnected agent registers again, by its id.
         self._kill_later: dict[str, list[Task]] = {}
-        # With the type of the operator event, AGENT_ADDED or AGENT_REMOVED, which unreachable and gone agents lack.
-        self.changed: Hook[str, Agent] = Hook()
         # Fired when an agent is no longer registered, for any reason.
         self.left: Hook[Agent] = Hook()
 
@@ -91,7 +89,6 @@ class Agents:
                 self._send_reregistered(task, "Unknown agent reregistered")
         if not was_registered:
             self._offers.add_agent(agent)
-            self.changed("AGENT_ADDED", agent)
         else:
             self._offers.look_again(agent)
         for task in agent.all_tasks:
@@ -116,9 +113,6 @@ class Agents:
             task.released = False
             self._offers.charge(agent, framework.id, task.role, task.resources)
             self._send_reregistered(task, "Unreachable agent re-reregistered")
-            self._tasks.added(task)
-        for executor in agent.all_executors:
-            self._offers.charge(agent, executor.framework.id, executor.role, executor.resources)
 
     def _send_reregistered(self, task: Task, message: str) -> None:
         extra: Json = {}
@@ -153,7 +147,7 @@ class Agents:
         agent.unreachable_at = self._clock.wall()
 
     def _learn(self, agent: Agent) -> None:
-        """Register the tasks and executors of the agent with a new master."""
+        """Register the tasks of the agent with a new master."""
         for task in agent.all_tasks:
             framework = task.framework
             if not self._frameworks.recover(framework):
@@ -162,10 +156,6 @@ class Agents:
             framework.tasks[task.id] = task
             if not task.released:
                 self._offers.charge(agent, framework.id, task.role, task.resources)
-        for executor in agent.all_executors:
-            if self._frameworks.recover(executor.framework):
-                executor.framework.executors[agent.id, executor.id] = executor
-                self._offers.charge(agent, executor.framework.id, executor.role, executor.resources)
 
     # loss
 
@@ -203,13 +193,10 @@ class Agents:
             framework.unreachable[task.id] = task
             while len(framework.unreachable) > UNREACHABLE_TASKS_MAX:
                 del framework.unreachable[next(iter(framework.unreachable))]
-            self._updates.changed(task, status)
         self._unregister(agent)
 
     def _unregister(self, agent: Agent) -> None:
         """Unregister an agent: its offers end, and every framework gets a FAILURE."""
-        for executor in agent.all_executors:
-            self._offers.recover(agent, executor.framework.id, executor.role, executor.resources)
         self._offers.rescind_agent(agent)
         self.left(agent)
         agent.registered = False
@@ -230,16 +217,12 @@ class Agents:
             agent.recovered = agent.returns = False
             self._registry.recovered_count -= 1
         agent.online = False
-        for executor in agent.all_executors:
-            executor.framework.executors.pop((agent.id, executor.id), None)
-        agent.executors = None
         agent.runtime.kill_all()
         self._kill_later.pop(agent.id, None)
 
     def remove(self, agent: Agent, cause: str) -> None:
         """Remove an agent, whose tasks are lost at once; it may register again."""
         self._remove(agent, "TASK_LOST", REMOVED, f"Agent {agent.spec.name} removed: {cause}")
-        self.changed("AGENT_REMOVED", agent)
 
     def crash(self, agent: Agent) -> None:
         """Stop the agent and all its tasks together, like a power failure."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from services.lab.mesos.model import Filter, Framework
-from services.lab.mesos.resources import Json, Resources, contains
+from services.lab.mesos.resources import Resources, contains
 from services.lab.shared.hosts import HostSpec
 
 MIN_CPUS = 10  # thousandths; either suffices (--min_allocatable_resources=cpus:0.01|mem:32)
@@ -14,32 +14,9 @@ MAX_REFUSE_S = 365 * 24 * 3600.0
 DEFAULT_REFUSE_S = 5.0
 
 
-def sees(framework: Framework, role: str, host: HostSpec) -> bool:
-    """Return whether a framework may get offers of a host.
-
-    Hosts with gpus require the capability GPU_RESOURCES. Constraints for the role admit hosts that fulfil all
-    constraints of at least one group.
-    """
-    if host.gpus and "GPU_RESOURCES" not in framework.capabilities:
-        return False
-    if framework.constraints is None:
-        return True
-    constraints = framework.constraints.get("role_constraints", {}).get(role)
-    if constraints is None:
-        return True
-    groups = (group.get("attribute_constraints", ()) for group in constraints.get("groups", ()))
-    return any(all(_holds(item, host) for item in group) for group in groups)
-
-
-def _holds(constraint: Json, host: HostSpec) -> bool:
-    """Evaluate a constraint; only Mesos's predicates `exists` and `text_equals` are emulated, others never hold."""
-    value = host.attributes.get(constraint.get("selector", {}).get("attribute_name", ""))
-    predicate = constraint.get("predicate", {})
-    if "exists" in predicate:
-        return value is not None
-    if "text_equals" in predicate:
-        return value == predicate["text_equals"].get("value") if isinstance(value, str) else value is not None
-    return False
+def sees(framework: Framework, host: HostSpec) -> bool:
+    """Return whether a framework may get offers of a host: hosts with gpus require the capability GPU_RESOURCES."""
+    return not host.gpus or "GPU_RESOURCES" in framework.capabilities
 
 
 def offerable(free: Resources, role: str, framework: Framework) -> Resources:

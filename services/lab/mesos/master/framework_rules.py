@@ -1,4 +1,4 @@
-"""Validation of a FrameworkInfo, with the master's texts for SUBSCRIBE and UPDATE_FRAMEWORK."""
+"""Validation of a FrameworkInfo, with the master's texts."""
 
 from __future__ import annotations
 
@@ -49,17 +49,4 @@ def suppressed_fault(info: Json, suppressed: Iterable[str]) -> str | None:
     for role in suppressed:
         if role not in roles:
             return f"Suppressed role '{role}' is not contained in the list of roles"
-    return None
-
-
-def change_fault(old: Json, new: Json) -> str | None:
-    """Return the fault of a change to fields that UPDATE_FRAMEWORK cannot change, or None."""
-    if old.get("principal", "") != new.get("principal", ""):
-        return "Changing framework's principal is not allowed."
-    for field, default in (("user", ""), ("checkpoint", False)):
-        before, after = old.get(field, default), new.get(field, default)
-        if before != after:
-            if field == "checkpoint":
-                before, after = str(before).lower(), str(after).lower()
-            return f"Updating 'FrameworkInfo.{field}' is unsupported; attempted to update from '{before}' to '{after}'"
     return None

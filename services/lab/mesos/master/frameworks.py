@@ -1,9 +1,9 @@
-"""Lifecycle of frameworks: SUBSCRIBE, failover, disconnection, UPDATE_FRAMEWORK, removal."""
+"""Lifecycle of frameworks: SUBSCRIBE, failover, disconnection, removal."""
 
 from __future__ import annotations
 
 from services.lab.mesos.master import scheduler_events
-from services.lab.mesos.master.framework_rules import change_fault, info_fault, suppressed_fault
+from services.lab.mesos.master.framework_rules import info_fault, suppressed_fault
 from services.lab.mesos.master.hooks import Hook
 from services.lab.mesos.master.offers import Offers
 from services.lab.mesos.master.registry import COMPLETED_FRAMEWORKS_MAX, Registry
@@ -24,8 +24,6 @@ class Frameworks:
         # Frameworks known only to their agents after a failover.
         self._forgotten: dict[str, Framework] = {}
         self._count = 0
-        # With the type of the operator event: FRAMEWORK_ADDED, FRAMEWORK_UPDATED or FRAMEWORK_REMOVED.
-        self.changed: Hook[str, Framework] = Hook()
         # Fired when a framework subscribes again to the same master.
         self.returned: Hook[Framework] = Hook()
         # Fired when a framework disconnects.
@@ -69,7 +67,6 @@ class Frameworks:
         self._live[id_] = framework
         self._connect(framework, call, stream, stream_id)
         self._offers.trigger()
-        self.changed("FRAMEWORK_ADDED", framework)
 
     def _resubscribe(self, framework: Framework, info: Json, call: Json, stream: EventStream, stream_id: str) -> None:
         was_connected = framework.connected
@@ -91,14 +88,12 @@ class Frameworks:
         self.returned(framework)
         if not was_connected:
             self._offers.trigger()
-        self.changed("FRAMEWORK_UPDATED", framework)
 
     def _connect(self, framework: Framework, call: Json, stream: EventStream, stream_id: str) -> None:
         framework.stream = stream
         framework.stream_id = stream_id
         framework.connected = framework.active = True
         framework.suppressed = set(call.get("suppressed_roles", ()))
-        framework.constraints = call.get("offer_constraints")
         stream.on_close = lambda: self.disconnected(framework, stream)
         framework.send(scheduler_events.subscribed(framework.id, self._registry.master_info()))
         self._heartbeat(framework, stream, self._clock.now())
@@ -139,14 +134,12 @@ class Frameworks:
         stream, framework.stream = framework.stream, None
         framework.connected = framework.active = False
         framework.filters.clear()
-        framework.unregistered_at = self._clock.wall()
         if stream is not None:
             stream.finish()
         self._removed[framework.id] = framework
         while len(self._removed) > COMPLETED_FRAMEWORKS_MAX:
             del self._removed[next(iter(self._removed))]
         self._offers.changed()
-        self.changed("FRAMEWORK_REMOVED", framework)
 
     # another master
 
@@ -159,7 +152,6 @@ class Frameworks:
             framework.unreachable.clear()
             framework.completed.clear()
             framework.tasks.clear()
-            framework.executors.clear()
             framework.filters.clear()
             self.left(framework)
             self._forgotten[framework.id] = framework
@@ -185,27 +177,7 @@ class Frameworks:
             # With a negative timeout the master never removes it.
             framework.failover = self._clock.call_later(timeout, self.remove, framework)
 
-    # UPDATE_FRAMEWORK, REVIVE, SUPPRESS
-
-    def update(self, framework: Framework, call: Json) -> str | None:
-        """Update a framework; returns the text of the 400, or None."""
-        info = dict(call["framework_info"])
-        suppressed = call.get("suppressed_roles", ())
-        fault = info_fault(info) or suppressed_fault(info, suppressed)
-        if fault is not None:
-            return f"Supplied FrameworkInfo is not valid: {fault}"
-        fault = change_fault(framework.info, info)
-        if fault is not None:
-            return f"FrameworkInfo update is not valid: {fault}"
-        framework.set_info(_canonical(info))
-        framework.suppressed = set(suppressed)
-        framework.constraints = call.get("offer_constraints")
-        for offer in list(framework.offers.values()):
-            if offer.role not in framework.roles:
-                self._offers.rescind(offer)
-        self._offers.changed()
-        self.changed("FRAMEWORK_UPDATED", framework)
-        return None
+    # REVIVE, SUPPRESS
 
     def revive(self, framework: Framework, call: Json) -> None:
         roles = _roles(framework, call)

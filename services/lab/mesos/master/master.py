@@ -15,7 +15,6 @@ from services.lab.mesos.master.operations import Operations
 from services.lab.mesos.master.reconciliation import Reconciliation
 from services.lab.mesos.master.registry import Registry
 from services.lab.mesos.master.status_updates import StatusUpdates
-from services.lab.mesos.master.task_groups import TaskGroups
 from services.lab.mesos.master.tasks import Tasks
 from services.lab.mesos.settings import MiniclusterSettings
 from services.lab.shared.clock import Clock
@@ -29,18 +28,17 @@ class Master:
     """
 
     def __init__(self, settings: MiniclusterSettings, clock: Clock) -> None:
-        interval_s, retry_s = settings.allocation_interval_s, settings.update_retry_s
+        interval_s = settings.allocation_interval_s
         self.registry = registry = Registry(settings.host, clock.wall())
         self.offers = offers = Offers(settings, clock, registry.frameworks)
-        self.updates = updates = StatusUpdates(retry_s, clock)
+        self.updates = updates = StatusUpdates(settings.update_retry_s, clock)
         self.frameworks = Frameworks(clock, registry, offers)
         self.tasks = tasks = Tasks(clock, offers, updates)
-        self.groups = TaskGroups(clock, offers, updates, tasks)
-        self.operations = Operations(retry_s, clock, registry, offers)
-        self.answers = OfferAnswers(interval_s, offers, updates, tasks, self.groups, self.operations)
+        self.operations = Operations(offers)
+        self.answers = OfferAnswers(interval_s, offers, updates, tasks, self.operations)
         self.agents = Agents(settings, clock, registry, offers, updates, tasks, self.frameworks)
         self.reconciliation = Reconciliation(registry, updates)
-        self.kills = Kills(registry, self.agents, tasks, self.groups, self.reconciliation)
+        self.kills = Kills(self.agents, tasks, self.reconciliation)
         self.maintenance = Maintenance(interval_s, clock, registry, offers, self.agents)
         self.failover = Failover(clock, registry, offers, self.frameworks, self.agents, self.maintenance)
         self._connect()
@@ -48,17 +46,13 @@ class Master:
     def _connect(self) -> None:
         """Connect the hooks in the order of a real master."""
         self.offers.allocated.connect(self.maintenance.offer_inverse)
-        self.updates.ended.connect(self.tasks.release)
+        self.updates.ended.connect(self.tasks.free)
         self.updates.acknowledged.connect(self.tasks.complete)
-        self.tasks.released.connect(self.groups.task_released)
         self.tasks.completed.connect(self.agents.task_completed)
         self.agents.left.connect(self.maintenance.rescind_inverse)
         self.frameworks.left.connect(self.maintenance.drop_inverse)
         self.frameworks.returned.connect(self.updates.resend_all)
-        self.frameworks.returned.connect(self.operations.resend_all)
         self.frameworks.removed.connect(self.tasks.drop)
-        self.frameworks.removed.connect(self.groups.drop)
-        self.frameworks.removed.connect(self.operations.drop)
 
     def start(self, loop: asyncio.AbstractEventLoop, port: int) -> None:
         self.registry.port = port

@@ -10,12 +10,10 @@ from dataclasses import dataclass
 import orjson
 
 from services.lab.mesos.identifiers import id_fault
-from services.lab.mesos.master import scheduler_events
 from services.lab.mesos.master.allocation import refuse_seconds
 from services.lab.mesos.master.offers import Offers
 from services.lab.mesos.master.operations import Operations
 from services.lab.mesos.master.status_updates import StatusUpdates
-from services.lab.mesos.master.task_groups import TaskGroups
 from services.lab.mesos.master.task_rules import (
     Wanted,
     command_fault,
@@ -28,8 +26,6 @@ from services.lab.mesos.master.tasks import Tasks
 from services.lab.mesos.model import Acceptance, Framework, Offer, Task
 from services.lab.mesos.resources import Json, sum_of, take_from
 
-_LAUNCHES = ("LAUNCH", "LAUNCH_GROUP")
-
 
 @dataclass(frozen=True)
 class OfferAnswers:
@@ -37,7 +33,6 @@ class OfferAnswers:
     offers: Offers
     updates: StatusUpdates
     tasks: Tasks
-    groups: TaskGroups
     operations: Operations
 
     def accept(self, framework: Framework, call: Json) -> None:
@@ -101,23 +96,18 @@ class OfferAnswers:
     def _refuse(self, framework: Framework, operations: list[Json], fault: str) -> None:
         state = "TASK_DROPPED" if framework.partition_aware else "TASK_LOST"
         for operation in operations:
-            if operation.get("type") in _LAUNCHES:
+            if operation.get("type") == "LAUNCH":
                 message = f"Task launched with invalid offers: {fault}"
                 self.updates.refuse(framework, _infos(operation), state, "REASON_INVALID_OFFERS", message)
-            elif "id" in operation:
-                message = f"Operation attempted with invalid offers: {fault}"
-                framework.send(scheduler_events.operation_error(operation["id"], message))
 
     def _run(self, acceptance: Acceptance, operation: Json) -> None:
         type_ = operation.get("type")
-        if type_ in _LAUNCHES:
+        if type_ == "LAUNCH":
             infos = _infos(operation)
             if "id" in operation:
                 self._refuse_tasks(acceptance, infos, f"The `id` field cannot be set on {type_} operations")
-            elif type_ == "LAUNCH":
+            else:
                 self._launch(acceptance, infos)
-            elif infos or "launch_group" in operation:
-                self.groups.launch(acceptance, operation["launch_group"])
         elif type_ is not None:
             self.operations.apply(acceptance, operation)
 
@@ -154,7 +144,5 @@ class OfferAnswers:
 
 
 def _infos(operation: Json) -> list[Json]:
-    """Return the TaskInfos of an operation."""
-    launch, group = operation.get("launch", {}), operation.get("launch_group", {}).get("task_group", {})
-    infos: list[Json] = launch.get("task_infos", []) if operation["type"] == "LAUNCH" else group.get("tasks", [])
+    infos: list[Json] = operation.get("launch", {}).get("task_infos", [])
     return infos

@@ -183,7 +183,7 @@ class Offers:
             order = self._sorter(role).order(members, self._totals) if len(members) > 1 else list(members)
             for framework_id in order:
                 framework = members[framework_id]
-                if not sees(framework, role, agent.spec):
+                if not sees(framework, agent.spec):
                     continue
                 resources = offerable(agent.free, role, framework)
                 if not allocatable(resources):
@@ -213,8 +213,6 @@ class Offers:
         agent.offers[offer.id] = offer
         self.roles.allocated(offer.role, offer.resources)
         self._sorter(offer.role).allocated(offer.framework.id, offer.resources)
-        if self._settings.offer_timeout_s is not None:
-            offer.timer = self._clock.call_later(self._settings.offer_timeout_s, self.rescind, offer)
 
     def _send(self, batches: dict[str, list[Offer]]) -> None:
         for framework_id, batch in batches.items():
@@ -238,8 +236,6 @@ class Offers:
         del offer.framework.offers[offer.id]
         if offer.agent.offers is not None:
             offer.agent.offers.pop(offer.id, None)
-        if offer.timer is not None:
-            offer.timer.cancel()
 
     def discard(self, offer: Offer) -> None:
         """Take the offer back without an event."""

@@ -11,7 +11,7 @@ from services.lab.mesos.nanoseconds import in_nanoseconds
 from services.lab.mesos.resources import Json
 
 REASON = "REASON_RECONCILIATION"
-_REPEATED = ("healthy", "check_status", "container_status")
+_REPEATED = ("healthy", "container_status")
 
 
 @dataclass(frozen=True)
@@ -50,10 +50,7 @@ class Reconciliation:
         self.updates.from_master(framework, task_id, state, REASON, f"Reconciliation: {text}", agent_id, extra)
 
     def _answer_known(self, framework: Framework, task: Task) -> None:
-        extra: Json = {}
-        if task.group is not None:
-            extra["executor_id"] = {"value": task.executor_id}
         last = task.statuses[-1] if task.statuses else {}
-        extra |= {key: last[key] for key in _REPEATED if key in last}
+        extra = {key: last[key] for key in _REPEATED if key in last}
         text = "Reconciliation: Latest task state"
         self.updates.from_master(framework, task.id, task.status_state, REASON, text, task.agent.id, extra)

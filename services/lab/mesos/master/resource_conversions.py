@@ -1,34 +1,32 @@
-"""Conversions of resources by RESERVE, UNRESERVE, CREATE, DESTROY and GROW_VOLUME."""
+"""Conversions of resources by RESERVE, UNRESERVE, CREATE and DESTROY."""
 
 from __future__ import annotations
 
-from services.lab.mesos.master.task_rules import Wanted, resource_fault
+from services.lab.mesos.master.task_rules import resource_fault
 from services.lab.mesos.model import Agent
 from services.lab.mesos.resources import Json, Kind, Resources, Value, add_to, amount, kind_of, label, parse_one
 
+CONVERSIONS = ("RESERVE", "UNRESERVE", "CREATE", "DESTROY")
+
 
 class Refused(Exception):
-    """Invalid operation; `located` texts get the agent appended, like the master's own checks."""
-
-    def __init__(self, message: str, located: bool = True) -> None:
-        super().__init__(message)
-        self.located = located
+    """Invalid operation."""
 
 
 class Conversion:
     """Resources that an operation replaces: `taken` by `given`."""
 
-    __slots__ = ("given", "taken", "wanted")
+    __slots__ = ("given", "is_foreign", "taken")
 
-    def __init__(self, role: str | None) -> None:
+    def __init__(self) -> None:
         self.taken: Resources = {}
         self.given: Resources = {}
-        self.wanted = Wanted(role or "*")
+        # True when a resource names another allocation role than the offer's.
+        self.is_foreign = False
 
-    def turn(self, old: Kind, new: Kind, value: Value, role: str | None) -> None:
+    def turn(self, old: Kind, new: Kind, value: Value) -> None:
         add_to(self.taken, {old: value})
         add_to(self.given, {new: value})
-        self.wanted.rows.append((old, value, role or ""))
 
 
 def convert(type_: str, body: Json, role: str | None, roles: tuple[str, ...] | None, agent: Agent) -> Conversion:
@@ -36,33 +34,31 @@ def convert(type_: str, body: Json, role: str | None, roles: tuple[str, ...] | N
 
     `roles` are the roles of the framework, None for the operator, who may use every role.
     """
-    if type_ == "GROW_VOLUME":
-        return _grow(body, role)
     rows = body.get("resources" if type_.endswith("RESERVE") else "volumes", [])
     fault = resource_fault(rows)
     if fault is not None:
         raise Refused(f"Invalid resources: {fault}")
-    conversion = Conversion(role)
+    conversion = Conversion()
     for row in rows:
         kind, value, allocated = parse_one(row)
         allocated = allocated or role
         if allocated != role:
-            conversion.wanted.foreign = True
+            conversion.is_foreign = True
         shown = f"{label(kind, allocated)}:{amount(value)}"
         match type_:
             case "RESERVE":
                 _check_reservation(kind, shown, allocated, roles)
-                conversion.turn(_strip_reservation(kind), kind, value, allocated)
+                conversion.turn(_strip_reservation(kind), kind, value)
             case "UNRESERVE":
                 _check_unreservation(kind, shown)
-                conversion.turn(kind, _strip_reservation(kind), value, allocated)
+                conversion.turn(kind, _strip_reservation(kind), value)
             case "CREATE":
                 _check_volume(kind, agent)
-                conversion.turn(_strip_volume(kind), kind, value, allocated)
+                conversion.turn(_strip_volume(kind), kind, value)
             case "DESTROY":
                 if kind.disk is None or kind not in agent.total:
                     raise Refused("Persistent volumes not found")
-                conversion.turn(kind, _strip_volume(kind), value, allocated)
+                conversion.turn(kind, _strip_volume(kind), value)
     return conversion
 
 
@@ -100,20 +96,6 @@ def _check_volume(kind: Kind, agent: Agent) -> None:
     for other in agent.total:
         if other.role == kind.role and other.disk and other.disk.get("persistence", {}).get("id") == id_:
             raise Refused(f"Persistence ID '{id_}' is not unique")
-
-
-def _grow(body: Json, role: str | None) -> Conversion:
-    volume, value, allocated = parse_one(body["volume"])
-    conversion = Conversion(role)
-    allocated = allocated or role
-    if volume.disk is None or "persistence" not in volume.disk:
-        raise Refused("Not a persistent volume: Missing 'persistence'")
-    source, extra, _ = parse_one(body["addition"])
-    conversion.turn(source, volume, extra, allocated)
-    # The volume itself must exist with this size.
-    add_to(conversion.taken, {volume: value})
-    add_to(conversion.given, {volume: value})
-    return conversion
 
 
 def _strip_volume(kind: Kind) -> Kind:

@@ -7,7 +7,7 @@ from functools import lru_cache
 import orjson
 
 from services.lab.mesos.http.recordio import encode, frame
-from services.lab.mesos.model import Agent, Framework, Offer, Operation
+from services.lab.mesos.model import Agent, Framework, Offer
 from services.lab.mesos.resources import AMOUNTS_KEPT_MAX, Amounts, Json, to_json
 
 HEARTBEAT_INTERVAL_S = 15.0
@@ -39,29 +39,8 @@ def rescind(offer_id: str) -> bytes:
     return _event("RESCIND", {"offer_id": {"value": offer_id}})
 
 
-def failure(agent_id: str, executor_id: str | None = None) -> bytes:
-    """Encode the failure of an agent, or of an executor, which has ended with status 0."""
-    body: Json = {"agent_id": {"value": agent_id}}
-    if executor_id is not None:
-        body |= {"executor_id": {"value": executor_id}, "status": 0}
-    return _event("FAILURE", body)
-
-
-def status_of_operation(item: Operation) -> Json:
-    return {
-        "operation_id": {"value": item.id},
-        "state": "OPERATION_FINISHED",
-        "uuid": {"value": item.uuid},
-        "agent_id": {"value": item.agent.id},
-    }
-
-
-def operation_status(status: Json) -> bytes:
-    return _event("UPDATE_OPERATION_STATUS", {"status": status})
-
-
-def operation_error(operation_id: Json, message: str) -> bytes:
-    return operation_status({"operation_id": operation_id, "state": "OPERATION_ERROR", "message": message})
+def failure(agent_id: str) -> bytes:
+    return _event("FAILURE", {"agent_id": {"value": agent_id}})
 
 
 def inverse_offer(offer_id: str, framework: Framework, agent: Agent, ip: str) -> bytes:
@@ -130,10 +109,6 @@ def _offer(framework: Framework, offer: Offer, ip: str) -> Json:
         if agent.attributes_json is None:
             agent.attributes_json = orjson.dumps(attributes(agent))
         row["attributes"] = orjson.Fragment(agent.attributes_json)
-    if agent.executors:
-        mine = [{"value": key[1]} for key in agent.executors if key[0] == framework.id]
-        if mine:
-            row["executor_ids"] = mine
     if agent.unavailability is not None:
         row["unavailability"] = agent.unavailability
     if role is not None:

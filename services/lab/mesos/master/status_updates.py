@@ -31,8 +31,6 @@ class StatusUpdates:
         self.ended: Hook[Task] = Hook()
         # Fired when the terminal update is acknowledged.
         self.acknowledged: Hook[Task] = Hook()
-        # Fired when the state known to the master has changed.
-        self.changed: Hook[Task, Json] = Hook()
 
     # from an executor or agent
 
@@ -65,20 +63,15 @@ class StatusUpdates:
         if reason is not None:
             status["reason"] = reason
         status["agent_id"] = {"value": task.agent.id}
-        status["executor_id"] = {"value": task.executor_id}
+        status["executor_id"] = {"value": task.id}
         status["timestamp"] = self._clock.wall()
         uuid = fresh_uuid()
         status["uuid"] = uuid
         if source == "SOURCE_EXECUTOR":
             if healthy is not None:
                 status["healthy"] = healthy
-            if task.check_status is not None:
-                status["check_status"] = task.check_status
             if task.container is not None:
-                # A nested container is gone by the time its task's end is reported.
-                is_gone = task.group is not None and state in TERMINAL
-                container_id = {"container_id": task.container["container_id"]}
-                status["container_status"] = container_id if is_gone else task.container
+                status["container_status"] = task.container
         task.reported = state
         pending.append(Update(state, uuid, status, scheduler_events.update(status)))
         if task.agent.online:
@@ -89,12 +82,9 @@ class StatusUpdates:
     def _sync(self, task: Task) -> None:
         """Update the master's state to the latest one; a terminal state frees the resources at once."""
         update = task.pending[-1]
-        changed = task.state != update.state
         task.state = update.state
         if update.state in TERMINAL and not task.released:
             self.ended(task)
-        if changed:
-            self.changed(task, update.status)
 
     def _deliver(self, task: Task, wait_s: float) -> None:
         update = task.pending[0]

@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from services.lab.mesos.identifiers import id_fault
 from services.lab.mesos.model import Agent, Framework
 from services.lab.mesos.resources import (
-    THOUSAND,
     Json,
     Kind,
     Resources,
@@ -20,9 +19,7 @@ from services.lab.mesos.resources import (
     text,
 )
 
-_EMULATED_CHECKS = {"check": ("COMMAND",), "health check": ("COMMAND", "HTTP")}
-EXECUTOR_MIN_CPUS = 10
-EXECUTOR_MIN_MEM = 32 * THOUSAND
+_EMULATED_CHECKS = ("COMMAND", "HTTP")
 
 
 def resource_fault(resources: Iterable[Json]) -> str | None:
@@ -84,11 +81,11 @@ def task_fault(framework: Framework, agent: Agent, info: Json) -> str | None:
         return f"Task uses invalid agent {info['agent_id']['value']} while agent {agent.id} is expected"
     if info.get("kill_policy", {}).get("grace_period", {}).get("nanoseconds", 0) < 0:
         return "Task's 'kill_policy.grace_period' must be non-negative"
-    if info.get("max_completion_time", {}).get("nanoseconds", 0) < 0:
-        return "Task's `max_completion_time` must be non-negative"
-    for field, noun, message in (("check", "check", "CheckInfo"), ("health_check", "health check", "HealthCheck")):
-        if field in info and (fault := _check_fault(info[field], noun, message)) is not None:
-            return f"Task uses invalid {noun}: {fault}"
+    if "health_check" in info and (fault := _check_fault(info["health_check"])) is not None:
+        return f"Task uses invalid health check: {fault}"
+    for field in ("check", "max_completion_time"):
+        if field in info:
+            return f"Task has '{field}', which is not emulated"
     resources = info.get("resources")
     if not resources:
         return "Task uses no resources"
@@ -109,27 +106,24 @@ def command_fault(info: Json) -> str | None:
     return None
 
 
-def _check_fault(check: Json, noun: str, message: str) -> str | None:
-    """Check a check; the last text is minicluster's own."""
+def _check_fault(check: Json) -> str | None:
+    """Check a health check; the last text is minicluster's own."""
     type_ = check.get("type")
     if type_ is None or type_ == "UNKNOWN":
-        return f"{message} must specify 'type'" if type_ is None else f"'UNKNOWN' is not a valid {noun} type"
+        return "HealthCheck must specify 'type'" if type_ is None else "'UNKNOWN' is not a valid health check type"
     field = type_.lower()
     if field not in check:
-        return f"Expecting '{field}' to be set for {type_} {noun}"
+        return f"Expecting '{field}' to be set for {type_} health check"
     if type_ == "HTTP":
-        path = check["http"].get("path", "/")
+        path, scheme = check["http"].get("path", "/"), check["http"].get("scheme", "http")
         if not path.startswith("/"):
-            return f"The path '{path}' of HTTP {noun} must start with '/'"
-        scheme = check["http"].get("scheme")
-        if noun == "health check" and scheme is not None and scheme not in ("http", "https"):
+            return f"The path '{path}' of HTTP health check must start with '/'"
+        if scheme not in ("http", "https"):
             return f"Unsupported HTTP health check scheme: '{scheme}'"
     for name in ("delay_seconds", "grace_period_seconds", "interval_seconds", "timeout_seconds"):
         if check.get(name, 0) < 0:
             return f"Expecting '{name}' to be non-negative"
-    if type_ not in _EMULATED_CHECKS[noun]:
-        return f"{type_} {noun}s are not emulated"
-    return None
+    return None if type_ in _EMULATED_CHECKS else f"{type_} health checks are not emulated"
 
 
 def too_much(wanted: Wanted, available: Resources, role: str) -> str:

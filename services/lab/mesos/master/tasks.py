@@ -15,9 +15,6 @@ class Tasks:
         self._clock = clock
         self._offers = offers
         self._updates = updates
-        self.added: Hook[Task] = Hook()
-        # Fired when its resources are free again.
-        self.released: Hook[Task] = Hook()
         # Fired when its last update is acknowledged.
         self.completed: Hook[Task] = Hook()
 
@@ -27,15 +24,9 @@ class Tasks:
         if agent.tasks is None:
             agent.tasks = {}
         agent.tasks[(task.framework.id, task.id)] = task
-        self.added(task)
-
-    def release(self, task: Task) -> None:
-        """Free the resources of a task in a terminal state, acknowledged or not."""
-        self.free(task)
-        self.released(task)
 
     def free(self, task: Task) -> None:
-        """End the allocation of the task's resources."""
+        """Free the resources of a task that has ended, acknowledged or not, or whose agent is lost."""
         if not task.released:
             task.released = True
             self._offers.recover(task.agent, task.framework.id, task.role, task.resources)
@@ -88,7 +79,6 @@ class Tasks:
         self._end(task)
         if runner is not None:
             runner.kill(0.0)
-        self._updates.changed(task, status)
 
     def drop(self, framework: Framework) -> None:
         """Remove the tasks of a removed framework: their processes are shut down and they count as killed."""
@@ -96,7 +86,7 @@ class Tasks:
             runner = task.runner
             self._updates.forget(task)
             if not task.released:
-                self.release(task)
+                self.free(task)
                 self._record_removal(framework, task)
             self._end(task)
             if runner is not None:
@@ -106,7 +96,7 @@ class Tasks:
         framework.unreachable.clear()
 
     def _record_removal(self, framework: Framework, task: Task) -> None:
-        """Record the update in the lists and on the operator stream; no framework receives it."""
+        """Record the last update of the task for the lists; no framework receives it."""
         status: Json = {
             "task_id": {"value": task.id},
             "state": "TASK_KILLED",
@@ -118,4 +108,3 @@ class Tasks:
         }
         task.state = "TASK_KILLED"
         task.statuses.append(status)
-        self._updates.changed(task, status)

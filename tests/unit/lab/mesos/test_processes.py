@@ -87,9 +87,22 @@ async def test_agent_serves_its_files(start: Start) -> None:
     )
     assert (200, "0123456789") == await request(port, "GET", f"/files/download?path={directory}/stdout")
     assert 404 == (await request(port, "GET", "/files/read?path=/etc/passwd&offset=0"))[0]
-    status, state = await request(port, "GET", "/state")
-    assert (200, "a0") == (status, state["hostname"])
-    assert str(directory) == state["frameworks"][0]["completed_executors"][0]["directory"]
+
+
+async def test_agent_names_the_sandbox_of_a_running_task(start: Start) -> None:
+    """The state of the agent has the container and the directory of each executor, by framework."""
+    cluster, scheduler = await start()
+    info = await scheduler.launch("t", "sleep 1000")
+    await scheduler.status("t", "TASK_RUNNING")
+    directory = sandbox(cluster, scheduler, info).resolve()
+
+    status, state = await request(cluster.master.registry.by_host["a0"].port, "GET", "/state")
+
+    assert (200, "a0", str(cluster.settings.data_dir)) == (status, state["hostname"], state["flags"]["work_dir"])
+    (framework,) = state["frameworks"]
+    (executor,) = framework["executors"]
+    assert (scheduler.framework_id, "t") == (framework["id"], executor["id"])
+    assert (str(directory), directory.name) == (executor["directory"], executor["container"])
 
 
 async def test_kill_waits_for_the_grace_period(start: Start) -> None:
@@ -203,24 +216,25 @@ async def test_http_health_check(start: Start) -> None:
 
 
 @pytest.mark.parametrize(
-    ("field", "check", "text"),
+    ("field", "value", "text"),
     [
         (
             "health_check",
             {"type": "TCP", "tcp": {"port": 1}},
-            "invalid health check: TCP health checks are not emulated",
+            "Task uses invalid health check: TCP health checks are not emulated",
         ),
-        ("check", {"type": "HTTP", "http": {"port": 1}}, "invalid check: HTTP checks are not emulated"),
+        ("check", {"type": "HTTP", "http": {"port": 1}}, "Task has 'check', which is not emulated"),
+        ("max_completion_time", {"nanoseconds": 1}, "Task has 'max_completion_time', which is not emulated"),
     ],
 )
-async def test_checks_that_are_not_emulated_are_refused(start: Start, field: str, check: Any, text: str) -> None:
-    """A check that would never run is rejected."""
+async def test_what_is_not_emulated_is_refused(start: Start, field: str, value: Any, text: str) -> None:
+    """A task is rejected whose check or time limit would have no effect."""
     _, scheduler = await start()
-    await scheduler.launch("t", "true", **{field: check})
+    await scheduler.launch("t", "true", **{field: value})
 
     status = await scheduler.status("t", "TASK_ERROR")
 
-    assert ("REASON_TASK_INVALID", f"Task uses {text}") == (status["reason"], status["message"])
+    assert ("REASON_TASK_INVALID", text) == (status["reason"], status["message"])
 
 
 async def test_uris_are_copied_and_unpacked(start: Start, tmp_path: Path) -> None:
@@ -238,17 +252,6 @@ async def test_uris_are_copied_and_unpacked(start: Start, tmp_path: Path) -> Non
     status = await scheduler.status("u", "TASK_FAILED")
     assert "REASON_CONTAINER_LAUNCH_FAILED" == status["reason"]
     assert "Failed to launch container: Failed to fetch all URIs for container '" in status["message"]
-
-
-async def test_max_completion_time(start: Start) -> None:
-    """The task fails with the reason, its message is that of the signal."""
-    _, scheduler = await start()
-    await scheduler.launch("t", "sleep 1000", max_completion_time={"nanoseconds": 100_000_000})
-
-    status = await scheduler.status("t", "TASK_FAILED")
-
-    assert "REASON_MAX_COMPLETION_TIME_REACHED" == status["reason"]
-    assert "Command terminated with signal Terminated" == status["message"]
 
 
 async def test_a_docker_image_runs_as_a_process(start: Start) -> None:

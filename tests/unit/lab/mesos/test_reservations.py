@@ -95,17 +95,21 @@ async def test_no_other_role_is_offered_what_is_reserved(start: Start) -> None:
     assert "a" == (await below.offer("a"))["hostname"]
 
 
-async def test_an_operation_that_is_not_emulated_is_an_error(start: Start) -> None:
-    """The framework receives the error with the id of the operation."""
+async def test_an_operation_that_is_not_emulated_changes_nothing(
+    start: Start, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The log names the operation, and the offered resources are offered again."""
+    caplog.set_level("INFO")
     _, scheduler = await start(simulate=True)
     offer = await scheduler.offer()
     operation = {"type": "SHRINK_VOLUME", "id": {"value": "o"}, "shrink_volume": {}}
-    await scheduler.call("ACCEPT", {"offer_ids": [offer["id"]], "operations": [operation]})
+    filters = {"refuse_seconds": 0}
+    await scheduler.call("ACCEPT", {"offer_ids": [offer["id"]], "operations": [operation], "filters": filters})
 
-    event = await scheduler.wait(lambda event: event["type"] == "UPDATE_OPERATION_STATUS")
+    again = await scheduler.offer()
 
-    status = event["update_operation_status"]["status"]
-    assert ("OPERATION_ERROR", "SHRINK_VOLUME is not emulated") == (status["state"], status["message"])
+    assert (True, offer["resources"]) == (again["id"] != offer["id"], again["resources"])
+    assert "SHRINK_VOLUME on agent a0 is dropped: SHRINK_VOLUME is not emulated" in caplog.text
 
 
 async def test_a_mounted_disk_has_no_parts(start: Start) -> None:

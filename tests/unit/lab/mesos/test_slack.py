@@ -179,8 +179,6 @@ async def test_simulated_tasks_use_the_share_they_declare(start: Start) -> None:
     (agent,) = answer["get_agents"]["agents"]
     assert parse(agent["total_resources"])[REVOCABLE_CPUS] == 1400
     assert REVOCABLE_CPUS not in parse(agent["agent_info"]["resources"])
-    _, state = await request(cluster.port, "GET", "/state")
-    assert state["slaves"][0]["resources"]["cpus_revocable"] == 1.4
     _, rows = await request(cluster.port, "GET", "/slave(1)/monitor/statistics")
     assert [row["statistics"]["mem_rss_bytes"] for row in rows] == [0]
     assert (await request(cluster.port, "GET", "/slave(2)/monitor/statistics"))[0] == 404
