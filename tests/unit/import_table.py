@@ -182,7 +182,7 @@ MAY: dict[str, May] = {
     ),
     # The shared part of emulated clusters of any kind: it imports none of them.
     "services.lab.shared": May((), ("click", "yaml")),
-    "services.lab.shared.http": May((), ("httptools",)),
+    "services.lab.shared.http": May((), ("httptools", "websockets")),
     "services.lab.kubernetes": May(("services.lab.shared",), ("click", "orjson", "yaml")),
     "services.lab.mesos": May(("services.lab.shared",), ("click", "orjson")),
     "services.lab.mesos.http": May(("services.lab.shared.http",), ("orjson",)),

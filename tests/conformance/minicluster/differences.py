@@ -50,7 +50,6 @@ ACCEPTED = (
         r"body\..*",
         "flags are not served, and the command executor's own 0.1 cpus and 32 MB are not counted",
     ),
-    Accepted("13", "agent .*", "status|body|headers.*", "agent endpoints that Peloton does not read answer 404"),
     Accepted("13", "agent browse", r"body.*size", "the real executor writes its own lines into stderr"),
 )
 
