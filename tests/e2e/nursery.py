@@ -14,7 +14,7 @@ import socket
 import sys
 import time
 
-from services.lab.local.part import die_with_parent
+from services.lab.shared.processes import die_with_parent
 
 ORDER_BYTES_MAX = 1 << 20
 LOADED = (

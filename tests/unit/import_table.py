@@ -200,6 +200,7 @@ MAY: dict[str, May] = {
             "services.temporal_connection",
             "services.lab.kubernetes.kubeconfig",
             "services.lab.shared.hosts",
+            "services.lab.shared.processes",
             "services.lab.shared.simulation.description",
             "services.storage.storage",  # to list the jobs whose files are kept
             "services.storage.migrate",

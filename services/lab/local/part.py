@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ctypes
 import os
 import signal
 import time
@@ -12,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from services.lab.shared.processes import die_with_parent
 from services.log_lines import printable
 
 STOP_PATIENCE_S = 10.0
@@ -20,12 +20,6 @@ RESTART_MAX_S = 10.0
 STABLE_AFTER_S = 30.0
 LINE_BYTES_MAX = 1 << 20
 """Limit of one line of output; far fewer bytes of it are shown."""
-_PR_SET_PDEATHSIG = 1
-
-
-def die_with_parent() -> None:
-    """End the child with its parent, before exec, so that a supervisor that is killed leaves no process behind."""
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 @dataclass

@@ -40,12 +40,13 @@ for pgid in $groups; do kill -s KILL -- "-$pgid" 2>/dev/null; done
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-def _die_with_parent() -> None:
+def die_with_parent() -> None:
+    """End the child with its parent, before exec, so that a supervisor that is killed leaves no process behind."""
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
 def _take_terminal() -> None:
-    _die_with_parent()
+    die_with_parent()
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
 
@@ -153,7 +154,7 @@ class Processes:
             stderr=stderr,
             start_new_session=True,
             # Safe: before exec the child makes system calls only, and needs no lock that a thread may hold.
-            preexec_fn=_take_terminal if has_terminal else _die_with_parent,
+            preexec_fn=_take_terminal if has_terminal else die_with_parent,
             user=command.user,
             umask=TASK_UMASK,
         )

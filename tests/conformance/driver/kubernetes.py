@@ -20,9 +20,9 @@ from services.hostmgr.kubernetes.settings import KubernetesSettings
 from services.lab.kubernetes.nodes.settings import NodeSettings
 from services.lab.kubernetes.server import EmulatedKubernetes
 from services.lab.kubernetes.settings import EmulatedKubernetesSettings
-from services.lab.local.part import die_with_parent
 from services.lab.local.ports import Taken
 from services.lab.shared.hosts import HostSpec
+from services.lab.shared.processes import die_with_parent
 from tests.conformance.driver.lab import LONG, Lab
 from tests.kubernetes.client import MERGE, Client, login_of
 from tests.kubernetes.deployment import host_manager_of

@@ -9,8 +9,8 @@ import time
 from pathlib import Path
 from types import TracebackType
 
-from services.lab.local.part import die_with_parent
 from services.lab.local.ports import Taken
+from services.lab.shared.processes import die_with_parent
 from tests.kubernetes.client import Client, Login, login_of
 
 START_TIMEOUT_S = 180.0

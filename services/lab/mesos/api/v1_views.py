@@ -52,10 +52,10 @@ def task(item: Task) -> Json:
         "name": info["name"],
         "task_id": {"value": item.id},
         "framework_id": {"value": item.framework.id},
+        "agent_id": {"value": item.agent.id},
+        "state": item.state,
+        "resources": [_task_resource(resource, item.role) for resource in info.get("resources", ())],
     }
-    result["agent_id"] = {"value": item.agent.id}
-    result["state"] = item.state
-    result["resources"] = [_task_resource(resource, item.role) for resource in info.get("resources", ())]
     if item.statuses:
         result["statuses"] = item.statuses
     if item.status_uuid:
@@ -75,12 +75,12 @@ def tasks(registry: Registry) -> Json:
     }
 
 
-def used(agent: Agent) -> dict[str, Resources]:
+def _used(agent: Agent) -> dict[str, Resources]:
     """Return the resources of unfinished tasks on the agent, by role."""
     return _sums(item for item in agent.tasks.values() if not item.released) if agent.tasks else {}
 
 
-def offered(agent: Agent) -> dict[str, Resources]:
+def _offered(agent: Agent) -> dict[str, Resources]:
     return _sums(agent.offers.values()) if agent.offers else {}
 
 
@@ -92,17 +92,14 @@ def _sums(items: Iterable[Task | Offer]) -> dict[str, Resources]:
     return result
 
 
-def by_role(resources: dict[str, Resources]) -> list[Json]:
-    return [row for role, part in resources.items() for row in to_json(part, role, both=True)]
+def _by_role(resources: dict[str, Resources]) -> orjson.Fragment:
+    return _cached_by_role(tuple((role, tuple(part.items())) for role, part in resources.items()))
 
 
 @lru_cache(AMOUNTS_KEPT_MAX)
 def _cached_by_role(parts: tuple[tuple[str, Amounts], ...]) -> orjson.Fragment:
-    return orjson.Fragment(orjson.dumps(by_role({role: dict(part) for role, part in parts})))
-
-
-def _fragment_by_role(resources: dict[str, Resources]) -> orjson.Fragment:
-    return _cached_by_role(tuple((role, tuple(part.items())) for role, part in resources.items()))
+    rows = [row for role, part in parts for row in to_json(dict(part), role, both=True)]
+    return orjson.Fragment(orjson.dumps(rows))
 
 
 @lru_cache(AMOUNTS_KEPT_MAX)
@@ -142,12 +139,12 @@ def agent(item: Agent) -> Json:
     if item.reregistered_at is not None:
         result["reregistered_time"] = in_nanoseconds(item.reregistered_at)
     result["total_resources"] = _cached_total(tuple(item.total.items()))
-    allocated = used(item)
+    allocated = _used(item)
     if any(allocated.values()):
-        result["allocated_resources"] = _fragment_by_role(allocated)
-    on_offer = offered(item)
+        result["allocated_resources"] = _by_role(allocated)
+    on_offer = _offered(item)
     if any(on_offer.values()):
-        result["offered_resources"] = _fragment_by_role(on_offer)
+        result["offered_resources"] = _by_role(on_offer)
     result["capabilities"] = _CAPABILITIES
     if item.drain is not None:
         config: Json = {}

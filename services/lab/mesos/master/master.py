@@ -7,14 +7,13 @@ import asyncio
 from services.lab.mesos.master.agents import Agents
 from services.lab.mesos.master.failover import Failover
 from services.lab.mesos.master.frameworks import Frameworks
-from services.lab.mesos.master.kills import Kills
 from services.lab.mesos.master.maintenance import Maintenance
 from services.lab.mesos.master.offer_answers import OfferAnswers
 from services.lab.mesos.master.offers import Offers
 from services.lab.mesos.master.operations import Operations
-from services.lab.mesos.master.reconciliation import Reconciliation
 from services.lab.mesos.master.registry import Registry
 from services.lab.mesos.master.status_updates import StatusUpdates
+from services.lab.mesos.master.task_calls import TaskCalls
 from services.lab.mesos.master.tasks import Tasks
 from services.lab.mesos.settings import MiniclusterSettings
 from services.lab.shared.clock import Clock
@@ -37,8 +36,7 @@ class Master:
         self.operations = Operations(offers)
         self.answers = OfferAnswers(interval_s, offers, updates, tasks, self.operations)
         self.agents = Agents(settings, clock, registry, offers, updates, tasks, self.frameworks)
-        self.reconciliation = Reconciliation(registry, updates)
-        self.kills = Kills(self.agents, tasks, self.reconciliation)
+        self.task_calls = TaskCalls(registry, updates, self.agents, tasks)
         self.maintenance = Maintenance(interval_s, clock, registry, offers, self.agents)
         self.failover = Failover(clock, registry, offers, self.frameworks, self.agents, self.maintenance)
         self._connect()

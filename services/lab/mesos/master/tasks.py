@@ -53,9 +53,9 @@ class Tasks:
                 agent.tasks = None
         task.runner = None
 
-    def kill(self, task: Task, grace_s: float | None = None) -> None:
+    def kill(self, task: Task) -> None:
         if task.runner is not None and not task.released:
-            task.runner.kill(grace_s)
+            task.runner.kill(None)
 
     def abandon(self, task: Task) -> None:
         """Kill the task of a removed framework on a returning agent, without an update."""

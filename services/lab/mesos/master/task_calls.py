@@ -1,11 +1,13 @@
-"""Answers to RECONCILE, and to KILL of an unknown task."""
+"""KILL and RECONCILE of frameworks."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from services.lab.mesos.master.agents import Agents
 from services.lab.mesos.master.registry import Registry
 from services.lab.mesos.master.status_updates import StatusUpdates
+from services.lab.mesos.master.tasks import Tasks
 from services.lab.mesos.model import Framework, Task
 from services.lab.mesos.nanoseconds import in_nanoseconds
 from services.lab.mesos.resources import Json
@@ -15,19 +17,35 @@ _REPEATED = ("healthy", "container_status")
 
 
 @dataclass(frozen=True)
-class Reconciliation:
+class TaskCalls:
     registry: Registry
     updates: StatusUpdates
+    agents: Agents
+    tasks: Tasks
+
+    def kill(self, framework: Framework, call: Json) -> None:
+        task_id = call["task_id"]["value"]
+        agent_id = call.get("agent_id", {}).get("value")
+        task = framework.tasks.get(task_id)
+        if task is None:
+            self._answer(framework, task_id, agent_id)
+            return
+        if agent_id is not None and agent_id != task.agent.id:
+            return
+        if not task.agent.online:
+            self.agents.kill_later(task)
+            return
+        self.tasks.kill(task)  # the command executor ignores the policy of a KILL
 
     def reconcile(self, framework: Framework, call: Json) -> None:
         """Send the states of the tasks in the call, or of all, newest first like Mesos, if it names none."""
         for item in call.get("tasks", ()):
-            self.answer(framework, item["task_id"]["value"], item.get("agent_id", {}).get("value"))
+            self._answer(framework, item["task_id"]["value"], item.get("agent_id", {}).get("value"))
         if not call.get("tasks"):
             for task in reversed(list(framework.tasks.values())):
                 self._answer_known(framework, task)
 
-    def answer(self, framework: Framework, task_id: str, agent_id: str | None) -> None:
+    def _answer(self, framework: Framework, task_id: str, agent_id: str | None) -> None:
         task = framework.tasks.get(task_id)
         if task is not None:
             self._answer_known(framework, task)
