@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +13,7 @@ from temporalio.exceptions import ApplicationError, ChildWorkflowError, Terminat
 
 with workflow.unsafe.imports_passed_through():
     from peloton.lifecycle.workflow_restarts import restart_wait_s
+    from peloton.model.ids import job_workflow_id
 
 WAITS_AFTER_FAILURE = "202611-wait-after-failure"
 """Remove this patch when no earlier run can be under way whose follower or launch had failed."""
@@ -25,6 +27,13 @@ async def tell(run: Any, workflow_id: str, signal: Any) -> bool:
     except ApplicationError:
         return False
     return True
+
+
+async def signal_job(job_id: str) -> None:
+    """Signal the workflow of a job. One that has ended needs no signal, and a terminated one is started again."""
+    job = workflow.get_external_workflow_handle(job_workflow_id(job_id))
+    with suppress(ApplicationError):
+        await job.signal("changed")
 
 
 async def start(

@@ -18,11 +18,9 @@ it continues as new.
 
 from __future__ import annotations
 
-from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from temporalio import workflow
-from temporalio.exceptions import ApplicationError
 
 with workflow.unsafe.imports_passed_through():
     from activities.daemon import DaemonActivities
@@ -30,10 +28,10 @@ with workflow.unsafe.imports_passed_through():
     from peloton.lifecycle.progress import daemon_details
     from peloton.lifecycle.reason_text import placement_text
     from peloton.model.daemon import DaemonStep
-    from peloton.model.ids import job_workflow_id
-    from workflows.calls import WakeTimer, stoppable
+    from workflows.beside import signal_job
+    from workflows.calls import stoppable
     from workflows.policies import HOSTMGR_CALL, KILL_CALL, Policies
-    from workflows.renewal import Renewal, continue_as_new, fresh_policies
+    from workflows.shell import SignalledWorkflow
 
 
 @dataclass(frozen=True)
@@ -50,14 +48,11 @@ class DaemonResult:
 
 
 @workflow.defn(name="Daemon")
-class DaemonWorkflow:
+class DaemonWorkflow(SignalledWorkflow):
     @workflow.init
     def __init__(self, input: DaemonInput) -> None:
         self.job_id = input.job_id
-        self.policies = input.policies
-        self.renewal = Renewal()
-        self.wakeup_pending = False
-        self.wake_timer = WakeTimer()  # the time to look again
+        super().__init__(input)
         self.step = DaemonStep()  # the last one
         self.launched_count = self.waiting_count = 0  # of all instances, as they were last read
         self.waiting_for = ""
@@ -65,19 +60,14 @@ class DaemonWorkflow:
 
     @workflow.run
     async def run(self, input: DaemonInput) -> DaemonResult:
-        return await stoppable(self.live(input), self.stop)
+        return await stoppable(self.live(), self.stop)
 
-    async def live(self, input: DaemonInput) -> DaemonResult:
+    async def live(self) -> DaemonResult:
         while not (await self.look_at_all()).is_over or self.wakeup_pending:
             await self.wait_for_change()
-            await self.continue_as_new_when_due(input)
+            await self.continue_as_new_when_due()
         await workflow.wait_condition(workflow.all_handlers_finished)
         return DaemonResult(self.launched_count)
-
-    @workflow.signal
-    def changed(self) -> None:
-        """Note a change of the daemon: its goal, its configuration, its hosts, its pods."""
-        self.wakeup_pending = True
 
     # Steps, in the order of the story.
 
@@ -101,35 +91,22 @@ class DaemonWorkflow:
         )
         self.launched_count += self.step.launched_count
         if self.step.changed_count:
-            await self.tell_the_job()
+            await signal_job(self.job_id)
         if self.step.changed_count or self.step.launched_count:
             self.pause_s = 0.0
-
-    async def tell_the_job(self) -> None:
-        job = workflow.get_external_workflow_handle(job_workflow_id(self.job_id))
-        with suppress(ApplicationError):  # it has ended
-            await job.signal("changed")
 
     async def wait_for_change(self) -> None:
         if self.wakeup_pending or self.step.is_over:
             return
         patience_s = self.policies.look_again_s
         if self.waiting_count:
-            self.pause_s = min(self.pause_s * 2 or self.policies.retry_s, self.policies.retry_max_s)
+            self.pause_s = self.policies.next_delay_s(self.pause_s)
             patience_s = self.pause_s
-        waits = self.waiting_for
-        self.wake_timer.set(patience_s, f"look again: waits for {waits}" if waits else "look again")
-        await workflow.wait_condition(lambda: self.wakeup_pending or self.wake_timer.fired)
+        await self.doze(patience_s, self.waiting_for)
 
     async def stop(self) -> None:
         await workflow.execute_activity_method(
             RecordsActivities.stop_job, self.job_id, summary="stop the daemon: the workflow was cancelled", **KILL_CALL
         )
-        await self.tell_the_job()
+        await signal_job(self.job_id)
         self.wakeup_pending = True
-
-    # Platform chores.
-
-    async def continue_as_new_when_due(self, input: DaemonInput) -> None:
-        if self.renewal.is_due(self.policies):
-            await continue_as_new(replace(input, policies=await fresh_policies(self.policies)))

@@ -17,9 +17,7 @@ the launch (9 of more than 1,000 members), 6 for a requeue. Beyond the bound it 
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
 
 from temporalio import workflow
 
@@ -36,8 +34,9 @@ with workflow.unsafe.imports_passed_through():
     from peloton.model.reason import PlacementReason, RequeueReason, RequeueRule
     from workflows.attributes import STATE
     from workflows.calls import look, stoppable
-    from workflows.policies import LAUNCH_CALL, PLACEMENT_CALL, RESMGR_CALL, SUMMARY_MAX, Policies
-    from workflows.renewal import Renewal, continue_as_new, fresh_policies
+    from workflows.policies import LAUNCH_CALL, PLACEMENT_CALL, RESMGR_CALL, Policies
+    from workflows.renewal import continue_as_new, fresh_policies
+    from workflows.shell import SignalledWorkflow
 
 
 ONE_CALL = "202611-gang-in-one-call"
@@ -69,14 +68,13 @@ class GangResult:
 
 
 @workflow.defn(name="Gang")
-class GangWorkflow:
+class GangWorkflow(SignalledWorkflow):
+    life: GangCarryOver
+
     @workflow.init
     def __init__(self, input: GangInput) -> None:
         self.job_id = input.job_id
-        self.policies = input.policies
-        self.life = input.life
-        self.renewal = Renewal()
-        self.wakeup_pending = False
+        super().__init__(input)
         self.verdict = Verdict(Step.PLACE)
         self.member_count = 0
         self.placement: PlacementReason = ()
@@ -86,26 +84,21 @@ class GangWorkflow:
 
     @workflow.run
     async def run(self, input: GangInput) -> GangResult:
-        return await stoppable(self.live(input), self.stop)
+        return await stoppable(self.live(), self.stop)
 
-    async def live(self, input: GangInput) -> GangResult:
+    async def live(self) -> GangResult:
         while (await self.look()).is_waiting:
             if self.verdict.step is Step.PLACE:
                 await self.place_and_launch()
             if self.verdict.step is Step.REQUEUE:
                 break
             await self.wait_for_change()
-            await self.continue_as_new_when_due(input)
+            await self.continue_as_new_when_due()
         if self.verdict.step is Step.REQUEUE:
             await self.requeue()
         await workflow.wait_condition(workflow.all_handlers_finished)
         reason = self.verdict.reason
         return GangResult(self.verdict.step.value, requeue_text(reason) if reason else "")
-
-    @workflow.signal
-    def changed(self) -> None:
-        """Note a change of the job: its pods, their goals, or the hosts that it waited for."""
-        self.wakeup_pending = True
 
     # Steps, in the order of the story.
 
@@ -175,14 +168,10 @@ class GangWorkflow:
         """Wait for a signal, longer each time, but not beyond the timeout of the step."""
         if self.wakeup_pending:
             return
-        self.pause_s = min(self.pause_s * 2 or self.policies.retry_s, self.policies.retry_max_s)
+        self.pause_s = self.policies.next_delay_s(self.pause_s)
         is_placing = self.life.step == Step.PLACE
         left_s = (self.placement_s if is_placing else self.policies.gang_launch_s) - self.waited_s
-        patience = timedelta(seconds=max(min(self.pause_s, left_s), 0.001))
-        waits_for = placement_text(self.placement)
-        summary = f"look again: waits for {waits_for}"[:SUMMARY_MAX] if waits_for else "look again"
-        with suppress(TimeoutError):  # the timeout has passed
-            await workflow.wait_condition(lambda: self.wakeup_pending, timeout=patience, timeout_summary=summary)
+        await self.sleep(max(min(self.pause_s, left_s), 0.001), placement_text(self.placement))
 
     async def stop(self) -> None:
         """Give up the launch; the gang is queued again."""
@@ -197,8 +186,9 @@ class GangWorkflow:
     def show(self, seen: GangProgress) -> None:
         workflow.set_current_details(gang_details(seen, self.verdict, placement_text(self.placement)))
 
-    async def continue_as_new_when_due(self, input: GangInput) -> None:
+    async def continue_as_new_when_due(self) -> None:
         if self.renewal.is_due(self.policies) and not self.is_cancelled:
             policies = await fresh_policies(self.policies)
             if not self.is_cancelled:
-                await continue_as_new(replace(input, policies=policies, life=replace(self.life, pause_s=self.pause_s)))
+                life = replace(self.life, pause_s=self.pause_s)
+                await continue_as_new(replace(self.input, policies=policies, life=life))

@@ -39,8 +39,8 @@ with workflow.unsafe.imports_passed_through():
     from peloton.model.job import JobProgress, JobState
     from peloton.model.request import RequestAnswer
     from workflows import beside
-    from workflows.attributes import JOB_NAME, STATE
-    from workflows.calls import WakeTimer, call, look, stoppable
+    from workflows.attributes import JOB_NAME
+    from workflows.calls import call, look, stoppable
     from workflows.daemon import DaemonInput, DaemonResult, DaemonWorkflow
     from workflows.gang import GangInput, GangResult, GangWorkflow
     from workflows.policies import (
@@ -52,8 +52,9 @@ with workflow.unsafe.imports_passed_through():
         Policies,
         long_queue,
     )
-    from workflows.renewal import Renewal, continue_as_new, fresh_policies
+    from workflows.renewal import continue_as_new, fresh_policies
     from workflows.requests import carry_out, refuse
+    from workflows.shell import SignalledWorkflow
     from workflows.update import UpdateInput, UpdateResult, UpdateWorkflow
 
 LATE_WAKE_UPS = "202611-late-wake-ups"
@@ -89,15 +90,13 @@ class JobResult:
 
 
 @workflow.defn(name="Job")
-class JobWorkflow:
+class JobWorkflow(SignalledWorkflow):
+    life: JobCarryOver
+
     @workflow.init
     def __init__(self, input: JobInput) -> None:
         self.job_id = input.job_id
-        self.policies = input.policies
-        self.life = input.life
-        self.renewal = Renewal()
-        self.wakeup_pending = False
-        self.wake_timer = WakeTimer()  # the time to look again
+        super().__init__(input)
         self.progress = JobProgress(JobState.INITIALIZED)
         self.waiting_for = "creation of its pods"
         self.retry_s = input.life.retry_s  # until the next turn, when no step had an effect; else 0
@@ -106,9 +105,9 @@ class JobWorkflow:
 
     @workflow.run
     async def run(self, input: JobInput) -> JobResult:
-        return await stoppable(self.live(input), self.stop)
+        return await stoppable(self.live(), self.stop)
 
-    async def live(self, input: JobInput) -> JobResult:
+    async def live(self) -> JobResult:
         while True:
             while not (await self.settle()).is_finished:
                 await self.roll_out()
@@ -119,15 +118,10 @@ class JobWorkflow:
                 await self.launch_gang()
                 await self.place_and_launch()
                 await self.wait_for_change()
-                await self.continue_as_new_when_due(input)
+                await self.continue_as_new_when_due()
             if await self.is_last():
                 await self.forget()
                 return JobResult(self.progress.state.value, self.progress.counts)
-
-    @workflow.signal
-    def changed(self) -> None:
-        """Note a change of the job: its goal, its spec, its pods, or a condition that it waited for."""
-        self.wakeup_pending = True
 
     @workflow.update(name="stop", description="Stop the job. Its workflow ends when its pods have ended.")
     async def request_stop(self) -> RequestAnswer:
@@ -299,17 +293,13 @@ class JobWorkflow:
         restarts = (one.wait_s for one in (self.life.rollouts, self.life.followers, self.life.launches))
         waits = (self.policies.look_again_s, self.retry_s, self.progress.deadline_s, *restarts)
         patience_s = min(seconds for seconds in waits if seconds > 0)
-        self.wake_timer.set(
-            patience_s, f"look again: waits for {self.waiting_for}" if self.waiting_for else "look again"
-        )
-        await workflow.wait_condition(lambda: self.wakeup_pending or self.wake_timer.fired)
+        await self.doze(patience_s, self.waiting_for)
 
     async def is_last(self) -> bool:
         """Wait for the answers to users. Signals since the last read require another turn: a service was started again,
         or an ended job was given instances or is to be deleted.
         """
-        await workflow.wait_condition(lambda: self.wakeup_pending or workflow.all_handlers_finished())
-        return not self.wakeup_pending or not workflow.patched(LATE_WAKE_UPS)
+        return await super().is_last() or not workflow.patched(LATE_WAKE_UPS)
 
     async def forget(self) -> None:
         """Delete the records of the job, if it is to be deleted. A job that was created under its id since then uses
@@ -351,8 +341,7 @@ class JobWorkflow:
         """Set the delay before a retry, longer each time: no signal arrives when a step without effect would have
         one.
         """
-        doubled = self.last_retry_s * 2 or self.policies.retry_s
-        self.retry_s = min(doubled, self.policies.retry_max_s)
+        self.retry_s = self.policies.next_delay_s(self.last_retry_s)
 
     def show(self) -> None:
         self.waiting_for = ""
@@ -360,15 +349,11 @@ class JobWorkflow:
         if not self.life.states or state != self.life.shown_state:
             self.life = replace(self.life, states=lived(self.life.states, workflow.now(), state))
         self.show_details()
-        if state != self.life.shown_state:
-            self.life = replace(self.life, shown_state=state)
-            workflow.upsert_search_attributes([STATE.value_set(state)])
+        self.show_state(state)
 
     def show_details(self) -> None:
         workflow.set_current_details(details(self.progress, self.waiting_for, self.life.states))
 
-    async def continue_as_new_when_due(self, input: JobInput) -> None:
-        if self.renewal.is_due(self.policies):
-            policies = await fresh_policies(self.policies)
-            life = replace(self.life, retry_s=self.retry_s)
-            await continue_as_new(replace(input, policies=policies.of_jobs(), life=life))
+    async def continue_as_new(self) -> None:
+        policies = (await fresh_policies(self.policies)).of_jobs()
+        await continue_as_new(replace(self.input, policies=policies, life=replace(self.life, retry_s=self.retry_s)))

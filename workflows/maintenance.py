@@ -19,9 +19,8 @@ one by itself after 1 to 15 s. It continues as new by the same bound as jobs do.
 
 from __future__ import annotations
 
-from contextlib import suppress
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
 
 from temporalio import workflow
 
@@ -33,11 +32,10 @@ with workflow.unsafe.imports_passed_through():
     from peloton.model.ids import Hostname
     from peloton.model.maintenance import HostMaintenance, MaintenanceAct
     from peloton.model.request import RequestAnswer
-    from workflows.attributes import STATE
     from workflows.calls import look, stoppable
     from workflows.policies import HOSTMGR_CALL, SUMMARY_MAX, Policies
-    from workflows.renewal import Renewal, continue_as_new, fresh_policies
     from workflows.requests import carry_out, refuse
+    from workflows.shell import SignalledWorkflow
 
 
 @dataclass(frozen=True)
@@ -64,24 +62,23 @@ class MaintenanceResult:
 
 
 @workflow.defn(name="HostMaintenance")
-class HostMaintenanceWorkflow:
+class HostMaintenanceWorkflow(SignalledWorkflow):
+    life: MaintenanceLife
+
     @workflow.init
     def __init__(self, input: MaintenanceInput) -> None:
         self.key = [input.cluster, input.hostname]
-        self.policies = input.policies
-        self.life = input.life
+        super().__init__(input)
         self.host = HostMaintenance(input.cluster, Hostname(input.hostname), HostState.UP, HostState.DOWN)
         self.has_looked = False  # in this run
-        self.renewal = Renewal()
-        self.wakeup_pending = False
         self.refusal = ""  # why a cancellation was
         self.retry_s = 0.0  # until the next round of a drain; 0 = it is not drained
 
     @workflow.run
     async def run(self, input: MaintenanceInput) -> MaintenanceResult:
-        return await stoppable(self.live(input), self.stop)
+        return await stoppable(self.live(), self.stop)
 
-    async def live(self, input: MaintenanceInput) -> MaintenanceResult:
+    async def live(self) -> MaintenanceResult:
         while not (await self.look()).is_over or not await self.is_last():
             await self.cordon()
             await self.drain()
@@ -89,13 +86,8 @@ class HostMaintenanceWorkflow:
             await self.relabel()
             await self.bring_up()
             await self.wait_for_change()
-            await self.continue_as_new_when_due(input)
+            await self.continue_as_new_when_due()
         return MaintenanceResult(self.life.was_down)
-
-    @workflow.signal
-    def changed(self) -> None:
-        """Note a change: a request of an operator, or of pods that the drain waits for."""
-        self.wakeup_pending = True
 
     @workflow.update(description="Complete the maintenance of a host that is DOWN: it comes back up.")
     async def complete(self) -> RequestAnswer:
@@ -138,19 +130,13 @@ class HostMaintenanceWorkflow:
 
     async def look(self) -> HostMaintenance:
         self.wakeup_pending = False
-        self.note(
-            await look(MaintenanceActivities.look, *self.key, summary="look at the host"),
-        )
+        self.note(await look(MaintenanceActivities.look, *self.key, summary="look at the host"))
         return self.host
 
     async def cordon(self) -> None:
         """Wait for the host's turn; from then on no pod is launched on the host."""
         if next_step(self.host) is Step.CORDON:
-            self.note(
-                await workflow.execute_activity_method(
-                    MaintenanceActivities.cordon, args=self.key, summary="cordon, if it is its turn", **HOSTMGR_CALL
-                )
-            )
+            await self.take(MaintenanceActivities.cordon, "cordon, if it is its turn")
 
     async def drain(self) -> None:
         """Evict the remaining pods, one round per turn, as the SLA of their jobs allows."""
@@ -158,59 +144,29 @@ class HostMaintenanceWorkflow:
             self.retry_s = 0.0
             return
         before = self.host.progress
-        self.note(
-            await workflow.execute_activity_method(
-                MaintenanceActivities.drain, args=self.key, summary=f"drain: {before.pod_count} pods", **HOSTMGR_CALL
-            )
-        )
-        moved = self.host.progress != before
-        self.retry_s = self.policies.retry_s if moved or not self.retry_s else self.retry_s * 2
-        self.retry_s = min(self.retry_s, self.policies.retry_max_s)
+        await self.take(MaintenanceActivities.drain, f"drain: {before.pod_count} pods")
+        self.retry_s = self.policies.next_delay_s(0.0 if self.host.progress != before else self.retry_s)
 
     async def take_down(self) -> None:
         if next_step(self.host) is Step.TAKE_DOWN:
-            self.note(
-                await workflow.execute_activity_method(
-                    MaintenanceActivities.take_down, args=self.key, summary="take down", **HOSTMGR_CALL
-                )
-            )
+            await self.take(MaintenanceActivities.take_down, "take down")
 
     async def relabel(self) -> None:
         if next_step(self.host) is Step.RELABEL:
-            self.note(
-                await workflow.execute_activity_method(
-                    MaintenanceActivities.relabel,
-                    args=self.key,
-                    summary=f"put into host pool {self.host.to_pool}"[:SUMMARY_MAX],
-                    **HOSTMGR_CALL,
-                )
-            )
+            await self.take(MaintenanceActivities.relabel, f"put into host pool {self.host.to_pool}")
 
     async def bring_up(self) -> None:
         if next_step(self.host) is Step.BRING_UP:
-            self.note(
-                await workflow.execute_activity_method(
-                    MaintenanceActivities.bring_up, args=self.key, summary="bring up", **HOSTMGR_CALL
-                )
-            )
+            await self.take(MaintenanceActivities.bring_up, "bring up")
+
+    async def take(self, step: Callable[..., HostMaintenance], summary: str) -> None:
+        call = workflow.execute_activity_method(step, args=self.key, summary=summary[:SUMMARY_MAX], **HOSTMGR_CALL)
+        self.note(await call)
 
     async def wait_for_change(self) -> None:
-        if self.wakeup_pending or self.host.is_over:
-            return
-        patience_s = self.retry_s if next_step(self.host) is Step.DRAIN else self.policies.look_again_s
-        waits = self.host.progress.waiting_for
-        summary = f"look again: waits for {waits}"[:SUMMARY_MAX] if waits else "look again"
-        with suppress(TimeoutError):  # the timeout has passed
-            await workflow.wait_condition(
-                lambda: self.wakeup_pending, timeout=timedelta(seconds=patience_s), timeout_summary=summary
-            )
-
-    async def is_last(self) -> bool:
-        """Wait for the answers to users. Operators may request another maintenance of the host before they have
-        them.
-        """
-        await workflow.wait_condition(lambda: self.wakeup_pending or workflow.all_handlers_finished())
-        return not self.wakeup_pending
+        if not self.host.is_over:
+            timeout_s = self.retry_s if next_step(self.host) is Step.DRAIN else self.policies.look_again_s
+            await self.sleep(timeout_s, self.host.progress.waiting_for)
 
     async def stop(self) -> None:
         """Keep the host in service. A host that is DOWN cannot be kept: its maintenance must be completed."""
@@ -229,11 +185,4 @@ class HostMaintenanceWorkflow:
         self.host, self.has_looked = host, True
         self.life = replace(self.life, was_down=self.life.was_down or host.state is HostState.DOWN)
         workflow.set_current_details(details(host, self.refusal))
-        if host.state.value != self.life.shown_state:
-            self.life = replace(self.life, shown_state=host.state.value)
-            workflow.upsert_search_attributes([STATE.value_set(host.state.value)])
-
-    async def continue_as_new_when_due(self, input: MaintenanceInput) -> None:
-        if self.renewal.is_due(self.policies):
-            policies = await fresh_policies(self.policies)
-            await continue_as_new(replace(input, policies=policies, life=self.life))
+        self.show_state(host.state.value)

@@ -23,22 +23,18 @@ something moves. It continues as new by the same bound as jobs do.
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
 
 from temporalio import workflow
-from temporalio.exceptions import ApplicationError
 
 with workflow.unsafe.imports_passed_through():
     from activities.migration import MigrationActivities
     from peloton.lifecycle.migration import details, moved_text
-    from peloton.model.ids import job_workflow_id
     from peloton.model.migration import MigrationProgress, MigrationState
-    from workflows.attributes import STATE
+    from workflows.beside import signal_job
     from workflows.calls import stoppable
     from workflows.policies import MIGRATION_RETRY_MAX_S, RECORDS_CALL, SUMMARY_MAX, Policies
-    from workflows.renewal import Renewal, continue_as_new, fresh_policies
+    from workflows.shell import SignalledWorkflow
 
 
 @dataclass(frozen=True)
@@ -65,15 +61,14 @@ class MigrationResult:
 
 
 @workflow.defn(name="Migration")
-class MigrationWorkflow:
+class MigrationWorkflow(SignalledWorkflow):
+    life: MigrationLife
+
     @workflow.init
     def __init__(self, input: MigrationInput) -> None:
         self.migration_id, self.name, self.target = input.migration_id, input.name, input.target
-        self.policies = input.policies
-        self.life = input.life
+        super().__init__(input)
         self.progress = MigrationProgress()
-        self.renewal = Renewal()
-        self.wakeup_pending = False
         self.refusal = ""  # why a cancellation was
         self.retry_s = 0.0  # until the next step
 
@@ -92,11 +87,6 @@ class MigrationWorkflow:
                 case _:
                     await self.rest()
         return await self.finish()
-
-    @workflow.signal
-    def changed(self) -> None:
-        """Note that a user paused, resumed or rolled back the migration."""
-        self.wakeup_pending = True
 
     # Steps, in the order of the story.
 
@@ -133,8 +123,7 @@ class MigrationWorkflow:
             MigrationActivities.advance, self.migration_id, summary=summary[:SUMMARY_MAX], **RECORDS_CALL
         )
         moved = replace(self.progress, to_wake=()) != replace(before, to_wake=())
-        self.retry_s = self.policies.retry_s if moved or not self.retry_s else self.retry_s * 2
-        self.retry_s = min(self.retry_s, MIGRATION_RETRY_MAX_S)
+        self.retry_s = self.policies.next_delay_s(0.0 if moved else self.retry_s, MIGRATION_RETRY_MAX_S)
         self.show()
 
     async def tell_the_jobs(self) -> None:
@@ -142,23 +131,12 @@ class MigrationWorkflow:
         step.
         """
         for job_id in self.progress.to_wake:
-            job = workflow.get_external_workflow_handle(job_workflow_id(job_id))
-            with suppress(ApplicationError):  # it has ended, or was terminated: it is started again
-                await job.signal("changed")
+            await signal_job(job_id)
 
     async def wait_for_change(self, patience_s: float) -> None:
         """Return when a step is due, on the current version of the workers."""
-        if not self.wakeup_pending:
-            await self.sleep(patience_s)
+        await self.sleep(patience_s, self.progress.waiting_for)
         await self.continue_as_new_when_due()
-
-    async def sleep(self, patience_s: float) -> None:
-        waits = self.progress.waiting_for
-        summary = f"look again: waits for {waits}"[:SUMMARY_MAX] if waits else "look again"
-        with suppress(TimeoutError):  # the timeout has passed
-            await workflow.wait_condition(
-                lambda: self.wakeup_pending, timeout=timedelta(seconds=patience_s), timeout_summary=summary
-            )
 
     async def roll_back(self) -> None:
         """Roll the migration back after a cancellation of the workflow."""
@@ -174,11 +152,4 @@ class MigrationWorkflow:
 
     def show(self) -> None:
         workflow.set_current_details(details(self.name, self.target, self.progress, self.refusal))
-        if (state := self.progress.state.value) != self.life.shown_state:
-            self.life = replace(self.life, shown_state=state)
-            workflow.upsert_search_attributes([STATE.value_set(state)])
-
-    async def continue_as_new_when_due(self) -> None:
-        if self.renewal.is_due(self.policies):
-            policies = await fresh_policies(self.policies)
-            await continue_as_new(MigrationInput(self.migration_id, self.name, self.target, policies, self.life))
+        self.show_state(self.progress.state.value)

@@ -39,6 +39,12 @@ class Policies:
         is_over = info.get_current_history_length() >= self.history_events_max
         return is_over or info.is_continue_as_new_suggested()
 
+    def next_delay_s(self, delay_s: float, max_s: float | None = None) -> float:
+        """Return the delay after a step without effect: twice the delay before, from ``retry_s`` to the maximum, which
+        is ``retry_max_s`` by default.
+        """
+        return min(delay_s * 2 or self.retry_s, self.retry_max_s if max_s is None else max_s)
+
     def of_jobs(self) -> Policies:
         """Return the policies for the workflows of jobs. A polling interval other than the default is kept."""
         return replace(self, look_again_s=NEVER_S) if self.look_again_s == LOOK_AGAIN_S else self

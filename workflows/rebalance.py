@@ -21,9 +21,7 @@ minute while no move would help. It continues as new by the same bound as jobs d
 
 from __future__ import annotations
 
-from contextlib import suppress
-from dataclasses import dataclass, field, replace
-from datetime import timedelta
+from dataclasses import dataclass, field
 
 from temporalio import workflow
 
@@ -31,17 +29,15 @@ with workflow.unsafe.imports_passed_through():
     from activities.rebalance import RebalanceActivities
     from peloton.lifecycle.rebalance import REST_S, TO_TAKE_ROOM, details
     from peloton.model.rebalance import RebalanceProgress, RebalanceState
-    from workflows.attributes import STATE
     from workflows.calls import stoppable
     from workflows.policies import (
         HOSTMGR_CALL,
         REBALANCE_LOOK_S,
         REBALANCE_RETRY_MAX_S,
         RECORDS_CALL,
-        SUMMARY_MAX,
         Policies,
     )
-    from workflows.renewal import Renewal, continue_as_new, fresh_policies
+    from workflows.shell import SignalledWorkflow
 
 
 @dataclass(frozen=True)
@@ -64,15 +60,14 @@ class RebalanceResult:
 
 
 @workflow.defn(name="Rebalance")
-class RebalanceWorkflow:
+class RebalanceWorkflow(SignalledWorkflow):
+    life: RebalanceLife
+
     @workflow.init
     def __init__(self, input: RebalanceInput) -> None:
         self.cluster = input.cluster
-        self.policies = input.policies
-        self.life = input.life
+        super().__init__(input)
         self.progress = RebalanceProgress()
-        self.renewal = Renewal()
-        self.wakeup_pending = False
         self.retry_s = 0.0  # until the next step
 
     @workflow.run
@@ -89,11 +84,6 @@ class RebalanceWorkflow:
             else:
                 await self.plan_round()
         return await self.finish()
-
-    @workflow.signal
-    def changed(self) -> None:
-        """Note that a user started, paused, resumed or stopped the rebalancing."""
-        self.wakeup_pending = True
 
     # Steps, in the order of the story.
 
@@ -125,23 +115,13 @@ class RebalanceWorkflow:
             RebalanceActivities.advance, self.cluster, summary=summary, **HOSTMGR_CALL
         )
         has_news = self.progress != before
-        self.retry_s = self.policies.retry_s if has_news or not self.retry_s else self.retry_s * 2
-        self.retry_s = min(self.retry_s, REBALANCE_RETRY_MAX_S)
+        self.retry_s = self.policies.next_delay_s(0.0 if has_news else self.retry_s, REBALANCE_RETRY_MAX_S)
         self.show()
 
     async def wait_for_change(self, patience_s: float) -> None:
         """Return when a step is due, on the current version of the workers."""
-        if not self.wakeup_pending:
-            await self.sleep(patience_s)
+        await self.sleep(patience_s, self.progress.waiting_for)
         await self.continue_as_new_when_due()
-
-    async def sleep(self, patience_s: float) -> None:
-        waits = self.progress.waiting_for
-        summary = f"look again: waits for {waits}"[:SUMMARY_MAX] if waits else "look again"
-        with suppress(TimeoutError):  # the timeout has passed
-            await workflow.wait_condition(
-                lambda: self.wakeup_pending, timeout=timedelta(seconds=patience_s), timeout_summary=summary
-            )
 
     async def stop(self) -> None:
         """Stop the rebalancing after a cancellation of the workflow."""
@@ -157,10 +137,4 @@ class RebalanceWorkflow:
 
     def show(self) -> None:
         workflow.set_current_details(details(self.cluster, self.progress))
-        if (state := self.progress.state.value) != self.life.shown_state:
-            self.life = replace(self.life, shown_state=state)
-            workflow.upsert_search_attributes([STATE.value_set(state)])
-
-    async def continue_as_new_when_due(self) -> None:
-        if self.renewal.is_due(self.policies):
-            await continue_as_new(RebalanceInput(self.cluster, await fresh_policies(self.policies), self.life))
+        self.show_state(self.progress.state.value)

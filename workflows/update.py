@@ -29,11 +29,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from temporalio import workflow
-from temporalio.exceptions import ApplicationError, FailureError, is_cancelled_exception
+from temporalio.exceptions import FailureError, is_cancelled_exception
 
 with workflow.unsafe.imports_passed_through():
     from activities.images import ImageActivities
@@ -55,14 +54,14 @@ with workflow.unsafe.imports_passed_through():
         watch_text,
     )
     from peloton.model.host import Prefetched
-    from peloton.model.ids import job_workflow_id
     from peloton.model.request import RequestAnswer
     from peloton.model.update import UpdateAct, UpdateProgress
     from workflows.attributes import STATE, UPDATE
-    from workflows.calls import WakeTimer, look, stoppable
+    from workflows.beside import signal_job
+    from workflows.calls import look, stoppable
     from workflows.policies import AT_ONCE_CALL, PREFETCH_CALL, RECORDS_CALL, SUMMARY_MAX, Policies
-    from workflows.renewal import Renewal, continue_as_new, fresh_policies
     from workflows.requests import carry_out, refuse
+    from workflows.shell import SignalledWorkflow
 
 
 @dataclass(frozen=True)
@@ -92,15 +91,13 @@ class UpdateResult:
 
 
 @workflow.defn(name="Update")
-class UpdateWorkflow:
+class UpdateWorkflow(SignalledWorkflow):
+    life: UpdateLife
+
     @workflow.init
     def __init__(self, input: UpdateInput) -> None:
         self.job_id = input.job_id
-        self.policies = input.policies
-        self.life = input.life
-        self.renewal = Renewal()
-        self.wakeup_pending = False
-        self.wake_timer = WakeTimer()  # the time to look again
+        super().__init__(input)
         self.progress = UpdateProgress()
         self.is_fetching = False
         self.pause_s = 0.0  # until the next read, when no signal reports the change that it waits for
@@ -126,11 +123,6 @@ class UpdateWorkflow:
                     if await self.is_last():
                         return self.finish()
                     await self.begin_next()
-
-    @workflow.signal
-    def changed(self) -> None:
-        """Note a change of the job: its update, its pods, their health."""
-        self.wakeup_pending = True
 
     # Requests of users to the rollout. ``update_id`` names the update that they mean; by default it is the one shown.
 
@@ -263,9 +255,7 @@ class UpdateWorkflow:
         """Signal the job, once for each milestone: it moves the pods of the batch, and shows the update."""
         if self.progress.milestone == self.life.told:
             return
-        job = workflow.get_external_workflow_handle(job_workflow_id(self.job_id))
-        with suppress(ApplicationError):  # it has ended, and needs no signal
-            await job.signal("changed")
+        await signal_job(self.job_id)
         self.life = replace(self.life, told=self.progress.milestone)
 
     def prefetch_images(self) -> None:
@@ -295,19 +285,17 @@ class UpdateWorkflow:
         """Return when a step would change something, on the current version of the workers."""
         self.prefetch_images()
         if not self.wakeup_pending:
-            await self.sleep()
+            await self.wait_for_signal()
         await self.continue_as_new_when_due()
 
-    async def sleep(self) -> None:
+    async def wait_for_signal(self) -> None:
         patience_s = self.policies.look_again_s
         if self.progress.look_again:
-            self.pause_s = min(self.pause_s * 2 or self.policies.retry_s, self.policies.retry_max_s)
+            self.pause_s = self.policies.next_delay_s(self.pause_s)
             patience_s = self.pause_s
         if self.progress.stalls_in_s:
             patience_s = min(patience_s, self.progress.stalls_in_s)
-        waits = self.progress.waiting_for
-        self.wake_timer.set(patience_s, f"look again: waits for {waits}" if waits else "look again")
-        await workflow.wait_condition(lambda: self.wakeup_pending or self.wake_timer.fired)
+        await self.doze(patience_s, self.progress.waiting_for)
 
     async def stop(self) -> None:
         await workflow.execute_activity_method(
@@ -332,10 +320,3 @@ class UpdateWorkflow:
             self.life = replace(self.life, shown=f"{update} {state}", states=states)
             workflow.upsert_search_attributes([STATE.value_set(state), UPDATE.value_set(update)])
         workflow.set_current_details(update_details(self.progress, self.life.states))
-
-    async def continue_as_new_when_due(self) -> None:
-        if self.renewal.is_due(self.policies):
-            await self.continue_as_new()
-
-    async def continue_as_new(self) -> None:
-        await continue_as_new(UpdateInput(self.job_id, await fresh_policies(self.policies), self.life))
