@@ -32,13 +32,13 @@ def cluster_driver_of(
 
     mesos = MesosSettings(
         settings.mesos,
-        settings.cluster,
-        settings.mesos_role,
-        settings.mesos_user,
-        settings.agents_period_s,
-        mesos_access(settings),
-        settings.agent_reregister_timeout_s,
-        settings.offer_hold_s,
+        cluster=settings.cluster,
+        role=settings.mesos_role,
+        user=settings.mesos_user,
+        agents_period_s=settings.agents_period_s,
+        access=mesos_access(settings),
+        agent_reregister_timeout_s=settings.agent_reregister_timeout_s,
+        offer_hold_s=settings.offer_hold_s,
     )
     return lambda: MesosDriver(mesos, records)
 
@@ -57,13 +57,13 @@ def external_intake_of(
     return ExternalIntake(
         settings.cluster,
         driver.external,
-        lambda: driver.is_connected,
-        storage.external_pods,
-        storage.jobs,
-        storage.pools,
-        lifecycles,
-        why,
-        settings.kubernetes_pool,
+        is_connected=lambda: driver.is_connected,
+        pods=storage.external_pods,
+        jobs=storage.jobs,
+        pools=storage.pools,
+        lifecycles=lifecycles,
+        why=why,
+        default_pool=settings.kubernetes_pool,
     )
 
 
@@ -82,19 +82,19 @@ def _kubernetes_settings(settings: Settings) -> KubernetesSettings:
 
     return KubernetesSettings(
         settings.kubernetes,
-        settings.kubernetes_context,
-        settings.cluster,
-        settings.kubernetes_namespace,
-        read_node_selector(settings.kubernetes_node_selector),
-        settings.kubernetes_taint,
-        settings.kubernetes_priority_class,
-        settings.kubernetes_log_retention_s,
-        settings.kubernetes_image_timeout_s,
-        settings.kubernetes_lost_node_s,
-        settings.kubernetes_slack_period_s,
-        settings.kubernetes_default_image,
-        read_ports(settings.kubernetes_ports),
-        settings.kubernetes_volumes,
+        context=settings.kubernetes_context,
+        cluster=settings.cluster,
+        namespace=settings.kubernetes_namespace,
+        node_selector=read_node_selector(settings.kubernetes_node_selector),
+        taint=settings.kubernetes_taint,
+        priority_class=settings.kubernetes_priority_class,
+        log_retention_s=settings.kubernetes_log_retention_s,
+        image_timeout_s=settings.kubernetes_image_timeout_s,
+        lost_node_s=settings.kubernetes_lost_node_s,
+        slack_period_s=settings.kubernetes_slack_period_s,
+        default_image=settings.kubernetes_default_image,
+        ports=read_ports(settings.kubernetes_ports),
+        volumes=settings.kubernetes_volumes,
     )
 
 

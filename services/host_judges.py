@@ -25,12 +25,12 @@ def settings_for_judges(settings: Settings) -> tuple[QosSettings, AdvisorSetting
     )
     bounds = LatencyBounds(settings.p95_orange_ms, settings.p95_red_ms, settings.p99_orange_ms, settings.p99_red_ms)
     advice = AdvicePolicy(
-        settings.advisor_orange_percent,
-        settings.advisor_red_percent,
-        bounds,
-        settings.advisor_samples,
-        settings.advisor_margin_percent,
-        settings.advisor_hold_s,
+        orange_percent=settings.advisor_orange_percent,
+        red_percent=settings.advisor_red_percent,
+        bounds=bounds,
+        sample_count=settings.advisor_samples,
+        margin_percent=settings.advisor_margin_percent,
+        hold_s=settings.advisor_hold_s,
     )
     return QosSettings(settings.qos, settings.qos_period_s, qos), AdvisorSettings(advice)
 

@@ -11,7 +11,7 @@ import signal
 import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -24,17 +24,17 @@ from peloton.lifecycle.backoff import Backoff
 from peloton.lifecycle.worker_ramp import Promotion
 from peloton.model.ids import hostmgr_role
 from peloton.model.workflow_trouble import FailingActivity
+from peloton.ports import ImagePrefetcher
 from services import telemetry, temporal, temporal_connection
-from services.daemon_waker import DaemonWaker
 from services.leader import LeaderChannels, LeaderElection
 from services.leading import Leading, lead_when_elected
-from services.rebalance_waker import RebalanceWaker
 from services.settings import Settings, load
 from services.storage import schema_version
 from services.storage.jobs.jobs import Jobs
 from services.storage.storage import Storage
 from services.sweep import Sweep
 from services.wake_line import Rank
+from services.wakers import Wakers
 from services.workflow_labels import PoolPaths
 from workflows.policies import Policies
 
@@ -43,7 +43,12 @@ if TYPE_CHECKING:
     from services.api.calls import Calls
     from services.api.channels import LeaderChannels as ApiChannels
     from services.api.scheduled_jobs import ScheduledJobs
+    from services.hostmgr.advisor import AdvisorSettings
+    from services.hostmgr.external_intake import ExternalIntake
     from services.hostmgr.federation import HostManagers
+    from services.hostmgr.maintenance import HostMaintainer
+    from services.hostmgr.manager import HostManagerCore
+    from services.hostmgr.qos import QosController
 
 log = logging.getLogger(__name__)
 
@@ -145,25 +150,25 @@ async def run_api(shared: Shared, stop: asyncio.Event) -> None:
     from services.temporal_watch import TemporalWatch
     from services.worker_admin import WorkerAdmin
 
-    settings, bounds, promotion = shared.settings, _bounds(shared.settings), _promotion(shared.settings)
-    async with (
-        _waker(shared, Rank.PEOPLE) as waker,
-        _migration_waker(shared) as migrations,
-        _rebalance_waker(shared) as rebalances,
-    ):
+    settings, promotion = shared.settings, _promotion(shared.settings)
+    async with _wakers(shared, Rank.PEOPLE) as wakers:
         address = f"{settings.host}:{settings.port}"
-        channels, changed = shared.channels, migrations.migrations_changed
         api = await server.start(
-            shared.storage, waker, waker, channels.leader, address, bounds=bounds, clusters=channels.clusters,
-            targets=_host_managers(shared), migrations_changed=changed,
-            rebalances_changed=rebalances.rebalances_changed, temporal=shared.temporal_config,
+            shared.storage,
+            wakers,
+            shared.channels.leader,
+            address,
+            bounds=_bounds(settings),
+            clusters=shared.channels.clusters,
+            targets=_host_managers(shared),
+            temporal=shared.temporal_config,
             workers=WorkerAdmin(shared.temporal, promotion),
             watch=TemporalWatch(shared.temporal),
             schedules=Schedules(shared.temporal, shared.policies),
-        )  # fmt: skip
+        )
         log.info("API at %s", address)
-        await _sweep(shared, waker).once()  # jobs stored just before a crash have no workflow yet
-        await _wake_moves(shared.storage, migrations, rebalances)
+        await _sweep(shared, wakers).once()  # jobs stored just before a crash have no workflow yet
+        await wakers.wake_active()
         deleting = asyncio.create_task(_end_deletions(shared.storage.jobs), name="deletions that were broken off")
         await stop.wait()
         deleting.cancel()
@@ -183,14 +188,25 @@ async def run_worker(shared: Shared, stop: asyncio.Event) -> None:
     if client is None:
         return
     storage, hosts = shared.storage, _host_managers(shared)
-    resmgr, placer = ResourceManagerClient(shared.channels.channel("resmgr")), FirstFitPlacer()
-    policies = asdict(shared.policies)
     calls, api_channels = Calls(), ApiChannels(shared.channels.leader, shared.channels.clusters)
     ports = WorkerPorts(
-        storage.jobs, storage.pods, storage.updates, resmgr, hosts, placer, hosts, storage.maintenance, hosts,
-        storage.migrations, hosts, hosts, storage.rebalances, storage.lockdowns,
-        _scheduled_jobs(shared, api_channels, calls), policies,
-    )  # fmt: skip
+        jobs=storage.jobs,
+        pods=storage.pods,
+        updates=storage.updates,
+        resmgr=ResourceManagerClient(shared.channels.channel("resmgr")),
+        hosts=hosts,
+        placer=FirstFitPlacer(),
+        keepers=hosts,
+        maintenance=storage.maintenance,
+        images=hosts,
+        migrations=storage.migrations,
+        daemons=hosts,
+        rebalancers=hosts,
+        rebalances=storage.rebalances,
+        lockdowns=storage.lockdowns,
+        scheduled=_scheduled_jobs(shared, api_channels, calls),
+        policies=asdict(shared.policies),
+    )
 
     def report(activities: Sequence[FailingActivity], count: int) -> None:
         storage.activity_reports.put(client.identity, activities, count, time.time_ns())
@@ -228,7 +244,7 @@ async def run_resmgr(shared: Shared, stop: asyncio.Event) -> None:
     from services.missing_workflows import MissingWorkflows
     from services.resmgr import server
     from services.resmgr.settings import LoopSettings, RecorderSettings, mover_settings
-    from services.revival import PERIOD_S, Revival
+    from services.revival import Revival
     from services.temporal_watch import TemporalWatch
     from services.worker_versions import VersionKeeper
 
@@ -241,33 +257,28 @@ async def run_resmgr(shared: Shared, stop: asyncio.Event) -> None:
         checks_invariants=settings.check_invariants,
         backfill_s=settings.backfill_s,
     )
-    moving, recording = mover_settings(settings), RecorderSettings(settings.history_period_s)
-    watch = TemporalWatch(shared.temporal)
-    async with (
-        _waker(shared) as waker,
-        _migration_waker(shared) as migrations,
-        _rebalance_waker(shared) as rebalances,
-        _daemon_waker(shared) as daemons,
-    ):
+    async with _wakers(shared) as wakers:
 
         async def lead() -> Leading:
-            address = f"{settings.host}:{settings.resmgr_port}"
             running = await server.serve(
-                shared.storage, waker, capacity, address, loop_settings, capacity, moving, capacity.sums, recording,
-                watch,
-            )  # fmt: skip
-            sweep = _sweep(shared, waker)
+                shared.storage,
+                wakers.jobs,
+                capacity,
+                f"{settings.host}:{settings.resmgr_port}",
+                loop_settings,
+                host_rooms=capacity,
+                mover_settings=mover_settings(settings),
+                cluster_sums=capacity.sums,
+                recorder_settings=RecorderSettings(settings.history_period_s),
+                workflows=TemporalWatch(shared.temporal),
+            )
+            sweep = _sweep(shared, wakers)
             await sweep.once()  # wake-ups of admitted pods may have died with a predecessor
             sweep.start()
-            wake = migrations.migrations_changed, rebalances.rebalances_changed, daemons.jobs_changed
             stored = shared.storage
             missing = MissingWorkflows(shared.temporal, stored.wakes.settled_count, stored.jobs.active_ids)
             versions = VersionKeeper(shared.temporal, promotion)
-            policies = shared.policies
-            revival = Revival(
-                shared.temporal, waker, policies, PERIOD_S, *wake, missing, lambda: versions.current,
-                partial(_wake_moves, stored, migrations, rebalances),
-            )  # fmt: skip
+            revival = Revival(shared.temporal, wakers, missing=missing, current_version=lambda: versions.current)
 
             async def end() -> None:
                 await sweep.close()
@@ -284,14 +295,10 @@ async def run_hostmgr(shared: Shared, stop: asyncio.Event) -> None:
     from services import host_judges
     from services.cluster_drivers import cluster_driver_of, external_intake_of, image_prefetcher_of
     from services.hostmgr.drain_watch import DrainWatch
-    from services.hostmgr.host_pool_keeper import HostPoolKeeper
     from services.hostmgr.image_prefetch import prefetcher
     from services.hostmgr.maintenance import HostMaintainer
     from services.hostmgr.manager import HostManagerCore, HostManagerSettings
     from services.hostmgr.qos import QosController
-    from services.hostmgr.rebalancer import Rebalancer
-    from services.hostmgr.servicer import serve
-    from services.hostmgr.views import ClusterViews
     from services.resmgr.client import ResourceManagerClient
 
     sys.setswitchinterval(SWITCH_S)
@@ -300,56 +307,105 @@ async def run_hostmgr(shared: Shared, stop: asyncio.Event) -> None:
     qos_settings, advisor_settings = host_judges.settings_for_judges(settings)
     endpoint = prefetcher(settings.prefetch_url)
     evictor = ResourceManagerClient(shared.channels.channel("resmgr"))
-    reserve_s = settings.host_reservation_after_s, settings.host_reservation_s
-    core_settings = HostManagerSettings(settings.cluster, settings.host_lease_s, settings.host_pools, *reserve_s)
+    core_settings = HostManagerSettings(
+        cluster=settings.cluster,
+        lease_s=settings.host_lease_s,
+        uses_host_pools=settings.host_pools,
+        reserve_after_s=settings.host_reservation_after_s,
+        reservation_s=settings.host_reservation_s,
+    )
     new_driver = cluster_driver_of(settings, storage.hosts, storage.external_pods)
     loop = asyncio.get_running_loop()
-    async with _waker(shared) as jobs, _maintenance_waker(shared) as hosts, _daemon_waker(shared) as daemons:
+    async with _wakers(shared) as wakers:
 
         async def lead() -> Leading:
-            watch = DrainWatch(jobs, hosts)
+            watch = DrainWatch(wakers.jobs, wakers)
             failed: asyncio.Future[None] = loop.create_future()
             give_up = partial(_fail, loop, failed)
-            core = HostManagerCore(core_settings, storage, watch, new_driver(), give_up, evictor, daemons)
+            core = HostManagerCore(
+                core_settings, storage, watch, new_driver(), give_up, evictor=evictor, daemons=wakers.daemons
+            )
             intake = external_intake_of(settings, storage, core.driver, watch, evictor.job_why)
-            images = image_prefetcher_of(settings, core.driver, endpoint)
-            share, deadline_s = settings.maintenance_share, settings.maintenance_deadline_s
-            records = (storage.maintenance, storage.host_pods, storage.disruptions, storage.host_pools)
-            maintainer = HostMaintainer(core, *records, jobs, hosts, watch, cluster=settings.cluster, share=share)
-            await _sweep(shared, jobs).once()  # wake-ups of reports may have died with a predecessor
+            maintainer = HostMaintainer(
+                core,
+                maintenance=storage.maintenance,
+                pods=storage.host_pods,
+                disrupts=storage.disruptions,
+                host_pools=storage.host_pools,
+                jobs=wakers.jobs,
+                hosts=wakers,
+                watch=watch,
+                cluster=settings.cluster,
+                share=settings.maintenance_share,
+            )
+            await _sweep(shared, wakers).once()  # wake-ups of reports may have died with a predecessor
             await asyncio.to_thread(core.start)
             await asyncio.to_thread(maintainer.start)
-            qos = QosController(qos_settings, core, storage.host_pods, evictor, jobs)
-            advisor, samples, latencies = host_judges.advising(settings, advisor_settings, storage.jobs, core, qos)
-            address = f"{settings.host}:{settings.hostmgr_port}"
-            back = storage.host_pods.coming_back
-            rebalancer = Rebalancer(core.book, storage.rebalances, settings.cluster, back, jobs, core.count_domains)
-            host_pools = None
-            if settings.host_pools:
-                host_pools = HostPoolKeeper(core, storage.host_pools, storage.host_pods, maintainer, deadline_s)
-            judges = rebalancer, advisor, ClusterViews(settings.cluster, core, advisor, samples.uses, storage.overview)
-            server, port = serve(core, maintainer, images, samples.uses, address, deadline_s, *judges, host_pools)
-            samples.start()
-            if host_pools is not None:
-                host_pools.start()
-            if intake is not None:
-                intake.start()
-
-            async def end() -> None:
-                if intake is not None:
-                    await asyncio.to_thread(intake.stop)
-                if latencies is not None:
-                    await asyncio.to_thread(latencies.stop)
-                await asyncio.to_thread(samples.stop)
-                await asyncio.to_thread(server.stop(SERVER_GRACE_S).wait)
-                if host_pools is not None:
-                    await asyncio.to_thread(host_pools.stop)
-                await asyncio.to_thread(maintainer.stop)
-                await asyncio.to_thread(core.stop)
-
-            return Leading(port, end, failed)
+            qos = QosController(qos_settings, core, storage.host_pods, evictor, wakers.jobs)
+            images = image_prefetcher_of(settings, core.driver, endpoint)
+            return await _serve_hosts(shared, wakers, core, maintainer, qos, advisor_settings, images, intake, failed)
 
         await _lead(shared, role, stop, lead)
+
+
+async def _serve_hosts(
+    shared: Shared,
+    wakers: Wakers,
+    core: HostManagerCore,
+    maintainer: HostMaintainer,
+    qos: QosController,
+    advisor_settings: AdvisorSettings,
+    images: ImagePrefetcher,
+    intake: ExternalIntake | None,
+    failed: asyncio.Future[None],
+) -> Leading:
+    """Serve a host manager that has started, with its periodic controllers."""
+    from services import host_judges
+    from services.hostmgr.host_pool_keeper import HostPoolKeeper
+    from services.hostmgr.rebalancer import Rebalancer
+    from services.hostmgr.servicer import serve
+    from services.hostmgr.views import ClusterViews
+
+    settings, storage = shared.settings, shared.storage
+    advisor, samples, latencies = host_judges.advising(settings, advisor_settings, storage.jobs, core, qos)
+    host_pools = None
+    if settings.host_pools:
+        deadline_s = settings.maintenance_deadline_s
+        host_pools = HostPoolKeeper(core, storage.host_pools, storage.host_pods, maintainer, deadline_s)
+    rebalancer = Rebalancer(
+        core.book,
+        storage.rebalances,
+        settings.cluster,
+        coming_back=storage.host_pods.coming_back,
+        lifecycles=wakers.jobs,
+        count_domains=core.count_domains,
+    )
+    server, port = serve(
+        core,
+        maintainer,
+        images,
+        samples.uses,
+        f"{settings.host}:{settings.hostmgr_port}",
+        deadline_s=settings.maintenance_deadline_s,
+        rebalancer=rebalancer,
+        advisor=advisor,
+        views=ClusterViews(settings.cluster, core, advisor, samples.uses, storage.overview),
+        host_pools=host_pools,
+    )
+    for controller in (samples, host_pools, intake):
+        if controller is not None:
+            controller.start()
+
+    async def end() -> None:
+        for part in (intake, latencies, samples):
+            if part is not None:
+                await asyncio.to_thread(part.stop)
+        await asyncio.to_thread(server.stop(SERVER_GRACE_S).wait)
+        for part in (host_pools, maintainer, core):
+            if part is not None:
+                await asyncio.to_thread(part.stop)
+
+    return Leading(port, end, failed)
 
 
 async def run_web(shared: Shared, stop: asyncio.Event) -> None:
@@ -414,57 +470,16 @@ async def _lead(shared: Shared, role: str, stop: asyncio.Event, lead: Callable[[
 
 
 @asynccontextmanager
-async def _waker(shared: Shared, rank: Rank = Rank.CHANGE) -> AsyncIterator[temporal.JobWaker]:
-    storage, paths = shared.storage, PoolPaths(shared.storage.pools.specs)
-    jobs, policies = storage.jobs, shared.policies
-    waker = temporal.JobWaker(shared.temporal, jobs.get, policies, jobs.roll_up, pool_path=paths, rank=rank)
-    async with AsyncExitStack() as stack:
-        stack.push_async_callback(waker.close)
-        yield waker
+async def _wakers(shared: Shared, rank: Rank = Rank.CHANGE) -> AsyncIterator[Wakers]:
+    wakers = Wakers(shared.temporal, shared.storage, shared.policies, rank=rank, cluster=shared.settings.cluster)
+    try:
+        yield wakers
+    finally:
+        await wakers.close()
 
 
-@asynccontextmanager
-async def _maintenance_waker(shared: Shared) -> AsyncIterator[temporal.MaintenanceWaker]:
-    find = shared.storage.maintenance.get
-    waker = temporal.MaintenanceWaker(shared.temporal, shared.settings.cluster, shared.policies, find=find)
-    async with AsyncExitStack() as stack:
-        stack.push_async_callback(waker.close)
-        yield waker
-
-
-@asynccontextmanager
-async def _daemon_waker(shared: Shared) -> AsyncIterator[DaemonWaker]:
-    storage, paths = shared.storage, PoolPaths(shared.storage.pools.specs)
-    waker = DaemonWaker(shared.temporal, storage.jobs.get, shared.policies, paths)
-    async with AsyncExitStack() as stack:
-        stack.push_async_callback(waker.close)
-        yield waker
-
-
-@asynccontextmanager
-async def _migration_waker(shared: Shared) -> AsyncIterator[temporal.MigrationWaker]:
-    waker = temporal.MigrationWaker(shared.temporal, shared.storage.migrations.get, shared.policies)
-    async with AsyncExitStack() as stack:
-        stack.push_async_callback(waker.close)
-        yield waker
-
-
-@asynccontextmanager
-async def _rebalance_waker(shared: Shared) -> AsyncIterator[RebalanceWaker]:
-    waker = RebalanceWaker(shared.temporal, shared.storage.rebalances.get, shared.policies)
-    async with AsyncExitStack() as stack:
-        stack.push_async_callback(waker.close)
-        yield waker
-
-
-async def _wake_moves(storage: Storage, migrations: temporal.MigrationWaker, rebalances: RebalanceWaker) -> None:
-    """Wake the workflows of all migrations and of all rebalancing under way, or start them where they are missing."""
-    migrations.migrations_changed(one.migration_id for one in await asyncio.to_thread(storage.migrations.active))
-    rebalances.rebalances_changed(one.cluster for one in await asyncio.to_thread(storage.rebalances.all))
-
-
-def _sweep(shared: Shared, waker: temporal.JobWaker) -> Sweep:
-    return Sweep(shared.storage.wakes, waker.jobs_swept, lambda: waker.backlog)
+def _sweep(shared: Shared, wakers: Wakers) -> Sweep:
+    return Sweep(shared.storage.wakes, wakers.jobs.jobs_swept, lambda: wakers.jobs.backlog)
 
 
 async def _end_deletions(jobs: Jobs) -> None:

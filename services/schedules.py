@@ -32,7 +32,7 @@ from peloton.model.schedule import (
 )
 from peloton.model.times import unix_ns
 from services.temporal import BATCH_QUEUE, RPC_TIMEOUT, WORKFLOW_TASK_TIMEOUT, queue_of
-from services.workflow_labels import SCHEDULE_TYPE, JobLabels, ScheduleLabels
+from services.workflow_labels import SCHEDULE_TYPE, job_labels, schedule_labels
 from workflows.attributes import JOB_ID, JOB_NAME, OWNER, POOL, SCHEDULED_BY, SCHEDULED_TIME, STATE, TYPE
 from workflows.policies import Policies
 from workflows.scheduled_job import REASON, ScheduledJobInput, ScheduledJobWorkflow
@@ -61,11 +61,11 @@ CLOSED = {
 
 def start_of(job: JobRecord, pool: str) -> JobStart:
     """Return how to start the workflow of a job that a schedule has created."""
-    labels = JobLabels(job, pool)
+    labels = job_labels(job, pool)
     attributes = {pair.key.name: pair.value for pair in labels.attributes}
     queue = queue_of(job.type)
     return JobStart(
-        job.job_id, job.name, queue, job.respool_id, labels.summary, labels.details, attributes, labels.memo
+        job.job_id, job.name, queue, job.respool_id, labels.summary, labels.details, attributes, dict(labels.memo)
     )
 
 
@@ -108,7 +108,7 @@ class Schedules:
     async def create(
         self, name: str, times: Times, options: ScheduleOptions, job: ScheduledJob, paused: bool, note: str
     ) -> None:
-        labels = ScheduleLabels(name, job.name, job.pool_path, job.owner)
+        attributes, runs = schedule_labels(name, job.name, job.pool_path, job.owner)
         text = base64.b64encode(job.config).decode()
         action = temporal.ScheduleActionStartWorkflow(
             ScheduledJobWorkflow.run,
@@ -117,9 +117,9 @@ class Schedules:
             task_queue=self._task_queue,
             task_timeout=WORKFLOW_TASK_TIMEOUT,
             priority=Priority(fairness_key=job.pool_id),
-            static_summary=labels.summary,
-            static_details=labels.details,
-            typed_search_attributes=labels.run_attributes,
+            static_summary=runs.summary,
+            static_details=runs.details,
+            typed_search_attributes=runs.attributes,
         )
         policy = temporal.SchedulePolicy(
             overlap=OVERLAPS[options.overlap],
@@ -130,7 +130,7 @@ class Schedules:
         await self._client.create_schedule(
             schedule_id(name),
             temporal.Schedule(action, _spec(times), policy, state),
-            search_attributes=labels.attributes,
+            search_attributes=attributes,
             rpc_timeout=RPC_TIMEOUT,
         )
 

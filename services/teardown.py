@@ -60,8 +60,9 @@ def tear_down(settings: Settings) -> str:
     finally:
         storage.close()
     access = mesos_access(settings)
-    role, user = settings.mesos_role, settings.mesos_user
-    ours = MesosSettings(settings.mesos, settings.cluster, role, user, access=access)
+    ours = MesosSettings(
+        settings.mesos, cluster=settings.cluster, role=settings.mesos_role, user=settings.mesos_user, access=access
+    )
     subscriber = _Subscriber()
     driver = Subscription(subscriber, framework_info(ours, framework_id), settings.mesos, access)
     driver.start()

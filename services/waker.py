@@ -1,4 +1,4 @@
-"""Sends signals to workflows, by a queue of keys and with a bounded number of signals in flight.
+"""Signals workflows and starts missing ones, by a queue of keys and with a bounded number of signals in flight.
 
 A workflow is signalled at most once per ``interval_s`` however much changes, and a signal is retried with a growing
 delay until Temporal accepts it. Keys that a user's change has added come first, and no key waits until others are done.
@@ -10,8 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from weakref import WeakSet
@@ -19,9 +18,14 @@ from weakref import WeakSet
 from opentelemetry import metrics
 from opentelemetry.metrics import CallbackOptions, Observation
 from temporalio.client import Client
+from temporalio.service import RPCError, RPCStatusCode
 
 from peloton.lifecycle.backoff import Backoff
+from peloton.model.ids import JobId, RespoolId
 from services.failed_workflows import FailedWorkflows
+from services.lifecycles import Lifecycle, StoredLifecycle, start
+from services.storage.storage import Storage
+from services.temporal import RPC_TIMEOUT
 from services.temporal_connection import CAUSE
 from services.wake_line import Due, Rank, WakeLine
 from workflows.policies import Policies
@@ -45,15 +49,27 @@ class _Retry:
     timer: asyncio.TimerHandle
 
 
-class Waker(ABC):
-    """Signals workflows by their keys, which any thread may add. Construct it in its event loop."""
+class Waker:
+    """Signals the workflows of one kind by their keys, which any thread may add. Construct it in its event loop."""
 
-    def __init__(self, client: Client, policies: Policies, interval_s: float, rank: Rank = Rank.CHANGE) -> None:
-        """Create the waker. ``rank``: the default rank of added keys."""
-        self._client = client
-        self._policies = policies
-        self._interval_s = interval_s
-        self._rank = rank
+    def __init__(
+        self,
+        row: Lifecycle,
+        client: Client,
+        stored: Storage,
+        policies: Policies,
+        *,
+        rank: Rank = Rank.CHANGE,
+        pool_path: Callable[[RespoolId], str] = str,
+        interval_s: float | None = None,
+        task_queue: str = "",
+    ) -> None:
+        """Create the waker. ``rank``: the default rank of added keys. ``interval_s`` and ``task_queue`` replace those
+        of the row.
+        """
+        self._row, self._client, self._stored, self._policies = row, client, stored, policies
+        self._rank, self._pool_path, self._task_queue = rank, pool_path, task_queue
+        self._interval_s = row.interval_s if interval_s is None else interval_s
         self._failed = FailedWorkflows(client)
         self._line = WakeLine()
         self._lock = threading.Lock()
@@ -81,20 +97,11 @@ class Waker(ABC):
     def observe(self) -> Iterable[Observation]:
         with self._lock:
             counts = self._line.counts()
-        name = type(self).__name__
+        name = f"{self._row.kind.title().replace('-', '')}Waker"
         return [Observation(counts[rank], {"waker": name, "rank": rank.name.lower()}) for rank in Rank]
 
-    async def _may_start(self, workflow_id: str) -> bool:
-        """Return whether a workflow without a run is started now. ``services/revival.py`` starts a failed one again
-        after its delay; a user's change starts it at once. Raises RPCError.
-        """
-        return self._rank is Rank.PEOPLE or (await self._failed.judge(workflow_id)).is_due
-
-    @abstractmethod
-    async def _tell(self, key: str) -> None:
-        """Signal the workflow of a key. Raises an error when it must be retried."""
-
-    def _note(self, keys: Iterable[str], cause: str, rank: Rank | None = None) -> None:
+    def wake(self, keys: Iterable[str], cause: str = "", rank: Rank | None = None) -> None:
+        """Queue a signal to each workflow, without blocking; it is retried until Temporal accepts it."""
         noted = list(keys)
         with self._lock:
             for key in noted:
@@ -104,6 +111,38 @@ class Waker(ABC):
             self._is_pump_due = True
         with suppress(RuntimeError):  # the loop has closed
             self._loop.call_soon_threadsafe(self._pump)
+
+    def jobs_changed(self, job_ids: Iterable[JobId], cause: str = "") -> None:
+        """Implement ``ports.Lifecycles``, for a kind whose keys are ids of jobs."""
+        self.wake(job_ids, cause)
+
+    async def start(self, key: str) -> None:
+        """Make sure that the workflow of an object runs, if the object needs one. The call is idempotent. A workflow
+        that has failed is started by a user's change at once, otherwise after its delay (``services/revival.py``).
+        Raises RPCError, and errors of storage.
+        """
+        row = self._row
+        if not isinstance(row, StoredLifecycle):
+            return
+        found = await asyncio.to_thread(row.get, self._stored, key)
+        if found is None or not row.needs_workflow(found):
+            return
+        if self._rank is not Rank.PEOPLE and not (await self._failed.judge(row.workflow_id(key))).is_due:
+            return
+        labels = await asyncio.to_thread(row.labels, found, self._pool_path)
+        await start(self._client, row, key, found, labels, self._policies, self._task_queue)
+
+    async def _tell(self, key: str) -> None:
+        """Signal the workflow of a key, or start it: it may have failed, or been terminated, or the object was created
+        while Temporal did not answer. Raises an error when it must be retried.
+        """
+        handle = self._client.get_workflow_handle(self._row.workflow_id(key))
+        try:
+            await handle.signal("changed", rpc_timeout=RPC_TIMEOUT)
+        except RPCError as error:
+            if error.status is not RPCStatusCode.NOT_FOUND:
+                raise
+            await self.start(key)
 
     def _pump(self) -> None:
         """Send as many signals as the bound permits."""
@@ -143,7 +182,8 @@ class Waker(ABC):
         failed = self._attempts[due.key] = self._attempts.get(due.key, 0) + 1
         self._failed_count += 1
         if self._loop.time() - self._warned_at_s >= WARNINGS_EVERY_S:
-            log.warning("%d attempts to wake failed, the last one of %s: %s", self._failed_count, due.key, error)
+            last = self._row.workflow_id(due.key)
+            log.warning("%d attempts to wake failed, the last one of %s: %s", self._failed_count, last, error)
             self._warned_at_s, self._failed_count = self._loop.time(), 0
         if (other := self._cancel_retry(due.key)) is not None:  # of a note that did not wait for it
             due = Due(due.key, min(due.rank, other.due.rank), due.causes | other.due.causes)
@@ -159,7 +199,7 @@ class Waker(ABC):
     def _note_again(self, key: str) -> None:
         due = self._retries.pop(key).due
         for cause in due.causes:
-            self._note([key], cause, due.rank)
+            self.wake([key], cause, due.rank)
 
     def _rested(self, key: str) -> None:
         with self._lock:

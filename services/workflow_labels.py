@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
-from temporalio.common import SearchAttributePair, TypedSearchAttributes
+from temporalio.common import SearchAttributeKey, SearchAttributePair, TypedSearchAttributes
 
-from peloton.model.ids import Hostname, RespoolId
+from peloton.model.ids import RespoolId
 from peloton.model.job import JobRecord
+from peloton.model.maintenance import HostMaintenance
 from peloton.model.migration import Migration
 from peloton.model.rebalance import Rebalance
 from peloton.model.respool import PoolSpec, pool_paths
@@ -23,6 +24,7 @@ REBALANCE_TYPE = "REBALANCE"
 SCHEDULE_TYPE = "JOB_SCHEDULE"
 SCHEDULED_JOB_TYPE = "SCHEDULED_JOB"
 NAME_MAX = 100
+TERMINATE = "**Terminate** stops nothing: the workflow is started again, and carries on."
 POOLS_READ_PERIOD_S = 60.0
 
 
@@ -43,254 +45,148 @@ class PoolPaths:
 
 
 @dataclass(frozen=True)
-class JobLabels:
-    """Labels of a job's workflow; an update and the launch of a gang have the same attributes."""
+class Labels:
+    """Labels of a workflow; ``details`` is Markdown. The length of names and paths is bounded."""
 
-    job: JobRecord
-    pool: str  # its path
+    summary: str
+    attributes: TypedSearchAttributes
+    details: str = ""
+    memo: Mapping[str, Any] = field(default_factory=dict)
 
-    @property
-    def name(self) -> str:
-        return (self.job.name or self.job.job_id)[:NAME_MAX]
 
-    @property
-    def summary(self) -> str:
-        count = "1 instance" if self.job.instance_count == 1 else f"{self.job.instance_count} instances"
-        return f"{self.job.type.lower()} job {self.name} in pool {self.pool}{self._owner}, {count}"
-
-    @property
-    def _owner(self) -> str:
-        return f" of {self.job.owning_team[:NAME_MAX]}" if self.job.owning_team else ""
-
-    @property
-    def details(self) -> str:
-        """Return Markdown."""
-        return "\n".join(
-            [
-                f"This workflow looks after the {self.job.type.lower()} job **{self.name}**{self._owner}.",
-                "",
-                f"- `peloton job get {self.job.job_id}` shows the job.",
-                f"- `peloton job why {self.job.job_id}` says what it waits for.",
-                "- **Request Cancellation**, or the workflow update `stop`, stops the job and all its pods.",
-                "- **Terminate** stops nothing: the workflow is started anew, and carries on.",
-            ]
-        )
-
-    @property
-    def attributes(self) -> TypedSearchAttributes:
-        pairs = [
-            SearchAttributePair(JOB_ID, self.job.job_id),
-            SearchAttributePair(JOB_NAME, self.name),
-            SearchAttributePair(POOL, self.pool),
-            SearchAttributePair(OWNER, self.job.owning_team[:NAME_MAX]),
-            SearchAttributePair(TYPE, self.job.type.value),
-            SearchAttributePair(STATE, self.job.state.value),
-        ]
-        return TypedSearchAttributes([pair for pair in pairs if pair.value])
-
-    @property
-    def memo(self) -> dict[str, Any]:
-        sla = self.job.sla
-        found = {
-            "pool id": self.job.respool_id,
-            "instances": self.job.instance_count,
+def job_labels(job: JobRecord, pool: str) -> Labels:
+    """Return the labels of a job's workflow. ``pool``: path of its pool."""
+    sla, name, kind = job.sla, job_name(job), job.type.lower()
+    owner = f" of {job.owning_team[:NAME_MAX]}" if job.owning_team else ""
+    count = "1 instance" if job.instance_count == 1 else f"{job.instance_count} instances"
+    gang = {"members of its gang": job.gang_size} if job.gang_size > 1 else {}
+    return Labels(
+        f"{kind} job {name} in pool {pool}{owner}, {count}",
+        _attributes(
+            (JOB_ID, job.job_id),
+            (JOB_NAME, name),
+            (POOL, pool),
+            (OWNER, job.owning_team[:NAME_MAX]),
+            (TYPE, job.type.value),
+            (STATE, job.state.value),
+        ),
+        _details(
+            f"This workflow looks after the {kind} job **{name}**{owner}.",
+            f"`peloton job get {job.job_id}` shows the job.",
+            f"`peloton job why {job.job_id}` says what it waits for.",
+            "**Request Cancellation**, or the workflow update `stop`, stops the job and all its pods.",
+            TERMINATE,
+        ),
+        {
+            "pool id": job.respool_id,
+            "instances": job.instance_count,
             "priority": sla.priority,
             "is preemptible": sla.preemptible,
-        }
-        return {**found, "members of its gang": self.job.gang_size} if self.job.gang_size > 1 else found
+            **gang,
+        },
+    )
 
 
-@dataclass(frozen=True)
-class HostLabels:
-    """Labels of the maintenance of a host, or of its move to another host pool."""
+def update_labels(job: JobRecord, pool: str) -> Labels:
+    """Return the labels of the workflow of a job's updates, which has the attributes of the job's."""
+    return Labels(f"updates of job {job_name(job)}", job_labels(job, pool).attributes)
 
-    cluster: str
-    hostname: Hostname
-    to_pool: str = ""
 
-    @property
-    def summary(self) -> str:
-        if self.to_pool:
-            return f"move of host {self.hostname} in cluster {self.cluster} to host pool {self.to_pool}"
-        return f"maintenance of host {self.hostname} in cluster {self.cluster}"
+def daemon_labels(job: JobRecord, pool: str) -> Labels:
+    """Return the labels of the workflow of a daemon's hosts, which has the attributes of the job's."""
+    return Labels(f"hosts of daemon {job_name(job)}", job_labels(job, pool).attributes)
 
-    @property
-    def details(self) -> str:
-        """Return Markdown."""
-        command = "peloton host maintenance"
-        if self.to_pool:
-            return "\n".join(
-                [
-                    f"This workflow drains host **{self.hostname}** and puts it into host pool **{self.to_pool}**.",
-                    "",
-                    f"- `{command} status` shows what it waits for.",
-                    f"- `{command} cancel {self.hostname}` keeps the host where it is.",
-                    "- **Request Cancellation** does so, too.",
-                    "- **Terminate** stops nothing: the workflow is started anew, and carries on.",
-                ]
-            )
-        return "\n".join(
-            [
-                f"This workflow takes host **{self.hostname}** down, and up again when its maintenance is completed.",
-                "",
-                f"- `{command} status` shows what it waits for.",
-                f"- `{command} complete {self.hostname}` brings it up again.",
-                "- **Request Cancellation** keeps the host up, as long as it is not DOWN.",
-                "- **Terminate** stops nothing: the workflow is started anew, and carries on.",
-            ]
+
+def job_name(job: JobRecord) -> str:
+    return (job.name or job.job_id)[:NAME_MAX]
+
+
+def maintenance_labels(host: HostMaintenance) -> Labels:
+    """Return the labels of the maintenance of a host, or of its move to another host pool."""
+    name, command = host.hostname, "peloton host maintenance"
+    if host.to_pool:
+        summary = f"move of host {name} in cluster {host.cluster} to host pool {host.to_pool}"
+        points = (
+            f"This workflow drains host **{name}** and puts it into host pool **{host.to_pool}**.",
+            f"`{command} status` shows what it waits for.",
+            f"`{command} cancel {name}` keeps the host where it is.",
+            "**Request Cancellation** does so, too.",
         )
-
-    @property
-    def attributes(self) -> TypedSearchAttributes:
-        return TypedSearchAttributes(
-            [
-                SearchAttributePair(TYPE, MOVE_TYPE if self.to_pool else MAINTENANCE_TYPE),
-                SearchAttributePair(HOST, self.hostname),
-                SearchAttributePair(CLUSTER, self.cluster),
-            ]
+    else:
+        summary = f"maintenance of host {name} in cluster {host.cluster}"
+        points = (
+            f"This workflow takes host **{name}** down, and up again when its maintenance is completed.",
+            f"`{command} status` shows what it waits for.",
+            f"`{command} complete {name}` brings it up again.",
+            "**Request Cancellation** keeps the host up, as long as it is not DOWN.",
         )
+    kind = MOVE_TYPE if host.to_pool else MAINTENANCE_TYPE
+    return Labels(
+        summary, _attributes((TYPE, kind), (HOST, name), (CLUSTER, host.cluster)), _details(*points, TERMINATE)
+    )
 
 
-@dataclass(frozen=True)
-class MigrationLabels:
-    """Labels of a migration. Users find a pool by its path, a job by its id and name."""
-
-    migration: Migration
-
-    @property
-    def name(self) -> str:
-        return self.migration.name[:NAME_MAX]
-
-    @property
-    def _kind(self) -> str:
-        return "pool" if self.migration.is_pool else "job"
-
-    @property
-    def summary(self) -> str:
-        return f"migration of {self._kind} {self.name} to cluster {self.migration.spec.target}"
-
-    @property
-    def details(self) -> str:
-        """Return Markdown."""
-        command, target = "peloton migration", self.migration.spec.target
-        which = self.name if self.migration.is_pool else self.migration.object_id
-        return "\n".join(
-            [
-                f"This workflow moves {self._kind} **{self.name}** to cluster **{target}**, as its SLA allows.",
-                "",
-                f"- `{command} status {which}` shows how far it is.",
-                f"- `{command} pause {which}`, `resume` and `rollback` steer it.",
-                "- **Request Cancellation** rolls it back.",
-                "- **Terminate** stops nothing: the workflow is started anew, and carries on.",
-            ]
-        )
-
-    @property
-    def attributes(self) -> TypedSearchAttributes:
-        migration = self.migration
-        who = [SearchAttributePair(POOL, self.name)] if migration.is_pool else []
-        if not migration.is_pool:
-            who = [SearchAttributePair(JOB_ID, migration.object_id), SearchAttributePair(JOB_NAME, self.name)]
-        return TypedSearchAttributes(
-            [
-                *who,
-                SearchAttributePair(TYPE, MIGRATION_TYPE),
-                SearchAttributePair(CLUSTER, migration.spec.target),
-                SearchAttributePair(STATE, migration.state.value),
-            ]
-        )
-
-    @property
-    def memo(self) -> dict[str, Any]:
-        spec = self.migration.spec
-        return {
+def migration_labels(migration: Migration) -> Labels:
+    """Return the labels of a migration. Users find a pool by its path, a job by its id and name."""
+    name, spec, command = migration.name[:NAME_MAX], migration.spec, "peloton migration"
+    kind, key = ("pool", name) if migration.is_pool else ("job", migration.object_id)
+    moved = [(POOL, name)] if migration.is_pool else [(JOB_ID, migration.object_id), (JOB_NAME, name)]
+    return Labels(
+        f"migration of {kind} {name} to cluster {spec.target}",
+        _attributes(*moved, (TYPE, MIGRATION_TYPE), (CLUSTER, spec.target), (STATE, migration.state.value)),
+        _details(
+            f"This workflow moves {kind} **{name}** to cluster **{spec.target}**, as its SLA allows.",
+            f"`{command} status {key}` shows how far it is.",
+            f"`{command} pause {key}`, `resume` and `rollback` steer it.",
+            "**Request Cancellation** rolls it back.",
+            TERMINATE,
+        ),
+        {
             "target": spec.target,
             "instances of a service at a time": spec.batch_size or "a tenth",
             "services at a time": spec.services_at_once,
             "batch pods are evicted": spec.evicts_batch,
-        }
+        },
+    )
 
 
-@dataclass(frozen=True)
-class RebalanceLabels:
-    """Labels of the rebalancing of a cluster."""
-
-    rebalance: Rebalance
-
-    @property
-    def summary(self) -> str:
-        return f"rebalancing of cluster {self.rebalance.cluster}"
-
-    @property
-    def details(self) -> str:
-        """Return Markdown."""
-        command, cluster = "peloton host rebalance", self.rebalance.cluster
-        return "\n".join(
-            [
-                f"This workflow moves pods of services to other hosts of cluster **{cluster}**, as their SLAs allow.",
-                "",
-                f"- `{command} status --cluster {cluster}` shows how far it is, and what blocks it.",
-                f"- `{command} pause`, `resume` and `stop` steer it.",
-                "- **Request Cancellation** stops it; pods on their way get there.",
-                "- **Terminate** stops nothing: the workflow is started anew, and carries on.",
-            ]
-        )
-
-    @property
-    def attributes(self) -> TypedSearchAttributes:
-        return TypedSearchAttributes(
-            [
-                SearchAttributePair(TYPE, REBALANCE_TYPE),
-                SearchAttributePair(CLUSTER, self.rebalance.cluster),
-                SearchAttributePair(STATE, self.rebalance.state.value),
-            ]
-        )
-
-    @property
-    def memo(self) -> dict[str, Any]:
-        spec = self.rebalance.spec
-        return {"goals": ", ".join(spec.goals), "moves per hour": spec.moves_per_hour}
+def rebalance_labels(rebalance: Rebalance) -> Labels:
+    """Return the labels of the rebalancing of a cluster."""
+    spec, command, cluster = rebalance.spec, "peloton host rebalance", rebalance.cluster
+    return Labels(
+        f"rebalancing of cluster {cluster}",
+        _attributes((TYPE, REBALANCE_TYPE), (CLUSTER, cluster), (STATE, rebalance.state.value)),
+        _details(
+            f"This workflow moves pods of services to other hosts of cluster **{cluster}**, as their SLAs allow.",
+            f"`{command} status --cluster {cluster}` shows how far it is, and what blocks it.",
+            f"`{command} pause`, `resume` and `stop` steer it.",
+            "**Request Cancellation** stops it; pods on their way get there.",
+            TERMINATE,
+        ),
+        {"goals": ", ".join(spec.goals), "moves per hour": spec.moves_per_hour},
+    )
 
 
-@dataclass(frozen=True)
-class ScheduleLabels:
-    """Labels of a schedule of jobs, and of its runs. The length of names and paths is bounded."""
+def schedule_labels(name: str, job_name: str, pool: str, owner: str) -> tuple[TypedSearchAttributes, Labels]:
+    """Return the attributes of a schedule of jobs, and the labels of its runs. ``pool``: path of the pool."""
+    described = (JOB_NAME, job_name[:NAME_MAX]), (POOL, pool), (OWNER, owner[:NAME_MAX])
+    runs = Labels(
+        f"run of schedule {name}: a job {job_name[:NAME_MAX]} in pool {pool[:NAME_MAX]}",
+        _attributes((TYPE, SCHEDULED_JOB_TYPE), *described),
+        _details(
+            f"This workflow creates a job for a time of schedule **{name}**, and ends with the job.",
+            f"`peloton job schedule show {name}` shows the schedule and its runs.",
+            "**Request Cancellation** stops the job.",
+            "**Terminate** leaves the job as it is; the schedule goes on without waiting for it.",
+        ),
+    )
+    return _attributes((TYPE, SCHEDULE_TYPE), *described), runs
 
-    name: str
-    job_name: str
-    pool: str  # its path
-    owner: str
 
-    @property
-    def summary(self) -> str:
-        return f"run of schedule {self.name}: a job {self.job_name[:NAME_MAX]} in pool {self.pool[:NAME_MAX]}"
+def _attributes(*pairs: tuple[SearchAttributeKey[str], str]) -> TypedSearchAttributes:
+    """Return the attributes that have a value."""
+    return TypedSearchAttributes([SearchAttributePair(key, value) for key, value in pairs if value])
 
-    @property
-    def details(self) -> str:
-        """Return Markdown."""
-        return "\n".join(
-            [
-                f"This workflow creates a job for a time of schedule **{self.name}**, and ends with the job.",
-                "",
-                f"- `peloton job schedule show {self.name}` shows the schedule and its runs.",
-                "- **Request Cancellation** stops the job.",
-                "- **Terminate** leaves the job as it is; the schedule goes on without waiting for it.",
-            ]
-        )
 
-    @property
-    def attributes(self) -> TypedSearchAttributes:
-        return self._attributes(SCHEDULE_TYPE)
-
-    @property
-    def run_attributes(self) -> TypedSearchAttributes:
-        return self._attributes(SCHEDULED_JOB_TYPE)
-
-    def _attributes(self, kind: str) -> TypedSearchAttributes:
-        pairs = [
-            SearchAttributePair(TYPE, kind),
-            SearchAttributePair(JOB_NAME, self.job_name[:NAME_MAX]),
-            SearchAttributePair(POOL, self.pool),
-            SearchAttributePair(OWNER, self.owner[:NAME_MAX]),
-        ]
-        return TypedSearchAttributes([pair for pair in pairs if pair.value])
+def _details(sentence: str, *points: str) -> str:
+    return "\n".join([sentence, "", *(f"- {point}" for point in points)])

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
@@ -57,7 +57,6 @@ from peloton.api.service_names import (
     WORKER_VERSION_SERVICE,
     add_under_all_names,
 )
-from peloton.ports import Lifecycles
 from services.api.backlog import BacklogGate, Bounds
 from services.api.bulk_service import BulkService
 from services.api.calls import Calls
@@ -88,7 +87,7 @@ from services.api.v1.watch_changes import ChangeReader
 from services.api.v1.watch_hub import CLIENTS_MAX, WatchHub
 from services.api.v1.watch_service import WatchService
 from services.api.volume_service import VolumeService, VolumeServiceV1
-from services.api.wake import JobStarter, Wake
+from services.api.wake import Wake, Wakers
 from services.api.worker_version_service import NoWorkers, Workers, WorkerVersionService
 from services.grpc_requests import SERVER_OPTIONS, Requests
 from services.grpc_status import ErrorsToStatus
@@ -139,16 +138,13 @@ class ApiServer:
 
 async def start(
     storage: Storage,
-    starter: JobStarter,
-    lifecycles: Lifecycles,
+    wakers: Wakers,
     leader: LeaderLookup,
     address: str,
     hosts: Hosts | None = None,
     bounds: Bounds | None = None,
     clusters: ClusterLookup = dict,
     targets: Targets | None = None,
-    migrations_changed: Callable[[Iterable[str]], None] = lambda _: None,
-    rebalances_changed: Callable[[Iterable[str]], None] = lambda _: None,
     temporal: Mapping[str, object] = MappingProxyType({}),
     workers: Workers | None = None,
     watch: WatchesTemporal | None = None,
@@ -157,7 +153,7 @@ async def start(
     """Serve on ``address`` (``host:port``, port 0 for any free one). Raises OSError when it is in use.
 
     ``leader`` finds the leader of the role ``resmgr``, and ``clusters`` the host managers, which ``hosts`` replaces.
-    ``bounds`` limit the backlog. ``migrations_changed`` and ``rebalances_changed`` wake workflows. ``temporal`` has
+    ``bounds`` limit the backlog. ``temporal`` has
     the address and namespace to show; ``watch``, ``workers`` and ``schedules`` access Temporal."""
     calls, channels = Calls(), LeaderChannels(leader, clusters)
     hosts = hosts or RemoteHosts(channels)
@@ -165,12 +161,14 @@ async def start(
     watches, backlog = WatchHub(ChangeReader(storage), calls), BacklogGate(storage.search, calls, bounds or Bounds())
     interceptors = [ErrorsToStatus("api"), Requests(), LockdownGate(locks), backlog]
     server = grpc.aio.server(interceptors=interceptors, options=list(OPTIONS), maximum_concurrent_rpcs=RPCS_MAX)
-    backend = Backend(storage, calls, hosts, Wake(starter, lifecycles), PendingReasons(channels))
+    backend = Backend(storage, calls, hosts, Wake(wakers), PendingReasons(channels))
     jobs, bulk = JobManager(backend, specs), BulkService(backend, specs)
-    migrations = MigrationService(storage, targets or NoTargets(), calls, migrations_changed)
+    migrations = MigrationService(storage, targets or NoTargets(), calls, wakers.migrations_changed)
     about_hosts = {name: name for name in HOSTMGR_SERVICES} | {HOST_SERVICE_V1: HOST_SERVICE}
     of_hosts = ClusterServices(about_hosts, channels, lambda names: storage.hosts.clusters_of(names))
-    rebalances = RebalanceService(storage.rebalances, of_hosts.answer, channels.clusters, calls, rebalances_changed)
+    rebalances = RebalanceService(
+        storage.rebalances, of_hosts.answer, channels.clusters, calls, wakers.rebalances_changed
+    )
     servicers: tuple[tuple[object, tuple[str, ...]], ...] = (
         (jobs, JOB_MANAGER),
         (TaskManager(backend), TASK_MANAGER),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Iterable
 from typing import Protocol
 
 from peloton.api.limits import IS_STORED
@@ -16,30 +17,35 @@ log = logging.getLogger(__name__)
 START_TIMEOUT_S = 10.0
 
 
-class JobStarter(Protocol):
+class Wakers(Lifecycles, Protocol):
+    """Signals to workflows; calls that are not asynchronous never block, and are repeated until delivered."""
+
     async def start_job(self, job_id: JobId) -> None:
         """Ensure that the workflow ``job/<id>`` runs; starts nothing twice."""
         ...
 
+    def migrations_changed(self, migration_ids: Iterable[str]) -> None: ...
+
+    def rebalances_changed(self, clusters: Iterable[str]) -> None: ...
+
 
 class Wake:
-    def __init__(self, starter: JobStarter, lifecycles: Lifecycles) -> None:
-        self._starter = starter
-        self._lifecycles = lifecycles
+    def __init__(self, wakers: Wakers) -> None:
+        self._wakers = wakers
 
     async def start(self, job_id: JobId) -> None:
         """Ensure that the job's workflow runs. Raises Unavailable when Temporal cannot be reached."""
         try:
             async with asyncio.timeout(START_TIMEOUT_S):
-                await self._starter.start_job(job_id)
+                await self._wakers.start_job(job_id)
         except Exception as error:  # of any kind: the job is stored, and a repeated call starts its workflow
             log.warning("workflow of job %s could not be started: %s", job_id, error)
-            self._lifecycles.jobs_changed([job_id], "the job was created")  # retried by Lifecycles
+            self._wakers.jobs_changed([job_id], "the job was created")  # retried by the waker
             raise Unavailable(
                 f"job {job_id} {IS_STORED} ({type(error).__name__}: {error}); the api goes on trying, and repeating "
                 f"the call with the same id is safe"
             ) from error
 
     def changed(self, job_id: JobId) -> None:
-        """Wake the job's workflow without waiting; Lifecycles repeats the signal until it is delivered."""
-        self._lifecycles.jobs_changed([job_id], "a call of the API")
+        """Wake the job's workflow without waiting; the waker repeats the signal until it is delivered."""
+        self._wakers.jobs_changed([job_id], "a call of the API")

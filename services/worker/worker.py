@@ -46,21 +46,14 @@ from peloton.ports import (
     ScheduledJobs,
     UpdateRecords,
 )
+from services.lifecycles import LIFECYCLES
 from services.temporal import BATCH_QUEUE, MAINTENANCE_QUEUE, SERVICE_QUEUE
 from services.worker.attempts import Attempts, Report, reporting
 from services.worker.build import build_id
 from services.worker.cache import CACHED_MIN
 from services.worker_fleet import DEPLOYMENT
 from services.worker_versions import VersionClaim
-from workflows.daemon import DaemonWorkflow
-from workflows.gang import GangWorkflow
-from workflows.job import JobWorkflow
-from workflows.maintenance import HostMaintenanceWorkflow
-from workflows.migration import MigrationWorkflow
 from workflows.policies import long_queue
-from workflows.rebalance import RebalanceWorkflow
-from workflows.scheduled_job import ScheduledJobWorkflow
-from workflows.update import UpdateWorkflow
 
 log = logging.getLogger(__name__)
 
@@ -82,19 +75,9 @@ LONG_SLOTS = 8
 """Concurrent activities that take minutes (``policies.long_queue``), for each queue."""
 SHUTDOWN_GRACE = timedelta(seconds=10)
 """Time for activities to end by themselves after the process receives a stop signal. They are cancelled afterwards."""
-WORKFLOWS = (
-    JobWorkflow,
-    GangWorkflow,
-    UpdateWorkflow,
-    DaemonWorkflow,
-    HostMaintenanceWorkflow,
-    MigrationWorkflow,
-    RebalanceWorkflow,
-    ScheduledJobWorkflow,
-)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class WorkerPorts:
     jobs: JobRecords
     pods: PodRecords
@@ -230,7 +213,7 @@ def build_workers(
             Worker(
                 client,
                 task_queue=queue,
-                workflows=WORKFLOWS,
+                workflows=[row.workflow for row in LIFECYCLES.values()],
                 activities=activities,
                 workflow_runner=UnsandboxedWorkflowRunner(),
                 activity_executor=ThreadPoolExecutor(2 * slots, thread_name_prefix="activity"),  # local ones, too

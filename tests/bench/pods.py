@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -68,6 +68,10 @@ class _Nobody(RecordedLifecycles):
     async def start_job(self, job_id: JobId) -> None:
         raise AssertionError(job_id)
 
+    def migrations_changed(self, migration_ids: Iterable[str]) -> None: ...
+
+    def rebalances_changed(self, clusters: Iterable[str]) -> None: ...
+
 
 async def _figures(url: str) -> dict[str, Any]:
     with closing(Storage(url)) as storage:
@@ -103,7 +107,7 @@ async def _read(storage: Storage) -> tuple[Times, Times]:
     gets, queries, nobody = Times(), Times(), _Nobody()
     ids = storage.jobs.active_ids()
     query = job_pb2.QueryRequest(spec={"pagination": {"limit": 100}})
-    server = await start(storage, nobody, nobody, lambda _: None, "127.0.0.1:0")
+    server = await start(storage, nobody, lambda _: None, "127.0.0.1:0")
     async with grpc.aio.insecure_channel(f"127.0.0.1:{server.port}", options=MESSAGE_SIZES) as channel:
         jobs: Any = JobManagerStub(channel)
         await jobs.GetActiveJobs(job_pb2.GetActiveJobsRequest())  # connects

@@ -31,11 +31,13 @@ _GRPC = ("peloton.api.limits", "peloton.errors", "services.grpc_errors", "servic
 _WAKES = May(
     (
         "peloton.model",
-        "services.temporal",
+        "services.job_waker",
+        "services.lifecycles",
+        "services.storage.storage",
         "services.wake_line",
         "services.waker",
         "services.workflow_labels",
-        "workflows",
+        "workflows.policies",
     ),
     ("temporalio",),
 )
@@ -71,21 +73,28 @@ MAY: dict[str, May] = {
     "services.rested": May(),
     "services.recheck": May(),
     "services.payloads": May((), ("temporalio",)),
-    "services.temporal": May(
-        ("peloton.model", "services.wake_line", "services.waker", "services.workflow_labels", "workflows"),
+    "services.temporal": May(("peloton.model", "workflows.attributes"), ("temporalio",)),
+    "services.lifecycles": May(
+        ("peloton.model", "services.storage.storage", "services.temporal", "services.workflow_labels", "workflows"),
         ("temporalio",),
     ),
     "services.wake_line": May(),
     "services.waker": May(
         (
             "peloton.lifecycle.backoff",
+            "peloton.model",
             "services.failed_workflows",
+            "services.lifecycles",
+            "services.storage.storage",
+            "services.temporal",
             "services.temporal_connection",
             "services.wake_line",
             "workflows.policies",
         ),
         ("opentelemetry", "temporalio"),
     ),
+    "services.job_waker": _WAKES,
+    "services.wakers": _WAKES,
     "services.temporal_watch": May(
         (
             "peloton.lifecycle",
@@ -101,8 +110,6 @@ MAY: dict[str, May] = {
     "services.failed_workflows": May(
         ("peloton.lifecycle", "peloton.model", "services.workflow_labels", "workflows.attributes"), ("temporalio",)
     ),
-    "services.daemon_waker": _WAKES,
-    "services.rebalance_waker": _WAKES,
     "services.schedules": May(
         (
             "peloton.errors",
@@ -117,12 +124,11 @@ MAY: dict[str, May] = {
     "services.workflow_labels": May(("peloton.model", "workflows.attributes"), ("temporalio",)),
     "services.revival": May(
         (
-            "peloton.model",
             "services.failed_workflows",
             "services.missing_workflows",
             "services.recheck",
             "services.temporal",
-            "workflows.policies",
+            "services.wakers",
         ),
         ("temporalio",),
     ),
@@ -174,6 +180,7 @@ MAY: dict[str, May] = {
             "peloton.ports",
             "workflows",
             "activities",
+            "services.lifecycles",
             "services.temporal",
             "services.worker_fleet",
             "services.worker_versions",

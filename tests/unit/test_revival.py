@@ -1,135 +1,169 @@
-"""Workflows that failed are started again, each type by its starter, and once for each failure."""
+"""Workflows that failed or were terminated are started again, each kind by its row, and once for each failure; runs of
+other versions are signalled.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable
-from datetime import UTC, datetime
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import InitVar, dataclass, field
+from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from temporalio.service import RPCError, RPCStatusCode
 
-from peloton.model.ids import JobId
-from services.revival import FAILURES_MAX, Revival
+from peloton.model.host import HostState
+from peloton.model.ids import Hostname, JobId, RespoolId
+from peloton.model.job import JobRecord, JobState, JobType, SlaSpec
+from peloton.model.maintenance import HostMaintenance
+from services.revival import Revival
+from services.wakers import Wakers
+from tests.unit.virtual_time import in_virtual_time
 from workflows.policies import Policies
 
 IDS = ("job/a", "gang/b/1", "update/c", "daemon/d", "maintenance/west/h1", "migration/m", "rebalance/west")
+ENDED_RUN, RUN = "scheduled-job/gone-2026-11-26T05:00:00Z", "scheduled-job/report-2026-11-26T05:00:00Z"
+POLLS = 4
 
 
+@dataclass
 class FakeTemporal:
-    """Client with workflows that failed so many seconds ago."""
+    """Client of a server that lists workflows, which have all ended unless they are in ``running``."""
 
-    def __init__(self, ago_s: float) -> None:
-        self.started: list[str] = []
-        ended = datetime.fromtimestamp(datetime.now(UTC).timestamp() - ago_s, UTC)
-        self.failed = [SimpleNamespace(id=one, close_time=ended) for one in IDS]
-        self.looks = 0
+    failed: tuple[str, ...] = ()
+    ended_ago_s: InitVar[float] = 40
+    terminated: tuple[str, ...] = ()
+    outdated: tuple[str, ...] = ()
+    running: tuple[str, ...] = ()
+    refused: frozenset[str] = frozenset()
+    started: list[str] = field(default_factory=list)
+    signals: list[str] = field(default_factory=list)
+    attempts: Counter[str] = field(default_factory=Counter)
 
-    async def list_workflows(self, query: str, **options: Any) -> AsyncIterator[Any]:
-        if "'Failed'" in query:
-            self.looks += 1
-            for run in self.failed:
-                yield run
+    def __post_init__(self, ended_ago_s: float) -> None:
+        self.ended = datetime.now(UTC) - timedelta(seconds=ended_ago_s)
 
-    async def start_workflow(self, *arguments: Any, id: str, **options: Any) -> None:
-        self.started.append(id)
+    async def list_workflows(self, query: str, **_: Any) -> AsyncIterator[Any]:
+        lists = {"'Failed'": self.failed, "'Terminated'": self.terminated, "'Running'": self.outdated}
+        for workflow_id in next(ids for status, ids in lists.items() if status in query):
+            if "WorkflowId" not in query or f"'{workflow_id}'" in query:
+                yield SimpleNamespace(id=workflow_id, close_time=self.ended)
 
+    def get_workflow_handle(self, workflow_id: str) -> Any:
+        async def signal(name: str, **_: Any) -> None:
+            if workflow_id not in (*self.running, *self.started):
+                raise RPCError("workflow execution already completed", RPCStatusCode.NOT_FOUND, b"")
+            self.signals.append(workflow_id)
 
-class FakeWaker:
-    def __init__(self) -> None:
-        self.swept: list[str] = []
-        self.updates: list[str] = []
-
-    def jobs_swept(self, job_ids: Iterable[JobId], cause: str) -> None:
-        self.swept += job_ids
-
-    async def start_update(self, job_id: JobId) -> None:
-        self.updates.append(job_id)
-
-
-async def revived(ago_s: float) -> dict[str, list[str]]:
-    """Return the workflows that four polls started."""
-    client, waker, woken = FakeTemporal(ago_s), FakeWaker(), dict[str, list[str]]()
-
-    def wake(kind: str) -> Callable[[Iterable[str]], None]:
-        return woken.setdefault(kind, []).extend
-
-    looking: Any = Revival(
-        client, waker, Policies(), 0.001, wake("migrations"), wake("rebalances"), wake("daemons")  # type: ignore[arg-type]
-    )  # fmt: skip
-    async with asyncio.timeout(120):
-        while client.looks < 4:
-            await asyncio.sleep(0.001)
-    await looking.close()
-    return {**woken, "jobs": waker.swept, "updates": waker.updates, "maintenance": client.started}
-
-
-async def test_each_type_of_workflow_is_started_again_once_for_a_failure() -> None:
-    """A gang is started by its job. Later polls see the same failure, and start no workflow."""
-    assert {
-        "jobs": ["a", "b"],
-        "updates": ["c"],
-        "daemons": ["d"],
-        "maintenance": ["maintenance/west/h1"],
-        "migrations": ["m"],
-        "rebalances": ["west"],
-    } == await revived(ago_s=40)
-
-
-async def test_workflows_that_wait_are_left_alone() -> None:
-    """A first backoff is half a minute."""
-    found = await revived(ago_s=-60)
-
-    assert {kind: [] for kind in found} == found
-
-
-class Refusing(FakeTemporal):
-    """Terminated workflows of the maintenance of some hosts cannot be started."""
-
-    def __init__(self, hosts: int, refused: range) -> None:
-        super().__init__(ago_s=40)
-        self.ids, self.failed = [f"maintenance/west/h{number}" for number in range(hosts)], []
-        self.refused = {self.ids[number] for number in refused}
-        self.attempts: Counter[str] = Counter()
-
-    async def list_workflows(self, query: str, **options: Any) -> AsyncIterator[Any]:
-        async for run in super().list_workflows(query, **options):
-            yield run
-        if "'Terminated'" in query and not self.started:
-            for one in self.ids:
-                yield SimpleNamespace(id=one)
+        return SimpleNamespace(signal=signal)
 
     async def start_workflow(self, *arguments: Any, id: str, **options: Any) -> None:
         self.attempts[id] += 1
         if id in self.refused:
             raise OSError(f"{id}: no")
-        await super().start_workflow(*arguments, id=id, **options)
+        self.started.append(id)
 
 
-async def looked(client: Refusing, until: Callable[[], bool]) -> None:
-    looking = Revival(client, FakeWaker(), Policies(), 0.001)  # type: ignore[arg-type]
-    async with asyncio.timeout(120):
-        while not until():
-            await asyncio.sleep(0.001)
-    await looking.close()
+def job(job_id: str) -> JobRecord:
+    kind = JobType.DAEMON if job_id == "d" else JobType.BATCH
+    return JobRecord(
+        JobId(job_id), "", kind, "", RespoolId("p"), 1, SlaSpec(), JobState.RUNNING, JobState.SUCCEEDED, update_id="u"
+    )
 
 
+def moves(**ids: Any) -> Any:
+    """Migrations or rebalancing that are all active."""
+    spec = SimpleNamespace(
+        target="east", batch_size=0, services_at_once=1, evicts_batch=False, goals=(), moves_per_hour=1
+    )
+    active = SimpleNamespace(name="", is_active=True, is_pool=False, object_id="", state=JobState.RUNNING, spec=spec)
+    vars(active).update(ids)
+    return SimpleNamespace(get=lambda _: active, active=lambda: [active], all=lambda: [active])
+
+
+def storage() -> Any:
+    return SimpleNamespace(
+        jobs=SimpleNamespace(get=job),
+        pools=SimpleNamespace(specs=list),
+        maintenance=SimpleNamespace(
+            get=lambda cluster, host: HostMaintenance(cluster, Hostname(host), HostState.UP, HostState.DOWN)
+        ),
+        migrations=moves(migration_id="m"),
+        rebalances=moves(cluster="west"),
+    )
+
+
+@asynccontextmanager
+async def reviving(client: FakeTemporal, **options: Any) -> AsyncIterator[None]:
+    temporal: Any = client
+    wakers = Wakers(temporal, storage(), Policies())
+    revival = Revival(temporal, wakers, period_s=1.0, **options)
+    yield
+    await revival.close()
+    await wakers.close()
+
+
+@in_virtual_time
+async def test_each_kind_of_workflow_is_started_again_once_for_a_failure() -> None:
+    """A gang is started by its job. Later polls see the same failure, and start no workflow."""
+    client = FakeTemporal(failed=IDS)
+    async with reviving(client):
+        await asyncio.sleep(POLLS)
+
+    assert sorted((*IDS, "job/b")) == sorted([*client.started, "gang/b/1"])
+    assert [] == client.signals
+
+
+@in_virtual_time
+async def test_workflows_that_wait_are_left_alone() -> None:
+    """A first backoff is half a minute."""
+    client = FakeTemporal(failed=IDS, ended_ago_s=-60)
+    async with reviving(client):
+        await asyncio.sleep(POLLS)
+
+    assert ([], []) == (client.started, client.signals)
+
+
+@in_virtual_time
 async def test_one_workflow_that_cannot_be_started_keeps_no_other_from_it(caplog: pytest.LogCaptureFixture) -> None:
-    """The others are started in the same poll, and the failed start is repeated with the next one, also when no list
-    has it.
-    """
-    client = Refusing(5, range(1, 2))
-    await looked(client, lambda: client.attempts["maintenance/west/h1"] >= 3)
+    """The others are started in the same poll, and the failed start is repeated, also when no list has it."""
+    ids = tuple(f"maintenance/west/h{number}" for number in range(5))
+    client = FakeTemporal(terminated=ids, refused=frozenset(ids[1:2]))
+    async with reviving(client):
+        await asyncio.sleep(1.5)
+        client.terminated = ()
+        await asyncio.sleep(10)
 
-    assert ["maintenance/west/h0", *(f"maintenance/west/h{number}" for number in (2, 3, 4))] == client.started
-    assert "workflow maintenance/west/h1 could not be started: maintenance/west/h1: no" in caplog.text
+    assert [ids[0], *ids[2:]] == client.started
+    assert client.attempts[ids[1]] >= 3
+    assert f"the last one of {ids[1]}: {ids[1]}: no" in caplog.text
 
 
-async def test_a_look_ends_when_nothing_can_be_started() -> None:
-    """A poll ends when Temporal does not respond. The next one begins with the same workflows."""
-    client = Refusing(1_000, range(1_000))
-    await looked(client, lambda: client.attempts["maintenance/west/h0"] >= 2)
+@in_virtual_time
+async def test_runs_of_schedules_and_launches_of_gangs_continue_on_the_current_version() -> None:
+    """A run on another version is signalled: a job passes no wake-up on to its gang, and launches that wait for hosts
+    would fill each list of outdated runs. A run that has ended meanwhile does not block others, and a terminated one is
+    not started again; a launch is, by its job."""
+    outdated = (ENDED_RUN, RUN, "gang/a/1", "job/a")
+    client = FakeTemporal(outdated=outdated, running=outdated[1:], terminated=(ENDED_RUN, "gang/b/1"))
+    async with reviving(client, current_version=lambda: "peloton:v2"):
+        await asyncio.sleep(POLLS)
 
-    assert {f"maintenance/west/h{number}" for number in range(FAILURES_MAX)} == set(client.attempts)
+    assert {RUN, "gang/a/1", "job/a"} <= set(client.signals) <= {RUN, "gang/a/1", "job/a", "job/b"}
+    assert ["job/b"] == client.started
+
+
+@in_virtual_time
+async def test_migrations_and_rebalancing_are_woken_once_a_period() -> None:
+    """A server that lost its store lists none of their workflows. No poll wakes them before the period is over."""
+    client, later = FakeTemporal(), FakeTemporal()
+    async with reviving(client, others_period_s=0.0), reviving(later, others_period_s=3600.0):
+        await asyncio.sleep(POLLS)
+
+    assert ["migration/m", "rebalance/west"] == client.started
+    assert len(client.signals) >= 2
+    assert [] == later.started

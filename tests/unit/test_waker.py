@@ -15,7 +15,8 @@ from opentelemetry.metrics import CallbackOptions
 
 from peloton.model.ids import JobId
 from peloton.model.job import RolledUp
-from services.temporal import JobWaker
+from services.job_waker import JobWaker
+from services.lifecycles import Lifecycle
 from services.temporal_connection import CAUSE
 from services.wake_line import Due, Rank, WakeLine
 from services.waker import (
@@ -28,6 +29,7 @@ from services.waker import (
     observe_all,
 )
 from tests.unit.virtual_time import in_virtual_time, now_s
+from tests.workflow.server import stored_jobs
 from workflows.policies import Policies
 
 SIGNAL_S = 0.1
@@ -37,9 +39,10 @@ INTERVAL_S = 0.25
 class Slow(Waker):
     """Each signal lasts a while; signals to ``away`` keys fail."""
 
-    def __init__(self, rank: Rank = Rank.CHANGE) -> None:
-        no_client: Any = None
-        super().__init__(no_client, Policies(), INTERVAL_S, rank)
+    def __init__(self, rank: Rank = Rank.CHANGE, kind: str = "slow") -> None:
+        absent: Any = None
+        row = Lifecycle(kind=kind, workflow=Waker, workflow_id=str, interval_s=INTERVAL_S)
+        super().__init__(row, absent, absent, Policies(), rank=rank)
         self.told: list[tuple[str, float]] = []
         self.causes: dict[str, str] = {}
         self.slow: dict[str, float] = {}
@@ -47,7 +50,7 @@ class Slow(Waker):
         self.at_once = self.at_once_most = 0
 
     def note(self, keys: Sequence[str], cause: str = "", rank: Rank | None = None) -> None:
-        self._note(keys, cause, rank)
+        self.wake(keys, cause, rank)
 
     async def _tell(self, key: str) -> None:
         self.told.append((key, now_s()))
@@ -193,14 +196,11 @@ async def test_changes_of_a_key_that_fails_add_no_attempts_of_their_own() -> Non
 async def test_the_backlog_is_a_metric() -> None:
     """The gauge has a value for each waker and rank; they are 0 in the end."""
 
-    class Watched(Slow):
-        pass
-
     def observed() -> dict[Any, Any]:
         found = [(one.attributes or {}, one.value) for one in observe_all(CallbackOptions())]
-        return {of["rank"]: value for of, value in found if of["waker"] == "Watched"}
+        return {of["rank"]: value for of, value in found if of["waker"] == "WatchedOneWaker"}
 
-    line = Watched()
+    line = Slow(kind="watched-one")
     line.note([f"job{i}" for i in range(200)], rank=Rank.SWEEP)
     line.note(["a", "b"], rank=Rank.PEOPLE)
     assert {"people": 2, "change": 0, "sweep": 200} == observed()
@@ -228,7 +228,7 @@ async def test_counting_holds_no_signal_up() -> None:
         return RolledUp(list(job_ids), [])
 
     no_client: Any = None
-    jobs = Told(no_client, lambda _: None, Policies(), roll_up)
+    jobs = Told(no_client, stored_jobs(lambda _: None, roll_up), Policies())
     jobs.pods_changed([JobId("counted")], "pods changed on their hosts")
     await asyncio.sleep(1.0)
     jobs.jobs_changed([JobId("stopped")])

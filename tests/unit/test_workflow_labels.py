@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from peloton.model.host import HostState
 from peloton.model.ids import ROOT_POOL_ID, Hostname, JobId, RespoolId
 from peloton.model.job import JobRecord, JobState, JobType, SlaSpec
+from peloton.model.maintenance import HostMaintenance
 from services.lab.local import temporal_server
-from services.workflow_labels import HostLabels, JobLabels, PoolPaths
+from services.workflow_labels import PoolPaths, job_labels, maintenance_labels
 from tests.unit.model.test_pool_paths import pool as pool_spec
 from workflows.attributes import SEARCH_ATTRIBUTES
 
@@ -22,12 +24,13 @@ JOB = JobRecord(
     JobState.PENDING,
     JobState.SUCCEEDED,
 )
+HOST = HostMaintenance("east", Hostname("host1"), HostState.UP, HostState.DOWN)
 
 
 def test_a_job_is_found_by_what_people_know_of_it() -> None:
     """Attributes are name, owner, path of the pool, type and state; missing ones are left out."""
-    found = {pair.key.name: pair.value for pair in JobLabels(JOB, "/eng/ml").attributes}
-    nameless = {pair.key.name for pair in JobLabels(replace(JOB, owning_team=""), "/eng/ml").attributes}
+    found = {pair.key.name: pair.value for pair in job_labels(JOB, "/eng/ml").attributes}
+    nameless = {pair.key.name for pair in job_labels(replace(JOB, owning_team=""), "/eng/ml").attributes}
 
     assert {
         "PelotonJob": JOB.job_id,
@@ -42,7 +45,7 @@ def test_a_job_is_found_by_what_people_know_of_it() -> None:
 
 def test_a_job_is_told_in_a_sentence() -> None:
     """A job's summary has its owner, pool and size; its memo has the fields that do not change."""
-    labels = JobLabels(JOB, "/eng/ml")
+    labels = job_labels(JOB, "/eng/ml")
 
     assert "batch job train in pool /eng/ml of vision, 8 instances" == labels.summary
     assert f"`peloton job why {JOB.job_id}`" in labels.details
@@ -57,7 +60,7 @@ def test_a_job_is_told_in_a_sentence() -> None:
 
 def test_a_host_is_found_by_its_name_and_cluster() -> None:
     """A host's maintenance has no attribute of a job."""
-    labels = HostLabels("east", Hostname("host1"))
+    labels = maintenance_labels(HOST)
     found = {pair.key.name: pair.value for pair in labels.attributes}
 
     assert {"PelotonType": "MAINTENANCE", "PelotonHost": "host1", "PelotonCluster": "east"} == found
@@ -66,7 +69,7 @@ def test_a_host_is_found_by_its_name_and_cluster() -> None:
 
 def test_a_move_says_where_the_host_goes() -> None:
     """A move has a type of its own."""
-    labels = HostLabels("east", Hostname("host1"), "batch")
+    labels = maintenance_labels(replace(HOST, to_pool="batch"))
     found = {pair.key.name: pair.value for pair in labels.attributes}
 
     assert {"PelotonType": "HOST_MOVE", "PelotonHost": "host1", "PelotonCluster": "east"} == found

@@ -7,13 +7,17 @@ import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 from temporalio.client import Client, WorkflowHandle
 
 from peloton.model.host import HostState
 from peloton.model.ids import Hostname, maintenance_workflow_id
 from peloton.model.maintenance import MaintenanceAct
-from services import temporal
+from services.lifecycles import MAINTENANCE
+from services.wake_line import Rank
+from services.waker import Waker
 from services.worker.worker import build_workers, run_workers
 from tests.workflow.cluster import Cluster
 from tests.workflow.maintained import CLUSTER, MaintainedHost
@@ -23,18 +27,6 @@ from workflows.maintenance import HostMaintenanceWorkflow, MaintenanceResult
 from workflows.policies import Policies
 
 QUICK = Policies(retry_s=0.2, retry_max_s=1.0, look_again_s=LOOK_AGAIN_S)
-
-
-class _HostWaker(temporal.MaintenanceWaker):
-    """Wakes workflows of hosts on the task queue of the story."""
-
-    task_queue = ""
-    to_pool = ""
-
-    async def _tell(self, key: str) -> None:
-        await temporal.wake_maintenance(
-            self._client, self._cluster, Hostname(key), self._policies, self.task_queue, self.to_pool
-        )
 
 
 class ServerStory:
@@ -70,9 +62,9 @@ async def maintenance_story(
     clock = RealClock()
     host = MaintainedHost(clock, Hostname(name), pods=pods, turn=turn, back_s=0.1)
     queue = f"test-{uuid.uuid4()}"
-    waker = _HostWaker(client, CLUSTER, policies, interval_s=0.05)
-    waker.task_queue, waker.to_pool = queue, to_pool
-    host.tell = lambda: waker.hosts_changed([host.name])
+    stored: Any = SimpleNamespace(maintenance=host)
+    waker = Waker(MAINTENANCE, client, stored, policies, rank=Rank.PEOPLE, interval_s=0.05, task_queue=queue)
+    host.tell = lambda: waker.wake([f"{CLUSTER}/{host.name}"])
     host.request(to_pool)
     try:
         workers = build_workers(client, ports_on(Cluster(clock), host), {queue: SLOTS})

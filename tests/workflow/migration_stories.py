@@ -7,6 +7,8 @@ import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from types import SimpleNamespace
+from typing import Any
 
 from temporalio import workflow
 from temporalio.client import Client, WorkflowHandle
@@ -14,7 +16,9 @@ from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
 from peloton.model.ids import job_workflow_id, migration_workflow_id, new_job_id
 from peloton.model.migration import MigrationAct
-from services import temporal
+from services.lifecycles import MIGRATION
+from services.wake_line import Rank
+from services.waker import Waker
 from services.worker.worker import build_workers, run_workers
 from tests.workflow.cluster import Cluster
 from tests.workflow.migrated import TARGET, MigratedPool
@@ -64,17 +68,6 @@ class ServerStory:
             return await self.handle.result()
 
 
-class _Waker(temporal.MigrationWaker):
-    """Wakes workflows on the task queue of the story."""
-
-    task_queue = ""
-
-    async def _tell(self, key: str) -> None:
-        migration = self._find(key)
-        assert migration is not None
-        await temporal.wake_migration(self._client, migration, self._policies, self.task_queue)
-
-
 @asynccontextmanager
 async def migration_story(client: Client, policies: Policies = QUICK) -> AsyncIterator[ServerStory]:
     """A pool of two services, the workflow of its migration on a server, workers and a waker; at the end its histories
@@ -85,9 +78,10 @@ async def migration_story(client: Client, policies: Policies = QUICK) -> AsyncIt
     assert migration is not None
     pool.row = migration
     jobs = f"jobs-{uuid.uuid4()}"
-    waker = _Waker(client, lambda _: pool.row, policies, interval_s=0.05)
-    waker.task_queue = queue = f"test-{uuid.uuid4()}"
-    pool.tell = lambda: waker.migrations_changed([migration.migration_id])
+    queue = f"test-{uuid.uuid4()}"
+    stored: Any = SimpleNamespace(migrations=SimpleNamespace(get=lambda _: pool.row))
+    waker = Waker(MIGRATION, client, stored, policies, rank=Rank.PEOPLE, interval_s=0.05, task_queue=queue)
+    pool.tell = lambda: waker.wake([migration.migration_id])
     story = ServerStory(client, pool, migration_workflow_id(migration.migration_id))
     ports = replace(ports_on(Cluster(clock)), migrations=pool)
     handles = [

@@ -7,12 +7,16 @@ import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from types import SimpleNamespace
+from typing import Any
 
 from temporalio.client import Client, WorkflowHandle
 
 from peloton.model.ids import rebalance_workflow_id
 from peloton.model.rebalance import RebalanceAct
-from services.rebalance_waker import RebalanceWaker, wake_rebalance
+from services.lifecycles import REBALANCE
+from services.wake_line import Rank
+from services.waker import Waker
 from services.worker.worker import build_workers, run_workers
 from tests.workflow.cluster import Cluster
 from tests.workflow.rebalanced import CLUSTER, RebalancedCluster
@@ -42,26 +46,16 @@ class ServerStory:
             return await self.handle.result()
 
 
-class _Waker(RebalanceWaker):
-    """Wakes workflows on the task queue of the story."""
-
-    task_queue = ""
-
-    async def _tell(self, key: str) -> None:
-        rebalance = self._find(key)
-        assert rebalance is not None
-        await wake_rebalance(self._client, rebalance, self._policies, self.task_queue)
-
-
 @asynccontextmanager
 async def rebalance_story(client: Client, policies: Policies = QUICK) -> AsyncIterator[ServerStory]:
     """A cluster with two pods to move, its workflow on a server, a worker and a waker; at the end its histories are
     replayed."""
     clock = RealClock()
     cluster = RebalancedCluster(clock, gains=2, away_s=0.3)
-    waker = _Waker(client, cluster.get, policies, interval_s=0.05)
-    waker.task_queue = queue = f"test-{uuid.uuid4()}"
-    cluster.tell = lambda: waker.rebalances_changed([CLUSTER])
+    queue = f"test-{uuid.uuid4()}"
+    stored: Any = SimpleNamespace(rebalances=cluster)
+    waker = Waker(REBALANCE, client, stored, policies, rank=Rank.PEOPLE, interval_s=0.05, task_queue=queue)
+    cluster.tell = lambda: waker.wake([CLUSTER])
     ports = replace(ports_on(Cluster(clock)), rebalancers=cluster, rebalances=cluster)
     try:
         async with run_workers(build_workers(client, ports, {queue: SLOTS})):

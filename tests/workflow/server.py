@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from temporalio.client import Client, WorkflowHandle, WorkflowHistory
@@ -18,9 +19,11 @@ from temporalio.worker import Replayer, WorkflowRunner
 
 from peloton.model.ids import JobId, job_workflow_id, new_job_id, update_workflow_id
 from peloton.model.job import JobRecord, RolledUp, SlaSpec
-from services.daemon_waker import DaemonWaker
-from services.temporal import JobWaker, start_job
+from services.job_waker import JobWaker
+from services.lifecycles import DAEMON, JOB, start
+from services.waker import Waker
 from services.worker.worker import WorkerPorts, build_workers, run_workers
+from services.workflow_labels import job_labels
 from tests.workflow.cluster import Cluster
 from tests.workflow.fakes import FakeRecords
 from tests.workflow.followed import FollowedHosts
@@ -64,6 +67,19 @@ class RealClock:
 def tell_all(job_ids: Sequence[JobId], now_ns: int) -> RolledUp:
     """Notifies each job: the fakes do not count several jobs in one batch."""
     return RolledUp(list(job_ids), [])
+
+
+def stored_jobs(
+    get: Callable[[JobId], JobRecord | None], roll_up: Callable[[Sequence[JobId], int], RolledUp] = tell_all
+) -> Any:
+    """Storage of jobs alone, for their wakers."""
+    return SimpleNamespace(jobs=SimpleNamespace(get=get, roll_up=roll_up))
+
+
+def stored_in(story: ServerStory, **rows: Any) -> Any:
+    """Storage of the jobs of a story, and other ``rows`` by owner."""
+    pools = SimpleNamespace(specs=list)
+    return SimpleNamespace(**vars(stored_jobs(FakeRecords(story.cluster).get)), pools=pools, **rows)
 
 
 async def wait_until(fact: Callable[[], bool], what: str) -> None:
@@ -134,7 +150,8 @@ class ServerStory:
         self.task_queue = f"test-{uuid.uuid4()}"
         self.worker_slots = SLOTS
         self.policies = Policies(look_again_s=LOOK_AGAIN_S, retry_s=0.2, retry_max_s=1.0)
-        self.followers = DaemonWaker(client, FakeRecords(self.cluster).get, self.policies, interval_s=0.05)
+        stored = stored_jobs(FakeRecords(self.cluster).get)
+        self.followers = Waker(DAEMON, client, stored, self.policies, interval_s=0.05)
         self.daemon_hosts.tell = lambda job_id: self.followers.jobs_changed([job_id])
         self._workers: AsyncExitStack | None = None
         self.started: list[str] = []
@@ -161,7 +178,8 @@ class ServerStory:
 
     async def start(self, record: JobRecord, policies: Policies | None = None) -> None:
         self.started.append(job_workflow_id(record.job_id))
-        await start_job(self.client, record, policies or self.policies, self.task_queue)
+        labels = job_labels(record, record.respool_id)
+        await start(self.client, JOB, record.job_id, record, labels, policies or self.policies, self.task_queue)
 
     def handle(self, job_id: JobId) -> WorkflowHandle[JobWorkflow, JobResult]:
         return self.client.get_workflow_handle_for(JobWorkflow.run, job_workflow_id(job_id))
@@ -209,7 +227,7 @@ async def server_story(
     """A story with a worker and a waker; at its end all its histories are replayed and nothing is left running."""
     story = ServerStory(client, **cluster)
     story.task_queue, story.worker_slots = task_queue or story.task_queue, worker_slots
-    waker = JobWaker(client, FakeRecords(story.cluster).get, story.policies, tell_all, interval_s=0.05)
+    waker = JobWaker(client, stored_jobs(FakeRecords(story.cluster).get), story.policies, interval_s=0.05)
     story.cluster.lifecycles = waker
     await story.start_worker()
     try:

@@ -39,22 +39,22 @@ def ports_on(
     host = host or MaintainedHost(cluster.clock)
     records, rebalanced = FakeRecords(cluster), RebalancedCluster(cluster.clock)
     return WorkerPorts(
-        records,
-        records,
-        FakeUpdates(cluster),
-        FakeResourceManager(cluster),
-        FakeHostManager(cluster),
-        FakePlacer(cluster),
-        host,
-        host,
-        FakePrefetcher(cluster),
-        MigratedPool(cluster.clock),
-        daemons or FollowedHosts(cluster),
-        rebalanced,
-        rebalanced,
-        FakeLockdowns(cluster),
-        FakeScheduledJobs(cluster),
-        policies or {},
+        jobs=records,
+        pods=records,
+        updates=FakeUpdates(cluster),
+        resmgr=FakeResourceManager(cluster),
+        hosts=FakeHostManager(cluster),
+        placer=FakePlacer(cluster),
+        keepers=host,
+        maintenance=host,
+        images=FakePrefetcher(cluster),
+        migrations=MigratedPool(cluster.clock),
+        daemons=daemons or FollowedHosts(cluster),
+        rebalancers=rebalanced,
+        rebalances=rebalanced,
+        lockdowns=FakeLockdowns(cluster),
+        scheduled=FakeScheduledJobs(cluster),
+        policies=policies or {},
     )
 
 

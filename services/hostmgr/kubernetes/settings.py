@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 
 from peloton.errors import InvalidArgument
 from services.hostmgr.driver import Ports
@@ -24,6 +24,7 @@ class KubernetesSettings:
     """Raises InvalidArgument naming the setting and its rule."""
 
     access: str  # path of a kubeconfig, or IN_CLUSTER
+    _: KW_ONLY
     context: str = ""  # of the kubeconfig; empty: its current one
     cluster: str = "local"
     namespace: str = "peloton"  # of Peloton's pods

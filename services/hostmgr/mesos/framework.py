@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 
 from peloton.api.mesos_access import OPEN, MesosAccess
 from peloton.errors import InvalidArgument
@@ -15,6 +15,7 @@ FAILOVER_TIMEOUT_S = 7 * 24 * 3600.0
 @dataclass(frozen=True)
 class MesosSettings:
     master: str  # host:port, or zk://...
+    _: KW_ONLY
     cluster: str = "local"
     role: str = "peloton"
     user: str = "root"

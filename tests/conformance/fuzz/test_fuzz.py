@@ -122,7 +122,6 @@ async def channel(world: World) -> AsyncIterator[grpc.aio.Channel]:
     api = await start_api(
         storage,
         wakes,
-        wakes,
         lambda _: f"127.0.0.1:{pools.port}",
         "127.0.0.1:0",
         bounds=UNBOUNDED,

@@ -12,11 +12,14 @@ from temporalio.api.taskqueue.v1 import TaskQueue
 from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
 from temporalio.client import Client
 
-from peloton.model.host import LaunchResult, Placement
+from peloton.model.host import HostState, LaunchResult, Placement
 from peloton.model.ids import Hostname, JobId, RespoolId, job_workflow_id, maintenance_workflow_id, new_job_id
 from peloton.model.job import JobType
-from services.temporal import BATCH_QUEUE, MAINTENANCE_QUEUE, SERVICE_QUEUE, TASK_QUEUES, start_job, wake_maintenance
+from peloton.model.maintenance import HostMaintenance
+from services.lifecycles import JOB, MAINTENANCE, start
+from services.temporal import BATCH_QUEUE, MAINTENANCE_QUEUE, SERVICE_QUEUE, TASK_QUEUES
 from services.worker.worker import LONG_SLOTS, build_workers, run_workers
+from services.workflow_labels import job_labels, maintenance_labels
 from tests.workflow.cluster import Cluster
 from tests.workflow.fakes import FakeHostManager, FakeRecords
 from tests.workflow.server import RealClock, ServerStory, server_story, wait_until
@@ -64,8 +67,9 @@ async def test_each_kind_of_work_has_a_queue(client: Client) -> None:
     batch, service = cluster.submit(new_job_id(), 1), cluster.submit(new_job_id(), 1)
     service = replace(service, type=JobType.SERVICE)
     for record in (batch, service):
-        await start_job(client, record, Policies())
-    await wake_maintenance(client, "east", Hostname("queue1"), Policies())
+        await start(client, JOB, record.job_id, record, job_labels(record, "/pool"), Policies())
+    host = HostMaintenance("east", Hostname("queue1"), HostState.UP, HostState.DOWN)
+    await start(client, MAINTENANCE, "east/queue1", host, maintenance_labels(host), Policies())
     ids = [job_workflow_id(batch.job_id), job_workflow_id(service.job_id), maintenance_workflow_id("east", "queue1")]
     found = []
     for workflow_id in ids:

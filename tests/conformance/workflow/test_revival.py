@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from itertools import pairwise
+from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from temporalio.service import RPCError
 
 from peloton.lifecycle import rollout, workflow_restarts
 from peloton.lifecycle.backoff import Backoff
+from peloton.model.host import HostState
 from peloton.model.ids import (
     Hostname,
     daemon_workflow_id,
@@ -26,16 +28,21 @@ from peloton.model.ids import (
     update_workflow_id,
 )
 from peloton.model.job import SlaSpec
+from peloton.model.maintenance import HostMaintenance
 from peloton.model.migration import MigrationAct
 from peloton.model.rebalance import RebalanceAct
+from services.job_waker import JobWaker
+from services.lifecycles import MAINTENANCE, start
 from services.missing_workflows import MissingWorkflows
 from services.revival import Revival
-from services.temporal import BATCH_QUEUE, SERVICE_QUEUE, JobWaker, wake_maintenance
+from services.temporal import BATCH_QUEUE, SERVICE_QUEUE
+from services.wakers import Wakers
+from services.workflow_labels import maintenance_labels
 from tests.conformance.workflow.conftest import RESTARTED
 from tests.workflow.fakes import FakeRecords
 from tests.workflow.migration_stories import migration_story
 from tests.workflow.rebalance_stories import rebalance_story
-from tests.workflow.server import PATIENCE_S, ServerStory, server_story, tell_all, wait_until
+from tests.workflow.server import PATIENCE_S, ServerStory, server_story, stored_in, stored_jobs, wait_until
 from workflows.daemon import DaemonResult
 from workflows.policies import Policies
 from workflows.rebalance import RebalanceResult
@@ -53,23 +60,21 @@ async def client(temporal_address: str) -> Client:
 @asynccontextmanager
 async def reviving(
     client: Client,
-    wake_migrations: Callable[[Iterable[str]], None] = lambda _: None,
-    wake_rebalances: Callable[[Iterable[str]], None] = lambda _: None,
     task_queue: str = BATCH_QUEUE,
     finds_missing: bool = False,
+    rows: Mapping[str, object] = MappingProxyType({}),
     **cluster: float,
 ) -> AsyncIterator[ServerStory]:
     async with server_story(client, task_queue=task_queue, **cluster) as story:
-        waker = JobWaker(client, FakeRecords(story.cluster).get, QUIET, tell_all, interval_s=0.05)
-        wake = wake_migrations, wake_rebalances, story.followers.jobs_changed
+        wakers = Wakers(client, stored_in(story, **rows), QUIET, interval_s=0.05)
         expected = (lambda: len(story.cluster.jobs)) if finds_missing else (lambda: 0)
         missing = MissingWorkflows(client, expected, lambda: list(story.cluster.jobs))
-        looking = Revival(client, waker, QUIET, 0.2, *wake, missing)
+        looking = Revival(client, wakers, period_s=0.2, missing=missing)
         try:
             yield story
         finally:
             await looking.close()
-            await waker.close()
+            await wakers.close()
 
 
 async def started_anew(handle: WorkflowHandle[Any, Any], run_id: str | None) -> None:
@@ -128,7 +133,7 @@ async def test_a_job_whose_workflow_fails_is_started_again_later_each_time(
     async with reviving(client, finds_missing=True) as story:
         story.cluster.refusals.update(enqueue=6)  # an attempt within the workflow task, then one of an activity
         job = await story.submit(1, policies=QUIET)
-        waker = JobWaker(client, FakeRecords(story.cluster).get, QUIET, tell_all, interval_s=0.05)
+        waker = JobWaker(client, stored_jobs(FakeRecords(story.cluster).get), QUIET, interval_s=0.05)
 
         def wake_until_it_succeeds() -> bool:
             waker.jobs_changed([job])
@@ -195,8 +200,9 @@ async def test_a_terminated_daemon_carries_on(client: Client) -> None:
 
 async def test_a_terminated_maintenance_carries_on(client: Client) -> None:
     """The workflow of a terminated maintenance is started again, and reads the host's progress."""
-    async with reviving(client):
-        await wake_maintenance(client, "local", Hostname("revived"), QUIET)
+    host = HostMaintenance("local", Hostname("revived"), HostState.UP, HostState.DOWN)
+    async with reviving(client, rows={"maintenance": SimpleNamespace(get=lambda *_: host)}):
+        await start(client, MAINTENANCE, "local/revived", host, maintenance_labels(host), QUIET)
         handle = client.get_workflow_handle(maintenance_workflow_id("local", "revived"))
         await started_anew(handle, await terminate(handle))
         await handle.terminate()
@@ -204,7 +210,10 @@ async def test_a_terminated_maintenance_carries_on(client: Client) -> None:
 
 async def test_a_terminated_migration_carries_on(client: Client) -> None:
     """The workflow of a terminated migration is started again, and continues from its rows."""
-    async with migration_story(client) as story, reviving(client, lambda _: story.pool.tell()):
+    async with (
+        migration_story(client) as story,
+        reviving(client, rows={"migrations": SimpleNamespace(get=lambda _: story.pool.row)}),
+    ):
         await story.half()
         story.pool.act(MigrationAct.PAUSE)
         await wait_until(lambda: story.pool.row is not None and story.pool.row.state == "PAUSED", "a pause")
@@ -216,7 +225,7 @@ async def test_a_terminated_migration_carries_on(client: Client) -> None:
 
 async def test_terminated_rebalancing_carries_on(client: Client) -> None:
     """The workflow of terminated rebalancing is started again, and reads how many pods were moved."""
-    async with rebalance_story(client) as story, reviving(client, wake_rebalances=lambda _: story.cluster.tell()):
+    async with rebalance_story(client) as story, reviving(client, rows={"rebalances": story.cluster}):
         await story.moved(2)
         await started_anew(story.handle, await terminate(story.handle))
         story.cluster.act(RebalanceAct.STOP)

@@ -19,21 +19,21 @@ from peloton.lifecycle.worker_versions import UNVERSIONED
 from peloton.model.ids import JobId, job_workflow_id
 from services import worker_versions
 from services.revival import Revival
-from services.temporal import BATCH_QUEUE, JobWaker
+from services.temporal import BATCH_QUEUE
 from services.temporal_connection import connect, connect_config
+from services.wakers import Wakers
 from services.worker.worker import build_workers, run_workers
 from services.worker_admin import WorkerAdmin
 from services.worker_fleet import apply, look, note_start, read_fleet
 from services.worker_versions import VersionClaim, VersionKeeper
 from tests.conformance.workflow.conftest import VERSIONED
-from tests.workflow.fakes import FakeRecords
 from tests.workflow.server import (
     PATIENCE_S,
     SLOTS,
     ServerStory,
     histories_of,
     server_story,
-    tell_all,
+    stored_in,
     wait_until,
 )
 from tests.workflow.stories import ports_on
@@ -168,8 +168,8 @@ async def test_an_idle_job_is_moved_by_the_leader(client: Client) -> None:
     a version."""
     async with quiet_job(client) as (story, job), AsyncExitStack() as workers:
         keeper = VersionKeeper(client, steps=AT_ONCE)
-        waker = JobWaker(client, FakeRecords(story.cluster).get, QUIET, tell_all, interval_s=0.05)
-        leader = Revival(client, waker, QUIET, 0.2, current_version=lambda: keeper.current)
+        wakers = Wakers(client, stored_in(story), QUIET, interval_s=0.05)
+        leader = Revival(client, wakers, period_s=0.2, current_version=lambda: keeper.current)
         await story.stop_worker()
 
         for version in ("e1", "e2"):
@@ -180,7 +180,7 @@ async def test_an_idle_job_is_moved_by_the_leader(client: Client) -> None:
                 return (await versions_of(story, job))[-1] == version
 
             await seen(is_moved, f"the idle job on version {version}")
-        for watch in (leader, waker, keeper):
+        for watch in (leader, wakers, keeper):
             await watch.close()
         story.cluster.kill(job)
         assert ("KILLED", {"KILLED": 3}) == await story.result(job)

@@ -74,7 +74,7 @@ def hosts() -> OneSandbox:
 
 @pytest.fixture
 async def address(storage: Storage, wakes: RecordedWakes, hosts: OneSandbox) -> AsyncIterator[str]:
-    server = await start(storage, wakes, wakes, lambda _: None, "127.0.0.1:0", hosts)
+    server = await start(storage, wakes, lambda _: None, "127.0.0.1:0", hosts)
     yield f"127.0.0.1:{server.port}"
     await server.stop(0)
 

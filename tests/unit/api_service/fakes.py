@@ -11,11 +11,13 @@ from peloton.model.resources import Resources
 
 
 class RecordedWakes:
-    """A Starter and Lifecycles that records the started and the signalled jobs."""
+    """An ``api.wake.Wakers`` that records the started and the signalled workflows."""
 
     def __init__(self) -> None:
         self.started: list[JobId] = []
         self.changed: list[JobId] = []
+        self.migrations: list[str] = []
+        self.rebalances: list[str] = []
         self.is_down = False
 
     async def start_job(self, job_id: JobId) -> None:
@@ -25,6 +27,12 @@ class RecordedWakes:
 
     def jobs_changed(self, job_ids: Iterable[JobId], cause: str = "") -> None:
         self.changed.extend(job_ids)
+
+    def migrations_changed(self, migration_ids: Iterable[str]) -> None:
+        self.migrations.extend(migration_ids)
+
+    def rebalances_changed(self, clusters: Iterable[str]) -> None:
+        self.rebalances.extend(clusters)
 
 
 class OneSandbox:

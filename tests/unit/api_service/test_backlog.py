@@ -165,7 +165,7 @@ async def test_storage_is_asked_once_a_second() -> None:
 async def narrow(storage: Storage, wakes: RecordedWakes, hosts: OneSandbox) -> AsyncIterator[grpc.aio.Channel]:
     """Returns a channel to an api whose bound is one waiting job."""
     bounds = Bounds(jobs_waiting=1)
-    server = await start(storage, wakes, wakes, lambda _: None, "127.0.0.1:0", hosts, bounds)
+    server = await start(storage, wakes, lambda _: None, "127.0.0.1:0", hosts, bounds)
     async with grpc.aio.insecure_channel(f"127.0.0.1:{server.port}") as channel:
         yield channel
     await server.stop(0)

@@ -117,7 +117,7 @@ async def world() -> AsyncIterator[World]:
     managers = {name: HostManager(name) for name in "ab"}
     addresses = {name: await manager.serve() for name, manager in managers.items()}
     wakes, storage = RecordedWakes(), Storage()
-    server = await start(storage, wakes, wakes, lambda _: None, "127.0.0.1:0", clusters=lambda: addresses)  # type: ignore[arg-type]
+    server = await start(storage, wakes, lambda _: None, "127.0.0.1:0", clusters=lambda: addresses)  # type: ignore[arg-type]
     async with grpc.aio.insecure_channel(f"127.0.0.1:{server.port}") as channel:
         yield World(managers, addresses, channel)
     await server.stop(0)

@@ -86,7 +86,7 @@ async def resmgr(leaders: Leaders) -> AsyncIterator[ResourceManager]:
 @pytest.fixture
 async def api(leaders: Leaders) -> AsyncIterator[ApiServer]:
     wakes = RecordedWakes()
-    server = await start(cast(Any, NoStorage()), wakes, wakes, leaders, "127.0.0.1:0", clusters=leaders.clusters)
+    server = await start(cast(Any, NoStorage()), wakes, leaders, "127.0.0.1:0", clusters=leaders.clusters)
     yield server
     await server.stop(0)
 

@@ -33,9 +33,7 @@ LIMIT = Column(Quantity.LIMIT, "memory")
 @pytest.fixture
 async def history(storage: Storage) -> AsyncIterator[Any]:
     wakes = RecordedWakes()
-    server = await start(
-        storage, wakes, wakes, lambda _: None, "127.0.0.1:0", clusters=lambda: {"local": "", "other": ""}
-    )
+    server = await start(storage, wakes, lambda _: None, "127.0.0.1:0", clusters=lambda: {"local": "", "other": ""})
     async with grpc.aio.insecure_channel(f"127.0.0.1:{server.port}") as channel:
         yield HistoryServiceStub(channel)
     await server.stop(0)

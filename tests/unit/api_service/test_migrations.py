@@ -48,17 +48,13 @@ def clusters() -> Clusters:
 
 
 @pytest.fixture
-def woken() -> list[str]:
-    return []
+def woken(wakes: RecordedWakes) -> list[str]:
+    return wakes.migrations
 
 
 @pytest.fixture
-async def address(
-    storage: Storage, wakes: RecordedWakes, hosts: OneSandbox, clusters: Clusters, woken: list[str]
-) -> AsyncIterator[str]:
-    server = await start(
-        storage, wakes, wakes, lambda _: None, "127.0.0.1:0", hosts, targets=clusters, migrations_changed=woken.extend
-    )
+async def address(storage: Storage, wakes: RecordedWakes, hosts: OneSandbox, clusters: Clusters) -> AsyncIterator[str]:
+    server = await start(storage, wakes, lambda _: None, "127.0.0.1:0", hosts, targets=clusters)
     yield f"127.0.0.1:{server.port}"
     await server.stop(0)
 

@@ -124,7 +124,7 @@ class World:
             self.storage.leases.acquire(role, "me", f"{role}:1", 600.0, now_s)
         wakes = RecordedWakes()
         self.server = await start(
-            self.storage, wakes, wakes, lambda _: self.resmgr_address, "127.0.0.1:0",
+            self.storage, wakes, lambda _: self.resmgr_address, "127.0.0.1:0",
             clusters=lambda: self.addresses, temporal={"target_host": "temporal:7233", "namespace": "prod"},
             watch=self.watch,
         )  # fmt: skip

@@ -75,7 +75,7 @@ async def channel(explain: Explain, storage: Storage) -> AsyncIterator[grpc.aio.
     address = f"127.0.0.1:{resmgr.add_insecure_port('127.0.0.1:0')}"
     await resmgr.start()
     wakes = RecordedWakes()
-    api = await start(storage, wakes, wakes, lambda role: address if role == "resmgr" else None, "127.0.0.1:0")
+    api = await start(storage, wakes, lambda role: address if role == "resmgr" else None, "127.0.0.1:0")
     async with grpc.aio.insecure_channel(f"127.0.0.1:{api.port}") as channel:
         yield channel
     await api.stop(0)

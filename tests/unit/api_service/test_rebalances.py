@@ -20,16 +20,16 @@ Status = grpc.StatusCode
 
 
 @pytest.fixture
-def woken() -> list[str]:
-    return []
+def woken(wakes: RecordedWakes) -> list[str]:
+    return wakes.rebalances
 
 
 @pytest.fixture
-async def address(storage: Storage, wakes: RecordedWakes, hosts: OneSandbox, woken: list[str]) -> AsyncIterator[str]:
+async def address(storage: Storage, wakes: RecordedWakes, hosts: OneSandbox) -> AsyncIterator[str]:
     """Returns the address of an api with two clusters, whose host managers do not answer."""
     server = await start(
-        storage, wakes, wakes, lambda _: None, "127.0.0.1:0", hosts,
-        clusters=lambda: {"east": "", "west": ""}, rebalances_changed=woken.extend,
+        storage, wakes, lambda _: None, "127.0.0.1:0", hosts,
+        clusters=lambda: {"east": "", "west": ""},
     )  # fmt: skip
     yield f"127.0.0.1:{server.port}"
     await server.stop(0)

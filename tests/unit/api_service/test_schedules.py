@@ -109,7 +109,7 @@ def kept() -> KeptSchedules:
 
 @pytest.fixture
 async def address(storage: Storage, wakes: RecordedWakes, hosts: OneSandbox, kept: KeptSchedules) -> AsyncIterator[str]:
-    server = await start(storage, wakes, wakes, lambda _: None, "127.0.0.1:0", hosts, schedules=kept)
+    server = await start(storage, wakes, lambda _: None, "127.0.0.1:0", hosts, schedules=kept)
     yield f"127.0.0.1:{server.port}"
     await server.stop(0)
 

@@ -25,7 +25,7 @@ from tests.unit.api_service.no_storage import NoStorage
 @pytest.fixture
 async def api() -> AsyncIterator[ApiServer]:
     wakes = RecordedWakes()
-    server = await start(cast(Any, NoStorage()), wakes, wakes, lambda _: None, "127.0.0.1:0")
+    server = await start(cast(Any, NoStorage()), wakes, lambda _: None, "127.0.0.1:0")
     yield server
     await server.stop(0)
 
@@ -102,7 +102,7 @@ async def test_port_taken(api: ApiServer) -> None:
     """A second server on the same port fails with the address."""
     wakes = RecordedWakes()
     with pytest.raises(OSError, match=f"the api cannot listen on 127.0.0.1:{api.port}"):
-        await start(cast(Any, NoStorage()), wakes, wakes, lambda _: None, f"127.0.0.1:{api.port}")
+        await start(cast(Any, NoStorage()), wakes, lambda _: None, f"127.0.0.1:{api.port}")
 
 
 class Refusing:

@@ -88,9 +88,7 @@ async def api(resmgr: tuple[ResourceManager, str], request: pytest.FixtureReques
     address = None if getattr(request, "param", "") == "no leader" else resmgr[1]
     wakes = RecordedWakes()
     storage: Any = NoStorage()
-    server = await start(
-        storage, wakes, wakes, lambda _: address, "127.0.0.1:0", clusters=lambda: {"local": address or ""}
-    )
+    server = await start(storage, wakes, lambda _: address, "127.0.0.1:0", clusters=lambda: {"local": address or ""})
     async with grpc.aio.insecure_channel(f"127.0.0.1:{server.port}") as channel:
         yield channel
     await server.stop(0)

@@ -284,7 +284,7 @@ async def test_cancel_of_nothing(watches: Any) -> None:
 
 async def test_the_server_stops(storage: Storage, wakes: RecordedWakes) -> None:
     """The server's stop ends watches at once, and they may be resumed at another server."""
-    server = await start(storage, wakes, wakes, lambda _: None, "127.0.0.1:0")
+    server = await start(storage, wakes, lambda _: None, "127.0.0.1:0")
     async with grpc.aio.insecure_channel(f"127.0.0.1:{server.port}") as channel:
         stub: Any = WatchServiceStub(channel)
         call = stub.Watch(svc.WatchRequest(pod_filter=OF_PODS))

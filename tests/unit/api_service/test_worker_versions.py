@@ -50,7 +50,7 @@ def deployment() -> Deployment:
 async def address(
     storage: Storage, wakes: RecordedWakes, hosts: OneSandbox, deployment: Deployment
 ) -> AsyncIterator[str]:
-    server = await start(storage, wakes, wakes, lambda _: None, "127.0.0.1:0", hosts, workers=deployment)
+    server = await start(storage, wakes, lambda _: None, "127.0.0.1:0", hosts, workers=deployment)
     yield f"127.0.0.1:{server.port}"
     await server.stop(0)
 
