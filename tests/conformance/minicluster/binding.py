@@ -85,11 +85,6 @@ class Bindings:
                 self.names[theirs] = ours
             if "uuid" in recorded["update"]["status"]:
                 self.names[recorded["update"]["status"]["uuid"]] = actual["update"]["status"].get("uuid", "")
-        elif type_ == "UPDATE_OPERATION_STATUS":
-            theirs_status = recorded["update_operation_status"]["status"]
-            ours_status = actual["update_operation_status"]["status"]
-            if "uuid" in theirs_status and "uuid" in ours_status:
-                self.names[theirs_status["uuid"]["value"]] = ours_status["uuid"]["value"]
         elif type_ == "INVERSE_OFFERS":
             pairs = zip(
                 recorded["inverse_offers"]["inverse_offers"], actual["inverse_offers"]["inverse_offers"], strict=False

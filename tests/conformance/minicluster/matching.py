@@ -72,23 +72,12 @@ def subject(event: dict[str, Any], side: Normaliser) -> tuple[str, ...]:
     if type_ == "UPDATE":
         status = body["status"]
         return type_, status["task_id"]["value"], str(status.get("source"))
-    if type_ == "UPDATE_OPERATION_STATUS":
-        status = body["status"]
-        return type_, status["operation_id"]["value"], str("message" in status)
     if type_ == "RESCIND":
         return type_, body["offer_id"]["value"]
     if type_ == "FAILURE":
         return type_, side.text(body["agent_id"]["value"]), body.get("executor_id", {}).get("value", "")
     if type_ == "INVERSE_OFFERS":
         return type_, side.text(body["inverse_offers"][0]["agent_id"]["value"])
-    if type_ == "TASK_ADDED":
-        return type_, body["task"]["task_id"]["value"]
-    if type_ == "TASK_UPDATED":
-        return type_, body["status"]["task_id"]["value"]
-    if type_ in ("FRAMEWORK_ADDED", "FRAMEWORK_UPDATED"):
-        return type_, side.text(body["framework"]["framework_info"]["id"]["value"])
-    if type_ == "AGENT_ADDED":
-        return type_, body["agent"]["agent_info"]["hostname"]
     return (type_,)
 
 
@@ -109,8 +98,6 @@ def introduces(line: dict[str, Any]) -> set[str]:
         return {body["status"].get("uuid", "")} - {""}
     if type_ == "INVERSE_OFFERS":
         return {offer["id"]["value"] for offer in body["inverse_offers"]}
-    if type_ == "UPDATE_OPERATION_STATUS":
-        return {body["status"].get("uuid", {}).get("value", "")} - {""}
     return set()
 
 

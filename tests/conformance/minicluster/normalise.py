@@ -16,8 +16,8 @@ _WORK_DIR = re.compile(r"/var/lib/mesos/s\d+/(agent\d+|master)")
 _UNORDERED = frozenset(
     (
         "resources", "total_resources", "allocated_resources", "offered_resources", "capabilities", "attributes",
-        "agents", "frameworks", "completed_frameworks", "tasks", "completed_tasks", "unreachable_tasks", "slaves",
-        "offers", "roles", "draining_machines", "executor_ids", "unreserved_resources_full",
+        "agents", "frameworks", "completed_frameworks", "tasks", "completed_tasks", "unreachable_tasks",
+        "offers", "roles", "draining_machines",
     )
 )  # fmt: skip
 _TIMES = frozenset(

@@ -1,7 +1,7 @@
 """Re-sends a recording's calls to a minicluster, in virtual time, and compares what comes back.
 
 Recorded names (framework, offer, agent, stream ids, uuids) are bound to the actual ones when the event that
-introduces them arrives. Events are compared one to one per stream and subject (the task, the offer, the operation),
+introduces them arrives. Events are compared one to one per stream and subject (the task, the offer),
 because the order between different subjects is not fixed in a real cluster either. Offers are compared as amounts
 per agent: whether two halves of an agent come in one offer or two depends on the phase of the allocation tick.
 """
