@@ -83,6 +83,9 @@ def is_left_out(line: dict[str, Any], is_master: bool) -> bool:
 
 # Parts of recordings that are not replayed, and whole recordings.
 NOT_REPLAYED = {
+    "02 lines 155-168": "UPDATE_FRAMEWORK, and what follows on its stream",
+    "03 lines 252-262, 296-308, 313-318": "max_completion_time, a general check, an agent without Docker",
+    "03 lines 344-346, 375": "a task group, and a list that has tasks of the lines above",
     "06 lines 110-142": "the master restart: one process plays master and agents, there is no registry to recover",
     "10 lines 206-227": "agents restarted with another work_dir or other resources: ours are fixed by the hosts file",
     "12 lines 111-113": "an agent process started while its machine is down: ours is started by STOP_MAINTENANCE",
