@@ -55,9 +55,6 @@ def change_locks(settings: Settings, verb: str, components: Sequence[str]) -> No
         raise Failed("; ".join(failures))
 
 
-TABLE: Table[str] = Table(
-    ("Locked", lambda name: name), ("Effect", lambda name: EFFECTS[name]), nothing="Nothing is locked", name=str
-)
 EFFECTS = {
     "Read": "calls that read jobs and pods are refused: All read APIs are locked down",
     "Write": "calls that change jobs and pods are refused: All write APIs are locked down",
@@ -65,6 +62,9 @@ EFFECTS = {
     "Launch": "no pod is launched until it is unlocked: launch op is locked",
     "GoalStateEngine": "recorded, without effect",
 }
+TABLE: Table[str] = Table(
+    ("Locked", lambda name: name), ("Effect", lambda name: EFFECTS[name]), nothing="Nothing is locked", name=str
+)
 
 
 @admin.command()
