@@ -17,7 +17,7 @@ from tests.unit.tidy import TIDY, python_files, tree_of
 
 pytestmark = pytest.mark.xdist_group(TIDY)
 PACKAGES = ("peloton", "workflows", "activities", "services", "cli", "deploy")
-DECORATORS = ["@*.command", "@*.group", "@*.listens_for", "@on", "@*.validator"]
+DECORATORS = ["@*.command", "@*.group", "@verb_commands", "@*.listens_for", "@on", "@*.validator"]
 """Decorators of functions that click, SQLAlchemy, Textual and Temporal call."""
 GENERATED = ["*_pb2*"]
 BY_OTHERS = {
