@@ -115,12 +115,16 @@ def watch_drains(
     request = v0.maintenance.QueryRequest(hostnames=hosts)
     seen = {host.hostname: host.cluster for host in begun}  # hosts in maintenance -> their clusters
     silent: list[str] = []
+
+    def draw(answer: v0.maintenance.QueryResponse) -> Group:
+        return picture(answer, console.width)
+
     with display_on(
         console,
         is_json,
         json_of=as_json_line,
         lines_of=lambda answer: {host.hostname: lines_of(host) for host in answer.hosts},
-        live=lambda: redrawn(console, lambda answer: picture(answer, console.width)),
+        live=lambda: redrawn(console, draw),
     ) as display:
         while True:
             answer = patience.ask(display.say, lambda: client.maintenance.Query(request))

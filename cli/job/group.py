@@ -226,5 +226,5 @@ for command in (
     schedule,
 ):
     job.add_command(command)
-for command in (get, status, delete):
-    daemon.add_command(command)
+for shared in (get, status, delete):
+    daemon.add_command(shared)
