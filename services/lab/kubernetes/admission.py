@@ -1,10 +1,11 @@
-"""Admission of new objects: existing namespaces and priority classes."""
+"""Admission of new objects: existing namespaces, priority classes, and quotas of the number of pods."""
 
 from __future__ import annotations
 
 from services.lab.kubernetes.errors import forbidden, not_found
-from services.lab.kubernetes.pods import tolerations
-from services.lab.kubernetes.resources import NAMESPACES, PODS, Json, Resource
+from services.lab.kubernetes.pods import is_over, tolerations
+from services.lab.kubernetes.quantities import amount
+from services.lab.kubernetes.resources import NAMESPACES, PODS, QUOTAS, Json, Resource
 from services.lab.kubernetes.store import Store
 
 
@@ -23,6 +24,19 @@ def check_namespace(store: Store, resource: Resource, namespace: str, name: str)
         raise forbidden(resource, name, text, [cause])
 
 
+def check_quota(store: Store, pod: Json) -> None:
+    """Raises ApiError 403 for a pod beyond the number of pods of a quota. Other limits of quotas are not enforced."""
+    metadata = pod["metadata"]
+    for entry in store.entries(QUOTAS.plural, metadata["namespace"]):
+        limit = (entry.body["spec"].get("hard") or {}).get("pods")
+        if limit is None:
+            continue
+        used = sum(not is_over(one.body) for one in store.entries("pods", metadata["namespace"]))
+        if used >= amount(limit):
+            numbers = f"requested: pods=1, used: pods={used}, limited: pods={limit}"
+            raise forbidden(PODS, metadata["name"], f"exceeded quota: {entry.body['metadata']['name']}, {numbers}")
+
+
 def admitted_spec(store: Store, name: str, spec: Json) -> Json:
     """Return the spec of a new pod with its priority and the default tolerations. Raises ApiError 403."""
     priority_class = _priority_class(store, name, spec.get("priorityClassName") or "")
@@ -33,22 +47,16 @@ def admitted_spec(store: Store, name: str, spec: Json) -> Json:
             f"controller computed {value} from the given PriorityClass name"
         )
         raise forbidden(PODS, name, why)
-    admitted = {
+    return {
         **spec,
         "tolerations": tolerations(spec.get("tolerations") or []),
         "priority": value,
         "preemptionPolicy": priority_class.get("preemptionPolicy", "PreemptLowerPriority"),
     }
-    if priority_class:
-        admitted["priorityClassName"] = priority_class["metadata"]["name"]
-    return admitted
 
 
 def _priority_class(store: Store, pod: str, name: str) -> Json:
-    if name:
-        entry = store.get("priorityclasses", "", name)
-        if entry is None:
-            raise forbidden(PODS, pod, f"no PriorityClass with name {name} was found")
-        return entry.body
-    defaults = [one for one in store.values("priorityclasses") if one.get("globalDefault")]
-    return min(defaults, key=lambda one: int(one.get("value") or 0), default={})
+    entry = store.get("priorityclasses", "", name) if name else None
+    if name and entry is None:
+        raise forbidden(PODS, pod, f"no PriorityClass with name {name} was found")
+    return {} if entry is None else entry.body

@@ -16,7 +16,6 @@ class DeleteOptions:
     """Grace in seconds; None: the object's own."""
     uid: str = ""
     version: str = ""
-    dry_run: bool = False
 
 
 def check_preconditions(resource: Resource, body: Json, options: DeleteOptions) -> None:

@@ -17,6 +17,7 @@ _SUBRESOURCES: dict[str, Json] = {
     "eviction": {"group": "policy", "version": "v1", "kind": "Eviction", "verbs": ["create"]},
     "log": {"verbs": ["get"]},
     "exec": {"kind": "PodExecOptions", "verbs": ["create", "get"]},
+    "scale": {"group": "autoscaling", "version": "v1", "kind": "Scale", "verbs": ["get", "patch", "update"]},
 }
 
 
@@ -65,17 +66,7 @@ def _schemas(groups: list[str]) -> dict[str, Json]:
 
 
 def _version() -> Json:
-    return {
-        "major": MAJOR,
-        "minor": MINOR,
-        "gitVersion": GIT_VERSION,
-        "gitCommit": "",
-        "gitTreeState": "clean",
-        "buildDate": "1970-01-01T00:00:00Z",
-        "goVersion": "",
-        "compiler": "",
-        "platform": "emulated",
-    }
+    return {"major": MAJOR, "minor": MINOR, "gitVersion": GIT_VERSION, "platform": "emulated"}
 
 
 def _group(group: str) -> Json:
@@ -101,13 +92,6 @@ def _rows(resource: Resource) -> list[Json]:
         own["shortNames"] = list(resource.short_names)
     rows = [own]
     for name in sorted(resource.subresources):
-        described = {"kind": resource.kind, **_SUBRESOURCES[name]}
-        rows.append(
-            {
-                "name": f"{resource.plural}/{name}",
-                "singularName": "",
-                "namespaced": resource.namespaced,
-                **described,
-            }
-        )
+        described = {"kind": resource.kind, "namespaced": resource.namespaced, **_SUBRESOURCES[name]}
+        rows.append({"name": f"{resource.plural}/{name}", "singularName": "", **described})
     return rows

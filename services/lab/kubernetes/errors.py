@@ -17,13 +17,12 @@ class ApiError(Exception):
         self.message = message
         self.details = details
         self.retry_after_s = retry_after_s
-        self.continue_token = ""  # of a list that can be continued, though not consistently
 
     def status(self) -> Json:
         body: Json = {
             "kind": "Status",
             "apiVersion": "v1",
-            "metadata": {"continue": self.continue_token} if self.continue_token else {},
+            "metadata": {},
             "status": "Failure",
             "message": self.message,
             "reason": self.reason,

@@ -1,18 +1,22 @@
-"""Fault injection: an overloaded apiserver, dropped connections, or expired events."""
+"""Faults for tests and drills over HTTP: an overloaded apiserver, dropped connections, expired events, and nodes that
+go down and come back.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from urllib.parse import unquote
 
 from services.lab.kubernetes.answers import TEXT_TYPE, answer, json_answer
-from services.lab.kubernetes.errors import bad_request, method_not_allowed
+from services.lab.kubernetes.errors import ApiError, bad_request, method_not_allowed
 from services.lab.kubernetes.lists import Lists
+from services.lab.kubernetes.nodes.nodes import Nodes, UnknownNode
 from services.lab.kubernetes.requests import object_of
 from services.lab.kubernetes.resources import Json
 from services.lab.kubernetes.store import Store
 from services.lab.shared.http.server import Connection, Request
 
-PATH = "/emulation/faults"
+FAULTS, NODES = "/emulation/faults", "/emulation/nodes"
 REFUSED_MAX = 1_000_000
 RETRY_AFTER_MAX_S = 60
 _BUSY = b"Too many requests, please try again later.\n"
@@ -33,7 +37,7 @@ class Faults:
         """
         if request.method != "POST":
             raise method_not_allowed()
-        asked = object_of(request.body, request.headers.get("content-type", ""))
+        asked = object_of(request)
         left = _whole(asked, "refuse", self._left, REFUSED_MAX)
         self._retry_after_s = _whole(asked, "retry_after_s", self._retry_after_s, RETRY_AFTER_MAX_S)
         self._left = left
@@ -52,6 +56,20 @@ class Faults:
             return None
         self._left -= 1
         return answer(429, _BUSY, TEXT_TYPE, f"Retry-After: {self._retry_after_s}\r\n")
+
+
+def handle_nodes(nodes: Nodes, request: Request) -> bytes:
+    """Handle a GET of all nodes and their images, and a POST of NAME/stop and NAME/start. Raises ApiError."""
+    parts = [unquote(part) for part in request.path.removeprefix(NODES).strip("/").split("/") if part]
+    if request.method == "GET" and not parts:
+        return json_answer(200, {"nodes": nodes.table(), "images": nodes.runtime.images.page()})
+    if request.method != "POST" or len(parts) != 2 or parts[1] not in ("stop", "start"):
+        raise method_not_allowed()
+    try:
+        (nodes.stop if parts[1] == "stop" else nodes.boot)(parts[0])
+    except UnknownNode as error:
+        raise ApiError(404, "NotFound", str(error)) from None
+    return json_answer(200, {"name": parts[0], "is_up": nodes.by_name[parts[0]].is_up})
 
 
 def _whole(asked: Json, name: str, usual: int, most: int) -> int:

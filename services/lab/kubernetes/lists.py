@@ -2,29 +2,19 @@
 
 from __future__ import annotations
 
-import base64
 from collections import OrderedDict
-from collections.abc import Callable
+from itertools import count
 from typing import NamedTuple
 
-import orjson
-
-from services.lab.kubernetes.errors import ApiError, bad_request, expired, too_large
+from services.lab.kubernetes.errors import bad_request, expired, too_large
 from services.lab.kubernetes.requests import whole_number
-from services.lab.kubernetes.resources import Json, Resource
+from services.lab.kubernetes.resources import Resource
 from services.lab.kubernetes.selectors import Matches, by_fields, by_labels
-from services.lab.kubernetes.store import Entry, Store, key_of
+from services.lab.kubernetes.store import Entry, Store
 
 SNAPSHOTS_MAX = 64
 """States kept for lists that are being continued."""
-SNAPSHOT_S = 300.0
-"""Seconds for which a list may be continued, the interval at which an apiserver compacts its storage."""
-_TOO_OLD = (
-    "The provided continue parameter is too old to display a consistent list result. You can start a new list without "
-    "the continue parameter, or use the continue token in this response to retrieve the remainder of the results. "
-    "Continuing with the provided token results in an inconsistent list - objects that were created, modified, or "
-    "deleted between the time the first chunk was returned and now may show up in the list."
-)
+_TOO_OLD = "The provided continue parameter is too old to display a consistent list result. You can start a new list."
 
 
 class Page(NamedTuple):
@@ -32,6 +22,14 @@ class Page(NamedTuple):
     version: int
     token: str = ""
     remaining: int | None = None
+
+
+class Snapshot(NamedTuple):
+    """Entries of a list that is being continued."""
+
+    entries: list[Entry]
+    version: int
+    is_selected: bool
 
 
 def selection(resource: str, query: dict[str, str]) -> Matches | None:
@@ -46,77 +44,43 @@ def selection(resource: str, query: dict[str, str]) -> Matches | None:
 
 
 class Lists:
-    def __init__(self, store: Store, now: Callable[[], float]) -> None:
-        """Create the lists. ``now``: monotonic seconds."""
+    def __init__(self, store: Store) -> None:
         self._store = store
-        self._now = now
-        self._snapshots: OrderedDict[tuple[str, str, int], tuple[float, list[Entry]]] = OrderedDict()
+        self._snapshots: OrderedDict[str, Snapshot] = OrderedDict()
+        self._names = count(1)
 
     def page(self, resource: Resource, namespace: str, query: dict[str, str]) -> Page:
         """Return a page. Raises ApiError: 400, 410 for an expired state, 504 for a future version."""
-        version = whole_number(query, "resourceVersion")
-        token = query.get("continue", "")
-        if version is not None and version > self._store.version and not token:
-            raise too_large(version, self._store.version)
-        if query.get("resourceVersionMatch") == "Exact" and version != self._store.version:
-            raise expired(f"The resourceVersion for the provided list is too old: {version} ({self._store.version})")
-        limit = whole_number(query, "limit")
-        matches = selection(resource.plural, query)
+        limit, token = whole_number(query, "limit"), query.get("continue", "")
         if token:
-            version, entries = self._continued(resource, namespace, token)
-        else:
-            version, entries = self._store.version, self._store.entries(resource.plural, namespace)
-        unselected = entries
+            name, _, offset = token.partition(".")
+            if not offset.isdigit():
+                raise bad_request("continue key is not valid: it was not given by a list")
+            found = self._snapshots.get(name)
+            if found is None:
+                raise expired(_TOO_OLD)
+            return self._page(name, found, int(offset), limit)
+        version = whole_number(query, "resourceVersion")
+        if version is not None and version > self._store.version:
+            raise too_large(version, self._store.version)
+        matches = selection(resource.plural, query)
+        entries = self._store.entries(resource.plural, namespace)
         if matches is not None:
             entries = [entry for entry in entries if matches(entry.body)]
-        if not limit or len(entries) <= limit:
-            return Page(entries, version)
-        self._keep((resource.plural, namespace, version), unselected, bool(token))
-        shown = entries[:limit]
-        left = len(entries) - limit if matches is None else None
-        return Page(shown, version, _token(version, shown[-1].body), left)
+        return self._page("", Snapshot(entries, self._store.version, matches is not None), 0, limit)
 
-    def _keep(self, key: tuple[str, str, int], entries: list[Entry], is_continued: bool) -> None:
-        if is_continued and key in self._snapshots:
-            return
-        self._snapshots[key] = (self._now(), entries)
-        while len(self._snapshots) > SNAPSHOTS_MAX:
-            self._snapshots.popitem(last=False)
-
-    def _continued(self, resource: Resource, namespace: str, token: str) -> tuple[int, list[Entry]]:
-        version, start = _parsed(token)
-        if version < 0:
-            version, entries = self._store.version, self._store.entries(resource.plural, namespace)
-        else:
-            began_at, entries = self._snapshots.get((resource.plural, namespace, version), (-SNAPSHOT_S, []))
-            if self._now() - began_at >= SNAPSHOT_S:
-                raise _too_old(start)
-        return version, [entry for entry in entries if key_of(entry.body) > start]
+    def _page(self, name: str, snapshot: Snapshot, offset: int, limit: int | None) -> Page:
+        entries, version, is_selected = snapshot
+        end = offset + limit if limit else len(entries)
+        if end >= len(entries):
+            return Page(entries[offset:], version)
+        if not name:
+            name = str(next(self._names))
+            self._snapshots[name] = snapshot
+            while len(self._snapshots) > SNAPSHOTS_MAX:
+                self._snapshots.popitem(last=False)
+        return Page(entries[offset:end], version, f"{name}.{end}", None if is_selected else len(entries) - end)
 
     def forget(self) -> None:
         """Expire all lists that are being continued."""
         self._snapshots.clear()
-
-
-def _too_old(start: tuple[str, str]) -> ApiError:
-    error = expired(_TOO_OLD)
-    error.continue_token = _encoded(-1, start)
-    return error
-
-
-def _token(version: int, last: Json) -> str:
-    return _encoded(version, key_of(last))
-
-
-def _encoded(version: int, start: tuple[str, str]) -> str:
-    raw = orjson.dumps({"v": "meta.k8s.io/v1", "rv": version, "start": "/".join(start)})
-    return base64.urlsafe_b64encode(raw).decode().rstrip("=")
-
-
-def _parsed(token: str) -> tuple[int, tuple[str, str]]:
-    try:
-        raw = orjson.loads(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))
-        namespace, _, name = str(raw["start"]).partition("/")
-        return int(raw["rv"]), (namespace, name)
-    except (ValueError, KeyError, TypeError):
-        raise bad_request("continue key is not valid: it was not given by a list") from None

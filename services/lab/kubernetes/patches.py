@@ -10,42 +10,29 @@ from typing import Any
 import orjson
 
 from services.lab.kubernetes.errors import ApiError, bad_request, unsupported_media_type
+from services.lab.kubernetes.requests import checked_object
 from services.lab.kubernetes.resources import Json
 
 MERGE = "application/merge-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
 JSON = "application/json-patch+json"
-APPLY = "application/apply-patch+yaml"
-KINDS = (JSON, MERGE, STRATEGIC, APPLY)
+KINDS = (JSON, MERGE, STRATEGIC)
 STEPS_MAX = 10_000
-
 _KEYS: dict[str, str] = {
     "containers": "name",
     "initContainers": "name",
-    "ephemeralContainers": "name",
-    "conditions": "type",
-    "addresses": "type",
     "env": "name",
-    "ports": "containerPort",
     "volumes": "name",
     "volumeMounts": "mountPath",
-    "volumeDevices": "devicePath",
-    "imagePullSecrets": "name",
-    "hostAliases": "ip",
-    "topologySpreadConstraints": "topologyKey",
+    "ports": "containerPort",
+    "conditions": "type",
     "ownerReferences": "uid",
-    "podIPs": "ip",
-    "schedulingGates": "name",
-    "resourceClaims": "name",
-    "secrets": "name",
 }
-"""Lists that strategic patches merge, and the key of their members; all others are replaced. `spec.taints` of a node
-and `spec.tolerations` of a pod are replaced by the real one too."""
-_SETS = frozenset({"finalizers"})
-"""Lists of plain values that strategic patches unite."""
+"""Lists that strategic patches merge, and the key of their members; all others are replaced."""
 
 
 def merged(target: Any, patch: Any) -> Any:
+    """Apply a merge patch."""
     if not isinstance(patch, dict):
         return patch
     result = dict(target) if isinstance(target, dict) else {}
@@ -58,57 +45,34 @@ def merged(target: Any, patch: Any) -> Any:
 
 
 def strategically_merged(target: Json, patch: Json) -> Json:
-    """Apply a strategic merge patch. Raises ApiError 400 for unknown directives."""
-    directive = patch.get("$patch")
-    if directive == "replace":
-        return {key: value for key, value in patch.items() if key != "$patch"}
-    if directive == "delete":
-        return {}
-    if directive not in (None, "merge"):
-        raise bad_request(f"unknown $patch directive {directive!r}")
+    """Apply a strategic merge patch. Raises ApiError 400 for directives other than the order and deletion of members.
+
+    kubectl adds the order to each list that it merges, so that lists of unknown keys are rejected too.
+    """
     result = dict(target)
-    kept = patch.get("$retainKeys")
-    if kept is not None:
-        result = {key: value for key, value in result.items() if key in kept}
     for key, value in patch.items():
-        if key in ("$patch", "$retainKeys") or key.startswith("$setElementOrder/"):
-            continue
-        if key.startswith("$deleteFromPrimitiveList/"):
-            field = key.partition("/")[2]
-            result[field] = [one for one in result.get(field) or () if one not in value]
+        if key.startswith("$"):
+            if key not in ("$patch", "$retainKeys") and key.removeprefix("$setElementOrder/") not in _KEYS:
+                raise bad_request(f"this apiserver has no patches with {key}: replace the object")
         elif value is None:
             result.pop(key, None)
         elif isinstance(value, dict):
-            found = result.get(key)
-            result[key] = strategically_merged(found if isinstance(found, dict) else {}, value)
-        elif isinstance(value, list):
-            result[key] = _merged_list(key, result.get(key) or [], value)
+            result[key] = strategically_merged(result.get(key) or {}, value)
+        elif isinstance(value, list) and key in _KEYS:
+            result[key] = _merged_members(result.get(key) or [], value, _KEYS[key])
         else:
             result[key] = value
     return result
 
 
-def _merged_list(field: str, target: list[Any], patch: list[Any]) -> list[Any]:
-    if field in _SETS:
-        return [*target, *(one for one in patch if one not in target)]
-    key = _KEYS.get(field)
-    if key is None or not all(isinstance(one, dict) for one in patch):
-        return patch
-    if any(set(one) == {"$patch"} and one["$patch"] == "replace" for one in patch):
-        return [one for one in patch if "$patch" not in one]
-    result = list(target)
-    for one in patch:
-        if key not in one:
-            raise bad_request(f"map: {one} does not contain declared merge key: {key}")
-        at = next((index for index, member in enumerate(result) if member.get(key) == one[key]), None)
+def _merged_members(members: list[Json], patches: list[Json], key: str) -> list[Json]:
+    found = {one[key]: one for one in members}
+    for one in patches:
         if one.get("$patch") == "delete":
-            if at is not None:
-                del result[at]
-        elif at is None:
-            result.append(strategically_merged({}, one))
+            found.pop(one[key], None)
         else:
-            result[at] = strategically_merged(result[at], one)
-    return result
+            found[one[key]] = strategically_merged(found.get(one[key], {}), one)
+    return list(found.values())
 
 
 def stepped(target: Json, steps: Any) -> Json:
@@ -118,96 +82,54 @@ def stepped(target: Json, steps: Any) -> Json:
     result: Any = target
     for step in steps:
         try:
-            result = _step(result, step)
-        except (KeyError, IndexError, TypeError, ValueError) as error:
+            path = [part.replace("~1", "/").replace("~0", "~") for part in step["path"].split("/")[1:]]
+            result = _stepped(result, path, step)
+        except (AttributeError, KeyError, IndexError, TypeError, ValueError) as error:
             raise ApiError(422, "Invalid", f"the server rejected our request: {step}: {error!r}") from None
-    if not isinstance(result, dict):
-        raise bad_request("the patched object is no object")
-    return result
+    return result  # type: ignore[no-any-return]
 
 
-def _step(target: Any, step: Json) -> Any:
-    kind, path = step["op"], _pointer(step["path"])
-    match kind:
+def _stepped(target: Any, path: list[str], step: Json) -> Any:
+    """Do a step: add, replace, remove or test. Raises LookupError or ValueError for an impossible one."""
+    key: Any = path[0]
+    if isinstance(target, list):
+        target, key = list(target), len(target) if key == "-" else int(key)
+    else:
+        target = dict(target)
+    if len(path) > 1:
+        target[key] = _stepped(target[key], path[1:], step)
+        return target
+    match step["op"]:
+        case "add" if isinstance(target, list):
+            if key > len(target):
+                raise IndexError(key)
+            target.insert(key, step["value"])
         case "add":
-            return _added(target, path, step["value"])
+            target[key] = step["value"]
         case "replace":
-            _at(target, path)
-            return _added(_removed(target, path), path, step["value"]) if path else step["value"]
+            target[key]
+            target[key] = step["value"]
         case "remove":
-            return _removed(target, path)
-        case "move":
-            source = _pointer(step["from"])
-            return _added(_removed(target, source), path, _at(target, source))
-        case "copy":
-            return _added(target, path, _at(target, _pointer(step["from"])))
+            del target[key]
         case "test":
-            if _at(target, path) != step["value"]:
+            if target[key] != step["value"]:
                 raise ValueError(f"testing value {step['path']} failed")
-            return target
-    raise ValueError(f"unknown operation {kind!r}")
-
-
-def _pointer(text: str) -> list[str]:
-    if not text:
-        return []
-    if not text.startswith("/"):
-        raise ValueError(f"{text!r} is no JSON pointer")
-    return [step.replace("~1", "/").replace("~0", "~") for step in text[1:].split("/")]
-
-
-def _at(target: Any, path: list[str]) -> Any:
-    for step in path:
-        target = target[_index(step, len(target))] if isinstance(target, list) else target[step]
+        case other:
+            raise ValueError(f"unknown operation {other!r}")
     return target
-
-
-def _index(step: str, length: int) -> int:
-    if not step.isdigit() or int(step) > length:
-        raise IndexError(f"no index {step} in a list of {length}")
-    return int(step)
-
-
-def _added(target: Any, path: list[str], value: Any) -> Any:
-    if not path:
-        return value
-    step, rest = path[0], path[1:]
-    if isinstance(target, list):
-        if rest:
-            at = _index(step, len(target) - 1)
-            return [*target[:at], _added(target[at], rest, value), *target[at + 1 :]]
-        at = len(target) if step == "-" else _index(step, len(target))
-        return [*target[:at], value, *target[at:]]
-    return {**target, step: _added(target[step], rest, value) if rest else value}
-
-
-def _removed(target: Any, path: list[str]) -> Any:
-    step, rest = path[0], path[1:]
-    if isinstance(target, list):
-        at = _index(step, len(target) - 1)
-        between = [_removed(target[at], rest)] if rest else []
-        return [*target[:at], *between, *target[at + 1 :]]
-    if rest:
-        return {**target, step: _removed(target[step], rest)}
-    if step not in target:
-        raise KeyError(step)
-    return {key: value for key, value in target.items() if key != step}
 
 
 def change_of(kind: str, body: bytes) -> Callable[[Json], Json]:
     """Return the change that a body of this media type makes to an object. Raises ApiError 415 or 400."""
     if kind not in KINDS:
         raise unsupported_media_type(KINDS)
-    if kind == APPLY:
-        raise ApiError(415, "UnsupportedMediaType", "this apiserver has no server-side apply: send a merge patch")
     try:
         patch = orjson.loads(body)
     except ValueError as error:
         raise bad_request(f"error decoding patch: {error}") from None
     if kind == JSON:
-        return lambda target: stepped(target, patch)
+        return lambda target: checked_object(stepped(target, patch))
     if not isinstance(patch, dict):
         raise bad_request("error decoding patch: it is no object")
-    if kind == MERGE:
-        return lambda target: merged(target, patch)
-    return lambda target: strategically_merged(target, patch)
+    merge = merged if kind == MERGE else strategically_merged
+    return lambda target: checked_object(merge(target, patch))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from fractions import Fraction
-from typing import Any
 
 from services.lab.kubernetes.quantities import amount
 from services.lab.kubernetes.resources import Json
@@ -13,6 +12,7 @@ GRACE_S = 30
 TOLERATION_S = 300
 NOT_READY, UNREACHABLE = "node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"
 OVER = ("Succeeded", "Failed")
+SCHEDULER = "default-scheduler"
 _MODE = 0o644
 _PROBE = {"timeoutSeconds": 1, "periodSeconds": 10, "successThreshold": 1, "failureThreshold": 3}
 _SPEC = {
@@ -20,7 +20,7 @@ _SPEC = {
     "terminationGracePeriodSeconds": GRACE_S,
     "dnsPolicy": "ClusterFirst",
     "securityContext": {},
-    "schedulerName": "default-scheduler",
+    "schedulerName": SCHEDULER,
     "enableServiceLinks": True,
 }
 _CONTAINER = {
@@ -32,6 +32,12 @@ _CONTAINER = {
 
 def is_over(pod: Json) -> bool:
     return (pod.get("status") or {}).get("phase") in OVER
+
+
+def is_ready(body: Json) -> bool:
+    """Return whether the condition Ready of a pod or node is true."""
+    conditions = (body.get("status") or {}).get("conditions") or ()
+    return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
 
 
 def node_of(pod: Json) -> str:
@@ -110,6 +116,14 @@ def _covers(toleration: Json, key: str) -> bool:
     return toleration.get("key", "") in ("", key) and toleration.get("effect", "") in ("", "NoExecute")
 
 
+def tolerates(toleration: Json, taint: Json) -> bool:
+    if toleration.get("effect") not in (None, "", taint["effect"]) or toleration.get("key") not in (
+        None, "", taint["key"],
+    ):  # fmt: skip
+        return False
+    return toleration.get("operator") == "Exists" or (toleration.get("value") or "") == (taint.get("value") or "")
+
+
 def first_status(spec: Json, now: str) -> Json:
     status: Json = {"phase": "Pending", "qosClass": quality(spec)}
     if spec.get("schedulingGates"):
@@ -155,21 +169,11 @@ CHANGEABLE = (
 )
 
 
-def may_become(old: Json, new: Json) -> bool:
-    """Return whether an update may change the first spec to the second."""
-    if len(_frozen_of(new)["containers"]) != len(_frozen_of(old)["containers"]):
-        return False
-    gates = new.get("schedulingGates") or []
-    if any(gate not in (old.get("schedulingGates") or []) for gate in gates):
-        return False
-    kept = all(one in (new.get("tolerations") or []) for one in old.get("tolerations") or ())
-    return kept and _frozen_of(old) == _frozen_of(new)
+_FREE = ("activeDeadlineSeconds", "tolerations", "schedulingGates")
 
 
-def _frozen_of(spec: Json) -> Json:
-    free = ("activeDeadlineSeconds", "tolerations", "schedulingGates", "containers", "initContainers")
-    frozen: dict[str, Any] = {key: value for key, value in spec.items() if key not in free}
-    for field in ("containers", "initContainers"):
-        rows = spec.get(field) or ()
-        frozen[field] = [{key: value for key, value in one.items() if key != "image"} for one in rows]
-    return frozen
+def frozen(spec: Json) -> Json:
+    """Return the part of a spec that an update must not change."""
+    kept = {key: value for key, value in spec.items() if key not in _FREE}
+    fields = [field for field in ("containers", "initContainers") if field in kept]
+    return kept | {field: [{**one, "image": ""} for one in kept[field]] for field in fields}

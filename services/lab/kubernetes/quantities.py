@@ -9,15 +9,13 @@ from typing import Any
 
 AMOUNTS_KEPT = 4096
 _AMOUNT = re.compile(r"([+-]?\d+\.?\d*|[+-]?\.\d+)(n|u|m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei|[eE][+-]?\d{1,3})?")
-_BINARY = ("Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
-_DECIMAL = ("k", "M", "G", "T", "P", "E")
 _FACTORS: dict[str, Fraction] = {
     "": Fraction(1),
     "n": Fraction(1, 10**9),
     "u": Fraction(1, 10**6),
     "m": Fraction(1, 1000),
-    **{suffix: Fraction(1024**power) for power, suffix in enumerate(_BINARY, 1)},
-    **{suffix: Fraction(1000**power) for power, suffix in enumerate(_DECIMAL, 1)},
+    **{suffix: Fraction(1000**power) for power, suffix in enumerate("kMGTPE", 1)},
+    **{f"{suffix}i": Fraction(1024**power) for power, suffix in enumerate("KMGTPE", 1)},
 }
 
 
@@ -34,18 +32,3 @@ def _parsed(text: str) -> Fraction:
     suffix = found[2] or ""
     factor = _FACTORS[suffix] if suffix in _FACTORS else Fraction(10) ** int(suffix[1:])
     return Fraction(found[1]) * factor
-
-
-def text_of(value: Fraction, is_binary: bool) -> str:
-    """Return the canonical form: the largest suffix that leaves no fraction."""
-    if value.denominator != 1:
-        for suffix in ("m", "u"):
-            scaled = value / _FACTORS[suffix]
-            if scaled.denominator == 1:
-                return f"{scaled}{suffix}"
-        return f"{-(-value // _FACTORS['n'])}n"
-    for suffix in reversed(_BINARY if is_binary else _DECIMAL):
-        scaled = value / _FACTORS[suffix]
-        if value and scaled.denominator == 1:
-            return f"{scaled}{suffix}"
-    return str(value)

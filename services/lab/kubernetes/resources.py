@@ -23,8 +23,6 @@ class Resource:
     short_names: tuple[str, ...] = ()
     subresources: tuple[str, ...] = ()
     has_generation: bool = False
-    creates_on_update: bool = False
-    """True when a PUT of a missing name creates the object."""
 
     @property
     def api_version(self) -> str:
@@ -55,32 +53,26 @@ CONFIG_MAPS = Resource("configmaps", "ConfigMap", short_names=("cm",))
 SECRETS = Resource("secrets", "Secret")
 SERVICE_ACCOUNTS = Resource("serviceaccounts", "ServiceAccount", short_names=("sa",))
 EVENTS = Resource("events", "Event", short_names=("ev",))
-QUOTAS = Resource("resourcequotas", "ResourceQuota", short_names=("quota",), subresources=("status",))
-LEASES = Resource("leases", "Lease", "coordination.k8s.io", creates_on_update=True)
+QUOTAS = Resource("resourcequotas", "ResourceQuota", short_names=("quota",))
+LEASES = Resource("leases", "Lease", "coordination.k8s.io")
 PRIORITY_CLASSES = Resource(
     "priorityclasses", "PriorityClass", "scheduling.k8s.io", namespaced=False, short_names=("pc",), has_generation=True
 )
-BUDGETS = Resource(
-    "poddisruptionbudgets", "PodDisruptionBudget", "policy", short_names=("pdb",), subresources=("status",),
-    has_generation=True,
-)  # fmt: skip
-_RBAC = "rbac.authorization.k8s.io"
+BUDGETS = Resource("poddisruptionbudgets", "PodDisruptionBudget", "policy", short_names=("pdb",), has_generation=True)
+DEPLOYMENTS = Resource(
+    "deployments", "Deployment", "apps", short_names=("deploy",), subresources=("status", "scale"), has_generation=True
+)
+JOBS = Resource("jobs", "Job", "batch", subresources=("status",), has_generation=True)
 RESOURCES: tuple[Resource, ...] = (
     NAMESPACES, NODES, PODS, CONFIG_MAPS, SECRETS, SERVICE_ACCOUNTS, EVENTS, QUOTAS, LEASES, PRIORITY_CLASSES, BUDGETS,
-    Resource("clusterroles", "ClusterRole", _RBAC, namespaced=False),
-    Resource("clusterrolebindings", "ClusterRoleBinding", _RBAC, namespaced=False),
-    Resource("roles", "Role", _RBAC),
-    Resource("rolebindings", "RoleBinding", _RBAC),
+    DEPLOYMENTS, JOBS,
 )  # fmt: skip
 BY_PLURAL: Mapping[str, Resource] = MappingProxyType({resource.plural: resource for resource in RESOURCES})
-
-EVENTS_V1 = Resource("events", "Event", "events.k8s.io", short_names=("ev",))
-"""Resource of the same objects as the core events, with other field names."""
 
 NODE_LEASES = "kube-node-lease"
 """The namespace of the leases that nodes renew."""
 
 SERVED: Mapping[tuple[str, str], Resource] = MappingProxyType(
-    {(resource.group, resource.plural): resource for resource in (*RESOURCES, EVENTS_V1)}
+    {(resource.group, resource.plural): resource for resource in RESOURCES}
 )
 """Resources by group and plural, as paths name them."""

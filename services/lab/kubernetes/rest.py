@@ -6,10 +6,9 @@ from collections.abc import Callable
 
 import orjson
 
-from services.lab.kubernetes import discovery, patches
+from services.lab.kubernetes import discovery, patches, scale
 from services.lab.kubernetes.answers import answer, json_answer, refusal, success, text_answer
-from services.lab.kubernetes.errors import ApiError, method_not_allowed, no_such_path, not_found
-from services.lab.kubernetes.event_forms import stored_form
+from services.lab.kubernetes.errors import ApiError, bad_request, method_not_allowed
 from services.lab.kubernetes.lists import Lists
 from services.lab.kubernetes.registry import Registry
 from services.lab.kubernetes.requests import (
@@ -17,17 +16,15 @@ from services.lab.kubernetes.requests import (
     accepts_json,
     delete_options,
     described_as,
-    is_dry_run,
     is_true,
     media_type,
-    not_acceptable,
     object_of,
     query_of,
     target_of,
 )
-from services.lab.kubernetes.resources import PODS, Json, Resource
-from services.lab.kubernetes.shapes import Shape, shape_of
+from services.lab.kubernetes.resources import Json, Resource
 from services.lab.kubernetes.store import Entry
+from services.lab.kubernetes.tables import table_of
 from services.lab.kubernetes.watches import Watches
 from services.lab.shared.http.server import Request
 
@@ -51,7 +48,7 @@ class Rest:
             return answer(200, b"", discovery.OLD_SCHEMAS_TYPE)
         try:
             if not accepts_json(request.headers.get("accept", "")):
-                raise not_acceptable()
+                raise ApiError(406, "NotAcceptable", "only the following media types are accepted: application/json")
             page = discovery.page(request.path)
             if page is not None:
                 return json_answer(200, page)
@@ -60,88 +57,79 @@ class Rest:
             return self._handle_objects(request)
         except ApiError as error:
             return refusal(error)
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            # Writes are atomic: a body of another form than that of its kind has changed nothing.
+            return refusal(bad_request(f"the body has not the form of its kind: {error!r}"))
 
     def _handle_objects(self, request: Request) -> bytes | None:
         target, query = target_of(request.path), query_of(request.query)
-        method = request.method
+        method, resource = request.method, target.resource
+        if query.get("dryRun"):
+            raise bad_request("this apiserver has no dry runs")
+        if target.subresource == "scale":
+            return self._scale(request, target)
         if target.subresource not in ("", "status"):
             handler = self.subresources.get((method, target.subresource))
-            if handler is None or target.resource is not PODS:
-                raise method_not_allowed() if target.subresource in target.resource.subresources else no_such_path()
+            if handler is None:
+                raise method_not_allowed()
             return handler(request, target, query)
         if method == "GET":
             return self._read(request, target, query)
-        if method == "POST" and not target.name and (target.namespace or not target.resource.namespaced):
-            body = stored_form(target.resource, described_as(self._body(request), target.resource))
-            entry = self._registry.create(target.resource, target.namespace, body, is_dry_run(query))
-            return self._answer(request, target, 201, entry)
+        if method == "POST" and not target.name and (target.namespace or not resource.namespaced):
+            body = described_as(object_of(request), resource)
+            return answer(201, self._registry.create(resource, target.namespace, body).encoded)
         if method == "DELETE" and not target.subresource:
             return self._delete(request, target, query)
-        if target.name and method in ("PUT", "PATCH"):
-            return self._put(request, target, query) if method == "PUT" else self._patch(request, target, query)
+        if target.name and method == "PUT":
+            write = self._registry.update_status if target.subresource else self._registry.update
+            body = described_as(object_of(request), resource)
+            return answer(200, write(resource, target.namespace, target.name, body).encoded)
+        if target.name and method == "PATCH":
+            change = patches.change_of(media_type(request), request.body)
+            where = (resource, target.namespace, target.name)
+            return answer(200, self._registry.patch(*where, change, bool(target.subresource)).encoded)
         raise method_not_allowed()
 
-    def _body(self, request: Request) -> Json:
-        return object_of(request.body, request.headers.get("content-type", ""))
-
-    def _answer(self, request: Request, target: Target, status: int, entry: Entry) -> bytes:
-        shape = shape_of(request.headers.get("accept", ""), target.resource, query_of(request.query))
-        if shape is None:
-            return answer(status, entry.encoded)
-        return answer(status, orjson.dumps(shape.one(entry.body)), shape.content_type)
-
-    # Reading
-
     def _read(self, request: Request, target: Target, query: dict[str, str]) -> bytes | None:
-        resource = target.resource
-        if target.is_watch or (is_true(query, "watch") and not target.subresource):
-            shape = shape_of(request.headers.get("accept", ""), resource, query)
-            self._watches.serve(request, resource, target.namespace, target.name, query, shape)
+        resource, accept = target.resource, request.headers.get("accept", "")
+        if is_true(query, "watch") and not target.subresource:
+            self._watches.serve(request, resource, target.namespace, target.name, query)
             return None
-        if not target.name:
-            return self._list(request, target, query)
-        entry = self._store.get(resource.plural, target.namespace, target.name)
-        if entry is None:
-            raise not_found(resource, target.name)
-        return self._answer(request, target, 200, entry)
-
-    def _list(self, request: Request, target: Target, query: dict[str, str]) -> bytes:
-        resource = target.resource
+        if target.name:
+            body = self._registry.found(resource, target.namespace, target.name)
+            table = table_of(accept, resource, query)
+            return json_answer(200, body if table is None else table.rows([body], {}))
         page = self._lists.page(resource, target.namespace, query)
         metadata: Json = {"resourceVersion": str(page.version)}
         if page.token:
             metadata["continue"] = page.token
             if page.remaining is not None:
                 metadata["remainingItemCount"] = page.remaining
-        shape: Shape | None = shape_of(request.headers.get("accept", ""), resource, query)
-        if shape is not None:
-            many = shape.many([entry.body for entry in page.entries], metadata)
-            return answer(200, orjson.dumps(many), shape.content_type)
+        if (table := table_of(accept, resource, query)) is not None:
+            return json_answer(200, table.rows([entry.body for entry in page.entries], metadata))
         return answer(200, _list(resource, metadata, page.entries))
 
-    # Writing
-
-    def _put(self, request: Request, target: Target, query: dict[str, str]) -> bytes:
-        body = stored_form(target.resource, described_as(self._body(request), target.resource))
-        is_new = self._store.get(target.resource.plural, target.namespace, target.name) is None
-        write = self._registry.update_status if target.subresource else self._registry.update
-        entry = write(target.resource, target.namespace, target.name, body, is_dry_run(query))
-        return self._answer(request, target, 201 if is_new else 200, entry)
-
-    def _patch(self, request: Request, target: Target, query: dict[str, str]) -> bytes:
-        change = patches.change_of(media_type(request.headers.get("content-type", "")), request.body)
-        entry = self._registry.patch(
-            target.resource, target.namespace, target.name, change, bool(target.subresource), is_dry_run(query)
-        )
-        return self._answer(request, target, 200, entry)
+    def _scale(self, request: Request, target: Target) -> bytes:
+        """Read or change the number of replicas of a Deployment."""
+        where = (target.resource, target.namespace, target.name)
+        body = self._registry.found(*where)
+        if request.method == "GET":
+            return json_answer(200, scale.scale_of(body))
+        if request.method == "PUT":
+            wanted = object_of(request)
+        elif request.method == "PATCH":
+            wanted = patches.change_of(media_type(request), request.body)(scale.scale_of(body))
+        else:
+            raise method_not_allowed()
+        return json_answer(200, scale.scale_of(self._registry.update(*where, scale.scaled(body, wanted)).body))
 
     def _delete(self, request: Request, target: Target, query: dict[str, str]) -> bytes:
         resource = target.resource
-        options = delete_options(request.body, request.headers.get("content-type", ""), query)
+        options = delete_options(object_of(request) if request.body else {}, query)
         if target.name:
             entry, is_gone = self._registry.delete(resource, target.namespace, target.name, options)
             if resource.plural in _ANSWERS_DELETED or not is_gone:
-                return self._answer(request, target, 200, entry)
+                return answer(200, entry.encoded)
             details: Json = {"name": target.name, "kind": resource.plural, "uid": entry.body["metadata"]["uid"]}
             if resource.group:
                 details["group"] = resource.group
@@ -149,10 +137,8 @@ class Rest:
         if resource.namespaced and not target.namespace:
             raise method_not_allowed()
         page = self._lists.page(resource, target.namespace, {**query, "resourceVersion": "", "continue": ""})
-        deleted = [
-            self._registry.delete(resource, target.namespace, entry.body["metadata"]["name"], options)[0]
-            for entry in page.entries
-        ]
+        names = [entry.body["metadata"]["name"] for entry in page.entries]
+        deleted = [self._registry.delete(resource, target.namespace, name, options)[0] for name in names]
         return answer(200, _list(resource, {"resourceVersion": str(self._store.version)}, deleted))
 
 

@@ -17,7 +17,7 @@ SELECTORS_KEPT = 512
 _KEY = r"(?:[a-zA-Z0-9](?:[-a-zA-Z0-9.]*[a-zA-Z0-9])?/)?[a-zA-Z0-9](?:[-\w.]*[a-zA-Z0-9])?"
 _VALUE = r"(?:[a-zA-Z0-9](?:[-\w.]*[a-zA-Z0-9])?)?"
 _SET = re.compile(rf"\s*({_KEY})\s+(in|notin)\s*\(([^()]*)\)\s*(?:,|$)")
-_COMPARED = re.compile(rf"\s*({_KEY})\s*(==|=|!=|>|<)\s*({_VALUE})\s*(?:,|$)")
+_COMPARED = re.compile(rf"\s*({_KEY})\s*(==|=|!=)\s*({_VALUE})\s*(?:,|$)")
 _EXISTS = re.compile(rf"\s*(!?)\s*({_KEY})\s*(?:,|$)")
 
 FIELDS: dict[str, frozenset[str]] = {
@@ -45,82 +45,37 @@ _NAMES = frozenset({"metadata.name", "metadata.namespace"})
 @lru_cache(maxsize=SELECTORS_KEPT)
 def by_labels(text: str) -> Matches:
     """Return the filter of a label selector. Raises ApiError 400 for an invalid text."""
-    wanted: list[Callable[[dict[str, str]], bool]] = []
+    wanted: list[tuple[str, frozenset[str | None], bool]] = []  # key, values (None: no label), whether to be among them
     at = 0
     while at < len(text):
         if found := _SET.match(text, at):
             values = frozenset(value.strip() for value in found[3].split(","))
-            wanted.append(_in_set(found[1], values) if found[2] == "in" else _not_in_set(found[1], values))
+            wanted.append((found[1], values, found[2] == "in"))
         elif found := _COMPARED.match(text, at):
-            wanted.append(_compared(found[1], found[2], found[3]))
+            wanted.append((found[1], frozenset({found[3]}), found[2] != "!="))
         elif found := _EXISTS.match(text, at):
-            wanted.append(_is_missing(found[2]) if found[1] else _is_there(found[2]))
+            wanted.append((found[2], frozenset({None}), bool(found[1])))
         else:
             raise bad_request(f"unable to parse requirement: {text[at:]!r} in label selector {text!r}")
         at = found.end()
 
-    return _all(wanted)
+    def matches(body: Json) -> bool:
+        labels = body["metadata"].get("labels") or {}
+        return all((labels.get(key) in values) is is_among for key, values, is_among in wanted)
+
+    return matches
 
 
 def by_requirements(selector: Json | None) -> Matches:
     """Return the filter of a LabelSelector object; a missing one matches no object, an empty one matches all."""
     if selector is None:
         return lambda body: False
-    wanted: list[Callable[[dict[str, str]], bool]] = [
-        _in_set(key, frozenset({value})) for key, value in (selector.get("matchLabels") or {}).items()
-    ]
+    terms = [f"{key}={value}" for key, value in (selector.get("matchLabels") or {}).items()]
     for one in selector.get("matchExpressions") or ():
-        values = frozenset(one.get("values") or ())
-        match one["operator"]:
-            case "In":
-                wanted.append(_in_set(one["key"], values))
-            case "NotIn":
-                wanted.append(_not_in_set(one["key"], values))
-            case "Exists":
-                wanted.append(_is_there(one["key"]))
-            case _:
-                wanted.append(_is_missing(one["key"]))
-    return _all(wanted)
-
-
-def _all(wanted: list[Callable[[dict[str, str]], bool]]) -> Matches:
-    def matches(body: Json) -> bool:
-        labels = body["metadata"].get("labels") or {}
-        return all(one(labels) for one in wanted)
-
-    return matches
-
-
-def _in_set(key: str, values: frozenset[str]) -> Callable[[dict[str, str]], bool]:
-    return lambda labels: labels.get(key) in values
-
-
-def _not_in_set(key: str, values: frozenset[str]) -> Callable[[dict[str, str]], bool]:
-    return lambda labels: labels.get(key) not in values
-
-
-def _is_there(key: str) -> Callable[[dict[str, str]], bool]:
-    return lambda labels: key in labels
-
-
-def _is_missing(key: str) -> Callable[[dict[str, str]], bool]:
-    return lambda labels: key not in labels
-
-
-def _compared(key: str, operator: str, value: str) -> Callable[[dict[str, str]], bool]:
-    if operator in ("=", "=="):
-        return _in_set(key, frozenset({value}))
-    if operator == "!=":
-        return _not_in_set(key, frozenset({value}))
-    if not value.isdigit():
-        raise bad_request(f"label {key!r} is compared with {value!r}: for 'Gt', 'Lt' operators, want an integer")
-    limit = int(value)
-
-    def matches(labels: dict[str, str]) -> bool:
-        have = labels.get(key, "")
-        return have.isdigit() and (int(have) > limit if operator == ">" else int(have) < limit)
-
-    return matches
+        key, operator = one["key"], one["operator"]
+        values = ",".join(one.get("values") or ())
+        terms.append({"Exists": key, "DoesNotExist": f"!{key}"}.get(operator) or f"{key} {operator.lower()} ({values})")
+    return by_labels(",".join(terms))
 
 
 @lru_cache(maxsize=SELECTORS_KEPT)

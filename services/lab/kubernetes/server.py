@@ -6,31 +6,28 @@ import asyncio
 import hmac
 import logging
 from pathlib import Path
+from urllib.parse import unquote
 
-from services.lab.kubernetes.answers import refusal, text_answer
+from services.lab.kubernetes.answers import json_answer, refusal, text_answer
 from services.lab.kubernetes.controllers.manager import ControllerManager
 from services.lab.kubernetes.errors import ApiError, unauthorized
-from services.lab.kubernetes.faults import PATH as FAULTS
-from services.lab.kubernetes.faults import Faults
+from services.lab.kubernetes.faults import FAULTS, NODES, Faults, handle_nodes
 from services.lab.kubernetes.journal import Journal
 from services.lab.kubernetes.kubeconfig import write_kubeconfig
 from services.lab.kubernetes.lists import Lists
-from services.lab.kubernetes.nodes.drills import PATH as DRILLS
-from services.lab.kubernetes.nodes.drills import NodeDrills
 from services.lab.kubernetes.nodes.exec_requests import ExecRequests
 from services.lab.kubernetes.nodes.log_requests import LogRequests
 from services.lab.kubernetes.nodes.nodes import Nodes
-from services.lab.kubernetes.nodes.runtime import runtime_of
+from services.lab.kubernetes.nodes.scheduler import Scheduler
 from services.lab.kubernetes.nodes.settings import NodeSettings
 from services.lab.kubernetes.nodes.stats import PATH as STATS
-from services.lab.kubernetes.nodes.stats import NodeStats
+from services.lab.kubernetes.nodes.stats import summary
 from services.lab.kubernetes.pod_requests import PodRequests
 from services.lab.kubernetes.registry import Registry
-from services.lab.kubernetes.resources import NAMESPACES, NODE_LEASES, PRIORITY_CLASSES
+from services.lab.kubernetes.resources import NAMESPACES, NODE_LEASES
 from services.lab.kubernetes.rest import Rest
 from services.lab.kubernetes.settings import EmulatedKubernetesSettings
 from services.lab.kubernetes.store import Store
-from services.lab.kubernetes.validation import SYSTEM_CLASSES
 from services.lab.kubernetes.watches import Watches
 from services.lab.shared.clock import Clock
 from services.lab.shared.http.cross_site import Guard
@@ -51,10 +48,10 @@ class EmulatedKubernetes:
         self.registry = Registry(self.store)
         self.clock = Clock()
         self.watches = Watches(self.store, settings.bookmark_s)
-        self.lists = Lists(self.store, self.clock.now)
+        self.lists = Lists(self.store)
         self.rest = Rest(self.registry, self.lists, self.watches)
         self.controllers = ControllerManager(self.registry, self.clock, settings.controllers)
-        pods = PodRequests(self.registry, self.controllers.budgets)
+        pods = PodRequests(self.registry)
         self.rest.subresources |= {("POST", "binding"): pods.bind, ("POST", "eviction"): pods.evict}
         self.http = HttpServer(self._handle, Guard(settings.host, settings.allowed_hosts))
         self.faults = Faults(self.store, self.lists, self.http.drop_connections)
@@ -70,19 +67,20 @@ class EmulatedKubernetes:
         return self.settings.data_dir / "kubeconfig"
 
     def _nodes(self, settings: NodeSettings) -> Nodes:
-        nodes = Nodes(settings, self.store, self.clock, runtime_of(settings, self.store, self.clock))
+        nodes = Nodes(settings, self.store, self.clock)
         subresources = self.rest.subresources
-        subresources["GET", "log"] = LogRequests(self.store, nodes, self.clock).serve
-        subresources["GET", "exec"] = subresources["POST", "exec"] = ExecRequests(self.store, nodes).serve
+        subresources["GET", "log"] = LogRequests(self.registry, nodes, self.clock).serve
+        subresources["GET", "exec"] = subresources["POST", "exec"] = ExecRequests(self.registry, nodes).serve
         return nodes
 
     async def start(self) -> None:
         loop = asyncio.get_running_loop()
         self.clock.attach(loop)
         self._create_first_objects()
-        self.controllers.start(loop)
+        self.controllers.start()
         if self.nodes is not None:
             await self.nodes.start()
+            Scheduler(self.registry, self.nodes, self.clock).start()
         await self.http.start(self.settings.host, self.settings.port)
         self.watches.start(loop)
         write_kubeconfig(self.kubeconfig, f"http://{self.settings.host}:{self.port}", self.settings.token)
@@ -92,9 +90,6 @@ class EmulatedKubernetes:
         for name in FIRST_NAMESPACES:
             if self.store.get("namespaces", "", name) is None:
                 self.registry.create(NAMESPACES, "", {"metadata": {"name": name}})
-        for name, value in SYSTEM_CLASSES.items():
-            if self.store.get("priorityclasses", "", name) is None:
-                self.registry.create(PRIORITY_CLASSES, "", {"metadata": {"name": name}, "value": value})
 
     async def stop(self) -> None:
         self.watches.stop()
@@ -110,28 +105,21 @@ class EmulatedKubernetes:
             return text_answer(200, "ok")
         if not self._is_known(request):
             return refusal(unauthorized())
-        if path == FAULTS:
-            return self._break(request)
-        if (busy := self.faults.refusal()) is not None:
-            return busy
-        if self.nodes is not None:
-            try:
-                if path.startswith(DRILLS):
-                    return NodeDrills(self.nodes).handle(request)
-                if found := STATS.fullmatch(path):
-                    return NodeStats(self.nodes).handle(request, found[1])
-            except ApiError as error:
-                return refusal(error)
-        return self.rest.handle(request)
-
-    def _break(self, request: Request) -> bytes:
-        """Inject a fault. A token is required: faults are for tests, not for clients."""
-        if self.settings.token and not request.headers.get("authorization"):
-            return refusal(unauthorized())
         try:
-            return self.faults.handle(request)
+            if path == FAULTS:
+                # A token is required: faults are for tests, not for clients.
+                if self.settings.token and not request.headers.get("authorization"):
+                    raise unauthorized()
+                return self.faults.handle(request)
+            if (busy := self.faults.refusal()) is not None:
+                return busy
+            if self.nodes is not None and path.startswith(NODES):
+                return handle_nodes(self.nodes, request)
+            if self.nodes is not None and request.method == "GET" and (found := STATS.fullmatch(path)):
+                return json_answer(200, summary(self.nodes, unquote(found[1])))
         except ApiError as error:
             return refusal(error)
+        return self.rest.handle(request)
 
     def _is_known(self, request: Request) -> bool:
         """Return whether the token is valid; kubectl sends none to a port without TLS."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TypeAlias
 
 import orjson
@@ -100,23 +100,21 @@ class Store:
     def _load(self, journal: Journal) -> None:
         for resource, body, version in journal.read():
             self.version = version
-            if not resource:
-                continue
-            table = self._tables[resource]
-            if isinstance(body, list):
-                table.pop((body[0], body[1]), None)
-            else:
-                table[key_of(body)] = Entry(body, orjson.dumps(body), version)
+            if resource in self._tables:
+                table = self._tables[resource]
+                if isinstance(body, list):
+                    table.pop((body[0], body[1]), None)
+                else:
+                    table[key_of(body)] = Entry(body, orjson.dumps(body), version)
         self._object_count = sum(map(len, self._tables.values()))
-        self._shorten(journal)
+        journal.rewrite(self._lines())
 
-    def _shorten(self, journal: Journal) -> None:
-        written = (
-            (resource, entry.encoded, entry.version)
-            for resource, table in self._tables.items()
-            for entry in table.values()
-        )
-        journal.rewrite(written, self.version)
+    def _lines(self) -> Iterator[bytes]:
+        """Yield the lines of a journal: the version of the store, and resource, object and version of each entry."""
+        yield b'["",[],%d]\n' % self.version
+        for resource, table in self._tables.items():
+            for entry in table.values():
+                yield _line(resource, entry)
 
     def close(self) -> None:
         if self._journal is not None:
@@ -165,7 +163,7 @@ class Store:
         stored = {**head, **body, **head, "metadata": metadata}
         entry = Entry(stored, orjson.dumps(stored), version)
         if self._journal is not None:
-            self._journal.put(resource, entry.encoded, version)
+            self._journal.append(_line(resource, entry))
         self._tables[resource][key] = entry
         self._publish(resource, Event(ADDED if previous is None else MODIFIED, entry, previous))
         return entry
@@ -177,7 +175,7 @@ class Store:
             raise not_found(BY_PLURAL[resource], name)
         self.version = version = self.version + 1
         if self._journal is not None:
-            self._journal.delete(resource, namespace, name, version)
+            self._journal.append(orjson.dumps([resource, [namespace, name], version]) + b"\n")
         del self._tables[resource][namespace, name]
         self._object_count -= 1
         last = {**found.body, "metadata": {**found.body["metadata"], "resourceVersion": str(version)}}
@@ -214,7 +212,7 @@ class Store:
         if len(events) > self._events_max:
             self._oldest[resource] = events.popleft().version
         if self._journal is not None and self._journal.is_long(self._object_count):
-            self._shorten(self._journal)
+            self._journal.rewrite(self._lines())
         self._unpublished.append((resource, event))
         if self._is_publishing:
             return  # a handler writes: its event follows the one that is being handed out
@@ -226,6 +224,10 @@ class Store:
                     _tell(subscription, event)
         finally:
             self._is_publishing = False
+
+
+def _line(resource: str, entry: Entry) -> bytes:
+    return b'["%s",%s,%d]\n' % (resource.encode(), entry.encoded, entry.version)
 
 
 def _tell(subscription: Subscription, event: Event) -> None:

@@ -10,11 +10,9 @@ from functools import lru_cache
 
 from services.lab.kubernetes.errors import cause
 from services.lab.kubernetes.quantities import amount
-from services.lab.kubernetes.resources import PODS, PRIORITY_CLASSES, Json, Resource
+from services.lab.kubernetes.resources import DEPLOYMENTS, JOBS, PODS, Json, Resource
 
 NAME_MAX = 253
-PRIORITY_MAX = 1_000_000_000
-SYSTEM_CLASSES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 LABEL_MAX = 63
 KEYS_KEPT = 1_000
 """Cached keys of labels and annotations: objects have the same ones again and again."""
@@ -22,38 +20,10 @@ _LABEL = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _SUBDOMAIN = rf"{_LABEL}(\.{_LABEL})*"
 _IS_LABEL = re.compile(_LABEL)
 _IS_SUBDOMAIN = re.compile(_SUBDOMAIN)
-_QUALIFIED = r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
-_IS_QUALIFIED = re.compile(_QUALIFIED)
-_IS_VALUE = re.compile(rf"({_QUALIFIED})?")
-_IS_PATH_NAME = re.compile(r"[^/%]+")
+_IS_QUALIFIED = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
 _RESTARTS = ("Always", "Never", "OnFailure")
-_PATH_NAMES = ("clusterroles", "clusterrolebindings", "roles", "rolebindings")
 INVALID, REQUIRED, DUPLICATE = "FieldValueInvalid", "FieldValueRequired", "FieldValueDuplicate"
 FORBIDDEN, UNSUPPORTED = "FieldValueForbidden", "FieldValueNotSupported"
-
-
-def metadata_faults(resource: Resource, metadata: Json) -> Iterator[Json]:
-    name = metadata.get("name") or ""
-    if not name:
-        yield cause("metadata.name", REQUIRED, "Required value: name or generateName is required")
-    elif text := _name_fault(resource, name):
-        yield cause("metadata.name", INVALID, f'Invalid value: "{name}": {text}')
-    for key, value in (metadata.get("labels") or {}).items():
-        if text := _key_fault(key):
-            yield cause("metadata.labels", INVALID, f'Invalid value: "{key}": {text}')
-        if not isinstance(value, str) or len(value) > LABEL_MAX:
-            shown = f'Invalid value: "{value}": must be no more than {LABEL_MAX} bytes'
-            yield cause("metadata.labels", INVALID, shown)
-        elif not _IS_VALUE.fullmatch(value):
-            yield cause("metadata.labels", INVALID, f'Invalid value: "{value}": {_VALUE_RULE}')
-    for key in metadata.get("annotations") or {}:
-        if text := _key_fault(key.lower()):
-            yield cause("metadata.annotations", INVALID, f'Invalid value: "{key}": {text}')
-    for finalizer in metadata.get("finalizers") or ():
-        if not _IS_QUALIFIED.fullmatch(finalizer.rpartition("/")[2]):
-            yield cause("metadata.finalizers", INVALID, f'Invalid value: "{finalizer}": name part {_NAME_PART_RULE}')
-
-
 _EXAMPLE = "and must start and end with an alphanumeric character (e.g."
 _LABEL_RULE = (
     f"a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', {_EXAMPLE} 'my-name',  or "
@@ -68,60 +38,64 @@ _VALUE_RULE = (
     f"{_EXAMPLE} 'MyValue',  or 'my_value',  or '12345', regex used for validation is "
     "'(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')"
 )
-_NAME_PART_RULE = (
-    f"must consist of alphanumeric characters, '-', '_' or '.', {_EXAMPLE} 'MyName',  or 'my.name',  or '123-abc', "
-    "regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')"
+_KEY_RULE = (
+    "a qualified name must consist of alphanumeric characters, '-', '_' or '.', with an optional DNS prefix and '/'"
 )
 
 
-def _name_fault(resource: Resource, name: str) -> str:
-    if resource.plural in _PATH_NAMES:
-        return "" if _IS_PATH_NAME.fullmatch(name) and name not in (".", "..") else "may not contain '/' or '%'"
-    if resource.plural == "namespaces":
-        if len(name) > LABEL_MAX:
-            return f"must be no more than {LABEL_MAX} bytes"
-        return "" if _IS_LABEL.fullmatch(name) else _LABEL_RULE
-    if len(name) > NAME_MAX:
-        return f"must be no more than {NAME_MAX} bytes"
-    return "" if _IS_SUBDOMAIN.fullmatch(name) else _SUBDOMAIN_RULE
+def faults(resource: Resource, body: Json) -> list[Json]:
+    found = list(_metadata_faults(body["metadata"]))
+    if resource is PODS:
+        found += _pod_faults(body["spec"], "spec")
+    elif resource in (DEPLOYMENTS, JOBS):
+        if not body["spec"].get("selector"):
+            found.append(cause("spec.selector", REQUIRED, "Required value"))
+        found += _pod_faults(body["spec"]["template"]["spec"], "spec.template.spec")
+    return found
+
+
+def _metadata_faults(metadata: Json) -> Iterator[Json]:
+    name = metadata.get("name") or ""
+    if not name:
+        yield cause("metadata.name", REQUIRED, "Required value: name or generateName is required")
+    elif len(name) > NAME_MAX or not _IS_SUBDOMAIN.fullmatch(name):
+        yield cause("metadata.name", INVALID, f'Invalid value: "{name}": {_SUBDOMAIN_RULE}')
+    for key, value in (metadata.get("labels") or {}).items():
+        if not _is_key(key):
+            yield cause("metadata.labels", INVALID, f'Invalid value: "{key}": {_KEY_RULE}')
+        if len(value) > LABEL_MAX:
+            shown = f'Invalid value: "{value}": must be no more than {LABEL_MAX} bytes'
+            yield cause("metadata.labels", INVALID, shown)
+        elif value and not _IS_QUALIFIED.fullmatch(value):
+            yield cause("metadata.labels", INVALID, f'Invalid value: "{value}": {_VALUE_RULE}')
+    for key in metadata.get("annotations") or {}:
+        if not _is_key(key):
+            yield cause("metadata.annotations", INVALID, f'Invalid value: "{key}": {_KEY_RULE}')
 
 
 @lru_cache(maxsize=KEYS_KEPT)
-def _key_fault(key: str) -> str:
-    prefix, slash, name = key.rpartition("/")
-    if slash and not _IS_SUBDOMAIN.fullmatch(prefix):
-        return f"prefix part {_SUBDOMAIN_RULE}"
-    if len(name) > LABEL_MAX:
-        return f"name part must be no more than {LABEL_MAX} bytes"
-    return "" if _IS_QUALIFIED.fullmatch(name) else f"name part {_NAME_PART_RULE}"
+def _is_key(key: str) -> bool:
+    prefix, slash, name = key.lower().rpartition("/")
+    is_prefix = not slash or _IS_SUBDOMAIN.fullmatch(prefix) is not None
+    return is_prefix and len(name) <= LABEL_MAX and _IS_QUALIFIED.fullmatch(name) is not None
 
 
-def pod_faults(spec: Json) -> Iterator[Json]:
-    containers = spec.get("containers")
-    if not containers:
-        yield cause("spec.containers", REQUIRED, "Required value")
+def _pod_faults(spec: Json, at: str) -> Iterator[Json]:
+    if not spec.get("containers"):
+        yield cause(f"{at}.containers", REQUIRED, "Required value")
         return
     seen: set[str] = set()
     for field in ("initContainers", "containers"):
         for index, container in enumerate(spec.get(field) or ()):
-            yield from _container_faults(container, f"spec.{field}[{index}]", seen)
+            yield from _container_faults(container, f"{at}.{field}[{index}]", seen)
             seen.add(container.get("name") or "")
     if spec.get("restartPolicy") not in _RESTARTS:
         choices = ", ".join(f'"{one}"' for one in _RESTARTS)
         shown = f'Unsupported value: "{spec.get("restartPolicy")}": supported values: {choices}'
-        yield cause("spec.restartPolicy", UNSUPPORTED, shown)
+        yield cause(f"{at}.restartPolicy", UNSUPPORTED, shown)
     if spec.get("nodeName") and spec.get("schedulingGates"):
         text = "Forbidden: cannot be set until all schedulingGates have been cleared"
-        yield cause("spec.nodeName", FORBIDDEN, text)
-    deadline = spec.get("activeDeadlineSeconds")
-    if deadline is not None and not 1 <= deadline < 2**31:
-        shown = f"Invalid value: {deadline}: must be between 1 and 2147483647, inclusive"
-        yield cause("spec.activeDeadlineSeconds", INVALID, shown)
-    for index, toleration in enumerate(spec.get("tolerations") or ()):
-        if toleration.get("tolerationSeconds") is not None and toleration.get("effect") != "NoExecute":
-            effect = toleration.get("effect", "")
-            shown = f"Invalid value: \"{effect}\": effect must be 'NoExecute' when `tolerationSeconds` is set"
-            yield cause(f"spec.tolerations[{index}].effect", INVALID, shown)
+        yield cause(f"{at}.nodeName", FORBIDDEN, text)
 
 
 def _container_faults(container: Json, at: str, seen: set[str]) -> Iterator[Json]:
@@ -144,28 +118,3 @@ def _container_faults(container: Json, at: str, seen: set[str]) -> Iterator[Json
             elif field == "requests" and kind in limits and amount(value) > amount(limits[kind]):
                 shown = f'Invalid value: "{value}": must be less than or equal to {kind} limit of {limits[kind]}'
                 yield cause(f"{at}.resources.requests", INVALID, shown)
-
-
-def priority_class_faults(body: Json) -> Iterator[Json]:
-    name, value = body["metadata"].get("name") or "", body.get("value") or 0
-    if name not in SYSTEM_CLASSES and value > PRIORITY_MAX:
-        text = f"Forbidden: maximum allowed value of a user defined priority is {PRIORITY_MAX}"
-        yield cause("value", FORBIDDEN, text)
-    policy = body.get("preemptionPolicy", "PreemptLowerPriority")
-    if policy not in ("Never", "PreemptLowerPriority"):
-        text = f'Unsupported value: "{policy}": supported values: "Never", "PreemptLowerPriority"'
-        yield cause("preemptionPolicy", UNSUPPORTED, text)
-
-
-def priority_class_changes(old: Json, new: Json) -> list[Json]:
-    changed = [field for field in ("value", "preemptionPolicy") if old.get(field) != new.get(field)]
-    return [cause(field, FORBIDDEN, "Forbidden: may not be changed in an update.") for field in changed]
-
-
-def faults(resource: Resource, body: Json) -> list[Json]:
-    found = list(metadata_faults(resource, body["metadata"]))
-    if resource is PRIORITY_CLASSES:
-        found += priority_class_faults(body)
-    if resource is PODS:
-        found += pod_faults(body["spec"])
-    return found

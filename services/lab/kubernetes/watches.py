@@ -7,13 +7,13 @@ import random
 
 import orjson
 
-from services.lab.kubernetes.errors import ApiError, cause, too_large
+from services.lab.kubernetes.errors import ApiError
 from services.lab.kubernetes.lists import selection
 from services.lab.kubernetes.requests import is_true, whole_number
 from services.lab.kubernetes.resources import Json, Resource
 from services.lab.kubernetes.selectors import Matches
-from services.lab.kubernetes.shapes import Shape
 from services.lab.kubernetes.store import ADDED, DELETED, MODIFIED, Event, Store, Subscription, watch_chunk
+from services.lab.kubernetes.tables import Table, table_of
 from services.lab.shared.http.server import EventStream, Request
 
 BOOKMARK_S = 60.0
@@ -21,13 +21,12 @@ TIMEOUT_MIN_S, TIMEOUT_MAX_S = 1800.0, 3600.0
 """Range of the duration of a watch without a timeout."""
 UNREAD_BYTES_MAX = 64 * 1024 * 1024
 """Unread bytes at which the connection of a watch is closed."""
-_INITIAL_END = {"k8s.io/initial-events-end": "true"}
 
 
 class Watch:
     """Stream of one client."""
 
-    __slots__ = ("_from", "_matches", "_namespace", "_resource", "_shape", "stream", "wants_bookmarks")
+    __slots__ = ("_from", "_matches", "_namespace", "_resource", "_table", "stream", "wants_bookmarks")
 
     def __init__(
         self,
@@ -35,7 +34,7 @@ class Watch:
         resource: Resource,
         namespace: str,
         matches: Matches | None,
-        shape: Shape | None,
+        table: Table | None,
         wants_bookmarks: bool,
     ) -> None:
         self.stream = stream
@@ -43,12 +42,12 @@ class Watch:
         self._resource = resource
         self._namespace = namespace
         self._matches = matches
-        self._shape = shape
+        self._table = table
         self._from = 0
 
     def begin(self, store: Store, version: int | None) -> None:
         """Send the past: events after ``version``, or all objects without one."""
-        if version is not None:
+        if version:
             self._from = version
             for event in store.since(self._resource.plural, version):
                 self.tell(event)
@@ -56,8 +55,6 @@ class Watch:
         for entry in store.entries(self._resource.plural, self._namespace):
             if self._matches is None or self._matches(entry.body):
                 self.stream.send(self._chunk(ADDED, entry.body, entry.encoded))
-        if self.wants_bookmarks:
-            self.bookmark(store.version, _INITIAL_END)
 
     def tell(self, event: Event) -> None:
         if event.version <= self._from or self.stream.closed:
@@ -74,7 +71,7 @@ class Watch:
             if kind == DELETED and event.kind != DELETED:
                 self._send_gone(event)
                 return
-        self.stream.send(event.chunk(kind) if self._shape is None else self._chunk(kind, event.body, event.encoded))
+        self.stream.send(event.chunk(kind) if self._table is None else self._chunk(kind, event.body, event.encoded))
 
     def _send_gone(self, event: Event) -> None:
         """Send a DELETED event for an object that the selector no longer matches, in its last matching state."""
@@ -84,18 +81,15 @@ class Watch:
         self.stream.send(self._chunk(DELETED, last, b""))
 
     def _chunk(self, kind: str, body: Json, encoded: bytes) -> bytes:
-        if self._shape is not None:
-            encoded = orjson.dumps(self._shape.one(body))
+        if self._table is not None:
+            encoded = orjson.dumps(self._table.rows([body], {"resourceVersion": body["metadata"]["resourceVersion"]}))
         return watch_chunk(kind, encoded or orjson.dumps(body))
 
-    def bookmark(self, version: int, annotations: Json | None = None) -> None:
+    def bookmark(self, version: int) -> None:
         if version < self._from:
             return  # it waits for a future version
-        metadata: Json = {"resourceVersion": str(version)}
-        if annotations:
-            metadata["annotations"] = annotations
-        body: Json = {"kind": self._resource.kind, "apiVersion": self._resource.api_version, "metadata": metadata}
-        self.stream.send(self._chunk("BOOKMARK", body, b""))
+        metadata = {"resourceVersion": str(version)}
+        self.stream.send(watch_chunk("BOOKMARK", orjson.dumps({**self._resource.head, "metadata": metadata})))
 
 
 class Watches:
@@ -123,22 +117,18 @@ class Watches:
                 watch.bookmark(self._store.version)
         self.start(loop)
 
-    def serve(
-        self,
-        request: Request,
-        resource: Resource,
-        namespace: str,
-        name: str,
-        query: dict[str, str],
-        shape: Shape | None,
-    ) -> None:
+    def serve(self, request: Request, resource: Resource, namespace: str, name: str, query: dict[str, str]) -> None:
         """Begin a watch. Raises ApiError for an invalid query; an expired version is an event of the stream."""
-        version, timeout_s = _begin_of(query, self._store.version), whole_number(query, "timeoutSeconds")
-        matches = selection(resource.plural, {**query, "fieldSelector": _named(query, name)} if name else query)
-        content_type = shape.content_type if shape is not None else "application/json"
-        headers = (("Content-Type", content_type), ("Cache-Control", "no-cache, private"))
+        if "sendInitialEvents" in query:
+            # By this answer clients know to list first.
+            raise ApiError(422, "Invalid", "sendInitialEvents is forbidden for watch: this apiserver has no WatchList")
+        version, timeout_s = whole_number(query, "resourceVersion"), whole_number(query, "timeoutSeconds")
+        named = f"metadata.name={name},{query.get('fieldSelector', '')}" if name else query.get("fieldSelector", "")
+        matches = selection(resource.plural, {**query, "fieldSelector": named})
+        table = table_of(request.headers.get("accept", ""), resource, query)
+        headers = (("Content-Type", "application/json"), ("Cache-Control", "no-cache, private"))
         stream = EventStream(request.connection, headers, UNREAD_BYTES_MAX)
-        watch = Watch(stream, resource, namespace, matches, shape, is_true(query, "allowWatchBookmarks"))
+        watch = Watch(stream, resource, namespace, matches, table, is_true(query, "allowWatchBookmarks"))
         try:
             watch.begin(self._store, version)
         except ApiError as error:
@@ -163,31 +153,3 @@ class Watches:
         timer.cancel()
         subscription.close()
         self._open.discard(watch)
-
-
-def _named(query: dict[str, str], name: str) -> str:
-    given = query.get("fieldSelector", "")
-    return f"metadata.name={name},{given}" if given else f"metadata.name={name}"
-
-
-def _begin_of(query: dict[str, str], current: int) -> int | None:
-    """Return the version to begin after; None: with all objects. Raises ApiError."""
-    version = whole_number(query, "resourceVersion")
-    match = query.get("resourceVersionMatch", "")
-    if "sendInitialEvents" not in query:
-        if match:
-            raise _bad_options("Forbidden: resourceVersionMatch is forbidden for watch")
-        return version or None
-    if match != "NotOlderThan":
-        raise _bad_options("Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan")
-    if not is_true(query, "sendInitialEvents"):
-        return current if version is None else version
-    if version is not None and version > current:
-        raise too_large(version, current)
-    return None
-
-
-def _bad_options(text: str) -> ApiError:
-    causes = [cause("resourceVersionMatch", "FieldValueForbidden", text)]
-    details = {"group": "meta.k8s.io", "kind": "ListOptions", "causes": causes}
-    return ApiError(422, "Invalid", f'ListOptions.meta.k8s.io "" is invalid: resourceVersionMatch: {text}', details)

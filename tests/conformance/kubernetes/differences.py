@@ -41,7 +41,7 @@ EMULATED = (
     ),
     Accepted("other-objects", "an event", ".*", NULLS),
     Accepted("other-objects", "an unknown group", "body", "a Status where the real one has a text"),
-    Accepted("discovery", "apps/v1", ".*", "no controllers, so none of their objects"),
+    Accepted("evict", "a budget", r"body\.status", "budgets are counted at evictions"),
     Accepted("delete-held", "no new finalizer|what a watch saw", ".*", UNCHECKED),
     Accepted("delete-many", "with grace|at once", r"body\.pods\..*", "the answer has the pods after it, not before it"),
     Accepted("patch", "with another uid", ".*", "409 for 422"),
@@ -55,7 +55,3 @@ EMULATED = (
     Accepted("watch-ends", "from a word", "status|body", "400 for 500"),
     Accepted("nodes", "a bad effect", ".*", UNCHECKED),
 )
-NOT_EMULATED = {
-    "apply": "server-side apply",
-}
-"""Scenarios that are about something that it has not."""

@@ -15,7 +15,7 @@ NUMBERS = (
     (re.compile(r"(current: )\d+"), r"\1now"),
     (re.compile(r"(too old resource version: \d+ )\(\d+\)"), r"\1(now)"),
     (re.compile(r"(resourceVersion=)[1-9]\d{,8}\b"), r"\1now"),
-    (re.compile(r"(continue=)ey[\w%]+"), r"\1token"),
+    (re.compile(r"(continue=)(ey[\w%]+|\d+\.\d+)"), r"\1token"),
     (re.compile(r"^\d+(\.\d+)?m?s$"), "an age"),
 )
 DROPPED = {"managedFields"}

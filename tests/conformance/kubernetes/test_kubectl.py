@@ -30,6 +30,30 @@ spec:
   containers:
   - {name: main, image: "busybox:1", command: [sh, -c, "echo hello; exec sleep 600"]}
 """
+JOB = """
+apiVersion: batch/v1
+kind: Job
+metadata: {name: once}
+spec:
+  template:
+    spec:
+      restartPolicy: Never
+      containers:
+      - {name: main, image: "busybox:1", command: [echo, done]}
+"""
+DEPLOYMENT = """
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web}
+spec:
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec:
+      terminationGracePeriodSeconds: 1
+      containers:
+      - {name: main, image: "busybox:1", command: [sh, -c, "exec sleep 600"]}
+"""
 
 
 @pytest.fixture
@@ -71,7 +95,7 @@ def test_a_pod_is_made_looked_at_and_deleted(cluster: Cluster, kubectl: Kubectl)
 
     row = kubectl("get", "pods", "-o", "wide", "--no-headers").split()
     assert row[:4] == ["web", "1/1", "Running", "0"]
-    assert row[6] == "node-0"
+    assert row[4] == "node-0"
     assert kubectl("logs", "web") == "hello\n"
     assert kubectl("exec", "web", "--", "echo", "hi") == "hi\n"
     assert "Node:         node-0/" in kubectl("describe", "pod", "web")
@@ -113,8 +137,27 @@ def test_a_node_is_drained(cluster: Cluster, kubectl: Kubectl) -> None:
     assert kubectl("taint", "node", "node-0", "team-") == "node/node-0 untainted\n"
 
 
+def test_a_job_and_a_deployment(cluster: Cluster, kubectl: Kubectl) -> None:
+    """A Job completes, and a Deployment is applied, scaled, rolled out and deleted with its pods."""
+    patience = f"--timeout={PATIENCE_S:.0f}s"
+    kubectl("create", "-f", "-", sent=JOB)
+    kubectl("wait", "--for=condition=Complete", "job/once", patience)
+    assert kubectl("logs", "job/once") == "done\n"
+    assert kubectl("get", "jobs", "--no-headers").split()[:3] == ["once", "Complete", "1/1"]
+
+    assert kubectl("apply", "-f", "-", sent=DEPLOYMENT) == "deployment.apps/web created\n"
+    kubectl("rollout", "status", "deployment/web", patience)
+    assert kubectl("apply", "-f", "-", sent=DEPLOYMENT.replace("600", "700")) == "deployment.apps/web configured\n"
+    kubectl("rollout", "status", "deployment/web", patience)
+    assert kubectl("scale", "deployment/web", "--replicas=2") == "deployment.apps/web scaled\n"
+    kubectl("wait", "--for=jsonpath={.status.readyReplicas}=2", "deployment/web", patience)
+    assert "sleep 700" in kubectl("describe", "deployment", "web")
+    kubectl("delete", "deployment/web", "job/once")
+    cluster.wait(PODS, lambda found: not found.json["items"])
+
+
 def test_a_kind_that_is_not_served_is_named(kubectl: Kubectl) -> None:
     """apply reads schemas first, and would say that it cannot."""
-    job = POD.replace("v1\nkind: Pod", "batch/v1\nkind: Job")
-    with pytest.raises(AssertionError, match='no matches for kind "Job" in version "batch/v1"'):
-        kubectl("apply", "-f", "-", sent=job)
+    service = POD.replace("kind: Pod", "kind: Service")
+    with pytest.raises(AssertionError, match='no matches for kind "Service" in version "v1"'):
+        kubectl("apply", "-f", "-", sent=service)

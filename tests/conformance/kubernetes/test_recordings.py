@@ -7,7 +7,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
 
-from tests.conformance.kubernetes.differences import EMULATED, NOT_EMULATED
+from tests.conformance.kubernetes.differences import EMULATED
 from tests.conformance.kubernetes.emulated import EmulatedKubernetes
 from tests.conformance.kubernetes.normalise import differences
 from tests.conformance.kubernetes.recording import FOLDER, load, play
@@ -16,7 +16,6 @@ from tests.kubernetes.client import Json, Login
 from tests.kubernetes.fixtures import REAL_KUBERNETES
 
 EMULATED_KUBERNETES = pytest.mark.xdist_group("recordings")
-EMULATED_SCENARIOS = [name for name in SCENARIOS if name not in NOT_EMULATED]
 AT_ONCE = 4
 """Scenarios mostly wait, for controllers above all."""
 Transcripts = dict[str, "Future[list[Json]]"]
@@ -27,7 +26,7 @@ Found = tuple[str, str, str]
 @pytest.fixture(scope="module")
 def emulated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Transcripts]:
     with EmulatedKubernetes(tmp_path_factory.mktemp("kubernetes")) as cluster:
-        yield from _play_all(EMULATED_SCENARIOS, cluster.login)
+        yield from _play_all(SCENARIOS, cluster.login)
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +54,7 @@ def _none(found: list[Found]) -> None:
 
 
 @EMULATED_KUBERNETES
-@pytest.mark.parametrize("name", EMULATED_SCENARIOS)
+@pytest.mark.parametrize("name", SCENARIOS)
 def test_emulated(name: str, emulated: Transcripts) -> None:
     """The emulated one differs from the recording only where that is accepted."""
     found = _compared(name, emulated[name].result())
@@ -81,4 +80,3 @@ def test_real(name: str, real: Transcripts) -> None:
 def test_every_recording_is_of_a_scenario() -> None:
     """None is left over, and none lacks."""
     assert sorted(SCENARIOS) == sorted(path.stem for path in FOLDER.glob("*.jsonl"))
-    assert set(NOT_EMULATED) <= set(SCENARIOS)

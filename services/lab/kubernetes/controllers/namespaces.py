@@ -2,47 +2,45 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable
-
 from services.lab.kubernetes.registry import Registry
 from services.lab.kubernetes.resources import RESOURCES, Json
 from services.lab.kubernetes.store import DELETED, Event
+from services.lab.shared.clock import Clock
 
 _NAMESPACED = [resource for resource in RESOURCES if resource.namespaced]
 
 
 class Namespaces:
-    def __init__(self, registry: Registry) -> None:
+    def __init__(self, registry: Registry, clock: Clock) -> None:
         self._registry = registry
         self._store = registry.store
+        self._clock = clock
         self._going: set[str] = set()
-        self._soon: Callable[..., object] | None = None
+
+    def start(self) -> None:
         self._store.watch("namespaces", self._changed)
         for resource in _NAMESPACED:
             self._store.watch(resource.plural, self._content_changed)
-
-    def start(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._soon = loop.call_soon
         for body in self._store.values("namespaces"):
-            self._look_at(body)
+            self._check(body)
 
     def _changed(self, event: Event) -> None:
         if event.kind == DELETED:
             self._going.discard(event.body["metadata"]["name"])
         else:
-            self._look_at(event.body)
+            self._check(event.body)
 
-    def _look_at(self, body: Json) -> None:
+    def _check(self, body: Json) -> None:
         name = body["metadata"]["name"]
-        if self._soon is not None and "deletionTimestamp" in body["metadata"] and name not in self._going:
+        if "deletionTimestamp" in body["metadata"]:
+            is_new = name not in self._going
             self._going.add(name)
-            self._soon(self._empty, name)
+            self._clock.call_later(0.0, self._empty if is_new else self._end, name)
 
     def _content_changed(self, event: Event) -> None:
         namespace = event.body["metadata"]["namespace"]
-        if event.kind == DELETED and namespace in self._going and self._soon is not None:
-            self._soon(self._end, namespace)
+        if event.kind == DELETED and namespace in self._going:
+            self._clock.call_later(0.0, self._end, namespace)
 
     def _empty(self, name: str) -> None:
         for resource in _NAMESPACED:
@@ -55,9 +53,6 @@ class Namespaces:
 
     def _end(self, name: str) -> None:
         entry = self._store.get("namespaces", "", name)
-        if entry is None or name not in self._going:
-            return
-        if entry.body["metadata"].get("finalizers"):
-            return
-        if not any(self._store.entries(resource.plural, name) for resource in _NAMESPACED):
+        is_held = entry is None or name not in self._going or entry.body["metadata"].get("finalizers")
+        if not is_held and not any(self._store.entries(resource.plural, name) for resource in _NAMESPACED):
             self._store.delete("namespaces", "", name)

@@ -5,27 +5,24 @@ Only owners whose deletion was seen count: an owner of a kind that is not served
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable
 from functools import partial
 
 from services.lab.kubernetes.registry import Registry
 from services.lab.kubernetes.resources import BY_PLURAL, RESOURCES, Json
 from services.lab.kubernetes.store import DELETED, Event, Key, key_of
+from services.lab.shared.clock import Clock
 
 
 class Owners:
-    def __init__(self, registry: Registry) -> None:
+    def __init__(self, registry: Registry, clock: Clock) -> None:
         self._registry = registry
         self._store = registry.store
+        self._clock = clock
         self._owned: dict[str, set[tuple[str, Key]]] = {}  # uid of the owner -> resource and key of what it owns
-        self._soon: Callable[..., object] | None = None
+
+    def start(self) -> None:
         for resource in RESOURCES:
             self._store.watch(resource.plural, partial(self._changed, resource.plural))
-
-    def start(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._soon = loop.call_soon
-        for resource in RESOURCES:
             for body in self._store.values(resource.plural):
                 self._note(resource.plural, body)
 
@@ -45,8 +42,8 @@ class Owners:
                 owned.discard((plural, key_of(event.body)))
                 if not owned:
                     del self._owned[owner["uid"]]
-        if metadata["uid"] in self._owned and self._soon is not None:
-            self._soon(self._collect, metadata["uid"])
+        if metadata["uid"] in self._owned:
+            self._clock.call_later(0.0, self._collect, metadata["uid"])
 
     def _collect(self, uid: str) -> None:
         for plural, (namespace, name) in sorted(self._owned.pop(uid, set())):

@@ -13,7 +13,5 @@ class ControllerSettings:
     """Seconds without a renewed lease after which a node is lost; 0: never."""
     node_period_s: float = 5.0
     """Seconds between two searches for lost nodes."""
-    quarantine_s: float = 40.0
-    """Seconds for which a node is missing before its pods are collected."""
-    collect_period_s: float = 20.0
-    """Seconds between two searches for pods to collect."""
+    retry_s: float = 1.0
+    """Seconds until Jobs and Deployments replace a pod that has failed."""

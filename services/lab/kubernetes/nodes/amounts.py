@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, TypeAlias
 
@@ -31,23 +31,14 @@ def amounts_of(texts: Mapping[str, Any]) -> Amounts:
 
 
 def requests_of(spec: Json) -> Amounts:
-    """Return the requests of a pod: the larger of containers with sidecars, and any init container with the sidecars
-    before it. Requests of the pod as a whole replace this sum; overhead is added.
-    """
-    first: Amounts = {}
-    sidecars: Amounts = {}
-    for container in spec.get("initContainers", ()):
-        own = _requests(container)
-        _add(own, sidecars.items())
-        first = {name: max(first.get(name, 0), own.get(name, 0)) for name in (*first, *own)}
-        sidecars = own if container.get("restartPolicy") == "Always" else sidecars
-    needed: Amounts = {PODS: 1, **sidecars}
+    """Return the requests of a pod: the sum of its containers, or an init container that requests more."""
+    needed: Amounts = {PODS: 1}
     for container in spec.get("containers", ()):
-        _add(needed, _requests(container).items())
-    needed = {name: max(needed.get(name, 0), first.get(name, 0)) for name in (*needed, *first)}
-    whole = spec.get("resources") or {}
-    needed = {**amounts_of(whole.get("limits", {})), **needed, **amounts_of(whole.get("requests", {}))}
-    _add(needed, amounts_of(spec.get("overhead", {})).items())
+        for name, value in _requests(container).items():
+            needed[name] = needed.get(name, 0) + value
+    for container in spec.get("initContainers", ()):
+        for name, value in _requests(container).items():
+            needed[name] = max(needed.get(name, 0), value)
     return needed
 
 
@@ -58,12 +49,11 @@ def limit_of(container: Json, name: str) -> int:
 
 
 def _requests(container: Json) -> Amounts:
-    resources = container.get("resources")
-    if not resources:
-        return {}
+    resources = container.get("resources") or {}
     return amounts_of({**resources.get("limits", {}), **resources.get("requests", {})})
 
 
-def _add(total: Amounts, more: Iterable[tuple[str, int]]) -> None:
-    for name, value in more:
-        total[name] = total.get(name, 0) + value
+def host_ports(spec: Json) -> set[int]:
+    """Return the ports of the node that containers use."""
+    ports = [port for container in spec.get("containers", ()) for port in container.get("ports", ())]
+    return {port["hostPort"] for port in ports if port.get("hostPort")}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
@@ -30,14 +30,13 @@ class LogFile:
         """Called after each write, and at the end."""
 
     def feed(self, data: bytes) -> None:
-        lines = (self._rest + data).split(b"\n")
-        self._rest = lines.pop()
-        head = b"%s stdout " % nanoseconds(self._now_s()).encode()
-        found = [b"%s%s %s\n" % (head, WHOLE, line) for line in lines]
+        *lines, self._rest = (self._rest + data).split(b"\n")
         while len(self._rest) > LINE_BYTES_MAX:
-            found.append(b"%s%s %s\n" % (head, PARTIAL, self._rest[:LINE_BYTES_MAX]))
-            self._rest = self._rest[LINE_BYTES_MAX:]
-        self._write(b"".join(found))
+            lines, self._rest = [*lines, self._rest[:LINE_BYTES_MAX]], self._rest[LINE_BYTES_MAX:]
+        head = nanoseconds(self._now_s()).encode()
+        whole = data.count(b"\n")
+        marks = [WHOLE] * whole + [PARTIAL] * (len(lines) - whole)
+        self._write(b"".join(b"%s stdout %s %s\n" % (head, *row) for row in zip(marks, lines, strict=True)))
 
     def close(self) -> None:
         if self.is_open:
@@ -71,12 +70,6 @@ class LogFile:
         return True
 
 
-class Line(NamedTuple):
-    at: str
-    text: bytes
-    """Text with its newline, unless it has none yet."""
-
-
 class LogOptions(NamedTuple):
     """Query of a GET of a log."""
 
@@ -108,14 +101,16 @@ class LogReader:
             return b""
         data = data[: data.rfind(b"\n") + 1]
         self._offset += len(data)
-        lines = list(parsed(data))
-        if self._options.since:
-            since = self._options.since.removesuffix("Z")  # so that whole seconds come before their fractions
-            lines = [line for line in lines if line.at >= since]
+        rows = [row.split(b" ", 3) for row in data.split(b"\n")[:-1]]  # time, stream, mark, text
+        lines = [(at, text if mark == PARTIAL else text + b"\n") for at, _, mark, text in rows]
+        if since := self._options.since.removesuffix("Z").encode():  # so that whole seconds come before fractions
+            lines = [line for line in lines if line[0] >= since]
         if self._is_first and self._options.tail_lines is not None:
-            lines = last_lines(lines, self._options.tail_lines)
+            starts = [i for i in range(len(lines)) if i == 0 or lines[i - 1][1].endswith(b"\n")]
+            first = starts[-self._options.tail_lines :][:1] if self._options.tail_lines else []
+            lines = lines[first[0] :] if first else []
         self._is_first = False
-        text = b"".join(self._shown(line) for line in lines)
+        text = b"".join(self._shown(at, text) for at, text in lines)
         if self._left is not None:
             text = text[: self._left]
             self._left -= len(text)
@@ -125,38 +120,12 @@ class LogReader:
     def is_full(self) -> bool:
         return self._left == 0
 
-    def _shown(self, line: Line) -> bytes:
-        starts, self._is_mid_line = not self._is_mid_line, not line.text.endswith(b"\n")
-        return f"{line.at} ".encode() + line.text if self._options.has_timestamps and starts else line.text
-
-
-def parsed(data: bytes) -> Iterator[Line]:
-    for row in data.split(b"\n")[:-1]:
-        at, _, rest = row.partition(b" ")
-        _, _, rest = rest.partition(b" ")
-        kind, _, text = rest.partition(b" ")
-        yield Line(at.decode(), text if kind == PARTIAL else text + b"\n")
-
-
-def last_lines(lines: list[Line], count: int) -> list[Line]:
-    """Return the last lines. Pieces of one line count as one."""
-    if count <= 0:
-        return []
-    left = count
-    for index in range(len(lines) - 1, -1, -1):
-        is_start = index == 0 or lines[index - 1].text.endswith(b"\n")
-        if is_start:
-            left -= 1
-            if not left:
-                return lines[index:]
-    return lines
+    def _shown(self, at: bytes, text: bytes) -> bytes:
+        starts, self._is_mid_line = not self._is_mid_line, not text.endswith(b"\n")
+        return at + b" " + text if self._options.has_timestamps and starts else text
 
 
 def nanoseconds(wall_s: float) -> str:
     """Format the time as logs do."""
     moment = datetime.fromtimestamp(wall_s, UTC)
     return f"{moment:%Y-%m-%dT%H:%M:%S}.{moment.microsecond:06d}000Z"
-
-
-def earlier(wall_s: float, seconds: float) -> str:
-    return nanoseconds(wall_s - seconds)

@@ -96,17 +96,6 @@ class Container:
         self._out_of_memory = False
         self._pipe = -1
 
-    @property
-    def log_path(self) -> Path:
-        return self._log_path(self.run.restarts)
-
-    @property
-    def previous_log_path(self) -> Path:
-        return self._log_path(self.run.restarts - 1)
-
-    def _log_path(self, number: int) -> Path:
-        return self._pod.folder / "logs" / f"{self.run.name}.{number}.log"
-
     # Start
 
     def start(self) -> None:
@@ -148,7 +137,7 @@ class Container:
         run.id = f"emulated://{uuid.uuid4().hex}"
         run.ended = None
         self._out_of_memory = False
-        path = self.log_path
+        path = log_path(self._pod.folder, run.name, run.restarts)
         path.parent.mkdir(parents=True, exist_ok=True)
         self.log = LogFile(path, clock.wall)
         ours, theirs = os.pipe()
@@ -181,9 +170,8 @@ class Container:
         run.is_ready = run.is_started and READINESS not in self.spec
         self.usage = machine.monitor.watch(self.pid, limit_of(self.spec, MEMORY), self._exceeded)
         self._pod.changed()
-        if any(kind in self.spec for kind in (STARTUP, READINESS, LIVENESS)):
-            self._probes = Probes(self, machine.clock, machine.processes)
-            self._probes.start()
+        self._probes = Probes(self, machine.clock, machine.processes)
+        self._probes.start(*((STARTUP,) if STARTUP in self.spec else (READINESS, LIVENESS)))
 
     def _now(self) -> str:
         return stamp(self._machine.clock.wall())
@@ -208,15 +196,13 @@ class Container:
         return Interactive(self._machine.processes, self.command(argv), terminal, client)
 
     def _command(self, argv: list[str], variables: dict[str, str]) -> Command:
-        root = self._pod.folder / "containers" / self.run.name
         own = {**passed_environment(self._machine.pass_env), "HOSTNAME": self._pod.body["metadata"]["name"]}
         wanted = self.spec.get("workingDir", "")
-        folder = root / wanted.lstrip("/")
+        folder = self._pod.folder / "containers" / self.run.name / wanted.lstrip("/")
         if wanted and Path(wanted).is_dir():
             folder = Path(wanted)
         folder.mkdir(parents=True, exist_ok=True)
-        whole = own | variables
-        return Command(argv, None, folder, whole)
+        return Command(argv, None, folder, own | variables)
 
     # Events
 
@@ -239,19 +225,13 @@ class Container:
 
     def probed(self, kind: str, is_good: bool) -> None:
         run = self.run
-        if kind == LIVENESS:
-            if not is_good:
-                self.stop(float(self._pod.body["spec"].get("terminationGracePeriodSeconds", GRACE_S)))
-            return
-        if kind == STARTUP:
-            if not is_good:
-                self.stop(0.0)
-                return
-            run.is_started = True
-            run.is_ready = READINESS not in self.spec
+        if kind != READINESS and not is_good:
+            self.stop(float(self._pod.body["spec"].get("terminationGracePeriodSeconds", GRACE_S)))
+        elif kind == STARTUP:
+            run.is_started, run.is_ready = True, READINESS not in self.spec
             if self._probes is not None:
-                self._probes.after_startup()
-        else:
+                self._probes.start(READINESS, LIVENESS)
+        elif kind == READINESS:
             run.is_ready = is_good
         self._pod.changed()
 
@@ -289,7 +269,8 @@ class Container:
     def _again(self) -> None:
         self._timers.clear()
         self.run.restarts += 1
-        self._log_path(self.run.restarts - 2).unlink(missing_ok=True)  # the log before the previous one
+        before = log_path(self._pod.folder, self.run.name, self.run.restarts - 2)
+        before.unlink(missing_ok=True)  # the log before the previous one
         self._create()
 
     def stop(self, grace_s: float) -> None:
@@ -321,6 +302,11 @@ class Container:
         if self.pid is not None:
             kill_group(self.pid, signal.SIGKILL)
             self._close_pipe()
+
+
+def log_path(folder: Path, container: str, number: int) -> Path:
+    """Return the file of a log in the folder of a pod. ``number`` counts the runs of the container."""
+    return folder / "logs" / f"{container}.{number}.log"
 
 
 def image_name(image: str) -> str:

@@ -6,7 +6,6 @@ import re
 from base64 import b64decode
 from collections.abc import Mapping
 
-from services.lab.kubernetes.nodes.amounts import CPU, amount
 from services.lab.kubernetes.nodes.pod_status import ADDRESS
 from services.lab.kubernetes.resources import Json
 from services.lab.kubernetes.store import Store
@@ -24,17 +23,22 @@ def variables_of(pod: Json, container: Json, store: Store) -> dict[str, str]:
     found: dict[str, str] = {}
     namespace = pod["metadata"]["namespace"]
     for source in container.get("envFrom", ()):
-        prefix = source.get("prefix", "")
         for kind, resource in (("secretRef", "secrets"), ("configMapRef", "configmaps")):
             if (reference := source.get(kind)) is not None:
-                values = texts_of(store, resource, namespace, reference)
-                found |= {f"{prefix}{key}": value for key, value in values.items()}
+                values = data_of(store, resource, namespace, reference)
+                found |= {f"{source.get('prefix', '')}{key}": _text(value) for key, value in values.items()}
     for row in container.get("env", ()):
-        if "valueFrom" in row:
-            value = _from(pod, container, row["valueFrom"], store)
-            if value is not None:
-                found[row["name"]] = value
-        else:
+        source = row.get("valueFrom") or {}
+        if (field := source.get("fieldRef")) is not None:
+            found[row["name"]] = _field(pod, field["fieldPath"])
+        for kind, resource in (("secretKeyRef", "secrets"), ("configMapKeyRef", "configmaps")):
+            if (reference := source.get(kind)) is not None:
+                data = data_of(store, resource, namespace, reference)
+                if reference["key"] in data:
+                    found[row["name"]] = _text(data[reference["key"]])
+                elif not reference.get("optional"):
+                    raise Missing(f"couldn't find key {reference['key']} in {reference['name']}")
+        if not source:
             found[row["name"]] = expanded(row.get("value", ""), found)
     return found
 
@@ -49,14 +53,8 @@ def expanded(text: str, variables: Mapping[str, str]) -> str:
     return _REFERENCE.sub(one, text)
 
 
-def texts_of(store: Store, resource: str, namespace: str, reference: Json) -> dict[str, str]:
-    """Return all keys of a secret or a config map as text. Raises Missing unless it is optional."""
-    data = data_of(store, resource, namespace, reference)
-    return {key: value.decode(errors="replace") for key, value in data.items()}
-
-
 def data_of(store: Store, resource: str, namespace: str, reference: Json) -> dict[str, bytes]:
-    """Return all keys of a secret or a config map as bytes. Raises Missing unless it is optional."""
+    """Return all keys of a secret or a config map. Raises Missing unless it is optional."""
     entry = store.get(resource, namespace, reference["name"])
     if entry is None:
         if reference.get("optional"):
@@ -64,47 +62,18 @@ def data_of(store: Store, resource: str, namespace: str, reference: Json) -> dic
         kind = "secret" if resource == "secrets" else "configmap"
         raise Missing(f'{kind} "{reference["name"]}" not found')
     data = entry.body.get("data") or {}
-    if resource == "secrets":
-        texts = entry.body.get("stringData") or {}
-        return {key: b64decode(value) for key, value in data.items()} | _encoded(texts)
-    return _encoded(data)
+    return {key: b64decode(value) if resource == "secrets" else value.encode() for key, value in data.items()}
 
 
-def _encoded(texts: Mapping[str, str]) -> dict[str, bytes]:
-    return {key: value.encode() for key, value in texts.items()}
-
-
-def _from(pod: Json, container: Json, source: Json, store: Store) -> str | None:
-    if (field := source.get("fieldRef")) is not None:
-        return _field(pod, field["fieldPath"])
-    if (resource := source.get("resourceFieldRef")) is not None:
-        kind, _, name = resource["resource"].partition(".")
-        text = container.get("resources", {}).get(kind, {}).get(name, "0")
-        value = amount(name, text)
-        return str(-(-value // 1000) if name == CPU else value)
-    for kind, of in (("secretKeyRef", "secrets"), ("configMapKeyRef", "configmaps")):
-        if (reference := source.get(kind)) is not None:
-            values = texts_of(store, of, pod["metadata"]["namespace"], reference)
-            if reference["key"] not in values and not reference.get("optional"):
-                raise Missing(f"couldn't find key {reference['key']} in {reference['name']}")
-            return values.get(reference["key"])
-    return None
+def _text(value: bytes) -> str:
+    return value.decode(errors="replace")
 
 
 def _field(pod: Json, path: str) -> str:
-    metadata, spec = pod["metadata"], pod["spec"]
-    known = {
-        "metadata.name": metadata["name"],
-        "metadata.namespace": metadata["namespace"],
-        "metadata.uid": metadata["uid"],
-        "spec.nodeName": spec.get("nodeName", ""),
-        "spec.serviceAccountName": spec.get("serviceAccountName", ""),
-        "status.podIP": ADDRESS,
-        "status.podIPs": ADDRESS,
-        "status.hostIP": ADDRESS,
-        "status.hostIPs": ADDRESS,
-    }
-    if path in known:
-        return str(known[path])
-    keyed = _KEYED.fullmatch(path)
-    return "" if keyed is None else str(metadata.get(keyed[1], {}).get(keyed[2], ""))
+    """Return a field of the pod: its name, a label, its node, or an address."""
+    if path.endswith(("IP", "IPs")):
+        return ADDRESS
+    if keyed := _KEYED.fullmatch(path):
+        return str(pod["metadata"].get(keyed[1], {}).get(keyed[2], ""))
+    part, _, field = path.partition(".")
+    return str(pod.get(part, {}).get(field, ""))

@@ -7,14 +7,14 @@ from urllib.parse import parse_qs
 
 import orjson
 
-from services.lab.kubernetes.errors import ApiError, bad_request, not_found
+from services.lab.kubernetes.errors import ApiError, bad_request
 from services.lab.kubernetes.nodes.containers import Container
 from services.lab.kubernetes.nodes.log_requests import container_name
 from services.lab.kubernetes.nodes.nodes import Nodes
 from services.lab.kubernetes.nodes.process_pods import ProcessPod
+from services.lab.kubernetes.registry import Registry
 from services.lab.kubernetes.requests import Target, is_true
 from services.lab.kubernetes.resources import PODS, Json
-from services.lab.kubernetes.store import Store
 from services.lab.shared.http.server import Request
 from services.lab.shared.http.websocket import (
     BINARY,
@@ -36,19 +36,17 @@ STDIN_CHANNEL, STDOUT_CHANNEL, STDERR_CHANNEL, ERROR_CHANNEL, RESIZE_CHANNEL, CL
 
 
 class ExecRequests:
-    def __init__(self, store: Store, nodes: Nodes) -> None:
-        self._store = store
+    def __init__(self, registry: Registry, nodes: Nodes) -> None:
+        self._registry = registry
         self._nodes = nodes
 
     def serve(self, request: Request, target: Target, query: dict[str, str]) -> bytes | None:
         """Serve a session. Raises ApiError before the connection becomes a WebSocket."""
-        entry = self._store.get("pods", target.namespace, target.name)
-        if entry is None:
-            raise not_found(PODS, target.name)
+        pod = self._registry.found(PODS, target.namespace, target.name)
         argv = parse_qs(request.query, keep_blank_values=True).get("command", [])
         if not argv:
             raise bad_request("you must specify at least 1 command for the container")
-        container = self._container(entry.body, container_name(entry.body, query.get("container", "")))
+        container = self._container(pod, container_name(pod, query.get("container", "")))
         protocol = chosen_protocol(request.headers, PROTOCOLS)
         if protocol is None:
             raise bad_request(f"unable to upgrade: want a WebSocket of {' or '.join(PROTOCOLS)}")

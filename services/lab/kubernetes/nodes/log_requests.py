@@ -2,67 +2,61 @@
 
 from __future__ import annotations
 
-import re
 from datetime import datetime
 
 from services.lab.kubernetes.answers import TEXT_TYPE, answer
-from services.lab.kubernetes.errors import ApiError, bad_request, not_found
-from services.lab.kubernetes.nodes.container_logs import LogFile, LogOptions, LogReader, earlier
-from services.lab.kubernetes.nodes.containers import Container
+from services.lab.kubernetes.errors import ApiError, bad_request
+from services.lab.kubernetes.nodes.container_logs import LogFile, LogOptions, LogReader, nanoseconds
 from services.lab.kubernetes.nodes.nodes import Nodes
 from services.lab.kubernetes.nodes.process_pods import ProcessPod
+from services.lab.kubernetes.pods import node_of
+from services.lab.kubernetes.registry import Registry
 from services.lab.kubernetes.requests import Target, is_true, whole_number
 from services.lab.kubernetes.resources import PODS, Json
-from services.lab.kubernetes.store import Store
 from services.lab.shared.clock import Clock
 from services.lab.shared.http.server import EventStream, Request
 
-_FRACTION = re.compile(r"(\.\d{1,9})?(Z|[+-]\d\d:\d\d)$", re.ASCII)
-
 
 class LogRequests:
-    def __init__(self, store: Store, nodes: Nodes, clock: Clock) -> None:
-        self._store = store
+    def __init__(self, registry: Registry, nodes: Nodes, clock: Clock) -> None:
+        self._registry = registry
         self._nodes = nodes
         self._clock = clock
 
     def serve(self, request: Request, target: Target, query: dict[str, str]) -> bytes | None:
         """Answer with the log. Raises ApiError."""
-        entry = self._store.get("pods", target.namespace, target.name)
-        if entry is None:
-            raise not_found(PODS, target.name)
-        name = container_name(entry.body, query.get("container", ""))
+        pod = self._registry.found(PODS, target.namespace, target.name)
+        name = container_name(pod, query.get("container", ""))
         options = options_of(query, self._clock.wall())
-        container = self._container(entry.body, name)
-        if container is None:
+        self._check_node(pod)
+        status = pod["status"]
+        rows = (*status.get("containerStatuses", ()), *status.get("initContainerStatuses", ()))
+        state: Json = next((row for row in rows if row["name"] == name), {})
+        number = state.get("restartCount", 0) - is_true(query, "previous")
+        if number < 0:
+            raise bad_request(f'previous terminated container "{name}" in pod "{target.name}" not found')
+        path = self._nodes.runtime.log_path(pod["metadata"]["uid"], name, number)
+        if path is None:
             return answer(200, b"", TEXT_TYPE)
-        path, number = container.log_path, container.run.restarts
-        if is_true(query, "previous"):
-            if not number:
-                raise bad_request(f'previous terminated container "{name}" in pod "{target.name}" not found')
-            path = container.previous_log_path
-        elif container.log is None and not path.exists():
-            waiting = (container.run.waiting or {}).get("reason", "ContainerCreating")
-            raise bad_request(f'container "{name}" in pod "{target.name}" is waiting to start: {waiting}')
+        if not path.exists():
+            reason = state.get("state", {}).get("waiting", {}).get("reason", "ContainerCreating")
+            raise bad_request(f'container "{name}" in pod "{target.name}" is waiting to start: {reason}')
         reader = LogReader(path, options)
-        log = container.log
+        running = self._nodes.pod(node_of(pod), pod["metadata"]["uid"])
+        log = running.containers[name].log if isinstance(running, ProcessPod) else None
         if not is_true(query, "follow") or log is None or not log.is_open or log.path != path:
             return answer(200, reader.read(), TEXT_TYPE)
         headers = (("Content-Type", TEXT_TYPE), ("Cache-Control", "no-cache, private"))
         _Follower(EventStream(request.connection, headers), reader, log)
         return None
 
-    def _container(self, pod: Json, name: str) -> Container | None:
-        """Return the container; None for a simulated pod. Raises ApiError when its node is missing or down."""
-        node = self._nodes.by_name.get(pod["spec"].get("nodeName", ""))
-        if node is None:
-            where = pod["spec"].get("nodeName")
-            text = f"pod {pod['metadata']['name']} does not have a host assigned" if not where else f"no node {where}"
-            raise ApiError(400, "BadRequest", text) if not where else ApiError(500, "InternalError", text)
-        if not node.is_up:
-            raise ApiError(500, "InternalError", f"dial tcp: node {node.spec.name} does not answer")
-        found = node.pods.get(pod["metadata"]["uid"]) or node.remembered(pod)
-        return found.containers[name] if isinstance(found, ProcessPod) else None
+    def _check_node(self, pod: Json) -> None:
+        """Raises ApiError when the node of the pod is missing or down."""
+        name = node_of(pod)
+        if not name:
+            raise bad_request(f"pod {pod['metadata']['name']} does not have a host assigned")
+        if name not in self._nodes.by_name or not self._nodes.by_name[name].is_up:
+            raise ApiError(500, "InternalError", f"dial tcp: node {name} does not answer")
 
 
 class _Follower:
@@ -92,9 +86,8 @@ def container_name(pod: Json, wanted: str) -> str:
     """Return the name of the container, by default the only one. Raises ApiError."""
     spec, name = pod["spec"], pod["metadata"]["name"]
     names = [row["name"] for row in spec["containers"]]
-    known = [*names, *(row["name"] for row in spec.get("initContainers") or ())]
     if wanted:
-        if wanted not in known:
+        if wanted not in (*names, *(row["name"] for row in spec.get("initContainers") or ())):
             raise bad_request(f"container {wanted} is not valid for pod {name}")
         return wanted
     if len(names) > 1:
@@ -104,24 +97,15 @@ def container_name(pod: Json, wanted: str) -> str:
 
 def options_of(query: dict[str, str], now_s: float) -> LogOptions:
     """Return the options of the query. Raises ApiError."""
-    since = ""
+    since, text = "", query.get("sinceTime", "")
     seconds = whole_number(query, "sinceSeconds")
     if seconds is not None:
-        since = earlier(now_s, seconds)
-    elif text := query.get("sinceTime", ""):
-        since = _utc(text)
+        since = nanoseconds(now_s - seconds)
+    elif text:
+        try:
+            since = nanoseconds(datetime.fromisoformat(text).timestamp())
+        except ValueError:
+            raise bad_request(f'sinceTime: Invalid value: "{text}": want a time as in RFC 3339') from None
     return LogOptions(
         whole_number(query, "tailLines"), since, whole_number(query, "limitBytes"), is_true(query, "timestamps")
     )
-
-
-def _utc(text: str) -> str:
-    """Return the time in the format of logs. Raises ApiError for an invalid time."""
-    found = _FRACTION.search(text)
-    try:
-        if found is None:
-            raise ValueError
-        moment = datetime.fromisoformat(text[: found.start()] + found[2].replace("Z", "+00:00"))
-    except ValueError:
-        raise bad_request(f'sinceTime: Invalid value: "{text}": want a time as in RFC 3339') from None
-    return earlier(moment.timestamp(), 0)[:19] + (found[1] or "") + "Z"

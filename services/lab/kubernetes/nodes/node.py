@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from services.lab.kubernetes.nodes.admission import host_ports, ports_taken, refusal
-from services.lab.kubernetes.nodes.amounts import Amounts, amounts_of, requests_of
-from services.lab.kubernetes.nodes.pod_status import refused_status
+from services.lab.kubernetes.nodes.amounts import Amounts, amounts_of, host_ports, requests_of
+from services.lab.kubernetes.nodes.pod_status import Verdict
 from services.lab.kubernetes.nodes.pods import NodePod
 from services.lab.kubernetes.nodes.runtime import Runtime
 from services.lab.kubernetes.nodes.stored_pods import StoredPods
@@ -54,17 +53,30 @@ class Node:
         entry = self.stored.find(namespace, name, uid)
         if entry is None or uid in self.pods or not self.is_up or is_over(entry.body):
             return
-        body = entry.body
-        node = self.stored.node(self.spec.name)
-        room = amounts_of(node.get("status", {}).get("allocatable", {}))
-        labels = node.get("metadata", {}).get("labels", {})
-        no = refusal(body, requests_of(body["spec"]), self._used, room, labels)
-        no = no or ports_taken(host_ports(body["spec"]), self._taken_ports)
-        if no is not None:
-            before = body.get("status", {})
-            self.stored.write_status(entry, refused_status(no.reason, no.message, before, self.stored.now()))
+        refused = self.refusal(entry.body)
+        if refused is None:
+            self._hold(self._runtime.pod(self, entry.body)).start()
             return
-        self._hold(self._runtime.pod(self, body)).start()
+        ended = {"phase": "Failed", "reason": refused.reason, "message": f"Pod was rejected: {refused.message}"}
+        self.stored.write_status(entry, {**entry.body.get("status", {}), **ended, "startTime": self.stored.now()})
+
+    def refusal(self, pod: Json) -> Verdict | None:
+        """Return why the node rejects a pod, with the reason and message of a kubelet; None if it takes it."""
+        node, spec = self.stored.node(self.spec.name), pod["spec"]
+        capacity = amounts_of(node.get("status", {}).get("allocatable", {}))
+        for name, value in requests_of(spec).items():
+            used = self._used.get(name, 0)
+            if value and used + value > capacity.get(name, 0):
+                numbers = f"requested: {value}, used: {used}, capacity: {capacity.get(name, 0)}"
+                return Verdict(f"OutOf{name}", f"Node didn't have enough resource: {name}, {numbers}")
+        labels = node.get("metadata", {}).get("labels", {})
+        if any(labels.get(key) != value for key, value in spec.get("nodeSelector", {}).items()):
+            why = "node(s) didn't match Pod's node affinity/selector"
+            return Verdict("NodeAffinity", f"Predicate NodeAffinity failed: {why}")
+        if not host_ports(spec).isdisjoint(self._taken_ports):
+            why = "node(s) didn't have free ports for the requested pod ports"
+            return Verdict("NodePorts", f"Predicate NodePorts failed: {why}")
+        return None
 
     def resume(self, body: Json) -> None:
         """A pod of the store, after a start of the emulation."""
@@ -102,14 +114,6 @@ class Node:
             pod.gone()
             self.ended(pod)
         self._runtime.forget(uid)
-
-    def remembered(self, body: Json) -> NodePod | None:
-        """Return a pod that ended before the emulation's last start, from its stored state."""
-        if not is_over(body):
-            return None
-        pod = self._runtime.pod(self, body)
-        pod.recall()
-        return pod
 
     def stop(self) -> None:
         """The machine goes down: its containers end, and the statuses of its pods stay as they were."""

@@ -12,12 +12,6 @@ GPU = "nvidia.com/gpu"
 LEASE_S = 40
 PORTS = "peloton.io/ports"
 """Annotation of a node with the ports available to pods."""
-_HEALTH = (
-    ("MemoryPressure", "False", "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
-    ("DiskPressure", "False", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
-    ("PIDPressure", "False", "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
-    ("Ready", "True", "KubeletReady", "kubelet is posting ready status"),
-)
 
 
 def node_body(
@@ -28,8 +22,6 @@ def node_body(
     """
     old: Json = before or {}
     labels = {
-        "beta.kubernetes.io/arch": "amd64",
-        "beta.kubernetes.io/os": "linux",
         "kubernetes.io/arch": "amd64",
         "kubernetes.io/hostname": spec.name,
         "kubernetes.io/os": "linux",
@@ -58,30 +50,15 @@ def _status(spec: HostSpec, pods_max: int, now: str, before: Json) -> Json:
     }
     if spec.gpus:
         resources[GPU] = str(spec.gpus)
-    known = {row["type"]: (row["status"], row["lastTransitionTime"]) for row in before.get("conditions", ())}
-    conditions = []
-    for kind, status, reason, message in _HEALTH:
-        was, since = known.get(kind, ("", now))
-        times = {"lastHeartbeatTime": now, "lastTransitionTime": since if was == status else now}
-        conditions.append({"type": kind, "status": status, **times, "reason": reason, "message": message})
+    was = [row for row in before.get("conditions", ()) if row["type"] == "Ready" and row["status"] == "True"]
+    since = was[0]["lastTransitionTime"] if was else now
+    ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "kubelet is posting ready status"}
     return {
         "capacity": resources,
         "allocatable": dict(resources),
-        "conditions": conditions,
+        "conditions": [{**ready, "lastHeartbeatTime": now, "lastTransitionTime": since}],
         "addresses": [{"type": "InternalIP", "address": ADDRESS}, {"type": "Hostname", "address": spec.name}],
-        "daemonEndpoints": {"kubeletEndpoint": {"Port": 10250}},
-        "nodeInfo": {
-            "architecture": "amd64",
-            "bootID": "",
-            "containerRuntimeVersion": "emulated://1",
-            "kernelVersion": "",
-            "kubeProxyVersion": "",
-            "kubeletVersion": GIT_VERSION,
-            "machineID": "",
-            "operatingSystem": "linux",
-            "osImage": "emulated",
-            "systemUUID": "",
-        },
+        "nodeInfo": {"kubeletVersion": GIT_VERSION, "containerRuntimeVersion": "emulated://1", "osImage": "emulated"},
     }
 
 
@@ -94,16 +71,10 @@ def label_value(value: str | float) -> str:
     return f"{value:g}" if isinstance(value, float) else value
 
 
-def lease_body(name: str, renewed: str, before: Json | None, uid: str, node_uid: str) -> Json:
+def lease_body(name: str, renewed: str, before: Json | None, uid: str) -> Json:
     """Return the object of a lease. ``renewed``: time with microseconds."""
-    metadata = (before or {}).get("metadata") or {
-        "name": name,
-        "namespace": NODE_LEASES,
-        "uid": uid,
-        "creationTimestamp": renewed[:19] + "Z",
-        "ownerReferences": [{"apiVersion": "v1", "kind": "Node", "name": name, "uid": node_uid}],
-    }
+    created = {"name": name, "namespace": NODE_LEASES, "uid": uid, "creationTimestamp": renewed[:19] + "Z"}
     return {
-        "metadata": metadata,
+        "metadata": (before or {}).get("metadata") or created,
         "spec": {"holderIdentity": name, "leaseDurationSeconds": LEASE_S, "renewTime": renewed},
     }

@@ -27,23 +27,22 @@ class UnknownNode(Exception):
 class Nodes:
     """``start`` once the store is loaded; ``close`` leaves no process behind."""
 
-    def __init__(self, settings: NodeSettings, store: Store, clock: Clock, runtime: Runtime) -> None:
+    def __init__(self, settings: NodeSettings, store: Store, clock: Clock) -> None:
         self._settings = settings
         self._store = store
         self._clock = clock
-        self._runtime = runtime
-        self.images = runtime.images
+        self.runtime = Runtime(settings, store, clock)
         self._stored = StoredPods(store, clock)
         self._subscription: Subscription | None = None
         shared_ports: dict[int, str] = {}
         self.by_name = {
-            spec.name: Node(spec, clock, self._stored, runtime, {} if settings.simulate else shared_ports)
+            spec.name: Node(spec, clock, self._stored, self.runtime, {} if settings.simulate else shared_ports)
             for spec in settings.hosts
         }
         self._names = list(self.by_name)
 
     async def start(self) -> None:
-        await self._runtime.start()
+        await self.runtime.start()
         for node in self.by_name.values():
             self._register(node)
         self._subscription = self._store.watch("pods", self._changed)
@@ -57,7 +56,7 @@ class Nodes:
             self._subscription.close()
         for node in self.by_name.values():
             node.stop()
-        await self._runtime.close()
+        await self.runtime.close()
 
     def pod(self, node_name: str, uid: str) -> NodePod | None:
         """Return the pod; None when it does not run on this node."""
@@ -94,14 +93,13 @@ class Nodes:
         self._renew(name)
 
     def _renew(self, name: str) -> None:
-        node = self._store.get("nodes", "", name)
-        if node is None:
-            return  # it was deleted: a kubelet continues, and its pods are collected
+        if self._store.get("nodes", "", name) is None:
+            return  # it was deleted: a kubelet continues
         entry = self._store.get("leases", NODE_LEASES, name)
         now_s = self._clock.wall()
         renewed = f"{stamp(now_s)[:-1]}.{int(now_s % 1 * 1e6):06d}Z"
         before = None if entry is None else entry.body
-        body = lease_body(name, renewed, before, str(uuid.uuid4()), node.body["metadata"]["uid"])
+        body = lease_body(name, renewed, before, str(uuid.uuid4()))
         if before is None:
             self._store.create("leases", body)
         else:
@@ -120,18 +118,18 @@ class Nodes:
 
     # Drills
 
-    def find(self, name: str) -> Node:
+    def _find(self, name: str) -> Node:
         if name not in self.by_name:
             raise UnknownNode(f"there is no node {name!r}; there are {', '.join(self._names[:10])}")
         return self.by_name[name]
 
     def stop(self, name: str) -> None:
         """Stop a node: its lease and status are not renewed, and its containers end."""
-        self.find(name).stop()
+        self._find(name).stop()
 
     def boot(self, name: str) -> None:
         """Start a stopped node, which resumes the pods that are still bound to it."""
-        node = self.find(name)
+        node = self._find(name)
         if node.is_up:
             return
         node.is_up = True

@@ -140,10 +140,6 @@ def status_of(run: PodRun, before: Json, now: str) -> Json:
     return found
 
 
-def refused_status(reason: str, message: str, before: Json, now: str) -> Json:
-    return {**before, "phase": FAILED, "reason": reason, "message": message, "startTime": now}
-
-
 def _conditions(run: PodRun, before: Sequence[Json], now: str) -> list[Json]:
     known = {row["type"]: row for row in before}
     found = []

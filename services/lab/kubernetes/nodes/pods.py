@@ -11,7 +11,6 @@ from services.lab.kubernetes.nodes.pod_status import (
     DEADLINE,
     ContainerRun,
     PodRun,
-    Verdict,
     lost,
     status_of,
 )
@@ -61,10 +60,6 @@ class NodePod(ABC):
     def has_ended(self) -> bool:
         return self.run.is_over and not self.run.has_sandbox
 
-    @property
-    def grace_s(self) -> float:
-        return float(self.spec.get("terminationGracePeriodSeconds", GRACE_S))
-
     @abstractmethod
     def start(self) -> None:
         """Start the pod after its node has admitted it."""
@@ -84,8 +79,16 @@ class NodePod(ABC):
     def recall(self) -> None:
         """Load the state of the containers from the stored status."""
         status = self.body.get("status", {})
-        take_over(self.run.init, status.get("initContainerStatuses", []))
-        take_over(self.run.containers, status.get("containerStatuses", []))
+        rows = (*status.get("initContainerStatuses", ()), *status.get("containerStatuses", ()))
+        by_name = {row["name"]: row for row in rows}
+        for run in (*self.run.init, *self.run.containers):
+            row = by_name.get(run.name, {})
+            run.restarts, run.id = row.get("restartCount", 0), row.get("containerID", "")
+            state = row.get("state", {})
+            if "running" in state:
+                run.waiting, run.started_at = None, state["running"]["startedAt"]
+            elif "terminated" in state:
+                run.waiting, run.ended = None, state["terminated"]
 
     @abstractmethod
     def usage(self) -> tuple[float, int]:
@@ -98,14 +101,10 @@ class NodePod(ABC):
             self._deadline = self.node.clock.call_later(max(due_s, 0.0), self._expire)
 
     def _expire(self) -> None:
-        self.end_for(DEADLINE)
-
-    def end_for(self, verdict: Verdict) -> None:
-        """End the pod for a reason of the kubelet."""
         if not self.run.is_over and self.run.verdict is None:
-            self.run.verdict = verdict
+            self.run.verdict = DEADLINE
             self.publish()
-            self.terminate(self.grace_s)
+            self.terminate(float(self.spec.get("terminationGracePeriodSeconds", GRACE_S)))
 
     def delete(self, grace_s: float) -> None:
         """Handle a deletion of the pod's object."""
@@ -167,21 +166,6 @@ def new_run(body: Json, now: str) -> PodRun:
         for run in (*init, *containers):
             run.waiting = {"reason": "PodInitializing"}
     return PodRun(body.get("status", {}).get("startTime", now), containers, init)
-
-
-def take_over(runs: list[ContainerRun], statuses: list[Json]) -> None:
-    """Load the stored state of containers that started before a restart of the emulation."""
-    by_name = {row["name"]: row for row in statuses}
-    for run in runs:
-        row = by_name.get(run.name)
-        if row is None:
-            continue
-        run.restarts, run.id = row.get("restartCount", 0), row.get("containerID", "")
-        state = row.get("state", {})
-        if "running" in state:
-            run.waiting, run.started_at = None, state["running"]["startedAt"]
-        elif "terminated" in state:
-            run.waiting, run.ended = None, state["terminated"]
 
 
 def backoff_s(restarts: int, first_s: float) -> float:

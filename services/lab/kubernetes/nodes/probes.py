@@ -13,7 +13,6 @@ from services.lab.shared.probing import http_status, run
 from services.lab.shared.processes import Command, Processes
 
 STARTUP, READINESS, LIVENESS = "startupProbe", "readinessProbe", "livenessProbe"
-_PERIOD_S, _TIMEOUT_S, _FAILURES, _SUCCESSES = 10, 1, 3, 1
 
 
 class Probed(Protocol):
@@ -31,84 +30,57 @@ class Probed(Protocol):
 
 
 class Probes:
-    """The probes of one run of a container."""
+    """The probes of one run of a container. Missing numbers have the defaults of the apiserver in the spec."""
 
     def __init__(self, container: Probed, clock: Clock, processes: Processes) -> None:
         self._container = container
         self._clock = clock
         self._processes = processes
-        self._jobs: list[asyncio.Task[None]] = []
+        self._tasks: list[asyncio.Task[None]] = []
 
-    def start(self) -> None:
-        if STARTUP in self._container.spec:
-            self._begin(STARTUP)
-        else:
-            self.after_startup()
-
-    def after_startup(self) -> None:
-        for kind in (READINESS, LIVENESS):
+    def start(self, *kinds: str) -> None:
+        for kind in kinds:
             if kind in self._container.spec:
-                self._begin(kind)
-
-    def _begin(self, kind: str) -> None:
-        job = asyncio.create_task(self._run(kind, self._container.spec[kind]), name=kind)
-        self._jobs.append(job)
+                self._tasks.append(asyncio.create_task(self._run(kind, self._container.spec[kind])))
 
     def stop(self) -> None:
-        for job in self._jobs:
-            if job is not asyncio.current_task():
-                job.cancel()
-        self._jobs.clear()
+        for task in self._tasks:
+            if task is not asyncio.current_task():
+                task.cancel()
+        self._tasks.clear()
 
     async def _run(self, kind: str, probe: Json) -> None:
         """Run a probe. A startup probe ends with its first result; the others report each change of their result."""
         await self._clock.sleep(probe.get("initialDelaySeconds", 0))
-        good = bad = 0
-        said: bool | None = None
+        streak, last, reported = 0, None, None
         while True:
             is_good = await self._check(probe)
-            good, bad = (good + 1, 0) if is_good else (0, bad + 1)
-            if good >= probe.get("successThreshold", _SUCCESSES) and said is not True:
-                said = True
-            elif bad >= probe.get("failureThreshold", _FAILURES) and said is not False:
-                said = False
-            else:
-                await self._clock.sleep(probe.get("periodSeconds", _PERIOD_S))
-                continue
-            self._container.probed(kind, said)
-            if kind == STARTUP:
-                return
-            await self._clock.sleep(probe.get("periodSeconds", _PERIOD_S))
+            streak, last = streak + 1 if is_good is last else 1, is_good
+            enough = probe.get("successThreshold", 1) if is_good else probe.get("failureThreshold", 3)
+            if streak >= enough and is_good is not reported:
+                reported = is_good
+                self._container.probed(kind, is_good)
+                if kind == STARTUP:
+                    return
+            await self._clock.sleep(probe.get("periodSeconds", 10))
 
     async def _check(self, probe: Json) -> bool:
         with contextlib.suppress(OSError, ValueError, TimeoutError):
-            async with asyncio.timeout(probe.get("timeoutSeconds", _TIMEOUT_S) / self._clock.scale):
+            async with asyncio.timeout(probe.get("timeoutSeconds", 1) / self._clock.scale):
                 if (action := probe.get("exec")) is not None:
                     return await run(self._processes, self._container.command(action["command"])) == 0
                 if (action := probe.get("httpGet")) is not None:
-                    return await self._http(action)
+                    port = self._port(action["port"])
+                    headers = {"Host": f"{ADDRESS}:{port}", "User-Agent": "kube-probe/1.36"}
+                    status = await http_status(ADDRESS, port, action.get("path") or "/", headers)
+                    return status is not None and 200 <= status < 400
                 if (action := probe.get("tcpSocket")) is not None:
-                    _, writer = await asyncio.open_connection(_host(action), self._port(action["port"]))
+                    _, writer = await asyncio.open_connection(ADDRESS, self._port(action["port"]))
                     writer.close()
                     return True
         return False
 
-    async def _http(self, action: Json) -> bool:
-        host, port = _host(action), self._port(action["port"])
-        headers = {"Host": f"{host}:{port}", "User-Agent": "kube-probe/1.36"}
-        headers |= {row["name"]: row["value"] for row in action.get("httpHeaders", ())}
-        status = await http_status(host, port, action.get("path") or "/", headers)
-        return status is not None and 200 <= status < 400
-
     def _port(self, named: int | str) -> int:
         """Return the number of a port. Raises ValueError for an unknown name."""
-        if isinstance(named, int) or str(named).isdigit():
-            return int(named)
-        for port in self._container.spec.get("ports", ()):
-            if port.get("name") == named:
-                return int(port["containerPort"])
-        raise ValueError(f"no port is called {named!r}")
-
-
-def _host(action: Json) -> str:
-    return str(action.get("host") or ADDRESS)
+        ports = {port.get("name"): port["containerPort"] for port in self._container.spec.get("ports", ())}
+        return int(ports.get(named, named))

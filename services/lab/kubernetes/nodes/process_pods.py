@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 from services.lab.kubernetes.nodes.containers import Container, Machine
-from services.lab.kubernetes.nodes.pod_status import REBOOTED, lost
+from services.lab.kubernetes.nodes.pod_status import REBOOTED, ContainerRun, lost
 from services.lab.kubernetes.nodes.pods import NodeOfPods, NodePod, backoff_s
 from services.lab.kubernetes.nodes.volumes import NotMounted, fill_volumes
 from services.lab.kubernetes.resources import Json
@@ -22,16 +23,13 @@ class ProcessPod(NodePod):
         self._machine = machine
         self._restart_backoff_s = restart_backoff_s
         self._grace_s: float | None = None
-        name, spec = node.spec.name, self.spec
-        self._init = [
-            Container(machine, self, name, row, run)
-            for row, run in zip(spec.get("initContainers", ()), self.run.init, strict=True)
-        ]
-        self._main = [
-            Container(machine, self, name, row, run)
-            for row, run in zip(spec["containers"], self.run.containers, strict=True)
-        ]
+        self._init = self._made(self.spec.get("initContainers", ()), self.run.init)
+        self._main = self._made(self.spec["containers"], self.run.containers)
         self.containers = {container.run.name: container for container in (*self._init, *self._main)}
+
+    def _made(self, rows: Iterable[Json], runs: list[ContainerRun]) -> list[Container]:
+        name = self.node.spec.name
+        return [Container(self._machine, self, name, row, run) for row, run in zip(rows, runs, strict=True)]
 
     def start(self) -> None:
         self.begin()
@@ -68,29 +66,14 @@ class ProcessPod(NodePod):
                 container.start()
 
     def resume(self) -> None:
-        """Resume after a restart of the emulation, which ended the processes, as if the machine had rebooted."""
+        """End the pod after a restart of the emulation or of its node, which ended the processes."""
         self.recall()
-        now = self.node.stored.now()
-        self.run.has_sandbox = True
-        runs = (*self.run.init, *self.run.containers)
-        was_running = [run for run in runs if run.waiting is None and run.ended is None]
-        for run in was_running:
-            run.ended = lost(run, now)
-        for run in runs:
-            run.is_over = run.ended is not None and run.waiting is None and not self.is_restarted(run)
-        if was_running and self.spec.get("restartPolicy", "Always") == "Never":
-            self.run.verdict = REBOOTED
-            self.give_up_waiting()
-            self.finish()
-            return
-        if self.run.is_over:
-            self.finish()
-            return
-        for container in (*self._init, *self._main):
-            run = container.run
-            if run.ended is not None and not run.is_over:
-                run.last, run.waiting, run.restarts = run.ended, {"reason": "ContainerCreating"}, run.restarts + 1
-        self.start()
+        for run in (*self.run.init, *self.run.containers):
+            if run.ended is None:
+                self.run.verdict = REBOOTED
+                run.waiting, run.ended = None, lost(run, self.node.stored.now())
+            run.is_over = True
+        self.finish()
 
     # Events of its containers
 
@@ -127,7 +110,7 @@ class ProcessPod(NodePod):
             return
         self._grace_s = grace_s
         self.give_up_waiting()
-        for container in (*self._init, *self._main):
+        for container in self.containers.values():
             container.stop(grace_s)
             if container.pid is None:
                 container.run.is_over = True  # between two of its runs
@@ -135,7 +118,7 @@ class ProcessPod(NodePod):
             self._end_if_over()
 
     def destroy(self) -> None:
-        for container in (*self._init, *self._main):
+        for container in self.containers.values():
             container.destroy()
 
     def usage(self) -> tuple[float, int]:

@@ -19,8 +19,6 @@ def create(lab: Lab) -> None:
         lab.ask("in a namespace that is not there", "POST", lab.path("pods", namespace="nowhere-at-all"), pod("c4"))
         elsewhere = {**pod("c5"), "metadata": {"name": "c5", "namespace": "default"}}
         lab.ask("with another namespace inside", "POST", lab.pods, elsewhere)
-        lab.ask("a try", "POST", f"{lab.pods}?dryRun=All", pod("c6", node))
-        lab.ask("was not made", "GET", f"{lab.pods}/c6")
 
 
 def create_refused(lab: Lab) -> None:

@@ -1,4 +1,4 @@
-"""Lists and gets: selectors, pages, versions, tables, permissions, served kinds."""
+"""Lists and gets: selectors, pages, versions, permissions, served kinds."""
 
 from __future__ import annotations
 
@@ -7,10 +7,7 @@ from typing import Any
 from tests.conformance.kubernetes.lab import Lab, labelled, pod
 from tests.kubernetes.client import MERGE, Client
 
-TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
 OTHERS = {"poddisruptionbudgets", "leases", "priorityclasses"}
-METADATA = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"
-METADATA_LIST = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"
 
 
 def selectors(lab: Lab) -> None:
@@ -96,30 +93,6 @@ def versions(lab: Lab) -> None:
     )
 
 
-def forms(lab: Lab) -> None:
-    with lab.node() as node:
-        lab.must("POST", lab.pods, labelled(pod("t1", node), app="web"))
-        container = {"name": "main", "image": "busybox", "imageID": "", "restartCount": 2, "ready": True}
-        ready = [{"type": "Ready", "status": "True"}]
-        running = {"phase": "Running", "conditions": ready, "podIP": "10.0.0.1", "podIPs": [{"ip": "10.0.0.1"}]}
-        running["containerStatuses"] = [{**container, "state": {"running": {}}}]
-        lab.must("PATCH", f"{lab.pods}/t1/status", {"status": running}, MERGE)
-        lab.must("POST", lab.pods, pod("t2", node))
-        ended = {"terminated": {"exitCode": 137, "reason": "OOMKilled"}}
-        failed = {"phase": "Failed", "containerStatuses": [{**container, "ready": False, "state": ended}]}
-        lab.must("PATCH", f"{lab.pods}/t2/status", {"status": failed}, MERGE)
-        lab.must("POST", lab.pods, pod("t3", node))
-        lab.must("DELETE", f"{lab.pods}/t3")
-        lab.ask("a table", "GET", lab.pods, accept=TABLE, show=_table)
-        lab.ask("a table of one", "GET", f"{lab.pods}/t1", accept=TABLE, show=_table)
-        lab.ask(
-            "a table of nodes", "GET", f"/api/v1/nodes?fieldSelector=metadata.name%3D{node}", accept=TABLE, show=_table
-        )
-        lab.ask("metadata", "GET", f"{lab.pods}/t1", accept=METADATA)
-        lab.ask("metadata of all", "GET", f"{lab.pods}?labelSelector=app", accept=METADATA_LIST)
-        lab.ask("made, metadata told", "POST", lab.pods, pod("t4", node), accept=METADATA)
-
-
 def discovery(lab: Lab) -> None:
     lab.ask("health", "GET", "/readyz")
     lab.ask("alive", "GET", "/livez")
@@ -162,14 +135,6 @@ def _page(body: Any) -> Any:
     )
 
 
-def _table(body: Any) -> Any:
-    columns = [
-        {key: column[key] for key in ("name", "type", "format", "priority")} for column in body["columnDefinitions"]
-    ]
-    rows = [{"cells": row["cells"], "object": row["object"]["kind"]} for row in body["rows"]]
-    return {"kind": body["kind"], "columns": columns, "rows": rows}
-
-
 def _resources(body: Any, wanted: set[str]) -> Any:
     found = {resource["name"]: resource for resource in body["resources"] if resource["name"] in wanted}
     keys = ("kind", "namespaced", "singularName", "shortNames")
@@ -184,4 +149,4 @@ def _code(body: Any) -> Any:
     return body.get("code") if isinstance(body, dict) else None
 
 
-SCENARIOS = (selectors, pages, versions, forms, discovery, users)
+SCENARIOS = (selectors, pages, versions, discovery, users)

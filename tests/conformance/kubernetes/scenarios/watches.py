@@ -44,16 +44,4 @@ def watch_ends(lab: Lab) -> None:
     lab.ask("from a word", "GET", f"{lab.pods}?watch=1&resourceVersion=abc", show=lambda body: body["code"])
 
 
-def streaming_list(lab: Lab) -> None:
-    for i in range(2):
-        lab.must("POST", lab.pods, pod(f"l{i}"))
-    query = "sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true"
-    with lab.watching(f"{lab.pods}?{query}") as listing:
-        listing.note_until("all of them, and then a bookmark", has(1, "BOOKMARK"))
-        lab.must("POST", lab.pods, pod("l2"))
-        listing.note_until("and what comes", lambda events: bool(events) and events[-1]["type"] == "ADDED")
-    wrong = f"{lab.pods}?watch=1&sendInitialEvents=true"
-    lab.ask("without saying which match", "GET", wrong, show=lambda body: [body["reason"], body["code"]])
-
-
-SCENARIOS = (watch, watch_ends, streaming_list)
+SCENARIOS = (watch, watch_ends)

@@ -97,13 +97,3 @@ def test_what_has_no_grace_is_answered_with_a_status(cluster: Cluster) -> None:
 
     assert deleted.json["status"] == "Success"
     assert deleted.json["details"] == {"name": "n", "kind": "nodes", "uid": uid}
-
-
-def test_a_dry_run_deletes_nothing(cluster: Cluster) -> None:
-    """A dry run answers with the object as the deletion would leave it."""
-    cluster.create(PODS, pod("a"))
-
-    dry = cluster.ask("DELETE", f"{PODS}/a?dryRun=All")
-
-    assert shown(dry.json) == ("a", 2, 30)
-    assert "deletionTimestamp" not in cluster.get(f"{PODS}/a").json["metadata"]

