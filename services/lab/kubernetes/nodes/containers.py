@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import os
 import re
 import signal
 import uuid
@@ -14,7 +12,6 @@ from typing import Protocol
 
 from services.lab.kubernetes.nodes import environment
 from services.lab.kubernetes.nodes.amounts import MEMORY, limit_of
-from services.lab.kubernetes.nodes.container_logs import LogFile
 from services.lab.kubernetes.nodes.pod_status import (
     COMPLETED,
     ERROR,
@@ -83,7 +80,6 @@ class Container:
         self.spec = spec
         self.run = run
         self.pid: int | None = None
-        self.log: LogFile | None = None
         self.usage: Usage | None = None
         self.sessions: set[Session] = set()
         """Commands that run next to its own."""
@@ -94,7 +90,6 @@ class Container:
         self._timers: list[Timer] = []
         self._is_stopping = False
         self._out_of_memory = False
-        self._pipe = -1
 
     # Start
 
@@ -139,20 +134,13 @@ class Container:
         self._out_of_memory = False
         path = log_path(self._pod.folder, run.name, run.restarts)
         path.parent.mkdir(parents=True, exist_ok=True)
-        self.log = LogFile(path, clock.wall)
-        ours, theirs = os.pipe()
-        os.set_blocking(ours, False)
-        try:
-            self.pid = self._machine.processes.spawn(command, stdout=theirs, stderr=theirs, on_exit=self._exited)
-        except (OSError, ValueError) as error:
-            os.close(ours)
-            self.log.close()
-            self._cannot_start(command, error)
-            return
-        finally:
-            os.close(theirs)
-        self._pipe = ours
-        asyncio.get_running_loop().add_reader(ours, self._read)
+        with path.open("ab") as log:
+            out = log.fileno()
+            try:
+                self.pid = self._machine.processes.spawn(command, stdout=out, stderr=out, on_exit=self._exited)
+            except (OSError, ValueError) as error:
+                self._cannot_start(command, error)
+                return
         self._running()
 
     def _cannot_start(self, command: Command, error: Exception) -> None:
@@ -206,18 +194,6 @@ class Container:
 
     # Events
 
-    def _read(self) -> None:
-        if self.log is not None and not self.log.drain(self._pipe):
-            self._close_pipe()
-
-    def _close_pipe(self) -> None:
-        if self._pipe >= 0:
-            asyncio.get_running_loop().remove_reader(self._pipe)
-            os.close(self._pipe)
-            self._pipe = -1
-        if self.log is not None:
-            self.log.close()
-
     def _exceeded(self) -> None:
         if self.pid is not None:
             self._out_of_memory = True
@@ -241,10 +217,6 @@ class Container:
         self.pid = None
         for session in tuple(self.sessions):
             session.kill()
-        # Its whole group is gone: what it wrote is in the pipe.
-        if self._pipe >= 0 and self.log is not None:
-            self.log.drain(self._pipe)
-        self._close_pipe()
         self._calm()
         self._is_stopping = False
         code = exit_code_of(status)
@@ -301,7 +273,6 @@ class Container:
         self._calm()
         if self.pid is not None:
             kill_group(self.pid, signal.SIGKILL)
-            self._close_pipe()
 
 
 def log_path(folder: Path, container: str, number: int) -> Path:

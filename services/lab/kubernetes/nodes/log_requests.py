@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from pathlib import Path
 
 from services.lab.kubernetes.answers import TEXT_TYPE, answer
 from services.lab.kubernetes.errors import ApiError, bad_request
-from services.lab.kubernetes.nodes.container_logs import LogFile, LogOptions, LogReader, nanoseconds
+from services.lab.kubernetes.nodes.containers import Container
 from services.lab.kubernetes.nodes.nodes import Nodes
 from services.lab.kubernetes.nodes.process_pods import ProcessPod
 from services.lab.kubernetes.pods import node_of
@@ -15,6 +15,9 @@ from services.lab.kubernetes.requests import Target, is_true, whole_number
 from services.lab.kubernetes.resources import PODS, Json
 from services.lab.shared.clock import Clock
 from services.lab.shared.http.server import EventStream, Request
+
+POLL_S = 0.05
+"""Seconds between two reads of a log that is followed."""
 
 
 class LogRequests:
@@ -27,7 +30,8 @@ class LogRequests:
         """Answer with the log. Raises ApiError."""
         pod = self._registry.found(PODS, target.namespace, target.name)
         name = container_name(pod, query.get("container", ""))
-        options = options_of(query, self._clock.wall())
+        if unknown := {"sinceSeconds", "sinceTime", "timestamps"} & {key for key, value in query.items() if value}:
+            raise bad_request(f"this apiserver keeps no times of lines: logs have no {min(unknown)}")
         self._check_node(pod)
         status = pod["status"]
         rows = (*status.get("containerStatuses", ()), *status.get("initContainerStatuses", ()))
@@ -41,13 +45,13 @@ class LogRequests:
         if not path.exists():
             reason = state.get("state", {}).get("waiting", {}).get("reason", "ContainerCreating")
             raise bad_request(f'container "{name}" in pod "{target.name}" is waiting to start: {reason}')
-        reader = LogReader(path, options)
+        log = Log(path, whole_number(query, "tailLines"), whole_number(query, "limitBytes"))
         running = self._nodes.pod(node_of(pod), pod["metadata"]["uid"])
-        log = running.containers[name].log if isinstance(running, ProcessPod) else None
-        if not is_true(query, "follow") or log is None or not log.is_open or log.path != path:
-            return answer(200, reader.read(), TEXT_TYPE)
+        container = running.containers[name] if isinstance(running, ProcessPod) else None
+        if not is_true(query, "follow") or container is None or container.run.restarts != number:
+            return answer(200, log.read(), TEXT_TYPE)
         headers = (("Content-Type", TEXT_TYPE), ("Cache-Control", "no-cache, private"))
-        _Follower(EventStream(request.connection, headers), reader, log)
+        _Follower(EventStream(request.connection, headers), log, container, self._clock)
         return None
 
     def _check_node(self, pod: Json) -> None:
@@ -59,27 +63,57 @@ class LogRequests:
             raise ApiError(500, "InternalError", f"dial tcp: node {name} does not answer")
 
 
+class Log:
+    """Log of one run of a container, read from where it last stopped."""
+
+    def __init__(self, path: Path, tail_lines: int | None = None, limit_bytes: int | None = None) -> None:
+        self._path = path
+        self._tail_lines = tail_lines
+        self._left = limit_bytes
+        self._offset = 0
+
+    def read(self) -> bytes:
+        """Return the data since the last call."""
+        with self._path.open("rb") as file:
+            file.seek(self._offset)
+            data = file.read()
+        self._offset += len(data)
+        if self._tail_lines is not None:
+            lines = data.splitlines(keepends=True)
+            data, self._tail_lines = b"".join(lines[max(len(lines) - self._tail_lines, 0) :]), None
+        if self._left is not None:
+            data = data[: self._left]
+            self._left -= len(data)
+        return data
+
+    @property
+    def is_full(self) -> bool:
+        return self._left == 0
+
+
 class _Follower:
-    """Streams a log until it ends or the client disconnects."""
+    """Streams a log until its container ends or the client disconnects."""
 
-    def __init__(self, stream: EventStream, reader: LogReader, log: LogFile) -> None:
+    def __init__(self, stream: EventStream, log: Log, container: Container, clock: Clock) -> None:
         self._stream = stream
-        self._reader = reader
         self._log = log
-        log.on_written.append(self._more)
-        stream.on_close = self._forget
-        self._more()
+        self._container = container
+        self._pid = container.pid
+        self._clock = clock
+        self._poll()
 
-    def _more(self) -> None:
-        if data := self._reader.read():
+    def _poll(self) -> None:
+        has_ended = self._pid is None or self._container.pid != self._pid
+        try:
+            data = self._log.read()
+        except OSError:  # the pod was deleted with its files
+            data, has_ended = b"", True
+        if data:
             self._stream.send(b"%x\r\n%s\r\n" % (len(data), data))
-        if self._reader.is_full or not self._log.is_open:
-            self._forget()
+        if has_ended or self._log.is_full:
             self._stream.finish()
-
-    def _forget(self) -> None:
-        if self._more in self._log.on_written:
-            self._log.on_written.remove(self._more)
+        elif not self._stream.closed:
+            self._clock.call_later(POLL_S * self._clock.scale, self._poll)
 
 
 def container_name(pod: Json, wanted: str) -> str:
@@ -93,19 +127,3 @@ def container_name(pod: Json, wanted: str) -> str:
     if len(names) > 1:
         raise bad_request(f"a container name must be specified for pod {name}, choose one of: [{' '.join(names)}]")
     return str(names[0])
-
-
-def options_of(query: dict[str, str], now_s: float) -> LogOptions:
-    """Return the options of the query. Raises ApiError."""
-    since, text = "", query.get("sinceTime", "")
-    seconds = whole_number(query, "sinceSeconds")
-    if seconds is not None:
-        since = nanoseconds(now_s - seconds)
-    elif text:
-        try:
-            since = nanoseconds(datetime.fromisoformat(text).timestamp())
-        except ValueError:
-            raise bad_request(f'sinceTime: Invalid value: "{text}": want a time as in RFC 3339') from None
-    return LogOptions(
-        whole_number(query, "tailLines"), since, whole_number(query, "limitBytes"), is_true(query, "timestamps")
-    )
