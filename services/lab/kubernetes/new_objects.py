@@ -6,6 +6,7 @@ from base64 import b64encode
 from collections.abc import Callable
 
 from services.lab.kubernetes.pods import NOT_READY, first_status, with_defaults
+from services.lab.kubernetes.quantities import amount
 from services.lab.kubernetes.resources import (
     DEPLOYMENTS,
     JOBS,
@@ -52,8 +53,12 @@ def _node(body: Json) -> Json:
 
 
 def _quota(body: Json) -> Json:
+    """Add the status. Raises ValueError for an invalid amount."""
     spec = body.get("spec") or {}
-    return {**body, "spec": spec, "status": {"hard": spec.get("hard") or {}}}
+    hard = spec.get("hard") or {}
+    for value in hard.values():
+        amount(value)
+    return {**body, "spec": spec, "status": {"hard": hard}}
 
 
 def _priority_class(body: Json) -> Json:
