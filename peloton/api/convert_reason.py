@@ -1,147 +1,87 @@
-"""Conversion of reasons between the model and the private messages of roles."""
+"""Conversion of reasons between the model and the private messages of roles, which name their fields alike."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import is_dataclass
+from enum import EnumType
+from functools import cache
+from typing import Any, get_args, get_origin, get_type_hints
 
 from peloton.api.private import reason_pb2 as pb
-from peloton.model.reason import (
-    ClusterReason,
-    ClusterRule,
-    HostRule,
-    Infeasible,
-    Misfit,
-    NoHost,
-    PlacementReason,
-    QosReason,
-    QosRule,
-    RefusingHosts,
-    RequeueReason,
-    RequeueRule,
-)
-from peloton.model.resources import Resources
+from peloton.model.reason import ClusterReason, Infeasible, PlacementReason, QosReason, RefusingHosts, RequeueReason
+
+_MISFIT = "misfit"
+"""Field whose own fields are the ones of the message around it."""
 
 
 def refusing_to_wire(hosts: Iterable[RefusingHosts]) -> list[pb.RefusingHosts]:
-    return [
-        pb.RefusingHosts(
-            host_count=one.host_count,
-            rule=one.misfit.rule,
-            kind=one.misfit.kind,
-            wanted=one.misfit.wanted,
-            left=one.misfit.left,
-            bound=one.misfit.bound,
-            name=one.misfit.name,
-        )
-        for one in hosts
-    ]
+    return [pb.RefusingHosts(**_fields_of(one)) for one in hosts]
 
 
 def refusing_from_wire(hosts: Iterable[pb.RefusingHosts]) -> tuple[RefusingHosts, ...]:
-    return tuple(
-        RefusingHosts(w.host_count, Misfit(HostRule(w.rule), w.kind, w.wanted, w.left, w.bound, w.name)) for w in hosts
-    )
+    return tuple(_from_wire(RefusingHosts, one) for one in hosts)
 
 
 def infeasible_to_wire(one: Infeasible) -> pb.Infeasible:
-    return pb.Infeasible(
-        cluster=one.cluster,
-        host_count=one.host_count,
-        meeting_count=one.meeting_count,
-        allowed_count=one.allowed_count,
-        constraint=one.constraint,
-        wanted=_amounts_to_wire(one.wanted),
-        largest=_amounts_to_wire(one.largest),
-        served_count=one.served_count,
-        workload=one.workload,
-    )
+    return pb.Infeasible(**_fields_of(one))
 
 
 def infeasible_from_wire(wire: pb.Infeasible) -> Infeasible:
-    return Infeasible(
-        wire.cluster,
-        wire.host_count,
-        wire.meeting_count,
-        wire.allowed_count,
-        wire.constraint,
-        _amounts_from_wire(wire.wanted),
-        _amounts_from_wire(wire.largest),
-        wire.served_count,
-        wire.workload,
-    )
+    found: Infeasible = _from_wire(Infeasible, wire)
+    return found
 
 
 def placement_to_wire(reason: PlacementReason) -> list[pb.ClusterReason]:
-    return [
-        pb.ClusterReason(
-            cluster=one.cluster,
-            rule=one.rule,
-            pods=[
-                pb.NoHost(pod_count=pods.pod_count, is_gang=pods.is_gang, hosts=refusing_to_wire(pods.hosts))
-                for pods in one.pods
-            ],
-            more_count=one.more_count,
-            detail=one.detail,
-        )
-        for one in reason
-    ]
+    return [pb.ClusterReason(**_fields_of(one)) for one in reason]
 
 
 def placement_from_wire(wire: Iterable[pb.ClusterReason]) -> PlacementReason:
-    return tuple(
-        ClusterReason(
-            one.cluster,
-            ClusterRule(one.rule),
-            tuple(NoHost(pods.pod_count, pods.is_gang, refusing_from_wire(pods.hosts)) for pods in one.pods),
-            one.more_count,
-            one.detail,
-        )
-        for one in wire
-    )
+    return tuple(_from_wire(ClusterReason, one) for one in wire)
 
 
 def requeue_to_wire(reason: RequeueReason) -> pb.RequeueReason:
-    return pb.RequeueReason(
-        rule=reason.rule,
-        count=reason.count,
-        gang_size=reason.gang_size,
-        seconds=reason.seconds,
-        infeasible=[pb.Infeasibility(clusters=map(infeasible_to_wire, clusters)) for clusters in reason.infeasible],
-        placement=placement_to_wire(reason.placement),
-        more_count=reason.more_count,
-    )
+    given = _fields_of(reason)
+    return pb.RequeueReason(**{**given, "infeasible": [{"clusters": clusters} for clusters in given["infeasible"]]})
 
 
 def requeue_from_wire(wire: pb.RequeueReason) -> RequeueReason:
-    return RequeueReason(
-        RequeueRule(wire.rule),
-        wire.count,
-        wire.gang_size,
-        wire.seconds,
-        tuple(tuple(map(infeasible_from_wire, one.clusters)) for one in wire.infeasible),
-        placement_from_wire(wire.placement),
-        wire.more_count,
-    )
+    found: RequeueReason = _from_wire(RequeueReason, wire)
+    return found
 
 
 def qos_to_wire(reason: QosReason) -> pb.QosReason:
-    return pb.QosReason(
-        rule=reason.rule, hostname=reason.hostname, used=reason.used, total=reason.total, bound=reason.bound
-    )
+    return pb.QosReason(**_fields_of(reason))
 
 
 def qos_from_wire(wire: pb.QosReason) -> QosReason:
-    return QosReason(QosRule(wire.rule), wire.hostname, wire.used, wire.total, wire.bound)
+    found: QosReason = _from_wire(QosReason, wire)
+    return found
 
 
-def _amounts_to_wire(amounts: Resources) -> pb.Amounts:
-    return pb.Amounts(
-        cpu_milli=amounts.cpu_milli,
-        memory_mib=amounts.memory_mib,
-        disk_mib=amounts.disk_mib,
-        gpu_milli=amounts.gpu_milli,
-    )
+@cache
+def _hints(kind: Any) -> dict[str, Any]:
+    """Return the types of the fields of a dataclass; empty for any other type."""
+    return get_type_hints(kind) if is_dataclass(kind) else {}
 
 
-def _amounts_from_wire(wire: pb.Amounts) -> Resources:
-    return Resources(wire.cpu_milli, wire.memory_mib, wire.disk_mib, wire.gpu_milli)
+def _fields_of(value: Any) -> Any:
+    """Return what the constructor of a message takes for a value of the model."""
+    if isinstance(value, tuple):
+        return [_fields_of(one) for one in value]
+    kind: Any = type(value)
+    if not _hints(kind):
+        return value
+    found = {name: _fields_of(getattr(value, name)) for name in _hints(kind)}
+    return {**found.pop(_MISFIT, {}), **found}
+
+
+def _from_wire(kind: Any, wire: Any) -> Any:
+    """Build a value of a type of the model, which has the fields of a message."""
+    if hints := _hints(kind):
+        given = (wire if name == _MISFIT else getattr(wire, name) for name in hints)
+        return kind(*map(_from_wire, hints.values(), given))
+    if get_origin(kind) is tuple:
+        each = wire.clusters if isinstance(wire, pb.Infeasibility) else wire
+        return tuple([_from_wire(get_args(kind)[0], one) for one in each])
+    return kind(wire) if isinstance(kind, EnumType) else wire
