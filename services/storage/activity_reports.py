@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from peloton.model.times import NS_PER_S
 from peloton.model.workflow_trouble import FailingActivity
-from services.storage.engine import Database
+from services.storage.engine import Repository, writing
 from services.storage.mapper import from_json
 from services.storage.tables import ACTIVITY_REPORT
 
@@ -20,11 +20,11 @@ REPORTS_MAX = 100
 """Maximum number of reports per read, newest first."""
 
 
-class ActivityReports:
-    def __init__(self, db: Database) -> None:
-        self._db = db
-
-    def put(self, worker: str, activities: Sequence[FailingActivity], count: int, now_ns: int) -> None:
+class ActivityReports(Repository):
+    @writing
+    def put(
+        self, conn: sa.Connection, worker: str, activities: Sequence[FailingActivity], count: int, now_ns: int
+    ) -> None:
         """Replace the report of a worker; ``activities`` are the first of ``count`` failing ones."""
         values = {
             "told_ns": now_ns,
@@ -35,12 +35,8 @@ class ActivityReports:
         statement = insert.on_conflict_do_update(index_elements=["worker"], set_=values)
         old = sa.delete(ACTIVITY_REPORT).where(ACTIVITY_REPORT.c.told_ns < now_ns - KEPT_NS)
         own = sa.delete(ACTIVITY_REPORT).where(ACTIVITY_REPORT.c.worker == worker)
-
-        def work(conn: sa.Connection) -> None:
-            conn.execute(statement if count else own)
-            conn.execute(old)
-
-        self._db.write(work)
+        conn.execute(statement if count else own)
+        conn.execute(old)
 
     def since(self, told_ns: int) -> tuple[list[list[FailingActivity]], int]:
         """Return the reports written at ``told_ns`` or later, and the number of activities that they cover."""

@@ -13,8 +13,8 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import cache
-from typing import Any, TypeVar
+from functools import cache, wraps
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
@@ -25,6 +25,8 @@ from services.storage.sqlite_files import fault_of
 from services.storage.tables import COUNTER, JOB
 
 T = TypeVar("T")
+P = ParamSpec("P")
+R = TypeVar("R", bound="Repository")
 
 ATTEMPTS_MAX = 6
 """Attempts of a transaction that conflicts with others."""
@@ -122,6 +124,33 @@ class Database:
     def upsert(self, table: sa.Table) -> sqlite.Insert | postgresql.Insert:
         """Return an insert that supports ON CONFLICT."""
         return sqlite.insert(table) if self.is_sqlite else postgresql.insert(table)
+
+
+class Repository:
+    """Base of repositories, whose methods are transactions."""
+
+    def __init__(self, db: Database) -> None:
+        self._db = db
+
+
+def reading(method: Callable[Concatenate[R, sa.Connection, P], T]) -> Callable[Concatenate[R, P], T]:
+    """Decorate a method that reads in one transaction, whose connection it receives first."""
+
+    @wraps(method)
+    def transaction(self: R, /, *args: P.args, **named: P.kwargs) -> T:
+        return self._db.read(lambda conn: method(self, conn, *args, **named))
+
+    return transaction
+
+
+def writing(method: Callable[Concatenate[R, sa.Connection, P], T]) -> Callable[Concatenate[R, P], T]:
+    """Decorate a method that writes in one transaction, and runs again after a conflict."""
+
+    @wraps(method)
+    def transaction(self: R, /, *args: P.args, **named: P.kwargs) -> T:
+        return self._db.write(lambda conn: method(self, conn, *args, **named))
+
+    return transaction
 
 
 def make_engine(url: str, pool_size: int = POOL_SIZE) -> sa.Engine:

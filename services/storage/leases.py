@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlalchemy as sa
 
 from peloton.model.ids import HOSTMGR_ROLE
-from services.storage.engine import Database
+from services.storage.engine import Repository, reading
 from services.storage.tables import FRAMEWORK, LEASE
 
 # Built once: leases are renewed and read all the time, also in idle systems.
@@ -26,10 +26,7 @@ _READING_HOST_MANAGERS = sa.select(LEASE.c.role, LEASE.c.address).where(
 )
 
 
-class Leases:
-    def __init__(self, db: Database) -> None:
-        self._db = db
-
+class Leases(Repository):
     def acquire(self, role: str, owner: str, address: str, ttl_s: float, now_s: float) -> bool:
         """Take the role when it is free, its lease has expired, or ``owner`` holds it already."""
         values = {"owner": owner, "address": address, "expires_s": now_s + ttl_s}
@@ -65,13 +62,10 @@ class Leases:
         named = {"of_role": role, "now_s": now_s}
         return self._db.read(lambda conn: conn.execute(_READING_LEADER, named).scalar())
 
-    def clusters(self, now_s: float) -> dict[str, str]:
+    @reading
+    def clusters(self, conn: sa.Connection, now_s: float) -> dict[str, str]:
         """Return clusters that have run pods or have a leader -> address of the leader, "" without one, by name."""
-
-        def work(conn: sa.Connection) -> dict[str, str]:
-            known = dict.fromkeys(conn.execute(_READING_CLUSTERS).scalars(), "")
-            for role, address in conn.execute(_READING_HOST_MANAGERS, {"now_s": now_s}):
-                known[role.removeprefix(HOSTMGR_ROLE)] = address
-            return dict(sorted(known.items()))
-
-        return self._db.read(work)
+        known = dict.fromkeys(conn.execute(_READING_CLUSTERS).scalars(), "")
+        for role, address in conn.execute(_READING_HOST_MANAGERS, {"now_s": now_s}):
+            known[role.removeprefix(HOSTMGR_ROLE)] = address
+        return dict(sorted(known.items()))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlalchemy as sa
 
 from peloton.api.limits import LOCKED_DOWN
-from services.storage.engine import Database
+from services.storage.engine import Repository
 from services.storage.tables import LOCKDOWN
 
 
@@ -13,10 +13,7 @@ def refusal_text(kind: str) -> str:
     return f"All {kind.lower()} {LOCKED_DOWN}"
 
 
-class Lockdowns:
-    def __init__(self, db: Database) -> None:
-        self._db = db
-
+class Lockdowns(Repository):
     def locked(self) -> set[str]:
         return self._db.read(lambda conn: set(conn.execute(sa.select(LOCKDOWN.c.component)).scalars()))
 

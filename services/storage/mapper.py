@@ -70,6 +70,11 @@ def unstored(value: Any) -> Part:
     return Part((), lambda: value, lambda _: ())
 
 
+def to_json(value: Any) -> str:
+    """Return a dataclass as JSON without NUL."""
+    return stored_text(json.dumps(asdict(value)))
+
+
 def from_json(kind: Any, value: Any) -> Any:
     """Build a value of a type from parsed JSON; unknown fields, which the next release may write, are ignored."""
     if is_dataclass(kind):
@@ -89,7 +94,7 @@ def json_form(kind: Any, empty: Any = MISSING) -> Form:
     def load(text: str) -> Any:
         return empty if not text and empty is not MISSING else from_json(kind, json.loads(text))
 
-    return Form(lambda value: "" if value is None else stored_text(json.dumps(asdict(value))), load)
+    return Form(lambda value: "" if value is None else to_json(value), load)
 
 
 class Mapper(Generic[T]):

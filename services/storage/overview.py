@@ -27,7 +27,7 @@ from peloton.model.pod import PodState
 from peloton.model.resources import Resources
 from peloton.model.update import UpdateRecord, UpdateState
 from peloton.model.volume import VolumeRecord
-from services.storage.engine import Database
+from services.storage.engine import Repository, reading
 from services.storage.hosts.maintenance import draining
 from services.storage.jobs.configs import facts_of
 from services.storage.jobs.names import job_names
@@ -90,35 +90,30 @@ class AskingPod:
     asked: Resources
 
 
-class Overview:
-    def __init__(self, db: Database) -> None:
-        self._db = db
-
-    def counts(self) -> Counts:
+class Overview(Repository):
+    @reading
+    def counts(self, conn: sa.Connection) -> Counts:
         """Count jobs and pods in one pass over the jobs; unfinished jobs with equal counts are grouped."""
         living = sa.select(JOB.c.state, JOB.c.pod_counts, sa.func.count().label("count")).where(_LIVING)
         living = living.where(JOB.c.state != _DELETED).group_by(JOB.c.state, JOB.c.pod_counts)
         ended = sa.select(JOB.c.state, sa.func.count()).where(JOB.c.state.in_(FINISHED_STATES)).group_by(JOB.c.state)
-
-        def work(conn: sa.Connection) -> Counts:
-            jobs: Counter[JobState] = Counter()
-            pods: Counter[PodState] = Counter()
-            for state, pod_counts, count in conn.execute(living):
-                jobs[JOB_STATES[state]] += count
-                for number, pod_count in json.loads(pod_counts or "{}").items():
-                    pods[POD_STATES[int(number)]] += pod_count * count
-            for state, count in conn.execute(ended):
-                jobs[JOB_STATES[state]] += count
-            return Counts(dict(jobs), {state: count for state, count in pods.items() if count})
-
-        return self._db.read(work)
+        jobs: Counter[JobState] = Counter()
+        pods: Counter[PodState] = Counter()
+        for state, pod_counts, count in conn.execute(living):
+            jobs[JOB_STATES[state]] += count
+            for number, pod_count in json.loads(pod_counts or "{}").items():
+                pods[POD_STATES[int(number)]] += pod_count * count
+        for state, count in conn.execute(ended):
+            jobs[JOB_STATES[state]] += count
+        return Counts(dict(jobs), {state: count for state, count in pods.items() if count})
 
     def leases(self) -> list[LeaseRow]:
         """Return the leases of all roles that were ever led and not released, by role."""
         query = sa.select(LEASE.c.role, LEASE.c.address, LEASE.c.expires_s).order_by(LEASE.c.role)
         return self._db.read(lambda conn: [LeaseRow(*row) for row in conn.execute(query)])
 
-    def lost_volumes(self) -> tuple[list[VolumeRecord], int]:
+    @reading
+    def lost_volumes(self, conn: sa.Connection) -> tuple[list[VolumeRecord], int]:
         """Return the first NAMED_MAX lost volumes that pods wait for, and the total number."""
         first = (
             sa.select(VOLUME)
@@ -127,13 +122,10 @@ class Overview:
             .limit(NAMED_MAX)
         )
         number = sa.select(sa.func.count()).select_from(VOLUME).where(WAITED_FOR)
+        return [volume_record(row) for row in conn.execute(first)], conn.execute(number).scalar_one()
 
-        def work(conn: sa.Connection) -> tuple[list[VolumeRecord], int]:
-            return [volume_record(row) for row in conn.execute(first)], conn.execute(number).scalar_one()
-
-        return self._db.read(work)
-
-    def stuck_updates(self) -> tuple[list[tuple[str, UpdateRecord]], int]:
+    @reading
+    def stuck_updates(self, conn: sa.Connection) -> tuple[list[tuple[str, UpdateRecord]], int]:
         """Return the newest NAMED_MAX stuck updates, with the names of their services, and the total number.
 
         An update is stuck if it failed, rolled back, is paused after failures, awaits a pulse or has stalled, unless a
@@ -149,14 +141,10 @@ class Overview:
             .order_by(UPDATE.c.updated_ns.desc())
             .limit(UPDATES_READ_MAX)
         )
-
-        def work(conn: sa.Connection) -> tuple[list[tuple[str, UpdateRecord]], int]:
-            rows = [row for row in conn.execute(query) if row.update_id == row.last_update_id]
-            named = [(row.name, read_update(conn, row.update_id)) for row in rows[:NAMED_MAX]]
-            updates = with_failed_runs(conn, [update for _, update in named if update is not None])
-            return list(zip((name for name, update in named if update is not None), updates, strict=True)), len(rows)
-
-        return self._db.read(work)
+        rows = [row for row in conn.execute(query) if row.update_id == row.last_update_id]
+        named = [(row.name, read_update(conn, row.update_id)) for row in rows[:NAMED_MAX]]
+        updates = with_failed_runs(conn, [update for _, update in named if update is not None])
+        return list(zip((name for name, update in named if update is not None), updates, strict=True)), len(rows)
 
     def job_names(self, job_ids: Iterable[str]) -> dict[str, str]:
         """Return id -> name of the existing jobs."""
@@ -177,7 +165,8 @@ class Overview:
         )
         return self._db.read(lambda conn: {row[0]: row[1] for row in conn.execute(query)})
 
-    def pods_on(self, hostname: str, limit: int) -> list[HostPodRow]:
+    @reading
+    def pods_on(self, conn: sa.Connection, hostname: str, limit: int) -> list[HostPodRow]:
         """Return the pods recorded on a host, by job and instance.
 
         The query scans the pods of unfinished jobs, since no index covers the host of a pod.
@@ -193,13 +182,9 @@ class Overview:
             .order_by(POD.c.job_id, POD.c.instance_id)
             .limit(limit)
         )
-
-        def work(conn: sa.Connection) -> list[HostPodRow]:
-            rows: list[Any] = list(conn.execute(query))
-            groups = groupby(rows, key=attrgetter("job_id"))
-            return [one for job_id, rows in groups for one in _on_host(conn, job_id, list(rows))]
-
-        return self._db.read(work)
+        rows: list[Any] = list(conn.execute(query))
+        groups = groupby(rows, key=attrgetter("job_id"))
+        return [one for job_id, rows in groups for one in _on_host(conn, job_id, list(rows))]
 
     def asking(self, job_id: JobId, instances: Collection[int], limit: int) -> list[AskingPod]:
         """Return pods of a job recorded on hosts, by instance: the given ones, or the first ``limit``. Raises

@@ -11,7 +11,7 @@ from peloton.api.v0.respool.respool_pb2 import ResourcePoolConfig
 from peloton.model.ids import RespoolId
 from peloton.model.respool import PoolSpec
 from services.storage.codec import pack, pool_to_text, unpack
-from services.storage.engine import Database
+from services.storage.engine import Repository, writing
 from services.storage.moves.bindings import bind, read_bindings
 from services.storage.tables import CLUSTER_BINDING, RESPOOL
 
@@ -19,11 +19,9 @@ _SPECS_MAX = 4_096
 """Number of pools whose specs are cached: nearly every call about a job reads all pools, which rarely change."""
 
 
-class Pools:
-    def __init__(self, db: Database) -> None:
-        self._db = db
-
-    def put(self, pool_id: RespoolId, config: ResourcePoolConfig) -> None:
+class Pools(Repository):
+    @writing
+    def put(self, conn: sa.Connection, pool_id: RespoolId, config: ResourcePoolConfig) -> None:
         values = {
             "spec": pool_to_text(pool_spec(pool_id, config)),  # for processes of 0.1, which read it
             "config": pack(config.SerializeToString()),
@@ -31,23 +29,17 @@ class Pools:
         }
         insert = self._db.upsert(RESPOOL).values(respool_id=pool_id, **values)
         statement = insert.on_conflict_do_update(index_elements=["respool_id"], set_=values)
+        own = RESPOOL.c.respool_id == pool_id
+        is_new = conn.execute(sa.select(RESPOOL.c.respool_id).where(own)).first() is None
+        conn.execute(statement)
+        above = config.parent.value
+        if is_new and (binding := read_bindings(conn, above).get(above)):
+            bind(conn, pool_id, binding)  # inherited from a migrated parent
 
-        def work(conn: sa.Connection) -> None:
-            own = RESPOOL.c.respool_id == pool_id
-            is_new = conn.execute(sa.select(RESPOOL.c.respool_id).where(own)).first() is None
-            conn.execute(statement)
-            above = config.parent.value
-            if is_new and (binding := read_bindings(conn, above).get(above)):
-                bind(conn, pool_id, binding)  # inherited from a migrated parent
-
-        self._db.write(work)
-
-    def delete(self, pool_id: RespoolId) -> bool:
-        def work(conn: sa.Connection) -> bool:
-            conn.execute(sa.delete(CLUSTER_BINDING).where(CLUSTER_BINDING.c.object_id == pool_id))
-            return conn.execute(sa.delete(RESPOOL).where(RESPOOL.c.respool_id == pool_id)).rowcount > 0
-
-        return self._db.write(work)
+    @writing
+    def delete(self, conn: sa.Connection, pool_id: RespoolId) -> bool:
+        conn.execute(sa.delete(CLUSTER_BINDING).where(CLUSTER_BINDING.c.object_id == pool_id))
+        return conn.execute(sa.delete(RESPOOL).where(RESPOOL.c.respool_id == pool_id)).rowcount > 0
 
     def specs(self) -> tuple[PoolSpec, ...]:
         """Return the specs of all pools, by pool id."""

@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from peloton.api.convert import JOB_TYPE_NUMBERS
 from peloton.model.ids import JobId
 from peloton.model.job import JobRecord, JobType
-from services.storage.engine import Database, take_numbers
+from services.storage.engine import Repository, reading, take_numbers, writing
 from services.storage.tables import COUNTER, JOB, POD, WATCH_CANCEL, WATCH_LOG
 
 WATCH_SEQ = "watch_log"
@@ -28,26 +28,20 @@ Change = tuple[int, JobId, int]
 """Sequence number, job, instance (THE_JOB: the job itself)."""
 
 
-class WatchLog:
-    def __init__(self, db: Database) -> None:
-        self._db = db
-
+class WatchLog(Repository):
     def after(self, after_seq: int, limit: int) -> list[Change]:
         query = sa.select(WATCH_LOG).where(WATCH_LOG.c.seq > after_seq).order_by(WATCH_LOG.c.seq).limit(limit)
         return self._db.read(
             lambda conn: [(row.seq, JobId(row.job_id), row.instance_id) for row in conn.execute(query)]
         )
 
-    def bounds(self) -> tuple[int, int]:
+    @reading
+    def bounds(self, conn: sa.Connection) -> tuple[int, int]:
         """Return the oldest kept number and the newest one given out; an empty log returns the next number as the
         oldest."""
-
-        def work(conn: sa.Connection) -> tuple[int, int]:
-            newest = conn.execute(sa.select(COUNTER.c.value).where(COUNTER.c.name == WATCH_SEQ)).scalar_one()
-            oldest = conn.execute(sa.select(sa.func.min(WATCH_LOG.c.seq))).scalar()
-            return newest + 1 if oldest is None else oldest, newest
-
-        return self._db.read(work)
+        newest = conn.execute(sa.select(COUNTER.c.value).where(COUNTER.c.name == WATCH_SEQ)).scalar_one()
+        oldest = conn.execute(sa.select(sa.func.min(WATCH_LOG.c.seq))).scalar()
+        return newest + 1 if oldest is None else oldest, newest
 
     def trim(self) -> None:
         """Delete changes older than the last CHANGES_KEPT."""
@@ -56,15 +50,12 @@ class WatchLog:
     def prune(self, upto_seq: int) -> None:
         self._db.write(lambda conn: conn.execute(sa.delete(WATCH_LOG).where(WATCH_LOG.c.seq <= upto_seq)))
 
-    def ask_cancel(self, watch_id: str, now_ns: int) -> None:
+    @writing
+    def ask_cancel(self, conn: sa.Connection, watch_id: str, now_ns: int) -> None:
         """Ask the api that serves the watch to cancel it; unread requests are deleted after CANCELS_KEPT_NS."""
         statement = self._db.upsert(WATCH_CANCEL).values(watch_id=watch_id, asked_ns=now_ns).on_conflict_do_nothing()
-
-        def work(conn: sa.Connection) -> None:
-            conn.execute(sa.delete(WATCH_CANCEL).where(WATCH_CANCEL.c.asked_ns < now_ns - CANCELS_KEPT_NS))
-            conn.execute(statement)
-
-        self._db.write(work)
+        conn.execute(sa.delete(WATCH_CANCEL).where(WATCH_CANCEL.c.asked_ns < now_ns - CANCELS_KEPT_NS))
+        conn.execute(statement)
 
     def cancels(self) -> set[str]:
         return self._db.read(lambda conn: set(conn.execute(sa.select(WATCH_CANCEL.c.watch_id)).scalars()))

@@ -24,7 +24,7 @@ from services.storage.admission.gang_requeues import requeue_gang
 from services.storage.admission.queue import joined, leave_queue, mark_pending, queueable, refuse
 from services.storage.admission.requeues import hold_back, requeue_pods
 from services.storage.admission.snapshot import read_held, read_snapshot, runs_of
-from services.storage.engine import Database, lock_jobs
+from services.storage.engine import Repository, lock_jobs, reading
 from services.storage.jobs.configs import shape_runs
 from services.storage.jobs.wakes import note_wakes
 from services.storage.pods.scope import INITIALIZED, PENDING, Span, within
@@ -36,10 +36,7 @@ from services.storage.volumes.rows import volumes_of
 # MISSING AdmissionSnapshot
 
 
-class Admission:
-    def __init__(self, db: Database) -> None:
-        self._db = db
-
+class Admission(Repository):
     def queueable(self, job_id: JobId, limit: int) -> list[tuple[int, int]]:
         """Return INITIALIZED instances that can be queued now, as ``(start, count)`` ranges by instance, at most
         ``limit``.
@@ -51,25 +48,20 @@ class Admission:
         """
         return self._db.read(partial(queueable, job_id=job_id, limit=limit))
 
-    def waiting_shapes(self, job_id: JobId, start: int, count: int) -> list[ShapeRange]:
+    @reading
+    def waiting_shapes(self, conn: sa.Connection, job_id: JobId, start: int, count: int) -> list[ShapeRange]:
         """Return the shapes of the INITIALIZED and PENDING pods among ``start .. start+count-1``.
 
         Each shape is taken from the configuration that the pod will run, which differs between pods of a job during a
         rollout. PENDING pods keep the configuration with which they were queued.
         """
-
-        def work(conn: sa.Connection) -> list[ShapeRange]:
-            waits = sa.and_(within(conn, Span(job_id, start, count)), POD.c.state.in_([INITIALIZED, PENDING]))
-            runs = conn.execute(runs_of(POD.c.job_id == job_id, waits, sa.literal(0)).order_by("start")).all()
-            shapes = [
-                shape
-                for _, first, length, version, _ in runs
-                for shape in shape_runs(conn, job_id, version, first, length)
-            ]
-            has_volumes = any(each.shape.volume_mib for each in shapes)
-            return beside_volumes(shapes, volumes_of(conn, job_id)) if has_volumes else shapes
-
-        return self._db.read(work)
+        waits = sa.and_(within(conn, Span(job_id, start, count)), POD.c.state.in_([INITIALIZED, PENDING]))
+        runs = conn.execute(runs_of(POD.c.job_id == job_id, waits, sa.literal(0)).order_by("start")).all()
+        shapes = [
+            shape for _, first, length, version, _ in runs for shape in shape_runs(conn, job_id, version, first, length)
+        ]
+        has_volumes = any(each.shape.volume_mib for each in shapes)
+        return beside_volumes(shapes, volumes_of(conn, job_id)) if has_volumes else shapes
 
     def mark_pending(
         self, job_id: JobId, ranges: Sequence[tuple[int, int]], queue_seq: int
@@ -181,17 +173,16 @@ class Admission:
         """Return all queues at one moment; the database reduces pods to ranges."""
         return self._db.read(read_snapshot)
 
-    def status_log(self, after_seq: int, limit: int) -> list[tuple[int, JobId, int, int, PodState]]:
+    @reading
+    def status_log(
+        self, conn: sa.Connection, after_seq: int, limit: int
+    ) -> list[tuple[int, JobId, int, int, PodState]]:
         """Return ended runs ``(seq, job, instance, run, state)`` in the order of their commits."""
         query = sa.select(STATUS_LOG).where(STATUS_LOG.c.seq > after_seq).order_by(STATUS_LOG.c.seq).limit(limit)
-
-        def work(conn: sa.Connection) -> list[tuple[int, JobId, int, int, PodState]]:
-            return [
-                (row.seq, JobId(row.job_id), row.instance_id, row.run_id, POD_STATES[row.state])
-                for row in conn.execute(query)
-            ]
-
-        return self._db.read(work)
+        return [
+            (row.seq, JobId(row.job_id), row.instance_id, row.run_id, POD_STATES[row.state])
+            for row in conn.execute(query)
+        ]
 
     def prune_status_log(self, upto: int) -> int:
         statement = sa.delete(STATUS_LOG).where(STATUS_LOG.c.seq <= upto)

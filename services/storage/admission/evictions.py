@@ -45,19 +45,31 @@ def evict_from_host(
     job = hold_job(conn, job_id)
     if job is None or job.state in JOB_TERMINAL:
         return []
-    staying = sa.and_(POD.c.job_id == job_id, where(STAYING))
-    query = sa.select(POD.c.instance_id, POD.c.config_version).order_by(POD.c.instance_id)
-    here = conn.execute(query.where(staying, POD.c.host == hostname)).all()
-    chosen = {pod.instance_id: pod.config_version for pod in here}
-    if job.gang_size > 1 and any(instance < job.gang_size for instance in chosen):
-        gang = conn.execute(query.where(staying, POD.c.instance_id < job.gang_size))
-        chosen |= {pod.instance_id: pod.config_version for pod in gang}
-    if chosen:
-        said = f"{EVICTION_MESSAGE}{'move' if for_move else 'maintenance'} of host {hostname}"
-        words = {"message": said, "reason": MAINTENANCE_REASON}
+    return evict_staying(
+        conn, job, POD.c.host == hostname, f"{'move' if for_move else 'maintenance'} of host {hostname}", now_ns
+    )
+
+
+def evict_staying(
+    conn: sa.Connection,
+    job: JobRecord,
+    chosen: sa.ColumnElement[bool],
+    cause: str,
+    now_ns: int,
+    limit: int | None = None,
+) -> list[int]:
+    """Evict at most ``limit`` pods that would stay on their hosts, and with a gang member its whole gang."""
+    staying = sa.and_(POD.c.job_id == job.job_id, where(STAYING))
+    query = sa.select(POD.c.instance_id, POD.c.config_version).where(staying).order_by(POD.c.instance_id)
+    versions = {pod.instance_id: pod.config_version for pod in conn.execute(query.where(chosen).limit(limit))}
+    if job.gang_size > 1 and any(instance < job.gang_size for instance in versions):
+        gang = conn.execute(query.where(POD.c.instance_id < job.gang_size))
+        versions |= {pod.instance_id: pod.config_version for pod in gang}
+    if versions:
+        words = {"message": f"{EVICTION_MESSAGE}{cause}", "reason": MAINTENANCE_REASON}
         why = TerminationReason.KILLED_HOST_MAINTENANCE
-        preempt_running(conn, job, False, sorted(chosen.items()), words, now_ns, why)
-    return sorted(chosen)
+        preempt_running(conn, job, False, sorted(versions.items()), words, now_ns, why)
+    return sorted(versions)
 
 
 def evict_job(conn: sa.Connection, job_id: JobId, orders: Sequence[EvictionOrder], now_ns: int) -> EvictionResult:

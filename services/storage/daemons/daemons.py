@@ -19,7 +19,7 @@ from peloton.model.ids import Hostname, JobId, PodId
 from peloton.model.job import JobRecord, JobState, JobType
 from peloton.model.pod import PodState
 from peloton.model.resources import needed
-from services.storage.engine import Database
+from services.storage.engine import Repository, reading, writing
 from services.storage.jobs.configs import facts_of, read_facts
 from services.storage.jobs.rows import hold_job
 from services.storage.jobs.steering import steer_pods, touch_job
@@ -38,56 +38,43 @@ _SAME = sa.and_(POD.c.job_id == DAEMON_HOST.c.job_id, POD.c.instance_id == DAEMO
 _WAITS = where((INITIALIZED | READY) & STAYS)
 
 
-class Daemons:
-    def __init__(self, db: Database) -> None:
-        self._db = db
-
+class Daemons(Repository):
     # -- reading
 
-    def wanted(self) -> list[Daemon]:
+    @reading
+    def wanted(self, conn: sa.Connection) -> list[Daemon]:
         """Return daemons whose goal is RUNNING, with the shape of their newest configuration."""
         query = sa.select(JOB.c.job_id, JOB.c.config_version, JOB.c.desired_state_version).where(
             JOB.c.type == _DAEMON, JOB.c.goal == _RUNS, JOB.c.state.not_in(FINISHED_STATES)
         )
+        rows = conn.execute(query.order_by(JOB.c.job_id)).all()
+        facts = ((row, read_facts(conn, row.job_id, row.config_version, (0, -1))[0]) for row in rows)
+        return [
+            Daemon(JobId(row.job_id), own.shape, row.desired_state_version) for row, own in facts if own is not None
+        ]
 
-        def work(conn: sa.Connection) -> list[Daemon]:
-            rows = conn.execute(query.order_by(JOB.c.job_id)).all()
-            facts = ((row, read_facts(conn, row.job_id, row.config_version, (0, -1))[0]) for row in rows)
-            return [
-                Daemon(JobId(row.job_id), own.shape, row.desired_state_version) for row, own in facts if own is not None
-            ]
-
-        return self._db.read(work)
-
-    def on_hosts(self, cluster: str) -> list[tuple[PodId, Hostname]]:
+    @reading
+    def on_hosts(self, conn: sa.Connection, cluster: str) -> list[tuple[PodId, Hostname]]:
         """Return pods of daemons that are launched or run on hosts of the cluster."""
         columns = (POD.c.job_id, POD.c.instance_id, POD.c.run_id, POD.c.host)
         alive = sa.and_(JOB.c.type == _DAEMON, JOB.c.state.not_in(FINISHED_STATES))
         query = sa.select(*columns).join_from(JOB, POD, JOB.c.job_id == POD.c.job_id)
         query = query.where(alive, POD.c.state.in_(ON_HOST_NUMBERS), POD.c.cluster == cluster)
+        return [(PodId(JobId(job), instance, run), Hostname(host)) for job, instance, run, host in conn.execute(query)]
 
-        def work(conn: sa.Connection) -> list[tuple[PodId, Hostname]]:
-            return [
-                (PodId(JobId(job), instance, run), Hostname(host)) for job, instance, run, host in conn.execute(query)
-            ]
-
-        return self._db.read(work)
-
-    def waiting(self, job_id: JobId, cluster: str, after: int, limit: int) -> list[WaitingDaemonPod]:
+    @reading
+    def waiting(
+        self, conn: sa.Connection, job_id: JobId, cluster: str, after: int, limit: int
+    ) -> list[WaitingDaemonPod]:
         """Return instances above ``after`` that are assigned to hosts of the cluster and not on them yet, rising."""
         mine = sa.and_(DAEMON_HOST.c.job_id == job_id, DAEMON_HOST.c.cluster == cluster, DAEMON_HOST.c.gone_ns == 0)
         columns = (POD.c.instance_id, POD.c.desired_run_id, POD.c.config_version, DAEMON_HOST.c.hostname)
         query = sa.select(*columns).join_from(DAEMON_HOST, POD, _SAME).where(mine, _WAITS, POD.c.instance_id > after)
-
-        def work(conn: sa.Connection) -> list[WaitingDaemonPod]:
-            rows = conn.execute(query.order_by(POD.c.instance_id).limit(limit)).all()
-            facts = facts_of(conn, job_id, {row.instance_id: row.config_version for row in rows})
-            return [
-                WaitingDaemonPod(instance, run, Hostname(host), facts[instance].shape)
-                for instance, run, _, host in rows
-            ]
-
-        return self._db.read(work)
+        rows = conn.execute(query.order_by(POD.c.instance_id).limit(limit)).all()
+        facts = facts_of(conn, job_id, {row.instance_id: row.config_version for row in rows})
+        return [
+            WaitingDaemonPod(instance, run, Hostname(host), facts[instance].shape) for instance, run, _, host in rows
+        ]
 
     def neighbours(self, cluster: str, hostnames: Collection[Hostname]) -> dict[Hostname, list[Neighbour]]:
         """Return the pods on these hosts of a cluster, by host.
@@ -128,15 +115,12 @@ class Daemons:
         work = partial(_follow, job_id=job_id, cluster=cluster, matching=matching, now_ns=now_ns)
         return self._db.write(work)
 
-    def skip_queue(self, job_id: JobId, instance_ids: Sequence[int], now_ns: int) -> None:
+    @writing
+    def skip_queue(self, conn: sa.Connection, job_id: JobId, instance_ids: Sequence[int], now_ns: int) -> None:
         """Move these instances, rising, to READY without queueing: their hosts have the resources."""
-
-        def work(conn: sa.Connection) -> None:
-            if hold_job(conn, job_id) is not None:
-                touch_job(conn, job_id, now_ns)
-                fire(conn, Chosen(job_id, instance_ids), Event.SKIP_QUEUE, now_ns, message=PASSED)
-
-        self._db.write(work)
+        if hold_job(conn, job_id) is not None:
+            touch_job(conn, job_id, now_ns)
+            fire(conn, Chosen(job_id, instance_ids), Event.SKIP_QUEUE, now_ns, message=PASSED)
 
 
 # -- within a transaction ----------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ import sqlalchemy as sa
 
 from peloton.lifecycle.downsampling import cut, downsample, merge
 from peloton.model.history import Column, Sample, Series
-from services.storage.engine import Database
+from services.storage.engine import Database, Repository
 from services.storage.history.codec import page_from_blob, page_to_blob, sample_to_blob, samples_to_series
 from services.storage.tables import HISTORY_PAGE, HISTORY_SAMPLE
 
@@ -29,10 +29,7 @@ PRUNED_MAX = 2_000
 _PAGE = HISTORY_PAGE.c
 
 
-class History:
-    def __init__(self, db: Database) -> None:
-        self._db = db
-
+class History(Repository):
     def add(self, sample: Sample) -> bool:
         """Store a sample; returns False if there is one for that moment already, which is kept."""
         row = {"at_s": sample.at_s, "sample": sample_to_blob(sample)}

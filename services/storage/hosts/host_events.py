@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from peloton.lifecycle.host_events import TEXT_MAX
 from peloton.model.host_event import HostEvent, HostEventKind
 from peloton.model.times import NS_PER_S
-from services.storage.engine import Database, take_numbers
+from services.storage.engine import Repository, take_numbers
 from services.storage.hosts.tables import HAS_LEFT
 from services.storage.mapper import Mapper
 from services.storage.tables import CLUSTER_HOST, COUNTER, HOST, HOST_EVENT
@@ -38,10 +38,7 @@ _EVENT = HOST_EVENT.c
 _EVENTS = Mapper(HostEvent, HOST_EVENT)
 
 
-class HostEvents:
-    def __init__(self, db: Database) -> None:
-        self._db = db
-
+class HostEvents(Repository):
     def add(self, events: Sequence[HostEvent]) -> None:
         """Write events of changes that are stored nowhere else."""
         for start in range(0, len(events), ADDED_MAX):

@@ -16,7 +16,7 @@ from peloton.lifecycle import host_events
 from peloton.model.host_pool import DEFAULT_HOST_POOL, IN_DEFAULT, Factors, HostInPool, HostPool, HostPools, Workload
 from peloton.model.ids import Hostname
 from peloton.model.text import shorten
-from services.storage.engine import Database, take_numbers
+from services.storage.engine import Repository, reading, take_numbers, writing
 from services.storage.hosts.host_events import record
 from services.storage.tables import CLUSTER_HOST, COUNTER, HOST, HOST_IN_POOL, HOST_POOL
 
@@ -27,23 +27,17 @@ HOSTS_PER_STATEMENT = 500
 HOST_POOLS_MAX = 1_000
 
 
-class HostPoolRecords:
-    def __init__(self, db: Database) -> None:
-        self._db = db
-
+class HostPoolRecords(Repository):
     # -- reading
 
-    def all(self, known: int = -1) -> HostPools | None:
+    @reading
+    def all(self, conn: sa.Connection, known: int = -1) -> HostPools | None:
         """Return all host pools; None when nothing has changed since version ``known``."""
-
-        def work(conn: sa.Connection) -> HostPools | None:
-            version = int(conn.execute(_VERSION).scalar_one())
-            if version == known:
-                return None
-            is_on = mover_is_on(conn)
-            return HostPools(version, read_host_pools(conn), read_places(conn), *_read_loans_and_bounds(conn), is_on)
-
-        return self._db.read(work)
+        version = int(conn.execute(_VERSION).scalar_one())
+        if version == known:
+            return None
+        is_on = mover_is_on(conn)
+        return HostPools(version, read_host_pools(conn), read_places(conn), *_read_loans_and_bounds(conn), is_on)
 
     def known_hosts(self) -> list[Hostname]:
         """Return hosts of all clusters that are registered or in maintenance, by name."""
@@ -52,22 +46,21 @@ class HostPoolRecords:
 
     # -- host pools
 
-    def create(self, pool: HostPool) -> None:
+    @writing
+    def create(self, conn: sa.Connection, pool: HostPool) -> None:
         """Create a host pool. Raises AlreadyExists, InvalidArgument."""
+        take_numbers(conn, HOST_POOLS_SEQ, 1)
+        pools = read_host_pools(conn)
+        if pool.name in pools:
+            raise AlreadyExists(f"host pool {pool.name} exists already")
+        if len(pools) >= HOST_POOLS_MAX:
+            raise InvalidArgument(f"there are {len(pools)} host pools, the limit is {HOST_POOLS_MAX}")
+        conn.execute(HOST_POOL.insert().values(**_row(pool)))
 
-        def work(conn: sa.Connection) -> None:
-            take_numbers(conn, HOST_POOLS_SEQ, 1)
-            pools = read_host_pools(conn)
-            if pool.name in pools:
-                raise AlreadyExists(f"host pool {pool.name} exists already")
-            if len(pools) >= HOST_POOLS_MAX:
-                raise InvalidArgument(f"there are {len(pools)} host pools, the limit is {HOST_POOLS_MAX}")
-            conn.execute(HOST_POOL.insert().values(**_row(pool)))
-
-        self._db.write(work)
-
+    @writing
     def change(
         self,
+        conn: sa.Connection,
         name: str,
         serves: frozenset[Workload] | None = None,
         factors: Mapping[str, int] | None = None,
@@ -77,124 +70,110 @@ class HostPoolRecords:
 
         Returns the new host pool. Raises NotFound.
         """
+        take_numbers(conn, HOST_POOLS_SEQ, 1)
+        old = _get_existing(conn, name)
+        new = HostPool(
+            name,
+            old.serves if serves is None else serves,
+            old.factors._replace(**(factors or {})),
+            old.created_ns,
+            old.minimum if minimum is None else minimum,
+        )
+        conn.execute(sa.delete(HOST_POOL).where(HOST_POOL.c.name == name))
+        conn.execute(HOST_POOL.insert().values(**_row(new)))
+        return new
 
-        def work(conn: sa.Connection) -> HostPool:
-            take_numbers(conn, HOST_POOLS_SEQ, 1)
-            old = _get_existing(conn, name)
-            new = HostPool(
-                name,
-                old.serves if serves is None else serves,
-                old.factors._replace(**(factors or {})),
-                old.created_ns,
-                old.minimum if minimum is None else minimum,
-            )
-            conn.execute(sa.delete(HOST_POOL).where(HOST_POOL.c.name == name))
-            conn.execute(HOST_POOL.insert().values(**_row(new)))
-            return new
-
-        return self._db.write(work)
-
-    def delete(self, name: str) -> None:
+    @writing
+    def delete(self, conn: sa.Connection, name: str) -> None:
         """Delete a host pool: its hosts go to the default pool at once, and moves towards it are cancelled.
 
         Raises InvalidArgument, NotFound.
         """
-
-        def work(conn: sa.Connection) -> None:
-            take_numbers(conn, HOST_POOLS_SEQ, 1)
-            if name == DEFAULT_HOST_POOL:
-                raise InvalidArgument("default pool: it cannot be deleted")
-            _get_existing(conn, name)
-            conn.execute(sa.delete(HOST_POOL).where(HOST_POOL.c.name == name))
-            conn.execute(sa.update(HOST_IN_POOL).where(HOST_IN_POOL.c.lent_by == name).values(lent_by=""))
-            moved = conn.execute(sa.select(HOST_IN_POOL.c.hostname).where(HOST_IN_POOL.c.pool == name)).scalars()
-            how, now_ns = f"as host pool {name} is deleted", self._db.clock_ns()
-            events = [
-                host_events.pool_changed(Hostname(host), name, DEFAULT_HOST_POOL, how, now_ns) for host in sorted(moved)
-            ]
-            is_in, is_to_be_in = HOST_IN_POOL.c.pool == name, HOST_IN_POOL.c.desired_pool == name
-            for chosen, values in (
-                (sa.and_(is_to_be_in, sa.not_(is_in)), {"desired_pool": HOST_IN_POOL.c.pool}),
-                (sa.and_(is_to_be_in, is_in), {"desired_pool": DEFAULT_HOST_POOL}),
-                (is_in, {"pool": DEFAULT_HOST_POOL}),
-            ):
-                conn.execute(sa.update(HOST_IN_POOL).where(chosen).values(**values))
-            _forget_settled(conn)
-            record(conn, events)
-
-        self._db.write(work)
+        take_numbers(conn, HOST_POOLS_SEQ, 1)
+        if name == DEFAULT_HOST_POOL:
+            raise InvalidArgument("default pool: it cannot be deleted")
+        _get_existing(conn, name)
+        conn.execute(sa.delete(HOST_POOL).where(HOST_POOL.c.name == name))
+        conn.execute(sa.update(HOST_IN_POOL).where(HOST_IN_POOL.c.lent_by == name).values(lent_by=""))
+        moved = conn.execute(sa.select(HOST_IN_POOL.c.hostname).where(HOST_IN_POOL.c.pool == name)).scalars()
+        how, now_ns = f"as host pool {name} is deleted", self._db.clock_ns()
+        events = [
+            host_events.pool_changed(Hostname(host), name, DEFAULT_HOST_POOL, how, now_ns) for host in sorted(moved)
+        ]
+        is_in, is_to_be_in = HOST_IN_POOL.c.pool == name, HOST_IN_POOL.c.desired_pool == name
+        for chosen, values in (
+            (sa.and_(is_to_be_in, sa.not_(is_in)), {"desired_pool": HOST_IN_POOL.c.pool}),
+            (sa.and_(is_to_be_in, is_in), {"desired_pool": DEFAULT_HOST_POOL}),
+            (is_in, {"pool": DEFAULT_HOST_POOL}),
+        ):
+            conn.execute(sa.update(HOST_IN_POOL).where(chosen).values(**values))
+        _forget_settled(conn)
+        record(conn, events)
 
     # -- hosts
 
-    def relabel(self, hostname: str, source: str, destination: str, now_ns: int) -> bool:
+    @writing
+    def relabel(self, conn: sa.Connection, hostname: str, source: str, destination: str, now_ns: int) -> bool:
         """Change the pool of a host at once, regardless of its pods, and cancel a move of the host.
 
         Returns whether anything changed. Raises NotFound, InvalidArgument.
         """
+        take_numbers(conn, HOST_POOLS_SEQ, 1)
+        _check_hosts(conn, [hostname])
+        now = read_places(conn, [hostname]).get(Hostname(hostname), IN_DEFAULT)
+        if now.current != source:
+            raise InvalidArgument(
+                f"source pool mismatch: host {hostname} is in host pool {now.current}, "
+                f"not in {shorten(source) or 'none'}"
+            )
+        if source == destination and not now.is_moving:
+            return False
+        _check_destination(conn, destination)
+        put_place(conn, hostname, HostInPool(destination, destination), now_ns)
+        if source == destination:
+            event = host_events.pool_wanted(Hostname(hostname), source, source, host_events.BY_HAND, now_ns)
+        else:
+            how = f"at once, {host_events.BY_HAND}"
+            event = host_events.pool_changed(Hostname(hostname), source, destination, how, now_ns)
+        record(conn, [event])
+        return True
 
-        def work(conn: sa.Connection) -> bool:
-            take_numbers(conn, HOST_POOLS_SEQ, 1)
-            _check_hosts(conn, [hostname])
-            now = read_places(conn, [hostname]).get(Hostname(hostname), IN_DEFAULT)
-            if now.current != source:
-                raise InvalidArgument(
-                    f"source pool mismatch: host {hostname} is in host pool {now.current}, "
-                    f"not in {shorten(source) or 'none'}"
-                )
-            if source == destination and not now.is_moving:
-                return False
-            _check_destination(conn, destination)
-            put_place(conn, hostname, HostInPool(destination, destination), now_ns)
-            if source == destination:
-                event = host_events.pool_wanted(Hostname(hostname), source, source, host_events.BY_HAND, now_ns)
-            else:
-                how = f"at once, {host_events.BY_HAND}"
-                event = host_events.pool_changed(Hostname(hostname), source, destination, how, now_ns)
-            record(conn, [event])
-            return True
-
-        return self._db.write(work)
-
-    def desire(self, hostnames: Sequence[str], destination: str, now_ns: int, at_most: int = 0) -> list[Hostname]:
+    @writing
+    def desire(
+        self, conn: sa.Connection, hostnames: Sequence[str], destination: str, now_ns: int, at_most: int = 0
+    ) -> list[Hostname]:
         """Set the desired host pool of hosts; ``arrive`` completes each move.
 
         ``at_most`` is the number of unavailable hosts up to which the moves may begin, 0 for the installation's bound.
         Returns the hosts whose desired pool changed. Applies to all hosts or none: raises NotFound, InvalidArgument.
         """
+        take_numbers(conn, HOST_POOLS_SEQ, 1)
+        _check_hosts(conn, hostnames)
+        _check_destination(conn, destination)
+        known, changed = read_places(conn, hostnames), list[Hostname]()
+        for hostname in map(Hostname, dict.fromkeys(hostnames)):
+            now = known.get(hostname, IN_DEFAULT)
+            if now.desired != destination:
+                changed.append(hostname)
+            if now.desired != destination or (at_most and now.is_moving):
+                put_place(conn, hostname, HostInPool(now.current, destination), now_ns, at_most=at_most)
+        by = host_events.BY_HAND
+        currents = {hostname: known.get(hostname, IN_DEFAULT).current for hostname in changed}
+        record(conn, [host_events.pool_wanted(*one, destination, by, now_ns) for one in currents.items()])
+        return changed
 
-        def work(conn: sa.Connection) -> list[Hostname]:
-            take_numbers(conn, HOST_POOLS_SEQ, 1)
-            _check_hosts(conn, hostnames)
-            _check_destination(conn, destination)
-            known, changed = read_places(conn, hostnames), list[Hostname]()
-            for hostname in map(Hostname, dict.fromkeys(hostnames)):
-                now = known.get(hostname, IN_DEFAULT)
-                if now.desired != destination:
-                    changed.append(hostname)
-                if now.desired != destination or (at_most and now.is_moving):
-                    put_place(conn, hostname, HostInPool(now.current, destination), now_ns, at_most=at_most)
-            by = host_events.BY_HAND
-            currents = {hostname: known.get(hostname, IN_DEFAULT).current for hostname in changed}
-            record(conn, [host_events.pool_wanted(*one, destination, by, now_ns) for one in currents.items()])
-            return changed
-
-        return self._db.write(work)
-
-    def arrive(self, hostname: str, desired: str, now_ns: int) -> bool:
+    @writing
+    def arrive(self, conn: sa.Connection, hostname: str, desired: str, now_ns: int) -> bool:
         """Complete the move of a host unless its desired pool has changed; returns whether it is in ``desired``."""
-
-        def work(conn: sa.Connection) -> bool:
-            take_numbers(conn, HOST_POOLS_SEQ, 1)
-            now = read_places(conn, [hostname]).get(Hostname(hostname))
-            if now is None or now.desired != desired:
-                return now is None and desired == DEFAULT_HOST_POOL
-            before = put_to_rest(conn, Hostname(hostname), desired, now_ns)
-            if before != desired:
-                how = "emptied by its maintenance"
-                record(conn, [host_events.pool_changed(Hostname(hostname), before, desired, how, now_ns)])
-            return True
-
-        return self._db.write(work)
+        take_numbers(conn, HOST_POOLS_SEQ, 1)
+        now = read_places(conn, [hostname]).get(Hostname(hostname))
+        if now is None or now.desired != desired:
+            return now is None and desired == DEFAULT_HOST_POOL
+        before = put_to_rest(conn, Hostname(hostname), desired, now_ns)
+        if before != desired:
+            how = "emptied by its maintenance"
+            record(conn, [host_events.pool_changed(Hostname(hostname), before, desired, how, now_ns)])
+        return True
 
 
 _VERSION = sa.select(COUNTER.c.value).where(COUNTER.c.name == HOST_POOLS_SEQ)

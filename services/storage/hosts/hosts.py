@@ -9,7 +9,7 @@ import sqlalchemy as sa
 
 from peloton.lifecycle import host_events
 from peloton.model.ids import Hostname
-from services.storage.engine import Database
+from services.storage.engine import Repository, reading
 from services.storage.hosts.host_events import last_left, record
 from services.storage.hosts.maintenance import HOST_STATES
 from services.storage.tables import CLUSTER_HOST, FRAMEWORK, HOST
@@ -17,10 +17,7 @@ from services.storage.tables import CLUSTER_HOST, FRAMEWORK, HOST
 HOSTS_PER_STATEMENT = 500
 
 
-class Hosts:
-    def __init__(self, db: Database) -> None:
-        self._db = db
-
+class Hosts(Repository):
     def claim(self, cluster: str, hostnames: Collection[str], is_first: bool = False) -> dict[str, str]:
         """Claim host names for this cluster; returns names that another cluster owns -> that cluster.
 
@@ -61,18 +58,15 @@ class Hosts:
         query = sa.select(CLUSTER_HOST.c.hostname).where(CLUSTER_HOST.c.cluster == cluster)
         return self._db.read(lambda conn: set(conn.execute(query).scalars()))
 
-    def clusters_of(self, hostnames: Collection[str]) -> dict[str, str]:
+    @reading
+    def clusters_of(self, conn: sa.Connection, hostnames: Collection[str]) -> dict[str, str]:
         """Return the clusters of the hosts that are registered or in maintenance."""
-
-        def work(conn: sa.Connection) -> dict[str, str]:
-            found: dict[str, str] = {}
-            for names in _portions(hostnames):
-                for table in (HOST, CLUSTER_HOST):
-                    query = sa.select(table.c.hostname, table.c.cluster).where(table.c.hostname.in_(names))
-                    found |= {row.hostname: row.cluster for row in conn.execute(query)}
-            return found
-
-        return self._db.read(work)
+        found: dict[str, str] = {}
+        for names in _portions(hostnames):
+            for table in (HOST, CLUSTER_HOST):
+                query = sa.select(table.c.hostname, table.c.cluster).where(table.c.hostname.in_(names))
+                found |= {row.hostname: row.cluster for row in conn.execute(query)}
+        return found
 
     def like(self, text: str, limit: int) -> list[tuple[str, str]]:
         """Return registered hosts whose names contain the text in any case, with their clusters.

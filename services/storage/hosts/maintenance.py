@@ -27,31 +27,27 @@ from peloton.model.maintenance import (
 )
 from peloton.model.resources import Resources
 from peloton.model.text import shorten
-from services.storage.engine import Database, take_numbers
+from services.storage.engine import Repository, take_numbers, writing
 from services.storage.hosts.host_events import record
 from services.storage.hosts.host_pools import HOST_POOLS_SEQ, desired_pool, put_to_rest
 from services.storage.jobs.names import job_names
-from services.storage.mapper import NUMBERS, Form, Mapper, json_form, stored_text
+from services.storage.mapper import NUMBERS, Form, Mapper, json_form, stored_text, to_json
 from services.storage.tables import HOST
 
 MAINTENANCE_SEQ = "maintenance"
 _NUMBERS = NUMBERS[HostState]
 HOST_STATES = {number: state for state, number in _NUMBERS.items()}
-_PROGRESS = json_form(DrainProgress, empty=DrainProgress())
 _HOSTS = Mapper(
     HostMaintenance,
     HOST,
-    progress=_PROGRESS,
+    progress=json_form(DrainProgress, empty=DrainProgress()),
     capacity=Form(
         lambda capacity: json.dumps(list(capacity)), lambda text: Resources(*json.loads(text)) if text else Resources()
     ),
 )
 
 
-class Maintenance:
-    def __init__(self, db: Database) -> None:
-        self._db = db
-
+class Maintenance(Repository):
     def all(self, cluster: str) -> list[HostMaintenance]:
         """Return hosts of a cluster that are in maintenance, in the order of the requests."""
         return self._db.read(lambda conn: _read(conn, cluster))
@@ -59,8 +55,9 @@ class Maintenance:
     def get(self, cluster: str, hostname: str) -> HostMaintenance | None:
         return self._db.read(lambda conn: _read_one(conn, cluster, hostname))
 
+    @writing
     def request(
-        self, cluster: str, requests: Sequence[MaintenanceRequest], away_max: int, now_ns: int
+        self, conn: sa.Connection, cluster: str, requests: Sequence[MaintenanceRequest], away_max: int, now_ns: int
     ) -> list[HostMaintenance]:
         """Request maintenance of hosts; hosts whose turn it is become DRAINING at once. Returns the requested hosts.
 
@@ -68,141 +65,125 @@ class Maintenance:
         it has one, and a host that moves to another host pool goes down instead, unless the new request is a move too.
         Raises Aborted, and changes nothing, when one of the hosts is on its way back up.
         """
+        seq, events = take_numbers(conn, MAINTENANCE_SEQ, len(requests)), list[HostEvent]()
+        known = {host.hostname: host for host in _read(conn, cluster)}
+        for request in requests:
+            host = known.get(request.hostname)
+            if host is None:
+                conn.execute(HOST.insert().values(**_new_row(cluster, request, seq, now_ns)))
+                seq += 1
+                if not request.to_pool:  # the mover or operator records moves itself
+                    events.append(host_events.maintenance_asked(cluster, request, "", now_ns))
+            elif host.goal is HostState.UP:
+                raise Aborted(f"maintenance of host {host.hostname} is being ended: ask again once it is UP")
+            elif host.is_move and not request.to_pool:
+                conn.execute(_update(cluster, host.hostname, **_down_instead_of_move_values(request, now_ns)))
+                events.append(host_events.maintenance_asked(cluster, request, host.to_pool, now_ns))
+            elif host.waits_for_turn and request.at_most:
+                conn.execute(_update(cluster, host.hostname, at_most=request.at_most))
+        _admit(conn, cluster, away_max, now_ns, events)
+        asked = {request.hostname for request in requests}
+        return [host for host in _read(conn, cluster) if host.hostname in asked]
 
-        def work(conn: sa.Connection) -> list[HostMaintenance]:
-            seq, events = take_numbers(conn, MAINTENANCE_SEQ, len(requests)), list[HostEvent]()
-            known = {host.hostname: host for host in _read(conn, cluster)}
-            for request in requests:
-                host = known.get(request.hostname)
-                if host is None:
-                    conn.execute(HOST.insert().values(**_new_row(cluster, request, seq, now_ns)))
-                    seq += 1
-                    if not request.to_pool:  # the mover or operator records moves itself
-                        events.append(host_events.maintenance_asked(cluster, request, "", now_ns))
-                elif host.goal is HostState.UP:
-                    raise Aborted(f"maintenance of host {host.hostname} is being ended: ask again once it is UP")
-                elif host.is_move and not request.to_pool:
-                    conn.execute(_update(cluster, host.hostname, **_down_instead_of_move_values(request, now_ns)))
-                    events.append(host_events.maintenance_asked(cluster, request, host.to_pool, now_ns))
-                elif host.waits_for_turn and request.at_most:
-                    conn.execute(_update(cluster, host.hostname, at_most=request.at_most))
-            _admit(conn, cluster, away_max, now_ns, events)
-            asked = {request.hostname for request in requests}
-            return [host for host in _read(conn, cluster) if host.hostname in asked]
-
-        return self._db.write(work)
-
-    def admit(self, cluster: str, away_max: int, now_ns: int) -> list[HostMaintenance]:
+    @writing
+    def admit(self, conn: sa.Connection, cluster: str, away_max: int, now_ns: int) -> list[HostMaintenance]:
         """Move waiting hosts to DRAINING as far as the bound allows; returns them."""
+        take_numbers(conn, MAINTENANCE_SEQ, 0)
+        return _admit(conn, cluster, away_max, now_ns)
 
-        def work(conn: sa.Connection) -> list[HostMaintenance]:
-            take_numbers(conn, MAINTENANCE_SEQ, 0)
-            return _admit(conn, cluster, away_max, now_ns)
-
-        return self._db.write(work)
-
+    @writing
     def steer(
-        self, cluster: str, hostnames: Sequence[str], act: MaintenanceAct, away_max: int, now_ns: int
+        self,
+        conn: sa.Connection,
+        cluster: str,
+        hostnames: Sequence[str],
+        act: MaintenanceAct,
+        away_max: int,
+        now_ns: int,
     ) -> list[HostMaintenance]:
         """Complete, cancel or force maintenance, for all of the hosts or none.
 
         Returns the hosts and others whose drain begins because of it. A cancelled move leaves the host in its current
         host pool. Raises NotFound, Aborted.
         """
+        if act is MaintenanceAct.CANCEL:
+            take_numbers(conn, HOST_POOLS_SEQ, 1)
+        take_numbers(conn, MAINTENANCE_SEQ, 0)
+        before = {host.hostname: host for host in _read(conn, cluster)}
+        changed = [_steer(conn, cluster, hostname, act, now_ns) for hostname in hostnames]
+        events = [host_events.steered(before[host.hostname], act, now_ns) for host in changed]
+        return changed + _admit(conn, cluster, away_max, now_ns, events)
 
-        def work(conn: sa.Connection) -> list[HostMaintenance]:
-            if act is MaintenanceAct.CANCEL:
-                take_numbers(conn, HOST_POOLS_SEQ, 1)
-            take_numbers(conn, MAINTENANCE_SEQ, 0)
-            before = {host.hostname: host for host in _read(conn, cluster)}
-            changed = [_steer(conn, cluster, hostname, act, now_ns) for hostname in hostnames]
-            events = [host_events.steered(before[host.hostname], act, now_ns) for host in changed]
-            return changed + _admit(conn, cluster, away_max, now_ns, events)
-
-        return self._db.write(work)
-
-    def move(self, cluster: str, hostname: str, before: HostState, after: HostState, now_ns: int) -> bool:
+    @writing
+    def move(
+        self, conn: sa.Connection, cluster: str, hostname: str, before: HostState, after: HostState, now_ns: int
+    ) -> bool:
         """Advance a host on its way down; False when it is not in state ``before`` or its goal is not DOWN."""
+        take_numbers(conn, MAINTENANCE_SEQ, 0)
+        host = _read_one(conn, cluster, hostname)
+        step = _update(cluster, hostname, state=_NUMBERS[after], changed_ns=now_ns, progress="")
+        is_before = HOST.c.state == _NUMBERS[before]
+        if after is HostState.DRAINED:
+            is_before &= HOST.c.goal == _NUMBERS[HostState.DOWN]
+        has_moved = conn.execute(step.where(is_before)).rowcount == 1
+        if host is not None and has_moved:
+            record(conn, [host_events.maintenance_step(host, after, now_ns)])
+        return has_moved
 
-        def work(conn: sa.Connection) -> bool:
-            take_numbers(conn, MAINTENANCE_SEQ, 0)
-            host = _read_one(conn, cluster, hostname)
-            step = _update(cluster, hostname, state=_NUMBERS[after], changed_ns=now_ns, progress="")
-            is_before = HOST.c.state == _NUMBERS[before]
-            if after is HostState.DRAINED:
-                is_before &= HOST.c.goal == _NUMBERS[HostState.DOWN]
-            has_moved = conn.execute(step.where(is_before)).rowcount == 1
-            if host is not None and has_moved:
-                record(conn, [host_events.maintenance_step(host, after, now_ns)])
-            return has_moved
-
-        return self._db.write(work)
-
-    def redirect(self, cluster: str, pools: Mapping[Hostname, str], now_ns: int) -> None:
+    @writing
+    def redirect(self, conn: sa.Connection, cluster: str, pools: Mapping[Hostname, str], now_ns: int) -> None:
         """Change the destination pools of hosts that are moving."""
+        take_numbers(conn, MAINTENANCE_SEQ, 0)
+        for hostname, pool in pools.items():
+            change = _update(cluster, hostname, to_pool=pool, changed_ns=now_ns)
+            conn.execute(change.where(_IS_MOVE, HOST.c.goal == _NUMBERS[HostState.DOWN]))
 
-        def work(conn: sa.Connection) -> None:
-            take_numbers(conn, MAINTENANCE_SEQ, 0)
-            for hostname, pool in pools.items():
-                change = _update(cluster, hostname, to_pool=pool, changed_ns=now_ns)
-                conn.execute(change.where(_IS_MOVE, HOST.c.goal == _NUMBERS[HostState.DOWN]))
-
-        self._db.write(work)
-
-    def stay(self, cluster: str, hostnames: Sequence[str], away_max: int, now_ns: int) -> list[HostMaintenance]:
+    @writing
+    def stay(
+        self, conn: sa.Connection, cluster: str, hostnames: Sequence[str], away_max: int, now_ns: int
+    ) -> list[HostMaintenance]:
         """Cancel the moves of hosts. Returns them, and others whose drain begins because of it."""
+        take_numbers(conn, MAINTENANCE_SEQ, 0)
+        hosts = {host.hostname: host for host in _read(conn, cluster) if host.is_move}
+        changed = [_cancel_move(conn, hosts[Hostname(name)], now_ns) for name in hostnames if name in hosts]
+        return changed + _admit(conn, cluster, away_max, now_ns)
 
-        def work(conn: sa.Connection) -> list[HostMaintenance]:
-            take_numbers(conn, MAINTENANCE_SEQ, 0)
-            hosts = {host.hostname: host for host in _read(conn, cluster) if host.is_move}
-            changed = [_cancel_move(conn, hosts[Hostname(name)], now_ns) for name in hostnames if name in hosts]
-            return changed + _admit(conn, cluster, away_max, now_ns)
-
-        return self._db.write(work)
-
-    def relabel(self, cluster: str, hostname: str, now_ns: int) -> bool:
+    @writing
+    def relabel(self, conn: sa.Connection, cluster: str, hostname: str, now_ns: int) -> bool:
         """Put a moving, DRAINED host into its new host pool and steer it UP.
 
         Returns False when the host is not DRAINED or has another destination by now.
         """
+        take_numbers(conn, HOST_POOLS_SEQ, 1)
+        take_numbers(conn, MAINTENANCE_SEQ, 0)
+        host = _read_one(conn, cluster, hostname)
+        if host is None or not host.is_move or (host.state, host.goal) != (HostState.DRAINED, HostState.DOWN):
+            return False
+        if desired_pool(conn, host.hostname) != host.to_pool:
+            return False
+        before = put_to_rest(conn, host.hostname, host.to_pool, now_ns)
+        conn.execute(_update(cluster, hostname, goal=_NUMBERS[HostState.UP], changed_ns=now_ns))
+        record(conn, [host_events.pool_changed(host.hostname, before, host.to_pool, "drained", now_ns)])
+        return True
 
-        def work(conn: sa.Connection) -> bool:
-            take_numbers(conn, HOST_POOLS_SEQ, 1)
-            take_numbers(conn, MAINTENANCE_SEQ, 0)
-            host = _read_one(conn, cluster, hostname)
-            if host is None or not host.is_move or (host.state, host.goal) != (HostState.DRAINED, HostState.DOWN):
-                return False
-            if desired_pool(conn, host.hostname) != host.to_pool:
-                return False
-            before = put_to_rest(conn, host.hostname, host.to_pool, now_ns)
-            conn.execute(_update(cluster, hostname, goal=_NUMBERS[HostState.UP], changed_ns=now_ns))
-            record(conn, [host_events.pool_changed(host.hostname, before, host.to_pool, "drained", now_ns)])
-            return True
-
-        return self._db.write(work)
-
-    def end(self, cluster: str, hostname: str, away_max: int, now_ns: int) -> list[HostMaintenance]:
+    @writing
+    def end(
+        self, conn: sa.Connection, cluster: str, hostname: str, away_max: int, now_ns: int
+    ) -> list[HostMaintenance]:
         """End the maintenance of a host that is UP again; returns others whose drain begins because of it."""
+        take_numbers(conn, MAINTENANCE_SEQ, 0)
+        host, events = _read_one(conn, cluster, hostname), list[HostEvent]()
+        if host is not None and host.goal is HostState.UP:
+            conn.execute(sa.delete(HOST).where(HOST.c.cluster == cluster, HOST.c.hostname == hostname))
+            events.append(host_events.back_up(host, now_ns))
+        return _admit(conn, cluster, away_max, now_ns, events)
 
-        def work(conn: sa.Connection) -> list[HostMaintenance]:
-            take_numbers(conn, MAINTENANCE_SEQ, 0)
-            host, events = _read_one(conn, cluster, hostname), list[HostEvent]()
-            if host is not None and host.goal is HostState.UP:
-                conn.execute(sa.delete(HOST).where(HOST.c.cluster == cluster, HOST.c.hostname == hostname))
-                events.append(host_events.back_up(host, now_ns))
-            return _admit(conn, cluster, away_max, now_ns, events)
-
-        return self._db.write(work)
-
-    def note_drain(self, host: HostMaintenance, progress: DrainProgress, now_ns: int) -> None:
+    @writing
+    def note_drain(self, conn: sa.Connection, host: HostMaintenance, progress: DrainProgress, now_ns: int) -> None:
         """Record the drain progress shown to operators; no decision depends on it."""
-
-        def work(conn: sa.Connection) -> None:
-            conn.execute(_update(host.cluster, host.hostname, progress=_PROGRESS.to_column(progress)))
-            names = job_names(conn, (one.job_id for one in progress.blockers))
-            record(conn, [host_events.drain_step(host, progress, now_ns, names)])
-
-        self._db.write(work)
+        conn.execute(_update(host.cluster, host.hostname, progress=to_json(progress)))
+        names = job_names(conn, (one.job_id for one in progress.blockers))
+        record(conn, [host_events.drain_step(host, progress, now_ns, names)])
 
 
 def _steer(conn: sa.Connection, cluster: str, hostname: str, act: MaintenanceAct, now_ns: int) -> HostMaintenance:
@@ -263,9 +244,9 @@ def _update(cluster: str, hostname: str, **values: Any) -> sa.Update:
 
 
 def _new_row(cluster: str, request: MaintenanceRequest, seq: int, now_ns: int) -> dict[str, Any]:
-    asked = {field.name: getattr(request, field.name) for field in fields(request)}
-    times = {"requested_ns": now_ns, "changed_ns": now_ns}
-    return _HOSTS.values(HostMaintenance(cluster, state=HostState.UP, goal=HostState.DOWN, seq=seq, **asked, **times))
+    asked: dict[str, Any] = {field.name: getattr(request, field.name) for field in fields(request)}
+    asked |= {"seq": seq, "requested_ns": now_ns, "changed_ns": now_ns}
+    return _HOSTS.values(HostMaintenance(cluster, state=HostState.UP, goal=HostState.DOWN, **asked))
 
 
 def _down_instead_of_move_values(request: MaintenanceRequest, now_ns: int) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from peloton.model.host_pool import IN_DEFAULT, HostInPool
 from peloton.model.ids import Hostname
 from peloton.model.mover import Made, MoverRule
 from peloton.model.times import NS_PER_S
-from services.storage.engine import Database, take_numbers
+from services.storage.engine import Repository, take_numbers, writing
 from services.storage.hosts.host_events import record
 from services.storage.hosts.host_pools import (
     HOST_POOLS_SEQ,
@@ -40,64 +40,53 @@ _MOVES = Mapper(
 )
 
 
-class MoverRecords:
-    def __init__(self, db: Database) -> None:
-        self._db = db
-
-    def switch(self, is_on: bool) -> None:
-        def work(conn: sa.Connection) -> None:
-            take_numbers(conn, HOST_POOLS_SEQ, 1)
-            conn.execute(sa.update(COUNTER).where(COUNTER.c.name == MOVER_SWITCH).values(value=int(is_on)))
-
-        self._db.write(work)
+class MoverRecords(Repository):
+    @writing
+    def switch(self, conn: sa.Connection, is_on: bool) -> None:
+        take_numbers(conn, HOST_POOLS_SEQ, 1)
+        conn.execute(sa.update(COUNTER).where(COUNTER.c.name == MOVER_SWITCH).values(value=int(is_on)))
 
     def made(self) -> list[Made]:
         """Return logged moves, newest first: all of the last hour, and at least ``MADE_KEPT``."""
         query = sa.select(HOST_POOL_MOVE).order_by(HOST_POOL_MOVE.c.seq.desc())
         return self._db.read(lambda conn: [_MOVES.record(row) for row in conn.execute(query)])
 
-    def lend(self, asked: Made, lender: str, at_most: int) -> Made | None:
+    @writing
+    def lend(self, conn: sa.Connection, asked: Made, lender: str, at_most: int) -> Made | None:
         """Take hosts from a host pool, or return them to their ``lender``.
 
         Hosts that are moving or in maintenance are skipped. Nothing moves when one of the pools is gone or the mover is
         off. Returns the hosts that move, or None.
         """
+        seq = take_numbers(conn, HOST_POOLS_SEQ, 1)
+        source, destination, hostnames = asked.source, asked.destination, asked.hostnames
+        if not {source, destination, lender} <= read_host_pools(conn).keys() or not mover_is_on(conn):
+            return None
+        known, gone = read_places(conn, hostnames), set[str]()
+        for names in in_parts(hostnames):
+            gone |= set(conn.execute(sa.select(HOST.c.hostname).where(HOST.c.hostname.in_(names))).scalars())
+        free = [host for host in dict.fromkeys(hostnames) if host not in gone]
+        going = tuple(host for host in free if known.get(host, IN_DEFAULT) == (source, source))
+        for hostname in going:
+            put_place(conn, hostname, HostInPool(source, destination), asked.at_ns, lender, at_most)
+        return _log_moves(conn, seq, replace(asked, hostnames=going))
 
-        def work(conn: sa.Connection) -> Made | None:
-            seq = take_numbers(conn, HOST_POOLS_SEQ, 1)
-            source, destination, hostnames = asked.source, asked.destination, asked.hostnames
-            if not {source, destination, lender} <= read_host_pools(conn).keys() or not mover_is_on(conn):
-                return None
-            known, gone = read_places(conn, hostnames), set[str]()
-            for names in in_parts(hostnames):
-                gone |= set(conn.execute(sa.select(HOST.c.hostname).where(HOST.c.hostname.in_(names))).scalars())
-            free = [host for host in dict.fromkeys(hostnames) if host not in gone]
-            going = tuple(host for host in free if known.get(host, IN_DEFAULT) == (source, source))
-            for hostname in going:
-                put_place(conn, hostname, HostInPool(source, destination), asked.at_ns, lender, at_most)
-            return _log_moves(conn, seq, replace(asked, hostnames=going))
-
-        return self._db.write(work)
-
-    def give_up(self, asked: Made, begun_ns: int) -> Made | None:
+    @writing
+    def give_up(self, conn: sa.Connection, asked: Made, begun_ns: int) -> Made | None:
         """Cancel unfinished moves that the mover started at ``begun_ns``; returns the affected hosts, or None."""
         columns = HOST_IN_POOL.c
-
-        def work(conn: sa.Connection) -> Made | None:
-            seq = take_numbers(conn, HOST_POOLS_SEQ, 1)
-            query = sa.select(columns.hostname).where(
-                columns.pool == asked.source,
-                columns.desired_pool == asked.destination,
-                columns.lent_by != "",
-                columns.changed_ns == begun_ns,
-            )
-            moving = set(conn.execute(query).scalars())
-            stuck = tuple(host for host in asked.hostnames if host in moving)
-            for hostname in stuck:
-                put_to_rest(conn, hostname, None, asked.at_ns)
-            return _log_moves(conn, seq, replace(asked, hostnames=stuck))
-
-        return self._db.write(work)
+        seq = take_numbers(conn, HOST_POOLS_SEQ, 1)
+        query = sa.select(columns.hostname).where(
+            columns.pool == asked.source,
+            columns.desired_pool == asked.destination,
+            columns.lent_by != "",
+            columns.changed_ns == begun_ns,
+        )
+        moving = set(conn.execute(query).scalars())
+        stuck = tuple(host for host in asked.hostnames if host in moving)
+        for hostname in stuck:
+            put_to_rest(conn, hostname, None, asked.at_ns)
+        return _log_moves(conn, seq, replace(asked, hostnames=stuck))
 
 
 def _log_moves(conn: sa.Connection, seq: int, made: Made) -> Made | None:

@@ -30,7 +30,7 @@ from services.storage.codec import (
     unpack,
     unpacked_size,
 )
-from services.storage.engine import Database, key_table, key_values
+from services.storage.engine import Repository, key_table, key_values, reading
 from services.storage.tables import JOB, JOB_CONFIG, OVERRIDE
 
 MAX_FAILURES_MAX = 100
@@ -43,30 +43,21 @@ OverrideRow = dict[str, Any]
 _SPANS_PER_QUERY = 500
 
 
-class Configs:
-    def __init__(self, db: Database) -> None:
-        self._db = db
-
+class Configs(Repository):
+    @reading
     def job_config(
-        self, job_id: JobId, version: int | None = None, overrides: bool = False
+        self, conn: sa.Connection, job_id: JobId, version: int | None = None, overrides: bool = False
     ) -> job_pb2.JobConfig | None:
         """Return the configuration at ``version`` (None: the current one); ``overrides`` fills instanceConfig."""
+        wanted = _resolve_version(conn, job_id, version)
+        return (read_config_with_instances if overrides else read_config)(conn, job_id, wanted)
 
-        def work(conn: sa.Connection) -> job_pb2.JobConfig | None:
-            wanted = _resolve_version(conn, job_id, version)
-            return (read_config_with_instances if overrides else read_config)(conn, job_id, wanted)
-
-        return self._db.read(work)
-
-    def overrides_size(self, job_id: JobId, version: int) -> tuple[int, int]:
+    @reading
+    def overrides_size(self, conn: sa.Connection, job_id: JobId, version: int) -> tuple[int, int]:
         """Return the size in bytes and the number of the overrides in force, without reading them whole."""
-
-        def work(conn: sa.Connection) -> tuple[int, int]:
-            rows = conn.execute(_overrides(job_id, version, sa.func.substr(OVERRIDE.c.config, 1, BLOB_HEAD)))
-            sizes = {instance_id: unpacked_size(head) for instance_id, head in rows}
-            return sum(sizes.values()), len(sizes)
-
-        return self._db.read(work)
+        rows = conn.execute(_overrides(job_id, version, sa.func.substr(OVERRIDE.c.config, 1, BLOB_HEAD)))
+        sizes = {instance_id: unpacked_size(head) for instance_id, head in rows}
+        return sum(sizes.values()), len(sizes)
 
     def job_configs(self, keys: Sequence[tuple[JobId, int]]) -> dict[tuple[JobId, int], job_pb2.JobConfig]:
         """Return the existing configurations by ``(job, version)``, without their instances."""
@@ -84,21 +75,20 @@ class Configs:
 
         return self._db.read(work) if keys else {}
 
-    def task_configs(self, job_id: JobId, version: int, instance_ids: Sequence[int]) -> dict[int, task_pb2.TaskConfig]:
+    @reading
+    def task_configs(
+        self, conn: sa.Connection, job_id: JobId, version: int, instance_ids: Sequence[int]
+    ) -> dict[int, task_pb2.TaskConfig]:
         """Return the effective configuration per instance, {} for an unknown version; equal ones share one message."""
-
-        def work(conn: sa.Connection) -> dict[int, task_pb2.TaskConfig]:
-            config = read_config(conn, job_id, version)
-            if config is None or not instance_ids:
-                return {}
-            wanted = set(instance_ids)
-            query = _overrides(job_id, version, OVERRIDE.c.config, span=(min(wanted), max(wanted)))
-            for row in conn.execute(query):
-                if row.instance_id in wanted:
-                    config.instanceConfig[row.instance_id].ParseFromString(unpack(row.config))
-            return {instance_id: effective_task_config(config, instance_id) for instance_id in instance_ids}
-
-        return self._db.read(work)
+        config = read_config(conn, job_id, version)
+        if config is None or not instance_ids:
+            return {}
+        wanted = set(instance_ids)
+        query = _overrides(job_id, version, OVERRIDE.c.config, span=(min(wanted), max(wanted)))
+        for row in conn.execute(query):
+            if row.instance_id in wanted:
+                config.instanceConfig[row.instance_id].ParseFromString(unpack(row.config))
+        return {instance_id: effective_task_config(config, instance_id) for instance_id in instance_ids}
 
     def job_spec(self, job_id: JobId, version: int | None = None) -> bytes:
         """Return the spec sent by a client of v1alpha; empty for jobs created through v0 and unknown versions."""

@@ -20,7 +20,7 @@ from peloton.api.v0.job import job_pb2
 from peloton.errors import Aborted, AlreadyExists
 from peloton.model.ids import JobId
 from peloton.model.job import JobRecord
-from services.storage.engine import Database
+from services.storage.engine import Repository, writing
 from services.storage.jobs.configs import OverrideRow, OverrideRows, insert_config, insert_overrides
 from services.storage.jobs.rows import insert_job
 from services.storage.ranges import CHUNK_PODS
@@ -37,10 +37,7 @@ class JobStream:
     token: str
 
 
-class JobStreams:
-    def __init__(self, db: Database) -> None:
-        self._db = db
-
+class JobStreams(Repository):
     def begin(self, job_id: JobId) -> JobStream:
         """Take over a former stream of this job and delete its pieces. Raises AlreadyExists."""
         stream = JobStream(job_id, str(uuid.uuid4()))
@@ -56,15 +53,12 @@ class JobStreams:
         self._clear(stream)
         return stream
 
-    def add(self, stream: JobStream, rows: Sequence[OverrideRow]) -> None:
+    @writing
+    def add(self, conn: sa.Connection, stream: JobStream, rows: Sequence[OverrideRow]) -> None:
         """Add rows of OverrideRows, version FIRST_VERSION. Raises Aborted when another call took over or ended the
         stream."""
-
-        def add(conn: sa.Connection) -> None:
-            self._hold(conn, stream)
-            insert_overrides(conn, rows)
-
-        self._db.write(add)
+        self._hold(conn, stream)
+        insert_overrides(conn, rows)
 
     def commit(self, stream: JobStream, job: JobRecord, config: job_pb2.JobConfig, now_ns: int) -> None:
         """Create the job with all added pieces. Raises Aborted, AlreadyExists."""

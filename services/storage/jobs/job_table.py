@@ -18,7 +18,7 @@ import sqlalchemy as sa
 from peloton.api.convert import JOB_STATE_NUMBERS, JOB_TYPE_NUMBERS
 from peloton.model.job import JobRecord, JobState, JobType
 from services.storage.codec import job_record
-from services.storage.engine import Database
+from services.storage.engine import Repository
 from services.storage.tables import JOB, NO_BATCH, OWNER_INDEXED_MAX, SHORT_OWNER
 
 SCAN_ROWS_MAX = 20_000
@@ -80,10 +80,7 @@ class JobCount:
     is_exact: bool  # False: a lower bound
 
 
-class JobTable:
-    def __init__(self, db: Database) -> None:
-        self._db = db
-
+class JobTable(Repository):
     def page(self, wanted: JobFilter, size: int, at: Position | None = None, oldest_first: bool = False) -> JobPage:
         return self._db.read(partial(_page, wanted=wanted, size=size, at=at, oldest_first=oldest_first))
 

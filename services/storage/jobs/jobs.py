@@ -28,7 +28,7 @@ from peloton.model.job import JOB_TERMINAL, JobProgress, JobRecord, JobState, Jo
 from peloton.model.pod import PodState
 from peloton.model.secret import Secret
 from services.storage.codec import job_record
-from services.storage.engine import Database, lock_job
+from services.storage.engine import Repository, lock_job, reading
 from services.storage.jobs.configs import OverrideRows, insert_config, read_config
 from services.storage.jobs.rows import grown_config, hold_job, insert_alone, store_growth
 from services.storage.jobs.secrets import Sent, carry_secrets
@@ -70,28 +70,22 @@ _SERVICE_EVENTS = {
 }
 
 
-class Jobs:
-    def __init__(self, db: Database) -> None:
-        self._db = db
-
+class Jobs(Repository):
     # -- reading
 
     def get(self, job_id: JobId) -> JobRecord | None:
         """Return a job; None if it does not exist or is being deleted."""
         return next(iter(self.get_many([job_id])), None)
 
-    def get_many(self, job_ids: Iterable[JobId]) -> list[JobRecord]:
+    @reading
+    def get_many(self, conn: sa.Connection, job_ids: Iterable[JobId]) -> list[JobRecord]:
         """Return the existing jobs, by id."""
         wanted = sorted(set(job_ids))
-
-        def work(conn: sa.Connection) -> list[JobRecord]:
-            rows: list[sa.Row[Any]] = []
-            for begin in range(0, len(wanted), _IDS_PER_QUERY):
-                query = sa.select(JOB).where(JOB.c.job_id.in_(wanted[begin : begin + _IDS_PER_QUERY]))
-                rows += conn.execute(query.where(JOB.c.state != _DELETED).order_by(JOB.c.job_id))
-            return [job_record(row) for row in rows]
-
-        return self._db.read(work)
+        rows: list[sa.Row[Any]] = []
+        for begin in range(0, len(wanted), _IDS_PER_QUERY):
+            query = sa.select(JOB).where(JOB.c.job_id.in_(wanted[begin : begin + _IDS_PER_QUERY]))
+            rows += conn.execute(query.where(JOB.c.state != _DELETED).order_by(JOB.c.job_id))
+        return [job_record(row) for row in rows]
 
     def active_ids(self) -> list[JobId]:
         """Return jobs that have not ended, and services with an active update."""

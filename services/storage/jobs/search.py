@@ -20,7 +20,7 @@ from peloton.model.pod import PodRecord, PodState
 from peloton.model.text import quote
 from peloton.model.times import NS_PER_S
 from services.storage.codec import facts_from_text, job_record, pod_record
-from services.storage.engine import Database
+from services.storage.engine import Repository
 from services.storage.tables import FINISHED_STATES, JOB, JOB_CONFIG, JOB_NAME, OVERRIDE, POD
 
 LIMIT_DEFAULT = 10
@@ -129,10 +129,7 @@ class Backlog:
     pods_active: int = 0
 
 
-class Search:
-    def __init__(self, db: Database) -> None:
-        self._db = db
-
+class Search(Repository):
     def backlog(self) -> Backlog:
         """Count unfinished jobs and pods; a job that has grown counts as waiting until its new pods exist."""
         waiting = sa.func.sum(sa.case((JOB.c.state == JOB_STATE_NUMBERS[JobState.INITIALIZED], 1), else_=0))

@@ -16,7 +16,7 @@ from peloton.errors import Aborted
 from peloton.model.ids import JobId
 from peloton.model.secret import Secret
 from services.storage.codec import unpack
-from services.storage.engine import Database
+from services.storage.engine import Repository, writing
 from services.storage.jobs.configs import read_config
 from services.storage.tables import JOB_CONFIG, JOB_SECRET
 
@@ -34,10 +34,7 @@ class Sent:
         return cls(tuple(secrets_of(config.defaultConfig)) if config is not None else (), tuple(new))
 
 
-class Secrets:
-    def __init__(self, db: Database) -> None:
-        self._db = db
-
+class Secrets(Repository):
     def with_data(self, job_id: JobId, wanted: Sequence[Secret]) -> tuple[Secret, ...]:
         """Return secrets with their data. Raises Aborted when one is missing, since its job is being deleted."""
         stored = self._db.read(lambda conn: _read(conn, job_id)) if wanted else {}
@@ -48,23 +45,20 @@ class Secrets:
             for one in wanted
         )
 
-    def refresh(self, job_id: JobId, version: int, new: Sequence[Secret]) -> int:
+    @writing
+    def refresh(self, conn: sa.Connection, job_id: JobId, version: int, new: Sequence[Secret]) -> int:
         """Replace the data of secrets that the job has, for all runs that begin from now on.
 
         Returns the number of changed secrets. Raises InvalidArgument, Aborted.
         """
-
-        def work(conn: sa.Connection) -> int:
-            config = read_config(conn, job_id, version)
-            assert config is not None, f"job {job_id} has no configuration {version}"
-            kept = secrets_of(config.defaultConfig)
-            refs, written = joined(kept, new, _read(conn, job_id), in_place=True)
-            if len(refs) > len(kept):
-                raise Aborted(f"secret at {refs[-1].path}: the job has none there, and only new instances can have it")
-            _write(conn, job_id, written)
-            return len(written)
-
-        return self._db.write(work)
+        config = read_config(conn, job_id, version)
+        assert config is not None, f"job {job_id} has no configuration {version}"
+        kept = secrets_of(config.defaultConfig)
+        refs, written = joined(kept, new, _read(conn, job_id), in_place=True)
+        if len(refs) > len(kept):
+            raise Aborted(f"secret at {refs[-1].path}: the job has none there, and only new instances can have it")
+        _write(conn, job_id, written)
+        return len(written)
 
 
 def carry_secrets(

@@ -18,7 +18,7 @@ from peloton.lifecycle.wake import Wake
 from peloton.model.ids import JobId
 from peloton.model.job import JobState
 from peloton.model.update import UPDATE_TERMINAL
-from services.storage.engine import Database, key_table, key_values
+from services.storage.engine import Repository, key_table, key_values
 from services.storage.tables import FINISHED_STATES, JOB, JOB_WAKE, UPDATE
 
 _MINE = JOB_WAKE.c.job_id == sa.bindparam("of_job", type_=JOB_WAKE.c.job_id.type)
@@ -32,10 +32,7 @@ IS_UPDATING = JOB.c.job_id.in_(sa.select(UPDATE.c.job_id).where(UPDATE.c.state.n
 _HAS_WORKFLOW = JOB.c.state.not_in(FINISHED_STATES) | (JOB.c.update_id != "")
 
 
-class JobWakes:
-    def __init__(self, db: Database) -> None:
-        self._db = db
-
+class JobWakes(Repository):
     def due(self, until_ns: int, limit: int, after: tuple[int, str] = (0, "")) -> list[tuple[int, JobId]]:
         """Return up to ``limit`` jobs whose wake-up was due by ``until_ns``, as ordered ``(due_ns, job)`` after
         ``after``."""

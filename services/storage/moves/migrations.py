@@ -31,7 +31,7 @@ from peloton.model.migration import (
     MigrationState,
     ServiceProgress,
 )
-from services.storage.engine import Database, take_numbers
+from services.storage.engine import Database, Repository, reading, take_numbers, writing
 from services.storage.jobs.rows import read_job
 from services.storage.moves.bindings import bind, binding_of_job, bound_elsewhere, read_bindings
 from services.storage.moves.loads import load_of
@@ -56,10 +56,7 @@ BATCH_JOBS_PER_STEP = 20
 BOUND_PER_QUERY = 500
 
 
-class Migrations:
-    def __init__(self, db: Database) -> None:
-        self._db = db
-
+class Migrations(Repository):
     # -- operator requests
 
     def request(self, job: JobRecord | None, pool: tuple[RespoolId, str] | None, spec: MigrationSpec) -> Migration:
@@ -91,71 +88,62 @@ class Migrations:
 
         return self._db.write(work)
 
-    def steer(self, migration_id: str, act: MigrationAct) -> Migration:
+    @writing
+    def steer(self, conn: sa.Connection, migration_id: str, act: MigrationAct) -> Migration:
         """Pause, resume or roll back a migration. Raises NotFound, Aborted."""
         now_ns = self._db.clock_ns()
+        take_numbers(conn, SEQ, 0)
+        migration = read_migration(conn, migration_id)
+        if migration is None:
+            raise NotFound(f"migration {migration_id} not found")
+        if refusal := refusal_of(act, migration):
+            raise Aborted(refusal)
+        after = replace(migration, state=after_act(migration, act), updated_ns=now_ns)
+        if after.state is migration.state:
+            return migration
+        write_state(conn, migration_id, after.state, now_ns)
+        if after.state is MigrationState.ROLLING_BACK:
+            turn_back(conn, migration_id)
+            bind_all(conn, after)
+        return after
 
-        def work(conn: sa.Connection) -> Migration:
-            take_numbers(conn, SEQ, 0)
-            migration = read_migration(conn, migration_id)
-            if migration is None:
-                raise NotFound(f"migration {migration_id} not found")
-            if refusal := refusal_of(act, migration):
-                raise Aborted(refusal)
-            after = replace(migration, state=after_act(migration, act), updated_ns=now_ns)
-            if after.state is migration.state:
-                return migration
-            write_state(conn, migration_id, after.state, now_ns)
-            if after.state is MigrationState.ROLLING_BACK:
-                turn_back(conn, migration_id)
-                bind_all(conn, after)
-            return after
-
-        return self._db.write(work)
-
-    def release(self, job: JobRecord | None, pool: tuple[RespoolId, str] | None) -> str:
+    @writing
+    def release(self, conn: sa.Connection, job: JobRecord | None, pool: tuple[RespoolId, str] | None) -> str:
         """Remove the binding of a job, or of a pool (id and path); returns the old binding, "" for none.
 
         Equal bindings of pools below it are removed with it. Raises Aborted.
         """
         object_id, name = (job.job_id, job.name or job.job_id) if job is not None else pool or ("", "")
+        take_numbers(conn, SEQ, 0)
+        concerned = {object_id: name} if job is not None else subtree(conn, object_id, name)
+        for other in read_active(conn):
+            if not set(bindings_of(conn, other)).isdisjoint(concerned):
+                where_to = f"to cluster {other.spec.target}"
+                raise Aborted(f"the migration of {other.name} {where_to} is under way ({other.state}): roll it back")
+        found = read_bindings(conn, *concerned)
+        before = found.get(object_id, "")
+        for one in concerned:
+            if found.get(one, "") == before:
+                bind(conn, one, "")
+        return before
 
-        def work(conn: sa.Connection) -> str:
-            take_numbers(conn, SEQ, 0)
-            concerned = {object_id: name} if job is not None else subtree(conn, object_id, name)
-            for other in read_active(conn):
-                if not set(bindings_of(conn, other)).isdisjoint(concerned):
-                    where_to = f"to cluster {other.spec.target}"
-                    raise Aborted(
-                        f"the migration of {other.name} {where_to} is under way ({other.state}): roll it back"
-                    )
-            found = read_bindings(conn, *concerned)
-            before = found.get(object_id, "")
-            for one in concerned:
-                if found.get(one, "") == before:
-                    bind(conn, one, "")
-            return before
-
-        return self._db.write(work)
-
-    def load(self, job: JobRecord | None, pool: tuple[RespoolId, str] | None, spec: MigrationSpec) -> MigrationLoad:
+    @reading
+    def load(
+        self, conn: sa.Connection, job: JobRecord | None, pool: tuple[RespoolId, str] | None, spec: MigrationSpec
+    ) -> MigrationLoad:
         """Compute the load of migrating a job, or a pool (id and path); scans the pods of active jobs."""
-
-        def work(conn: sa.Connection) -> MigrationLoad:
-            if job is not None:
-                objects, column = [str(job.job_id)], JOB.c.job_id
-            else:
-                objects, column = list(subtree(conn, *pool)) if pool else [], JOB.c.respool_id
-            alive = sa.and_(
-                column.in_(objects),
-                JOB.c.state.not_in(FINISHED_STATES),
-                JOB.c.type == JOB_TYPE_NUMBERS[JobType.SERVICE],
-            )
-            services = conn.execute(sa.select(JOB.c.job_id).where(alive).order_by(JOB.c.job_id)).scalars().all()
-            batch = batch_jobs_to_leave(conn, dict.fromkeys(objects, spec.target), job is None)
-            return load_of(conn, services, batch, spec)
-
-        return self._db.read(work)
+        if job is not None:
+            objects, column = [str(job.job_id)], JOB.c.job_id
+        else:
+            objects, column = list(subtree(conn, *pool)) if pool else [], JOB.c.respool_id
+        alive = sa.and_(
+            column.in_(objects),
+            JOB.c.state.not_in(FINISHED_STATES),
+            JOB.c.type == JOB_TYPE_NUMBERS[JobType.SERVICE],
+        )
+        services = conn.execute(sa.select(JOB.c.job_id).where(alive).order_by(JOB.c.job_id)).scalars().all()
+        batch = batch_jobs_to_leave(conn, dict.fromkeys(objects, spec.target), job is None)
+        return load_of(conn, services, batch, spec)
 
     # -- reading
 

@@ -46,7 +46,7 @@ from peloton.model.rebalance import (
 )
 from peloton.model.text import shorten
 from services.storage.codec import InstanceFacts
-from services.storage.engine import Database, take_numbers
+from services.storage.engine import Repository, take_numbers, writing
 from services.storage.jobs.configs import facts_of
 from services.storage.jobs.rows import hold_job, read_job
 from services.storage.moves.bindings import binding_of_job
@@ -86,10 +86,7 @@ _WHY_OTHERS_STAY = {
 _LIVES = JOB.c.state.not_in(FINISHED_STATES)
 
 
-class Rebalances:
-    def __init__(self, db: Database) -> None:
-        self._db = db
-
+class Rebalances(Repository):
     def census(self, cluster: str) -> PodCensus:
         """Read all pods of services on hosts of the cluster, service by service, and count the pods of other jobs."""
         services = sa.select(JOB.c.job_id).where(_LIVES, _SERVICE).order_by(JOB.c.job_id)
@@ -116,42 +113,36 @@ class Rebalances:
 
     # -- operator requests
 
-    def start(self, clusters: Collection[str], spec: RebalanceSpec) -> list[Rebalance]:
+    @writing
+    def start(self, conn: sa.Connection, clusters: Collection[str], spec: RebalanceSpec) -> list[Rebalance]:
         """Start rebalancing, or continue with these goals and this budget; moves within the last hour count towards
         it."""
         now_ns = self._db.clock_ns()
+        take_numbers(conn, SEQ, 0)
+        found = [
+            _start_or_continue(read_rebalance(conn, cluster), cluster, spec, now_ns) for cluster in sorted(clusters)
+        ]
+        for one in found:
+            write_rebalance(conn, one)
+        return found
 
-        def work(conn: sa.Connection) -> list[Rebalance]:
-            take_numbers(conn, SEQ, 0)
-            found = [
-                _start_or_continue(read_rebalance(conn, cluster), cluster, spec, now_ns) for cluster in sorted(clusters)
-            ]
-            for one in found:
-                write_rebalance(conn, one)
-            return found
-
-        return self._db.write(work)
-
-    def steer(self, clusters: Collection[str], act: RebalanceAct) -> list[Rebalance]:
+    @writing
+    def steer(self, conn: sa.Connection, clusters: Collection[str], act: RebalanceAct) -> list[Rebalance]:
         """Apply the action to all of the clusters, or none. Raises NotFound for a cluster never rebalanced, Aborted."""
         now_ns = self._db.clock_ns()
-
-        def work(conn: sa.Connection) -> list[Rebalance]:
-            take_numbers(conn, SEQ, 0)
-            found: list[Rebalance] = []
-            for cluster in sorted(clusters):
-                one = read_rebalance(conn, cluster)
-                if one is None:
-                    raise NotFound(f"cluster {shorten(cluster)} has never been rebalanced")
-                if refusal := act_refusal(act, cluster, one.state):
-                    raise Aborted(refusal)
-                state = after_act(one.state, act)
-                progress = replace(one.progress, state=state)
-                found.append(replace(one, state=state, progress=progress, updated_ns=now_ns))
-                write_rebalance(conn, found[-1])
-            return found
-
-        return self._db.write(work)
+        take_numbers(conn, SEQ, 0)
+        found: list[Rebalance] = []
+        for cluster in sorted(clusters):
+            one = read_rebalance(conn, cluster)
+            if one is None:
+                raise NotFound(f"cluster {shorten(cluster)} has never been rebalanced")
+            if refusal := act_refusal(act, cluster, one.state):
+                raise Aborted(refusal)
+            state = after_act(one.state, act)
+            progress = replace(one.progress, state=state)
+            found.append(replace(one, state=state, progress=progress, updated_ns=now_ns))
+            write_rebalance(conn, found[-1])
+        return found
 
     # -- reading
 
@@ -168,66 +159,57 @@ class Rebalances:
 
     # -- steps
 
-    def settle(self, cluster: str) -> tuple[int, Sequence[MoveRecord]]:
+    @writing
+    def settle(self, conn: sa.Connection, cluster: str) -> tuple[int, Sequence[MoveRecord]]:
         """Record the outcome of moves; returns how many may begin now, and the moves under way."""
         now_ns = self._db.clock_ns()
+        take_numbers(conn, SEQ, 0)
+        left = settle_moves(conn, cluster, now_ns)
+        one = read_rebalance(conn, cluster)
+        return (_round(conn, one, len(left), now_ns)[0] if one is not None else 0), left
 
-        def work(conn: sa.Connection) -> tuple[int, Sequence[MoveRecord]]:
-            take_numbers(conn, SEQ, 0)
-            left = settle_moves(conn, cluster, now_ns)
-            one = read_rebalance(conn, cluster)
-            return (_round(conn, one, len(left), now_ns)[0] if one is not None else 0), left
-
-        return self._db.write(work)
-
-    def begin(self, cluster: str, job_id: JobId, moves: Sequence[Move]) -> list[Move]:
+    @writing
+    def begin(self, conn: sa.Connection, cluster: str, job_id: JobId, moves: Sequence[Move]) -> list[Move]:
         """Restart pods of a service on other hosts, as far as its SLA and the hourly budget allow.
 
         Returns the moves that began. Pods that have changed since the plan are left out.
         """
         now_ns = self._db.clock_ns()
+        job = hold_job(conn, job_id)
+        take_numbers(conn, SEQ, 0)
+        one = read_rebalance(conn, cluster)
+        is_running = one is not None and one.state is RebalanceState.RUNNING
+        if job is None or job.type is not JobType.SERVICE or one is None or not is_running:
+            return []
+        pods, grants = _of_service(conn, job_id, cluster)
+        homes = {pod.pod_id: pod.hostname for pod in pods if pod.stays is None}
+        able = [move for move in moves if homes.get(move.pod_id) == move.source]
+        chosen = affordable(able, grants, one.spec.moves_per_hour - hour_count(conn, cluster, now_ns))
+        targets = {
+            move.pod_id.instance_id: (move.target, f"Moves to {move.target}: {move_text(move)}") for move in chosen
+        }
+        if not targets:
+            return []
+        granted = set(move_pods(conn, job, targets, now_ns).granted)
+        begun = [move for move in chosen if move.pod_id.instance_id in granted]
+        if begun:
+            insert_moves(conn, cluster, begun, now_ns)
+            write_rebalance(conn, replace(one, move_count=one.move_count + len(begun), updated_ns=now_ns))
+        return begun
 
-        def work(conn: sa.Connection) -> list[Move]:
-            job = hold_job(conn, job_id)
-            take_numbers(conn, SEQ, 0)
-            one = read_rebalance(conn, cluster)
-            is_running = one is not None and one.state is RebalanceState.RUNNING
-            if job is None or job.type is not JobType.SERVICE or one is None or not is_running:
-                return []
-            pods, grants = _of_service(conn, job_id, cluster)
-            homes = {pod.pod_id: pod.hostname for pod in pods if pod.stays is None}
-            able = [move for move in moves if homes.get(move.pod_id) == move.source]
-            chosen = affordable(able, grants, one.spec.moves_per_hour - hour_count(conn, cluster, now_ns))
-            targets = {
-                move.pod_id.instance_id: (move.target, f"Moves to {move.target}: {move_text(move)}") for move in chosen
-            }
-            if not targets:
-                return []
-            granted = set(move_pods(conn, job, targets, now_ns).granted)
-            begun = [move for move in chosen if move.pod_id.instance_id in granted]
-            if begun:
-                insert_moves(conn, cluster, begun, now_ns)
-                write_rebalance(conn, replace(one, move_count=one.move_count + len(begun), updated_ns=now_ns))
-            return begun
-
-        return self._db.write(work)
-
-    def note(self, cluster: str, plan: RebalancePlan | None) -> None:
+    @writing
+    def note(self, conn: sa.Connection, cluster: str, plan: RebalancePlan | None) -> None:
         """Record the progress after a step, and the end; ``plan`` is the step's plan, if it made one."""
         now_ns = self._db.clock_ns()
-
-        def work(conn: sa.Connection) -> None:
-            take_numbers(conn, SEQ, 0)
-            one = read_rebalance(conn, cluster)
-            if one is None or not one.is_active:
-                return
-            moving_count = len(settle_moves(conn, cluster, now_ns))
-            _, waiting_for = _round(conn, one, moving_count, now_ns)
-            progress = after_round(one, moving_count, hour_count(conn, cluster, now_ns), waiting_for, plan)
-            if progress != one.progress:
-                write_rebalance(conn, replace(one, state=progress.state, progress=progress, updated_ns=now_ns))
-
-        self._db.write(work)
+        take_numbers(conn, SEQ, 0)
+        one = read_rebalance(conn, cluster)
+        if one is None or not one.is_active:
+            return
+        moving_count = len(settle_moves(conn, cluster, now_ns))
+        _, waiting_for = _round(conn, one, moving_count, now_ns)
+        progress = after_round(one, moving_count, hour_count(conn, cluster, now_ns), waiting_for, plan)
+        if progress != one.progress:
+            write_rebalance(conn, replace(one, state=progress.state, progress=progress, updated_ns=now_ns))
 
     def _waiting(self, cluster: str) -> list[WaitingPods]:
         waits = sa.exists().where(POD.c.job_id == JOB.c.job_id, LAUNCHABLE)

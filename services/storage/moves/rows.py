@@ -16,7 +16,7 @@ from peloton.model.migration import (
     ServiceProgress,
     ServiceState,
 )
-from services.storage.mapper import Mapper, json_form, stored_text
+from services.storage.mapper import Mapper, json_form, stored_text, to_json
 from services.storage.tables import MIGRATION, MIGRATION_POOL, MIGRATION_SERVICE
 from services.storage.updates import instances
 
@@ -25,8 +25,9 @@ MIGRATIONS_KEPT = 1_000
 _ENDED = MIGRATION.c.state.in_(sorted(MIGRATION_TERMINAL))
 
 
-_PROGRESS = json_form(MigrationProgress, empty=None)
-_MIGRATIONS = Mapper(Migration, MIGRATION, spec=json_form(MigrationSpec), progress=_PROGRESS)
+_MIGRATIONS = Mapper(
+    Migration, MIGRATION, spec=json_form(MigrationSpec), progress=json_form(MigrationProgress, empty=None)
+)
 migration_record = _MIGRATIONS.record
 
 
@@ -80,7 +81,7 @@ def write_state(conn: sa.Connection, migration_id: str, state: MigrationState, n
 
 
 def write_progress(conn: sa.Connection, migration_id: str, progress: MigrationProgress, now_ns: int) -> None:
-    text = _PROGRESS.to_column(progress)
+    text = to_json(progress)
     mine = sa.and_(MIGRATION.c.migration_id == migration_id, MIGRATION.c.progress != text)
     conn.execute(sa.update(MIGRATION).where(mine).values(progress=text, updated_ns=now_ns))
 

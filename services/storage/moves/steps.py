@@ -18,21 +18,20 @@ from peloton.lifecycle.migration import (
     next_service_step,
     service_waits,
 )
-from peloton.lifecycle.pod_terms import STAYING
 from peloton.lifecycle.reason_text import sla_text
 from peloton.model.ids import JobId
 from peloton.model.job import JOB_TERMINAL, JobRecord, JobType
 from peloton.model.migration import Migration, MigrationState, ServiceState
 from peloton.model.pod import TerminationReason
-from services.storage.admission.evictions import EVICTION_MESSAGE, MAINTENANCE_REASON, preempt_running
+from services.storage.admission.evictions import evict_staying
 from services.storage.jobs.rows import hold_job
 from services.storage.moves.rows import read_migration, read_moved, write_service
 from services.storage.moves.subtrees import as_of
 from services.storage.pods.scope import ON_HOST_NUMBERS
-from services.storage.pods.sql import GOAL_ALIVE, NEWER, where
+from services.storage.pods.sql import GOAL_ALIVE, NEWER
 from services.storage.tables import FINISHED_STATES, JOB, POD
 from services.storage.updates import instances
-from services.storage.updates.disruptions import disrupt_for_migration
+from services.storage.updates.disruptions import take_down
 from services.storage.updates.rows import read_update
 
 EVICTED_PODS_MAX = 1_000
@@ -59,7 +58,8 @@ def step_service(conn: sa.Connection, migration_id: str, job_id: JobId, now_ns: 
         return bool(pods.leaving)
     where_to, refusal, granted = _direction(migration), "", tuple[int, ...]()
     if step.ask:
-        grant = disrupt_for_migration(conn, job, step.ask, f"migration {where_to}", now_ns)
+        why = TerminationReason.KILLED_HOST_MAINTENANCE
+        grant = take_down(conn, job, frozenset(step.ask), why, f"migration {where_to}", True, now_ns)
         refusal, granted = sla_text(grant.refusal) if grant.refusal else "", grant.granted
     waits = service_waits(step, refusal, len(granted), where_to.removeprefix("to "))
     state = ServiceState.DONE if step.is_done else ServiceState.MOVING
@@ -116,19 +116,8 @@ def evict_batch(conn: sa.Connection, migration_id: str, job_id: JobId, now_ns: i
     job, migration = hold_job(conn, job_id), read_migration(conn, migration_id)
     if job is None or job.type is not JobType.BATCH or migration is None or migration.state not in _STEPPING:
         return False
-    staying = sa.and_(POD.c.job_id == job_id, where(STAYING))
-    query = sa.select(POD.c.instance_id, POD.c.config_version).where(staying).order_by(POD.c.instance_id)
     binding = binding_of(as_of(conn, migration, job))
     cluster = binding.removeprefix("!")
     misplaced = POD.c.cluster == cluster if binding.startswith("!") else POD.c.cluster != cluster
-    chosen = {
-        pod.instance_id: pod.config_version for pod in conn.execute(query.where(misplaced).limit(EVICTED_PODS_MAX))
-    }
-    if job.gang_size > 1 and any(instance < job.gang_size for instance in chosen):
-        gang = conn.execute(query.where(POD.c.instance_id < job.gang_size))
-        chosen |= {pod.instance_id: pod.config_version for pod in gang}
-    if chosen:
-        words = {"message": f"{EVICTION_MESSAGE}migration {_direction(migration)}", "reason": MAINTENANCE_REASON}
-        why = TerminationReason.KILLED_HOST_MAINTENANCE
-        preempt_running(conn, job, False, sorted(chosen.items()), words, now_ns, why)
+    evict_staying(conn, job, misplaced, f"migration {_direction(migration)}", now_ns, EVICTED_PODS_MAX)
     return True

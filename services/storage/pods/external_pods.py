@@ -19,7 +19,7 @@ from peloton.model.ids import JobId, RespoolId
 from peloton.model.job import JOB_TERMINAL, JobRecord, JobState, JobType
 from peloton.model.pod import TERMINAL, PodState
 from services.storage.codec import job_record
-from services.storage.engine import Database
+from services.storage.engine import Repository, reading
 from services.storage.jobs.configs import insert_config, read_config
 from services.storage.jobs.rows import hold_job, insert_alone
 from services.storage.jobs.steering import steer_pods, touch_job, write_steering
@@ -49,26 +49,20 @@ class Arrival:
     pods: Mapping[str, str]
 
 
-class ExternalPods:
-    def __init__(self, db: Database) -> None:
-        self._db = db
-
+class ExternalPods(Repository):
     # -- reading
 
-    def slots(self, cluster: str) -> list[Slot]:
+    @reading
+    def slots(self, conn: sa.Connection, cluster: str) -> list[Slot]:
         """Return all instances assigned to pods of the cluster."""
         same = sa.and_(POD.c.job_id == EXTERNAL_POD.c.job_id, POD.c.instance_id == EXTERNAL_POD.c.instance_id)
         own = (EXTERNAL_POD.c.uid, EXTERNAL_POD.c.job_id, EXTERNAL_POD.c.instance_id, EXTERNAL_POD.c.note)
         query = sa.select(*own, POD.c.state, POD.c.next_run).select_from(EXTERNAL_POD.outerjoin(POD, same))
         query = query.where(EXTERNAL_POD.c.cluster == cluster).order_by(EXTERNAL_POD.c.uid)
-
-        def work(conn: sa.Connection) -> list[Slot]:
-            return [
-                Slot(uid, JobId(job_id), instance, None if state is None else POD_STATES[state], bool(next_run), note)
-                for uid, job_id, instance, note, state, next_run in conn.execute(query)
-            ]
-
-        return self._db.read(work)
+        return [
+            Slot(uid, JobId(job_id), instance, None if state is None else POD_STATES[state], bool(next_run), note)
+            for uid, job_id, instance, note, state, next_run in conn.execute(query)
+        ]
 
     def uids_of(self, instances: Collection[tuple[JobId, int]]) -> dict[tuple[JobId, int], str]:
         """Return the uids of the pods of these instances, without instances that no external pod has."""
@@ -88,16 +82,13 @@ class ExternalPods:
 
         return self._db.read(work) if keys else {}
 
-    def idle_jobs(self, cluster: str) -> list[JobId]:
+    @reading
+    def idle_jobs(self, conn: sa.Connection, cluster: str) -> list[JobId]:
         """Return unfinished external jobs of the cluster without any assigned pods."""
         used = sa.select(EXTERNAL_POD.c.job_id).where(EXTERNAL_POD.c.job_id == JOB.c.job_id).exists()
         query = sa.select(JOB).where(JOB.c.type == _EXTERNAL, JOB.c.state.not_in(FINISHED_STATES), ~used)
-
-        def work(conn: sa.Connection) -> list[JobId]:
-            jobs = [job_record(row) for row in conn.execute(query.order_by(JOB.c.job_id))]
-            return [job.job_id for job in jobs if (JOB_CLUSTER_LABEL, cluster) in job.labels]
-
-        return self._db.read(work)
+        jobs = [job_record(row) for row in conn.execute(query.order_by(JOB.c.job_id))]
+        return [job.job_id for job in jobs if (JOB_CLUSTER_LABEL, cluster) in job.labels]
 
     def notes(self, job_id: JobId, limit: int) -> list[tuple[str, str]]:
         """Return ``(namespace and name, reason)`` of pods whose cluster reports why they make no progress."""

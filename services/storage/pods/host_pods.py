@@ -28,7 +28,7 @@ from peloton.model.times import NS_PER_S
 from peloton.model.volume import VolumeSpec
 from services.storage.admission.evictions import evict_from_host
 from services.storage.codec import InstanceFacts, pod_record, ports_in
-from services.storage.engine import Database, key_table, key_values, lock_job, lock_jobs
+from services.storage.engine import Database, Repository, key_table, key_values, lock_job, lock_jobs, reading
 from services.storage.jobs.configs import facts_of
 from services.storage.jobs.rows import hold_job
 from services.storage.moves.bindings import binding_of_job
@@ -48,11 +48,11 @@ KillRow = tuple[PodId, str, str, int]
 """Pod, host, agent id, seconds of grace."""
 
 
-class HostPods:
+class HostPods(Repository):
     """Repository of pods on hosts; ``batch_backoff`` delays the next run of failed batch pods."""
 
     def __init__(self, db: Database, batch_backoff: Backoff = NO_BACKOFF) -> None:
-        self._db = db
+        super().__init__(db)
         self.batch_backoff = batch_backoff
 
     # -- writing
@@ -230,7 +230,10 @@ class HostPods:
         """Return the runs that hold revocable cpu of a host."""
         return self._db.read(partial(_revocable, pod_ids=pod_ids)) if pod_ids else []
 
-    def _page_on_hosts(self, job_id: str, start: int, cluster: str) -> list[tuple[PodId, str, str, PodState]]:
+    @reading
+    def _page_on_hosts(
+        self, conn: sa.Connection, job_id: str, start: int, cluster: str
+    ) -> list[tuple[PodId, str, str, PodState]]:
         query = sa.select(POD.c.instance_id, POD.c.run_id, POD.c.host, POD.c.agent_id, POD.c.state).where(
             POD.c.job_id == job_id,
             POD.c.instance_id >= start,
@@ -238,14 +241,10 @@ class HostPods:
             POD.c.cluster == cluster,
         )
         query = query.order_by(POD.c.instance_id).limit(PAGE_PODS)
-
-        def work(conn: sa.Connection) -> list[tuple[PodId, str, str, PodState]]:
-            return [
-                (PodId(JobId(job_id), instance, run), host, agent, POD_STATES[state])
-                for instance, run, host, agent, state in conn.execute(query)
-            ]
-
-        return self._db.read(work)
+        return [
+            (PodId(JobId(job_id), instance, run), host, agent, POD_STATES[state])
+            for instance, run, host, agent, state in conn.execute(query)
+        ]
 
 
 # -- writing -----------------------------------------------------------------------------------------------------------

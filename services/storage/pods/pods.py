@@ -17,7 +17,7 @@ from peloton.model.ids import Hostname, JobId
 from peloton.model.job import JOB_TERMINAL, GangProgress, JobState, JobType
 from peloton.model.pod import PodEvent, PodRecord, PodState, Termination, TerminationReason
 from services.storage.codec import pod_event, pod_record
-from services.storage.engine import Database
+from services.storage.engine import Repository, reading
 from services.storage.jobs.rows import hold_job, read_job
 from services.storage.jobs.steering import revive_job, steer_pods, touch_job
 from services.storage.pods.containers import Containers, read_containers
@@ -36,10 +36,7 @@ _PUBLIC = bytes(POD_STATE_NUMBERS[POD_STATES[n].public] if n in POD_STATES else 
 _FAILED = numbers({PodState.FAILED, PodState.LOST})
 
 
-class Pods:
-    def __init__(self, db: Database) -> None:
-        self._db = db
-
+class Pods(Repository):
     # -- reading
 
     def get(self, job_id: JobId, instance_id: int) -> PodRecord | None:
@@ -68,7 +65,8 @@ class Pods:
             counts.setdefault(version, {})[POD_STATES[state]] = count
         return counts
 
-    def states(self, job_id: JobId, start: int, limit: int) -> tuple[bytes, int]:
+    @reading
+    def states(self, conn: sa.Connection, job_id: JobId, start: int, limit: int) -> tuple[bytes, int]:
         """Return one byte for each instance from ``start`` on, at most ``limit``, and the number of instances.
 
         A byte is the number of the public state, 0 without a pod. The number of instances includes pods beyond the
@@ -77,18 +75,14 @@ class Pods:
         last = sa.select(sa.func.max(POD.c.instance_id)).where(POD.c.job_id == job_id)
         mine = sa.and_(POD.c.job_id == job_id, POD.c.instance_id.between(start, start + limit - 1))
         query = sa.select(POD.c.instance_id, POD.c.state).where(mine)
-
-        def work(conn: sa.Connection) -> tuple[bytes, int]:
-            job = read_job(conn, job_id)
-            if job is None or job.state is JobState.DELETED:
-                raise NotFound(f"job {job_id} not found")
-            count = max(job.instance_count, (conn.execute(last).scalar() or 0) + 1)
-            states = bytearray(max(min(limit, count - start), 0))
-            for instance_id, state in conn.execute(query):
-                states[instance_id - start] = state
-            return bytes(states).translate(_PUBLIC), count
-
-        return self._db.read(work)
+        job = read_job(conn, job_id)
+        if job is None or job.state is JobState.DELETED:
+            raise NotFound(f"job {job_id} not found")
+        count = max(job.instance_count, (conn.execute(last).scalar() or 0) + 1)
+        states = bytearray(max(min(limit, count - start), 0))
+        for instance_id, state in conn.execute(query):
+            states[instance_id - start] = state
+        return bytes(states).translate(_PUBLIC), count
 
     def homes(self, job_id: JobId, cluster: str, without: Collection[int] = ()) -> dict[Hostname, int]:
         """Count the job's pods in the cluster by preferred host, which is the current host or the one to return to."""
@@ -111,18 +105,15 @@ class Pods:
         query = query.order_by(POD.c.instance_id).limit(limit)
         return self._db.read(lambda conn: [pod_record(row) for row in conn.execute(query)])
 
-    def waiting_on_hosts(self, job_id: JobId, limit: int) -> tuple[list[PodRecord], int]:
+    @reading
+    def waiting_on_hosts(self, conn: sa.Connection, job_id: JobId, limit: int) -> tuple[list[PodRecord], int]:
         """Return the first pods, by instance, whose containers cannot start yet, and the total number."""
         mine = sa.and_(POD.c.job_id == job_id, where(WAITS_ON_HOST))
         query = sa.select(POD).where(mine).order_by(POD.c.instance_id).limit(limit)
-
-        def work(conn: sa.Connection) -> tuple[list[PodRecord], int]:
-            found = [pod_record(row) for row in conn.execute(query)]
-            if len(found) < limit:
-                return found, len(found)
-            return found, conn.execute(sa.select(sa.func.count()).select_from(POD).where(mine)).scalar_one()
-
-        return self._db.read(work)
+        found = [pod_record(row) for row in conn.execute(query)]
+        if len(found) < limit:
+            return found, len(found)
+        return found, conn.execute(sa.select(sa.func.count()).select_from(POD).where(mine)).scalar_one()
 
     def events(self, job_id: JobId, instance_id: int, run_id: int | None = None, run_limit: int = 1) -> list[PodEvent]:
         """Return events of one run, or of the newest ``run_limit`` runs (0: all), newest first."""

@@ -17,7 +17,7 @@ from peloton.model.ids import JobId
 from peloton.model.job import JobRecord, JobType
 from peloton.model.pod import ENDING_GOALS, Termination, TerminationReason
 from peloton.model.update import Disruption
-from services.storage.engine import Database
+from services.storage.engine import Repository, reading
 from services.storage.jobs.rows import hold_job
 from services.storage.jobs.wakes import note_wakes
 from services.storage.mapper import stored_text
@@ -32,10 +32,7 @@ DISRUPTIONS_KEPT = 100
 """Number of granted and refused disruptions kept per job."""
 
 
-class Disruptions:
-    def __init__(self, db: Database) -> None:
-        self._db = db
-
+class Disruptions(Repository):
     def disrupt(
         self,
         job_id: JobId,
@@ -75,19 +72,16 @@ class Disruptions:
             found |= self._db.read(partial(_budgets, maximums=maximums, cluster=cluster))
         return found
 
-    def recent(self, job_id: JobId, limit: int = DISRUPTIONS_KEPT) -> list[Disruption]:
+    @reading
+    def recent(self, conn: sa.Connection, job_id: JobId, limit: int = DISRUPTIONS_KEPT) -> list[Disruption]:
         """Return the latest disruptions, newest first, with an entry for each instance."""
         query = sa.select(DISRUPTION).where(DISRUPTION.c.job_id == job_id).order_by(DISRUPTION.c.seq.desc())
-
-        def work(conn: sa.Connection) -> list[Disruption]:
-            found = [
-                Disruption(row.time_ns, instance, TERMINATION_REASONS[row.reason], row.granted, row.message)
-                for row in conn.execute(query.limit(limit))
-                for instance in sorted(instances.from_text(row.instances))
-            ]
-            return found[:limit]
-
-        return self._db.read(work)
+        found = [
+            Disruption(row.time_ns, instance, TERMINATION_REASONS[row.reason], row.granted, row.message)
+            for row in conn.execute(query.limit(limit))
+            for instance in sorted(instances.from_text(row.instances))
+        ]
+        return found[:limit]
 
 
 def _budgets(conn: sa.Connection, maximums: Mapping[str, int], cluster: str) -> dict[JobId, int]:
@@ -115,19 +109,20 @@ def _disrupt(
         wanted = _filter_on_host(conn, job_id, wanted, host)
     if job is None:
         return Grant(tuple(sorted(wanted)))
-    grant = ask(conn, job, wanted, reason, message, checks_sla, now_ns)
-    if grant.granted:
-        fire(conn, Chosen(job_id, grant.granted), Event.DISRUPT, now_ns, message=message, why=Termination(reason))
-        note_wakes(conn, [job_id], now_ns)
-    return grant
+    return take_down(conn, job, wanted, reason, message, checks_sla, now_ns)
 
 
-def disrupt_for_migration(
-    conn: sa.Connection, job: JobRecord, wanted: Iterable[int], message: str, now_ns: int
+def take_down(
+    conn: sa.Connection,
+    job: JobRecord,
+    wanted: frozenset[int],
+    reason: TerminationReason,
+    message: str,
+    checks_sla: bool,
+    now_ns: int,
 ) -> Grant:
-    """Take pods out of their cluster as far as the SLA allows; the caller locks the job."""
-    reason = TerminationReason.KILLED_HOST_MAINTENANCE
-    grant = ask(conn, job, frozenset(wanted), reason, message, True, now_ns)
+    """Restart pods as far as the SLA allows; the caller locks the job."""
+    grant = ask(conn, job, wanted, reason, message, checks_sla, now_ns)
     if grant.granted:
         chosen = Chosen(job.job_id, grant.granted)
         fire(conn, chosen, Event.DISRUPT, now_ns, message=message, why=Termination(reason))

@@ -30,7 +30,7 @@ from peloton.model.update import (
     UpdateType,
 )
 from services.storage.codec import job_record
-from services.storage.engine import Database, lock_job
+from services.storage.engine import Repository, lock_job, reading, writing
 from services.storage.jobs.configs import OverrideRows, insert_config
 from services.storage.jobs.rows import insert_alone
 from services.storage.jobs.secrets import Sent, carry_secrets
@@ -63,10 +63,7 @@ from services.storage.watch_log import note_job
 NO_KEY = UpdateKey()
 
 
-class Updates:
-    def __init__(self, db: Database) -> None:
-        self._db = db
-
+class Updates(Repository):
     # -- client requests
 
     def create_service(
@@ -163,8 +160,10 @@ class Updates:
         """
         return self._db.write(partial(roll_back_update, update_id=update_id, key=key, now_ns=now_ns))
 
+    @writing
     def steer(
         self,
+        conn: sa.Connection,
         job_id: JobId,
         version: EntityVersion | None,
         act: UpdateAct,
@@ -178,67 +177,55 @@ class Updates:
         Raises NotFound, Aborted.
         """
         steer = {UpdateAct.PAUSE: rollout.paused, UpdateAct.RESUME: rollout.resumed, UpdateAct.ABORT: rollout.aborted}
+        job = hold_version(conn, job_id, version)
+        update = read_update(conn, job.update_id)
+        if update is None:
+            raise NotFound("no workflow found")
+        if update_id and update_id != job.update_id:
+            raise Aborted(rollout.not_latest_text(update_id, job_id, job.update_id))
+        after = steer[act](update)
+        after = replace(after, opaque_data=update.opaque_data if opaque is None else opaque)
+        return write_steered(conn, job, update, after, now_ns)
 
-        def work(conn: sa.Connection) -> JobRecord:
-            job = hold_version(conn, job_id, version)
-            update = read_update(conn, job.update_id)
-            if update is None:
-                raise NotFound("no workflow found")
-            if update_id and update_id != job.update_id:
-                raise Aborted(rollout.not_latest_text(update_id, job_id, job.update_id))
-            after = steer[act](update)
-            after = replace(after, opaque_data=update.opaque_data if opaque is None else opaque)
-            return write_steered(conn, job, update, after, now_ns)
-
-        return self._db.write(work)
-
-    def pulse(self, job_id: JobId, key_text: str, now_ns: int) -> tuple[JobRecord, UpdateRecord]:
+    @writing
+    def pulse(self, conn: sa.Connection, job_id: JobId, key_text: str, now_ns: int) -> tuple[JobRecord, UpdateRecord]:
         """Record a pulse for the job's update with this key; any key if ``key_text`` is empty.
 
         An ended update stays as it is. The caller wakes the workflow if the update ``awaits_pulse``. Raises NotFound,
         Aborted, InvalidArgument.
         """
+        job = hold_version(conn, job_id, None)  # a step under way would overwrite this time
+        update = read_update(conn, job.update_id)
+        if update is None:
+            raise NotFound("no workflow found")
+        if key_text and update.key.text != key_text:
+            raise Aborted(
+                f"the update of job {job_id} is not {quote(key_text)} but {quote(update.key.text)}, "
+                f"to version {update.config_version}"
+            )
+        if not update.spec.pulse_s:
+            raise InvalidArgument(rollout.no_pulse_text(job_id))
+        after = rollout.pulsed(update, now_ns)
+        mine = UPDATE.c.update_id == update.update_id
+        conn.execute(sa.update(UPDATE).where(mine).values(pulsed_ns=after.pulsed_ns))
+        if update.awaits_pulse:
+            note_wakes(conn, [job_id], now_ns)
+        return job, after
 
-        def work(conn: sa.Connection) -> tuple[JobRecord, UpdateRecord]:
-            job = hold_version(conn, job_id, None)  # a step under way would overwrite this time
-            update = read_update(conn, job.update_id)
-            if update is None:
-                raise NotFound("no workflow found")
-            if key_text and update.key.text != key_text:
-                raise Aborted(
-                    f"the update of job {job_id} is not {quote(key_text)} but {quote(update.key.text)}, "
-                    f"to version {update.config_version}"
-                )
-            if not update.spec.pulse_s:
-                raise InvalidArgument(rollout.no_pulse_text(job_id))
-            after = rollout.pulsed(update, now_ns)
-            mine = UPDATE.c.update_id == update.update_id
-            conn.execute(sa.update(UPDATE).where(mine).values(pulsed_ns=after.pulsed_ns))
-            if update.awaits_pulse:
-                note_wakes(conn, [job_id], now_ns)
-            return job, after
-
-        return self._db.write(work)
-
-    def abort_active(self, job_id: JobId, now_ns: int) -> None:
+    @writing
+    def abort_active(self, conn: sa.Connection, job_id: JobId, now_ns: int) -> None:
         """Abort the update of a service, if one is under way."""
-
-        def work(conn: sa.Connection) -> None:
-            row = lock_job(conn, job_id)
-            update = read_update(conn, row.update_id) if row is not None else None
-            if row is not None and update is not None and update.is_active:
-                write_steered(conn, job_record(row), update, rollout.aborted(update), now_ns)
-
-        self._db.write(work)
+        row = lock_job(conn, job_id)
+        update = read_update(conn, row.update_id) if row is not None else None
+        if row is not None and update is not None and update.is_active:
+            write_steered(conn, job_record(row), update, rollout.aborted(update), now_ns)
 
     # -- reading
 
-    def get(self, update_id: str) -> UpdateRecord | None:
-        def work(conn: sa.Connection) -> UpdateRecord | None:
-            found = read_update(conn, update_id)
-            return None if found is None else with_failed_runs(conn, [found])[0]
-
-        return self._db.read(work)
+    @reading
+    def get(self, conn: sa.Connection, update_id: str) -> UpdateRecord | None:
+        found = read_update(conn, update_id)
+        return None if found is None else with_failed_runs(conn, [found])[0]
 
     def some(self, update_ids: Collection[str]) -> dict[str, UpdateRecord]:
         """Return the stored updates among these, which belong to at most a page of jobs."""
@@ -255,43 +242,38 @@ class Updates:
     def _read(self, query: sa.Select[Any]) -> list[UpdateRecord]:
         return self._db.read(lambda conn: with_failed_runs(conn, map(update_record, conn.execute(query).all())))
 
-    def events(self, update_id: str, instance_id: int | None = None, limit: int = 0) -> list[UpdateEvent]:
+    @reading
+    def events(
+        self, conn: sa.Connection, update_id: str, instance_id: int | None = None, limit: int = 0
+    ) -> list[UpdateEvent]:
         """Return events of the update, or of one instance in it, newest first, without repeated states; limit 0 =
         all."""
+        found: list[UpdateEvent] = []
+        for event, named in _read_events(conn, update_id):
+            if (not named) if instance_id is None else (instance_id in named):
+                _add_changed(found, event)
+        return found[::-1][:limit] if limit else found[::-1]
 
-        def work(conn: sa.Connection) -> list[UpdateEvent]:
-            found: list[UpdateEvent] = []
-            for event, named in _read_events(conn, update_id):
-                if (not named) if instance_id is None else (instance_id in named):
-                    _add_changed(found, event)
-            return found[::-1][:limit] if limit else found[::-1]
-
-        return self._db.read(work)
-
-    def instance_events(self, update_id: str, limit: int = 0) -> dict[int, list[UpdateEvent]]:
+    @reading
+    def instance_events(self, conn: sa.Connection, update_id: str, limit: int = 0) -> dict[int, list[UpdateEvent]]:
         """Return the ``events`` of every instance in the update, in one pass."""
+        found: dict[int, list[UpdateEvent]] = {}
+        for event, named in _read_events(conn, update_id):
+            for instance in named:
+                _add_changed(found.setdefault(instance, []), event)
+        return {i: found[i][::-1][:limit] if limit else found[i][::-1] for i in sorted(found)}
 
-        def work(conn: sa.Connection) -> dict[int, list[UpdateEvent]]:
-            found: dict[int, list[UpdateEvent]] = {}
-            for event, named in _read_events(conn, update_id):
-                for instance in named:
-                    _add_changed(found.setdefault(instance, []), event)
-            return {i: found[i][::-1][:limit] if limit else found[i][::-1] for i in sorted(found)}
-
-        return self._db.read(work)
-
-    def difference(self, job_id: JobId, version: EntityVersion | None, config: job_pb2.JobConfig) -> rollout.Difference:
+    @writing
+    def difference(
+        self, conn: sa.Connection, job_id: JobId, version: EntityVersion | None, config: job_pb2.JobConfig
+    ) -> rollout.Difference:
         """Return the instances that an update to ``config`` would touch. Raises like ``create``."""
-
-        def work(conn: sa.Connection) -> rollout.Difference:
-            job = hold_version(conn, job_id, version)
-            check_immutable(job, config)
-            carry_secrets(conn, job_id, job.config_version, config, Sent.of(config, ()))
-            pods = instances.pods_of(conn, job_id)
-            differs = instances.changed(conn, job_id, pods, config)
-            return rollout.difference(pods, wanted_count(job, config), job.config_version + 1, differs)
-
-        return self._db.write(work)  # locks the job like a real update
+        job = hold_version(conn, job_id, version)
+        check_immutable(job, config)
+        carry_secrets(conn, job_id, job.config_version, config, Sent.of(config, ()))
+        pods = instances.pods_of(conn, job_id)
+        differs = instances.changed(conn, job_id, pods, config)
+        return rollout.difference(pods, wanted_count(job, config), job.config_version + 1, differs)
 
     # -- steps
 

@@ -16,7 +16,7 @@ from peloton.model.job import JOB_TERMINAL
 from peloton.model.pod import ON_HOST, PodRecord
 from peloton.model.volume import StandingVolume, VolumeRecord, VolumeState
 from services.storage.codec import pod_record
-from services.storage.engine import Database, key_table, key_values
+from services.storage.engine import Repository, key_table, key_values, reading, writing
 from services.storage.hosts.host_events import record
 from services.storage.jobs.rows import hold_job
 from services.storage.jobs.wakes import note_wakes
@@ -27,18 +27,12 @@ from services.storage.volumes.rows import WAITED_FOR, leave, standing_volumes, v
 VOLUMES_PER_PAGE = 1_000
 
 
-class Volumes:
-    def __init__(self, db: Database) -> None:
-        self._db = db
-
-    def get(self, volume_id: str) -> VolumeRecord | None:
+class Volumes(Repository):
+    @reading
+    def get(self, conn: sa.Connection, volume_id: str) -> VolumeRecord | None:
         query = sa.select(VOLUME).where(VOLUME.c.volume_id == volume_id)
-
-        def work(conn: sa.Connection) -> VolumeRecord | None:
-            row = conn.execute(query).one_or_none()
-            return None if row is None else volume_record(row)
-
-        return self._db.read(work)
+        row = conn.execute(query).one_or_none()
+        return None if row is None else volume_record(row)
 
     def of_instances(self, job_id: JobId, instance_ids: Sequence[int]) -> dict[int, VolumeRecord]:
         """Return the current volumes of these instances."""
@@ -82,58 +76,52 @@ class Volumes:
 
         return self._db.read(work) if volumes else {}
 
-    def delete(self, volume_id: str, gives_up: bool, now_ns: int) -> VolumeRecord:
+    @writing
+    def delete(self, conn: sa.Connection, volume_id: str, gives_up: bool, now_ns: int) -> VolumeRecord:
         """Detach the volume from all pods and have its host destroy it; a repeated call changes nothing.
 
         Raises NotFound, and Aborted while the volume is in use.
         """
+        query = sa.select(VOLUME).where(VOLUME.c.volume_id == volume_id)
+        row = conn.execute(query).one_or_none()
+        if row is None:
+            raise NotFound(f"volume {volume_id} not found")
+        job = hold_job(conn, row.job_id)  # a launch locks it as well
+        row = conn.execute(query).one_or_none()
+        if row is None:
+            raise NotFound(f"volume {volume_id} not found")
+        volume = volume_record(row)
+        if not volume.is_wanted:
+            return volume
+        pod = _pod_of(conn, volume) if job is not None else None
+        if refusal := deletion_refusal(volume, pod, job is None or job.state in JOB_TERMINAL, gives_up):
+            raise Aborted(refusal)
+        _delete(conn, volume, now_ns)
+        leave(conn, volume, pod, now_ns)
+        note_wakes(conn, [volume.job_id], now_ns)
+        return replace(volume, goal=VolumeState.DELETED, changed_ns=now_ns)
 
-        def work(conn: sa.Connection) -> VolumeRecord:
-            query = sa.select(VOLUME).where(VOLUME.c.volume_id == volume_id)
-            row = conn.execute(query).one_or_none()
-            if row is None:
-                raise NotFound(f"volume {volume_id} not found")
-            job = hold_job(conn, row.job_id)  # a launch locks it as well
-            row = conn.execute(query).one_or_none()
-            if row is None:
-                raise NotFound(f"volume {volume_id} not found")
-            volume = volume_record(row)
-            if not volume.is_wanted:
-                return volume
-            pod = _pod_of(conn, volume) if job is not None else None
-            if refusal := deletion_refusal(volume, pod, job is None or job.state in JOB_TERMINAL, gives_up):
-                raise Aborted(refusal)
-            _delete(conn, volume, now_ns)
-            leave(conn, volume, pod, now_ns)
-            note_wakes(conn, [volume.job_id], now_ns)
-            return replace(volume, goal=VolumeState.DELETED, changed_ns=now_ns)
-
-        return self._db.write(work)
-
-    def let_go(self, volume: VolumeRecord, run: int, is_begun: bool, now_ns: int) -> bool:
+    @writing
+    def let_go(self, conn: sa.Connection, volume: VolumeRecord, run: int, is_begun: bool, now_ns: int) -> bool:
         """Release a volume that was never made, so that its instance can have one on any host.
 
         ``run`` is the ``last_run`` of the pod; ``is_begun``: a part of the volume exists on its host. Returns False,
         and changes nothing, if the pod has been launched since or the volume has changed.
         """
-
-        def work(conn: sa.Connection) -> bool:
-            job = hold_job(conn, volume.job_id)
-            row = conn.execute(sa.select(VOLUME).where(VOLUME.c.volume_id == volume.volume_id)).one_or_none()
-            if row is None or not is_claimed(volume_record(row)):
-                return False
-            pod = _pod_of(conn, volume) if job is not None else None
-            if last_run(pod) != run or (pod is not None and pod.state in ON_HOST):
-                return False
-            if is_begun:
-                _delete(conn, volume, now_ns)
-            else:
-                conn.execute(sa.delete(VOLUME).where(VOLUME.c.volume_id == volume.volume_id))
-            leave(conn, volume, pod, now_ns)
-            note_wakes(conn, [volume.job_id], now_ns)
-            return True
-
-        return self._db.write(work)
+        job = hold_job(conn, volume.job_id)
+        row = conn.execute(sa.select(VOLUME).where(VOLUME.c.volume_id == volume.volume_id)).one_or_none()
+        if row is None or not is_claimed(volume_record(row)):
+            return False
+        pod = _pod_of(conn, volume) if job is not None else None
+        if last_run(pod) != run or (pod is not None and pod.state in ON_HOST):
+            return False
+        if is_begun:
+            _delete(conn, volume, now_ns)
+        else:
+            conn.execute(sa.delete(VOLUME).where(VOLUME.c.volume_id == volume.volume_id))
+        leave(conn, volume, pod, now_ns)
+        note_wakes(conn, [volume.job_id], now_ns)
+        return True
 
     # Reports of the cluster's host manager.
 
