@@ -18,34 +18,15 @@ from peloton.model.resources import RESOURCE_KINDS, Resources
 from peloton.model.respool import PoolResource, PoolSpec, ReservationType
 from services.storage.storage import Storage
 from services.storage.tables import RESPOOL
-from tests.conformance.storage.builders import (
-    NOW,
-    READY,
-    F,
-    I,
-    K,
-    P,
-    S,
-    a_config,
-    a_job,
-    a_running_job,
-    admit,
-    create,
-    everywhere,
-    launch,
-    pod,
-    queue,
-    report,
-    settle_all,
-    states,
-)
+from tests.conformance.storage import builders as world
+from tests.conformance.storage.builders import NOW, READY, F, I, K, P, S, everywhere
 from tests.simulation.pool_changes import config_of
 
 
 @everywhere
 def test_initialized_pods_are_queueable_in_order(storage: Storage) -> None:
     """The ranges contain the INITIALIZED instances that have to run, bounded by the limit."""
-    job_id = a_job(storage, 10)
+    job_id = world.a_job(storage, 10)
     storage.admission.mark_pending(job_id, [(2, 2)], 1)
     storage.pods.set_goals(job_id, [(6, 1)], K, NOW, "stop")
 
@@ -57,24 +38,24 @@ def test_initialized_pods_are_queueable_in_order(storage: Storage) -> None:
 @everywhere
 def test_a_gang_is_never_split(storage: Storage) -> None:
     """A waiting gang comes first and whole, whatever the limit. An incomplete gang does not come."""
-    job_id = a_job(storage, 6, minimumRunningInstances=4, maximumRunningInstances=6, retries=3)
+    job_id = world.a_job(storage, 6, minimumRunningInstances=4, maximumRunningInstances=6, retries=3)
 
     assert [(0, 4), (4, 2)] == storage.admission.queueable(job_id, 100)
     assert [(0, 4), (4, 1)] == storage.admission.queueable(job_id, 5)
     assert [(0, 4)] == storage.admission.queueable(job_id, 1)
 
-    admit(storage, job_id)
-    launch(storage, job_id)
-    report(storage, job_id, [1, 2, 4], F)
-    progress = settle_all(storage, job_id)
+    world.admit(storage, job_id)
+    world.launch(storage, job_id)
+    world.report(storage, job_id, [1, 2, 4], F)
+    progress = world.settle_all(storage, job_id)
     assert (1, [(4, 1)]) == (progress.admit_count, storage.admission.queueable(job_id, 9))
 
 
 @everywhere
 def test_a_gang_waits_for_room(storage: Storage) -> None:
     """A whole gang that does not fit under the maximum of running instances delays the other pods."""
-    job_id = a_running_job(storage, 6, minimumRunningInstances=3, maximumRunningInstances=4, retries=3)
-    report(storage, job_id, [0, 1, 2], F)
+    job_id = world.a_running_job(storage, 6, minimumRunningInstances=3, maximumRunningInstances=4, retries=3)
+    world.report(storage, job_id, [0, 1, 2], F)
     progress = storage.jobs.settle(job_id, NOW)
     assert 3 == progress.admit_count
     storage.admission.mark_pending(job_id, [(4, 1)], 1)
@@ -86,20 +67,20 @@ def test_a_gang_waits_for_room(storage: Storage) -> None:
 @everywhere
 def test_queueing_is_conditional_and_counts_once(storage: Storage) -> None:
     """INITIALIZED pods that have to run become PENDING. The second call changes nothing."""
-    job_id = a_job(storage, 4)
+    job_id = world.a_job(storage, 4)
     storage.pods.set_goals(job_id, [(3, 1)], K, NOW, "stop")
 
     assert [(7, 0, 3)] == storage.admission.mark_pending(job_id, [(0, 2), (2, 2)], 7)
     assert [] == storage.admission.mark_pending(job_id, [(0, 2), (2, 2)], 8)
 
-    assert "Task sent for placement" == pod(storage, job_id).message
+    assert "Task sent for placement" == world.pod(storage, job_id).message
     assert (PendingRange(7, 0, 3, 1),) == storage.admission.snapshot().jobs[0].pending
 
 
 @everywhere
 def test_admission_is_conditional_and_counts_once(storage: Storage) -> None:
     """PENDING pods of the ranges, and no others, become READY, for several jobs in one call."""
-    one, two = a_job(storage, 3), a_job(storage, 3)
+    one, two = world.a_job(storage, 3), world.a_job(storage, 3)
     storage.admission.mark_pending(one, [(0, 3)], 1)
     storage.admission.mark_pending(two, [(1, 1)], 2)
 
@@ -107,33 +88,33 @@ def test_admission_is_conditional_and_counts_once(storage: Storage) -> None:
     assert 0 == storage.admission.mark_ready([(one, 0, 2), (two, 0, 3)])
     assert 0 == storage.admission.mark_ready([])
 
-    assert ([READY, READY, P], [I, READY, I]) == (states(storage, one), states(storage, two))
+    assert ([READY, READY, P], [I, READY, I]) == (world.states(storage, one), world.states(storage, two))
 
 
 @everywhere
 def test_killing_the_queued_tells_what_they_held(storage: Storage) -> None:
     """PENDING and READY pods with goal KILLED end, and are returned as ranges with their former state. Others stay."""
-    job_id = a_job(storage, 6)
-    queue(storage, job_id)
+    job_id = world.a_job(storage, 6)
+    world.queue(storage, job_id)
     storage.admission.mark_ready([(job_id, 0, 3)])
     storage.pods.set_goals(job_id, [(0, 2), (4, 2)], K, NOW, "stop")
 
     assert [(4, 2, P), (0, 2, READY)] == storage.admission.kill_queued(job_id, NOW)
     assert [] == storage.admission.kill_queued(job_id, NOW)
 
-    assert [K, K, READY, P, K, K] == states(storage, job_id)
-    assert "Non-running task killed" == pod(storage, job_id).message
+    assert [K, K, READY, P, K, K] == world.states(storage, job_id)
+    assert "Non-running task killed" == world.pod(storage, job_id).message
 
 
 @everywhere
 def test_ready_pods_come_alone_or_as_a_gang(storage: Storage) -> None:
     """The gang comes whole with the shape that is enough for each member. Every other pod comes alone."""
-    config = a_config(5, minimumRunningInstances=3)
+    config = world.a_config(5, minimumRunningInstances=3)
     config.instanceConfig[1].resource.cpuLimit = 4
     config.instanceConfig[4].ports.add(name="http", value=0)
-    job_id = create(storage, config)
+    job_id = world.create(storage, config)
     storage.pods.create(job_id, lambda _: None)
-    admit(storage, job_id)
+    world.admit(storage, job_id)
 
     gang = storage.pods.ready_gang(job_id)
     fourth, fifth = storage.pods.ready_gangs(job_id, 10)
@@ -151,8 +132,8 @@ def test_ready_pods_come_alone_or_as_a_gang(storage: Storage) -> None:
 @everywhere
 def test_a_gang_in_part_is_not_placed(storage: Storage) -> None:
     """A gang is not offered for placement while a member is not READY or has to be killed. The other pods are."""
-    job_id = a_job(storage, 4, minimumRunningInstances=3)
-    queue(storage, job_id)
+    job_id = world.a_job(storage, 4, minimumRunningInstances=3)
+    world.queue(storage, job_id)
     storage.admission.mark_ready([(job_id, 1, 3)])
 
     assert storage.pods.ready_gang(job_id) is None
@@ -178,14 +159,14 @@ def test_a_shape_that_is_enough_for_both() -> None:
 def test_a_snapshot_holds_what_is_queued_and_what_is_allocated(storage: Storage) -> None:
     """The snapshot contains ranges of PENDING pods by queue number and ranges of allocated ones, of every job that has
     not ended."""
-    ended = a_running_job(storage, 1)
-    report(storage, ended, [0], S)
-    settle_all(storage, ended)
-    job_id = a_job(storage, 10)
+    ended = world.a_running_job(storage, 1)
+    world.report(storage, ended, [0], S)
+    world.settle_all(storage, ended)
+    job_id = world.a_job(storage, 10)
     storage.admission.mark_pending(job_id, [(8, 2)], 3)
     storage.admission.mark_pending(job_id, [(0, 6)], 5)
     storage.admission.mark_ready([(job_id, 0, 3)])
-    launch(storage, job_id, limit=2)
+    world.launch(storage, job_id, limit=2)
 
     snapshot = storage.admission.snapshot()
 
@@ -199,10 +180,10 @@ def test_a_snapshot_holds_what_is_queued_and_what_is_allocated(storage: Storage)
 @everywhere
 def test_the_log_tells_what_ended_in_order(storage: Storage) -> None:
     """The log has one row for each run that ended on a host, with consecutive numbers, and none for other reports."""
-    job_id = a_running_job(storage, 3)
-    report(storage, job_id, [2], S)
-    report(storage, job_id, [0, 1], F)
-    report(storage, job_id, [0], F)
+    job_id = world.a_running_job(storage, 3)
+    world.report(storage, job_id, [2], S)
+    world.report(storage, job_id, [0, 1], F)
+    world.report(storage, job_id, [0], F)
 
     log = storage.admission.status_log(0, 10)
     assert [(1, job_id, 2, 1, S), (2, job_id, 0, 1, F), (3, job_id, 1, 1, F)] == log
@@ -250,7 +231,7 @@ def test_a_pool_is_its_configuration(storage: Storage, spec: str) -> None:
 @everywhere
 def test_services_have_no_gangs(storage: Storage) -> None:
     """A minimum of running instances makes a gang only of a batch job."""
-    job_id = a_job(storage, 4, type_=JobType.SERVICE, minimumRunningInstances=3)
+    job_id = world.a_job(storage, 4, type_=JobType.SERVICE, minimumRunningInstances=3)
 
     assert [(0, 2)] == storage.admission.queueable(job_id, 2)
 
@@ -258,7 +239,7 @@ def test_services_have_no_gangs(storage: Storage) -> None:
 @everywhere
 def test_a_stopping_job_queues_nothing(storage: Storage) -> None:
     """No pod is queued for a job whose goal is KILLED."""
-    job_id = create(storage, a_config(2))
+    job_id = world.create(storage, world.a_config(2))
     storage.pods.create(job_id, lambda _: None)
     storage.jobs.set_goal(job_id, JobState.KILLED, NOW)
 

@@ -20,28 +20,8 @@ from peloton.model.job import JobState
 from peloton.model.pod import PodStatus
 from services.storage.engine import WriterTurn
 from services.storage.storage import Storage
-from tests.conformance.storage.builders import (
-    LAUNCHED,
-    NOW,
-    READY,
-    F,
-    I,
-    K,
-    R,
-    S,
-    a_config,
-    a_job,
-    a_running_job,
-    admit,
-    create,
-    launch,
-    pod,
-    pods,
-    queue,
-    report,
-    settle_all,
-    states,
-)
+from tests.conformance.storage import builders as world
+from tests.conformance.storage.builders import LAUNCHED, NOW, READY, F, I, K, R, S
 
 ROUNDS = 8
 
@@ -64,8 +44,8 @@ def test_a_pod_is_launched_or_killed_in_the_queue_never_both(
     """Each READY pod is either launched or killed when launch and kill race for it."""
     other = open_storage()
     for _ in range(ROUNDS):
-        job_id = a_job(storage, 20)
-        admit(storage, job_id)
+        job_id = world.a_job(storage, 20)
+        world.admit(storage, job_id)
         storage.pods.set_goals(job_id, [(0, 10)], K, NOW, "stop")
         rows = [(i, 1, "host", "agent", {}) for i in range(20)]
 
@@ -80,13 +60,13 @@ def test_a_pod_is_launched_or_killed_in_the_queue_never_both(
         assert set() == launched & in_queue
         assert {*range(10)} <= in_queue
         assert {*range(15, 20)} <= launched
-        assert [LAUNCHED if i in launched else K for i in range(20)] == states(storage, job_id)
+        assert [LAUNCHED if i in launched else K for i in range(20)] == world.states(storage, job_id)
 
 
 def test_a_run_is_launched_by_one_of_many(storage: Storage, open_storage: Callable[[], Storage]) -> None:
     """Each run is taken by exactly one of several concurrent launches."""
-    job_id = a_job(storage, 30)
-    admit(storage, job_id)
+    job_id = world.a_job(storage, 30)
+    world.admit(storage, job_id)
     storages = [storage, open_storage(), open_storage()]
 
     taken = together(
@@ -104,31 +84,34 @@ def test_settles_at_once_make_one_new_run(storage: Storage, open_storage: Callab
     """An ended pod has one next run, however many settles race, and the job's counts are right."""
     other = open_storage()
     for _ in range(ROUNDS):
-        job_id = a_running_job(storage, 10, retries=5)
-        report(storage, job_id, range(10), F)
+        job_id = world.a_running_job(storage, 10, retries=5)
+        world.report(storage, job_id, range(10), F)
 
         together(
-            lambda: settle_all(storage, job_id),  # noqa: B023
-            lambda: settle_all(other, job_id),  # noqa: B023
-            lambda: settle_all(storage, job_id),  # noqa: B023
+            lambda: world.settle_all(storage, job_id),  # noqa: B023
+            lambda: world.settle_all(other, job_id),  # noqa: B023
+            lambda: world.settle_all(storage, job_id),  # noqa: B023
         )
 
-        assert [(I, 2)] * 10 == [(p.state, p.run_id) for p in pods(storage, job_id)]
-        assert {"INITIALIZED": 10} == settle_all(storage, job_id).counts
+        assert [(I, 2)] * 10 == [(p.state, p.run_id) for p in world.pods(storage, job_id)]
+        assert {"INITIALIZED": 10} == world.settle_all(storage, job_id).counts
 
 
 def test_a_restart_that_races_with_the_end_is_not_lost(storage: Storage, open_storage: Callable[[], Storage]) -> None:
     """A restart before the end of its job counts, and one after it is refused."""
     other = open_storage()
     for _ in range(ROUNDS):
-        job_id = a_running_job(storage, 1)
-        report(storage, job_id, [0], S)
+        job_id = world.a_running_job(storage, 1)
+        world.report(storage, job_id, [0], S)
 
-        _, wanted = together(lambda: settle_all(storage, job_id), lambda: other.pods.want_new_runs(job_id, [(0, 1)]))  # noqa: B023
+        _, wanted = together(
+            lambda: world.settle_all(storage, job_id),  # noqa: B023
+            lambda: other.pods.want_new_runs(job_id, [(0, 1)]),  # noqa: B023
+        )
 
-        finished = settle_all(storage, job_id).is_finished
+        finished = world.settle_all(storage, job_id).is_finished
         assert finished == (wanted == [])
-        assert (S, 1) if finished else (I, 2) == (pod(storage, job_id).state, pod(storage, job_id).run_id)
+        assert (S, 1) if finished else (I, 2) == (world.pod(storage, job_id).state, world.pod(storage, job_id).run_id)
 
 
 def test_status_batches_of_crossing_jobs_do_not_block_each_other(
@@ -136,7 +119,7 @@ def test_status_batches_of_crossing_jobs_do_not_block_each_other(
 ) -> None:
     """Batches with the same jobs in different orders all succeed, and the log has every end once, in order."""
     other = open_storage()
-    jobs = [a_running_job(storage, 40) for _ in range(4)]
+    jobs = [world.a_running_job(storage, 40) for _ in range(4)]
 
     def apply(writer: Storage, order: list[JobId], instances: range) -> None:
         for i in instances:
@@ -151,7 +134,7 @@ def test_status_batches_of_crossing_jobs_do_not_block_each_other(
     log = storage.admission.status_log(0, 1000)
     assert list(range(1, 161)) == [row[0] for row in log]
     assert {(job, i) for job in jobs for i in range(40)} == {(row[1], row[2]) for row in log}
-    assert [JobState.SUCCEEDED] * 4 == [settle_all(storage, job).state for job in jobs]
+    assert [JobState.SUCCEEDED] * 4 == [world.settle_all(storage, job).state for job in jobs]
 
 
 def test_one_of_two_creations_wins(storage: Storage, open_storage: Callable[[], Storage]) -> None:
@@ -160,7 +143,7 @@ def test_one_of_two_creations_wins(storage: Storage, open_storage: Callable[[], 
 
     def attempt(writer: Storage, count: int) -> bool:
         try:
-            create(writer, a_config(count), job_id)
+            world.create(writer, world.a_config(count), job_id)
         except AlreadyExists:
             return False
         return True
@@ -175,13 +158,13 @@ def test_one_of_two_creations_wins(storage: Storage, open_storage: Callable[[], 
 
 def test_pods_are_created_once_by_many(storage: Storage, open_storage: Callable[[], Storage]) -> None:
     """Two workers that create the pods of one job create each pod once."""
-    job_id = create(storage, a_config(12_000))
+    job_id = world.create(storage, world.a_config(12_000))
     other = open_storage()
 
     counts = together(*(lambda g=g: g.pods.create(job_id, lambda _: None) for g in (storage, other)))  # type: ignore[misc]
 
     assert [12_000, 12_000] == counts
-    assert list(range(12_000)) == [p.instance_id for p in pods(storage, job_id)]
+    assert list(range(12_000)) == [p.instance_id for p in world.pods(storage, job_id)]
 
 
 def test_a_role_has_one_leader_however_many_ask(storage: Storage, open_storage: Callable[[], Storage]) -> None:
@@ -205,7 +188,7 @@ def _write_from_a_process(url: str, job_id: JobId, instances: list[int]) -> None
 
 def test_processes_share_one_database(storage: Storage, url: str) -> None:
     """Two processes and this one write the same job. Nothing is lost, and no process fails."""
-    job_id = a_running_job(storage, 60)
+    job_id = world.a_running_job(storage, 60)
     context = multiprocessing.get_context("spawn")
     parts = [list(range(0, 30)), list(range(30, 50))]
     processes = [context.Process(target=_write_from_a_process, args=(url, job_id, part)) for part in parts]
@@ -213,13 +196,13 @@ def test_processes_share_one_database(storage: Storage, url: str) -> None:
         process.start()
 
     while any(process.is_alive() for process in processes):
-        settle_all(storage, job_id)
+        world.settle_all(storage, job_id)
         processes[0].join(0.01)
-    report(storage, job_id, range(50, 60), R)
-    report(storage, job_id, range(50, 60), S)
+    world.report(storage, job_id, range(50, 60), R)
+    world.report(storage, job_id, range(50, 60), S)
 
     assert [0, 0] == [process.exitcode for process in processes]
-    assert JobState.SUCCEEDED == settle_all(storage, job_id).state
+    assert JobState.SUCCEEDED == world.settle_all(storage, job_id).state
     assert list(range(1, 61)) == [row[0] for row in storage.admission.status_log(0, 100)]
 
 
@@ -228,7 +211,7 @@ def test_a_reader_sees_one_moment(
     storage: Storage, open_storage: Callable[[], Storage], states_: tuple[Any, Any]
 ) -> None:
     """A snapshot contains all of a concurrent batch or nothing of it, and its log position agrees."""
-    other, job_id = open_storage(), a_running_job(storage, 50)
+    other, job_id = open_storage(), world.a_running_job(storage, 50)
     everything = list(range(50))
 
     def read() -> list[tuple[int, int]]:
@@ -239,11 +222,11 @@ def test_a_reader_sees_one_moment(
             seen.append((allocated, snapshot.log_cursor))
         return seen
 
-    _, seen = together(lambda: report(storage, job_id, everything, states_[1]), read)
+    _, seen = together(lambda: world.report(storage, job_id, everything, states_[1]), read)
 
     assert {(50, 0), (0, 50)} >= set(seen)
-    assert queue(storage, job_id) == 0
-    assert launch(storage, job_id) == set()
+    assert world.queue(storage, job_id) == 0
+    assert world.launch(storage, job_id) == set()
 
 
 def test_who_waits_to_write_is_next(tmp_path: Path) -> None:

@@ -12,29 +12,15 @@ from peloton.model.pod import PodState
 from peloton.model.resources import Resources
 from peloton.model.update import UpdateSpec, UpdateState, UpdateType
 from services.storage.storage import Storage
-from tests.conformance.storage.builders import (
-    NOW,
-    SECOND,
-    I,
-    K,
-    R,
-    a_config,
-    a_job,
-    admit,
-    create,
-    launch,
-    pod,
-    report,
-    settle_all,
-    states,
-)
+from tests.conformance.storage import builders as world
+from tests.conformance.storage.builders import NOW, SECOND, I, K, R
 
 HERE, THERE = "cluster", "other"
 HOUR = 3_600 * SECOND
 
 
 def a_daemon(storage: Storage) -> JobId:
-    return create(storage, a_config(0, type_=JobType.DAEMON))
+    return world.create(storage, world.a_config(0, type_=JobType.DAEMON))
 
 
 def hosts(*names: str) -> list[Hostname]:
@@ -51,7 +37,7 @@ def run(storage: Storage, job: JobId, cluster: str = HERE, but: Collection[str] 
     storage.daemons.skip_queue(job, [pod.instance_id for pod in waiting], NOW)
     rows = [(pod.instance_id, pod.run_id, pod.hostname, "agent", {}) for pod in waiting]
     assert {row[0] for row in rows} == storage.host_pods.mark_launched(job, rows, NOW, cluster)
-    report(storage, job, [pod.instance_id for pod in waiting], R)
+    world.report(storage, job, [pod.instance_id for pod in waiting], R)
     return [pod.hostname for pod in waiting]
 
 
@@ -70,7 +56,7 @@ def test_hosts_that_join_get_instances(storage: Storage) -> None:
     assert [(2, "s")] == waiting(storage, job, THERE)
     record = storage.jobs.get(job)
     assert record is not None
-    assert (3, JobState.PENDING) == (record.instance_count, settle_all(storage, job).state)
+    assert (3, JobState.PENDING) == (record.instance_count, world.settle_all(storage, job).state)
 
 
 def test_pods_are_launched_without_a_queue(storage: Storage) -> None:
@@ -78,10 +64,10 @@ def test_pods_are_launched_without_a_queue(storage: Storage) -> None:
     job = a_daemon(storage)
     follow(storage, job, "a", "b")
     assert hosts("a", "b") == run(storage, job)
-    assert ([R, R], []) == (states(storage, job), waiting(storage, job))
+    assert ([R, R], []) == (world.states(storage, job), waiting(storage, job))
     assert {(PodId(job, 0, 1), "a"), (PodId(job, 1, 1), "b")} == set(storage.daemons.on_hosts(HERE))
     assert [] == storage.daemons.on_hosts(THERE)
-    assert (0, 0) == (settle_all(storage, job).admit_count, settle_all(storage, job).ready_count)
+    assert (0, 0) == (world.settle_all(storage, job).admit_count, world.settle_all(storage, job).ready_count)
     assert () == storage.admission.snapshot().jobs
 
 
@@ -91,13 +77,13 @@ def test_an_instance_ends_with_its_host_and_comes_back_with_it(storage: Storage)
     follow(storage, job, "a", "b")
     run(storage, job)
     assert FollowPlan(gone=(1,)) == follow(storage, job, "a")
-    assert 1 == settle_all(storage, job).kill_count
-    report(storage, job, [1], PodState.LOST)
-    settle_all(storage, job)
-    assert ([R, K], []) == (states(storage, job), waiting(storage, job))
+    assert 1 == world.settle_all(storage, job).kill_count
+    world.report(storage, job, [1], PodState.LOST)
+    world.settle_all(storage, job)
+    assert ([R, K], []) == (world.states(storage, job), waiting(storage, job))
     assert FollowPlan(back=(1,)) == follow(storage, job, "a", "b")
-    assert ([R, I], [(1, "b")]) == (states(storage, job), waiting(storage, job))
-    assert 2 == pod(storage, job, 1).run_id
+    assert ([R, I], [(1, "b")]) == (world.states(storage, job), waiting(storage, job))
+    assert 2 == world.pod(storage, job, 1).run_id
 
 
 def test_a_host_that_never_came_back_leaves_its_instance_to_another(storage: Storage) -> None:
@@ -118,7 +104,7 @@ def test_a_stopped_daemon_follows_no_hosts(storage: Storage) -> None:
     for each in (job, idle):
         storage.jobs.set_goal(each, JobState.KILLED, NOW)
         assert FollowPlan() == follow(storage, each, "a", "b")
-        assert JobState.KILLED is settle_all(storage, each).state
+        assert JobState.KILLED is world.settle_all(storage, each).state
     assert [] == storage.daemons.wanted()
 
 
@@ -128,12 +114,12 @@ def test_a_started_daemon_does_not_wait_for_hosts_that_are_gone(storage: Storage
     follow(storage, job, "a", "b")
     follow(storage, job, "a")
     storage.jobs.set_goal(job, JobState.KILLED, NOW)
-    settle_all(storage, job)
+    world.settle_all(storage, job)
     storage.jobs.set_goal(job, JobState.RUNNING, NOW)
-    settle_all(storage, job)
+    world.settle_all(storage, job)
     assert FollowPlan(gone=(1,)) == follow(storage, job, "a")
-    settle_all(storage, job)
-    assert ([I, K], [(0, "a")]) == (states(storage, job), waiting(storage, job))
+    world.settle_all(storage, job)
+    assert ([I, K], [(0, "a")]) == (world.states(storage, job), waiting(storage, job))
 
 
 def test_a_deleted_daemon_leaves_nothing(storage: Storage) -> None:
@@ -141,14 +127,14 @@ def test_a_deleted_daemon_leaves_nothing(storage: Storage) -> None:
     job = a_daemon(storage)
     follow(storage, job, "a")
     storage.jobs.set_goal(job, JobState.KILLED, NOW)
-    settle_all(storage, job)
+    world.settle_all(storage, job)
     storage.jobs.delete(job)
-    create(storage, a_config(0, type_=JobType.DAEMON), job)
+    world.create(storage, world.a_config(0, type_=JobType.DAEMON), job)
     assert FollowPlan(fresh=tuple(hosts("a"))) == follow(storage, job, "a")
 
 
 def update(storage: Storage, job: JobId, cpu: float, batch_size: int, **spec: Any) -> str:
-    config = a_config(0, type_=JobType.DAEMON)
+    config = world.a_config(0, type_=JobType.DAEMON)
     config.defaultConfig.resource.cpuLimit = cpu
     asked = UpdateSpec(batch_size=batch_size, **spec)
     return storage.updates.create(job, None, UpdateType.UPDATE, asked, config, b"", (), "", NOW).update_id
@@ -162,8 +148,8 @@ def test_an_update_keeps_the_hosts_and_goes_by_batches(storage: Storage) -> None
     run(storage, job)
     follow(storage, job, "a", "b", "c")
     storage.host_pods.mark_killing(job, 10, cluster=HERE)
-    report(storage, job, [3], K)
-    settle_all(storage, job)
+    world.report(storage, job, [3], K)
+    world.settle_all(storage, job)
     update(storage, job, 3.0, 2)
     follow(storage, job, "a", "b", "c", "new")
     seen: list[int] = []
@@ -171,17 +157,17 @@ def test_an_update_keeps_the_hosts_and_goes_by_batches(storage: Storage) -> None
         progress = storage.updates.advance(job, NOW)
         if progress.is_finished:
             break
-        settle_all(storage, job)
+        world.settle_all(storage, job)
         killed = [pod_id.instance_id for pod_id, *_ in storage.host_pods.mark_killing(job, 10, cluster=HERE)]
         seen.append(len(killed))
-        report(storage, job, killed, K)
-        settle_all(storage, job)
+        world.report(storage, job, killed, K)
+        world.settle_all(storage, job)
         run(storage, job)
     assert (True, 2) == (progress.is_finished, max(seen))
     record = storage.jobs.get(job)
     assert record is not None
     assert 5 == record.instance_count
-    alive = [one for one in (pod(storage, job, i) for i in range(5)) if one.state is R]
+    alive = [one for one in (world.pod(storage, job, i) for i in range(5)) if one.state is R]
     assert ({2}, {"a", "b", "c", "new"}) == ({one.config_version for one in alive}, {one.host for one in alive})
     shapes = {daemon.shape.resources.cpu_milli for daemon in storage.daemons.wanted()}
     assert {3000} == shapes
@@ -197,12 +183,14 @@ def test_a_rollback_takes_hosts_along_that_joined_meanwhile(storage: Storage) ->
     update_id = update(storage, job, 3.0, 1, **failing)
     follow(storage, job, "a", "b", "full", "joined")
     storage.updates.advance(job, NOW)
-    settle_all(storage, job)
-    report(storage, job, [pod_id.instance_id for pod_id, *_ in storage.host_pods.mark_killing(job, 9, cluster=HERE)], K)
-    settle_all(storage, job)
+    world.settle_all(storage, job)
+    world.report(
+        storage, job, [pod_id.instance_id for pod_id, *_ in storage.host_pods.mark_killing(job, 9, cluster=HERE)], K
+    )
+    world.settle_all(storage, job)
     run(storage, job, but=("full",))
-    assert [2, 1, 2, 2] == [pod(storage, job, i).config_version for i in range(4)]
-    report(storage, job, [0], PodState.FAILED)
+    assert [2, 1, 2, 2] == [world.pod(storage, job, i).config_version for i in range(4)]
+    world.report(storage, job, [0], PodState.FAILED)
     assert 1 == storage.updates.advance(job, NOW).rolls_back_to
     storage.updates.roll_back_failed(job, NOW)
     storage.updates.advance(job, NOW)
@@ -213,11 +201,11 @@ def test_a_rollback_takes_hosts_along_that_joined_meanwhile(storage: Storage) ->
             break
         killed = [pod_id.instance_id for pod_id, *_ in storage.host_pods.mark_killing(job, 9, cluster=HERE)]
         assert len(killed) <= 1
-        report(storage, job, killed, K)
+        world.report(storage, job, killed, K)
         storage.jobs.settle(job, NOW + HOUR)  # after the pause that follows a failure
         run(storage, job)
     assert UpdateState.ROLLED_BACK is storage.updates.get(update_id).state
-    found = [pod(storage, job, i) for i in range(5)]
+    found = [world.pod(storage, job, i) for i in range(5)]
     assert [(R, 3, name) for name in ("a", "b", "full", "joined", "late")] == [
         (one.state, one.config_version, one.host) for one in found
     ]
@@ -226,9 +214,9 @@ def test_a_rollback_takes_hosts_along_that_joined_meanwhile(storage: Storage) ->
 
 def test_neighbours_are_told_with_what_matters_for_an_eviction(storage: Storage) -> None:
     """The answer contains pods of any job on the given hosts, with the properties that decide an eviction."""
-    daemon, batch = a_daemon(storage), a_job(storage, 3, preemptible=True, priority=4)
-    admit(storage, batch)
-    launch(storage, batch, cluster=HERE)
+    daemon, batch = a_daemon(storage), world.a_job(storage, 3, preemptible=True, priority=4)
+    world.admit(storage, batch)
+    world.launch(storage, batch, cluster=HERE)
     follow(storage, daemon, "host0")
     run(storage, daemon)
     storage.pods.set_goals(batch, [(1, 1)], K, NOW, "stop")

@@ -9,6 +9,7 @@ from peloton.model.job import GangProgress, JobState
 from peloton.model.pod import PodState, TerminationReason
 from peloton.model.reason import RequeueReason, RequeueRule
 from services.storage.storage import Storage
+from tests.conformance.storage import builders as world
 from tests.conformance.storage.builders import (
     KILLING,
     LAUNCHED,
@@ -23,16 +24,7 @@ from tests.conformance.storage.builders import (
     P,
     R,
     S,
-    a_job,
-    a_running_job,
     everywhere,
-    launch,
-    pod,
-    pods,
-    queue,
-    report,
-    settle_all,
-    states,
 )
 
 WHY = RequeueReason(RequeueRule.NO_GANG_HOSTS_IN_TIME, 3, 3, 600)
@@ -41,14 +33,14 @@ TOLD = "queued again: no hosts for all 3 members of the gang in 600 s"
 
 def a_gang(storage: Storage, count: int = 4, queue_seq: int = 7, retries: int = 3) -> str:
     """Creates READY pods, the first three of which are a gang."""
-    job_id = a_job(storage, count, minimumRunningInstances=3, retries=retries)
-    queue(storage, job_id, queue_seq=queue_seq)
+    job_id = world.a_job(storage, count, minimumRunningInstances=3, retries=retries)
+    world.queue(storage, job_id, queue_seq=queue_seq)
     storage.admission.mark_ready([(job_id, 0, count)])
     return job_id
 
 
 def runs(storage: Storage, job_id: str) -> list[tuple[PodState, int]]:
-    return [(one.state, one.run_id) for one in pods(storage, job_id)]  # type: ignore[arg-type]
+    return [(one.state, one.run_id) for one in world.pods(storage, job_id)]  # type: ignore[arg-type]
 
 
 @everywhere
@@ -58,35 +50,35 @@ def test_a_gang_is_launched_whole_or_not_at_all(storage: Storage) -> None:
     rows = [(i, 1, "host", "agent", {}) for i in range(4)]
 
     assert {3} == storage.host_pods.mark_launched(job_id, rows[1:], NOW)
-    assert [READY, READY, READY, LAUNCHED] == states(storage, job_id)
+    assert [READY, READY, READY, LAUNCHED] == world.states(storage, job_id)
     assert {0, 1, 2} == storage.host_pods.mark_launched(job_id, rows, NOW)
 
 
 @everywhere
 def test_the_stages_of_a_gang(storage: Storage) -> None:
     """The launch reads the members by stage. A job without a gang, and a job that has ended, have none."""
-    job_id, other = a_gang(storage), a_running_job(storage, 3)
+    job_id, other = a_gang(storage), world.a_running_job(storage, 3)
     assert (GangProgress(3, {"ready": 3}), 1, 1) == (
         storage.pods.gang(job_id),
         storage.jobs.settle(job_id, NOW).gang_run,
         storage.jobs.settle(job_id, NOW).ready_count,
     )
 
-    launch(storage, job_id)
-    report(storage, job_id, [0], R)
+    world.launch(storage, job_id)
+    world.report(storage, job_id, [0], R)
     assert (GangProgress(3, {"running": 1, "starting": 2}), 1) == (
         storage.pods.gang(job_id),
         storage.jobs.settle(job_id, NOW).gang_run,
     )
-    report(storage, job_id, [1, 2], R)
+    world.report(storage, job_id, [1, 2], R)
     assert (GangProgress(3, {"running": 3}), 0) == (
         storage.pods.gang(job_id),
         storage.jobs.settle(job_id, NOW).gang_run,
     )
 
     assert GangProgress(0) == storage.pods.gang(other)
-    report(storage, job_id, range(4), S)
-    settle_all(storage, job_id)
+    world.report(storage, job_id, range(4), S)
+    world.settle_all(storage, job_id)
     assert GangProgress(0) == storage.pods.gang(job_id)
 
 
@@ -98,10 +90,10 @@ def test_a_gang_without_hosts_goes_back_to_its_place(storage: Storage, clock: Cl
 
     first = storage.admission.requeue_gang(job_id, WHY)
     assert EvictionResult(job_id, [(7, 0, 3)], requeue_count=1, held_until_ns=clock() + held_ns[0]) == first
-    assert [P, P, P, READY] == states(storage, job_id)
+    assert [P, P, P, READY] == world.states(storage, job_id)
     assert (TOLD, "REASON_GANG_REQUEUED") == (
-        pod(storage, job_id).message,
-        pod(storage, job_id).reason,
+        world.pod(storage, job_id).message,
+        world.pod(storage, job_id).reason,
     )
     assert EvictionResult(job_id) == storage.admission.requeue_gang(job_id, WHY)
 
@@ -118,20 +110,20 @@ def test_a_gang_without_hosts_goes_back_to_its_place(storage: Storage, clock: Cl
 def test_a_gang_that_does_not_start_ends_and_comes_back(storage: Storage) -> None:
     """Members on hosts are killed and run again, members that had ended too, all in their former place."""
     job_id = a_gang(storage, 3)
-    launch(storage, job_id)
-    report(storage, job_id, [0, 1], R)
-    report(storage, job_id, [0], S)
-    settle_all(storage, job_id)
+    world.launch(storage, job_id)
+    world.report(storage, job_id, [0, 1], R)
+    world.report(storage, job_id, [0], S)
+    world.settle_all(storage, job_id)
 
     assert [] == storage.admission.requeue_gang(job_id, WHY).queued
-    assert 2 == settle_all(storage, job_id).kill_count
+    assert 2 == world.settle_all(storage, job_id).kill_count
     assert [(I, 2), (R, 1), (LAUNCHED, 1)] == runs(storage, job_id)
     storage.host_pods.mark_killing(job_id, 10)
-    report(storage, job_id, [1, 2], K)
-    settle_all(storage, job_id)
+    world.report(storage, job_id, [1, 2], K)
+    world.settle_all(storage, job_id)
 
     assert [(I, 2)] * 3 == runs(storage, job_id)
-    assert [0] * 3 == [one.failure_count for one in pods(storage, job_id)]
+    assert [0] * 3 == [one.failure_count for one in world.pods(storage, job_id)]
     assert [(7, 0, 3)] == storage.admission.mark_pending(job_id, [(0, 3)], 9)
     assert storage.admission.snapshot().jobs[0].job.gang_due_ns > 0
 
@@ -142,30 +134,30 @@ def test_a_gang_that_runs_is_not_given_up(storage: Storage) -> None:
     job_id = a_gang(storage, 3)
     storage.admission.requeue_gang(job_id, WHY)
     storage.admission.mark_ready([(job_id, 0, 3)])
-    launch(storage, job_id)
-    report(storage, job_id, range(3), R)
+    world.launch(storage, job_id)
+    world.report(storage, job_id, range(3), R)
 
     assert EvictionResult(job_id) == storage.admission.requeue_gang(job_id, WHY)
 
     storage.jobs.settle(job_id, NOW)
     job = storage.jobs.get(job_id)
     assert job is not None
-    assert ([R] * 3, 0) == (states(storage, job_id), job.gang_requeue_count)
+    assert ([R] * 3, 0) == (world.states(storage, job_id), job.gang_requeue_count)
 
 
 @everywhere
 def test_a_refused_member_takes_the_others_back(storage: Storage) -> None:
     """A host refuses one member. All members end and return to their place, and no failure counts."""
     job_id = a_gang(storage, 3, retries=0)
-    launch(storage, job_id)
-    report(storage, job_id, [1], L, reason=REASON_LAUNCH_REFUSED)
+    world.launch(storage, job_id)
+    world.report(storage, job_id, [1], L, reason=REASON_LAUNCH_REFUSED)
 
     assert GangProgress(3, {"refused": 1, "starting": 2}) == storage.pods.gang(job_id)
     storage.admission.requeue_gang(job_id, WHY)
-    settle_all(storage, job_id)
+    world.settle_all(storage, job_id)
     storage.host_pods.mark_killing(job_id, 10)
-    report(storage, job_id, [0, 2], K)
-    settle_all(storage, job_id)
+    world.report(storage, job_id, [0, 2], K)
+    world.settle_all(storage, job_id)
 
     assert [(I, 2)] * 3 == runs(storage, job_id)
     assert [(7, 0, 3)] == storage.admission.mark_pending(job_id, [(0, 3)], 9)
@@ -176,38 +168,38 @@ def test_a_gang_is_retried_as_one(storage: Storage) -> None:
     """A member fails and may be retried. All members run again, also the ones that succeeded, and only its failure
     counts. The gang has a new place, and pods outside it continue."""
     job_id = a_gang(storage)
-    launch(storage, job_id)
-    report(storage, job_id, range(4), R)
-    report(storage, job_id, [0], S)
-    report(storage, job_id, [1], F, message="Command exited with status 3")
+    world.launch(storage, job_id)
+    world.report(storage, job_id, range(4), R)
+    world.report(storage, job_id, [0], S)
+    world.report(storage, job_id, [1], F, message="Command exited with status 3")
 
-    assert 1 == settle_all(storage, job_id).kill_count
+    assert 1 == world.settle_all(storage, job_id).kill_count
     assert [(I, 2), (I, 2), (R, 1), (R, 1)] == runs(storage, job_id)
     told = "Gang runs anew: instance 1 is FAILED, Command exited with status 3"
-    assert [told] * 2 == [pod(storage, job_id, i).message.strip() for i in (0, 2)]
+    assert [told] * 2 == [world.pod(storage, job_id, i).message.strip() for i in (0, 2)]
     storage.host_pods.mark_killing(job_id, 10)
-    report(storage, job_id, [2], K)
-    settle_all(storage, job_id)
+    world.report(storage, job_id, [2], K)
+    world.settle_all(storage, job_id)
 
     assert [(I, 2), (I, 2), (I, 2), (R, 1)] == runs(storage, job_id)
-    assert [0, 1, 0, 0] == [one.failure_count for one in pods(storage, job_id)]
+    assert [0, 1, 0, 0] == [one.failure_count for one in world.pods(storage, job_id)]
     assert [(9, 0, 3)] == storage.admission.mark_pending(job_id, storage.admission.queueable(job_id, 10), 9)
 
 
 def test_a_gang_fails_as_one(storage: Storage) -> None:
     """A failed member without attempts left ends the others, with a message that names it. The job has failed."""
     job_id = a_gang(storage, 3, retries=0)
-    launch(storage, job_id)
-    report(storage, job_id, range(3), R)
-    report(storage, job_id, [2], F, message="Command exited with status 3")
+    world.launch(storage, job_id)
+    world.report(storage, job_id, range(3), R)
+    world.report(storage, job_id, [2], F, message="Command exited with status 3")
 
-    assert 2 == settle_all(storage, job_id).kill_count
+    assert 2 == world.settle_all(storage, job_id).kill_count
     storage.host_pods.mark_killing(job_id, 10)
-    report(storage, job_id, [0, 1], K)
-    progress = settle_all(storage, job_id)
+    world.report(storage, job_id, [0, 1], K)
+    progress = world.settle_all(storage, job_id)
 
-    assert ([K, K, F], JobState.FAILED) == (states(storage, job_id), progress.state)
-    first = pod(storage, job_id)
+    assert ([K, K, F], JobState.FAILED) == (world.states(storage, job_id), progress.state)
+    first = world.pod(storage, job_id)
     assert first.termination is not None
     assert ("Gang ends: instance 2 is FAILED", TerminationReason.FAILED) == (first.reason, first.termination.reason)
     assert any("status 3" in event.message for event in storage.pods.events(job_id, 0))  # type: ignore[arg-type]
@@ -216,30 +208,30 @@ def test_a_gang_fails_as_one(storage: Storage) -> None:
 @everywhere
 def test_a_gang_past_its_time_ends_as_one(storage: Storage) -> None:
     """The others end when the first member exceeds its running time."""
-    job_id = a_job(storage, 3, minimumRunningInstances=3, maxRunningTime=10)
-    queue(storage, job_id)
+    job_id = world.a_job(storage, 3, minimumRunningInstances=3, maxRunningTime=10)
+    world.queue(storage, job_id)
     storage.admission.mark_ready([(job_id, 0, 3)])
-    launch(storage, job_id)
-    report(storage, job_id, [0], R, NOW)
-    report(storage, job_id, [1, 2], R, NOW + 5 * SECOND)
+    world.launch(storage, job_id)
+    world.report(storage, job_id, [0], R, NOW)
+    world.report(storage, job_id, [1, 2], R, NOW + 5 * SECOND)
 
-    progress = settle_all(storage, job_id, NOW + 12 * SECOND)
+    progress = world.settle_all(storage, job_id, NOW + 12 * SECOND)
 
     assert 3 == progress.kill_count
-    assert {K} == {one.goal for one in pods(storage, job_id)}
+    assert {K} == {one.goal for one in world.pods(storage, job_id)}
 
 
 @everywhere
 def test_who_stops_a_member_stops_the_gang(storage: Storage) -> None:
     """Stop, start and restart of one member apply to the whole gang. Pods outside the gang stay as they are."""
     job_id = a_gang(storage, 5)
-    launch(storage, job_id)
-    report(storage, job_id, range(5), R)
+    world.launch(storage, job_id)
+    world.report(storage, job_id, range(5), R)
 
     assert [0, 1, 2] == storage.pods.want_new_runs(job_id, [(1, 1)])
     assert [0, 1, 2, 4] == storage.pods.set_goals(job_id, [(2, 1), (4, 1)], K, NOW, "stop")
-    assert [3] == [one.instance_id for one in pods(storage, job_id) if one.goal is not K]
+    assert [3] == [one.instance_id for one in world.pods(storage, job_id) if one.goal is not K]
     storage.host_pods.mark_killing(job_id, 10)
-    assert [KILLING, KILLING, KILLING, R, KILLING] == states(storage, job_id)
+    assert [KILLING, KILLING, KILLING, R, KILLING] == world.states(storage, job_id)
     assert [0, 1, 2] == storage.pods.set_goals(job_id, [(0, 1)], S, NOW, "start")
     assert [] == storage.pods.set_goals(job_id, [(3, 1)], S, NOW, "start")

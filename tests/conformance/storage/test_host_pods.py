@@ -7,6 +7,7 @@ from peloton.model.pod import ContainerState, ContainerStatus, PodState, PodStat
 from services.storage.pods import host_pods
 from services.storage.pods.status_writes import StatusOutcome
 from services.storage.storage import Storage
+from tests.conformance.storage import builders as world
 from tests.conformance.storage.builders import (
     KILLING,
     LAUNCHED,
@@ -21,19 +22,7 @@ from tests.conformance.storage.builders import (
     P,
     R,
     S,
-    a_config,
-    a_job,
-    a_running_job,
-    admit,
-    create,
     everywhere,
-    launch,
-    pod,
-    queue,
-    report,
-    runs_of,
-    settle_all,
-    states,
 )
 
 
@@ -44,14 +33,14 @@ def status(job_id: JobId, instance: int, state: PodState, run: int = 1, **more: 
 @everywhere
 def test_a_launch_takes_each_run_once(storage: Storage) -> None:
     """READY pods become LAUNCHED with host, agent and ports. A second launch of the run takes nothing."""
-    job_id = a_job(storage, 2)
-    admit(storage, job_id)
+    job_id = world.a_job(storage, 2)
+    world.admit(storage, job_id)
     rows = [(i, 1, "host1", "agent1", {"http": 31000 + i, "admin": 5}) for i in (0, 1)]
 
     assert {0, 1} == storage.host_pods.mark_launched(job_id, rows, NOW + SECOND)
     assert set() == storage.host_pods.mark_launched(job_id, rows, NOW + SECOND)
 
-    launched = pod(storage, job_id, 1)
+    launched = world.pod(storage, job_id, 1)
     assert (LAUNCHED, "host1", "agent1", {"http": 31001, "admin": 5}) == (
         launched.state,
         launched.host,
@@ -68,23 +57,23 @@ def test_a_launch_takes_each_run_once(storage: Storage) -> None:
 @everywhere
 def test_a_launch_refuses_what_is_not_wanted(storage: Storage) -> None:
     """Another run, a pod with goal KILLED, and a pod that is not admitted are not launched."""
-    job_id = a_job(storage, 5)
-    queue(storage, job_id)
+    job_id = world.a_job(storage, 5)
+    world.queue(storage, job_id)
     storage.admission.mark_ready([(job_id, 0, 3)])
     storage.pods.set_goals(job_id, [(1, 1)], K, NOW, "stop")
 
     rows = [(i, run, "host", "agent", {}) for i, run in ((0, 2), (1, 1), (2, 1), (3, 1), (9, 1))]
 
     assert {2} == storage.host_pods.mark_launched(job_id, rows, NOW)
-    assert [READY, READY, LAUNCHED, P, P] == states(storage, job_id)
+    assert [READY, READY, LAUNCHED, P, P] == world.states(storage, job_id)
     assert set() == storage.host_pods.mark_launched(job_id, [], NOW)
 
 
 def test_statuses_are_applied_in_their_order(storage: Storage) -> None:
     """Several reports of one pod in a batch all take effect, each with its event."""
-    job_id = a_job(storage, 2)
-    admit(storage, job_id)
-    launch(storage, job_id)
+    job_id = world.a_job(storage, 2)
+    world.admit(storage, job_id)
+    world.launch(storage, job_id)
 
     outcome = storage.host_pods.apply_status(
         [
@@ -98,14 +87,14 @@ def test_statuses_are_applied_in_their_order(storage: Storage) -> None:
     )
 
     assert StatusOutcome([job_id], [PodId(job_id, 0, 1)], [PodId(job_id, 0, 1)]) == outcome
-    assert [S, R] == states(storage, job_id)
+    assert [S, R] == world.states(storage, job_id)
     events = [e.state for e in storage.pods.events(job_id, 0)]
     assert [S, R, STARTING, LAUNCHED] == events[:4]
 
 
 def test_containers_of_the_current_run_are_known(storage: Storage) -> None:
     """The newest reported containers are kept, also when the pod's own state stays. They are deleted with the job."""
-    job_id = a_running_job(storage, 2)
+    job_id = world.a_running_job(storage, 2)
     waits, runs = (ContainerStatus("log", state) for state in (ContainerState.PENDING, ContainerState.RUNNING))
     setup = ContainerStatus("setup", ContainerState.FAILED, True, "Error", "no", 5, 1, 2)
 
@@ -115,15 +104,15 @@ def test_containers_of_the_current_run_are_known(storage: Storage) -> None:
 
     assert {(1, 1): (setup, runs)} == storage.pods.containers(job_id, 0, 2)
     assert {} == storage.pods.containers(job_id, 0, 1)
-    report(storage, job_id, [0, 1], S)
-    settle_all(storage, job_id)
+    world.report(storage, job_id, [0, 1], S)
+    world.settle_all(storage, job_id)
     storage.jobs.delete(job_id)
     assert {} == storage.pods.containers(job_id, 0, 2)
 
 
 def test_repeated_statuses_change_nothing(storage: Storage) -> None:
     """Mesos repeats unacknowledged statuses. The second time nothing is written, logged or returned."""
-    job_id = a_running_job(storage, 2)
+    job_id = world.a_running_job(storage, 2)
     batch = [status(job_id, 0, F, message="Command exited with status 3"), status(job_id, 1, R)]
     storage.host_pods.apply_status(batch, "cluster")
     before = [
@@ -148,7 +137,7 @@ def test_repeated_statuses_change_nothing(storage: Storage) -> None:
 @everywhere
 def test_one_batch_may_hold_many_jobs(storage: Storage) -> None:
     """The answer contains each changed job of the batch once."""
-    one, two, three = (a_running_job(storage, 2) for _ in range(3))
+    one, two, three = (world.a_running_job(storage, 2) for _ in range(3))
 
     outcome = storage.host_pods.apply_status(
         [status(two, 1, S), status(one, 0, F), status(two, 0, S), status(three, 0, R)], "cluster"
@@ -161,8 +150,8 @@ def test_one_batch_may_hold_many_jobs(storage: Storage) -> None:
 @everywhere
 def test_strangers_are_orphans(storage: Storage) -> None:
     """Unknown jobs and instances, old runs, and runs that were not launched have to be killed, unless they ended."""
-    job_id = a_running_job(storage, 2, retries=5)
-    report(storage, job_id, [0], F)
+    job_id = world.a_running_job(storage, 2, retries=5)
+    world.report(storage, job_id, [0], F)
     storage.jobs.settle(job_id, NOW)
     nobody = new_job_id()
 
@@ -184,17 +173,20 @@ def test_strangers_are_orphans(storage: Storage) -> None:
 
 def test_texts_may_hold_anything(storage: Storage) -> None:
     """Messages keep quotes, other alphabets and line ends. NUL, which PostgreSQL cannot store, is dropped."""
-    job_id = a_running_job(storage, 1)
+    job_id = world.a_running_job(storage, 1)
 
-    report(storage, job_id, [0], F, message="a\x00b 'quoted' \"twice\" %s :x Ω\n", reason="r\x00")
+    world.report(storage, job_id, [0], F, message="a\x00b 'quoted' \"twice\" %s :x Ω\n", reason="r\x00")
 
-    assert ("ab 'quoted' \"twice\" %s :x Ω\n", "r") == (pod(storage, job_id).message, pod(storage, job_id).reason)
+    assert ("ab 'quoted' \"twice\" %s :x Ω\n", "r") == (
+        world.pod(storage, job_id).message,
+        world.pod(storage, job_id).reason,
+    )
 
 
 def test_output_is_added_to_the_message_of_the_run_that_failed(storage: Storage) -> None:
     """The output is added once to the event of the run, and to the pod as long as it has no newer run. Other runs and
     states keep their messages."""
-    job_id = a_running_job(storage, 2, retries=2)
+    job_id = world.a_running_job(storage, 2, retries=2)
     storage.host_pods.apply_status([status(job_id, 0, F, message="exit 1"), status(job_id, 1, S, message="fine")])
     texts = [(PodId(job_id, instance, 1), "50% of\x00 it's gone") for instance in (0, 1, 7)]
 
@@ -202,25 +194,25 @@ def test_output_is_added_to_the_message_of_the_run_that_failed(storage: Storage)
     storage.host_pods.add_output(texts)
 
     told = "exit 1; stderr: 50% of it's gone"
-    assert [told, "fine"] == [pod(storage, job_id, instance).message for instance in (0, 1)]
+    assert [told, "fine"] == [world.pod(storage, job_id, instance).message for instance in (0, 1)]
     assert told == storage.pods.events(job_id, 0)[0].message
-    settle_all(storage, job_id, NOW + 3600 * SECOND)
+    world.settle_all(storage, job_id, NOW + 3600 * SECOND)
     storage.host_pods.add_output([(PodId(job_id, 0, 1), "again")])
-    assert 2 == pod(storage, job_id, 0).run_id
-    assert "stderr" not in pod(storage, job_id, 0).message
+    assert 2 == world.pod(storage, job_id, 0).run_id
+    assert "stderr" not in world.pod(storage, job_id, 0).message
     assert told == storage.pods.events(job_id, 0, run_id=1)[0].message
 
 
 @everywhere
 def test_kills_are_answered_with_grace(storage: Storage) -> None:
     """Pods on hosts that must end are returned with host, agent and seconds of grace, and become KILLING."""
-    config = a_config(4)
+    config = world.a_config(4)
     config.defaultConfig.killGracePeriodSeconds = 7
     config.instanceConfig[1].killGracePeriodSeconds = 90
-    job_id = create(storage, config)
+    job_id = world.create(storage, config)
     storage.pods.create(job_id, lambda _: None)
-    admit(storage, job_id)
-    launch(storage, job_id)
+    world.admit(storage, job_id)
+    world.launch(storage, job_id)
     storage.pods.set_goals(job_id, [(0, 2)], K, NOW, "stop")
     storage.pods.want_new_runs(job_id, [(3, 1)])
 
@@ -229,26 +221,28 @@ def test_kills_are_answered_with_grace(storage: Storage) -> None:
     assert rest == storage.host_pods.mark_killing(job_id, 10)
     assert [] == storage.host_pods.mark_killing(job_id, 10)
 
-    assert [KILLING, KILLING, LAUNCHED, KILLING] == states(storage, job_id)
-    assert "Killing the task" == pod(storage, job_id).message
-    revision = pod(storage, job_id).revision
+    assert [KILLING, KILLING, LAUNCHED, KILLING] == world.states(storage, job_id)
+    assert "Killing the task" == world.pod(storage, job_id).message
+    revision = world.pod(storage, job_id).revision
     assert 3 == len(storage.host_pods.mark_killing(job_id, 10, again=True))
-    assert revision == pod(storage, job_id).revision
+    assert revision == world.pod(storage, job_id).revision
 
 
 def test_pods_on_hosts_are_listed_in_pages(storage: Storage, monkeypatch: object) -> None:
     """The list has every pod that may be on a host, of jobs that have not ended."""
-    ended = a_running_job(storage, 1)
-    report(storage, ended, [0], S)
+    ended = world.a_running_job(storage, 1)
+    world.report(storage, ended, [0], S)
     storage.jobs.settle(ended, NOW)
-    jobs = sorted([a_running_job(storage, 5), a_running_job(storage, 2)])
-    a_job(storage, 3)
+    jobs = sorted([world.a_running_job(storage, 5), world.a_running_job(storage, 2)])
+    world.a_job(storage, 3)
     monkeypatch.setattr(host_pods, "PAGE_PODS", 2)  # type: ignore[attr-defined]
 
     pages = list(storage.host_pods.on_hosts())
 
     found = [row for page in pages for row in page]
-    expected = [(PodId(job, i, 1), f"host{i % 3}", "agent", R) for job in jobs for i in sorted(runs_of(storage, job))]
+    expected = [
+        (PodId(job, i, 1), f"host{i % 3}", "agent", R) for job in jobs for i in sorted(world.runs_of(storage, job))
+    ]
     assert expected == found
     assert max(len(page) for page in pages) < 4
 
@@ -315,9 +309,9 @@ def test_a_renewal_that_comes_late_does_not_shorten_the_lease(storage: Storage, 
 def test_why_pods_wait_on_their_hosts_is_stored_and_listed(storage: Storage) -> None:
     """Each reason is written once, with one event. The first wakes the workflow, and the report of a start clears
     it."""
-    job_id = a_job(storage, 4)
-    admit(storage, job_id)
-    launch(storage, job_id)
+    job_id = world.a_job(storage, 4)
+    world.admit(storage, job_id)
+    world.launch(storage, job_id)
     words: dict[str, object] = {"reason": "ErrImagePull", "message": "x:1: not found", "waits": True}
     waits = [status(job_id, i, LAUNCHED, **words) for i in (1, 2, 3)]
 
@@ -332,7 +326,7 @@ def test_why_pods_wait_on_their_hosts_is_stored_and_listed(storage: Storage) -> 
     assert ["x:1: not found", "Add hostname and ports"] == [
         event.message for event in storage.pods.events(job_id, 1) if event.state is LAUNCHED
     ]
-    report(storage, job_id, [1, 2], R)
+    world.report(storage, job_id, [1, 2], R)
     assert [3] == [one.instance_id for one in storage.pods.waiting_on_hosts(job_id, 2)[0]]
     assert [job_id] == storage.host_pods.apply_status([status(job_id, 3, STARTING, **words)], "cluster").changed_jobs
     assert 1 == storage.pods.waiting_on_hosts(job_id, 2)[1]

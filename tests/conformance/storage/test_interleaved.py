@@ -13,27 +13,8 @@ from peloton.model.pod import PodState
 from services.storage.jobs.settle_view import PendingSettle
 from services.storage.jobs.settling import apply, read_pending
 from services.storage.storage import Storage
-from tests.conformance.storage.builders import (
-    LAUNCHED,
-    NOW,
-    I,
-    K,
-    L,
-    R,
-    a_config,
-    a_job,
-    a_running_job,
-    admit,
-    create,
-    launch,
-    pod,
-    pods,
-    report,
-    run,
-    runs_of,
-    settle_all,
-    states,
-)
+from tests.conformance.storage import builders as world
+from tests.conformance.storage.builders import LAUNCHED, NOW, I, K, L, R
 from tests.conformance.storage.interleaving import before_write
 from tests.reasons import PREEMPTED
 
@@ -41,21 +22,21 @@ from tests.reasons import PREEMPTED
 def test_a_run_that_began_is_not_begun_again_by_a_settle_that_looked_before(storage: Storage) -> None:
     """Two settles see a lost launch. The second finds the pod launched again and leaves it, also when the job's row
     shows no change."""
-    job_id = a_job(storage, 1)
-    admit(storage, job_id)
-    launch(storage, job_id)
-    report(storage, job_id, [0], L)
+    job_id = world.a_job(storage, 1)
+    world.admit(storage, job_id)
+    world.launch(storage, job_id)
+    world.report(storage, job_id, [0], L)
     first, second = (storage.db.read(partial(read_pending, job_id=job_id, now_ns=NOW))[0] for _ in range(2))
     assert isinstance(first, PendingSettle)
     assert isinstance(second, PendingSettle)
 
     assert storage.db.write(partial(apply, found=first, now_ns=NOW)) is not None
-    admit(storage, job_id)
-    launch(storage, job_id)
+    world.admit(storage, job_id)
+    world.launch(storage, job_id)
 
     assert storage.db.write(partial(apply, found=second, now_ns=NOW)) is None
-    assert [LAUNCHED] == states(storage, job_id)
-    assert {0: 2} == runs_of(storage, job_id)
+    assert [LAUNCHED] == world.states(storage, job_id)
+    assert {0: 2} == world.runs_of(storage, job_id)
 
 
 @pytest.mark.parametrize("first", [JobState.KILLED, JobState.RUNNING])
@@ -64,7 +45,7 @@ def test_of_a_stop_and_a_start_the_later_one_holds_for_all_pods(
 ) -> None:
     """A start between the commits of a stop, or a stop between the commits of a start, is not undone by the rest of
     it."""
-    job_id = a_running_job(storage, 3, type_=JobType.SERVICE)
+    job_id = world.a_running_job(storage, 3, type_=JobType.SERVICE)
     if first is JobState.RUNNING:
         storage.jobs.set_goal(job_id, JobState.KILLED, NOW)
     second = JobState.RUNNING if first is JobState.KILLED else JobState.KILLED
@@ -76,18 +57,18 @@ def test_of_a_stop_and_a_start_the_later_one_holds_for_all_pods(
     job = storage.jobs.get(job_id)
     assert job is not None
     assert second is job.goal
-    assert [PodState(second.value)] * 3 == [one.goal for one in pods(storage, job_id)]
+    assert [PodState(second.value)] * 3 == [one.goal for one in world.pods(storage, job_id)]
 
 
 def test_a_pod_that_is_started_while_it_is_evicted_for_good_runs_anew(storage: Storage) -> None:
     """The eviction waits for the pod's resources, so the pod ends, and returns as any evicted pod does."""
-    config = a_config(1, type_=JobType.SERVICE)
+    config = world.a_config(1, type_=JobType.SERVICE)
     config.defaultConfig.preemptionPolicy.killOnPreempt = True
-    job_id = create(storage, config)
+    job_id = world.create(storage, config)
     storage.pods.create(job_id, lambda _: None)
-    run(storage, job_id)
+    world.run(storage, job_id)
     storage.admission.evict([EvictionOrder(job_id, 0, 1, False, PREEMPTED)])
-    evicted = pod(storage, job_id)
+    evicted = world.pod(storage, job_id)
     assert (PodState.PREEMPTING, K) == (evicted.state, evicted.goal)
 
     storage.pods.set_goals(job_id, [(0, 1)], R, NOW, "start")
@@ -95,6 +76,6 @@ def test_a_pod_that_is_started_while_it_is_evicted_for_good_runs_anew(storage: S
     assert [one.is_leaving for one in storage.admission.held([job_id])[job_id]] == [True]
     assert 1 == storage.jobs.settle(job_id, NOW).kill_count
     assert [0] == [row[0].instance_id for row in storage.host_pods.mark_killing(job_id, 10)]
-    report(storage, job_id, [0], K)
-    settle_all(storage, job_id)
-    assert [I] == states(storage, job_id)
+    world.report(storage, job_id, [0], K)
+    world.settle_all(storage, job_id)
+    assert [I] == world.states(storage, job_id)

@@ -24,26 +24,8 @@ from peloton.model.maintenance import (
 from peloton.model.pod import PodState, TerminationReason
 from peloton.model.resources import Resources
 from services.storage.storage import Storage
-from tests.conformance.storage.builders import (
-    NOW,
-    SECOND,
-    I,
-    K,
-    R,
-    S,
-    a_config,
-    a_job,
-    a_running_job,
-    admit,
-    create,
-    launch,
-    pod,
-    pods,
-    report,
-    run,
-    settle_all,
-    states,
-)
+from tests.conformance.storage import builders as world
+from tests.conformance.storage.builders import NOW, SECOND, I, K, R, S
 from tests.conformance.storage.services import a_service
 
 UP, DRAINING, DRAINED, DOWN = HostState.UP, HostState.DRAINING, HostState.DRAINED, HostState.DOWN
@@ -229,13 +211,13 @@ def test_progress_is_kept(storage: Storage) -> None:
 def test_residents(storage: Storage) -> None:
     """The answer contains pods that may be on the host, of jobs that have not ended. Pods that have to leave are
     marked."""
-    first, second = sorted([a_running_job(storage, 6), a_running_job(storage, 3, type_=JobType.SERVICE)])
+    first, second = sorted([world.a_running_job(storage, 6), world.a_running_job(storage, 3, type_=JobType.SERVICE)])
     types = {job: storage.jobs.get(job).type for job in (first, second)}  # type: ignore[union-attr]
-    a_job(storage, 3)
+    world.a_job(storage, 3)
     batch = first if types[first] is JobType.BATCH else second
     storage.pods.set_goals(batch, [(0, 1)], K, NOW, "stop")
     storage.pods.want_new_runs(batch, [(3, 1)])
-    report(storage, batch, [4], S)
+    world.report(storage, batch, [4], S)
 
     found = storage.host_pods.residents(["host0", "host1", "elsewhere"])
 
@@ -250,71 +232,71 @@ def test_residents(storage: Storage) -> None:
 
 def test_no_launch_on_a_host_that_goes(storage: Storage) -> None:
     """The transaction of the launch refuses the host. A host that waits for its turn still takes pods."""
-    job_id = a_job(storage, 6)
-    admit(storage, job_id)
+    job_id = world.a_job(storage, 6)
+    world.admit(storage, job_id)
     storage.maintenance.request(C, asked("host1", "host2"), 1, NOW)
 
-    assert launch(storage, job_id, cluster=C) == {0, 2, 3, 5}
-    assert states(storage, job_id)[1] is PodState.READY
+    assert world.launch(storage, job_id, cluster=C) == {0, 2, 3, 5}
+    assert world.states(storage, job_id)[1] is PodState.READY
 
 
 def test_batch_pods_leave_a_host(storage: Storage) -> None:
     """The pods are PREEMPTING with the message of maintenance, and have another run without a failure. Others stay."""
-    job_id = a_running_job(storage, 6)
+    job_id = world.a_running_job(storage, 6)
 
     assert storage.host_pods.evict_from_host(job_id, "host1", NOW) == [1, 4]
     assert storage.host_pods.evict_from_host(job_id, "host1", NOW) == []
 
-    assert states(storage, job_id) == [R, PREEMPTING, R, R, PREEMPTING, R]
-    evicted = pod(storage, job_id, 4)
+    assert world.states(storage, job_id) == [R, PREEMPTING, R, R, PREEMPTING, R]
+    evicted = world.pod(storage, job_id, 4)
     assert evicted.message == "evicting running task: maintenance of host host1"
     assert evicted.reason == "EvictionReason_HOST_MAINTENANCE"
     assert storage.jobs.settle(job_id, NOW).kill_count == 2
     storage.host_pods.mark_killing(job_id, 10)
-    report(storage, job_id, [1], K)
-    ended = pod(storage, job_id, 1)
+    world.report(storage, job_id, [1], K)
+    ended = world.pod(storage, job_id, 1)
     assert ended.termination is not None
     assert (ended.termination.reason, ended.failure_count) == (TerminationReason.KILLED_HOST_MAINTENANCE, 0)
-    report(storage, job_id, [4], S)
-    settle_all(storage, job_id)
-    assert states(storage, job_id) == [R, I, R, R, S, R]
-    assert pod(storage, job_id, 1).run_id == 2
+    world.report(storage, job_id, [4], S)
+    world.settle_all(storage, job_id)
+    assert world.states(storage, job_id) == [R, I, R, R, S, R]
+    assert world.pod(storage, job_id, 1).run_id == 2
 
 
 def test_a_gang_leaves_whole(storage: Storage) -> None:
     """All members of the gang leave with one member, wherever they are. Other pods of the job stay."""
-    job_id = a_running_job(storage, 6, minimumRunningInstances=3)
+    job_id = world.a_running_job(storage, 6, minimumRunningInstances=3)
 
     assert storage.host_pods.evict_from_host(job_id, "host2", NOW) == [0, 1, 2, 5]
-    assert states(storage, job_id) == [PREEMPTING] * 3 + [R, R, PREEMPTING]
+    assert world.states(storage, job_id) == [PREEMPTING] * 3 + [R, R, PREEMPTING]
 
 
 def test_others_of_a_job_with_a_gang_leave_alone(storage: Storage) -> None:
     """A host without a member of the gang does not affect the gang."""
-    job_id = a_running_job(storage, 6, minimumRunningInstances=2)
+    job_id = world.a_running_job(storage, 6, minimumRunningInstances=2)
 
     assert storage.host_pods.evict_from_host(job_id, "host2", NOW) == [2, 5]
 
 
 def test_who_is_not_to_run_again_ends(storage: Storage) -> None:
     """A pod with killOnPreempt ends in maintenance too."""
-    config = a_config(1)
+    config = world.a_config(1)
     config.defaultConfig.preemptionPolicy.killOnPreempt = True
-    job_id = create(storage, config)
+    job_id = world.create(storage, config)
     storage.pods.create(job_id, lambda _: None)
-    run(storage, job_id)
+    world.run(storage, job_id)
 
     storage.host_pods.evict_from_host(job_id, "host0", NOW)
     storage.host_pods.mark_killing(job_id, 10)
-    report(storage, job_id, [0], K)
-    settle_all(storage, job_id)
+    world.report(storage, job_id, [0], K)
+    world.settle_all(storage, job_id)
 
-    assert states(storage, job_id) == [K]
+    assert world.states(storage, job_id) == [K]
 
 
 def test_ended_and_unknown_jobs_have_nobody_to_send(storage: Storage) -> None:
     """Pods of a deleted, unknown or ended job are not evicted."""
-    job_id = a_running_job(storage, 3)
+    job_id = world.a_running_job(storage, 3)
     storage.jobs.set_goal(job_id, JobState.KILLED, NOW)
 
     assert storage.host_pods.evict_from_host(job_id, "host0", NOW) == []
@@ -325,7 +307,7 @@ def test_a_pod_that_has_left_a_host_is_not_asked_to_leave_it(storage: Storage) -
     """A drain evicts the pods that it read a moment ago. A pod that has moved elsewhere stays there, and uses nothing
     of the SLA's allowance."""
     job_id = a_service(storage, 3, maximumUnavailableInstances=1)
-    assert ["host0", "host1", "host2"] == [p.host for p in pods(storage, job_id)]
+    assert ["host0", "host1", "host2"] == [p.host for p in world.pods(storage, job_id)]
 
     def drain(host: str) -> Grant:
         why = TerminationReason.KILLED_HOST_MAINTENANCE
@@ -334,8 +316,8 @@ def test_a_pod_that_has_left_a_host_is_not_asked_to_leave_it(storage: Storage) -
         )
 
     assert drain("host1") == Grant((1,))
-    report(storage, job_id, [1], K)
-    settle_all(storage, job_id)
+    world.report(storage, job_id, [1], K)
+    world.settle_all(storage, job_id)
     assert drain("host1") == Grant(())
     assert replace(drain("host0"), refusal=None) == Grant((), (0,))
-    assert [p.desired_run_id for p in pods(storage, job_id)] == [1, 2, 1]
+    assert [p.desired_run_id for p in world.pods(storage, job_id)] == [1, 2, 1]

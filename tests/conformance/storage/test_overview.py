@@ -16,19 +16,8 @@ from peloton.model.update import UpdateSpec, UpdateState
 from peloton.model.volume import VolumeState
 from services.storage.overview import Counts
 from services.storage.storage import Storage
-from tests.conformance.storage.builders import (
-    NOW,
-    SECOND,
-    K,
-    R,
-    S,
-    a_config,
-    a_job,
-    a_running_job,
-    admit,
-    create,
-    report,
-)
+from tests.conformance.storage import builders as world
+from tests.conformance.storage.builders import NOW, SECOND, K, R, S
 from tests.conformance.storage.services import a_service, roll, service_config, update
 from tests.conformance.storage.test_volumes import a_database, launch, of_job
 
@@ -36,16 +25,16 @@ from tests.conformance.storage.test_volumes import a_database, launch, of_job
 def test_jobs_and_pods_by_state(storage: Storage) -> None:
     """Ended jobs count and their pods do not. Jobs that are being deleted count nowhere."""
     assert Counts() == storage.overview.counts()
-    a_running_job(storage, 3)
-    a_running_job(storage, 3)
-    mixed = a_running_job(storage, 4)
-    report(storage, mixed, [0, 1], S)
+    world.a_running_job(storage, 3)
+    world.a_running_job(storage, 3)
+    mixed = world.a_running_job(storage, 4)
+    world.report(storage, mixed, [0, 1], S)
     storage.jobs.settle(mixed, NOW)
-    ended = a_running_job(storage, 2)
-    report(storage, ended, [0, 1], S)
+    ended = world.a_running_job(storage, 2)
+    world.report(storage, ended, [0, 1], S)
     storage.jobs.settle(ended, NOW)
-    gone = a_running_job(storage, 2)
-    report(storage, gone, [0, 1], S)
+    gone = world.a_running_job(storage, 2)
+    world.report(storage, gone, [0, 1], S)
     storage.jobs.settle(gone, NOW)
     storage.jobs.delete(gone)
 
@@ -57,12 +46,12 @@ def test_jobs_and_pods_by_state(storage: Storage) -> None:
 
 def test_pods_by_host(storage: Storage) -> None:
     """The count covers pods that may be on a host of the cluster."""
-    job_id = a_job(storage, 4)
-    admit(storage, job_id)
+    job_id = world.a_job(storage, 4)
+    world.admit(storage, job_id)
     for cluster, instances in (("a", (0, 1, 2)), ("b", (3,))):
         rows = [(i, 1, f"host{i // 2}", "agent", {}) for i in instances]
         storage.host_pods.mark_launched(job_id, rows, NOW, cluster)
-    report(storage, job_id, [2], S)
+    world.report(storage, job_id, [2], S)
 
     assert {"host0": 2, "host1": 1} == storage.overview.pods_by_host("a")
     assert {"host1": 1} == storage.overview.pods_by_host("b")
@@ -72,7 +61,7 @@ def test_pods_by_host(storage: Storage) -> None:
 
 def test_the_pods_on_a_host(storage: Storage) -> None:
     """Each pod comes with its resources, its job, and whether it leaves. The number is bounded."""
-    batch = a_running_job(storage, 4, priority=7, preemptible=True)
+    batch = world.a_running_job(storage, 4, priority=7, preemptible=True)
     service = a_service(storage, 3)
     storage.pods.set_goals(batch, [(3, 1)], K, NOW, "stop")
 
@@ -154,7 +143,7 @@ def test_hosts_that_drain(storage: Storage) -> None:
 
 def test_names_of_jobs(storage: Storage) -> None:
     """An unknown job has no name. A call without ids makes no query."""
-    job_id = create(storage, a_config())
+    job_id = world.create(storage, world.a_config())
 
     assert {job_id: "train"} == storage.overview.job_names([job_id, new_job_id(), job_id])
     assert {} == storage.overview.job_names([])
@@ -172,8 +161,8 @@ def test_leases(storage: Storage) -> None:
 
 def test_what_pods_on_hosts_ask_for(storage: Storage) -> None:
     """The resources are listed by instance: the named instances, or the first ones. An unknown job is reported."""
-    job_id = a_running_job(storage, 4)
-    report(storage, job_id, [1], S)
+    job_id = world.a_running_job(storage, 4)
+    world.report(storage, job_id, [1], S)
 
     found = storage.overview.asking(job_id, (), 100)
     assert [0, 2, 3] == [pod.pod_id.instance_id for pod in found]

@@ -10,27 +10,12 @@ from peloton.model.ids import JobId, new_job_id
 from peloton.model.job import JobState
 from services.storage.jobs.search import Backlog, JobQuery, PodQuery
 from services.storage.storage import Storage
-from tests.conformance.storage.builders import (
-    NOW,
-    SECOND,
-    F,
-    I,
-    K,
-    R,
-    S,
-    a_config,
-    a_job,
-    a_running_job,
-    admit,
-    create,
-    launch,
-    report,
-    settle_all,
-)
+from tests.conformance.storage import builders as world
+from tests.conformance.storage.builders import NOW, SECOND, F, I, K, R, S
 
 
 def named(storage: Storage, name: str, created_s: int = 0, count: int = 1, **fields: str) -> JobId:
-    config = a_config(count)
+    config = world.a_config(count)
     config.name = name
     config.owningTeam = fields.get("team", "maps")
     config.respoolID.value = fields.get("pool", "pool")
@@ -113,9 +98,9 @@ def test_pages_count_what_matches_within_the_cap(storage: Storage) -> None:
 
 def test_ended_jobs_are_found_by_when_they_ended(storage: Storage) -> None:
     """Completion times compare by the second. Unset ones sort last in ascending order."""
-    job_id, living = a_running_job(storage, 1), a_job(storage, 1)
-    report(storage, job_id, [0], S, NOW + 5 * SECOND + 7)
-    settle_all(storage, job_id, NOW + 6 * SECOND)
+    job_id, living = world.a_running_job(storage, 1), world.a_job(storage, 1)
+    world.report(storage, job_id, [0], S, NOW + 5 * SECOND + 7)
+    world.settle_all(storage, job_id, NOW + 6 * SECOND)
 
     found, _ = storage.search.query_jobs(JobQuery(completed=(NOW + 5 * SECOND, NOW + 5 * SECOND)))
     assert [job_id] == [job.job_id for job in found]
@@ -133,16 +118,16 @@ def test_jobs_cannot_be_sorted_by_anything(storage: Storage) -> None:
 def mixed(storage: Storage) -> JobId:
     """Creates 0 RUNNING, 1 FAILED, 2 SUCCEEDED on hosts 0-2, 3 KILLED before launch, and 4 INITIALIZED. 2 is
     `special`."""
-    config = a_config(5, maximumRunningInstances=3)
+    config = world.a_config(5, maximumRunningInstances=3)
     config.instanceConfig[2].name = "special"
-    job_id = create(storage, config)
+    job_id = world.create(storage, config)
     storage.pods.create(job_id, lambda _: None)
-    admit(storage, job_id)
-    launch(storage, job_id)
+    world.admit(storage, job_id)
+    world.launch(storage, job_id)
     for instance in range(3):
-        report(storage, job_id, [instance], R, NOW + (3 - instance) * SECOND)
-    report(storage, job_id, [1], F, message="b")
-    report(storage, job_id, [2], S, message="a")
+        world.report(storage, job_id, [instance], R, NOW + (3 - instance) * SECOND)
+    world.report(storage, job_id, [1], F, message="b")
+    world.report(storage, job_id, [2], S, message="a")
     storage.pods.set_goals(job_id, [(3, 1)], K, NOW, "stop")
     return job_id
 
@@ -177,7 +162,7 @@ def test_pods_are_found(storage: Storage, mixed: JobId, query: dict[str, object]
 
 def test_pod_pages_count_all_that_match(storage: Storage) -> None:
     """The total does not depend on the page."""
-    job_id = a_job(storage, 25)
+    job_id = world.a_job(storage, 25)
 
     found, total = storage.search.query_pods(job_id, PodQuery(offset=20))
     assert ([20, 21, 22, 23, 24], 25) == ([pod.instance_id for pod in found], total)
@@ -194,7 +179,7 @@ def test_pods_are_sorted_by_known_fields_only(storage: Storage) -> None:
 
 def test_pods_are_read_in_pages(storage: Storage) -> None:
     """A page starts where the caller says and has at most the given length."""
-    job_id = a_job(storage, 7)
+    job_id = world.a_job(storage, 7)
 
     assert [2, 3, 4] == [pod.instance_id for pod in storage.pods.page(job_id, 2, limit=3)]
     assert [5, 6] == [pod.instance_id for pod in storage.pods.page(job_id, 5, limit=3)]
@@ -216,10 +201,10 @@ def test_pods_are_counted_as_they_are(storage: Storage, mixed: JobId) -> None:
 def test_the_backlog_is_what_has_not_ended(storage: Storage) -> None:
     """A job is in the backlog until it is first processed, and again when it has grown. It is active until it ends."""
     assert Backlog() == storage.search.backlog()
-    new, running = create(storage, a_config(2)), a_running_job(storage, 3)
+    new, running = world.create(storage, world.a_config(2)), world.a_running_job(storage, 3)
     assert Backlog(jobs_waiting=1, jobs_active=2, pods_active=5) == storage.search.backlog()
 
-    storage.jobs.add_instances(running, a_config(7), 7, 1, NOW)
+    storage.jobs.add_instances(running, world.a_config(7), 7, 1, NOW)
     assert Backlog(jobs_waiting=2, jobs_active=2, pods_active=9) == storage.search.backlog()
 
     storage.pods.create(new, lambda _: None)
@@ -227,5 +212,5 @@ def test_the_backlog_is_what_has_not_ended(storage: Storage) -> None:
     assert Backlog(jobs_waiting=1, jobs_active=2, pods_active=9) == storage.search.backlog()
 
     storage.jobs.set_goal(new, JobState.KILLED, NOW)
-    settle_all(storage, new)
+    world.settle_all(storage, new)
     assert Backlog(jobs_waiting=1, jobs_active=1, pods_active=7) == storage.search.backlog()

@@ -17,24 +17,8 @@ from peloton.model.job import JOB_TERMINAL, JobState
 from peloton.model.pod import ALLOCATED, ON_HOST, TERMINAL, PodRecord, PodState, PodStatus
 from services.storage.jobs.settle_view import read_view
 from services.storage.storage import Storage
-from tests.conformance.storage.builders import (
-    KILLING,
-    NOW,
-    READY,
-    SECOND,
-    F,
-    I,
-    K,
-    L,
-    P,
-    R,
-    S,
-    a_config,
-    counts,
-    create,
-    pods,
-    ready_pods,
-)
+from tests.conformance.storage import builders as world
+from tests.conformance.storage.builders import KILLING, NOW, READY, SECOND, F, I, K, L, P, R, S
 from tests.conformance.storage.mirror import Mirrored
 from tests.nightly import NIGHTLY
 from tests.reasons import PREEMPTED, REQUEUED
@@ -86,7 +70,7 @@ class Life:
         for twin in (storage, self.mirrored.memory):
             twin.host_pods.batch_backoff = WAITS
         self.storage = cast(Storage, self.mirrored)
-        self.job_id: JobId = create(self.storage, a_config(COUNT, retries=retries, **sla))
+        self.job_id: JobId = world.create(self.storage, world.a_config(COUNT, retries=retries, **sla))
         self.storage.pods.create(self.job_id, lambda _: None)
         job = storage.jobs.get(self.job_id)
         assert job is not None
@@ -96,7 +80,7 @@ class Life:
         self.pending: set[int] = set()
         self.allocated: set[int] = set()
         self.cursor = storage.admission.snapshot().log_cursor
-        self.before = {pod.instance_id: pod for pod in pods(storage, self.job_id)}
+        self.before = {pod.instance_id: pod for pod in world.pods(storage, self.job_id)}
         self.ended_runs: set[tuple[int, int]] = set()
 
     def take(self, name: str, *args: Any) -> None:
@@ -109,9 +93,9 @@ class Life:
 
     def settle(self) -> None:
         progress = self.storage.jobs.settle(self.job_id, self.now_ns)
-        now = pods(self.storage, self.job_id)
+        now = world.pods(self.storage, self.job_id)
         if not progress.settle_again:
-            assert counts([pod.state for pod in now]) == progress.counts
+            assert world.counts([pod.state for pod in now]) == progress.counts
             job = self.storage.jobs.get(self.job_id)
             assert job is not None
             assert job.pod_counts == {state: n for state, n in job.pod_counts.items() if n}
@@ -132,7 +116,7 @@ class Life:
         self.allocated |= admitted
 
     def launch(self, limit: int) -> None:
-        ready = ready_pods(self.storage, self.job_id, limit)
+        ready = world.ready_pods(self.storage, self.job_id, limit)
         rows = [(i, run, "host", "agent", {"http": 1}) for i, run in ready]
         assert {i for i, _ in ready} == self.storage.host_pods.mark_launched(self.job_id, rows, self.now_ns)
         assert set() == self.storage.host_pods.mark_launched(self.job_id, rows, self.now_ns)
@@ -203,7 +187,7 @@ class Life:
     # -- invariants
 
     def now(self) -> list[PodRecord]:
-        return pods(self.storage, self.job_id)
+        return world.pods(self.storage, self.job_id)
 
     def tail(self) -> None:
         for seq, job_id, i, run, state in self.storage.admission.status_log(self.cursor, 1000):

@@ -22,18 +22,9 @@ from peloton.model.rebalance import (
     Stays,
 )
 from services.storage.storage import Storage
+from tests.conformance.storage import builders as world
 from tests.conformance.storage import test_daemons, test_volumes
-from tests.conformance.storage.builders import (
-    NOW,
-    Clock,
-    K,
-    R,
-    a_running_job,
-    admit,
-    pod,
-    report,
-    settle_all,
-)
+from tests.conformance.storage.builders import NOW, Clock, K, R
 from tests.conformance.storage.services import a_service, service_config, update
 
 HERE, NEW_HOST = "", Hostname("host9")
@@ -41,7 +32,7 @@ SPEC = RebalanceSpec((Goal.FREE,), 60)
 
 
 def a_move(storage: Storage, job_id: JobId, instance: int = 0) -> Move:
-    now = pod(storage, job_id, instance)
+    now = world.pod(storage, job_id, instance)
     why = MoveReason(Goal.FREE, 900, 500, waiting_job=JobId("big"))
     return Move(PodId(job_id, instance, now.run_id), Hostname(now.host), NEW_HOST, why)
 
@@ -54,16 +45,16 @@ def begin(storage: Storage, job_id: JobId, instances: Sequence[int]) -> list[int
 def end_and_queue(storage: Storage, job_id: JobId) -> None:
     """Ends the pods of the moves and makes them READY again."""
     ended = [pod.instance_id for pod, *_ in storage.host_pods.mark_killing(job_id, 1_000)]
-    report(storage, job_id, ended, K)
-    settle_all(storage, job_id)
-    settle_all(storage, job_id)
-    admit(storage, job_id)
+    world.report(storage, job_id, ended, K)
+    world.settle_all(storage, job_id)
+    world.settle_all(storage, job_id)
+    world.admit(storage, job_id)
 
 
 def run_on(storage: Storage, job_id: JobId, instance: int, host: str) -> None:
-    run_id = pod(storage, job_id, instance).desired_run_id
+    run_id = world.pod(storage, job_id, instance).desired_run_id
     storage.host_pods.mark_launched(job_id, [(instance, run_id, host, "agent", {})], NOW, HERE)
-    report(storage, job_id, [instance], R)
+    world.report(storage, job_id, [instance], R)
 
 
 def homes(storage: Storage, job_id: JobId) -> Counter[str]:
@@ -78,11 +69,11 @@ def test_a_pod_that_moves_is_to_run_anew_on_another_host(storage: Storage) -> No
     """The pod has resources reserved on its new host, and the move is over once it runs there."""
     storage.rebalances.start([HERE], SPEC)
     job_id = a_service(storage, 4)
-    before = pod(storage, job_id, 1)
+    before = world.pod(storage, job_id, 1)
 
     assert [1] == begin(storage, job_id, [1])
 
-    moving = pod(storage, job_id, 1)
+    moving = world.pod(storage, job_id, 1)
     assert (NEW_HOST, before.run_id + 1) == (moving.desired_host, moving.desired_run_id)
     assert "Moves to host9: makes room on host1 for a pod of job big that fits nowhere" == moving.message
     assert ({"host1": 0, NEW_HOST: 1}) == {host: homes(storage, job_id)[host] for host in ("host1", NEW_HOST)}
@@ -93,7 +84,7 @@ def test_a_pod_that_moves_is_to_run_anew_on_another_host(storage: Storage) -> No
     assert (0, 1) == (storage.rebalances.settle(HERE)[0], len(storage.rebalances.settle(HERE)[1]))
     run_on(storage, job_id, 1, NEW_HOST)
     storage.rebalances.settle(HERE)
-    assert ([MoveState.MOVED], "") == (states(storage), pod(storage, job_id, 1).desired_host)
+    assert ([MoveState.MOVED], "") == (states(storage), world.pod(storage, job_id, 1).desired_host)
 
 
 def test_a_pod_that_comes_to_run_elsewhere_ends_its_move(storage: Storage, clock: Clock) -> None:
@@ -141,12 +132,12 @@ def test_a_plan_of_before_moves_nothing_that_has_changed(storage: Storage) -> No
 def test_what_does_not_move_is_not_moved_by_mistake(storage: Storage) -> None:
     """Pods of batch jobs, of gangs and of daemons, and pods with volumes stay, whatever a plan contains."""
     storage.rebalances.start([HERE], SPEC)
-    batch, gang = a_running_job(storage, 4), a_running_job(storage, 4, minimumRunningInstances=2)
+    batch, gang = world.a_running_job(storage, 4), world.a_running_job(storage, 4, minimumRunningInstances=2)
     assert [[], []] == [begin(storage, job_id, [0]) for job_id in (batch, gang)]
 
     stateful = test_volumes.a_database(storage)
     test_volumes.launch(storage, stateful, {0: "host0", 1: "host1"}, cluster=HERE)
-    report(storage, stateful, [0, 1], R)
+    world.report(storage, stateful, [0, 1], R)
     daemon = test_daemons.a_daemon(storage)
     test_daemons.follow(storage, daemon, "host0", cluster=HERE)
     test_daemons.run(storage, daemon, HERE)

@@ -9,20 +9,8 @@ from hypothesis import strategies as st
 from peloton.model.job import JobState, RolledUp
 from peloton.model.pod import PodState
 from services.storage.storage import Storage
-from tests.conformance.storage.builders import (
-    NOW,
-    SECOND,
-    F,
-    R,
-    S,
-    a_config,
-    a_job,
-    a_running_job,
-    admit,
-    create,
-    launch,
-    report,
-)
+from tests.conformance.storage import builders as world
+from tests.conformance.storage.builders import NOW, SECOND, F, R, S
 from tests.conformance.storage.interleaving import before_write
 
 
@@ -31,9 +19,9 @@ def record(storage: Storage, job_id: object) -> object:
 
 
 def launched_job(storage: Storage, count: int, **config: object) -> object:
-    job_id = a_job(storage, count, **config)
-    admit(storage, job_id)
-    launch(storage, job_id)
+    job_id = world.a_job(storage, count, **config)
+    world.admit(storage, job_id)
+    world.launch(storage, job_id)
     storage.jobs.settle(job_id, NOW)
     return job_id
 
@@ -42,7 +30,7 @@ def test_pods_that_run_are_counted(storage: Storage) -> None:
     """Jobs whose pods begin to run are RUNNING after one call. Their workflows only have to show it."""
     jobs = sorted(launched_job(storage, 3) for _ in range(3))  # type: ignore[type-var]
     for job in jobs:
-        report(storage, job, range(3), R, NOW + SECOND)  # type: ignore[arg-type]
+        world.report(storage, job, range(3), R, NOW + SECOND)  # type: ignore[arg-type]
 
     assert RolledUp([], jobs) == storage.jobs.roll_up(jobs, NOW + SECOND)  # type: ignore[arg-type]
     assert RolledUp([], []) == storage.jobs.roll_up(jobs, NOW + SECOND)  # type: ignore[arg-type]
@@ -57,9 +45,9 @@ def test_pods_that_run_are_counted(storage: Storage) -> None:
 )
 def test_what_a_workflow_does_is_left_to_it(storage: Storage, ended: list[PodState], retries: int) -> None:
     """The end of a job and next runs are not written. The workflow is notified."""
-    job = a_running_job(storage, 2, retries=retries)
+    job = world.a_running_job(storage, 2, retries=retries)
     for instance, state in enumerate(ended):
-        report(storage, job, [instance], state, NOW + SECOND)
+        world.report(storage, job, [instance], state, NOW + SECOND)
     before = record(storage, job)
 
     assert RolledUp([job], []) == storage.jobs.roll_up([job], NOW + SECOND)
@@ -68,8 +56,8 @@ def test_what_a_workflow_does_is_left_to_it(storage: Storage, ended: list[PodSta
 
 def test_an_end_of_some_pods_is_counted(storage: Storage) -> None:
     """A job with running pods left requires nothing else."""
-    job = a_running_job(storage, 3)
-    report(storage, job, [1], S, NOW + SECOND)
+    job = world.a_running_job(storage, 3)
+    world.report(storage, job, [1], S, NOW + SECOND)
 
     assert RolledUp([], [job]) == storage.jobs.roll_up([job], NOW + SECOND)
     assert {R: 2, S: 1} == storage.jobs.get_many([job])[0].pod_counts
@@ -79,16 +67,16 @@ def test_others_are_told(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> N
     """The workflow is notified for jobs with a deadline or a gang, larger jobs, jobs that wait for their pods, and
     unknown ones."""
     monkeypatch.setattr("services.storage.jobs.settling.SMALL_PODS", 5)
-    large, missing = a_running_job(storage, 6), create(storage, a_config(2))
-    timed = a_config(2)
+    large, missing = world.a_running_job(storage, 6), world.create(storage, world.a_config(2))
+    timed = world.a_config(2)
     timed.sla.maxRunningTime = 60
-    with_deadline = create(storage, timed)
+    with_deadline = world.create(storage, timed)
     gang = launched_job(storage, 4, minimumRunningInstances=2)
     unknown = large[:-1] + ("0" if large[-1] != "0" else "1")
     storage.pods.create(with_deadline, lambda _: None)
-    admit(storage, with_deadline)
-    launch(storage, with_deadline)
-    report(storage, with_deadline, [0, 1], R)
+    world.admit(storage, with_deadline)
+    world.launch(storage, with_deadline)
+    world.report(storage, with_deadline, [0, 1], R)
     asked = [large, missing, with_deadline, gang, unknown]
 
     assert RolledUp(sorted(asked), []) == storage.jobs.roll_up(asked, NOW)  # type: ignore[arg-type,type-var]
@@ -97,7 +85,7 @@ def test_others_are_told(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> N
 def test_a_job_that_changes_meanwhile_is_told(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
     """The counts are written only to a job that has not changed since. The workflow of a changed job is notified."""
     job = launched_job(storage, 2)
-    report(storage, job, [0, 1], R)  # type: ignore[arg-type]
+    world.report(storage, job, [0, 1], R)  # type: ignore[arg-type]
     before_write(storage, 1, lambda: storage.jobs.set_goal(job, JobState.KILLED, NOW), monkeypatch)  # type: ignore[arg-type]
 
     assert RolledUp([job], []) == storage.jobs.roll_up([job], NOW)  # type: ignore[list-item]
@@ -109,9 +97,9 @@ def test_a_job_that_changes_meanwhile_is_told(storage: Storage, monkeypatch: pyt
 )
 def test_it_counts_as_settling_does(storage: Storage, reports: list[tuple[int, PodState]], retries: int) -> None:
     """Settling writes nothing and finds no work after a roll-up that notified no workflow, whatever hosts report."""
-    job = a_running_job(storage, 4, retries=retries)
+    job = world.a_running_job(storage, 4, retries=retries)
     for step, (instance, state) in enumerate(reports):
-        report(storage, job, [instance], state, NOW + step)
+        world.report(storage, job, [instance], state, NOW + step)
 
     rolled = storage.jobs.roll_up([job], NOW + SECOND)
     before = record(storage, job)
@@ -130,7 +118,7 @@ def test_no_transaction_writes_more_jobs_than_the_bound(storage: Storage, monkey
     monkeypatch.setattr("services.storage.jobs.jobs.ROLLED_UP_JOBS_MAX", 2)
     jobs = sorted(launched_job(storage, 1) for _ in range(5))  # type: ignore[type-var]
     for job in jobs:
-        report(storage, job, [0], R, NOW + SECOND)  # type: ignore[arg-type]
+        world.report(storage, job, [0], R, NOW + SECOND)  # type: ignore[arg-type]
     written: list[int] = []
     write = storage.db.write
 

@@ -12,21 +12,8 @@ from peloton.model.job import JobState
 from peloton.model.pod import PodState, TerminationReason
 from peloton.model.update import UpdateAct, UpdateKey, UpdateRecord, UpdateSpec, UpdateState, UpdateType
 from services.storage.storage import Storage
-from tests.conformance.storage.builders import (
-    NOW,
-    SECOND,
-    K,
-    R,
-    a_job,
-    admit,
-    pod,
-    pods,
-    ready_pods,
-    report,
-    runs_of,
-    settle_all,
-    states,
-)
+from tests.conformance.storage import builders as world
+from tests.conformance.storage.builders import NOW, SECOND, K, R
 from tests.conformance.storage.services import a_service, roll, service_config, turn, update, versions
 from tests.reasons import PREEMPTED
 
@@ -40,7 +27,7 @@ def test_a_service_is_created_by_an_update(storage: Storage) -> None:
     assert job is not None
     done = storage.updates.get(job.update_id)
     assert done is not None
-    assert ("1-1-1", JobState.RUNNING, [R] * 3) == (str(job.entity_version), job.state, states(storage, job_id))
+    assert ("1-1-1", JobState.RUNNING, [R] * 3) == (str(job.entity_version), job.state, world.states(storage, job_id))
     assert (UpdateState.SUCCEEDED, {0, 1, 2}, {0, 1, 2}) == (done.state, done.added, done.done)
     assert b"spec" == storage.configs.job_spec(job_id)
     assert [job_id] == storage.search.services_named("train")
@@ -61,13 +48,13 @@ def test_a_batch_goes_at_a_time(storage: Storage) -> None:
     assert "2-1-2" == str(job.entity_version)
     for _ in range(20):
         progress = turn(storage, job_id, starts=False)
-        away = [p.instance_id for p in pods(storage, job_id) if p.state is not R]
+        away = [p.instance_id for p in world.pods(storage, job_id) if p.state is not R]
         assert len(away) <= 2
         turn(storage, job_id)
         if progress.is_finished:
             break
     assert dict.fromkeys(range(5), 2) == versions(storage, job_id)
-    assert dict.fromkeys(range(5), 2) == runs_of(storage, job_id)
+    assert dict.fromkeys(range(5), 2) == world.runs_of(storage, job_id)
 
 
 def test_what_does_not_change_is_not_touched(storage: Storage) -> None:
@@ -78,7 +65,7 @@ def test_what_does_not_change_is_not_touched(storage: Storage) -> None:
     config.instanceConfig[1].command.value = "other"
     update(storage, job_id, config)
     assert UpdateState.SUCCEEDED is roll(storage, job_id).state
-    assert {0: 1, 1: 2, 2: 1} == runs_of(storage, job_id)
+    assert {0: 1, 1: 2, 2: 1} == world.runs_of(storage, job_id)
     assert {0: 2, 1: 2, 2: 2} == versions(storage, job_id)
 
 
@@ -100,10 +87,10 @@ def test_growing_and_shrinking(storage: Storage) -> None:
     job_id = a_service(storage, 3)
     update(storage, job_id, service_config(1))
     assert UpdateState.SUCCEEDED is roll(storage, job_id).state
-    assert {0: 1} == runs_of(storage, job_id)
+    assert {0: 1} == world.runs_of(storage, job_id)
     update(storage, job_id, service_config(4))
     roll(storage, job_id)
-    assert {0: 1, 1: 2, 2: 2, 3: 1} == runs_of(storage, job_id)
+    assert {0: 1, 1: 2, 2: 2, 3: 1} == world.runs_of(storage, job_id)
     assert {1, 2} == {event.run_id for event in storage.pods.events(job_id, 2, run_limit=0)}
 
 
@@ -115,7 +102,7 @@ def test_failures_turn_it_back(storage: Storage) -> None:
     progress = roll(storage, job_id, broken_version=2)
     assert UpdateState.ROLLED_BACK is progress.state
     assert ({0: 3, 1: 3, 2: 3, 3: 3}, 3) == (versions(storage, job_id), storage.jobs.get(job_id).config_version)  # type: ignore[union-attr]
-    assert {0: 3, 1: 1, 2: 1, 3: 1} == runs_of(storage, job_id)
+    assert {0: 3, 1: 1, 2: 1, 3: 1} == world.runs_of(storage, job_id)
     assert "v1" == storage.configs.task_configs(job_id, 3, [0])[0].command.value
 
 
@@ -167,10 +154,10 @@ def test_failures_without_rollback_stop_it(storage: Storage) -> None:
 def test_in_place(storage: Storage) -> None:
     """Each instance in flight requests its former host."""
     job_id = a_service(storage, 4)
-    homes = {p.instance_id: p.host for p in pods(storage, job_id)}
+    homes = {p.instance_id: p.host for p in world.pods(storage, job_id)}
     update(storage, job_id, service_config(4, "v2"), UpdateSpec(batch_size=1, in_place=True))
     storage.updates.advance(job_id, NOW)
-    assert (homes[0], "") == (pod(storage, job_id, 0).desired_host, pod(storage, job_id, 1).desired_host)
+    assert (homes[0], "") == (world.pod(storage, job_id, 0).desired_host, world.pod(storage, job_id, 1).desired_host)
 
 
 def test_pods_in_a_queue_leave_it_for_the_new_configuration(storage: Storage) -> None:
@@ -179,7 +166,7 @@ def test_pods_in_a_queue_leave_it_for_the_new_configuration(storage: Storage) ->
     config = service_config(2)
     storage.updates.create_service(convert.new_job_record(job_id, config, NOW), config, b"", UpdateSpec(), "", NOW)
     storage.updates.advance(job_id, NOW)
-    settle_all(storage, job_id)
+    world.settle_all(storage, job_id)
     storage.admission.mark_pending(job_id, storage.admission.queueable(job_id, 10), 1)
     update(storage, job_id, service_config(2, "v2"))
     storage.updates.advance(job_id, NOW)
@@ -187,7 +174,7 @@ def test_pods_in_a_queue_leave_it_for_the_new_configuration(storage: Storage) ->
     assert (2, 2) == (progress.kill_count, progress.queued_kill_count)
     assert [(0, 2, PodState.PENDING)] == storage.admission.kill_queued(job_id, NOW)
     assert {0: 2, 1: 2} == versions(storage, job_id)
-    assert [PodState.INITIALIZED] * 2 == states(storage, job_id)
+    assert [PodState.INITIALIZED] * 2 == world.states(storage, job_id)
 
 
 def test_restart(storage: Storage) -> None:
@@ -197,7 +184,7 @@ def test_restart(storage: Storage) -> None:
     turn(storage, job_id)
     update(storage, job_id, None, type=UpdateType.RESTART, instances=[1, 2, 9])
     assert UpdateState.SUCCEEDED is roll(storage, job_id).state
-    assert ({0: 1, 1: 2, 2: 2, 3: 1}, [R] * 4) == (runs_of(storage, job_id), states(storage, job_id))
+    assert ({0: 1, 1: 2, 2: 2, 3: 1}, [R] * 4) == (world.runs_of(storage, job_id), world.states(storage, job_id))
 
 
 def test_stop_and_start(storage: Storage) -> None:
@@ -205,10 +192,10 @@ def test_stop_and_start(storage: Storage) -> None:
     job_id = a_service(storage, 3)
     update(storage, job_id, None, ONE_BY_ONE, type=UpdateType.STOP, instances=[0, 1])
     assert UpdateState.SUCCEEDED is roll(storage, job_id).state
-    assert [K, K, R] == states(storage, job_id)
+    assert [K, K, R] == world.states(storage, job_id)
     update(storage, job_id, None, ONE_BY_ONE, type=UpdateType.START)
     assert UpdateState.SUCCEEDED is roll(storage, job_id).state
-    assert ([R] * 3, {0: 2, 1: 2, 2: 1}) == (states(storage, job_id), runs_of(storage, job_id))
+    assert ([R] * 3, {0: 2, 1: 2, 2: 1}) == (world.states(storage, job_id), world.runs_of(storage, job_id))
 
 
 def test_stopped_instances_stay_stopped(storage: Storage) -> None:
@@ -218,10 +205,10 @@ def test_stopped_instances_stay_stopped(storage: Storage) -> None:
     turn(storage, job_id)
     update(storage, job_id, service_config(2, "v2"))
     roll(storage, job_id)
-    assert ([K, R], {0: 2, 1: 2}) == (states(storage, job_id), versions(storage, job_id))
+    assert ([K, R], {0: 2, 1: 2}) == (world.states(storage, job_id), versions(storage, job_id))
     update(storage, job_id, service_config(2, "v3"), UpdateSpec(start_pods=True))
     roll(storage, job_id)
-    assert [R, R] == states(storage, job_id)
+    assert [R, R] == world.states(storage, job_id)
 
 
 def test_pause_resume_abort(storage: Storage) -> None:
@@ -246,15 +233,15 @@ def test_a_pod_that_was_placed_is_not_launched_with_an_old_version(storage: Stor
     job_id = a_service(storage, 1)
     update(storage, job_id, service_config(1, "v2"))
     turn(storage, job_id, starts=False)
-    admit(storage, job_id)
-    (placed,) = ready_pods(storage, job_id)
+    world.admit(storage, job_id)
+    (placed,) = world.ready_pods(storage, job_id)
     update(storage, job_id, service_config(1, "v3"))
     storage.updates.advance(job_id, NOW)
 
     assert storage.host_pods.mark_launched(job_id, [(*placed, "host1", "agent", {})], NOW) == set()
-    assert ready_pods(storage, job_id) == []
+    assert world.ready_pods(storage, job_id) == []
     roll(storage, job_id)
-    assert ([R], {0: 3}) == (states(storage, job_id), versions(storage, job_id))
+    assert ([R], {0: 3}) == (world.states(storage, job_id), versions(storage, job_id))
 
 
 def test_start_paused(storage: Storage) -> None:
@@ -310,13 +297,13 @@ def test_refusals(storage: Storage) -> None:
     with pytest.raises(InvalidArgument, match="resource pool identifier is immutable"):
         update(storage, job_id, wrong_pool)
     with pytest.raises(InvalidArgument, match="RESTART supported only for service jobs"):
-        update(storage, a_job(storage, 1), None, type=UpdateType.RESTART)
+        update(storage, world.a_job(storage, 1), None, type=UpdateType.RESTART)
     assert before == storage.jobs.get(job_id)
     update(storage, job_id, service_config(2, "v2"), ONE_BY_ONE)
     with pytest.raises(InvalidArgument, match="workflow RESTART cannot overwrite workflow UPDATE"):
         update(storage, job_id, None, type=UpdateType.RESTART)
     with pytest.raises(NotFound, match="no workflow found"):
-        storage.updates.steer(a_job(storage, 1), None, UpdateAct.PAUSE, None, NOW)
+        storage.updates.steer(world.a_job(storage, 1), None, UpdateAct.PAUSE, None, NOW)
 
 
 def test_ten_updates_are_kept(storage: Storage) -> None:
@@ -399,7 +386,7 @@ def test_the_sla_is_asked_in_one_place(storage: Storage) -> None:
 
 def test_watchers_see_services_only(storage: Storage) -> None:
     """Events come in the order of commits, with the job as -1."""
-    a_job(storage, 3)
+    world.a_job(storage, 3)
     job_id = a_service(storage, 1)
     oldest, newest = storage.watch_log.bounds()
     log = storage.watch_log.after(0, 1_000)
@@ -407,7 +394,7 @@ def test_watchers_see_services_only(storage: Storage) -> None:
     assert {job_id} == {job for _, job, _ in log}
     assert {-1, 0} == {instance for _, _, instance in log}
     assert [seq for seq, *_ in log] == list(range(oldest, newest + 1))
-    report(storage, job_id, [0], K)
+    world.report(storage, job_id, [0], K)
     assert [(newest + 1, job_id, 0)] == storage.watch_log.after(newest, 10)
     storage.watch_log.prune(newest)
     assert (newest + 1, newest + 1) == storage.watch_log.bounds()
@@ -418,7 +405,7 @@ def test_preemption_asks_the_sla(storage: Storage) -> None:
     job_id = a_service(storage, 3, maximumUnavailableInstances=1)
     (result,) = storage.admission.evict([EvictionOrder(job_id, 0, 2, False, PREEMPTED)])
     assert [(0, 1)] == result.leaving
-    assert [PodState.PREEMPTING, R, R] == states(storage, job_id)
+    assert [PodState.PREEMPTING, R, R] == world.states(storage, job_id)
     assert [(1, False), (0, True)] == [(d.instance_id, d.granted) for d in storage.disruptions.recent(job_id)]
 
 
@@ -429,8 +416,8 @@ def test_each_pod_waits_with_the_shape_of_its_own_configuration(storage: Storage
     config.defaultConfig.resource.cpuLimit = 3
     update(storage, job_id, config, ONE_BY_ONE)
     turn(storage, job_id, starts=False)
-    report(storage, job_id, [2], PodState.FAILED)
-    settle_all(storage, job_id, NOW + 3_600 * 10**9)
+    world.report(storage, job_id, [2], PodState.FAILED)
+    world.settle_all(storage, job_id, NOW + 3_600 * 10**9)
     shapes = storage.admission.waiting_shapes(job_id, 0, 3)
     assert [(0, 1, 3_000), (2, 1, 1_500)] == [(s.start, s.count, s.shape.resources.cpu_milli) for s in shapes]
 
@@ -442,7 +429,7 @@ def test_a_rollout_whose_pods_crash_has_stalled(storage: Storage) -> None:
     update_id = update(storage, job_id, service_config(3, "v2"), UpdateSpec(1, progress_deadline_s=60)).update_id
     for _ in range(4):
         turn(storage, job_id, broken_version=2)
-    runs = runs_of(storage, job_id)
+    runs = world.runs_of(storage, job_id)
     storage.host_pods.add_output([(PodId(job_id, 0, runs[0]), "no such table")])
 
     def advance(after_s: int) -> UpdateRecord:
@@ -455,7 +442,7 @@ def test_a_rollout_whose_pods_crash_has_stalled(storage: Storage) -> None:
     assert storage.updates.advance(job_id, NOW + 20 * SECOND).stalls_in_s == 40
     assert ([], 0) == storage.overview.stuck_updates()
     stalled = advance(60)
-    failures = pod(storage, job_id, 0).failure_count
+    failures = world.pod(storage, job_id, 0).failure_count
     assert failures >= 1
     assert (NOW + 60 * SECOND, failures, UpdateState.ROLLING_FORWARD) == (
         stalled.stalled_ns, stalled.failed_run_count, stalled.state,
@@ -466,7 +453,7 @@ def test_a_rollout_whose_pods_crash_has_stalled(storage: Storage) -> None:
     assert (1, stalled) == (total, told)
     assert stalled == storage.updates.of_job(job_id)[0] == storage.updates.some([update_id])[update_id]
 
-    settle_all(storage, job_id, NOW + 7_200 * SECOND)  # the next run is due
+    world.settle_all(storage, job_id, NOW + 7_200 * SECOND)  # the next run is due
     for _ in range(6):  # it runs well now
         turn(storage, job_id)
     seen = storage.updates.get(update_id)

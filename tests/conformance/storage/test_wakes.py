@@ -17,21 +17,8 @@ from peloton.model.reason import RequeueReason, RequeueRule
 from peloton.model.update import UpdateSpec
 from services.storage.jobs.wakes import mark_seen, note_wakes, read_wake
 from services.storage.storage import Storage
-from tests.conformance.storage.builders import (
-    NOW,
-    SECOND,
-    F,
-    R,
-    S,
-    a_config,
-    a_job,
-    a_running_job,
-    admit,
-    create,
-    everywhere,
-    launch,
-    report,
-)
+from tests.conformance.storage import builders as world
+from tests.conformance.storage.builders import NOW, SECOND, F, R, S, everywhere
 from tests.conformance.storage.services import a_service, service_config, update
 from tests.reasons import PREEMPTED
 
@@ -51,7 +38,7 @@ def settle_all(storage: Storage, now_ns: int = NOW) -> None:
 @everywhere
 def test_a_new_job_is_due_until_it_is_settled(storage: Storage) -> None:
     """A job is found although its api was killed before it started the workflow."""
-    job_id = create(storage, a_config(2))
+    job_id = world.create(storage, world.a_config(2))
 
     assert [job_id] == due(storage, NOW)
     assert [] == due(storage, NOW - 1)
@@ -75,7 +62,7 @@ def _restart(storage: Storage, job_id: JobId) -> None:
 
 
 def _report(storage: Storage, job_id: JobId) -> None:
-    report(storage, job_id, range(1), S, NOW)
+    world.report(storage, job_id, range(1), S, NOW)
 
 
 def _evict(storage: Storage, job_id: JobId) -> None:
@@ -86,7 +73,7 @@ def _evict(storage: Storage, job_id: JobId) -> None:
 @pytest.mark.parametrize("act", [_stop, _stop_pods, _restart, _report, _evict])
 def test_changes_of_others_are_noted(storage: Storage, act: Act) -> None:
     """Each transaction that wakes a workflow leaves a note, which the next settle deletes."""
-    job_id = a_running_job(storage, 3)
+    job_id = world.a_running_job(storage, 3)
     settle_all(storage)
     act(storage, job_id)
 
@@ -98,7 +85,7 @@ def test_changes_of_others_are_noted(storage: Storage, act: Act) -> None:
 @everywhere
 def test_an_admission_is_noted(storage: Storage) -> None:
     """READY pods wait for their workflow, although the resource manager may have been killed since."""
-    job_id = a_job(storage, 2)
+    job_id = world.a_job(storage, 2)
     settle_all(storage)
     storage.admission.mark_pending(job_id, [(0, 2)], 1)
     assert [] == due(storage, NOW)
@@ -110,8 +97,8 @@ def test_an_admission_is_noted(storage: Storage) -> None:
 @everywhere
 def test_a_gang_that_is_queued_again_is_noted(storage: Storage) -> None:
     """The job is woken, as another workflow may have released the launch."""
-    job_id = a_job(storage, 2, minimumRunningInstances=2)
-    admit(storage, job_id)
+    job_id = world.a_job(storage, 2, minimumRunningInstances=2)
+    world.admit(storage, job_id)
     settle_all(storage)
     storage.admission.requeue_gang(job_id, RequeueReason(RequeueRule.CANCELLED))
 
@@ -121,10 +108,10 @@ def test_a_gang_that_is_queued_again_is_noted(storage: Storage) -> None:
 @everywhere
 def test_a_workflows_own_turn_notes_nothing(storage: Storage) -> None:
     """Temporal repeats the steps of a turn when a worker dies, so queueing, launch and kill leave no note."""
-    job_id = a_job(storage, 2)
-    admit(storage, job_id)
+    job_id = world.a_job(storage, 2)
+    world.admit(storage, job_id)
     settle_all(storage)
-    launch(storage, job_id)
+    world.launch(storage, job_id)
 
     assert [] == due(storage, NOW)
 
@@ -132,7 +119,7 @@ def test_a_workflows_own_turn_notes_nothing(storage: Storage) -> None:
 @everywhere
 def test_a_next_run_and_a_deadline_are_due_when_the_timer_is_late(storage: Storage) -> None:
     """The note of a job with a deadline stays, and is due a while after the deadline."""
-    job_id = a_running_job(storage, 1, maxRunningTime=600)
+    job_id = world.a_running_job(storage, 1, maxRunningTime=600)
     settle_all(storage)
     late_ns = NOW + (600 + TIMER_GRACE_S) * SECOND
 
@@ -145,7 +132,7 @@ def test_a_next_run_and_a_deadline_are_due_when_the_timer_is_late(storage: Stora
 @everywhere
 def test_pages_follow_each_other(storage: Storage) -> None:
     """The sweep reads by page, the oldest notes first, each job once."""
-    jobs = sorted(create(storage, a_config(1)) for _ in range(5))
+    jobs = sorted(world.create(storage, world.a_config(1)) for _ in range(5))
     found: list[tuple[int, JobId]] = []
     while page := storage.wakes.due(NOW, 2, found[-1] if found else (0, "")):
         found += page
@@ -156,8 +143,8 @@ def test_pages_follow_each_other(storage: Storage) -> None:
 @everywhere
 def test_notes_of_ended_jobs_are_forgotten(storage: Storage) -> None:
     """A report after the end notes a job without a workflow. The sweep deletes the note."""
-    job_id, running = a_running_job(storage, 1), a_running_job(storage, 1)
-    report(storage, job_id, range(1), F, NOW)
+    job_id, running = world.a_running_job(storage, 1), world.a_running_job(storage, 1)
+    world.report(storage, job_id, range(1), F, NOW)
     settle_all(storage)
     assert JobState.FAILED is storage.jobs.get(job_id).state  # type: ignore[union-attr]
     late = PodStatus(PodId(job_id, 0, 1), R, time_ns=NOW)
@@ -170,9 +157,9 @@ def test_notes_of_ended_jobs_are_forgotten(storage: Storage) -> None:
 
 def test_notes_of_ended_jobs_are_forgotten_page_by_page(storage: Storage) -> None:
     """One transaction deletes a page of notes, and leaves the notes of active jobs."""
-    running, ended = a_running_job(storage, 1), [a_running_job(storage, 1) for _ in range(3)]
+    running, ended = world.a_running_job(storage, 1), [world.a_running_job(storage, 1) for _ in range(3)]
     for job_id in ended:
-        report(storage, job_id, range(1), S, NOW)
+        world.report(storage, job_id, range(1), S, NOW)
     settle_all(storage)
     storage.db.write(partial(note_wakes, job_ids=[running, *ended], now_ns=NOW))
 
@@ -184,19 +171,19 @@ def test_notes_of_ended_jobs_are_forgotten_page_by_page(storage: Storage) -> Non
 def test_jobs_that_were_settled_are_counted(storage: Storage) -> None:
     """The count is a lower bound of workflows unless Temporal has lost some. Jobs that wait for a deadline are
     included."""
-    a_running_job(storage, 1)
-    a_running_job(storage, 1, maxRunningTime=600)
-    ended = a_running_job(storage, 1)
-    report(storage, ended, range(1), S, NOW)
+    world.a_running_job(storage, 1)
+    world.a_running_job(storage, 1, maxRunningTime=600)
+    ended = world.a_running_job(storage, 1)
+    world.report(storage, ended, range(1), S, NOW)
     settle_all(storage)
-    create(storage, a_config(1))  # noted
+    world.create(storage, world.a_config(1))  # noted
 
     assert 2 == storage.wakes.settled_count()
 
 
 def test_ended_services_with_an_update_are_counted(storage: Storage) -> None:
     """A stopped service with an update has a workflow. Without it the count would hide a missing workflow."""
-    a_running_job(storage, 1)
+    world.a_running_job(storage, 1)
     stopped, job_id = a_service(storage, 0), a_service(storage, 0)
     for one in (stopped, job_id):
         storage.jobs.set_service_goal(one, None, JobState.KILLED, False, NOW)
@@ -210,10 +197,10 @@ def test_ended_services_with_an_update_are_counted(storage: Storage) -> None:
 
 def test_a_change_during_a_settle_stays_noted(storage: Storage) -> None:
     """A settle deletes the note that it has read, and leaves the note of a later change."""
-    job_id = a_running_job(storage, 2)
-    report(storage, job_id, range(1, 2), S, NOW)
+    job_id = world.a_running_job(storage, 2)
+    world.report(storage, job_id, range(1, 2), S, NOW)
     read: Wake = storage.db.read(partial(read_wake, job_id=job_id))  # type: ignore[assignment]
-    report(storage, job_id, range(1), S, NOW)  # by a clock that stands still
+    world.report(storage, job_id, range(1), S, NOW)  # by a clock that stands still
     storage.db.write(partial(mark_seen, job_id=job_id, wake=read, due_ns=0))
 
     assert [job_id] == due(storage, NOW)
@@ -222,12 +209,12 @@ def test_a_change_during_a_settle_stays_noted(storage: Storage) -> None:
 def test_counting_takes_notes_back(storage: Storage) -> None:
     """Jobs that were only counted require no wake-up except the one that shows it. Jobs that are left to their
     workflows keep their notes."""
-    counted, left = a_job(storage, 2), a_running_job(storage, 2)
-    admit(storage, counted)
-    launch(storage, counted)
+    counted, left = world.a_job(storage, 2), world.a_running_job(storage, 2)
+    world.admit(storage, counted)
+    world.launch(storage, counted)
     settle_all(storage)
-    report(storage, counted, range(2), R, NOW + SECOND)
-    report(storage, left, range(2), S, NOW + SECOND)
+    world.report(storage, counted, range(2), R, NOW + SECOND)
+    world.report(storage, left, range(2), S, NOW + SECOND)
     storage.jobs.roll_up([counted, left], NOW + SECOND)
 
     assert [left] == due(storage, NOW + SECOND)
@@ -239,11 +226,11 @@ def test_counting_takes_notes_back(storage: Storage) -> None:
 def test_a_count_without_changes_keeps_the_note_of_an_earlier_one(storage: Storage) -> None:
     """Counts are shown although the process of the wake-up is killed, and a report without a change of counts arrives
     in between."""
-    job_id = a_job(storage, 2)
-    admit(storage, job_id)
-    launch(storage, job_id)
+    job_id = world.a_job(storage, 2)
+    world.admit(storage, job_id)
+    world.launch(storage, job_id)
     settle_all(storage)
-    report(storage, job_id, range(2), R, NOW + SECOND)
+    world.report(storage, job_id, range(2), R, NOW + SECOND)
     storage.jobs.roll_up([job_id], NOW + SECOND)
     storage.jobs.roll_up([job_id], NOW + SECOND)
     storage.db.write(partial(note_wakes, job_ids=[job_id], now_ns=NOW + 2 * SECOND))
@@ -257,8 +244,8 @@ def test_a_count_without_changes_keeps_the_note_of_an_earlier_one(storage: Stora
 
 def test_a_job_that_is_forgotten_leaves_no_note(storage: Storage) -> None:
     """The deletion of a job deletes its note, which begins with the request of the deletion."""
-    job_id = a_running_job(storage, 1)
-    report(storage, job_id, range(1), S, NOW)
+    job_id = world.a_running_job(storage, 1)
+    world.report(storage, job_id, range(1), S, NOW)
     settle_all(storage)
     storage.jobs.delete(job_id)
 
