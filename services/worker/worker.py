@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
+from inspect import getmembers, ismethod
 from typing import Any
 
 from temporalio.client import Client
@@ -99,58 +100,25 @@ class WorkerPorts:
 
 def activities_on(ports: WorkerPorts, now_ns: Callable[[], int] = time.time_ns) -> list[Callable[..., Any]]:
     """Return every activity of Peloton's workflows, bound to its ports."""
-    records = RecordsActivities(ports.jobs, ports.pods, ports.updates, now_ns)
-    requests = RequestActivities(ports.jobs, ports.updates, ports.lockdowns, now_ns)
-    admission = AdmissionActivities(ports.resmgr)
-    placement = PlacementActivities(ports.pods, ports.hosts, ports.resmgr, ports.placer)
-    launch = LaunchActivities(ports.hosts)
-    hosts = MaintenanceActivities(ports.keepers, ports.maintenance)
-    images = ImageActivities(ports.updates, ports.images)
-    daemons = DaemonActivities(ports.jobs, ports.daemons, ports.resmgr)
-    migrations = MigrationActivities(ports.migrations)
-    rebalances = RebalanceActivities(ports.rebalancers, ports.rebalances)
-    schedules = ScheduleActivities(ports.jobs, ports.scheduled)
-    policies = PolicyActivities(ports.policies)
-    return [
-        records.create_pods,
-        records.settle,
-        records.look_at_gang,
-        records.advance_update,
-        records.roll_back_failed_update,
-        records.stop_job,
-        records.abort_update,
-        records.delete_job,
-        records.is_stored,
-        requests.stop,
-        requests.steer,
-        requests.pulse,
-        requests.roll_back,
-        admission.enqueue,
-        admission.kill_queued,
-        admission.requeue_gang,
-        placement.place_and_launch,
-        placement.place_gang,
-        placement.place_and_launch_gang,
-        launch.launch,
-        launch.kill_running,
-        hosts.look,
-        hosts.cordon,
-        hosts.drain,
-        hosts.take_down,
-        hosts.relabel,
-        hosts.bring_up,
-        hosts.cancel,
-        hosts.steer,
-        images.prefetch,
-        daemons.step,
-        migrations.advance,
-        migrations.roll_back,
-        rebalances.advance,
-        rebalances.stop,
-        schedules.create_job,
-        schedules.look_at_end,
-        policies.policies,
-    ]
+    owners = (
+        RecordsActivities(ports.jobs, ports.pods, ports.updates, now_ns),
+        RequestActivities(ports.jobs, ports.updates, ports.lockdowns, now_ns),
+        AdmissionActivities(ports.resmgr),
+        PlacementActivities(ports.pods, ports.hosts, ports.resmgr, ports.placer),
+        LaunchActivities(ports.hosts),
+        MaintenanceActivities(ports.keepers, ports.maintenance),
+        ImageActivities(ports.updates, ports.images),
+        DaemonActivities(ports.jobs, ports.daemons, ports.resmgr),
+        MigrationActivities(ports.migrations),
+        RebalanceActivities(ports.rebalancers, ports.rebalances),
+        ScheduleActivities(ports.jobs, ports.scheduled),
+        PolicyActivities(ports.policies),
+    )
+    return [method for owner in owners for _, method in getmembers(owner, is_activity)]
+
+
+def is_activity(member: object) -> bool:
+    return ismethod(member) and hasattr(member, "__temporal_activity_definition")
 
 
 @asynccontextmanager

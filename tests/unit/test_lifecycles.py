@@ -47,7 +47,7 @@ def test_each_workflow_has_a_row() -> None:
     assert defined == {row.workflow for row in LIFECYCLES.values()}
 
 
-def stored(**rows: Any) -> Any:
+def storage_with(**rows: Any) -> Any:
     """Storage that has one object of each owner, whatever its key."""
     return SimpleNamespace(**{owner: SimpleNamespace(get=lambda *_, row=row: row) for owner, row in rows.items()})
 
@@ -69,6 +69,6 @@ def test_an_ended_object_needs_no_workflow(
     """An ended service needs one while it has an update."""
     row = LIFECYCLES[kind]
     assert isinstance(row, StoredLifecycle)
-    found = [row.get(stored(**{owner: SimpleNamespace(**fields)}), "east/host1") for fields in (active, ended)]
+    found = [row.get(storage_with(**{owner: SimpleNamespace(**fields)}), "east/host1") for fields in (active, ended)]
 
     assert [True, False] == [row.needs_workflow(one) for one in found]

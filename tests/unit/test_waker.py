@@ -29,7 +29,7 @@ from services.waker import (
     observe_all,
 )
 from tests.unit.virtual_time import in_virtual_time, now_s
-from tests.workflow.server import stored_jobs
+from tests.workflow.server import job_storage
 from workflows.policies import Policies
 
 SIGNAL_S = 0.1
@@ -228,7 +228,7 @@ async def test_counting_holds_no_signal_up() -> None:
         return RolledUp(list(job_ids), [])
 
     no_client: Any = None
-    jobs = Told(no_client, stored_jobs(lambda _: None, roll_up), Policies())
+    jobs = Told(no_client, job_storage(lambda _: None, roll_up), Policies())
     jobs.pods_changed([JobId("counted")], "pods changed on their hosts")
     await asyncio.sleep(1.0)
     jobs.jobs_changed([JobId("stopped")])

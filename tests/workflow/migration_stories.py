@@ -69,7 +69,9 @@ class ServerStory:
 
 
 @asynccontextmanager
-async def migration_story(client: Client, policies: Policies = QUICK) -> AsyncIterator[ServerStory]:
+async def migration_story(
+    client: Client, policies: Policies = QUICK, task_queue: str = ""
+) -> AsyncIterator[ServerStory]:
     """A pool of two services, the workflow of its migration on a server, workers and a waker; at the end its histories
     are replayed."""
     clock = RealClock()
@@ -78,7 +80,7 @@ async def migration_story(client: Client, policies: Policies = QUICK) -> AsyncIt
     assert migration is not None
     pool.row = migration
     jobs = f"jobs-{uuid.uuid4()}"
-    queue = f"test-{uuid.uuid4()}"
+    queue = task_queue or f"test-{uuid.uuid4()}"
     stored: Any = SimpleNamespace(migrations=SimpleNamespace(get=lambda _: pool.row))
     waker = Waker(MIGRATION, client, stored, policies, rank=Rank.PEOPLE, interval_s=0.05, task_queue=queue)
     pool.tell = lambda: waker.wake([migration.migration_id])

@@ -47,12 +47,14 @@ class ServerStory:
 
 
 @asynccontextmanager
-async def rebalance_story(client: Client, policies: Policies = QUICK) -> AsyncIterator[ServerStory]:
+async def rebalance_story(
+    client: Client, policies: Policies = QUICK, task_queue: str = ""
+) -> AsyncIterator[ServerStory]:
     """A cluster with two pods to move, its workflow on a server, a worker and a waker; at the end its histories are
     replayed."""
     clock = RealClock()
     cluster = RebalancedCluster(clock, gains=2, away_s=0.3)
-    queue = f"test-{uuid.uuid4()}"
+    queue = task_queue or f"test-{uuid.uuid4()}"
     stored: Any = SimpleNamespace(rebalances=cluster)
     waker = Waker(REBALANCE, client, stored, policies, rank=Rank.PEOPLE, interval_s=0.05, task_queue=queue)
     cluster.tell = lambda: waker.wake([CLUSTER])

@@ -69,17 +69,17 @@ def tell_all(job_ids: Sequence[JobId], now_ns: int) -> RolledUp:
     return RolledUp(list(job_ids), [])
 
 
-def stored_jobs(
+def job_storage(
     get: Callable[[JobId], JobRecord | None], roll_up: Callable[[Sequence[JobId], int], RolledUp] = tell_all
 ) -> Any:
     """Storage of jobs alone, for their wakers."""
     return SimpleNamespace(jobs=SimpleNamespace(get=get, roll_up=roll_up))
 
 
-def stored_in(story: ServerStory, **rows: Any) -> Any:
+def story_storage(story: ServerStory, **rows: Any) -> Any:
     """Storage of the jobs of a story, and other ``rows`` by owner."""
     pools = SimpleNamespace(specs=list)
-    return SimpleNamespace(**vars(stored_jobs(FakeRecords(story.cluster).get)), pools=pools, **rows)
+    return SimpleNamespace(**vars(job_storage(FakeRecords(story.cluster).get)), pools=pools, **rows)
 
 
 async def wait_until(fact: Callable[[], bool], what: str) -> None:
@@ -150,7 +150,7 @@ class ServerStory:
         self.task_queue = f"test-{uuid.uuid4()}"
         self.worker_slots = SLOTS
         self.policies = Policies(look_again_s=LOOK_AGAIN_S, retry_s=0.2, retry_max_s=1.0)
-        stored = stored_jobs(FakeRecords(self.cluster).get)
+        stored = job_storage(FakeRecords(self.cluster).get)
         self.followers = Waker(DAEMON, client, stored, self.policies, interval_s=0.05)
         self.daemon_hosts.tell = lambda job_id: self.followers.jobs_changed([job_id])
         self._workers: AsyncExitStack | None = None
@@ -227,7 +227,7 @@ async def server_story(
     """A story with a worker and a waker; at its end all its histories are replayed and nothing is left running."""
     story = ServerStory(client, **cluster)
     story.task_queue, story.worker_slots = task_queue or story.task_queue, worker_slots
-    waker = JobWaker(client, stored_jobs(FakeRecords(story.cluster).get), story.policies, interval_s=0.05)
+    waker = JobWaker(client, job_storage(FakeRecords(story.cluster).get), story.policies, interval_s=0.05)
     story.cluster.lifecycles = waker
     await story.start_worker()
     try:

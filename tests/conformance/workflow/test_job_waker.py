@@ -22,7 +22,7 @@ from services.temporal import BATCH_QUEUE, register_search_attributes
 from services.temporal_connection import connect, connect_config
 from tests.ports import free_ports
 from tests.workflow.fakes import FakeRecords
-from tests.workflow.server import STARTUP_TIMEOUT, TEMPORAL, histories_of, server_story, stored_jobs, wait_until
+from tests.workflow.server import STARTUP_TIMEOUT, TEMPORAL, histories_of, job_storage, server_story, wait_until
 from workflows.attributes import SEARCH_ATTRIBUTES
 from workflows.policies import Policies
 
@@ -42,7 +42,7 @@ async def test_changes_are_coalesced(client: Client) -> None:
     async with server_story(client, hosts=0) as story:
         job = await story.submit(1)
         await wait_until(lambda: story.cluster.calls["ready_gangs"] >= 1, "placement")
-        waker = JobWaker(client, stored_jobs(FakeRecords(story.cluster).get, no_roll_up), Policies(), interval_s=0.2)
+        waker = JobWaker(client, job_storage(FakeRecords(story.cluster).get, no_roll_up), Policies(), interval_s=0.2)
         loop = asyncio.get_running_loop()
         begin_s = loop.time()
 
@@ -92,7 +92,7 @@ async def test_ended_and_unknown_jobs_are_left_alone(client: Client) -> None:
             asked.append(job_id)
             return FakeRecords(story.cluster).get(job_id)
 
-        waker = JobWaker(client, stored_jobs(find, no_roll_up), Policies(), interval_s=0.01)
+        waker = JobWaker(client, job_storage(find, no_roll_up), Policies(), interval_s=0.01)
         waker.jobs_changed([job, unknown])
         await wait_until(lambda: {job, unknown} == set(asked), "both jobs looked up")
         await waker.close()
@@ -124,7 +124,7 @@ async def test_what_only_is_to_be_shown_waits(client: Client) -> None:
             return RolledUp([job for job in job_ids if job == busy], [job for job in job_ids if job != busy])
 
         waker = Waker(
-            client, stored_jobs(FakeRecords(story.cluster).get, roll_up), Policies(), interval_s=0.01, show_s=show_s
+            client, job_storage(FakeRecords(story.cluster).get, roll_up), Policies(), interval_s=0.01, show_s=show_s
         )
         begin_s = asyncio.get_running_loop().time()
         waker.pods_changed(jobs)
@@ -150,7 +150,7 @@ async def test_jobs_that_cannot_be_counted_are_told(client: Client) -> None:
     def roll_up(job_ids: Sequence[JobId], now_ns: int) -> RolledUp:
         raise Unavailable("database away")
 
-    waker = Waker(client, stored_jobs(lambda _: None, roll_up), Policies(), interval_s=0.01)
+    waker = Waker(client, job_storage(lambda _: None, roll_up), Policies(), interval_s=0.01)
     job = new_job_id()
     waker.pods_changed([job])
     await wait_until(lambda: [job] == told, "the job is told")
@@ -170,7 +170,7 @@ async def test_storage_error_does_not_end_the_waker(client: Client, error: Excep
                 raise errors.pop()
             return FakeRecords(story.cluster).get(job_id)
 
-        waker = JobWaker(client, stored_jobs(find, no_roll_up), story.policies, interval_s=0.01)
+        waker = JobWaker(client, job_storage(find, no_roll_up), story.policies, interval_s=0.01)
         waker.jobs_changed([record.job_id])
         await wait_until(lambda: story.cluster.calls["create"] > 0, "workflow started")
         await story.result(record.job_id)
@@ -183,7 +183,7 @@ async def test_temporal_comes_later(caplog: pytest.LogCaptureFixture) -> None:
     (port,) = free_ports(1)
     client = await connect(connect_config(f"127.0.0.1:{port}", environment={}))
     record_of: dict[JobId, JobRecord] = {}
-    waker = JobWaker(client, stored_jobs(record_of.get, no_roll_up), Policies(), interval_s=0.01)
+    waker = JobWaker(client, job_storage(record_of.get, no_roll_up), Policies(), interval_s=0.01)
     with caplog.at_level(logging.WARNING, logger=wakers.__name__):
         waker.jobs_changed([new_job_id()])
         await wait_until(lambda: len(caplog.records) >= 2, "two attempts failed")
@@ -215,7 +215,7 @@ def test_changes_after_the_end_are_dropped(temporal_address: str) -> None:
     config = connect_config(temporal_address, environment={})
 
     async def make() -> JobWaker:
-        waker = JobWaker(await connect(config), stored_jobs(lambda _: None, no_roll_up), Policies())
+        waker = JobWaker(await connect(config), job_storage(lambda _: None, no_roll_up), Policies())
         await waker.close()
         return waker
 
@@ -228,7 +228,7 @@ async def test_signals_say_why(temporal_address: str) -> None:
     async with server_story(client, hosts=0) as story:
         job = await story.submit(1)
         await wait_until(lambda: story.cluster.calls["ready_gangs"] >= 1, "placement")
-        waker = JobWaker(client, stored_jobs(FakeRecords(story.cluster).get, no_roll_up), Policies(), interval_s=0.2)
+        waker = JobWaker(client, job_storage(FakeRecords(story.cluster).get, no_roll_up), Policies(), interval_s=0.2)
         settled = story.cluster.calls["settle"]
         waker.jobs_changed([job], "pods were admitted")
         waker.jobs_changed([job], "a call of the API")

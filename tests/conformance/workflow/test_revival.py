@@ -35,14 +35,14 @@ from services.job_waker import JobWaker
 from services.lifecycles import MAINTENANCE, start
 from services.missing_workflows import MissingWorkflows
 from services.revival import Revival
-from services.temporal import BATCH_QUEUE, SERVICE_QUEUE
+from services.temporal import BATCH_QUEUE, MAINTENANCE_QUEUE, SERVICE_QUEUE
 from services.wakers import Wakers
 from services.workflow_labels import maintenance_labels
 from tests.conformance.workflow.conftest import RESTARTED
 from tests.workflow.fakes import FakeRecords
 from tests.workflow.migration_stories import migration_story
 from tests.workflow.rebalance_stories import rebalance_story
-from tests.workflow.server import PATIENCE_S, ServerStory, server_story, stored_in, stored_jobs, wait_until
+from tests.workflow.server import PATIENCE_S, ServerStory, job_storage, server_story, story_storage, wait_until
 from workflows.daemon import DaemonResult
 from workflows.policies import Policies
 from workflows.rebalance import RebalanceResult
@@ -66,7 +66,7 @@ async def reviving(
     **cluster: float,
 ) -> AsyncIterator[ServerStory]:
     async with server_story(client, task_queue=task_queue, **cluster) as story:
-        wakers = Wakers(client, stored_in(story, **rows), QUIET, interval_s=0.05)
+        wakers = Wakers(client, story_storage(story, **rows), QUIET, interval_s=0.05)
         expected = (lambda: len(story.cluster.jobs)) if finds_missing else (lambda: 0)
         missing = MissingWorkflows(client, expected, lambda: list(story.cluster.jobs))
         looking = Revival(client, wakers, period_s=0.2, missing=missing)
@@ -133,7 +133,7 @@ async def test_a_job_whose_workflow_fails_is_started_again_later_each_time(
     async with reviving(client, finds_missing=True) as story:
         story.cluster.refusals.update(enqueue=6)  # an attempt within the workflow task, then one of an activity
         job = await story.submit(1, policies=QUIET)
-        waker = JobWaker(client, stored_jobs(FakeRecords(story.cluster).get), QUIET, interval_s=0.05)
+        waker = JobWaker(client, job_storage(FakeRecords(story.cluster).get), QUIET, interval_s=0.05)
 
         def wake_until_it_succeeds() -> bool:
             waker.jobs_changed([job])
@@ -211,7 +211,7 @@ async def test_a_terminated_maintenance_carries_on(client: Client) -> None:
 async def test_a_terminated_migration_carries_on(client: Client) -> None:
     """The workflow of a terminated migration is started again, and continues from its rows."""
     async with (
-        migration_story(client) as story,
+        migration_story(client, task_queue=MAINTENANCE_QUEUE) as story,
         reviving(client, rows={"migrations": SimpleNamespace(get=lambda _: story.pool.row)}),
     ):
         await story.half()
@@ -225,7 +225,10 @@ async def test_a_terminated_migration_carries_on(client: Client) -> None:
 
 async def test_terminated_rebalancing_carries_on(client: Client) -> None:
     """The workflow of terminated rebalancing is started again, and reads how many pods were moved."""
-    async with rebalance_story(client) as story, reviving(client, rows={"rebalances": story.cluster}):
+    async with (
+        rebalance_story(client, task_queue=MAINTENANCE_QUEUE) as story,
+        reviving(client, rows={"rebalances": story.cluster}),
+    ):
         await story.moved(2)
         await started_anew(story.handle, await terminate(story.handle))
         story.cluster.act(RebalanceAct.STOP)

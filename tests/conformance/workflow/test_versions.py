@@ -33,7 +33,7 @@ from tests.workflow.server import (
     ServerStory,
     histories_of,
     server_story,
-    stored_in,
+    story_storage,
     wait_until,
 )
 from tests.workflow.stories import ports_on
@@ -168,7 +168,7 @@ async def test_an_idle_job_is_moved_by_the_leader(client: Client) -> None:
     a version."""
     async with quiet_job(client) as (story, job), AsyncExitStack() as workers:
         keeper = VersionKeeper(client, steps=AT_ONCE)
-        wakers = Wakers(client, stored_in(story), QUIET, interval_s=0.05)
+        wakers = Wakers(client, story_storage(story), QUIET, interval_s=0.05)
         leader = Revival(client, wakers, period_s=0.2, current_version=lambda: keeper.current)
         await story.stop_worker()
 
