@@ -397,9 +397,9 @@ async def _serve_hosts(
             controller.start()
 
     async def end() -> None:
-        for part in (intake, latencies, samples):
-            if part is not None:
-                await asyncio.to_thread(part.stop)
+        for source in (intake, latencies, samples):
+            if source is not None:
+                await asyncio.to_thread(source.stop)
         await asyncio.to_thread(server.stop(SERVER_GRACE_S).wait)
         for part in (host_pools, maintainer, core):
             if part is not None:

@@ -299,8 +299,7 @@ class JobWorkflow(SignalledWorkflow):
         """Wait for the answers to users. Signals since the last read require another turn: a service was started again,
         or an ended job was given instances or is to be deleted.
         """
-        is_last: bool = await super().is_last()
-        return is_last or not workflow.patched(LATE_WAKE_UPS)
+        return await super().is_last() or not workflow.patched(LATE_WAKE_UPS)
 
     async def forget(self) -> None:
         """Delete the records of the job, if it is to be deleted. A job that was created under its id since then uses

@@ -16,7 +16,7 @@ from temporalio import workflow
 with workflow.unsafe.imports_passed_through():
     from workflows.attributes import STATE
     from workflows.calls import WakeTimer
-    from workflows.policies import SUMMARY_MAX
+    from workflows.policies import SUMMARY_MAX, Policies
     from workflows.renewal import Renewal, continue_as_new, fresh_policies
 
 
@@ -27,7 +27,7 @@ class SignalledWorkflow:
 
     def __init__(self, input: Any) -> None:
         self.input = input
-        self.policies = input.policies
+        self.policies: Policies = input.policies
         self.life: Any = getattr(input, "life", None)
         self.renewal = Renewal()
         self.wakeup_pending = False
