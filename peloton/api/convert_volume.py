@@ -11,7 +11,6 @@ from peloton.model.pod import PodRecord
 from peloton.model.volume import VolumeRecord, VolumeState
 
 VOLUME_STATE_NUMBERS: dict[VolumeState, int] = {s: volume_pb2.VolumeState.Value(s.value) for s in VolumeState}
-VOLUME_STATES: dict[int, VolumeState] = {number: state for state, number in VOLUME_STATE_NUMBERS.items()}
 
 
 def volume_info(volume: VolumeRecord, pod: PodRecord | None) -> volume_pb2.PersistentVolumeInfo:
