@@ -9,13 +9,13 @@ from peloton.errors import PelotonError
 from peloton.lifecycle.job import is_ending
 from peloton.model.daemon import DaemonStep
 from peloton.model.ids import JobId
-from peloton.ports import DaemonKeeper, JobRecords, ResourceManager
+from peloton.ports import DaemonController, JobRecords, ResourceManager
 
 
 class DaemonActivities:
-    def __init__(self, jobs: JobRecords, keeper: DaemonKeeper, resmgr: ResourceManager) -> None:
+    def __init__(self, jobs: JobRecords, controller: DaemonController, resmgr: ResourceManager) -> None:
         self._jobs = jobs
-        self._keeper = keeper
+        self._controller = controller
         self._resmgr = resmgr
 
     @define_activity("step_daemon")
@@ -24,7 +24,7 @@ class DaemonActivities:
         job = self._jobs.get(JobId(job_id))
         if job is None or is_ending(job):
             return DaemonStep(is_over=True)
-        step = self._keeper.step_daemon(job.job_id, after)
+        step = self._controller.step_daemon(job.job_id, after)
         if step.waiting_count or step.launched_count:
             self._note(job.job_id, step)
         return step

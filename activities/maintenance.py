@@ -7,50 +7,50 @@ from peloton.errors import Aborted, NotFound
 from peloton.model.host import HostState
 from peloton.model.ids import Hostname
 from peloton.model.maintenance import HostMaintenance, MaintenanceAct
-from peloton.ports import HostKeepers, MaintenanceRecords
+from peloton.ports import MaintenanceControllers, MaintenanceRecords
 
 
 class MaintenanceActivities:
-    def __init__(self, keepers: HostKeepers, records: MaintenanceRecords) -> None:
-        self._keepers = keepers
+    def __init__(self, controllers: MaintenanceControllers, records: MaintenanceRecords) -> None:
+        self._controllers = controllers
         self._records = records
 
     @define_activity("look_at_host")
-    def look(self, cluster: str, hostname: str) -> HostMaintenance:
+    def read(self, cluster: str, hostname: str) -> HostMaintenance:
         """Return the state of the host. A host that is not in maintenance is UP, and stays UP."""
         found = self._records.get(cluster, hostname)
         return found or HostMaintenance(cluster, Hostname(hostname), HostState.UP, HostState.UP)
 
     @define_activity("cordon_host")
     def cordon(self, cluster: str, hostname: str) -> HostMaintenance:
-        self._keepers.keeper(cluster).cordon(hostname)
-        return self.look(cluster, hostname)
+        self._controllers.controller(cluster).cordon(hostname)
+        return self.read(cluster, hostname)
 
     @define_activity("drain_host")
     def drain(self, cluster: str, hostname: str) -> HostMaintenance:
-        self._keepers.keeper(cluster).drain(hostname)
-        return self.look(cluster, hostname)
+        self._controllers.controller(cluster).drain(hostname)
+        return self.read(cluster, hostname)
 
     @define_activity("take_host_down")
     def take_down(self, cluster: str, hostname: str) -> HostMaintenance:
-        self._keepers.keeper(cluster).take_down(hostname)
-        return self.look(cluster, hostname)
+        self._controllers.controller(cluster).take_down(hostname)
+        return self.read(cluster, hostname)
 
     @define_activity("relabel_host")
     def relabel(self, cluster: str, hostname: str) -> HostMaintenance:
-        self._keepers.keeper(cluster).relabel(hostname)
-        return self.look(cluster, hostname)
+        self._controllers.controller(cluster).relabel(hostname)
+        return self.read(cluster, hostname)
 
     @define_activity("bring_host_up")
     def bring_up(self, cluster: str, hostname: str) -> HostMaintenance:
-        self._keepers.keeper(cluster).bring_up(hostname)
-        return self.look(cluster, hostname)
+        self._controllers.controller(cluster).bring_up(hostname)
+        return self.read(cluster, hostname)
 
     @define_activity("cancel_maintenance")
     def cancel(self, cluster: str, hostname: str) -> str:
         """Cancel the maintenance. Return the reason of a refusal, or an empty text."""
         try:
-            self._keepers.keeper(cluster).steer(hostname, MaintenanceAct.CANCEL)
+            self._controllers.controller(cluster).steer(hostname, MaintenanceAct.CANCEL)
         except (Aborted, NotFound) as refusal:
             return refusal.message
         return ""
@@ -58,5 +58,5 @@ class MaintenanceActivities:
     @define_activity("steer_maintenance", is_request=True)
     def steer(self, cluster: str, hostname: str, act: MaintenanceAct) -> HostMaintenance:
         """Complete, cancel or force the maintenance, as the API does."""
-        self._keepers.keeper(cluster).steer(hostname, act)
-        return self.look(cluster, hostname)
+        self._controllers.controller(cluster).steer(hostname, act)
+        return self.read(cluster, hostname)

@@ -11,7 +11,7 @@ from temporalio import activity
 
 from activities.definition import define_activity
 from peloton.errors import PelotonError, Unavailable
-from peloton.lifecycle.in_vain import InVain, in_vain, unplaced_in_all
+from peloton.lifecycle.failed_placements import FailedPlacements, find_failed_placements, unplaced_in_all
 from peloton.lifecycle.reservation import waiting_pods
 from peloton.model.host import ClusterChoice, Desired, GangLaunch, LaunchResult, PlacementBatch, ReadyGang
 from peloton.model.ids import Hostname, JobId
@@ -43,15 +43,17 @@ class PlacementActivities:
         batch = self._place(job, gangs, for_gang=False)
         turns = self._note_unplaced(batch)
         launch = self._launch(job, batch)
-        vain = in_vain(gangs, batch, placement_s, turns)
-        return replace(launch, requeued_count=self._requeue(job, vain, batch.reserved)) if vain.instances else launch
+        failed = find_failed_placements(gangs, batch, placement_s, turns)
+        return (
+            replace(launch, requeued_count=self._requeue(job, failed, batch.reserved)) if failed.instances else launch
+        )
 
-    def _requeue(self, job: JobId, vain: InVain, reserved: Sequence[int]) -> int:
+    def _requeue(self, job: JobId, failed: FailedPlacements, reserved: Sequence[int]) -> int:
         """Queue pods again, except pods with a reserved host. While the resource manager is unavailable all keep
         waiting: other pods of the job are placed meanwhile.
         """
         try:
-            return self._resmgr.requeue_pods(job, vain.instances, vain.reason, reserved)
+            return self._resmgr.requeue_pods(job, failed.instances, failed.reason, reserved)
         except Unavailable as error:
             activity.logger.info("pods without a host not queued again: %s", error)
             return 0

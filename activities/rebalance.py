@@ -18,7 +18,7 @@ class RebalanceActivities:
     @define_activity("advance_rebalance")
     def advance(self, cluster: str) -> RebalanceProgress:
         """Take one step. A cluster without rows of rebalancing is not rebalanced."""
-        self._rebalancers.keeper(cluster).advance_rebalance()
+        self._rebalancers.controller(cluster).advance_rebalance()
         found = self._records.get(cluster)
         return found.progress if found is not None else RebalanceProgress()
 

@@ -22,7 +22,7 @@ class RecordsActivities:
         return self._created(JobId(job_id), report_progress)
 
     @define_activity("look_at_gang")
-    def look_at_gang(self, job_id: str) -> GangProgress:
+    def read_gang(self, job_id: str) -> GangProgress:
         return self._pods.gang(JobId(job_id))
 
     @define_activity("settle")

@@ -17,7 +17,7 @@ class ScheduleActivities:
         return self._scheduled.create(run)
 
     @define_activity("look_at_end_of_job")
-    def look_at_end(self, job_id: str) -> str:
+    def read_end(self, job_id: str) -> str:
         """Return the state in which the job has ended, empty while it has not."""
         job = self._jobs.get(JobId(job_id))
         if job is None:

@@ -15,7 +15,7 @@ from cli.params import COUNT, COUNT_FROM_1, LABELS, POOL_PATH, WORDS, Label, Sta
 from cli.wire import v0, v1
 
 SECONDS_PER_DAY = 86_400
-LOOKED_AT_MAX = 10_000
+READ_MAX = 10_000
 """Limit of the jobs that the API examines for one query."""
 
 
@@ -126,6 +126,6 @@ def set_v1_page(
 def say_if_more(end: int, total: int, how: str) -> None:
     """Print that there are more after ``end``, the last one shown. The API counts no further than it examines."""
     if end < total:
-        say_more(end, total if total < LOOKED_AT_MAX else None, how)
-    elif total >= LOOKED_AT_MAX:
+        say_more(end, total if total < READ_MAX else None, how)
+    elif total >= READ_MAX:
         say_more(end, None, "older ones are found with conditions, see `peloton job query --help`")

@@ -35,7 +35,7 @@ class WatchPace:
 
 
 @dataclass
-class Patience:
+class Retrier:
     """A caller that repeats a call while the API is unavailable. ``subject`` and ``later`` appear in its messages."""
 
     client: Client

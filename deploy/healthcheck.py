@@ -16,7 +16,7 @@ import urllib.request
 from peloton.model.ids import hostmgr_role
 from services.settings import Settings, load
 
-PATIENCE_S = 5.0
+TIMEOUT_S = 5.0
 
 
 def check_api(settings: Settings) -> None:
@@ -25,7 +25,7 @@ def check_api(settings: Settings) -> None:
 
     with grpc.insecure_channel(f"127.0.0.1:{settings.port}") as channel:
         stub = health_pb2_grpc.HealthStub(channel)
-        answer = stub.Check(health_pb2.HealthCheckRequest(), timeout=PATIENCE_S)
+        answer = stub.Check(health_pb2.HealthCheckRequest(), timeout=TIMEOUT_S)
     if answer.status != health_pb2.HealthCheckResponse.SERVING:
         raise RuntimeError(f"the api says {health_pb2.HealthCheckResponse.ServingStatus.Name(answer.status)}")
 
@@ -41,7 +41,7 @@ def check_leader(settings: Settings, role: str) -> None:
     if not address:
         raise RuntimeError(f"no {role} leads")
     host, _, port = address.rpartition(":")
-    socket.create_connection((host, int(port)), timeout=PATIENCE_S).close()
+    socket.create_connection((host, int(port)), timeout=TIMEOUT_S).close()
 
 
 async def check_worker(settings: Settings) -> None:
@@ -59,7 +59,7 @@ async def check_worker(settings: Settings) -> None:
 
 
 def check_web(settings: Settings) -> None:
-    with urllib.request.urlopen(f"http://127.0.0.1:{settings.web_port}/settings.json", timeout=PATIENCE_S):
+    with urllib.request.urlopen(f"http://127.0.0.1:{settings.web_port}/settings.json", timeout=TIMEOUT_S):
         pass
 
 
@@ -71,7 +71,7 @@ def main(role: str) -> int:
         elif role == "web":
             check_web(settings)
         elif role == "worker":
-            asyncio.run(asyncio.wait_for(check_worker(settings), PATIENCE_S))
+            asyncio.run(asyncio.wait_for(check_worker(settings), TIMEOUT_S))
         else:
             check_leader(settings, hostmgr_role(settings.cluster) if role == "hostmgr" else role)
     except Exception as error:

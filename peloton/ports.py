@@ -286,7 +286,7 @@ class ImagePrefetcher(Protocol):
         ...
 
 
-class HostKeeper(Protocol):
+class MaintenanceController(Protocol):
     """Steps of a host's maintenance. A step that is not the next one does nothing; storage has the result."""
 
     def cordon(self, hostname: str) -> None:
@@ -310,8 +310,8 @@ class HostKeeper(Protocol):
         ...
 
 
-class HostKeepers(Protocol):
-    def keeper(self, cluster: str) -> HostKeeper: ...
+class MaintenanceControllers(Protocol):
+    def controller(self, cluster: str) -> MaintenanceController: ...
 
 
 class ClusterRebalancer(Protocol):
@@ -321,10 +321,10 @@ class ClusterRebalancer(Protocol):
 
 
 class ClusterRebalancers(Protocol):
-    def keeper(self, cluster: str) -> ClusterRebalancer: ...
+    def controller(self, cluster: str) -> ClusterRebalancer: ...
 
 
-class DaemonKeeper(Protocol):
+class DaemonController(Protocol):
     """Matching of daemons to the hosts of all clusters."""
 
     def step_daemon(self, job_id: JobId, after: int) -> DaemonStep:

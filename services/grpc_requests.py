@@ -51,7 +51,7 @@ SERVER_OPTIONS = (
 """gRPC options of each server that reads its requests by one of the interceptors here."""
 
 
-class Room:
+class UnpackedMemory:
     """Counts the decompressed bytes of compressed requests until each is answered or begins a stream. Thread-safe."""
 
     def __init__(self, bytes_max: int = UNPACKED_BYTES_IN_ALL_MAX) -> None:
@@ -114,26 +114,26 @@ class Requests(AroundCalls):
     status.
     """
 
-    def __init__(self, room: Room | None = None) -> None:
-        self._room = room or Room()
+    def __init__(self, memory: UnpackedMemory | None = None) -> None:
+        self._memory = memory or UnpackedMemory()
 
     def wrapped(self, method: str, handler: Any) -> Any:
         read = handler.request_deserializer
 
         @asynccontextmanager
         async def one(raw: bytes, _: Any) -> AsyncIterator[Any]:
-            with self._room.for_unpacked(raw):
+            with self._memory.for_unpacked(raw):
                 yield await _read(read, raw)
 
         @asynccontextmanager
         async def kept(raw: bytes, _: Any) -> AsyncIterator[Any]:
-            with self._room.for_unpacked(raw, KEPT_BYTES_MAX):
+            with self._memory.for_unpacked(raw, KEPT_BYTES_MAX):
                 message = await _read(read, raw)
             yield message
 
         async def each(raws: AsyncIterator[bytes]) -> AsyncGenerator[Any, None]:
             async for raw in raws:
-                with self._room.for_unpacked(raw):  # until the next one is requested
+                with self._memory.for_unpacked(raw):  # until the next one is requested
                     yield await _read(read, raw)
 
         def stream(raws: AsyncIterator[bytes], _: Any) -> aclosing[AsyncGenerator[Any, None]]:
@@ -154,7 +154,7 @@ class RequestsOfThreads(grpc.ServerInterceptor):
     """Interceptor of a server with threads, whose methods are all unary."""
 
     def __init__(self) -> None:
-        self._room = Room()
+        self._memory = UnpackedMemory()
 
     def intercept_service(
         self,
@@ -168,7 +168,7 @@ class RequestsOfThreads(grpc.ServerInterceptor):
 
         def answer(raw: bytes, context: Any) -> Any:
             try:
-                with self._room.for_unpacked(raw):
+                with self._memory.for_unpacked(raw):
                     return handler.unary_unary(_as_wanted(read, raw), context)
             except PelotonError as error:
                 context.abort(status_of(error), details_of(error))

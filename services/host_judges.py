@@ -45,7 +45,7 @@ def advising(
     advisor = HostAdvisor(advisor_settings, jobs, reports, noted=core.notes.marked)
     readers: list[SampleReader] = [qos, advisor]
     if settings.advisor:
-        readers.append(HostLoads(core.book.loads))
+        readers.append(HostLoads(core.cache.loads))
     samples = HostSamples(core, readers, settings.qos_period_s, settings.advisor)
     port = settings.latency_port
     return advisor, samples, LatencyEndpoint(settings.host, port, reports) if port else None

@@ -128,12 +128,12 @@ class LeaderElection:
         """Wait for the answer; return whether it came in time. Time in which the whole process was stopped does not
         count.
         """
-        patience_s = self._ttl_s * LATE_TRY_TTLS
+        grace_s = self._ttl_s * LATE_TRY_TTLS
         while True:
             began_s = self._clock()
-            await asyncio.wait({question}, timeout=patience_s)
-            stood_still_s = self._clock() - began_s - patience_s
-            if question.done() or stood_still_s < patience_s:
+            await asyncio.wait({question}, timeout=grace_s)
+            stood_still_s = self._clock() - began_s - grace_s
+            if question.done() or stood_still_s < grace_s:
                 return question.done()
 
     async def resign(self) -> None:
@@ -186,8 +186,8 @@ class LeaderChannels:
 
     def leader(self, role: str) -> str | None:
         with self._lock:
-            looked_s, address = self._found.get(role, (0.0, None))
-        if address is None or time.monotonic() - looked_s > LOOKUP_CACHE_S:
+            read_s, address = self._found.get(role, (0.0, None))
+        if address is None or time.monotonic() - read_s > LOOKUP_CACHE_S:
             address = self._leases.leader(role, time.time()) or None
             with self._lock:
                 self._found[role] = (time.monotonic(), address)
@@ -205,8 +205,8 @@ class LeaderChannels:
     def clusters(self) -> Mapping[str, str]:
         """Return the address of each cluster's host manager, empty for a cluster without a leader."""
         with self._lock:
-            looked_s, found = self._clusters
-        if not any(found.values()) or time.monotonic() - looked_s > LOOKUP_CACHE_S:
+            read_s, found = self._clusters
+        if not any(found.values()) or time.monotonic() - read_s > LOOKUP_CACHE_S:
             found = self._leases.clusters(time.time())
             with self._lock:
                 self._clusters = (time.monotonic(), found)

@@ -44,7 +44,7 @@ TERMINATED = "a workflow of the object was terminated"
 FAILED = "a workflow of the object failed"
 MISSING = "Temporal had no workflow of the job"
 OUTDATED = "it is to go on with the current version of the workers"
-OUTDATED_PER_LOOK = 100
+OUTDATED_PER_POLL = 100
 """Runs signalled by one poll, 5 a second: each replays its history and continues as new, some 0.1 s of CPU."""
 
 
@@ -119,7 +119,7 @@ class Revival:
                 f"ExecutionStatus = 'Running' AND PelotonType IS NOT NULL AND "  # workers up to 0.1 have no version
                 f"(TemporalWorkerDeploymentVersion != '{current}' OR TemporalWorkerDeploymentVersion IS NULL)"
             )
-            found = await self._list(began_elsewhere, OUTDATED_PER_LOOK)
+            found = await self._list(began_elsewhere, OUTDATED_PER_POLL)
             for workflow_id in found:
                 self._wakers.wake_workflow(workflow_id, OUTDATED)
             self._outdated.note_answer(has_found=bool(found))

@@ -196,7 +196,7 @@ async def run_worker(shared: Shared, stop: asyncio.Event) -> None:
         resmgr=ResourceManagerClient(shared.channels.channel("resmgr")),
         hosts=hosts,
         placer=FirstFitPlacer(),
-        keepers=hosts,
+        controllers=hosts,
         maintenance=storage.maintenance,
         images=hosts,
         migrations=storage.migrations,
@@ -246,7 +246,7 @@ async def run_resmgr(shared: Shared, stop: asyncio.Event) -> None:
     from services.resmgr.settings import LoopSettings, RecorderSettings, mover_settings
     from services.revival import Revival
     from services.temporal_watch import TemporalWatch
-    from services.worker_versions import VersionKeeper
+    from services.worker_versions import VersionController
 
     settings, capacity, promotion = shared.settings, _host_managers(shared), _promotion(shared.settings)
     loop_settings = LoopSettings(
@@ -266,7 +266,7 @@ async def run_resmgr(shared: Shared, stop: asyncio.Event) -> None:
                 capacity,
                 f"{settings.host}:{settings.resmgr_port}",
                 loop_settings,
-                host_rooms=capacity,
+                host_totals=capacity,
                 mover_settings=mover_settings(settings),
                 cluster_sums=capacity.sums,
                 recorder_settings=RecorderSettings(settings.history_period_s),
@@ -277,7 +277,7 @@ async def run_resmgr(shared: Shared, stop: asyncio.Event) -> None:
             sweep.start()
             stored = shared.storage
             missing = MissingWorkflows(shared.temporal, stored.wakes.settled_count, stored.jobs.active_ids)
-            versions = VersionKeeper(shared.temporal, promotion)
+            versions = VersionController(shared.temporal, promotion)
             revival = Revival(shared.temporal, wakers, missing=missing, current_version=lambda: versions.current)
 
             async def end() -> None:
@@ -361,7 +361,7 @@ async def _serve_hosts(
 ) -> Leading:
     """Serve a host manager that has started, with its periodic controllers."""
     from services import host_judges
-    from services.hostmgr.host_pool_keeper import HostPoolKeeper
+    from services.hostmgr.host_pool_controller import HostPoolController
     from services.hostmgr.rebalancer import Rebalancer
     from services.hostmgr.servicer import serve
     from services.hostmgr.views import ClusterViews
@@ -371,9 +371,9 @@ async def _serve_hosts(
     host_pools = None
     if settings.host_pools:
         deadline_s = settings.maintenance_deadline_s
-        host_pools = HostPoolKeeper(core, storage.host_pools, storage.host_pods, maintainer, deadline_s)
+        host_pools = HostPoolController(core, storage.host_pools, storage.host_pods, maintainer, deadline_s)
     rebalancer = Rebalancer(
-        core.book,
+        core.cache,
         storage.rebalances,
         settings.cluster,
         coming_back=storage.host_pods.coming_back,

@@ -245,9 +245,9 @@ async def _run(one: WorkflowExecution) -> Run:
     attributes = one.typed_search_attributes
     state = RunState.RUNNING
     if one.status is not WorkflowExecutionStatus.RUNNING:
-        told = attributes.get(STATE) or ""
-        has_ended = told in RunState.__members__ and told != RunState.RUNNING
-        state = RunState(told) if has_ended else CLOSED.get(one.status or WorkflowExecutionStatus.FAILED, state)
+        stored = attributes.get(STATE) or ""
+        has_ended = stored in RunState.__members__ and stored != RunState.RUNNING
+        state = RunState(stored) if has_ended else CLOSED.get(one.status or WorkflowExecutionStatus.FAILED, state)
     return Run(
         one.id,
         state,

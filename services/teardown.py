@@ -20,8 +20,8 @@ from services.settings import Settings, load
 from services.storage.leases import Leases
 from services.storage.storage import Storage
 
-PATIENCE_S = 20.0
-LOOK_EVERY_S = 0.2
+TIMEOUT_S = 20.0
+POLL_EVERY_S = 0.2
 
 
 class _Subscriber(Callbacks):
@@ -67,8 +67,8 @@ def tear_down(settings: Settings) -> str:
     driver = Subscription(subscriber, framework_info(ours, framework_id), settings.mesos, access)
     driver.start()
     try:
-        if not subscriber.done.wait(PATIENCE_S):
-            raise Unavailable(f"Mesos at {settings.mesos} did not answer in {PATIENCE_S:.0f} s")
+        if not subscriber.done.wait(TIMEOUT_S):
+            raise Unavailable(f"Mesos at {settings.mesos} did not answer in {TIMEOUT_S:.0f} s")
         if subscriber.fault:
             raise Unavailable(f"Mesos master {driver.master} refuses framework {framework_id}: {subscriber.fault}")
         if refusal := driver.send_all([{"type": "TEARDOWN"}])[0]:
@@ -81,11 +81,11 @@ def tear_down(settings: Settings) -> str:
 
 def _await_end_of_leader(leases: Leases, cluster: str) -> None:
     """Wait until no host manager leads: the lease of a killed one lasts a few seconds."""
-    deadline_s = time.monotonic() + PATIENCE_S
+    deadline_s = time.monotonic() + TIMEOUT_S
     while leader := leases.leader(hostmgr_role(cluster), time.time()):
         if time.monotonic() > deadline_s:
             raise Unavailable(f"the host manager of cluster {cluster} leads at {leader}: stop it first")
-        time.sleep(LOOK_EVERY_S)
+        time.sleep(POLL_EVERY_S)
 
 
 def main() -> None:

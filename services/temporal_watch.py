@@ -28,14 +28,14 @@ from temporalio.api.workflowservice.v1 import (
 from temporalio.client import Client, WorkflowHistoryEventFilterType
 from temporalio.service import RPCError, RPCStatusCode
 
-from peloton.lifecycle.heartbeats import Heartbeat, Heartbeats, Life
+from peloton.lifecycle.heartbeats import Heartbeat, Heartbeats, Liveness
 from peloton.lifecycle.problems import NAMED_MAX
 from peloton.lifecycle.worker_versions import UNVERSIONED
 from peloton.lifecycle.workflow_problems import TASK_ATTEMPTS, WHY_ATTEMPTS, job_lines
 from peloton.model.ids import JobId, job_workflow_id
 from peloton.model.job import JobRecord
 from peloton.model.times import NS_PER_S
-from peloton.model.workflow_trouble import FailedWorkflow, FailingActivity, FailingTask, JobTrouble, TemporalLook
+from peloton.model.workflow_trouble import FailedWorkflow, FailingActivity, FailingTask, JobTrouble, TemporalSnapshot
 from services.failed_workflows import FailedWorkflows
 from services.payloads import CONVERTER
 from services.temporal import BATCH_QUEUE, TASK_QUEUES, queue_of
@@ -55,11 +55,11 @@ REFUSALS = (
 REPORTED = "TemporalReportedProblems"
 """The attribute by which Temporal marks workflows whose workflow tasks fail again and again."""
 
-LOOK_AGE_S, KNOWN_AGE_S, WAIT_S = 2.0, 6.0, 1.0
+POLL_AGE_S, KNOWN_AGE_S, WAIT_S = 2.0, 6.0, 1.0
 """Seconds for which a report is current; and the age up to which it answers a reader who has waited WAIT_S for the next
 one.
 """
-PATIENCE_S = 3.0
+TIMEOUT_S = 3.0
 """Timeout of one report, in seconds."""
 SILENT_S = 6.0
 """Seconds without a heartbeat, three intervals, after which a worker counts as silent."""
@@ -94,42 +94,42 @@ class TemporalWatch:
         self._client, self._clock, self._wall_ns = client, clock, wall_ns
         self._failed = FailedWorkflows(client, wall_ns)
         self._heartbeats = Heartbeats()
-        self._known: tuple[float, TemporalLook] | None = None  # when it began, and what it saw
-        self._looking: asyncio.Task[TemporalLook] | None = None
+        self._known: tuple[float, TemporalSnapshot] | None = None  # when it began, and what it saw
+        self._reading: asyncio.Task[TemporalSnapshot] | None = None
         self._jobs: OrderedDict[str, tuple[float, list[str]]] = OrderedDict()
 
     @property
     def address(self) -> str:
         return self._client.service_client.config.target_host
 
-    async def look(self) -> TemporalLook:
+    async def read_snapshot(self) -> TemporalSnapshot:
         """Return the last report, or a new one. Never raises an error of Temporal."""
         age_s = self._clock() - self._known[0] if self._known else float("inf")
-        if self._known and age_s < LOOK_AGE_S:
+        if self._known and age_s < POLL_AGE_S:
             return self._known[1]
-        if self._looking is None or self._looking.done():
-            self._looking = asyncio.create_task(self._look(), name="look at Temporal")
+        if self._reading is None or self._reading.done():
+            self._reading = asyncio.create_task(self._read(), name="look at Temporal")
         if self._known and age_s < KNOWN_AGE_S:
-            await asyncio.wait({self._looking}, timeout=WAIT_S)
+            await asyncio.wait({self._reading}, timeout=WAIT_S)
             return self._known[1]
-        return await asyncio.shield(self._looking)
+        return await asyncio.shield(self._reading)
 
-    async def _look(self) -> TemporalLook:
+    async def _read(self) -> TemporalSnapshot:
         began_s = self._clock()
         try:
-            async with asyncio.timeout(PATIENCE_S):
+            async with asyncio.timeout(TIMEOUT_S):
                 beats = await self._beats()
             if self._is_unsure(beats):
                 await asyncio.sleep(SURE_S)
-                async with asyncio.timeout(PATIENCE_S):
+                async with asyncio.timeout(TIMEOUT_S):
                     beats = await self._beats()
-            async with asyncio.timeout(PATIENCE_S):
+            async with asyncio.timeout(TIMEOUT_S):
                 unserved, (gone, waiting), (tasks, task_count), (failed, failed_count) = await asyncio.gather(
                     self._unserved(beats), self._gone_version(beats), self._failing_tasks(), self._failed_workflows()
                 )
-            seen = TemporalLook("", len(QUEUES), unserved, tasks, task_count, failed, failed_count, gone, waiting)
+            seen = TemporalSnapshot("", len(QUEUES), unserved, tasks, task_count, failed, failed_count, gone, waiting)
         except (RPCError, RuntimeError, OSError, TimeoutError) as error:
-            seen = TemporalLook(_fault_of(error))
+            seen = TemporalSnapshot(_fault_of(error))
         self._known = began_s, seen
         return seen
 
@@ -148,9 +148,9 @@ class TemporalWatch:
         """Return whether a version has a worker that may be alive, and none that is certainly alive, on a task
         queue.
         """
-        lives = [(beat.task_queue, beat.deployment_version.build_id, self._life_of(beat)) for beat in beats]
-        alive = {(queue, build) for queue, build, life in lives if life is Life.ALIVE}
-        return any(life is Life.UNSURE and (queue, build) not in alive for queue, build, life in lives)
+        heard = [(beat.task_queue, beat.deployment_version.build_id, self._liveness_of(beat)) for beat in beats]
+        alive = {(queue, build) for queue, build, liveness in heard if liveness is Liveness.ALIVE}
+        return any(liveness is Liveness.UNSURE and (queue, build) not in alive for queue, build, liveness in heard)
 
     async def _unserved(self, beats: Sequence[WorkerHeartbeat]) -> list[str]:
         """Return the task queues from which no worker takes tasks. Heartbeats show it; on a server without any, the
@@ -178,11 +178,11 @@ class TemporalWatch:
         return (current.build_id, sorted(started, key=started.__getitem__)) if is_gone else ("", [])
 
     def _is_alive(self, beat: WorkerHeartbeat) -> bool:
-        return self._life_of(beat) is Life.ALIVE
+        return self._liveness_of(beat) is Liveness.ALIVE
 
-    def _life_of(self, beat: WorkerHeartbeat) -> Life:
+    def _liveness_of(self, beat: WorkerHeartbeat) -> Liveness:
         if beat.status != WorkerStatus.WORKER_STATUS_RUNNING:
-            return Life.DEAD
+            return Liveness.DEAD
         return self._heartbeats.judge(_heartbeat(beat), self._clock(), self._wall_ns())
 
     async def _is_polled(self, queue: str, *, unversioned: bool) -> bool:
@@ -252,17 +252,17 @@ class TemporalWatch:
         known = self._jobs.get(job_id)
         if known is not None and self._clock() - known[0] < JOB_AGE_S:
             return known[1]
-        look = await self.look()
+        snapshot = await self.read_snapshot()
         trouble = JobTrouble()
-        if not look.fault:
+        if not snapshot.fault:
             try:
-                async with asyncio.timeout(PATIENCE_S):
+                async with asyncio.timeout(TIMEOUT_S):
                     trouble = await self._of_job(job_id)
             except (RPCError, RuntimeError, OSError, TimeoutError) as error:
-                look = TemporalLook(_fault_of(error))
+                snapshot = TemporalSnapshot(_fault_of(error))
         queue = queue_of(job.type)
         names: dict[str, str] = {job_id: job.name}
-        found = list(job_lines(look, self.address, (queue, long_queue(queue)), trouble, names))
+        found = list(job_lines(snapshot, self.address, (queue, long_queue(queue)), trouble, names))
         self._jobs[job_id] = self._clock(), found
         self._jobs.move_to_end(job_id)
         while len(self._jobs) > JOBS_KEPT:
@@ -292,7 +292,7 @@ class TemporalWatch:
         return await _unless_refused(asked, None)
 
 
-_TIMEOUT = timedelta(seconds=PATIENCE_S)
+_TIMEOUT = timedelta(seconds=TIMEOUT_S)
 
 
 def _heartbeat(beat: WorkerHeartbeat) -> Heartbeat:
@@ -315,7 +315,7 @@ def _fault_of(error: Exception) -> str:
     """Return why Temporal did not answer. A client that has never connected raises RuntimeError."""
     late = isinstance(error, RPCError) and error.status in (RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED)
     if late or isinstance(error, TimeoutError):
-        return f"no answer within {PATIENCE_S:g} s"
+        return f"no answer within {TIMEOUT_S:g} s"
     return str(error) or type(error).__name__
 
 

@@ -132,7 +132,7 @@ class Waker:
         labels = await asyncio.to_thread(row.labels, found, self._pool_path)
         await start(self._client, row, key, found, labels, self._policies, self._task_queue)
 
-    async def _tell(self, key: str) -> None:
+    async def _signal(self, key: str) -> None:
         """Signal the workflow of a key, or start it: it may have failed, or been terminated, or the object was created
         while Temporal did not answer. Raises an error when it must be retried.
         """
@@ -170,7 +170,7 @@ class Waker:
         """Send one signal, in a task, and so in a context, of its own."""
         CAUSE.set("; ".join(sorted(due.causes - {""})))
         try:
-            await self._tell(due.key)
+            await self._signal(due.key)
             self._attempts.pop(due.key, None)
             self._cancel_retry(due.key)
         except Exception as error:  # of Temporal or of storage: neither may end the waker

@@ -23,7 +23,7 @@ class WorkerAdmin:
     def __init__(self, client: Client, promotion: Promotion) -> None:
         self._client, self._promotion = client, promotion
 
-    async def look(self) -> Outlook:
+    async def read(self) -> Outlook:
         """Return the fleet of workers. Raises Unavailable when Temporal does not answer."""
         with _refusals():
             fleet = await read_fleet(self._client, with_past=True)
@@ -38,7 +38,7 @@ class WorkerAdmin:
             decision = promote(fleet, build, percent)
             await pardon(self._client, build)
             await self._turn_to(fleet, decision, f"version {build} was promoted by a person instead")
-        return await self.look()
+        return await self.read()
 
     async def roll_back(self) -> Outlook:
         """Stop the ramp of a version, or return from the current version to the previous one. Raises Aborted when there
@@ -51,7 +51,7 @@ class WorkerAdmin:
                 await apply(self._client, fleet, decision)
             else:
                 await self._turn_to(fleet, decision, "rolled back by a person")
-        return await self.look()
+        return await self.read()
 
     async def _turn_to(self, fleet: Fleet, decision: Decision, verdict: str) -> None:
         """Route to a version, and first reject newer ones, which would ramp again otherwise."""

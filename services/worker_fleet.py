@@ -51,7 +51,7 @@ POLL_S = 75.0
 """Seconds within which a live worker polls: a poll lasts a minute."""
 SILENCE_S = 10 * HEARTBEAT.total_seconds()
 """Seconds without a heartbeat after which a worker counts as dead. A stopped worker reports its stop."""
-PATIENTLY: Any = {"retry": True, "timeout": RPC_TIMEOUT}
+RETRYING: Any = {"retry": True, "timeout": RPC_TIMEOUT}
 """Options of calls about the deployment. The server refuses these while a workflow of its own, which keeps the
 deployment, begins its next run; the SDK repeats them."""
 WORKERS_PER_PAGE, WORKER_PAGES_MAX = 1_000, 10
@@ -63,7 +63,7 @@ VERDICT, START = "peloton-verdict", "peloton-start/"
 """Keys of the metadata of a version: why it was given up, and ``START<milliseconds>/<identity>`` of a worker."""
 
 
-async def look(client: Client) -> WorkerVersions:
+async def read_versions(client: Client) -> WorkerVersions:
     """Return the versions and live workers, by calls that the server permits often. Raises RPCError."""
     now_s = time.time()
     queue = await _queue(client)
@@ -108,7 +108,7 @@ async def _deployment(client: Client) -> DescribeWorkerDeploymentResponse:
     """Return the deployment; an empty one before its first worker."""
     request = DescribeWorkerDeploymentRequest(namespace=client.namespace, deployment_name=DEPLOYMENT)
     try:
-        return await client.workflow_service.describe_worker_deployment(request, **PATIENTLY)
+        return await client.workflow_service.describe_worker_deployment(request, **RETRYING)
     except RPCError as error:
         if error.status is RPCStatusCode.NOT_FOUND:
             return DescribeWorkerDeploymentResponse()
@@ -258,7 +258,7 @@ async def set_current(client: Client, version: str, token: bytes = b"") -> None:
             conflict_token=token,
             identity=client.identity,
         ),
-        **PATIENTLY,
+        **RETRYING,
     )
     log.info("workflows begin on workers of version %s", version or "none, as releases up to 0.1 have")
 
@@ -276,7 +276,7 @@ async def set_ramping(client: Client, version: str, percent: float, token: bytes
             conflict_token=token,
             identity=client.identity,
         ),
-        **PATIENTLY,
+        **RETRYING,
     )
     return answer.conflict_token
 
@@ -326,7 +326,7 @@ def _start_of(key: str) -> tuple[str, float]:
 async def _metadata(client: Client, version: str, *, must_exist: bool = False) -> Mapping[str, Payload]:
     request = DescribeWorkerDeploymentVersionRequest(namespace=client.namespace, deployment_version=_named(version))
     try:
-        described = await client.workflow_service.describe_worker_deployment_version(request, **PATIENTLY)
+        described = await client.workflow_service.describe_worker_deployment_version(request, **RETRYING)
     except RPCError as error:
         if error.status is RPCStatusCode.NOT_FOUND and not must_exist:
             return {}
@@ -345,7 +345,7 @@ async def _remember(client: Client, version: str, entries: Mapping[str, Payload]
             remove_entries=removed,
             identity=client.identity,
         ),
-        **PATIENTLY,
+        **RETRYING,
     )
 
 

@@ -30,9 +30,9 @@ from services.worker_fleet import (
     DEPLOYMENT,
     apply,
     forget_start,
-    look,
     note_start,
     read_fleet,
+    read_versions,
     set_current,
     verdicts_of,
 )
@@ -130,7 +130,7 @@ class VersionClaim(_Watch):
                 await forget_start(self._client, self._version, self._started_s)
 
     async def _act(self) -> bool:
-        seen = await look(self._client)
+        seen = await read_versions(self._client)
         is_open = self._promotion is Promotion.AUTO or seen.current == UNVERSIONED
         if is_open and seen.is_claimed_by(self._version):
             return await self._claim(seen)
@@ -149,7 +149,7 @@ class VersionClaim(_Watch):
         return self._is_noted
 
 
-class VersionKeeper(_Watch):
+class VersionController(_Watch):
     """Ramps a new version, and moves workflows to the current one when their own has no workers. One instance runs in
     the leading resource manager.
     """

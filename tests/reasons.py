@@ -26,9 +26,9 @@ HOT = QosReason(QosRule.HOT_CPU, "h1", used=3_900, total=4_000, bound=90)
 REQUEUED = RequeueReason(RequeueRule.NO_HOST_IN_TIME, seconds=600)
 
 
-def no_room(pod_count: int, host_count: int = 3, *, is_gang: bool = False) -> PlacementReason:
+def lacking_capacity(pod_count: int, host_count: int = 3, *, is_gang: bool = False) -> PlacementReason:
     """No host has 2 gpus free."""
-    refusing = RefusingHosts(host_count, Misfit(HostRule.ROOM, "gpu", wanted=2_000, left=1_000))
+    refusing = RefusingHosts(host_count, Misfit(HostRule.FREE_RESOURCES, "gpu", wanted=2_000, left=1_000))
     return (ClusterReason(pods=(NoHost(pod_count, is_gang, (refusing,)),)),)
 
 

@@ -28,8 +28,8 @@ with workflow.unsafe.imports_passed_through():
     from peloton.lifecycle.progress import daemon_details
     from peloton.lifecycle.reason_text import placement_text
     from peloton.model.daemon import DaemonStep
-    from workflows.beside import signal_job
     from workflows.calls import stoppable
+    from workflows.child_workflows import signal_job
     from workflows.policies import HOSTMGR_CALL, KILL_CALL, Policies
     from workflows.shell import SignalledWorkflow
 
@@ -60,10 +60,10 @@ class DaemonWorkflow(SignalledWorkflow):
 
     @workflow.run
     async def run(self, input: DaemonInput) -> DaemonResult:
-        return await stoppable(self.live(), self.stop)
+        return await stoppable(self.run_loop(), self.stop)
 
-    async def live(self) -> DaemonResult:
-        while not (await self.look_at_all()).is_over or self.wakeup_pending:
+    async def run_loop(self) -> DaemonResult:
+        while not (await self.read_all()).is_over or self.wakeup_pending:
             await self.wait_for_change()
             await self.continue_as_new_when_due()
         await workflow.wait_condition(workflow.all_handlers_finished)
@@ -71,7 +71,7 @@ class DaemonWorkflow(SignalledWorkflow):
 
     # Steps, in the order of the story.
 
-    async def look_at_all(self) -> DaemonStep:
+    async def read_all(self) -> DaemonStep:
         """Run steps until all instances were compared."""
         self.wakeup_pending = False
         self.step, self.waiting_count, self.waiting_for = DaemonStep(more=True), 0, ""
@@ -98,11 +98,11 @@ class DaemonWorkflow(SignalledWorkflow):
     async def wait_for_change(self) -> None:
         if self.wakeup_pending or self.step.is_over:
             return
-        patience_s = self.policies.look_again_s
+        timeout_s = self.policies.look_again_s
         if self.waiting_count:
             self.pause_s = self.policies.next_delay_s(self.pause_s)
-            patience_s = self.pause_s
-        await self.doze(patience_s, self.waiting_for)
+            timeout_s = self.pause_s
+        await self.doze(timeout_s, self.waiting_for)
 
     async def stop(self) -> None:
         await workflow.execute_activity_method(

@@ -26,14 +26,14 @@ with workflow.unsafe.imports_passed_through():
     from activities.launch import LaunchActivities
     from activities.placement import PlacementActivities
     from activities.records import RecordsActivities
+    from peloton.lifecycle.failed_placements import placement_timeout_s
     from peloton.lifecycle.gang import Step, Verdict, judge
-    from peloton.lifecycle.in_vain import patience_s
     from peloton.lifecycle.progress import gang_details
     from peloton.lifecycle.reason_text import placement_text, requeue_text
     from peloton.model.job import GangProgress
     from peloton.model.reason import PlacementReason, RequeueReason, RequeueRule
     from workflows.attributes import STATE
-    from workflows.calls import look, stoppable
+    from workflows.calls import run_local, stoppable
     from workflows.policies import LAUNCH_CALL, PLACEMENT_CALL, RESMGR_CALL, Policies
     from workflows.renewal import continue_as_new, fresh_policies
     from workflows.shell import SignalledWorkflow
@@ -84,10 +84,10 @@ class GangWorkflow(SignalledWorkflow):
 
     @workflow.run
     async def run(self, input: GangInput) -> GangResult:
-        return await stoppable(self.live(), self.stop)
+        return await stoppable(self.run_loop(), self.stop)
 
-    async def live(self) -> GangResult:
-        while (await self.look()).is_waiting:
+    async def run_loop(self) -> GangResult:
+        while (await self.read()).is_waiting:
             if self.verdict.step is Step.PLACE:
                 await self.place_and_launch()
             if self.verdict.step is Step.REQUEUE:
@@ -102,16 +102,16 @@ class GangWorkflow(SignalledWorkflow):
 
     # Steps, in the order of the story.
 
-    async def look(self) -> Verdict:
+    async def read(self) -> Verdict:
         self.wakeup_pending = False
-        seen = await look(RecordsActivities.look_at_gang, self.job_id, summary="look at the gang")
+        seen = await run_local(RecordsActivities.read_gang, self.job_id, summary="look at the gang")
         self.member_count = seen.size
         step = judge(seen).step
         if step.value != self.life.step:
             self.life = GangCarryOver(step.value, workflow.time())
             self.placement, self.pause_s = (), 0.0
             workflow.upsert_search_attributes([STATE.value_set(step.name)])
-        self.placement_s = patience_s(self.policies.gang_placement_s, seen.vain_count)
+        self.placement_s = placement_timeout_s(self.policies.gang_placement_s, seen.vain_count)
         self.verdict = judge(seen, self.waited_s, self.policies.gang_placement_s, self.policies.gang_launch_s)
         if self.is_cancelled and self.verdict.is_waiting:
             self.verdict = Verdict(Step.REQUEUE, RequeueReason(RequeueRule.CANCELLED))

@@ -33,14 +33,14 @@ with workflow.unsafe.imports_passed_through():
     from peloton.errors import InvalidArgument
     from peloton.lifecycle.gang import Step
     from peloton.lifecycle.job_machine import TO_BE_DELETED
-    from peloton.lifecycle.progress import details, lived
+    from peloton.lifecycle.progress import add_state, details
     from peloton.lifecycle.reason_text import placement_text
     from peloton.model.ids import daemon_workflow_id, gang_workflow_id, update_workflow_id
     from peloton.model.job import JobProgress, JobState
     from peloton.model.request import RequestAnswer
-    from workflows import beside
+    from workflows import child_workflows
     from workflows.attributes import JOB_NAME
-    from workflows.calls import call, look, stoppable
+    from workflows.calls import call, run_local, stoppable
     from workflows.daemon import DaemonInput, DaemonResult, DaemonWorkflow
     from workflows.gang import GangInput, GangResult, GangWorkflow
     from workflows.policies import (
@@ -70,9 +70,11 @@ class JobCarryOver:
     update_told: str = ""  # update and its changes by users, as last signalled to its workflow; "" = none is under way
     gang_run: int = 0  # of the gang whose launch was last signalled; 0 = none is under way
     retry_s: float = 0.0  # the last wait of a job whose steps have no effect; the next one is twice as long
-    rollouts: beside.Restarts = field(default_factory=beside.Restarts)  # of its updates, its follower and its gang
-    followers: beside.Restarts = field(default_factory=beside.Restarts)
-    launches: beside.Restarts = field(default_factory=beside.Restarts)
+    rollouts: child_workflows.Restarts = field(
+        default_factory=child_workflows.Restarts
+    )  # of its updates, its follower and its gang
+    followers: child_workflows.Restarts = field(default_factory=child_workflows.Restarts)
+    launches: child_workflows.Restarts = field(default_factory=child_workflows.Restarts)
     update_failed: str = ""  # of the last failed rollout: another update, or a user's change, does not wait
 
 
@@ -105,9 +107,9 @@ class JobWorkflow(SignalledWorkflow):
 
     @workflow.run
     async def run(self, input: JobInput) -> JobResult:
-        return await stoppable(self.live(), self.stop)
+        return await stoppable(self.run_loop(), self.stop)
 
-    async def live(self) -> JobResult:
+    async def run_loop(self) -> JobResult:
         while True:
             while not (await self.settle()).is_finished:
                 await self.roll_out()
@@ -140,7 +142,7 @@ class JobWorkflow(SignalledWorkflow):
         self.wakeup_pending = False
         self.last_retry_s, self.retry_s = self.retry_s, 0.0
         created_max = self.policies.at_once_pods_max
-        self.progress = await look(RecordsActivities.settle, self.job_id, created_max, summary="settle the job")
+        self.progress = await run_local(RecordsActivities.settle, self.job_id, created_max, summary="settle the job")
         self.show()
         return self.progress
 
@@ -148,17 +150,17 @@ class JobWorkflow(SignalledWorkflow):
         """Start the child workflow that rolls out an update of a service. Signal it when its next step would change
         something, and once for each change that a user made to the update.
         """
-        progress, told = self.progress, self.life.update_told
+        progress, notified = self.progress, self.life.update_told
         wish = f"{progress.update_id} {progress.update_version}" if progress.update_id else ""
         if wish != self.life.update_failed:
-            self.life = replace(self.life, rollouts=beside.Restarts())
-        if (wish == told and not progress.update_moves) or self.life.rollouts.wait_s:
+            self.life = replace(self.life, rollouts=child_workflows.Restarts())
+        if (wish == notified and not progress.update_moves) or self.life.rollouts.wait_s:
             return
         self.life = replace(self.life, update_told=wish)
         rollout = update_workflow_id(self.job_id)
-        if not await beside.tell(UpdateWorkflow.run, rollout, UpdateWorkflow.changed) and wish:
+        if not await child_workflows.notify(UpdateWorkflow.run, rollout, UpdateWorkflow.changed) and wish:
             given = UpdateInput(self.job_id, self.policies.of_others())
-            update = await beside.start(UpdateWorkflow.run, given, rollout, f"updates of job {self.name}")
+            update = await child_workflows.start(UpdateWorkflow.run, given, rollout, f"updates of job {self.name}")
             if update is not None:
                 update.add_done_callback(self.note_end_of_rollout)
 
@@ -178,9 +180,9 @@ class JobWorkflow(SignalledWorkflow):
             return
         self.is_followed = follows
         daemon = daemon_workflow_id(self.job_id)
-        if not await beside.tell(DaemonWorkflow.run, daemon, DaemonWorkflow.changed) and follows:
+        if not await child_workflows.notify(DaemonWorkflow.run, daemon, DaemonWorkflow.changed) and follows:
             given = DaemonInput(self.job_id, self.policies.of_others())
-            follower = await beside.start(DaemonWorkflow.run, given, daemon, f"hosts of daemon {self.name}")
+            follower = await child_workflows.start(DaemonWorkflow.run, given, daemon, f"hosts of daemon {self.name}")
             if follower is not None:
                 follower.add_done_callback(self.note_end_of_following)
 
@@ -206,11 +208,11 @@ class JobWorkflow(SignalledWorkflow):
         if not self.progress.kill_count:
             return
         queued = self.progress.queued_kill_count
-        told = await self.kill_running(self.progress.kill_count - queued)
+        notified = await self.kill_running(self.progress.kill_count - queued)
         ended = await self.kill_queued(queued)
-        is_rest = told + ended < self.progress.kill_count
-        if is_rest and not told and not ended:
-            self.look_again_soon()
+        is_rest = notified + ended < self.progress.kill_count
+        if is_rest and not notified and not ended:
+            self.poll_soon()
         elif is_rest or ended:
             self.wakeup_pending = True  # pods killed in a queue have ended already
 
@@ -234,7 +236,7 @@ class JobWorkflow(SignalledWorkflow):
         queued = await call(step, self.job_id, limit, is_small=is_small, summary=summary, options=RESMGR_CALL)
         self.progress = replace(self.progress, ready_count=self.progress.ready_count + queued.admitted_count)
         if not queued.count:
-            self.look_again_soon()
+            self.poll_soon()
         elif limit < self.progress.admit_count:
             self.wakeup_pending = True
         elif queued.admitted_count < queued.count:
@@ -244,17 +246,19 @@ class JobWorkflow(SignalledWorkflow):
         """Start the child workflow that places and launches the gang. Signal it at every change until it has seen that
         the gang runs, or that its launch was superseded.
         """
-        run, told_run = self.progress.gang_run, self.life.gang_run
-        if (not run and not told_run) or self.life.launches.wait_s:
+        run, notified_run = self.progress.gang_run, self.life.gang_run
+        if (not run and not notified_run) or self.life.launches.wait_s:
             return
         self.life = replace(self.life, gang_run=run)
         if run:
             self.waiting_for = "the launch of its gang"
-        told = gang_workflow_id(self.job_id, told_run)
-        is_told = bool(told_run) and await beside.tell(GangWorkflow.run, told, GangWorkflow.changed)
-        if run and not (is_told and run == told_run):
+        notified = gang_workflow_id(self.job_id, notified_run)
+        is_notified = bool(notified_run) and await child_workflows.notify(
+            GangWorkflow.run, notified, GangWorkflow.changed
+        )
+        if run and not (is_notified and run == notified_run):
             given, summary = GangInput(self.job_id, self.policies.of_others()), f"launch of the gang of job {self.name}"
-            gang = await beside.start(GangWorkflow.run, given, gang_workflow_id(self.job_id, run), summary)
+            gang = await child_workflows.start(GangWorkflow.run, given, gang_workflow_id(self.job_id, run), summary)
             if gang is not None:
                 gang.add_done_callback(self.note_end_of_launch)
 
@@ -282,7 +286,7 @@ class JobWorkflow(SignalledWorkflow):
         moved = launch.launched_count + launch.failed_count + launch.requeued_count
         if not moved:
             self.waiting_for = placement_text(launch.why)
-            self.look_again_soon()
+            self.poll_soon()
         elif moved < self.progress.ready_count:
             self.wakeup_pending = True
 
@@ -292,8 +296,8 @@ class JobWorkflow(SignalledWorkflow):
             return
         restarts = (one.wait_s for one in (self.life.rollouts, self.life.followers, self.life.launches))
         waits = (self.policies.look_again_s, self.retry_s, self.progress.deadline_s, *restarts)
-        patience_s = min(seconds for seconds in waits if seconds > 0)
-        await self.doze(patience_s, self.waiting_for)
+        delay_s = min(seconds for seconds in waits if seconds > 0)
+        await self.doze(delay_s, self.waiting_for)
 
     async def is_last(self) -> bool:
         """Wait for the answers to users. Signals since the last read require another turn: a service was started again,
@@ -314,7 +318,7 @@ class JobWorkflow(SignalledWorkflow):
             task_queue=long_queue(workflow.info().task_queue),
             **DELETE_CALL,
         )
-        if await look(RecordsActivities.is_stored, self.job_id, summary="is there a new job with its id?"):
+        if await run_local(RecordsActivities.is_stored, self.job_id, summary="is there a new job with its id?"):
             await continue_as_new(JobInput(self.job_id, (await fresh_policies(self.policies)).of_jobs()))
 
     async def stop(self) -> None:
@@ -337,7 +341,7 @@ class JobWorkflow(SignalledWorkflow):
     def is_small(self, count: int) -> bool:
         return count <= self.policies.at_once_pods_max
 
-    def look_again_soon(self) -> None:
+    def poll_soon(self) -> None:
         """Set the delay before a retry, longer each time: no signal arrives when a step without effect would have
         one.
         """
@@ -347,7 +351,7 @@ class JobWorkflow(SignalledWorkflow):
         self.waiting_for = ""
         state = self.progress.state.value
         if not self.life.states or state != self.life.shown_state:
-            self.life = replace(self.life, states=lived(self.life.states, workflow.now(), state))
+            self.life = replace(self.life, states=add_state(self.life.states, workflow.now(), state))
         self.show_details()
         self.show_state(state)
 

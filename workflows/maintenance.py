@@ -32,14 +32,14 @@ with workflow.unsafe.imports_passed_through():
     from peloton.model.ids import Hostname
     from peloton.model.maintenance import HostMaintenance, MaintenanceAct
     from peloton.model.request import RequestAnswer
-    from workflows.calls import look, stoppable
+    from workflows.calls import run_local, stoppable
     from workflows.policies import HOSTMGR_CALL, SUMMARY_MAX, Policies
     from workflows.requests import carry_out, refuse
     from workflows.shell import SignalledWorkflow
 
 
 @dataclass(frozen=True)
-class MaintenanceLife:
+class MaintenanceCarryOver:
     """State that continue-as-new carries."""
 
     shown_state: str = ""
@@ -51,7 +51,7 @@ class MaintenanceInput:
     cluster: str
     hostname: str
     policies: Policies = field(default_factory=Policies)
-    life: MaintenanceLife = field(default_factory=MaintenanceLife)
+    life: MaintenanceCarryOver = field(default_factory=MaintenanceCarryOver)
 
 
 @dataclass(frozen=True)
@@ -63,23 +63,23 @@ class MaintenanceResult:
 
 @workflow.defn(name="HostMaintenance")
 class HostMaintenanceWorkflow(SignalledWorkflow):
-    life: MaintenanceLife
+    life: MaintenanceCarryOver
 
     @workflow.init
     def __init__(self, input: MaintenanceInput) -> None:
         self.key = [input.cluster, input.hostname]
         super().__init__(input)
         self.host = HostMaintenance(input.cluster, Hostname(input.hostname), HostState.UP, HostState.DOWN)
-        self.has_looked = False  # in this run
+        self.has_read = False  # in this run
         self.refusal = ""  # why a cancellation was
         self.retry_s = 0.0  # until the next round of a drain; 0 = it is not drained
 
     @workflow.run
     async def run(self, input: MaintenanceInput) -> MaintenanceResult:
-        return await stoppable(self.live(), self.stop)
+        return await stoppable(self.run_loop(), self.stop)
 
-    async def live(self) -> MaintenanceResult:
-        while not (await self.look()).is_over or not await self.is_last():
+    async def run_loop(self) -> MaintenanceResult:
+        while not (await self.read()).is_over or not await self.is_last():
             await self.cordon()
             await self.drain()
             await self.take_down()
@@ -121,16 +121,16 @@ class HostMaintenanceWorkflow(SignalledWorkflow):
 
     def check(self, act: MaintenanceAct) -> None:
         """Refuse a request that the last read shows to be impossible, unless the row may have changed since."""
-        if not self.has_looked or self.wakeup_pending or self.host.state is HostState.DRAINED:
+        if not self.has_read or self.wakeup_pending or self.host.state is HostState.DRAINED:
             return
         if refusal := refusal_of(act, self.host, workflow.time_ns()):
             refuse(NotFound(refusal) if act is MaintenanceAct.COMPLETE else Aborted(refusal))
 
     # Steps, in the order of the story.
 
-    async def look(self) -> HostMaintenance:
+    async def read(self) -> HostMaintenance:
         self.wakeup_pending = False
-        self.note(await look(MaintenanceActivities.look, *self.key, summary="look at the host"))
+        self.note(await run_local(MaintenanceActivities.read, *self.key, summary="look at the host"))
         return self.host
 
     async def cordon(self) -> None:
@@ -182,7 +182,7 @@ class HostMaintenanceWorkflow(SignalledWorkflow):
 
     def note(self, host: HostMaintenance) -> None:
         """Record the state of the host, and show it."""
-        self.host, self.has_looked = host, True
+        self.host, self.has_read = host, True
         self.life = replace(self.life, was_down=self.life.was_down or host.state is HostState.DOWN)
         workflow.set_current_details(details(host, self.refusal))
         self.show_state(host.state.value)

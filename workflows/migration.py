@@ -31,14 +31,14 @@ with workflow.unsafe.imports_passed_through():
     from activities.migration import MigrationActivities
     from peloton.lifecycle.migration import details, moved_text
     from peloton.model.migration import MigrationProgress, MigrationState
-    from workflows.beside import signal_job
     from workflows.calls import stoppable
+    from workflows.child_workflows import signal_job
     from workflows.policies import MIGRATION_RETRY_MAX_S, RECORDS_CALL, SUMMARY_MAX, Policies
     from workflows.shell import SignalledWorkflow
 
 
 @dataclass(frozen=True)
-class MigrationLife:
+class MigrationCarryOver:
     """State that continue-as-new carries."""
 
     shown_state: str = ""
@@ -50,7 +50,7 @@ class MigrationInput:
     name: str
     target: str
     policies: Policies = field(default_factory=Policies)
-    life: MigrationLife = field(default_factory=MigrationLife)
+    life: MigrationCarryOver = field(default_factory=MigrationCarryOver)
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class MigrationResult:
 
 @workflow.defn(name="Migration")
 class MigrationWorkflow(SignalledWorkflow):
-    life: MigrationLife
+    life: MigrationCarryOver
 
     @workflow.init
     def __init__(self, input: MigrationInput) -> None:
@@ -74,9 +74,9 @@ class MigrationWorkflow(SignalledWorkflow):
 
     @workflow.run
     async def run(self, input: MigrationInput) -> MigrationResult:
-        return await stoppable(self.live(), self.roll_back)
+        return await stoppable(self.run_loop(), self.roll_back)
 
-    async def live(self) -> MigrationResult:
+    async def run_loop(self) -> MigrationResult:
         await self.begin()
         while not self.progress.is_over or self.wakeup_pending:
             match self.progress.state:
@@ -95,18 +95,18 @@ class MigrationWorkflow(SignalledWorkflow):
         await self.take_step("continue" if is_continued else f"begin: take instances down that go to {self.target}")
 
     async def move_next(self) -> None:
-        await self.tell_the_jobs()
+        await self.signal_jobs()
         await self.wait_for_change(self.retry_s)
         await self.take_step(f"take the next instances down that go to {self.target}: {moved_text(self.progress)}")
 
     async def bring_next_back(self) -> None:
-        await self.tell_the_jobs()
+        await self.signal_jobs()
         await self.wait_for_change(self.retry_s)
         await self.take_step(f"take the next instances down that come back: {moved_text(self.progress)}")
 
     async def rest(self) -> None:
         """Wait until a user resumes the migration or rolls it back."""
-        await self.tell_the_jobs()
+        await self.signal_jobs()
         await self.wait_for_change(self.policies.look_again_s)
         await self.take_step(f"look whether it may continue: {moved_text(self.progress)}")
 
@@ -126,16 +126,16 @@ class MigrationWorkflow(SignalledWorkflow):
         self.retry_s = self.policies.next_delay_s(0.0 if moved else self.retry_s, MIGRATION_RETRY_MAX_S)
         self.show()
 
-    async def tell_the_jobs(self) -> None:
+    async def signal_jobs(self) -> None:
         """Signal the jobs, whose workflows end the pods that the step chose. A lost signal is sent again with the next
         step.
         """
         for job_id in self.progress.to_wake:
             await signal_job(job_id)
 
-    async def wait_for_change(self, patience_s: float) -> None:
+    async def wait_for_change(self, timeout_s: float) -> None:
         """Return when a step is due, on the current version of the workers."""
-        await self.sleep(patience_s, self.progress.waiting_for)
+        await self.sleep(timeout_s, self.progress.waiting_for)
         await self.continue_as_new_when_due()
 
     async def roll_back(self) -> None:

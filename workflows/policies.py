@@ -10,7 +10,7 @@ from typing import TypedDict
 from temporalio import workflow
 from temporalio.common import RetryPolicy
 
-LOOK_AGAIN_S = 300.0
+POLL_PERIOD_S = 300.0
 NEVER_S = 10 * 365 * 86_400.0
 """Polling interval of jobs, whose lost signals a sweep of rows finds. A timer that never fires costs nothing, and the
 previous release, which replays runs of this one after a rollback, sets one as well.
@@ -28,7 +28,7 @@ class Policies:
     retry_s: float = 2.0  # first wait after a step without effect, as when no host fits; doubles
     retry_max_s: float = 30.0
     count_s: float = 2.0  # until pods that are left waiting in their queue are counted as such
-    look_again_s: float = LOOK_AGAIN_S  # a lost signal costs at most this, where no sweep finds it
+    look_again_s: float = POLL_PERIOD_S  # a lost signal costs at most this, where no sweep finds it
     pod_placement_s: float = 600.0  # until a host is found for an admitted pod that is not in a gang
     gang_placement_s: float = 600.0  # until hosts are found for all of an admitted gang
     gang_two_calls_max: int = 1_000  # members up to which a gang is placed by one call and launched by another
@@ -47,11 +47,11 @@ class Policies:
 
     def of_jobs(self) -> Policies:
         """Return the policies for the workflows of jobs. A polling interval other than the default is kept."""
-        return replace(self, look_again_s=NEVER_S) if self.look_again_s == LOOK_AGAIN_S else self
+        return replace(self, look_again_s=NEVER_S) if self.look_again_s == POLL_PERIOD_S else self
 
     def of_others(self) -> Policies:
         """Return the policies for the workflows that a job starts, from its own."""
-        return replace(self, look_again_s=LOOK_AGAIN_S) if self.look_again_s == NEVER_S else self
+        return replace(self, look_again_s=POLL_PERIOD_S) if self.look_again_s == NEVER_S else self
 
     def updated(self, numbers: Mapping[str, float]) -> Policies:
         """Return the policies with the numbers that this version defines; integers remain integers."""
@@ -96,7 +96,7 @@ CREATE_PODS_CALL = CallOptions(
 )
 SUMMARY_MAX = 200
 """Length in characters; Temporal's limit is 400 bytes."""
-LOOK_CALL = LocalCallOptions(
+READ_CALL = LocalCallOptions(
     start_to_close_timeout=timedelta(seconds=10),
     schedule_to_close_timeout=timedelta(seconds=20),
     retry_policy=RetryPolicy(initial_interval=timedelta(milliseconds=200), maximum_attempts=4),
@@ -117,7 +117,7 @@ CREATE_JOB_CALL = CallOptions(
 """Options of job creation by a schedule. A run fails when its job cannot be created within this time: the next run must
 not wait for it.
 """
-SCHEDULED_JOB_LOOK_MAX_S = 60.0
+SCHEDULED_JOB_POLL_MAX_S = 60.0
 """Seconds between two reads of a job whose workflow is not a child of the run, as after it was terminated."""
 DELETE_CALL = CallOptions(
     start_to_close_timeout=timedelta(minutes=10), heartbeat_timeout=timedelta(seconds=30), retry_policy=_PATIENT
@@ -146,7 +146,7 @@ are.
 """
 REBALANCE_RETRY_MAX_S = 15.0
 """Seconds between two steps of rebalancing while pods move: no signal reports that they run."""
-REBALANCE_LOOK_S = 60.0
+REBALANCE_POLL_S = 60.0
 """Seconds between two plans of rebalancing without an improvement."""
 REBALANCE_PRIORITY = 5
 """Lowest of Temporal's five priorities: all other tasks that wait for a worker come first."""

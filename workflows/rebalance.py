@@ -27,12 +27,12 @@ from temporalio import workflow
 
 with workflow.unsafe.imports_passed_through():
     from activities.rebalance import RebalanceActivities
-    from peloton.lifecycle.rebalance import REST_S, TO_TAKE_ROOM, details
+    from peloton.lifecycle.rebalance import REST_S, TO_TAKE_CAPACITY, details
     from peloton.model.rebalance import RebalanceProgress, RebalanceState
     from workflows.calls import stoppable
     from workflows.policies import (
         HOSTMGR_CALL,
-        REBALANCE_LOOK_S,
+        REBALANCE_POLL_S,
         REBALANCE_RETRY_MAX_S,
         RECORDS_CALL,
         Policies,
@@ -41,7 +41,7 @@ with workflow.unsafe.imports_passed_through():
 
 
 @dataclass(frozen=True)
-class RebalanceLife:
+class RebalanceCarryOver:
     """State that continue-as-new carries."""
 
     shown_state: str = ""
@@ -51,7 +51,7 @@ class RebalanceLife:
 class RebalanceInput:
     cluster: str
     policies: Policies = field(default_factory=Policies)
-    life: RebalanceLife = field(default_factory=RebalanceLife)
+    life: RebalanceCarryOver = field(default_factory=RebalanceCarryOver)
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class RebalanceResult:
 
 @workflow.defn(name="Rebalance")
 class RebalanceWorkflow(SignalledWorkflow):
-    life: RebalanceLife
+    life: RebalanceCarryOver
 
     @workflow.init
     def __init__(self, input: RebalanceInput) -> None:
@@ -72,9 +72,9 @@ class RebalanceWorkflow(SignalledWorkflow):
 
     @workflow.run
     async def run(self, input: RebalanceInput) -> RebalanceResult:
-        return await stoppable(self.live(), self.stop)
+        return await stoppable(self.run_loop(), self.stop)
 
-    async def live(self) -> RebalanceResult:
+    async def run_loop(self) -> RebalanceResult:
         await self.begin()
         while not self.progress.is_over or self.wakeup_pending:
             if self.progress.moving_count:
@@ -95,7 +95,7 @@ class RebalanceWorkflow(SignalledWorkflow):
         await self.take_step(f"watch {self.progress.moving_count} of {self.progress.move_count} moves")
 
     async def plan_round(self) -> None:
-        await self.wait_for_change(REST_S if self.progress.waiting_for == TO_TAKE_ROOM else REBALANCE_LOOK_S)
+        await self.wait_for_change(REST_S if self.progress.waiting_for == TO_TAKE_CAPACITY else REBALANCE_POLL_S)
         await self.take_step(f"plan the next round: {self.progress.hour_count} moves begun within the last hour")
 
     async def rest(self) -> None:
@@ -118,9 +118,9 @@ class RebalanceWorkflow(SignalledWorkflow):
         self.retry_s = self.policies.next_delay_s(0.0 if has_news else self.retry_s, REBALANCE_RETRY_MAX_S)
         self.show()
 
-    async def wait_for_change(self, patience_s: float) -> None:
+    async def wait_for_change(self, timeout_s: float) -> None:
         """Return when a step is due, on the current version of the workers."""
-        await self.sleep(patience_s, self.progress.waiting_for)
+        await self.sleep(timeout_s, self.progress.waiting_for)
         await self.continue_as_new_when_due()
 
     async def stop(self) -> None:

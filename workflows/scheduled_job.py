@@ -45,11 +45,11 @@ with workflow.unsafe.imports_passed_through():
     from peloton.model.schedule import JobStart, RunState, ScheduledRun
     from peloton.model.text import shorten
     from peloton.model.times import NS_PER_S
-    from workflows import beside
+    from workflows import child_workflows
     from workflows.attributes import JOB_ID, JOB_NAME, SCHEDULED_TIME, STATE
-    from workflows.calls import look, stoppable
+    from workflows.calls import run_local, stoppable
     from workflows.job import JobInput, JobResult, JobWorkflow
-    from workflows.policies import CREATE_JOB_CALL, KILL_CALL, SCHEDULED_JOB_LOOK_MAX_S, Policies
+    from workflows.policies import CREATE_JOB_CALL, KILL_CALL, SCHEDULED_JOB_POLL_MAX_S, Policies
     from workflows.renewal import Renewal, continue_as_new, fresh_policies
 
 REASON = "reason"
@@ -83,14 +83,14 @@ class ScheduledJobWorkflow:
         self.job_id = input.job_id
         self.renewal = Renewal()
         self.stop_wanted = self.wakeup_pending = False
-        self.is_told = False  # the job's workflow is a child of this run
+        self.is_notified = False  # the job's workflow is a child of this run
         self.state = RunState.RUNNING
 
     @workflow.run
     async def run(self, input: ScheduledJobInput) -> ScheduledJobResult:
-        return await stoppable(self.live(), self.stop)
+        return await stoppable(self.run_loop(), self.stop)
 
-    async def live(self) -> ScheduledJobResult:
+    async def run_loop(self) -> ScheduledJobResult:
         if not self.job_id:
             await self.start_job(await self.create_job())
         return self.finish(await self.wait_for_end())
@@ -142,7 +142,7 @@ class ScheduledJobWorkflow:
                 search_attributes=TypedSearchAttributes(pairs),
                 memo=dict(start.memo),
             )
-            self.is_told = True
+            self.is_notified = True
             job.add_done_callback(self.note_end_of_job)
         if self.stop_wanted:
             await self.stop_job()
@@ -151,22 +151,22 @@ class ScheduledJobWorkflow:
         """Wake this run. A job whose workflow was terminated continues by another workflow."""
         if not job.cancelled():
             job.exception()
-        self.is_told, self.wakeup_pending = False, True
+        self.is_notified, self.wakeup_pending = False, True
 
     async def wait_for_end(self) -> RunState:
         """Read the state of the job when the child has ended; without a child, poll at growing intervals."""
-        patience_s = self.policies.retry_s
+        timeout_s = self.policies.retry_s
         while True:
             with suppress(TimeoutError):
                 await workflow.wait_condition(
                     lambda: self.wakeup_pending,
-                    timeout=None if self.is_told else timedelta(seconds=patience_s),
-                    timeout_summary=None if self.is_told else "look again whether the job has ended",
+                    timeout=None if self.is_notified else timedelta(seconds=timeout_s),
+                    timeout_summary=None if self.is_notified else "look again whether the job has ended",
                 )
             self.wakeup_pending = False
-            if end := await look(ScheduleActivities.look_at_end, self.job_id, summary="has the job ended?"):
+            if end := await run_local(ScheduleActivities.read_end, self.job_id, summary="has the job ended?"):
                 return RunState(end)
-            patience_s = min(patience_s * 2, SCHEDULED_JOB_LOOK_MAX_S)
+            timeout_s = min(timeout_s * 2, SCHEDULED_JOB_POLL_MAX_S)
             if self.renewal.is_due(self.policies):
                 policies = await fresh_policies(self.policies)
                 await continue_as_new(replace(self.input, policies=policies, job_id=self.job_id))
@@ -186,7 +186,7 @@ class ScheduledJobWorkflow:
         await workflow.execute_activity_method(
             RecordsActivities.stop_job, self.job_id, summary="stop the job: the run was cancelled", **KILL_CALL
         )
-        await beside.tell(JobWorkflow.run, job_workflow_id(self.job_id), JobWorkflow.changed)
+        await child_workflows.notify(JobWorkflow.run, job_workflow_id(self.job_id), JobWorkflow.changed)
 
     # Platform chores.
 
@@ -204,7 +204,7 @@ class ScheduledJobWorkflow:
 
 def reason_of(error: FailureError) -> str:
     """Return the error of the last attempt of an activity."""
-    told: BaseException = error
-    while told.__cause__ is not None and isinstance(told.__cause__, FailureError):
-        told = told.__cause__
-    return told.message if isinstance(told, FailureError) else str(told)
+    fault: BaseException = error
+    while fault.__cause__ is not None and isinstance(fault.__cause__, FailureError):
+        fault = fault.__cause__
+    return fault.message if isinstance(fault, FailureError) else str(fault)

@@ -40,7 +40,7 @@ with workflow.unsafe.imports_passed_through():
     from activities.records import RecordsActivities
     from activities.requests import RequestActivities
     from peloton.errors import Aborted, InvalidArgument, NotFound
-    from peloton.lifecycle.progress import lived, update_details
+    from peloton.lifecycle.progress import add_state, update_details
     from peloton.lifecycle.rollout import no_pulse_text, not_latest_text, nothing_before_text
     from peloton.lifecycle.rollout_phase import (
         BEGIN,
@@ -57,15 +57,15 @@ with workflow.unsafe.imports_passed_through():
     from peloton.model.request import RequestAnswer
     from peloton.model.update import UpdateAct, UpdateProgress
     from workflows.attributes import STATE, UPDATE
-    from workflows.beside import signal_job
-    from workflows.calls import look, stoppable
+    from workflows.calls import run_local, stoppable
+    from workflows.child_workflows import signal_job
     from workflows.policies import AT_ONCE_CALL, PREFETCH_CALL, RECORDS_CALL, SUMMARY_MAX, Policies
     from workflows.requests import carry_out, refuse
     from workflows.shell import SignalledWorkflow
 
 
 @dataclass(frozen=True)
-class UpdateLife:
+class UpdateCarryOver:
     """State that continue-as-new carries."""
 
     shown: str = ""  # update and state
@@ -79,7 +79,7 @@ class UpdateLife:
 class UpdateInput:
     job_id: str
     policies: Policies = field(default_factory=Policies)
-    life: UpdateLife = field(default_factory=UpdateLife)
+    life: UpdateCarryOver = field(default_factory=UpdateCarryOver)
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ class UpdateResult:
 
 @workflow.defn(name="Update")
 class UpdateWorkflow(SignalledWorkflow):
-    life: UpdateLife
+    life: UpdateCarryOver
 
     @workflow.init
     def __init__(self, input: UpdateInput) -> None:
@@ -104,9 +104,9 @@ class UpdateWorkflow(SignalledWorkflow):
 
     @workflow.run
     async def run(self, input: UpdateInput) -> UpdateResult:
-        return await stoppable(self.live(), self.stop)
+        return await stoppable(self.run_loop(), self.stop)
 
-    async def live(self) -> UpdateResult:
+    async def run_loop(self) -> UpdateResult:
         await self.begin()
         while True:
             match phase_of(self.progress):
@@ -182,40 +182,40 @@ class UpdateWorkflow(SignalledWorkflow):
     # Steps, in the order of the story.
 
     async def begin(self) -> None:
-        await self.look(CONTINUE if self.life.shown else BEGIN)
+        await self.read(CONTINUE if self.life.shown else BEGIN)
 
     async def wait(self) -> None:
-        await self.tell_the_job()
+        await self.signal_job()
         await self.wait_for_change()
-        await self.look(wait_text(self.progress))
+        await self.read(wait_text(self.progress))
 
     async def replace_batch(self) -> None:
         """End a few pods directly; the job's workflow ends, queues and starts all others."""
         if await self.end_pods():
             self.life = replace(self.life, told=self.progress.milestone)
-        await self.tell_the_job()
+        await self.signal_job()
 
     async def watch_batch(self) -> None:
-        await self.tell_the_job()
+        await self.signal_job()
         await self.wait_for_change()
-        await self.look(watch_text(self.progress))
+        await self.read(watch_text(self.progress))
 
     async def roll_back_failed(self) -> None:
         """Reverse the update. The rollback is another run: a worker of release 0.1, which has no such step, may have to
         replay the current run.
         """
-        await look(RecordsActivities.roll_back_failed_update, self.job_id, summary=roll_back_text(self.progress))
+        await run_local(RecordsActivities.roll_back_failed_update, self.job_id, summary=roll_back_text(self.progress))
         await self.continue_as_new()
 
     async def is_last(self) -> bool:
         """Wait for the answers to users: a rollback that they request is another update, which is rolled out here."""
-        await self.tell_the_job()
+        await self.signal_job()
         await workflow.wait_condition(workflow.all_handlers_finished)
         return not self.wakeup_pending
 
     async def begin_next(self) -> None:
         await self.continue_as_new_when_due()
-        await self.look(NEXT)
+        await self.read(NEXT)
 
     def finish(self) -> UpdateResult:
         done, failed = self.progress.done_count, self.progress.failed_count
@@ -223,12 +223,12 @@ class UpdateWorkflow(SignalledWorkflow):
 
     # What the steps do.
 
-    async def look(self, summary: str) -> None:
+    async def read(self, summary: str) -> None:
         """Read the progress of the update; the same transaction puts the next instances in flight, if they may
         begin.
         """
         self.wakeup_pending = False
-        self.progress = await look(RecordsActivities.advance_update, self.job_id, summary=summary[:SUMMARY_MAX])
+        self.progress = await run_local(RecordsActivities.advance_update, self.job_id, summary=summary[:SUMMARY_MAX])
         if self.progress.milestone != self.life.told:
             self.pause_s = 0.0
         self.show()
@@ -251,7 +251,7 @@ class UpdateWorkflow(SignalledWorkflow):
             return False
         return ended_count >= count
 
-    async def tell_the_job(self) -> None:
+    async def signal_job(self) -> None:
         """Signal the job, once for each milestone: it moves the pods of the batch, and shows the update."""
         if self.progress.milestone == self.life.told:
             return
@@ -289,13 +289,13 @@ class UpdateWorkflow(SignalledWorkflow):
         await self.continue_as_new_when_due()
 
     async def wait_for_signal(self) -> None:
-        patience_s = self.policies.look_again_s
+        timeout_s = self.policies.look_again_s
         if self.progress.look_again:
             self.pause_s = self.policies.next_delay_s(self.pause_s)
-            patience_s = self.pause_s
+            timeout_s = self.pause_s
         if self.progress.stalls_in_s:
-            patience_s = min(patience_s, self.progress.stalls_in_s)
-        await self.doze(patience_s, self.progress.waiting_for)
+            timeout_s = min(timeout_s, self.progress.stalls_in_s)
+        await self.doze(timeout_s, self.progress.waiting_for)
 
     async def stop(self) -> None:
         await workflow.execute_activity_method(
@@ -316,7 +316,7 @@ class UpdateWorkflow(SignalledWorkflow):
     def show(self) -> None:
         update, state = self.progress.update_id, self.progress.state.value
         if f"{update} {state}" != self.life.shown:
-            states = lived(self.life.states, workflow.now(), f"{state}, update {update}")
+            states = add_state(self.life.states, workflow.now(), f"{state}, update {update}")
             self.life = replace(self.life, shown=f"{update} {state}", states=states)
             workflow.upsert_search_attributes([STATE.value_set(state), UPDATE.value_set(update)])
         workflow.set_current_details(update_details(self.progress, self.life.states))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from cli.output import Row, Table, as_json_line, print_table, silent_clusters_text, terminal_table
 from cli.terminal import echo
-from cli.watching import Patience, WatchPace, display_on, redrawn
+from cli.watching import Retrier, WatchPace, display_on, redrawn
 from cli.wire import v0
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ def watch_drains(
     """
     pace = pace or WatchPace()
     again = " ".join(["peloton host maintenance status", *hosts, "--watch"])
-    patience = Patience(client, pace, "maintenance of hosts", again)
+    retrier = Retrier(client, pace, "maintenance of hosts", again)
     request = v0.maintenance.QueryRequest(hostnames=hosts)
     seen = {host.hostname: host.cluster for host in begun}  # hosts in maintenance -> their clusters
     silent: list[str] = []
@@ -127,7 +127,7 @@ def watch_drains(
         live=lambda: redrawn(console, draw),
     ) as display:
         while True:
-            answer = patience.ask(display.say, lambda: client.maintenance.Query(request))
+            answer = retrier.ask(display.say, lambda: client.maintenance.Query(request))
             if list(answer.silent_clusters) != silent:
                 silent = list(answer.silent_clusters)
                 display.say(silent_clusters_text(silent) if silent else "All clusters answer again")

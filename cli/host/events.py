@@ -15,7 +15,7 @@ from cli.params import HOSTNAME, CountType
 from cli.settings import Settings, pass_settings
 from cli.terminal import echo
 from cli.times import seconds_text
-from cli.watching import Patience, WatchPace
+from cli.watching import Retrier, WatchPace
 from cli.wire import v0
 from peloton.model.host_event import HostEventKind
 
@@ -103,13 +103,13 @@ def news(
     settings: Settings, request: overview_pb2.ListHostEventsRequest, after: int
 ) -> Iterator[overview_pb2.ListHostEventsResponse]:
     """Yield events after this number, for ever; wait out outages of the API."""
-    patience = Patience(settings.client, PACE, "events of hosts", "peloton host events")
+    retrier = Retrier(settings.client, PACE, "events of hosts", "peloton host events")
     since = v0.overview.ListHostEventsRequest()
     since.CopyFrom(request)
     while True:
         PACE.sleep(PACE.interval_s)
         since.after = after
-        found = patience.ask(partial(echo, err=True), lambda: read(settings, since, 0))
+        found = retrier.ask(partial(echo, err=True), lambda: read(settings, since, 0))
         if found.events:
             after = found.events[0].number
             yield found

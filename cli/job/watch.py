@@ -12,7 +12,7 @@ from cli.errors import Failed
 from cli.job.read import get_job_or_summary
 from cli.output import STATE_STYLES
 from cli.times import seconds_between
-from cli.watching import Patience, WatchPace, display_on, print_line
+from cli.watching import Retrier, WatchPace, display_on, print_line
 from cli.wire import v0
 from peloton.model.job import JOB_TERMINAL, JobState
 from peloton.model.pod import TERMINAL, PodState
@@ -56,7 +56,7 @@ def watch_job(
     Raises Failed when the job is unknown, or when the API stays unavailable for longer than the pace allows.
     """
     pace = pace or WatchPace()
-    patience = Patience(client, pace, f"job {job_id}", f"peloton job watch {job_id}")
+    retrier = Retrier(client, pace, f"job {job_id}", f"peloton job watch {job_id}")
     with display_on(
         console,
         is_json,
@@ -65,12 +65,12 @@ def watch_job(
         live=lambda: progress_bar(console, job_id),
     ) as display:
         while True:
-            progress = patience.ask(display.say, lambda: read_progress(client, job_id))
+            progress = retrier.ask(display.say, lambda: read_progress(client, job_id))
             display.show(progress)
             if progress.state in JOB_TERMINAL:
                 break
             pace.sleep(pace.interval_s)
-        job = patience.ask(display.say, lambda: read_job_or_summary(client, job_id))
+        job = retrier.ask(display.say, lambda: read_job_or_summary(client, job_id))
     for line in summary_lines(job, progress):
         print_line(console, line)
     return progress.state

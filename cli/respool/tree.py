@@ -19,7 +19,7 @@ from cli.params import DURATION
 from cli.pools import UNITS, number
 from cli.settings import Settings, pass_settings
 from cli.terminal import Visible, console, echo
-from cli.watching import Patience, WatchPace
+from cli.watching import Retrier, WatchPace
 from cli.wire import v0
 
 if TYPE_CHECKING:
@@ -116,17 +116,19 @@ def screen(answer: v0.explain.PoolTreeResponse, note: str, width: int, height: i
 
     legend = Text.from_markup(LEGEND)
     legend.truncate(width, overflow="ellipsis")
-    room = height - 3  # header, legend, note
+    lines_max = height - 3  # header, legend, note
     lines = [line for pool in answer.pools for line in bar_lines(pool)]
-    if len(lines) > room:
-        note = f"{note}  {len(lines) - max(room, 0)} more lines do not fit on the screen"
-    return Group(table_of(answer, lines[: max(room, 0)], width), legend, Text(note, no_wrap=True, overflow="ellipsis"))
+    if len(lines) > lines_max:
+        note = f"{note}  {len(lines) - max(lines_max, 0)} more lines do not fit on the screen"
+    return Group(
+        table_of(answer, lines[: max(lines_max, 0)], width), legend, Text(note, no_wrap=True, overflow="ellipsis")
+    )
 
 
 def watch_lines(settings: Settings, every_s: float) -> None:
     """Print one table, or one line of JSON, each time; wait out outages of an API that has answered once."""
     pace = WatchPace(interval_s=every_s)
-    patience = Patience(settings.client, pace, "cluster with its pools", "peloton respool tree --watch")
+    retrier = Retrier(settings.client, pace, "cluster with its pools", "peloton respool tree --watch")
     answer = ask(settings)
     while True:
         if settings.json:
@@ -135,7 +137,7 @@ def watch_lines(settings: Settings, every_s: float) -> None:
             show(settings, answer)
             echo()
         pace.sleep(every_s)
-        answer = patience.ask(partial(echo, err=True), lambda: ask(settings))
+        answer = retrier.ask(partial(echo, err=True), lambda: ask(settings))
 
 
 def rows(pool: v0.explain.PoolNode) -> Iterator[tuple[str, ...]]:

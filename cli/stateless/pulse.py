@@ -15,7 +15,7 @@ from cli.settings import Settings, pass_settings
 from cli.stateless.rollout import update_state
 from cli.stateless.service import Service
 from cli.terminal import echo
-from cli.watching import Patience, WatchPace
+from cli.watching import Retrier, WatchPace
 from cli.wire import v1
 from peloton.model.update import UPDATE_TERMINAL, UpdateState
 
@@ -53,10 +53,10 @@ def pulse_until_the_end(settings: Settings, request: v1.job_svc.PulseJobWorkflow
     """Pulse until the update ends. Raises Failed when the API stays unavailable."""
     job_id = request.job_id.value
     pace = WatchPace(interval_s=every_s)
-    patience = Patience(settings.client, pace, f"update of job {job_id}", f"peloton job stateless watch {job_id}")
+    retrier = Retrier(settings.client, pace, f"update of job {job_id}", f"peloton job stateless watch {job_id}")
     shown = ""
     while True:
-        response = patience.ask(partial(echo, err=True), lambda: settings.client.services.PulseJobWorkflow(request))
+        response = retrier.ask(partial(echo, err=True), lambda: settings.client.services.PulseJobWorkflow(request))
         text, state = text_of(response.status), update_state(response.status)
         if text != shown:
             print_outcome(settings, response, text, lines=True)

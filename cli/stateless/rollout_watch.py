@@ -15,7 +15,7 @@ from cli.settings import Settings
 from cli.stateless.rollout import Rollout, UpdateFollower, bar_parts, of_goal
 from cli.terminal import echo
 from cli.times import clock_text
-from cli.watching import Patience, WatchPace, display_on, print_line, progress_console, redrawn
+from cli.watching import Retrier, WatchPace, display_on, print_line, progress_console, redrawn
 from cli.wire import v0, v1
 from peloton.model.job import JobState
 
@@ -55,7 +55,7 @@ def watch_rollout(
 ) -> Rollout:
     """Watch until the end. Raises Failed when the job is unknown, or after too long an outage of the API."""
     pace = pace or WatchPace()
-    patience = Patience(client, pace, f"job {job_id}", f"peloton job stateless watch {job_id}")
+    retrier = Retrier(client, pace, f"job {job_id}", f"peloton job stateless watch {job_id}")
     reasons = Reasons(client, job_id, pace)
     began = pace.clock()
 
@@ -70,7 +70,7 @@ def watch_rollout(
         live=lambda: redrawn(console, draw),
     ) as display:
         while True:
-            rollout = reasons.add_to(view(patience.ask(display.say, lambda: read_job(client, job_id))))
+            rollout = reasons.add_to(view(retrier.ask(display.say, lambda: read_job(client, job_id))))
             display.show(rollout)
             if rollout.exit_code is not None:
                 break

@@ -12,7 +12,7 @@ from cli.settings import Settings
 from cli.wire import v1
 
 ATTEMPTS_MAX = 5
-STALE = "unexpected entity version"
+VERSION_CONFLICT = "unexpected entity version"
 Answer = TypeVar("Answer")
 
 
@@ -56,7 +56,7 @@ class Service:
             try:
                 return call(request)
             except grpc.RpcError as error:
-                is_stale = error.code() is grpc.StatusCode.ABORTED and STALE in (error.details() or "")
+                is_stale = error.code() is grpc.StatusCode.ABORTED and VERSION_CONFLICT in (error.details() or "")
                 if is_stale and version:
                     raise Failed(f"{error.details()} (ABORTED): the service is at {self.version}") from error
                 if not is_stale or attempt == ATTEMPTS_MAX:

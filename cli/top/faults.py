@@ -22,7 +22,7 @@ CAPACITY_TITLES = (
 )  # fmt: skip
 """The columns with their widths. Away: on hosts that take no pods. Slack: offered by hosts to revocable pods."""
 BAR_WIDTH_MIN = 9
-BESIDE_CAPACITY_BAR = sum(size for _, size in CAPACITY_TITLES) + 2
+WIDTH_WITHOUT_CAPACITY_BAR = sum(size for _, size in CAPACITY_TITLES) + 2
 FAILED_WITHIN_S = 3_600
 
 
@@ -99,7 +99,7 @@ def fault_grid(found: list[Fault]) -> Grid:
 def head(seen: Overview, width: int) -> list[Text]:
     """Return the lines at the top: capacity by kind, then the leaders, then hosts, jobs and pods by state."""
     lines = [Text("".join(f"{title:>{size}}" for title, size in CAPACITY_TITLES), "bold")]
-    bar = max(width - BESIDE_CAPACITY_BAR, BAR_WIDTH_MIN)
+    bar = max(width - WIDTH_WITHOUT_CAPACITY_BAR, BAR_WIDTH_MIN)
     sums = [(kind, _sum_of(seen.whole, kind)) for kind in KINDS]
     lines += [_capacity_line(one, _sum_queued(seen.tree.answer, kind), bar) for kind, one in sums if one.capacity]
     return [*lines, _role_line(seen), _count_line(seen.whole)]

@@ -81,17 +81,17 @@ def fit_columns(grid: Grid, width: int) -> list[tuple[int, int]]:
     ]
     shown = list(range(len(grid.columns)))
 
-    def room_left(widths: Sequence[int]) -> int:
+    def width_left(widths: Sequence[int]) -> int:
         return width - sum(widths[index] + 2 * GAP for index in shown)
 
     empty = {index for index in shown if not any(row.cells[index] for row in grid.rows)}
     for index in sorted(shown, key=lambda each: (each not in empty, grid.columns[each].spare)):
-        if room_left(least) >= 0:
+        if width_left(least) >= 0:
             break
         if grid.columns[index].spare:
             shown.remove(index)
     widths = list(natural)
-    while room_left(widths) < 0:
+    while width_left(widths) < 0:
         longest = max(shown, key=lambda index: widths[index] - least[index])
         if widths[longest] <= least[longest]:
             break  # the table is scrolled

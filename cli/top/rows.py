@@ -85,7 +85,7 @@ POOL_ORDERS = (
     PoolOrder("allocation", lambda each: each.allocation),
     PoolOrder("above entitlement", lambda each: each.allocation - each.entitlement),
 )
-BESIDE_BAR = 64
+WIDTH_WITHOUT_BAR = 64
 """The width of the other columns."""
 
 
@@ -105,7 +105,7 @@ def kinds_of(answer: v0.explain.PoolTreeResponse) -> list[str]:
 def pool_grid(answer: v0.explain.PoolTreeResponse, kind: str, order: PoolOrder, wanted: str, width: int) -> Grid:
     """Return the table of one kind of resource; its bars have one scale: the whole cluster."""
     capacity = next((each.limit for pool in answer.pools[:1] for each in pool.amounts if each.kind == kind), 0.0)
-    bar = max(min(width - BESIDE_BAR, BAR_WIDTH_MAX), BAR_WIDTH_MIN)
+    bar = max(min(width - WIDTH_WITHOUT_BAR, BAR_WIDTH_MAX), BAR_WIDTH_MIN)
     found = [line for pool in answer.pools if matches(wanted, pool.path) for line in _pool_lines(pool, kind, order)]
     if order.key is not None:
         found.sort(key=lambda line: (-_sort_key(order, line.amounts), line.path))

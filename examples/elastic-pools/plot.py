@@ -47,8 +47,8 @@ def draw(samples: Path, picture: Path) -> None:
             panel.set_ylim(0, 20)
         figure.legend(*panels[0].get_legend_handles_labels(), loc="outside upper right", ncols=4, frameon=False)
         panels[1].set_xlabel("seconds")
-        told = "\n".join(f"{number}  {line['event']}" for number, line in enumerate(events, start=1))
-        figure.supxlabel(told, x=0.08, ha="left", fontsize=9)
+        event_lines = "\n".join(f"{number}  {line['event']}" for number, line in enumerate(events, start=1))
+        figure.supxlabel(event_lines, x=0.08, ha="left", fontsize=9)
         figure.savefig(picture, metadata={"Date": None, "Creator": None})
         pyplot.close(figure)
 

@@ -28,7 +28,7 @@ PELOTON = [sys.executable, "-m", "cli.main"]
 KIND = "cpu"
 AMOUNTS = ("reservation", "limit", "share", "entitlement", "allocation", "demand")
 SAMPLE_PERIOD = "500ms"
-PATIENCE_S = 180.0  # for any one step of the story
+TIMEOUT_S = 180.0  # for any one step of the story
 
 Pool = dict[str, float]
 
@@ -81,7 +81,7 @@ class Recorder:
 
     def wait(self, condition: Callable[[Pool, Pool], bool], what: str) -> tuple[Pool, Pool]:
         """Return the pools of team A and team B in the first later answer for which ``condition`` is true."""
-        deadline_s = time.monotonic() + PATIENCE_S
+        deadline_s = time.monotonic() + TIMEOUT_S
         with self._changed:
             while not self._has_ended and self._changed.wait(max(deadline_s - time.monotonic(), 0)):
                 pair = self._latest.get("/team-a", {}), self._latest.get("/team-b", {})
@@ -89,7 +89,7 @@ class Recorder:
                     return pair
         if self._has_ended:
             raise StoryEnded(f"`peloton respool tree --watch` has ended before {what}")
-        raise StoryEnded(f"{what} did not come within {PATIENCE_S:.0f} s; the last answer was {self._latest}")
+        raise StoryEnded(f"{what} did not come within {TIMEOUT_S:.0f} s; the last answer was {self._latest}")
 
 
 def amounts_of(pool: dict) -> Pool:

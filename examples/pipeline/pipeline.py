@@ -30,7 +30,7 @@ with workflow.unsafe.imports_passed_through():
     from peloton.api.v0.respool import respool_pb2
     from peloton.api.v0.task import task_pb2
 
-LOOK_S = 0.5
+POLL_S = 0.5
 HEARTBEAT = timedelta(seconds=10)
 JOB_TIME_MAX = timedelta(hours=6)
 AWAY = {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.RESOURCE_EXHAUSTED}
@@ -72,10 +72,10 @@ class PelotonJobs:
         finds the job. A cancelled attempt stops the job.
         """
         try:
-            await self._patiently(lambda: self._create(job))
-            while (state := await self._patiently(lambda: self._state(job.job_id))) not in ENDED:
+            await self._retry_while_busy(lambda: self._create(job))
+            while (state := await self._retry_while_busy(lambda: self._state(job.job_id))) not in ENDED:
                 activity.heartbeat(state)
-                await asyncio.sleep(LOOK_S)
+                await asyncio.sleep(POLL_S)
         except asyncio.CancelledError:
             details = activity.cancellation_details()
             if details is not None and details.cancel_requested:  # else this worker ends, and another one continues
@@ -85,7 +85,7 @@ class PelotonJobs:
             text = f"job {job.name} has {state}: see peloton job why {job.job_id}"
             raise ApplicationError(text, type=state, non_retryable=True, category=ApplicationErrorCategory.BENIGN)
 
-    async def _patiently(self, call: Callable[[], Any]) -> Any:
+    async def _retry_while_busy(self, call: Callable[[], Any]) -> Any:
         """Retry while the API is unavailable: Temporal ends the activity at its timeout."""
         while True:
             activity.heartbeat()
@@ -94,7 +94,7 @@ class PelotonJobs:
             except grpc.RpcError as error:
                 if error.code() not in AWAY:
                     raise ApplicationError(error.details() or "", type=error.code().name, non_retryable=True) from error
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(POLL_S)
 
     def _create(self, job: JobToRun) -> None:
         config = job_pb2.JobConfig(name=job.name, instanceCount=1, respoolID={"value": self._pool_id(job.pool)})

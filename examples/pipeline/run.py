@@ -35,7 +35,7 @@ FOLDER = Path(os.path.relpath(Path(__file__).parent))  # as you would type it
 PELOTON = [sys.executable, "-m", "cli.main"]
 POOL = "/pipeline"
 TASK_QUEUE = "pipeline"
-PATIENCE_S = 240.0
+TIMEOUT_S = 240.0
 
 
 class StoryEnded(Exception):
@@ -56,7 +56,7 @@ async def play(address: str, temporal: Temporal, out: Path) -> None:
     worker = Worker(
         temporal, task_queue=TASK_QUEUE, workflows=[PipelineWorkflow], activities=[PelotonJobs(address).run_job]
     )
-    async with worker, asyncio.timeout(PATIENCE_S):
+    async with worker, asyncio.timeout(TIMEOUT_S):
         say("a pipeline of three jobs")
         ran = await run(temporal, steps(out, "cp {total} {warehouse}"))
         print(f"   ran {', '.join(ran)}: the warehouse has {(out / 'warehouse').read_text().strip()}", flush=True)
@@ -114,7 +114,7 @@ def peloton(address: str, *arguments: str) -> None:
 
 def wait_for_pool(address: str) -> None:
     """Create the pool, with retries: a new cluster has no hosts at first."""
-    deadline_s = time.monotonic() + PATIENCE_S
+    deadline_s = time.monotonic() + TIMEOUT_S
     while True:
         try:
             return peloton(address, "respool", "create", POOL, str(FOLDER / "pool.yaml"))
@@ -142,8 +142,8 @@ def own_cluster(log: Path) -> Iterator[str]:
 
 
 async def story(address: str, out: Path) -> None:
-    told = Client(address).overview.GetOverview(overview_pb2.GetOverviewRequest())
-    temporal = await Temporal.connect(told.temporal_address, namespace=told.temporal_namespace)
+    addresses = Client(address).overview.GetOverview(overview_pb2.GetOverviewRequest())
+    temporal = await Temporal.connect(addresses.temporal_address, namespace=addresses.temporal_namespace)
     await play(address, temporal, out)
 
 

@@ -27,7 +27,7 @@ ENDED = {"SUCCEEDED", "FAILED", "ABORTED", "ROLLED_BACK"}
 Answer = TypeVar("Answer")
 
 
-def patiently(call: Callable[[Any], Answer], request: Any) -> Answer:
+def retry_while_busy(call: Callable[[Any], Answer], request: Any) -> Answer:
     """Call until an answer arrives. Every call is idempotent, so a repeated one returns the answer that was lost."""
     while True:
         try:
@@ -52,11 +52,11 @@ class Cluster:
 
     def version(self) -> str:
         request = svc.GetJobRequest(job_id=self.id, summary_only=True)
-        return patiently(self.client.services.GetJob, request).summary.status.version.value
+        return retry_while_busy(self.client.services.GetJob, request).summary.status.version.value
 
     def spec(self, version: str) -> JobSpec:
         request = svc.GetJobRequest(job_id=self.id, version=peloton_pb2.EntityVersion(value=version))
-        spec = patiently(self.client.services.GetJob, request).job_info.spec
+        spec = retry_while_busy(self.client.services.GetJob, request).job_info.spec
         spec.ClearField("revision")
         return spec
 
@@ -64,7 +64,8 @@ class Cluster:
         """Return the updates by their keys."""
         request = svc.ListJobWorkflowsRequest(job_id=self.id)
         return {
-            each.update_key: each for each in patiently(self.client.services.ListJobWorkflows, request).workflow_infos
+            each.update_key: each
+            for each in retry_while_busy(self.client.services.ListJobWorkflows, request).workflow_infos
         }
 
     def replace(self, key: str, spec: JobSpec, update: UpdateSpec) -> None:
@@ -73,7 +74,7 @@ class Cluster:
         """
         version = peloton_pb2.EntityVersion(value=self.version())
         request = svc.ReplaceJobRequest(job_id=self.id, version=version, spec=spec, update_spec=update, update_key=key)
-        patiently(self.client.services.ReplaceJob, request)
+        retry_while_busy(self.client.services.ReplaceJob, request)
 
     def progress(self, key: str, pulse: bool) -> Iterator[str]:
         """Yield the states of an update until its end, and send a pulse with each if ``pulse`` is set."""
@@ -84,7 +85,7 @@ class Cluster:
                 return
             if pulse:
                 request = svc.PulseJobWorkflowRequest(job_id=self.id, update_key=key)
-                patiently(self.client.services.PulseJobWorkflow, request)
+                retry_while_busy(self.client.services.PulseJobWorkflow, request)
             time.sleep(AGAIN_S)
 
 
@@ -119,14 +120,14 @@ class Health(threading.Thread):
         request = watch_svc_pb2.WatchRequest(start_revision=self.seen.revision, pod_filter=wanted)
         for response in self.cluster.client.watches.Watch(request):
             if response.watch_id and not self.seen.revision:  # later changes are streamed
-                self.look_at_all()
+                self.poll_all()
             for pod in response.pods:
                 self.note(pod)
             self.seen.revision = response.revision
             self.save()
             self.is_watching.set()
 
-    def look_at_all(self) -> None:
+    def poll_all(self) -> None:
         for answer in self.cluster.client.services.ListPods(svc.ListPodsRequest(job_id=self.cluster.id)):
             for pod in answer.pods:
                 self.note(pod)

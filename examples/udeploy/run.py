@@ -30,7 +30,7 @@ from peloton.api.v1alpha.pod.pod_pb2 import POD_STATE_RUNNING
 FOLDER = Path(os.path.relpath(Path(__file__).parent))  # as you would type it
 PELOTON = [sys.executable, "-m", "cli.main"]
 POOL = "/udeploy"
-PATIENCE_S = 120.0  # for any one step of the story
+TIMEOUT_S = 120.0  # for any one step of the story
 
 
 class StoryEnded(Exception):
@@ -96,7 +96,7 @@ class Story:
 
     def deploy(self, deploy: str, version: str, batch_size: int, bake_s: int, exit_code: int) -> None:
         with self.controller(deploy, version, batch_size, bake_s) as controller:
-            code = controller.wait(PATIENCE_S)
+            code = controller.wait(TIMEOUT_S)
         if code != exit_code:
             raise StoryEnded(f"deploy {deploy} ended with exit code {code}, not {exit_code}")
 
@@ -133,10 +133,10 @@ def say(text: str) -> None:
 
 
 def wait(condition: Callable[[], object], what: str) -> None:
-    deadline_s = time.monotonic() + PATIENCE_S
+    deadline_s = time.monotonic() + TIMEOUT_S
     while not condition():
         if time.monotonic() > deadline_s:
-            raise StoryEnded(f"{what} did not come within {PATIENCE_S:.0f} s")
+            raise StoryEnded(f"{what} did not come within {TIMEOUT_S:.0f} s")
         time.sleep(0.1)
 
 

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 DEFAULT_ADDRESS = "localhost:5397"
 DEFAULT_TIMEOUT_S = 20.0
 CALLER = "peloton-cli"
-PATIENCE_S = 60.0
+TIMEOUT_S = 60.0
 
 JOBMGR = "peloton-jobmgr"
 RESMGR = "peloton-resmgr"
@@ -70,14 +70,14 @@ CHANNEL_OPTIONS = [
 
 
 @dataclass(frozen=True)
-class Patience:
+class BusyRetry:
     """Repeats calls that a busy server refused and that may be repeated, up to ``seconds`` of ``clock`` after the first
     refusal. ``say`` is called with each refusal."""
 
     sleep: Callable[[float], None]
     say: Callable[[str], None]
     clock: Callable[[], float]
-    seconds: float = PATIENCE_S
+    seconds: float = TIMEOUT_S
 
 
 def target(addresses: str) -> str:
@@ -102,8 +102,8 @@ class Client:
     """Stubs for the services of one Peloton installation.
 
     ``address`` may name several APIs, separated by commas: calls go round robin to available ones. ``overrides`` sets
-    the address of a service (JOBMGR, RESMGR, HOSTMGR); the others are at ``address``. Without ``patience`` a refusal of
-    a busy server is raised at once.
+    the address of a service (JOBMGR, RESMGR, HOSTMGR); the others are at ``address``. Without ``busy_retry`` a refusal
+    of a busy server is raised at once.
     """
 
     def __init__(
@@ -112,13 +112,13 @@ class Client:
         *,
         timeout_s: float = DEFAULT_TIMEOUT_S,
         overrides: Mapping[str, str] | None = None,
-        patience: Patience | None = None,
+        busy_retry: BusyRetry | None = None,
     ) -> None:
         self.address = address
         self.timeout_s = timeout_s
         self.last_address = address  # address of the latest call, for error messages
         self._overrides = dict(overrides or {})
-        self._patience = patience
+        self._busy_retry = busy_retry
         self._channels: dict[str, grpc.Channel] = {}
 
     @cached_property
@@ -267,7 +267,7 @@ class Client:
         address = self.address_of(service)
         if address not in self._channels:
             self._channels[address] = grpc.insecure_channel(target(address), options=CHANNEL_OPTIONS)
-        defaults = CallDefaults(service, self.timeout_s, streams_end, lambda: self._note(address), self._patience)
+        defaults = CallDefaults(service, self.timeout_s, streams_end, lambda: self._note(address), self._busy_retry)
         return grpc.intercept_channel(self._channels[address], defaults)
 
     def _note(self, address: str) -> None:
@@ -289,16 +289,16 @@ class CallDetails(NamedTuple):
 class CallDefaults(
     grpc.UnaryUnaryClientInterceptor, grpc.UnaryStreamClientInterceptor, grpc.StreamUnaryClientInterceptor
 ):
-    """Sets the timeout and the headers, and repeats calls with ``patience``."""
+    """Sets the timeout and the headers, and repeats calls with ``busy_retry``."""
 
     service: str
     timeout_s: float
     streams_end: bool
     on_call: Callable[[], None]
-    patience: Patience | None = None
+    busy_retry: BusyRetry | None = None
 
     def intercept_unary_unary(self, continuation: Any, client_call_details: Any, request: Any) -> Any:
-        return self.patiently(lambda: continuation(self.fill_in(client_call_details, self.timeout_s), request))
+        return self.retry_while_busy(lambda: continuation(self.fill_in(client_call_details, self.timeout_s), request))
 
     def intercept_unary_stream(self, continuation: Any, client_call_details: Any, request: Any) -> Any:
         return continuation(self.fill_in(client_call_details, self.timeout_s if self.streams_end else None), request)
@@ -310,21 +310,21 @@ class CallDefaults(
         def call() -> Any:
             return continuation(self.fill_in(client_call_details, timeout_s), iter(request_iterator))
 
-        return call() if isinstance(request_iterator, Iterator) else self.patiently(call)
+        return call() if isinstance(request_iterator, Iterator) else self.retry_while_busy(call)
 
-    def patiently(self, repeatable: Callable[[], Any]) -> Any:
+    def retry_while_busy(self, repeatable: Callable[[], Any]) -> Any:
         until_s: float | None = None
         while True:
             call = repeatable()
-            wait_s = retry_after_s(call) if self.patience else None
-            if self.patience is None or wait_s is None:
+            wait_s = retry_after_s(call) if self.busy_retry else None
+            if self.busy_retry is None or wait_s is None:
                 return call
-            now_s = self.patience.clock()
-            until_s = now_s + self.patience.seconds if until_s is None else until_s
+            now_s = self.busy_retry.clock()
+            until_s = now_s + self.busy_retry.seconds if until_s is None else until_s
             if now_s + wait_s > until_s:
                 return call
-            self.patience.say(call.details())
-            self.patience.sleep(wait_s)
+            self.busy_retry.say(call.details())
+            self.busy_retry.sleep(wait_s)
 
     def fill_in(self, details: Any, timeout_s: float | None) -> CallDetails:
         self.on_call()

@@ -107,9 +107,9 @@ def pod_status(pod: PodRecord, containers: Sequence[ContainerStatus] = ()) -> po
 def _add_container(status: pod_pb2.PodStatus, container: ContainerStatus, pod: PodRecord) -> None:
     """Add a container. Ports and health belong to the pod and are shown with the first container that is no init
     container."""
-    beside = status.init_containers_status if container.is_init else status.containers_status
-    is_first = not container.is_init and not beside
-    wire = beside.add(
+    statuses = status.init_containers_status if container.is_init else status.containers_status
+    is_first = not container.is_init and not statuses
+    wire = statuses.add(
         name=container.name,
         state=pod_pb2.ContainerState.Value(f"CONTAINER_STATE_{container.state}"),
         ports=pod.ports if is_first else {},

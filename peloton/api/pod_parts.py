@@ -84,9 +84,9 @@ def pod_resources(task: task_pb2.TaskConfig, default: task_pb2.TaskConfig | None
     """Return the sum of the containers that run at the same time, or the largest init container if that is more.
     ``default``: has the fields that ``task``, an override, omits."""
     main = task if default is None or task.HasField("resource") else default
-    beside = task if default is None or task.otherContainers else default
+    holder = task if default is None or task.otherContainers else default
     before = task if default is None or task.initContainers else default
-    total = sum((resources(other.resource) for other in beside.otherContainers), resources(main.resource))
+    total = sum((resources(other.resource) for other in holder.otherContainers), resources(main.resource))
     for first in before.initContainers:
         total = Resources(*map(max, total, resources(first.resource)))
     return total

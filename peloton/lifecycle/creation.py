@@ -8,7 +8,7 @@ its own for that.
 from __future__ import annotations
 
 from peloton.lifecycle.stall import PROGRESS_DEADLINE_S
-from peloton.lifecycle.wake import LOOK_S
+from peloton.lifecycle.wake import POLL_S
 from peloton.model.job import JobRecord, JobType
 from peloton.model.times import NS_PER_S
 from peloton.model.update import UpdateRecord, UpdateState, UpdateType
@@ -24,7 +24,7 @@ def has_no_pods(job: JobRecord, update: UpdateRecord) -> bool:
 
 
 def is_plain_creation(job: JobRecord, update: UpdateRecord, created_max: int, now_ns: int) -> bool:
-    """Return whether settles of the job roll the update out. One that makes no progress for ``LOOK_S`` is handed over
+    """Return whether settles of the job roll the update out. One that makes no progress for ``POLL_S`` is handed over
     to a workflow of its own, which watches its progress deadline. One that people have steered stays with its workflow:
     the job would not tell this workflow how the creation ends."""
     if not _is_creation(job, update) or update.state not in _PLAIN_STATES or not 0 < update.total_count <= created_max:
@@ -33,7 +33,7 @@ def is_plain_creation(job: JobRecord, update: UpdateRecord, created_max: int, no
         return False
     is_whole = not update.spec.batch_size or update.spec.batch_size >= update.total_count
     has_usual_deadline = update.spec.progress_deadline_s in (0, PROGRESS_DEADLINE_S)
-    is_young = not update.progressed_ns or now_ns - update.progressed_ns < LOOK_S * NS_PER_S
+    is_young = not update.progressed_ns or now_ns - update.progressed_ns < POLL_S * NS_PER_S
     return is_whole and has_usual_deadline and is_young
 
 

@@ -99,7 +99,7 @@ def joined(steps: Sequence[DaemonStep]) -> DaemonStep:
     )
 
 
-def make_room(need: Resources, capacity: Resources, neighbours: Sequence[Neighbour]) -> tuple[PodId, ...]:
+def choose_evictions(need: Resources, capacity: Resources, neighbours: Sequence[Neighbour]) -> tuple[PodId, ...]:
     """Return preemptible pods to evict from a host of this capacity so that a daemon's pod fits: the lowest priority
     first, then the youngest, and no more than needed. Empty if leaving pods free enough, or if evictions would not free
     enough."""

@@ -5,34 +5,34 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from peloton.lifecycle.daemon import make_room
-from peloton.model.daemon import DaemonHost, DaemonReach, DaemonRoom, Neighbour
+from peloton.lifecycle.daemon import choose_evictions
+from peloton.model.daemon import DaemonHost, DaemonPlan, DaemonReach, Neighbour
 from peloton.model.ids import Hostname
 from peloton.model.resources import Resources
 
 
-def daemon_room(
+def count_daemon_hosts(
     need: Resources,
     reach: DaemonReach,
     hosts: Sequence[DaemonHost],
     neighbours: Mapping[Hostname, Sequence[Neighbour]],
     capacity: Resources,
-) -> DaemonRoom:
+) -> DaemonPlan:
     """Return the capacity that a planned daemon would find. ``hosts``: all matching hosts. ``neighbours``: pods of the
     examined hosts without free resources."""
     there = [host for host in hosts if not host.is_away]
-    short = [host for host in there if not host.has_room]
-    looked_at = [host for host in short if host.hostname in neighbours]
-    leaving = [make_room(need, host.capacity, neighbours[host.hostname]) for host in looked_at]
+    short = [host for host in there if not host.has_capacity]
+    examined = [host for host in short if host.hostname in neighbours]
+    leaving = [choose_evictions(need, host.capacity, neighbours[host.hostname]) for host in examined]
     evicting = sum(map(bool, leaving))
-    return DaemonRoom(
+    return DaemonPlan(
         reach,
         away_count=len(hosts) - len(there),
         free_count=len(there) - len(short),
         evicting_count=evicting,
         evicted_count=sum(map(len, leaving)),
-        waiting_count=len(looked_at) - evicting,
-        unchecked_count=len(short) - len(looked_at),
+        waiting_count=len(examined) - evicting,
+        unchecked_count=len(short) - len(examined),
         overhead=_overhead(need, [host.left for host in there]),
         capacity=capacity,
     )

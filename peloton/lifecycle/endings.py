@@ -62,13 +62,13 @@ RULES: dict[Cause, Rule] = {
     Cause.FRAMEWORK: Rule(_CLUSTER, _ALWAYS, False, False),
     Cause.REMOVED: Rule(_CLUSTER, _POLICY, False, False),  # possibly removed on purpose: only jobs that allow retries
     Cause.NOT_STARTED: Rule(_CLUSTER, _ALWAYS, False, False),
-    Cause.ROOM_GONE: Rule(_CLUSTER, _PLATFORM, True, False),
+    Cause.RESOURCES_GONE: Rule(_CLUSTER, _PLATFORM, True, False),
     Cause.INVALID: Rule(_REQUEST, _POLICY, True, False),
     Cause.IMAGE: Rule(_REQUEST, _POLICY, True, False),  # every host would use the same registry
     Cause.NO_ENDING: Rule(_POD, _POLICY, True, False),
 }
 
 
-def sent_away(cause: Cause) -> bool:
+def is_cluster_eviction(cause: Cause) -> bool:
     """Return whether the cluster ended the run for its own reasons."""
     return RULES[cause].again is Again.ALWAYS

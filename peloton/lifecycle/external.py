@@ -50,10 +50,10 @@ def plan_intake(seen: Iterable[Sighting], slots: Iterable[Slot], waiting_max: in
             if not slot.is_at_rest:
                 stop.setdefault(slot.job_id, []).append(slot.instance_id)
     wanted = [pod for pod in pods.values() if pod.waits and (pod.uid not in held or held[pod.uid].is_at_rest)]
-    room = max(waiting_max - waiting, 0)
-    for pod in wanted[:room]:
+    allowed = max(waiting_max - waiting, 0)
+    for pod in wanted[:allowed]:
         take.setdefault(pod.job_id, []).append(pod.uid)
-    return IntakePlan(take, stop, tuple(forget), tuple(pod.uid for pod in wanted[room:]))
+    return IntakePlan(take, stop, tuple(forget), tuple(pod.uid for pod in wanted[allowed:]))
 
 
 def deal(count: int, instances: Mapping[int, tuple[PodState, bool]], gang_size: int = 1) -> list[int]:
@@ -66,13 +66,13 @@ def deal(count: int, instances: Mapping[int, tuple[PodState, bool]], gang_size: 
     free = [i for i, (state, runs_again) in sorted(instances.items()) if state in TERMINAL and not runs_again]
     size = gang_size if gang_size > 1 else 0
     members = [instances[i][0] for i in range(size) if i in instances and i not in free]
-    gathers = all(state is PodState.INITIALIZED for state in members)
-    if gathers:
+    gang_incomplete = all(state is PodState.INITIALIZED for state in members)
+    if gang_incomplete:
         first = [i for i in range(size) if i in free or i not in instances]
         dealt = first + [i for i in free if i >= size]
     else:
         dealt = [i for i in free if i >= size]
-    fresh = max(len(instances), size if gathers else 0)
+    fresh = max(len(instances), size if gang_incomplete else 0)
     return [*dealt, *range(fresh, fresh + max(count - len(dealt), 0))][:count]
 
 

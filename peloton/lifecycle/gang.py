@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from peloton.lifecycle.backoff import Backoff
-from peloton.lifecycle.in_vain import patience_s
+from peloton.lifecycle.failed_placements import placement_timeout_s
 from peloton.model.job import GangProgress
 from peloton.model.pod import ENDING_GOALS, ON_HOST, QUEUED, TERMINAL, AllOf, NextRun, PodRecord, PodShape, PodState
 from peloton.model.reason import RequeueReason, RequeueRule
@@ -59,8 +59,8 @@ def stage(member: Member) -> Stage:
         return Stage.DONE if state is PodState.SUCCEEDED and member.next_run is NextRun.NONE else Stage.ENDED
     if state in QUEUED:
         return Stage.QUEUED
-    is_told = state in (PodState.KILLING, PodState.PREEMPTING) or (member.wants_newer and state in ON_HOST)
-    if member.is_to_end or is_told:
+    is_ending = state in (PodState.KILLING, PodState.PREEMPTING) or (member.wants_newer and state in ON_HOST)
+    if member.is_to_end or is_ending:
         return Stage.LEAVING
     if state is PodState.READY:
         return Stage.READY
@@ -98,9 +98,9 @@ def judge(gang: GangProgress, waited_s: float = 0.0, placement_s: float = 1.0, l
     """Return the next step of the launch, which has been at its step for ``waited_s``. Placement may take
     ``placement_s``, less after failed launches, and the start ``launch_s``."""
     verdict = _choose_step(gang)
-    patience = patience_s(placement_s, gang.vain_count)
-    if verdict.step is Step.PLACE and waited_s >= patience:
-        return _requeue(gang, RequeueRule.NO_GANG_HOSTS_IN_TIME, gang.size, patience)
+    timeout_s = placement_timeout_s(placement_s, gang.vain_count)
+    if verdict.step is Step.PLACE and waited_s >= timeout_s:
+        return _requeue(gang, RequeueRule.NO_GANG_HOSTS_IN_TIME, gang.size, timeout_s)
     if verdict.step is Step.START and waited_s >= launch_s:
         runs = _count(gang, Stage.RUNNING, Stage.DONE)
         return _requeue(gang, RequeueRule.NOT_RUNNING_IN_TIME, runs, launch_s)

@@ -59,7 +59,7 @@ def is_affected(member: Member, fate: Fate) -> bool:
     return rests or (member.state in ON_HOST and not member.wants_newer)
 
 
-def failed_for_good(state: PodState, runs_again: bool) -> bool:
+def has_failed_finally(state: PodState, runs_again: bool) -> bool:
     """Return whether the member has failed without another run, so that its gang has failed."""
     return state in (PodState.FAILED, PodState.LOST) and not runs_again
 
@@ -76,8 +76,8 @@ class SharedFate:
     more: bool = False  # more members share it
 
 
-def shared_fate(pods: Sequence[PodRecord], room: int) -> SharedFate | None:
-    """Return the fate of at most ``room`` members of a gang, given all of them; None if no member has to change."""
+def shared_fate(pods: Sequence[PodRecord], allowed: int) -> SharedFate | None:
+    """Return the fate of at most ``allowed`` members of a gang, given all of them; None if no member has to change."""
     members = [member_of(pod) for pod in pods]
     what = fate(Counter(members))
     affected = [pod.instance_id for pod, member in zip(pods, members, strict=True) if is_affected(member, what)]
@@ -85,12 +85,12 @@ def shared_fate(pods: Sequence[PodRecord], room: int) -> SharedFate | None:
         return None
     is_cause = is_cause_of_end if what is Fate.END else is_cause_of_restart
     cause = next(pod for pod, member in zip(pods, members, strict=True) if is_cause(member))
-    is_told = "to be killed" if cause.goal in ENDING_GOALS else cause.state.value
-    end = f"instance {cause.instance_id} is {is_told}"
+    expected = "to be killed" if cause.goal in ENDING_GOALS else cause.state.value
+    end = f"instance {cause.instance_id} is {expected}"
     words = " ".join(f"{cause.message} {cause.reason}".split())
-    more = len(affected) > room
+    more = len(affected) > allowed
     if what is Fate.END:
         why = Termination(cause.termination.reason if cause.termination else TerminationReason.FAILED)
-        return SharedFate(what, affected[:room], f"Gang ends: {end}, {words}", f"Gang ends: {end}", why, more)
+        return SharedFate(what, affected[:allowed], f"Gang ends: {end}, {words}", f"Gang ends: {end}", why, more)
     why = Termination(TerminationReason.KILLED_FOR_RESTART)
-    return SharedFate(what, affected[:room], f"Gang runs anew: {end}, {words}", RESTART_REASON, why, more)
+    return SharedFate(what, affected[:allowed], f"Gang runs anew: {end}, {words}", RESTART_REASON, why, more)

@@ -142,7 +142,7 @@ class Exceeds(Condition):
 
 
 @dataclass(frozen=True, slots=True)
-class Said(Condition):
+class Flag(Condition):
     """Condition that a parameter of the event is true."""
 
     name: str
@@ -200,7 +200,7 @@ def _parts(condition: Condition, kind: type[All] | type[Either]) -> tuple[Condit
 def parameters(of: Any) -> Iterator[str]:
     """Yield the names of the parameters that a condition or a value reads."""
     match of:
-        case Parameter(name) | Said(name):
+        case Parameter(name) | Flag(name):
             yield name
         case Plus(term, more):
             yield from (*parameters(term), *parameters(more))

@@ -23,7 +23,7 @@ class Heartbeat:
     limit_s: float
 
 
-class Life(StrEnum):
+class Liveness(StrEnum):
     ALIVE = "alive"
     DEAD = "dead"
     UNSURE = "unsure"  # another read will say
@@ -57,15 +57,15 @@ class Heartbeats:
             return known
         return _Seen(beat.beat_ns, now_s, self._read_s if known is not None else None)
 
-    def judge(self, beat: Heartbeat, now_s: float, wall_ns: int) -> Life:
+    def judge(self, beat: Heartbeat, now_s: float, wall_ns: int) -> Liveness:
         """Judge a worker of the last read. ``wall_ns`` is the time of the reader, which the heartbeat's is compared
         with."""
         seen = self._seen[beat.worker]
         if now_s - seen.since_s >= beat.limit_s:
-            return Life.DEAD
+            return Liveness.DEAD
         is_watched = seen.before_s is not None and seen.since_s - seen.before_s < beat.limit_s
         if seen.before_s is not None and now_s - seen.before_s < beat.limit_s:
-            return Life.ALIVE
+            return Liveness.ALIVE
         if (wall_ns - beat.beat_ns) / NS_PER_S < beat.limit_s:
-            return Life.ALIVE
-        return Life.DEAD if is_watched else Life.UNSURE
+            return Liveness.ALIVE
+        return Liveness.DEAD if is_watched else Liveness.UNSURE

@@ -89,7 +89,7 @@ def changes(hostname: Hostname, cluster: str, before: HostFacts, now: HostFacts,
     return found
 
 
-def seen_anew(hostname: Hostname, cluster: str, withdrawn: str, is_cordoned: bool, now_ns: int) -> HostEvent | None:
+def event_of_new(hostname: Hostname, cluster: str, withdrawn: str, is_cordoned: bool, now_ns: int) -> HostEvent | None:
     """Describe the change of a host that is new to the leading host manager. ``is_cordoned``: state after its last
     event."""
     if withdrawn and not is_cordoned:

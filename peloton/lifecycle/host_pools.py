@@ -130,7 +130,7 @@ def taken(asked: Resources, factors: Factors) -> Resources:
     return found if any(found) else asked
 
 
-def announced_room(free: Resources, capacity: Resources, held: Resources, factors: Factors) -> Resources:
+def announced_free(free: Resources, capacity: Resources, held: Resources, factors: Factors) -> Resources:
     """Return the free announced resources of a host: ``capacity`` is announced, the cluster has ``free`` left, and the
     pods requested ``held``.
 
@@ -138,4 +138,4 @@ def announced_room(free: Resources, capacity: Resources, held: Resources, factor
     take more or less of the cluster than they would now.
     """
     bounds = zip(announced(free, factors), capacity, held, strict=True)
-    return Resources(*(max(min(room, have - asked), 0) for room, have, asked in bounds))
+    return Resources(*(max(min(free_amount, have - asked), 0) for free_amount, have, asked in bounds))

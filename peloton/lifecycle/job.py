@@ -125,7 +125,7 @@ def admit_count(job: JobRecord, counts: Mapping[PodState, int], waiting: int, ga
         waiting -= gang_waiting
     if maximum == 0:
         return waiting
-    room = max(maximum - scheduled_count(counts), 0)
-    if job.gang_size > 1 and gang_waiting == job.gang_size and room < job.gang_size:
+    allowed = max(maximum - scheduled_count(counts), 0)
+    if job.gang_size > 1 and gang_waiting == job.gang_size and allowed < job.gang_size:
         return 0
-    return min(waiting, room)
+    return min(waiting, allowed)

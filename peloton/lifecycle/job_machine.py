@@ -36,7 +36,7 @@ ENDED = In("state", JOB_TERMINAL)
 INITIALIZED = In("state", frozenset({_S.INITIALIZED}))
 IS_BATCH = In("type", frozenset({JobType.BATCH}))
 STOPS = In("goal", frozenset({_S.KILLED, _S.DELETED}))
-VANISHES = In("goal", frozenset({_S.DELETED}))
+GOAL_DELETED = In("goal", frozenset({_S.DELETED}))
 STRAYS = Differs("goal", Parameter("own_goal"))  # the goal differs from the default of its type
 
 OWN_GOAL = {"goal": Parameter("own_goal")}
@@ -47,16 +47,16 @@ GROWN = {"instance_count": Parameter("instance_count"), "config_version": Plus(C
 # fmt: off
 JOB_TABLE: Mapping[JobEvent, tuple[Row[JobState], ...]] = {
     JobEvent.STOP: (Row(~STOPS & ~ENDED, _S.KILLING, STEERED | ALIVE, goal=_S.KILLED),),
-    JobEvent.START: (Row(~VANISHES & STRAYS & ~(ENDED & IS_BATCH), _S.PENDING, STEERED | ALIVE | OWN_GOAL),),
+    JobEvent.START: (Row(~GOAL_DELETED & STRAYS & ~(ENDED & IS_BATCH), _S.PENDING, STEERED | ALIVE | OWN_GOAL),),
     JobEvent.START_POD: (
         Row(INITIALIZED & STRAYS, None, ALIVE | OWN_GOAL),
         Row(STRAYS | ENDED, _S.PENDING, ALIVE | OWN_GOAL),
     ),
     JobEvent.GROW: (Row(~ENDED, _S.INITIALIZED, GROWN),),
-    JobEvent.START_SERVICE: (Row(~VANISHES, _S.PENDING, STEERED | ALIVE, goal=_S.RUNNING),),
+    JobEvent.START_SERVICE: (Row(~GOAL_DELETED, _S.PENDING, STEERED | ALIVE, goal=_S.RUNNING),),
     JobEvent.STOP_SERVICE: (
-        Row(~VANISHES & ENDED, None, STEERED, goal=_S.KILLED),
-        Row(~VANISHES, _S.KILLING, STEERED | ALIVE, goal=_S.KILLED),
+        Row(~GOAL_DELETED & ENDED, None, STEERED, goal=_S.KILLED),
+        Row(~GOAL_DELETED, _S.KILLING, STEERED | ALIVE, goal=_S.KILLED),
     ),
     JobEvent.DELETE_SERVICE: (  # its workflow controls it until its pods have been deleted
         Row(ALWAYS, _S.KILLING, STEERED | ALIVE, goal=_S.DELETED),

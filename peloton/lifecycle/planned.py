@@ -16,8 +16,8 @@ from peloton.lifecycle.host_pools import routed
 from peloton.lifecycle.migration import bound
 from peloton.lifecycle.volumes import at_its_volume
 from peloton.model.job import JobRecord
+from peloton.model.planned_capacity import PlannedPods
 from peloton.model.pod import Label, PodShape, ShapeRange
-from peloton.model.room import PlannedPods
 
 FIRST, LATER = 0, 1
 """Turns: pods that would be admitted now, and pods that would wait in the queue."""

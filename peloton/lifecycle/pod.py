@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from peloton.lifecycle.endings import RULES, sent_away
+from peloton.lifecycle.endings import RULES, is_cluster_eviction
 from peloton.lifecycle.goal import goal_after_eviction
 from peloton.lifecycle.pod_machine import Event, next_pod
 from peloton.model.job import JobType
@@ -114,8 +114,8 @@ def _report_parameters(pod: PodRecord, status: PodStatus, job_type: JobType, kil
     return words | {
         "is_last": kill_on_preempt and is_eviction(status),
         "last_goal": goal_after_eviction(job_type),
-        "sent_away": sent_away(status.cause),
-        "sent_away_as": _eviction_termination(status),
+        "is_cluster_eviction": is_cluster_eviction(status.cause),
+        "evicted_as": _eviction_termination(status),
         "cause": str(status.cause),
         "failed_as": parse_termination(status.message) if status.state is PodState.FAILED else None,
         "failures": int(counts_as_failure(pod, status.state, status.cause)),

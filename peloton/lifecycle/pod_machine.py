@@ -13,24 +13,29 @@ from enum import StrEnum
 from operator import attrgetter
 from typing import Any
 
-from peloton.lifecycle.guards import ALWAYS, Column, Parameter, Row, Said, decide
+from peloton.lifecycle.guards import ALWAYS, Column, Flag, Parameter, Row, decide
 from peloton.lifecycle.pod_terms import (
     ADOPTED,
     ADOPTS,
     ALIVE,
     ANOTHER_RUN,
     ASKED_TO_END,
+    BACKOFF,
     BORN,
-    COUNTED_ON,
+    CONFIG_OUTDATED,
     DIFFERS,
     DUE,
     ENDED,
     ENDED_UNLAUNCHED,
-    ENDS,
+    EVICTED_AS,
+    EVICTED_BY_CLUSTER,
     FACTS,
+    GOAL_ALIVE,
+    GOAL_DELETED,
+    GOAL_ENDED,
     GONE,
+    HAS_NO_NEXT_RUN,
     HAS_PLACE,
-    HELD_BACK,
     HOMELESS,
     HOSTED,
     IN_QUEUE,
@@ -47,7 +52,6 @@ from peloton.lifecycle.pod_terms import (
     LOST_STOPPED,
     MESSAGE,
     NEW_RUN,
-    NEWER,
     NEXT_RUN_ID,
     NO_DESIRED_HOST,
     NO_NEXT_RUN,
@@ -56,6 +60,7 @@ from peloton.lifecycle.pod_terms import (
     NOT_RUNNING_YET,
     NOW,
     NOWHERE,
+    NUMBERING_RESUMED,
     ON_REQUEST,
     OTHER_WORDS,
     OVERDUE,
@@ -67,20 +72,16 @@ from peloton.lifecycle.pod_terms import (
     REMOVED,
     REPLACED,
     RESTARTED,
-    RESTS,
     RETRIES,
     REVIVABLE,
     RUN_ENDED,
+    RUN_RESTARTED,
+    RUN_SUPERSEDED,
     RUNNING,
-    RUNS_ANEW,
     SAME_VERSION,
-    SENT_AWAY,
-    SENT_AWAY_AS,
-    STALE,
     STARTED,
     STARTING,
     STAYING,
-    STAYS,
     TAKES_CONFIG,
     TIMED,
     UNQUEUED_END,
@@ -89,7 +90,6 @@ from peloton.lifecycle.pod_terms import (
     UNWANTED,
     UPDATE_STARTED,
     UPDATE_STOPPED,
-    VANISHES,
     WAITS_ON_HOST,
     WHY,
     WORDS,
@@ -102,7 +102,7 @@ from peloton.model.pod import PodRecord, PodState
 class Event(StrEnum):
     CREATE = "create"
     SET_FACTS = "set facts"
-    COUNT_ON = "count on"
+    RESUME_NUMBERING = "count on"
     TAKE_IN = "take in"
     FORGET = "forget"
     ENQUEUE = "enqueue"
@@ -111,14 +111,14 @@ class Event(StrEnum):
     ADMIT = "admit"
     SKIP_QUEUE = "skip queue"
     LEAVE_QUEUE = "leave queue"
-    SEND_BACK = "send back"
+    UNADMIT = "send back"
     REQUEUE = "requeue"
-    HOLD_BACK = "hold back"
+    BACK_OFF = "hold back"
     REQUEUE_GANG = "requeue gang"
     LAUNCH = "launch"
     KILL = "kill"
     EVICT = "evict"
-    EVICT_FOR_GOOD = "evict for good"
+    EVICT_FINAL = "evict for good"
     DISRUPT = "disrupt"
     MOVE = "move"
     REPORT_LAUNCHED = "report LAUNCHED"
@@ -188,7 +188,7 @@ TABLE: Mapping[Event, Rule] = {
     # Creation and deletion.
     Event.CREATE: _rule(
         {_CREATION, _ROLLOUT},
-        Row(NOWHERE & Said("is_ending"), _S.KILLED, BORN | KILLED_UNLAUNCHED, goal=_S.KILLED),
+        Row(NOWHERE & Flag("is_ending"), _S.KILLED, BORN | KILLED_UNLAUNCHED, goal=_S.KILLED),
         Row(NOWHERE, _S.INITIALIZED, BORN, goal=Parameter("goal"), health=Parameter("initial_health")),
     ),
     Event.SET_FACTS: _quiet_rule(
@@ -196,75 +196,83 @@ TABLE: Mapping[Event, Rule] = {
         Row(INITIALIZED, None, FACTS, health=Parameter("initial_health")),
         Row(ALWAYS, None, FACTS),
     ),
-    Event.COUNT_ON: _quiet_rule({_ROLLOUT}, Row(INITIALIZED | ENDED, None, COUNTED_ON)),  # the instance existed before
+    Event.RESUME_NUMBERING: _quiet_rule(  # the instance existed before
+        {_ROLLOUT}, Row(INITIALIZED | ENDED, None, NUMBERING_RESUMED)
+    ),
     Event.TAKE_IN: _rule(  # its owner, an external controller, has created another pod
         {_HOSTMGR},
-        Row(ENDED & RESTS, _S.INITIALIZED, NEW_RUN | NO_PLACE | SAME_VERSION, goal=_S.SUCCEEDED, message=MESSAGE),
+        Row(
+            ENDED & HAS_NO_NEXT_RUN,
+            _S.INITIALIZED,
+            NEW_RUN | NO_PLACE | SAME_VERSION,
+            goal=_S.SUCCEEDED,
+            message=MESSAGE,
+        ),
     ),
     Event.FORGET: _quiet_rule({_SETTLE}, Row(GONE, _S.UNKNOWN)),
     # The queue.
     Event.ENQUEUE: _rule(
         {_RESMGR},
-        Row(INITIALIZED & STAYS & HAS_PLACE, _S.PENDING, IN_QUEUE),
-        Row(INITIALIZED & STAYS, _S.PENDING, IN_QUEUE, queue_seq=Parameter("queue_seq")),
+        Row(INITIALIZED & GOAL_ALIVE & HAS_PLACE, _S.PENDING, IN_QUEUE),
+        Row(INITIALIZED & GOAL_ALIVE, _S.PENDING, IN_QUEUE, queue_seq=Parameter("queue_seq")),
     ),
     Event.ENQUEUE_GANG: _rule(
         {_RESMGR},
-        Row(INITIALIZED & STAYS, _S.PENDING, IN_QUEUE, queue_seq=Parameter("queue_seq")),
+        Row(INITIALIZED & GOAL_ALIVE, _S.PENDING, IN_QUEUE, queue_seq=Parameter("queue_seq")),
     ),
     Event.REFUSE: _rule(  # its pool was deleted
         {_RESMGR},
-        Row(INITIALIZED & STAYS, _S.FAILED, ENDED_UNLAUNCHED, message=MESSAGE),
+        Row(INITIALIZED & GOAL_ALIVE, _S.FAILED, ENDED_UNLAUNCHED, message=MESSAGE),
     ),
     Event.ADMIT: _rule({_RESMGR}, Row(PENDING, _S.READY, held_until_ns=0)),
-    Event.SKIP_QUEUE: _rule({_HOSTMGR}, Row(INITIALIZED & STAYS, _S.READY, message=MESSAGE, reason="")),  # daemons
+    Event.SKIP_QUEUE: _rule({_HOSTMGR}, Row(INITIALIZED & GOAL_ALIVE, _S.READY, message=MESSAGE, reason="")),  # daemons
     Event.LEAVE_QUEUE: _rule(
         {_RESMGR},
-        Row(QUEUED & ENDS, _S.KILLED, KILLED_UNLAUNCHED),
-        Row(QUEUED & STALE, _S.INITIALIZED, TAKES_CONFIG, health=Column("initial_health")),
+        Row(QUEUED & GOAL_ENDED, _S.KILLED, KILLED_UNLAUNCHED),
+        Row(QUEUED & CONFIG_OUTDATED, _S.INITIALIZED, TAKES_CONFIG, health=Column("initial_health")),
     ),
-    Event.SEND_BACK: _rule(
+    Event.UNADMIT: _rule(
         {_RESMGR},
-        Row(READY & STAYS & Said("gathers"), _S.INITIALIZED, WORDS),  # it waits for the rest of its gang
-        Row(READY & STAYS, _S.PENDING, WORDS),
+        Row(READY & GOAL_ALIVE & Flag("gang_incomplete"), _S.INITIALIZED, WORDS),  # it waits for the rest of its gang
+        Row(READY & GOAL_ALIVE, _S.PENDING, WORDS),
     ),
-    Event.REQUEUE: _rule({_RESMGR}, Row(LAUNCHABLE, _S.PENDING, HELD_BACK | WORDS)),
-    Event.HOLD_BACK: _quiet_rule({_RESMGR}, Row(PENDING, None, HELD_BACK)),  # clients do not see the backoff
+    Event.REQUEUE: _rule({_RESMGR}, Row(LAUNCHABLE, _S.PENDING, BACKOFF | WORDS)),
+    Event.BACK_OFF: _quiet_rule({_RESMGR}, Row(PENDING, None, BACKOFF)),  # clients do not see the backoff
     Event.REQUEUE_GANG: _rule(
         {_RESMGR},
-        Row(READY & STAYS & Said("gathers"), _S.INITIALIZED, WORDS),
-        Row(READY & STAYS, _S.PENDING, WORDS),
-        Row(STAYING, None, RUNS_ANEW),
+        Row(READY & GOAL_ALIVE & Flag("gang_incomplete"), _S.INITIALIZED, WORDS),
+        Row(READY & GOAL_ALIVE, _S.PENDING, WORDS),
+        Row(STAYING, None, RUN_RESTARTED),
     ),
     # Hosts.
     Event.LAUNCH: _rule({_HOSTMGR}, Row(LAUNCHABLE, _S.LAUNCHED, LAUNCHED_THERE | LATEST_RUN)),
     Event.KILL: _rule({_HOSTMGR}, Row(UNWANTED, _S.KILLING, message="Killing the task")),
-    Event.EVICT: _rule({_RESMGR, _HOSTMGR}, Row(STAYING, _S.PREEMPTING, RUNS_ANEW)),
-    Event.EVICT_FOR_GOOD: _rule(
+    Event.EVICT: _rule({_RESMGR, _HOSTMGR}, Row(STAYING, _S.PREEMPTING, RUN_RESTARTED)),
+    Event.EVICT_FINAL: _rule(
         {_RESMGR, _HOSTMGR},
         Row(STAYING, _S.PREEMPTING, WORDS, goal=Parameter("goal"), termination=WHY),
     ),
     Event.DISRUPT: _rule(
         {_API, _HOSTMGR},
-        Row(HOSTED & STAYS & ~NEWER, None, message=MESSAGE, desired_run_id=ANOTHER_RUN, termination=WHY),
+        Row(HOSTED & GOAL_ALIVE & ~RUN_SUPERSEDED, None, message=MESSAGE, desired_run_id=ANOTHER_RUN, termination=WHY),
     ),
     Event.MOVE: _rule(
         {_HOSTMGR},
         Row(
-            HOSTED & STAYS & ~NEWER, None,
+            HOSTED & GOAL_ALIVE & ~RUN_SUPERSEDED, None,
             message=MESSAGE, desired_run_id=ANOTHER_RUN, termination=WHY, desired_host=Parameter("target"),
         ),
     ),
     # Reports of hosts.
-    Event.REPORT_LAUNCHED: _rule({_HOSTMGR}, Row(LAUNCHED & Said("is_waiting") & OTHER_WORDS, None, WORDS)),
+    Event.REPORT_LAUNCHED: _rule({_HOSTMGR}, Row(LAUNCHED & Flag("is_waiting") & OTHER_WORDS, None, WORDS)),
     Event.REPORT_STARTING: _rule(
         {_HOSTMGR},
         Row(LAUNCHED, _S.STARTING, ALIVE),
-        Row(STARTING & (Said("is_waiting") | WAITS_ON_HOST) & OTHER_WORDS, None, WORDS),
+        Row(STARTING & (Flag("is_waiting") | WAITS_ON_HOST) & OTHER_WORDS, None, WORDS),
     ),
     Event.REPORT_RUNNING: _rule(
         {_HOSTMGR},
-        Row(RUNNING & Said("is_health_news"), None, WORDS, health=Parameter("health")),
+        Row(RUNNING & Flag("is_health_news"), None, WORDS, health=Parameter("health")),
         Row(NOT_RUNNING_YET & UNSTARTED, _S.RUNNING, ALIVE | NO_DESIRED_HOST, started_ns=NOW),
         Row(NOT_RUNNING_YET, _S.RUNNING, ALIVE),
     ),
@@ -279,18 +287,24 @@ TABLE: Mapping[Event, Rule] = {
     ),
     Event.REPORT_LOST: _rule(
         {_HOSTMGR},
-        Row(HOSTED & (ENDS | LAST), _S.KILLED, RUN_ENDED | SENT_AWAY_AS, message=LOST_STOPPED, reason=""),
-        Row(HOSTED, _S.LOST, RUN_ENDED | SENT_AWAY_AS | NO_DESIRED_HOST, message=LOST, reason=REASON),
+        Row(HOSTED & (GOAL_ENDED | LAST), _S.KILLED, RUN_ENDED | EVICTED_AS, message=LOST_STOPPED, reason=""),
+        Row(HOSTED, _S.LOST, RUN_ENDED | EVICTED_AS | NO_DESIRED_HOST, message=LOST, reason=REASON),
     ),
     Event.REPORT_KILLED: _rule(
         {_HOSTMGR},
         Row(HOSTED & ASKED_TO_END, _S.KILLED, RUN_ENDED),
-        Row(HOSTED & Said("sent_away"), _S.KILLED, RUN_ENDED | SENT_AWAY_AS, message=SENT_AWAY, reason=REASON),
+        Row(
+            HOSTED & Flag("is_cluster_eviction"),
+            _S.KILLED,
+            RUN_ENDED | EVICTED_AS,
+            message=EVICTED_BY_CLUSTER,
+            reason=REASON,
+        ),
         Row(HOSTED, _S.KILLED, RUN_ENDED, reason=""),
     ),
     Event.RUN_AGAIN: _quiet_rule(  # with the report of the end
         {_HOSTMGR},
-        Row(ENDED & STAYS, None, next_run=Parameter("next_run"), due_ns=Parameter("due_ns")),
+        Row(ENDED & GOAL_ALIVE, None, next_run=Parameter("next_run"), due_ns=Parameter("due_ns")),
     ),
     # Writes of a settle.
     Event.BEGIN_NEXT_RUN: _rule(
@@ -304,15 +318,15 @@ TABLE: Mapping[Event, Rule] = {
     Event.EXCEED_DEADLINE: _rule({_SETTLE}, Row(TIMED, None, NO_DESIRED_HOST | OVERDUE, goal=_S.KILLED)),
     Event.RERUN_WITH_GANG: _rule(
         {_SETTLE},
-        Row(ENDED & STAYS & RESTS, _S.INITIALIZED, NEW_RUN, message=MESSAGE),
-        Row(HOSTED & STAYS & ~NEWER, None, RUNS_ANEW),
+        Row(ENDED & GOAL_ALIVE & HAS_NO_NEXT_RUN, _S.INITIALIZED, NEW_RUN, message=MESSAGE),
+        Row(HOSTED & GOAL_ALIVE & ~RUN_SUPERSEDED, None, RUN_RESTARTED),
     ),
     # Requests of clients.
     Event.STOP: _rule(
         {_API, _SETTLE},
-        Row(ENDED & STAYS, None, NO_NEXT_RUN | NO_DESIRED_HOST, goal=_S.KILLED),
-        Row(INITIALIZED & STAYS, _S.KILLED, KILLED_UNLAUNCHED | NO_DESIRED_HOST, goal=_S.KILLED, termination=WHY),
-        Row(STAYS, None, WORDS | NO_DESIRED_HOST, goal=_S.KILLED, termination=WHY),
+        Row(ENDED & GOAL_ALIVE, None, NO_NEXT_RUN | NO_DESIRED_HOST, goal=_S.KILLED),
+        Row(INITIALIZED & GOAL_ALIVE, _S.KILLED, KILLED_UNLAUNCHED | NO_DESIRED_HOST, goal=_S.KILLED, termination=WHY),
+        Row(GOAL_ALIVE, None, WORDS | NO_DESIRED_HOST, goal=_S.KILLED, termination=WHY),
     ),
     Event.START: _rule(
         {_API},
@@ -322,35 +336,35 @@ TABLE: Mapping[Event, Rule] = {
     ),
     Event.RESTART: _rule(
         {_API},
-        Row(ENDED & STAYS & (~NEWER | RESTS), None, REPLACED | {"desired_run_id": ANOTHER_RUN}),
-        Row(STAYS & ~NEWER, None, RESTARTED),
+        Row(ENDED & GOAL_ALIVE & (~RUN_SUPERSEDED | HAS_NO_NEXT_RUN), None, REPLACED | {"desired_run_id": ANOTHER_RUN}),
+        Row(GOAL_ALIVE & ~RUN_SUPERSEDED, None, RESTARTED),
     ),
     # Writes of an update.
     Event.RELABEL: _rule({_ROLLOUT}, Row(ALWAYS, None, SAME_VERSION)),
     Event.REMOVE: _rule({_ROLLOUT}, Row(ALWAYS, None, REMOVED, goal=_S.DELETED)),
-    Event.KEEP: _rule({_ROLLOUT}, Row(VANISHES, None, goal=Parameter("goal"))),  # another update was removing it
-    Event.REVIVE: _rule({_ROLLOUT}, Row(ENDS, None, goal=_S.RUNNING)),
+    Event.KEEP: _rule({_ROLLOUT}, Row(GOAL_DELETED, None, goal=Parameter("goal"))),  # another update was removing it
+    Event.REVIVE: _rule({_ROLLOUT}, Row(GOAL_ENDED, None, goal=_S.RUNNING)),
     Event.STAY_ON_HOST: _quiet_rule({_ROLLOUT}, Row(HOSTED & HOMELESS, None, desired_host=Column("host"))),
     Event.LEAVE_HOST: _quiet_rule({_ROLLOUT}, Row(ALWAYS, None, NO_DESIRED_HOST)),
     Event.UPDATE: _rule(
         {_ROLLOUT},
-        Row(KILLING & DIFFERS & STAYS, None, ADOPTS, desired_run_id=NEXT_RUN_ID),
-        Row(HOSTED & DIFFERS & STAYS, None, ADOPTS, desired_run_id=NEXT_RUN_ID, termination=WHY),
-        Row(ENDED & DIFFERS & STAYS, None, ADOPTS | REPLACED),
-        Row(DIFFERS & ENDS, None, ADOPTED),
+        Row(KILLING & DIFFERS & GOAL_ALIVE, None, ADOPTS, desired_run_id=NEXT_RUN_ID),
+        Row(HOSTED & DIFFERS & GOAL_ALIVE, None, ADOPTS, desired_run_id=NEXT_RUN_ID, termination=WHY),
+        Row(ENDED & DIFFERS & GOAL_ALIVE, None, ADOPTS | REPLACED),
+        Row(DIFFERS & GOAL_ENDED, None, ADOPTED),
         Row(INITIALIZED & DIFFERS, None, ADOPTED, health=Column("initial_health")),
-        Row(QUEUED & DIFFERS & Said("is_new"), None, ADOPTS),  # it leaves its queue for the new configuration
+        Row(QUEUED & DIFFERS & Flag("is_new"), None, ADOPTS),  # it leaves its queue for the new configuration
         Row(QUEUED & DIFFERS, None, ADOPTED),
     ),
     Event.UPDATE_START: _rule(
         {_ROLLOUT},
-        Row(HOSTED & ENDS, None, NO_TERMINATION | UPDATE_STARTED, desired_run_id=NEXT_RUN_ID),
-        Row(ENDED & ENDS, _S.INITIALIZED, NEW_RUN | SAME_VERSION | UPDATE_STARTED),
+        Row(HOSTED & GOAL_ENDED, None, NO_TERMINATION | UPDATE_STARTED, desired_run_id=NEXT_RUN_ID),
+        Row(ENDED & GOAL_ENDED, _S.INITIALIZED, NEW_RUN | SAME_VERSION | UPDATE_STARTED),
         Row(DIFFERS, None, SAME_VERSION | UPDATE_STARTED),
     ),
     Event.UPDATE_STOP: _rule(
         {_ROLLOUT},
-        Row(~ENDED & STAYS, None, UPDATE_STOPPED, goal=_S.KILLED, termination=ON_REQUEST),
+        Row(~ENDED & GOAL_ALIVE, None, UPDATE_STOPPED, goal=_S.KILLED, termination=ON_REQUEST),
         Row(DIFFERS, None, UPDATE_STOPPED, goal=_S.KILLED),
     ),
 }

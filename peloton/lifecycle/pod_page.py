@@ -14,6 +14,7 @@ from peloton.lifecycle.guards import (
     Condition,
     Differs,
     Either,
+    Flag,
     In,
     Joined,
     Not,
@@ -21,7 +22,6 @@ from peloton.lifecycle.guards import (
     Pick,
     Plus,
     Row,
-    Said,
     Unset,
 )
 from peloton.lifecycle.pod_machine import TABLE
@@ -47,15 +47,15 @@ The same for the goal of a job, and for its state where people change that; gene
 """
 Words = Mapping[Condition, tuple[str, str]]
 WORDS: Words = {
-    terms.ENDS: ("it is to end", "it is not to end"),
-    terms.VANISHES: ("its goal is DELETED", "its goal is not DELETED"),
-    terms.NEWER: ("it wants a newer run", "it wants no newer run"),
-    terms.STALE: ("it wants another configuration", "it wants no other configuration"),
+    terms.GOAL_ENDED: ("it is to end", "it is not to end"),
+    terms.GOAL_DELETED: ("its goal is DELETED", "its goal is not DELETED"),
+    terms.RUN_SUPERSEDED: ("it wants a newer run", "it wants no newer run"),
+    terms.CONFIG_OUTDATED: ("it wants another configuration", "it wants no other configuration"),
     terms.DIFFERS: ("it wants another configuration than the update's", "it wants the update's configuration"),
-    terms.RESTS: ("it has no next run", "it has a next run"),
+    terms.HAS_NO_NEXT_RUN: ("it has no next run", "it has a next run"),
     terms.RETRIES: ("its next run is a RETRY", "its next run is no RETRY"),
     terms.RELAUNCHES: ("its next run is a RELAUNCH", "its next run is no RELAUNCH"),
-    terms.LATER: ("its next run is not due", "its next run is due"),
+    terms.NOT_DUE: ("its next run is not due", "its next run is due"),
     terms.UNPLACED: ("it has no place in a queue", "it has a place in a queue"),
     terms.UNTERMINATED: ("its run was not asked to end", "its run was asked to end"),
     terms.UNSTARTED: ("it has not run yet", "it has run"),
@@ -67,7 +67,7 @@ JOB_WORDS: Words = {
     jobs.INITIALIZED: ("its pods are being created", "its pods are created"),
     jobs.IS_BATCH: ("it is a batch job", "it is no batch job"),
     jobs.STOPS: ("its goal is KILLED or DELETED", "its goal is neither KILLED nor DELETED"),
-    jobs.VANISHES: ("its goal is DELETED", "its goal is not DELETED"),
+    jobs.GOAL_DELETED: ("its goal is DELETED", "its goal is not DELETED"),
     jobs.STRAYS: ("its goal is not that of its type", "its goal is that of its type"),
 }
 GROUPS: dict[str, Mapping[str, Any]] = {
@@ -80,7 +80,7 @@ GROUPS: dict[str, Mapping[str, Any]] = {
     "queued": terms.IN_QUEUE,
     "adopted": terms.ADOPTED,
     "adopts": terms.ADOPTS,
-    "runs anew": terms.RUNS_ANEW,
+    "runs anew": terms.RUN_RESTARTED,
     "no next run": terms.NO_NEXT_RUN,
     "no termination": terms.NO_TERMINATION,
     "words": terms.WORDS,
@@ -216,7 +216,7 @@ def _guard_text(condition: Condition, words: Words = WORDS) -> str:
 def _leaf_text(leaf: Condition, holds: bool) -> str:
     no = "" if holds else "not "
     match leaf:
-        case Said(name):
+        case Flag(name):
             return f"{no}*{name}*"
         case Unset(column):
             return f"`{column}` is {'unset' if holds else 'set'}"

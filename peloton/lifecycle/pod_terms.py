@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from peloton.lifecycle.deadline import DEADLINE_REASON
-from peloton.lifecycle.guards import Column, Condition, Differs, Exceeds, In, Joined, Parameter, Pick, Plus, Said, Unset
+from peloton.lifecycle.guards import Column, Condition, Differs, Exceeds, Flag, In, Joined, Parameter, Pick, Plus, Unset
 from peloton.lifecycle.retry import THROTTLED_MESSAGE
 from peloton.lifecycle.sla import HEALTHY_ENOUGH
 from peloton.model.pod import (
@@ -44,17 +44,17 @@ KILLING = state(_S.KILLING)
 HOSTED = In("state", ON_HOST)
 ENDED = In("state", TERMINAL - {_S.DELETED})
 
-ENDS = In("goal", ENDING_GOALS)  # it has to end without a next run
-STAYS = ~ENDS
-VANISHES = In("goal", frozenset({_S.DELETED}))  # its row has to be deleted
-NEWER = Exceeds("desired_run_id", Column("run_id"))  # a newer run is wanted
-STALE = Differs("desired_config_version", Column("config_version"))  # it has to change its configuration
+GOAL_ENDED = In("goal", ENDING_GOALS)  # it has to end without a next run
+GOAL_ALIVE = ~GOAL_ENDED
+GOAL_DELETED = In("goal", frozenset({_S.DELETED}))  # its row has to be deleted
+RUN_SUPERSEDED = Exceeds("desired_run_id", Column("run_id"))  # a newer run is wanted
+CONFIG_OUTDATED = Differs("desired_config_version", Column("config_version"))  # it has to change its configuration
 DIFFERS = Differs("desired_config_version", Parameter("version"))  # its desired version is not the update's
-REVIVABLE = ENDS & ~VANISHES
+REVIVABLE = GOAL_ENDED & ~GOAL_DELETED
 RETRIES = In("next_run", frozenset({NextRun.RETRY}))
 RELAUNCHES = In("next_run", frozenset({NextRun.RELAUNCH}))
-RESTS = In("next_run", frozenset({NextRun.NONE}))
-LATER = Exceeds("due_ns", Parameter("now_ns"))
+HAS_NO_NEXT_RUN = In("next_run", frozenset({NextRun.NONE}))
+NOT_DUE = Exceeds("due_ns", Parameter("now_ns"))
 UNPLACED = Unset("queue_seq")  # it has no position in a queue
 HAS_PLACE = ~UNPLACED
 UNTERMINATED = Unset("termination")
@@ -63,24 +63,34 @@ UNSTARTED = Unset("started_ns")
 HOMELESS = Unset("desired_host")
 HEALTHY = In("health", HEALTHY_ENOUGH)
 
-LAUNCHABLE = READY & STAYS & ~STALE  # with an old configuration it must not launch: nothing would replace it
-UNQUEUED_END = INITIALIZED & ENDS & ~VANISHES
-GONE = VANISHES & (ENDED | INITIALIZED)
+LAUNCHABLE = (
+    READY & GOAL_ALIVE & ~CONFIG_OUTDATED
+)  # with an old configuration it must not launch: nothing would replace it
+UNQUEUED_END = INITIALIZED & GOAL_ENDED & ~GOAL_DELETED
+GONE = GOAL_DELETED & (ENDED | INITIALIZED)
 WAITS_ON_HOST = (  # a container cannot be started yet; message and reason say why
     state(_S.LAUNCHED, _S.STARTING) & ~Unset("reason") & Differs("reason", LAUNCH_REASON)
 )
-UNWANTED = In("state", ON_HOST - {_S.KILLING}) & (ENDS | NEWER)  # its host has not been asked to kill it yet
-STAYING = state(_S.LAUNCHED, _S.STARTING, _S.RUNNING) & STAYS & ~NEWER
-TIMED = RUNNING & STAYS
-DUE = ENDED & ~RESTS & ~LATER
-WAITS = ENDED & ~RESTS & LATER
+UNWANTED = In("state", ON_HOST - {_S.KILLING}) & (
+    GOAL_ENDED | RUN_SUPERSEDED
+)  # its host has not been asked to kill it yet
+STAYING = state(_S.LAUNCHED, _S.STARTING, _S.RUNNING) & GOAL_ALIVE & ~RUN_SUPERSEDED
+TIMED = RUNNING & GOAL_ALIVE
+DUE = ENDED & ~HAS_NO_NEXT_RUN & ~NOT_DUE
+WAITS = ENDED & ~HAS_NO_NEXT_RUN & NOT_DUE
 UNTHROTTLED = WAITS & Differs("message", THROTTLED_MESSAGE)
-MISSED = ~ENDED & STAYS  # in a job that has to end
+MISSED = ~ENDED & GOAL_ALIVE  # in a job that has to end
 AVAILABLE = (  # the condition of ``sla.availability``
-    RUNNING & STAYS & UNTERMINATED & ~NEWER & ~STALE & In("goal", frozenset({_S.RUNNING})) & HEALTHY
+    RUNNING
+    & GOAL_ALIVE
+    & UNTERMINATED
+    & ~RUN_SUPERSEDED
+    & ~CONFIG_OUTDATED
+    & In("goal", frozenset({_S.RUNNING}))
+    & HEALTHY
 )
-MISSING = STAYS & ~AVAILABLE  # wanted and not serving: it counts against the SLA
-LAST = Said("is_last") & STAYS & ~NEWER & ~STALE  # this eviction ends it without a next run
+MISSING = GOAL_ALIVE & ~AVAILABLE  # wanted and not serving: it counts against the SLA
+LAST = Flag("is_last") & GOAL_ALIVE & ~RUN_SUPERSEDED & ~CONFIG_OUTDATED  # this eviction ends it without a next run
 
 # -- columns that are set ------------------------------------------------------------------------------------------
 
@@ -91,12 +101,12 @@ MESSAGE, REASON, WHY = Parameter("message"), Parameter("reason"), Parameter("why
 WORDS: Sets = {"message": MESSAGE, "reason": REASON}
 OTHER_WORDS = Differs("message", MESSAGE) | Differs("reason", REASON)
 ANOTHER_RUN = Plus(Column("run_id"), 1)
-NEXT_RUN_ID = Pick(NEWER, Column("desired_run_id"), ANOTHER_RUN)
+NEXT_RUN_ID = Pick(RUN_SUPERSEDED, Column("desired_run_id"), ANOTHER_RUN)
 NON_RUNNING_KILLED = "Non-running task killed"
 
 ON_REQUEST = Termination(TerminationReason.KILLED_ON_REQUEST)
 LOST, LOST_STOPPED = Joined(("Task LOST: ", MESSAGE)), Joined(("Stopped task LOST event: ", MESSAGE))
-SENT_AWAY = Joined(("Sent away, as ", Parameter("cause"), ": ", MESSAGE))
+EVICTED_BY_CLUSTER = Joined(("Sent away, as ", Parameter("cause"), ": ", MESSAGE))
 
 NO_NEXT_RUN: Sets = {"next_run": NextRun.NONE, "due_ns": 0}
 NO_PLACE: Sets = {"queue_seq": 0}
@@ -107,17 +117,17 @@ FACTS: Sets = {"max_failures": Parameter("max_failures"), "initial_health": Para
 BORN: Sets = {"run_id": 1, "desired_run_id": 1, **SAME_VERSION, **FACTS}
 TAKES_CONFIG: Sets = {"config_version": Column("desired_config_version")}
 LATEST_RUN: Sets = {  # a newer run, requested while it waited
-    "prev_run_id": Pick(NEWER, Column("run_id"), Column("prev_run_id")),
+    "prev_run_id": Pick(RUN_SUPERSEDED, Column("run_id"), Column("prev_run_id")),
     "run_id": Column("desired_run_id"),
 }
 REPLACED: Sets = {"desired_run_id": NEXT_RUN_ID, "next_run": NextRun.REPLACE, "due_ns": 0}
-COUNTED_ON: Sets = {
+NUMBERING_RESUMED: Sets = {
     "prev_run_id": Parameter("last_run"),
     "run_id": Plus(Parameter("last_run"), 1),
     "desired_run_id": Plus(Parameter("last_run"), 1),
     "revision": Plus(Parameter("last_revision"), 1),
 }
-HELD_BACK: Sets = {"vain_count": Parameter("vain_count"), "held_until_ns": Parameter("held_until_ns")}
+BACKOFF: Sets = {"vain_count": Parameter("vain_count"), "held_until_ns": Parameter("held_until_ns")}
 OVERDUE: Sets = {
     "message": DEADLINE_REASON,
     "reason": DEADLINE_REASON,
@@ -175,7 +185,7 @@ LAUNCHED_THERE: Sets = {
     "reason": LAUNCH_REASON,
     "vain_count": 0,
 }
-RUNS_ANEW: Sets = {**WORDS, "desired_run_id": ANOTHER_RUN, "termination": WHY}  # the current run has to end first
+RUN_RESTARTED: Sets = {**WORDS, "desired_run_id": ANOTHER_RUN, "termination": WHY}  # the current run has to end first
 ALIVE: Sets = {
     **WORDS,
     "host": Pick(Unset("host"), Parameter("host"), Column("host")),
@@ -190,10 +200,10 @@ RUN_ENDED: Sets = {
     "failure_count": Plus(Column("failure_count"), Parameter("failures")),
     "completed_ns": NOW,
     "run_seconds": Plus(Column("run_seconds"), Parameter("used_s")),
-    "desired_host": Pick(Said("sent_away"), "", Column("desired_host")),  # its host takes no pods any longer
+    "desired_host": Pick(Flag("is_cluster_eviction"), "", Column("desired_host")),  # its host takes no pods any longer
     **NO_NEXT_RUN,
 }
-SENT_AWAY_AS: Sets = {"termination": Pick(ASKED_TO_END, Column("termination"), Parameter("sent_away_as"))}
+EVICTED_AS: Sets = {"termination": Pick(ASKED_TO_END, Column("termination"), Parameter("evicted_as"))}
 ADOPTS: Sets = {
     "desired_config_version": VERSION,
     "message": MESSAGE,

@@ -77,13 +77,13 @@ def _effect_of_vacancy(role: str) -> str:
     return f"No pod is launched or stopped in cluster {role.rpartition('/')[2]} meanwhile; those on its hosts run on"
 
 
-def silent_problem(cluster: str, patience_s: float) -> Problem:
-    text = f"The host manager of cluster {cluster} leads and does not answer within {patience_s:g} s"
+def silent_problem(cluster: str, timeout_s: float) -> Problem:
+    text = f"The host manager of cluster {cluster} leads and does not answer within {timeout_s:g} s"
     return Problem(CRITICAL, text, SubjectKind.CLUSTER, cluster, cluster, command="peloton host query")
 
 
-def resmgr_problem(patience_s: float) -> Problem:
-    text = f"The resource manager leads and does not answer within {patience_s:g} s: why pools wait is not known"
+def resmgr_problem(timeout_s: float) -> Problem:
+    text = f"The resource manager leads and does not answer within {timeout_s:g} s: why pools wait is not known"
     return Problem(WARNING, text, SubjectKind.ROLE, "resmgr", command="peloton respool tree")
 
 

@@ -11,7 +11,7 @@ from peloton.model.job import GangProgress, JobProgress
 from peloton.model.pod import PodState
 from peloton.model.update import UpdateProgress
 
-LIFE_MAX = 20
+STATES_MAX = 20
 """Maximum lines of a life that are kept, the newest."""
 
 _STATE_WORDS = {
@@ -30,7 +30,7 @@ _STATE_WORDS = {
 }
 
 
-def details(progress: JobProgress, waiting_for: str = "", life: Sequence[str] = ()) -> str:
+def details(progress: JobProgress, waiting_for: str = "", states: Sequence[str] = ()) -> str:
     """Describe the job's state, its pods in the order of a pod's life, the condition it waits for, and past states."""
     total = sum(progress.counts.values())
     lines = [f"The job is **{progress.state}** with {_count(total, 'pod')}{':' if total else '.'}"]
@@ -42,10 +42,10 @@ def details(progress: JobProgress, waiting_for: str = "", life: Sequence[str] = 
         lines += ["", f"Update `{update_id}` is being rolled out."]
     if waiting_for:
         lines += ["", f"It waits for {waiting_for}."]
-    return "\n".join([*lines, *_story(life)])
+    return "\n".join([*lines, *_story(states)])
 
 
-def update_details(update: UpdateProgress, life: Sequence[str] = ()) -> str:
+def update_details(update: UpdateProgress, states: Sequence[str] = ()) -> str:
     """Describe the progress of a rollout, and the condition it waits for."""
     if not update.update_id:
         return "No update is under way."
@@ -58,7 +58,7 @@ def update_details(update: UpdateProgress, life: Sequence[str] = ()) -> str:
         lines += ["", f"It waits for {update.waiting_for}."]
     if update.stall:
         lines += ["", f"It has stalled: {update.stall}."]
-    return "\n".join([*lines, *_story(life)])
+    return "\n".join([*lines, *_story(states)])
 
 
 def daemon_details(launched_count: int, waiting_count: int, waiting_for: str) -> str:
@@ -86,13 +86,13 @@ def gang_details(gang: GangProgress, verdict: Verdict, waiting_for: str) -> str:
     return "\n".join(lines)
 
 
-def lived(life: Sequence[str], now: datetime, state: str) -> tuple[str, ...]:
+def add_state(states: Sequence[str], now: datetime, state: str) -> tuple[str, ...]:
     """Return the life with one more state, cut to its newest lines."""
-    return (*life, f"{now:%Y-%m-%d %H:%M:%S} {state}")[-LIFE_MAX:]
+    return (*states, f"{now:%Y-%m-%d %H:%M:%S} {state}")[-STATES_MAX:]
 
 
-def _story(life: Sequence[str]) -> list[str]:
-    return ["", "Its life (UTC):", *_list(life)] if life else []
+def _story(states: Sequence[str]) -> list[str]:
+    return ["", "Its life (UTC):", *_list(states)] if states else []
 
 
 def _list(items: Iterable[str]) -> list[str]:

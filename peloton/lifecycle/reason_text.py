@@ -64,9 +64,9 @@ def queue_text(reason: Reason, names: Names = NO_NAMES) -> str:
         return f"waits behind {job_text(job_id, names)}, of higher priority, in the queue of {path}"
     if rule in (Rule.BATCH_BOUND, Rule.NO_CYCLE):
         return "waits for the next admission cycle"
-    if rule is Rule.HELD_BACK and size == 1:
+    if rule is Rule.IN_BACKOFF and size == 1:
         return f"held back for {left} s because no host was found; others pass by"
-    if rule is Rule.HELD_BACK:
+    if rule is Rule.IN_BACKOFF:
         launches = f"{bound} launch{'' if bound == 1 else 'es'}"
         return f"gang of {size}: held back for {left} s after {launches} in vain; others pass it by"
     who = f"gang of {size}: " if size > 1 else ""
@@ -103,10 +103,10 @@ def misfit_text(misfit: Misfit) -> str:
         case HostRule.SIZE:
             amounts = amount_text(misfit.kind, wanted), amount_text(misfit.kind, left)
             return f"less than {amounts[0]} {misfit.kind} even when empty, {amounts[1]} at most"
-        case HostRule.ROOM | HostRule.REVOCABLE_ROOM:
-            kind = misfit.kind if rule is HostRule.ROOM else f"revocable {misfit.kind}"
+        case HostRule.FREE_RESOURCES | HostRule.REVOCABLE_RESOURCES:
+            kind = misfit.kind if rule is HostRule.FREE_RESOURCES else f"revocable {misfit.kind}"
             return f"less than {amount_text(misfit.kind, wanted)} {kind} free, {amount_text(misfit.kind, left)} at most"
-        case HostRule.VOLUME_ROOM:
+        case HostRule.VOLUME_DISK:
             disk, volume, most = (amount_text("disk", amount) for amount in (wanted, misfit.bound, left))
             beyond = f"what host pool {misfit.name} announces beyond the disk of its hosts is not for volumes"
             return f"less than {disk} disk free with a volume of {volume}, {most} at most: {beyond}"
@@ -121,7 +121,7 @@ def misfit_text(misfit: Misfit) -> str:
         case HostRule.SKEW:
             most = f"at most {counted(wanted, 'pod')} of the job in a {misfit.name}"
             return f"{most}: {misfit.name}={misfit.kind} has {left}, max skew {misfit.bound}"
-        case HostRule.GANG_ROOM:
+        case HostRule.GANG_CAPACITY:
             where = f" in one {misfit.name}" if misfit.name else ""
             return f"room for {left} of the gang's {wanted} pods{where}"
         case HostRule.RESERVED:

@@ -36,7 +36,7 @@ HOUR_S = 3_600
 NS_PER_S = 1_000_000_000
 TO_RESUME = "somebody to resume it"
 TO_GAIN = "something to gain"
-TO_TAKE_ROOM = "pods that wait to take the room that was made"
+TO_TAKE_CAPACITY = "pods that wait to take the room that was made"
 
 
 def grants_left(maximum: int, instance_count: int, missing_count: int) -> int:
@@ -62,7 +62,7 @@ def next_round(
     if hour_count >= per_hour:
         return 0, f"the hour to pass, in which {hour_count} of {per_hour} moves were made"
     if now_ns - last_ended_ns < REST_S * NS_PER_S:
-        return 0, TO_TAKE_ROOM
+        return 0, TO_TAKE_CAPACITY
     return min(per_hour - hour_count, ROUND_MOVES_MAX), ""
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from peloton.lifecycle.avoidance import QUICK_S
 from peloton.lifecycle.backoff import DEFAULT_BACKOFF, NO_BACKOFF, Backoff, batch_due_ns
-from peloton.lifecycle.endings import RULES, Again, sent_away
+from peloton.lifecycle.endings import RULES, Again, is_cluster_eviction
 from peloton.model.job import JobType
 from peloton.model.pod import ENDING_GOALS, TERMINAL, Cause, NextRun, PodRecord, PodState, TerminationReason
 from peloton.model.times import NS_PER_S
@@ -72,7 +72,7 @@ def after_end(
         return Ending(NextRun.REPLACE)
     if never_bound:
         return Ending(NextRun.RELAUNCH)
-    if sent_away(cause) and pod.state is not PodState.SUCCEEDED:
+    if is_cluster_eviction(cause) and pod.state is not PodState.SUCCEEDED:
         return Ending(NextRun.REPLACE)
     if job_type is JobType.BATCH:
         return _decide_batch(pod, cause, batch_backoff, has_other_host)

@@ -71,11 +71,11 @@ class Step:
 
 # -- an instance in flight -----------------------------------------------------------------------------------------
 
-_RESTS = In("state", TERMINAL) & terms.ENDS
-_RUNS_TARGET = terms.RUNNING & ~terms.NEWER & ~Differs("config_version", Parameter("version")) & terms.HEALTHY
+_RESTS = In("state", TERMINAL) & terms.GOAL_ENDED
+_RUNS_TARGET = terms.RUNNING & ~terms.RUN_SUPERSEDED & ~Differs("config_version", Parameter("version")) & terms.HEALTHY
 _HAS_FAILED = Exceeds("failure_count", Parameter("failures_free"))
 _IS_DONE = ~terms.DIFFERS & (_RUNS_TARGET | _RESTS)
-_HAS_STOPPED = ~terms.DIFFERS & (_RESTS | terms.STAYS)  # an instance that was started again is not stopped twice
+_HAS_STOPPED = ~terms.DIFFERS & (_RESTS | terms.GOAL_ALIVE)  # an instance that was started again is not stopped twice
 
 
 def _done_condition(update: UpdateRecord) -> Condition:
@@ -147,8 +147,8 @@ def may_move(update: UpdateRecord, count: PodCounter, sla_maximum: int = 0, now_
     waiting = waiting_of(update)
     if _has_failed(update) or not (waiting or update.current):
         return True
-    room = update.spec.batch_size - len(update.current) if update.spec.batch_size else len(waiting)
-    begins = min(room, len(waiting))
+    allowed = update.spec.batch_size - len(update.current) if update.spec.batch_size else len(waiting)
+    begins = min(allowed, len(waiting))
     if begins <= 0:
         return update.awaits_pulse or update.waiting_for != in_flight_text(update, update.current)
     if is_pulse_missing(update, now_ns):
@@ -201,8 +201,8 @@ def fill_batch(update: UpdateRecord, source: PodSource, sla_maximum: int, now_ns
         is_back = update.state is UpdateState.ROLLING_BACKWARD
         end = UpdateState.ROLLED_BACK if is_back else UpdateState.SUCCEEDED
         return Step(replace(update, state=end, prev_state=update.state))
-    room = update.spec.batch_size - len(update.current) if update.spec.batch_size else len(waiting)
-    begins = min(max(room, 0), len(waiting))
+    allowed = update.spec.batch_size - len(update.current) if update.spec.batch_size else len(waiting)
+    begins = min(max(allowed, 0), len(waiting))
     if begins and is_pulse_missing(update, now_ns):
         return Step(replace(update, awaits_pulse=True, waiting_for=_pulse_wait_text(update)))
     if sla_maximum and begins:

@@ -11,29 +11,29 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from peloton.lifecycle import deadline
-from peloton.lifecycle.gang_fate import Fate, SharedFate, failed_for_good
+from peloton.lifecycle.gang_fate import Fate, SharedFate, has_failed_finally
 from peloton.lifecycle.guards import Condition, In
 from peloton.lifecycle.job import admit_count, has_started, is_ending, roll_up
 from peloton.lifecycle.pod_machine import Event
 from peloton.lifecycle.pod_terms import (
+    CONFIG_OUTDATED,
     DUE,
-    ENDS,
+    GOAL_ALIVE,
+    GOAL_DELETED,
+    GOAL_ENDED,
     GONE,
+    HAS_NO_NEXT_RUN,
     INITIALIZED,
-    LATER,
     MISSED,
-    NEWER,
+    NOT_DUE,
     ON_REQUEST,
     QUEUED,
     READY,
-    RESTS,
-    STALE,
-    STAYS,
+    RUN_SUPERSEDED,
     TIMED,
     UNQUEUED_END,
     UNTHROTTLED,
     UNWANTED,
-    VANISHES,
     WAITS,
     state,
 )
@@ -44,14 +44,16 @@ from peloton.model.times import NS_PER_S
 SETTLE_PODS_MAX = 1_000
 """Maximum pods that one settle changes."""
 STOP_MESSAGE = "Task stop API request"
-FLAGS = (ENDS, VANISHES, NEWER, STALE, RESTS, LATER)
+FLAGS = (GOAL_ENDED, GOAL_DELETED, RUN_SUPERSEDED, CONFIG_OUTDATED, HAS_NO_NEXT_RUN, NOT_DUE)
 """Conditions on a pod that settling uses in addition to the state."""
 
-_NEEDS_PLACE = INITIALIZED & STAYS  # a position in a queue
-_NEEDS_HOST = (INITIALIZED | READY) & STAYS  # daemons, which have no queue
-_ON_ITS_WAY = STAYS & (READY | (state(PodState.LAUNCHED, PodState.STARTING) & ~NEWER))  # between admission and running
-_SERVES = state(PodState.RUNNING, PodState.SUCCEEDED) & ~NEWER
-_LEAVES_QUEUE = QUEUED & (ENDS | STALE)
+_NEEDS_PLACE = INITIALIZED & GOAL_ALIVE  # a position in a queue
+_NEEDS_HOST = (INITIALIZED | READY) & GOAL_ALIVE  # daemons, which have no queue
+_ON_ITS_WAY = GOAL_ALIVE & (
+    READY | (state(PodState.LAUNCHED, PodState.STARTING) & ~RUN_SUPERSEDED)
+)  # between admission and running
+_SERVES = state(PodState.RUNNING, PodState.SUCCEEDED) & ~RUN_SUPERSEDED
+_LEAVES_QUEUE = QUEUED & (GOAL_ENDED | CONFIG_OUTDATED)
 
 
 # -- counts --------------------------------------------------------------------------------------------------------
@@ -228,14 +230,14 @@ def find_work(
     """Find the instances of the plan's actions. ``find`` returns the first instances of an action, sorted; it is called
     with a limit one above the remaining bound to detect further ones. ``find_shared_fate`` returns at most this number
     of gang members."""
-    room, more = SETTLE_PODS_MAX, plan.needs_another
+    allowed, more = SETTLE_PODS_MAX, plan.needs_another
     changes: list[PodChange] = []
     for action in plan.actions:
-        instances = find(action, room + 1)
-        more |= len(instances) > room
-        changes.append(PodChange(action.event, instances[:room], action.given))
-        room -= len(changes[-1].instances)
-    if shared := find_shared_fate(max(room, 1)):
+        instances = find(action, allowed + 1)
+        more |= len(instances) > allowed
+        changes.append(PodChange(action.event, instances[:allowed], action.given))
+        allowed -= len(changes[-1].instances)
+    if shared := find_shared_fate(max(allowed, 1)):
         more |= shared.more
         changes = [_drop_ending_members(change, shared) for change in changes]
         words = {"message": shared.message, "reason": shared.reason, "why": shared.why}
@@ -262,7 +264,7 @@ def _roll_up_job(view: SettleView, now_ns: int) -> JobRecord:
         if gang_failed and kind.in_gang and kind.state is PodState.KILLED:
             resting[PodState.FAILED] += count  # it was killed because another member failed
         else:
-            resting[kind.state if kind.meets(RESTS) else PodState.INITIALIZED] += count
+            resting[kind.state if kind.meets(HAS_NO_NEXT_RUN) else PodState.INITIALIZED] += count
     state = roll_up(job, resting, pods.controller)
     unmarked = is_ending(job) and pods.has(MISSED)
     started_ns = job.started_ns
@@ -283,7 +285,7 @@ def _roll_up_job(view: SettleView, now_ns: int) -> JobRecord:
 
 
 def _is_failed_member(kind: Kind) -> bool:
-    return kind.in_gang and failed_for_good(kind.state, not kind.meets(RESTS))
+    return kind.in_gang and has_failed_finally(kind.state, not kind.meets(HAS_NO_NEXT_RUN))
 
 
 def _is_serving_whole(pods: PodCounts) -> bool:
@@ -313,7 +315,7 @@ def _progress(view: SettleView, job: JobRecord, now_ns: int) -> JobProgress:
         counts=counts,
         missing_count=0 if job.update_id else max(0, job.instance_count - sum(counts.values())),
         admit_count=admit_count(job, job.pod_counts, pods.count(_NEEDS_PLACE), pods.count(_NEEDS_PLACE, in_gang=True)),
-        ready_count=0 if is_daemon else pods.count(READY & STAYS, in_gang=False),
+        ready_count=0 if is_daemon else pods.count(READY & GOAL_ALIVE, in_gang=False),
         kill_count=pods.count(_LEAVES_QUEUE | UNWANTED),
         queued_kill_count=pods.count(_LEAVES_QUEUE),
         update_id=update.update_id,

@@ -72,14 +72,14 @@ def grant(maximum: int, missing: Collection[int], wanted: Collection[int], missi
     order = sorted(wanted)
     if maximum == 0:
         return Grant(tuple(order))
-    room = max(maximum - away, 0)
+    allowed = max(maximum - away, 0)
     granted, refused = [], []
     for instance in order:
         if instance in missing:
             granted.append(instance)
-        elif room > 0:
+        elif allowed > 0:
             granted.append(instance)
-            room -= 1
+            allowed -= 1
         else:
             refused.append(instance)
     refusal = SlaRefusal(maximum, away, len(refused)) if refused else None

@@ -64,8 +64,8 @@ def cause_text(update: UpdateRecord, worst: PodRecord | None, last: PodEvent | N
     elif worst.state in _STARTING:
         text = f"{name}{where} has not started: {words}"
     elif worst.state in _RUNS:
-        told = "fails" if worst.health is HealthState.UNHEALTHY else "has not passed"
-        text = f"{name}{where} runs and {told} its health check"
+        verb = "fails" if worst.health is HealthState.UNHEALTHY else "has not passed"
+        text = f"{name}{where} runs and {verb} its health check"
     else:
         text = f"{name} is {worst.state.public}: {words}"
     return text[:CAUSE_MAX]

@@ -50,7 +50,7 @@ def at_its_volume(shape: PodShape, volume: VolumeRecord | None) -> PodShape:
     return replace(placed, constraint=AllOf((*place, *rest)))
 
 
-def beside_volumes(shapes: Sequence[ShapeRange], standing: Collection[int]) -> list[ShapeRange]:
+def without_volumes(shapes: Sequence[ShapeRange], standing: Collection[int]) -> list[ShapeRange]:
     """Return the shapes for admission: volumes of ``standing`` instances count already and are not requested again."""
     found: list[ShapeRange] = []
     for each in shapes:

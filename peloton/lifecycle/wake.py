@@ -13,7 +13,7 @@ from peloton.model.times import NS_PER_S
 
 TIMER_GRACE_S = 60
 """Seconds by which a workflow's own timer for its next deadline may be late before a sweep wakes it."""
-LOOK_S = 240
+POLL_S = 240
 """Seconds between polls of a job, plus the grace, while workflows that it started are under way, which might fail
 without a signal, or while its service is being created."""
 
@@ -50,7 +50,7 @@ def next_due_ns(wake: Wake | None, progress: JobProgress, now_ns: int) -> int | 
 def _wait_s(progress: JobProgress) -> float:
     """Return the seconds until the job has to be polled without a change; 0 = never."""
     has_others = progress.update_id or progress.creation_id or progress.gang_run or progress.hosts_wait
-    waits = (progress.deadline_s, LOOK_S if has_others else 0.0)
+    waits = (progress.deadline_s, POLL_S if has_others else 0.0)
     return min((wait for wait in waits if wait), default=0.0)
 
 

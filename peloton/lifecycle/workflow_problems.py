@@ -9,7 +9,7 @@ from peloton.lifecycle.problems import NAMED_MAX, bounded
 from peloton.lifecycle.reason_text import NO_NAMES, Names, job_text
 from peloton.model.problem import Problem, Severity, SubjectKind
 from peloton.model.text import shorten
-from peloton.model.workflow_trouble import FailedWorkflow, FailingActivity, FailingTask, JobTrouble, TemporalLook
+from peloton.model.workflow_trouble import FailedWorkflow, FailingActivity, FailingTask, JobTrouble, TemporalSnapshot
 
 ATTEMPTS = 10
 """Attempts of an activity from which on it is a problem. Temporal begins the tenth half a minute after the first, when
@@ -22,21 +22,24 @@ STILL = "no job starts, changes or ends meanwhile; pods on hosts run on"
 STATUS = "peloton local status"
 
 
-def temporal_problems(look: TemporalLook, address: str, names: Names = NO_NAMES) -> list[Problem]:
-    if look.fault:
-        text = f"Temporal at {address} does not answer ({error_text(look.fault)}): {STILL}"
+def temporal_problems(snapshot: TemporalSnapshot, address: str, names: Names = NO_NAMES) -> list[Problem]:
+    if snapshot.fault:
+        text = f"Temporal at {address} does not answer ({error_text(snapshot.fault)}): {STILL}"
         return [Problem(Severity.CRITICAL, text, SubjectKind.ROLE, "temporal", command=STATUS)]
     found = []
-    if look.unserved:
-        text = _unserved_text(look)
+    if snapshot.unserved:
+        text = _unserved_text(snapshot)
         found.append(Problem(Severity.CRITICAL, text, SubjectKind.ROLE, "worker", command=STATUS))
-    if look.gone_version:
-        text, command = f"{_gone_text(look)}: {STILL}", f"peloton admin worker promote {look.waiting_versions[-1]}"
+    if snapshot.gone_version:
+        text, command = (
+            f"{_gone_text(snapshot)}: {STILL}",
+            f"peloton admin worker promote {snapshot.waiting_versions[-1]}",
+        )
         found.append(Problem(Severity.CRITICAL, text, SubjectKind.ROLE, "worker", command=command))
-    failed = [_of_workflow(one.workflow_id, failed_text(one, names)) for one in look.failed]
-    tasks = [_of_workflow(one.workflow_id, task_text(one, names)) for one in look.tasks]
-    found += bounded(failed, "more workflows have failed", look.failed_count)
-    found += bounded(tasks, "more workflows have workflow tasks that fail again and again", look.task_count)
+    failed = [_of_workflow(one.workflow_id, failed_text(one, names)) for one in snapshot.failed]
+    tasks = [_of_workflow(one.workflow_id, task_text(one, names)) for one in snapshot.tasks]
+    found += bounded(failed, "more workflows have failed", snapshot.failed_count)
+    found += bounded(tasks, "more workflows have workflow tasks that fail again and again", snapshot.task_count)
     return found
 
 
@@ -46,9 +49,9 @@ def activity_problems(activities: Sequence[FailingActivity], total: int, names: 
     return bounded(found, f"more activities are on attempt {ATTEMPTS} or later", total)
 
 
-def job_ids_of(look: TemporalLook, activities: Iterable[FailingActivity]) -> set[str]:
+def job_ids_of(snapshot: TemporalSnapshot, activities: Iterable[FailingActivity]) -> set[str]:
     """Return the jobs that problems of these name."""
-    named = (one.workflow_id for group in (look.failed, look.tasks, activities) for one in group)
+    named = (one.workflow_id for group in (snapshot.failed, snapshot.tasks, activities) for one in group)
     return {parts[1] for parts in (name.split("/") for name in named) if parts[0] in _OF_JOBS and len(parts) > 1}
 
 
@@ -66,18 +69,18 @@ def merge_activities(reports: Iterable[Iterable[FailingActivity]]) -> list[Faili
 # -- sentences ----------------------------------------------------------------------------------------------------
 
 
-def _unserved_text(look: TemporalLook) -> str:
-    if look.is_unserved:
-        return f"No worker takes work from Temporal: all {look.queue_count} task queues are without one; {STILL}"
-    queues = ", ".join(look.unserved)
+def _unserved_text(snapshot: TemporalSnapshot) -> str:
+    if snapshot.is_unserved:
+        return f"No worker takes work from Temporal: all {snapshot.queue_count} task queues are without one; {STILL}"
+    queues = ", ".join(snapshot.unserved)
     return f"No worker takes work from the task queues {queues} of Temporal: what waits there does not go on"
 
 
-def _gone_text(look: TemporalLook) -> str:
-    others = ", ".join(look.waiting_versions)
+def _gone_text(snapshot: TemporalSnapshot) -> str:
+    others = ", ".join(snapshot.waiting_versions)
     return (
-        f"No worker of version {look.gone_version}, which is current, is up; workers of other versions ({others}) wait "
-        "until theirs becomes current"
+        f"No worker of version {snapshot.gone_version}, which is current, is up; workers of other versions ({others}) "
+        "wait until theirs becomes current"
     )
 
 
@@ -144,15 +147,15 @@ def _of_workflow(workflow_id: str, text: str, since_ns: int = 0) -> Problem:
 
 
 def job_lines(
-    look: TemporalLook, address: str, queues: Sequence[str], trouble: JobTrouble, names: Names = NO_NAMES
+    snapshot: TemporalSnapshot, address: str, queues: Sequence[str], trouble: JobTrouble, names: Names = NO_NAMES
 ) -> Iterator[str]:
     """Yield what keeps the workflows of one job from going on. ``queues``: the task queues that they use."""
-    if look.fault:
-        yield f"Temporal at {address} does not answer ({error_text(look.fault)}): the job does not go on meanwhile"
+    if snapshot.fault:
+        yield f"Temporal at {address} does not answer ({error_text(snapshot.fault)}): the job does not go on meanwhile"
         return
-    if unserved := [queue for queue in queues if queue in look.unserved]:
+    if unserved := [queue for queue in queues if queue in snapshot.unserved]:
         yield f"no worker takes its work: no process polls the task queues {', '.join(unserved)} of Temporal"
-    texts = [_gone_text(look)] if look.gone_version else []
+    texts = [_gone_text(snapshot)] if snapshot.gone_version else []
     texts += [failed_text(one, names) for one in trouble.failed]
     texts += [task_text(one, names) for one in trouble.tasks]
     texts += [activity_text(one, names) for one in trouble.activities[:NAMED_MAX]]

@@ -96,6 +96,6 @@ class EvictionResult:
     queued: list[tuple[int, int, int]] = field(default_factory=list)  # (queue_seq, start, count), PENDING again
     unqueued: list[tuple[int, int]] = field(default_factory=list)  # INITIALIZED: gang members that wait for the rest
     leaving: list[tuple[int, int]] = field(default_factory=list)  # PREEMPTING: the hosts end them
-    held_back: list[tuple[int, int, int]] = field(default_factory=list)  # ``queued`` in backoff: (start, count, until)
+    in_backoff: list[tuple[int, int, int]] = field(default_factory=list)  # ``queued`` in backoff: (start, count, until)
     requeue_count: int = 0  # consecutive failed launches of the gang
     held_until_ns: int = 0  # end of the gang's backoff

@@ -80,17 +80,17 @@ class DaemonReach:
 @dataclass(frozen=True, slots=True)
 class DaemonHost:
     """A host that matches a daemon which is only planned. ``left``: capacity that the other daemons leave.
-    ``has_room``: one pod fits now."""
+    ``has_capacity``: one pod fits now."""
 
     hostname: Hostname
     capacity: Resources
     left: Resources
-    has_room: bool = False
+    has_capacity: bool = False
     is_away: bool = False  # in maintenance
 
 
 @dataclass(frozen=True, slots=True)
-class DaemonRoom:
+class DaemonPlan:
     """Capacity for a planned daemon on the hosts of a cluster. Each matching host counts once: ``away_count`` are in
     maintenance, ``free_count`` have free resources now, ``evicting_count`` would have them after the eviction of
     ``evicted_count`` preemptible pods, ``waiting_count`` have to wait until other pods end. ``unchecked_count`` have no

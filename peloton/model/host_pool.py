@@ -89,7 +89,7 @@ class HostPools:
         return self.hosts.get(Hostname(hostname), IN_DEFAULT)
 
 
-class PoolRoom(NamedTuple):
+class HostPoolTotals(NamedTuple):
     """Hosts of a host pool that take pods: announced resources, and resources requested by their pods."""
 
     host_count: int = 0
@@ -97,10 +97,12 @@ class PoolRoom(NamedTuple):
     used: Resources = Resources()
 
 
-def joined_rooms(rooms: Iterable[PoolRoom]) -> PoolRoom:
-    total = PoolRoom()
-    for room in rooms:
-        total = PoolRoom(total.host_count + room.host_count, total.capacity + room.capacity, total.used + room.used)
+def sum_totals(all_totals: Iterable[HostPoolTotals]) -> HostPoolTotals:
+    total = HostPoolTotals()
+    for of_pool in all_totals:
+        total = HostPoolTotals(
+            total.host_count + of_pool.host_count, total.capacity + of_pool.capacity, total.used + of_pool.used
+        )
     return total
 
 

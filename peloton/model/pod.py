@@ -102,7 +102,7 @@ class Cause(StrEnum):
     FRAMEWORK = "its cluster removed the framework"
     REMOVED = "it was removed from its cluster"  # by another client of the cluster
     NOT_STARTED = "it was killed before it started"
-    ROOM_GONE = "the room for it was gone when it was launched"
+    RESOURCES_GONE = "the room for it was gone when it was launched"
     INVALID = "its cluster does not take it"
     IMAGE = "its image cannot be pulled"  # refused by the registry, or no such image
     NO_ENDING = "nothing ended it"  # report of a live run, or the answer to a reconciliation

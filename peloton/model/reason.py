@@ -29,7 +29,7 @@ class Rule(StrEnum):
     PRIORITY = "priority"
     BATCH_BOUND = "batch bound"
     NO_CYCLE = "no cycle yet"
-    HELD_BACK = "held back"
+    IN_BACKOFF = "held back"
 
 
 NOT_BACKFILLED = -1
@@ -72,9 +72,9 @@ class HostRule(OpenEnum):
     HOST_POOL = "host pool"  # the host pool of the host does not serve the workload
     CONSTRAINT = "constraint"  # of the pod, on labels of hosts or of pods there
     SIZE = "size"  # the capacity of the empty host is too small
-    ROOM = "room"
-    VOLUME_ROOM = "volume room"  # disk of the host itself, without overcommitment by its host pool
-    REVOCABLE_ROOM = "revocable room"
+    FREE_RESOURCES = "room"
+    VOLUME_DISK = "volume room"  # disk of the host itself, without overcommitment by its host pool
+    REVOCABLE_RESOURCES = "revocable room"
     POD_SLOTS = "pod slots"  # the host has its maximum number of pods
     PORTS = "ports"
     NOT_OFFERED = "not offered"
@@ -88,7 +88,7 @@ class HostRule(OpenEnum):
     FLAPPING = "flapping"  # the host leaves the cluster and returns repeatedly
     GPU_KEPT = "gpu kept"  # the host has gpus, and pods that ask for gpus wait
     SKEW = "skew"  # the pod would raise the skew of the job's spread above its maximum
-    GANG_ROOM = "gang room"  # fewer members fit on these hosts than the gang has
+    GANG_CAPACITY = "gang room"  # fewer members fit on these hosts than the gang has
     RESERVED = "reserved"  # resources freed there are reserved for another pod
     OWN_RESERVATION = "own reservation"  # reserved for this pod, and not enough is free yet
     RETURN = "return"  # a returning pod waits for free resources there

@@ -45,7 +45,7 @@ class JobTrouble:
 
 
 @dataclass(frozen=True, slots=True)
-class TemporalLook:
+class TemporalSnapshot:
     """Result of polling Temporal once. ``fault``: why Temporal did not answer; then all other fields are unset."""
 
     fault: str = ""

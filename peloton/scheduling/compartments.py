@@ -112,11 +112,11 @@ def _divide_reservations(
     tree: PoolTree, loads: Sequence[CompartmentLoad], usage: Sequence[Usage], capacity: Ints, held: Ints
 ) -> Ints:
     """Return the guaranteed amount of each pool in each compartment, ``[C,P,R]``."""
-    room = capacity[:, None, :]
+    ceiling = capacity[:, None, :]
     fixed = np.stack([tree.roll_up(own.non_preemptible) for own in usage])
     wanted = np.stack([tree.roll_up(_physical(load.demand, load.slack_demand)) for load in loads])
-    layers = [np.minimum(layer, room) for layer in (fixed, held, held + np.minimum(wanted, tree.limit))]
-    layers.append(np.where(tree.static, np.broadcast_to(room, held.shape), 0))
+    layers = [np.minimum(layer, ceiling) for layer in (fixed, held, held + np.minimum(wanted, tree.limit))]
+    layers.append(np.where(tree.static, np.broadcast_to(ceiling, held.shape), 0))
     found = _split(tree.reservation, layers)
     for level in reversed(tree.levels):  # a parent guarantees first the guarantees of its children
         children = np.add.reduceat(found[:, level.begin : level.end], level.starts, axis=1)

@@ -80,26 +80,26 @@ class _Wants:
     fixed: Ints  # [P,R] the reservation of a STATIC pool, 0 for others
     busy: Ints  # [P,R] ``non_slack`` plus ``slack``, at least ``fixed``
     claim: Ints  # [P,R] ``busy`` plus idle reservations of STATIC pools below
-    room: Ints  # [P,R] the limit, cut to the sum of the children's limits
+    ceiling: Ints  # [P,R] the limit, cut to the sum of the children's limits
 
 
 def _compute_wants(tree: PoolTree, load: Load, capacity: Ints) -> _Wants:
     non_slack = load.allocation + load.demand
     slack = np.minimum(tree.slack_limit, load.slack_allocation + load.slack_demand)
     fixed = np.where(tree.static, np.minimum(tree.reservation, tree.limit), 0)
-    busy, claim, room = np.zeros_like(fixed), np.minimum(fixed, capacity), tree.limit.copy()
+    busy, claim, ceiling = np.zeros_like(fixed), np.minimum(fixed, capacity), tree.limit.copy()
     for level in reversed(tree.levels):
         at, parents, starts = slice(level.begin, level.end), level.parents, level.starts
-        non_slack[at] = np.minimum(non_slack[at], room[at])
-        slack[at] = np.minimum(slack[at], room[at] - non_slack[at])
+        non_slack[at] = np.minimum(non_slack[at], ceiling[at])
+        slack[at] = np.minimum(slack[at], ceiling[at] - non_slack[at])
         busy[at] = non_slack[at] + slack[at]
-        room[at] = np.maximum(room[at], fixed[at])
-        claim[at] = np.minimum(np.maximum(claim[at], busy[at]), room[at])
+        ceiling[at] = np.maximum(ceiling[at], fixed[at])
+        claim[at] = np.minimum(np.maximum(claim[at], busy[at]), ceiling[at])
         non_slack[parents] = np.add.reduceat(non_slack[at], starts, axis=0)
         slack[parents] = np.minimum(np.add.reduceat(slack[at], starts, axis=0), tree.slack_limit[parents])
         claim[parents] = np.maximum(np.add.reduceat(claim[at], starts, axis=0), claim[parents])
-        room[parents] = np.minimum(np.add.reduceat(room[at], starts, axis=0), room[parents])
-    return _Wants(non_slack, slack, fixed, np.maximum(busy, fixed), claim, room)
+        ceiling[parents] = np.minimum(np.add.reduceat(ceiling[at], starts, axis=0), ceiling[parents])
+    return _Wants(non_slack, slack, fixed, np.maximum(busy, fixed), claim, ceiling)
 
 
 def _divide(tree: PoolTree, level: Level, wants: _Wants, amounts: Ints) -> Ints:
@@ -116,23 +116,23 @@ def _divide(tree: PoolTree, level: Level, wants: _Wants, amounts: Ints) -> Ints:
     dealt += more
 
     busy = np.minimum(dealt, wants.busy[at])
-    return busy + _divide_rest(level, left, dealt - busy, np.maximum(wants.room[at] - busy, 0))  # C
+    return busy + _divide_rest(level, left, dealt - busy, np.maximum(wants.ceiling[at] - busy, 0))  # C
 
 
-def _divide_rest(level: Level, left: Ints, idle: Ints, room: Ints) -> Ints:
-    """Divide ``left`` ``[G,R]`` and all ``idle`` ``[K,R]`` by share, up to ``room`` ``[K,R]``.
+def _divide_rest(level: Level, left: Ints, idle: Ints, ceiling: Ints) -> Ints:
+    """Divide ``left`` ``[G,R]`` and all ``idle`` ``[K,R]`` by share, up to ``ceiling`` ``[K,R]``.
 
     A child never receives less than the amount that is idle in it.
     """
     if not idle.any():
-        return fill(level.by_share, left, room)
+        return fill(level.by_share, left, ceiling)
     shared = idle  # without the children whose part would be less: they keep their own
     while True:
-        rest = fill(level.by_share, left + np.add.reduceat(shared, level.starts, axis=0), room)
+        rest = fill(level.by_share, left + np.add.reduceat(shared, level.starts, axis=0), ceiling)
         is_less = rest < shared
         if not is_less.any():
             return rest + (idle - shared)
-        shared, room = np.where(is_less, 0, shared), np.where(is_less, 0, room)
+        shared, ceiling = np.where(is_less, 0, shared), np.where(is_less, 0, ceiling)
 
 
 def _divide_slack_cpu(tree: PoolTree, load: Load, slack_cpu: int) -> Ints:

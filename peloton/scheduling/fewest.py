@@ -80,13 +80,13 @@ def _shape_by_shape(small: Small, shapes: Sequence[int], mean: Ints) -> Laid:
     for shape in shapes:
         left, need = int(small.counts[shape]), small.needs[shape]
         while left:
-            room = np.where(small.may[shape], _count_fitting(free, need), 0)
-            if not room.any():
+            fit_counts = np.where(small.may[shape], _count_fitting(free, need), 0)
+            if not fit_counts.any():
                 break
             tight = (free * SCALE // mean).sum(axis=1)
-            order = np.lexsort((np.where(used, tight, -room), ~used, room == 0))
+            order = np.lexsort((np.where(used, tight, -fit_counts), ~used, fit_counts == 0))
             at = int(order[0])
-            taken = min(left, int(room[at]))
+            taken = min(left, int(fit_counts[at]))
             laid[shape, at] += taken
             free[at] -= taken * need
             used[at] = True

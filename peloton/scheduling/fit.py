@@ -51,7 +51,7 @@ def misfit(shape: PodShape, host: HostView, pods: PodLabels | None = NO_PODS) ->
     constraint = shape.constraint
     return (
         label_misfit(constraint, host.labels, shape.workload)
-        or room_misfit(shape, host)
+        or capacity_misfit(shape, host)
         or (None if constraint is None or pods is None else pods_misfit(constraint, host.labels, pods))
     )
 
@@ -75,7 +75,7 @@ def pods_misfit(constraint: Constraint, labels: Labels, pods: PodLabels | None) 
     return None
 
 
-def room_misfit(shape: PodShape, host: HostView) -> Misfit | None:
+def capacity_misfit(shape: PodShape, host: HostView) -> Misfit | None:
     """Return the first rule on amounts that the pod fails."""
     free, need = free_for(shape, host), need_on(shape, host.labels)
     if not need.fits_in(free):
@@ -83,7 +83,7 @@ def room_misfit(shape: PodShape, host: HostView) -> Misfit | None:
         if kind == "disk" and shape.volume_mib:
             return disk_misfit(shape, host.labels, left)
         is_revocable = shape.revocable and kind == "cpu"
-        return Misfit(HostRule.REVOCABLE_ROOM if is_revocable else HostRule.ROOM, kind, wanted, left)
+        return Misfit(HostRule.REVOCABLE_RESOURCES if is_revocable else HostRule.FREE_RESOURCES, kind, wanted, left)
     if not host.is_on_offer:  # checked after free resources: a lack of them leads to a request for more
         return Misfit(HostRule.NOT_OFFERED)
     if not host.pod_slots:
@@ -109,10 +109,10 @@ def disk_misfit(shape: PodShape, labels: Labels, left: int) -> Misfit:
     """Return the misfit of a pod with a new volume that lacks disk. ``left`` is the announced free disk."""
     percent, asked = disk_percent(labels), needed(shape.resources).disk_mib
     if percent == AT_PAR.disk_percent:
-        return Misfit(HostRule.ROOM, "disk", asked, left)
+        return Misfit(HostRule.FREE_RESOURCES, "disk", asked, left)
     own = -(-(asked - shape.volume_mib) * 100 // percent)
     wanted = own + shape.volume_mib
-    return Misfit(HostRule.VOLUME_ROOM, "disk", wanted, left * 100 // percent, shape.volume_mib, host_pool_of(labels))
+    return Misfit(HostRule.VOLUME_DISK, "disk", wanted, left * 100 // percent, shape.volume_mib, host_pool_of(labels))
 
 
 def free_for(shape: PodShape, host: HostView) -> Resources:
@@ -121,16 +121,16 @@ def free_for(shape: PodShape, host: HostView) -> Resources:
     return replace(host.free, cpu_milli=host.revocable_cpu_milli) if shape.revocable else host.free
 
 
-def room(shape: PodShape, host: HostView) -> int:
+def count_fits(shape: PodShape, host: HostView) -> int:
     """Return how many such pods fit by the amounts alone."""
     amounts = zip(free_for(shape, host), need_on(shape, host.labels), strict=True)
-    rooms = [host.pod_slots, *(have // need for have, need in amounts if need)]
+    fit_counts = [host.pod_slots, *(have // need for have, need in amounts if need)]
     if shape.port_count:
-        rooms.append(host.port_count // shape.port_count)
-    return max(min(rooms), 0)
+        fit_counts.append(host.port_count // shape.port_count)
+    return max(min(fit_counts), 0)
 
 
-def room_beside(
+def count_fits_with(
     constraint: Constraint, labels: Labels, pods: Mapping[Label, int], own: Collection[Label], at_most: int
 ) -> int:
     """Return how many pods with the labels ``own`` may be added before the constraint refuses the next.
@@ -220,4 +220,6 @@ def reach(shape: PodShape, hosts: Iterable[HostKind]) -> tuple[int, tuple[Refusi
 
 
 def _to_size_rule(why: Misfit) -> Misfit:
-    return replace(why, rule=HostRule.SIZE) if why.rule in (HostRule.ROOM, HostRule.REVOCABLE_ROOM) else why
+    return (
+        replace(why, rule=HostRule.SIZE) if why.rule in (HostRule.FREE_RESOURCES, HostRule.REVOCABLE_RESOURCES) else why
+    )

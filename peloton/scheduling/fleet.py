@@ -17,7 +17,7 @@ from peloton.model.ids import Hostname
 from peloton.model.pod import Constraint, Label, PodShape
 from peloton.model.reason import HostRule, Misfit
 from peloton.model.resources import Resources, needed
-from peloton.scheduling.fit import by_key, label_misfit, pods_misfit, room_beside
+from peloton.scheduling.fit import by_key, count_fits_with, label_misfit, pods_misfit
 from peloton.scheduling.host_kinds import HostKinds
 from peloton.scheduling.loads import MeasuredLoads
 from peloton.scheduling.rows import (
@@ -256,8 +256,10 @@ class Fleet:
         if not takes.all():
             fits &= takes[hosts[KIND]]
         for row in self._named(shape.constraint):
-            has_room = hosts[STATE, row] == READY and row not in barred and self.room(shape, np.array([row])).any()
-            fits[row] = has_room and self._label_misfit(shape, row) is None
+            has_capacity = (
+                hosts[STATE, row] == READY and row not in barred and self.count_fits(shape, np.array([row])).any()
+            )
+            fits[row] = has_capacity and self._label_misfit(shape, row) is None
         return np.asarray(fits)
 
     def nearest(self, shape: PodShape, count: int) -> Ints:
@@ -277,26 +279,28 @@ class Fleet:
             meets &= hosts[TOTAL][DISK] >= self._kinds.disk_of(shape, hosts[KIND])
         return np.asarray(meets)
 
-    def room(self, shape: PodShape, rows: Ints) -> Ints:
+    def count_fits(self, shape: PodShape, rows: Ints) -> Ints:
         """Return how many more such pods each row takes, by the amounts alone."""
-        room = self._m[SLOTS, rows]
+        fit_counts = self._m[SLOTS, rows]
         for kind, amount in enumerate(needed(shape.resources)):
             if amount:
-                room = np.minimum(room, self._m[SLACK if shape.revocable and kind == CPU else kind, rows] // amount)
+                fit_counts = np.minimum(
+                    fit_counts, self._m[SLACK if shape.revocable and kind == CPU else kind, rows] // amount
+                )
         if shape.volume_mib:
-            room = np.minimum(room, self._m[DISK, rows] // self._kinds.disk_of(shape, self._m[KIND, rows]))
+            fit_counts = np.minimum(fit_counts, self._m[DISK, rows] // self._kinds.disk_of(shape, self._m[KIND, rows]))
         if shape.port_count:
-            room = np.minimum(room, self._m[PORTS, rows] // shape.port_count)
-        found: Ints = np.maximum(room, 0)
+            fit_counts = np.minimum(fit_counts, self._m[PORTS, rows] // shape.port_count)
+        found: Ints = np.maximum(fit_counts, 0)
         return found
 
-    def room_beside_pods(self, shape: PodShape, labels: Collection[Label], rows: Ints, room: Ints) -> Ints:
-        """Return ``room`` cut to the pods that the constraint allows in addition to the pods on each host."""
+    def count_fits_with_pods(self, shape: PodShape, labels: Collection[Label], rows: Ints, fit_counts: Ints) -> Ints:
+        """Return ``fit_counts`` cut to the pods that the constraint allows in addition to the pods on each host."""
         named = sorted(pod_labels_named(shape.constraint))
         if not named or not len(rows):
-            return room
+            return fit_counts
         assert shape.constraint is not None
-        at_most = int(room.max(initial=0))
+        at_most = int(fit_counts.max(initial=0))
         known: dict[tuple[int, ...], int] = {}
         names = {self.row_of[name] for name in hosts_named(shape.constraint) if name in self.row_of}
         counts = [self._pods_with(label)[rows].tolist() for label in named]
@@ -305,9 +309,9 @@ class Fleet:
             key = (-1 - row if row in names else kind, *there)
             if key not in known:
                 pods = dict(zip(named, there, strict=True))
-                known[key] = room_beside(shape.constraint, self._labels_of(row), pods, labels, at_most)
+                known[key] = count_fits_with(shape.constraint, self._labels_of(row), pods, labels, at_most)
             found.append(known[key])
-        return np.minimum(room, np.array(found, np.int64))
+        return np.minimum(fit_counts, np.array(found, np.int64))
 
     @property
     def weights(self) -> Ints:

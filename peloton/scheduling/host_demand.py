@@ -7,14 +7,14 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from peloton.lifecycle.host_pools import serving
-from peloton.model.host_pool import HostPools, PoolRoom, Workload, joined_rooms
+from peloton.model.host_pool import HostPools, HostPoolTotals, Workload, sum_totals
 from peloton.model.ids import Hostname
 from peloton.model.reason import HostRule, PlacementReason
 from peloton.model.resources import Resources
 from peloton.scheduling.mover import PoolNow
 
 _LENDING = frozenset({Workload.SHARED, Workload.BATCH})
-_LACKING = frozenset({HostRule.ROOM, HostRule.VOLUME_ROOM, HostRule.POD_SLOTS, HostRule.PORTS})
+_LACKING = frozenset({HostRule.FREE_RESOURCES, HostRule.VOLUME_DISK, HostRule.POD_SLOTS, HostRule.PORTS})
 """The rules by which hosts refuse a pod that another host like them would take."""
 
 
@@ -23,7 +23,7 @@ class Demand:
     """A snapshot of the host pools and the demand on them."""
 
     pools: HostPools
-    rooms: Mapping[str, PoolRoom]  # by host pool
+    totals: Mapping[str, HostPoolTotals]  # by host pool
     waiting: Sequence[tuple[Workload, Resources, int]] = ()  # of pods without a host: workload, request, count
     marked: Collection[Hostname] = ()  # hosts marked orange or red
     red: Collection[Hostname] = ()  # the part of ``marked`` that is red
@@ -57,16 +57,20 @@ def taker_now(name: str, demand: Demand) -> PoolNow:
     """Return the state of a taking host pool; one without hosts is measured in hosts of the pools that would give
     some."""
     pools = demand.pools
-    room = demand.rooms.get(name, PoolRoom())
-    sizes = room if room.host_count else joined_rooms(demand.rooms.get(giver, PoolRoom()) for giver in givers(pools))
+    of_pool = demand.totals.get(name, HostPoolTotals())
+    sizes = (
+        of_pool
+        if of_pool.host_count
+        else sum_totals(demand.totals.get(giver, HostPoolTotals()) for giver in givers(pools))
+    )
     mine = serving(pools.pools.values())[name]
     waiting = [(asked, count) for work, asked, count in demand.waiting if work in mine]
     lacking = _count_hosts_for(waiting, sizes)
-    return replace(_pool_now(name, demand, room, lacking), slow_count=demand.slow_count)
+    return replace(_pool_now(name, demand, of_pool, lacking), slow_count=demand.slow_count)
 
 
 def giver_now(name: str, demand: Demand) -> PoolNow:
-    return replace(_pool_now(name, demand, demand.rooms.get(name, PoolRoom()), 0), takes=False)
+    return replace(_pool_now(name, demand, demand.totals.get(name, HostPoolTotals()), 0), takes=False)
 
 
 def sources_of(pool: PoolNow, takers: Sequence[PoolNow], givers: Sequence[PoolNow], pools: HostPools) -> list[PoolNow]:
@@ -94,23 +98,23 @@ def moving_count(names: Collection[str], pools: HostPools) -> int:
     return sum(place.is_moving and (place.current in names or place.desired in names) for place in places)
 
 
-def _pool_now(name: str, demand: Demand, room: PoolRoom, waiting_count: int) -> PoolNow:
+def _pool_now(name: str, demand: Demand, of_pool: HostPoolTotals, waiting_count: int) -> PoolNow:
     """Return the state of a host pool, in the resource kind of which the largest share is in use."""
-    shares = [(used / have, used, have) for used, have in zip(room.used, room.capacity, strict=True) if have]
-    _, used, have = max(shares, default=(0.0, 0, room.host_count))
+    shares = [(used / have, used, have) for used, have in zip(of_pool.used, of_pool.capacity, strict=True) if have]
+    _, used, have = max(shares, default=(0.0, 0, of_pool.host_count))
     return PoolNow(
         name,
-        room.host_count,
+        of_pool.host_count,
         demand.pools.pools[name].minimum,
         used,
-        max(have // max(room.host_count, 1), 1),
+        max(have // max(of_pool.host_count, 1), 1),
         sum(demand.pools.of(host).current == name for host in demand.marked),
         sum(demand.pools.of(host).current == name for host in demand.red),
         waiting_count,
     )
 
 
-def _count_hosts_for(waiting: Iterable[tuple[Resources, int]], sizes: PoolRoom) -> int:
+def _count_hosts_for(waiting: Iterable[tuple[Resources, int]], sizes: HostPoolTotals) -> int:
     """Return how many hosts of mean size these pods fill.
 
     Pods larger than such a host are not counted: no number of hosts helps them.

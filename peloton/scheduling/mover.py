@@ -146,25 +146,25 @@ def plan(
         if now_s - watch.hot_since_s < (policy.take_after_red_s if is_urgent else policy.take_after_s):
             return watch, ()
         return watch, _take_hosts(taker.name, givers, min(lacking, budget), rule, have, bound)
-    if watch.spare_since_s is None or now_s - watch.spare_since_s < patience_s(past, policy):
+    if watch.spare_since_s is None or now_s - watch.spare_since_s < return_delay_s(past, policy):
         return watch, ()
     return watch, _return_hosts(taker, givers, lent, min(spare, budget))
 
 
-def patience_s(past: Sequence[Past], policy: MoverPolicy) -> float:
+def return_delay_s(past: Sequence[Past], policy: MoverPolicy) -> float:
     """Return the seconds for which a host pool has spare hosts before it gives them back.
 
     They double each time the pool took hosts again within them, for it had given back too early.
     """
-    patience, returned_s = policy.return_after_s, None
+    delay_s, returned_s = policy.return_after_s, None
     for one in past:
         if one.is_return:
             returned_s = one.at_s
         elif returned_s is not None:
-            is_early = one.at_s - returned_s < patience
-            patience = min(patience * 2, policy.return_after_max_s) if is_early else policy.return_after_s
+            is_early = one.at_s - returned_s < delay_s
+            delay_s = min(delay_s * 2, policy.return_after_max_s) if is_early else policy.return_after_s
             returned_s = None
-    return patience
+    return delay_s
 
 
 def _find_lack(taker: PoolNow, policy: MoverPolicy) -> tuple[int, MoverRule, int, int]:

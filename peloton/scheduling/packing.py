@@ -11,60 +11,60 @@ from peloton.model.resources import free_share
 from peloton.scheduling.tree import Ints
 
 
-def pack(room: Ints, count: int) -> Ints:
+def pack(fit_counts: Ints, count: int) -> Ints:
     """First fit: fill each host before the next. -> host of each pod, shorter than ``count`` if they do not all fit."""
-    room = np.minimum(room, count)
-    before = np.cumsum(room) - room
-    taken = np.clip(count - before, 0, room)
-    return np.repeat(np.arange(len(room)), taken)
+    fit_counts = np.minimum(fit_counts, count)
+    before = np.cumsum(fit_counts) - fit_counts
+    taken = np.clip(count - before, 0, fit_counts)
+    return np.repeat(np.arange(len(fit_counts)), taken)
 
 
-def spread(room: Ints, held: Ints, count: int) -> Ints:
+def spread(fit_counts: Ints, held: Ints, count: int) -> Ints:
     """Level out: each pod goes to the host that holds fewest (``held`` ``[H]`` at the start), first host among equals.
 
     -> host of each pod in that order, shorter than ``count`` if they do not all fit.
     """
-    room = np.minimum(room, count)
-    low, high = 0, int((held + room).max(initial=0))
+    fit_counts = np.minimum(fit_counts, count)
+    low, high = 0, int((held + fit_counts).max(initial=0))
     while low < high:  # the highest level that count pods fill everywhere
         level = (low + high + 1) // 2
-        if _fill_to_level(room, held, level).sum() <= count:
+        if _fill_to_level(fit_counts, held, level).sum() <= count:
             low = level
         else:
             high = level - 1
-    taken = _fill_to_level(room, held, low)
-    one_more = np.flatnonzero((held + taken == low) & (taken < room))[: max(count - int(taken.sum()), 0)]
+    taken = _fill_to_level(fit_counts, held, low)
+    one_more = np.flatnonzero((held + taken == low) & (taken < fit_counts))[: max(count - int(taken.sum()), 0)]
     taken[one_more] += 1
-    hosts = np.repeat(np.arange(len(room)), taken)
+    hosts = np.repeat(np.arange(len(fit_counts)), taken)
     nth = np.arange(len(hosts)) - np.repeat(np.cumsum(taken) - taken, taken)
     return hosts[np.lexsort((hosts, np.repeat(held, taken) + nth))]
 
 
-def emptiest(room: Ints, free: Ints, need: Ints, total: Ints, count: int, weighed: Ints) -> Ints:
+def emptiest(fit_counts: Ints, free: Ints, need: Ints, total: Ints, count: int, weighed: Ints) -> Ints:
     """Emptiest first: each pod goes to the host with the largest free share in its turn, first host among equals.
 
     ``free`` and ``total`` are ``[H,R]``; kinds count where ``weighed`` is not 0. -> host of each pod in that order,
     shorter than ``count`` if they do not all fit.
     """
     needs, totals, kinds = need.tolist(), total.tolist(), weighed.tolist()
-    amounts, rooms = free.tolist(), room.tolist()
-    heap = [(-free_share(amounts[host], totals[host], kinds), host) for host in np.flatnonzero(room).tolist()]
+    amounts, fit_counts = free.tolist(), fit_counts.tolist()
+    heap = [(-free_share(amounts[host], totals[host], kinds), host) for host in np.flatnonzero(fit_counts).tolist()]
     heapify(heap)
     hosts: list[int] = []
     while heap and len(hosts) < count:
         host = heap[0][1]
         hosts.append(host)
-        rooms[host] -= 1
+        fit_counts[host] -= 1
         amounts[host] = [have - taken for have, taken in zip(amounts[host], needs, strict=True)]
-        if rooms[host]:
+        if fit_counts[host]:
             heapreplace(heap, (-free_share(amounts[host], totals[host], kinds), host))
         else:
             heappop(heap)
     return np.array(hosts, np.int64)
 
 
-def _fill_to_level(room: Ints, held: Ints, level: int) -> Ints:
-    return np.clip(level - held, 0, room)
+def _fill_to_level(fit_counts: Ints, held: Ints, level: int) -> Ints:
+    return np.clip(level - held, 0, fit_counts)
 
 
 class PortDealer:

@@ -22,7 +22,7 @@ from peloton.model.reason import ClusterReason, HostRule, Misfit, NoHost, Refusi
 from peloton.scheduling.fit import ranges_without
 from peloton.scheduling.fleet import Fleet
 from peloton.scheduling.packing import PortDealer, port_count
-from peloton.scheduling.putting import Want, gang_room, put_all
+from peloton.scheduling.putting import Want, gang_misfit, put_all
 from peloton.scheduling.recipes import choose
 from peloton.scheduling.rows import HostRow
 from peloton.scheduling.spreading import Spreading
@@ -144,7 +144,7 @@ class _Hosts:
         row = self.fleet.row_of.get(hostname)
         rows = np.array([row for row in (row,) if row is not None], np.int64)
         rows = rows[self.fleet.fitting(gang.shape, {})[rows]]
-        if not self.fleet.room_beside_pods(gang.shape, gang.labels, rows, np.ones_like(rows)).any():
+        if not self.fleet.count_fits_with_pods(gang.shape, gang.labels, rows, np.ones_like(rows)).any():
             return False
         self.fleet.take(gang.shape, gang.labels, rows)
         if self._spreading is not None:
@@ -161,8 +161,8 @@ class _Hosts:
         yield from found
         fitting = len(self.hosts) - sum(count for _, count in found)
         if fitting:
-            room = len(choose(self.fleet, want.shape, want.labels, left, None, self._spreading))
-            yield gang_room(want.shape, left, room), fitting
+            fit_counts = len(choose(self.fleet, want.shape, want.labels, left, None, self._spreading))
+            yield gang_misfit(want.shape, left, fit_counts), fitting
 
     def _refuse_by_skew(self, shape: PodShape) -> dict[int, Misfit]:
         """Return the rows that take no such pod because of a bound on skew."""

@@ -151,7 +151,7 @@ class _Selection:
         self._grant(row, run, count, bounds)
         trial = self._servable_max(row, run, run.gang_count - count, bounds)
         while trial > 0:
-            picks = self._make_room(row, run, trial, bounds)
+            picks = self._choose_evictions(row, run, trial, bounds)
             if picks is None:
                 trial //= 2
                 continue
@@ -208,7 +208,7 @@ class _Selection:
             return False
         return _policy(self.ledger.tree, one).may_evict(waiting, held)
 
-    def _make_room(self, row: int, run: GangRun, count: int, bounds: Sequence[Bound]) -> list[_Pick] | None:
+    def _choose_evictions(self, row: int, run: GangRun, count: int, bounds: Sequence[Bound]) -> list[_Pick] | None:
         """Evict until ``count`` gangs fit alongside gangs of earlier queues; None, with nothing changed, when they
         cannot."""
         picks: list[_Pick] = []

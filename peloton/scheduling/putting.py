@@ -58,20 +58,22 @@ def put_all(
     return chosen
 
 
-def gang_room(shape: PodShape, size: int, room: int) -> Misfit:
+def gang_misfit(shape: PodShape, size: int, fit_counts: int) -> Misfit:
     """Return the misfit of hosts that take the pod but fewer members than the gang has, in one domain if that is
     required."""
     close = shape.layout.close if shape.layout else None
-    return Misfit(HostRule.GANG_ROOM, wanted=size, left=room, name=close.label if close and close.is_required else "")
+    return Misfit(
+        HostRule.GANG_CAPACITY, wanted=size, left=fit_counts, name=close.label if close and close.is_required else ""
+    )
 
 
 def left_out(
-    fleet: Fleet, want: Want, room: int, barred: Mapping[int, Misfit], spreading: Spreading | None
+    fleet: Fleet, want: Want, fit_counts: int, barred: Mapping[int, Misfit], spreading: Spreading | None
 ) -> dict[int, Misfit]:
     """Return the rows that would take the pod, if not for the spread of its job or the domain of its gang."""
     fits = fleet.fitting(want.shape, barred)
     found = dict(spreading.refusing(want.shape, fits)) if spreading is not None else {}
-    too_small = gang_room(want.shape, want.count, room)
+    too_small = gang_misfit(want.shape, want.count, fit_counts)
     return dict.fromkeys(np.flatnonzero(fits).tolist(), too_small) | found if too_small.name else found
 
 

@@ -134,12 +134,12 @@ def corrections(
 
 def after(watch: HostWatch, made: Sequence[Correction], now_s: float, policy: QosPolicy) -> HostWatch:
     """Return the watch after evictions: its counts start again, and the host is closed if it was hot."""
-    anew = replace(watch, hot_count=0, short_count=0)
+    cleared = replace(watch, hot_count=0, short_count=0)
     if all(each.why.rule is QosRule.LESS_SLACK for each in made):
-        return anew
+        return cleared
     is_again = now_s < watch.closed_until_s + watch.closed_for_s
     closed_for_s = min(watch.closed_for_s * 2, policy.closed_max_s) if is_again else policy.closed_s
-    return replace(anew, closed_for_s=closed_for_s, closed_until_s=now_s + closed_for_s)
+    return replace(cleared, closed_for_s=closed_for_s, closed_until_s=now_s + closed_for_s)
 
 
 def _needs(watch: HostWatch, load: HostLoad, leaving: Sequence[RevocablePod], policy: QosPolicy) -> dict[QosRule, int]:

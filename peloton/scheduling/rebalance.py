@@ -156,23 +156,23 @@ class _Planner:
     def _free_for_waiting(self, waiting: Iterable[tuple[PodNow, int]], is_wanted: bool) -> list[JobId]:
         """Plan moves for waiting pods if ``is_wanted``; return the jobs whose pods still fit on no host."""
         stuck: list[JobId] = []
-        looked_for = 0
+        searched_for = 0
         for pod, count in waiting:
-            while is_wanted and count and self._left and looked_for < WAITING_MAX and self._make_room(pod):
+            while is_wanted and count and self._left and searched_for < WAITING_MAX and self._free_capacity(pod):
                 count -= 1
-                looked_for += 1
+                searched_for += 1
             if count:
                 stuck.append(pod.pod_id.job_id)
         return list(dict.fromkeys(stuck))
 
-    def _make_room(self, waiting: PodNow) -> bool:
+    def _free_capacity(self, waiting: PodNow) -> bool:
         """Free resources on the host that is reserved for the pod, or else on any."""
         own = self._reserved_host(waiting)
-        return (own is not None and self._make_room_on([own], waiting)) or self._make_room_on(
+        return (own is not None and self._free_capacity_on([own], waiting)) or self._free_capacity_on(
             self._hosts_to_free(waiting), waiting
         )
 
-    def _make_room_on(self, hosts: Sequence[int], waiting: PodNow) -> bool:
+    def _free_capacity_on(self, hosts: Sequence[int], waiting: PodNow) -> bool:
         """Free resources on the host that the fewest pods have to leave, among equals where the least leaves."""
         best: tuple[tuple[int, int, Hostname], Sequence[PodNow], list[int]] | None = None
         searches = 0
@@ -318,8 +318,8 @@ class _Planner:
         def order(pod: PodNow, open_to: Flags) -> list[int]:
             loads = self._hosts.loads()
             is_fuller = (loads > own) | ((loads == own) & (np.arange(len(loads)) > source))
-            has_room = self._hosts.loads(more=[pod]) <= CROWDED_LOAD
-            return _sort_rows(open_to & is_fuller & has_room & (loads > 0), -loads)
+            has_capacity = self._hosts.loads(more=[pod]) <= CROWDED_LOAD
+            return _sort_rows(open_to & is_fuller & has_capacity & (loads > 0), -loads)
 
         return order
 

@@ -42,10 +42,10 @@ class Candidates:
     def only(self, flags: Flags) -> Candidates:
         return replace(self, flags=self.flags & flags)
 
-    def room(self, rows: Ints) -> Ints:
+    def count_fits(self, rows: Ints) -> Ints:
         fleet = self.fleet
-        room = np.minimum(fleet.room(self.shape, rows), self.at_most)
-        return fleet.room_beside_pods(self.shape, self.labels, rows, room)
+        fit_counts = np.minimum(fleet.count_fits(self.shape, rows), self.at_most)
+        return fleet.count_fits_with_pods(self.shape, self.labels, rows, fit_counts)
 
     def first(self, count: int, *keys: Ints, by_name: bool = False) -> Ints:
         """Return ``count`` rows with the lowest keys, the first key before the second; ``keys`` are by candidate.
@@ -65,9 +65,9 @@ class Candidates:
         wanted = count
         while True:
             rows = ordered(wanted)
-            room = self.room(rows)
-            if int(room.sum()) >= count or len(rows) < wanted:
-                return rows[pack(room, count)]
+            fit_counts = self.count_fits(rows)
+            if int(fit_counts.sum()) >= count or len(rows) < wanted:
+                return rows[pack(fit_counts, count)]
             wanted *= 8  # some could not take a pod because of other pods there
 
 
@@ -91,7 +91,7 @@ def _pack_used(hosts: Candidates, count: int) -> Ints:
 
 
 def _pack_unused(hosts: Candidates, count: int) -> Ints:
-    most = np.minimum(hosts.fleet.room(hosts.shape, hosts.rows), min(hosts.at_most, count))
+    most = np.minimum(hosts.fleet.count_fits(hosts.shape, hosts.rows), min(hosts.at_most, count))
     left = hosts.fleet.leftover(hosts.rows)
     return hosts.filled(lambda wanted: hosts.first(wanted, -most, left), count)
 
@@ -99,10 +99,10 @@ def _pack_unused(hosts: Candidates, count: int) -> Ints:
 def spread_evenly(hosts: Candidates, count: int) -> Ints:
     """Spread: the host with the fewest pods of this placement."""
     fleet = hosts.fleet
-    rows, room = _find_first_hosts(hosts, count, fleet.column(PUT, hosts.rows))
+    rows, fit_counts = _find_first_hosts(hosts, count, fleet.column(PUT, hosts.rows))
     in_order = np.argsort(fleet.column(ORDER, rows), kind="stable")
-    rows, room = rows[in_order], room[in_order]
-    return rows[spread(room, fleet.column(PUT, rows), count)]
+    rows, fit_counts = rows[in_order], fit_counts[in_order]
+    return rows[spread(fit_counts, fleet.column(PUT, rows), count)]
 
 
 def emptiest_first(hosts: Candidates, count: int) -> Ints:
@@ -125,11 +125,11 @@ def _choose_by_share(
     counts = (weighed[:, None] > 0) & (total > 0)
     shares = np.where(counts, free * 10**6 // np.maximum(total, 1), UNLIMITED).min(axis=0)
     shares[~counts.any(axis=0)] = 10**6  # as in ``free_share``
-    rows, room = _find_first_hosts(hosts, count, -shares, by_name=True)
+    rows, fit_counts = _find_first_hosts(hosts, count, -shares, by_name=True)
     in_order = np.argsort(hosts.fleet.by_name(rows), kind="stable")
-    rows, room = rows[in_order], room[in_order]
+    rows, fit_counts = rows[in_order], fit_counts[in_order]
     free, total = amounts(hosts, rows)
-    return rows[emptiest(room, free.T, need, total.T, count, weighed)]
+    return rows[emptiest(fit_counts, free.T, need, total.T, count, weighed)]
 
 
 def _free_and_total(hosts: Candidates, rows: Ints) -> tuple[Ints, Ints]:
@@ -148,10 +148,10 @@ def _find_first_hosts(hosts: Candidates, count: int, key: Ints, by_name: bool = 
     """Return all hosts that ``count`` pods may go to when each takes the first one, and the number that fits on
     each."""
     rows = hosts.first(count, key, by_name=by_name)
-    room = hosts.room(rows)
-    if len(rows) < len(hosts.rows) and np.count_nonzero(room) < len(rows):  # other pods exclude some
-        rows, room = hosts.rows, hosts.room(hosts.rows)
-    return rows, room
+    fit_counts = hosts.count_fits(rows)
+    if len(rows) < len(hosts.rows) and np.count_nonzero(fit_counts) < len(rows):  # other pods exclude some
+        rows, fit_counts = hosts.rows, hosts.count_fits(hosts.rows)
+    return rows, fit_counts
 
 
 def least_free_first(hosts: Candidates, count: int) -> Ints:
@@ -209,10 +209,10 @@ def _choose_close(
     """
     numbers, values = fleet.values_of(close.label)
     inside = fits & (numbers >= 0)
-    rooms = np.bincount(numbers[inside], fleet.room(shape, np.flatnonzero(inside)), len(values))
-    domains = [int(domain) for domain in np.argsort(rooms, kind="stable") if rooms[domain]]
+    domain_fits = np.bincount(numbers[inside], fleet.count_fits(shape, np.flatnonzero(inside)), len(values))
+    domains = [int(domain) for domain in np.argsort(domain_fits, kind="stable") if domain_fits[domain]]
     most = NONE
-    for domain in [each for each in domains if rooms[each] >= count] or domains[-1:]:
+    for domain in [each for each in domains if domain_fits[each] >= count] or domains[-1:]:
         rows = put(fits & (numbers == domain))
         if len(rows) == count:
             return rows

@@ -126,8 +126,8 @@ class Relocation:
     def open_to(self, shape: PodShape) -> Flags:
         """Return a flag ``[H]`` for hosts that fit by the amounts, and by the labels of the hosts alone."""
         need = np.array(tuple(needed(shape.resources)), np.int64)
-        has_room = (self.free >= need).all(axis=1) & (self._ports >= shape.port_count) & (self._slots > 0)
-        return has_room & self.targets & self.allowed(shape)
+        has_capacity = (self.free >= need).all(axis=1) & (self._ports >= shape.port_count) & (self._slots > 0)
+        return has_capacity & self.targets & self.allowed(shape)
 
     def allowed(self, shape: PodShape) -> Flags:
         """Return a flag ``[H]`` for hosts that fit by the labels of the hosts alone."""
@@ -205,18 +205,18 @@ class Relocation:
     def put(self, at: int, pod: PodNow) -> None:
         if not self._is_original(at, pod):
             self.spread.put(pod, self.at.get(pod.hostname), at)
-        self._take_room(at, pod, 1)
+        self._take_resources(at, pod, 1)
         self._add(at, pod)
 
     def remove(self, at: int, pod: PodNow) -> None:
         if not self._is_original(at, pod):
             self.spread.take_back(pod, self.at.get(pod.hostname), at)
-        self._take_room(at, pod, -1)
+        self._take_resources(at, pod, -1)
         self.pods[at].remove(pod)
         if pod in self._constrained[at]:
             self._constrained[at].remove(pod)
 
-    def _take_room(self, at: int, pod: PodNow, sign: int) -> None:
+    def _take_resources(self, at: int, pod: PodNow, sign: int) -> None:
         self.free[at] -= _need(pod) * sign
         self._ports[at] -= pod.shape.port_count * sign
         self._slots[at] -= sign

@@ -1,4 +1,4 @@
-"""Shortages of hosts by the amounts alone: the rules of ``fit.room_misfit`` for all hosts at once."""
+"""Shortages of hosts by the amounts alone: the rules of ``fit.capacity_misfit`` for all hosts at once."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def short_of(shape: PodShape, hosts: Ints, kinds: HostKinds, left: Flags) -> Ite
         is_revocable = shape.revocable and kind == CPU
         have = hosts[SLACK if is_revocable else kind]
         if (short := left & (have < amount)).any():
-            rule = HostRule.REVOCABLE_ROOM if is_revocable else HostRule.ROOM
+            rule = HostRule.REVOCABLE_RESOURCES if is_revocable else HostRule.FREE_RESOURCES
             yield Misfit(rule, RESOURCE_KINDS[kind], amount, int(have[short].max())), int(short.sum())
             left &= ~short
     for rule, short in (

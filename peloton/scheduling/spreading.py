@@ -60,7 +60,7 @@ class Rule:
         """Return the number of pods ``[H]`` in the domain of each row; rows without one come last."""
         return np.append(self.counts, UNLIMITED)[self.at]
 
-    def room_above(self, domains: Ints, flags: Flags) -> int:
+    def headroom(self, domains: Ints, flags: Flags) -> int:
         """Return by how many pods these domains, which have equally few, may rise together.
 
         They rise to the next domain with free resources, and not above the bound.
@@ -72,8 +72,8 @@ class Rule:
         if self.spread.is_hard:
             floor = min(int(self.counts[others].min(initial=UNLIMITED)), self.outside)
             bound = floor + self.spread.max_skew - level
-        with_room = np.unique(self.at[flags & (self.at >= 0)])
-        above = self.counts[with_room]
+        fitting_domains = np.unique(self.at[flags & (self.at >= 0)])
+        above = self.counts[fitting_domains]
         return min(bound, int(above[above > level].min(initial=UNLIMITED)) - level)
 
     def put(self, rows: Ints) -> None:
@@ -210,7 +210,7 @@ def _lay_level(rule: Rule, lowest: Flags, flags: Flags, count: int, recipe: Reci
     if domains[0] < 0:  # the rule is soft, and only hosts without the label are left
         return recipe(lowest, count), lowest
     is_row = len(domains) == np.count_nonzero(lowest)  # each domain has one row
-    step = min(count // len(domains), rule.room_above(domains, flags))
+    step = min(count // len(domains), rule.headroom(domains, flags))
     if not step and not is_row:
         return _lay_single(rule, lowest, flags, count, recipe)
     if not step:

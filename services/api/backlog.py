@@ -24,8 +24,8 @@ from services.api.v1.lockdown import LOCKABLE
 from services.grpc_handlers import AroundCalls, within
 from services.storage.jobs.search import Backlog
 
-LOOK_S = 1.0
-LOOK_SHARE = 0.05
+POLL_S = 1.0
+READ_SHARE = 0.05
 """Share of time that counting may take: a slow count is repeated less often."""
 PACE_S = 0.25
 PACE_MAX_S = 5.0
@@ -87,7 +87,7 @@ class BacklogGate(AroundCalls):
         self._sleep = sleep
         self._counting_lock = asyncio.Lock()
         self._stored = Backlog()
-        self._looked_at_s = self._due_s = -float("inf")
+        self._read_at_s = self._due_s = -float("inf")
         self._in_flight = 0
         self._uncounted = 0  # admitted, and possibly not counted yet
         self._admitted = self._refused = 0  # since the last count
@@ -123,10 +123,10 @@ class BacklogGate(AroundCalls):
             unseen = self._in_flight  # maybe stored already: counted twice rather than not at all
             self._stored = await self._calls.run(self._records.backlog)
             now_s = self._clock_s()
-            self._rate = self._admitted / (began_s - self._looked_at_s)
+            self._rate = self._admitted / (began_s - self._read_at_s)
             self._uncounted, self._admitted, self._refused = unseen, 0, 0
-            self._looked_at_s = began_s
-            self._due_s = max(began_s + LOOK_S, now_s + (now_s - began_s) / LOOK_SHARE)
+            self._read_at_s = began_s
+            self._due_s = max(began_s + POLL_S, now_s + (now_s - began_s) / READ_SHARE)
 
     def _observe(self, _: CallbackOptions) -> Iterable[Observation]:
         found = self._records.backlog()

@@ -93,8 +93,8 @@ class ClusterServices(grpc.GenericRpcHandler):
         async def ask(cluster: str) -> bytes | None:
             try:
                 channel: Any = await self._channels.to_cluster(cluster)
-                patience_s = min(context.time_remaining() or QUERY_TIMEOUT_S, QUERY_TIMEOUT_S)
-                answer: bytes = await channel.unary_unary(method)(request, timeout=patience_s)
+                timeout_s = min(context.time_remaining() or QUERY_TIMEOUT_S, QUERY_TIMEOUT_S)
+                answer: bytes = await channel.unary_unary(method)(request, timeout=timeout_s)
                 return answer
             except (Unavailable, grpc.aio.AioRpcError) as error:
                 if isinstance(error, grpc.aio.AioRpcError) and error.code() is grpc.StatusCode.INVALID_ARGUMENT:

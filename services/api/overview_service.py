@@ -30,7 +30,7 @@ from peloton.model.problem import Problem
 from peloton.model.respool import pool_paths
 from peloton.model.text import shorten
 from peloton.model.times import NS_PER_S
-from peloton.model.workflow_trouble import FailingActivity, TemporalLook
+from peloton.model.workflow_trouble import FailingActivity, TemporalSnapshot
 from services.api.calls import Calls
 from services.api.channels import LeaderChannels
 from services.api.forward import RESMGR
@@ -47,14 +47,14 @@ class WatchesTemporal(Protocol):
     @property
     def address(self) -> str: ...
 
-    async def look(self) -> TemporalLook:
+    async def read_snapshot(self) -> TemporalSnapshot:
         """Return the problems that stop workflows; never raises."""
         ...
 
 
 ASK_S, MAP_S = 1.0, 10.0
 """Timeouts in seconds of a host manager that summarizes its hosts, and of one that lists them all."""
-TELL_S, TOLD_AGE_S = 2.0, 10.0
+PROBLEMS_TIMEOUT_S, PROBLEMS_AGE_S = 2.0, 10.0
 """Timeout of the resource manager, and minimum age at which its answer is refreshed, in seconds."""
 COUNT_S, COUNTS_AGE_S, FINDINGS_AGE_S = 2.0, 5.0, 5.0
 """Wait for counts that are missing, and minimum ages at which counts and findings are refreshed, in seconds."""
@@ -96,7 +96,7 @@ class OverviewService:
 
     async def GetOverview(self, request: pb.GetOverviewRequest, context: Any) -> pb.GetOverviewResponse:
         clusters = await self._channels.clusters()
-        (leases, findings, counted, told, stuck), described = await asyncio.gather(
+        (leases, findings, counted, reported, stuck), described = await asyncio.gather(
             asyncio.gather(
                 self._calls.run(self._storage.overview.leases),
                 self._calls.run(self._findings.get),
@@ -112,7 +112,7 @@ class OverviewService:
         silent = [name for name in clusters if clusters[name] and name not in answered]
         found = [problem_to_wire(one) for one in [*_find_leaderless_roles(roles, leases, now_s), *stuck, *findings]]
         found += [problem_to_wire(problems.silent_problem(name, ASK_S)) for name in silent]
-        found += told
+        found += reported
         found += [problem for one in answered.values() for problem in one.problems]
         found.sort(key=lambda one: -one.severity)
         left_out = sum(one.problems_left_out for one in answered.values())
@@ -165,12 +165,12 @@ class OverviewService:
         ]
 
     async def _read_workflow_problems(self) -> list[Problem]:
-        look = await self._watch.look() if self._watch is not None else TemporalLook()
+        snapshot = await self._watch.read_snapshot() if self._watch is not None else TemporalSnapshot()
         activities, total = await self._calls.run(self._reports.get)
-        named = job_ids_of(look, activities)
+        named = job_ids_of(snapshot, activities)
         names = await self._calls.run(self._storage.overview.job_names, named) if named else {}
         address = self._watch.address if self._watch is not None else ""
-        return [*temporal_problems(look, address, names), *activity_problems(activities, total, names)]
+        return [*temporal_problems(snapshot, address, names), *activity_problems(activities, total, names)]
 
     def _read_reports(self) -> tuple[list[FailingActivity], int]:
         """Return the failing activities reported by workers, and their number; of duplicates the later attempt
@@ -185,7 +185,7 @@ class OverviewService:
         good_until_s, known = self._resmgr_problems
         if began_s < good_until_s:
             return known
-        self._resmgr_problems = began_s + TELL_S, known  # others use the last answer meanwhile
+        self._resmgr_problems = began_s + PROBLEMS_TIMEOUT_S, known  # others use the last answer meanwhile
         try:
             channel = await self._channels.to(RESMGR)
         except Unavailable:
@@ -193,19 +193,21 @@ class OverviewService:
         pools: Any = explain_pb2_grpc.ExplainServiceStub(channel)
         own: Any = resmgr_pb2_grpc.ProblemsStub(channel)
         request = explain_pb2.PoolWhyRequest(path=respool_pb2.ResourcePoolPath(value="/"))
-        answer, told = await asyncio.gather(
-            _answer_or_none(pools.PoolWhy(request, timeout=TELL_S), "the resource manager"),
-            _answer_or_none(own.FindProblems(resmgr_pb2.FindProblemsRequest(), timeout=TELL_S), "the resource manager"),
+        answer, reported = await asyncio.gather(
+            _answer_or_none(pools.PoolWhy(request, timeout=PROBLEMS_TIMEOUT_S), "the resource manager"),
+            _answer_or_none(
+                own.FindProblems(resmgr_pb2.FindProblemsRequest(), timeout=PROBLEMS_TIMEOUT_S), "the resource manager"
+            ),
         )
         ended_s = self._clock()
         if answer is None:
-            found = [problem_to_wire(problems.resmgr_problem(TELL_S))]
+            found = [problem_to_wire(problems.resmgr_problem(PROBLEMS_TIMEOUT_S))]
         else:
             found_heads = problems.hopeless_gangs(_list_hopeless(answer), answer.jobNames)
             heads = [*found_heads, *self._lacking.find(answer, ended_s, self._wall_ns())]
             found = [problem_to_wire(one) for one in heads]
-        found += told.problems if told is not None else []
-        self._resmgr_problems = ended_s + max(TOLD_AGE_S, REST_PER_QUESTION * (ended_s - began_s)), found
+        found += reported.problems if reported is not None else []
+        self._resmgr_problems = ended_s + max(PROBLEMS_AGE_S, REST_PER_QUESTION * (ended_s - began_s)), found
         return found
 
     # Hosts.
@@ -216,8 +218,8 @@ class OverviewService:
         async def ask(cluster: str) -> pb.HostMap:
             stub: Any = hostmgr_pb2_grpc.ViewsStub(await self._channels.to_cluster(cluster))
             known = hostmgr_pb2.MapHostsRequest(known_version=request.known_versions.get(cluster, ""))
-            patience_s = min(context.time_remaining() or MAP_S, MAP_S)
-            answer: pb.HostMap = await stub.MapHosts(known, timeout=patience_s)
+            timeout_s = min(context.time_remaining() or MAP_S, MAP_S)
+            answer: pb.HostMap = await stub.MapHosts(known, timeout=timeout_s)
             return answer
 
         asked = [_answer_or_none(ask(cluster), f"the host manager of cluster {cluster}") for cluster in clusters]

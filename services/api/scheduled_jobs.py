@@ -14,7 +14,7 @@ from peloton.lifecycle.schedule import job_id_of, job_name_of
 from peloton.model.job import JobRecord
 from peloton.model.schedule import JobStart, ScheduledRun
 from peloton.ports import CALL_DEADLINE_S
-from services.api.backlog import LOOK_S, Backlogs, Bounds, excess
+from services.api.backlog import POLL_S, Backlogs, Bounds, excess
 from services.api.calls import Calls, overloaded
 from services.api.new_jobs import NewJobs
 from services.api.v1.lockdown import Locks
@@ -44,7 +44,7 @@ class ScheduledJobs:
         self._jobs, self._new_jobs, self._locks = jobs, new_jobs, locks
         self._backlogs, self._bounds, self._calls, self._start_of = backlogs, bounds, calls, start_of
         self._reached: tuple[str, str] | None = None
-        self._counted_at_s = -LOOK_S
+        self._counted_at_s = -POLL_S
 
     def create(self, run: ScheduledRun) -> JobStart:
         deadline_s = CALL_DEADLINE_S.get()
@@ -76,7 +76,7 @@ class ScheduledJobs:
     async def _check_backlog(self) -> None:
         """Raise ResourceExhausted while the API would reject new jobs."""
         now_s = time.monotonic()
-        if now_s - self._counted_at_s >= LOOK_S:
+        if now_s - self._counted_at_s >= POLL_S:
             self._counted_at_s = now_s
             self._reached = excess(await self._calls.run(self._backlogs.backlog), self._bounds)
         if self._reached is not None:

@@ -19,7 +19,7 @@ NAME_MAX = 200
 class Workers(Protocol):
     """Port to Temporal; its methods raise Aborted and Unavailable."""
 
-    async def look(self) -> Outlook: ...
+    async def read(self) -> Outlook: ...
     async def promote(self, build: str, percent: float) -> Outlook: ...
     async def roll_back(self) -> Outlook: ...
 
@@ -27,14 +27,14 @@ class Workers(Protocol):
 class NoWorkers:
     """Workers of an api without Temporal."""
 
-    async def look(self) -> Outlook:
+    async def read(self) -> Outlook:
         raise Unavailable("this api knows no Temporal")
 
     async def promote(self, build: str, percent: float) -> Outlook:
-        return await self.look()
+        return await self.read()
 
     async def roll_back(self) -> Outlook:
-        return await self.look()
+        return await self.read()
 
 
 class WorkerVersionService:
@@ -44,7 +44,7 @@ class WorkerVersionService:
     async def QueryWorkerVersions(
         self, request: pb.QueryWorkerVersionsRequest, context: Any
     ) -> pb.QueryWorkerVersionsResponse:
-        seen = await self._workers.look()
+        seen = await self._workers.read()
         return pb.QueryWorkerVersionsResponse(versions=_wire(seen), promotion=seen.promotion)
 
     @write

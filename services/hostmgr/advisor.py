@@ -30,7 +30,7 @@ from peloton.scheduling.advice import (
     service_measures,
 )
 from services.grpc_errors import abort_on_error
-from services.hostmgr.host_samples import Look
+from services.hostmgr.host_samples import HostSample
 from services.hostmgr.latency_reports import LatencyReports
 
 log = logging.getLogger(__name__)
@@ -92,11 +92,11 @@ class HostAdvisor:
         self._services: dict[JobId, _Marked] = {}
         self._known_jobs: dict[JobId, tuple[float, JobRecord | None]] = {}  # time of the read, and the record
 
-    def take_samples(self, looks: Sequence[Look], known: Collection[Hostname], now_s: float) -> None:
+    def take_samples(self, samples: Sequence[HostSample], known: Collection[Hostname], now_s: float) -> None:
         """Takes samples and latency reports. Raises what storage raises."""
         with self._lock:
             self._hosts = {name: marked for name, marked in self._hosts.items() if name in known}
-            for each in looks:
+            for each in samples:
                 if each.use.is_news or not each.use.counters:
                     self._note_host(each.host.hostname, host_measures(each.load, self._policy), now_s)
         self._take_reports(now_s)

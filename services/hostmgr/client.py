@@ -11,19 +11,19 @@ from peloton.api.private import hostmgr_pb2_grpc
 from peloton.api.v0.advice import advice_pb2, advice_pb2_grpc
 from peloton.api.v0.maintenance import maintenance_pb2, maintenance_pb2_grpc
 from peloton.model.advice import Marked
-from peloton.model.daemon import DaemonReach, DaemonRoom, DaemonStep
+from peloton.model.daemon import DaemonPlan, DaemonReach, DaemonStep
 from peloton.model.host import Capacity, ClusterSums, Desired, HostLease, LaunchResult, Placement, Prefetched
-from peloton.model.host_pool import PoolRoom
+from peloton.model.host_pool import HostPoolTotals
 from peloton.model.ids import Hostname, JobId
 from peloton.model.layout import DomainCount
 from peloton.model.maintenance import MaintenanceAct
+from peloton.model.planned_capacity import FoundCapacity, PlannedPods
 from peloton.model.pod import PodShape
 from peloton.model.reason import Infeasible
 from peloton.model.reservation import WaitingPod
 from peloton.model.resources import Resources
-from peloton.model.room import FoundRoom, PlannedPods
 from services.grpc_errors import timeout_s, translate_rpc_errors
-from services.hostmgr import messages, room_messages
+from services.hostmgr import capacity_messages, messages
 from services.hostmgr.domain_messages import counts_from_wire, counts_to_wire
 
 CALL_TIMEOUT_S = 20.0
@@ -31,14 +31,14 @@ PREFETCH_TIMEOUT_S = 5.0
 FREE_TIMEOUT_S = 2.0
 JUDGE_TIMEOUT_S = 2.0
 """Short: an explanation omits this answer rather than wait for it, and a rebalance does without it."""
-ROOM_TIMEOUT_S = 5.0
+CAPACITY_TIMEOUT_S = 5.0
 """A plan omits this answer and reports that."""
 NAME = "host manager"
 NOWHERE: Mapping[PodShape, Sequence[DomainCount]] = {}
 
 
 class HostManagerClient:
-    """Implements ``ports.HostKeeper`` and ``ports.ImagePrefetcher``; ``HostManagers`` combines several."""
+    """Implements ``ports.MaintenanceController`` and ``ports.ImagePrefetcher``; ``HostManagers`` combines several."""
 
     def __init__(self, channel: Callable[[], grpc.Channel]) -> None:
         """``channel`` returns a channel to the leader, or raises Unavailable."""
@@ -115,12 +115,12 @@ class HostManagerClient:
             answer = self._stub().ReachOfDaemon(pb.ReachOfDaemonRequest(pod=pod), timeout=timeout_s(JUDGE_TIMEOUT_S))
         return messages.reach_from_wire(answer)
 
-    def plan_daemon(self, shape: PodShape) -> DaemonRoom:
+    def plan_daemon(self, shape: PodShape) -> DaemonPlan:
         """Returns the free resources that a daemon with such pods would find on the hosts now."""
         (pod,) = messages.wanted_to_wire([(shape, 1)])
         with translate_rpc_errors(NAME):
-            answer = self._stub().PlanDaemon(pb.ReachOfDaemonRequest(pod=pod), timeout=timeout_s(ROOM_TIMEOUT_S))
-        return room_messages.daemon_room_from_wire(answer)
+            answer = self._stub().PlanDaemon(pb.ReachOfDaemonRequest(pod=pod), timeout=timeout_s(CAPACITY_TIMEOUT_S))
+        return capacity_messages.daemon_plan_from_wire(answer)
 
     # Maintenance.
 
@@ -185,12 +185,12 @@ class HostManagerClient:
             )
         return messages.resources_from_wire(answer.free), answer.kind
 
-    def host_pool_rooms(self, hosts_of: str = "") -> tuple[dict[str, PoolRoom], list[Hostname]]:
+    def host_pool_totals(self, hosts_of: str = "") -> tuple[dict[str, HostPoolTotals], list[Hostname]]:
         """Returns the free resources by host pool, and the hosts that take pods in the pool ``hosts_of``. Raises
         Unimplemented while host pools are disabled."""
         request = pb.HostPoolRoomsRequest(hosts_of=hosts_of)
         with translate_rpc_errors(NAME):
-            return messages.rooms_from_wire(self._stub().HostPoolRooms(request, timeout=timeout_s(CALL_TIMEOUT_S)))
+            return messages.capacity_from_wire(self._stub().HostPoolRooms(request, timeout=timeout_s(CALL_TIMEOUT_S)))
 
     def advice(self) -> tuple[dict[Hostname, Marked], dict[JobId, Marked]]:
         """Returns the hosts and services that are marked orange or red."""
@@ -208,11 +208,11 @@ class HostManagerClient:
             answer = self._stub().JudgePods(request, timeout=timeout_s(JUDGE_TIMEOUT_S))
         return messages.infeasible_shapes_from_wire(answer.infeasible, shapes)
 
-    def find_room(self, pods: Sequence[PlannedPods]) -> list[FoundRoom]:
+    def find_capacity(self, pods: Sequence[PlannedPods]) -> list[FoundCapacity]:
         """Returns for how many of these planned pods the cluster has free resources now."""
         with translate_rpc_errors(NAME):
-            answer = self._stub().FindRoom(room_messages.pods_to_wire(pods), timeout=timeout_s(ROOM_TIMEOUT_S))
-        return room_messages.rooms_from_wire(answer)
+            answer = self._stub().FindRoom(capacity_messages.pods_to_wire(pods), timeout=timeout_s(CAPACITY_TIMEOUT_S))
+        return capacity_messages.capacity_from_wire(answer)
 
     def _stub(self) -> hostmgr_pb2_grpc.HostsStub:
         return hostmgr_pb2_grpc.HostsStub(self._channel())

@@ -8,18 +8,18 @@ from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 
 from peloton.errors import Unavailable
-from peloton.lifecycle.daemon import make_room
+from peloton.lifecycle.daemon import choose_evictions
 from peloton.model.ids import Hostname, JobId, PodId
 from peloton.model.pod import PodShape
 from peloton.model.reason import QosReason, QosRule
 from peloton.model.resources import needed
 from peloton.ports import Evictor
-from services.hostmgr.hosts.host_book import HostBook
+from services.hostmgr.hosts.host_cache import HostCache
 from services.storage.daemons.daemons import Daemons
 
 log = logging.getLogger(__name__)
 
-PATIENCE_S = 10.0
+EVICT_AFTER_S = 10.0
 """Seconds within which returned resources are offered again; preemptible pods are evicted afterwards."""
 HOSTS_AT_ONCE_MAX = 100
 PODS_AT_ONCE_MAX = 1_000
@@ -32,13 +32,13 @@ class DaemonEvictions:
         self,
         cluster: str,
         records: Daemons,
-        book: HostBook,
+        cache: HostCache,
         evictor: Evictor,
         kill: Callable[[JobId], int],
     ) -> None:
         self._cluster = cluster
         self._records = records
-        self._book = book
+        self._cache = cache
         self._evictor = evictor
         self._kill = kill
         self._since: dict[JobId, dict[Hostname, float]] = {}  # daemon -> hosts too full for it, since when
@@ -46,20 +46,22 @@ class DaemonEvictions:
         self._due_s: dict[JobId, float] = {}  # daemon -> when the next host is due for its first eviction
 
     def note(
-        self, job_id: JobId, looked_at: Collection[Hostname], short: Mapping[Hostname, PodShape], now_s: float
+        self, job_id: JobId, examined: Collection[Hostname], short: Mapping[Hostname, PodShape], now_s: float
     ) -> int:
         """Records which of the examined hosts lack free resources for the daemon (``short``). Returns the number of
         pods whose eviction starts."""
-        before, looked = self._since.get(job_id, {}), set(looked_at)
+        before, seen = self._since.get(job_id, {}), set(examined)
         since = {hostname: before.get(hostname, now_s) for hostname in short}
-        since |= {hostname: at_s for hostname, at_s in before.items() if hostname not in looked}
-        due = sorted(hostname for hostname, at_s in since.items() if hostname in short and now_s - at_s >= PATIENCE_S)
+        since |= {hostname: at_s for hostname, at_s in before.items() if hostname not in seen}
+        due = sorted(
+            hostname for hostname, at_s in since.items() if hostname in short and now_s - at_s >= EVICT_AFTER_S
+        )
         due = due[:HOSTS_AT_ONCE_MAX]
         self._since[job_id] = {hostname: now_s if hostname in due else at_s for hostname, at_s in since.items()}
         tried = self._tried[job_id] = self._tried.get(job_id, set()).intersection(since).union(due)
         self._due_s.pop(job_id, None)
         if fresh := [at_s for hostname, at_s in since.items() if hostname not in tried]:
-            self._due_s[job_id] = min(fresh) + PATIENCE_S
+            self._due_s[job_id] = min(fresh) + EVICT_AFTER_S
         return self._evict(due, short) if due else 0
 
     def keep(self, wanted: set[JobId]) -> None:
@@ -83,9 +85,9 @@ class DaemonEvictions:
     def _evict(self, due: list[Hostname], short: Mapping[Hostname, PodShape]) -> int:
         chosen: list[tuple[PodId, QosReason]] = []
         for hostname, neighbours in self._records.neighbours(self._cluster, due).items():
-            host = self._book.host(hostname)
+            host = self._cache.host(hostname)
             if host is not None and len(chosen) < PODS_AT_ONCE_MAX:
-                leaving = make_room(needed(short[hostname].resources), host.capacity, neighbours)
+                leaving = choose_evictions(needed(short[hostname].resources), host.capacity, neighbours)
                 why = QosReason(QosRule.DAEMON, hostname, 0, 0)
                 chosen += [(pod_id, why) for pod_id in leaving]
         if not chosen:

@@ -14,8 +14,8 @@ from itertools import islice
 
 from peloton.errors import Unavailable
 from peloton.lifecycle.daemon import FollowPlan
-from peloton.lifecycle.daemon_plan import daemon_room
-from peloton.model.daemon import DaemonReach, DaemonRoom, DaemonStep, WaitingDaemonPod
+from peloton.lifecycle.daemon_plan import count_daemon_hosts
+from peloton.model.daemon import DaemonPlan, DaemonReach, DaemonStep, WaitingDaemonPod
 from peloton.model.host import HostLease, LaunchResult, PlacedPod, Placement
 from peloton.model.ids import JobId
 from peloton.model.pod import PodShape
@@ -24,8 +24,8 @@ from peloton.model.resources import needed
 from peloton.ports import Lifecycles
 from services.hostmgr.daemon_evictions import DaemonEvictions
 from services.hostmgr.driver import ClusterDriver, RoomWish
-from services.hostmgr.hosts.daemon_hosts import DaemonRooms
-from services.hostmgr.hosts.host_book import HOSTS_UNKNOWN, HostBook
+from services.hostmgr.hosts.daemon_hosts import DaemonFit
+from services.hostmgr.hosts.host_cache import HOSTS_UNKNOWN, HostCache
 from services.storage.daemons.daemons import Daemons
 
 PODS_PER_STEP_MAX = 1_000
@@ -36,14 +36,14 @@ NEWS = "hosts of the daemon joined or left, or have room for it"
 Launch = Callable[[JobId, str, Sequence[Placement]], LaunchResult]
 
 
-class DaemonKeeper:
+class DaemonReconciler:
     """Controller of daemons. Any thread may call."""
 
     def __init__(
         self,
         cluster: str,
         records: Daemons,
-        book: HostBook,
+        cache: HostCache,
         driver: ClusterDriver,
         lifecycles: Lifecycles,
         launch: Launch,
@@ -52,7 +52,7 @@ class DaemonKeeper:
         """``lifecycles`` wakes daemons. Without ``evictions`` daemons wait until other pods release resources."""
         self._cluster = cluster
         self._records = records
-        self._book = book
+        self._cache = cache
         self._driver = driver
         self._lifecycles = lifecycles
         self._launch = launch
@@ -61,44 +61,44 @@ class DaemonKeeper:
 
     def start(self) -> None:
         """Reserves resources for daemons; called before the first offer."""
-        self._book.daemons.want(self._records.wanted())
-        self._book.daemons.launched(self._records.on_hosts(self._cluster))
+        self._cache.daemons.want(self._records.wanted())
+        self._cache.daemons.launched(self._records.on_hosts(self._cluster))
 
     def refresh(self) -> None:
         """Rereads daemons, which may have been created, changed or ended, and hosts, whose labels may have changed."""
-        self._look()
-        self.tell()
+        self._poll()
+        self.signal_jobs()
 
-    def _look(self) -> None:
-        self._book.daemons.hosts_changed()
-        self._book.daemons.want(self._records.wanted())
-        wanted = set(self._book.daemons.wanted())
+    def _poll(self) -> None:
+        self._cache.daemons.hosts_changed()
+        self._cache.daemons.want(self._records.wanted())
+        wanted = set(self._cache.daemons.wanted())
         self._followed = {job: followed for job, followed in self._followed.items() if job in wanted}
         if self._evictions is not None:
             self._evictions.keep(wanted)
 
     def hosts_changed(self) -> None:
         """Handles hosts that have joined, changed or left."""
-        self._book.daemons.hosts_changed()
-        self.tell()
+        self._cache.daemons.hosts_changed()
+        self.signal_jobs()
 
-    def tell(self) -> None:
+    def signal_jobs(self) -> None:
         """Wakes each daemon with due work once, until its next step."""
-        news = self._book.daemons.take_news()
+        news = self._cache.daemons.take_news()
         if self._evictions is not None:
             news |= self._evictions.take_due(time.monotonic())
         if news:
             self._lifecycles.jobs_changed(sorted(news), NEWS)
 
     @property
-    def tell_in_s(self) -> float:
+    def signal_in_s(self) -> float:
         return self._evictions.due_at_s - time.monotonic() if self._evictions is not None else math.inf
 
     def step(self, job_id: JobId, after: int) -> DaemonStep:
         """Makes the instances of the daemon match the hosts, and launches instances above ``after`` that fit on their
         hosts. Raises Unavailable while the hosts are not known."""
-        self._look()
-        if not self._book.are_hosts_known:
+        self._poll()
+        if not self._cache.are_hosts_known:
             raise Unavailable(HOSTS_UNKNOWN)
         followed = self._follow(job_id)
         if followed.more:
@@ -117,26 +117,26 @@ class DaemonKeeper:
     def reach(self, shape: PodShape) -> DaemonReach:
         """Returns on which hosts a daemon with such pods would run. Raises Unavailable while the hosts are not
         known."""
-        if not self._book.are_hosts_known:
+        if not self._cache.are_hosts_known:
             raise Unavailable(HOSTS_UNKNOWN)
-        return self._book.daemons.reach(shape)
+        return self._cache.daemons.reach(shape)
 
-    def plan(self, shape: PodShape) -> DaemonRoom:
+    def plan(self, shape: PodShape) -> DaemonPlan:
         """Returns the free resources that a daemon with such pods would find on the hosts now, without reserving any.
         Raises Unavailable while the hosts are not known."""
-        reach, hosts = self.reach(shape), self._book.room.for_daemon(shape)
-        short = [host.hostname for host in hosts if not host.has_room and not host.is_away][:PLANNED_HOSTS_MAX]
+        reach, hosts = self.reach(shape), self._cache.finder.for_daemon(shape)
+        short = [host.hostname for host in hosts if not host.has_capacity and not host.is_away][:PLANNED_HOSTS_MAX]
         neighbours = self._records.neighbours(self._cluster, short)
-        return daemon_room(needed(shape.resources), reach, hosts, neighbours, self._book.capacity()[0])
+        return count_daemon_hosts(needed(shape.resources), reach, hosts, neighbours, self._cache.capacity()[0])
 
     def _follow(self, job_id: JobId) -> FollowPlan:
         """Updates the instances of the daemon. A full pass, whose cost is proportional to the hosts, runs when the
         hosts or the daemon have changed, and periodically."""
-        seen, now_s = self._book.daemons.seen(), time.monotonic()
+        seen, now_s = self._cache.daemons.seen(), time.monotonic()
         followed, at_s = self._followed.get(job_id, ((-1, -1), 0.0))
         if followed == seen and now_s - at_s < FOLLOW_AGAIN_S:
             return FollowPlan()
-        hosts = self._book.daemons.hosts_of(job_id)
+        hosts = self._cache.daemons.hosts_of(job_id)
         plan = self._records.follow(job_id, self._cluster, hosts, time.time_ns())
         if not plan.more:
             self._followed[job_id] = (seen, now_s)
@@ -144,37 +144,37 @@ class DaemonKeeper:
 
     def _launch_some(self, job_id: JobId, pods: Sequence[WaitingDaemonPod]) -> tuple[int, Sequence[Misfit]]:
         """Returns how many pods were launched, and why others were not."""
-        rooms = self._rooms_for(job_id, pods)
-        self._make_room(job_id, pods, rooms)
-        chosen = [pod for pod in pods if pod.hostname in rooms.fit]
+        by_fit = self._fit_pods(job_id, pods)
+        self._free_capacity(job_id, pods, by_fit)
+        chosen = [pod for pod in pods if pod.hostname in by_fit.fit]
         if not chosen:
-            return 0, list(rooms.refused.values())
-        lease = self._book.lease_for_daemon(job_id, rooms.fit, time.monotonic())
+            return 0, list(by_fit.refused.values())
+        lease = self._cache.lease_for_daemon(job_id, by_fit.fit, time.monotonic())
         leased = {host.hostname for host in lease.hosts}
         chosen = [pod for pod in chosen if pod.hostname in leased]
         self._records.skip_queue(job_id, [pod.instance_id for pod in chosen], time.time_ns())
         placements = _placements(chosen, lease)
-        with self._book.launches.launching([placement.hostname for placement in placements]):
+        with self._cache.launches.launching([placement.hostname for placement in placements]):
             launch = self._launch(job_id, lease.lease_id, placements)
-        return launch.launched_count, list(rooms.refused.values())
+        return launch.launched_count, list(by_fit.refused.values())
 
-    def _make_room(self, job_id: JobId, pods: Sequence[WaitingDaemonPod], rooms: DaemonRooms) -> None:
+    def _free_capacity(self, job_id: JobId, pods: Sequence[WaitingDaemonPod], by_fit: DaemonFit) -> None:
         if self._evictions is not None:
-            short = {pod.hostname: pod.shape for pod in pods if _lacks_room(rooms.refused.get(pod.hostname))}
+            short = {pod.hostname: pod.shape for pod in pods if _lacks_resources(by_fit.refused.get(pod.hostname))}
             self._evictions.note(job_id, [pod.hostname for pod in pods], short, time.monotonic())
 
-    def _rooms_for(self, job_id: JobId, pods: Sequence[WaitingDaemonPod]) -> DaemonRooms:
+    def _fit_pods(self, job_id: JobId, pods: Sequence[WaitingDaemonPod]) -> DaemonFit:
         """Returns the free resources per pod. Requests further offers where the offered resources are too small."""
-        rooms = self._book.daemons.rooms_for(job_id, pods)
-        short = frozenset(pod.shape for pod in pods if _lacks_room(rooms.refused.get(pod.hostname)))
+        by_fit = self._cache.daemons.fit_pods(job_id, pods)
+        short = frozenset(pod.shape for pod in pods if _lacks_resources(by_fit.refused.get(pod.hostname)))
         holder, shapes = (job_id, False), list(dict.fromkeys(pod.shape for pod in pods))
-        if self._driver.want_room(RoomWish(holder, shapes, short, False, self._book.may_fit)):
-            rooms = self._book.daemons.rooms_for(job_id, pods)
+        if self._driver.want_room(RoomWish(holder, shapes, short, False, self._cache.may_fit)):
+            by_fit = self._cache.daemons.fit_pods(job_id, pods)
         self._driver.room_sufficed(holder, [shape for shape in shapes if shape not in short])
-        return rooms
+        return by_fit
 
 
-def _lacks_room(misfit: Misfit | None) -> bool:
+def _lacks_resources(misfit: Misfit | None) -> bool:
     """Returns whether the offered resources are too small; more may be offered."""
     return misfit is not None and misfit.rule not in (HostRule.LEASED, HostRule.MAINTENANCE)
 

@@ -3,7 +3,7 @@
 A driver reports hosts, offers of their free resources, and the states of pods; it launches, kills, acknowledges,
 reconciles and drains. ``tests/conformance/driver`` defines what every driver must do; ``memory`` is the smallest one.
 
-Terms of one cluster manager (agents, nodes, watches) stay in its driver. ``host_id``, ``room_id`` and tokens
+Terms of one cluster manager (agents, nodes, watches) stay in its driver. ``host_id``, ``resources_id`` and tokens
 belong to the driver and are opaque to its callers.
 """
 
@@ -43,9 +43,9 @@ class Capabilities:
 
     kind: str = ""
     """Value of the label ``peloton/cluster-kind`` of its hosts."""
-    shares_room: bool = False
+    shares_capacity: bool = False
     """Offered resources are withheld from other users of the cluster until Peloton returns them."""
-    has_revocable_room: bool = False
+    announces_revocable: bool = False
     measures_use: bool = False
     """``samples_of`` reports the resource use of pods."""
     serves_files: bool = False
@@ -78,7 +78,7 @@ class RegisteredHost:
     state: HostState = HostState.UP
     withdrawn: str = ""  # why it is unschedulable by an act of a cluster operator; empty: it is schedulable
     held: Resources = NOTHING  # by pods of all users of the cluster
-    beside: Resources = NOTHING  # resources of the machine above the capacity, held by others
+    held_by_others: Resources = NOTHING  # resources of the machine above the capacity, held by others
     volumes: frozenset[str] | None = frozenset()  # ids of the Peloton volumes on it; None: not listed by the host yet
     volumes_begun: frozenset[str] = frozenset()  # ids of volumes that are partly created or partly destroyed
     volumes_mib: int = 0  # disk of these volumes, counted in both capacity and held
@@ -89,11 +89,11 @@ class RegisteredHost:
 
 
 @dataclass(slots=True)
-class Room:
+class FreeResources:
     """An offer: resources of one host that Peloton may use now. Offers of one host add up. A launch consumes an offer
     whole, and the cluster offers the rest again."""
 
-    room_id: str
+    resources_id: str
     hostname: Hostname
     host_id: str
     free: Resources
@@ -190,10 +190,10 @@ class DriverEvents(Protocol):
         """Reports all hosts; unchanged hosts should be the same objects. Raises what storage raises; the driver then
         repeats the report."""
 
-    def room_announced(self, rooms: Sequence[Room]) -> None: ...
-    def room_withdrawn(self, room_ids: Sequence[str]) -> None: ...
+    def resources_announced(self, free_resources: Sequence[FreeResources]) -> None: ...
+    def resources_withdrawn(self, resources_ids: Sequence[str]) -> None: ...
 
-    def idle_room(self, until_s: float, kept: int, limit: int) -> list[str]:
+    def idle_resources(self, until_s: float, kept: int, limit: int) -> list[str]:
         """Removes unused, unleased offers received up to ``until_s`` (monotonic), except ``kept`` of them, and returns
         their ids for the driver to return to the cluster."""
         ...
@@ -279,7 +279,7 @@ class Claim:
 
     hostname: Hostname
     host_id: str
-    room_ids: tuple[str, ...]
+    resources_ids: tuple[str, ...]
     factors: Factors = AT_PAR  # overcommit factors applied to the offered resources
 
 
@@ -332,7 +332,7 @@ class ClusterDriver(Protocol):
     def room_sufficed(self, holder: Holder, shapes: Sequence[PodShape]) -> None:
         """Reports that a lease found enough free resources for these shapes."""
 
-    def return_room(self, room_ids: Sequence[str]) -> None:
+    def return_resources(self, resources_ids: Sequence[str]) -> None:
         """Returns claimed offers; the cluster offers the unused part again."""
 
     # Pods.

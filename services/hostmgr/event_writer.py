@@ -16,7 +16,7 @@ BATCH_MAX = 500
 """Limit of events in one transaction."""
 GATHER_S = 0.5
 """Seconds for which events are gathered into one batch."""
-PATIENCE_S = 5.0
+RETRY_S = 5.0
 """Seconds after a failed write until the next attempt."""
 WAITING_MAX = 10_000
 """Limit of events that wait for storage. The oldest are dropped: hosts work without their history."""
@@ -24,9 +24,9 @@ WAITING_MAX = 10_000
 
 class EventWriter:
     def __init__(
-        self, write: Callable[[Sequence[HostEvent]], None], gather_s: float = GATHER_S, patience_s: float = PATIENCE_S
+        self, write: Callable[[Sequence[HostEvent]], None], gather_s: float = GATHER_S, retry_s: float = RETRY_S
     ) -> None:
-        self._write, self._gather_s, self._patience_s = write, gather_s, patience_s
+        self._write, self._gather_s, self._retry_s = write, gather_s, retry_s
         self._waiting: deque[HostEvent] = deque()
         self._lock = threading.Lock()
         self._dropped_count = 0
@@ -62,7 +62,7 @@ class EventWriter:
             self._due.clear()
             is_last = self._stopping.is_set()
             if not self._flush():
-                self._stopping.wait(self._patience_s)
+                self._stopping.wait(self._retry_s)
                 self._due.set()
 
     def _flush(self) -> bool:

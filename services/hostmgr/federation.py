@@ -16,7 +16,7 @@ from peloton.errors import InvalidArgument, PelotonError, Unavailable, Unimpleme
 from peloton.lifecycle.constraints import may_hold_in
 from peloton.lifecycle.daemon import joined
 from peloton.model.advice import Mark, Marked
-from peloton.model.daemon import DaemonReach, DaemonRoom, DaemonStep
+from peloton.model.daemon import DaemonPlan, DaemonReach, DaemonStep
 from peloton.model.host import (
     Capacity,
     ClusterChoice,
@@ -27,15 +27,15 @@ from peloton.model.host import (
     Placement,
     Prefetched,
 )
-from peloton.model.host_pool import PoolRoom, joined_rooms
+from peloton.model.host_pool import HostPoolTotals, sum_totals
 from peloton.model.ids import Hostname, JobId
 from peloton.model.layout import DomainCount
 from peloton.model.migration import MigrationTarget
+from peloton.model.planned_capacity import CapacityAnswer, PlannedPods, lacking_capacity
 from peloton.model.pod import PodShape
 from peloton.model.reason import ClusterReason, ClusterRule, Infeasibility, Infeasible
 from peloton.model.reservation import WaitingPod
 from peloton.model.resources import Resources
-from peloton.model.room import PlannedPods, RoomAnswer, no_room
 from peloton.model.text import shorten
 from peloton.ports import ClusterOfHosts, HeldResources
 from peloton.scheduling.clusters import ClusterView, Known, counts_as_known, order_clusters, total_of
@@ -54,8 +54,8 @@ NO_LEADER = "no hostmgr leads at present"
 
 
 class HostManagers:
-    """Implements ``ports.HostManager``, ``ports.HostKeepers``, ``ports.DaemonKeeper`` and ``ports.ImagePrefetcher``,
-    and sums up the capacity.
+    """Implements ``ports.HostManager``, ``ports.MaintenanceControllers``, ``ports.DaemonController`` and
+    ``ports.ImagePrefetcher``, and sums up the capacity.
 
     Leases are named ``<cluster>/<id in the cluster>``.
     """
@@ -196,7 +196,7 @@ class HostManagers:
 
         return joined(self._each(clusters, ask))
 
-    def keeper(self, cluster: str) -> HostManagerClient:
+    def controller(self, cluster: str) -> HostManagerClient:
         return self._client(cluster)
 
     def _each(self, clusters: Collection[str], ask: Callable[[str], T]) -> list[T]:
@@ -263,21 +263,21 @@ class HostManagers:
         is_one = len(answers) == 1
         return [replace(one, cluster="" if is_one else cluster) for cluster, one in answers.items()]
 
-    def plan_daemon(self, shape: PodShape) -> dict[str, DaemonRoom | PelotonError]:
+    def plan_daemon(self, shape: PodShape) -> dict[str, DaemonPlan | PelotonError]:
         """Returns by cluster the free resources that a daemon with such pods would find on the hosts now, or the error.
         The cluster's name is empty where there is only one. Raises Unavailable while no host manager leads."""
-        found: dict[str, DaemonRoom | PelotonError] = {}
+        found: dict[str, DaemonPlan | PelotonError] = {}
         clusters = sorted(self._clusters_with_leader())
         for cluster in clusters:
             name = cluster if len(clusters) > 1 else ""
             try:
-                room = self._client(cluster).plan_daemon(shape)
-                found[name] = replace(room, reach=replace(room.reach, cluster=name))
+                answer = self._client(cluster).plan_daemon(shape)
+                found[name] = replace(answer, reach=replace(answer.reach, cluster=name))
             except (Unavailable, Unimplemented) as error:  # a host manager of the last release lacks the method
                 found[name] = error
         return found
 
-    def find_room(self, pods: Sequence[PlannedPods]) -> RoomAnswer:
+    def find_capacity(self, pods: Sequence[PlannedPods]) -> CapacityAnswer:
         """Returns for how many of these planned pods the clusters have free resources now. Each cluster is asked about
         the pods that the previous ones could not take. Raises Unavailable when none answers."""
         choice = self.choose_clusters([(each.shape, each.count) for each in pods], {})
@@ -288,30 +288,32 @@ class HostManagers:
             if not mine:
                 break
             try:
-                rooms = self._client(cluster).find_room(mine)
+                capacities = self._client(cluster).find_capacity(mine)
             except (Unavailable, Unimplemented) as error:  # a host manager of the last release lacks the method
                 faults.append(error)
                 why.append(ClusterReason(cluster, ClusterRule.FAILED, detail=error.message))
                 continue
-            for at, room in zip(left, rooms, strict=True):
-                counts[at] += room.count
-            why += no_room(cluster, mine, rooms)
+            for at, answer in zip(left, capacities, strict=True):
+                counts[at] += answer.count
+            why += lacking_capacity(cluster, mine, capacities)
         if faults and len(faults) == len(choice.order):
             raise Unavailable(faults[0].message)
         is_one = len(self._clusters()) == 1
         named = (reason.within("" if is_one else reason.cluster) for reason in why)
-        return RoomAnswer(tuple(counts), tuple(sorted(named, key=lambda reason: reason.cluster)))
+        return CapacityAnswer(tuple(counts), tuple(sorted(named, key=lambda reason: reason.cluster)))
 
-    def host_pool_rooms(self, hosts_of: str = "") -> tuple[dict[str, PoolRoom], list[Hostname]]:
+    def host_pool_totals(self, hosts_of: str = "") -> tuple[dict[str, HostPoolTotals], list[Hostname]]:
         """Sums up the free resources of host pools over all clusters. Raises Unavailable when a cluster does not
         answer, as its part is unknown, and Unimplemented while host pools are disabled in one of them."""
-        rooms: dict[str, PoolRoom] = {}
+        capacities: dict[str, HostPoolTotals] = {}
         hosts: list[Hostname] = []
         for cluster in sorted(self._clusters_with_leader()):
-            mine, named = self._client(cluster).host_pool_rooms(hosts_of)
+            mine, named = self._client(cluster).host_pool_totals(hosts_of)
             hosts += named
-            rooms |= {name: joined_rooms((rooms.get(name, PoolRoom()), room)) for name, room in mine.items()}
-        return rooms, sorted(hosts)
+            capacities |= {
+                name: sum_totals((capacities.get(name, HostPoolTotals()), answer)) for name, answer in mine.items()
+            }
+        return capacities, sorted(hosts)
 
     def advice(self) -> tuple[dict[Hostname, Marked], dict[JobId, Marked]]:
         """Returns hosts and services marked orange or red, in the clusters that answer."""

@@ -26,7 +26,7 @@ HOSTS_PER_ROUND_MAX = 400
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class HostSample:
     host: RegisteredHost
     use: HostUse
 
@@ -41,13 +41,13 @@ class Look:
 
 def load_of(host: RegisteredHost, use: HostUse) -> HostLoad:
     """Returns the load of a host. External pods count both in the machine's total and in its use."""
-    machine = host.capacity + host.beside
+    machine = host.capacity + host.held_by_others
     total, held = Use(machine.cpu_milli, machine.memory_mib), host.revocable_held.cpu_milli
     return HostLoad(host.hostname, total, use.total(), host.revocable.cpu_milli, held)
 
 
 class SampleReader(Protocol):
-    def take_samples(self, looks: Sequence[Look], known: Collection[Hostname], now_s: float) -> None:
+    def take_samples(self, measured_now: Sequence[HostSample], known: Collection[Hostname], now_s: float) -> None:
         """Takes the hosts measured in this round, and the names of all measured hosts that still exist. Raises
         Unavailable, OSError, and what storage raises."""
         ...
@@ -86,37 +86,39 @@ class HostSamples:
             self.run_round()
 
     def run_round(self) -> None:
-        looks = self.measure()
+        measured_now = self.measure()
         for reader in self._readers:
             try:
-                reader.take_samples(looks, self._uses.keys(), time.monotonic())
+                reader.take_samples(measured_now, self._uses.keys(), time.monotonic())
             except Unavailable as error:
                 log.info("%s; hosts are measured again soon", error)
             except Exception:
                 if not self._stopping.is_set():
                     log.exception("judging the hosts failed; it is repeated")
 
-    def measure(self) -> list[Look]:
+    def measure(self) -> list[HostSample]:
         """Measures the next hosts. Hosts that do not answer are omitted."""
         if not self._is_possible:
             return []
 
-        def ask(host: RegisteredHost) -> Look | None:
+        def ask(host: RegisteredHost) -> HostSample | None:
             try:
                 samples = self._core.driver.samples_of(host.hostname)
-                return Look(host, next_use(self._uses.get(host.hostname, HostUse()), samples))
+                return HostSample(host, next_use(self._uses.get(host.hostname, HostUse()), samples))
             except (OSError, ValueError) as error:
                 log.info("no statistics of host %s: %r", host.hostname, error)
                 return None
 
-        looks = [found for found in self._threads.map(ask, self._next_hosts()) if found is not None]
-        self._uses = self._uses | {found.host.hostname: found.use for found in looks}  # other threads read it meanwhile
-        return looks
+        measured_now = [found for found in self._threads.map(ask, self._next_hosts()) if found is not None]
+        self._uses = self._uses | {
+            found.host.hostname: found.use for found in measured_now
+        }  # other threads read it meanwhile
+        return measured_now
 
     def _next_hosts(self) -> list[RegisteredHost]:
         """Returns a bounded number of hosts, round robin; half of them with revocable pods and half without, if there
         are many."""
-        found = self._core.book.revocable_holders(with_others=self._has_all)
+        found = self._core.cache.revocable_holders(with_others=self._has_all)
         names = {host.hostname for host in found}
         self._uses = {name: use for name, use in self._uses.items() if name in names}
         holders = [host for host in found if host.revocable_held.cpu_milli]

@@ -29,8 +29,8 @@ from peloton.scheduling.departures import departures
 from peloton.scheduling.qos import Use
 from services.grpc_errors import abort_on_error
 from services.hostmgr.advisor import HostAdvisor
-from services.hostmgr.host_pool_keeper import HostPoolKeeper
-from services.hostmgr.hosts.host_book import HostBook
+from services.hostmgr.host_pool_controller import HostPoolController
+from services.hostmgr.hosts.host_cache import HostCache
 from services.hostmgr.maintenance import HostMaintainer
 from services.hostmgr.rebalancer import Rebalancer
 
@@ -45,23 +45,23 @@ NUMBERS = {state: host_pb2.HostState.Value(f"HOST_STATE_{state}") for state in H
 
 
 class HostServiceServicer(host_svc_pb2_grpc.HostServiceServicer):
-    """The v0 HostService. Without a ``keeper`` host pools are disabled, and calls about them are UNIMPLEMENTED."""
+    """The v0 HostService. Without a ``controller`` host pools are disabled, and calls about them are UNIMPLEMENTED."""
 
     def __init__(
         self,
-        book: HostBook,
+        cache: HostCache,
         maintainer: HostMaintainer,
         uses: Uses,
         deadline_s: int,
         advisor: HostAdvisor,
-        keeper: HostPoolKeeper | None = None,
+        controller: HostPoolController | None = None,
     ) -> None:
-        self._book = book
+        self._cache = cache
         self._advisor = advisor
         self._maintainer = maintainer
         self._uses = uses
         self._deadline_s = deadline_s
-        self._keeper = keeper
+        self._controller = controller
 
     @abort_on_error
     def QueryHosts(
@@ -71,7 +71,7 @@ class HostServiceServicer(host_svc_pb2_grpc.HostServiceServicer):
         uses = self._uses()
         cluster = self._maintainer.cluster
         names = _check_hostnames(request.hostnames) if request.hostnames else ()
-        infos = [_host_info(host, uses.get(host.hostname), cluster) for host in self._book.hosts(names)]
+        infos = [_host_info(host, uses.get(host.hostname), cluster) for host in self._cache.hosts(names)]
         marked = {one.hostname: one for one in self._advisor.host_marks({Mark.ORANGE, Mark.RED})}
         for info in infos:
             if one := marked.get(Hostname(info.hostname)):
@@ -146,10 +146,10 @@ class HostServiceServicer(host_svc_pb2_grpc.HostServiceServicer):
         )
         return host_svc_pb2.MoveHostsResponse()
 
-    def _host_pools(self) -> HostPoolKeeper:
-        if self._keeper is None:
+    def _host_pools(self) -> HostPoolController:
+        if self._controller is None:
             raise Unimplemented(NO_POOLS)
-        return self._keeper
+        return self._controller
 
 
 def _pool_info(pool: HostPool, hosts: Sequence[Hostname] = ()) -> host_pb2.HostPoolInfo:
@@ -217,7 +217,7 @@ def _host_info(host: Host, use: Use | None, cluster: str) -> host_pb2.HostInfo:
 
 
 class MaintenanceServicer(maintenance_pb2_grpc.MaintenanceServiceServicer):
-    """The MaintenanceService. Without a ``keeper`` host pools are disabled, and moves are UNIMPLEMENTED."""
+    """The MaintenanceService. Without a ``controller`` host pools are disabled, and moves are UNIMPLEMENTED."""
 
     def __init__(
         self,
@@ -225,13 +225,13 @@ class MaintenanceServicer(maintenance_pb2_grpc.MaintenanceServiceServicer):
         deadline_s: int,
         rebalancer: Rebalancer,
         names: JobNames,
-        keeper: HostPoolKeeper | None = None,
+        controller: HostPoolController | None = None,
     ) -> None:
         self._maintainer = maintainer
         self._deadline_s = deadline_s
         self._rebalancer = rebalancer
         self._names = names
-        self._keeper = keeper
+        self._controller = controller
 
     @abort_on_error
     def Plan(self, request: pb.PlanRequest, context: grpc.ServicerContext) -> pb.PlanResponse:
@@ -253,10 +253,10 @@ class MaintenanceServicer(maintenance_pb2_grpc.MaintenanceServiceServicer):
 
     @abort_on_error
     def Move(self, request: pb.MoveRequest, context: grpc.ServicerContext) -> pb.MoveResponse:
-        if self._keeper is None:
+        if self._controller is None:
             raise Unimplemented(NO_POOLS)
         hostnames = _check_hostnames(request.hostnames)
-        self._keeper.move(hostnames, request.host_pool, request.at_most)
+        self._controller.move(hostnames, request.host_pool, request.at_most)
         moving = [host for host in self._maintainer.hosts() if host.is_move and host.hostname in hostnames]
         return pb.MoveResponse(hosts=self._wire(moving))
 

@@ -40,19 +40,19 @@ class HttpPrefetcher:
         self._connection = _CONNECTIONS[parts.scheme]
         self._address = parts.netloc.rpartition("@")[2]
         self._path = f"{parts.path or '/'}{f'?{parts.query}' if parts.query else ''}"
-        self._room = threading.BoundedSemaphore(CALLS_MAX)
+        self._permits = threading.BoundedSemaphore(CALLS_MAX)
 
     def prefetch(self, images: Mapping[str, Sequence[Hostname]]) -> Prefetched:
         if not images:
             return Prefetched()
-        if not self._room.acquire(blocking=False):
+        if not self._permits.acquire(blocking=False):
             raise Unavailable(f"image prefetch at {self._url}: {CALLS_MAX} calls are under way already")
         try:
             self._post({"images": [{"image": image, "hosts": hosts} for image, hosts in images.items()]})
         except (OSError, http.client.HTTPException) as error:
             raise Unavailable(f"image prefetch at {self._url}: {error}") from error
         finally:
-            self._room.release()
+            self._permits.release()
         return Prefetched(sum(map(len, images.values())))
 
     def _post(self, body: object) -> None:

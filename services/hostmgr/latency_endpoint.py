@@ -99,9 +99,9 @@ def _pod(found: Any, where: str) -> PodName:
 class _Incoming(io.RawIOBase):
     """The input of a connection, with a deadline for the whole however slowly it arrives."""
 
-    def __init__(self, connection: socket.socket, patience_s: float) -> None:
-        self._connection, self._patience_s = connection, patience_s
-        self._until_s = time.monotonic() + patience_s
+    def __init__(self, connection: socket.socket, timeout_s: float) -> None:
+        self._connection, self._timeout_s = connection, timeout_s
+        self._until_s = time.monotonic() + timeout_s
 
     def readable(self) -> bool:
         return True

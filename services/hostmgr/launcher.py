@@ -13,7 +13,7 @@ from peloton.model.job import JobRecord, JobType
 from peloton.model.pod import Cause, PodState, PodStatus
 from peloton.model.volume import VolumeRecord
 from services.hostmgr.driver import Claim, ClusterDriver, HostLaunch, PodLaunch, PodTemplate
-from services.hostmgr.hosts.host_book import HostBook
+from services.hostmgr.hosts.host_cache import HostCache
 from services.hostmgr.in_flight import InFlight
 from services.hostmgr.pod_templates import TemplateCache
 from services.hostmgr.reports import StatusWriter
@@ -32,7 +32,7 @@ class Launcher:
         volumes: Volumes,
         templates: TemplateCache,
         cluster: str,
-        book: HostBook,
+        cache: HostCache,
         driver: ClusterDriver,
         writer: StatusWriter,
         in_flight: InFlight[PodId],
@@ -44,7 +44,7 @@ class Launcher:
         the driver has periodic work due."""
         self._jobs, self._pods, self._volumes = jobs, pods, volumes
         self._cluster = cluster
-        self._book = book
+        self._cache = cache
         self._driver = driver
         self._writer = writer
         self._in_flight = in_flight
@@ -66,7 +66,7 @@ class Launcher:
         asking = [
             (pod, host, templates[pod.instance_id].ordinary) for pod, host in placed if pod.instance_id in templates
         ]
-        claims = self._book.claim(lease_id, [p.hostname for p in placements], asking)
+        claims = self._cache.claim(lease_id, [p.hostname for p in placements], asking)
         self._release(lease_id)
         usable = [p for p in placements if p.hostname in claims]
         pods = [PodId(job_id, pod.instance_id, pod.run_id) for p in usable for pod in p.pods]
@@ -75,8 +75,10 @@ class Launcher:
                 taken, failed = self._launch(job, usable, claims, templates)
         except Exception as error:
             # It is unknown which pods were committed and which arrived.
-            self._driver.return_room([room_id for claim in claims.values() for room_id in claim.room_ids])
-            self._book.host_pools.unknown(pods)
+            self._driver.return_resources(
+                [resources_id for claim in claims.values() for resources_id in claim.resources_ids]
+            )
+            self._cache.host_pools.unknown(pods)
             self._unsettled()
             if isinstance(error, OSError):
                 raise Unavailable(f"not known whether the cluster took the launch: {error}") from error
@@ -104,9 +106,9 @@ class Launcher:
         launched = [
             (i, run, host, templates[i].carried_labels(ports.values())) for i, run, host, _, ports in rows if i in taken
         ]
-        self._book.pods_launched(job.job_id, launched)
+        self._cache.pods_launched(job.job_id, launched)
         if len(taken) < len(rows):
-            self._book.host_pools.refused([PodId(job.job_id, i, run) for i, run, *_ in rows if i not in taken])
+            self._cache.host_pools.refused([PodId(job.job_id, i, run) for i, run, *_ in rows if i not in taken])
         volumes = self._volumes.of_instances(job.job_id, sorted(taken & wanted.keys()))
         return taken, self._send(job.job_id, placements, claims, templates, taken, volumes)
 
@@ -138,4 +140,6 @@ class Launcher:
 
 def launch_refused(pod_id: PodId, why: str, now_ns: int) -> PodStatus:
     """Returns Peloton's own report of a pod that the cluster rejected, or to which it was not sent."""
-    return PodStatus(pod_id, PodState.LOST, now_ns, message=why, reason=REASON_LAUNCH_REFUSED, cause=Cause.ROOM_GONE)
+    return PodStatus(
+        pod_id, PodState.LOST, now_ns, message=why, reason=REASON_LAUNCH_REFUSED, cause=Cause.RESOURCES_GONE
+    )

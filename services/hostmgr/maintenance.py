@@ -32,7 +32,7 @@ from peloton.model.text import shorten
 from peloton.ports import HostLifecycles, Lifecycles
 from services.hostmgr.drain_watch import DrainWatch
 from services.hostmgr.driver import HostAddress
-from services.hostmgr.hosts.host_book import HOSTS_UNKNOWN
+from services.hostmgr.hosts.host_cache import HOSTS_UNKNOWN
 from services.hostmgr.manager import HostManagerCore
 from services.hostmgr.residents import Residents
 from services.storage.hosts.host_pools import HostPoolRecords
@@ -65,7 +65,7 @@ class Disrupts(Protocol):
 
 
 class HostMaintainer:
-    """Implements ``ports.HostKeeper`` in process, and the requests of operators."""
+    """Implements ``ports.MaintenanceController`` in process, and the requests of operators."""
 
     def __init__(
         self,
@@ -82,7 +82,7 @@ class HostMaintainer:
         share: float,
         wake_period_s: float = WAKE_PERIOD_S,
     ) -> None:
-        self._core, self._book = core, core.book
+        self._core, self._cache = core, core.cache
         self._maintenance, self._pods, self._disrupts = maintenance, pods, disrupts
         self._host_pools = host_pools
         self._jobs, self._hosts, self._watch = jobs, hosts, watch
@@ -114,7 +114,7 @@ class HostMaintainer:
         known = {host.hostname for host in self._maintenance.all(self.cluster)}
         placed: dict[Hostname, MaintenanceRequest] = {}
         for request in requests:
-            host = self._book.host(request.hostname)
+            host = self._cache.host(request.hostname)
             if host is None and request.hostname not in known:
                 if not self.host_count():
                     raise Unavailable(HOSTS_UNKNOWN)
@@ -141,10 +141,10 @@ class HostMaintainer:
 
     def follow_moves(self, deadline_s: int) -> None:
         """Starts moves of hosts whose desired host pool differs, and cancels moves of hosts where it no longer does."""
-        wanted = self._book.host_pools.moving()
+        wanted = self._cache.host_pools.moving()
         rows = {host.hostname: host for host in self._maintenance.all(self.cluster)}
-        known = {name: host for name in wanted if (host := self._book.host(name)) is not None}
-        bounds = self._book.host_pools.move_bounds()
+        known = {name: host for name in wanted if (host := self._cache.host(name)) is not None}
+        bounds = self._cache.host_pools.move_bounds()
         due, now_ns, changed = move_changes(wanted, rows, known, bounds), time.time_ns(), list[HostMaintenance]()
         if due.begin:
             asked = [
@@ -171,7 +171,7 @@ class HostMaintainer:
         return away_max(self.host_count(), self._share)
 
     def host_count(self) -> int:
-        return self._book.host_count()
+        return self._cache.host_count()
 
     def residents(self, hostnames: Sequence[Hostname]) -> Mapping[Hostname, Sequence[Resident]]:
         """Returns the pods on hosts of the cluster. Raises Aborted for an unknown host, Unavailable while no host is
@@ -179,7 +179,7 @@ class HostMaintainer:
         if not self.host_count():
             raise Unavailable(HOSTS_UNKNOWN)
         known = {host.hostname for host in self._maintenance.all(self.cluster)}
-        if unknown := [name for name in hostnames if name not in known and self._book.host(name) is None]:
+        if unknown := [name for name in hostnames if name not in known and self._cache.host(name) is None]:
             raise Aborted(f"{NOT_A_HOST}: {shorten(unknown[0])}")
         return self._residents.now_of(hostnames)
 
@@ -246,7 +246,7 @@ class HostMaintainer:
 
     def _is_empty(self, host: HostMaintenance) -> bool:
         """Returns whether the host is empty; asks storage after the launches that had claimed the host have ended."""
-        return self._book.is_closed(host.hostname) and not who_leaves(
+        return self._cache.is_closed(host.hostname) and not who_leaves(
             host, self._residents.now_of([host.hostname])[host.hostname]
         )
 
@@ -296,7 +296,7 @@ class HostMaintainer:
     def _refresh(self) -> None:
         """Reads and applies the rows under one lock, so that an older read never replaces a newer one."""
         with self._refreshing:
-            self._book.set_maintained(self._maintenance.all(self.cluster))
+            self._cache.set_maintained(self._maintenance.all(self.cluster))
 
     def _wake(self, hosts: Iterable[HostMaintenance]) -> None:
         self._hosts.hosts_changed([host.hostname for host in hosts])

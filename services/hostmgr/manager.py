@@ -26,22 +26,22 @@ from peloton.model.pod import PodShape, PodStatus
 from peloton.model.reservation import WaitingPod
 from peloton.ports import Evictor, Lifecycles, PodLifecycles
 from services.hostmgr.daemon_evictions import DaemonEvictions
-from services.hostmgr.daemons import DaemonKeeper
-from services.hostmgr.driver import ClusterDriver, PodOnHost, PodReport, RegisteredHost, Room, RoomWish, Token
+from services.hostmgr.daemons import DaemonReconciler
+from services.hostmgr.driver import ClusterDriver, FreeResources, PodOnHost, PodReport, RegisteredHost, RoomWish, Token
 from services.hostmgr.event_writer import EventWriter
 from services.hostmgr.failure_output import FailureOutput
 from services.hostmgr.hosts.domain_counts import NO_COUNTS, Counts, joined
-from services.hostmgr.hosts.host_book import HOSTS_UNKNOWN, HostBook
-from services.hostmgr.hosts.host_notes import ENDS, HostNotes
+from services.hostmgr.hosts.host_cache import HOSTS_UNKNOWN, HostCache
+from services.hostmgr.hosts.host_notes import CLOSED_BY, HostNotes
 from services.hostmgr.hosts.hostname_claims import HostnameClaims
 from services.hostmgr.hosts.spread_turns import SpreadTurns
 from services.hostmgr.in_flight import InFlight
 from services.hostmgr.launcher import Launcher
 from services.hostmgr.pod_templates import TemplateCache
-from services.hostmgr.reconcile import HOST_BACK_REST_S, Look, Reconciler, ReconcileSchedule
+from services.hostmgr.reconcile import HOST_BACK_REST_S, Reconciler, ReconcileSchedule, ReconcileScope
 from services.hostmgr.reports import ReportQueue, StatusWriter
 from services.hostmgr.reserver import Reserver
-from services.hostmgr.volumes import VolumeKeeper
+from services.hostmgr.volumes import VolumeController
 from services.storage.storage import Storage
 
 log = logging.getLogger(__name__)
@@ -93,17 +93,17 @@ class HostManagerCore:
         self._open_events = storage.host_events.open
         self._events = EventWriter(storage.host_events.add)
         self.notes = HostNotes(settings.cluster, self._events.add)
-        self.book = HostBook(settings.lease_s, cluster_labels=labels, notes=self.notes)
+        self.cache = HostCache(settings.lease_s, cluster_labels=labels, notes=self.notes)
         periods_s = settings.reserve_after_s, settings.reservation_s
-        self._reserver = Reserver(settings.cluster, storage.daemons, self.book, *periods_s)
+        self._reserver = Reserver(settings.cluster, storage.daemons, self.cache, *periods_s)
         self._claims = HostnameClaims(storage.hosts, settings.cluster)
         in_flight = InFlight[PodId]()
         self._reconciler = Reconciler(partial(storage.host_pods.on_hosts, settings.cluster), in_flight)
         self._reconciling = ReconcileSchedule(driver.capabilities.settles_s)
-        self._volumes = VolumeKeeper(storage.volumes, settings.cluster, self.book, driver, lifecycles)
+        self._volumes = VolumeController(storage.volumes, settings.cluster, self.cache, driver, lifecycles)
         self._failure_output = FailureOutput(driver.output_tail, storage.host_pods.add_output)
         self._status_writer = StatusWriter(
-            storage.host_pods, settings.cluster, self.book, lifecycles, self._take_committed, lambda: time.monotonic()
+            storage.host_pods, settings.cluster, self.cache, lifecycles, self._take_committed, lambda: time.monotonic()
         )
         self._launcher = Launcher(
             storage.jobs,
@@ -111,25 +111,25 @@ class HostManagerCore:
             storage.volumes,
             TemplateCache(storage.host_pods, storage.configs, storage.pools, storage.secrets),
             settings.cluster,
-            self.book,
+            self.cache,
             driver,
             self._status_writer,
             in_flight,
             self.release,
-            lambda: self._want_look(Look.UNSETTLED),
+            lambda: self._request_reconcile(ReconcileScope.UNSETTLED),
             lambda: self._chore_due.set(),
         )
         evictions = None
         if evictor is not None:
-            evictions = DaemonEvictions(settings.cluster, storage.daemons, self.book, evictor, self.kill_running)
-        self.daemons = DaemonKeeper(
-            settings.cluster, storage.daemons, self.book, driver, daemons or lifecycles, self.launch, evictions
+            evictions = DaemonEvictions(settings.cluster, storage.daemons, self.cache, evictor, self.kill_running)
+        self.daemons = DaemonReconciler(
+            settings.cluster, storage.daemons, self.cache, driver, daemons or lifecycles, self.launch, evictions
         )
         self._report_queue = ReportQueue(
             self._status_writer.commit,
             self._acknowledge,
             self._kill_orphans,
-            missed=self._want_look,
+            missed=self._request_reconcile,
             done=self._reconciler.answers.take,
         )
         self._stopping = threading.Event()
@@ -140,11 +140,11 @@ class HostManagerCore:
 
     def start(self) -> None:
         for pods in self._pods.labelled(self._settings.cluster):
-            self.book.pod_labels.add(pods)
+            self.cache.pod_labels.add(pods)
         if self._settings.uses_host_pools:
             self.read_host_pools()
             self._read_asked()
-        self.notes.succeed(self._open_events(self._settings.cluster, ENDS))
+        self.notes.succeed(self._open_events(self._settings.cluster, CLOSED_BY))
         self._events.start()
         self.daemons.start()
         self._report_queue.start()
@@ -165,37 +165,37 @@ class HostManagerCore:
     # Events of the driver. Only ``hosts_registered`` blocks on storage.
 
     def connected(self) -> None:
-        self._want_look()
+        self._request_reconcile()
 
     def disconnected(self) -> None:
-        self.book.forget_room()
+        self.cache.forget_resources()
 
     def read_host_pools(self) -> None:
         """Reads changed host pools. Any thread may call."""
-        if found := self._host_pools.all(self.book.host_pools.version):
-            self._lifecycles.jobs_changed(self.book.host_pools.set(found), "host pools changed")
+        if found := self._host_pools.all(self.cache.host_pools.version):
+            self._lifecycles.jobs_changed(self.cache.host_pools.set(found), "host pools changed")
             self.daemons.hosts_changed()  # daemons may be constrained by the label
 
     def _read_asked(self) -> None:
-        self.book.host_pools.read_asked(partial(self._pods.asked, self._settings.cluster))
+        self.cache.host_pools.read_asked(partial(self._pods.asked, self._settings.cluster))
 
     def hosts_registered(self, hosts: Sequence[RegisteredHost]) -> None:
         if not self._stopping.is_set():
             refused = self._claims.refused([host.hostname for host in hosts])
-            waiting = self.book.set_hosts(hosts, refused)
+            waiting = self.cache.set_hosts(hosts, refused)
             self.notes.registered(hosts, refused)
             self._lifecycles.jobs_changed(waiting, "hosts became free")
             self.daemons.hosts_changed()
 
-    def room_announced(self, rooms: Sequence[Room]) -> None:
-        self._lifecycles.jobs_changed(self.book.add_room(rooms), "hosts became free")
-        self.daemons.tell()
+    def resources_announced(self, free_resources: Sequence[FreeResources]) -> None:
+        self._lifecycles.jobs_changed(self.cache.add_resources(free_resources), "hosts became free")
+        self.daemons.signal_jobs()
 
-    def room_withdrawn(self, room_ids: Sequence[str]) -> None:
-        self.book.remove_room(room_ids)
+    def resources_withdrawn(self, resources_ids: Sequence[str]) -> None:
+        self.cache.remove_resources(resources_ids)
 
-    def idle_room(self, until_s: float, kept: int, limit: int) -> list[str]:
-        return self.book.take_idle(until_s, time.monotonic(), kept, limit)
+    def idle_resources(self, until_s: float, kept: int, limit: int) -> list[str]:
+        return self.cache.take_idle(until_s, time.monotonic(), kept, limit)
 
     def reported(self, report: PodReport) -> None:
         if self._reconciler.answers.is_news(report):
@@ -207,8 +207,8 @@ class HostManagerCore:
     def refused(self, why: str) -> None:
         self._give_up(why)
 
-    def _want_look(self, look: Look = Look.ALL) -> None:
-        self._reconciling.want(look)
+    def _request_reconcile(self, scope: ReconcileScope = ReconcileScope.ALL) -> None:
+        self._reconciling.want(scope)
         self._chore_due.set()
 
     # Leases and launches.
@@ -228,7 +228,7 @@ class HostManagerCore:
             shapes = [shape for shape, _ in gangs]
             counts = joined(self._count_domains(job_id, shapes, [pod.instance_id for pod in desired]), elsewhere)
             return lease_hosts(
-                self.book, self.driver, job_id, gangs, time.monotonic, for_gang, desired, counts, waiting
+                self.cache, self.driver, job_id, gangs, time.monotonic, for_gang, desired, counts, waiting
             )
 
         is_bound = _has_hard_bound(shape for shape, _ in gangs)
@@ -258,13 +258,13 @@ class HostManagerCore:
         spread = [shape for shape in shapes if shape.layout and shape.layout.spread]
         if not spread:
             return NO_COUNTS
-        if not self.book.are_hosts_known:
+        if not self.cache.are_hosts_known:
             raise Unavailable(HOSTS_UNKNOWN)
-        return self.book.domains.count(spread, self._homes(job_id, self._settings.cluster, without), drained)
+        return self.cache.domains.count(spread, self._homes(job_id, self._settings.cluster, without), drained)
 
     def release(self, lease_id: str) -> None:
         self._turns.end(lease_id)
-        self._lifecycles.jobs_changed(self.book.release(lease_id), "hosts became free")
+        self._lifecycles.jobs_changed(self.cache.release(lease_id), "hosts became free")
 
     def launch(self, job_id: JobId, lease_id: str, placements: Sequence[Placement]) -> LaunchResult:
         self._check_unlocked("Launch", "launch")
@@ -280,9 +280,11 @@ class HostManagerCore:
         self._check_unlocked("Kill", "kill")
         try:
             kills = self._pods.mark_killing(job_id, KILL_BATCH, cluster=self._settings.cluster)
-            self.book.hold(self._pods.coming_back(job_id, [pod.instance_id for pod, *_ in kills]), time.monotonic())
+            self.cache.hold(self._pods.coming_back(job_id, [pod.instance_id for pod, *_ in kills]), time.monotonic())
         except Exception:
-            self._want_look(Look.UNSETTLED)  # it is unknown which are marked: a further call would not find them
+            self._request_reconcile(
+                ReconcileScope.UNSETTLED
+            )  # it is unknown which are marked: a further call would not find them
             raise
         self._kill([PodOnHost(pod_id, host, host_id) for pod_id, host, host_id, _ in kills])
         return len(kills)
@@ -297,7 +299,7 @@ class HostManagerCore:
         try:
             self.driver.kill(pods)
         except OSError as error:
-            self._want_look()
+            self._request_reconcile()
             raise Unavailable(f"{len(pods)} pods not killed yet: {error}") from error
 
     def _kill_orphans(self, orphans: list[PodId]) -> None:
@@ -328,15 +330,15 @@ class HostManagerCore:
                 self._attempt("the driver's chores", self.driver.tend)
                 self._attempt("held room", self._review_holds)
                 self._attempt("reserved hosts", self._review_reservations)
-                if self.book.host_pools.is_stale:
+                if self.cache.host_pools.is_stale:
                     self._attempt("what pods have asked for", self._read_asked)
                 self._attempt("disruption budgets", self._set_disruption_budgets)
                 self._attempt("volumes", self._volumes.tend)
                 self._attempt("daemons", self.daemons.refresh)
-                look = self._reconciling.take(time.monotonic())
-                if look and not self._attempt("reconciliation", partial(self._reconcile, look)):
-                    self._reconciling.want(look)
-            tend_in_s = max(min(self.driver.tend_in_s, self.daemons.tell_in_s), 0.0)
+                scope = self._reconciling.take(time.monotonic())
+                if scope and not self._attempt("reconciliation", partial(self._reconcile, scope)):
+                    self._reconciling.want(scope)
+            tend_in_s = max(min(self.driver.tend_in_s, self.daemons.signal_in_s), 0.0)
             self._chore_due.wait(min(tend_in_s, BEHIND_PERIOD_S) if self._reconciling.is_wanted else tend_in_s)
             self._stopping.wait(0.2)  # events that arrive together are handled together
 
@@ -350,7 +352,7 @@ class HostManagerCore:
         return True
 
     def _review_holds(self) -> None:
-        self._lifecycles.jobs_changed(self.book.review_holds(self._pods.coming_back, time.monotonic()), "freed room")
+        self._lifecycles.jobs_changed(self.cache.review_holds(self._pods.coming_back, time.monotonic()), "freed room")
 
     def _review_reservations(self) -> None:
         self._lifecycles.jobs_changed(self._reserver.review(time.monotonic()), "reserved hosts were given back")
@@ -362,15 +364,15 @@ class HostManagerCore:
             self._budgets_at_s = now_s
             self.driver.set_disruption_budgets(self._disruptions.budgets(self._settings.cluster))
 
-    def _reconcile(self, look: Look) -> None:
+    def _reconcile(self, scope: ReconcileScope) -> None:
         """Requests reports of the pods that storage records on hosts, and repeats kills. Answers wake the jobs that
         they change; a periodic sweep finds changes that a predecessor committed without waking the job."""
-        ending = self._reconciler.ask(look, self.driver.reconcile)
+        ending = self._reconciler.ask(scope, self.driver.reconcile)
         self._kill([PodOnHost(*row[:3]) for row in ending])
 
 
 def lease_hosts(
-    book: HostBook,
+    cache: HostCache,
     driver: ClusterDriver,
     job_id: JobId,
     wanted: Sequence[tuple[PodShape, int]],
@@ -382,10 +384,10 @@ def lease_hosts(
 ) -> HostLease:
     """Leases offered resources, and once more when the driver obtains further offers on request."""
     holder, shapes = (job_id, for_gang), [shape for shape, _ in wanted]
-    lease = book.acquire(job_id, wanted, clock(), for_gang, desired, counts, waiting)
+    lease = cache.acquire(job_id, wanted, clock(), for_gang, desired, counts, waiting)
     is_poor = any(host.is_shunned for host in lease.hosts)
-    if driver.want_room(RoomWish(holder, shapes, lease.short, is_poor, book.may_fit)):
-        lease = book.acquire(job_id, wanted, clock(), for_gang, desired, counts, waiting)  # the first lease ends
+    if driver.want_room(RoomWish(holder, shapes, lease.short, is_poor, cache.may_fit)):
+        lease = cache.acquire(job_id, wanted, clock(), for_gang, desired, counts, waiting)  # the first lease ends
     driver.room_sufficed(holder, [shape for shape in shapes if shape not in lease.short])
     return lease
 

@@ -30,7 +30,7 @@ from peloton.model.host import (
     PlacedPod,
     Placement,
 )
-from peloton.model.host_pool import PoolRoom, Workload
+from peloton.model.host_pool import HostPoolTotals, Workload
 from peloton.model.ids import Hostname, JobId
 from peloton.model.pod import AllOf, AnyOf, Constraint, HostLabel, Label, PodLabel, PodShape, Strategy
 from peloton.model.reason import Infeasible
@@ -341,25 +341,25 @@ def reach_from_wire(wire: pb.ReachOfDaemonResponse) -> DaemonReach:
     return DaemonReach(wire.matching, refusing_from_wire(wire.refusing))
 
 
-def rooms_to_wire(rooms: Mapping[str, PoolRoom], hostnames: Iterable[Hostname]) -> pb.HostPoolRoomsResponse:
+def capacity_to_wire(totals: Mapping[str, HostPoolTotals], hostnames: Iterable[Hostname]) -> pb.HostPoolRoomsResponse:
     wire = [
         pb.HostPoolRoomsResponse.Room(
             host_pool=name,
-            host_count=room.host_count,
-            capacity=resources_to_wire(room.capacity),
-            used=resources_to_wire(room.used),
+            host_count=of_pool.host_count,
+            capacity=resources_to_wire(of_pool.capacity),
+            used=resources_to_wire(of_pool.used),
         )
-        for name, room in rooms.items()
+        for name, of_pool in totals.items()
     ]
     return pb.HostPoolRoomsResponse(rooms=wire, hostnames=hostnames)
 
 
-def rooms_from_wire(wire: pb.HostPoolRoomsResponse) -> tuple[dict[str, PoolRoom], list[Hostname]]:
-    rooms = {
-        one.host_pool: PoolRoom(one.host_count, resources_from_wire(one.capacity), resources_from_wire(one.used))
+def capacity_from_wire(wire: pb.HostPoolRoomsResponse) -> tuple[dict[str, HostPoolTotals], list[Hostname]]:
+    totals = {
+        one.host_pool: HostPoolTotals(one.host_count, resources_from_wire(one.capacity), resources_from_wire(one.used))
         for one in wire.rooms
     }
-    return rooms, list(map(Hostname, wire.hostnames))
+    return totals, list(map(Hostname, wire.hostnames))
 
 
 def marks_from_wire(wire: advice_pb2.AdviceResponse) -> tuple[dict[Hostname, Marked], dict[JobId, Marked]]:

@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 
 HOSTS_PER_CALL_MAX = 100
 MEASURED_AT_ONCE = 8
-PATIENCE_S = 2.0
+TIMEOUT_S = 2.0
 """Seconds to wait for the hosts of one call; the next call has the answers that were late."""
 SAMPLE_AGE_S = 3.0
 """Seconds for which a sample is reused: cpu rates over shorter times are meaningless."""
@@ -56,7 +56,7 @@ class PodUses:
         if len(hostnames) > HOSTS_PER_CALL_MAX:
             raise InvalidArgument(f"{len(hostnames)} hosts are asked for, at most {HOSTS_PER_CALL_MAX} are allowed")
         names = list(dict.fromkeys(hostnames))
-        wait([asked for asked in map(self._ask, names) if asked is not None], timeout=PATIENCE_S)
+        wait([asked for asked in map(self._ask, names) if asked is not None], timeout=TIMEOUT_S)
         oldest_s = self._clock() - KEPT_S
         watched = [self._watched.get(name) for name in names]
         return {pod: use for one in watched if one is not None and one.at_s > oldest_s for pod, use in one.pods.items()}

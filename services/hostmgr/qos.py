@@ -29,9 +29,9 @@ from peloton.scheduling.qos import (
     is_due,
     observe,
 )
-from services.hostmgr.host_samples import Look
+from services.hostmgr.host_samples import HostSample
 from services.hostmgr.host_use import HostUse
-from services.hostmgr.hosts.host_book import HostBook
+from services.hostmgr.hosts.host_cache import HostCache
 from services.hostmgr.manager import HostManagerCore
 from services.storage.pods.host_pods import HostPods
 
@@ -71,34 +71,34 @@ class QosController:
     ) -> None:
         self._settings = settings
         self._core = core
-        self._book = core.book
+        self._cache = core.cache
         self._pods = pods
         self._evictor = evictor
         self._lifecycles = lifecycles
         self._uses: dict[Hostname, HostUse] = {}
         self._watches: dict[Hostname, HostWatch] = {}
         self._stays: dict[Hostname, int] = {}  # corrected host -> cpu_milli of the remaining pods
-        self._meter = QosMeter(self._book)
+        self._meter = QosMeter(self._cache)
 
-    def take_samples(self, looks: Sequence[Look], known: Collection[Hostname], now_s: float) -> None:
+    def take_samples(self, samples: Sequence[HostSample], known: Collection[Hostname], now_s: float) -> None:
         if self._settings.enabled:
-            self.run_round(looks, now_s)
+            self.run_round(samples, now_s)
 
-    def run_round(self, measured: Sequence[Look], now_s: float) -> list[Correction]:
+    def run_round(self, measured: Sequence[HostSample], now_s: float) -> list[Correction]:
         """Evaluates newly measured hosts, and evicts where due. Raises Unavailable, OSError, and what storage
         raises."""
         policy = self._settings.policy
-        looks = [each for each in measured if each.has_revocable]
-        holders = {host.hostname for host in self._book.revocable_holders()}
-        uses = self._uses | {each.host.hostname: each.use for each in looks}
+        samples = [each for each in measured if each.has_revocable]
+        holders = {host.hostname for host in self._cache.revocable_holders()}
+        uses = self._uses | {each.host.hostname: each.use for each in samples}
         self._uses = {name: use for name, use in uses.items() if name in holders}
-        for each in looks:
+        for each in samples:
             if each.use.is_news:
                 watch = self._watches.get(each.host.hostname, HostWatch())
                 self._watches[each.host.hostname] = observe(watch, each.load, policy)
         self._meter.note(self._uses, self._watches, policy)
         made: list[Correction] = []
-        for each in looks:
+        for each in samples:
             if len(made) < EVICTED_PODS_MAX:
                 made += self._correct(each, now_s)
         self._watches = {name: watch for name, watch in self._watches.items() if not watch.is_idle(now_s)}
@@ -108,9 +108,9 @@ class QosController:
 
     def _close_hosts(self, now_s: float) -> None:
         closed = {name: held for name, held in self._stays.items() if self._watches[name].is_closed(now_s)}
-        self._lifecycles.jobs_changed(self._book.close_to_revocable(closed), "a host takes revocable pods again")
+        self._lifecycles.jobs_changed(self._cache.close_to_revocable(closed), "a host takes revocable pods again")
 
-    def _correct(self, found: Look, now_s: float) -> tuple[Correction, ...]:
+    def _correct(self, found: HostSample, now_s: float) -> tuple[Correction, ...]:
         policy, hostname = self._settings.policy, found.host.hostname
         watch = self._watches.get(hostname, HostWatch())
         if not is_due(watch, policy):
@@ -146,8 +146,8 @@ class QosMeter:
     ``peloton.hosts.slack_held`` over all hosts, in cores and MiB; ``peloton.qos.hot_hosts``; ``peloton.qos.evicted`` in
     pods by cause."""
 
-    def __init__(self, book: HostBook, meter: Meter | None = None) -> None:
-        self._book = book
+    def __init__(self, cache: HostCache, meter: Meter | None = None) -> None:
+        self._cache = cache
         self._used = Use()
         self._hot_count = 0
         meter = meter or metrics.get_meter("peloton.hostmgr")
@@ -172,7 +172,7 @@ class QosMeter:
         return [Observation(cpu, {"kind": "cpu"}), Observation(memory, {"kind": "memory"})]
 
     def _read_slack(self, _: CallbackOptions) -> list[Observation]:
-        return [Observation(self._book.sums.slack()[0] / 1000)]
+        return [Observation(self._cache.sums.slack()[0] / 1000)]
 
     def _read_held(self, _: CallbackOptions) -> list[Observation]:
-        return [Observation(self._book.sums.slack()[1] / 1000)]
+        return [Observation(self._cache.sums.slack()[1] / 1000)]

@@ -34,8 +34,8 @@ from peloton.scheduling.rebalance import plan
 from peloton.scheduling.relocation import HostNow
 from services.grpc_errors import abort_on_error
 from services.hostmgr.hosts.domain_counts import Counts, everywhere
-from services.hostmgr.hosts.host_book import HOSTS_UNKNOWN, HostBook
-from services.hostmgr.hosts.room_holds import ComingBackOf
+from services.hostmgr.hosts.host_cache import HOSTS_UNKNOWN, HostCache
+from services.hostmgr.hosts.resource_holds import ComingBackOf
 
 log = logging.getLogger(__name__)
 
@@ -65,14 +65,14 @@ class Records(Protocol):
 class Rebalancer:
     def __init__(
         self,
-        book: HostBook,
+        cache: HostCache,
         records: Records,
         cluster: str,
         coming_back: ComingBackOf,
         lifecycles: Lifecycles,
         count_domains: CountDomains,
     ) -> None:
-        self._book, self._records = book, records
+        self._cache, self._records = cache, records
         self._count_domains = count_domains
         self._coming_back, self._lifecycles = coming_back, lifecycles
         self.cluster = cluster
@@ -84,11 +84,11 @@ class Rebalancer:
     def snapshot(self, drained: Collection[Hostname] = ()) -> tuple[list[HostNow], PodCensus]:
         """Returns the hosts and pods of the cluster for a plan. With ``drained`` the spread covers only jobs with pods
         on these hosts, as it would be without the hosts. Raises Unavailable."""
-        if not self._book.are_hosts_known:
+        if not self._cache.are_hosts_known:
             raise Unavailable(HOSTS_UNKNOWN)
         pods = self._records.census(self.cluster)
         pods = replace(pods, spread=self._spread(pods, drained))
-        return self._book.census({name: _in_the_way(kept) for name, kept in pods.others.items()}), pods
+        return self._cache.census({name: _in_the_way(kept) for name, kept in pods.others.items()}), pods
 
     def _spread(self, pods: PodCensus, drained: Collection[Hostname]) -> dict[JobId, JobSpread]:
         """Returns the spread of jobs with a shape that has spread constraints."""
@@ -137,7 +137,7 @@ class Rebalancer:
             begun = self._records.begin(self.cluster, job_id, list(own))
             if begun:
                 back = self._coming_back(job_id, [move.pod_id.instance_id for move in begun])
-                self._book.hold(back, time.monotonic())
+                self._cache.hold(back, time.monotonic())
                 self._wake([job_id])
                 log.info("%d pods of job %s move to other hosts", len(begun), job_id)
 

@@ -21,7 +21,7 @@ FOLLOW_UPS_S = (20.0, 60.0, 180.0, 600.0)
 
 ASKED_MAX = 20_000
 """Limit of open questions: the queue of reports has space for all answers."""
-PATIENCE_S = 2.0
+ANSWER_TIMEOUT_S = 2.0
 """Seconds without an answer after which the next question does not wait for the open ones."""
 HOST_BACK_REST_S = 5.0
 """Seconds after the return of a host to a control plane without records of its pods, until kills are repeated."""
@@ -30,13 +30,13 @@ Row = tuple[PodId, str, str, PodState]
 """Pod, host, the cluster's id of the host, stored state."""
 
 
-class Look(IntEnum):
+class ReconcileScope(IntEnum):
     NONE = 0
     UNSETTLED = 1  # pods that should have progressed: launched and not reported since, or killed and not ended
     ALL = 2
 
     def covers(self, state: PodState) -> bool:
-        return self is Look.ALL or state in (PodState.LAUNCHED, PodState.KILLING)
+        return self is ReconcileScope.ALL or state in (PodState.LAUNCHED, PodState.KILLING)
 
 
 class ReconcileSchedule:
@@ -46,16 +46,16 @@ class ReconcileSchedule:
         """``settled_s`` is the time after a full reconciliation within which hosts may still come back."""
         self._follow_ups_s = sorted({delay_s for delay_s in (*FOLLOW_UPS_S, settled_s) if 0 < delay_s < PERIOD_S})
         self._lock = threading.Lock()
-        self._wanted = Look.ALL
+        self._wanted = ReconcileScope.ALL
         self._due_s: list[float] = []  # the last entry is a full reconciliation
 
     @property
     def is_wanted(self) -> bool:
-        return self._wanted is not Look.NONE
+        return self._wanted is not ReconcileScope.NONE
 
-    def want(self, look: Look) -> None:
+    def want(self, scope: ReconcileScope) -> None:
         with self._lock:
-            self._wanted = max(self._wanted, look)
+            self._wanted = max(self._wanted, scope)
 
     def want_by(self, due_s: float) -> None:
         """Requests a reconciliation of unsettled pods, unless one is due earlier: many requests result in one."""
@@ -63,16 +63,16 @@ class ReconcileSchedule:
             if self._due_s and due_s < self._due_s[0]:
                 self._due_s.insert(0, due_s)
 
-    def take(self, now_s: float) -> Look:
+    def take(self, now_s: float) -> ReconcileScope:
         """Returns the reconciliation that is due now; a caller that fails requests it again."""
         with self._lock:
-            look, self._wanted = self._wanted, Look.NONE
+            scope, self._wanted = self._wanted, ReconcileScope.NONE
             while self._due_s and self._due_s[0] <= now_s:
-                look = max(look, Look.UNSETTLED if len(self._due_s) > 1 else Look.ALL)
+                scope = max(scope, ReconcileScope.UNSETTLED if len(self._due_s) > 1 else ReconcileScope.ALL)
                 del self._due_s[0]
-            if look is Look.ALL:
+            if scope is ReconcileScope.ALL:
                 self._due_s = [now_s + delay_s for delay_s in (*self._follow_ups_s, PERIOD_S)]
-            return look
+            return scope
 
 
 class Answers:
@@ -89,13 +89,13 @@ class Answers:
         self._asked_count = 0
         self._began_s = 0.0
 
-    def begin(self, look: Look = Look.ALL) -> frozenset[str]:
+    def begin(self, scope: ReconcileScope = ReconcileScope.ALL) -> frozenset[str]:
         """Starts a reconciliation; returns the open questions and closes them. For seconds after a full reconciliation
         the cluster repeats all known states, so a smaller one keeps the stored states."""
         with self._changed:
             before = frozenset(self._awaited)
             self._awaited.clear()
-            if look is Look.ALL:
+            if scope is ReconcileScope.ALL:
                 self._said.clear()
             self._late_count, self._asked_count, self._began_s = 0, 0, self._clock()
             return before
@@ -145,7 +145,7 @@ class Answers:
         """Waits until at most ``most`` answers are open, or no further answer arrives."""
         with self._changed:
             while len(self._awaited) - self._late_count > most:
-                if not self._changed.wait(PATIENCE_S):
+                if not self._changed.wait(ANSWER_TIMEOUT_S):
                     self._late_count = len(self._awaited)
 
 
@@ -160,25 +160,25 @@ class Reconciler:
         self._in_flight = in_flight
         self.answers = Answers()
 
-    def ask(self, look: Look, ask: Ask) -> list[Row]:
+    def ask(self, scope: ReconcileScope, ask: Ask) -> list[Row]:
         """Returns the pods that must end and have not. Pods without an answer, because their host has not come back
         yet, are part of every reconciliation. Raises what ``ask`` raises."""
-        open_ids = self.answers.begin(look)
+        open_ids = self.answers.begin(scope)
         try:
-            ending = self._ask_pages(look, open_ids, ask)
+            ending = self._ask_pages(scope, open_ids, ask)
         except BaseException:
             self.answers.ask(open_ids, is_late=True)
             raise
-        if look is Look.ALL:
+        if scope is ReconcileScope.ALL:
             self.answers.wait(0)
             ask([])
         return ending
 
-    def _ask_pages(self, look: Look, open_ids: Collection[str], ask: Ask) -> list[Row]:
+    def _ask_pages(self, scope: ReconcileScope, open_ids: Collection[str], ask: Ask) -> list[Row]:
         ending = []
         for page in self._pages():
             # Pods in flight are left out: they have not reached the cluster, which would report them as lost.
-            concerned = (row for row in page if look.covers(row[3]) or str(row[0]) in open_ids)
+            concerned = (row for row in page if scope.covers(row[3]) or str(row[0]) in open_ids)
             asked = [row for row in concerned if row[0] not in self._in_flight]
             if asked:
                 self.answers.wait(ASKED_MAX - len(asked))

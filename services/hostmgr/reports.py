@@ -16,7 +16,7 @@ from peloton.model.ids import PodId
 from peloton.model.pod import PodState, PodStatus
 from peloton.ports import PodLifecycles
 from services.hostmgr.driver import PodReport, Token
-from services.hostmgr.hosts.host_book import HostBook
+from services.hostmgr.hosts.host_cache import HostCache
 from services.storage.pods.host_pods import HostPods
 
 log = logging.getLogger(__name__)
@@ -39,16 +39,16 @@ class ReportQueue:
         kill_orphans: Callable[[list[PodId]], None],
         missed: Callable[[], None] = lambda: None,
         done: Callable[[Sequence[PodReport]], None] = lambda reports: None,
-        patience_s: float = 1.0,
+        retry_s: float = 1.0,
     ) -> None:
         """``missed`` is called when a report is lost that is not repeated, ``done`` with committed reports. After a
-        failed batch the thread pauses for ``patience_s``."""
+        failed batch the thread pauses for ``retry_s``."""
         self._commit = commit
         self._acknowledge = acknowledge
         self._kill_orphans = kill_orphans
         self._missed = missed
         self._done = done
-        self._patience_s = patience_s
+        self._retry_s = retry_s
         self._reports: queue.SimpleQueue[PodReport | None] = queue.SimpleQueue()
         self._counting = threading.Lock()
         self._dropped_count = 0
@@ -85,7 +85,7 @@ class ReportQueue:
                 log.exception("%d reports of pods not committed: they come again", len(batch))
                 if not all(report.token for report in batch):
                     self._missed()
-                is_last |= self._stopping.wait(self._patience_s)  # storage is unavailable; the queue is bounded
+                is_last |= self._stopping.wait(self._retry_s)  # storage is unavailable; the queue is bounded
             if is_last:
                 return
 
@@ -126,7 +126,7 @@ class StatusWriter:
         self,
         pods: HostPods,
         cluster: str,
-        book: HostBook,
+        cache: HostCache,
         lifecycles: PodLifecycles,
         committed: Callable[[Sequence[PodStatus]], None],
         clock: Callable[[], float],
@@ -134,7 +134,7 @@ class StatusWriter:
         """``clock`` is the monotonic one."""
         self._pods = pods
         self._cluster = cluster
-        self._book = book
+        self._cache = cache
         self._lifecycles = lifecycles
         self._committed = committed
         self._clock = clock
@@ -144,8 +144,8 @@ class StatusWriter:
         now_ns = time.time_ns()
         timed = [s if s.time_ns else replace(s, time_ns=now_ns) for s in statuses]
         outcome = self._pods.apply_status(timed, self._cluster, self._bound_to_host(timed))
-        self._book.aversions.take(outcome.ends, self._clock())
-        waiting = self._book.pods_ended(outcome.ended)
+        self._cache.aversions.take(outcome.ends, self._clock())
+        waiting = self._cache.pods_ended(outcome.ended)
         self._lifecycles.pods_changed(outcome.changed_jobs, "pods changed on their hosts")
         self._lifecycles.jobs_changed(waiting, "hosts that the job waits for have room")
         self._committed(statuses)
@@ -155,4 +155,4 @@ class StatusWriter:
         """Returns the failing runs of batch pods that would return to the host on which they fail."""
         if not self._pods.batch_backoff.waits:
             return set()
-        return self._book.bound_to_host(self._pods.retries([s for s in statuses if s.state is PodState.FAILED]))
+        return self._cache.bound_to_host(self._pods.retries([s for s in statuses if s.state is PodState.FAILED]))

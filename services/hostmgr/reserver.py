@@ -12,9 +12,9 @@ from peloton.model.host import HostLease
 from peloton.model.ids import Hostname, JobId
 from peloton.model.reservation import WaitingPod
 from peloton.model.resources import needed
-from services.hostmgr.hosts.host_book import HostBook
+from services.hostmgr.hosts.host_cache import HostCache
 
-LOOK_PERIOD_S = 1.0
+POLL_PERIOD_S = 1.0
 """Seconds between reads of the resources held by pods on hosts: each read covers the pods of many hosts."""
 
 
@@ -25,31 +25,31 @@ class PodsOnHosts(Protocol):
 class Reserver:
     """Reservations in one cluster. Any thread may call; times are of the monotonic clock."""
 
-    def __init__(self, cluster: str, pods: PodsOnHosts, book: HostBook, after_s: float, keep_s: float) -> None:
+    def __init__(self, cluster: str, pods: PodsOnHosts, cache: HostCache, after_s: float, keep_s: float) -> None:
         """A host is reserved for a pod that has waited for ``after_s``, for at most ``keep_s``; 0 disables
         reservations."""
-        self._cluster, self._pods, self._book = cluster, pods, book
+        self._cluster, self._pods, self._cache = cluster, pods, cache
         self._after_s, self._keep_s = after_s, keep_s
-        self._looked_s = float("-inf")
+        self._polled_s = float("-inf")
 
     def reserve(self, job_id: JobId, lease: HostLease, waiting: Sequence[WaitingPod], now_s: float) -> HostLease:
         """Returns the lease, with a host reserved for the first of these pods that is due, if one can be reserved."""
         pod = self._first_due(lease, waiting)
         if (
             pod is None
-            or now_s - self._looked_s < LOOK_PERIOD_S
-            or not self._book.reservations.may_reserve(job_id, now_s)
+            or now_s - self._polled_s < POLL_PERIOD_S
+            or not self._cache.reservations.may_reserve(job_id, now_s)
         ):
             return lease
-        self._looked_s = now_s
-        candidates = self._book.reservations.candidates(pod.shape, self._book.aversions.of_job(job_id, now_s))
+        self._polled_s = now_s
+        candidates = self._cache.reservations.candidates(pod.shape, self._cache.aversions.of_job(job_id, now_s))
         pods = self._pods.neighbours(self._cluster, [one.hostname for one in candidates]) if candidates else {}
         compared = [replace(one, pods=pods.get(one.hostname, ())) for one in candidates]
         host = soonest(needed(pod.shape.resources), compared)
         if host is None:
-            self._book.reservations.found_none(job_id, now_s)
+            self._cache.reservations.found_none(job_id, now_s)
             return lease
-        made = self._book.reservations.reserve(job_id, pod, host, self._keep_s, now_s)
+        made = self._cache.reservations.reserve(job_id, pod, host, self._keep_s, now_s)
         return replace(lease, reserved=((made.instance_id, made.hostname),)) if made else lease
 
     def _first_due(self, lease: HostLease, waiting: Sequence[WaitingPod]) -> WaitingPod | None:
@@ -60,4 +60,4 @@ class Reserver:
 
     def review(self, now_s: float) -> set[JobId]:
         """Releases reservations that have ended; returns the jobs that may find hosts."""
-        return self._book.reservations.review(self._keep_s, now_s)
+        return self._cache.reservations.review(self._keep_s, now_s)

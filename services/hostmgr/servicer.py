@@ -18,14 +18,14 @@ from peloton.model.text import shorten
 from peloton.ports import ImagePrefetcher
 from services.grpc_errors import abort_on_error
 from services.grpc_requests import SERVER_OPTIONS, RequestsOfThreads
-from services.hostmgr import messages, room_messages
+from services.hostmgr import capacity_messages, messages
 from services.hostmgr.advisor import AdviceServicer, HostAdvisor
 from services.hostmgr.domain_messages import counts_from_wire, counts_to_wire
 from services.hostmgr.driver import PodOnHost
-from services.hostmgr.host_pool_keeper import HostPoolKeeper
+from services.hostmgr.host_pool_controller import HostPoolController
 from services.hostmgr.host_services import NO_POOLS, HostServiceServicer, MaintenanceServicer, Uses
-from services.hostmgr.hosts.host_book import HOSTS_UNKNOWN
-from services.hostmgr.hosts.room_finder import NOBODY
+from services.hostmgr.hosts.capacity_finder import UNRECORDED_JOB
+from services.hostmgr.hosts.host_cache import HOSTS_UNKNOWN
 from services.hostmgr.maintenance import HostMaintainer
 from services.hostmgr.manager import HostManagerCore
 from services.hostmgr.rebalancer import Rebalancer, RebalanceServicer
@@ -76,7 +76,7 @@ class HostsServicer(hostmgr_pb2_grpc.HostsServicer):
     @abort_on_error
     def Launch(self, request: pb.LaunchRequest, context: grpc.ServicerContext) -> pb.LaunchResponse:
         placements = messages.placements_from_wire(request.placements)
-        with self._core.book.launches.launching([p.hostname for p in placements]):
+        with self._core.cache.launches.launching([p.hostname for p in placements]):
             result = self._core.launch(JobId(request.job_id), request.lease_id, placements)
         return pb.LaunchResponse(
             launched=result.launched_count, refused=result.refused_count, failed=result.failed_count
@@ -90,32 +90,32 @@ class HostsServicer(hostmgr_pb2_grpc.HostsServicer):
     def ClusterCapacity(
         self, request: pb.ClusterCapacityRequest, context: grpc.ServicerContext
     ) -> pb.ClusterCapacityResponse:
-        capacity, revocable, count = self._core.book.capacity()
+        capacity, revocable, count = self._core.cache.capacity()
         return pb.ClusterCapacityResponse(
             capacity=messages.resources_to_wire(capacity),
             revocable=messages.resources_to_wire(revocable),
             host_count=count,
-            free=messages.resources_to_wire(self._core.book.free()) if request.with_free else None,
-            registered=messages.resources_to_wire(self._core.book.registered_capacity()),
+            free=messages.resources_to_wire(self._core.cache.free()) if request.with_free else None,
+            registered=messages.resources_to_wire(self._core.cache.registered_capacity()),
             kind=self._core.driver.capabilities.kind,
-            host_pools=map(messages.host_pool_to_wire, self._core.book.host_pools.capacities()),
+            host_pools=map(messages.host_pool_to_wire, self._core.cache.host_pools.capacities()),
         )
 
     @abort_on_error
     def SumUpHosts(self, request: pb.SumUpHostsRequest, context: grpc.ServicerContext) -> pb.SumUpHostsResponse:
-        capacity, revocable, _ = self._core.book.capacity()
-        return messages.sums_to_wire(self._core.book.sums.now(capacity, revocable, self._uses()))
+        capacity, revocable, _ = self._core.cache.capacity()
+        return messages.sums_to_wire(self._core.cache.sums.now(capacity, revocable, self._uses()))
 
     @abort_on_error
     def HostPoolRooms(
         self, request: pb.HostPoolRoomsRequest, context: grpc.ServicerContext
     ) -> pb.HostPoolRoomsResponse:
-        book = self._core.book
-        if not book.host_pools.are_used:
+        cache = self._core.cache
+        if not cache.host_pools.are_used:
             raise Unimplemented(NO_POOLS)
-        if not book.are_hosts_known:
+        if not cache.are_hosts_known:
             raise Unavailable(HOSTS_UNKNOWN)
-        return messages.rooms_to_wire(book.host_pools.rooms(), book.host_pools.hosts_of(request.hosts_of))
+        return messages.capacity_to_wire(cache.host_pools.totals(), cache.host_pools.hosts_of(request.hosts_of))
 
     @abort_on_error
     def JudgePods(self, request: pb.JudgePodsRequest, context: grpc.ServicerContext) -> pb.JudgePodsResponse:
@@ -125,7 +125,7 @@ class HostsServicer(hostmgr_pb2_grpc.HostsServicer):
             )
         shapes = [shape for shape, _ in messages.wanted_from_wire(request.pods)]
         return pb.JudgePodsResponse(
-            infeasible=messages.infeasible_shapes_to_wire(self._core.book.judge(shapes), shapes)
+            infeasible=messages.infeasible_shapes_to_wire(self._core.cache.judge(shapes), shapes)
         )
 
     @abort_on_error
@@ -134,11 +134,11 @@ class HostsServicer(hostmgr_pb2_grpc.HostsServicer):
             raise InvalidArgument(
                 f"room for {len(request.pods)} sorts of pods is asked for, at most {JUDGED_MAX} in one call"
             )
-        if not self._core.book.are_hosts_known:
+        if not self._core.cache.are_hosts_known:
             raise Unavailable(HOSTS_UNKNOWN)
-        pods = room_messages.pods_from_wire(request.pods)
-        counts = self._core.count_domains(NOBODY, [each.shape for each in pods])
-        return room_messages.rooms_to_wire(self._core.book.room.find(pods, counts))
+        pods = capacity_messages.pods_from_wire(request.pods)
+        counts = self._core.count_domains(UNRECORDED_JOB, [each.shape for each in pods])
+        return capacity_messages.capacity_to_wire(self._core.cache.finder.find(pods, counts))
 
     @abort_on_error
     def BrowseSandbox(
@@ -216,7 +216,7 @@ class HostsServicer(hostmgr_pb2_grpc.HostsServicer):
     @abort_on_error
     def PlanDaemon(self, request: pb.ReachOfDaemonRequest, context: grpc.ServicerContext) -> pb.PlanDaemonResponse:
         ((shape, _),) = messages.wanted_from_wire([request.pod])
-        return room_messages.daemon_room_to_wire(self._core.daemons.plan(shape))
+        return capacity_messages.daemon_plan_to_wire(self._core.daemons.plan(shape))
 
     @abort_on_error
     def CordonHost(self, request: Step, context: grpc.ServicerContext) -> pb.MaintenanceStepResponse:
@@ -261,14 +261,14 @@ def serve(
     rebalancer: Rebalancer,
     advisor: HostAdvisor,
     views: ClusterViews,
-    host_pools: HostPoolKeeper | None = None,
+    host_pools: HostPoolController | None = None,
 ) -> tuple[grpc.Server, int]:
     """Starts to serve at ``host:port`` (port 0 picks one); returns the server and its port. ``deadline_s`` is the
     default deadline of drains. ``host_pools`` is None while host pools are disabled."""
     threads = ThreadPoolExecutor(THREADS_MAX, thread_name_prefix="hostmgr")
     server = grpc.server(threads, interceptors=[RequestsOfThreads()], options=SERVER_OPTIONS)
     hostmgr_pb2_grpc.add_HostsServicer_to_server(HostsServicer(core, maintainer, images, rebalancer, uses), server)
-    hosts = HostServiceServicer(core.book, maintainer, uses, deadline_s, advisor, host_pools)
+    hosts = HostServiceServicer(core.cache, maintainer, uses, deadline_s, advisor, host_pools)
     host_svc_pb2_grpc.add_HostServiceServicer_to_server(hosts, server)
     maintenance = MaintenanceServicer(maintainer, deadline_s, rebalancer, views.job_names, host_pools)
     maintenance_pb2_grpc.add_MaintenanceServiceServicer_to_server(maintenance, server)

@@ -60,7 +60,7 @@ class ClusterViews:
         records: Overview,
         wall_ns: Callable[[], int] = time.time_ns,
     ) -> None:
-        self._cluster, self._book, self._driver = cluster, core.book, core.driver
+        self._cluster, self._cache, self._driver = cluster, core.cache, core.driver
         self._advisor, self._uses, self._wall_ns = advisor, uses, wall_ns
         self.pod_uses = PodUses(core.driver.samples_of)
         self._records = records
@@ -77,12 +77,12 @@ class ClusterViews:
         return self._map.get()
 
     def _describe(self) -> private.DescribeClusterResponse:
-        view = self._book.views.view()
+        view = self._cache.views.view()
         columns, kind = view.columns, self._driver.capabilities.kind
         measured = Measured.of(columns.hostnames, self._uses())
         states = columns.state_counts()
         marks = [one.mark for one in self._advisor.host_marks()]
-        avoided = self._book.aversions.avoided_by_all(time.monotonic())
+        avoided = self._cache.aversions.avoided_by_all(time.monotonic())
         found, left_out = problems.worst_first(self._problems(view, kind, states.get(HostState.UP, 0)))
         return private.DescribeClusterResponse(
             overview=pb.ClusterOverview(
@@ -103,7 +103,7 @@ class ClusterViews:
 
     def _problems(self, view: HostView, kind: str, up_count: int) -> list[Problem]:
         cluster, now_ns, now_s, driver = self._cluster, self._wall_ns(), time.monotonic(), self._driver
-        aversions, red = self._book.aversions, {Mark.RED}
+        aversions, red = self._cache.aversions, {Mark.RED}
         drains, slow = self._drains(view.maintained), self._advisor.service_marks(red)
         blockers = [one.job_id for host in drains for one in host.progress.blockers]
         names = self.job_names([*blockers, *(one.job_id for one in slow)])
@@ -137,12 +137,12 @@ class ClusterViews:
             return known
 
     def _draw(self) -> pb.HostMap:
-        columns, maintained, host_pools, _ = self._book.views.view()
+        columns, maintained, host_pools, _ = self._cache.views.view()
         names, pods = columns.hostnames, self._pod_counts.get()
         measured = Measured.of(names, self._uses())
         marks = {one.hostname: _MARK_NUMBERS[one.mark] for one in self._advisor.host_marks()}
         flags = dict.fromkeys(maintained, MAINTAINED)
-        for name in self._book.aversions.avoided_by_all(time.monotonic()):
+        for name in self._cache.aversions.avoided_by_all(time.monotonic()):
             flags[name] = flags.get(name, 0) | AVOIDED
         found = pb.HostMap(
             cluster=self._cluster,

@@ -24,38 +24,38 @@ from peloton.model.ids import JobId
 from peloton.model.volume import VolumeRecord, VolumeState
 from peloton.ports import PodLifecycles
 from services.hostmgr.driver import ClusterDriver
-from services.hostmgr.hosts.host_book import HostBook
+from services.hostmgr.hosts.host_cache import HostCache
 from services.storage.volumes.volumes import VOLUMES_PER_PAGE, Volumes
 
 log = logging.getLogger(__name__)
 
-LOOK_PERIOD_S = 5.0
+POLL_PERIOD_S = 5.0
 
 
-class VolumeKeeper:
+class VolumeController:
     def __init__(
-        self, volumes: Volumes, cluster: str, book: HostBook, driver: ClusterDriver, lifecycles: PodLifecycles
+        self, volumes: Volumes, cluster: str, cache: HostCache, driver: ClusterDriver, lifecycles: PodLifecycles
     ) -> None:
         self._volumes = volumes
         self._cluster = cluster
-        self._book, self._driver, self._lifecycles = book, driver, lifecycles
-        self._looked_s = float("-inf")
+        self._cache, self._driver, self._lifecycles = cache, driver, lifecycles
+        self._polled_s = float("-inf")
         self._unmade: dict[str, tuple[int, float]] = {}  # volume -> the pod's last run, first seen at
         self._away_since_s: dict[str, float] = {}  # hosts of volumes that the cluster does not list
         self._leaving: set[str] = set()  # volumes to be deleted that their hosts listed in the last pass
 
     def tend(self) -> None:
         """Compares rows with hosts, every few seconds. Raises what storage raises."""
-        if not self._driver.capabilities.keeps_volumes or not self._book.are_hosts_known:
+        if not self._driver.capabilities.keeps_volumes or not self._cache.are_hosts_known:
             return
-        if time.monotonic() - self._looked_s < LOOK_PERIOD_S:
+        if time.monotonic() - self._polled_s < POLL_PERIOD_S:
             return
-        self._looked_s = time.monotonic()
+        self._polled_s = time.monotonic()
         leaving: set[str] = set()
         unmade: set[str] = set()
         hosts: set[str] = set()
         for page in self._pages():
-            self._look(page, time.time_ns())
+            self._poll(page, time.time_ns())
             hosts |= {volume.host for volume in page}
             leaving |= {volume.volume_id for volume in page if not volume.is_wanted} & self._leaving
             unmade |= {volume.volume_id for volume in page} & self._unmade.keys()
@@ -71,7 +71,7 @@ class VolumeKeeper:
                 self._volumes.page(page[-1].volume_id, cluster=self._cluster) if len(page) == VOLUMES_PER_PAGE else []
             )
 
-    def _look(self, volumes: Sequence[VolumeRecord], now_ns: int) -> None:
+    def _poll(self, volumes: Sequence[VolumeRecord], now_ns: int) -> None:
         sights = self._read_sights({volume.host for volume in volumes})
         states: dict[str, tuple[VolumeState, str]] = {}
         gone: list[str] = []
@@ -100,7 +100,7 @@ class VolumeKeeper:
 
     def _read_sights(self, hostnames: Collection[str]) -> dict[str, HostSight]:
         """Returns the listings of the hosts; a host that is restarting counts as not having listed yet."""
-        found = self._book.sights(hostnames)
+        found = self._cache.sights(hostnames)
         now_s, restart_s = time.monotonic(), self._driver.capabilities.restart_s
         for hostname, sight in found.items():
             if sight.is_registered or sight.is_in_maintenance:  # a host also restarts after a maintenance

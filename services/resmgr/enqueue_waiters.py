@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from peloton.model.ids import JobId
 from peloton.scheduling.admission import Admitted
 
-PATIENCE_S = 0.5
+TIMEOUT_S = 0.5
 """Timeout of a waiter. A cycle comes every 100 ms; a call that waits longer returns, and a wake-up follows later."""
 
 
@@ -23,7 +23,7 @@ class EnqueueWaiter:
 
     async def admitted_count(self) -> int:
         """Return how many single pods the next cycle admitted; 0 when none runs within PATIENCE_S."""
-        await asyncio.wait([self.answer], timeout=PATIENCE_S)
+        await asyncio.wait([self.answer], timeout=TIMEOUT_S)
         return self.answer.result() if self.answer.done() else 0
 
 

@@ -17,7 +17,7 @@ from typing import Protocol
 from peloton.errors import PelotonError, Unavailable
 from peloton.lifecycle.reason_text import counted
 from peloton.model.advice import Mark, Marked
-from peloton.model.host_pool import HostPools, PoolRoom, Workload
+from peloton.model.host_pool import HostPools, HostPoolTotals, Workload
 from peloton.model.ids import Hostname, JobId
 from peloton.model.mover import Made, MoverRule
 from peloton.model.reason import PlacementReason
@@ -35,7 +35,7 @@ from peloton.scheduling.host_demand import (
     takers,
 )
 from peloton.scheduling.host_pools import drain_order
-from peloton.scheduling.mover import MoverPolicy, MoverWatch, PoolNow, Shift, past_of, patience_s, plan, shift_text
+from peloton.scheduling.mover import MoverPolicy, MoverWatch, PoolNow, Shift, past_of, plan, return_delay_s, shift_text
 from services.resmgr.rounds import repeat
 from services.resmgr.settings import MoverSettings
 from services.storage.hosts.host_pools import HostPoolRecords
@@ -50,8 +50,8 @@ WAITING_PODS_MAX = 1_000
 """Limit of the waiting pods of one job that one reading counts."""
 
 
-class HostRooms(Protocol):
-    def host_pool_rooms(self, hosts_of: str = "") -> tuple[dict[str, PoolRoom], list[Hostname]]:
+class HostTotals(Protocol):
+    def host_pool_totals(self, hosts_of: str = "") -> tuple[dict[str, HostPoolTotals], list[Hostname]]:
         """Return the resources of each host pool, and the hosts that take pods in ``hosts_of``.
 
         Raises Unavailable, Unimplemented.
@@ -64,7 +64,7 @@ class HostRooms(Protocol):
 
 
 @dataclass(frozen=True)
-class Look:
+class MoverSnapshot:
     """A snapshot for the mover: the demand, the host pools that take hosts, and the ones that give them.
 
     ``made``: the mover's past decisions, the newest first.
@@ -77,7 +77,7 @@ class Look:
     moving_count: int
 
     @classmethod
-    def of(cls, demand: Demand, made: Iterable[Made]) -> Look:
+    def of(cls, demand: Demand, made: Iterable[Made]) -> MoverSnapshot:
         taking, giving = takers(demand.pools), givers(demand.pools)
         return cls(
             demand,
@@ -98,7 +98,7 @@ class HostMover:
         records: MoverRecords,
         pods: Pods,
         host_pods: HostPods,
-        hosts: HostRooms,
+        hosts: HostTotals,
         settings: MoverSettings | None = None,
         clock: Callable[[], float] = time.monotonic,
         wall_ns: Callable[[], int] = time.time_ns,
@@ -147,49 +147,49 @@ class HostMover:
             return []
         if given_up := await asyncio.to_thread(self._give_up, pools):
             return given_up
-        look = await self.look(pools)
-        for pool in (*look.takers, *look.givers):
+        snapshot = await self.read(pools)
+        for pool in (*snapshot.takers, *snapshot.givers):
             before = self._watches.get(pool.name, MoverWatch())
-            self._watches[pool.name], shifts = self._plan(before, pool, look, self.policy)
-            made = [one for shift in shifts if (one := await asyncio.to_thread(self._make, shift, look))]
+            self._watches[pool.name], shifts = self._plan(before, pool, snapshot, self.policy)
+            made = [one for shift in shifts if (one := await asyncio.to_thread(self._make, shift, snapshot))]
             if made:
                 return made  # the next decision follows once these hosts have arrived
         return []
 
-    async def look(self, pools: HostPools | None = None) -> Look:
+    async def read(self, pools: HostPools | None = None) -> MoverSnapshot:
         jobs = [job for job, why in self._unplaced() if lacks_hosts(why)][:WAITING_JOBS_MAX]
         return await asyncio.to_thread(self._take_snapshot, pools, jobs, self._queued())
 
-    def planned(self, look: Look) -> list[Shift]:
+    def planned(self, snapshot: MoverSnapshot) -> list[Shift]:
         """Return the moves that would be decided if their causes had lasted for long enough."""
         at_once = replace(self.policy, take_after_s=0.0, take_after_red_s=0.0, return_after_s=0.0)
-        pools, idle = (*look.takers, *look.givers), replace(look, made=())
+        pools, idle = (*snapshot.takers, *snapshot.givers), replace(snapshot, made=())
         return [shift for pool in pools for shift in self._plan(MoverWatch(), pool, idle, at_once)[1]]
 
-    def state_of(self, pool: PoolNow, look: Look) -> str:
+    def state_of(self, pool: PoolNow, snapshot: MoverSnapshot) -> str:
         """Return a text about what the host pool waits for."""
         watch, now_s = self._watches.get(pool.name, MoverWatch()), self._clock()
-        if look.moving_count:
-            return f"waits for {counted(look.moving_count, 'host')} on the way"
+        if snapshot.moving_count:
+            return f"waits for {counted(snapshot.moving_count, 'host')} on the way"
         if watch.hot_since_s is not None:
             return f"has lacked hosts for {now_s - watch.hot_since_s:.0f} s"
         if watch.spare_since_s is not None:
-            patience = patience_s(past_of(pool.name, look.made, self._wall_ns(), now_s), self.policy)
-            return f"has had hosts to spare for {now_s - watch.spare_since_s:.0f} of {patience:.0f} s"
+            delay_s = return_delay_s(past_of(pool.name, snapshot.made, self._wall_ns(), now_s), self.policy)
+            return f"has had hosts to spare for {now_s - watch.spare_since_s:.0f} of {delay_s:.0f} s"
         return "has what it needs"
 
     def _plan(
-        self, watch: MoverWatch, pool: PoolNow, look: Look, policy: MoverPolicy
+        self, watch: MoverWatch, pool: PoolNow, snapshot: MoverSnapshot, policy: MoverPolicy
     ) -> tuple[MoverWatch, tuple[Shift, ...]]:
-        pools, now_s = look.demand.pools, self._clock()
-        past = past_of(pool.name, look.made, self._wall_ns(), now_s)
-        sources, lent = sources_of(pool, look.takers, look.givers, pools), lent_to(pool.name, pools)
-        return plan(watch, past, pool, sources, lent, look.moving_count, now_s, policy)
+        pools, now_s = snapshot.demand.pools, self._clock()
+        past = past_of(pool.name, snapshot.made, self._wall_ns(), now_s)
+        sources, lent = sources_of(pool, snapshot.takers, snapshot.givers, pools), lent_to(pool.name, pools)
+        return plan(watch, past, pool, sources, lent, snapshot.moving_count, now_s, policy)
 
     def _take_snapshot(
         self, pools: HostPools | None, jobs: Sequence[JobId], queued: Sequence[tuple[Workload, Resources, int]]
-    ) -> Look:
-        rooms, _ = self._hosts.host_pool_rooms()
+    ) -> MoverSnapshot:
+        totals, _ = self._hosts.host_pool_totals()
         waiting: Counter[tuple[Workload, Resources]] = Counter()
         for job_id in jobs:
             for gang in self._pods.ready_gangs(job_id, WAITING_PODS_MAX):
@@ -199,21 +199,21 @@ class HostMover:
         red = [host for host, marked in hosts.items() if marked.mark is Mark.RED]
         slow_count = sum(marked.mark is Mark.RED for marked in services.values())
         now = pools or self._host_pools.all() or HostPools()
-        return Look.of(Demand(now, rooms, wanted, list(hosts), red, slow_count), self._records.made())
+        return MoverSnapshot.of(Demand(now, totals, wanted, list(hosts), red, slow_count), self._records.made())
 
-    def _make(self, shift: Shift, look: Look) -> Made | None:
+    def _make(self, shift: Shift, snapshot: MoverSnapshot) -> Made | None:
         """Store a move of the hosts with the cheapest loss; hosts that an earlier move failed to empty come last.
 
         Return None when no host may move.
         """
-        lent = look.demand.pools.lent
-        is_return = shift.rule is MoverRule.SPARE or shift.source in {taker.name for taker in look.takers}
+        lent = snapshot.demand.pools.lent
+        is_return = shift.rule is MoverRule.SPARE or shift.source in {taker.name for taker in snapshot.takers}
         lender = shift.destination if is_return else shift.source
-        _, there = self._hosts.host_pool_rooms(hosts_of=shift.source)
+        _, there = self._hosts.host_pool_totals(hosts_of=shift.source)
         chosen = [host for host in there if not is_return or lent.get(host) == lender]
         now_ns = self._wall_ns()
         order = drain_order(self._host_pods.occupancy(chosen, now_ns))
-        going = sorted(order, key=_hosts_stuck_before(look.made).__contains__)[: shift.count]
+        going = sorted(order, key=_hosts_stuck_before(snapshot.made).__contains__)[: shift.count]
         reason = shift_text(shift, self.policy)
         asked = Made(shift.source, shift.destination, shift.rule, reason, tuple(going), now_ns)
         return _log_made(self._records.lend(asked, lender, self.policy.hosts_at_a_time))

@@ -111,7 +111,7 @@ class JobLedger:
         """Report whether the job has changed in a property that decides its place in the queue."""
         return (self.gang_size, self.priority) != (job.gang_size, job.sla.priority)
 
-    def make_room(self, instance_count: int) -> None:
+    def grow(self, instance_count: int) -> None:
         """Grow the arrays to this number of instances. Jobs never shrink."""
         more = instance_count - len(self.states)
         if more > 0:
@@ -119,7 +119,7 @@ class JobLedger:
             if self.held_until_ns is not None:
                 self.held_until_ns = np.concatenate([self.held_until_ns, np.zeros(more, np.int64)])
 
-    def hold_back(self, start: int, count: int, until_ns: int) -> None:
+    def back_off(self, start: int, count: int, until_ns: int) -> None:
         """Keep instances from admission before ``until_ns``; 0: they may be admitted at once."""
         if self.held_until_ns is None and until_ns:
             self.held_until_ns = np.zeros(len(self.states), np.int64)
@@ -127,7 +127,7 @@ class JobLedger:
             self.held_until_ns[start : start + count] = until_ns
             self.last_due_ns = max(self.last_due_ns, until_ns)
 
-    def may_be_held_back(self, now_ns: int) -> bool:
+    def may_be_in_backoff(self, now_ns: int) -> bool:
         """Report whether some of the job's pods are in backoff if they still wait."""
         return max(self.last_due_ns, self.gang_due_ns) > now_ns
 
@@ -139,9 +139,9 @@ class JobLedger:
 
     def may_use(self, ended: Ints) -> bool:
         """Report whether some waiting pod needs no more than one of these ended instances did."""
-        room = [footprint.need for _, footprint in self.footprints.tally(ended)]
+        freed_needs = [footprint.need for _, footprint in self.footprints.tally(ended)]
         needs = [footprint.need for _, footprint in self.footprints.tally(np.flatnonzero(self.states == PENDING))]
-        return any(all(map(le, need, freed)) for need in needs for freed in room)
+        return any(all(map(le, need, freed)) for need in needs for freed in freed_needs)
 
     def release(self) -> None:
         """End the backoff of all of the job's pods."""

@@ -18,7 +18,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from peloton.errors import Aborted, NotFound, PelotonError, Unavailable
-from peloton.lifecycle.in_vain import least_hold_s
+from peloton.lifecycle.failed_placements import least_hold_s
 from peloton.lifecycle.pool_fate import PoolFate, judge_pool
 from peloton.lifecycle.reason_text import requeue_text
 from peloton.model.admission import EvictionOrder, EvictionResult, HeldRange
@@ -31,7 +31,7 @@ from peloton.scheduling.cycle import Evictable, plan_cycle
 from peloton.scheduling.eviction import Eviction
 from services.resmgr.audit import audit
 from services.resmgr.enqueue_waiters import EnqueueWaiters
-from services.resmgr.looks import look, read_log
+from services.resmgr.log_reads import read_changes, read_log
 from services.resmgr.metrics import AdmissionMeter
 from services.resmgr.preemption import PreemptionRounds, evictable, jobs_to_evict_from, order, summary
 from services.resmgr.records import CapacitySource, LoopRecords, Range, Requeue
@@ -179,7 +179,7 @@ class AdmissionLoop:
 
     async def _requeue(self, job_id: JobId, why: RequeueReason, work: Requeue) -> EvictionResult:
         def apply(gone: EvictionResult) -> EvictionResult:
-            if (gone.held_until_ns or gone.held_back) and job_id in self.state.jobs:
+            if (gone.held_until_ns or gone.in_backoff) and job_id in self.state.jobs:
                 self.state.apply_eviction(gone)
                 self._mark_changed()
                 log.info("job %s, queued again and held back: %s", job_id, requeue_text(why))
@@ -255,11 +255,11 @@ class AdmissionLoop:
         period_s = min(settings.entitlement_period_s, settings.preemption_period_s if settings.preempts else math.inf)
         due_s = time.monotonic() + period_s
         while not self._is_dirty and time.monotonic() < due_s:
-            log_s = settings.log_patience_s(self.state.has_waiting, self.state.is_busy)
-            patience_s = min(log_s, due_s - time.monotonic())
+            log_s = settings.log_poll_s(self.state.has_waiting, self.state.is_busy)
+            poll_s = min(log_s, due_s - time.monotonic())
             try:
                 # Not wait_for: before Python 3.12 it may swallow a cancellation, and the loop would never end.
-                async with asyncio.timeout(max(patience_s, 0)):
+                async with asyncio.timeout(max(poll_s, 0)):
                     await self._wake.wait()
             except TimeoutError:
                 if self.state.is_busy:
@@ -284,7 +284,7 @@ class AdmissionLoop:
             try:
                 with self._meter.cycle():
                     cursor, rows_max = self.state.log_cursor, self.settings.log_rows_max
-                    rows, volumes = await self._in_storage(lambda: look(self._records, cursor, rows_max))
+                    rows, volumes = await self._in_storage(lambda: read_changes(self._records, cursor, rows_max))
                     self._apply_log(rows)
                     self.state.accounts.set_volumes(volumes)
                     if self.state.capacity is None:

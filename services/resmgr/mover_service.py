@@ -12,7 +12,7 @@ from peloton.model.host_pool import HostPools
 from peloton.model.mover import Made
 from peloton.scheduling.host_demand import lent_to, moving_count
 from peloton.scheduling.mover import PoolNow, Shift, shift_text
-from services.resmgr.host_mover import HostMover, Look
+from services.resmgr.host_mover import HostMover, MoverSnapshot
 from services.storage.hosts.mover import MoverRecords
 
 MADE_MAX = 100
@@ -28,25 +28,25 @@ class MoverService:
         self._mover, self._records = mover, records
 
     async def Switch(self, request: pb.SwitchRequest, context: Context) -> pb.SwitchResponse:
-        await self._mover.look()  # raises if host pools are not in use
+        await self._mover.read()  # raises if host pools are not in use
         await asyncio.to_thread(self._records.switch, request.on)
         return pb.SwitchResponse()
 
     async def Query(self, request: pb.QueryRequest, context: Context) -> pb.QueryResponse:
-        look = await self._mover.look()
-        pools = look.demand.pools
+        snapshot = await self._mover.read()
+        pools = snapshot.demand.pools
         return pb.QueryResponse(
             on=pools.is_mover_on,
             pools=[
-                *(self._pool(now, pools, True, self._state(now, look)) for now in look.takers),
-                *(self._pool(now, pools, False, self._state(now, look)) for now in look.givers),
+                *(self._pool(now, pools, True, self._state(now, snapshot)) for now in snapshot.takers),
+                *(self._pool(now, pools, False, self._state(now, snapshot)) for now in snapshot.givers),
             ],
-            planned=[self._shift(shift) for shift in self._mover.planned(look)],
-            made=[_move_to_wire(one) for one in look.made[:MADE_MAX]],
+            planned=[self._shift(shift) for shift in self._mover.planned(snapshot)],
+            made=[_move_to_wire(one) for one in snapshot.made[:MADE_MAX]],
         )
 
-    def _state(self, now: PoolNow, look: Look) -> str:
-        return self._mover.state_of(now, look) if look.demand.pools.is_mover_on else ""
+    def _state(self, now: PoolNow, snapshot: MoverSnapshot) -> str:
+        return self._mover.state_of(now, snapshot) if snapshot.demand.pools.is_mover_on else ""
 
     @staticmethod
     def _pool(now: PoolNow, pools: HostPools, takes: bool, state: str) -> pb.Pool:

@@ -9,13 +9,13 @@ from peloton.api.v0.respool.respool_pb2 import ResourcePoolConfig
 from peloton.errors import PelotonError
 from peloton.model.admission import AdmissionSnapshot, EvictionOrder, EvictionResult, HeldRange
 from peloton.model.advice import Marked
-from peloton.model.daemon import DaemonReach, DaemonRoom
+from peloton.model.daemon import DaemonPlan, DaemonReach
 from peloton.model.host import Capacity
 from peloton.model.ids import Hostname, JobId, RespoolId
 from peloton.model.job import GangProgress, JobRecord
+from peloton.model.planned_capacity import CapacityAnswer, PlannedPods
 from peloton.model.pod import PodRecord, PodShape, PodState, ShapeRange
 from peloton.model.reason import Infeasibility, RequeueReason
-from peloton.model.room import PlannedPods, RoomAnswer
 from peloton.model.update import Disruption, UpdateRecord
 from peloton.model.volume import StandingVolume, VolumeRecord
 from services.resmgr.state import LogRow
@@ -226,11 +226,11 @@ class CapacitySource(Protocol):
         """Return the pods that not even an empty host could take, and the reasons. Raises Unavailable."""
         ...
 
-    def find_room(self, pods: Sequence[PlannedPods]) -> RoomAnswer:
+    def find_capacity(self, pods: Sequence[PlannedPods]) -> CapacityAnswer:
         """Return for how many planned pods hosts have free resources now. Raises Unavailable."""
         ...
 
-    def plan_daemon(self, shape: PodShape) -> Mapping[str, DaemonRoom | PelotonError]:
+    def plan_daemon(self, shape: PodShape) -> Mapping[str, DaemonPlan | PelotonError]:
         """Return by cluster the free resources that a planned daemon would find on hosts now, or why they are unknown.
 
         Raises Unavailable.

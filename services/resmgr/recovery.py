@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
-from peloton.lifecycle.volumes import beside_volumes
+from peloton.lifecycle.volumes import without_volumes
 from peloton.model.admission import AllocatedRange, JobSnapshot, PendingRange
 from peloton.model.ids import JobId
 from peloton.model.pod import ShapeRange
@@ -35,15 +35,15 @@ def rebuild(records: MemoryRecords) -> ResmgrState:
         shapes = known[pods.job.job_id]
         if pods.job.job_id in by_job:
             instances = by_job[pods.job.job_id]
-            shapes = {version: beside_volumes(some, instances) for version, some in shapes.items()}
+            shapes = {version: without_volumes(some, instances) for version, some in shapes.items()}
         for held in pods.allocated:
             state.restore_held(pods.job, shapes[held.config_version], [(held.start, held.count)], held.evicted)
         for queue_seq, ranges in groupby(pods.pending, key=lambda span: span.queue_seq):
             queued = sorted(ranges, key=lambda span: span.start)
-            held_back = [(span.start, span.count, span.held_until_ns) for span in queued if span.held_until_ns]
+            in_backoff = [(span.start, span.count, span.held_until_ns) for span in queued if span.held_until_ns]
             for span in queued:
                 state.ledger(pods.job).footprints.learn(shapes[span.config_version], span.start, span.count)
-            state.enqueue(pods.job, (), _join_ranges(queued), queue_seq, held_back)
+            state.enqueue(pods.job, (), _join_ranges(queued), queue_seq, in_backoff)
     return state
 
 

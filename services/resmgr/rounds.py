@@ -12,9 +12,9 @@ from peloton.errors import Unavailable
 
 log = logging.getLogger(__name__)
 
-TOLD_AFTER_S = 10.0
+LOG_AFTER_S = 10.0
 """Seconds before an outage is logged: a shorter one is part of every start and change of leaders."""
-TOLD_EVERY_S = 60.0
+LOG_EVERY_S = 60.0
 
 
 class Outage:
@@ -29,7 +29,7 @@ class Outage:
         now_s = self._clock()
         if self._since_s is None:
             self._since_s = now_s
-        due_s = self._since_s + TOLD_AFTER_S if self._logged_s is None else self._logged_s + TOLD_EVERY_S
+        due_s = self._since_s + LOG_AFTER_S if self._logged_s is None else self._logged_s + LOG_EVERY_S
         if now_s >= due_s:
             self._logged_s = now_s
             log.warning("%s: %s, for %.0f s now", self._what, error, now_s - self._since_s)

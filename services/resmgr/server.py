@@ -16,7 +16,7 @@ from services.grpc_requests import SERVER_OPTIONS, Requests
 from services.grpc_status import ErrorsToStatus
 from services.resmgr.explain.service import ExplainService, ExplainsWorkflows
 from services.resmgr.explain.unfit import UnfitJobs, UnfitPods
-from services.resmgr.host_mover import HostMover, HostRooms
+from services.resmgr.host_mover import HostMover, HostTotals
 from services.resmgr.loop import AdmissionLoop
 from services.resmgr.metrics import PoolGauges
 from services.resmgr.mover_service import MoverService
@@ -57,7 +57,7 @@ async def serve(
     capacity_source: CapacitySource,
     address: str,
     settings: LoopSettings | None = None,
-    host_rooms: HostRooms | None = None,
+    host_totals: HostTotals | None = None,
     mover_settings: MoverSettings | None = None,
     cluster_sums: Callable[[], Mapping[str, ClusterSums]] | None = None,
     recorder_settings: RecorderSettings | None = None,
@@ -65,8 +65,8 @@ async def serve(
 ) -> ResmgrServer:
     """Read memory from storage, begin to admit, and listen on ``address`` (``host:0`` picks a free port).
 
-    ``host_rooms`` is for the mover of host pools, ``cluster_sums`` for the recorder of time series; without it there is
-    none. ``workflows`` is for explanations.
+    ``host_totals`` is for the mover of host pools, ``cluster_sums`` for the recorder of time series; without it there
+    is none. ``workflows`` is for explanations.
     """
     loop = AdmissionLoop(storage, lifecycles, capacity_source, settings)
     pools = PoolService(loop, storage.pools, storage.jobs)
@@ -83,14 +83,14 @@ async def serve(
     unfit = UnfitJobs(storage, UnfitPods(storage, capacity_source))
     resmgr_pb2_grpc.add_ProblemsServicer_to_server(ProblemsServicer(lambda: loop.state, unfit, recorder), server)
     mover = None
-    if host_rooms is not None:
+    if host_totals is not None:
         mover = HostMover(
             lambda: loop.state.unplaced_jobs(),
             storage.host_pools,
             storage.mover,
             storage.pods,
             storage.host_pods,
-            host_rooms,
+            host_totals,
             mover_settings,
             queued=lambda: wanted_hosts(loop.state),
         )

@@ -34,7 +34,7 @@ class LoopSettings:
     checks_invariants: bool = False  # after each cycle
     backfill_s: int = BACKFILL_MAX_S  # seconds for which a waiting gang may be passed; 0: never
 
-    def log_patience_s(self, has_waiting: bool, is_busy: bool) -> float:
+    def log_poll_s(self, has_waiting: bool, is_busy: bool) -> float:
         """Return the seconds until the log of ended pods is read, if nothing has it read before."""
         if not is_busy:
             return self.entitlement_period_s

@@ -28,7 +28,7 @@ from peloton.scheduling.entitlement import Entitlement
 from peloton.scheduling.gangs import GangRun
 from peloton.scheduling.tree import PoolTree, build_tree
 from services.resmgr.accounts import Accounts
-from services.resmgr.held_back import Releases, held_gangs, loads_of, passed_by
+from services.resmgr.in_backoff import Releases, held_gangs, loads_of, passed_by
 from services.resmgr.ledger import CODES, HOLDING, IS_ALLOCATED, LEAVING, PENDING, JobLedger
 from services.resmgr.passed import PassedGangs
 from services.resmgr.queues import WaitingRuns
@@ -47,7 +47,7 @@ class ResmgrState:
         self.jobs: dict[JobId, JobLedger] = {}
         self.preempts = True
         self.evicted: set[JobId] = set()  # jobs with evicted pods that still hold resources
-        self.held_back: set[JobId] = set()  # jobs with gangs that were, or are, in backoff
+        self.in_backoff: set[JobId] = set()  # jobs with gangs that were, or are, in backoff
         self.capacity: Resources | None = None  # None until a host manager has answered
         self.registered = Resources()  # of all hosts; limits of pools are compared with it
         self.slack_cpu = 0
@@ -77,7 +77,7 @@ class ResmgrState:
         found = compartments(host_pools)
         is_news = (capacity, revocable.cpu_milli, found) != (self.capacity, self.slack_cpu, self._divided)
         if self.capacity is not None and (not capacity.fits_in(self.capacity) or found != self._divided):
-            self._releases.note_room(on_same_hosts=registered is not None and registered == self.registered)
+            self._releases.note_capacity(on_same_hosts=registered is not None and registered == self.registered)
         self.capacity, self.slack_cpu, self._divided = capacity, revocable.cpu_milli, found
         self.registered = registered if registered is not None else capacity
         return is_news
@@ -115,9 +115,9 @@ class ResmgrState:
     def ledger(self, job: JobRecord) -> JobLedger:
         """Return the job's ledger; make it if there is none."""
         ledger = self.jobs.setdefault(job.job_id, JobLedger(job))
-        ledger.make_room(job.instance_count)
+        ledger.grow(job.instance_count)
         if ledger.gang_due_ns:
-            self.held_back.add(job.job_id)
+            self.in_backoff.add(job.job_id)
         return ledger
 
     def enqueue(
@@ -126,7 +126,7 @@ class ResmgrState:
         shapes: Sequence[ShapeRange],
         ranges: Iterable[tuple[int, int]],
         queue_seq: int,
-        held_back: Iterable[tuple[int, int, int]] = (),
+        in_backoff: Iterable[tuple[int, int, int]] = (),
     ) -> int:
         """Queue instances ``(start, count)`` as PENDING under ``queue_seq``; return the number of pods.
 
@@ -138,7 +138,7 @@ class ResmgrState:
         ranges = list(ranges)
         for start, count in ranges:
             self._mark_pending(ledger, shapes, start, count)
-        self.hold_back(ledger, held_back)
+        self.back_off(ledger, in_backoff)
         for start, count in ranges:
             for run in ledger.runs(queue_seq, start, count):
                 self.waiting.push(ledger.pool_id, run)
@@ -167,12 +167,12 @@ class ResmgrState:
 
     def _mark_pending(self, ledger: JobLedger, shapes: Sequence[ShapeRange], start: int, count: int) -> None:
         """Mark instances as PENDING and count them as demand; the caller puts them into the queue."""
-        ledger.make_room(start + count)
+        ledger.grow(start + count)
         ledger.footprints.learn(shapes, start, count)
         held = ledger.states[start : start + count]
         assert not IS_ALLOCATED[held].any(), f"pods of {ledger.job_id} in {start}+{count} still hold resources"
         held[:] = PENDING
-        ledger.hold_back(start, count, 0)
+        ledger.back_off(start, count, 0)
         ledger.pending_count += count
         for _, length, footprint in ledger.footprints.pieces(start, count):
             self.accounts.want(ledger.pool_id, footprint, length)
@@ -187,7 +187,7 @@ class ResmgrState:
         """Count instances ``(start, count)`` as holding resources, in recovery; leaving ones have been evicted."""
         ledger = self.ledger(job)
         for start, count in ranges:
-            ledger.make_room(start + count)
+            ledger.grow(start + count)
             ledger.footprints.learn(shapes, start, count)
             ledger.states[start : start + count] = LEAVING if is_leaving else HOLDING
             if is_leaving:
@@ -243,13 +243,13 @@ class ResmgrState:
         ledger = self.jobs[gone.job_id]
         if gone.held_until_ns:
             ledger.requeue_count, ledger.gang_due_ns = gone.requeue_count, gone.held_until_ns
-            self.held_back.add(gone.job_id)
+            self.in_backoff.add(gone.job_id)
         back: dict[int, list[np.ndarray]] = {}
         for queue_seq, start, count in gone.queued:
             self._release(ledger, np.arange(start, start + count), np.full(count, PENDING, np.uint8))
             self._mark_pending(ledger, (), start, count)
             back.setdefault(queue_seq, []).append(np.arange(start, start + count))
-        self.hold_back(ledger, gone.held_back)
+        self.back_off(ledger, gone.in_backoff)
         if back:
             self._requeue(ledger, {seq: np.concatenate(pieces) for seq, pieces in back.items()})
         for start, count in gone.unqueued:
@@ -260,11 +260,11 @@ class ResmgrState:
             self.evicted.add(gone.job_id)
         self._forget(ledger)
 
-    def hold_back(self, ledger: JobLedger, pods: Iterable[tuple[int, int, int]]) -> None:
+    def back_off(self, ledger: JobLedger, pods: Iterable[tuple[int, int, int]]) -> None:
         """Put PENDING instances ``(start, count, until when)`` into backoff; they are in no queue yet."""
         for start, count, until_ns in pods:
-            ledger.hold_back(start, count, until_ns)
-            self.held_back.add(ledger.job_id)
+            ledger.back_off(start, count, until_ns)
+            self.in_backoff.add(ledger.job_id)
 
     def turns_held_back(self, job_id: JobId) -> int:
         """Return how many times over the gangs in backoff of the job's pool would fill the pool."""
@@ -272,9 +272,9 @@ class ResmgrState:
 
     def release_held(self, now_ns: int) -> None:
         """Release gangs in backoff that may find a host by now."""
-        for job_id in self._releases.due(self.held_back, self.jobs, now_ns):
+        for job_id in self._releases.due(self.in_backoff, self.jobs, now_ns):
             self.jobs[job_id].release()
-            self.held_back.discard(job_id)
+            self.in_backoff.discard(job_id)
 
     def _requeue(self, ledger: JobLedger, back: Mapping[int, np.ndarray]) -> None:
         """Queue the job's PENDING pods again: the ones in the queue, and ``back`` by their queue_seq."""
@@ -299,8 +299,8 @@ class ResmgrState:
             instances = np.fromiter(changes.keys(), np.int64, len(changes))
             codes = np.fromiter(changes.values(), np.uint8, len(changes))
             is_known = instances < len(ledger.states)
-            if job_id in self.held_back and ledger.may_use(instances[is_known]):
-                self._releases.have_room.add(job_id)
+            if job_id in self.in_backoff and ledger.may_use(instances[is_known]):
+                self._releases.freed_jobs.add(job_id)
             released += self._release(ledger, instances[is_known], codes[is_known])
             self._forget(ledger)
         return released > 0
@@ -336,7 +336,7 @@ class ResmgrState:
         if ledger.is_over:
             self.jobs.pop(ledger.job_id, None)
             self.evicted.discard(ledger.job_id)
-            self.held_back.discard(ledger.job_id)
+            self.in_backoff.discard(ledger.job_id)
             self._unplaced.forget(ledger.job_id)
 
     # -- the cycle --------------------------------------------------------------------------------------------------
@@ -363,7 +363,7 @@ class ResmgrState:
             for pool_id, queues in self.waiting.pools.items()
             if pool_id in tree.row and tree.is_leaf[tree.row[pool_id]]
         }
-        held = held_gangs(tree, self.waiting, [self.jobs[job_id] for job_id in sorted(self.held_back)], now_ns)
+        held = held_gangs(tree, self.waiting, [self.jobs[job_id] for job_id in sorted(self.in_backoff)], now_ns)
         waiting, demand, slack_demand = passed_by(held, waiting, accounts.demand, accounts.slack_demand)
         capacity = np.array(tuple(self.capacity), np.int64)
         self._releases.note(tree, capacity, held, now_ns)

@@ -25,14 +25,14 @@ def wanted_hosts(state: ResmgrState) -> list[tuple[Workload, Resources, int]]:
     if state.entitlement is None or not state.accounts.parts:
         return []
     found: Counter[tuple[Workload, Resources]] = Counter()
-    room = state.tree.limit_above - state.accounts.usage.physical(state.tree)  # by pool
+    headroom = state.tree.limit_above - state.accounts.usage.physical(state.tree)  # by pool
     capacity = [part.total[0] for part in state.entitlement.parts]
     free = [
         have - part.usage.physical(state.tree)[0] for have, part in zip(capacity, state.accounts.parts, strict=True)
     ]
     for row, run in _waiting(state):
-        count = min(run.gang_count, _count_fitting(run.need, room[row]))
-        room[row] -= np.multiply(run.need, count)
+        count = min(run.gang_count, _count_fitting(run.need, headroom[row]))
+        headroom[row] -= np.multiply(run.need, count)
         for workload, need in run.needs:
             if _count_fitting(need, free[state.accounts.part_of[workload]]) == 0:
                 found[workload, Resources(*(-(-amount // run.gang_size) for amount in need))] += count * run.gang_size
@@ -55,5 +55,5 @@ def _waiting(state: ResmgrState) -> Iterator[tuple[int, GangRun]]:
                     yield row, run
 
 
-def _count_fitting(need: Need, room: Iterable[int]) -> int:
-    return max(min((have // amount for amount, have in zip(need, room, strict=True) if amount), default=0), 0)
+def _count_fitting(need: Need, headroom: Iterable[int]) -> int:
+    return max(min((have // amount for amount, have in zip(need, headroom, strict=True) if amount), default=0), 0)

@@ -10,7 +10,7 @@ from services.storage.tables import FRAMEWORK, LEASE
 
 # Built once: leases are renewed and read all the time, also in idle systems.
 _UNTIL_S, _NOW_S = (sa.bindparam(name, type_=LEASE.c.expires_s.type) for name in ("until_s", "now_s"))
-_OF_ROLE, _LIVES = LEASE.c.role == sa.bindparam("of_role"), LEASE.c.expires_s > _NOW_S
+_OF_ROLE, _IS_VALID = LEASE.c.role == sa.bindparam("of_role"), LEASE.c.expires_s > _NOW_S
 _RENEWING = (
     sa.update(LEASE)
     .where(_OF_ROLE, LEASE.c.owner == sa.bindparam("of_owner"))
@@ -19,10 +19,10 @@ _RENEWING = (
         expires_s=sa.case((LEASE.c.expires_s > _UNTIL_S, LEASE.c.expires_s), else_=_UNTIL_S),
     )
 )
-_READING_LEADER = sa.select(LEASE.c.address).where(_OF_ROLE, _LIVES)
+_READING_LEADER = sa.select(LEASE.c.address).where(_OF_ROLE, _IS_VALID)
 _READING_CLUSTERS = sa.select(FRAMEWORK.c.cluster)
 _READING_HOST_MANAGERS = sa.select(LEASE.c.role, LEASE.c.address).where(
-    _LIVES, LEASE.c.role.startswith(HOSTMGR_ROLE, autoescape=True)
+    _IS_VALID, LEASE.c.role.startswith(HOSTMGR_ROLE, autoescape=True)
 )
 
 

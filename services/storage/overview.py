@@ -33,7 +33,7 @@ from services.storage.jobs.configs import facts_of
 from services.storage.jobs.names import job_names
 from services.storage.jobs.rows import read_job
 from services.storage.pods.scope import KILLING, ON_HOST_NUMBERS
-from services.storage.pods.sql import GOAL_ENDED, NEWER
+from services.storage.pods.sql import GOAL_ENDED, RUN_SUPERSEDED
 from services.storage.tables import FINISHED_STATES, JOB, LEASE, POD, UPDATE, VOLUME
 from services.storage.updates.rows import read_update
 from services.storage.updates.stalls import with_failed_runs
@@ -171,7 +171,7 @@ class Overview(Repository):
 
         The query scans the pods of unfinished jobs, since no index covers the host of a pod.
         """
-        leaves = sa.or_(GOAL_ENDED, NEWER, POD.c.state == KILLING).label("leaves")
+        leaves = sa.or_(GOAL_ENDED, RUN_SUPERSEDED, POD.c.state == KILLING).label("leaves")
         has_volume = volume_there(POD.c.job_id, POD.c.instance_id, POD.c.host).label("has_volume")
         of_job = (JOB.c.name, JOB.c.type, JOB.c.respool_id, JOB.c.priority)
         columns = (POD.c.job_id, POD.c.instance_id, POD.c.run_id, POD.c.state, POD.c.started_ns, POD.c.config_version)

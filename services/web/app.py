@@ -107,13 +107,13 @@ def _live(hub: Hub) -> Callable[[Request], Awaitable[Response]]:
 def _settings(settings: WebSettings) -> Callable[[Request], Awaitable[Response]]:
     async def answer(request: Request) -> Response:
         viewer = viewer_of(request)
-        told = {
+        info = {
             "temporalUi": settings.temporal_ui,
             "temporalNamespace": settings.temporal_namespace,
             "viewer": viewer.name,
             "mayChange": viewer.may_change,
         }
-        return Response(orjson.dumps(told), media_type="application/json", headers={"cache-control": "no-store"})
+        return Response(orjson.dumps(info), media_type="application/json", headers={"cache-control": "no-store"})
 
     return answer
 

@@ -29,13 +29,13 @@ class Bodies:
         self._held_bytes = 0
 
     @contextmanager
-    def room(self) -> Iterator[Room]:
+    def memory(self) -> Iterator[BodyMemory]:
         """Return a reservation for one request until it is answered."""
-        room = Room(self)
+        memory = BodyMemory(self)
         try:
-            yield room
+            yield memory
         finally:
-            self._held_bytes -= room.bytes
+            self._held_bytes -= memory.bytes
 
     def hold(self, size_bytes: int) -> None:
         if self._held_bytes + size_bytes > BODIES_BYTES_MAX:
@@ -44,7 +44,7 @@ class Bodies:
         self._held_bytes += size_bytes
 
 
-class Room:
+class BodyMemory:
     """Memory reserved by one request."""
 
     def __init__(self, bodies: Bodies) -> None:

@@ -56,13 +56,13 @@ class Files:
                 convert = _text if is_message else _content
                 return Response(await self._read(partial(convert, name), request), media_type=JSON)
             except ConfigError as error:
-                told = {
+                why = {
                     "code": "invalid_argument",
                     "message": error.message,
                     "line": error.line,
                     "column": error.column,
                 }
-                return JSONResponse(told, 400)
+                return JSONResponse(why, 400)
             except (Refusal, PelotonError) as error:
                 return refusal_of(error).response()
             except ClientDisconnect:
@@ -74,13 +74,13 @@ class Files:
 
     async def _read(self, convert: Callable[[bytes], bytes], request: Request) -> bytes:
         """Read and convert the body. Raises ConfigError, Refusal, InvalidArgument."""
-        with self._bodies.room() as room:
-            text = await room.body(request)
+        with self._bodies.memory() as memory:
+            text = await memory.body(request)
             if len(text) > FILE_BYTES_MAX:
-                told = (
+                why = (
                     f"the file has {len(text):,} bytes, the bound is {FILE_BYTES_MAX:,}: create it by the command line"
                 )
-                raise Refusal("resource_exhausted", told, status=413)
+                raise Refusal("resource_exhausted", why, status=413)
             async with self._turn:
                 return await asyncio.to_thread(convert, text)
 

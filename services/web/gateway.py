@@ -30,7 +30,7 @@ from peloton.api.public_services import served_methods
 from peloton.errors import PelotonError
 from services.web import openapi
 from services.web.api import Api
-from services.web.bodies import Bodies, Room, check_headers, timeout_of
+from services.web.bodies import Bodies, BodyMemory, check_headers, timeout_of
 from services.web.faults import Refusal, refusal_of, too_busy
 from services.web.proto_json import read_message, written
 
@@ -103,8 +103,8 @@ class Gateway:
         try:
             if self._calls > CALLS_MAX:
                 raise too_busy(f"{CALLS_MAX} calls are in progress", 1)
-            with self._bodies.room() as room:
-                return await self._answer(request, room)
+            with self._bodies.memory() as memory:
+                return await self._answer(request, memory)
         except ClientDisconnect:
             return Response(status_code=499)  # the client has disconnected
         except (Exception, asyncio.CancelledError) as error:
@@ -114,14 +114,14 @@ class Gateway:
         finally:
             self._calls -= 1
 
-    async def _answer(self, request: Request, room: Room) -> Response:
+    async def _answer(self, request: Request, memory: BodyMemory) -> Response:
         method = self._method(request.path_params["service"], request.path_params["method"])
         check_headers(request, LINES if method.takes_stream else JSON)
         timeout_s = timeout_of(request, None if method.takes_stream or method.gives_stream else TIMEOUT_S)
         if method.takes_stream:
-            raw = await self._send_lines(method, request, room, timeout_s)
+            raw = await self._send_lines(method, request, memory, timeout_s)
         else:
-            message = await self._convert(read_message, method.request, await room.body(request))
+            message = await self._convert(read_message, method.request, await memory.body(request))
             content = message.SerializeToString()
             if method.gives_stream:
                 return _Running(partial(self._follow, method, content, timeout_s))
@@ -159,12 +159,12 @@ class Gateway:
             self._streams.discard(call)
             call.cancel()
 
-    async def _send_lines(self, method: Method, request: Request, room: Room, timeout_s: float | None) -> bytes:
+    async def _send_lines(self, method: Method, request: Request, memory: BodyMemory, timeout_s: float | None) -> bytes:
         """Send a stream of messages and return the answer, which may arrive before all of them are sent."""
         multi: Any = self._api.channel.stream_unary(f"/{method.path}")
         async with self._open_stream(partial(multi, timeout=timeout_s)) as call:
             await call.wait_for_connection()
-            async for line in room.lines(request):
+            async for line in memory.lines(request):
                 message = await self._convert(read_message, method.request, line)
                 if not await _is_sent(call, message.SerializeToString()):
                     break

@@ -39,7 +39,7 @@ SLOW_S = 5.0
 LINGER_S = 5.0
 """Time in seconds for which a topic without viewers is still polled, so that a reloaded page finds it."""
 
-Look = Callable[[Api, str], Awaitable[Any]]
+ReadTopic = Callable[[Api, str], Awaitable[Any]]
 """Function that reads a topic and returns data that orjson can encode; the text follows the colon of the name."""
 
 
@@ -47,7 +47,7 @@ Look = Callable[[Api, str], Awaitable[Any]]
 class Topic:
     """Kind of topic: ``job:ID`` is the topic ``job`` with the argument ``ID``; ``overview`` has none."""
 
-    look: Look
+    read: ReadTopic
     period_s: float = 2.0
     takes_argument: bool = False
 
@@ -150,26 +150,26 @@ class Hub:
                     if not done:
                         late = f"the api has not answered for {SLOW_S:g} s"
                         self._publish(name, running, {"error": {"code": "deadline_exceeded", "message": late}})
-                    told = await looking
+                    value = await looking
                 finally:
                     looking.cancel()
-                changed = self._publish(name, running, told)
+                changed = self._publish(name, running, value)
                 rest_s = max(topic.period_s, len(running.frame) / BYTES_PER_S) if changed else topic.period_s
                 await asyncio.sleep(rest_s)
                 idle_s = 0.0 if running.viewers else idle_s + rest_s
         finally:
             del self._running[name]
 
-    def _publish(self, name: str, running: _Running, told: dict[str, Any]) -> bool:
+    def _publish(self, name: str, running: _Running, value: dict[str, Any]) -> bool:
         """Send a message to the viewers of a topic; returns whether it changed.
 
         An error includes the time of the last successful poll, from which the page shows the age of its data.
         """
-        if "error" not in told:
+        if "error" not in value:
             running.good_ms = time.time_ns() // 1_000_000
         elif running.good_ms:
-            told = {**told, "asOfMs": running.good_ms}
-        data = orjson.dumps(told, option=orjson.OPT_SORT_KEYS)  # maps of messages have no order
+            value = {**value, "asOfMs": running.good_ms}
+        data = orjson.dumps(value, option=orjson.OPT_SORT_KEYS)  # maps of messages have no order
         if len(data) > BYTES_MAX:
             message = f"{len(data)} bytes are more than {BYTES_MAX}"
             data = orjson.dumps({"error": {"code": "resource_exhausted", "message": message}})
@@ -184,7 +184,7 @@ class Hub:
 
     async def _read(self, name: str, topic: Topic, argument: str) -> dict[str, Any]:
         try:
-            return {"value": await topic.look(self._api, argument)}
+            return {"value": await topic.read(self._api, argument)}
         except (grpc.aio.AioRpcError, PelotonError) as error:
             return {"error": refusal_of(error).content()}
         except Exception as error:  # a page shows the error; other topics continue

@@ -25,8 +25,8 @@ VIEWERS_MAX = 100
 """Maximum number of files followed at a time; more are rejected."""
 TAIL_BYTES = 64 * 1024
 """Number of existing bytes sent at the begin."""
-LOOK_S = 1.0
-BEAT_LOOKS = 15
+POLL_S = 1.0
+BEAT_POLLS = 15
 """Number of polls without output after which a comment shows that the connection is alive."""
 
 
@@ -82,10 +82,10 @@ class Logs:
                 yield _frame("end", {"run": file.run, "message": why})
                 return
             quiet = 0 if chunk else quiet + 1
-            if quiet and quiet % BEAT_LOOKS == 0:
+            if quiet and quiet % BEAT_POLLS == 0:
                 yield b": beat\n\n"
             if len(chunk) < CHUNK_BYTES:
-                await asyncio.sleep(LOOK_S)
+                await asyncio.sleep(POLL_S)
 
 
 def file_of(request: HTTPConnection) -> LogFile:

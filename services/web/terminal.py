@@ -50,7 +50,7 @@ class Terminals:
             try:
                 await self._run(socket)
             except (grpc.aio.AioRpcError, PelotonError, Refusal) as error:
-                await tell(socket, problem=refusal_of(error).content())
+                await send_value(socket, problem=refusal_of(error).content())
             await socket.close()
 
     async def _run(self, socket: WebSocket) -> None:
@@ -66,7 +66,7 @@ class Terminals:
             command = await find_command(self._api, self._agents, asked)
             try:
                 await command.open()
-                await tell(socket, open=True)
+                await send_value(socket, open=True)
                 await Bridge(socket, command).run()
             finally:
                 await command.close()
@@ -82,8 +82,8 @@ class Bridge:
         self._typed: asyncio.Queue[bytes] = asyncio.Queue()  # bounded by the window; empty: new size
         self._size: Size | None = None
         self._untaken_bytes = 0
-        self._room_bytes = OUTPUT_WINDOW_BYTES
-        self._room = asyncio.Event()
+        self._window_bytes = OUTPUT_WINDOW_BYTES
+        self._window_open = asyncio.Event()
         self._is_busy = asyncio.Event()
 
     async def run(self) -> None:
@@ -104,13 +104,13 @@ class Bridge:
         async with aclosing(self._command.outputs()) as outputs:
             async for data in outputs:
                 while data:
-                    while not self._room_bytes:
-                        self._room.clear()
-                        await self._room.wait()
-                    part, data = data[: self._room_bytes], data[self._room_bytes :]
-                    self._room_bytes -= len(part)
+                    while not self._window_bytes:
+                        self._window_open.clear()
+                        await self._window_open.wait()
+                    part, data = data[: self._window_bytes], data[self._window_bytes :]
+                    self._window_bytes -= len(part)
                     await self._socket.send_bytes(part)
-        await tell(self._socket, exitCode=await self._command.exit_code())
+        await send_value(self._socket, exitCode=await self._command.exit_code())
 
     async def _read_page(self) -> None:
         with suppress(WebSocketDisconnect):
@@ -134,14 +134,14 @@ class Bridge:
 
     def _take_control(self, text: str) -> None:
         try:
-            told = orjson.loads(text)
+            given = orjson.loads(text)
         except ValueError:
             raise InvalidArgument("a message is no JSON") from None
-        taken = told.get("taken") if isinstance(told, dict) else None
-        if isinstance(taken, int) and 0 < taken <= OUTPUT_WINDOW_BYTES - self._room_bytes:
-            self._room_bytes += taken
-            self._room.set()
-        elif (size := size_of(told)) is None:
+        taken = given.get("taken") if isinstance(given, dict) else None
+        if isinstance(taken, int) and 0 < taken <= OUTPUT_WINDOW_BYTES - self._window_bytes:
+            self._window_bytes += taken
+            self._window_open.set()
+        elif (size := size_of(given)) is None:
             raise InvalidArgument(f"a message is neither a size nor what was taken: {text[:80]!r}")
         else:
             if self._size is None:
@@ -154,7 +154,7 @@ class Bridge:
             if typed:
                 await self._command.send(typed)
                 self._untaken_bytes -= len(typed)
-                await tell(self._socket, taken=len(typed))
+                await send_value(self._socket, taken=len(typed))
             elif (size := self._size) is not None:
                 self._size = None
                 await self._command.resize(size)
@@ -171,15 +171,15 @@ class Bridge:
                 ) from None
 
 
-async def tell(socket: WebSocket, **value: object) -> None:
+async def send_value(socket: WebSocket, **value: object) -> None:
     await socket.send_text(orjson.dumps(value).decode())
 
 
-def size_of(told: object) -> Size | None:
+def size_of(given: object) -> Size | None:
     """Return the rows and columns of a message, None if they are missing or invalid."""
-    if not isinstance(told, dict):
+    if not isinstance(given, dict):
         return None
-    rows, columns = told.get("rows"), told.get("columns")
+    rows, columns = given.get("rows"), given.get("columns")
     if not isinstance(rows, int) or not isinstance(columns, int):
         return None
     return (rows, columns) if 0 < rows <= SIDE_MAX and 0 < columns <= SIDE_MAX else None
@@ -193,10 +193,10 @@ def _parse_request(socket: WebSocket) -> Asked:
     except ValueError:
         raise InvalidArgument(f"job id {job_id[:80]!r} is no UUID") from None
     try:
-        told = {name: int(query.get(name, SIZE[index])) for index, name in enumerate(("rows", "columns"))}
+        given = {name: int(query.get(name, SIZE[index])) for index, name in enumerate(("rows", "columns"))}
     except ValueError:
-        told = {}
-    size = size_of(told)
+        given = {}
+    size = size_of(given)
     if size is None:
         raise InvalidArgument(f"rows and columns: want two numbers from 1 to {SIDE_MAX}")
     return Asked(job_id, socket.path_params["instance"], query.get("container", ""), query.get("command", ""), size)

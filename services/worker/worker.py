@@ -32,12 +32,12 @@ from activities.schedule import ScheduleActivities
 from peloton.lifecycle.worker_ramp import Promotion
 from peloton.ports import (
     ClusterRebalancers,
-    DaemonKeeper,
-    HostKeepers,
+    DaemonController,
     HostManager,
     ImagePrefetcher,
     JobRecords,
     Lockdowns,
+    MaintenanceControllers,
     MaintenanceRecords,
     MigrationRecords,
     Placer,
@@ -86,11 +86,11 @@ class WorkerPorts:
     resmgr: ResourceManager
     hosts: HostManager
     placer: Placer
-    keepers: HostKeepers
+    controllers: MaintenanceControllers
     maintenance: MaintenanceRecords
     images: ImagePrefetcher
     migrations: MigrationRecords
-    daemons: DaemonKeeper
+    daemons: DaemonController
     rebalancers: ClusterRebalancers
     rebalances: RebalanceRecords
     lockdowns: Lockdowns
@@ -106,7 +106,7 @@ def activities_on(ports: WorkerPorts, now_ns: Callable[[], int] = time.time_ns) 
         AdmissionActivities(ports.resmgr),
         PlacementActivities(ports.pods, ports.hosts, ports.resmgr, ports.placer),
         LaunchActivities(ports.hosts),
-        MaintenanceActivities(ports.keepers, ports.maintenance),
+        MaintenanceActivities(ports.controllers, ports.maintenance),
         ImageActivities(ports.updates, ports.images),
         DaemonActivities(ports.jobs, ports.daemons, ports.resmgr),
         MigrationActivities(ports.migrations),

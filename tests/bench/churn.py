@@ -25,8 +25,8 @@ from tests.e2e.local import job_config, shell
 
 JOBS_PER_SECOND = 10
 FIRST_RUNNING_S = 15.0
-PATIENCE_S = 600.0
-LOOK_S = 0.2
+TIMEOUT_S = 600.0
+POLL_S = 0.2
 HISTORIES = 20
 """Jobs whose histories are counted."""
 RUNNING = POD_STATE_NUMBERS[PodState.RUNNING]
@@ -110,7 +110,7 @@ def share(rising: Sequence[float], part: float) -> float:
 def submit(address: str, config: Any, due_s: Sequence[float]) -> list[Submitted]:
     """Submit jobs by one client, one after the other, none before it is due."""
     made = []
-    with Client(address, timeout_s=PATIENCE_S) as client:
+    with Client(address, timeout_s=TIMEOUT_S) as client:
         for one_s in due_s:
             time.sleep(max(one_s - time.monotonic(), 0))
             at_ns, asked_s = time.time_ns(), time.monotonic()
@@ -124,10 +124,10 @@ def ended(cluster: Cluster, job_ids: Sequence[str]) -> list[JobState]:
     """Wait until no job is active. It reads storage instead of the API, where reads of each job would add load."""
     storage = Storage(cluster.local.database)
     try:
-        deadline_s = time.monotonic() + PATIENCE_S
+        deadline_s = time.monotonic() + TIMEOUT_S
         while active := storage.jobs.active_ids():
-            assert time.monotonic() < deadline_s, f"{len(active)} jobs have not ended within {PATIENCE_S:.0f} s"
-            time.sleep(LOOK_S)
+            assert time.monotonic() < deadline_s, f"{len(active)} jobs have not ended within {TIMEOUT_S:.0f} s"
+            time.sleep(POLL_S)
         return [record.state for job in job_ids if (record := storage.jobs.get(job)) is not None]
     finally:
         storage.close()

@@ -21,8 +21,8 @@ from tests.waiting import LONGEST_S
 
 T = TypeVar("T")
 
-PATIENCE_S = 900.0
-LOOK_S = 0.2
+TIMEOUT_S = 900.0
+POLL_S = 0.2
 KUBERNETES_TARGET = 1_000
 """Pods a second on an emulated Kubernetes."""
 
@@ -99,14 +99,14 @@ def lived(cluster: Cluster, pool: str, pods: int, config: dict[str, Any], **more
     answers_s: list[float] = []
     first_s, state = 0.0, ""
     while state not in JOB_END:
-        time.sleep(LOOK_S)
+        time.sleep(POLL_S)
         asked_s = time.monotonic()
         runtime = cluster.runtime(job)
         answers_s.append(time.monotonic() - asked_s)
         state = JobState.Name(runtime.state)
         if not first_s and any(runtime.taskStats[name] for name in ("RUNNING", "SUCCEEDED")):
             first_s = time.monotonic() - started_s
-        assert asked_s - started_s < PATIENCE_S, f"job {job} is {state}: {runtime.taskStats}"
+        assert asked_s - started_s < TIMEOUT_S, f"job {job} is {state}: {runtime.taskStats}"
     seconds = time.monotonic() - started_s
     used_s = cpu_seconds(cluster)
     return {

@@ -20,8 +20,8 @@ BATCHES = 20
 """Batches of an update of all hosts."""
 AWAY_SHARE = 0.01
 """Share of the hosts that leave and come back."""
-PATIENCE_S = 1_800.0
-LOOK_S = 0.5
+TIMEOUT_S = 1_800.0
+POLL_S = 0.5
 IDLE_S = 20.0
 TARGET_PODS_PER_S = 1_000
 
@@ -108,9 +108,9 @@ class Daemon:
         self._until(lambda: self.cluster.job_state(self.id) in JOB_END, "the end of the daemon")
 
     def _until(self, condition: Callable[[], bool], what: str) -> None:
-        deadline_s = time.monotonic() + PATIENCE_S
+        deadline_s = time.monotonic() + TIMEOUT_S
         while not condition():
             assert time.monotonic() < deadline_s, (
-                f"{what}: not within {PATIENCE_S:.0f} s: {self.cluster.counts(self.id)}"
+                f"{what}: not within {TIMEOUT_S:.0f} s: {self.cluster.counts(self.id)}"
             )
-            time.sleep(LOOK_S)
+            time.sleep(POLL_S)

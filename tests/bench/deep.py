@@ -47,7 +47,7 @@ LARGEST_SHARE = 0.1
 PAGE_PODS = 100
 SETTLED_SHARE = 0.9
 """Share of the pods that fit that must run before clients begin."""
-PATIENCE_S, LOOK_S = 300.0, 2.0
+TIMEOUT_S, POLL_S = 300.0, 2.0
 NO_HOST = {"type": "LABEL_CONSTRAINT", "labelConstraint": {"kind": "HOST", "condition": "CONDITION_EQUAL"}}
 
 
@@ -180,8 +180,8 @@ def _settle(cluster: Cluster, size: Size) -> None:
     wanted = SETTLED_SHARE * min(pods, int(cluster.capacity() / POD_CPU) - size.homeless_pods)
     began_s = time.monotonic()
     while (counts := _counts(cluster.local.database)).get("RUNNING", 0) + counts.get("SUCCEEDED", 0) < wanted:
-        assert time.monotonic() - began_s < PATIENCE_S, f"hosts are not full: {counts}"
-        time.sleep(LOOK_S)
+        assert time.monotonic() - began_s < TIMEOUT_S, f"hosts are not full: {counts}"
+        time.sleep(POLL_S)
 
 
 def _counts(url: str) -> dict[str, int]:
@@ -350,5 +350,5 @@ def _come_back(cluster: Cluster) -> float:
 
     while answers():
         time.sleep(0.01)
-    cluster.wait(answers, "answers of the resource manager", PATIENCE_S)
+    cluster.wait(answers, "answers of the resource manager", TIMEOUT_S)
     return time.monotonic() - began_s

@@ -16,8 +16,8 @@ from tests.bench.lives import Lives, lives
 from tests.e2e.service import Service
 
 JOBS, INSTANCES, HOSTS, AWAY = 100, 90, 1_000, 50
-PATIENCE_S = 900.0
-LOOK_S = 0.5  # between reads: more frequent ones would add load
+TIMEOUT_S = 900.0
+POLL_S = 0.5  # between reads: more frequent ones would add load
 DOWN = host_pb2.HOST_STATE_DOWN
 
 
@@ -86,7 +86,7 @@ def _states(cluster: Cluster) -> Counter[int]:
 
 
 def _wait(condition: Any, what: str) -> None:
-    deadline_s = time.monotonic() + PATIENCE_S
+    deadline_s = time.monotonic() + TIMEOUT_S
     while not condition():
-        assert time.monotonic() < deadline_s, f"{what} not seen within {PATIENCE_S:.0f} s"
-        time.sleep(LOOK_S)
+        assert time.monotonic() < deadline_s, f"{what} not seen within {TIMEOUT_S:.0f} s"
+        time.sleep(POLL_S)

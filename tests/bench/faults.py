@@ -14,7 +14,7 @@ from peloton.api.v0.respool import respool_pb2
 from peloton.model.pod import PodState
 from services.lab.local.cluster import LocalSettings
 from services.storage.tables import Pod, PodEventRow
-from tests.bench.cluster import PATIENCE_S, Cluster, cpu_seconds, peak_memory_mib
+from tests.bench.cluster import TIMEOUT_S, Cluster, cpu_seconds, peak_memory_mib
 from tests.e2e.local import JOB_END, shell
 
 VICTIMS = ("worker", "hostmgr", "resmgr", "api", "temporal")
@@ -33,7 +33,7 @@ def throughput_faults(
         started_s = time.monotonic()
         job = cluster.submit(pool, instanceCount=pods, defaultConfig=shell("true", cpu=1, memory=64))
         kills = _killed(cluster, job, VICTIMS * rounds, between_s)
-        state = cluster.finish(job, PATIENCE_S)
+        state = cluster.finish(job, TIMEOUT_S)
         seconds = time.monotonic() - started_s
         figures = run_figures(cluster, PodState.SUCCEEDED, job)
         return {
@@ -62,7 +62,7 @@ def _killed(cluster: Cluster, job: str, victims: Sequence[str], between_s: float
             seen.append(cluster.job_state(job))
             return seen[-1] in JOB_END or time.monotonic() >= next_s
 
-        cluster.wait(is_time, f"the time to kill {victim}", PATIENCE_S)
+        cluster.wait(is_time, f"the time to kill {victim}", TIMEOUT_S)
         if seen[-1] in JOB_END:
             break
         cluster.kill(victim)

@@ -10,8 +10,8 @@ from tests.bench.cluster import Cluster
 from tests.e2e.local import shell
 
 ROUNDS = 3
-LOOK_S = 0.01
-PATIENCE_S = 120.0
+POLL_S = 0.01
+TIMEOUT_S = 120.0
 SUPPRESSED = "Mesos makes no offers until one does"
 
 
@@ -31,18 +31,18 @@ def first_launch() -> dict[str, Any]:
 
 
 def _wait_suppressed(cluster: Cluster, times: int) -> None:
-    deadline_s = time.monotonic() + PATIENCE_S
+    deadline_s = time.monotonic() + TIMEOUT_S
     while sum(SUPPRESSED in line for line in cluster.log) < times:
         assert time.monotonic() < deadline_s, "hostmgr still wants offers"
-        time.sleep(LOOK_S)
+        time.sleep(POLL_S)
 
 
 def _launch(cluster: Cluster, pool: str) -> float:
     began_s = time.monotonic()
     job = cluster.submit(pool, instanceCount=1, defaultConfig=shell("sleep 1", cpu=1, memory=64))
     while not any(cluster.runtime(job).taskStats[name] for name in ("RUNNING", "SUCCEEDED")):
-        assert time.monotonic() - began_s < PATIENCE_S, f"job {job} does not run"
-        time.sleep(LOOK_S)
+        assert time.monotonic() - began_s < TIMEOUT_S, f"job {job} does not run"
+        time.sleep(POLL_S)
     seconds = round(time.monotonic() - began_s, 2)
     cluster.finish(job)
     return seconds

@@ -86,7 +86,7 @@ def host_manager(kubeconfig: str, folder: str) -> None:
     sys.setswitchinterval(SWITCH_S)
     path = Path(kubeconfig)
     world = ExternalWorld(path, login_of(path), Path(folder), namespace=NAMESPACE, node_selector=SELECTOR)
-    wait(lambda: world.driver.is_connected and len(world.core.book.hosts()) == NODES)
+    wait(lambda: world.driver.is_connected and len(world.core.cache.hosts()) == NODES)
     ready()
     ending = threading.Thread(target=sys.stdin.read)
     ending.start()

@@ -32,7 +32,7 @@ from services.hostmgr.kubernetes.driver import KubernetesDriver
 from services.hostmgr.kubernetes.pods.manifests import PodManifest
 from services.hostmgr.kubernetes.settings import KubernetesSettings
 from tests.bench.figures import Missing, cpu_s
-from tests.conformance.driver.lab import ENDS, RecordedEvents
+from tests.conformance.driver.lab import END_STATES, RecordedEvents
 from tests.kubernetes.client import login_of
 from tests.kubernetes.control_plane import ControlPlane, is_built
 from tests.kubernetes.fake_kubelet import FakeKubelets
@@ -44,7 +44,7 @@ PODS_PER_HOST = 20
 NAMESPACE = "bench"
 SELECTOR = (("bench", "yes"),)
 ALLOCATABLE = {"cpu": "64", "memory": "256Gi", "ephemeral-storage": "1Ti", "pods": "500"}
-PATIENCE_S = 300.0
+TIMEOUT_S = 300.0
 ACKNOWLEDGE_EVERY_S = 0.02
 PODS_PATH = f"/api/v1/namespaces/{NAMESPACE}/pods"
 
@@ -84,7 +84,7 @@ def run(
     parts: dict[str, subprocess.Popen[str]],
     *more: str,
     pods: int = PODS,
-    patience_s: float = PATIENCE_S,
+    max_s: float = TIMEOUT_S,
 ) -> dict[str, Any]:
     """Return pods a second, and milliseconds of each process for a pod. The first of the parts receives the start
     line.
@@ -92,7 +92,7 @@ def run(
     pids = {name: process.pid for name, process in parts.items()}
     pids |= {name: plane.process_id(name) for name in ("etcd", "kube-apiserver", "kube-controller-manager", *more)}
     api = ApiServer(read_access(str(plane.kubeconfig)))
-    lives = Lives(patience_s)
+    lives = Lives(max_s)
     watch = Reflector(api, PODS_PATH, lives)
     watch.start()
     try:
@@ -118,7 +118,7 @@ def run(
 class Lives:
     """Times at which each pod was bound to its node, and ended."""
 
-    patience_s: float
+    max_s: float
     on_node: dict[str, float] = field(default_factory=dict)
     ended: dict[str, float] = field(default_factory=dict)
 
@@ -137,7 +137,7 @@ class Lives:
         raise AssertionError(why)
 
     def wait(self, is_so: Callable[[], bool]) -> None:
-        until_s = time.monotonic() + self.patience_s
+        until_s = time.monotonic() + self.max_s
         while not is_so():
             assert time.monotonic() < until_s, f"{len(self.on_node)} on nodes, {len(self.ended)} ended"
             time.sleep(0.05)
@@ -145,7 +145,7 @@ class Lives:
 
 def delete_pods(plane: ControlPlane) -> None:
     api = ApiServer(read_access(str(plane.kubeconfig)))
-    until_s = time.monotonic() + PATIENCE_S
+    until_s = time.monotonic() + TIMEOUT_S
     while api.ask(Request("GET", f"{PODS_PATH}?limit=1")).json()["items"]:
         assert time.monotonic() < until_s, "pods are not deleted"
         api.ask(Request("DELETE", f"{PODS_PATH}?gracePeriodSeconds=0"), timeout_s=70.0)
@@ -213,21 +213,23 @@ def driver(kubeconfig: str) -> None:
     pods, template = templates(settings)
     events, driver = RecordedEvents(), KubernetesDriver(settings)
     driver.start(events)
-    wait(lambda: len(events.rooms) == NODES)
+    wait(lambda: len(events.free_resources) == NODES)
     ready()
-    waiting, told, ended = list(reversed(pods)), 0, 0
+    waiting, reported, ended = list(reversed(pods)), 0, 0
     while ended < PODS:
         with events.changed:
-            rooms, events.rooms = (events.rooms, {}) if waiting else ({}, events.rooms)
-            reports, told = events.reports[told:], len(events.reports)
+            free_resources, events.free_resources = (
+                (events.free_resources, {}) if waiting else ({}, events.free_resources)
+            )
+            reports, reported = events.reports[reported:], len(events.reports)
         launches = []
-        for room in rooms.values():
+        for announced in free_resources.values():
             some = [PodLaunch(waiting.pop(), template, ()) for _ in range(min(PODS_PER_HOST, len(waiting)))]
-            launches.append(HostLaunch(Claim(room.hostname, room.host_id, (room.room_id,)), some))
+            launches.append(HostLaunch(Claim(announced.hostname, announced.host_id, (announced.resources_id,)), some))
         if launches and (refused := driver.launch(launches)):
             raise AssertionError(refused[0])
         states = [(report.token, report.status) for report in reports]
-        ended += sum(1 for _, status in states if status is not None and status.state in ENDS)
+        ended += sum(1 for _, status in states if status is not None and status.state in END_STATES)
         driver.acknowledge([token for token, _ in states if token])
         driver.tend()
         time.sleep(ACKNOWLEDGE_EVERY_S)
@@ -255,7 +257,7 @@ def creator(kubeconfig: str) -> None:
 
 
 def wait(is_so: Callable[[], bool]) -> None:
-    pause, until_s = threading.Event(), time.monotonic() + PATIENCE_S
+    pause, until_s = threading.Event(), time.monotonic() + TIMEOUT_S
     while not is_so():
         assert time.monotonic() < until_s, "waited in vain"
         pause.wait(0.02)

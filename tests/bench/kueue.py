@@ -31,9 +31,9 @@ from tests.bench.kubernetes_bind import bound, pod
 from tests.bench.kubernetes_real import (
     NAMESPACE,
     NODES,
-    PATIENCE_S,
     PODS,
     PODS_PATH,
+    TIMEOUT_S,
     ask,
     delete_pods,
     launched,
@@ -57,7 +57,7 @@ CONVERTED = ("clusterqueues", "cohorts", "localqueues", "multikueueclusters", "w
 """Resources whose versions Kueue converts by a webhook."""
 QUOTA = {"cpu": "3200", "memory": "12800Gi"}
 """Quota of all resources of the nodes."""
-GATED_PATIENCE_S = 1_800.0
+GATED_TIMEOUT_S = 1_800.0
 
 
 def kueue(count: int = PODS) -> dict[str, Any]:
@@ -81,7 +81,7 @@ def kueue(count: int = PODS) -> dict[str, Any]:
             part("creator", plane, str(count), module="tests.bench.kueue") as creator,
         ):
             parts = {"creator": creator, "kueue": process, "fake_kubelet": kubelets}
-            peer = run(plane, parts, "kube-scheduler", pods=count, patience_s=GATED_PATIENCE_S)
+            peer = run(plane, parts, "kube-scheduler", pods=count, max_s=GATED_TIMEOUT_S)
             check_workloads(plane, count)
     return {
         "pods": count,
@@ -136,7 +136,7 @@ def manager(plane: ControlPlane, folder: Path, program: Path) -> Iterator[subpro
 
 
 def await_it(process: subprocess.Popen[str], log: Path, is_so: Callable[[], bool]) -> None:
-    until_s = time.monotonic() + PATIENCE_S
+    until_s = time.monotonic() + TIMEOUT_S
     while not is_so():
         is_late = time.monotonic() > until_s
         if is_late or process.poll() is not None:

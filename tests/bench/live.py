@@ -29,8 +29,8 @@ from tests.e2e.service import Service
 ROLES = ("api", "resmgr", "hostmgr", "worker")
 PODS_MAX = 3
 CLIENTS = 8
-LOOK_S = 1.0
-PATIENCE_S = 3_600.0
+POLL_S = 1.0
+TIMEOUT_S = 3_600.0
 QUIET_CORES = 0.05
 """Cores above the usage of idle services."""
 STOPS_PER_RESTART = 5
@@ -133,10 +133,10 @@ def wait_all_run(cluster: Cluster, services: int) -> None:
     """Wait until all pods of so many services run."""
     storage = Storage(cluster.local.database)
     try:
-        deadline_s = time.monotonic() + PATIENCE_S
+        deadline_s = time.monotonic() + TIMEOUT_S
         while (running := sum(job.pod_counts == _all_run(job.instance_count) for job in _jobs(storage))) < services:
             assert time.monotonic() < deadline_s, f"{running} of {services} services run"
-            time.sleep(LOOK_S)
+            time.sleep(POLL_S)
     finally:
         storage.close()
 
@@ -175,7 +175,7 @@ def used_cores(cluster: Cluster, seconds_max: float) -> dict[str, float]:
 
 def wait_quiet(cluster: Cluster, idle_cores: float) -> None:
     """Wait until three reads of two seconds in a row find only idle processes."""
-    deadline_s, quiet = time.monotonic() + PATIENCE_S, 0
+    deadline_s, quiet = time.monotonic() + TIMEOUT_S, 0
     while quiet < 3:
         cores = sum(used_cores(cluster, 2.0).values())
         quiet = quiet + 1 if cores <= idle_cores + QUIET_CORES else 0
@@ -206,9 +206,9 @@ def _restarted(cluster: Cluster, role: str, made: list[Service], idle_cores: flo
 def stop_seconds(service: Service) -> float:
     """Seconds from the answer to a stop until all pods of the service have ended."""
     cluster = service.cluster
-    cluster.wait(lambda: answers(service.stop), "an api that stops a service", PATIENCE_S)
+    cluster.wait(lambda: answers(service.stop), "an api that stops a service", TIMEOUT_S)
     answered_s = time.monotonic()
-    cluster.wait(lambda: service.status.state == KILLED, "the end of a stopped service", PATIENCE_S)
+    cluster.wait(lambda: service.status.state == KILLED, "the end of a stopped service", TIMEOUT_S)
     return time.monotonic() - answered_s
 
 
@@ -252,10 +252,10 @@ def _short_jobs(cluster: Cluster, pool: str, jobs: int) -> float:
         made = {one.job_id for some in clients.map(lambda due: submit(address, config, due), due_s) for one in some}
     storage = Storage(cluster.local.database)
     try:
-        deadline_s = time.monotonic() + PATIENCE_S
+        deadline_s = time.monotonic() + TIMEOUT_S
         while left := len(made.intersection(storage.jobs.active_ids())):
             assert time.monotonic() < deadline_s, f"{left} of {jobs} short jobs have not ended"
-            time.sleep(LOOK_S)
+            time.sleep(POLL_S)
     finally:
         storage.close()
     return time.monotonic() - began_s
@@ -264,4 +264,4 @@ def _short_jobs(cluster: Cluster, pool: str, jobs: int) -> float:
 def wait_rolled(cluster: Cluster, service: Service) -> None:
     """Wait until the last update of the service has succeeded."""
     what = f"the rollout of {service.id}"
-    cluster.wait(lambda: service.status.workflow_status.state == ROLLED, what, PATIENCE_S)
+    cluster.wait(lambda: service.status.workflow_status.state == ROLLED, what, TIMEOUT_S)

@@ -21,7 +21,7 @@ TARGET_MEMORY_MIB = 1_500
 UNDER_WAY_MAX = 5_000
 """Tasks that have been launched and have not ended."""
 TASKS_PER_HOST = 4
-PATIENCE_S = 300.0
+TIMEOUT_S = 300.0
 SUBSCRIBE: dict[str, Any] = {
     "type": "SUBSCRIBE",
     "subscribe": {"framework_info": {"user": "root", "name": "bench", "role": "*", "failover_timeout": 60.0}},
@@ -83,7 +83,7 @@ class Client:
         first_s, pipe = 0.0, Pipe(self._address)
         try:
             while self.ended_count < self._task_count:
-                assert time.monotonic() - began_s < PATIENCE_S, f"{self.ended_count} of {self._task_count} tasks ended"
+                assert time.monotonic() - began_s < TIMEOUT_S, f"{self.ended_count} of {self._task_count} tasks ended"
                 select.select([self._stream.sock], [], [], 1.0)
                 calls = self._read()
                 first_s = first_s or (time.monotonic() if self._offers else 0.0)

@@ -14,7 +14,7 @@ from tests.e2e.service import Service
 
 HOSTS, SERVICE_HOSTS, SPIKE_HOSTS, PODS_PER_HOST = 100, 20, 5, 2
 BATCH_PODS_PER_HOST = 4
-PATIENCE_S, LOOK_S = 600.0, 0.5
+TIMEOUT_S, POLL_S = 600.0, 0.5
 
 
 def partition_spike(hosts: int = HOSTS, service_hosts: int = SERVICE_HOSTS, spike: int = SPIKE_HOSTS) -> dict[str, Any]:
@@ -80,8 +80,8 @@ def _query(cluster: Cluster) -> mover_pb2.QueryResponse:
 
 def _wait(condition: Any, what: str) -> float:
     """Return the time at which the condition is true."""
-    deadline_s = time.monotonic() + PATIENCE_S
+    deadline_s = time.monotonic() + TIMEOUT_S
     while not condition():
-        assert time.monotonic() < deadline_s, f"{what} not seen within {PATIENCE_S:.0f} s"
-        time.sleep(LOOK_S)
+        assert time.monotonic() < deadline_s, f"{what} not seen within {TIMEOUT_S:.0f} s"
+        time.sleep(POLL_S)
     return time.monotonic()

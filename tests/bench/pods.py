@@ -62,7 +62,7 @@ def _of(count: int) -> dict[str, Any]:
 # -- in a process of its own ------------------------------------------------------------------------------------------
 
 
-class _Nobody(RecordedLifecycles):
+class _NoLifecycles(RecordedLifecycles):
     """Creates no objects."""
 
     async def start_job(self, job_id: JobId) -> None:
@@ -104,7 +104,7 @@ async def _figures(url: str) -> dict[str, Any]:
 
 async def _read(storage: Storage) -> tuple[Times, Times]:
     """Read through a server in this process, so that the CPU time of server and client counts."""
-    gets, queries, nobody = Times(), Times(), _Nobody()
+    gets, queries, nobody = Times(), Times(), _NoLifecycles()
     ids = storage.jobs.active_ids()
     query = job_pb2.QueryRequest(spec={"pagination": {"limit": 100}})
     server = await start(storage, nobody, lambda _: None, "127.0.0.1:0")

@@ -12,7 +12,7 @@ from tests.bench.cluster import Cluster
 from tests.e2e.service import Service
 
 HOSTS, BATCH, DOWNLOAD_S = 20, 2, 5.0
-PATIENCE_S = 600.0
+TIMEOUT_S = 600.0
 
 
 def roll_prefetch() -> dict[str, Any]:
@@ -36,10 +36,10 @@ def _rolled(environment: dict[str, str]) -> tuple[float, dict[str, int]]:
     settings = LocalSettings(port=0, simulate=HOSTS, image_download_s=DOWNLOAD_S, environment=environment)
     with Cluster(settings) as cluster:
         service = Service(cluster, cluster.pool("bench"), HOSTS, "sleep 100000", image="web:1").create()
-        service.wait(lambda: service.update_state == "SUCCEEDED", "the service", PATIENCE_S)
+        service.wait(lambda: service.update_state == "SUCCEEDED", "the service", TIMEOUT_S)
         started_s, before = time.monotonic(), _counts(cluster)
         service.replace(image="web:2", batch_size=BATCH, in_place=True)
-        service.wait(lambda: service.update_state == "SUCCEEDED", "the rollout", PATIENCE_S)
+        service.wait(lambda: service.update_state == "SUCCEEDED", "the rollout", TIMEOUT_S)
         seconds, after = time.monotonic() - started_s, _counts(cluster)
         return seconds, {name: after[name] - before[name] for name in ("hits", "joined", "misses")}
 

@@ -8,7 +8,7 @@ from typing import Any
 from services.lab.local.cluster import LocalSettings
 from services.storage.storage import Storage
 from tests.bench.cluster import Cluster, cpu_seconds, peak_memory_mib
-from tests.e2e.crowd import CLIENTS, LOOK_S, Crowd
+from tests.e2e.crowd import CLIENTS, POLL_S, Crowd
 
 READ_TARGET_S = 1.0
 
@@ -23,7 +23,7 @@ def pressure(seconds: float = 60.0, waiting_max: int = 100, hosts: int = 100) ->
             until_s = time.monotonic() + seconds
             while time.monotonic() < until_s:
                 waiting = max(waiting, storage.search.backlog().jobs_waiting)
-                crowd.ended.wait(LOOK_S)
+                crowd.ended.wait(POLL_S)
         ended_s = time.monotonic()
         cluster.wait(lambda: not storage.search.backlog().jobs_active, "the end of all jobs", quiet_s=300)
         storage.close()

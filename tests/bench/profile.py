@@ -22,7 +22,7 @@ from services.lab.local.part import Part
 FOLDER_VARIABLE = "PELOTON_BENCH_PROFILE"
 RATE_HZ = 100
 TOP = 12
-PATIENCE_S = 60.0
+TIMEOUT_S = 60.0
 _OURS = ("services/", "peloton/", "workflows/", "activities/")
 _FRAME = re.compile(r"(?P<function>.*?) \((?P<file>[^():]+)(?::\d+)?\)$")
 
@@ -76,7 +76,7 @@ def _watched(pid: int, path: Path) -> Iterator[None]:
         yield
     finally:
         spy.send_signal(signal.SIGINT)
-        spy.wait(PATIENCE_S)
+        spy.wait(TIMEOUT_S)
     path.with_suffix(".md").write_text(table(stacks.read_text().splitlines()))
 
 

@@ -19,7 +19,7 @@ from tests.e2e.local import shell
 
 KEPT_TARGET = 0.8
 """Share of the launch rate without readers that remains with them."""
-PATIENCE_S = 120.0
+TIMEOUT_S = 120.0
 NO_PAUSE = "no_pause"
 
 
@@ -44,10 +44,10 @@ def reads(size: Size = Size()) -> dict[str, Any]:
         unlike = cluster.submit(watched, instanceCount=size.pods, defaultConfig=shell("sleep 3600"), instanceConfig=own)
         with closing(Storage(cluster.local.database)) as storage:
             for read in (alike, unlike):
-                cluster.wait(lambda read=read: _is_queued(storage, read), f"queued pods of {read}", PATIENCE_S)
+                cluster.wait(lambda read=read: _is_queued(storage, read), f"queued pods of {read}", TIMEOUT_S)
             config = shell(f"sleep {size.run_s}", cpu=0.1)
             job = JobId(cluster.submit(busy, instanceCount=size.launched_pods, defaultConfig=config))
-            cluster.wait(lambda: _ended(storage, job) > size.slots, "steady launches", PATIENCE_S)
+            cluster.wait(lambda: _ended(storage, job) > size.slots, "steady launches", TIMEOUT_S)
             found = {
                 "alone": _measure(cluster, storage, job, size, "", 0),
                 "each_second": _measure(cluster, storage, job, size, alike, 1),

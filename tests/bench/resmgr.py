@@ -83,8 +83,8 @@ def _contended_jobs(world: World, job_count: int, pods: int) -> None:
     """Up to ten jobs share a pool in which half of their pods fit; the last is urgent, every third has a gang."""
     for first in range(0, job_count, JOBS_PER_POOL):
         mine = range(first, min(first + JOBS_PER_POOL, job_count))
-        room = len(mine) * pods / 2
-        pool_id = world.pool(f"pool{first}-{pods}", room, room)
+        load_count = len(mine) * pods / 2
+        pool_id = world.pool(f"pool{first}-{pods}", load_count, load_count)
         for number in mine:
             _job(world, pool_id, pods, priority=int(number == mine[-1]), gang=4 if number % 3 == 0 else 0)
 

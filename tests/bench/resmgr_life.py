@@ -29,7 +29,7 @@ from tests.bench.figures import Times, peak_rss_mib, rss_mib
 from tests.unit.resmgr.world import FixedCapacity, World, facts
 
 CAPACITY = Resources.of(cpu=1e6, memory_mb=1e9, disk_mb=1e9)
-ENDS = (PodState.SUCCEEDED, PodState.FAILED, PodState.LOST)
+END_STATES = (PodState.SUCCEEDED, PodState.FAILED, PodState.LOST)
 CALL_PODS_MAX = 10_000  # as workflows/policies.py
 PLANS = 20
 CYCLES = 3
@@ -131,7 +131,7 @@ async def spread(life: Life) -> dict[str, Any]:
     while await loop.run_cycle():
         pass
     for number, job in enumerate(life.jobs):
-        _run(life, job, ENDS[: number % 4])
+        _run(life, job, END_STATES[: number % 4])
     await life.enqueue(life.jobs)
     for _ in range(CYCLES):
         await loop.run_cycle()

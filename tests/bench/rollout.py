@@ -13,8 +13,8 @@ from tests.bench.lives import lives
 from tests.e2e.service import Service
 
 HOSTS = 1_000
-PATIENCE_S = 600.0
-LOOK_S = 0.5
+TIMEOUT_S = 600.0
+POLL_S = 0.5
 SUCCEEDED = stateless_pb2.WORKFLOW_STATE_SUCCEEDED
 OLD, NEW = "sleep 100000", "sleep 100001"
 
@@ -63,9 +63,9 @@ def _wait(services: list[Service], state: int) -> None:
     """Wait until the updates of all have ended in this state. One is read at a time: to read a hundred costs half a
     core.
     """
-    deadline_s = time.monotonic() + PATIENCE_S
+    deadline_s = time.monotonic() + TIMEOUT_S
     for at, service in enumerate(services):
         while service.status.workflow_status.state != state:
             left = len(services) - at
-            assert time.monotonic() < deadline_s, f"up to {left} updates have not ended after {PATIENCE_S:.0f} s"
-            time.sleep(LOOK_S)
+            assert time.monotonic() < deadline_s, f"up to {left} updates have not ended after {TIMEOUT_S:.0f} s"
+            time.sleep(POLL_S)

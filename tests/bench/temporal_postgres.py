@@ -43,7 +43,7 @@ STEPS = (
     ("workflow", "count", "--query", " AND ".join(f"{name} = 'none'" for name in ATTRIBUTES)),
 )
 """Setup commands, each repeated until the server's services have seen the previous one."""
-PATIENCE_S = 120.0
+TIMEOUT_S = 120.0
 
 
 def churn_temporal_postgres(jobs: int = 300, pods: int = 10, clients: int = 20, hosts: int = 100) -> dict[str, Any]:
@@ -76,7 +76,7 @@ class Temporal:
 
 
 def wait_for(server: subprocess.Popen[bytes], is_so: Callable[[], bool]) -> None:
-    deadline_s = time.monotonic() + PATIENCE_S
+    deadline_s = time.monotonic() + TIMEOUT_S
     while not is_so():
         if server.poll() is not None or time.monotonic() > deadline_s:
             raise Unavailable("Temporal's server does not come up on PostgreSQL")

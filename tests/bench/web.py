@@ -26,7 +26,7 @@ from tests.browser.views import chromium, opened
 TARGET_PERCENT = 5.0
 """Percent of one core of the api, for all viewers of a page."""
 TARGET_DRAWN_MS = 2_000.0
-PATIENCE_S = 120.0
+TIMEOUT_S = 120.0
 REPLACED_PER_S = 1 / 5_000
 """Pods replaced a second, so that figures change meanwhile: unchanged ones are not sent. As many short pods come and
 go.
@@ -89,7 +89,7 @@ def web_paint(host_count: int = 50_000, pods_per_host: int = 2) -> dict[str, Any
 def _of_page(cluster: Cluster, busy: Busy, address: str, viewers: int, seconds: float) -> dict[str, Any]:
     drawn_ms, stream = _drawn(cluster.local.web_url + address)
     with _Viewers(stream, viewers if stream else 0) as watching:
-        cluster.wait(lambda: watching.heard == watching.count, "news for all viewers", PATIENCE_S)
+        cluster.wait(lambda: watching.heard == watching.count, "news for all viewers", TIMEOUT_S)
         before, since_ns = watching.bytes, time.time_ns()
         used = _percent(cluster, seconds)
         read, until_ns = watching.bytes - before, time.time_ns()

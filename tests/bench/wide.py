@@ -17,12 +17,12 @@ from services.storage.storage import Storage
 from tests.bench.cluster import Cluster, cpu_seconds, peak_memory_mib
 from tests.e2e.local import shell
 
-LOOK_S = 0.5
+POLL_S = 0.5
 TARGET_PODS_PER_S = 1_000
 TARGET_MEMORY_MIB = 2_000
 TARGET_FAILOVER_S = 60.0
-HOLD_PATIENCE_S = 600.0
-FAILOVER_PATIENCE_S = 300.0
+HOLD_TIMEOUT_S = 600.0
+FAILOVER_TIMEOUT_S = 300.0
 AGENTS_BACK_S = 10.0
 """Seconds within which the agents find a new master."""
 IDLE_S = 20.0
@@ -101,8 +101,8 @@ def hold(cluster: Cluster, pods: int) -> tuple[str, float]:
     started_s = time.monotonic()
     job = cluster.submit(pool, instanceCount=pods, defaultConfig=HELD)
     while cluster.counts(job) != {"RUNNING": pods}:
-        assert time.monotonic() - started_s < HOLD_PATIENCE_S, f"not all run: {cluster.counts(job)}"
-        time.sleep(LOOK_S)
+        assert time.monotonic() - started_s < HOLD_TIMEOUT_S, f"not all run: {cluster.counts(job)}"
+        time.sleep(POLL_S)
     return job, time.monotonic() - started_s
 
 
@@ -115,13 +115,13 @@ def failover(cluster: Cluster, drill: Callable[[], None], host_count: int, pods:
     began_s, answered_s = time.monotonic(), 0.0
     drill()
     while True:
-        time.sleep(LOOK_S)
+        time.sleep(POLL_S)
         waited_s = time.monotonic() - began_s
         if not answered_s and answered(cluster) > lines:
             answered_s = waited_s
         if answered_s and known(cluster) == (host_count, free_cpu):
             return {"seconds": round(time.monotonic() - began_s, 1), "answered_seconds": round(answered_s, 1)}
-        assert waited_s < FAILOVER_PATIENCE_S, f"{known(cluster)} of {host_count} hosts, free cpus"
+        assert waited_s < FAILOVER_TIMEOUT_S, f"{known(cluster)} of {host_count} hosts, free cpus"
 
 
 def answered(cluster: Cluster) -> int:

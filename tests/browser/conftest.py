@@ -12,7 +12,7 @@ from playwright.sync_api import Page as View
 from peloton.api.v0.job import job_pb2
 from tests.browser.chromium import lacking
 from tests.browser.stage import Stage, staged
-from tests.browser.views import PATIENCE_MS, chromium, opened
+from tests.browser.views import TIMEOUT_MS, chromium, opened
 from tests.browser.world import World, world
 from tests.e2e.shared import clear
 from tests.sharing import Shared
@@ -35,7 +35,7 @@ def shown(browser: Browser, shared: Shared, tmp_path_factory: pytest.TempPathFac
 @pytest.fixture(scope="module")
 def stage(browser: Browser, shared: Shared, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     """Yield a cluster with hosts and nothing on them; only its lists name what earlier modules ran."""
-    expect.set_options(timeout=PATIENCE_MS)
+    expect.set_options(timeout=TIMEOUT_MS)
     found = shared.get("stage", lambda: staged(tmp_path_factory.mktemp("stories")))
     yield found
     clear(found.cluster)

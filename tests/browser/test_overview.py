@@ -8,11 +8,11 @@ import pytest
 from playwright.sync_api import Browser, expect
 from playwright.sync_api import Page as View
 
-from tests.browser.views import NARROW, PATIENCE_MS, opened, rows, settle
+from tests.browser.views import NARROW, TIMEOUT_MS, opened, rows, settle
 from tests.browser.world import JOBS, SHOP, World
 
 pytestmark = pytest.mark.xdist_group("browser")
-expect.set_options(timeout=PATIENCE_MS)
+expect.set_options(timeout=TIMEOUT_MS)
 
 
 def test_how_full_it_was_can_be_read_without_the_chart(shown: World, browser: Browser) -> None:
@@ -40,13 +40,13 @@ def test_how_full_it_was_can_be_read_without_the_chart(shown: World, browser: Br
         expect(page.view.get_by_label("Resource")).to_have_value("memory")
 
 
-def test_a_job_that_no_host_can_take_is_told(shown: World, browser: Browser) -> None:
+def test_a_job_that_no_host_can_take_is_reported(shown: World, browser: Browser) -> None:
     """An unplaceable job is shown with its numbers, and a link to its page."""
     with opened(browser, shown.url) as page:
         wrong = page.view.get_by_role("region", name="What is wrong now").get_by_role("listitem")
-        told = wrong.filter(has_text="Job big in pool /ml/research cannot run")
-        expect(told).to_contain_text("2 instances fit no host, even an empty one: no host has cpu 64")
-        told.get_by_role("link").click()
+        reported = wrong.filter(has_text="Job big in pool /ml/research cannot run")
+        expect(reported).to_contain_text("2 instances fit no host, even an empty one: no host has cpu 64")
+        reported.get_by_role("link").click()
         expect(page.view).to_have_url(f"{shown.url}/jobs/{JOBS['big']}")
 
 

@@ -79,7 +79,7 @@ def test_a_page_says_what_gives_the_same(look: Look, page: Page) -> None:
 
 @NIGHTLY
 @pytest.mark.parametrize("theme", THEMES)
-def test_a_page_looks_as_its_screenshot_does(look: Look, page: Page, theme: str, tmp_path: Path) -> None:
+def test_a_page_renders_as_its_screenshot(look: Look, page: Page, theme: str, tmp_path: Path) -> None:
     """The page equals its screenshot except for variable parts."""
     kept = pictures.file_of(page.name, theme)
     assert kept.is_file(), "it has none: run make screenshots"

@@ -133,7 +133,7 @@ def test_a_job_that_waits_says_why(stage: Stage, visit: Visit) -> None:
     expect(view.get_by_role("heading", level=1)).to_have_text("holds all")
 
 
-def test_a_host_is_drained_after_a_look_at_the_plan(stage: Stage, visit: Visit) -> None:
+def test_a_host_is_drained_after_a_read_of_the_plan(stage: Stage, visit: Visit) -> None:
     """A drain begins when its plan is confirmed. The page of the host follows it down and up again; another host, which
     waits for its turn, is released.
     """

@@ -12,7 +12,7 @@ from playwright.sync_api import Browser, FilePayload, Locator, Route, expect
 from peloton.api.config_bounds import POOL_KINDS
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.respool import respool_pb2
-from tests.browser.views import PATIENCE_MS, Opened, opened
+from tests.browser.views import TIMEOUT_MS, Opened, opened
 from tests.browser.world import JOBS, World
 
 pytestmark = pytest.mark.xdist_group("browser")
@@ -78,7 +78,7 @@ class Form:
 def form(browser: Browser, world: World, kind: str, **given: str) -> Iterator[Form]:
     address = "&".join([f"kind={kind}", *(f"{name}={value}" for name, value in given.items())])
     with opened(browser, f"{world.url}/submit?{address}") as page:
-        expect.set_options(timeout=PATIENCE_MS)
+        expect.set_options(timeout=TIMEOUT_MS)
         yield Form(page, kind)
 
 
@@ -281,7 +281,7 @@ def test_a_job_is_edited_and_submitted_again(
         assert "from" not in page.view.url
 
 
-def test_what_cannot_be_asked_now_is_told_and_asked_again(shown: World, browser: Browser) -> None:
+def test_what_cannot_be_asked_now_is_reported_and_asked_again(shown: World, browser: Browser) -> None:
     """An unavailable api is shown for the check of the text and for the plan, and both are retried; an unknown pool is
     shown as well.
     """

@@ -70,10 +70,10 @@ def size(view: View) -> tuple[int, int]:
     for _ in range(SIZES_ASKED_MAX):
         type_line(view, "clear; stty size")
         expect(screen(view)).to_contain_text(re.compile(r"^\s*\d+.\d+"))
-        told = re.findall(r"\d+", screen(view).text_content() or "")
+        reported = re.findall(r"\d+", screen(view).text_content() or "")
         drawn = view.locator(".terminal-screen .xterm-rows > div").count()
-        if len(told) >= 2 and int(told[0]) == drawn:
-            return drawn, int(told[1])
+        if len(reported) >= 2 and int(reported[0]) == drawn:
+            return drawn, int(reported[1])
     raise AssertionError("the terminal has another size than what is drawn")
 
 

@@ -70,12 +70,12 @@ def test_the_header_says_how_old_the_page_is_while_the_api_is_away(stage: Stage,
 
 def test_a_topic_that_is_not_answered_makes_the_page_stale(visit: Visit) -> None:
     """One unanswered topic of several makes the page stale; a not-found answer does not."""
-    told: Mapping[str, Any] = {
+    reported: Mapping[str, Any] = {
         "overview": {"error": {"code": "unavailable", "message": "the api does not answer: x"}, "asOfMs": 1},
         "host-map": {"error": {"code": "not_found", "message": "gone"}},
     }
     view = visit("/")
-    body = "".join(f"event: {topic}\ndata: {json.dumps(value)}\n\n" for topic, value in told.items())
+    body = "".join(f"event: {topic}\ndata: {json.dumps(value)}\n\n" for topic, value in reported.items())
     view.route("**/live?*", lambda route: route.fulfill(content_type="text/event-stream", body=body))
     view.reload()
 
@@ -153,8 +153,8 @@ def young(view: View, points: int, step_s: int) -> None:
     values: list[float | None] = [None] * (count - points) + [1.0] * points
     pool = {"path": "/", "isRecorded": points > 0, "allocation": values, "reservation": values, "entitlement": values}
     history = {"start": "2026-01-01T10:00:00Z", "stepS": step_s, "count": count, "pools": [pool], "marks": []}
-    told = {"pools": {"value": POOLS}, "pool-history:6/cpu/": {"value": history}}
-    body = "".join(f"event: {topic}\ndata: {json.dumps(value)}\n\n" for topic, value in told.items())
+    reported = {"pools": {"value": POOLS}, "pool-history:6/cpu/": {"value": history}}
+    body = "".join(f"event: {topic}\ndata: {json.dumps(value)}\n\n" for topic, value in reported.items())
     view.unroute("**/live?*")
     view.route("**/live?*", lambda route: route.fulfill(content_type="text/event-stream", body=body))
     view.goto(view.url)

@@ -20,7 +20,7 @@ LEAVE = "Leave it as it is"
 THEMES = ("light", "dark")
 SIZE = ViewportSize(width=1280, height=900)
 NARROW = ViewportSize(width=360, height=800)
-PATIENCE_MS = 60_000
+TIMEOUT_MS = 60_000
 """Timeout, generous for a busy machine; waiting ends at once when the element is there."""
 STANDARD = {
     "runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"],
@@ -125,12 +125,15 @@ def opened(
     ) as context:
         found = Opened(context.new_page())
         view = found.view
-        view.set_default_timeout(PATIENCE_MS)
+        view.set_default_timeout(TIMEOUT_MS)
         view.add_init_script(NOTE_WHAT_IS_ASKED)
         view.on("pageerror", lambda error: found.faults.append(str(error)))
-        view.on("console", lambda told: found.faults.append(told.text) if is_fault(told) else None)
+        view.on("console", lambda reported: found.faults.append(reported.text) if is_fault(reported) else None)
         view.on(
-            "response", lambda told: found.faults.append(f"{told.status} {told.url}") if told.status >= 400 else None
+            "response",
+            lambda reported: (
+                found.faults.append(f"{reported.status} {reported.url}") if reported.status >= 400 else None
+            ),
         )
         view.on("request", found.note)
         view.goto(url)
@@ -138,9 +141,9 @@ def opened(
         yield found
 
 
-def is_fault(told: ConsoleMessage) -> bool:
+def is_fault(reported: ConsoleMessage) -> bool:
     """Answers that are errors are noted with their address."""
-    return told.type in ("error", "warning") and not told.text.startswith("Failed to load resource")
+    return reported.type in ("error", "warning") and not reported.text.startswith("Failed to load resource")
 
 
 def see(browser: Browser, url: str, theme: str) -> Seen:

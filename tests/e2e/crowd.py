@@ -16,7 +16,7 @@ from peloton.api.v0.job import job_pb2
 from tests.e2e.local import shell
 
 CLIENTS = 8
-LOOK_S = 0.25
+POLL_S = 0.25
 SOON_S = 0.1
 """Seconds that a client waits after a refusal: far less than the time that the refusal names."""
 CALL_S = 600.0
@@ -75,7 +75,7 @@ class Crowd:
                     self._note_unexpected(f"Create of {job_id}: {call.code()}: {call.details()}")
                     return
                 is_first = False
-                time.sleep(LOOK_S)
+                time.sleep(POLL_S)
             else:
                 self._note_answer(job_id, answer)
                 return
@@ -102,7 +102,7 @@ class Crowd:
     def _read(self) -> None:
         """Reads are answered all the time."""
         with Client(self._address) as client:
-            while not self.ended.wait(LOOK_S):
+            while not self.ended.wait(POLL_S):
                 for job_id in self.acknowledged[-1:]:
                     asked_s = time.monotonic()
                     try:

@@ -96,12 +96,12 @@ class ForkedPart(Part):
         self.starts += 1
         environment, words = self.whole_environment, self.argv[len(SERVE) :]
         output, theirs = os.pipe()
-        ended, told = os.pipe()
+        ended, reported = os.pipe()
         try:
-            pid = await asyncio.to_thread(lambda: nursery().fork(words, environment, theirs, told))
+            pid = await asyncio.to_thread(lambda: nursery().fork(words, environment, theirs, reported))
         finally:
             os.close(theirs)
-            os.close(told)
+            os.close(reported)
         process: Any = Process(pid, await reader(output), await reader(ended))
         self.process = process
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from peloton.api.v0.explain import explain_pb2
 from peloton.api.v0.peloton_pb2 import JobID
-from tests.e2e.local import PATIENCE_S, Cluster, shell
+from tests.e2e.local import TIMEOUT_S, Cluster, shell
 from tests.e2e.workloads import stop
 
 IMAGE = "localhost:1/absent:7"
@@ -29,7 +29,7 @@ def pulls_that_fail_are_seen(cluster: Cluster, pool: str, memory: float = 16) ->
         capture_output=True,
         text=True,
         check=True,
-        timeout=PATIENCE_S,
+        timeout=TIMEOUT_S,
     ).stdout
 
     cluster.wait(lambda: cluster.counts(job) == {"LAUNCHED": 2}, "the launch counted")

@@ -35,9 +35,9 @@ from tests.kubernetes.client import Client as KubernetesClient
 from tests.kubernetes.client import login_of
 from tests.waiting import LONGEST_S, QUIET_S, timeout_s
 
-PATIENCE_S = LONGEST_S
+TIMEOUT_S = LONGEST_S
 """The timeout of calls and of processes that a story starts; a wait for a condition has that of ``tests.waiting``."""
-LOOK_S, LOOK_MAX_S, LOOKS_PER_WAIT = 0.05, 0.2, 20
+POLL_S, POLL_MAX_S, POLLS_PER_WAIT = 0.05, 0.2, 20
 """Bounds of the pause between two reads, which is a twentieth of the time waited so far: a long wait leaves the cores
 to others."""
 MESOS = os.environ.get("PELOTON_TEST_MESOS", "")
@@ -64,7 +64,7 @@ def stand_still(pids: Iterable[int]) -> None:
     for pid in pids:
         for thread in Path(f"/proc/{pid}/task").iterdir():
             while not has_stopped(thread):
-                time.sleep(LOOK_S)
+                time.sleep(POLL_S)
 
 
 def has_stopped(thread: Path) -> bool:
@@ -90,8 +90,8 @@ class Cluster:
     async def _make(self, settings: LocalSettings) -> LocalCluster:
         return self.made_of(settings, lambda part, line: self.log.append(f"{part}: {line}"))
 
-    def _run(self, work: Any, patience_s: float = PATIENCE_S) -> Any:
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result(patience_s)
+    def _run(self, work: Any, max_s: float = TIMEOUT_S) -> Any:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(max_s)
 
     def __enter__(self) -> Cluster:
         try:
@@ -243,7 +243,7 @@ class Cluster:
                 last = ""
             except grpc.RpcError as error:
                 last = str(error)
-            time.sleep(min(max(LOOK_S, waited_s / LOOKS_PER_WAIT), LOOK_MAX_S))
+            time.sleep(min(max(POLL_S, waited_s / POLLS_PER_WAIT), POLL_MAX_S))
         seen = "\n".join([*self._unfinished(), *self.log[-LINES_SHOWN:]])
         raise AssertionError(f"{what} not seen within {waited_s:.0f} s {last}\n{seen}")
 

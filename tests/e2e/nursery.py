@@ -26,7 +26,7 @@ LOADED = (
     "services.hostmgr.client",
     "services.hostmgr.drain_watch",
     "services.hostmgr.federation",
-    "services.hostmgr.host_pool_keeper",
+    "services.hostmgr.host_pool_controller",
     "services.hostmgr.image_prefetch",
     "services.hostmgr.maintenance",
     "services.hostmgr.manager",

@@ -19,7 +19,7 @@ from tests.e2e.service import Service
 
 HOSTS = 10
 LOST_MAX, MAINTAINED_MAX = 2, 3
-LINES_MAX, PATIENCE_S = 25, 1.5
+LINES_MAX, TIMEOUT_S = 25, 1.5
 """The next step follows after this many printed lines, or after a while in which little happened."""
 FAILS = "sleep 0.2; exit 1"
 ROLES = ("api", "worker", "resmgr", "hostmgr", "temporal")
@@ -84,7 +84,7 @@ class Life:
             self.story.append(f"{at_s:6.1f} s  {what}")
 
     def let_happen(self, lines: int) -> None:
-        until_s, enough = time.monotonic() + PATIENCE_S, self.tale.count() + lines
+        until_s, enough = time.monotonic() + TIMEOUT_S, self.tale.count() + lines
         while self.tale.count() < enough and time.monotonic() < until_s:
             time.sleep(0.02)
 

@@ -99,16 +99,16 @@ def test_the_controller_decides_how_its_job_ends(cluster: Cluster, pool: str) ->
     assert cluster.counts(job) == {"SUCCEEDED": 1, "FAILED": 1}
 
 
-def test_dynamic_ports_are_dealt_and_told(cluster: Cluster, pool: str) -> None:
+def test_dynamic_ports_are_dealt_and_passed_on(cluster: Cluster, pool: str) -> None:
     """Two instances on one host have different ports, in the environment and in the runtime."""
     ports = [{"name": "http", "value": 0, "envName": "HTTP_PORT"}]
     job = cluster.submit(pool, instanceCount=4, defaultConfig=shell("echo $HTTP_PORT; sleep 1", ports=ports))
 
     assert cluster.finish(job) == "SUCCEEDED"
-    told = [cluster.log_of(job, i).split()[-1] for i in range(4)]
-    assert [str(cluster.task(job, i).runtime.ports["http"]) for i in range(4)] == told
+    reported = [cluster.log_of(job, i).split()[-1] for i in range(4)]
+    assert [str(cluster.task(job, i).runtime.ports["http"]) for i in range(4)] == reported
     hosts = [cluster.task(job, i).runtime.host for i in range(4)]
-    assert len(set(zip(hosts, told, strict=True))) == 4
+    assert len(set(zip(hosts, reported, strict=True))) == 4
 
 
 def test_a_static_port_is_used_once_at_a_time_on_a_host(cluster: Cluster, pool: str) -> None:
@@ -169,7 +169,7 @@ def test_a_restarted_instance_gets_a_new_run(cluster: Cluster, pool: str) -> Non
     assert cluster.finish(job) == "KILLED"
 
 
-def test_pod_events_tell_the_story_of_a_run(cluster: Cluster, pool: str) -> None:
+def test_pod_events_report_the_story_of_a_run(cluster: Cluster, pool: str) -> None:
     """Newest first: from SUCCEEDED back to INITIALIZED, all of run 1."""
     job = cluster.submit(pool, instanceCount=1, defaultConfig=shell("true"))
     cluster.finish(job)
@@ -178,8 +178,8 @@ def test_pod_events_tell_the_story_of_a_run(cluster: Cluster, pool: str) -> None
 
     states = [event.actualState for event in events]
     assert states[0] == "SUCCEEDED"
-    told = ("RUNNING", "LAUNCHED", "PENDING", "INITIALIZED")
-    assert [s for s in states if s in told] == ["RUNNING", "LAUNCHED", "PENDING", "PENDING", "INITIALIZED"]
+    reported = ("RUNNING", "LAUNCHED", "PENDING", "INITIALIZED")
+    assert [s for s in states if s in reported] == ["RUNNING", "LAUNCHED", "PENDING", "PENDING", "INITIALIZED"]
     assert [e.reason for e in events if e.actualState == "PENDING"] == ["admitted, waits for a host", ""]
     assert {event.taskId.value for event in events} == {f"{job}-0-1"}
 

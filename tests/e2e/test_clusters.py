@@ -172,13 +172,13 @@ def test_a_host_manager_is_killed(cluster: Cluster, start: Callable[..., str]) -
 def kill_and_run(cluster: Cluster, start: Callable[..., str], part: str) -> str:
     """Kills a process while a job in the other cluster starts; then all hosts are announced again, the victim's by a
     new process that has reconciled its pods."""
-    starts, told = cluster.local.part(part).starts, log_lines(cluster, part, "subscribed")
+    starts, reported = cluster.local.part(part).starts, log_lines(cluster, part, "subscribed")
     cluster.kill(part)
     job = start(1, cpu=1, task=in_cluster(A if part == "hostmgr-b" else B))
     wait_running(cluster, job, 1)
     cluster.wait(lambda: cluster.local.part(part).starts > starts, f"{part} started again")
     cluster.wait(lambda: len(infos(cluster).host_infos) == HOSTS * 2, "all hosts, known to a new host manager")
-    cluster.wait(lambda: log_lines(cluster, part, "subscribed") > told, "a new subscription")
+    cluster.wait(lambda: log_lines(cluster, part, "subscribed") > reported, "a new subscription")
     return job
 
 

@@ -26,7 +26,7 @@ from tests.nightly import NIGHTLY
 pytestmark = [NIGHTLY, pytest.mark.xdist_group("elastic-pools")]
 
 ROOT = Path(__file__).parent.parent.parent
-PATIENCE_S = 300.0
+TIMEOUT_S = 300.0
 
 
 def shorter(tmp_path: Path) -> Path:
@@ -49,7 +49,7 @@ def test_two_teams_lend_to_each_other(tmp_path: Path) -> None:
     with Cluster(temporary(tmp_path / "cluster")) as cluster:
         command = [sys.executable, str(shorter(tmp_path)), "--address", cluster.local.address, "--pause", "1"]
         run = subprocess.run(
-            [*command, "--out", str(tmp_path)], cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE_S
+            [*command, "--out", str(tmp_path)], cwd=ROOT, capture_output=True, text=True, timeout=TIMEOUT_S
         )
         assert run.returncode == 0, f"{run.stdout}\n{run.stderr}\n" + "\n".join(cluster.log[-60:])
         pools = cluster.client.respools.Query(respool_pb2.QueryRequest()).resourcePools
@@ -80,13 +80,13 @@ def test_ctrl_c_ends_the_story_and_its_cluster(tmp_path: Path) -> None:
     command = [sys.executable, "-u", str(shorter(tmp_path)), "--out", str(tmp_path), "--pause", "60"]
     with log.open("w") as output:
         run = subprocess.Popen(command, cwd=ROOT, env={**os.environ, MARK: mark}, stdout=output, stderr=output)
-        deadline_s = time.monotonic() + PATIENCE_S
+        deadline_s = time.monotonic() + TIMEOUT_S
         while "6 borrowed" not in log.read_text():
             assert run.poll() is None, log.read_text()
             assert time.monotonic() < deadline_s, log.read_text()
             time.sleep(0.1)
         run.send_signal(signal.SIGINT)
-        run.wait(PATIENCE_S)
+        run.wait(TIMEOUT_S)
 
     assert (run.returncode, "Traceback" in log.read_text()) == (130, False)
     assert processes_with(mark) == []

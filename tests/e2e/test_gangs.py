@@ -58,8 +58,8 @@ def test_a_gang_without_hosts_for_all_is_passed_by(cluster: Cluster) -> None:
     others = cluster.submit(pool, instanceCount=3, defaultConfig=shell("sleep 2", cpu=3, memory=1))
 
     cluster.wait(lambda: "held back for" in why(cluster, four), "the gang held back")
-    told = cluster.task(four, 3).runtime.message
-    assert told.startswith("queued again: no hosts for all 4 members of the gang in 5 s: ")
+    reported = cluster.task(four, 3).runtime.message
+    assert reported.startswith("queued again: no hosts for all 4 members of the gang in 5 s: ")
     assert cluster.finish(others) == "SUCCEEDED"
     assert set(cluster.counts(four)) == {"PENDING"}
     assert launches(cluster, four, 4) == {}

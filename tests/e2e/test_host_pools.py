@@ -142,7 +142,7 @@ def test_a_spike_of_services_takes_hosts_from_batch_and_gives_them_back(cluster:
     cluster.wait(lambda: moved(cluster) != [], "the mover")
     assert ("SPARE", [lent]) == (moved(cluster)[0].rule, list(moved(cluster)[0].hostnames))
     assert Counter(services=2, batch=HOSTS - 2) == Counter(host_pools(cluster).values())
-    told = [
+    reported = [
         text.partition(":")[0] for kind, text in cluster.host_events(lent) if kind in ("POOL_WANTED", "POOL_CHANGED")
     ]
     assert [
@@ -150,7 +150,7 @@ def test_a_spike_of_services_takes_hosts_from_batch_and_gives_them_back(cluster:
         "Moved from host pool batch to services, drained",
         "To move from host pool services to batch once it is drained, by the mover",
         "Moved from host pool services to batch, drained",
-    ] == told[-4:], "each once, whoever was killed"
+    ] == reported[-4:], "each once, whoever was killed"
     cluster.client.mover.Switch(mover_pb2.SwitchRequest(on=False))
 
 
@@ -199,9 +199,9 @@ def test_host_pools_by_the_command_line(either: Cluster) -> None:
         ("move", host, "--from", "batch", "--to", "services"): f"host {host} is in host pool dense, not in batch",
         ("delete", "default"): "it cannot be deleted",
     }
-    for arguments, told in refusals.items():
+    for arguments, reported in refusals.items():
         result = CliRunner().invoke(peloton, ["-a", cluster.local.address, "host", "pool", *arguments])
-        assert told in result.output
+        assert reported in result.output
         assert result.exit_code > 0
     assert before == cli(cluster, "host", "pool", "list")
 

@@ -57,17 +57,17 @@ def test_pods_of_a_host_that_mesos_drains_move(cluster: Cluster) -> None:
     events = task_pb2.GetPodEventsRequest(
         jobId={"value": batch}, instanceId=min(moved), runId=f"{batch}-{min(moved)}-1"
     )
-    told = [event for event in cluster.client.tasks.GetPodEvents(events).result if event.actualState == "KILLED"]
-    assert ["REASON_AGENT_DRAINING"] == [event.reason for event in told]
+    reported = [event for event in cluster.client.tasks.GetPodEvents(events).result if event.actualState == "KILLED"]
+    assert ["REASON_AGENT_DRAINING"] == [event.reason for event in reported]
     cluster.wait(lambda: "drained" in cluster.avoided().get(host, ""), "the host to be shown as drained")
 
     ask(cluster, "REACTIVATE_AGENT", host)
     cluster.wait(lambda: not cluster.avoided(), "the host to be back")
     cluster.wait(lambda: "UNCORDONED" in dict(cluster.host_events(host)), "an event of that")
-    told = dict(cluster.host_events(host))
+    reported = dict(cluster.host_events(host))
     why = "an operator of Mesos (drains it|has drained it, and must reactivate it)"  # as it was seen first, and last
-    assert re.fullmatch(f"Takes no pods: {why}", told["CORDONED"])
-    assert re.fullmatch(f"Takes pods again, before not: {why}", told["UNCORDONED"])
+    assert re.fullmatch(f"Takes no pods: {why}", reported["CORDONED"])
+    assert re.fullmatch(f"Takes pods again, before not: {why}", reported["UNCORDONED"])
     again = cluster.submit(pool, instanceCount=1, defaultConfig=shell("true", **bound_to("hostname", host)))
     assert "SUCCEEDED" == cluster.finish(again)
     service.stop()

@@ -21,7 +21,7 @@ from peloton.api.v0.host.svc import host_svc_pb2
 from peloton.api.v1alpha.peloton_pb2 import Secret
 from tests.e2e import image_story
 from tests.e2e.drains import drain_by_others
-from tests.e2e.local import PATIENCE_S, Cluster, shell, temporary
+from tests.e2e.local import TIMEOUT_S, Cluster, shell, temporary
 from tests.e2e.service import SLEEP, Service
 from tests.e2e.test_faults import launched_twice
 from tests.e2e.workloads import Workloads, again, failures_of, stop
@@ -155,7 +155,7 @@ def test_commands_run_in_a_pod(cluster: Cluster, pool: str) -> None:
     argv = [sys.executable, "-m", "cli.main", "--address", cluster.local.address, "task", "exec"]
     script = "wc -c; echo $PELOTON_INSTANCE_ID >&2; exit 9"
     done = subprocess.run(
-        [*argv, "-i", job, "0", "sh", "-c", script], input=b"x" * 100_000, capture_output=True, timeout=PATIENCE_S
+        [*argv, "-i", job, "0", "sh", "-c", script], input=b"x" * 100_000, capture_output=True, timeout=TIMEOUT_S
     )
     assert (9, b"100000", b"0\n") == (done.returncode, done.stdout.strip(), done.stderr)
 
@@ -292,7 +292,7 @@ def kubectl(cluster: Cluster) -> Iterator[Client]:
         yield client
 
 
-def test_somebody_deletes_all_pods(cluster: Cluster, pool: str, kubectl: Client) -> None:
+def test_a_user_deletes_all_pods(cluster: Cluster, pool: str, kubectl: Client) -> None:
     """A service comes back, and so does a batch job that allows failures, without counting one; another one ends."""
     workloads = Workloads.running(cluster, pool)
 
@@ -303,7 +303,7 @@ def test_somebody_deletes_all_pods(cluster: Cluster, pool: str, kubectl: Client)
     workloads.end()
 
 
-def test_somebody_deletes_the_namespace(cluster: Cluster, pool: str, kubectl: Client) -> None:
+def test_a_user_deletes_the_namespace(cluster: Cluster, pool: str, kubectl: Client) -> None:
     """The namespace is created again for the first pod that needs it, and all pods that may run again do."""
     workloads = Workloads.running(cluster, pool)
 
@@ -314,7 +314,7 @@ def test_somebody_deletes_the_namespace(cluster: Cluster, pool: str, kubectl: Cl
     workloads.end()
 
 
-def test_somebody_deletes_a_node(cluster: Cluster, pool: str, kubectl: Client) -> None:
+def test_a_user_deletes_a_node(cluster: Cluster, pool: str, kubectl: Client) -> None:
     """Pods of a deleted node run elsewhere, including pods of a batch job that allows no failure: they have none."""
     assert cluster.local.kubernetes is not None
     job = cluster.submit(pool, instanceCount=6, defaultConfig=shell(SLEEP, cpu=0.5))
@@ -333,7 +333,7 @@ def test_somebody_deletes_a_node(cluster: Cluster, pool: str, kubectl: Client) -
     stop(cluster, job)
 
 
-def test_somebody_drains_a_node(cluster: Cluster, pool: str, kubectl: Client) -> None:
+def test_a_user_drains_a_node(cluster: Cluster, pool: str, kubectl: Client) -> None:
     """Pods of a service leave no faster than its SLA allows and come back elsewhere; pods of a batch job leave at once,
     also without retries."""
     drain_by_others(cluster, pool, kubectl, "peloton")

@@ -114,12 +114,12 @@ def test_a_host_goes_through_the_whole_cycle(cluster: Cluster, job: str) -> None
     with pytest.raises(grpc.RpcError, match="Host is not DOWN"):
         cluster.client.hosts.CompleteMaintenance(host_svc_pb2.CompleteMaintenanceRequest(hostname=host))
     assert cluster.takes_pods(cluster.pool("after the cycle"), host)
-    told = [event for event in cluster.host_events(host) if event[0] not in ("CHANGED", "DRAIN_PROGRESS")]
-    kinds = [kind for kind, _ in told]
+    reported = [event for event in cluster.host_events(host) if event[0] not in ("CHANGED", "DRAIN_PROGRESS")]
+    kinds = [kind for kind, _ in reported]
     asked = kinds.index("MAINTENANCE_ASKED")
     assert ["MAINTENANCE_ASKED", "DRAINING", "DRAINED"] == kinds[asked : asked + 3]
     assert {"DOWN", "LEFT", "COMPLETED", "JOINED", "UP"} == set(kinds[asked + 3 :])
-    (left,) = [text for kind, text in told[asked:] if kind == "LEFT"]
+    (left,) = [text for kind, text in reported[asked:] if kind == "LEFT"]
     assert left.endswith("for its maintenance")
     said = CliRunner().invoke(peloton, ["-a", cluster.local.address, "host", "events", host, "--kind", "left"])
     assert left in said.stdout, said.output
@@ -232,8 +232,8 @@ def test_no_more_hosts_are_away_than_the_bound(cluster: Cluster, job: str) -> No
 
     assert start(cluster, second, first) == ["", "its turn: 1 of at most 1 hosts are draining or down"]
     wait_state(cluster, "DOWN", second)
-    told = cluster.client.hosts.StartMaintenance(host_svc_pb2.StartMaintenanceRequest(hostname=first))
-    assert told.waiting_for == "its turn: 1 of at most 1 hosts are draining or down"
+    reported = cluster.client.hosts.StartMaintenance(host_svc_pb2.StartMaintenanceRequest(hostname=first))
+    assert reported.waiting_for == "its turn: 1 of at most 1 hosts are draining or down"
     assert states(cluster)[first] == ("UP", "DOWN")
     assert maintained(cluster)[first].waiting_for == "its turn: 1 of at most 1 hosts are draining or down"
     start(cluster, third, at_most=3)

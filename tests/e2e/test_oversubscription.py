@@ -99,10 +99,10 @@ def test_revocable_pods_live_on_what_others_leave(cluster: Cluster, tmp_path: Pa
     busy.touch()
     cluster.wait(lambda: cluster.counts(slack).get("RUNNING", 0) == 0, "no revocable pod running")
     cluster.wait(lambda: "admitted revocable instances hold 0" in why(cluster, slack), "the reason why they wait")
-    told = evictions(cluster, slack)
-    assert sorted({instance for instance, _, _ in told}) == [0, 1]
-    assert {reason for _, _, reason in told} == {"EvictionReason_QOS"}
-    assert all(message.startswith(f"evicting running task: host {name} ") for _, message, _ in told)
+    reported = evictions(cluster, slack)
+    assert sorted({instance for instance, _, _ in reported}) == [0, 1]
+    assert {reason for _, _, reason in reported} == {"EvictionReason_QOS"}
+    assert all(message.startswith(f"evicting running task: host {name} ") for _, message, _ in reported)
 
     busy.unlink()
     cluster.wait(lambda: cluster.counts(slack) == {"RUNNING": 2}, "revocable pods running again")

@@ -13,7 +13,7 @@ from tests.e2e.shared import FIVE_HOSTS, Lend
 
 pytestmark = pytest.mark.xdist_group("services")
 ROOT = Path(__file__).parent.parent.parent
-PATIENCE_S = 300.0
+TIMEOUT_S = 300.0
 
 
 def test_the_story_of_a_pipeline(lend: Lend, tmp_path: Path) -> None:
@@ -24,7 +24,7 @@ def test_the_story_of_a_pipeline(lend: Lend, tmp_path: Path) -> None:
             cwd=ROOT,
             capture_output=True,
             text=True,
-            timeout=PATIENCE_S,
+            timeout=TIMEOUT_S,
         )
         assert run.returncode == 0, f"{run.stdout}\n{run.stderr}\n" + "\n".join(cluster.log[-60:])
 

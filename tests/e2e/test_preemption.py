@@ -43,9 +43,9 @@ def evicted(cluster: Cluster, job: str) -> list[int]:
     try:
         found = []
         for pod in storage.pods.page(job):  # type: ignore[arg-type]
-            told = [e for e in storage.pods.events(pod.job_id, pod.instance_id, None, 0) if e.state == "PREEMPTING"]
+            reported = [e for e in storage.pods.events(pod.job_id, pod.instance_id, None, 0) if e.state == "PREEMPTING"]
             assert pod.failure_count == 0
-            found += [pod.instance_id] * len(told)
+            found += [pod.instance_id] * len(reported)
         return found
     finally:
         storage.close()
@@ -76,9 +76,11 @@ def test_a_pool_gets_back_what_it_lent(victim: str, cluster: Cluster) -> None:
     events = cluster.client.tasks.GetPodEvents(
         task_pb2.GetPodEventsRequest(jobId={"value": big}, instanceId=cpus - 1, runId=f"{big}-{cpus - 1}-1")
     ).result
-    told = next(event for event in events if event.actualState == "PREEMPTING")
-    assert told.reason == "EvictionReason_PREEMPTION"
-    assert told.message.startswith(f"evicting running task: preempted for job owner of /lender-{victim}, which wants")
+    reported = next(event for event in events if event.actualState == "PREEMPTING")
+    assert reported.reason == "EvictionReason_PREEMPTION"
+    assert reported.message.startswith(
+        f"evicting running task: preempted for job owner of /lender-{victim}, which wants"
+    )
     if not victim:  # a leader takes what it counted within the last period with it
         cluster.wait(lambda: preempted(cluster, f"/borrower-{victim}") == {f"/lender-{victim}": half}, "the marks")
     stop(cluster, big)

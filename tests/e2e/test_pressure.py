@@ -13,7 +13,7 @@ from peloton.model.job import JobState
 from services.storage.jobs.search import Backlog
 from services.storage.storage import Storage
 from tests.bench.figures import status_kib
-from tests.e2e.crowd import LOOK_S, Crowd
+from tests.e2e.crowd import POLL_S, Crowd
 from tests.e2e.local import Cluster, temporary
 from tests.nightly import NIGHTLY
 
@@ -53,7 +53,7 @@ def watched(cluster: Cluster, storage: Storage, crowd: Crowd) -> tuple[list[Back
     while time.monotonic() < until_s:
         seen.append(storage.search.backlog())
         most = {name: max(most[name], now) for name, now in rss_mib(cluster).items()}
-        crowd.ended.wait(LOOK_S)
+        crowd.ended.wait(POLL_S)
     return seen, most
 
 
@@ -66,7 +66,7 @@ def stored_states(storage: Storage) -> dict[str, JobState]:
     return found
 
 
-def test_clients_that_press_are_held_back(cluster: Cluster) -> None:
+def test_clients_that_press_are_delayed(cluster: Cluster) -> None:
     """Every acknowledged job exists and succeeds, refused ones left nothing, and bounds and memory hold throughout."""
     storage = Storage(cluster.local.database)
     pids = {name: cluster.local.part(name).process for name in RSS_MAX_MIB}

@@ -16,7 +16,7 @@ import pytest
 from peloton.api.v0.host.svc import host_svc_pb2
 from tests.conformance.kubernetes.lives import GREEDY, IN_CONTAINERS, LIVES, RECORDED, play
 from tests.e2e import image_story
-from tests.e2e.local import PATIENCE_S, Cluster, shell, temporary
+from tests.e2e.local import TIMEOUT_S, Cluster, shell, temporary
 from tests.e2e.service import Service
 from tests.e2e.test_kubernetes import failures_of, state_of, stop
 from tests.e2e.test_real_kubernetes import RealKubernetes
@@ -105,7 +105,7 @@ def test_logs_are_followed_by_the_command_line(cluster: Cluster, pool: str) -> N
     """The log is read by way of the api and the apiserver, until the task has ended."""
     job = cluster.submit(pool, instanceCount=1, defaultConfig=task("echo begin; sleep 1; echo oops >&2; exit 3"))
     followed = subprocess.run(
-        [*_cli(cluster), "task", "logs", job, "0", "-f"], capture_output=True, text=True, timeout=PATIENCE_S
+        [*_cli(cluster), "task", "logs", job, "0", "-f"], capture_output=True, text=True, timeout=TIMEOUT_S
     )
 
     assert (0, ["begin", "oops"]) == (followed.returncode, sorted(followed.stdout.splitlines())), followed.stderr
@@ -121,7 +121,7 @@ def test_commands_run_in_a_container(cluster: Cluster, pool: str) -> None:
         [*_cli(cluster), "task", "exec", "-i", job, "0", "sh", "-c", script],
         input=b"x" * 100_000,
         capture_output=True,
-        timeout=PATIENCE_S,
+        timeout=TIMEOUT_S,
     )
     pod = cluster.task(job).runtime.mesosTaskId.value
     assert (9, b"100000\n", f"{pod}\n".encode()) == (done.returncode, done.stdout, done.stderr), done.stderr

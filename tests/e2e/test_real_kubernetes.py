@@ -106,7 +106,7 @@ def test_a_service(cluster: Cluster, pool: str) -> None:
     service.wait(lambda: not service.pods(), "the end of its pods")
 
 
-def test_somebody_drains_a_node(cluster: Cluster, pool: str, kubernetes: Path) -> None:
+def test_a_user_drains_a_node(cluster: Cluster, pool: str, kubernetes: Path) -> None:
     """Pods of a service leave no faster than its SLA allows and come back elsewhere; pods of a batch job leave at once,
     also without retries."""
     with Client(login_of(kubernetes)) as kubectl:

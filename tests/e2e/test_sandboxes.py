@@ -16,7 +16,7 @@ from click.testing import CliRunner, Result
 
 from cli.main import peloton
 from peloton.api.v0.job import job_pb2
-from tests.e2e.local import PATIENCE_S, Cluster, shell
+from tests.e2e.local import TIMEOUT_S, Cluster, shell
 from tests.e2e.service import Service
 from tests.e2e.shared import THREE_HOSTS, Lend
 
@@ -91,14 +91,14 @@ def test_a_failure_says_why_in_the_words_of_the_command(cluster: Cluster, pool: 
     cluster.wait(lambda: expected == cluster.task(job).runtime.message, "the end of stderr in the message")
 
 
-def test_a_command_runs_beside_a_task(cluster: Cluster, pool: str) -> None:
+def test_a_command_runs_alongside_a_task(cluster: Cluster, pool: str) -> None:
     """A command has the task's environment, our input, and its exit code here; it is refused for a task that has
     ended."""
     job = cluster.submit(pool, instanceCount=1, defaultConfig=shell("echo 4711 > number; exec sleep 600"))
     cluster.wait(lambda: "RUNNING" in cluster.states(job).values(), "the task to run")
     script = "cat; cat number; echo $PELOTON_INSTANCE_ID >&2; exit 9"
     command = arguments(cluster, "task", "exec", "-i", job, "0", "sh", "-c", script)
-    done = subprocess.run(command, input="typed\n", capture_output=True, text=True, timeout=PATIENCE_S)
+    done = subprocess.run(command, input="typed\n", capture_output=True, text=True, timeout=TIMEOUT_S)
     assert (9, "typed\n4711\n", "0\n") == (done.returncode, done.stdout, done.stderr)
 
     assert 0 == run(cluster, "job", "stop", job, "--force").exit_code or cluster.client
@@ -108,7 +108,7 @@ def test_a_command_runs_beside_a_task(cluster: Cluster, pool: str) -> None:
     assert (1, expected) == (refused.exit_code, refused.stderr)
 
 
-def test_a_shell_beside_the_pod_of_a_service(cluster: Cluster, pool: str) -> None:
+def test_a_shell_alongside_the_pod_of_a_service(cluster: Cluster, pool: str) -> None:
     """A shell runs on a terminal and ends with the last line typed; the service's output is read as a job's."""
     service = Service(cluster, pool, 1, "echo up; exec sleep 600").create().wait_running()
     ours, theirs = pty.openpty()

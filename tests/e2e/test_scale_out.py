@@ -15,7 +15,7 @@ from peloton.api.v1alpha import peloton_pb2
 from peloton.api.v1alpha.job.stateless import stateless_pb2
 from peloton.api.v1alpha.watch import watch_pb2
 from peloton.api.v1alpha.watch.svc import watch_svc_pb2
-from tests.e2e.local import PATIENCE_S, Cluster, job_config, shell, temporary
+from tests.e2e.local import TIMEOUT_S, Cluster, job_config, shell, temporary
 from tests.e2e.service import Service
 
 pytestmark = pytest.mark.xdist_group("scale out")
@@ -40,10 +40,10 @@ def test_the_parts_have_names_and_ports_of_their_own(cluster: Cluster) -> None:
     request = job_pb2.GetRequest(id={"value": job})
     first, second = clients(cluster)
     with first, second:
-        told = [client.jobs.Get(request).jobInfo.id.value for client in (first, second)]
+        reported = [client.jobs.Get(request).jobInfo.id.value for client in (first, second)]
 
     assert {"api", "api-2", "worker", "worker-2"} <= set(cluster.local.parts)
-    assert [job, job] == told
+    assert [job, job] == reported
     assert "SUCCEEDED" == cluster.finish(job)
 
 
@@ -90,7 +90,7 @@ def test_a_watch_resumes_at_the_other_api(cluster: Cluster) -> None:
         revision, cut = rest_of(stream, first_revision)
         cluster.wait(lambda: stopped(service), "a call that stops it")
         request = watch_svc_pb2.WatchRequest(start_revision=revision, pod_filter=wanted)
-        seen = second.watches.Watch(request, timeout=PATIENCE_S)
+        seen = second.watches.Watch(request, timeout=TIMEOUT_S)
         names = set()
         for answer in seen:
             assert answer.revision >= revision

@@ -83,7 +83,7 @@ def running(cluster: Cluster, job: str) -> int:
     return cluster.counts(job).get("RUNNING", 0)
 
 
-def test_an_update_in_place_while_others_want_the_room(cluster: Cluster) -> None:
+def test_an_update_in_place_while_others_want_the_capacity(cluster: Cluster) -> None:
     """Each instance takes three of four cpus of a host; a batch pod that requires two waits for the first that goes and
     is not placed on the cpus that it leaves."""
     cluster.wait(lambda: cluster.capacity() == 12, "all hosts, known to a new host manager")

@@ -16,7 +16,7 @@ from peloton.api.v0.maintenance import maintenance_pb2
 from peloton.api.v1alpha import peloton_pb2
 from peloton.api.v1alpha.watch import watch_pb2
 from peloton.api.v1alpha.watch.svc import watch_svc_pb2
-from tests.e2e.local import PATIENCE_S, Cluster
+from tests.e2e.local import TIMEOUT_S, Cluster
 from tests.e2e.service import SLEEP, Service, hosts_of
 from tests.e2e.shared import FIVE_HOSTS, Lend
 from tests.nightly import NIGHTLY
@@ -268,16 +268,16 @@ def test_a_process_that_is_killed_comes_back(make: Make, tmp_path: Path) -> None
 def test_a_process_that_is_killed_during_a_rollout_comes_back_as_it_was(make: Make, tmp_path: Path) -> None:
     """An update that is paused has begun nothing: an instance that fails meanwhile runs the old command again."""
     command = f'echo $$ {{}} >> {tmp_path}/"$PELOTON_INSTANCE_ID"; exec sleep 1000'
-    service, told = make(1, command.format("old")), tmp_path / "0"
-    service.wait(lambda: told.exists() and "old\n" in told.read_text(), "the process's own word")
+    service, reported = make(1, command.format("old")), tmp_path / "0"
+    service.wait(lambda: reported.exists() and "old\n" in reported.read_text(), "the process's own word")
     service.replace(command.format("new"), start_paused=True)
 
-    os.kill(int(told.read_text().split()[0]), signal.SIGKILL)
+    os.kill(int(reported.read_text().split()[0]), signal.SIGKILL)
 
     service.wait(lambda: service.runs() == {0: 2}, "the next run")
     service.wait_running()
-    service.wait(lambda: told.read_text().count("\n") == 2, "the word of the next run")
-    assert (told.read_text().split()[3], service.versions()) == ("old", [1])
+    service.wait(lambda: reported.read_text().count("\n") == 2, "the word of the next run")
+    assert (reported.read_text().split()[3], service.versions()) == ("old", [1])
     assert {0: 1} == {i: pod.failure_count for i, pod in service.pods().items()}
 
 
@@ -339,7 +339,7 @@ class Watcher:
 
     def start(self) -> Watcher:
         self.thread.start()
-        assert self.joined.wait(PATIENCE_S)
+        assert self.joined.wait(TIMEOUT_S)
         return self
 
     def stop(self) -> None:

@@ -63,8 +63,8 @@ def test_a_host_on_which_several_jobs_fail_is_avoided(farm: Cluster, sick: str) 
 
     assert re.match(r"after \d+ pods of \d jobs failed there within 1 s, until 2", farm.avoided()[sick])
     farm.wait(lambda: any(kind == "AVOIDED" for kind, _ in farm.host_events(sick)), "an event of that")
-    told = [text for kind, text in farm.host_events(sick) if kind == "AVOIDED"]
-    assert re.match(r"Avoided for \d+ (s|min) after \d+ pods of \d jobs failed there within 1 s$", told[-1])
+    reported = [text for kind, text in farm.host_events(sick) if kind == "AVOIDED"]
+    assert re.match(r"Avoided for \d+ (s|min) after \d+ pods of \d jobs failed there within 1 s$", reported[-1])
     elsewhere = farm.submit(pool, instanceCount=20, defaultConfig=shell("sleep 1", cpu=0.1))
     assert "SUCCEEDED" == farm.finish(elsewhere)
     assert sick not in hosts_used(farm, elsewhere)

@@ -38,8 +38,8 @@ def peloton_up(environment: dict[str, str], log: Path, port: int) -> Iterator[su
             up.wait(240)
 
 
-def wait_for_line(log: Path, word: str, process: subprocess.Popen[bytes], patience_s: float = 300) -> None:
-    deadline_s = time.monotonic() + patience_s
+def wait_for_line(log: Path, word: str, process: subprocess.Popen[bytes], timeout_s: float = 300) -> None:
+    deadline_s = time.monotonic() + timeout_s
     while word not in log.read_text():
         assert process.poll() is None, log.read_text()
         assert time.monotonic() < deadline_s, log.read_text()

@@ -17,7 +17,7 @@ from tests.nightly import NIGHTLY
 pytestmark = [NIGHTLY, pytest.mark.xdist_group("udeploy")]
 
 ROOT = Path(__file__).parent.parent.parent
-PATIENCE_S = 400.0
+TIMEOUT_S = 400.0
 
 
 def test_the_story_of_three_deploys(tmp_path: Path) -> None:
@@ -30,7 +30,7 @@ def test_the_story_of_three_deploys(tmp_path: Path) -> None:
         env={**os.environ, MARK: mark},
         capture_output=True,
         text=True,
-        timeout=PATIENCE_S,
+        timeout=TIMEOUT_S,
     )
     logs = "\n".join(log.read_text()[-2_000:] for log in sorted(tmp_path.glob("up-*.log")))
     assert run.returncode == 0, f"{run.stdout}\n{run.stderr}\n{logs}"

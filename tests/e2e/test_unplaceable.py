@@ -107,8 +107,8 @@ def test_a_constraint_that_no_host_meets(cluster: Cluster, file: Path) -> None:
     place, and an ordinary job behind them runs."""
     pool = cluster.pool("nowhere", cpu=8)
     task = shell("true", cpu=1, memory=1) | bound_to("rack", "z")
-    stuck, told = create(cluster, "/nowhere", file, 8, task)
-    assert f"Warning: instances 0-7 {NO_RACK}; they wait for one to join\n" == told
+    stuck, reported = create(cluster, "/nowhere", file, 8, task)
+    assert f"Warning: instances 0-7 {NO_RACK}; they wait for one to join\n" == reported
     assert NO_RACK in run(cluster, "job", "plan", "/nowhere", file).stdout
     cluster.wait(lambda: "held back for" in why(cluster, stuck), "the pods held back", AT_ONCE_S)
 
@@ -126,8 +126,8 @@ def test_a_pod_larger_than_every_host(cluster: Cluster, file: Path) -> None:
     """The job is created with a warning that has the numbers, and an ordinary job behind it runs; the same holds for a
     gang."""
     pool = cluster.pool("large", cpu=8)
-    large, told = create(cluster, "/large", file, 1, shell("true", cpu=7, memory=1))
-    assert f"Warning: {TOO_LARGE}; it waits for one to join\n" == told
+    large, reported = create(cluster, "/large", file, 1, shell("true", cpu=7, memory=1))
+    assert f"Warning: {TOO_LARGE}; it waits for one to join\n" == reported
     cluster.wait(lambda: "held back for" in why(cluster, large), "the pod held back", AT_ONCE_S)
     assert cluster.finish(ordinary(cluster, pool), AT_ONCE_S) == "SUCCEEDED"
 

@@ -20,7 +20,7 @@ from temporalio.client import Client, WorkflowExecutionStatus
 from peloton.model.ids import job_workflow_id
 from services.lab.local.control import control_file
 from services.lab.local.temporal_server import starts_workflows, temporal_binary
-from tests.e2e.local import PATIENCE_S, Cluster, shell, temporary
+from tests.e2e.local import TIMEOUT_S, Cluster, shell, temporary
 from tests.ports import free_ports
 from workflows.attributes import SEARCH_ATTRIBUTES
 
@@ -45,7 +45,7 @@ def test_a_data_folder_belongs_to_one_cluster(tmp_path: Path) -> None:
     assert f"data folder {tmp_path} is in use by the `peloton up` with pid 4711" in refused.stderr
 
 
-def test_a_bad_hosts_file_is_told_at_once(tmp_path: Path) -> None:
+def test_a_bad_hosts_file_is_reported_at_once(tmp_path: Path) -> None:
     """File, host, rule and number; nothing was started."""
     hosts = tmp_path / "hosts.yaml"
     hosts.write_text("- {name: a, cpus: -2, mem: 10, disk: 10}\n")
@@ -94,7 +94,7 @@ def temporal() -> Iterator[str]:
     with subprocess.Popen(command, stdout=subprocess.DEVNULL) as server:
         try:
             address = f"127.0.0.1:{port}"
-            deadline_s = time.monotonic() + PATIENCE_S
+            deadline_s = time.monotonic() + TIMEOUT_S
             while not starts_workflows(address):
                 assert time.monotonic() < deadline_s, "Temporal does not come up"
                 time.sleep(0.1)

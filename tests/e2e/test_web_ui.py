@@ -41,8 +41,8 @@ def test_a_job_is_found_terminated_and_cancelled(lend: Lend) -> None:
 
         async def details(client: Client) -> str:
             handle = client.get_workflow_handle(job_workflow_id(job))
-            told = await handle.query("__temporal_workflow_metadata", result_type=WorkflowMetadata)
-            return str(told.current_details)
+            reported = await handle.query("__temporal_workflow_metadata", result_type=WorkflowMetadata)
+            return str(reported.current_details)
 
         async def run_id(client: Client) -> str | None:
             described = await client.get_workflow_handle(job_workflow_id(job)).describe()

@@ -30,7 +30,7 @@ PLANE, KUBELET = "kube", "kubelet"
 _PACKAGES = {PLANE: ".", KUBELET: "./kubelet"}
 PROGRESS_S = 15.0
 """Seconds between lines that report the progress of a build. Two idle cores take five minutes for the control plane."""
-LOOK_S = 0.5
+POLL_S = 0.5
 NICENESS = 15
 OUTPUT_LINES_SHOWN = 20
 _PR_SET_PDEATHSIG = 1
@@ -136,7 +136,7 @@ def _lock(lock: int, name: str, until_s: float | None) -> None:
                 is_told = True
         if until_s is not None and time.time() >= until_s:
             raise CannotBuild("another process still builds it, and the time is up")
-        time.sleep(LOOK_S)
+        time.sleep(POLL_S)
 
 
 def _run(argv: list[str], until_s: float | None, is_progress: Callable[[str], bool], progress: object) -> None:
@@ -167,7 +167,7 @@ def _run(argv: list[str], until_s: float | None, is_progress: Callable[[str], bo
                 shown_s = time.monotonic()
                 print(progress, flush=True)
             with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(LOOK_S)
+                process.wait(POLL_S)
     finally:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)

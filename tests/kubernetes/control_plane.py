@@ -35,7 +35,7 @@ CONTROLLERS = (
     *("disruption", "resourcequota", "job", "deployment", "replicaset", "statefulset"),
 )
 START_TIMEOUT_S = 180.0
-_LOOK_S = 0.05
+_POLL_S = 0.05
 _PR_SET_PDEATHSIG = 1
 _LOG_LINES_SHOWN = 15
 
@@ -213,7 +213,7 @@ class ControlPlane:
                 raise RuntimeError(f"{part} ended at once:\n{self._last_lines(part)}")
             if time.monotonic() > until_s:
                 raise RuntimeError(f"{part} is not ready after {START_TIMEOUT_S:.0f} s:\n{self._last_lines(part)}")
-            time.sleep(_LOOK_S)
+            time.sleep(_POLL_S)
 
     def _is_ready(self, part: str) -> bool:
         if part == "kube-apiserver":

@@ -12,7 +12,7 @@ import yaml
 from tests.kubernetes.client import APPLY, Client, Json, Login, Reply, login_of
 
 FOLDER = Path(__file__).parents[2] / "deploy/kubernetes"
-PATIENCE_S = 180.0
+TIMEOUT_S = 180.0
 _CLUSTER_WIDE = {"Namespace", "PriorityClass", "ClusterRole", "ClusterRoleBinding"}
 _PLURALS = {"PriorityClass": "priorityclasses", "NetworkPolicy": "networkpolicies"}
 
@@ -55,7 +55,7 @@ def login_of_host_manager(client: Client, namespace: str = "peloton") -> Login:
     asked.append({"verb": "patch", "resource": "nodes"})
     container = {"name": "main", "image": "busybox"}
     pod = {"metadata": {"name": "try"}, "spec": {"priorityClassName": "peloton", "containers": [container]}}
-    until_s = time.monotonic() + PATIENCE_S
+    until_s = time.monotonic() + TIMEOUT_S
     with Client(login) as account:
 
         def answers() -> list[bytes]:

@@ -26,7 +26,7 @@ from services.storage import migrate
 from services.storage.storage import Storage
 from tests.kubernetes.client import MERGE, Client, Json, Login
 
-PATIENCE_S = 180.0
+TIMEOUT_S = 180.0
 CLUSTER = "k8s"
 POOL = RespoolId("pool-of-dev")
 _numbers = count(1)
@@ -34,7 +34,7 @@ _numbers = count(1)
 
 def wait(condition: Callable[[], Any], what: str) -> Any:
     """Return the first true value of the condition."""
-    until_s = time.monotonic() + PATIENCE_S
+    until_s = time.monotonic() + TIMEOUT_S
     while not (value := condition()):
         assert time.monotonic() < until_s, f"still waiting for {what}"
         time.sleep(0.02)

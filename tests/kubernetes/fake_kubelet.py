@@ -23,7 +23,7 @@ from typing import Any
 from tests.kubernetes.client import MERGE, STRATEGIC, Client, Json, Login, Reply, Watch
 
 HEARTBEAT_S = 3.0
-PATIENCE_S = 180.0
+TIMEOUT_S = 180.0
 RETRY_S = 0.2
 KILLED = 137
 _UNITS = {"": 1, "m": Decimal("0.001"), "k": 10**3, "M": 10**6, "G": 10**9, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30}
@@ -58,7 +58,7 @@ class FakeKubelets:
         self._watch: Watch | None = None
         self._threads = [
             threading.Thread(target=run, name=f"fake kubelets, {run.__name__}", daemon=True)
-            for run in ((self._look, self._work, self._beat) if runs_pods else (self._beat,))
+            for run in ((self._poll, self._work, self._beat) if runs_pods else (self._beat,))
         ]
 
     def __enter__(self) -> FakeKubelets:
@@ -120,7 +120,7 @@ class FakeKubelets:
         return len(found["spec"].get("taints", [])) == len(self._taints)
 
     def _await(self, condition: Any, otherwise: str) -> None:
-        until_s = time.monotonic() + PATIENCE_S
+        until_s = time.monotonic() + TIMEOUT_S
         while not condition():
             assert time.monotonic() < until_s, otherwise
             time.sleep(0.05)
@@ -148,7 +148,7 @@ class FakeKubelets:
         if reply.status == http.client.NOT_FOUND:
             self._client.ask("POST", path, {"metadata": {"name": node}, "spec": spec})
 
-    def _look(self) -> None:
+    def _poll(self) -> None:
         """Read every pod, and then its changes; list again after the apiserver was unavailable."""
         while not self._closed.is_set():
             with suppress(OSError, http.client.HTTPException):

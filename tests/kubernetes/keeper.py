@@ -23,7 +23,7 @@ CGROUP_PREFIX = "peloton-kubelet-"
 NAMESPACES = ("unshare", "--pid", "--mount", "--fork", "--mount-proc", "--kill-child=SIGKILL")
 REMOVE_MAX_S = 30.0
 _PR_SET_PDEATHSIG = 1
-_LOOK_S = 0.05
+_POLL_S = 0.05
 
 
 def main(cgroup: str, folder: str, *command: str) -> int:
@@ -60,7 +60,7 @@ def remove_cgroups(name: str, max_s: float = REMOVE_MAX_S) -> None:
     """Remove the groups, with retries: the last process of one may be about to end."""
     until_s = time.monotonic() + max_s
     while [top for top in CGROUPS.glob(f"*/{name}") if not _remove_tree(top)] and time.monotonic() < until_s:
-        time.sleep(_LOOK_S)
+        time.sleep(_POLL_S)
 
 
 def _remove_tree(top: Path) -> bool:

@@ -33,7 +33,7 @@ NETWORKS = [*IPv4Network("198.18.0.0/15").subnets(new_prefix=27)]
 START_TIMEOUT_S = 90.0
 _CONTROLLERS = ("cpu", "cpuacct", "cpuset", "memory", "pids")
 _SCRIPT = Path(__file__).with_name("machine.sh")
-_LOOK_S = 0.1
+_POLL_S = 0.1
 _PODS = "/api/v1/namespaces/default/pods"
 
 
@@ -208,7 +208,7 @@ class Machine:
                 raise CannotRun(f"no container or kubelet starts here: {self._last_line()}")
             if time.monotonic() > until_s:
                 raise CannotRun(f"{otherwise} after {START_TIMEOUT_S:.0f} s: {self._last_line()}")
-            time.sleep(_LOOK_S)
+            time.sleep(_POLL_S)
 
     def _is_ready(self) -> bool:
         with Client(self.plane.login) as client:

@@ -18,7 +18,7 @@ from services.hostmgr.kubernetes.session import Session
 from tests.kubernetes.fixtures import REAL_KUBERNETES, running_control_plane
 
 pytestmark = REAL_KUBERNETES
-PATIENCE_S = 180.0
+TIMEOUT_S = 180.0
 NAMESPACE = "apiserver-client"
 PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
 PODS_OF_NO_NODE = 700
@@ -50,7 +50,7 @@ class Recorder:
     def until(self, kind: str) -> Any:
         """Return the value of the next record of this kind."""
         while True:
-            found, value = self.said.get(timeout=PATIENCE_S)
+            found, value = self.said.get(timeout=TIMEOUT_S)
             if found == kind:
                 return value
 
@@ -131,13 +131,13 @@ def test_a_list_that_expires_between_two_pages_begins_again(
 
 def test_the_last_session_is_the_only_one(api: ApiServer) -> None:
     """The older session ends with the name of the new holder of its lease."""
-    told: queue.Queue[str] = queue.Queue()
-    older, newer = (Session(api, NAMESPACE, "local", told.put) for _ in range(2))
+    reported: queue.Queue[str] = queue.Queue()
+    older, newer = (Session(api, NAMESPACE, "local", reported.put) for _ in range(2))
     try:
         older.begin()
         assert older.is_ours
         newer.begin()
-        assert newer.holder == told.get(timeout=PATIENCE_S)
+        assert newer.holder == reported.get(timeout=TIMEOUT_S)
         assert [False, True] == [older.is_ours, newer.is_ours]
     finally:
         older.end()

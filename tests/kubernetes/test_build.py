@@ -15,7 +15,7 @@ import pytest
 from tests.kubernetes import build, kubelet_parts
 
 ROOT = Path(__file__).parents[2]
-PATIENCE_S = 180.0
+TIMEOUT_S = 180.0
 COMPILER = """#!/bin/sh
 echo $$ > {seen}.new
 mv {seen}.new {seen}
@@ -50,7 +50,7 @@ def _lives(process_id: str) -> bool:
 
 
 def _wait(condition: Callable[[], bool]) -> None:
-    until_s = time.monotonic() + PATIENCE_S
+    until_s = time.monotonic() + TIMEOUT_S
     while not condition():
         assert time.monotonic() < until_s
         time.sleep(0.05)
@@ -86,7 +86,7 @@ def compile_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[s
         compiler.chmod(0o700)
         monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
         monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-        monkeypatch.setattr(build, "LOOK_S", 0.02)
+        monkeypatch.setattr(build, "POLL_S", 0.02)
         return go_on
 
     return take
@@ -110,7 +110,7 @@ def test_a_build_goes_on_until_it_is_done_and_shows_how_far_it_is(
         _wait(until_shown)
         assert not ends.done()
         go_on.touch()
-        assert 0 == ends.result(PATIENCE_S)
+        assert 0 == ends.result(TIMEOUT_S)
 
     assert build.is_built()
 

@@ -16,7 +16,7 @@ from tests.kubernetes.fake_kubelet import FakeKubelets
 from tests.kubernetes.fixtures import REAL_KUBERNETES, running_control_plane
 
 pytestmark = REAL_KUBERNETES
-PATIENCE_S = 180.0
+TIMEOUT_S = 180.0
 NAMESPACE = "fake-kubelets"
 PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
 
@@ -57,7 +57,7 @@ def _create(client: Client, pod: Json) -> Json:
 
 
 def _until(ask: Callable[[], Any], good: Callable[[Any], bool]) -> Any:
-    until_s = time.monotonic() + PATIENCE_S
+    until_s = time.monotonic() + TIMEOUT_S
     while not good(found := ask()):
         assert time.monotonic() < until_s, found
         time.sleep(0.05)
@@ -88,7 +88,7 @@ def test_a_deleted_pod_is_killed_first(client: Client, kubelets: FakeKubelets) -
     _create(client, _pod("deleted", "sleep 300"))
     running = _until(lambda: client.ask("GET", f"{PODS}/deleted").json(), _has_phase("Running"))
     version = running["metadata"]["resourceVersion"]
-    query = f"watch=1&resourceVersion={version}&fieldSelector=metadata.name=deleted&timeoutSeconds={PATIENCE_S:.0f}"
+    query = f"watch=1&resourceVersion={version}&fieldSelector=metadata.name=deleted&timeoutSeconds={TIMEOUT_S:.0f}"
     with client.watch(f"{PODS}?{query}") as watch:
         assert client.ask("DELETE", f"{PODS}/deleted").status == 200
         events = []

@@ -233,7 +233,7 @@ def test_a_host_manager_dies_while_it_evicts(arrived: int, world: ExternalWorld,
 
     leaving = [f"old-{index}" for index in range(CPUS)]
     world.until(lambda: all("deletionTimestamp" in world.look(name)["metadata"] for name in leaving), "their evictions")
-    wait(lambda: world.core.book.host(world.node), "the node")
+    wait(lambda: world.core.cache.host(world.node), "the node")
     world.until(lambda: world.storage.pods.ready_gangs(new, CPUS), "others to be admitted")
     world.turn()
     assert {world.node: leaving} == by_node(world)

@@ -14,7 +14,7 @@ import pytest
 from tests.kubernetes import keeper
 from tests.kubernetes.kubelet import unfit
 
-PATIENCE_S = 120.0
+TIMEOUT_S = 120.0
 OWNER = f"""
 import os, subprocess, sys
 keeper = [sys.executable, {keeper.__file__!r}, "{keeper.CGROUP_PREFIX}" + str(os.getpid()), *sys.argv[1:]]
@@ -57,7 +57,7 @@ def _groups(owner: subprocess.Popen[str]) -> list[Path]:
 
 
 def _wait(condition: Callable[[], bool]) -> None:
-    until_s = time.monotonic() + PATIENCE_S
+    until_s = time.monotonic() + TIMEOUT_S
     while not condition():
         assert time.monotonic() < until_s
         time.sleep(0.05)
@@ -99,7 +99,7 @@ def test_the_next_one_removes_what_a_killed_keeper_left(tmp_path: Path) -> None:
         [child] = (keeping / "task" / keeping.name / "children").read_text().split()
         assert _groups(owner)
         subprocess.run(["kill", "-KILL", keeping.name], check=True)
-        owner.wait(PATIENCE_S)
+        owner.wait(TIMEOUT_S)
         _wait(lambda: not _lives(Path("/proc", child)))
 
     keeper.remove_stale_cgroups()

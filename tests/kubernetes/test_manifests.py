@@ -31,7 +31,7 @@ NAMESPACE = "manifests"
 PODS = f"/api/v1/namespaces/{NAMESPACE}/pods?dryRun=All&fieldValidation=Strict"
 SETTINGS = KubernetesSettings("in-cluster", namespace=NAMESPACE, priority_class="manifests")
 EXAMPLES_MAX = 60
-PATIENCE_S = 180.0
+TIMEOUT_S = 180.0
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=12) | st.sampled_from(
     ["$(A)", "$$", "a" * 70, "/x/y", "Ünï", "peloton.run", "-", "a b", ""]
@@ -115,7 +115,7 @@ def client(kubernetes_login: Login) -> Iterator[Client]:
     with Client(kubernetes_login) as client:
         assert client.ask("POST", "/api/v1/namespaces", {"metadata": {"name": NAMESPACE}}).status == 201
         assert client.ask("POST", priority, {"metadata": {"name": "manifests"}, "value": 1}).status == 201
-        until_s = time.monotonic() + PATIENCE_S
+        until_s = time.monotonic() + TIMEOUT_S
         while client.ask("POST", PODS, _smallest()).status != 201:  # admission sees the class a moment later
             assert time.monotonic() < until_s
         yield client

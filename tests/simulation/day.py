@@ -35,7 +35,7 @@ from tests.simulation.records import Job, Records
 from tests.simulation.resmgr import SimulatedResmgr
 
 START_S = 1_800_000_000
-PATIENCE_S = (10, 20, 30)
+TIMEOUT_S = (10, 20, 30)
 """Seconds for which a job with unplaced pods waits before its next placement: growing, then the last."""
 LAUNCH_STEPS_MAX = 3
 VALIDATE_EVERY = 500
@@ -319,12 +319,12 @@ class Day:
                     self.after(delay_s, self.resmgr.look_again)
         self._watch_gangs(job, gangs)
         if launched == wanted:
-            job.patience_s = 0
+            job.timeout_s = 0
             return
-        later = [s for s in PATIENCE_S if s > job.patience_s]
-        job.patience_s = later[0] if later else PATIENCE_S[-1]
+        later = [s for s in TIMEOUT_S if s > job.timeout_s]
+        job.timeout_s = later[0] if later else TIMEOUT_S[-1]
         self._searching.add(job.record.job_id)
-        self.after(job.patience_s, self._search, job.record.job_id)
+        self.after(job.timeout_s, self._search, job.record.job_id)
 
     def _search(self, job_id: JobId) -> None:
         self._searching.discard(job_id)

@@ -10,7 +10,7 @@ from peloton.api.convert import KILL_GRACE_DEFAULT_S
 from peloton.model.host import Placement
 from peloton.model.ids import Hostname, JobId
 from peloton.model.pod import PodRecord, PodState
-from services.hostmgr.hosts.room_holds import HOLD_S
+from services.hostmgr.hosts.resource_holds import HOLD_S
 from services.storage.storage import Storage
 from tests.doubles.hostmgr.cluster import MemoryCluster
 from tests.simulation.clock import Clock
@@ -44,7 +44,7 @@ class Homes:
                 if host and pod is not None and pod.desired_host == host:
                     assert placement.hostname == host, f"{pod} was to come back and goes to {placement.hostname}"
 
-    def check_rooms(self, services: Iterable[Service], away_hosts: Collection[str]) -> None:
+    def check_free_resources(self, services: Iterable[Service], away_hosts: Collection[str]) -> None:
         """Check that reserved resources are still free, whatever was launched meanwhile."""
         running = {(pod_id.job_id, pod_id.instance_id) for pod_id in self._cluster.running()}
         for service in services:
@@ -57,5 +57,7 @@ class Homes:
                 if is_over or host in away_hosts or not machine.is_up:
                     del self._homes[service.job_id, instance]
                 elif (service.job_id, instance) not in running:
-                    room = machine.free.cpu_milli
-                    assert room >= service.cpu * 1000, f"{room} are left on {host} for {service.job_id}-{instance}"
+                    free_cpu = machine.free.cpu_milli
+                    assert free_cpu >= service.cpu * 1000, (
+                        f"{free_cpu} are left on {host} for {service.job_id}-{instance}"
+                    )

@@ -18,7 +18,7 @@ from peloton.model.job import JobState, JobType
 from peloton.model.maintenance import MaintenanceRequest
 from peloton.model.resources import Resources
 from services.hostmgr.driver import NOTHING
-from services.hostmgr.host_pool_keeper import HostPoolKeeper
+from services.hostmgr.host_pool_controller import HostPoolController
 from services.hostmgr.manager import HostManagerSettings
 from tests.conformance.storage.builders import a_config
 from tests.doubles.hostmgr.cluster import MemoryHost
@@ -56,7 +56,7 @@ class HostPoolLife(JobLife):
     def begin(self) -> None:
         self.core.do_chores()
         for name, serves in SERVES.items():
-            self.keeper.create(name, frozenset(serves), {})
+            self.controller.create(name, frozenset(serves), {})
         self._create(6, 0.5, JobType.SERVICE, Workload.STATELESS)
         self._create(4, 2, JobType.SERVICE, Workload.STATELESS)
         self.exclusive = self._create(3, 1, JobType.SERVICE, Workload.STATELESS, is_exclusive=True)
@@ -96,7 +96,7 @@ class HostPoolLife(JobLife):
         """One host pool serves everything again, and all hosts are back: all pods run, and no host has to move."""
         self._bring_all_back()
         for name in self._pools().pools.keys() - {DEFAULT_HOST_POOL}:
-            self.keeper.delete(name)
+            self.controller.delete(name)
         self.check(self.delete_pool)
         self.storage.jobs.set_goal(self.busy, JobState.KILLED, self.clock.ns)
         self.counts[self.busy] = 0
@@ -111,9 +111,9 @@ class HostPoolLife(JobLife):
             raise AssertionError(f"it does not come to rest: {self._maintained()}, {sorted(self.cluster.running())}")
         fresh = SimulatedHostManager(self.storage, self.cluster, self.settings)
         fresh.do_chores()
-        if fresh.book.host_pools.rooms() != self.core.book.host_pools.rooms():
+        if fresh.cache.host_pools.totals() != self.core.cache.host_pools.totals():
             raise AssertionError(
-                f"in memory {self.core.book.host_pools.rooms()}, read anew {fresh.book.host_pools.rooms()}"
+                f"in memory {self.core.cache.host_pools.totals()}, read anew {fresh.cache.host_pools.totals()}"
             )
 
     def _run_all(self) -> bool:
@@ -129,8 +129,8 @@ class HostPoolLife(JobLife):
         for host in self.cluster.hosts.values():
             if before[host.hostname] != self.places[host.hostname]:
                 if host.pods and not is_abrupt:
-                    told = f"{before[host.hostname][0]} to {self.places[host.hostname][0]}"
-                    raise AssertionError(f"{host.hostname} moved from {told} with {sorted(host.pods)}")
+                    reported = f"{before[host.hostname][0]} to {self.places[host.hostname][0]}"
+                    raise AssertionError(f"{host.hostname} moved from {reported} with {sorted(host.pods)}")
                 self.left.update(host.pods)
             self._check_host(host, pools)
         self.seen = {pod for host in self.cluster.hosts.values() for pod in host.pods}
@@ -141,10 +141,10 @@ class HostPoolLife(JobLife):
         if strangers := [pod for pod in host.pods if pod not in self.left and self.jobs[pod.job_id] not in serves]:
             raise AssertionError(f"{host.hostname} is in host pool {name} and shared with {strangers}")
         asked = sum((pod.template.ordinary for pod in host.pods.values()), NOTHING)
-        room = announced(host.capacity, pools.pools[name].factors)
-        if not host.pods.keys() <= self.seen and not asked.fits_in(room):
+        announced_amounts = announced(host.capacity, pools.pools[name].factors)
+        if not host.pods.keys() <= self.seen and not asked.fits_in(announced_amounts):
             raise AssertionError(
-                f"{host.hostname} announces {room} in host pool {name}, its pods have asked for {asked}"
+                f"{host.hostname} announces {announced_amounts} in host pool {name}, its pods have asked for {asked}"
             )
         if not NOTHING.fits_in(host.free):
             raise AssertionError(f"{host.hostname} is full beyond what it has: {host.free}")
@@ -163,7 +163,9 @@ class HostPoolLife(JobLife):
 
     def _lead(self) -> None:
         super()._lead()
-        self.keeper = HostPoolKeeper(self.core, self.storage.host_pools, self.storage.host_pods, self.maintainer, 600)
+        self.controller = HostPoolController(
+            self.core, self.storage.host_pools, self.storage.host_pods, self.maintainer, 600
+        )
 
     def before_launch(self, job_id: JobId, placements: Sequence[Placement]) -> None:
         """Change host pools before a launch, in some cases."""
@@ -191,12 +193,12 @@ class HostPoolLife(JobLife):
         if self.random.random() < 0.3:
             self.storage.host_pools.desire(hosts, pool, self.clock.ns)
         else:
-            self.keeper.move(hosts, pool)
+            self.controller.move(hosts, pool)
         return f"{hosts} to {pool}"
 
     def move_at_once(self, hosts: Sequence[str] = HOSTS) -> str:
         host, pool = self.random.choice(hosts), self._one_pool()
-        self.keeper.change(host, self._pools().of(Hostname(host)).current, pool)
+        self.controller.change(host, self._pools().of(Hostname(host)).current, pool)
         return f"{host} to {pool}"
 
     def change_factors(self, hosts: Sequence[str] = ()) -> str:
@@ -204,22 +206,22 @@ class HostPoolLife(JobLife):
         pools = self._pools()
         pool = self._one_pool([pools.of(Hostname(host)).current for host in hosts])
         percent = self.random.choice(PERCENTS)
-        self.keeper.update(pool, None, {"cpu_percent": percent})
+        self.controller.update(pool, None, {"cpu_percent": percent})
         return f"{pool}: {percent}"
 
     def change_workloads(self) -> str:
         pool, serves = self._one_pool(SERVES), frozenset(self.random.choice(list(SERVES.values())))
-        self.keeper.update(pool, serves, {})
+        self.controller.update(pool, serves, {})
         return f"{pool}: {sorted(serves)}"
 
     def delete_pool(self) -> str:
         pool = self._one_pool()
-        self.keeper.delete(pool)
+        self.controller.delete(pool)
         return pool
 
     def create_pool(self) -> str:
         pool = self._one_pool(SERVES)
-        self.keeper.create(pool, frozenset(SERVES[pool]), {"cpu_percent": self.random.choice(PERCENTS)})
+        self.controller.create(pool, frozenset(SERVES[pool]), {"cpu_percent": self.random.choice(PERCENTS)})
         return pool
 
     def maintain(self) -> str:

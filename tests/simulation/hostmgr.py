@@ -68,7 +68,7 @@ class SimulatedHostManager(HostManagerCore):
         super().__init__(settings, storage, NoListener(), SimulatedDriver(cluster))
         self.cluster = cluster
         for pods in storage.host_pods.labelled("local"):
-            self.book.pod_labels.add(pods)
+            self.cache.pod_labels.add(pods)
         if settings.uses_host_pools:
             self.read_host_pools()
             self._read_asked()
@@ -95,8 +95,8 @@ class SimulatedHostManager(HostManagerCore):
         driver.launch = _cut_off
         return self.launch(job_id, lease_id, placements)
 
-    def take_room(self) -> None:
-        self.cluster.deliver_room()
+    def take_hosts(self) -> None:
+        self.cluster.deliver_resources()
 
     def take_news(self, random: Random, most: int) -> None:
         """Deliver statuses, in order for each pod, in any order between pods."""
@@ -111,7 +111,7 @@ class SimulatedHostManager(HostManagerCore):
         self.cluster.deliver_hosts()
         self._review_holds()
         self._review_reservations()
-        if self.book.host_pools.is_stale:
+        if self.cache.host_pools.is_stale:
             self._read_asked()
         self._volumes.tend()
         if look := self._reconciling.take(manager.time.monotonic()):
@@ -138,11 +138,11 @@ class SimulatedMaintainer(HostMaintainer):
             share=0.25,
         )
 
-        def slow_look(hostnames: Collection[str]) -> Any:
+        def slow_read(hostnames: Collection[str]) -> Any:
             clock.pass_s(2)  # what it saw serves for twenty seconds
             return storage.host_pods.residents(hostnames, "local")
 
-        self._residents = Residents(slow_look, clock.monotonic)
+        self._residents = Residents(slow_read, clock.monotonic)
 
     def step(self, hostname: str) -> None:
         host = self._maintenance.get("local", hostname)

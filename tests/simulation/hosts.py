@@ -46,12 +46,12 @@ class SimulatedHosts:
         if shape.revocable:
             free = free.copy()
             free[:, CPU] = self.revocable_free
-        room = room_for(free, np.array(tuple(shape.resources), np.int64), self._pod_slots, self._no_ports, 0)
-        room[~(self.is_up & self._accepts(shape))] = 0
+        fit_counts = count_fits(free, np.array(tuple(shape.resources), np.int64), self._pod_slots, self._no_ports, 0)
+        fit_counts[~(self.is_up & self._accepts(shape))] = 0
         if shape.strategy is Strategy.SPREAD_JOB:
-            np.minimum(room, 1, out=room)
-        fitting = np.flatnonzero(room)
-        enough = int(np.searchsorted(np.cumsum(room[fitting]), count)) + 1
+            np.minimum(fit_counts, 1, out=fit_counts)
+        fitting = np.flatnonzero(fit_counts)
+        enough = int(np.searchsorted(np.cumsum(fit_counts[fitting]), count)) + 1
         rows = fitting[: min(enough, HOSTS_PER_LEASE_MAX)].tolist()
         return HostLease("lease", tuple(self._leased(row) for row in rows))
 
@@ -112,12 +112,12 @@ class SimulatedHosts:
         return used
 
 
-def room_for(free: Ints, need: Ints, pod_slots: Ints, ports_free: Ints, port_count: int) -> Ints:
+def count_fits(free: Ints, need: Ints, pod_slots: Ints, ports_free: Ints, port_count: int) -> Ints:
     """Return [H] how many pods of ``need`` ``[R]`` and ``port_count`` each host can take; ``free`` is ``[H,R]``."""
-    room = pod_slots.copy()
+    fit_counts = pod_slots.copy()
     for kind in np.flatnonzero(need > 0):
-        np.minimum(room, free[:, kind] // need[kind], out=room)
+        np.minimum(fit_counts, free[:, kind] // need[kind], out=fit_counts)
     if port_count > 0:
-        np.minimum(room, ports_free // port_count, out=room)
-    np.maximum(room, 0, out=room)
-    return room
+        np.minimum(fit_counts, ports_free // port_count, out=fit_counts)
+    np.maximum(fit_counts, 0, out=fit_counts)
+    return fit_counts

@@ -30,31 +30,31 @@ class Broken(AssertionError):
     """Raised when an invariant does not hold."""
 
 
-def books_of(records: Records, state: ResmgrState, workloads: Collection[Workload] = WORKLOADS) -> Ints:
+def accounts_of(records: Records, state: ResmgrState, workloads: Collection[Workload] = WORKLOADS) -> Ints:
     """Return ``[P,C,R]`` by the rows of the pool tree and COLUMNS, from the rows of pods; inner pools have 0."""
-    books = np.zeros((len(state.tree.ids), len(COLUMNS), len(RESOURCE_KINDS)), np.int64)
-    for pool_id, by_workload in records.books.items():
+    ledgers = np.zeros((len(state.tree.ids), len(COLUMNS), len(RESOURCE_KINDS)), np.int64)
+    for pool_id, by_workload in records.ledgers.items():
         for work in workloads:
-            books[state.tree.row[pool_id]] += by_workload[work]
-    return books
+            ledgers[state.tree.row[pool_id]] += by_workload[work]
+    return ledgers
 
 
 def parts_of(records: Records, state: ResmgrState) -> list[Ints]:
     """Return the same array for each compartment."""
     part_of = state.accounts.part_of
     return [
-        books_of(records, state, [work for work in WORKLOADS if part_of[work] == part])
+        accounts_of(records, state, [work for work in WORKLOADS if part_of[work] == part])
         for part in range(len(state.compartments))
     ]
 
 
 def usage_of(records: Records, state: ResmgrState) -> Usage:
-    parts = tuple(Usage(*_held(books)) for books in parts_of(records, state))
-    return Usage(*_held(books_of(records, state)), parts=parts, part_of=state.accounts.part_of)
+    parts = tuple(Usage(*_held(ledgers)) for ledgers in parts_of(records, state))
+    return Usage(*_held(accounts_of(records, state)), parts=parts, part_of=state.accounts.part_of)
 
 
-def _held(books: Ints) -> Iterator[Ints]:
-    yield from (books[:, column] for column in (NON_SLACK, SLACK, NON_PREEMPTIBLE, CONTROLLER))
+def _held(ledgers: Ints) -> Iterator[Ints]:
+    yield from (ledgers[:, column] for column in (NON_SLACK, SLACK, NON_PREEMPTIBLE, CONTROLLER))
 
 
 def check(faults: Iterable[str]) -> None:
@@ -66,14 +66,14 @@ def check_accounts(state: ResmgrState, records: Records) -> None:
     """Check that memory and rows agree on the demand and usage of each pool, also in each compartment: every admitted
     pod counts exactly once.
     """
-    _check_accounts(state, state.accounts, books_of(records, state))
-    for accounts, books in zip(state.accounts.parts, parts_of(records, state), strict=True):
-        _check_accounts(state, accounts, books)
+    _check_accounts(state, state.accounts, accounts_of(records, state))
+    for accounts, ledgers in zip(state.accounts.parts, parts_of(records, state), strict=True):
+        _check_accounts(state, accounts, ledgers)
 
 
-def _check_accounts(state: ResmgrState, accounts: Accounts, books: Ints) -> None:
+def _check_accounts(state: ResmgrState, accounts: Accounts, ledgers: Ints) -> None:
     for number, column in enumerate(COLUMNS):
-        expected, actual = books[:, number], getattr(accounts, column)
+        expected, actual = ledgers[:, number], getattr(accounts, column)
         if not np.array_equal(expected, actual):
             row = int(np.flatnonzero((expected != actual).any(axis=1))[0])
             numbers = f"{actual[row].tolist()} in memory, {expected[row].tolist()} in the rows"
@@ -116,7 +116,7 @@ def check_order(state: ResmgrState, records: Records, admission: Admission, pass
             if (
                 tuple(parts_of(run)) != parts
                 or (run.job_id, run.start) in admission.passed_over
-                or _is_held_back(records, run)
+                or _is_in_backoff(records, run)
             ):
                 continue
             if _place(records, run) < order:
@@ -138,14 +138,14 @@ def _follow_the_rests(admission: Admission, passed: Passed) -> None:
             passed.setdefault((run.job_id, chosen.rest_start), passed[run.job_id, run.start])
 
 
-def check_held_back(records: Records, admission: Admission) -> None:
+def check_in_backoff(records: Records, admission: Admission) -> None:
     """Check, before the rows are written, that no run in backoff is admitted."""
     for chosen in admission.admitted:
-        if _is_held_back(records, chosen.run):
+        if _is_in_backoff(records, chosen.run):
             raise Broken(f"{chosen.run.job_id} was admitted from {chosen.run.start} on while it is held back")
 
 
-def _is_held_back(records: Records, run: GangRun) -> bool:
+def _is_in_backoff(records: Records, run: GangRun) -> bool:
     rows = records.jobs[run.job_id].pods
     pods = range(run.start, run.start + run.pod_count)
     return any(rows[i].held_until_ns > records.clock_ns for i in pods)
@@ -169,9 +169,9 @@ def check_gang(job: Job) -> None:
     size = job.record.gang_size
     if size > 1:
         members = [pod for i, pod in job.pods.items() if i < size and pod.goal is not PodState.KILLED]
-        held_back = sum(pod.run_id == 1 and pod.state in UNLAUNCHED for pod in members)
-        if held_back not in (0, len(members)) and len(members) == size:
-            raise Broken(f"{held_back} of {size} members of the gang of {job.record.name} were not launched")
+        in_backoff = sum(pod.run_id == 1 and pod.state in UNLAUNCHED for pod in members)
+        if in_backoff not in (0, len(members)) and len(members) == size:
+            raise Broken(f"{in_backoff} of {size} members of the gang of {job.record.name} were not launched")
 
 
 def check_launch(job: Job, members: Sequence[PodId]) -> bool:

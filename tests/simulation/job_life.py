@@ -26,7 +26,7 @@ from peloton.model.maintenance import MaintenanceAct
 from peloton.model.pod import PodState
 from peloton.model.update import UpdateSpec
 from peloton.scheduling.placement import FirstFitPlacer
-from services.hostmgr import host_pool_keeper, launcher, maintenance, manager, rebalancer, volumes
+from services.hostmgr import host_pool_controller, launcher, maintenance, manager, rebalancer, volumes
 from services.storage.storage import Storage
 from tests.doubles.hostmgr.cluster import MemoryCluster, MemoryHost
 from tests.simulation.clock import Clock
@@ -79,7 +79,7 @@ class JobLife:
         raise NotImplementedError
 
     def __enter__(self) -> Self:
-        self._modules: list[Any] = [host_pool_keeper, launcher, maintenance, manager, rebalancer, volumes]
+        self._modules: list[Any] = [host_pool_controller, launcher, maintenance, manager, rebalancer, volumes]
         self._times = [module.time for module in self._modules]
         for module in self._modules:
             module.time = self.clock
@@ -135,7 +135,7 @@ class JobLife:
     def _catch_up(self, seconds: int) -> None:
         """Run the host manager's steps, and advance the time."""
         self.core.do_chores()
-        self.core.take_room()
+        self.core.take_hosts()
         self.core.take_news(self.random, 1_000)
         self.clock.pass_s(seconds)
         self.check()
@@ -239,7 +239,7 @@ class JobLife:
         return ""
 
     def room(self) -> str:
-        self.core.take_room()
+        self.core.take_hosts()
         return ""
 
     def chores(self) -> str:

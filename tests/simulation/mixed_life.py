@@ -189,7 +189,7 @@ class MixedLife(RebalancedLife):
         busy.
         """
         self._take_turns()
-        self.core.take_room()
+        self.core.take_hosts()
         self.core.take_news(self.random, self.random.choice([10, 30]))
         return f"{len(self.cluster.reports)} pods have more"
 

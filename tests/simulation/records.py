@@ -25,7 +25,7 @@ from tests.simulation.description import JobPlan
 COLUMNS = ("demand", "slack_demand", "non_slack", "slack", "non_preemptible", "controller")
 GRACE_S = 30
 WORKLOADS = (Workload.BATCH, Workload.SHARED, Workload.GPU)
-Book = dict[Workload, list[list[int]]]
+Account = dict[Workload, list[list[int]]]
 Entry = tuple[int, int, int]
 """Entry of the books: column, kind, amount."""
 
@@ -39,7 +39,7 @@ class Job:
         self.pods: Mapping[int, PodRecord] = stored.pods.records
         self.members: Mapping[PodState, set[int]] = stored.pods.in_state
         self.queued_s: dict[int, int] = {}
-        self.patience_s = 0  # until it is placed again
+        self.timeout_s = 0  # until it is placed again
         self._starts = [shapes.start for shapes in plan.shapes]
         self._workloads = [workload_of(plan.record.type, shapes.shape) for shapes in plan.shapes]
         self._entries = [
@@ -71,10 +71,10 @@ class Records:
         self.clock_ns = 0
         self.storage = MemoryStorage(lambda: self.clock_ns, on_write=self._note)
         self.jobs: dict[JobId, Job] = {}  # that have not ended
-        self.books: dict[RespoolId, Book] = {}
+        self.ledgers: dict[RespoolId, Account] = {}
         self.ended_count: dict[JobState, int] = {}
         for pool in pools:
-            self.books[pool.respool_id] = _blank()
+            self.ledgers[pool.respool_id] = _blank()
             self.storage.set_pool(pool)
 
     # -- books ------------------------------------------------------------------------------------------------------
@@ -90,17 +90,17 @@ class Records:
             job.queued_s[after.instance_id] = self.clock_ns // 10**9
 
     def _book(self, job: Job, instance_id: int, state: PodState, sign: int) -> None:
-        book = self.books[job.record.respool_id][job.workload(instance_id)]
+        account = self.ledgers[job.record.respool_id][job.workload(instance_id)]
         for column, kind, amount in job.entries(instance_id, state):
-            book[column][kind] += sign * amount
+            account[column][kind] += sign * amount
 
-    def recount(self) -> dict[RespoolId, Book]:
+    def recount(self) -> dict[RespoolId, Account]:
         """Return the books computed from the rows alone."""
-        kept, self.books = self.books, {pool: _blank() for pool in self.books}
+        kept, self.ledgers = self.ledgers, {pool: _blank() for pool in self.ledgers}
         for job in self.jobs.values():
             for pod in job.pods.values():
                 self._book(job, pod.instance_id, pod.state, 1)
-        kept, self.books = self.books, kept
+        kept, self.ledgers = self.ledgers, kept
         return kept
 
     # -- what the workflow of a job does, and the host manager ------------------------------------------------------
@@ -149,7 +149,7 @@ def _facts(plan: JobPlan, shape: PodShape) -> InstanceFacts:
     return InstanceFacts("", shape, plan.attempts, HealthState.DISABLED, GRACE_S, plan.kills_on_preempt)
 
 
-def _blank() -> Book:
+def _blank() -> Account:
     return {work: [[0, 0, 0, 0] for _ in COLUMNS] for work in WORKLOADS}
 
 

@@ -105,7 +105,7 @@ class ReservedLife(JobLife):
 
     def _reserved(self) -> dict[Hostname, tuple[Key, float]]:
         found: dict[Hostname, tuple[Key, float]] = {}
-        for host in self.core.book.hosts():
+        for host in self.core.cache.hosts():
             if named := FOR_POD.match(host.reserved):
                 key, now_s = (JobId(named[1]), int(named[2])), self.clock.monotonic()
                 known = self.kept.get(host.hostname)
@@ -146,8 +146,10 @@ class ReservedLife(JobLife):
                 continue
             self._note("beside", others)
             left = self.cluster.hosts[placement.hostname].free.cpu_milli - others * self.cpu[job_id] * 1_000
-            told = f"{placement.hostname} is reserved for {key} and has {left} left beside {others} pods of {job_id}"
-            assert left >= self.cpu[key[0]] * 1_000, told
+            reported = (
+                f"{placement.hostname} is reserved for {key} and has {left} left beside {others} pods of {job_id}"
+            )
+            assert left >= self.cpu[key[0]] * 1_000, reported
 
     # Acts of pods and users.
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from peloton.lifecycle.in_vain import in_vain, least_hold_s
+from peloton.lifecycle.failed_placements import find_failed_placements, least_hold_s
 from peloton.model.host import PlacementBatch, ReadyGang
 from peloton.model.ids import JobId
 from peloton.model.respool import PoolSpec
@@ -21,7 +21,7 @@ from services.resmgr.settings import LoopSettings
 from services.resmgr.state import ResmgrState
 from tests.simulation import evictions, invariants
 from tests.simulation.hosts import SimulatedHosts
-from tests.simulation.invariants import Broken, books_of, usage_of
+from tests.simulation.invariants import Broken, accounts_of, usage_of
 from tests.simulation.records import Job, Records
 from tests.unit.resmgr.world import facts
 
@@ -39,7 +39,7 @@ class SimulatedResmgr:
         self.cycles = self.restarts = self.evicted_pods = self.evicted_most = self.evicting_rounds = 0
         self._clock_s = lambda: records.clock_ns / 1e9
         self._rounds = PreemptionRounds(LOOP.preemption_period_s, LOOP.sustained_over_count, self._clock_s)
-        self._books = books_of(records, self.state)
+        self._accounts = accounts_of(records, self.state)
         self._passed: invariants.Passed = {}
 
     def enqueue(self, job: Job) -> int:
@@ -70,7 +70,7 @@ class SimulatedResmgr:
         job_id = job.record.job_id
         self.state.note_unplaced(job_id, batch.unplaced_count, batch.why)
         turns = self.state.turns_held_back(job_id)
-        vain = in_vain([gang for gang in gangs if len(gang.pods) == 1], batch, PLACEMENT_S, turns)
+        vain = find_failed_placements([gang for gang in gangs if len(gang.pods) == 1], batch, PLACEMENT_S, turns)
         if not vain.instances:
             return
         gone = self._admission.requeue_pods(job_id, vain.instances, vain.reason, least_hold_s(turns))
@@ -78,8 +78,8 @@ class SimulatedResmgr:
             self.state.apply_eviction(gone)
             self.requeued_pods += sum(count for _, _, count in gone.queued)
             self.is_dirty = True
-            self._books = books_of(self.records, self.state)
-        yield from sorted({(until_ns - self.records.clock_ns) / 1e9 for *_, until_ns in gone.held_back})
+            self._accounts = accounts_of(self.records, self.state)
+        yield from sorted({(until_ns - self.records.clock_ns) / 1e9 for *_, until_ns in gone.in_backoff})
 
     def look_again(self) -> None:
         self.is_dirty = True
@@ -104,11 +104,11 @@ class SimulatedResmgr:
         self.cycles += 1
         self.read_log()
         self.state.divide_hosts()
-        before, held = books_of(self.records, self.state), usage_of(self.records, self.state)
-        invariants.check_falls_only(self._books, before)
+        before, held = accounts_of(self.records, self.state), usage_of(self.records, self.state)
+        invariants.check_falls_only(self._accounts, before)
         now = self._snapshot()
         plan = plan_cycle(now)
-        invariants.check_held_back(self.records, plan.admission)
+        invariants.check_in_backoff(self.records, plan.admission)
         items = [(c.run.job_id, c.run.start, c.gang_count * c.run.gang_size) for c in plan.admission.admitted]
         pods, marked = sum(count for _, _, count in items), self._admission.mark_ready(items)
         if marked != pods:
@@ -116,10 +116,10 @@ class SimulatedResmgr:
         jobs = self.state.apply_admission(plan.admission)
         self.state.remember(plan, self.records.clock_ns)
         admitted = bool(jobs)
-        self._books = books_of(self.records, self.state)
+        self._accounts = accounts_of(self.records, self.state)
         invariants.check_accounts(self.state, self.records)
         invariants.check_cycle(now, plan, held, usage_of(self.records, self.state))
-        invariants.check_controllers(self.state, before, self._books)
+        invariants.check_controllers(self.state, before, self._accounts)
         invariants.check_order(self.state, self.records, plan.admission, self._passed)
         if plan.evictions:
             evictions.check_storm(now, plan.evictions)
@@ -148,7 +148,7 @@ class SimulatedResmgr:
         pods = sum(one.run.pod_count for one in chosen)
         self.evicted_pods, self.evicted_most = self.evicted_pods + pods, max(self.evicted_most, pods)
         self.evicting_rounds += 1
-        self._books = books_of(self.records, self.state)
+        self._accounts = accounts_of(self.records, self.state)
         invariants.check_accounts(self.state, self.records)
         return [result.job_id for result in results]
 
@@ -167,5 +167,5 @@ class SimulatedResmgr:
     def validate(self) -> None:
         """Run the slow checks: the state's own, and the books against all rows."""
         assert [] == list(faults(self.state))
-        if self.records.recount() != self.records.books:
+        if self.records.recount() != self.records.ledgers:
             raise Broken("the books of the simulation do not follow from its rows")

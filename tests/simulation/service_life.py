@@ -83,7 +83,7 @@ class ServiceLife(JobLife):
 
     def check(self, act: Act | None = None) -> None:
         self.rules.read(self.tale)
-        self.homes.check_rooms(self.services, self.rules.away_hosts)
+        self.homes.check_free_resources(self.services, self.rules.away_hosts)
 
     def settle(self) -> None:
         self._bring_all_back()
@@ -132,7 +132,7 @@ class ServiceLife(JobLife):
         labels = frozenset(service.label for service in self.services)
         fresh = SimulatedHostManager(self.storage, self.cluster)
         for host in HOSTS:
-            assert fresh.book.pod_labels.on_host(host, labels) == self.core.book.pod_labels.on_host(host, labels)
+            assert fresh.cache.pod_labels.on_host(host, labels) == self.core.cache.pod_labels.on_host(host, labels)
 
     # What workflows and the host manager do.
 
@@ -152,7 +152,7 @@ class ServiceLife(JobLife):
     def turn(self) -> str:
         said = super().turn()
         if self.random.random() < 0.4:
-            self.core.take_room()
+            self.core.take_hosts()
             self.core.take_news(self.random, 10)
         return said
 

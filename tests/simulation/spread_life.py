@@ -40,7 +40,7 @@ class SpreadLife(ServiceLife):
         """Check that no rack with an available host exceeds the lowest one by more than the bound. Pods that return to
         their hosts count, and may exceed it; pods on unavailable hosts do not count.
         """
-        hosts = {host.hostname: host.state for host in self.core.book.hosts()}
+        hosts = {host.hostname: host.state for host in self.core.cache.hosts()}
         places = {pod.instance_id: str(placement.hostname) for placement in placements for pod in placement.pods}
         pods = Counter[str]()
         for host, count in self.storage.pods.homes(job_id, "local", list(places)).items():

@@ -14,7 +14,7 @@ from peloton.model.maintenance import HostMaintenance
 from peloton.scheduling import fit
 from services.hostmgr import maintenance
 from services.hostmgr.hosts import pooled_hosts
-from services.hostmgr.hosts.host_rooms import HostRooms
+from services.hostmgr.hosts.host_resources_table import HostResourcesTable
 from tests.nightly import NIGHTLY, seeds
 from tests.simulation.host_pool_life import HostPoolLife
 from tests.simulation.job_life import first_fault
@@ -40,27 +40,27 @@ def test_a_random_life(seed: int, template: Path, tmp_path: Path) -> None:
 # What would go wrong is noticed.
 
 
-def _nobody_leaves_moving(host: HostMaintenance, residents: Any) -> Any:
+def _no_pod_leaves_moving(host: HostMaintenance, residents: Any) -> Any:
     return () if host.is_move else who_leaves(host, residents)
 
 
 FAULTS: dict[str, tuple[Any, str, Any, str]] = {
     "routing": (fit, "unserved_by", lambda *_: None, "shared with"),
-    "drain": (maintenance, "who_leaves", _nobody_leaves_moving, "moved from"),
-    "leases": (HostRooms, "change_pool", lambda *_: None, "shared with"),
+    "drain": (maintenance, "who_leaves", _no_pod_leaves_moving, "moved from"),
+    "leases": (HostResourcesTable, "change_pool", lambda *_: None, "shared with"),
     "factors": (pooled_hosts, "announced_room", lambda free, _, __, factors: announced(free, factors), "announces"),
     "exclusive": (fit, "EXCLUSIVE_LABEL", "another", "exclusive h"),
 }
 
 
 @NIGHTLY
-@pytest.mark.parametrize(("where", "name", "fault", "told"), FAULTS.values(), ids=FAULTS.keys())
+@pytest.mark.parametrize(("where", "name", "fault", "reported"), FAULTS.values(), ids=FAULTS.keys())
 def test_a_rule_that_is_forgotten_is_noticed(
-    where: Any, name: str, fault: Any, told: str, template: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    where: Any, name: str, fault: Any, reported: str, template: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One of a few lives fails with the broken invariant, and with the seed and the step that repeat it: not every
     story exposes the fault.
     """
     monkeypatch.setattr(where, name, fault)
     noticed = first_fault(HostPoolLife, template, tmp_path, steps=1_000)
-    assert told in noticed
+    assert reported in noticed

@@ -36,7 +36,7 @@ def test_comes_to_rest(cluster: Cluster) -> None:
 
 @given(clusters())
 @settings(max_examples=examples(40), deadline=None)
-def test_nobody_waits_for_what_is_lent(cluster: Cluster) -> None:
+def test_no_pool_waits_for_what_is_lent(cluster: Cluster) -> None:
     """No gang waits at rest that evictions from pools above their entitlement, or of lower priorities, would admit."""
     for _ in range(CYCLES):
         cluster.cycle()
@@ -60,7 +60,7 @@ def test_a_deficit_evicts_once() -> None:
     assert Counter(one.run.job_id for one in stage.held) == {"lent": 6, "back": 6}
 
 
-def test_room_is_kept_for_the_gang_that_evicted() -> None:
+def test_offers_are_kept_for_the_gang_that_evicted() -> None:
     """A gang that may not be preempted receives the resources that it evicted, although smaller evicted ones would fit
     earlier.
     """

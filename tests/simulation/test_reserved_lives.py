@@ -10,7 +10,7 @@ import pytest
 
 from peloton.model.resources import Resources
 from services.hostmgr.hosts.host_table import HostTable
-from services.hostmgr.hosts.reservation_book import ReservationBook
+from services.hostmgr.hosts.reservation_cache import ReservationCache
 from services.hostmgr.hosts.reservations import HostReservations
 from tests.nightly import NIGHTLY, seeds
 from tests.simulation.job_life import first_fault
@@ -39,15 +39,15 @@ def test_a_random_life(seed: int, template: Path, tmp_path: Path) -> None:
 FAULTS: dict[str, tuple[Any, str, Any, str]] = {
     "others": (HostTable, "kept_from", lambda *_: (Resources(), 0), "left beside"),
     "span": (HostReservations, "late", lambda *_: [], "is reserved for"),
-    "launched": (ReservationBook, "launched", lambda *_: None, "which runs on"),
+    "launched": (ReservationCache, "launched", lambda *_: None, "which runs on"),
 }
 
 
 @NIGHTLY
-@pytest.mark.parametrize(("where", "name", "fault", "told"), FAULTS.values(), ids=FAULTS.keys())
+@pytest.mark.parametrize(("where", "name", "fault", "reported"), FAULTS.values(), ids=FAULTS.keys())
 def test_a_rule_that_is_forgotten_is_noticed(
-    where: Any, name: str, fault: Any, told: str, template: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    where: Any, name: str, fault: Any, reported: str, template: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One of a few lives fails with the broken invariant: not every story exposes the fault."""
     monkeypatch.setattr(where, name, fault)
-    assert told in first_fault(ReservedLife, template, tmp_path, steps=500)
+    assert reported in first_fault(ReservedLife, template, tmp_path, steps=500)

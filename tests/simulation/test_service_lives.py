@@ -15,7 +15,7 @@ from peloton.model.rebalance import Goal
 from peloton.model.resources import Resources
 from services.hostmgr.hosts.domain_counts import DomainCounts
 from services.hostmgr.hosts.pod_labels import PodLabelIndex
-from services.hostmgr.hosts.room_holds import RoomHolds
+from services.hostmgr.hosts.resource_holds import ResourceHolds
 from tests.nightly import NIGHTLY, seeds
 from tests.simulation.rebalanced_life import RebalancedLife
 from tests.simulation.service_life import ServiceLife
@@ -75,19 +75,19 @@ FAULTS: dict[str, tuple[type[ServiceLife], Any, str, Any, str]] = {
     "sla": (ServiceLife, sla, "grant", lambda _, missing, wanted, *__: sla.Grant(tuple(sorted(wanted))), "of at most"),
     "batch": (ServiceLife, rollout, "fill_batch", _double_batch(rollout.fill_batch), "for a batch of"),
     "neighbours": (ServiceLife, PodLabelIndex, "on_host", lambda *_: (), "pods on host"),
-    "holds": (ServiceLife, RoomHolds, "held", lambda *_: (Resources(), 0), "are left on"),
+    "holds": (ServiceLife, ResourceHolds, "held", lambda *_: (Resources(), 0), "are left on"),
     "bound on skew": (SpreadLife, DomainCounts, "_pods", lambda *_: {}, "where another rack has"),
 }
 
 
 @NIGHTLY
-@pytest.mark.parametrize(("kind", "where", "name", "fault", "told"), FAULTS.values(), ids=FAULTS.keys())
+@pytest.mark.parametrize(("kind", "where", "name", "fault", "reported"), FAULTS.values(), ids=FAULTS.keys())
 def test_a_rule_that_is_forgotten_is_noticed(
     kind: type[ServiceLife],
     where: Any,
     name: str,
     fault: Any,
-    told: str,
+    reported: str,
     template: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -96,4 +96,4 @@ def test_a_rule_that_is_forgotten_is_noticed(
     monkeypatch.setattr(where, name, fault)
     with kind(1, template, tmp_path) as life, pytest.raises(AssertionError, match="seed 1, step") as noticed:
         life.live(2_000)
-    assert told in str(noticed.value).splitlines()[0]
+    assert reported in str(noticed.value).splitlines()[0]

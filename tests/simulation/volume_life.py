@@ -185,7 +185,7 @@ class VolumeLife(JobLife):
         claimed = [row.host for row in self._rows() if is_claimed(row)]
         host = self.cluster.hosts[Hostname(self.random.choice(claimed or HOSTS))]
         host.capacity = replace(CAPACITY, cpu_milli=host.capacity.cpu_milli - host.free.cpu_milli)
-        self.cluster.returned([host.room_id])
+        self.cluster.returned([host.resources_id])
         return host.hostname
 
     def uncrowd(self) -> str:
@@ -196,7 +196,7 @@ class VolumeLife(JobLife):
 
     def _free(self, host: MemoryHost) -> None:
         host.capacity = CAPACITY
-        self.cluster.returned([host.room_id])
+        self.cluster.returned([host.resources_id])
 
     def wipe_host(self) -> str:
         """Replace the disk of a lost host."""

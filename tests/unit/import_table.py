@@ -22,7 +22,7 @@ _REPOSITORIES = (
 )
 _STORED = tuple(f"services.storage.{name}" for name in _REPOSITORIES.split())
 _CHOOSES_HOSTS = (
-    "advice clusters columns departures fit fleet host_pools putting qos rebalance relocation room rows spreading "
+    "advice clusters columns departures fit fleet host_pools putting qos rebalance relocation capacity rows spreading "
     "tree trial"
 )
 _HOSTMGR = ("services.hostmgr", "services.settings", "services.storage")

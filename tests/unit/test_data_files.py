@@ -10,7 +10,7 @@ from peloton.errors import Unavailable
 from services.lab.local import data_files
 
 
-def test_a_full_disk_is_told_with_the_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_reported_with_the_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A full disk is reported with the folder and the numbers."""
     monkeypatch.setattr(data_files, "FREE_MIN_BYTES", 1 << 60)
 

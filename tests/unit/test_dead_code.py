@@ -41,7 +41,7 @@ BY_OTHERS = {
     "descriptor pool": "DECLARED_IN",
     "pod machine, which names columns": "initial_health",
     "JSON of dataclasses": "hits misses prefetched",
-    "tests": "settings_of shares_room",
+    "tests": "settings_of shares_capacity",
     "enum": "_missing_",
     "public API": "PLACING PLACED LAUNCHING",
 }

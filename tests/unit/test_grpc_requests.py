@@ -21,7 +21,7 @@ from services.grpc_requests import (
     UNPACKED_BYTES_MAX,
     Requests,
     RequestsOfThreads,
-    Room,
+    UnpackedMemory,
     unpacked,
 )
 from services.grpc_status import ErrorsToStatus
@@ -67,7 +67,7 @@ class LengthsOfThreads:
 @pytest.fixture
 async def channel() -> AsyncIterator[Any]:
     """Returns a channel to a server that has memory for one large compressed request."""
-    requests = Requests(Room(UNPACKED_BYTES_MAX))
+    requests = Requests(UnpackedMemory(UNPACKED_BYTES_MAX))
     server = grpc.aio.server(interceptors=[ErrorsToStatus("test"), requests], options=SERVER_OPTIONS)
     server.add_generic_rpc_handlers((cast(Any, Lengths()),))
     port = server.add_insecure_port("127.0.0.1:0")
@@ -112,7 +112,7 @@ async def test_what_unpacks_to_too_much_is_refused(channel: Any) -> None:
     assert "retry-after-ms" not in dict(caught.value.trailing_metadata() or ())
 
 
-async def test_a_watch_takes_no_room_from_others(channel: Any) -> None:
+async def test_a_watch_takes_no_memory_from_others(channel: Any) -> None:
     """A watch's compressed request counts until it is read, however long the watch lasts; therefore it has to be a
     small one.
     """
@@ -162,17 +162,17 @@ def test_a_server_with_threads_does_the_same(channel_to_threads: Any) -> None:
 
 def test_compressed_requests_are_bounded_in_all() -> None:
     """A request beyond the bound is refused with a time to retry, and is read when the others are answered."""
-    room, packed = Room(), gzip.compress(bytes(UNPACKED_BYTES_MAX))
-    first, *others = (room.for_unpacked(packed) for _ in range(UNPACKED_BYTES_IN_ALL_MAX // UNPACKED_BYTES_MAX))
+    memory, packed = UnpackedMemory(), gzip.compress(bytes(UNPACKED_BYTES_MAX))
+    first, *others = (memory.for_unpacked(packed) for _ in range(UNPACKED_BYTES_IN_ALL_MAX // UNPACKED_BYTES_MAX))
     for one in (first, *others):
         one.__enter__()
 
     with pytest.raises(ResourceExhausted, match=r"33,554,432 bytes and this one has 8,388,608") as caught:
-        room.for_unpacked(packed).__enter__()
-    with room.for_unpacked(b"not compressed"):
+        memory.for_unpacked(packed).__enter__()
+    with memory.for_unpacked(b"not compressed"):
         pass
     first.__exit__(None, None, None)
-    with room.for_unpacked(packed):
+    with memory.for_unpacked(packed):
         pass
 
     assert caught.value.retry_after_s == 1.0

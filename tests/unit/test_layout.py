@@ -18,7 +18,7 @@ DISTRIBUTION = "peloton-temporal"
 
 
 @pytest.mark.parametrize("package", PACKAGES)
-def test_nobody_else_ships_our_package(package: str) -> None:
+def test_no_other_project_ships_our_package(package: str) -> None:
     """No other installed distribution has a top-level package with the common names of the project."""
     owners = set(metadata.packages_distributions().get(package, []))
 

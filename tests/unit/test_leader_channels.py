@@ -40,7 +40,7 @@ def test_without_a_leader_there_is_no_channel(channels: LeaderChannels) -> None:
         channels.channel(ROLE)()
 
 
-def test_a_leader_is_looked_up_once_in_a_while(
+def test_a_leader_is_read_once_in_a_while(
     table: Table, channels: LeaderChannels, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Many calls share a look-up, and a new leader is found when it is old."""
@@ -56,7 +56,7 @@ def test_a_leader_is_looked_up_once_in_a_while(
     assert find() is not first
 
 
-def test_that_nobody_leads_is_not_remembered(table: Table, channels: LeaderChannels) -> None:
+def test_a_missing_leader_is_not_remembered(table: Table, channels: LeaderChannels) -> None:
     """A look-up without a leader is not cached: a leader is found as soon as there is one."""
     assert channels.leader(ROLE) is None
 
@@ -81,7 +81,7 @@ def test_channels_to_leaders_of_long_ago_are_closed(
     assert find() is made[-1]
 
 
-def test_all_clusters_are_found_by_one_look_up(
+def test_all_clusters_are_found_by_one_lookup(
     table: Table, channels: LeaderChannels, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Calls to any cluster share one look-up; a cluster without a leader is known and has no channel."""

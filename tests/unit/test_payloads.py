@@ -13,7 +13,7 @@ from peloton.model.ids import Hostname, JobId
 from peloton.model.job import JobProgress, JobState
 from peloton.model.reason import RequeueReason, RequeueRule
 from services.payloads import CONVERTER
-from tests.reasons import no_room, too_large
+from tests.reasons import lacking_capacity, too_large
 from workflows.job import JobCarryOver, JobInput
 from workflows.policies import Policies
 
@@ -21,8 +21,12 @@ JOB = JobId("00000000-0000-4000-8000-000000000001")
 VALUES = [
     JobInput(JOB, Policies(retry_s=0.5), JobCarryOver("RUNNING", gang_run=3)),
     JobProgress(JobState.RUNNING, {"RUNNING": 3}, ready_count=2),
-    PlacementBatch(JOB, "lease", (Placement(Hostname("h1"), ()),), 1, no_room(1), (Unplaced((0,), (too_large(7),)),)),
-    RequeueReason(RequeueRule.FITS_NO_HOST, 4, 4, 2.5, ((too_large(7, "a"), too_large(7, "b")),), no_room(2), 1),
+    PlacementBatch(
+        JOB, "lease", (Placement(Hostname("h1"), ()),), 1, lacking_capacity(1), (Unplaced((0,), (too_large(7),)),)
+    ),
+    RequeueReason(
+        RequeueRule.FITS_NO_HOST, 4, 4, 2.5, ((too_large(7, "a"), too_large(7, "b")),), lacking_capacity(2), 1
+    ),
     LaunchResult(3),
     "text",
     7,

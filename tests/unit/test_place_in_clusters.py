@@ -185,8 +185,8 @@ def test_a_cluster_that_is_away_is_passed_over() -> None:
 
     why = placed(clusters).why
 
-    told = "cluster a: a is away; cluster b: 1 pod without a host (no host offered); cluster c: no pod may go there"
-    assert f"{told}: label peloton/cluster=c" == placement_text(why)
+    reported = "cluster a: a is away; cluster b: 1 pod without a host (no host offered); cluster c: no pod may go there"
+    assert f"{reported}: label peloton/cluster=c" == placement_text(why)
     assert (1, why) == clusters.unplaced
     clusters.away = {"a", "b"}
     with pytest.raises(ApplicationError, match="a is away"):
@@ -231,7 +231,7 @@ def requeued(clusters: Clusters) -> tuple[list[tuple[int, int]], str]:
     return instances, requeue_text(reason) if reason else ""
 
 
-def test_pods_give_up_sooner_when_much_of_their_pool_is_held_back() -> None:
+def test_pods_give_up_sooner_when_much_of_their_pool_is_in_backoff() -> None:
     """The resource manager answers a report of unplaced pods with the number in backoff."""
     clusters = Clusters(a=0)
     clusters.gangs = [waiting(0, LATE_S / 4), waiting(1, LATE_S / 4 - 1)]

@@ -27,7 +27,7 @@ def test_an_expected_refusal_is_one_line() -> None:
 
 
 @pytest.mark.parametrize("error", [ValueError("bug"), KeyError("x")])
-def test_what_nobody_expected_keeps_its_trace(error: Exception) -> None:
+def test_an_unexpected_error_keeps_its_trace(error: Exception) -> None:
     """A trace of an unexpected error is kept, with the lines for a fix."""
     record = record_of(error)
 

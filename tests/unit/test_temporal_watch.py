@@ -166,7 +166,7 @@ def rpc_error(status: RPCStatusCode) -> RPCError:
 
 async def test_all_is_well(watch: TemporalWatch) -> None:
     """Each queue has a worker that sends heartbeats."""
-    seen = await watch.look()
+    seen = await watch.read_snapshot()
 
     assert ("", len(QUEUES), [], 0, 0) == (
         seen.fault,
@@ -178,12 +178,12 @@ async def test_all_is_well(watch: TemporalWatch) -> None:
     assert "temporal:7233" == watch.address
 
 
-async def test_thousands_of_readers_make_one_look(watch: TemporalWatch, server: FakeTemporal, clock: Clock) -> None:
+async def test_thousands_of_readers_make_one_read(watch: TemporalWatch, server: FakeTemporal, clock: Clock) -> None:
     """A poll has four calls; the next one is made when its answer is too old."""
-    await asyncio.gather(*(watch.look() for _ in range(1_000)))
+    await asyncio.gather(*(watch.read_snapshot() for _ in range(1_000)))
     first = server.calls.total()
-    clock.now_s += temporal_watch.LOOK_AGE_S
-    await asyncio.gather(*(watch.look() for _ in range(1_000)))
+    clock.now_s += temporal_watch.POLL_AGE_S
+    await asyncio.gather(*(watch.read_snapshot() for _ in range(1_000)))
 
     assert (4, 8) == (first, server.calls.total())
 
@@ -194,7 +194,7 @@ async def test_queues_whose_workers_are_silent_stopped_or_not_there(watch: Tempo
     alive = [beat(queue) for queue in QUEUES[3:]]
     server.beats = [*alive, beat(QUEUES[0], 6.5), beat(QUEUES[1], 1, stopped), beat(QUEUES[3], 60), beat("other")]
 
-    assert list(QUEUES[:3]) == (await watch.look()).unserved
+    assert list(QUEUES[:3]) == (await watch.read_snapshot()).unserved
 
 
 @pytest.mark.parametrize("ahead_s", [-3_600, -7, 7, 3_600])
@@ -213,9 +213,9 @@ async def test_workers_whose_clocks_differ(
         return answer
 
     server.list_workers = read  # type: ignore[method-assign]
-    seen = [(await watch.look()).unserved for _ in range(5)]
+    seen = [(await watch.read_snapshot()).unserved for _ in range(5)]
     beats = []
-    silent = [(await watch.look()).unserved for _ in range(5)]
+    silent = [(await watch.read_snapshot()).unserved for _ in range(5)]
 
     assert [[]] * 5 == seen
     assert ([], [*QUEUES]) == (silent[0], silent[-1])
@@ -229,7 +229,7 @@ async def test_a_version_that_waits_for_a_person_while_the_current_one_has_no_wo
     looks = []
     for server.current in ("", "new", "old"):
         watch._known = None
-        looks.append(await watch.look())
+        looks.append(await watch.read_snapshot())
 
     assert [("", []), ("", []), ("old", ["new"])] == [(one.gone_version, one.waiting_versions) for one in looks]
     assert [[]] * 3 == [one.unserved for one in looks]
@@ -243,11 +243,11 @@ async def test_a_worker_of_the_release_before_sends_fewer_heartbeats(
         one.worker_heartbeat.elapsed_since_last_heartbeat.FromSeconds(5)
         one.worker_heartbeat.heartbeat_time.FromNanoseconds(NOW_NS - 9 * 10**9)
 
-    assert [] == (await watch.look()).unserved
+    assert [] == (await watch.read_snapshot()).unserved
 
 
 @pytest.mark.parametrize("refusal", [None, RPCStatusCode.UNIMPLEMENTED, RPCStatusCode.PERMISSION_DENIED])
-async def test_a_server_without_heartbeats_tells_who_polls(
+async def test_a_server_without_heartbeats_reports_who_polls(
     watch: TemporalWatch, server: FakeTemporal, refusal: RPCStatusCode | None
 ) -> None:
     """Pollers are used if the server refuses the list of workers, or the list is empty."""
@@ -255,7 +255,7 @@ async def test_a_server_without_heartbeats_tells_who_polls(
     if refusal is not None:
         server.faults["list_workers"] = rpc_error(refusal)
 
-    assert list(QUEUES[1:]) == (await watch.look()).unserved
+    assert list(QUEUES[1:]) == (await watch.read_snapshot()).unserved
 
 
 @pytest.mark.parametrize(
@@ -272,34 +272,34 @@ async def test_temporal_that_does_not_answer(
     """A poll has the fault, and is used as long as any other."""
     server.faults["list"] = error
 
-    assert [fault, fault] == [(await watch.look()).fault, (await watch.look()).fault]
+    assert [fault, fault] == [(await watch.read_snapshot()).fault, (await watch.read_snapshot()).fault]
     assert 1 == server.calls["list"]
 
 
 async def test_temporal_that_hangs(watch: TemporalWatch, server: FakeTemporal, monkeypatch: pytest.MonkeyPatch) -> None:
     """Readers wait for a bounded time."""
-    monkeypatch.setattr(temporal_watch, "PATIENCE_S", 0.01)
+    monkeypatch.setattr(temporal_watch, "TIMEOUT_S", 0.01)
     server.hangs = True
 
-    assert "no answer within 0.01 s" == (await watch.look()).fault
+    assert "no answer within 0.01 s" == (await watch.read_snapshot()).fault
     assert [
         "Temporal at temporal:7233 does not answer (no answer within 0.01 s): the job does not go on meanwhile"
     ] == (await watch.why(RECORD))
 
 
-async def test_a_look_that_takes_long_is_not_waited_for_at_once(
+async def test_a_read_that_takes_long_is_not_waited_for_at_once(
     watch: TemporalWatch, server: FakeTemporal, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The last answer is used until it is too old."""
-    monkeypatch.setattr(temporal_watch, "PATIENCE_S", 0.05)
+    monkeypatch.setattr(temporal_watch, "TIMEOUT_S", 0.05)
     monkeypatch.setattr(temporal_watch, "WAIT_S", 0.01)
-    await watch.look()
+    await watch.read_snapshot()
     server.hangs = True
-    clock.now_s += temporal_watch.LOOK_AGE_S
-    assert "" == (await watch.look()).fault
+    clock.now_s += temporal_watch.POLL_AGE_S
+    assert "" == (await watch.read_snapshot()).fault
     clock.now_s += temporal_watch.KNOWN_AGE_S
 
-    assert "no answer within 0.05 s" == (await watch.look()).fault
+    assert "no answer within 0.05 s" == (await watch.read_snapshot()).fault
 
 
 async def test_workflows_whose_tasks_fail(watch: TemporalWatch, server: FakeTemporal) -> None:
@@ -307,7 +307,7 @@ async def test_workflows_whose_tasks_fail(watch: TemporalWatch, server: FakeTemp
     cause = "WorkflowTaskFailedCauseNonDeterministicError"
     server.reported = [running(f"job/{number}", cause) for number in range(NAMED_MAX + 2)]
 
-    seen = await watch.look()
+    seen = await watch.read_snapshot()
 
     assert [("job/0", "NonDeterministicError"), ("job/1", "NonDeterministicError")] == [
         (one.workflow_id, one.cause) for one in seen.tasks[:2]
@@ -319,7 +319,7 @@ async def test_a_server_that_does_not_mark_failing_tasks(watch: TemporalWatch, s
     """A server without the attribute leaves the rest of the poll valid."""
     server.faults["list"] = rpc_error(RPCStatusCode.INVALID_ARGUMENT)
 
-    seen = await watch.look()
+    seen = await watch.read_snapshot()
 
     assert ("", 0) == (seen.fault, seen.task_count)
 
@@ -336,7 +336,7 @@ async def test_workflows_that_failed_and_wait(watch: TemporalWatch, server: Fake
     server.running = [running("job/again"), running("job/waits")]
     server.running[0].start_time.FromNanoseconds(NOW_NS)
 
-    seen = await watch.look()
+    seen = await watch.read_snapshot()
 
     said = "it failed twice within 60 min, and is started again in 55 s".replace("twice", "2 times")
     assert [("job/waits", "job/waits went wrong", said)] == [(o.workflow_id, o.error, o.reason) for o in seen.failed]

@@ -43,7 +43,7 @@ class Slow(Waker):
         absent: Any = None
         row = Lifecycle(kind=kind, workflow=Waker, workflow_id=str, interval_s=INTERVAL_S)
         super().__init__(row, absent, absent, Policies(), rank=rank)
-        self.told: list[tuple[str, float]] = []
+        self.reported: list[tuple[str, float]] = []
         self.causes: dict[str, str] = {}
         self.slow: dict[str, float] = {}
         self.away: set[str] = set()
@@ -52,8 +52,8 @@ class Slow(Waker):
     def note(self, keys: Sequence[str], cause: str = "", rank: Rank | None = None) -> None:
         self.wake(keys, cause, rank)
 
-    async def _tell(self, key: str) -> None:
-        self.told.append((key, now_s()))
+    async def _signal(self, key: str) -> None:
+        self.reported.append((key, now_s()))
         self.causes[key] = CAUSE.get()
         self.at_once += 1
         self.at_once_most = max(self.at_once_most, self.at_once)
@@ -64,10 +64,10 @@ class Slow(Waker):
 
     @property
     def keys(self) -> list[str]:
-        return [key for key, _ in self.told]
+        return [key for key, _ in self.reported]
 
     def times(self, key: str) -> list[float]:
-        return [at_s for told, at_s in self.told if told == key]
+        return [at_s for reported, at_s in self.reported if reported == key]
 
 
 @in_virtual_time
@@ -132,7 +132,7 @@ async def test_signals_are_bounded_and_some_are_for_people() -> None:
 
 
 @in_virtual_time
-async def test_a_key_is_told_once_per_interval() -> None:
+async def test_a_key_is_signalled_once_per_interval() -> None:
     """A key is signalled once per interval, however often it is noted; the last note is never lost."""
     line = Slow()
     for _ in range(100):
@@ -186,9 +186,9 @@ async def test_changes_of_a_key_that_fails_add_no_attempts_of_their_own() -> Non
     line.away.clear()
     line.note(["job"])
     await asyncio.sleep(2 * RETRY_MAX_S)
-    told = len(line.keys)
+    reported = len(line.keys)
     await asyncio.sleep(2 * RETRY_MAX_S)
-    assert told == len(line.keys)
+    assert reported == len(line.keys)
     await line.close()
 
 
@@ -213,12 +213,12 @@ async def test_the_backlog_is_a_metric() -> None:
 @in_virtual_time
 async def test_counting_holds_no_signal_up() -> None:
     """A slow count of the pods that changed delays no stop."""
-    told: list[str] = []
+    reported: list[str] = []
     counted = asyncio.Event()
 
-    class Told(JobWaker):
-        async def _tell(self, key: str) -> None:
-            told.append(key)
+    class Signalled(JobWaker):
+        async def _signal(self, key: str) -> None:
+            reported.append(key)
 
         async def _count_jobs(self, quiet: Any) -> None:
             await counted.wait()
@@ -228,15 +228,15 @@ async def test_counting_holds_no_signal_up() -> None:
         return RolledUp(list(job_ids), [])
 
     no_client: Any = None
-    jobs = Told(no_client, job_storage(lambda _: None, roll_up), Policies())
+    jobs = Signalled(no_client, job_storage(lambda _: None, roll_up), Policies())
     jobs.pods_changed([JobId("counted")], "pods changed on their hosts")
     await asyncio.sleep(1.0)
     jobs.jobs_changed([JobId("stopped")])
     await asyncio.sleep(1.0)
-    assert ["stopped"] == told
+    assert ["stopped"] == reported
     counted.set()
     await asyncio.sleep(5.0)
-    assert ["stopped", "counted"] == told
+    assert ["stopped", "counted"] == reported
     await jobs.close()
 
 

@@ -30,7 +30,7 @@ from services.worker_versions import RETRY_S
 from tests.unit.virtual_time import in_virtual_time, now_s
 
 
-class Watched(worker_versions.VersionKeeper):
+class Watched(worker_versions.VersionController):
     """The keeper without its task."""
 
     def __init__(self) -> None:
@@ -60,37 +60,37 @@ def unserved(verdict: str = "", current: str = "old") -> Fleet:
     return Fleet(current, {"new"}, {"old": OLD, "new": Version("new", 2.0, verdict=verdict)})
 
 
-def test_a_version_takes_over_when_looks_have_agreed_for_a_while(clock: Clock) -> None:
+def test_a_version_takes_over_when_reads_have_agreed_for_a_while(clock: Clock) -> None:
     """A poll that sees workers of the current version, or that fails, restarts the time."""
-    keeper = Watched()
-    assert not keeper.is_sure_of(TAKEOVER, unserved())
+    controller = Watched()
+    assert not controller.is_sure_of(TAKEOVER, unserved())
     clock.now_s = 9.0
-    assert not keeper.is_sure_of(TAKEOVER, unserved())
-    keeper.forget_agreement()
+    assert not controller.is_sure_of(TAKEOVER, unserved())
+    controller.forget_agreement()
     clock.now_s = 15.0
-    assert not keeper.is_sure_of(TAKEOVER, unserved())
+    assert not controller.is_sure_of(TAKEOVER, unserved())
     clock.now_s = 25.0
-    assert keeper.is_sure_of(TAKEOVER, unserved())
+    assert controller.is_sure_of(TAKEOVER, unserved())
 
 
 def test_a_version_that_was_given_up_waits_for_longer(clock: Clock) -> None:
     """A rejected version waits longer, as the current version may have one worker, which is restarted."""
-    keeper = Watched()
+    controller = Watched()
     bad = unserved("crashes")
-    assert not keeper.is_sure_of(TAKEOVER, bad)
+    assert not controller.is_sure_of(TAKEOVER, bad)
     clock.now_s = 59.0
-    assert not keeper.is_sure_of(TAKEOVER, bad)
+    assert not controller.is_sure_of(TAKEOVER, bad)
     clock.now_s = 60.0
-    assert keeper.is_sure_of(TAKEOVER, bad)
+    assert controller.is_sure_of(TAKEOVER, bad)
 
 
 def test_what_follows_from_no_absence_is_done_at_once(clock: Clock) -> None:
     """The first version of a cluster is current at once, and steps of a ramp are taken; verdicts are not."""
     served = Fleet("old", {"old", "new"}, {"old": OLD, "new": NEW})
-    keeper = Watched()
-    assert keeper.is_sure_of(TAKEOVER, unserved(current=""))
-    assert keeper.is_sure_of(Decision(Act.RAMP, "new", "newer", 5.0), served)
-    assert not keeper.is_sure_of(Decision(Act.GIVE_UP, "new", "3 of its workers crashed"), served)
+    controller = Watched()
+    assert controller.is_sure_of(TAKEOVER, unserved(current=""))
+    assert controller.is_sure_of(Decision(Act.RAMP, "new", "newer", 5.0), served)
+    assert not controller.is_sure_of(Decision(Act.GIVE_UP, "new", "3 of its workers crashed"), served)
 
 
 async def test_no_worker_has_crashed_where_there_are_no_heartbeats(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -132,7 +132,7 @@ async def test_a_worker_claims_only_what_the_setting_lets_it(
     """The current version has had no worker for long."""
     made_current: list[str] = []
 
-    async def look(_: object) -> WorkerVersions:
+    async def read_versions(_: object) -> WorkerVersions:
         return WorkerVersions(was_current, {"new"})
 
     async def verdicts_of(*_: object) -> set[str]:
@@ -141,7 +141,7 @@ async def test_a_worker_claims_only_what_the_setting_lets_it(
     async def set_current(_: object, version: str) -> None:
         made_current.append(version)
 
-    for fake in (look, verdicts_of, set_current):
+    for fake in (read_versions, verdicts_of, set_current):
         monkeypatch.setattr(worker_versions, fake.__name__, fake)
     claim = Claiming(promotion)
     for clock.now_s in (0.0, 100.0):
@@ -222,7 +222,7 @@ async def test_two_acts_of_people_do_not_undo_each_other() -> None:
     assert ("new", "") == (deployment.current, deployment.ramping)
 
 
-class Refused(worker_versions.VersionKeeper):
+class Refused(worker_versions.VersionController):
     """A keeper whose acts Temporal refuses until ``is_taken``."""
 
     def __init__(self) -> None:
@@ -240,14 +240,14 @@ class Refused(worker_versions.VersionKeeper):
 @in_virtual_time
 async def test_an_act_that_is_refused_is_repeated_later_each_time() -> None:
     """The pause has a bound, and is short again after an act that was taken."""
-    keeper = Refused()
-    task = asyncio.create_task(keeper._run())
+    controller = Refused()
+    task = asyncio.create_task(controller._run())
     await asyncio.sleep(100.0)
-    pauses = [later - sooner for sooner, later in pairwise(keeper.acts_s)]
-    keeper.is_taken = True
+    pauses = [later - sooner for sooner, later in pairwise(controller.acts_s)]
+    controller.is_taken = True
     await asyncio.sleep(worker_versions.PERIOD_S + 5.0)
     task.cancel()
 
     assert [RETRY_S * 2**times for times in range(4)] == pytest.approx(pauses[:4])
     assert [worker_versions.PERIOD_S] * 3 == pytest.approx(pauses[-3:])
-    assert RETRY_S == pytest.approx(keeper.acts_s[-1] - keeper.acts_s[-2])
+    assert RETRY_S == pytest.approx(controller.acts_s[-1] - controller.acts_s[-2])

@@ -43,7 +43,7 @@ def test_a_job_is_found_by_what_people_know_of_it() -> None:
     assert found.keys() - nameless == {"PelotonOwner"}
 
 
-def test_a_job_is_told_in_a_sentence() -> None:
+def test_a_job_is_reported_in_a_sentence() -> None:
     """A job's summary has its owner, pool and size; its memo has the fields that do not change."""
     labels = job_labels(JOB, "/eng/ml")
 

@@ -12,7 +12,7 @@ from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from typing import Any, ClassVar
 
 START_S = 1_000_000.0
-LOOK_EVERY_S = 0.001
+POLL_EVERY_S = 0.001
 """Real seconds after which the loop polls again whether a thread has answered or waits at a gate."""
 
 
@@ -94,7 +94,7 @@ class _Selector(selectors.DefaultSelector):
         if timeout is None or timeout <= 0:
             return super().select(timeout)
         while self._loop.waits_for_threads():
-            if events := super().select(LOOK_EVERY_S):
+            if events := super().select(POLL_EVERY_S):
                 return events
         if events := super().select(0):
             return events

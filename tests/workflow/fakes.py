@@ -126,7 +126,7 @@ class FakeResourceManager(Port):
     ) -> int:
         assert sum(count for _, count in instances) <= REQUEUED_PODS_MAX
         gone = self.cluster.storage.admission.requeue_pods(job_id, instances, reason, but=but)
-        for until_ns in {until_ns for *_, until_ns in gone.held_back}:
+        for until_ns in {until_ns for *_, until_ns in gone.in_backoff}:
             self._admit_at(until_ns)
         if gone.queued:
             self.cluster.admit()  # other pods use their slots

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 
 from peloton.lifecycle.daemon import FollowPlan, follow_hosts
 from peloton.lifecycle.pod_machine import Event
-from peloton.lifecycle.pod_terms import INITIALIZED, ON_REQUEST, READY, STAYS
+from peloton.lifecycle.pod_terms import GOAL_ALIVE, INITIALIZED, ON_REQUEST, READY
 from peloton.model.daemon import DaemonStep, Seat
 from peloton.model.ids import Hostname, JobId, PodId, RespoolId
 from peloton.model.job import JobRecord, JobState, JobType, SlaSpec
@@ -24,7 +24,7 @@ HOME = "local"
 
 
 class FollowedHosts(FakeHostManager):
-    """Implements ``ports.DaemonKeeper``. Hosts in ``full`` have no free slots, the others one for each daemon."""
+    """Implements ``ports.DaemonController``. Hosts in ``full`` have no free slots, the others one for each daemon."""
 
     def __init__(self, cluster: Cluster, per_step: int = 1_000) -> None:
         super().__init__(cluster)
@@ -65,7 +65,9 @@ class FollowedHosts(FakeHostManager):
         followed = self._follow(job)
         if followed.more:
             return DaemonStep(followed.count, more=True, after=after)
-        pods = [p for p in job.pods.those((INITIALIZED | READY) & STAYS, job.pods.records) if p.instance_id > after]
+        pods = [
+            p for p in job.pods.those((INITIALIZED | READY) & GOAL_ALIVE, job.pods.records) if p.instance_id > after
+        ]
         pods = [pod for pod in pods if not self.seats[pod.instance_id].gone_ns][: self.per_step]
         hosts = {p.instance_id: self.seats[p.instance_id].hostname for p in pods}
         chosen = [pod for pod in pods if hosts[pod.instance_id] not in self.full]
@@ -77,7 +79,7 @@ class FollowedHosts(FakeHostManager):
         for pod_id in launched:
             self._launch_one(pod_id, hosts[pod_id.instance_id])
         self.cluster.start(launched)
-        full = RefusingHosts(len(pods) - len(chosen), Misfit(HostRule.ROOM, "cpu", 1_000, 0))
+        full = RefusingHosts(len(pods) - len(chosen), Misfit(HostRule.FREE_RESOURCES, "cpu", 1_000, 0))
         return DaemonStep(
             followed.count,
             len(launched),

@@ -13,7 +13,7 @@ from peloton.model.host import HostState
 from peloton.model.ids import Hostname, JobId
 from peloton.model.job import JobType
 from peloton.model.maintenance import Blocker, DrainProgress, HostMaintenance, MaintenanceAct, Resident
-from peloton.ports import HostKeeper
+from peloton.ports import MaintenanceController
 from tests.workflow.cluster import Clock
 
 CLUSTER, HOST = "local", Hostname("host1")
@@ -69,13 +69,13 @@ class MaintainedHost:
 
     def get(self, cluster: str, hostname: str) -> HostMaintenance | None:
         assert (cluster, hostname) == (CLUSTER, self.name)
-        self._called("look")
+        self._called("read")
         with self.lock:
             return self.row
 
     # ports.HostKeeper
 
-    def keeper(self, cluster: str) -> HostKeeper:
+    def controller(self, cluster: str) -> MaintenanceController:
         assert cluster == CLUSTER
         return self
 

@@ -21,12 +21,12 @@ from services.waker import Waker
 from services.worker.worker import build_workers, run_workers
 from tests.workflow.cluster import Cluster
 from tests.workflow.maintained import CLUSTER, MaintainedHost
-from tests.workflow.server import LOOK_AGAIN_S, PATIENCE_S, SLOTS, RealClock, histories_of, replay, wait_until
+from tests.workflow.server import POLL_PERIOD_S, SLOTS, TIMEOUT_S, RealClock, histories_of, replay, wait_until
 from tests.workflow.stories import ports_on
 from workflows.maintenance import HostMaintenanceWorkflow, MaintenanceResult
 from workflows.policies import Policies
 
-QUICK = Policies(retry_s=0.2, retry_max_s=1.0, look_again_s=LOOK_AGAIN_S)
+QUICK = Policies(retry_s=0.2, retry_max_s=1.0, look_again_s=POLL_PERIOD_S)
 
 
 class ServerStory:
@@ -50,7 +50,7 @@ class ServerStory:
         return await self.result()
 
     async def result(self) -> MaintenanceResult:
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(TIMEOUT_S):
             return await self.handle.result()
 
 
@@ -100,7 +100,7 @@ async def maintenance_forced_with_failing_calls(client: Client) -> str:
     """Every step fails once; then all pods leave at once; several runs by continue-as-new."""
     policies = replace(QUICK, history_events_max=60)
     async with maintenance_story(client, "host3", policies, pods=6) as story:
-        story.host.outages.update(look=1, cordon=1, drain=1, take_down=1, bring_up=1)
+        story.host.outages.update(read=1, cordon=1, drain=1, take_down=1, bring_up=1)
         await wait_until(lambda: story.host.staying < 6, "a pod that left")
         story.host.act(MaintenanceAct.FORCE)
         assert await story.complete() == MaintenanceResult(was_down=True)
@@ -121,7 +121,7 @@ async def maintenance_workflow_cancelled(client: Client) -> str:
 async def host_moved(client: Client) -> str:
     """Three pods of a service leave one by one, and the host comes back in another host pool; every step fails once."""
     async with maintenance_story(client, "host5", to_pool="batch") as story:
-        story.host.outages.update(look=1, cordon=1, drain=1, relabel=1, bring_up=1)
+        story.host.outages.update(read=1, cordon=1, drain=1, relabel=1, bring_up=1)
         await story.state(HostState.DRAINING)
         assert await story.result() == MaintenanceResult(was_down=False)
         assert story.host.steps == ["DRAINING", "DRAINED", "in batch", "UP"]

@@ -22,20 +22,20 @@ from services.waker import Waker
 from services.worker.worker import build_workers, run_workers
 from tests.workflow.cluster import Cluster
 from tests.workflow.migrated import TARGET, MigratedPool
-from tests.workflow.server import LOOK_AGAIN_S, PATIENCE_S, SLOTS, RealClock, histories_of, replay, wait_until
+from tests.workflow.server import POLL_PERIOD_S, SLOTS, TIMEOUT_S, RealClock, histories_of, replay, wait_until
 from tests.workflow.stories import ports_on
 from workflows.migration import MigrationResult, MigrationWorkflow
 from workflows.policies import Policies
 
-QUICK = Policies(retry_s=0.2, retry_max_s=1.0, look_again_s=LOOK_AGAIN_S)
+QUICK = Policies(retry_s=0.2, retry_max_s=1.0, look_again_s=POLL_PERIOD_S)
 
 
 @workflow.defn(name="Job")
-class ToldJob:
+class SignalledJob:
     """Stands for the workflow of a job: counts its signals."""
 
     def __init__(self) -> None:
-        self.told_count = 0
+        self.signal_count = 0
 
     @workflow.run
     async def run(self) -> None:
@@ -43,11 +43,11 @@ class ToldJob:
 
     @workflow.signal
     def changed(self) -> None:
-        self.told_count += 1
+        self.signal_count += 1
 
     @workflow.query
     def told(self) -> int:
-        return self.told_count
+        return self.signal_count
 
 
 @dataclass
@@ -64,7 +64,7 @@ class ServerStory:
         await wait_until(lambda: self.pool.clusters[TARGET] >= 2, "a service half way")
 
     async def result(self) -> MigrationResult:
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(TIMEOUT_S):
             return await self.handle.result()
 
 
@@ -87,7 +87,7 @@ async def migration_story(
     story = ServerStory(client, pool, migration_workflow_id(migration.migration_id))
     ports = replace(ports_on(Cluster(clock)), migrations=pool)
     handles = [
-        await client.start_workflow(ToldJob.run, id=job_workflow_id(one.job_id), task_queue=jobs)
+        await client.start_workflow(SignalledJob.run, id=job_workflow_id(one.job_id), task_queue=jobs)
         for one in pool.services
     ]
 
@@ -96,7 +96,7 @@ async def migration_story(
         told = dict.fromkeys((one.job_id for one in pool.services), 0)
         while True:
             for one, handle in zip(pool.services, handles, strict=True):
-                if (count := await handle.query(ToldJob.told)) > told[one.job_id]:
+                if (count := await handle.query(SignalledJob.told)) > told[one.job_id]:
                     told[one.job_id] = count
                     pool.told(one.job_id)
             await asyncio.sleep(0.05)
@@ -104,7 +104,7 @@ async def migration_story(
     passing: asyncio.Task[None] | None = None
     try:
         async with (
-            Worker(client, task_queue=jobs, workflows=[ToldJob], workflow_runner=UnsandboxedWorkflowRunner()),
+            Worker(client, task_queue=jobs, workflows=[SignalledJob], workflow_runner=UnsandboxedWorkflowRunner()),
             run_workers(build_workers(client, ports, {queue: SLOTS})),
         ):
             passing = asyncio.create_task(pass_on())

@@ -20,12 +20,12 @@ from services.waker import Waker
 from services.worker.worker import build_workers, run_workers
 from tests.workflow.cluster import Cluster
 from tests.workflow.rebalanced import CLUSTER, RebalancedCluster
-from tests.workflow.server import LOOK_AGAIN_S, PATIENCE_S, SLOTS, RealClock, histories_of, replay, wait_until
+from tests.workflow.server import POLL_PERIOD_S, SLOTS, TIMEOUT_S, RealClock, histories_of, replay, wait_until
 from tests.workflow.stories import ports_on
 from workflows.policies import Policies
 from workflows.rebalance import RebalanceResult, RebalanceWorkflow
 
-QUICK = Policies(retry_s=0.2, retry_max_s=1.0, look_again_s=LOOK_AGAIN_S)
+QUICK = Policies(retry_s=0.2, retry_max_s=1.0, look_again_s=POLL_PERIOD_S)
 
 
 @dataclass
@@ -42,7 +42,7 @@ class ServerStory:
         await wait_until(lambda: len(cluster.begun_ns) == count and not cluster.moving, f"{count} moves")
 
     async def result(self) -> RebalanceResult:
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(TIMEOUT_S):
             return await self.handle.result()
 
 

@@ -48,7 +48,7 @@ class RebalancedCluster:
 
     # ports.ClusterRebalancers, ports.ClusterRebalancer
 
-    def keeper(self, cluster: str) -> RebalancedCluster:
+    def controller(self, cluster: str) -> RebalancedCluster:
         assert CLUSTER == cluster
         return self
 

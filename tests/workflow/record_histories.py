@@ -40,10 +40,10 @@ from tests.workflow import (
 )
 from tests.workflow.recorded import FOLDER, NEXT, story_of
 from tests.workflow.server import (
-    PATIENCE_S,
     SLOTS,
     STARTUP_TIMEOUT,
     TEMPORAL,
+    TIMEOUT_S,
     children_in,
     histories_of,
     server_story,
@@ -232,7 +232,7 @@ async def update_steered(client: Client) -> JobId:
         service.broken_versions = {3}
         service.roll_out(1, start_paused=True)
         service.steer(rollout.paused)
-        await wait_until(lambda: len(service.looks_ns) >= 1, "a look at the paused update")
+        await wait_until(lambda: len(service.reads_ns) >= 1, "a look at the paused update")
         service.steer(rollout.resumed)
         await wait_until(lambda: service.versions.count(2) >= 1, "an instance of the new version")
         service.roll_out(3, rollback_on_failure=True, max_instance_attempts=1, max_failure_instances=1)
@@ -265,7 +265,7 @@ async def update_with_failing_steps(client: Client) -> JobId:
         service = story.service(job, 9, sla_maximum=1)
         service.lose(8)
         service.roll_out(1, instances=range(8))
-        await wait_until(lambda: len(service.looks_ns) >= 2, "a second look")
+        await wait_until(lambda: len(service.reads_ns) >= 2, "a second look")
         service.find(8)
         story.cluster.outages.update(advance=1)
         await wait_until(lambda: service.versions.count(2) >= 2, "two instances of the new version")
@@ -347,7 +347,7 @@ async def job_on_three_versions(client: Client) -> JobId:
 
 async def make_current(client: Client, version: str) -> None:
     """Makes the version current as soon as the server has registered it."""
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(TIMEOUT_S):
         while True:
             with suppress(RPCError):
                 return await set_current(client, version)

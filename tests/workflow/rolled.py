@@ -38,7 +38,7 @@ class RolledService:
         self.broken_versions: set[int] = set()  # versions whose pods fail
         self.images: dict[int, str] = {}  # by version; "" for others
         self.ending: dict[int, int] = {}  # instance -> the version it is brought to: its host is not notified yet
-        self.looks_ns: list[int] = []
+        self.reads_ns: list[int] = []
         self.away_most = 0
         self.was_stalled = False
         running = PodRecord(
@@ -119,7 +119,7 @@ class RolledService:
 
     def advance(self, now_ns: int) -> UpdateProgress:
         with self.lock:
-            self.looks_ns.append(now_ns)
+            self.reads_ns.append(now_ns)
             if self.update is None:
                 return UpdateProgress()
             before, was_active = self.update, self.update.is_active

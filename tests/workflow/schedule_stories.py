@@ -17,7 +17,7 @@ from peloton.model.pod import PodState
 from peloton.model.schedule import Overlap, Run, RunState, Schedule, ScheduledJob, ScheduleOptions, Times
 from services.schedules import Schedules
 from tests.workflow.scheduled import FakeScheduledJobs
-from tests.workflow.server import PATIENCE_S, ServerStory, histories_of, replay, server_story
+from tests.workflow.server import TIMEOUT_S, ServerStory, histories_of, replay, server_story
 from tests.workflow.stories import ports_on
 
 YEARLY = Times(("0 0 1 1 *",))
@@ -38,9 +38,9 @@ class ScheduleStory:
 
     async def until(self, fact: Callable[[Schedule], bool], what: str) -> Schedule:
         """Wait until ``fact`` holds for the schedule. The list of its runs is eventually consistent."""
-        deadline_s = time.monotonic() + PATIENCE_S
+        deadline_s = time.monotonic() + TIMEOUT_S
         while not fact(schedule := await self.schedules.get(self.name, 20)):
-            assert time.monotonic() < deadline_s, f"not in {PATIENCE_S} s: {what}: {schedule}"
+            assert time.monotonic() < deadline_s, f"not in {TIMEOUT_S} s: {what}: {schedule}"
             await asyncio.sleep(0.1)
         return schedule
 

@@ -41,13 +41,13 @@ from workflows.scheduled_job import ScheduledJobWorkflow
 from workflows.update import UpdateWorkflow
 
 TEMPORAL = Path(sys.executable).parent / "temporal"
-PATIENCE_S = 180.0
+TIMEOUT_S = 180.0
 """Longer than any step of these tests, even on a busy machine."""
-STARTUP_TIMEOUT = timedelta(seconds=PATIENCE_S)
+STARTUP_TIMEOUT = timedelta(seconds=TIMEOUT_S)
 """Timeout for the start of a dev server, which is 5 s by default in the SDK."""
 SLOTS = 16
 """Workflow tasks and activities of a worker at a time."""
-LOOK_AGAIN_S = 10.0
+POLL_PERIOD_S = 10.0
 """Time after which a workflow without signals reads storage again."""
 
 
@@ -64,13 +64,13 @@ class RealClock:
         self._loop.call_soon_threadsafe(self._loop.call_later, delay_s, act)
 
 
-def tell_all(job_ids: Sequence[JobId], now_ns: int) -> RolledUp:
+def signal_all(job_ids: Sequence[JobId], now_ns: int) -> RolledUp:
     """Notifies each job: the fakes do not count several jobs in one batch."""
     return RolledUp(list(job_ids), [])
 
 
 def job_storage(
-    get: Callable[[JobId], JobRecord | None], roll_up: Callable[[Sequence[JobId], int], RolledUp] = tell_all
+    get: Callable[[JobId], JobRecord | None], roll_up: Callable[[Sequence[JobId], int], RolledUp] = signal_all
 ) -> Any:
     """Storage of jobs alone, for their wakers."""
     return SimpleNamespace(jobs=SimpleNamespace(get=get, roll_up=roll_up))
@@ -84,9 +84,9 @@ def story_storage(story: ServerStory, **rows: Any) -> Any:
 
 async def wait_until(fact: Callable[[], bool], what: str) -> None:
     """Polls until ``fact`` holds; an error names ``what`` did not happen."""
-    deadline_s = time.monotonic() + PATIENCE_S
+    deadline_s = time.monotonic() + TIMEOUT_S
     while not fact():
-        assert time.monotonic() < deadline_s, f"not in {PATIENCE_S} s: {what}"
+        assert time.monotonic() < deadline_s, f"not in {TIMEOUT_S} s: {what}"
         await asyncio.sleep(0.01)
 
 
@@ -149,7 +149,7 @@ class ServerStory:
         self.daemon_hosts = FollowedHosts(self.cluster)
         self.task_queue = f"test-{uuid.uuid4()}"
         self.worker_slots = SLOTS
-        self.policies = Policies(look_again_s=LOOK_AGAIN_S, retry_s=0.2, retry_max_s=1.0)
+        self.policies = Policies(look_again_s=POLL_PERIOD_S, retry_s=0.2, retry_max_s=1.0)
         stored = job_storage(FakeRecords(self.cluster).get)
         self.followers = Waker(DAEMON, client, stored, self.policies, interval_s=0.05)
         self.daemon_hosts.tell = lambda job_id: self.followers.jobs_changed([job_id])
@@ -185,7 +185,7 @@ class ServerStory:
         return self.client.get_workflow_handle_for(JobWorkflow.run, job_workflow_id(job_id))
 
     async def result(self, job_id: JobId) -> tuple[str, dict[str, int]]:
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(TIMEOUT_S):
             result = await self.handle(job_id).result()
         self.cluster.validate()
         return result.state, result.counts
@@ -204,7 +204,7 @@ class ServerStory:
         """The update has ended, and so has its workflow."""
         service = self.cluster.rolled[job_id]
         await wait_until(lambda: service.is_over(update_id), f"the end of {update_id}")
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(TIMEOUT_S):
             await self.client.get_workflow_handle(update_workflow_id(job_id)).result()
 
     def replays_only(self, job_id: JobId) -> None:

@@ -45,7 +45,7 @@ def ports_on(
         resmgr=FakeResourceManager(cluster),
         hosts=FakeHostManager(cluster),
         placer=FakePlacer(cluster),
-        keepers=host,
+        controllers=host,
         maintenance=host,
         images=FakePrefetcher(cluster),
         migrations=MigratedPool(cluster.clock),

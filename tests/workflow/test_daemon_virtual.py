@@ -199,14 +199,14 @@ def test_an_idle_daemon_costs_few_events() -> None:
     story.stop()
 
 
-def test_a_daemon_is_not_told_of_looks_at_its_job() -> None:
+def test_a_daemon_is_not_signalled_of_reads_of_its_job() -> None:
     """A job notifies its daemon only when pods are to be launched on their hosts."""
     story = Story(4).until_running(4)
     story.until(lambda: story.clock.elapsed_s > 3_600.0)
     settled, told = story.cluster.calls["settle"], story.job.commands["signal_external_workflow_execution"]
-    for look in range(1, 11):
+    for read in range(1, 11):
         story.cluster.tell(JOB)
-        story.until(lambda look=look: story.cluster.calls["settle"] >= settled + look)  # type: ignore[misc]
+        story.until(lambda read=read: story.cluster.calls["settle"] >= settled + read)  # type: ignore[misc]
     assert told == story.job.commands["signal_external_workflow_execution"]
     story.cluster.report([story.on_hosts[0].pod_id], lambda _: PodState.FAILED)
     story.until(lambda: story.cluster.calls["settle"] > settled + 10 and story.running == 4)
@@ -280,7 +280,7 @@ def test_cancelling_its_workflow_stops_the_daemon() -> None:
     assert story.daemon.failure is None
 
 
-def test_a_terminated_workflow_is_started_anew() -> None:
+def test_a_terminated_workflow_is_started_again() -> None:
     """The job starts a terminated workflow of its daemon again at once."""
     story = Story(3).until_running(3)
     story.daemon.terminate()

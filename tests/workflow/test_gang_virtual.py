@@ -168,7 +168,7 @@ def test_a_member_fails_after_the_start() -> None:
     assert [gang_workflow_id(JOB, run) for run in (1, 2)] == [gang.workflow_id for gang in story.gangs]
 
 
-def test_a_member_fails_for_good() -> None:
+def test_a_member_fails_finally() -> None:
     """Other members end with a member that fails permanently, and the job fails."""
     story = Story(ending=fails((1, 1), (1, 2))).submit(4, sla=GANG, max_failures=2)
     story.cluster.ending = lambda pod: PodState.FAILED if pod.instance_id == 1 else PodState.RUNNING

@@ -34,7 +34,7 @@ def sweeping(story: Story) -> Story:
     return story
 
 
-def test_an_idle_job_is_not_looked_at() -> None:
+def test_an_idle_job_is_not_read() -> None:
     """All pods run, and a day later the workflow has not read storage again, and has written no event."""
     story = Story(run_s=10 * DAY_S).submit(10).run_until_pods("RUNNING", 10).run_for(60)
     before = story.workflow.events, settles(story)
@@ -43,7 +43,7 @@ def test_an_idle_job_is_not_looked_at() -> None:
     assert before == (story.workflow.events, settles(story))
 
 
-def test_a_job_in_the_queue_is_not_looked_at() -> None:
+def test_a_job_in_the_queue_is_not_read() -> None:
     """A job whose pods wait to be admitted reads no storage until the admission wakes it."""
     story = Story(admitted_max=0).submit(10).run_for(60)
     before = story.workflow.events
@@ -92,7 +92,7 @@ def test_a_lost_stop_is_found_by_the_sweep() -> None:
     assert story.workflow.ended_at_s - stopped_s < 2.5 * (PERIOD_S + SIGNAL_GRACE_S)
 
 
-def test_a_launch_under_way_is_looked_at() -> None:
+def test_a_launch_under_way_is_read() -> None:
     """The workflow of a gang may fail silently: until the gang runs the sweep wakes its job every five minutes."""
     story = sweeping(Story(hosts=0).submit(4, sla=SlaSpec(minimum_running_instances=4))).run_for(60)
     before = story.workflow.wakes
@@ -101,7 +101,7 @@ def test_a_launch_under_way_is_looked_at() -> None:
     assert before < story.workflow.wakes
 
 
-def test_only_jobs_are_never_looked_at() -> None:
+def test_only_jobs_are_never_read() -> None:
     """Workflows that a job starts, and workflows of hosts, poll every five minutes; a configured interval holds for all
     workflows.
     """
@@ -124,7 +124,7 @@ def test_runs_of_earlier_releases_are_swept_when_they_continue_as_new() -> None:
     assert before == settles(story)
 
 
-def test_runs_of_earlier_releases_look_again() -> None:
+def test_runs_of_earlier_releases_poll_again() -> None:
     """Runs of earlier releases have the polling interval in their input and continue with the timer in their
     histories.
     """

@@ -222,7 +222,7 @@ def test_all_signals_lost() -> None:
     assert story.workflow.ended_at_s < 3 * 300
 
 
-def test_signal_during_a_slow_look() -> None:
+def test_signal_during_a_slow_read() -> None:
     """A change that is signalled while storage is being read is read afterwards, not forgotten."""
     story = Story(local_s=TASK_HEARTBEAT_S + 1, run_s=2.0).submit(10, policies=Policies(look_again_s=10_000))
 
@@ -245,7 +245,7 @@ def test_lost_leases(losses: int, launches_max: int, extra_s: float) -> None:
     assert story.workflow.ended_at_s < extra_s + 95
 
 
-def test_gang_waits_for_room_for_all() -> None:
+def test_gang_waits_for_capacity_for_all() -> None:
     """A gang larger than a placement's limit is placed whole, once it fits whole."""
     story = Story(hosts=1, slots=10)
     story.submit(15, sla=SlaSpec(minimum_running_instances=15), policies=Policies(place_pods_max=5)).run_for(60)

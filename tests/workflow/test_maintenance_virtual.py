@@ -26,7 +26,7 @@ class Story:
         self.clock = VirtualClock()
         self.host = MaintainedHost(self.clock, pods=pods, turn=turn)
         activities = MaintenanceActivities(self.host, self.host)
-        bound = [activities.look, activities.cordon, activities.drain, activities.take_down, activities.bring_up]
+        bound = [activities.read, activities.cordon, activities.drain, activities.take_down, activities.bring_up]
         bound += [activities.relabel, activities.cancel, activities.steer, PolicyActivities({}).policies]
         self.workflow = Virtual(self.clock, HostMaintenanceWorkflow, bound, signal="changed")
         self.host.request(to_pool)
@@ -71,7 +71,7 @@ def test_down_and_up_again() -> None:
     assert story.workflow.events <= 14 * 10
 
 
-def test_what_blocks_is_told() -> None:
+def test_what_blocks_is_reported() -> None:
     """Details name the jobs whose SLA blocks the drain, the number of pods, and the reason of the SLA."""
     story = Story()
     story.until(lambda: "SLA" in story.status["waiting_for"])
@@ -137,7 +137,7 @@ def test_lost_signals_cost_time_only() -> None:
     assert story.complete().end() == CYCLE
 
 
-def test_a_request_during_the_end_begins_anew() -> None:
+def test_a_request_during_the_end_begins_again() -> None:
     """A host that is requested again while its maintenance ends begins another maintenance."""
     story = Story().complete()
     story.workflow.run(until=lambda: story.host.row is None)

@@ -140,7 +140,7 @@ def test_lost_signals_cost_time_only() -> None:
     assert "ROLLED_BACK" == story.end().state
 
 
-def test_a_job_without_a_workflow_holds_nobody_up() -> None:
+def test_a_job_without_a_workflow_holds_no_migration_up() -> None:
     """A job without a workflow does not block the migration: it is notified again with the next step, once it
     has one.
     """

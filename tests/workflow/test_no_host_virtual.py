@@ -50,7 +50,7 @@ def test_pods_without_a_host_in_time() -> None:
     assert {PodId(JOB, i, 1) for i in range(5)} == set(story.cluster.launched)
 
 
-def test_more_pods_that_no_host_could_take_than_one_placement_looks_at() -> None:
+def test_more_pods_that_no_host_could_take_than_one_placement_reads() -> None:
     """Pods of the same shape are queued again together; the pods behind them are placed in the next turn, at once."""
     story = Story()
     story.cluster.unfit = set(range(20))

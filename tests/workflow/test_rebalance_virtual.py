@@ -83,7 +83,7 @@ def test_each_step_names_itself() -> None:
     ]
 
 
-def test_rounds_leave_the_room_to_what_waited() -> None:
+def test_rounds_leave_the_capacity_to_what_waited() -> None:
     """A next plan is made once waiting pods had the time to use the free resources, and no later than the next poll."""
     story = Story().until_at_rest()
 

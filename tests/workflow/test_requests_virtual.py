@@ -158,7 +158,7 @@ def test_a_rollback_that_comes_while_the_update_ends() -> None:
 def test_a_pulse_lets_an_update_go_on() -> None:
     """The update that waits for it begins its first batch."""
     story = UpdateStory(2).roll_out(1, pulse_s=5)
-    story.until(lambda: bool(story.service.looks_ns))
+    story.until(lambda: bool(story.service.reads_ns))
     story.until(lambda: story.status["waiting_for"] == "its first pulse")
 
     assert "ROLLING_FORWARD" == story.workflow.ask("pulse")["state"]
@@ -265,8 +265,8 @@ def test_a_host_that_is_wanted_down_again_while_the_last_request_is_answered() -
     story.host.outages["steer"] = 8
     request = story.workflow.send("complete")
     story.complete().until(lambda: story.host.row is None)
-    looks = story.host.calls["look"]
-    story.until(lambda: story.host.calls["look"] > looks)
+    looks = story.host.calls["read"]
+    story.until(lambda: story.host.calls["read"] > looks)
     story.host.request()
 
     story.until(lambda: 2 == story.host.steps.count("DRAINING"))

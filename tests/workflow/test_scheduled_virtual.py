@@ -17,7 +17,7 @@ from tests.workflow.scheduled import FakeScheduledJobs
 from tests.workflow.stories import ports_on
 from tests.workflow.virtual import Fault, Virtual, VirtualClock
 from workflows.job import JobWorkflow
-from workflows.policies import SCHEDULED_JOB_LOOK_MAX_S, Policies
+from workflows.policies import SCHEDULED_JOB_POLL_MAX_S, Policies
 from workflows.scheduled_job import ScheduledJobInput, ScheduledJobResult, ScheduledJobWorkflow
 
 CREATION = "5d8a4a1e-6a0e-4d35-9d43-3e4f3a0a9a10"
@@ -120,14 +120,14 @@ def test_a_run_that_is_cancelled_before_it_has_a_job_stops_that_one() -> None:
     assert "KILLED" == story.run().state
 
 
-def test_a_job_whose_workflow_was_terminated_is_looked_at() -> None:
+def test_a_job_whose_workflow_was_terminated_is_read() -> None:
     """A job whose workflow was terminated is polled soon, later once a minute; the job's next workflow is no child."""
     story = Story(run_s=3_600.0, policies=Policies(history_events_max=100)).until_pods_run()
     story.job.terminate()
     story.clock.after(1_900, lambda: None)
     story.workflow.run(until=lambda: story.clock.elapsed_s > 1_800)
     looks = story.workflow.attempts["look_at_end_of_job"]
-    assert 1_800 / SCHEDULED_JOB_LOOK_MAX_S <= looks <= 2 * 1_800 / SCHEDULED_JOB_LOOK_MAX_S
+    assert 1_800 / SCHEDULED_JOB_POLL_MAX_S <= looks <= 2 * 1_800 / SCHEDULED_JOB_POLL_MAX_S
 
     story.cluster.jobs[story.job_id].write(state=JobState.KILLED)
     assert "KILLED" == story.run().state
@@ -153,7 +153,7 @@ def test_a_run_moves_to_the_current_version_of_the_workers() -> None:
 
     assert ScheduledJobResult(story.job_id, "SUCCEEDED") == story.run()
     assert ["v1", "v2"] == list(dict.fromkeys(run.version for run in story.workflow.runs))
-    assert story.workflow.ended_at_s - story.job.ended_at_s <= SCHEDULED_JOB_LOOK_MAX_S + 1
+    assert story.workflow.ended_at_s - story.job.ended_at_s <= SCHEDULED_JOB_POLL_MAX_S + 1
 
 
 @pytest.mark.parametrize("fault", Fault)

@@ -67,7 +67,7 @@ def test_an_image_that_stays_costs_nothing() -> None:
     assert story.workflow.calls.count(PREFETCH) == 0
 
 
-def test_nobody_can_fetch_images() -> None:
+def test_no_cluster_can_fetch_images() -> None:
     """A cluster that cannot fetch images is asked once, also when the workflow continues as new, and the rollout
     continues.
     """

@@ -57,7 +57,7 @@ def test_a_large_batch_is_the_jobs() -> None:
     assert (story.batches, len(story.told_s), story.service.away_most) == (0, 3 + 1, 2)
 
 
-def test_it_tells_what_it_waits_for() -> None:
+def test_it_reports_what_it_waits_for() -> None:
     """Details name the instances in flight, as many as the batch has; a paused update waits for an operator."""
     story = Story(6).roll_out(2)
     story.until(lambda: story.service.versions.count(2) == 2 and story.batches == 2)
@@ -124,16 +124,16 @@ def test_a_rollback_whose_call_fails_turns_once(fault: Fault) -> None:
     assert story.service.versions == [3, 1, 1, 1]
 
 
-def test_a_step_that_the_sla_refuses_looks_again() -> None:
+def test_a_step_that_the_sla_refuses_polls_again() -> None:
     """A step that the SLA blocks is repeated with pauses that double up to a bound, as no signal announces
     the change.
     """
     story = Story(3, sla_maximum=1)
     story.service.lose(2)
     story.roll_out(1, instances=[0, 1])
-    story.until(lambda: len(story.service.looks_ns) == 8)
+    story.until(lambda: len(story.service.reads_ns) == 8)
 
-    pauses_s = [round((later - earlier) / 1e9) for earlier, later in pairwise(story.service.looks_ns)]
+    pauses_s = [round((later - earlier) / 1e9) for earlier, later in pairwise(story.service.reads_ns)]
     assert pauses_s == [2, 4, 8, 16, 30, 30, 30]
     assert story.status["waiting_for"] == "the SLA: 1 of at most 1 instances are unavailable already"
     story.service.find(2)
@@ -147,7 +147,7 @@ def test_a_pulse_resumes_it_at_once() -> None:
     finished.
     """
     story = Story(4).roll_out(1, pulse_s=5)
-    story.until(lambda: len(story.service.looks_ns) == 3)
+    story.until(lambda: len(story.service.reads_ns) == 3)
     assert story.status == {"state": "ROLLING_FORWARD", "waiting_for": "its first pulse"}
     assert (story.service.versions, round(story.clock.elapsed_s)) == ([1] * 4, 600)
 
@@ -306,7 +306,7 @@ def test_an_update_does_not_wait_for_the_rollout_that_failed() -> None:
     assert story.clock.elapsed_s - began_s < 30 + 2 * SLACK_S
 
 
-def test_the_job_tells_what_people_do() -> None:
+def test_the_job_reports_what_people_do() -> None:
     """A pause is shown, and an abort ends the workflow, at once: not at the next poll."""
     story = stories.Story(hosts=1, run_s=10_000)
     service = RolledService(story.clock, JOB, 4, away_s=1_000.0)
@@ -326,7 +326,7 @@ def test_the_job_tells_what_people_do() -> None:
     assert story.clock.elapsed_s < began_s + SLACK_S
 
 
-def test_the_job_tells_what_moves_the_update() -> None:
+def test_the_job_reports_what_moves_the_update() -> None:
     """A change that does not concern the update is not signalled to its workflow."""
     story = stories.Story(hosts=1, run_s=10_000)
     service = RolledService(story.clock, JOB, 4, away_s=1_000.0)
@@ -334,15 +334,15 @@ def test_the_job_tells_what_moves_the_update() -> None:
     service.tell = lambda: story.cluster.tell(JOB)
     story.submit(2).run_until_pods("RUNNING", 2)
     service.roll_out(2)
-    story.workflow.run(until=lambda: service.ending == {} and service.looks_ns != [])
+    story.workflow.run(until=lambda: service.ending == {} and service.reads_ns != [])
     story.run_for(5)
-    looks = len(service.looks_ns)
+    looks = len(service.reads_ns)
 
     for _ in range(5):
         story.cluster.tell(JOB)
         story.run_for(5)
 
-    assert len(service.looks_ns) == looks
+    assert len(service.reads_ns) == looks
 
 
 def test_a_rollout_whose_pods_crash_stalls_at_its_deadline() -> None:

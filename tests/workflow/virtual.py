@@ -361,9 +361,9 @@ class Virtual(Children):
         for tell in self._on_end if run is self.runs[-1] else ():
             self.clock.after(0, tell)
         if all(job.HasField("signal_workflow") for job in run.inbox):
-            self._tell_again(run)
+            self._signal_again(run)
 
-    def _tell_again(self, run: Run) -> None:
+    def _signal_again(self, run: Run) -> None:
         """Replay the run: the same activations must give the same commands."""
         instance = self._new_instance(run.run_id, run.started)
         patched = [WorkflowActivationJob() for _ in run.patches]

@@ -30,7 +30,7 @@ BATCH = BUFFER_MAX
 POLL_S = 0.1
 CANCEL_S = 2.0
 """Time in which the api that serves a watch reads its cancel request, in seconds."""
-PATIENCE_S = 1.0
+TIMEOUT_S = 1.0
 """Time for which a watcher with a full buffer delays the others once, in seconds, before it is disconnected."""
 
 
@@ -50,14 +50,14 @@ class Watcher:
     def wanted_of(self, changes: Iterable[Change]) -> list[Change]:
         return [change for change in changes if change.revision > self.after and self.wanted.admits(change)]
 
-    def has_room_for(self, changes: Iterable[Change]) -> bool:
+    def has_space_for(self, changes: Iterable[Change]) -> bool:
         return len(self._pending.keys() | {change.key for change in changes}) <= BUFFER_MAX
 
     def put(self, changes: Sequence[Change]) -> None:
         """Buffer all of ``changes``, by rising revision, or end the stream with ABORTED."""
         if self._end is not None or not changes:
             return
-        if not self.has_room_for(changes):
+        if not self.has_space_for(changes):
             self.finish(Aborted(f"event overflow: {self.id}"))
             return
         for change in changes:
@@ -99,13 +99,13 @@ class WatchHub:
         reader: ChangeReader,
         calls: Calls,
         poll_s: float = POLL_S,
-        patience_s: float = PATIENCE_S,
+        timeout_s: float = TIMEOUT_S,
         cancel_s: float = CANCEL_S,
     ) -> None:
         self._reader = reader
         self._calls = calls
         self._poll_s = poll_s
-        self._patience_s = patience_s
+        self._timeout_s = timeout_s
         self._cancel_s = cancel_s
         self._watchers: dict[str, Watcher] = {}
         self._joined: dict[str, Watcher] = {}
@@ -253,14 +253,14 @@ class WatchHub:
                 watcher.finish(Aborted(f"event overflow: {watcher.id}"))
                 continue
             mine = watcher.wanted_of(batch.changes)
-            if watcher.has_room_for(mine):
+            if watcher.has_space_for(mine):
                 watcher.put(mine)
             else:
                 late.append((watcher, mine))
         if not late:
             return
         with suppress(TimeoutError):
-            async with asyncio.timeout(self._patience_s):
+            async with asyncio.timeout(self._timeout_s):
                 for watcher, _ in late:
                     await watcher.emptied()
         for watcher, mine in late:

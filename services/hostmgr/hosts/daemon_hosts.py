@@ -19,23 +19,23 @@ from peloton.model.ids import Hostname, JobId, PodId
 from peloton.model.pod import PodShape
 from peloton.model.reason import HostRule, Misfit
 from peloton.model.resources import Resources, needed
-from peloton.scheduling.fit import HostKind, HostView, misfit, reach, room_misfit
+from peloton.scheduling.fit import HostKind, HostView, capacity_misfit, misfit, reach
 from services.hostmgr.driver import NOTHING, RegisteredHost
 from services.hostmgr.hosts.daemon_waits import DaemonWaits
 from services.hostmgr.hosts.host_chooser import LEASED
-from services.hostmgr.hosts.host_room import HostRoom
+from services.hostmgr.hosts.host_resources import HostResources
 from services.hostmgr.hosts.host_table import HostTable
 
-NO_ROOM = HostView({}, NOTHING)
+NO_RESOURCES = HostView({}, NOTHING)
 _Traits = tuple[Resources, tuple[tuple[str, str], ...]]
 """Capacity, and labels without the host's name."""
 
 
 @dataclass(frozen=True, slots=True)
-class DaemonRooms:
+class DaemonFit:
     """Hosts on which pods of a daemon may be launched now, and why not on the others."""
 
-    fit: Mapping[Hostname, HostRoom]
+    fit: Mapping[Hostname, HostResources]
     refused: Mapping[Hostname, Misfit]
 
 
@@ -54,7 +54,7 @@ class DaemonHosts:
         self._matching: dict[_Traits, tuple[JobId, ...]] = {}  # daemons that do not name hosts
         self._naming: tuple[JobId, ...] = ()  # daemons whose constraint names hosts
         self._hosts_of: dict[JobId, frozenset[Hostname]] = {}  # hosts that require each daemon, once computed
-        self._waits = DaemonWaits(table.rooms)
+        self._waits = DaemonWaits(table.free_resources)
         self._news: set[JobId] = set()  # daemons that changed, or whose hosts changed
         self._kinds_version = 0  # of the hosts, at the last update
         self.version = 0  # changes with the wanted daemons
@@ -77,7 +77,7 @@ class DaemonHosts:
             self._naming = tuple(job for job, shape in self._shapes.items() if _names_hosts(shape))
             self._matching, self._hosts_of = {}, {}
             self.version += 1
-            self.keep_room(self._table.rooms.hosts)
+            self.keep_resources(self._table.free_resources.hosts)
 
     def hosts_changed(self) -> None:
         """Handles hosts that were registered or removed."""
@@ -86,7 +86,7 @@ class DaemonHosts:
             news, self._kinds_version = registered.take_news(), registered.kinds_version
             if not self._shapes or not news:
                 return
-            self.keep_room(news)
+            self.keep_resources(news)
             self._waits.forget(name for name in news if name not in registered.by_name)
             for job_id in self._shapes:
                 before, among = self._hosts_of.get(job_id), self._among(job_id, news)
@@ -104,17 +104,17 @@ class DaemonHosts:
             return found | self._waits.take_fitting(self._fits, self._table.is_away)
 
     def _fits(self, job_id: JobId, pod: WaitingDaemonPod) -> bool:
-        return isinstance(self._as_seen(job_id, pod), HostRoom)
+        return isinstance(self._as_seen(job_id, pod), HostResources)
 
     def launched(self, pods: Iterable[tuple[PodId, Hostname]]) -> None:
         """Records launched pods of any jobs."""
         with self._lock:
             hosts = {host: None for pod_id, host in pods if self._add(pod_id, host)}
-            self.keep_room(hosts)
+            self.keep_resources(hosts)
 
     def ended(self, pod_ids: Iterable[PodId]) -> None:
         with self._lock:
-            self.keep_room([host for pod_id in pod_ids if (host := self._drop(pod_id))])
+            self.keep_resources([host for pod_id in pod_ids if (host := self._drop(pod_id))])
 
     def _add(self, pod_id: PodId, host: Hostname) -> bool:
         if pod_id.job_id not in self._shapes:
@@ -148,22 +148,22 @@ class DaemonHosts:
 
     # -- free resources
 
-    def keep_room(self, hostnames: Iterable[Hostname]) -> None:
+    def keep_resources(self, hostnames: Iterable[Hostname]) -> None:
         """Reserves resources on these hosts for wanted daemons that do not run there yet."""
         with self._lock:
             for hostname in hostnames:
-                host = self._table.rooms.hosts.get(hostname)
+                host = self._table.free_resources.hosts.get(hostname)
                 if host is not None:
-                    self._table.rooms.keep_room(host, *self._missing_requests(host))
+                    self._table.free_resources.keep_resources(host, *self._missing_requests(host))
 
     def missing_on(self, name: Hostname) -> Resources:
         """Returns the requests of wanted daemons that do not run on a registered host yet."""
         if not self._shapes:
             return NOTHING
         host = self._table.registered.by_name[name]
-        return self._missing_requests(HostRoom(name, host.host_id, host.labels))[0]
+        return self._missing_requests(HostResources(name, host.host_id, host.labels))[0]
 
-    def _missing_requests(self, host: HostRoom, before: JobId | None = None) -> tuple[Resources, int]:
+    def _missing_requests(self, host: HostResources, before: JobId | None = None) -> tuple[Resources, int]:
         """Returns the requests and number of missing daemon pods. With ``before`` only daemons ordered before that one
         count, so that two daemons do not wait for each other."""
         if not self._shapes:
@@ -172,7 +172,7 @@ class DaemonHosts:
         missing = [job for job in self._daemons_on(host) if job not in there and (before is None or job < before)]
         return sum((needed(self._shapes[job].resources) for job in missing), NOTHING), len(missing)
 
-    def _daemons_on(self, host: HostRoom) -> tuple[JobId, ...]:
+    def _daemons_on(self, host: HostResources) -> tuple[JobId, ...]:
         registered = self._table.registered.by_name.get(host.hostname)
         if registered is not None:
             return self._daemons_matching(HostKind(registered.capacity, registered.labels))
@@ -268,29 +268,29 @@ class DaemonHosts:
 
     # -- launches
 
-    def rooms_for(self, job_id: JobId, pods: Sequence[WaitingDaemonPod]) -> DaemonRooms:
+    def fit_pods(self, job_id: JobId, pods: Sequence[WaitingDaemonPod]) -> DaemonFit:
         """Returns which of these pods fit on their hosts, in the free resources and the ones reserved for them."""
-        fit: dict[Hostname, HostRoom] = {}
+        fit: dict[Hostname, HostResources] = {}
         refused: dict[Hostname, Misfit] = {}
         with self._lock:
             for pod in pods:
                 seen = self._as_seen(job_id, pod)
-                if isinstance(seen, HostRoom):
+                if isinstance(seen, HostResources):
                     fit[pod.hostname] = seen
                 else:
                     refused[pod.hostname] = seen
                 self._waits.note(job_id, pod, refused.get(pod.hostname))
-        return DaemonRooms(fit, refused)
+        return DaemonFit(fit, refused)
 
-    def _as_seen(self, job_id: JobId, pod: WaitingDaemonPod) -> HostRoom | Misfit:
-        host = self._table.rooms.hosts.get(pod.hostname)
+    def _as_seen(self, job_id: JobId, pod: WaitingDaemonPod) -> HostResources | Misfit:
+        host = self._table.free_resources.hosts.get(pod.hostname)
         if self._table.is_away(pod.hostname):
             return Misfit(HostRule.MAINTENANCE)
         if host is not None and host.lease_id:
             return LEASED
-        if host is None or not host.rooms:
-            return room_misfit(pod.shape, NO_ROOM) or Misfit(HostRule.ROOM)
-        seen = self._table.rooms.keeping(host, *self._missing_requests(host, before=job_id))
+        if host is None or not host.free_resources:
+            return capacity_misfit(pod.shape, NO_RESOURCES) or Misfit(HostRule.FREE_RESOURCES)
+        seen = self._table.free_resources.keeping(host, *self._missing_requests(host, before=job_id))
         return misfit(pod.shape, seen.view, None) or seen
 
 

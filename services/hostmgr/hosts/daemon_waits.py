@@ -7,14 +7,14 @@ from collections.abc import Callable, Collection, Iterable
 from peloton.model.daemon import WaitingDaemonPod
 from peloton.model.ids import Hostname, JobId
 from peloton.model.reason import HostRule, Misfit
-from services.hostmgr.hosts.host_rooms import HostRooms
+from services.hostmgr.hosts.host_resources_table import HostResourcesTable
 
 
 class DaemonWaits:
     """Waiting pods, at most one for each daemon and host. Protected by the lock of the host book."""
 
-    def __init__(self, rooms: HostRooms) -> None:
-        self._rooms = rooms
+    def __init__(self, free_resources: HostResourcesTable) -> None:
+        self._resources = free_resources
         self._pods: dict[Hostname, dict[JobId, WaitingDaemonPod]] = {}
         self._closed: set[Hostname] = set()  # hosts among them that were in maintenance
 
@@ -24,7 +24,7 @@ class DaemonWaits:
             self._drop(pod.hostname, [job_id])
             return
         self._pods.setdefault(pod.hostname, {})[job_id] = pod
-        self._rooms.awaited.add(pod.hostname)
+        self._resources.awaited.add(pod.hostname)
         if misfit.rule is HostRule.MAINTENANCE:
             self._closed.add(pod.hostname)
 
@@ -36,7 +36,7 @@ class DaemonWaits:
         opened = {hostname for hostname in self._closed if not is_away(hostname)}
         self._closed -= opened
         found: set[JobId] = set()
-        for hostname in opened | self._rooms.take_changed():
+        for hostname in opened | self._resources.take_changed():
             fitting = [job_id for job_id, pod in self._pods.get(hostname, {}).items() if fits(job_id, pod)]
             self._drop(hostname, fitting)
             found.update(fitting)
@@ -60,5 +60,5 @@ class DaemonWaits:
             pods.pop(job_id, None)
         if not pods:
             del self._pods[hostname]
-            self._rooms.awaited.discard(hostname)
+            self._resources.awaited.discard(hostname)
             self._closed.discard(hostname)

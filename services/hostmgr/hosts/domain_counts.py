@@ -21,7 +21,7 @@ NO_COUNTS: Counts = {}
 
 
 class DomainCounts:
-    """Counts pods by domain. Protected by the lock of ``HostBook``."""
+    """Counts pods by domain. Protected by the lock of ``HostCache``."""
 
     def __init__(self, table: HostTable, lock: threading.RLock) -> None:
         self._table = table

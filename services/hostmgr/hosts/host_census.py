@@ -21,7 +21,7 @@ def hosts_now(
     """Returns the registered hosts. Pods move to no host that is in maintenance or will be, is avoided, has resources
     held or reserved for pods, or has a name that another cluster has. Leased resources count as free, because leases
     are short. Resources of a reserved host that are not held are available to the pod for which it is reserved."""
-    soon = {name for name, goes_ns in table.rooms.going.items() if goes_ns - GOES_NOTICE_NS <= wall_ns}
+    soon = {name for name, goes_ns in table.free_resources.going.items() if goes_ns - GOES_NOTICE_NS <= wall_ns}
     held = {*table.holds.hostnames()}
     closed = {*table.maintained, *table.name_taken, *avoided, *soon}
     reserved = {one.hostname: (one.job_id, one.shape) for one in table.reservations.all()}
@@ -44,9 +44,9 @@ def hosts_now(
 
 def _view_of(table: HostTable, name: Hostname) -> HostView:
     """Returns the offered resources; without an offer, the free resources that the cluster reports."""
-    room = table.rooms.hosts.get(name)
-    if room is not None and room.rooms:
-        labels = {**room.labels, HOSTNAME_LABEL: name}
-        return HostView(labels, room.free, port_count=room.port_count, pod_slots=room.pod_slots)
+    on_host = table.free_resources.hosts.get(name)
+    if on_host is not None and on_host.free_resources:
+        labels = {**on_host.labels, HOSTNAME_LABEL: name}
+        return HostView(labels, on_host.free, port_count=on_host.port_count, pod_slots=on_host.pod_slots)
     host = table.registered.by_name[name]
     return HostView({**host.labels, HOSTNAME_LABEL: name}, host.free, port_count=PORTS_MAX)

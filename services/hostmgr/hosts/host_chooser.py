@@ -25,9 +25,9 @@ from peloton.scheduling.spreading import Spreading
 from peloton.scheduling.tree import Ints
 from services.hostmgr.driver import RegisteredHost
 from services.hostmgr.hosts.domain_counts import NO_COUNTS, Counts, everywhere
-from services.hostmgr.hosts.host_room import HostRoom, leased_host
+from services.hostmgr.hosts.host_resources import HostResources, leased_host
 from services.hostmgr.hosts.host_table import HostTable
-from services.hostmgr.hosts.room_holds import PodKey
+from services.hostmgr.hosts.resource_holds import PodKey
 
 HOSTS_PER_LEASE_MAX = 1_000
 LEASED = Misfit(HostRule.LEASED)
@@ -41,7 +41,7 @@ class Choice:
     """Hosts for a lease, and why they are not enough for some shapes."""
 
     mine: frozenset[PodKey]  # pods whose holds do not count
-    picked: dict[Hostname, HostRoom] = field(default_factory=dict)  # as available to the pods
+    picked: dict[Hostname, HostResources] = field(default_factory=dict)  # as available to the pods
     refused: dict[PodShape, tuple[RefusingHosts, ...]] = field(default_factory=dict)
     awaited: tuple[tuple[int, Hostname], ...] = ()  # instances that wait for resources held on their host
     is_leased: bool = False  # the host of a returning pod is leased
@@ -84,10 +84,10 @@ class HostChooser:
         without gpus avoid hosts with gpus if there are others. ``counts`` has the job's pods by domain, for shapes with
         spread constraints. ``own`` is the reservation of one of the pods."""
         choice = Choice(frozenset((job_id, pod.instance_id) for pod in desired), own=own)
-        if own is not None and self._has_room_for(own, choice.mine):
+        if own is not None and self._can_hold(own, choice.mine):
             desired = [*desired, Desired(own.instance_id, own.hostname, own.shape)]
             choice.mine |= {own.key}
-        fleet = self.table.rooms.fleet
+        fleet = self.table.free_resources.fleet
         try:
             self.prepare(fleet, [shape for shape, _ in wanted], choice.mine, aversion)
             spreading = Spreading(fleet, everywhere(counts)) if counts else None
@@ -97,16 +97,16 @@ class HostChooser:
                 Want(shape, tuple(sorted(pod_labels_named(shape.constraint))), max(count - settled[shape], 0))
                 for shape, count in wanted
             ]
-            room: dict[PodShape, int] = {}
+            fit_counts: dict[PodShape, int] = {}
             for want, rows in zip(wants, put_all(fleet, wants, barred, spreading), strict=True):
                 if (picked := self._add_to_lease(fleet, rows, choice)) < want.count:
                     choice.refused[want.shape] = ()
-                    room[want.shape] = picked
+                    fit_counts[want.shape] = picked
                     if not picked and not settled[want.shape]:
                         choice.homeless.add(want.shape)
             for want in wants:
-                if want.shape in room and want.shape.layout:
-                    barred[want.shape] |= left_out(fleet, want, room[want.shape], barred[want.shape], spreading)
+                if want.shape in fit_counts and want.shape.layout:
+                    barred[want.shape] |= left_out(fleet, want, fit_counts[want.shape], barred[want.shape], spreading)
             for shape in choice.refused:
                 choice.refused[shape] = merged(self._refusing(fleet, shape, barred[shape], choice))
         finally:
@@ -115,7 +115,7 @@ class HostChooser:
 
     def leased(self, choice: Choice, shapes: Sequence[PodShape], aversion: Aversion) -> tuple[LeasedHost, ...]:
         """Returns the chosen hosts in the form that placement requires."""
-        table, pods, fleet = self.table, self.table.pod_labels, self.table.rooms.fleet
+        table, pods, fleet = self.table, self.table.pod_labels, self.table.free_resources.fleet
         named = frozenset().union(*(pod_labels_named(shape.constraint) for shape in shapes))
         return tuple(
             leased_host(
@@ -137,7 +137,7 @@ class HostChooser:
             if names:
                 fleet.set_rank(fleet.rows(Hostname(name) for name in names), rank)
         for hostname in self.table.kept_on():
-            host = self.table.rooms.hosts.get(hostname)
+            host = self.table.free_resources.hosts.get(hostname)
             if host is not None and (row := fleet.row_of.get(hostname)) is not None:
                 fleet.set_aside(row, *self.table.kept_from(host, mine))
         for label in frozenset().union(*(pod_labels_named(shape.constraint) for shape in shapes)):
@@ -154,7 +154,7 @@ class HostChooser:
         """Picks the hosts to which pods return. Returns, by shape, the number of pods that require no other host."""
         settled: Counter[PodShape] = Counter()
         for pod in desired[:HOSTS_PER_LEASE_MAX]:
-            host = self.table.rooms.hosts.get(pod.hostname)
+            host = self.table.free_resources.hosts.get(pod.hostname)
             if (host is None and pod.hostname not in self.table.registered.by_name) or self.table.is_away(pod.hostname):
                 continue
             is_held = self.table.holds.is_held(pod.hostname, (job_id, pod.instance_id))
@@ -180,12 +180,12 @@ class HostChooser:
             if hostname not in choice.picked:
                 if len(choice.picked) == HOSTS_PER_LEASE_MAX:
                     return count
-                choice.picked[hostname] = self._as_seen(self.table.rooms.hosts[hostname], choice.mine)
+                choice.picked[hostname] = self._as_seen(self.table.free_resources.hosts[hostname], choice.mine)
         return len(rows)
 
     def barred(self, fleet: Fleet, shape: PodShape, aversion: Aversion, are_gpus_kept: bool) -> dict[int, Misfit]:
         """Returns hosts that take no such pods, whatever their free resources."""
-        names = {*self.table.away(), *self.table.name_taken, *self.table.rooms.going}
+        names = {*self.table.away(), *self.table.name_taken, *self.table.free_resources.going}
         names |= self.table.closed.keys() if shape.revocable else set()
         barred = {
             fleet.row_of[name]: why
@@ -210,10 +210,10 @@ class HostChooser:
         picked = {fleet.row_of[name] for name in choice.picked}
         kept = {fleet.row_of[name] for name in self.table.kept_on() if name in fleet.row_of} - picked
         for row in sorted(kept):
-            host = self.table.rooms.hosts[fleet.names[row]]
+            host = self.table.free_resources.hosts[fleet.names[row]]
             if choice.own and (host.hostname, shape) == (choice.own.hostname, choice.own.shape):
-                beside = host.without(*self.table.holds.held(host.hostname, choice.mine))
-                yield own_reservation(choice.own, beside.free), 1
+                unheld = host.without(*self.table.holds.held(host.hostname, choice.mine))
+                yield own_reservation(choice.own, unheld.free), 1
             elif why := LEASED if host.lease_id else barred.get(row) or self.misfit_on(host, shape, choice.mine):
                 yield why, 1
         yield from fleet.refusing(shape, barred, kept | picked)
@@ -230,16 +230,16 @@ class HostChooser:
             for name, host in self.table.registered.by_name.items()
         )
 
-    def _as_seen(self, host: HostRoom, mine: frozenset[PodKey]) -> HostRoom:
+    def _as_seen(self, host: HostResources, mine: frozenset[PodKey]) -> HostResources:
         """Returns the host without the resources held or reserved for other pods."""
         return host.without(*self.table.kept_from(host, mine))
 
-    def _has_room_for(self, own: HostReservation, mine: frozenset[PodKey]) -> bool:
+    def _can_hold(self, own: HostReservation, mine: frozenset[PodKey]) -> bool:
         """Returns whether the pod fits now on the host that is reserved for it."""
-        host = self.table.rooms.hosts.get(own.hostname)
+        host = self.table.free_resources.hosts.get(own.hostname)
         return host is not None and self.misfit_on(host, own.shape, mine | {own.key}) is None
 
-    def misfit_on(self, host: HostRoom, shape: PodShape, mine: frozenset[PodKey]) -> Misfit | None:
+    def misfit_on(self, host: HostResources, shape: PodShape, mine: frozenset[PodKey]) -> Misfit | None:
         """Returns why the host does not take the pod; leases are ignored."""
         if reason := self.closed_for(host.hostname, shape):
             return reason
@@ -249,8 +249,8 @@ class HostChooser:
         if reason is None or seen is host or misfit(shape, host.view, pods):
             return reason
         reserved = self.table.reservations.on(host.hostname)
-        beside_holds = host.without(*self.table.holds.held(host.hostname, mine))
-        if reserved is None or misfit(shape, beside_holds.view, pods):
+        unheld_host = host.without(*self.table.holds.held(host.hostname, mine))
+        if reserved is None or misfit(shape, unheld_host.view, pods):
             return Misfit(HostRule.HELD)
         return Misfit(HostRule.RESERVED, name=f"{reserved.job_id}-{reserved.instance_id}")
 
@@ -262,9 +262,13 @@ class HostChooser:
             return Misfit(HostRule.MAINTENANCE)
         if hostname in self.table.name_taken:
             return Misfit(HostRule.NAME_TAKEN, name=self.table.name_taken[hostname])
-        return self._goes_soon(self.table.rooms.hosts[hostname]) if hostname in self.table.rooms.hosts else None
+        return (
+            self._goes_soon(self.table.free_resources.hosts[hostname])
+            if hostname in self.table.free_resources.hosts
+            else None
+        )
 
-    def _goes_soon(self, host: HostRoom) -> Misfit | None:
+    def _goes_soon(self, host: HostResources) -> Misfit | None:
         start_ns = host.goes_ns
         if start_ns and start_ns - GOES_NOTICE_NS <= self.wall_ns():
             return Misfit(HostRule.GOES_SOON)

@@ -16,7 +16,7 @@ from peloton.model.reservation import HostReservation
 from services.hostmgr.driver import RegisteredHost
 
 Kind = HostEventKind
-ENDS = {Kind.CORDONED: Kind.UNCORDONED, Kind.RESERVED: Kind.GIVEN_BACK}
+CLOSED_BY = {Kind.CORDONED: Kind.UNCORDONED, Kind.RESERVED: Kind.GIVEN_BACK}
 """Kinds of events with a start and an end, of which a host manager holds only its own."""
 
 
@@ -32,8 +32,9 @@ class HostNotes:
         """As the last event of each says."""
 
     def succeed(self, begun: Iterable[HostEvent]) -> None:
-        """Takes over from previous leaders before any other call: ``begun`` are their events of the kinds in ``ENDS``
-        without an end. Reservations ended with the leader's memory; cordons are compared with the registered hosts."""
+        """Takes over from previous leaders before any other call: ``begun`` are their events of the kinds in
+        ``CLOSED_BY`` without an end. Reservations ended with the leader's memory; cordons are compared with the
+        registered hosts."""
         for event in begun:
             if event.kind is Kind.CORDONED:
                 self._cordoned.add(event.hostname)
@@ -55,7 +56,7 @@ class HostNotes:
         name, now_ns = host.hostname, self._wall_ns()
         if old is None:
             is_cordoned = name in self._cordoned
-            event = host_events.seen_anew(name, self._cluster, host.withdrawn, is_cordoned, now_ns)
+            event = host_events.event_of_new(name, self._cluster, host.withdrawn, is_cordoned, now_ns)
             return [event] if event is not None else []
         if (old_facts := _facts(old)) == (facts := _facts(host)):
             return []
@@ -81,7 +82,7 @@ class HostNotes:
 
 
 def _facts(host: RegisteredHost) -> HostFacts:
-    return HostFacts(host.host_id, host.capacity + host.beside, host.labels, host.withdrawn)
+    return HostFacts(host.host_id, host.capacity + host.held_by_others, host.labels, host.withdrawn)
 
 
 NO_NOTES = HostNotes("", lambda _: None)

@@ -14,7 +14,7 @@ from services.hostmgr.hosts.host_table import HostTable
 
 
 class HostSums:
-    """Sums of hosts. Any thread may call; table and lock are the ``HostBook``'s."""
+    """Sums of hosts. Any thread may call; table and lock are the ``HostCache``'s."""
 
     def __init__(self, lock: threading.RLock, table: HostTable) -> None:
         self._lock, self._table = lock, table

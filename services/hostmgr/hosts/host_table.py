@@ -12,27 +12,27 @@ from peloton.model.resources import Resources
 from peloton.scheduling.fit import need_on
 from services.hostmgr.driver import RegisteredHost
 from services.hostmgr.hosts.gpu_waits import GpuWaits
-from services.hostmgr.hosts.host_room import HostRoom
-from services.hostmgr.hosts.host_rooms import HostRooms
+from services.hostmgr.hosts.host_resources import HostResources
+from services.hostmgr.hosts.host_resources_table import HostResourcesTable
 from services.hostmgr.hosts.pod_labels import PodLabelIndex
 from services.hostmgr.hosts.pooled_hosts import PooledHosts
 from services.hostmgr.hosts.registered_hosts import RegisteredHosts
 from services.hostmgr.hosts.reservations import HostReservations
-from services.hostmgr.hosts.room_holds import PodKey, RoomHolds
+from services.hostmgr.hosts.resource_holds import PodKey, ResourceHolds
 
 
 @dataclass(slots=True, eq=False)
 class HostTable:
-    """State owned by ``HostBook`` and protected by its lock, except ``pod_labels``."""
+    """State owned by ``HostCache`` and protected by its lock, except ``pod_labels``."""
 
-    rooms: HostRooms
+    free_resources: HostResourcesTable
     pooled: PooledHosts
     registered: RegisteredHosts
     withdrawn: dict[Hostname, RegisteredHost] = field(default_factory=dict)  # made unschedulable by cluster operators
     maintained: dict[Hostname, HostMaintenance] = field(default_factory=dict)
     name_taken: dict[Hostname, str] = field(default_factory=dict)  # -> the other cluster with that name
     closed: dict[Hostname, int] = field(default_factory=dict)  # to revocable pods -> cpu_milli of the remaining ones
-    holds: RoomHolds = field(default_factory=RoomHolds)
+    holds: ResourceHolds = field(default_factory=ResourceHolds)
     reservations: HostReservations = field(default_factory=HostReservations)
     pod_labels: PodLabelIndex = field(default_factory=PodLabelIndex)
     gpu_waits: GpuWaits = field(default_factory=GpuWaits)
@@ -41,8 +41,8 @@ class HostTable:
         """Sets all hosts, registered or unschedulable."""
         self.withdrawn = {host.hostname: host for host in hosts if host.withdrawn}
         for hostname in self.registered.replace(host for host in hosts if not host.withdrawn):
-            if host := self.rooms.hosts.get(hostname):
-                self.rooms.put(host)
+            if host := self.free_resources.hosts.get(hostname):
+                self.free_resources.put(host)
 
     def is_away(self, hostname: Hostname) -> bool:
         """Returns whether the host is in maintenance and takes no pods."""
@@ -64,7 +64,7 @@ class HostTable:
         """Returns hosts with resources held or reserved for pods."""
         return {*self.holds.hostnames(), *self.reservations.hostnames()}
 
-    def kept_from(self, host: HostRoom, mine: frozenset[PodKey]) -> tuple[Resources, int]:
+    def kept_from(self, host: HostResources, mine: frozenset[PodKey]) -> tuple[Resources, int]:
         """Returns the resources of the host that are withheld from a placement of ``mine``, and for how many pods: the
         held ones, and the reserved ones among the rest, so that a reservation never takes resources held for a
         returning pod."""
@@ -79,9 +79,9 @@ class HostTable:
     def unannounced(self) -> dict[Hostname, Resources]:
         """Returns the free resources of registered hosts without offers: their capacity, less the resources that pods
         hold by the cluster's last report and that launches have claimed since."""
-        rooms, claimed = self.rooms.hosts, self.rooms.claimed
+        free_resources, claimed = self.free_resources.hosts, self.free_resources.claimed
         return {
             name: claimed.less(name, host.free)
             for name, host in self.registered.by_name.items()
-            if not ((room := rooms.get(name)) and room.rooms)
+            if not ((announced := free_resources.get(name)) and announced.free_resources)
         }

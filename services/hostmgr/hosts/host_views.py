@@ -1,4 +1,4 @@
-"""The part of the ``HostBook`` that shows all hosts at once."""
+"""The part of the ``HostCache`` that shows all hosts at once."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class HostView(NamedTuple):
 
 
 class HostViews:
-    """Views of hosts. Any thread may call; table and lock are the ``HostBook``'s."""
+    """Views of hosts. Any thread may call; table and lock are the ``HostCache``'s."""
 
     def __init__(self, lock: threading.RLock, table: HostTable, are_known: Callable[[], bool]) -> None:
         self._lock, self._table, self._are_known = lock, table, are_known

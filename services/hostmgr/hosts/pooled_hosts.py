@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from peloton.lifecycle.host_pools import announced, announced_room, announced_with_volumes, host_pool_labels, serving
+from peloton.lifecycle.host_pools import announced, announced_free, announced_with_volumes, host_pool_labels, serving
 from peloton.model.host_pool import AT_PAR, Factors, HostInPool, HostPools, Workload
 from peloton.model.ids import Hostname
 from peloton.model.resources import Resources
@@ -23,7 +23,7 @@ class _Pool:
 
 
 class PooledHosts:
-    """Hosts with their host pools, owned by ``HostBook`` and protected by its lock."""
+    """Hosts with their host pools, owned by ``HostCache`` and protected by its lock."""
 
     def __init__(self) -> None:
         self.asked = AskedAmounts()
@@ -108,14 +108,14 @@ class PooledHosts:
     def factors_of(self, hostname: str) -> Factors:
         return self._pool_for(hostname).factors if self._pools is not None else AT_PAR
 
-    def room_of(self, hostname: Hostname, free: Resources) -> Resources:
+    def free_on(self, hostname: Hostname, free: Resources) -> Resources:
         """Returns the resources available to pods out of these free resources of the cluster, without the disk of
         volumes. Nothing is available before the host is registered, as its capacity is unknown until then."""
         if self._pools is None:
             return free
         known = self._hosts.get(hostname)
         capacity = known[2].capacity - Resources(disk_mib=known[0].volumes_mib) if known is not None else NOTHING
-        return announced_room(free, capacity, self.asked.on_host(hostname), self._pool_for(hostname).factors)
+        return announced_free(free, capacity, self.asked.on_host(hostname), self._pool_for(hostname).factors)
 
 
 def _apply_pool(host: RegisteredHost, pool: _Pool) -> RegisteredHost:
@@ -126,5 +126,5 @@ def _apply_pool(host: RegisteredHost, pool: _Pool) -> RegisteredHost:
         return replace(host, labels=labels)
     capacity = announced_with_volumes(host.capacity, host.volumes_mib, pool.factors)
     held = capacity - announced(host.free, pool.factors)
-    beside = host.capacity + host.beside - capacity
-    return replace(host, capacity=capacity, labels=labels, held=held, beside=beside)
+    held_by_others = host.capacity + host.held_by_others - capacity
+    return replace(host, capacity=capacity, labels=labels, held=held, held_by_others=held_by_others)

@@ -11,7 +11,7 @@ from peloton.model.host_pool import HOST_POOL_LABEL
 from peloton.model.ids import Hostname
 from peloton.model.pod import PodShape
 from peloton.model.resources import Resources
-from peloton.scheduling.fit import PORTS_MAX, HostKind, HostView, room_misfit
+from peloton.scheduling.fit import PORTS_MAX, HostKind, HostView, capacity_misfit
 from services.hostmgr.driver import NOTHING, RegisteredHost
 
 _Kind = tuple[Resources, tuple[tuple[str, str], ...]]
@@ -101,10 +101,10 @@ class RegisteredHosts:
         """Returns the free resources that the cluster reports, offered or not."""
         return sum((free * count for (free, _), count in self._free.items()), NOTHING)
 
-    def has_room(self, shape: PodShape) -> bool:
+    def has_capacity(self, shape: PodShape) -> bool:
         """Returns whether a host has enough free resources, by the amounts alone."""
         views = (HostView({}, free, slack, PORTS_MAX) for free, slack in self._free)
-        return any(room_misfit(shape, view) is None for view in views)
+        return any(capacity_misfit(shape, view) is None for view in views)
 
     def capacity(self, away: Collection[Hostname], closed: Mapping[Hostname, int]) -> tuple[Resources, Resources, int]:
         """Returns sums without the hosts in ``away``, and the number of the others. Closed hosts count with the

@@ -17,7 +17,7 @@ from services.hostmgr.kubernetes.apiserver.wire import Json
 from services.hostmgr.kubernetes.nodes.ledger import Ledger
 from services.hostmgr.kubernetes.nodes.nodes import DOWN, node_of
 from services.hostmgr.kubernetes.pods.launches import demand_of
-from services.hostmgr.kubernetes.pods.pod_book import OwnPod, PodBook
+from services.hostmgr.kubernetes.pods.pod_cache import OwnPod, PodCache
 from services.hostmgr.kubernetes.pods.statuses import is_over, pod_id_of
 from services.hostmgr.kubernetes.pods.volumes import has_started, volume_id_of
 from services.hostmgr.kubernetes.settings import KubernetesSettings
@@ -36,14 +36,14 @@ class SecretUse(NamedTuple):
 
 class ClusterView:
     def __init__(
-        self, settings: KubernetesSettings, tell: Callable[[Sequence[PodReport]], None], wake: Callable[[], None]
+        self, settings: KubernetesSettings, publish: Callable[[Sequence[PodReport]], None], wake: Callable[[], None]
     ) -> None:
-        """``tell`` takes reports of Peloton's pods, ``wake`` is called when free resources may have changed."""
+        """``publish`` takes reports of Peloton's pods, ``wake`` is called when free resources may have changed."""
         self._settings = settings
-        self._tell, self._wake = tell, wake
+        self._publish, self._wake = publish, wake
         self.lock = threading.RLock()
         self.ledger = Ledger()
-        self.book = PodBook()
+        self.cache = PodCache()
         self._is_new_term = False
         self.unconfirmed: set[str] = set()  # Peloton's pods that were launched, and whose existence is unknown
         self.posting: set[str] = set()  # Peloton's pods that are being created
@@ -76,38 +76,38 @@ class ClusterView:
 
     def secrets_in_use(self) -> SecretUse:
         with self.lock:
-            pods = [own.pod for own in self.book.pods.values() if own.pod and not own.has_ended]
+            pods = [own.pod for own in self.cache.pods.values() if own.pod and not own.has_ended]
             jobs = {name[:JOB_ID_LENGTH] for name in self.posting}
             seen, self._secrets_seen = self._secrets_seen, set()
         return SecretUse({name for pod in pods for name in _secrets_of(pod)}, seen, jobs)
 
     def pods_replaced(self, pods: Sequence[Json]) -> None:
         with self.lock:
-            self.ledger.void_rooms()
+            self.ledger.void_resources()
             absent = self.ledger.keep_pods({key_of(pod) for pod in pods})
             names = (key.removeprefix(self.key("")) for key in absent)
             self.unconfirmed |= {name for name in names if pod_id_of(name) is not None}  # others are external
-            told = self.book.keep({pod["metadata"]["name"] for pod in pods if self.is_ours(pod)})
+            reports = self.cache.keep({pod["metadata"]["name"] for pod in pods if self.is_ours(pod)})
             for pod in pods:
-                told += self._take(pod, is_deleted=False, is_listed=True)
+                reports += self._take(pod, is_deleted=False, is_listed=True)
             self._is_new_term = True
-        self._tell(told)
+        self._publish(reports)
         self._wake()
 
     def pod_changed(self, pod: Json, is_deleted: bool) -> None:
         with self.lock:
-            told = self._take(pod, is_deleted)
+            reports = self._take(pod, is_deleted)
             is_dirty = self.ledger.is_dirty
-        if told:
-            self._tell(told)
+        if reports:
+            self._publish(reports)
         if is_dirty:
             self._wake()
 
     def pod_found(self, pod: Json) -> None:
         """Records a pod that was read directly. Events of the watch since then take precedence."""
         with self.lock:
-            told = self._take(pod, is_deleted=False) if self.ledger.is_expected(key_of(pod)) else []
-        self._tell(told)
+            reports = self._take(pod, is_deleted=False) if self.ledger.is_expected(key_of(pod)) else []
+        self._publish(reports)
         self._wake()
 
     def _take(self, pod: Json, is_deleted: bool, is_listed: bool = False) -> list[PodReport]:
@@ -123,7 +123,7 @@ class ClusterView:
         if (volume_id := volume_id_of(pod)) and has_started(pod):
             self.volumes_begun[volume_id] = node
         known = self.ledger.node(node)
-        report = self.book.seen(pod, known.uid if known is not None else "", is_deleted, is_listed)
+        report = self.cache.seen(pod, known.uid if known is not None else "", is_deleted, is_listed)
         return [report] if report is not None else []
 
     # Nodes.
@@ -172,21 +172,21 @@ class ClusterView:
     def judge(self, now_s: float, wall_s: float) -> list[PodReport]:
         """Reports ends that no event of a watch shows: of pods on lost nodes, and of pods whose containers cannot
         start. The caller holds the lock."""
-        told = self.book.stuck(wall_s, self._settings.image_timeout_s)
+        reports = self.cache.stuck(wall_s, self._settings.image_timeout_s)
         if not self._are_nodes_known:
-            return told
-        patience_s = self._settings.lost_node_s
+            return reports
+        timeout_s = self._settings.lost_node_s
         for name, since_s in self._unready_since.items():
-            if now_s - since_s >= patience_s:
+            if now_s - since_s >= timeout_s:
                 self.ledger.lose_node(name)
-        for name in self.book.nodes():
+        for name in self.cache.nodes():
             if (loss := self._loss(name)) is None:
                 continue
             cause, reason, message = loss
-            for own in self.book.on_node(name):
-                report = self.book.end(own.name, PodState.LOST, cause, reason, message, int(wall_s * 1e9))
-                told += [report] if report is not None else []
-        return told
+            for own in self.cache.on_node(name):
+                report = self.cache.end(own.name, PodState.LOST, cause, reason, message, int(wall_s * 1e9))
+                reports += [report] if report is not None else []
+        return reports
 
     def _loss(self, name: str) -> tuple[Cause, str, str] | None:
         """Returns why the pods of the node are lost; None if they are not."""
@@ -217,7 +217,7 @@ class ClusterView:
         self._wake()
 
     def own(self, name: str) -> OwnPod | None:
-        return self.book.pods.get(name)
+        return self.cache.pods.get(name)
 
 
 def key_of(pod: Json) -> str:

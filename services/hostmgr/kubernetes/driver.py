@@ -75,12 +75,12 @@ class KubernetesDriver:
         """Raises InvalidArgument for an access that cannot be read."""
         self._settings = settings
         self.api = ApiServer(read_access(settings.access, settings.context))
-        self.view = ClusterView(settings, self._tell, self._wake)
-        self._deletions = Deletions(self.api, settings, self.view, self._tell)
+        self.view = ClusterView(settings, self._publish, self._wake)
+        self._deletions = Deletions(self.api, settings, self.view, self._publish)
         self._preparation = Preparation(self.api, settings)
         self._folders = VolumeFolders(self.api, settings, self.view)
-        self._missing = MissingFolders(self.api, settings, self.view, self._tell)
-        self._creation = Creation(settings, self.view, self._deletions, self._preparation, self._folders, self._tell)
+        self._missing = MissingFolders(self.api, settings, self.view, self._publish)
+        self._creation = Creation(settings, self.view, self._deletions, self._preparation, self._folders, self._publish)
         self.images = ImagePods(self.api, settings)
         self._secrets = PodSecrets(self.api, settings, self.view.secrets_in_use, self._preparation)
         self._cordons = Cordons(self.api)
@@ -103,7 +103,7 @@ class KubernetesDriver:
         self.slack = SlackEstimator(self.view, self.samples_of, settings.slack_period_s, lambda: self.is_connected)
         self.capabilities = Capabilities(
             "kubernetes",
-            has_revocable_room=lends,
+            announces_revocable=lends,
             measures_use=True,
             serves_files=True,
             has_disruption_budgets=True,
@@ -115,7 +115,7 @@ class KubernetesDriver:
     def start(self, events: DriverEvents) -> None:
         self._events = events
         self._thread.start()
-        if self.capabilities.has_revocable_room:
+        if self.capabilities.announces_revocable:
             self.slack.start()
 
     def stop(self) -> None:
@@ -148,7 +148,7 @@ class KubernetesDriver:
     def _wake(self) -> None:
         self._woken.set()
 
-    def _tell(self, reports: Sequence[PodReport]) -> None:
+    def _publish(self, reports: Sequence[PodReport]) -> None:
         if self._events is None or not self._is_serving:
             return  # the reports are repeated in the session
         for report in reports:
@@ -202,14 +202,14 @@ class KubernetesDriver:
         if now_s - self._judged_at_s >= JUDGE_PERIOD_S:
             self._judged_at_s = now_s
             with self.view.lock:
-                told = self.view.judge(now_s, time.time())
-            self._tell(told)
+                found = self.view.judge(now_s, time.time())
+            self._publish(found)
         self._announce(now_s)
         if now_s - self._repeated_at_s >= REPEAT_S:
             self._repeated_at_s = now_s
             with self.view.lock:
-                told = self.view.book.unacknowledged()
-            self._tell(told)
+                found = self.view.cache.unacknowledged()
+            self._publish(found)
 
     def _update_session(self) -> None:
         """Ends or starts the session. An interrupted watch may have missed changes, so a new session starts when it is
@@ -226,7 +226,7 @@ class KubernetesDriver:
     def _end_session(self) -> None:
         self._is_serving = False
         with self.view.lock:
-            self.view.ledger.void_rooms()
+            self.view.ledger.void_resources()
         self._sink().disconnected()
 
     def _announce(self, now_s: float) -> None:
@@ -240,9 +240,9 @@ class KubernetesDriver:
         with self.view.lock:
             withdrawn, announced = self.view.ledger.changes()
         if withdrawn:
-            self._sink().room_withdrawn(withdrawn)
+            self._sink().resources_withdrawn(withdrawn)
         if announced:
-            self._sink().room_announced(announced)
+            self._sink().resources_announced(announced)
 
     # Free resources, all of which are offered.
 
@@ -252,9 +252,9 @@ class KubernetesDriver:
     def room_sufficed(self, holder: Holder, shapes: Sequence[PodShape]) -> None:
         """Ignores the call: unsatisfied leases are not recorded."""
 
-    def return_room(self, room_ids: Sequence[str]) -> None:
+    def return_resources(self, resources_ids: Sequence[str]) -> None:
         with self.view.lock:
-            self.view.ledger.give_back(room_ids)
+            self.view.ledger.give_back(resources_ids)
         self._wake()
 
     # Pods.

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Sequence
 
 from peloton.model.ids import Hostname
 from services.hostmgr.driver import RegisteredHost
-from services.hostmgr.mesos.agents import Agent, AgentLooks
+from services.hostmgr.mesos.agents import Agent, AgentPoller
 from services.hostmgr.mesos.master_term import MasterTerm
 from services.hostmgr.mesos.operator import Denied
 
@@ -22,14 +22,14 @@ REST_S = 0.2
 class AgentWatch:
     def __init__(
         self,
-        looks: AgentLooks,
-        tell: Callable[[Sequence[RegisteredHost]], None],
+        poller: AgentPoller,
+        publish: Callable[[Sequence[RegisteredHost]], None],
         find_master: Callable[[], str | None],
         denied: Callable[[str], None],
         term: MasterTerm,
         label: Callable[[list[Agent]], list[Agent]] = list,
     ) -> None:
-        """``tell`` is called with all agents; if it raises, they are read again. ``find_master`` returns the leading
+        """``publish`` is called with all agents; if it raises, they are read again. ``find_master`` returns the leading
         master, None without a subscription. ``denied`` is called when the master rejects the credentials. ``term`` is
         the leading master's. ``label`` adds labels that the master's list lacks."""
         self._label = label
@@ -37,8 +37,8 @@ class AgentWatch:
         self._awaiting = threading.Lock()
         self._awaited: dict[Hostname, Agent] = {}
         self._by_host: dict[Hostname, Agent] = {}
-        self._looks = looks
-        self._tell = tell
+        self._poller = poller
+        self._publish = publish
         self._find_master = find_master
         self._denied = denied
         self._now = threading.Event()
@@ -48,7 +48,7 @@ class AgentWatch:
     def take(self, agents: Sequence[Agent]) -> None:
         """Sets the registered agents. Raises what storage raises."""
         self._by_host = {agent.host.hostname: agent for agent in agents}
-        self._tell([agent.host for agent in agents])
+        self._publish([agent.host for agent in agents])
 
     def of_host(self, hostname: Hostname) -> Agent | None:
         return self._by_host.get(hostname)
@@ -70,7 +70,7 @@ class AgentWatch:
 
     def want(self) -> None:
         """Requests a read, as soon as there is a subscription."""
-        self._looks.want()
+        self._poller.want()
         self._now.set()
 
     def connection_lost(self) -> None:
@@ -91,26 +91,26 @@ class AgentWatch:
     def _run(self) -> None:
         while not self._stopping.is_set():
             self._now.clear()
-            if (master := self._find_master()) and self._looks.is_due:
+            if (master := self._find_master()) and self._poller.is_due:
                 self._attempt(master)
-            self._now.wait(self._looks.due_in_s)
+            self._now.wait(self._poller.due_in_s)
             self._stopping.wait(REST_S)
 
     def _attempt(self, master: str) -> None:
         try:
-            self._look(master)
+            self._poll(master)
         except Denied as error:
             self._denied(str(error))
         except Exception as error:
             if not self._stopping.is_set():
                 log.warning("agents failed, tried again soon: %s", error)
 
-    def _look(self, master: str) -> None:
-        agents = self._label(self._with_awaited(self._looks.look(master)))
+    def _poll(self, master: str) -> None:
+        agents = self._label(self._with_awaited(self._poller.poll(master)))
         if self._stopping.is_set():
             return
         try:
             self.take(agents)
         except Exception:
-            self._looks.want()  # the host manager did not record the agents
+            self._poller.want()  # the host manager did not record the agents
             raise

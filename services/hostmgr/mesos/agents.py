@@ -21,7 +21,7 @@ from services.hostmgr.mesos.resources import ANY_ROLE, Json, OfferedResources, r
 from services.hostmgr.mesos.volumes import volumes_in, whole
 
 Ask = Callable[[str, Json], Iterable[bytes]]
-REST_PER_LOOK = 20
+REST_PER_POLL = 20
 """Ratio of the pause before a periodic read to the duration of the last read. A read requested by an agent's arrival or
 departure follows after a pause as long as the last read."""
 BEGIN = b'{"agent_info":'
@@ -154,7 +154,7 @@ class AgentReader:
         return list(found.values())
 
 
-class AgentLooks:
+class AgentPoller:
     """Reads all agents at intervals that bound the share of time spent. One thread reads; any may request a read."""
 
     def __init__(
@@ -182,7 +182,7 @@ class AgentLooks:
     def due_in_s(self) -> float:
         return max((self._wanted_from_s if self._is_wanted else self._due_s) - self._clock(), 0.0)
 
-    def look(self, master: str) -> list[Agent]:
+    def poll(self, master: str) -> list[Agent]:
         """Returns active agents. Raises OSError, ValueError; the read is then due again."""
         self._is_wanted, began_s = False, self._clock()
         is_done = False
@@ -194,4 +194,4 @@ class AgentLooks:
             self._is_wanted |= not is_done
             now_s = self._clock()
             self._wanted_from_s = now_s + (now_s - began_s)
-            self._due_s = now_s + max(self._period_s, REST_PER_LOOK * (now_s - began_s))
+            self._due_s = now_s + max(self._period_s, REST_PER_POLL * (now_s - began_s))

@@ -29,7 +29,7 @@ from services.hostmgr.driver import (
     UseSample,
 )
 from services.hostmgr.mesos.agent_watch import AgentWatch
-from services.hostmgr.mesos.agents import AgentLooks
+from services.hostmgr.mesos.agents import AgentPoller
 from services.hostmgr.mesos.codec import (
     AGENT_BACK,
     TaskTemplate,
@@ -44,8 +44,8 @@ from services.hostmgr.mesos.framework import MesosSettings, framework_info, fram
 from services.hostmgr.mesos.isolators import ALL, AgentIsolators, Isolators
 from services.hostmgr.mesos.maintenance import InverseOffers, MaintenanceSchedule
 from services.hostmgr.mesos.master_term import MasterTerm
-from services.hostmgr.mesos.offer_book import OfferBook
-from services.hostmgr.mesos.offer_keeper import OfferKeeper
+from services.hostmgr.mesos.offer_cache import OfferCache
+from services.hostmgr.mesos.offer_controller import OfferController
 from services.hostmgr.mesos.operator import Operator
 from services.hostmgr.mesos.reasons import AGENT_DRAINING, is_limit_refusal
 from services.hostmgr.mesos.resources import ANY_ROLE, Json, OfferedResources
@@ -70,12 +70,12 @@ class MesosDriver(Callbacks):
         self._settings = settings
         self._records = records
         self.operator = Operator(settings.access)
-        self._offers = OfferBook(settings.role)
+        self._offers = OfferCache(settings.role)
         self._term = MasterTerm(settings.agent_reregister_timeout_s)
-        looks = AgentLooks(settings.agents_period_s, self.operator.answer_of, role=settings.role)
+        poller = AgentPoller(settings.agents_period_s, self.operator.answer_of, role=settings.role)
         self._isolators = AgentIsolators(self.operator.flags)
         self.agents = AgentWatch(
-            looks,
+            poller,
             lambda hosts: self._events.hosts_registered(hosts),
             self._master,
             self._denied,
@@ -83,7 +83,7 @@ class MesosDriver(Callbacks):
             self._isolators.label,
         )
         self._sandboxes = Sandboxes(self.agents, self.operator)
-        self._keeper = OfferKeeper(self._take_idle, lambda calls: self.send_all(calls), settings.offer_hold_s)
+        self._controller = OfferController(self._take_idle, lambda calls: self.send_all(calls), settings.offer_hold_s)
         self._schedule = MaintenanceSchedule(lambda: self.subscription.master, self.operator)
         self._inverse_offers = InverseOffers(self.agents, lambda calls: self.send_all(calls))
         self._tasks: WeakKeyDictionary[PodTemplate, TaskTemplate] = WeakKeyDictionary()
@@ -91,8 +91,8 @@ class MesosDriver(Callbacks):
         self._unsaved_framework_id = ""
         self.capabilities = Capabilities(
             kind="mesos",
-            shares_room=True,
-            has_revocable_room=True,
+            shares_capacity=True,
+            announces_revocable=True,
             measures_use=True,
             serves_files=True,
             keeps_volumes=settings.role != ANY_ROLE,
@@ -150,26 +150,26 @@ class MesosDriver(Callbacks):
 
     def _subscribed(self, subscription: Subscription) -> None:
         self._term.begin(subscription.leader_id)
-        self._keeper.subscribed()
+        self._controller.subscribed()
         self._events.connected()
 
     def disconnected(self, driver: Subscription) -> None:
         self._term.lost()
         self.agents.connection_lost()
         self._offers.clear()
-        self._keeper.returns.clear()
+        self._controller.returns.clear()
         self._events.disconnected()
 
     def resourceOffers(self, driver: Subscription, offers: list[Json]) -> None:
-        rooms = self._offers.take_in(offers)
-        self._events.room_announced(rooms)
-        self._keeper.offers_came()
-        if not self.agents.knows_all([room.hostname for room in rooms]):
+        free_resources = self._offers.take_in(offers)
+        self._events.resources_announced(free_resources)
+        self._controller.offers_came()
+        if not self.agents.knows_all([announced.hostname for announced in free_resources]):
             self.agents.want()
 
     def offerRescinded(self, driver: Subscription, offer_id: Json) -> None:
         self._offers.forget([offer_id["value"]])
-        self._events.room_withdrawn([offer_id["value"]])
+        self._events.resources_withdrawn([offer_id["value"]])
 
     def statusUpdate(self, driver: Subscription, status: Json) -> None:
         if self._term.is_premature(status):
@@ -206,18 +206,18 @@ class MesosDriver(Callbacks):
     # Offers.
 
     def want_room(self, wish: RoomWish) -> bool:
-        return self._keeper.want(wish)
+        return self._controller.want(wish)
 
     def room_sufficed(self, holder: Holder, shapes: Sequence[PodShape]) -> None:
-        self._keeper.sufficed(holder, shapes)
+        self._controller.sufficed(holder, shapes)
 
-    def return_room(self, room_ids: Sequence[str]) -> None:
+    def return_resources(self, resources_ids: Sequence[str]) -> None:
         """Returns offers. Mesos ignores a DECLINE of offers that were used."""
-        self._offers.forget(room_ids)
-        self._keeper.returns.add(room_ids)
+        self._offers.forget(resources_ids)
+        self._controller.returns.add(resources_ids)
 
     def _take_idle(self, until_s: float, kept: int, limit: int) -> list[str]:
-        idle = self._events.idle_room(until_s, kept, limit)
+        idle = self._events.idle_resources(until_s, kept, limit)
         self._offers.forget(idle)
         return idle
 
@@ -225,13 +225,13 @@ class MesosDriver(Callbacks):
 
     def launch(self, launches: Sequence[HostLaunch]) -> list[tuple[PodId, str]]:
         """Sends one ACCEPT per host."""
-        self._keeper.note_used(len(launches))
+        self._controller.note_used(len(launches))
         isolators = self._isolators_for(launches)
         calls: list[Json] = []
         sent: list[tuple[list[str], list[PodId]]] = []  # by call: offers, pods
         failed: list[tuple[PodId, str]] = []
         for claim, pods in launches:
-            offer_ids, pot = self._offers.use(claim.room_ids)
+            offer_ids, pot = self._offers.use(claim.resources_ids)
             tasks: list[Json] = []
             operations: list[Json] = []
             taken: list[PodId] = []
@@ -259,7 +259,7 @@ class MesosDriver(Callbacks):
         for (offer_ids, taken), refusal in zip(sent, self._send_accepts(calls), strict=True):
             if refusal:
                 failed += [(pod_id, str(refusal)) for pod_id in taken]
-                self._keeper.returns.add(offer_ids)
+                self._controller.returns.add(offer_ids)
         return failed
 
     def _isolators_for(self, launches: Sequence[HostLaunch]) -> dict[str, Isolators]:
@@ -370,7 +370,7 @@ class MesosDriver(Callbacks):
         try:
             self._save_framework_id()
         finally:
-            self._keeper.tend()
+            self._controller.tend()
 
     def _save_framework_id(self) -> None:
         if unsaved := self._unsaved_framework_id:
@@ -380,8 +380,8 @@ class MesosDriver(Callbacks):
 
     @property
     def tend_in_s(self) -> float:
-        is_behind = self._unsaved_framework_id or self._keeper.returns.are_due
-        return BEHIND_PERIOD_S if is_behind else self._keeper.period_s
+        is_behind = self._unsaved_framework_id or self._controller.returns.are_due
+        return BEHIND_PERIOD_S if is_behind else self._controller.period_s
 
 
 def _no_volume(volume: VolumeRecord, hostname: str) -> str:

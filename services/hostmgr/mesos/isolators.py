@@ -30,7 +30,7 @@ ASK_AGAIN_S = 60.0
 """Seconds after which launches ask again an agent that did not answer."""
 KNOWN_MAX = 100_000
 """Limit of cached agents; the least recently used are dropped."""
-TOLD_MAX = 10
+LOGGED_MAX = 10
 """Limit of distinct values of the flag in the log; a value that many agents share is logged once."""
 CPU_ISOLATORS = frozenset({"cgroups/cpu", "cgroups/all"})
 MEMORY_ISOLATORS = frozenset({"cgroups/mem", "cgroups/all"})
@@ -89,7 +89,7 @@ class AgentIsolators:
         self._silent_until_s: OrderedDict[Key, float] = OrderedDict()
         self._asked: dict[Key, Future[None]] = {}
         self._is_closed = False
-        self._told: deque[Isolators] = deque(maxlen=TOLD_MAX)
+        self._logged: deque[Isolators] = deque(maxlen=LOGGED_MAX)
         self._labelled: dict[str, tuple[Agent, Agent]] = {}  # by id: as listed by Mesos, and with the label
 
     def close(self) -> None:
@@ -129,9 +129,9 @@ class AgentIsolators:
 
     def _note(self, hostname: str, key: Key, found: Isolators) -> None:
         with self._lock:
-            is_new = all(other != found for other in self._told)
+            is_new = all(other != found for other in self._logged)
             if is_new:
-                self._told.append(found)
+                self._logged.append(found)
             self._asked.pop(key, None)
             _put(self._known, key, found)
         if is_new and (lacks := found.lacks):

@@ -38,7 +38,7 @@ for _handler in list(logging.getLogger("pymesos").handlers):
 log = logging.getLogger(__name__)
 
 MISSED_HEARTBEATS_MAX = 5
-LOOK_EVERY_S = 0.5
+POLL_EVERY_S = 0.5
 """Seconds between checks for a stop, and for missing heartbeats."""
 BACKOFF_MAX_S = 5.0
 SUPERSEDED_WAIT_S = 15.0
@@ -135,8 +135,8 @@ class Subscription(pymesos.MesosSchedulerDriver):  # type: ignore[misc]
     def _pause_s(self, stream: EventStream | None) -> float:
         """Returns the seconds until the next check, or until a master may be tried again."""
         if stream is not None or not self._master:
-            return LOOK_EVERY_S
-        return min(LOOK_EVERY_S, max(0.0, self._not_before_s - time.monotonic()))
+            return POLL_EVERY_S
+        return min(POLL_EVERY_S, max(0.0, self._not_before_s - time.monotonic()))
 
     def _is_wanted(self) -> bool:
         with self._lock:

@@ -221,7 +221,7 @@ class Store:
             while self._unpublished:
                 to, event = self._unpublished.popleft()
                 for subscription in tuple(self._subscriptions[to]):
-                    _tell(subscription, event)
+                    _signal(subscription, event)
         finally:
             self._is_publishing = False
 
@@ -230,7 +230,7 @@ def _line(resource: str, entry: Entry) -> bytes:
     return b'["%s",%s,%d]\n' % (resource.encode(), entry.encoded, entry.version)
 
 
-def _tell(subscription: Subscription, event: Event) -> None:
+def _signal(subscription: Subscription, event: Event) -> None:
     try:
         subscription.handler(event)
     except Exception:

@@ -50,13 +50,13 @@ class Watch:
         if version:
             self._from = version
             for event in store.since(self._resource.plural, version):
-                self.tell(event)
+                self.deliver(event)
             return
         for entry in store.entries(self._resource.plural, self._namespace):
             if self._matches is None or self._matches(entry.body):
                 self.stream.send(self._chunk(ADDED, entry.body, entry.encoded))
 
-    def tell(self, event: Event) -> None:
+    def deliver(self, event: Event) -> None:
         if event.version <= self._from or self.stream.closed:
             return
         if self._namespace and event.body["metadata"]["namespace"] != self._namespace:
@@ -135,7 +135,7 @@ class Watches:
             stream.send(watch_chunk("ERROR", orjson.dumps(error.status())))
             stream.finish()
             return
-        subscription = self._store.watch(resource.plural, watch.tell)
+        subscription = self._store.watch(resource.plural, watch.deliver)
         self._open.add(watch)
         loop = asyncio.get_running_loop()
         lasts_s = random.uniform(TIMEOUT_MIN_S, TIMEOUT_MAX_S) if timeout_s is None else float(timeout_s)

@@ -31,7 +31,7 @@ from services.lab.local.temporal_server import (
     without_client_configuration,
 )
 
-READY_PATIENCE_S = 120.0
+READY_TIMEOUT_S = 120.0
 TEMPORAL_UI_PORT = 8233
 WEB_PORT = 5398
 AGENT_TIMEOUT_S = 5.0
@@ -348,7 +348,7 @@ class LocalCluster:
         return [*arguments, "--hosts", str(self.settings.hosts_file)] if self.settings.hosts_file else arguments
 
     async def _wait_until_ready(self) -> None:
-        deadline_s = time.monotonic() + READY_PATIENCE_S
+        deadline_s = time.monotonic() + READY_TIMEOUT_S
         missing = "the API"
         while time.monotonic() < deadline_s:
             missing = await asyncio.to_thread(self._find_missing)
@@ -356,7 +356,7 @@ class LocalCluster:
                 return
             await asyncio.sleep(0.1)
         raise Unavailable(
-            f"the cluster is not ready after {READY_PATIENCE_S:.0f} s, {missing} is missing; "
+            f"the cluster is not ready after {READY_TIMEOUT_S:.0f} s, {missing} is missing; "
             f"logs are in {self.data_dir / 'logs'}"
         )
 

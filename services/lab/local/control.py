@@ -30,7 +30,7 @@ MASTER = "master"
 OF_HOSTS = ("sicken", "heal")
 ACTIONS = ("stop", "start", "restart", *OF_HOSTS, "status", "failover", "failover-empty")
 CALL_TIMEOUT_S = 60.0
-MASTER_PATIENCE_S = 10.0
+MASTER_TIMEOUT_S = 10.0
 MASTER_POLL_S = 0.05
 HOSTS_SHOWN_MAX = 20
 
@@ -137,11 +137,11 @@ class ControlServer:
         return f"{name} is away, its agents and their pods run on" if action == "stop" else f"{name} is running"
 
     async def _wait_for_master(self, address: str, wanted: bool) -> None:
-        deadline_s = time.monotonic() + MASTER_PATIENCE_S
+        deadline_s = time.monotonic() + MASTER_TIMEOUT_S
         while await asyncio.to_thread(answers, address) is not wanted:
             if time.monotonic() > deadline_s:
                 word = "does not answer" if wanted else "still answers"
-                raise Unavailable(f"the Mesos master at {address} {word} after {MASTER_PATIENCE_S:.0f} s")
+                raise Unavailable(f"the Mesos master at {address} {word} after {MASTER_TIMEOUT_S:.0f} s")
             await asyncio.sleep(MASTER_POLL_S)
 
     async def _act_on_host(self, name: str, verbs: Sequence[str], now: bool) -> None:

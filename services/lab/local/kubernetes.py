@@ -22,7 +22,7 @@ PODS_MAX = 250
 """Limit of the pods of a simulated node, as in large clusters."""
 VOLUMES = "/volumes"
 """The folder of volumes, below the folder of each emulated node."""
-READY_PATIENCE_S = 30.0
+READY_TIMEOUT_S = 30.0
 READY_POLL_S = 0.05
 
 
@@ -66,12 +66,10 @@ class LocalKubernetes:
 
     async def wait_until_ready(self) -> None:
         """Wait until the server is ready, and its kubeconfig written. Raises Unavailable."""
-        deadline_s = time.monotonic() + READY_PATIENCE_S
+        deadline_s = time.monotonic() + READY_TIMEOUT_S
         while not await asyncio.to_thread(self._is_ready):
             if time.monotonic() > deadline_s:
-                raise Unavailable(
-                    f"the emulated Kubernetes at {self.address} is not ready after {READY_PATIENCE_S:g} s"
-                )
+                raise Unavailable(f"the emulated Kubernetes at {self.address} is not ready after {READY_TIMEOUT_S:g} s")
             await asyncio.sleep(READY_POLL_S)
 
     def _is_ready(self) -> bool:

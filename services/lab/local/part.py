@@ -14,7 +14,7 @@ from pathlib import Path
 from services.lab.shared.processes import die_with_parent
 from services.log_lines import printable
 
-STOP_PATIENCE_S = 10.0
+STOP_TIMEOUT_S = 10.0
 RESTART_FIRST_S = 0.3
 RESTART_MAX_S = 10.0
 STABLE_AFTER_S = 30.0
@@ -59,10 +59,10 @@ class Part:
         if self.process is not None and self.is_running:
             self.process.send_signal(signal.SIGKILL if now else signal.SIGTERM)
             try:
-                async with asyncio.timeout(STOP_PATIENCE_S):
+                async with asyncio.timeout(STOP_TIMEOUT_S):
                     await self.process.wait()
             except TimeoutError:
-                self.report(self.name, f"does not stop within {STOP_PATIENCE_S:.0f} s: killed")
+                self.report(self.name, f"does not stop within {STOP_TIMEOUT_S:.0f} s: killed")
                 self.process.kill()
                 await self.process.wait()
         if self._watch is not None:

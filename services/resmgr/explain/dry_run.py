@@ -101,12 +101,12 @@ def with_job(state: ResmgrState, job: JobRecord, shapes: Sequence[ShapeRange]) -
     other.waiting.pools = {
         pool: {kind: list(queue) for kind, queue in queues.items()} for pool, queues in state.waiting.pools.items()
     }
-    room = min(job.sla.maximum_running_instances or job.instance_count, job.instance_count)
-    if room < job.gang_size:
-        room = 0  # the gang does not fit below the maximum, and blocks the other instances
-    if room:
-        other.enqueue(job, shapes, [(0, room)], state.next_seq)
-    return other, job.instance_count - room
+    allowed = min(job.sla.maximum_running_instances or job.instance_count, job.instance_count)
+    if allowed < job.gang_size:
+        allowed = 0  # the gang does not fit below the maximum, and blocks the other instances
+    if allowed:
+        other.enqueue(job, shapes, [(0, allowed)], state.next_seq)
+    return other, job.instance_count - allowed
 
 
 def planned_job(job_id: JobId, request: explain_pb2.JobPlanRequest) -> tuple[JobRecord, list[PlannedRange]]:

@@ -15,19 +15,19 @@ from peloton.errors import InvalidArgument, PelotonError
 from peloton.lifecycle.planned import FIRST, PlannedRange, as_placed, planned_pods
 from peloton.lifecycle.reason_text import Names
 from peloton.model.admission import HeldRange
-from peloton.model.daemon import DaemonRoom
+from peloton.model.daemon import DaemonPlan
 from peloton.model.ids import JobId, new_job_id
 from peloton.model.job import JobRecord, JobType
+from peloton.model.planned_capacity import CapacityAnswer
 from peloton.model.pod import PodShape, PodState, ShapeRange
 from peloton.model.reason import PlacementReason
-from peloton.model.room import RoomAnswer
 from peloton.scheduling.cycle import Plan
 from peloton.scheduling.eviction import Eviction
 from peloton.scheduling.explain import Obstacle, Unqueued, Wait, unfit, unqueued
 from services.resmgr.explain import wire
 from services.resmgr.explain.dry_run import candidate_jobs, evictions, plan_now, planned_job, with_job
 from services.resmgr.explain.job_names import in_evictions, in_queues, names_of
-from services.resmgr.explain.plan_text import daemon_lines, room_lines
+from services.resmgr.explain.plan_text import capacity_lines, daemon_lines
 from services.resmgr.explain.text import eviction_lines, unqueued_text, wait_lines
 from services.resmgr.explain.unfit import UnfitPods
 from services.resmgr.explain.waiting import Found, slack_lines, waiting_of
@@ -57,7 +57,7 @@ class _InPool:
     path: str
     admitted: Sequence[range]
     queued_count: int  # admitted ones included
-    held_back_count: int
+    in_backoff_count: int
     waiting: Sequence[Found]
     slack: Sequence[str]
     evictions: Sequence[Eviction]
@@ -86,10 +86,10 @@ class JobPlans:
             lambda state: candidate_jobs(_add_job(state, job)[0], now_ns),
             lambda state, held: self._in_pool(state, held, job),
         )
-        room, why = await asyncio.to_thread(self._ask_hosts, job, in_pool, infeasible)
+        capacity, why = await asyncio.to_thread(self._ask_hosts, job, in_pool, infeasible)
         names = await names_of(self._records, [*in_queues(in_pool.waiting), *in_evictions(in_pool.evictions)])
         evictions = list(wire.planned_evictions(in_pool.evictions, self._loop.settings, names, job.record.job_id))
-        return _answer(job.record, in_pool, list(unfit(job.shapes, infeasible)), room, why, evictions, names)
+        return _answer(job.record, in_pool, list(unfit(job.shapes, infeasible)), capacity, why, evictions, names)
 
     async def _daemon(self, job: _Job) -> pb.JobPlanResponse:
         """Return the plan of a daemon. It is never queued: hosts decide."""
@@ -100,11 +100,11 @@ class JobPlans:
             found = await asyncio.to_thread(self._hosts.plan_daemon, shape)
         except PelotonError as error:
             found = {"": error}
-        known = [room for room in found.values() if isinstance(room, DaemonRoom)]
+        known = [capacity for capacity in found.values() if isinstance(capacity, DaemonPlan)]
         return pb.JobPlanResponse(
             poolPath=path,
-            daemon=[wire.planned_daemon(cluster, room) for cluster, room in found.items()],
-            reasons=[wire.reach_reason(room.reach) for room in known if room.reach.refusing],
+            daemon=[wire.planned_daemon(cluster, capacity) for cluster, capacity in found.items()],
+            reasons=[wire.reach_reason(capacity.reach) for capacity in known if capacity.reach.refusing],
             text="\n".join(daemon_lines(path, found)),
         )
 
@@ -114,7 +114,7 @@ class JobPlans:
         return _Job(record, pods, binding, as_placed(pods, record, binding))
 
     def _in_pool(self, state: ResmgrState, held: HeldRanges, job: _Job) -> _InPool:
-        other, held_back = _add_job(state, job)
+        other, in_backoff = _add_job(state, job)
         now, plan = plan_now(other, self._loop.clock_ns())
         job_id = job.record.job_id
         for_it = [one for one in evictions(other, held, self._loop.clock_ns()) if one.grounds.for_job == job_id]
@@ -123,8 +123,8 @@ class JobPlans:
         return _InPool(
             other.path_of(job.record.respool_id),
             [range(one.run.start, one.run.start + one.gang_count * one.run.gang_size) for one in mine],
-            job.record.instance_count - held_back,
-            held_back,
+            job.record.instance_count - in_backoff,
+            in_backoff,
             waiting,
             list(slack_lines(other, waiting)),
             list(islice(for_it, wire.EVICTIONS_MAX)),
@@ -138,18 +138,18 @@ class JobPlans:
         sorts = [each for each in sorts if each.shape not in infeasible]
         asked, others = sorts[:SORTS_MAX], sorts[SORTS_MAX:]
         try:
-            found = self._hosts.find_room(asked) if asked else RoomAnswer(())
+            found = self._hosts.find_capacity(asked) if asked else CapacityAnswer(())
         except PelotonError as error:
             return pb.PlannedRoom(notKnown=error.message), ()
         counts = list(zip(asked, found.counts, strict=True))
         first = sum(count for each, count in counts if each.turn == FIRST)
-        room = pb.PlannedRoom(
+        capacity = pb.PlannedRoom(
             foundInstances=first,
             hostlessInstances=in_pool.admitted_count - first - sum(each.count for each in others if each.turn == FIRST),
             queuedFoundInstances=sum(count for each, count in counts if each.turn != FIRST),
             uncheckedInstances=sum(each.count for each in others),
         )
-        return room, found.why
+        return capacity, found.why
 
 
 def _add_job(state: ResmgrState, job: _Job) -> tuple[ResmgrState, int]:
@@ -166,16 +166,16 @@ def _answer(
     job: JobRecord,
     in_pool: _InPool,
     unfits: Sequence[Unqueued],
-    room: pb.PlannedRoom,
+    capacity: pb.PlannedRoom,
     why: PlacementReason,
     evictions: Sequence[pb.PlannedEviction],
     names: Names,
 ) -> pb.JobPlanResponse:
-    admitted, held_back = in_pool.admitted_count, in_pool.held_back_count
-    counts = {PodState.PENDING: in_pool.queued_count, PodState.INITIALIZED: held_back}
+    admitted, in_backoff = in_pool.admitted_count, in_pool.in_backoff_count
+    counts = {PodState.PENDING: in_pool.queued_count, PodState.INITIALIZED: in_backoff}
     others = [one for one in unqueued(job, counts, ()) if one.obstacle is Obstacle.MAXIMUM_RUNNING] + [*unfits]
-    hosts_lines = list(room_lines(room, admitted, in_pool.queued_count - admitted, why))
-    room.text = "\n".join(hosts_lines)
+    hosts_lines = list(capacity_lines(capacity, admitted, in_pool.queued_count - admitted, why))
+    capacity.text = "\n".join(hosts_lines)
     lines = [
         *hosts_lines,
         *(line for found in in_pool.waiting for line in wait_lines(*found, names)),
@@ -185,17 +185,17 @@ def _answer(
     ]
     headline = f"In pool {in_pool.path} {admitted} of {job.instance_count} instances would be admitted now."
     reasons = [wire.unqueued_reason(one) for one in others]
-    if room.hostlessInstances and why:
-        reasons.insert(0, wire.room_reason(room.hostlessInstances, why))
+    if capacity.hostlessInstances and why:
+        reasons.insert(0, wire.capacity_reason(capacity.hostlessInstances, why))
     return pb.JobPlanResponse(
         poolPath=in_pool.path,
         admittedInstances=admitted,
         waitingInstances=in_pool.queued_count - admitted,
-        heldBackInstances=held_back,
+        heldBackInstances=in_backoff,
         waiting=[wire.waiting_gangs(*found, names) for found in in_pool.waiting],
         reasons=reasons,
         evictions=evictions,
         jobNames=names,
-        room=room,
+        room=capacity,
         text="\n".join([headline, *(f"  {line}" for line in lines)]),
     )

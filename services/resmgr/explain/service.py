@@ -117,7 +117,7 @@ class ExplainService:
         locked = await asyncio.to_thread(self._records.lockdowns.locked)
         if job.is_active:
             state = await self._state()
-            waiting = waiting_of(state, job, *self._look(state))
+            waiting = waiting_of(state, job, *self._read_plan(state))
             placement = () if "Launch" in locked else state.unplaced(job_id)[1]  # the lock blocks its launch, not hosts
             others = [*unqueued(job, counts, placement, gang), *await self._unfit.of(job, counts)]
             recipe = await asyncio.to_thread(self._recipe, job) if placement else ""
@@ -206,7 +206,7 @@ class ExplainService:
             row = state.tree.row[pool_rules.find(state, path)]
         except NotFound:
             raise NotFound(f"resource pool {shorten(path)} not found") from None
-        now, plan = self._look(state)
+        now, plan = self._read_plan(state)
         found = list(islice(_heads(state, now, plan, row), HEADS_MAX))
         owed = loans(now, plan, row)
         waiting: list[Found] = [
@@ -231,7 +231,7 @@ class ExplainService:
 
     async def PoolTree(self, request: pb.PoolTreeRequest, context: Context) -> pb.PoolTreeResponse:
         state = await self._state()
-        nodes = wire.PoolNodes(*self._look(state))  # holds copies: the rest needs no event loop
+        nodes = wire.PoolNodes(*self._read_plan(state))  # holds copies: the rest needs no event loop
         return pb.PoolTreeResponse(pools=await asyncio.to_thread(nodes.in_order))
 
     async def PoolPlan(self, request: pb.PoolPlanRequest, context: Context) -> pb.PoolPlanResponse:
@@ -246,7 +246,9 @@ class ExplainService:
 
         def plan(state: ResmgrState, held: HeldRanges) -> tuple[pb.PoolPlanResponse, list[Eviction], list[str]]:
             other = with_pool(state, spec)
-            answer = wire.pool_plan(self._look(state), self._look(other), other.path_of(pool_id), is_new=known is None)
+            answer = wire.pool_plan(
+                self._read_plan(state), self._read_plan(other), other.path_of(pool_id), is_new=known is None
+            )
             more = beyond(evictions(other, held, now_ns), evictions(state, held, now_ns))
             return answer, list(islice(more, wire.EVICTIONS_MAX)), list(pool_rules.beyond_hosts(state, spec))
 
@@ -264,7 +266,7 @@ class ExplainService:
         await self._state()
         return await self._plans.plan(request)
 
-    def _look(self, state: ResmgrState) -> tuple[Snapshot, Plan]:
+    def _read_plan(self, state: ResmgrState) -> tuple[Snapshot, Plan]:
         return dry_run.plan_now(state, self._loop.clock_ns())
 
     async def _state(self) -> ResmgrState:
@@ -276,7 +278,7 @@ class ExplainService:
 
 def _failed_placement_lines(state: ResmgrState, job: JobRecord, waiting: Iterable[Found]) -> Iterable[str]:
     """Return the last placement reason of pods in backoff, as a line."""
-    if any(wait.reason.rule is Rule.HELD_BACK for wait, _ in waiting) and (said := state.unplaced(job.job_id)[1]):
+    if any(wait.reason.rule is Rule.IN_BACKOFF for wait, _ in waiting) and (said := state.unplaced(job.job_id)[1]):
         yield f"placement said last: {placement_text(said)}"
 
 

@@ -112,7 +112,7 @@ class UnfitJobs:
 def candidates(state: ResmgrState) -> Iterator[JobId]:
     """Yield the jobs to examine, some of them twice."""
     heads = (queue[0].job_id for queues in state.waiting.pools.values() for queue in queues.values() if queue)
-    return chain(heads, state.held_back, (job_id for job_id, _ in state.unplaced_jobs()))
+    return chain(heads, state.in_backoff, (job_id for job_id, _ in state.unplaced_jobs()))
 
 
 def placed(shapes: Sequence[ShapeRange], job_type: JobType, binding: str = "") -> list[ShapeRange]:

@@ -16,7 +16,7 @@ from peloton.api.v0.peloton_pb2 import JobID, ResourcePoolID
 from peloton.api.v0.respool import respool_pb2
 from peloton.errors import PelotonError
 from peloton.lifecycle.reason_text import NO_NAMES, Names, eviction_text, misfit_text, placement_text, queue_text
-from peloton.model.daemon import DaemonReach, DaemonRoom
+from peloton.model.daemon import DaemonPlan, DaemonReach
 from peloton.model.ids import ROOT_POOL_ID
 from peloton.model.pod import PodRecord
 from peloton.model.reason import NOT_BACKFILLED, PlacementReason, Reason, RefusingHosts, Rule
@@ -46,7 +46,7 @@ RULES = {
     Rule.PRIORITY: pb.RULE_PRIORITY,
     Rule.BATCH_BOUND: pb.RULE_NEXT_CYCLE,
     Rule.NO_CYCLE: pb.RULE_NEXT_CYCLE,
-    Rule.HELD_BACK: pb.RULE_HELD_BACK,
+    Rule.IN_BACKOFF: pb.RULE_HELD_BACK,
 }
 OBSTACLES = {
     Obstacle.MAXIMUM_RUNNING: pb.RULE_MAXIMUM_RUNNING_INSTANCES,
@@ -120,7 +120,7 @@ def unqueued_reason(one: Unqueued) -> pb.Reason:
     )
 
 
-def room_reason(hostless: int, why: PlacementReason) -> pb.Reason:
+def capacity_reason(hostless: int, why: PlacementReason) -> pb.Reason:
     """Return the reason of instances of a plan that would be admitted, and find no host."""
     hosts = (hosts for cluster in why for pods in cluster.pods for hosts in pods.hosts)
     text = f"would be admitted, but {placement_text(why)}"
@@ -137,20 +137,20 @@ def reach_reason(reach: DaemonReach) -> pb.Reason:
     )
 
 
-def planned_daemon(cluster: str, room: DaemonRoom | PelotonError) -> pb.PlannedDaemon:
-    if isinstance(room, PelotonError):
-        return pb.PlannedDaemon(cluster=cluster, notKnown=room.message)
-    amounts = zip(RESOURCE_KINDS, room.overhead, room.capacity, strict=True)
+def planned_daemon(cluster: str, planned: DaemonPlan | PelotonError) -> pb.PlannedDaemon:
+    if isinstance(planned, PelotonError):
+        return pb.PlannedDaemon(cluster=cluster, notKnown=planned.message)
+    amounts = zip(RESOURCE_KINDS, planned.overhead, planned.capacity, strict=True)
     return pb.PlannedDaemon(
         cluster=cluster,
-        hosts=room.reach.matching_count + sum(hosts.host_count for hosts in room.reach.refusing),
-        matchingHosts=room.reach.matching_count,
-        hostsInMaintenance=room.away_count,
-        hostsWithRoom=room.free_count,
-        evictingHosts=room.evicting_count,
-        evictedInstances=room.evicted_count,
-        waitingHosts=room.waiting_count,
-        uncheckedHosts=room.unchecked_count,
+        hosts=planned.reach.matching_count + sum(hosts.host_count for hosts in planned.reach.refusing),
+        matchingHosts=planned.reach.matching_count,
+        hostsInMaintenance=planned.away_count,
+        hostsWithRoom=planned.free_count,
+        evictingHosts=planned.evicting_count,
+        evictedInstances=planned.evicted_count,
+        waitingHosts=planned.waiting_count,
+        uncheckedHosts=planned.unchecked_count,
         overhead=[
             pb.Overhead(kind=kind, amount=amount(kind, taken), capacity=amount(kind, whole))
             for kind, taken, whole in amounts

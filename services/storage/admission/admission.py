@@ -13,7 +13,7 @@ import sqlalchemy as sa
 
 from peloton.api.convert import POD_STATES
 from peloton.lifecycle.pod_machine import Event
-from peloton.lifecycle.volumes import beside_volumes
+from peloton.lifecycle.volumes import without_volumes
 from peloton.model.admission import AdmissionSnapshot, EvictionOrder, EvictionResult, HeldRange
 from peloton.model.ids import JobId
 from peloton.model.pod import PodState, ShapeRange
@@ -22,7 +22,7 @@ from peloton.model.times import NS_PER_S
 from services.storage.admission.evictions import evict_job
 from services.storage.admission.gang_requeues import requeue_gang
 from services.storage.admission.queue import joined, leave_queue, mark_pending, queueable, refuse
-from services.storage.admission.requeues import hold_back, requeue_pods
+from services.storage.admission.requeues import back_off, requeue_pods
 from services.storage.admission.snapshot import read_held, read_snapshot, runs_of
 from services.storage.engine import Repository, lock_jobs, reading
 from services.storage.jobs.configs import shape_runs
@@ -61,7 +61,7 @@ class Admission(Repository):
             shape for _, first, length, version, _ in runs for shape in shape_runs(conn, job_id, version, first, length)
         ]
         has_volumes = any(each.shape.volume_mib for each in shapes)
-        return beside_volumes(shapes, volumes_of(conn, job_id)) if has_volumes else shapes
+        return without_volumes(shapes, volumes_of(conn, job_id)) if has_volumes else shapes
 
     def mark_pending(
         self, job_id: JobId, ranges: Sequence[tuple[int, int]], queue_seq: int
@@ -163,8 +163,8 @@ class Admission(Repository):
         result, along = self._db.write(work)
         for hold in along:
             for span in chunks(hold.ranges):
-                self._db.write(partial(hold_back, job_id=job_id, span=span, hold=hold, now_ns=now_ns))
-                result.held_back.append((*span, hold.until_ns))
+                self._db.write(partial(back_off, job_id=job_id, span=span, hold=hold, now_ns=now_ns))
+                result.in_backoff.append((*span, hold.until_ns))
         return result
 
     # -- snapshot and log for a restarting resource manager

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from peloton.lifecycle import pod_terms as terms
 from peloton.lifecycle.goal import goal_after_eviction
 from peloton.lifecycle.pod_machine import Event
-from peloton.lifecycle.pod_terms import STAYING, STAYS
+from peloton.lifecycle.pod_terms import GOAL_ALIVE, STAYING
 from peloton.lifecycle.reason_text import NO_NAMES, Names, eviction_text
 from peloton.model.admission import EvictionOrder, EvictionResult
 from peloton.model.ids import JobId
@@ -32,7 +32,7 @@ EVICTION_MESSAGE = "evicting running task: "
 MAINTENANCE_REASON = "EvictionReason_HOST_MAINTENANCE"
 PREEMPTION_REASON = "EvictionReason_PREEMPTION"
 QOS_REASON = "EvictionReason_QOS"
-_EVICTABLE = where((terms.READY & STAYS) | STAYING)
+_EVICTABLE = where((terms.READY & GOAL_ALIVE) | STAYING)
 
 
 def reason_code(why: EvictionReason) -> str:
@@ -115,7 +115,7 @@ def requeue_ready(
 ) -> None:
     """Return READY pods, given as ``(instance, queue_seq)``, to the queue; no host has them yet."""
     scope = Chosen(order.job_id, [instance for instance, _ in waiting])
-    fire(conn, scope, Event.SEND_BACK, now_ns, gathers=is_to_gather, **words)
+    fire(conn, scope, Event.UNADMIT, now_ns, gang_incomplete=is_to_gather, **words)
     note_wakes(conn, [order.job_id], now_ns)
     if is_to_gather:
         result.unqueued += as_ranges(instance for instance, _ in waiting)
@@ -147,4 +147,4 @@ def preempt_running(
         fire(conn, Chosen(job.job_id, ending[False]), Event.EVICT, now_ns, **given)
     if ending[True]:
         goal = goal_after_eviction(job.type)
-        fire(conn, Chosen(job.job_id, ending[True]), Event.EVICT_FOR_GOOD, now_ns, goal=goal, **given)
+        fire(conn, Chosen(job.job_id, ending[True]), Event.EVICT_FINAL, now_ns, goal=goal, **given)

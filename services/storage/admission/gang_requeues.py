@@ -42,7 +42,7 @@ def requeue_gang(
     _start_backoff(conn, job, now_ns - since_ns, least_ns, now_ns, result)
     words = {"message": f"queued again: {requeue_text(reason)}", "reason": REQUEUE_REASON}
     members = Span(job_id, 0, job.gang_size)
-    fire(conn, members, Event.REQUEUE_GANG, now_ns, gathers=not is_whole, why=FOR_RESTART, **words)
+    fire(conn, members, Event.REQUEUE_GANG, now_ns, gang_incomplete=not is_whole, why=FOR_RESTART, **words)
     note_wakes(conn, [job_id], now_ns)
     ranges = as_ranges(pod.instance_id for pod in ready)
     if is_whole:

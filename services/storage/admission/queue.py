@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from peloton.api.convert import POD_STATES
 from peloton.lifecycle.job import is_ending, scheduled_count
 from peloton.lifecycle.pod_machine import Event
-from peloton.lifecycle.pod_terms import ENDS, STALE, state
+from peloton.lifecycle.pod_terms import CONFIG_OUTDATED, GOAL_ENDED, state
 from peloton.model.ids import JobId
 from peloton.model.job import JOB_TERMINAL, JobRecord
 from peloton.model.pod import PodState
@@ -41,19 +41,19 @@ def queueable(conn: sa.Connection, job_id: str, limit: int) -> list[tuple[int, i
     job = read_job(conn, job_id)
     if job is None or limit <= 0 or job.state in JOB_TERMINAL or is_ending(job):
         return []
-    room = _remaining_count(conn, job)
+    allowed = _remaining_count(conn, job)
     waits = sa.and_(POD.c.job_id == job_id, POD.c.state == INITIALIZED, GOAL_ALIVE)
     gang: list[tuple[int, int]] = []
     if job.gang_size > 1:
         in_gang = sa.select(sa.func.count()).select_from(POD).where(waits, POD.c.instance_id < job.gang_size)
         if conn.execute(in_gang).scalar_one() == job.gang_size:
-            if room is not None and room < job.gang_size:
+            if allowed is not None and allowed < job.gang_size:
                 return []
             gang = [(0, job.gang_size)]
             limit -= job.gang_size
-            room = None if room is None else room - job.gang_size
+            allowed = None if allowed is None else allowed - job.gang_size
         waits = sa.and_(waits, POD.c.instance_id >= job.gang_size)
-    limit = limit if room is None else min(limit, room)
+    limit = limit if allowed is None else min(limit, allowed)
     if limit <= 0:
         return gang
     query = sa.select(POD.c.instance_id).where(waits).order_by(POD.c.instance_id).limit(limit)
@@ -111,7 +111,7 @@ def leave_queue(
     killed: list[tuple[int, int, PodState]] = []
     scope = Span(job_id, *span)
     for was in (PodState.PENDING, PodState.READY):
-        leaving = instances_of(conn, scope, state(was) & (ENDS | STALE))
+        leaving = instances_of(conn, scope, state(was) & (GOAL_ENDED | CONFIG_OUTDATED))
         killed += [(start, count, was) for start, count in as_ranges(leaving)]
     if killed:
         fire(conn, scope, Event.LEAVE_QUEUE, now_ns)

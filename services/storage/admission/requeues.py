@@ -14,7 +14,7 @@ import sqlalchemy as sa
 
 from peloton.lifecycle.gang import HOLD
 from peloton.lifecycle.pod_machine import Event
-from peloton.lifecycle.pod_terms import HOMELESS, QUEUED, STALE, STAYS
+from peloton.lifecycle.pod_terms import CONFIG_OUTDATED, GOAL_ALIVE, HOMELESS, QUEUED
 from peloton.lifecycle.reason_text import requeue_text
 from peloton.model.admission import EvictionResult
 from peloton.model.ids import JobId
@@ -64,11 +64,11 @@ def requeue_pods(
         return now_ns + max(HOLD.delay_after_ns(vain_count, now_ns - gone.since_ns), least_ns)
 
     by_place: dict[int, list[int]] = {}
-    chosen = within(conn, Chosen(job_id, sorted(gone.vain_counts)))
+    chosen = within(conn, Chosen(job_id, sorted(gone.failure_counts)))
     for instance, queue_seq in conn.execute(sa.select(POD.c.instance_id, POD.c.queue_seq).where(chosen)):
         by_place.setdefault(queue_seq, []).append(instance)
-    for vain_count in sorted({*gone.vain_counts.values()}):
-        mine = sorted(i for i, count in gone.vain_counts.items() if count == vain_count)
+    for vain_count in sorted({*gone.failure_counts.values()}):
+        mine = sorted(i for i, count in gone.failure_counts.items() if count == vain_count)
         until_ns = until(vain_count)
         words = {
             "message": f"queued again, {tries_text(vain_count, until_ns - now_ns)}: {requeue_text(reason)}",
@@ -78,7 +78,7 @@ def requeue_pods(
         fire(conn, Chosen(job_id, mine), Event.REQUEUE, now_ns, **held, **words)
         if vain_count > 1:
             forget_earlier_tries(conn, job_id, mine, POD_REQUEUE_REASON)
-        result.held_back += [(start, count, until_ns) for start, count in as_ranges(mine)]
+        result.in_backoff += [(start, count, until_ns) for start, count in as_ranges(mine)]
     for queue_seq, mine in sorted(by_place.items()):
         result.queued += [(queue_seq, start, count) for start, count in as_ranges(sorted(mine))]
     return result, [Hold(count, until(count), ranges) for count, ranges in sorted(gone.along.items())]
@@ -92,7 +92,7 @@ def tries_text(vain_count: int, delay_ns: int) -> str:
 @dataclass(frozen=True, slots=True)
 class _Requeued:
     since_ns: int  # when the first of them was admitted
-    vain_counts: dict[int, int]  # READY instance -> failed attempts in a row, including this one
+    failure_counts: dict[int, int]  # READY instance -> failed attempts in a row, including this one
     along: dict[int, list[tuple[int, int]]]  # failed attempts -> ranges of PENDING pods that share the backoff
 
 
@@ -108,11 +108,11 @@ def _choose_requeued(conn: sa.Connection, job: JobRecord, named: Sequence[int], 
     since_ns = min(pod.updated_ns for pod in chosen)
     shapes = _shapes(conn, job.job_id)
     launched = _read_launched_shapes(conn, alone, since_ns, shapes)
-    vain_counts: dict[int, int] = {}
+    failure_counts: dict[int, int] = {}
     together: dict[PodShape, int] = {}
     for pod in chosen:
         shape = _shape_of(shapes, pod.config_version, pod.instance_id)
-        vain_counts[pod.instance_id] = pod.vain_count + 1
+        failure_counts[pod.instance_id] = pod.vain_count + 1
         if shape not in launched:
             together[shape] = max(together.get(shape, 0), pod.vain_count + 1)
     waiting = list(_read_waiting(conn, alone, shapes, together)) if together else []
@@ -121,11 +121,11 @@ def _choose_requeued(conn: sa.Connection, job: JobRecord, named: Sequence[int], 
     along: dict[int, list[tuple[int, int]]] = {}
     for shape, is_ready, _, (start, count) in waiting:
         if is_ready:  # pods beyond the bound are requeued when their own placement fails
-            room = max(CHUNK_PODS - len(vain_counts), 0)
-            vain_counts.update(dict.fromkeys(range(start, start + min(count, room)), together[shape]))
+            allowed = max(CHUNK_PODS - len(failure_counts), 0)
+            failure_counts.update(dict.fromkeys(range(start, start + min(count, allowed)), together[shape]))
         else:
             along.setdefault(together[shape], []).append((start, count))
-    return _Requeued(since_ns, vain_counts, along)
+    return _Requeued(since_ns, failure_counts, along)
 
 
 def _shapes(conn: sa.Connection, job_id: str) -> _Shapes:
@@ -166,14 +166,14 @@ def _read_waiting(
 
     Pods that return to a preferred host are skipped, since resources are reserved for them there.
     """
-    runs = runs_of(alone, where(QUEUED & STAYS & ~STALE & HOMELESS), POD.c.state, POD.c.vain_count)
+    runs = runs_of(alone, where(QUEUED & GOAL_ALIVE & ~CONFIG_OUTDATED & HOMELESS), POD.c.state, POD.c.vain_count)
     for state, first, length, version, _, vain_count in conn.execute(runs.order_by("start")):
         for shape, span in _by_shape(shapes, version, first, length):
             if shape in wanted:
                 yield shape, state == READY, vain_count, span
 
 
-def hold_back(conn: sa.Connection, job_id: JobId, span: tuple[int, int], hold: Hold, now_ns: int) -> None:
+def back_off(conn: sa.Connection, job_id: JobId, span: tuple[int, int], hold: Hold, now_ns: int) -> None:
     lock_job(conn, job_id)
     scope = Span(job_id, *span)
-    fire(conn, scope, Event.HOLD_BACK, now_ns, vain_count=hold.vain_count, held_until_ns=hold.until_ns)
+    fire(conn, scope, Event.BACK_OFF, now_ns, vain_count=hold.vain_count, held_until_ns=hold.until_ns)

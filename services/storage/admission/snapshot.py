@@ -14,7 +14,7 @@ from peloton.model.job import JobRecord, JobType
 from peloton.model.pod import TerminationReason
 from services.storage.codec import job_record
 from services.storage.pods.scope import ALLOCATED_NUMBERS, KILLING, ON_HOST_NUMBERS, PENDING
-from services.storage.pods.sql import GOAL_ENDED, NEWER
+from services.storage.pods.sql import GOAL_ENDED, RUN_SUPERSEDED
 from services.storage.pools import read_pools
 from services.storage.tables import COUNTER, FINISHED_STATES, JOB, POD
 
@@ -28,7 +28,7 @@ _DAEMON = JOB_TYPE_NUMBERS[JobType.DAEMON]
 """Daemons are left out: their resources are not part of the capacity that is distributed."""
 _ON_HOST_NOW = POD.c.state.in_(ON_HOST_NUMBERS)
 _IS_EVICTED = sa.and_(
-    POD.c.termination == TERMINATION_NUMBERS[TerminationReason.PREEMPTED_RESOURCES], sa.or_(GOAL_ENDED, NEWER)
+    POD.c.termination == TERMINATION_NUMBERS[TerminationReason.PREEMPTED_RESOURCES], sa.or_(GOAL_ENDED, RUN_SUPERSEDED)
 )
 """Condition of a pod on a host that is being evicted."""
 
@@ -74,7 +74,7 @@ def _job_snapshots(conn: sa.Connection, jobs: Sequence[JobRecord], ids: Sequence
 
 
 def read_held(conn: sa.Connection, job_ids: Sequence[JobId]) -> dict[JobId, list[HeldRange]]:
-    leaves = sa.or_(GOAL_ENDED, POD.c.state == KILLING, sa.and_(_ON_HOST_NOW, NEWER))
+    leaves = sa.or_(GOAL_ENDED, POD.c.state == KILLING, sa.and_(_ON_HOST_NOW, RUN_SUPERSEDED))
     key = POD.c.queue_seq * 4 + sa.case((_ON_HOST_NOW, 2), else_=0) + sa.case((leaves, 1), else_=0)
     found: dict[JobId, list[HeldRange]] = {job_id: [] for job_id in job_ids}
     for at in range(0, len(job_ids), JOBS_PER_QUERY):

@@ -13,7 +13,7 @@ from peloton.api.convert import JOB_STATE_NUMBERS, JOB_TYPE_NUMBERS
 from peloton.lifecycle.daemon import FollowPlan, follow_hosts
 from peloton.lifecycle.job import is_ending
 from peloton.lifecycle.pod_machine import Event
-from peloton.lifecycle.pod_terms import INITIALIZED, READY, STAYS
+from peloton.lifecycle.pod_terms import GOAL_ALIVE, INITIALIZED, READY
 from peloton.model.daemon import Daemon, Neighbour, Seat, WaitingDaemonPod
 from peloton.model.ids import Hostname, JobId, PodId
 from peloton.model.job import JobRecord, JobState, JobType
@@ -25,7 +25,7 @@ from services.storage.jobs.rows import hold_job
 from services.storage.jobs.steering import steer_pods, touch_job
 from services.storage.pods.creation import insert_service_pods
 from services.storage.pods.scope import ENDING_NUMBERS, KILLING, ON_HOST_NUMBERS, Chosen
-from services.storage.pods.sql import GOAL_ENDED, NEWER, where
+from services.storage.pods.sql import GOAL_ENDED, RUN_SUPERSEDED, where
 from services.storage.pods.writes import fire
 from services.storage.ranges import as_ranges
 from services.storage.tables import DAEMON_HOST, FINISHED_STATES, JOB, POD
@@ -35,7 +35,7 @@ PASSED = "Its host has room for it"
 _BATCH, _DAEMON = JOB_TYPE_NUMBERS[JobType.BATCH], JOB_TYPE_NUMBERS[JobType.DAEMON]
 _RUNS = JOB_STATE_NUMBERS[JobState.RUNNING]
 _SAME = sa.and_(POD.c.job_id == DAEMON_HOST.c.job_id, POD.c.instance_id == DAEMON_HOST.c.instance_id)
-_WAITS = where((INITIALIZED | READY) & STAYS)
+_WAITS = where((INITIALIZED | READY) & GOAL_ALIVE)
 
 
 class Daemons(Repository):
@@ -81,7 +81,7 @@ class Daemons(Repository):
 
         Each call scans the pods of all jobs that have not ended, so callers should request many hosts at once.
         """
-        leaves = sa.or_(GOAL_ENDED, NEWER, POD.c.state == KILLING).label("leaves")
+        leaves = sa.or_(GOAL_ENDED, RUN_SUPERSEDED, POD.c.state == KILLING).label("leaves")
         columns = (POD.c.job_id, POD.c.instance_id, POD.c.run_id, POD.c.host, POD.c.started_ns, POD.c.config_version)
         alive = sa.and_(JOB.c.state.not_in(FINISHED_STATES), POD.c.state.in_(ON_HOST_NUMBERS), POD.c.cluster == cluster)
         query = sa.select(*columns, JOB.c.priority, JOB.c.type, leaves).join_from(

@@ -12,7 +12,7 @@ from peloton.api.convert import POD_STATES
 from peloton.lifecycle import rollout
 from peloton.lifecycle.creation import is_plain_creation
 from peloton.lifecycle.guards import Condition
-from peloton.lifecycle.pod_terms import VANISHES
+from peloton.lifecycle.pod_terms import GOAL_DELETED
 from peloton.lifecycle.settle import (
     FLAGS,
     Counted,
@@ -78,7 +78,7 @@ def _has_leftover_pods(conn: sa.Connection, job: JobRecord) -> bool:
     """Return whether an update has left pods of an ended service to delete or to count."""
     if job.type is JobType.BATCH:
         return False
-    counting = sa.select(sa.func.count(), sa.func.coalesce(sa.func.sum(_flag(where(VANISHES))), 0))
+    counting = sa.select(sa.func.count(), sa.func.coalesce(sa.func.sum(_flag(where(GOAL_DELETED))), 0))
     count, deleted = conn.execute(counting.where(POD.c.job_id == job.job_id)).one()
     return bool(deleted) or count != sum(job.pod_counts.values())
 

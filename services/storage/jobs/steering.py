@@ -7,7 +7,7 @@ import sqlalchemy as sa
 from peloton.api.convert import JOB_STATE_NUMBERS
 from peloton.lifecycle.job_machine import JobEvent, next_job
 from peloton.lifecycle.pod_machine import Event
-from peloton.lifecycle.pod_terms import ON_REQUEST, REVIVABLE, STAYS
+from peloton.lifecycle.pod_terms import GOAL_ALIVE, ON_REQUEST, REVIVABLE
 from peloton.model.job import JobRecord, JobState
 from peloton.model.pod import PodState
 from services.storage.codec import job_record
@@ -68,7 +68,7 @@ def steer_pods(
     if row is None or row.desired_state_version != job.desired_state_version:
         return []
     scope = Span(job.job_id, *span)
-    changed = instances_of(conn, scope, STAYS if goal is PodState.KILLED else REVIVABLE)
+    changed = instances_of(conn, scope, GOAL_ALIVE if goal is PodState.KILLED else REVIVABLE)
     if not changed:
         return []
     touch_job(conn, job.job_id, now_ns)

@@ -48,9 +48,9 @@ class JobWakes(Repository):
 
         Their workflows process no wakes; late reports of pods store them.
         """
-        lives = sa.select(JOB.c.job_id).where(JOB.c.job_id == JOB_WAKE.c.job_id, _HAS_WORKFLOW).exists()
+        has_job = sa.select(JOB.c.job_id).where(JOB.c.job_id == JOB_WAKE.c.job_id, _HAS_WORKFLOW).exists()
         old = sa.and_(JOB_WAKE.c.due_ns <= until_ns, JOB_WAKE.c.noted_ns <= until_ns)
-        ended = sa.select(JOB_WAKE.c.job_id).where(old, ~lives).order_by(JOB_WAKE.c.due_ns).limit(limit)
+        ended = sa.select(JOB_WAKE.c.job_id).where(old, ~has_job).order_by(JOB_WAKE.c.due_ns).limit(limit)
         # The age is checked again: a job started meanwhile has a younger wake.
         statement = sa.delete(JOB_WAKE).where(JOB_WAKE.c.job_id.in_(ended), JOB_WAKE.c.noted_ns <= until_ns)
         return self._db.write(lambda conn: conn.execute(statement).rowcount)

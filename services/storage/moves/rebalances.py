@@ -63,7 +63,7 @@ from services.storage.moves.rebalance_rows import (
 )
 from services.storage.pods.ready import ready_gangs
 from services.storage.pods.scope import KILLING, ON_HOST_NUMBERS
-from services.storage.pods.sql import GOAL_ENDED, LAUNCHABLE, NEWER
+from services.storage.pods.sql import GOAL_ENDED, LAUNCHABLE, RUN_SUPERSEDED
 from services.storage.tables import FINISHED_STATES, JOB, POD
 from services.storage.updates import instances
 from services.storage.updates.disruptions import move_pods
@@ -83,13 +83,13 @@ _WHY_OTHERS_STAY = {
     JOB_TYPE_NUMBERS[JobType.DAEMON]: Stays.DAEMON,
     JOB_TYPE_NUMBERS[JobType.EXTERNAL]: Stays.EXTERNAL,
 }
-_LIVES = JOB.c.state.not_in(FINISHED_STATES)
+_UNFINISHED = JOB.c.state.not_in(FINISHED_STATES)
 
 
 class Rebalances(Repository):
     def census(self, cluster: str) -> PodCensus:
         """Read all pods of services on hosts of the cluster, service by service, and count the pods of other jobs."""
-        services = sa.select(JOB.c.job_id).where(_LIVES, _SERVICE).order_by(JOB.c.job_id)
+        services = sa.select(JOB.c.job_id).where(_UNFINISHED, _SERVICE).order_by(JOB.c.job_id)
         pods: list[PodNow] = []
         grants: dict[JobId, int] = {}
         for job_id in self._db.read(lambda conn: list(conn.execute(services).scalars())):
@@ -213,7 +213,7 @@ class Rebalances(Repository):
 
     def _waiting(self, cluster: str) -> list[WaitingPods]:
         waits = sa.exists().where(POD.c.job_id == JOB.c.job_id, LAUNCHABLE)
-        jobs = sa.select(JOB.c.job_id).where(_LIVES, waits).order_by(JOB.c.job_id)
+        jobs = sa.select(JOB.c.job_id).where(_UNFINISHED, waits).order_by(JOB.c.job_id)
         found: list[WaitingPods] = []
         for job_id in self._db.read(lambda conn: list(conn.execute(jobs).scalars())):
             found += self._db.read(partial(_waiting_of, job_id=job_id, cluster=cluster, now_ns=self._db.clock_ns()))
@@ -242,7 +242,7 @@ def _of_service(conn: sa.Connection, job_id: str, cluster: str) -> tuple[list[Po
     job = read_job(conn, job_id)
     if job is None:
         return [], 0
-    leaves = sa.or_(GOAL_ENDED, NEWER, POD.c.state == KILLING).label("leaves")
+    leaves = sa.or_(GOAL_ENDED, RUN_SUPERSEDED, POD.c.state == KILLING).label("leaves")
     has_volume = volume_there(POD.c.job_id, POD.c.instance_id, POD.c.host).label("has_volume")
     query = (
         sa.select(POD.c.instance_id, POD.c.run_id, POD.c.host, POD.c.config_version, leaves, has_volume)
@@ -286,7 +286,7 @@ def _count_others(conn: sa.Connection, cluster: str) -> dict[Hostname, dict[Stay
     query = (
         sa.select(POD.c.host, JOB.c.type, sa.func.count())
         .join(JOB, JOB.c.job_id == POD.c.job_id)
-        .where(_LIVES, sa.not_(_SERVICE), POD.c.state.in_(ON_HOST_NUMBERS), POD.c.cluster == cluster)
+        .where(_UNFINISHED, sa.not_(_SERVICE), POD.c.state.in_(ON_HOST_NUMBERS), POD.c.cluster == cluster)
         .group_by(POD.c.host, JOB.c.type)
     )
     found: dict[Hostname, dict[Stays, int]] = {}

@@ -28,7 +28,7 @@ from services.storage.jobs.rows import hold_job
 from services.storage.moves.rows import read_migration, read_moved, write_service
 from services.storage.moves.subtrees import as_of
 from services.storage.pods.scope import ON_HOST_NUMBERS
-from services.storage.pods.sql import GOAL_ALIVE, NEWER
+from services.storage.pods.sql import GOAL_ALIVE, RUN_SUPERSEDED
 from services.storage.tables import FINISHED_STATES, JOB, POD
 from services.storage.updates import instances
 from services.storage.updates.disruptions import take_down
@@ -75,7 +75,7 @@ def _direction(migration: Migration) -> str:
 
 def _pods_of(conn: sa.Connection, job: JobRecord, moved: frozenset[int]) -> ServicePods:
     on_hosts = sa.and_(POD.c.job_id == job.job_id, POD.c.state.in_(ON_HOST_NUMBERS), GOAL_ALIVE)
-    query = sa.select(POD.c.instance_id, POD.c.cluster, NEWER.label("is_leaving")).where(on_hosts)
+    query = sa.select(POD.c.instance_id, POD.c.cluster, RUN_SUPERSEDED.label("is_leaving")).where(on_hosts)
     rows = conn.execute(query).all()
     missing = instances.missing_of(conn, job.job_id)
     leaving = frozenset(row.instance_id for row in rows if row.is_leaving)

@@ -35,7 +35,7 @@ def insert_service_pods(conn: sa.Connection, job: JobRecord, version: int, start
         for instance, run, revision in conn.execute(last.where(mine).group_by(POD_EVENT.c.instance_id))
     }
     if before:
-        fire_each(conn, job.job_id, Event.COUNT_ON, now_ns, before)
+        fire_each(conn, job.job_id, Event.RESUME_NUMBERING, now_ns, before)
     add_events(conn, span, now_ns)
 
 

@@ -13,12 +13,12 @@ from peloton.model.job import JobRecord, JobType
 from peloton.model.pod import NextRun, PodRecord
 from services.storage.codec import pod_record
 from services.storage.pods.scope import Span, within
-from services.storage.pods.sql import GOAL_ENDED, NEWER
+from services.storage.pods.sql import GOAL_ENDED, RUN_SUPERSEDED
 from services.storage.tables import POD
 
 
 def members_of(conn: sa.Connection, job: JobRecord) -> Counter[Member]:
-    kind = (POD.c.state, GOAL_ENDED, NEWER, POD.c.next_run)
+    kind = (POD.c.state, GOAL_ENDED, RUN_SUPERSEDED, POD.c.next_run)
     query = sa.select(*kind, sa.func.count()).where(within(conn, Span(job.job_id, 0, job.gang_size))).group_by(*kind)
     members: Counter[Member] = Counter()
     for *found, count in conn.execute(query):
@@ -32,8 +32,8 @@ def read_members(conn: sa.Connection, job: JobRecord) -> list[PodRecord]:
     return [pod_record(row) for row in conn.execute(query)]
 
 
-def find_shared_fate(conn: sa.Connection, job: JobRecord, room: int) -> SharedFate | None:
-    """Return at most ``room`` members to change because of another's end; None when no member is affected.
+def find_shared_fate(conn: sa.Connection, job: JobRecord, allowed: int) -> SharedFate | None:
+    """Return at most ``allowed`` members to change because of another's end; None when no member is affected.
 
     The count of members decides whether they are read.
     """
@@ -43,4 +43,4 @@ def find_shared_fate(conn: sa.Connection, job: JobRecord, room: int) -> SharedFa
     what = fate(members)
     if not any(is_affected(member, what) for member in members):
         return None
-    return shared_fate(read_members(conn, job), room)
+    return shared_fate(read_members(conn, job), allowed)

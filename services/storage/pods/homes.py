@@ -11,7 +11,7 @@ from peloton.api.convert import POD_STATE_NUMBERS
 from peloton.model.ids import Hostname, JobId
 from peloton.model.pod import QUEUED, NextRun, PodState
 from services.storage.pods.scope import ON_HOST_NUMBERS
-from services.storage.pods.sql import NEWER
+from services.storage.pods.sql import RUN_SUPERSEDED
 from services.storage.tables import POD
 
 WAITING_NUMBERS = [POD_STATE_NUMBERS[state] for state in QUEUED | {PodState.READY}]
@@ -20,7 +20,7 @@ WAITING_NUMBERS = [POD_STATE_NUMBERS[state] for state in QUEUED | {PodState.READ
 def homes_of(conn: sa.Connection, job_id: JobId, cluster: str, without: Collection[int]) -> dict[Hostname, int]:
     """Count pods by preferred host: the current host, or the one to which a pod returns or moves."""
     is_there = POD.c.state.in_(ON_HOST_NUMBERS)
-    moves = sa.and_(NEWER, POD.c.desired_host != "")
+    moves = sa.and_(RUN_SUPERSEDED, POD.c.desired_host != "")
     comes_back = sa.or_(POD.c.state.in_(WAITING_NUMBERS), POD.c.next_run != int(NextRun.NONE))
     home = sa.case((sa.and_(is_there, sa.not_(moves)), POD.c.host), else_=POD.c.desired_host).label("home")
     query = (

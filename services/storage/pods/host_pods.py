@@ -33,7 +33,7 @@ from services.storage.jobs.configs import facts_of
 from services.storage.jobs.rows import hold_job
 from services.storage.moves.bindings import binding_of_job
 from services.storage.pods.scope import ENDING_NUMBERS, KILLING, LIVING_JOBS, ON_HOST_NUMBERS, Chosen, within
-from services.storage.pods.sql import GOAL_ALIVE, GOAL_ENDED, LAUNCHABLE, NEWER, where
+from services.storage.pods.sql import GOAL_ALIVE, GOAL_ENDED, LAUNCHABLE, RUN_SUPERSEDED, where
 from services.storage.pods.status_writes import Retry, StatusOutcome, apply_statuses, read_retries
 from services.storage.pods.writes import add_output, fire, fire_each
 from services.storage.tables import FINISHED_STATES, HOST, JOB, POD
@@ -188,7 +188,7 @@ class HostPods(Repository):
         many hosts at once.
         """
         found: dict[Hostname, list[Resident]] = {Hostname(name): [] for name in hostnames}
-        leaves = sa.or_(GOAL_ENDED, NEWER, POD.c.state == KILLING).label("leaves")
+        leaves = sa.or_(GOAL_ENDED, RUN_SUPERSEDED, POD.c.state == KILLING).label("leaves")
         has_volume = volume_there(POD.c.job_id, POD.c.instance_id, POD.c.host).label("has_volume")
         query = (
             sa.select(POD.c.host, POD.c.job_id, POD.c.instance_id, JOB.c.type, leaves, has_volume)

@@ -11,7 +11,7 @@ from peloton.api.convert import POD_STATE_NUMBERS, POD_STATES
 from peloton.errors import NotFound
 from peloton.lifecycle.gang import progress_of
 from peloton.lifecycle.pod_machine import Event
-from peloton.lifecycle.pod_terms import NEWER, STAYS, WAITS_ON_HOST
+from peloton.lifecycle.pod_terms import GOAL_ALIVE, RUN_SUPERSEDED, WAITS_ON_HOST
 from peloton.model.host import ReadyGang
 from peloton.model.ids import Hostname, JobId
 from peloton.model.job import JOB_TERMINAL, GangProgress, JobState, JobType
@@ -26,7 +26,7 @@ from services.storage.pods.gangs import members_of
 from services.storage.pods.homes import homes_of
 from services.storage.pods.ready import ready_gang, ready_gangs
 from services.storage.pods.scope import KILLED, ON_HOST_NUMBERS, TERMINAL_NUMBERS, Span, numbers
-from services.storage.pods.sql import GOAL_ALIVE, where
+from services.storage.pods.sql import where
 from services.storage.pods.writes import fire, instances_of
 from services.storage.ranges import CHUNK_PODS, chunks, with_gang
 from services.storage.tables import POD, POD_EVENT
@@ -100,7 +100,7 @@ class Pods(Repository):
         Failed pods ended FAILED or LOST, or KILLED without a request.
         """
         waits = sa.and_(POD.c.state.in_(TERMINAL_NUMBERS), POD.c.next_run != 0, POD.c.due_ns > 0)
-        ended = sa.or_(POD.c.state.in_(_FAILED), sa.and_(POD.c.state == KILLED, GOAL_ALIVE), waits)
+        ended = sa.or_(POD.c.state.in_(_FAILED), sa.and_(POD.c.state == KILLED, where(GOAL_ALIVE)), waits)
         query = sa.select(POD).where(POD.c.job_id == job_id, waits if only_waiting else ended)
         query = query.order_by(POD.c.instance_id).limit(limit)
         return self._db.read(lambda conn: [pod_record(row) for row in conn.execute(query)])
@@ -206,7 +206,7 @@ class Pods(Repository):
             touch_job(conn, job_id, now_ns)
             span = Span(job_id, start, count)
             fire(conn, span, Event.RESTART, now_ns, message=message or None, reason=reason or None, why=why)
-            return instances_of(conn, span, STAYS & NEWER)
+            return instances_of(conn, span, GOAL_ALIVE & RUN_SUPERSEDED)
 
         for start, count in chunks(self._with_gang(job_id, ranges)):
             waiting += self._db.write(partial(work, start=start, count=count))

@@ -17,13 +17,13 @@ from peloton.lifecycle.guards import (
     Differs,
     Either,
     Exceeds,
+    Flag,
     In,
     Joined,
     Not,
     Parameter,
     Pick,
     Plus,
-    Said,
     Unset,
     Value,
 )
@@ -73,7 +73,7 @@ def where(condition: Condition) -> sa.ColumnElement[bool]:
             return POD.c[column] != value_sql(other, column)
         case Exceeds(column, other):
             return POD.c[column] > value_sql(other, column)
-        case Said(name):
+        case Flag(name):
             return sa.bindparam(f"p_{name}", type_=sa.SmallInteger) == _constant(1)
     raise AssertionError(f"{condition} has no SQL")
 
@@ -111,5 +111,5 @@ def _constant(value: Any) -> sa.ColumnElement[Any]:
     return sa.literal_column(str(value), sa.BigInteger)
 
 
-GOAL_ENDED, GOAL_ALIVE = where(terms.ENDS), where(terms.STAYS)
-LAUNCHABLE, NEWER = where(terms.LAUNCHABLE), where(terms.NEWER)
+GOAL_ENDED, GOAL_ALIVE = where(terms.GOAL_ENDED), where(terms.GOAL_ALIVE)
+LAUNCHABLE, RUN_SUPERSEDED = where(terms.LAUNCHABLE), where(terms.RUN_SUPERSEDED)

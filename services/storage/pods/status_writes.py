@@ -84,7 +84,7 @@ def apply_statuses(
         write_reported(conn, list(changes.values()))
     write_containers(conn, statuses, pods)
     _log_ended(conn, outcome, pods)
-    if never_sent := [status.pod_id for status in statuses if status.cause is Cause.ROOM_GONE]:
+    if never_sent := [status.pod_id for status in statuses if status.cause is Cause.RESOURCES_GONE]:
         forget_unmade(conn, never_sent)
     if running:
         note_made(conn, running, now_ns)

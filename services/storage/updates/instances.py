@@ -37,7 +37,7 @@ def from_text(text: str) -> Instances:
     return frozenset(found)
 
 
-_LOOKED_AT = (
+_READ_COLUMNS = (
     POD.c.state,
     POD.c.goal,
     sa.case((POD.c.desired_run_id > POD.c.run_id, 1), else_=0),
@@ -69,7 +69,7 @@ def read_pods(
     """Read pods in ``scope`` in the given order; ``named`` are the parameters of the scope."""
     alike: dict[tuple[int, ...], PodRecord] = {}
     pods: dict[int, PodRecord] = {}
-    query = sa.select(POD.c.instance_id, *_LOOKED_AT).where(scope).order_by(*order).limit(limit)
+    query = sa.select(POD.c.instance_id, *_READ_COLUMNS).where(scope).order_by(*order).limit(limit)
     for instance, *condition in conn.execute(query, named):
         key = tuple(condition)
         record = alike.get(key)
@@ -90,7 +90,11 @@ def conditions_of(
 ) -> Iterator[tuple[JobId, PodRecord, bool, int]]:
     """Count equal pods of each of these jobs, on hosts of the cluster and elsewhere."""
     is_here = sa.case((sa.and_(POD.c.cluster == cluster, POD.c.state.in_(ON_HOST_NUMBERS)), 1), else_=0)
-    columns = [POD.c.job_id, is_here.label("is_here"), *(column.label(f"c{i}") for i, column in enumerate(_LOOKED_AT))]
+    columns = [
+        POD.c.job_id,
+        is_here.label("is_here"),
+        *(column.label(f"c{i}") for i, column in enumerate(_READ_COLUMNS)),
+    ]
     each = sa.select(*columns).where(POD.c.job_id.in_(job_ids)).subquery()
     query = sa.select(*each.c, sa.func.count()).group_by(*each.c)
     for job_id, here, *condition, count in conn.execute(query):

@@ -24,7 +24,7 @@ from services.storage.pods.writes import count_pods
 from services.storage.tables import POD
 from services.storage.updates import instances
 
-LOOKED_FOR = 1_000
+IDS_PER_QUERY = 1_000
 """Maximum number of instances whose existence one statement checks."""
 
 
@@ -48,11 +48,11 @@ class StoredPods:
         changing, leaving = waiting - update.removed, sorted(waiting & update.removed)
         first = self._added(update, changing, limit)
         pods: dict[int, PodRecord] = {}
-        if changing and (room := limit - len(first)) > 0:
+        if changing and (allowed := limit - len(first)) > 0:
             among, serves = self._among(changing), where(terms.AVAILABLE)
-            pods = self._read(sa.and_(among, sa.not_(serves)), order=(_rank(), POD.c.instance_id), limit=room)
-            if room > len(pods):  # the last rows in key order have been read
-                pods |= self._read(sa.and_(among, serves), limit=room - len(pods))
+            pods = self._read(sa.and_(among, sa.not_(serves)), order=(_rank(), POD.c.instance_id), limit=allowed)
+            if allowed > len(pods):  # the last rows in key order have been read
+                pods |= self._read(sa.and_(among, serves), limit=allowed - len(pods))
             first += pods
         if leaving := leaving[: max(limit - len(first), 0)]:
             pods |= self._read(self._among(leaving))
@@ -112,7 +112,7 @@ def _rank() -> sa.Case[int]:
     """Order unavailable pods by their ``sla.availability``; available ones come last."""
     taken_down = POD.c.termination.in_(sorted(TERMINATION_NUMBERS[reason] for reason in TAKEN_DOWN))
     is_taken_down = sa.and_(where(~_BY_GOAL & terms.ASKED_TO_END), taken_down)
-    is_killed = where(_BY_GOAL | terms.ASKED_TO_END | terms.NEWER | terms.STALE)
+    is_killed = where(_BY_GOAL | terms.ASKED_TO_END | terms.RUN_SUPERSEDED | terms.CONFIG_OUTDATED)
     return sa.case(
         (is_taken_down, ORDER[Availability.UNAVAILABLE]),
         (is_killed, ORDER[Availability.KILLED]),
@@ -121,5 +121,5 @@ def _rank() -> sa.Case[int]:
 
 
 def _split(ids: Sequence[int]) -> Iterator[Sequence[int]]:
-    for start in range(0, len(ids), LOOKED_FOR):
-        yield ids[start : start + LOOKED_FOR]
+    for start in range(0, len(ids), IDS_PER_QUERY):
+        yield ids[start : start + IDS_PER_QUERY]

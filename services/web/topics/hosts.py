@@ -18,7 +18,7 @@ from services.web.api import TIMEOUT_S, Api
 EVENTS_SHOWN = 50
 
 
-async def look_at_names(api: Api, _: str) -> Any:
+async def read_names(api: Api, _: str) -> Any:
     """Return ``maps`` by cluster: host names and host pools, which change rarely, with the ``version`` of the names."""
     answer = await _maps(api)
     return {
@@ -35,7 +35,7 @@ async def look_at_names(api: Api, _: str) -> Any:
     }
 
 
-async def look_at_map(api: Api, _: str) -> Any:
+async def read_map(api: Api, _: str) -> Any:
     """Return ``maps`` by cluster: changing values of each host in the order of the names of ``version``.
 
     Lists of bytes are base64. ``silent`` lists clusters that do not answer.
@@ -50,7 +50,7 @@ async def look_at_map(api: Api, _: str) -> Any:
     return {"maps": found, "silent": list(answer.silent_clusters)}
 
 
-async def look_at_host(api: Api, hostname: str) -> Any:
+async def read_host(api: Api, hostname: str) -> Any:
     """Return ``host``, its ``pods``, and its ``maintenance``, if any."""
     queried = host_svc_pb2.QueryHostsRequest(hostnames=[hostname])
     hosts, pods, drains = await asyncio.gather(
@@ -67,7 +67,7 @@ async def look_at_host(api: Api, hostname: str) -> Any:
     }
 
 
-async def look_at_events(api: Api, hostname: str) -> Any:
+async def read_events(api: Api, hostname: str) -> Any:
     """Return ``events`` of a host, which may be gone, or of all hosts without a name, newest first.
 
     ``hasMore``: there are older events.

@@ -28,28 +28,28 @@ RUNS_SHOWN = 10
 ENDED = (job_pb2.SUCCEEDED, job_pb2.FAILED, job_pb2.KILLED)
 
 
-async def look(api: Api, job_id: str) -> Any:
+async def read(api: Api, job_id: str) -> Any:
     """Return ``row``; ``why`` from JobWhy for a job that has not ended; ``problem`` if the reasons are unknown."""
     request = table_pb2.GetJobRequest(id=peloton_pb2.JobID(value=job_id))
     row = await api.job_table.GetJob(request, timeout=TIMEOUT_S)
-    told: dict[str, Any] = {"row": MessageToDict(row)}
+    page: dict[str, Any] = {"row": MessageToDict(row)}
     if row.state not in ENDED:
         try:
             asked = explain_pb2.JobWhyRequest(jobId=peloton_pb2.JobID(value=job_id))
-            told["why"] = MessageToDict(await api.explain.JobWhy(asked, timeout=TIMEOUT_S))
+            page["why"] = MessageToDict(await api.explain.JobWhy(asked, timeout=TIMEOUT_S))
         except grpc.aio.AioRpcError as error:  # the resource manager is unavailable: the rest is shown
-            told["problem"] = error.details() or ""
-    return told
+            page["problem"] = error.details() or ""
+    return page
 
 
-async def look_at_states(api: Api, job_id: str) -> Any:
+async def read_states(api: Api, job_id: str) -> Any:
     """Return the ``count`` of instances, and the bytes of GetInstanceStates, zlib-compressed in base64."""
     request = table_pb2.GetInstanceStatesRequest(id=peloton_pb2.JobID(value=job_id))
     answer = await api.job_table.GetInstanceStates(request, timeout=TIMEOUT_S)
     return {"count": answer.instanceCount, "states": b64encode(zlib.compress(answer.states, 1)).decode()}
 
 
-async def look_at_use(api: Api, asked: str) -> Any:
+async def read_use(api: Api, asked: str) -> Any:
     """Return GetInstanceUse for ``JOB``, or for one instance ``JOB/INSTANCE``."""
     job_id, _, instance = asked.partition("/")
     instances = [_number(instance)] if instance else []
@@ -57,7 +57,7 @@ async def look_at_use(api: Api, asked: str) -> Any:
     return MessageToDict(await api.job_table.GetInstanceUse(request, timeout=TIMEOUT_S))
 
 
-async def look_at_instances(api: Api, asked: str) -> Any:
+async def read_instances(api: Api, asked: str) -> Any:
     """Return instances for ``asked``, a TaskManager.Query request in JSON.
 
     ``rows`` are [instance, state, host, message, run, start, completion, failures]; ``total`` counts all matches.
@@ -89,11 +89,11 @@ def _instance_row(info: task_pb2.TaskInfo) -> list[Any]:
     ]
 
 
-async def look_at_instance(api: Api, argument: str) -> Any:
+async def read_instance(api: Api, argument: str) -> Any:
     """Return the ``runtime`` of ``JOB/INSTANCE``, and the ``events`` of its latest runs, newest first."""
     text, _, number = argument.rpartition("/")
     job_id, instance = peloton_pb2.JobID(value=text), _number(number)
-    found, told = await asyncio.gather(
+    found, page = await asyncio.gather(
         api.tasks.Get(task_pb2.GetRequest(jobId=job_id, instanceId=instance), timeout=TIMEOUT_S),
         api.tasks.GetPodEvents(
             task_pb2.GetPodEventsRequest(jobId=job_id, instanceId=instance, limit=RUNS_SHOWN), timeout=TIMEOUT_S
@@ -103,9 +103,9 @@ async def look_at_instance(api: Api, argument: str) -> Any:
         raise NotFound(found.notFound.message or f"job {text} has no instance {instance}")
     runtime = found.result.runtime
     runtime.message, runtime.reason = status_text(runtime.message, runtime.reason), ""
-    for event in told.result:
+    for event in page.result:
         event.message, event.reason = status_text(event.message, event.reason), ""
-    return {"runtime": MessageToDict(runtime), "events": [MessageToDict(one) for one in told.result]}
+    return {"runtime": MessageToDict(runtime), "events": [MessageToDict(one) for one in page.result]}
 
 
 def _number(instance: str) -> int:

@@ -13,7 +13,7 @@ from services.web.api import TIMEOUT_S, Api
 ASKED_CHARS_MAX = 8_000
 
 
-async def look(api: Api, asked: str) -> Any:
+async def read(api: Api, asked: str) -> Any:
     """Return the answer to ``asked``, a ListJobs request in JSON, without counts, which are too expensive to poll."""
     if len(asked) > ASKED_CHARS_MAX:
         raise InvalidArgument(f"the filters have {len(asked)} characters, at most {ASKED_CHARS_MAX} are allowed")

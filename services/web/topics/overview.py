@@ -26,7 +26,7 @@ QUANTITIES: dict[int, str] = {
 }
 
 
-async def look(api: Api, _: str) -> Any:
+async def read(api: Api, _: str) -> Any:
     """Return ``overview``: problems, sums, counts and leaders; ``demand`` of waiting pods by kind.
 
     ``demand`` is empty while the resource manager does not answer.
@@ -39,7 +39,7 @@ async def look(api: Api, _: str) -> Any:
     return {"overview": MessageToDict(overview), "demand": demand}
 
 
-async def look_at_problems(api: Api, job_id: str) -> Any:
+async def read_problems(api: Api, job_id: str) -> Any:
     """Return the problems of a job or service in the overview, the worst first."""
     overview = await api.overview.GetOverview(overview_pb2.GetOverviewRequest(), timeout=TIMEOUT_S)
     mine = [one for one in overview.problems if one.subject_kind == OF_JOB and one.subject_id == job_id]

@@ -12,7 +12,7 @@ from services.web.api import TIMEOUT_S, Api
 LIMIT = 200
 
 
-async def look(api: Api, pool_path: str) -> Any:
+async def read(api: Api, pool_path: str) -> Any:
     """Return ``schedules`` by name and ``hasMore``; the root selects all pools."""
     request = schedule_pb2.ListSchedulesRequest(pool_path="" if pool_path == "/" else pool_path, limit=LIMIT)
     found = await api.schedules.ListSchedules(request, timeout=TIMEOUT_S)

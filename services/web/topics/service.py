@@ -31,7 +31,7 @@ Trouble = dict[str, Any]
 """Mapping of ``title``, ``detail``, and the ``instance`` whose stderr has details."""
 
 
-async def look(api: Api, job_id: str) -> Any:
+async def read(api: Api, job_id: str) -> Any:
     """Return the state of a service.
 
     ``job`` comes without the specs of its pods; ``pods`` as [instance, state, host, version, message, health, run,
@@ -60,12 +60,14 @@ def troubles(pods: Sequence[pod_pb2.PodSummary], why: explain_pb2.JobWhyResponse
     failing = [pod for pod in pods if _is_failing(pod.status, now_s)]
     if failing:
         # The resource manager reports exit code and next run; the message of a waiting pod only says that it waits.
-        told = [reason.text for reason in why.reasons if reason.rule == explain_pb2.RULE_BACK_OFF]
+        back_off_texts = [reason.text for reason in why.reasons if reason.rule == explain_pb2.RULE_BACK_OFF]
         said = [(pod.status.message.partition(OUTPUT_MARK)[0], pod.status.reason) for pod in failing]
         texts = Counter(status_text(message, reason) for message, reason in said)
         del texts[""]
-        told = told or [f"{text} ({count} instances)" if count > 1 else text for text, count in texts.most_common()]
-        lines = told[:TEXTS_MAX]
+        back_off_texts = back_off_texts or [
+            f"{text} ({count} instances)" if count > 1 else text for text, count in texts.most_common()
+        ]
+        lines = back_off_texts[:TEXTS_MAX]
         outputs = [pod.status.message.partition(OUTPUT_MARK)[2] for pod in failing]
         if output := next(filter(None, outputs), ""):
             lines.append(f"stderr: {output}")

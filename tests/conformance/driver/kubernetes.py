@@ -28,7 +28,7 @@ from tests.kubernetes.client import MERGE, Client, login_of
 from tests.kubernetes.deployment import host_manager_of
 from tests.kubernetes.fake_kubelet import FakeKubelets
 
-PATIENCE_S = 180.0
+TIMEOUT_S = 180.0
 _SETTINGS: dict[str, Any] = {"lost_node_s": 0.3, "log_retention_s": 3_600.0, "slack_period_s": 3_600.0}
 _numbers = count(1)
 
@@ -110,7 +110,7 @@ class EmulatedPlane:
         self._loop.close()
 
     def _do(self, work: Any) -> None:
-        asyncio.run_coroutine_threadsafe(work, self._loop).result(PATIENCE_S)
+        asyncio.run_coroutine_threadsafe(work, self._loop).result(TIMEOUT_S)
 
 
 class EmulatedProcess:
@@ -138,7 +138,7 @@ class EmulatedProcess:
         process = subprocess.Popen(
             command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, preexec_fn=die_with_parent
         )
-        until_s = time.monotonic() + PATIENCE_S
+        until_s = time.monotonic() + TIMEOUT_S
         while not self._is_ready():
             assert process.poll() is None, f"{command} has ended"
             assert time.monotonic() < until_s, f"{command} is not ready"
@@ -146,7 +146,7 @@ class EmulatedProcess:
         return process
 
     def _is_ready(self) -> bool:
-        connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=PATIENCE_S)
+        connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=TIMEOUT_S)
         try:
             connection.request("GET", "/readyz")
             return connection.getresponse().status == http.client.OK and self.kubeconfig.exists()

@@ -22,6 +22,7 @@ from peloton.model.secret import Secret
 from services.hostmgr.driver import (
     Claim,
     ClusterDriver,
+    FreeResources,
     HostAddress,
     HostLaunch,
     PodLaunch,
@@ -29,14 +30,13 @@ from services.hostmgr.driver import (
     PodReport,
     PodTemplate,
     RegisteredHost,
-    Room,
     RoomWish,
     Token,
 )
 
-PATIENCE_S = 180.0
+TIMEOUT_S = 180.0
 LONG = "sleep 300"
-ENDS = frozenset({PodState.SUCCEEDED, PodState.FAILED, PodState.KILLED, PodState.LOST})
+END_STATES = frozenset({PodState.SUCCEEDED, PodState.FAILED, PodState.KILLED, PodState.LOST})
 
 
 class RecordedEvents:
@@ -47,7 +47,7 @@ class RecordedEvents:
         self.sessions = 0
         self.is_connected = False
         self.hosts: dict[str, RegisteredHost] = {}
-        self.rooms: dict[str, Room] = {}
+        self.free_resources: dict[str, FreeResources] = {}
         self.reports: list[PodReport] = []
         self.refusals: list[str] = []
         self.deaf = self.is_idle = False
@@ -61,7 +61,7 @@ class RecordedEvents:
 
     def disconnected(self) -> None:
         with self.changed:
-            self.rooms.clear()
+            self.free_resources.clear()
             self.is_connected = False
             self.changed.notify_all()
 
@@ -70,23 +70,23 @@ class RecordedEvents:
             self.hosts = {host.hostname: host for host in hosts}
             self.changed.notify_all()
 
-    def room_announced(self, rooms: Sequence[Room]) -> None:
+    def resources_announced(self, free_resources: Sequence[FreeResources]) -> None:
         with self.changed:
-            self.rooms |= {room.room_id: room for room in rooms}
+            self.free_resources |= {announced.resources_id: announced for announced in free_resources}
             self.changed.notify_all()
 
-    def room_withdrawn(self, room_ids: Sequence[str]) -> None:
+    def resources_withdrawn(self, resources_ids: Sequence[str]) -> None:
         with self.changed:
-            for room_id in room_ids:
-                self.rooms.pop(room_id, None)
+            for resources_id in resources_ids:
+                self.free_resources.pop(resources_id, None)
             self.changed.notify_all()
 
-    def idle_room(self, until_s: float, kept: int, limit: int) -> list[str]:
+    def idle_resources(self, until_s: float, kept: int, limit: int) -> list[str]:
         """Up to ``limit`` idle offers, once the cluster is marked idle."""
         with self.changed:
-            idle = list(self.rooms)[:limit] if self.is_idle else []
-            for room_id in idle:
-                del self.rooms[room_id]
+            idle = list(self.free_resources)[:limit] if self.is_idle else []
+            for resources_id in idle:
+                del self.free_resources[resources_id]
             self.changed.notify_all()
             return idle
 
@@ -142,7 +142,9 @@ class Lab:
         self._drivers.append(self.driver)
         self.events.acknowledge = self._acknowledge
         self.driver.start(self.events)
-        self.wait(lambda: self.driver.is_connected and self.events.rooms and self.events.hosts, "room and hosts")
+        self.wait(
+            lambda: self.driver.is_connected and self.events.free_resources and self.events.hosts, "room and hosts"
+        )
         self.tend()
         self.wait(lambda: not self.driver.unready, "a driver that is ready")
 
@@ -163,7 +165,7 @@ class Lab:
 
     def wait(self, condition: Callable[[], Any], what: str) -> Any:
         """The first true value of the condition. Meanwhile reports are acknowledged, and the driver does its chores."""
-        deadline_s = time.monotonic() + PATIENCE_S
+        deadline_s = time.monotonic() + TIMEOUT_S
         seen = tended_s = 0.0
         while not (value := condition()):
             assert time.monotonic() < deadline_s, f"still waiting for {what}: {self.events.reports[-5:]}"
@@ -187,9 +189,9 @@ class Lab:
 
     # Offers.
 
-    def room_of(self, hostname: str = "", **at_least: float) -> str:
+    def host_with_free(self, hostname: str = "", **at_least: float) -> str:
         """An offer of a host with at least these resources."""
-        found = lambda: self._with_room(hostname, at_least.get("cpu", 0.1))  # noqa: E731
+        found = lambda: self._host_with(hostname, at_least.get("cpu", 0.1))  # noqa: E731
         return str(self.wait(found, f"room on {hostname or 'any host'}"))
 
     def claim_of(self, hostname: str = "", **at_least: float) -> Claim:
@@ -198,46 +200,51 @@ class Lab:
 
         def claimed() -> Claim | None:
             with self.events.changed:
-                found = self._with_room(hostname, at_least.get("cpu", 0.1))
+                found = self._host_with(hostname, at_least.get("cpu", 0.1))
                 return self.claim(found) if found else None
 
         claim: Claim = self.wait(claimed, f"room on {hostname or 'any host'}")
         return claim
 
-    def _with_room(self, hostname: str, cpu: float) -> str:
+    def _host_with(self, hostname: str, cpu: float) -> str:
         names = [hostname] if hostname else sorted(self.events.hosts)
         return next((name for name in names if Resources.of(cpu, 32).fits_in(self.free(name))), "")
 
-    def rooms(self, hostname: str) -> list[Room]:
+    def free_resources(self, hostname: str) -> list[FreeResources]:
         with self.events.changed:
-            return [room for room in self.events.rooms.values() if room.hostname == hostname]
+            return [announced for announced in self.events.free_resources.values() if announced.hostname == hostname]
 
     def lender(self) -> str:
         """A host with more than one revocable cpu."""
         is_measured = self.cluster.measure_slack()
         if is_measured:
             self.running(cpu=2)
-        elif not any(room.revocable.cpu_milli for room in self.events.rooms.values()):
+        elif not any(announced.revocable.cpu_milli for announced in self.events.free_resources.values()):
             pytest.skip("no host of this cluster has revocable room")
         at_least = 1_610 if is_measured else 1_000  # above four fifths of what is held an estimate is at rest
 
         def found() -> str:
             self.cluster.measure_slack()
-            slack = {name: sum(room.revocable.cpu_milli for room in self.rooms(name)) for name in self.events.hosts}
+            slack = {
+                name: sum(announced.revocable.cpu_milli for announced in self.free_resources(name))
+                for name in self.events.hosts
+            }
             return next((name for name, milli in slack.items() if milli >= at_least), "")
 
         return str(self.wait(found, "revocable room"))
 
     def free(self, hostname: str) -> Resources:
-        return sum((room.free for room in self.rooms(hostname)), Resources())
+        return sum((announced.free for announced in self.free_resources(hostname)), Resources())
 
     def claim(self, hostname: str) -> Claim:
         with self.events.changed:
-            rooms = self.rooms(hostname)
-            assert rooms, f"no room on {hostname}"
-            for room in rooms:
-                del self.events.rooms[room.room_id]
-        return Claim(Hostname(hostname), rooms[0].host_id, tuple(room.room_id for room in rooms))
+            free_resources = self.free_resources(hostname)
+            assert free_resources, f"no room on {hostname}"
+            for announced in free_resources:
+                del self.events.free_resources[announced.resources_id]
+        return Claim(
+            Hostname(hostname), free_resources[0].host_id, tuple(announced.resources_id for announced in free_resources)
+        )
 
     def want_room(self) -> None:
         """Requests offers as a lease that found none does."""
@@ -311,7 +318,7 @@ class Lab:
         return report
 
     def wait_end(self, pod: PodOnHost) -> PodState:
-        report = self.wait_for(pod, *ENDS)
+        report = self.wait_for(pod, *END_STATES)
         assert report.status is not None
         return report.status.state
 

@@ -13,46 +13,47 @@ from peloton.model.pod import Cause, PodState
 from peloton.model.resources import Resources
 from services.hostmgr.driver import HostLaunch, PodOnHost
 from services.lab.local.ports import is_free
-from tests.conformance.driver.lab import ENDS, Lab
+from tests.conformance.driver.lab import END_STATES, Lab
 
 KILLED, LOST, RUNNING = PodState.KILLED, PodState.LOST, PodState.RUNNING
-ORDER = [PodState.LAUNCHED, PodState.STARTING, RUNNING, *sorted(ENDS)]
+ORDER = [PodState.LAUNCHED, PodState.STARTING, RUNNING, *sorted(END_STATES)]
 
 
 # Hosts and offers.
 
 
-def test_hosts_and_their_room_are_announced(lab: Lab) -> None:
+def test_hosts_and_their_offers_are_announced(lab: Lab) -> None:
     """Each host is announced with its capacity; its offers are a part of it, and have the labels of their host."""
     lab.wait(
-        lambda: {room.hostname for room in lab.events.rooms.values()} == lab.events.hosts.keys(), "room of all hosts"
+        lambda: {announced.hostname for announced in lab.events.free_resources.values()} == lab.events.hosts.keys(),
+        "room of all hosts",
     )
 
     for name, host in lab.events.hosts.items():
         assert lab.free(name).fits_in(host.capacity)
         assert name == host.labels[HOSTNAME_LABEL]
-        for room in lab.rooms(name):
-            assert (host.host_id, host.labels) == (room.host_id, dict(room.labels))
+        for announced in lab.free_resources(name):
+            assert (host.host_id, host.labels) == (announced.host_id, dict(announced.labels))
 
 
-def test_what_a_pod_takes_is_no_longer_room(lab: Lab) -> None:
+def test_what_a_pod_takes_is_no_longer_free(lab: Lab) -> None:
     """The remaining resources are offered again, without the pod's ports; all of the host after its end."""
-    host = lab.room_of(cpu=1)
+    host = lab.host_with_free(cpu=1)
     before = lab.free(host)
-    port = lab.rooms(host)[0].ports[0][0]
+    port = lab.free_resources(host)[0].ports[0][0]
     pod = lab.pod(lab.template(cpu=1, ports=[{"name": "http", "envName": "PORT"}]), (port,))
     placed = PodOnHost(pod.pod_id, host, lab.events.hosts[host].host_id)
     lab.driver.launch([HostLaunch(lab.claim(host), [pod])])
     lab.wait_for(placed, RUNNING)
 
     lab.wait(lambda: lab.free(host).cpu_milli == before.cpu_milli - 1_000, "the rest of the room")
-    assert not any(begin <= port <= end for room in lab.rooms(host) for begin, end in room.ports)
+    assert not any(begin <= port <= end for announced in lab.free_resources(host) for begin, end in announced.ports)
     lab.driver.kill([placed])
     lab.wait_end(placed)
     lab.wait(lambda: lab.free(host) == before, "all of the room")
 
 
-def test_what_pods_hold_is_told_of_their_host(lab: Lab) -> None:
+def test_what_pods_hold_is_reported_of_their_host(lab: Lab) -> None:
     """The resources held on a host are announced, of any holder: free resources are known without offers, too."""
     host = lab.running(cpu=1).hostname
 
@@ -61,42 +62,43 @@ def test_what_pods_hold_is_told_of_their_host(lab: Lab) -> None:
 
 
 @pytest.mark.parametrize("how", ["launch", "return_room"])
-def test_room_that_is_not_used_comes_again(how: str, lab: Lab) -> None:
+def test_offers_that_are_not_used_come_again(how: str, lab: Lab) -> None:
     """A launch without pods returns its offers, and so does one whose result is unknown."""
-    host = lab.room_of()
+    host = lab.host_with_free()
     before, claim = lab.free(host), lab.claim(host)
 
     if how == "launch":
         assert [] == lab.driver.launch([HostLaunch(claim, [])])
     else:
-        lab.driver.return_room(claim.room_ids)
+        lab.driver.return_resources(claim.resources_ids)
 
     lab.wait(lambda: lab.free(host) == before, "the same room")
 
 
-def test_idle_room_goes_back_to_a_cluster_that_shares_it(lab: Lab) -> None:
+def test_idle_offers_go_back_to_a_cluster_that_shares_it(lab: Lab) -> None:
     """Idle offers return to a shared cluster and come again when a lease requires them."""
-    if not lab.driver.capabilities.shares_room:
+    if not lab.driver.capabilities.shares_capacity:
         pytest.skip("nobody else waits for the room of this cluster")
     lab.events.is_idle = True
-    lab.wait(lambda: not lab.events.rooms, "the end of idle room")
+    lab.wait(lambda: not lab.events.free_resources, "the end of idle room")
     lab.events.is_idle = False
 
     lab.want_room()
 
     lab.wait(
-        lambda: {room.hostname for room in lab.events.rooms.values()} == lab.events.hosts.keys(), "room of all hosts"
+        lambda: {announced.hostname for announced in lab.events.free_resources.values()} == lab.events.hosts.keys(),
+        "room of all hosts",
     )
 
 
-def test_revocable_room_is_apart(lab: Lab) -> None:
+def test_revocable_resources_is_apart(lab: Lab) -> None:
     """A revocable pod takes revocable cpu, and memory like any other."""
-    if not lab.driver.capabilities.has_revocable_room:
+    if not lab.driver.capabilities.announces_revocable:
         pytest.skip("this cluster has no revocable room")
     host = lab.lender()
 
     def slack(host: str) -> int:
-        return sum(room.revocable.cpu_milli for room in lab.rooms(host))
+        return sum(announced.revocable.cpu_milli for announced in lab.free_resources(host))
 
     cpu_milli, slack_milli = lab.free(host).cpu_milli, slack(host)
     pod = lab.pod(lab.template(cpu=1, revocable=True))
@@ -126,7 +128,7 @@ def test_a_pod_that_fails_says_so(lab: Lab) -> None:
     """A failed pod is reported with its program, and not its host, as the cause."""
     if not lab.cluster.runs_processes and lab.driver.capabilities.kind == "mesos":
         pytest.skip("simulated pods do not fail")
-    report = lab.wait_for(lab.launch("exit 3"), *ENDS)
+    report = lab.wait_for(lab.launch("exit 3"), *END_STATES)
 
     assert report.status is not None
     assert (PodState.FAILED, Cause.PROGRAM) == (report.status.state, report.status.cause)
@@ -148,10 +150,10 @@ def test_a_report_comes_again_until_it_is_acknowledged(lab: Lab) -> None:
     lab.wait_for(pod, PodState.SUCCEEDED)
 
 
-def test_room_is_used_once(lab: Lab) -> None:
+def test_offers_are_used_once(lab: Lab) -> None:
     """One of two launches on the same offers starts its pod, and the other returns the offers: no pod is lost or runs
     twice."""
-    host = lab.room_of(cpu=1)
+    host = lab.host_with_free(cpu=1)
     claim, template = lab.claim(host), lab.template()
     first, second = lab.pod(template), lab.pod(template)
     lab.driver.launch([HostLaunch(claim, [first])])
@@ -165,7 +167,7 @@ def test_room_is_used_once(lab: Lab) -> None:
 
 def test_what_does_not_fit_is_given_back(lab: Lab) -> None:
     """Other pods of the launch start."""
-    host = lab.room_of(cpu=0.5)
+    host = lab.host_with_free(cpu=0.5)
     small, large = lab.pod(lab.template()), lab.pod(lab.template(cpu=lab.free(host).cpu_milli / 1000))
 
     failed = lab.driver.launch([HostLaunch(lab.claim(host), [small, large])])
@@ -183,7 +185,7 @@ def test_a_kill_ends_a_pod_once(lab: Lab) -> None:
 
     assert lab.wait_end(pod) is KILLED
     other = lab.running()  # what was on its way has come by then
-    assert [KILLED] == [state for state in lab.states(pod) if state in ENDS]
+    assert [KILLED] == [state for state in lab.states(pod) if state in END_STATES]
     assert RUNNING in lab.states(other)
 
 
@@ -204,7 +206,7 @@ def test_a_pod_has_its_grace(lab: Lab) -> None:
     if lab.cluster.keeps_output_of_killed:
         assert b"bye" in lab.driver.output_tail(willing, 1_000)
     else:
-        words = {pod: lab.wait_for(pod, *ENDS).status for pod in (willing, deaf)}
+        words = {pod: lab.wait_for(pod, *END_STATES).status for pod in (willing, deaf)}
         assert [True, False] == [status is not None and "status 0" in status.message for status in words.values()]
 
 
@@ -220,7 +222,7 @@ def test_a_kill_of_an_unknown_pod_is_answered(lab: Lab) -> None:
 # Reconciliation.
 
 
-def test_reconciliation_tells_of_pods_that_are_known_and_of_others(lab: Lab) -> None:
+def test_reconciliation_reports_pods_that_are_known_and_of_others(lab: Lab) -> None:
     """Answers say that they are some."""
     known, stranger = lab.running(), lab.unknown()
 
@@ -233,7 +235,7 @@ def test_reconciliation_tells_of_pods_that_are_known_and_of_others(lab: Lab) -> 
     assert [LOST] == lab.wait(lambda: answers(stranger), "an answer for the other")
 
 
-def test_reconciliation_of_everything_tells_of_what_runs(lab: Lab) -> None:
+def test_reconciliation_of_everything_reports_what_runs(lab: Lab) -> None:
     """Reconciliation of everything reports all running pods, named in the call or not."""
     pods = [lab.running(), lab.running()]
     before = len(lab.events.reports)
@@ -267,7 +269,7 @@ def test_another_driver_has_the_pods_of_the_one_before(lab: Lab) -> None:
 
 def test_a_driver_that_was_replaced_does_nothing_more(lab: Lab) -> None:
     """Launches of a replaced driver start nothing, and it does not take the session back."""
-    host = lab.room_of()
+    host = lab.host_with_free()
     older, older_events, claim = lab.driver, lab.events, lab.claim(host)
     pod = lab.pod(lab.template())
     lab.start()
@@ -284,7 +286,7 @@ def test_pods_outlive_another_control_plane(lab: Lab) -> None:
     """A session ends and another begins: offers from before are void, all hosts are offered again, and pods run on."""
     if not lab.cluster.can_fail_over:
         pytest.skip("the control plane of this cluster is not ours to replace")
-    pod, host = lab.running(), lab.room_of()
+    pod, host = lab.running(), lab.host_with_free()
     sessions, claim = lab.events.sessions, lab.claim(host)
 
     lab.cluster.fail_over()
@@ -320,7 +322,7 @@ def test_pods_are_lost_with_their_host(lab: Lab) -> None:
     report = lab.wait_for(pod, LOST)
     assert report.status is not None
     assert report.status.cause in (Cause.HOST_LOST, Cause.HOST_GONE)
-    lab.wait(lambda: pod.hostname not in lab.events.hosts and not lab.rooms(pod.hostname), "a host less")
+    lab.wait(lambda: pod.hostname not in lab.events.hosts and not lab.free_resources(pod.hostname), "a host less")
     lab.cluster.bring_back_host(pod.hostname)
     lab.wait(lambda: pod.hostname in lab.events.hosts, "the host back")
     assert pod.hostname == lab.running(hostname=pod.hostname).hostname
@@ -329,7 +331,7 @@ def test_pods_are_lost_with_their_host(lab: Lab) -> None:
 def test_a_launch_on_a_host_that_is_gone_is_given_back(lab: Lab) -> None:
     """A launch on a host that was leased while it was there is given back."""
     lose(lab)
-    host = lab.room_of()
+    host = lab.host_with_free()
     claim, pod = lab.claim(host), lab.pod(lab.template())
     lab.cluster.lose_host(host)
 
@@ -348,12 +350,12 @@ def test_a_drained_host_goes_down_and_comes_up(lab: Lab) -> None:
     other = next(name for name in sorted(lab.events.hosts) if name != host)
 
     def goes(hostname: str) -> set[bool]:
-        return {bool(room.goes_ns) for room in lab.rooms(hostname)}
+        return {bool(announced.goes_ns) for announced in lab.free_resources(hostname)}
 
     for _ in range(2):
         lab.driver.drain([address])
     lab.wait(lambda: goes(host) == {True} and goes(other) == {False}, "room that goes")
-    assert not set(lab.states(pod)) & ENDS
+    assert not set(lab.states(pod)) & END_STATES
     for _ in range(2):
         lab.driver.take_down(address)
     assert lab.wait_end(pod) is LOST
@@ -369,11 +371,11 @@ def test_a_host_that_is_drained_no_more_stays(lab: Lab) -> None:
     pod = lab.running()
     address = lab.address(pod.hostname)
     lab.driver.drain([address])
-    lab.wait(lambda: any(room.goes_ns for room in lab.rooms(pod.hostname)), "room that goes")
+    lab.wait(lambda: any(announced.goes_ns for announced in lab.free_resources(pod.hostname)), "room that goes")
 
     lab.driver.bring_up(address)
 
-    lab.wait(lambda: {room.goes_ns for room in lab.rooms(pod.hostname)} == {0}, "room that stays")
+    lab.wait(lambda: {announced.goes_ns for announced in lab.free_resources(pod.hostname)} == {0}, "room that stays")
     assert RUNNING is lab.states(pod)[-1]
 
 
@@ -418,8 +420,13 @@ def test_a_health_check_asks_a_dynamic_port_by_its_name(lab: Lab) -> None:
         healthCheck={**check, "enabled": True},
     )
 
-    hostname = lab.room_of(cpu=0.5)
-    offered = [port for room in lab.rooms(hostname) for first, last in room.ports for port in range(first, last + 1)]
+    hostname = lab.host_with_free(cpu=0.5)
+    offered = [
+        port
+        for announced in lab.free_resources(hostname)
+        for first, last in announced.ports
+        for port in range(first, last + 1)
+    ]
     random.shuffle(offered)  # other tests look for a free port at the same time
     pod = lab.pod(template, (next(port for port in offered if is_free(port)),))
     claim = lab.claim_of(hostname, cpu=0.5)
@@ -427,7 +434,7 @@ def test_a_health_check_asks_a_dynamic_port_by_its_name(lab: Lab) -> None:
     here = PodOnHost(pod.pod_id, claim.hostname, claim.host_id)
 
     def is_healthy() -> bool:
-        assert not ENDS & {*lab.states(here)}
+        assert not END_STATES & {*lab.states(here)}
         return any(report.status is not None and report.status.healthy for report in lab.reports_of(here))
 
     lab.wait(is_healthy, "a healthy pod")

@@ -11,7 +11,7 @@ from tests.conformance.driver.lab import Lab
 
 def test_a_pod_takes_less_of_a_host_that_is_announced_with_a_factor(lab: Lab) -> None:
     """A pod takes less of its host by the factor of each kind."""
-    host = lab.room_of()
+    host = lab.host_with_free()
     before = lab.free(host)
     pod = lab.pod(lab.template(cpu=1))._replace(factors=Factors(160, 200))
 

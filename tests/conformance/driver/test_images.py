@@ -8,7 +8,7 @@ import pytest
 
 from peloton.model.pod import Cause, PodState, PodStatus
 from services.hostmgr.driver import PodOnHost
-from tests.conformance.driver.lab import ENDS, Lab
+from tests.conformance.driver.lab import END_STATES, Lab
 from tests.kubernetes.fixtures import MUST_HAVE_KUBELET
 
 pytestmark = pytest.mark.parametrize("lab", ["kubernetes", *(["kubelet"] if MUST_HAVE_KUBELET else [])], indirect=True)
@@ -24,7 +24,7 @@ def status_in(lab: Lab, pod: PodOnHost, *states: PodState) -> PodStatus:
     return status
 
 
-def test_a_pull_that_fails_is_told_while_the_pod_waits(lab: Lab) -> None:
+def test_a_pull_that_fails_is_reported_while_the_pod_waits(lab: Lab) -> None:
     """The report has the image and the words of the kubelet, and the neighbour of the pod runs."""
     pod = lab.launch(container=container("localhost:1/absent:7"))
     waits = status_in(lab, pod, PodState.LAUNCHED)
@@ -38,7 +38,7 @@ def test_a_pull_that_fails_is_told_while_the_pod_waits(lab: Lab) -> None:
 def test_an_image_name_that_is_none_fails_at_once(lab: Lab) -> None:
     """The request is at fault, not the host."""
     pod = lab.launch(container=container("Not An Image"))
-    end = status_in(lab, pod, *ENDS)
+    end = status_in(lab, pod, *END_STATES)
 
     assert (PodState.FAILED, Cause.IMAGE, "InvalidImageName") == (end.state, end.cause, end.reason)
     assert "container main cannot be started: InvalidImageName" in end.message

@@ -51,7 +51,7 @@ def test_a_refused_limit_blames_no_host_and_is_left_out_the_next_time(
     monkeypatch.setattr(Operator, "flags", hide)
     bare.stop()
     bare.start()
-    host = bare.room_of(cpu=1)
+    host = bare.host_with_free(cpu=1)
     for kind in ("cpu", "mem"):
         pod = bare.pod(bare.template(cpu=1))._replace(factors=HALVED)
         assert [] == bare.driver.launch([HostLaunch(bare.claim_of(host, cpu=1), [pod])])

@@ -31,7 +31,7 @@ def test_what_only_another_kind_can_run_does_not_start(lab: Lab) -> None:
         pytest.skip("this cluster reads nothing of what a pod is")
     pod = lab.pod(lab.template(**asked))
 
-    failed = lab.driver.launch([HostLaunch(lab.claim(lab.room_of(cpu=0.5)), [pod])])
+    failed = lab.driver.launch([HostLaunch(lab.claim(lab.host_with_free(cpu=0.5)), [pod])])
 
     assert pod.pod_id in dict(failed) or lab.wait_end(PodOnHost(pod.pod_id)) is PodState.FAILED
     assert PodState.RUNNING not in lab.states(PodOnHost(pod.pod_id))
@@ -60,7 +60,7 @@ def test_an_image_is_fetched_ahead_by_a_pod(lab: Lab) -> None:
     if not isinstance(lab.driver, KubernetesDriver) or not isinstance(lab.cluster, Kubernetes):
         pytest.skip("its hosts are asked by an endpoint, or not at all")
     images, cluster = lab.driver.images, lab.cluster
-    host = Hostname(lab.room_of())
+    host = Hostname(lab.host_with_free())
 
     assert Prefetched(1) == images.prefetch({cluster.settings.default_image: [host]})
 

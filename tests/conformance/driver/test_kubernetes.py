@@ -13,7 +13,7 @@ import pytest
 from peloton.model.pod import Cause, PodState
 from services.hostmgr.driver import HostLaunch, PodLaunch, PodOnHost
 from tests.conformance.driver.kubernetes import EmulatedProcess, Kubernetes
-from tests.conformance.driver.lab import ENDS, Lab, lab_on
+from tests.conformance.driver.lab import END_STATES, Lab, lab_on
 
 PODS = 120
 Json = dict[str, Any]
@@ -50,7 +50,7 @@ def node(cluster: Kubernetes, name: str) -> Json:
 
 
 def launch(lab: Lab, pods: list[PodLaunch]) -> tuple[str, list[tuple[Any, str]]]:
-    host = lab.room_of(cpu=0.5)
+    host = lab.host_with_free(cpu=0.5)
     return host, lab.driver.launch([HostLaunch(lab.claim(host), pods)])
 
 
@@ -68,10 +68,10 @@ def test_a_launch_that_is_repeated_makes_no_second_pod(lab: Lab, cluster: Kubern
     assert ([], [str(pod.pod_id)]) == (failed, names(cluster))
 
 
-def test_a_pod_of_somebody_else_is_not_taken_for_ours(lab: Lab, cluster: Kubernetes) -> None:
+def test_a_pod_of_another_user_is_not_taken_for_ours(lab: Lab, cluster: Kubernetes) -> None:
     """The launch says who has the name."""
     pod = lab.pod(lab.template())
-    spec = {"containers": [{"name": "main", "image": "busybox"}], "nodeName": lab.room_of()}
+    spec = {"containers": [{"name": "main", "image": "busybox"}], "nodeName": lab.host_with_free()}
     theirs = {"metadata": {"name": str(pod.pod_id)}, "spec": spec}
     reply = cluster.client.ask("POST", f"/api/v1/namespaces/{cluster.namespace}/pods", theirs)
     assert http.client.CREATED == reply.status
@@ -89,7 +89,7 @@ def test_a_pod_that_kubernetes_cannot_run_has_failed(lab: Lab) -> None:
     _, failed = launch(lab, [wrong, right])
 
     assert [] == failed
-    status = lab.wait_for(PodOnHost(wrong.pod_id), *ENDS).status
+    status = lab.wait_for(PodOnHost(wrong.pod_id), *END_STATES).status
     assert status is not None
     assert (PodState.FAILED, Cause.INVALID) == (status.state, status.cause)
     lab.wait_for(PodOnHost(right.pod_id), PodState.RUNNING)
@@ -128,7 +128,7 @@ def test_an_apiserver_that_dies_in_the_middle_loses_and_doubles_nothing(lab: Lab
     template = lab.template("true", cpu=0.01)
     hosts = sorted(lab.events.hosts)
     launches = [
-        HostLaunch(lab.claim(lab.room_of(host)), [lab.pod(template) for _ in range(PODS // len(hosts))])
+        HostLaunch(lab.claim(lab.host_with_free(host)), [lab.pod(template) for _ in range(PODS // len(hosts))])
         for host in hosts
     ]
     pods = [pod for each in launches for pod in each.pods]
@@ -152,12 +152,12 @@ def test_an_apiserver_that_dies_in_the_middle_loses_and_doubles_nothing(lab: Lab
     lab.reconcile(asked)
 
     def ended() -> bool:
-        return all(any(r.status is not None and r.status.state in ENDS for r in lab.reports_of(p)) for p in asked)
+        return all(any(r.status is not None and r.status.state in END_STATES for r in lab.reports_of(p)) for p in asked)
 
     lab.wait(ended, "the end of all")
     created = Counter(names(cluster))
     for pod in asked:
-        ends = {state for state in lab.states(pod) if state in ENDS}
+        ends = {state for state in lab.states(pod) if state in END_STATES}
         assert ends == ({PodState.SUCCEEDED} if created[str(pod.pod_id)] else set())  # LOST is an answer only
     assert set(created) <= {str(pod.pod_id) for pod in asked}
 
@@ -194,13 +194,13 @@ def test_a_successor_reports_ended_pods_that_are_kept_and_keeps_them(lab: Lab, c
     assert [str(pod.pod_id)] == names(cluster)
 
 
-def test_a_pod_that_somebody_deletes_has_ended(lab: Lab, cluster: Kubernetes) -> None:
+def test_a_deleted_pod_has_ended(lab: Lab, cluster: Kubernetes) -> None:
     """A pod deleted by another client did not end by itself: it may run again."""
     pod = lab.running()
 
     cluster.client.ask("DELETE", f"/api/v1/namespaces/{cluster.namespace}/pods/{pod.pod_id}")
 
-    status = lab.wait_for(pod, *ENDS).status
+    status = lab.wait_for(pod, *END_STATES).status
     assert status is not None
     assert Cause.PROGRAM is not status.cause
 
@@ -214,7 +214,7 @@ def test_pods_end_with_their_namespace_and_others_run_when_it_is_back(lab: Lab, 
     cluster.client.ask("DELETE", path)
 
     for pod in pods:
-        status = lab.wait_for(pod, *ENDS).status
+        status = lab.wait_for(pod, *END_STATES).status
         assert status is not None
         assert Cause.REMOVED is status.cause
     lab.wait(lambda: cluster.client.ask("GET", path).status == http.client.NOT_FOUND, "no namespace")
@@ -246,7 +246,7 @@ def test_a_node_that_others_cordon_takes_nothing_and_says_so(lab: Lab, cluster: 
     path, address = f"/api/v1/nodes/{pod.hostname}", lab.address(pod.hostname)
     cluster.patch(path, {"spec": {"unschedulable": True}})
     lab.wait(lambda: lab.events.hosts[pod.hostname].withdrawn, "a reason")
-    lab.wait(lambda: not lab.rooms(pod.hostname), "no room, which follows")
+    lab.wait(lambda: not lab.free_resources(pod.hostname), "no room, which follows")
 
     lab.driver.drain([address])
     lab.driver.bring_up(address)
@@ -254,23 +254,25 @@ def test_a_node_that_others_cordon_takes_nothing_and_says_so(lab: Lab, cluster: 
     assert node(cluster, pod.hostname)["spec"]["unschedulable"]
     assert PodState.RUNNING is lab.states(pod)[-1]
     cluster.patch(path, {"spec": {"unschedulable": None}})
-    lab.wait(lambda: lab.rooms(pod.hostname), "room")
+    lab.wait(lambda: lab.free_resources(pod.hostname), "room")
 
 
 def test_a_successor_goes_on_with_a_drain(lab: Lab, cluster: Kubernetes) -> None:
     """A drain is stored on the node, so that the next driver continues it; afterwards it is gone."""
-    host = lab.room_of()
+    host = lab.host_with_free()
     address = lab.address(host)
     lab.driver.drain([address])
-    lab.wait(lambda: {bool(room.goes_ns) for room in lab.rooms(host)} == {True}, "room that goes")
+    lab.wait(lambda: {bool(announced.goes_ns) for announced in lab.free_resources(host)} == {True}, "room that goes")
     assert node(cluster, host)["spec"]["unschedulable"]
     lab.stop()
     lab.start()
-    lab.wait(lambda: {bool(room.goes_ns) for room in lab.rooms(host)} == {True}, "room that goes again")
+    lab.wait(
+        lambda: {bool(announced.goes_ns) for announced in lab.free_resources(host)} == {True}, "room that goes again"
+    )
 
     lab.driver.bring_up(address)
 
-    lab.wait(lambda: {bool(room.goes_ns) for room in lab.rooms(host)} == {False}, "room that stays")
+    lab.wait(lambda: {bool(announced.goes_ns) for announced in lab.free_resources(host)} == {False}, "room that stays")
     found = node(cluster, host)
     assert not found["spec"].get("unschedulable")
     assert not [key for key in found["metadata"].get("annotations", {}) if key.startswith("peloton.io/")]
@@ -287,7 +289,10 @@ def test_a_tainted_node_takes_nothing_unless_the_taint_is_ours(lab: Lab, cluster
 
     assert "it has the taint example.com/gpu=true:NoSchedule" == lab.events.hosts[first].withdrawn
     assert not lab.events.hosts[second].withdrawn
-    lab.wait(lambda: not lab.rooms(first) and lab.rooms(second), "room on the second, and none on the first")
+    lab.wait(
+        lambda: not lab.free_resources(first) and lab.free_resources(second),
+        "room on the second, and none on the first",
+    )
 
 
 # The start.

@@ -11,7 +11,7 @@ import pytest
 from peloton.model.pod import Cause, PodState
 from services.hostmgr.driver import HostLaunch, PodOnHost
 from tests.conformance.driver.kubernetes import Kubernetes, Plane, SharedPlane
-from tests.conformance.driver.lab import ENDS, Lab, lab_on
+from tests.conformance.driver.lab import END_STATES, Lab, lab_on
 from tests.kubernetes.client import Json
 from tests.kubernetes.fixtures import REAL_KUBERNETES
 
@@ -42,7 +42,7 @@ def lab(cluster: Kubernetes) -> Iterator[Lab]:
 
 
 def end_of(lab: Lab, pod: PodOnHost) -> tuple[PodState, Cause]:
-    status = lab.wait_for(pod, *ENDS).status
+    status = lab.wait_for(pod, *END_STATES).status
     assert status is not None
     return status.state, status.cause
 
@@ -66,18 +66,18 @@ def test_a_pod_beyond_a_quota_is_given_back(lab: Lab, cluster: Kubernetes) -> No
     pod = lab.pod(lab.template())
     lab.wait(lambda: "status" in cluster.client.ask("GET", f"{path}/one").json(), "a quota that counts")
 
-    [(pod_id, why)] = lab.driver.launch([HostLaunch(lab.claim(lab.room_of(cpu=0.5)), [pod])])
+    [(pod_id, why)] = lab.driver.launch([HostLaunch(lab.claim(lab.host_with_free(cpu=0.5)), [pod])])
 
     assert (pod.pod_id, True) == (pod_id, "exceeded quota" in why)
     cluster.client.ask("DELETE", f"{path}/one")
-    assert [] == lab.driver.launch([HostLaunch(lab.claim(lab.room_of(cpu=0.5)), [pod])])
+    assert [] == lab.driver.launch([HostLaunch(lab.claim(lab.host_with_free(cpu=0.5)), [pod])])
     lab.wait_for(PodOnHost(pod.pod_id), PodState.RUNNING)
 
 
 def test_a_launch_that_is_put_off_is_made(lab: Lab, cluster: Kubernetes) -> None:
     """An apiserver with too much to do says when to come back: nothing of it is lost, and each pod runs once."""
     pods = [lab.pod(lab.template(cpu=0.1)) for _ in range(5)]
-    host = lab.room_of(cpu=0.5)
+    host = lab.host_with_free(cpu=0.5)
     claim = lab.claim(host)
     asked = cluster.client.ask("POST", "/emulation/faults", {"refuse": 3, "retry_after_s": 1})
     assert http.client.OK == asked.status
@@ -88,7 +88,7 @@ def test_a_launch_that_is_put_off_is_made(lab: Lab, cluster: Kubernetes) -> None
         lab.wait_for(PodOnHost(pod.pod_id), PodState.RUNNING)
 
 
-def test_a_pod_that_somebody_forces_away_is_lost(lab: Lab, cluster: Kubernetes) -> None:
+def test_a_pod_that_is_deleted_by_force_is_lost(lab: Lab, cluster: Kubernetes) -> None:
     """The end of a pod that was deleted by force is unknown: it may run again, and the removal is named."""
     pod = lab.running()
 
@@ -125,18 +125,18 @@ def test_a_pod_that_kubernetes_deletes_with_its_node_is_lost_once(lab: Lab, clus
 
 
 @ON_BOTH
-def test_a_pod_that_a_taint_drives_out_was_sent_away(lab: Lab, cluster: Kubernetes) -> None:
+def test_a_pod_that_a_taint_drives_out_was_evicted(lab: Lab, cluster: Kubernetes) -> None:
     """A pod evicted by a taint counts as drained; its host takes no more, and says why."""
     pod = lab.running()
 
     cluster.taint(pod.hostname, "maintenance", "NoExecute")
 
     assert (PodState.KILLED, Cause.HOST_DRAINED) == end_of(lab, pod)
-    lab.wait(lambda: not lab.rooms(pod.hostname), "a host without room")
+    lab.wait(lambda: not lab.free_resources(pod.hostname), "a host without room")
     lab.wait(lambda: "it has the taint maintenance:NoExecute" == lab.events.hosts[pod.hostname].withdrawn, "the reason")
 
 
-def test_a_pod_that_is_evicted_by_others_was_sent_away(lab: Lab, cluster: Kubernetes) -> None:
+def test_a_pod_that_is_evicted_by_others_counts_as_evicted(lab: Lab, cluster: Kubernetes) -> None:
     """A pod that others evict counts as drained: it runs again without counting anything."""
     pod = lab.running()
 

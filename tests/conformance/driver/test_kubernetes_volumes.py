@@ -73,7 +73,7 @@ def folder_types(cluster: Kubernetes) -> list[Any]:
 @ON_BOTH
 def test_a_folder_is_made_for_the_first_pod_only(lab: Lab, cluster: Kubernetes) -> None:
     """Later pods require the folder as it was left. The node lists its volumes, and a pod names its volume."""
-    volume = a_volume(lab, lab.room_of(cpu=1))
+    volume = a_volume(lab, lab.host_with_free(cpu=1))
     path = f"{cluster.settings.volumes}/{volume.volume_id}"
 
     first = launch(lab, volume)
@@ -134,7 +134,7 @@ def test_a_folder_that_stays_away_is_lost(
     """A node reports a lost folder, the pod that waited for it is LOST with the kubelet's message, and no folder is
     made in its place. An operator who has restored it marks it as present."""
     monkeypatch.setattr(missing_folders, "WAIT_S", 0.0)
-    monkeypatch.setattr(missing_folders, "LOOK_PERIOD_S", 0.0)
+    monkeypatch.setattr(missing_folders, "POLL_PERIOD_S", 0.0)
     volume = a_volume(lab, "h0")
     folder = tmp_path / "nodes/nodes/h0" / cluster.settings.volumes.lstrip("/") / volume.volume_id
     pod = launch(lab, volume)
@@ -162,7 +162,7 @@ def test_a_folder_that_stays_away_is_lost(
 @ON_BOTH
 def test_a_volume_is_never_in_two_pods(lab: Lab) -> None:
     """A second launch with the volume is refused, with the pod that has it."""
-    volume = a_volume(lab, lab.room_of(cpu=1))
+    volume = a_volume(lab, lab.host_with_free(cpu=1))
     first = launch(lab, volume)
 
     _, why = try_launch(lab, replace(volume, state=VolumeState.CREATED))
@@ -173,7 +173,7 @@ def test_a_volume_is_never_in_two_pods(lab: Lab) -> None:
 
 def test_a_volume_that_a_dead_host_manager_left_gets_its_pod(lab: Lab, cluster: Kubernetes) -> None:
     """The next launch makes the folder and takes the disk once, after a death between the node's record and the pod."""
-    host = lab.room_of(cpu=1)
+    host = lab.host_with_free(cpu=1)
     before = lab.free(host)
     volume = a_volume(lab, host)
     annotations = {f"peloton.io/volume-{volume.volume_id}": "1000Mi new"}
@@ -197,7 +197,7 @@ def test_a_pod_that_is_not_taken_leaves_no_volume(lab: Lab, cluster: Kubernetes)
     lab.wait(
         lambda: cluster.client.ask("GET", f"{path}/one").json().get("status", {}).get("hard"), "a quota that counts"
     )
-    host = lab.room_of(cpu=1)
+    host = lab.host_with_free(cpu=1)
     before = lab.free(host)
     volume = a_volume(lab, host)
 
@@ -213,7 +213,7 @@ def test_a_namespace_with_pod_security_takes_no_such_pods(lab: Lab, cluster: Kub
     """The pod fails with the words of Kubernetes, and others run."""
     labels = {"pod-security.kubernetes.io/enforce": "baseline"}
     cluster.patch(f"/api/v1/namespaces/{cluster.namespace}", {"metadata": {"labels": labels}})
-    volume = a_volume(lab, lab.room_of(cpu=1))
+    volume = a_volume(lab, lab.host_with_free(cpu=1))
 
     pod, why = try_launch(lab, volume)
 
@@ -224,9 +224,9 @@ def test_a_namespace_with_pod_security_takes_no_such_pods(lab: Lab, cluster: Kub
     lab.running()
 
 
-def test_a_node_that_is_made_anew_has_no_volumes(lab: Lab, cluster: Kubernetes) -> None:
+def test_a_node_that_is_made_again_has_no_volumes(lab: Lab, cluster: Kubernetes) -> None:
     """A node that is deleted and created again has lost its volumes; an operator's mark restores them."""
-    volume = a_volume(lab, lab.room_of(cpu=1))
+    volume = a_volume(lab, lab.host_with_free(cpu=1))
     pod = launch(lab, volume)
     lab.wait(lambda: shown(cluster, volume) == "1000Mi kept", "the word of the node")
     path = f"/api/v1/nodes/{volume.host}"
@@ -249,7 +249,7 @@ def test_a_node_that_is_made_anew_has_no_volumes(lab: Lab, cluster: Kubernetes) 
 def test_without_a_folder_for_them_nodes_keep_none(lab: Lab) -> None:
     """The setting is named, whatever is asked for."""
     assert not lab.driver.capabilities.keeps_volumes
-    volume = a_volume(lab, lab.room_of(cpu=1))
+    volume = a_volume(lab, lab.host_with_free(cpu=1))
 
     _, why = try_launch(lab, volume)
 

@@ -55,10 +55,10 @@ class ApiOfOnePod:
     async def ExchangeWithCommand(self, request: Any, timeout: float) -> pod_svc_pb2.ExchangeWithCommandResponse:
         asked, answer = hostmgr_pb2.ExchangeWithCommandRequest(), pod_svc_pb2.ExchangeWithCommandResponse()
         respell(request, asked)
-        told = await asyncio.to_thread(self._driver.exchange, self._pod, messages.exchange_from_wire(asked))
-        respell(hostmgr_pb2.ExchangeWithCommandResponse(**told._asdict()), answer)
-        if told.exit_code is not None:
-            answer.exit_code = told.exit_code
+        reported = await asyncio.to_thread(self._driver.exchange, self._pod, messages.exchange_from_wire(asked))
+        respell(hostmgr_pb2.ExchangeWithCommandResponse(**reported._asdict()), answer)
+        if reported.exit_code is not None:
+            answer.exit_code = reported.exit_code
         return answer
 
 
@@ -80,18 +80,18 @@ def test_a_terminal_has_the_size_of_its_page_and_ends_with_the_code_of_its_comma
     """More is written than a window, of which the page takes one piece after the other."""
     web, pod = pages
     typed = b"stty size; echo $TERM-$((6*7)); seq 100000; exit 3\r"
-    written, told = b"", dict[str, int]()
+    written, reported = b"", dict[str, int]()
     with web, web.websocket_connect(f"/terminal/{pod}?rows=33&columns=99") as session:
         assert {"open": True} == session.receive_json()
         session.send_bytes(typed)
-        while "exitCode" not in told:
+        while "exitCode" not in reported:
             message = session.receive()
             if data := message.get("bytes"):
                 written += data
                 session.send_json({"taken": len(data)})
-            told = json.loads(message.get("text") or "{}")
+            reported = json.loads(message.get("text") or "{}")
 
-    assert 3 == told["exitCode"]
+    assert 3 == reported["exitCode"]
     assert b"33 99\r\nxterm-256color-42\r\n1\r\n2\r\n" in written
     assert b"\r\n99999\r\n100000\r\n" in written
 

@@ -40,7 +40,7 @@ def launch(lab: Lab, volume: VolumeRecord) -> PodOnHost:
 
 
 def is_offered(lab: Lab, volume: VolumeRecord) -> bool:
-    return any(volume.volume_id in room.volumes for room in lab.rooms(volume.host))
+    return any(volume.volume_id in announced.volumes for announced in lab.free_resources(volume.host))
 
 
 def is_listed(lab: Lab, volume: VolumeRecord) -> bool:
@@ -52,7 +52,7 @@ def test_a_volume_outlives_its_pod_and_its_host(lab: Lab) -> None:
     """The host lists the volume, with its label; offers have it while no pod does; its disk is taken until it is
     destroyed."""
     need_volumes(lab)
-    host = lab.room_of(cpu=1)
+    host = lab.host_with_free(cpu=1)
     before = lab.free(host)
     volume = a_volume(lab, host)
 
@@ -97,7 +97,7 @@ def is_destroyed(lab: Lab, volume: VolumeRecord) -> bool:
 def test_a_volume_in_use_is_not_destroyed(lab: Lab) -> None:
     """A volume in use is not destroyed for any caller; its pod runs on."""
     need_volumes(lab)
-    volume = a_volume(lab, lab.room_of(cpu=1))
+    volume = a_volume(lab, lab.host_with_free(cpu=1))
     pod = launch(lab, volume)
     lab.wait(lambda: is_listed(lab, volume), "the list of the host")
 
@@ -112,7 +112,7 @@ def test_a_volume_in_use_is_not_destroyed(lab: Lab) -> None:
 def test_nothing_takes_the_place_of_a_volume_that_is_gone(lab: Lab) -> None:
     """A pod whose volume was there before is not launched without it."""
     need_volumes(lab)
-    host = lab.room_of(cpu=1)
+    host = lab.host_with_free(cpu=1)
     before = lab.free(host)
     volume = replace(a_volume(lab, host), state=VolumeState.CREATED)
     pod = lab.pod(lab.template(**TASK))._replace(volume=volume)

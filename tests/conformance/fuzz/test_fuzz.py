@@ -57,7 +57,7 @@ AT_ONCE = 16
 CALL_S = 30.0
 MESSAGES_MAX = 3
 """The number of messages of a stream, sent or read."""
-TOLD_MAX = 20
+LOGGED_MAX = 20
 FAULTS = {grpc.StatusCode.INTERNAL, grpc.StatusCode.UNKNOWN, grpc.StatusCode.DEADLINE_EXCEEDED}
 UNBOUNDED = Bounds(jobs_paced=10**9, jobs_waiting=10**9, jobs_active=10**9, pods_active=10**18)
 SPARE = RespoolId("33333333-3333-3333-3333-333333333333")
@@ -84,7 +84,7 @@ def world(tmp_path: Path) -> Iterable[World]:
     cluster = Emulated(tmp_path / "minicluster")
     link = Link(cluster.target)
     world = World(url, link, cluster)
-    wait(lambda: world.core.book.host_count() == 3, "the hosts")
+    wait(lambda: world.core.cache.host_count() == 3, "the hosts")
     yield world
     world.close()
     link.close()
@@ -109,7 +109,7 @@ async def channel(world: World) -> AsyncIterator[grpc.aio.Channel]:
         share=0.5,
     )
     rebalancer = Rebalancer(
-        world.core.book, storage.rebalances, "local", storage.host_pods.coming_back, wakes, world.core.count_domains
+        world.core.cache, storage.rebalances, "local", storage.host_pods.coming_back, wakes, world.core.count_domains
     )
     advisor = HostAdvisor(AdvisorSettings(), storage.jobs, LatencyReports(time.monotonic))
     views = ClusterViews("local", world.core, advisor, dict, storage.overview)
@@ -168,9 +168,9 @@ class Fuzz:
             code, details = grpc.StatusCode[code_of(error)], error.details() or ""
         self.codes[code.name] += 1
         if code in FAULTS:
-            told = "\n--\n".join(_shown(method, raw) for raw in sent)
+            reported = "\n--\n".join(_shown(method, raw) for raw in sent)
             self.faults.setdefault(
-                (path, details[:60]), f"call {number}: {path}: {code.name} {details}\n{told[:2_000]}"
+                (path, details[:60]), f"call {number}: {path}: {code.name} {details}\n{reported[:2_000]}"
             )
 
     async def _send(self, method: MethodDescriptor, path: str, sent: Sequence[bytes]) -> None:
@@ -229,6 +229,6 @@ async def test_no_request_is_answered_with_a_fault_of_ours(
     await fuzz.run(range(CALLS, CALLS + CALLS // 50), admin)  # it locks the others
 
     print(f"seed {SEED}, {CALLS} calls of {len(others)} methods: {dict(fuzz.codes)}")
-    assert list(fuzz.faults.values())[:TOLD_MAX] == [], "\n\n".join(list(fuzz.faults.values())[:TOLD_MAX])
-    assert [record.getMessage() for record in caplog.records if record.exc_info][:TOLD_MAX] == []
+    assert list(fuzz.faults.values())[:LOGGED_MAX] == [], "\n\n".join(list(fuzz.faults.values())[:LOGGED_MAX])
+    assert [record.getMessage() for record in caplog.records if record.exc_info][:LOGGED_MAX] == []
     assert created.jobId.value, created

@@ -15,7 +15,7 @@ from services.lab.shared.hosts import HostSpec
 from tests.unit.lab.mesos.scheduler import Scheduler, scalar, task_info
 
 AGENTS_AWAY_S = 600.0
-PATIENCE_S = 180.0
+TIMEOUT_S = 180.0
 LONG = "sleep 300"
 
 
@@ -138,7 +138,7 @@ class Emulated:
         self._loop.close()
 
     def _do(self, work: Any) -> Any:
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result(PATIENCE_S)
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(TIMEOUT_S)
 
 
 class Other:
@@ -184,4 +184,4 @@ class Other:
         self._do(self._scheduler.close())
 
     def _do(self, work: Any) -> Any:
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result(PATIENCE_S)
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(TIMEOUT_S)

@@ -16,7 +16,7 @@ from services.hostmgr.driver import PodOnHost
 from services.hostmgr.mesos import operator
 from services.lab.mesos.http.authentication import tls_context
 from tests.conformance.hostmgr.conftest import Make
-from tests.conformance.hostmgr.emulated import PATIENCE_S, Emulated
+from tests.conformance.hostmgr.emulated import TIMEOUT_S, Emulated
 from tests.conformance.hostmgr.world import World, wait
 
 CERTIFICATES = Path(__file__).parents[2] / "certificates"
@@ -84,7 +84,7 @@ def test_a_process_that_mesos_denies_ends(tmp_path: Path, empty_database: Path) 
             env={**os.environ, **environment},
             capture_output=True,
             text=True,
-            timeout=PATIENCE_S,
+            timeout=TIMEOUT_S,
             check=False,
         )
     finally:
@@ -109,7 +109,7 @@ def test_a_changed_user_holds_for_pods_launched_from_then_on(make: Make) -> None
 
 def test_a_master_that_hangs_with_its_agents_holds_nothing_up(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Reconciliation continues while the answer to GET_AGENTS is pending."""
-    monkeypatch.setattr(operator, "LONG_TIMEOUT_S", 10 * PATIENCE_S)
+    monkeypatch.setattr(operator, "LONG_TIMEOUT_S", 10 * TIMEOUT_S)
     world.running()
     world.core.stop()
     world.link.hold_call = "GET_AGENTS"
@@ -117,5 +117,5 @@ def test_a_master_that_hangs_with_its_agents_holds_nothing_up(world: World, monk
 
     world.lead()
 
-    assert world.link.held.wait(PATIENCE_S)
+    assert world.link.held.wait(TIMEOUT_S)
     world.wait_calls("RECONCILE", after=before)

@@ -8,14 +8,14 @@ import pytest
 
 from peloton.api.v0.job.job_pb2 import JobConfig
 from peloton.errors import Unavailable
-from peloton.model.daemon import DaemonReach, DaemonRoom, DaemonStep
+from peloton.model.daemon import DaemonPlan, DaemonReach, DaemonStep
 from peloton.model.ids import Hostname, JobId
 from peloton.model.job import JobState, JobType
 from peloton.model.pod import PodShape, PodState
 from peloton.model.reason import HostRule
 from peloton.model.resources import Resources
 from services.hostmgr import daemon_evictions
-from services.hostmgr.daemons import DaemonKeeper
+from services.hostmgr.daemons import DaemonReconciler
 from services.lab.shared.hosts import HostSpec
 from tests.conformance.hostmgr.conftest import Make
 from tests.conformance.hostmgr.emulated import LONG
@@ -34,7 +34,7 @@ def a_config(cpu: float = 0.5) -> JobConfig:
 
 
 def a_daemon(world: World, cpu: float = 0.5) -> JobId:
-    wait(lambda: world.core.book.host_count() == len(TWO_CPUS), "agents")
+    wait(lambda: world.core.cache.host_count() == len(TWO_CPUS), "agents")
     return builders.create(world.storage, a_config(cpu))
 
 
@@ -72,19 +72,19 @@ def test_a_pod_on_each_host(world: World) -> None:
     assert (["h0", "h1", "h2"], DaemonStep(after=-1)) == (homes(world, job), step(world, job))
 
 
-def test_room_is_kept_while_a_daemon_waits(world: World) -> None:
+def test_offers_are_kept_while_a_daemon_waits(world: World) -> None:
     """Other pods may use what the daemon leaves, and the reported capacity is reduced by the daemon's part."""
     job = a_daemon(world)
     world.core.daemons.refresh()
-    assert 6_000 - 1_500 == world.core.book.capacity()[0].cpu_milli
-    wait(lambda: world.core.book.room_count == 3, "offers")
+    assert 6_000 - 1_500 == world.core.cache.capacity()[0].cpu_milli
+    wait(lambda: world.core.cache.resources_count == 3, "offers")
     wide = world.job(3, changes=[lambda task: setattr(task.resource, "cpuLimit", 1.5)])
     world.launch(world.place(wide))
     run(world, job, 3)
-    assert (["h0", "h1", "h2"], 4_500) == (homes(world, job), world.core.book.capacity()[0].cpu_milli)
+    assert (["h0", "h1", "h2"], 4_500) == (homes(world, job), world.core.cache.capacity()[0].cpu_milli)
 
 
-def test_a_host_that_has_no_room_is_said_to_have_none(world: World) -> None:
+def test_a_host_that_has_no_free_resources_is_said_to_have_none(world: World) -> None:
     """The host without free resources is reported, and the pods of the other hosts run."""
     full = world.job(1, changes=[lambda task: setattr(task.resource, "cpuLimit", 2.0)])
     world.launch(world.place(full))
@@ -94,7 +94,7 @@ def test_a_host_that_has_no_room_is_said_to_have_none(world: World) -> None:
     found = step(world, job)
     assert 1 == found.waiting_count
     rules = {hosts.misfit.rule for reason in found.why for pods in reason.pods for hosts in pods.hosts}
-    assert {HostRule.ROOM} == rules
+    assert {HostRule.FREE_RESOURCES} == rules
 
 
 def test_the_pod_of_a_lost_host_comes_back_with_it(world: World) -> None:
@@ -103,14 +103,14 @@ def test_the_pod_of_a_lost_host_comes_back_with_it(world: World) -> None:
     run(world, job, 3)
     instance = {pod.host: pod.instance_id for pod in world.pods(job)}
     world.cluster.agent("h1", "stop")
-    wait(lambda: world.core.book.host_count() == 2, "the loss of h1")
+    wait(lambda: world.core.cache.host_count() == 2, "the loss of h1")
     run(world, job, 2)
     wait(
         lambda: step(world, job) and world.pods(job)[instance["h1"]].goal is PodState.KILLED, "the end of the instance"
     )
     assert ["h0", "h2"] == homes(world, job)
     world.cluster.agent("h1", "start")
-    wait(lambda: world.core.book.host_count() == 3, "the return of h1")
+    wait(lambda: world.core.cache.host_count() == 3, "the return of h1")
     assert job in world.wakes.jobs
     run(world, job, 3)
     assert instance == {pod.host: pod.instance_id for pod in world.pods(job)}
@@ -123,9 +123,9 @@ def test_a_new_leader_knows_who_runs(world: World) -> None:
     tasks = world.tasks()
     world.core.stop()
     world.lead()
-    wait(lambda: world.core.book.host_count() == 3 and world.core.book.room_count == 3, "hosts and offers")
+    wait(lambda: world.core.cache.host_count() == 3 and world.core.cache.resources_count == 3, "hosts and offers")
     assert (DaemonStep(after=-1), tasks) == (step(world, job), world.tasks())
-    free = {host.free.cpu_milli for host in world.core.book.hosts()}
+    free = {host.free.cpu_milli for host in world.core.cache.hosts()}
     assert {1_500} == free
 
 
@@ -133,13 +133,13 @@ def test_nothing_is_followed_before_hosts_are_known(make: Make) -> None:
     """A new leader changes no daemon before the hosts are known, since all hosts would appear lost."""
     world = make(hosts=TWO_CPUS)
     job = a_daemon(world)
-    world.core.book.are_hosts_known = False
-    keeper: DaemonKeeper = world.core.daemons
+    world.core.cache.are_hosts_known = False
+    controller: DaemonReconciler = world.core.daemons
     with pytest.raises(Unavailable, match="not known yet"):
-        keeper.step(job, -1)
+        controller.step(job, -1)
 
 
-def test_a_stopped_daemon_gives_its_room_back(world: World) -> None:
+def test_a_stopped_daemon_gives_its_resources_back(world: World) -> None:
     """The resources of a stopped daemon are available to all other pods."""
     job = a_daemon(world)
     run(world, job, 3)
@@ -148,7 +148,7 @@ def test_a_stopped_daemon_gives_its_room_back(world: World) -> None:
     wait(lambda: world.states(job) == {"KILLED": 3}, "the end of its pods")
     world.settle(job)
     world.core.daemons.refresh()
-    assert 6_000 == world.core.book.capacity()[0].cpu_milli
+    assert 6_000 == world.core.cache.capacity()[0].cpu_milli
 
 
 def full_hosts(world: World, **sla: object) -> JobId:
@@ -161,13 +161,13 @@ def full_hosts(world: World, **sla: object) -> JobId:
 
 def evicts(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Evicts pods as soon as the timeout allows it."""
-    monkeypatch.setattr(daemon_evictions, "PATIENCE_S", 0.1)
+    monkeypatch.setattr(daemon_evictions, "TIMEOUT_S", 0.1)
     core = world.core
-    parts = "local", world.storage.daemons, core.book, StoredEvictions(world), core.kill_running
+    parts = "local", world.storage.daemons, core.cache, StoredEvictions(world), core.kill_running
     core.daemons._evictions = daemon_evictions.DaemonEvictions(*parts)
 
 
-def test_preemptible_pods_make_room(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_preemptible_pods_free_resources(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Preemptible pods are evicted with the name of the daemon, and wait while the daemon runs in their place."""
     others = full_hosts(world, preemptible=True)
     evicts(world, monkeypatch)
@@ -187,12 +187,12 @@ def test_a_plan_says_where_a_daemon_would_run(world: World) -> None:
         job = world.job(2, sla=sla)  # fills a host
         world.launch(world.place(job))
         world.wait_states(job, {"RUNNING": 2})
-    wait(lambda: world.core.book.free().cpu_milli == 2_000, "what is free")
+    wait(lambda: world.core.cache.free().cpu_milli == 2_000, "what is free")
 
     found = world.core.daemons.plan(PodShape(Resources.of(1.5, 32)))
 
-    assert DaemonRoom(DaemonReach(3), 0, 1, 1, 2, 1, 0, Resources.of(4.5, 96), world.core.book.capacity()[0]) == found
-    assert 2_000 == world.core.book.free().cpu_milli
+    assert DaemonPlan(DaemonReach(3), 0, 1, 1, 2, 1, 0, Resources.of(4.5, 96), world.core.cache.capacity()[0]) == found
+    assert 2_000 == world.core.cache.free().cpu_milli
     small = world.core.daemons.plan(PodShape(Resources.of(3)))
     assert (0, 3, Resources()) == (small.reach.matching_count, small.reach.refusing[0].host_count, small.overhead)
 
@@ -212,7 +212,7 @@ def test_ordinary_pods_stay(world: World, monkeypatch: pytest.MonkeyPatch) -> No
     assert (3, {"RUNNING": 3}) == (found.waiting_count, world.states(others))
 
 
-def test_room_that_comes_wakes_the_daemon(world: World) -> None:
+def test_offers_that_come_wake_the_daemon(world: World) -> None:
     """The daemon is woken when its pod fits, whichever pods held the resources."""
     others = full_hosts(world)
     job = a_daemon(world)
@@ -224,7 +224,7 @@ def test_room_that_comes_wakes_the_daemon(world: World) -> None:
     wait(lambda: job in world.wakes.jobs, "a wake-up of the daemon")
 
 
-def test_the_end_of_its_patience_wakes_the_daemon(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_end_of_its_timeout_wakes_the_daemon(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """The end of the timeout wakes the daemon once for each host."""
     evicts(world, monkeypatch)
     job = a_daemon(world)

@@ -58,13 +58,13 @@ def test_the_plan_asks_the_bound_on_skew(manager: Manager) -> None:
     (full,) = manager.start(batch)
     drained = sorted(at)[0]
 
-    def without_room(*hosts: str) -> list[int]:
+    def fill_hosts(*hosts: str) -> list[int]:
         plan = manager.maintenance.Plan(pb.PlanRequest(hostnames=hosts))
         return [job.homeless_count for host in plan.hosts for job in host.jobs if job.job_id == service]
 
     assert 3 == len({*at, full})
-    assert [1] == without_room(drained)
-    assert [0] == without_room(drained, full)
+    assert [1] == fill_hosts(drained)
+    assert [0] == fill_hosts(drained, full)
 
 
 def test_the_plan_of_hosts_that_are_not_there_is_refused(manager: Manager) -> None:

@@ -31,7 +31,7 @@ def test_pods_outlive_a_master_that_lost_its_registry(world: World) -> None:
     job = world.running(3)
     for name in HOSTS:
         world.host(name)
-    capacity, calls = world.core.book.capacity(), len(world.link.calls)
+    capacity, calls = world.core.cache.capacity(), len(world.link.calls)
     tasks = world.tasks()
 
     world.lose_registry()
@@ -40,8 +40,8 @@ def test_pods_outlive_a_master_that_lost_its_registry(world: World) -> None:
 
     assert [] == world.tasks()
     assert {"RUNNING": 3} == world.states(job)
-    assert capacity == world.core.book.capacity()
-    assert 3 == len(world.core.book.hosts())
+    assert capacity == world.core.cache.capacity()
+    assert 3 == len(world.core.cache.hosts())
 
     for name in HOSTS:
         world.cluster.agent(name, "start")
@@ -65,7 +65,7 @@ def test_pods_of_agents_that_never_come_are_lost(make: Make) -> None:
     lost = sum(pod.host != stays for pod in pods)
     assert lost
     world.wait_states(job, {"RUNNING": 6 - lost, "LOST": lost})
-    wait(lambda: [host.hostname for host in world.core.book.hosts()] == [stays], "the hosts that are left")
+    wait(lambda: [host.hostname for host in world.core.cache.hosts()] == [stays], "the hosts that are left")
 
 
 def test_a_kill_meanwhile_waits_for_the_agent(make: Make) -> None:

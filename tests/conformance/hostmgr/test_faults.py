@@ -66,7 +66,7 @@ def test_a_launch_that_mesos_never_got_is_lost_and_repeated(world: World) -> Non
     assert batch.job_id in world.wakes.jobs
 
 
-def test_a_kill_that_mesos_never_got_is_told_again(world: World) -> None:
+def test_a_kill_that_mesos_never_got_is_sent_again(world: World) -> None:
     """The host manager dies after it has marked a pod KILLING and before the KILL call. The next one sends it."""
     job = world.running()
     world.core.stop()
@@ -129,11 +129,11 @@ def test_a_cut_connection_is_made_again(any_world: World) -> None:
     """The driver subscribes again. An old lease claims nothing, and pods continue to run."""
     world = any_world
     job = world.running()
-    batch, told = world.place(world.job()), len(world.link.calls)
+    batch, reported = world.place(world.job()), len(world.link.calls)
 
     world.link.cut()
 
-    world.wait_calls("SUBSCRIBE", after=told)
+    world.wait_calls("SUBSCRIBE", after=reported)
     wait(lambda: world.mesos.is_connected, "the subscription")
     assert LaunchResult(0, 1) == world.launch(batch)
     assert LaunchResult(1) == world.launch(world.place(batch.job_id))
@@ -184,7 +184,7 @@ def test_a_launch_that_is_lost_on_its_way_is_repeated(any_world: World) -> None:
     world.wait_states(job, {"LOST": 1})
     relaunched(world, job)
     free = 3 * 4_000 - 1_000
-    wait(lambda: world._cluster is None or sum(h.free.cpu_milli for h in world.core.book.hosts()) == free, "offers")
+    wait(lambda: world._cluster is None or sum(h.free.cpu_milli for h in world.core.cache.hosts()) == free, "offers")
 
 
 def test_a_kill_that_is_lost_on_its_way_is_sent_again(any_world: World) -> None:
@@ -277,7 +277,7 @@ def test_a_failed_commit_of_a_launch_costs_no_offer(when: str, world: World) -> 
 
 
 @pytest.mark.parametrize("when", ["kills_to_fail", "comings_back_to_fail"])
-def test_a_kill_that_storage_broke_off_is_told(when: str, world: World) -> None:
+def test_a_kill_that_storage_broke_off_is_reported(when: str, world: World) -> None:
     """The pod is marked KILLING and Mesos has not received the kill. The kill is sent without a further request,
     because no later call marks the pod."""
     job = world.running()
@@ -289,7 +289,7 @@ def test_a_kill_that_storage_broke_off_is_told(when: str, world: World) -> None:
     world.wait_states(job, {"KILLED": 1})
 
 
-def test_news_that_mesos_tells_only_once_is_not_lost_with_its_commit(world: World) -> None:
+def test_news_that_mesos_reports_only_once_is_not_lost_with_its_commit(world: World) -> None:
     """The master's own updates carry no uuid and are not repeated, so the host manager asks for them after a failed
     commit."""
     job = world.running()
@@ -312,7 +312,7 @@ def test_pods_of_a_host_that_stays_away_are_lost(world: World) -> None:
     world.cluster.agent(world.pod(job).host, "stop")
 
     world.wait_states(job, {"LOST": 1})
-    wait(lambda: len(world.core.book.hosts()) == 2, "two hosts")
+    wait(lambda: len(world.core.cache.hosts()) == 2, "two hosts")
 
 
 def test_a_pod_that_comes_back_with_its_host_is_killed(world: World) -> None:
@@ -329,12 +329,12 @@ def test_a_pod_that_comes_back_with_its_host_is_killed(world: World) -> None:
     assert {"LOST": 1} == world.states(job)
 
 
-def test_a_run_that_nobody_wants_is_killed(any_world: World) -> None:
+def test_an_unwanted_run_is_killed(any_world: World) -> None:
     """A pod whose job is unknown to storage is killed at its first report."""
     world = any_world
     stranger = PodId(new_job_id(), 0, 1)
     batch = world.place(world.job())
-    (claim,) = world.core.book.claim(batch.lease_id, [batch.placements[0].hostname]).values()
+    (claim,) = world.core.cache.claim(batch.lease_id, [batch.placements[0].hostname]).values()
     config = ParseDict({"command": {"value": LONG}, "resource": {"cpuLimit": 0.1, "memLimitMb": 32}}, TaskConfig())
     job = world.storage.jobs.get(batch.job_id)
     assert job is not None

@@ -26,7 +26,7 @@ from peloton.scheduling.placement import FirstFitPlacer
 from services.hostmgr.advisor import AdvisorSettings, HostAdvisor
 from services.hostmgr.drain_watch import DrainWatch
 from services.hostmgr.driver import ClusterDriver
-from services.hostmgr.host_pool_keeper import HostPoolKeeper
+from services.hostmgr.host_pool_controller import HostPoolController
 from services.hostmgr.latency_reports import LatencyReports
 from services.hostmgr.maintenance import HostMaintainer
 from services.hostmgr.manager import HostManagerCore, HostManagerSettings
@@ -62,32 +62,34 @@ class Manager:
         self.maintainer = HostMaintainer(self.core, *records, wakes, wakes, watch, cluster=cluster, share=0.1)
         self.core.start()
         self.maintainer.start()
-        self.keeper = self._keeper() if is_on else None
+        self.controller = self._controller() if is_on else None
         images: Any = None
         self.rebalancer = self._rebalancer(wakes)
         self.advisor = HostAdvisor(AdvisorSettings(), self.storage.jobs, LatencyReports(time.monotonic))
         self.views = ClusterViews(cluster, self.core, self.advisor, dict, self.storage.overview)
         judges = self.rebalancer, self.advisor, self.views
-        self._server, port = serve(self.core, self.maintainer, images, dict, "127.0.0.1:0", 3_600, *judges, self.keeper)
-        if self.keeper is not None:
-            self.keeper.start()
+        self._server, port = serve(
+            self.core, self.maintainer, images, dict, "127.0.0.1:0", 3_600, *judges, self.controller
+        )
+        if self.controller is not None:
+            self.controller.start()
         self.channel = grpc.insecure_channel(f"127.0.0.1:{port}")
         self.stub = host_svc_pb2_grpc.HostServiceStub(self.channel)
         self.maintenance = maintenance_pb2_grpc.MaintenanceServiceStub(self.channel)
 
     def _rebalancer(self, wakes: Any) -> Rebalancer:
         back = self.storage.host_pods.coming_back
-        return Rebalancer(self.core.book, self.storage.rebalances, self.cluster, back, wakes, self.core.count_domains)
+        return Rebalancer(self.core.cache, self.storage.rebalances, self.cluster, back, wakes, self.core.count_domains)
 
-    def _keeper(self) -> HostPoolKeeper:
+    def _controller(self) -> HostPoolController:
         records, pods = self.storage.host_pools, self.storage.host_pods
-        return HostPoolKeeper(self.core, records, pods, self.maintainer, 3_600, period_s=0.02)
+        return HostPoolController(self.core, records, pods, self.maintainer, 3_600, period_s=0.02)
 
     def close(self) -> None:
         self.channel.close()
         self._server.stop(0).wait()
-        if self.keeper is not None:
-            self.keeper.stop()
+        if self.controller is not None:
+            self.controller.stop()
         self.maintainer.stop()
         self.core.stop()
         self.storage.close()
@@ -298,7 +300,7 @@ def test_pods_that_no_host_pool_could_take_are_said_so(managers: tuple[Manager, 
     [gang] = east.storage.pods.ready_gangs(east.job(1, 12.0, JobType.SERVICE), 1)
 
     def why() -> str:
-        return infeasible_text(tuple(east.core.book.judge([gang.shape]).values()))
+        return infeasible_text(tuple(east.core.cache.judge([gang.shape]).values()))
 
     assert "0 of 3 hosts are in host pools that serve stateless pods" == why()
     east.stub.ChangeHostPool(CHANGE(hostname="e1", sourcePool="default", destinationPool="services"))
@@ -312,7 +314,7 @@ def test_a_host_announces_more_than_it_has(managers: tuple[Manager, Manager]) ->
     east.stub.CreateHostPool(CREATE(name="batch", factors=host_pb2.HostPoolFactors(cpu=1.6, memory=2)))
     east.stub.ChangeHostPool(CHANGE(hostname="e1", sourcePool="default", destinationPool="batch"))
 
-    assert Resources.of(36, 40_000, 30_000) == east.core.book.capacity()[0]
+    assert Resources.of(36, 40_000, 30_000) == east.core.cache.capacity()[0]
     assert Counter({"e1": 16}) == east.start(east.job(20, 1.0))
 
     now, there = east.hosts_now()["e1"], east.hosts.hosts[Hostname("e1")]
@@ -326,7 +328,7 @@ def test_a_factor_for_disk_is_not_for_volumes(managers: tuple[Manager, Manager])
     waits with the reason. Afterwards each host counts 6,000 MiB and twice the other 4,000."""
     east, _ = managers
     east.stub.UpdateHostPool(pb.UpdateHostPoolRequest(name="default", factors=host_pb2.HostPoolFactors(disk=2)))
-    assert 60_000 == east.core.book.capacity()[0].disk_mib
+    assert 60_000 == east.core.cache.capacity()[0].disk_mib
     job = east.database(4, 6_000, 2_000)
     batch = east.place(job)
     assert {"e0": 1, "e1": 1, "e2": 1} == {each.hostname: len(each.pods) for each in batch.placements}
@@ -336,10 +338,10 @@ def test_a_factor_for_disk_is_not_for_volumes(managers: tuple[Manager, Manager])
     assert LaunchResult(3) == east.core.launch(job, batch.lease_id, batch.placements)
 
     assert [3_000] * 3 == [host.free.disk_mib for host in east.hosts.hosts.values()]
-    wait(lambda: east.core.book.capacity()[0].disk_mib == 3 * 14_000, "what the volumes leave")
+    wait(lambda: east.core.cache.capacity()[0].disk_mib == 3 * 14_000, "what the volumes leave")
 
 
-def test_capacity_is_told_by_host_pool(managers: tuple[Manager, Manager]) -> None:
+def test_capacity_is_reported_by_host_pool(managers: tuple[Manager, Manager]) -> None:
     """Capacity is reported as host pools announce it, for hosts that take pods, with the kinds of pods served. A host
     pool without hosts has none."""
     east, _ = managers
@@ -348,19 +350,19 @@ def test_capacity_is_told_by_host_pool(managers: tuple[Manager, Manager]) -> Non
     east.stub.ChangeHostPool(CHANGE(hostname="e1", sourcePool="default", destinationPool="batch"))
 
     def cpus() -> dict[str, tuple[int, list[str]]]:
-        found = east.core.book.host_pools.capacities()
+        found = east.core.cache.host_pools.capacities()
         return {pool.name: (pool.up.cpu_milli, sorted(pool.serves)) for pool in found}
 
     rest = ["gpu", "shared", "stateful"]
     assert {"batch": (16_000, ["batch"]), "default": (20_000, rest), "services": (0, ["stateless"])} == cpus()
-    total = east.core.book.capacity()[0].cpu_milli
+    total = east.core.cache.capacity()[0].cpu_milli
     assert sum(cpu for cpu, _ in cpus().values()) == total
 
     east.stub.ChangeHostPool(CHANGE(hostname="e1", sourcePool="batch", destinationPool="services"))
     assert {"batch": 0, "default": 20_000, "services": 10_000} == {name: cpu for name, (cpu, _) in cpus().items()}
 
 
-def test_a_lower_factor_gives_no_room_that_pods_have_asked_for(managers: tuple[Manager, Manager]) -> None:
+def test_a_lower_factor_gives_no_free_resources_that_pods_have_asked_for(managers: tuple[Manager, Manager]) -> None:
     """8 pods of one cpu take 5 of 10 cpus. At a factor of 1, 2 more cpus may be allocated, not the 5 that the cluster
     has left. The same holds after a restart of the host manager."""
     east, _ = managers

@@ -8,13 +8,13 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
+from peloton.model.planned_capacity import PlannedPods
 from peloton.model.pod import PodShape, Strategy
 from peloton.model.resources import Resources
-from peloton.model.room import PlannedPods
-from services.hostmgr.mesos import offer_keeper
+from services.hostmgr.mesos import offer_controller
 from services.lab.shared.hosts import HostSpec
 from tests.conformance.hostmgr.conftest import Make
-from tests.conformance.hostmgr.emulated import PATIENCE_S, Other
+from tests.conformance.hostmgr.emulated import TIMEOUT_S, Other
 from tests.conformance.hostmgr.world import World, wait
 
 HOLD_S = 0.4
@@ -26,8 +26,8 @@ ALL = {"h0", "h1", "h2"}
 def world(make: Make, monkeypatch: pytest.MonkeyPatch) -> World:
     """A world in which unmet requests are forgotten soon, and a slow machine has time for the offers that a lease
     requests."""
-    monkeypatch.setattr(offer_keeper, "WAITING_AGE_S", 2 * HOLD_S)
-    monkeypatch.setattr(offer_keeper, "OFFERS_WAIT_S", PATIENCE_S)
+    monkeypatch.setattr(offer_controller, "WAITING_AGE_S", 2 * HOLD_S)
+    monkeypatch.setattr(offer_controller, "OFFERS_WAIT_S", TIMEOUT_S)
     return make(hosts=HOSTS, offer_hold_s=HOLD_S, agents_period_s=0.1)
 
 
@@ -40,7 +40,7 @@ def other(world: World) -> Iterator[Other]:
 
 def idle(world: World) -> None:
     """Checks that Mesos keeps all offers, perhaps since before this call."""
-    wait(lambda: _is_suppressed(world.link.calls) and not world.core.book.room_count, "the end of all offers")
+    wait(lambda: _is_suppressed(world.link.calls) and not world.core.cache.resources_count, "the end of all offers")
 
 
 def _is_suppressed(calls: Sequence[str]) -> bool:
@@ -63,23 +63,23 @@ def test_an_idle_cluster_has_its_capacity(world: World) -> None:
     idle(world)
 
     total = Resources.of(12, 3 * 2048, 60_000)
-    wait(lambda: world.core.book.free().cpu_milli == 10_000, "what is free")
-    assert (total, Resources(cpu_milli=6_000), 3) == world.core.book.capacity()
-    assert 10_000 == sum(host.free.cpu_milli for host in world.core.book.hosts())
+    wait(lambda: world.core.cache.free().cpu_milli == 10_000, "what is free")
+    assert (total, Resources(cpu_milli=6_000), 3) == world.core.cache.capacity()
+    assert 10_000 == sum(host.free.cpu_milli for host in world.core.cache.hosts())
 
 
-def test_a_plan_sees_the_room_of_an_idle_cluster(world: World) -> None:
+def test_a_plan_sees_the_capacity_of_an_idle_cluster(world: World) -> None:
     """A plan counts the free resources although Mesos offers none now, and it requests no offers. Resources of
     Peloton's pods are not free."""
     job = world.running(2)
     idle(world)
-    wait(lambda: world.core.book.free().cpu_milli == 10_000, "what is free")
+    wait(lambda: world.core.cache.free().cpu_milli == 10_000, "what is free")
     shape = world.storage.pods.ready_gangs(world.job(1), 1)[0].shape
 
-    (found,) = world.core.book.room.find([PlannedPods(shape, 99)], {})
+    (found,) = world.core.cache.finder.find([PlannedPods(shape, 99)], {})
 
     assert (10, 3) == (found.count, sum(hosts.host_count for hosts in found.refusing))
-    assert not world.core.book.room_count
+    assert not world.core.cache.resources_count
     assert {"RUNNING": 2} == world.states(job)
 
 
@@ -137,14 +137,14 @@ def test_what_does_not_fit_asks_for_no_offers(world: World, other: Other, monkey
     for host in sorted(ALL):
         other.launch(host, f"t-{host}", cpus=3.5)
     other.decline_all(600.0)
-    wait(lambda: sum(h.free.cpu_milli for h in world.core.book.hosts()) == 1_500, "the agents' word")
+    wait(lambda: sum(h.free.cpu_milli for h in world.core.cache.hosts()) == 1_500, "the agents' word")
     wait(lambda: "SUPPRESS" in world.link.calls, "the suppression")
-    monkeypatch.setattr(offer_keeper, "WAITING_AGE_S", 600.0)  # from here on the job waits
+    monkeypatch.setattr(offer_controller, "WAITING_AGE_S", 600.0)  # from here on the job waits
     job = world.job(1)
     shape = world.storage.pods.ready_gangs(job, 1)[0].shape
     world.core.acquire_hosts(job, [(shape, 1)])  # the first request since no pod waited
     wait(lambda: "REVIVE" in world.link.calls, "the question")
-    wait(lambda: not world.core.book.room_count, "the end of all offers")
+    wait(lambda: not world.core.cache.resources_count, "the end of all offers")
     revived = world.link.calls.count("REVIVE")
 
     for _ in range(3):
@@ -153,16 +153,16 @@ def test_what_does_not_fit_asks_for_no_offers(world: World, other: Other, monkey
     assert revived == world.link.calls.count("REVIVE")
 
 
-def test_a_host_whose_rest_mesos_hides_has_its_free_room(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_host_whose_rest_mesos_hides_has_its_free_resources(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """A launch uses the offer that a pod's end released, and an earlier decline hides the rest. Free resources are the
     host's less the resources of its pods."""
-    monkeypatch.setattr(offer_keeper, "WAITING_AGE_S", 600.0)  # Mesos still sends offers
+    monkeypatch.setattr(offer_controller, "WAITING_AGE_S", 600.0)  # Mesos still sends offers
     job = world.running(1)
-    wait(lambda: not world.core.book.room_count, "the decline of all offers")
+    wait(lambda: not world.core.cache.resources_count, "the decline of all offers")
     world.kill(job)
-    wait(lambda: world.core.book.room_count, "the offer of the host whose pod has ended")
+    wait(lambda: world.core.cache.resources_count, "the offer of the host whose pod has ended")
     name = world.pod(world.running(1)).host
 
-    wait(lambda: not world.core.book.room_count, "the end of all offers")
-    wait(lambda: world.core.book.free().cpu_milli == 11_000, "what is free")
-    assert [3_000] == [host.free.cpu_milli for host in world.core.book.hosts([name])]
+    wait(lambda: not world.core.cache.resources_count, "the end of all offers")
+    wait(lambda: world.core.cache.free().cpu_milli == 11_000, "what is free")
+    assert [3_000] == [host.free.cpu_milli for host in world.core.cache.hosts([name])]

@@ -25,7 +25,7 @@ from services.hostmgr import image_prefetch
 from services.hostmgr.client import HostManagerClient
 from services.hostmgr.image_prefetch import CALLS_MAX, HttpPrefetcher, prefetcher
 from services.hostmgr.servicer import HostsServicer
-from tests.conformance.hostmgr.emulated import PATIENCE_S, Emulated
+from tests.conformance.hostmgr.emulated import TIMEOUT_S, Emulated
 from tests.conformance.hostmgr.world import wait
 from tests.unit.hostmgr.mesos.sockets import Server
 
@@ -66,7 +66,7 @@ def open_at(request: pytest.FixtureRequest) -> Iterator[Open]:
 
 
 def page(url: str) -> dict[str, Any]:
-    with urllib.request.urlopen(url, timeout=PATIENCE_S) as answer:
+    with urllib.request.urlopen(url, timeout=TIMEOUT_S) as answer:
         return dict(json.load(answer))
 
 
@@ -89,7 +89,7 @@ def test_nothing_to_fetch(open_at: Open, url: str) -> None:
     assert {} == page(url)["hosts"]
 
 
-def test_nobody_to_ask(open_at: Open) -> None:
+def test_no_host_to_ask(open_at: Open) -> None:
     """Images are not prefetched without an endpoint, and the caller learns that it need not ask again."""
     assert Prefetched(0, is_possible=False) == open_at("").prefetch({"web:1": [H0]})
 
@@ -126,14 +126,14 @@ def test_an_endpoint_that_makes_no_sense(open_at: Open, answer: bytes) -> None:
 
 def test_an_endpoint_that_hangs_holds_few_threads(open_at: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     """A call above the limit of concurrent calls is refused at once, and all others are answered."""
-    monkeypatch.setattr(image_prefetch, "TIMEOUT_S", PATIENCE_S)
-    monkeypatch.setattr(client_module, "PREFETCH_TIMEOUT_S", PATIENCE_S)
+    monkeypatch.setattr(image_prefetch, "TIMEOUT_S", TIMEOUT_S)
+    monkeypatch.setattr(client_module, "PREFETCH_TIMEOUT_S", TIMEOUT_S)
     arrived, go_on = threading.Semaphore(0), threading.Event()
 
     def serve(connection: socket.socket) -> None:
         connection.recv(65_536)
         arrived.release()
-        go_on.wait(PATIENCE_S)
+        go_on.wait(TIMEOUT_S)
         connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
 
     server = Server(serve)
@@ -141,11 +141,11 @@ def test_an_endpoint_that_hangs_holds_few_threads(open_at: Open, monkeypatch: py
         images = open_at(f"http://{server.address}/")
         with ThreadPoolExecutor(CALLS_MAX) as pool:
             calls = [pool.submit(images.prefetch, {"web:1": [H0]}) for _ in range(CALLS_MAX)]
-            assert all(arrived.acquire(timeout=PATIENCE_S) for _ in calls)
+            assert all(arrived.acquire(timeout=TIMEOUT_S) for _ in calls)
             with pytest.raises(Unavailable, match=f"{CALLS_MAX} calls are under way already"):
                 images.prefetch({"web:1": [H0]})
             go_on.set()
-            assert [Prefetched(1)] * CALLS_MAX == [call.result(PATIENCE_S) for call in calls]
+            assert [Prefetched(1)] * CALLS_MAX == [call.result(TIMEOUT_S) for call in calls]
         assert Prefetched(1) == images.prefetch({"web:1": [H0]})
     finally:
         go_on.set()
@@ -155,8 +155,8 @@ def test_an_endpoint_that_hangs_holds_few_threads(open_at: Open, monkeypatch: py
 @pytest.mark.parametrize("open_at", ["host manager"], indirect=True)
 def test_the_bound_of_a_call(open_at: Open, url: str) -> None:
     """The refusal contains the numbers, and nothing is fetched."""
-    told = f"prefetch of {PREFETCH_MAX + 1} images on hosts: at most {PREFETCH_MAX} in one call"
-    with pytest.raises(InvalidArgument, match=told):
+    reported = f"prefetch of {PREFETCH_MAX + 1} images on hosts: at most {PREFETCH_MAX} in one call"
+    with pytest.raises(InvalidArgument, match=reported):
         open_at(url).prefetch({"web:1": [H0] * PREFETCH_MAX, "web:2": [H0]})
     assert {} == page(url)["hosts"]
 

@@ -28,12 +28,12 @@ def test_a_pod_runs_to_its_end(any_world: World) -> None:
 
     any_world.wait_states(job, {"SUCCEEDED": 1})
 
-    told = [state for _, state in any_world.history(job) if state is not STARTING]
-    assert [LAUNCHED, RUNNING, SUCCEEDED] == told
+    reported = [state for _, state in any_world.history(job) if state is not STARTING]
+    assert [LAUNCHED, RUNNING, SUCCEEDED] == reported
     assert job in any_world.wakes.jobs
 
 
-def test_a_failed_pod_tells_its_exit_code(any_world: World) -> None:
+def test_a_failed_pod_reports_its_exit_code(any_world: World) -> None:
     """The exit code of the command is stored with the pod."""
     job = any_world.start(command="exit 3")
 
@@ -47,7 +47,7 @@ def test_a_failed_pod_tells_its_exit_code(any_world: World) -> None:
 def test_a_pod_that_fails_goes_elsewhere_at_once(world: World) -> None:
     """A failed pod waits for its next run only if no other host could take it, as when it names its host."""
     world.storage.host_pods.batch_backoff = Backoff(10, 600)
-    here = wait(lambda: len(world.core.book.hosts()) > 1 and world.core.book.hosts()[0].hostname, "two hosts")
+    here = wait(lambda: len(world.core.cache.hosts()) > 1 and world.core.cache.hosts()[0].hostname, "two hosts")
 
     def retries(config: task_pb2.TaskConfig) -> None:
         config.restartPolicy.maxFailures = 3
@@ -134,7 +134,7 @@ def test_a_rescinded_offer_claims_nothing(world: World) -> None:
     for host in ("h0", "h1", "h2"):
         world.cluster.agent(host, "freeze")
 
-    wait(lambda: not any(h.free.cpu_milli for h in world.core.book.hosts()), "no offers")
+    wait(lambda: not any(h.free.cpu_milli for h in world.core.cache.hosts()), "no offers")
 
     assert LaunchResult(0, 12) == world.launch(batch)
     assert {"READY": 12} == world.states(batch.job_id)
@@ -143,7 +143,7 @@ def test_a_rescinded_offer_claims_nothing(world: World) -> None:
 def test_what_a_launch_leaves_of_a_host_is_offered_again(make: Callable[..., World]) -> None:
     """One cpu of four is used. The other three are offered again, and all four after the pod's end."""
     world = make(hosts=[HostSpec("only", cpus=4)])
-    free = lambda: [host.free.cpu_milli for host in world.core.book.hosts()]  # noqa: E731
+    free = lambda: [host.free.cpu_milli for host in world.core.cache.hosts()]  # noqa: E731
     job = world.running()
 
     wait(lambda: free() == [3_000], "the rest")
@@ -192,7 +192,7 @@ HOSTS = [
 def test_a_pod_gets_a_host_that_suits_it(make: Callable[..., World], shape: PodShape, hosts: set[str]) -> None:
     """Labels, exclusiveness, gpus, revocable cpu and ports decide. A reserved host is not taken."""
     world = make(hosts=HOSTS)
-    wait(lambda: sum(host.free.cpu_milli > 0 for host in world.core.book.hosts()) == 4, "all offers")
+    wait(lambda: sum(host.free.cpu_milli > 0 for host in world.core.cache.hosts()) == 4, "all offers")
 
     lease = world.core.acquire_hosts(world.job(), [(shape, 1)])
 
@@ -237,7 +237,7 @@ def test_pods_that_ask_for_nothing_are_placed_where_something_is(make: Callable[
     world = make(hosts=[HostSpec("full", cpus=0), HostSpec("free", cpus=1)])
 
     job = world.job(2, changes=[nothing])
-    wait(lambda: len(world.core.book.hosts()) == 2, "agents")
+    wait(lambda: len(world.core.cache.hosts()) == 2, "agents")
 
     assert LaunchResult(2) == world.launch(world.place(job))
     assert {"free"} == {pod.host for pod in world.pods(job)}

@@ -21,7 +21,7 @@ ASKED = PodShape(Resources.of(0.5, 16), strategy=Strategy.LEAST_LOADED)
 class Story:
     def __init__(self, world: World) -> None:
         self.world = world
-        self.samples = HostSamples(world.core, [HostLoads(world.core.book.loads)], period_s=0.0, has_all=True)
+        self.samples = HostSamples(world.core, [HostLoads(world.core.cache.loads)], period_s=0.0, has_all=True)
 
     def run(self, cpu: float, share: float) -> str:
         """Starts a pod that uses this share of its cpu and returns its host."""
@@ -34,16 +34,16 @@ class Story:
 
     def order(self) -> list[str]:
         """Returns the hosts in the order in which placement chooses them."""
-        book = self.world.core.book
-        lease = book.acquire(JobId("asks"), [(ASKED, 100)], 0.0)
-        book.release(lease.lease_id)
+        cache = self.world.core.cache
+        lease = cache.acquire(JobId("asks"), [(ASKED, 100)], 0.0)
+        cache.release(lease.lease_id)
         return [host.hostname for host in lease.hosts]
 
 
 @pytest.fixture
 def story(make: Callable[..., World]) -> Iterator[Story]:
     found = Story(make(hosts=[HostSpec(name, cpus=4, mem=1024) for name in ("a", "b", "c")], agents_period_s=0.1))
-    wait(lambda: found.world.core.book.free() == Resources.of(12, 3072, 60_000), "the offers")
+    wait(lambda: found.world.core.cache.free() == Resources.of(12, 3072, 60_000), "the offers")
     yield found
     found.samples.stop()
 

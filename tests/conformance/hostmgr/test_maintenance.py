@@ -38,12 +38,12 @@ class HostWakes:
         self.hosts += hostnames
 
 
-class Keeper:
+class Controller:
     """The maintainer of a world's leader, with its workflow executed by the test."""
 
     def __init__(self, world: World, wake_period_s: float = maintenance.WAKE_PERIOD_S) -> None:
         self.world, self.woken = world, HostWakes()
-        wait(lambda: world.core.book.host("h2"), "agents")
+        wait(lambda: world.core.cache.host("h2"), "agents")
         watch = DrainWatch(world.wakes, self.woken)
         world.core._lifecycles = watch  # as the composition root does before the core starts
         self.maintainer = HostMaintainer(
@@ -106,77 +106,77 @@ class Keeper:
 
 @contextmanager
 def keeping(world: World) -> Any:
-    keeper = Keeper(world)
-    yield keeper
-    keeper.close()
+    controller = Controller(world)
+    yield controller
+    controller.close()
 
 
 def test_a_host_goes_and_comes_back(world: World) -> None:
     """The host is drained of its pods and leaves the cluster. Once completed it takes pods again. Every step may be
     repeated."""
-    with keeping(world) as keeper:
+    with keeping(world) as controller:
         job = world.running(7)
         host = world.pod(job).host
         here = [p.instance_id for p in world.pods(job) if p.host == host]
-        keeper.start(host)
-        assert keeper.drain(host) is DRAINING
+        controller.start(host)
+        assert controller.drain(host) is DRAINING
         assert {p.instance_id for p in world.pods(job) if p.state is PodState.PREEMPTING} == set(here)
         assert world.wakes.jobs[-1] == job
-        wait(lambda: keeper.schedule() == [[host]], "an announcement")
+        wait(lambda: controller.schedule() == [[host]], "an announcement")
         world.core.kill_running(job)
-        keeper.take_down(host)
-        keeper.maintainer.take_down(host)
-        keeper.maintainer.drain(host)
+        controller.take_down(host)
+        controller.maintainer.take_down(host)
+        controller.maintainer.drain(host)
 
-        wait(lambda: host not in keeper.agents() and not world.core.book.host(host), "an agent less")
-        assert [h.state for h in world.core.book.hosts() if h.hostname == host] == [DOWN]
+        wait(lambda: host not in controller.agents() and not world.core.cache.host(host), "an agent less")
+        assert [h.state for h in world.core.cache.hosts() if h.hostname == host] == [DOWN]
         world.settle(job)
         world.admit(job)
         assert host not in [p.hostname for p in world.place(job).placements]
-        keeper.bring_up(host)
-        keeper.maintainer.bring_up(host)
+        controller.bring_up(host)
+        controller.maintainer.bring_up(host)
 
-        wait(lambda: host in keeper.agents(), "the agent back")
-        assert keeper.schedule() == []
-        wait(lambda: world.core.book.host(host), "known to us")
+        wait(lambda: host in controller.agents(), "the agent back")
+        assert controller.schedule() == []
+        wait(lambda: world.core.cache.host(host), "known to us")
 
 
 def test_cancelled_it_stays(world: World) -> None:
     """A cancelled host leaves the schedule and takes pods again."""
-    with keeping(world) as keeper:
-        keeper.start("h1")
-        wait(lambda: keeper.schedule() == [["h1"]], "an announcement")
-        wait(lambda: keeper.drain("h1") is DRAINED, "drained")
+    with keeping(world) as controller:
+        controller.start("h1")
+        wait(lambda: controller.schedule() == [["h1"]], "an announcement")
+        wait(lambda: controller.drain("h1") is DRAINED, "drained")
 
-        keeper.bring_up("h1", MaintenanceAct.CANCEL)
+        controller.bring_up("h1", MaintenanceAct.CANCEL)
 
-        assert keeper.schedule() == []
-        assert keeper.agents() == ["h0", "h1", "h2"]
+        assert controller.schedule() == []
+        assert controller.agents() == ["h0", "h1", "h2"]
         wait(lambda: world.start(12), "pods on all hosts")
 
 
 def test_machines_of_others_stay_in_the_schedule(world: World) -> None:
     """Machines that an operator has scheduled stay, and Peloton's are added and removed. Peloton declares to Mesos only
     that its own leave."""
-    with keeping(world) as keeper:
+    with keeping(world) as controller:
         theirs = {"hostname": "h2", "ip": "127.0.0.1"}
         window = {"machine_ids": [theirs], "unavailability": {"start": {"nanoseconds": time.time_ns()}}}
-        keeper.mesos("UPDATE_MAINTENANCE_SCHEDULE", schedule={"windows": [window]})
+        controller.mesos("UPDATE_MAINTENANCE_SCHEDULE", schedule={"windows": [window]})
 
-        keeper.start("h1")
+        controller.start("h1")
 
-        wait(lambda: keeper.schedule() == [["h2"], ["h1"]], "an announcement")
-        wait(lambda: keeper.answers() == {"h2": ["DECLINE"], "h1": ["ACCEPT"]}, "answers to inverse offers")
-        keeper.take_down("h1")
-        keeper.bring_up("h1")
-        assert keeper.schedule() == [["h2"]]
+        wait(lambda: controller.schedule() == [["h2"], ["h1"]], "an announcement")
+        wait(lambda: controller.answers() == {"h2": ["DECLINE"], "h1": ["ACCEPT"]}, "answers to inverse offers")
+        controller.take_down("h1")
+        controller.bring_up("h1")
+        assert controller.schedule() == [["h2"]]
 
 
 @pytest.mark.parametrize("lost", ["START_MAINTENANCE", "STOP_MAINTENANCE", "UPDATE_MAINTENANCE_SCHEDULE"])
 @pytest.mark.parametrize("how", ["lose_call", "lose_answer"])
 def test_a_call_or_its_answer_is_lost(lost: str, how: str, world: World) -> None:
     """A step whose call or answer is lost fails, and succeeds when it is repeated."""
-    with keeping(world) as keeper:
+    with keeping(world) as controller:
         setattr(world.link, how, lost)
         failures = 0
 
@@ -188,23 +188,23 @@ def test_a_call_or_its_answer_is_lost(lost: str, how: str, world: World) -> None
                 except Unavailable:
                     failures += 1
 
-        keeper.start("h1")
-        wait(lambda: keeper.drain("h1") is DRAINED, "drained")
-        step(keeper.maintainer.take_down)
-        assert keeper.state("h1") is DOWN
-        keeper.maintainer.steer(["h1"], MaintenanceAct.COMPLETE)
-        step(keeper.maintainer.bring_up)
+        controller.start("h1")
+        wait(lambda: controller.drain("h1") is DRAINED, "drained")
+        step(controller.maintainer.take_down)
+        assert controller.state("h1") is DOWN
+        controller.maintainer.steer(["h1"], MaintenanceAct.COMPLETE)
+        step(controller.maintainer.bring_up)
 
-        assert keeper.state("h1") is HostState.UP
+        assert controller.state("h1") is HostState.UP
         assert not getattr(world.link, how)
         assert failures == 1 or lost == "UPDATE_MAINTENANCE_SCHEDULE"  # which the thread of the host manager sends, too
-        wait(lambda: keeper.agents() == ["h0", "h1", "h2"], "the agent back")
+        wait(lambda: controller.agents() == ["h0", "h1", "h2"], "the agent back")
 
 
 def test_no_pod_is_launched_after_it_is_drained(world: World) -> None:
     """A launch that had claimed the host before is waited for, and its pods have to leave. Later launches are
     refused."""
-    with keeping(world) as keeper:
+    with keeping(world) as controller:
         job = world.job(3)
         batch, late = world.place(job), world.job(3)
         host = batch.placements[0].hostname
@@ -219,22 +219,22 @@ def test_no_pod_is_launched_after_it_is_drained(world: World) -> None:
         world.storage.host_pods.mark_launched = slow  # type: ignore[method-assign]
 
         def launch() -> None:
-            with world.core.book.launches.launching([p.hostname for p in batch.placements]):
+            with world.core.cache.launches.launching([p.hostname for p in batch.placements]):
                 world.launch(batch)
 
         launching = threading.Thread(target=launch)
         launching.start()
         committed.wait()
-        keeper.start(host)
-        assert [keeper.drain(host) for _ in range(3)] == [DRAINING] * 3
-        assert keeper.maintainer.hosts()[0].progress.waiting_for == "launches under way to end"
+        controller.start(host)
+        assert [controller.drain(host) for _ in range(3)] == [DRAINING] * 3
+        assert controller.maintainer.hosts()[0].progress.waiting_for == "launches under way to end"
         go_on.set()
         launching.join()
         world.storage.host_pods.mark_launched = before  # type: ignore[method-assign]
 
         def drained() -> bool:
             world.core.kill_running(job)
-            return keeper.drain(host) is DRAINED
+            return controller.drain(host) is DRAINED
 
         wait(drained, "drained")
         assert [p.instance_id for p in world.pods(job) if p.host == host and p.state in ("RUNNING", "LAUNCHED")] == []
@@ -243,10 +243,10 @@ def test_no_pod_is_launched_after_it_is_drained(world: World) -> None:
 
 def test_a_lease_from_before_is_refused(world: World) -> None:
     """Pods that were placed on the host before it left are not launched there, and wait for another placement."""
-    with keeping(world) as keeper:
+    with keeping(world) as controller:
         job = world.job(1)
         batch = world.place(job)
-        keeper.start(batch.placements[0].hostname)
+        controller.start(batch.placements[0].hostname)
 
         assert world.launch(batch) == LaunchResult(0, refused_count=1)
         assert world.pod(job).state is PodState.READY
@@ -255,23 +255,23 @@ def test_a_lease_from_before_is_refused(world: World) -> None:
 def test_a_successor_knows_who_is_away(make: Make) -> None:
     """A new leader leases no host in maintenance from the first moment, and wakes all maintenances."""
     world = make()
-    with keeping(world) as keeper:
-        keeper.start("h0", "h1")
+    with keeping(world) as controller:
+        controller.start("h0", "h1")
     world.core.stop()
     world.lead()
-    with keeping(world) as keeper:
-        assert keeper.woken.hosts == ["h0", "h1"]
-        assert world.core.book.capacity()[2] == 2
+    with keeping(world) as controller:
+        assert controller.woken.hosts == ["h0", "h1"]
+        assert world.core.cache.capacity()[2] == 2
         assert {p.hostname for p in world.place(world.job(2)).placements} <= {"h1", "h2"}
 
 
 def test_what_is_refused(world: World) -> None:
     """A host that Mesos does not know is refused, alone or among others, and nothing is stored."""
-    with keeping(world) as keeper:
+    with keeping(world) as controller:
         with pytest.raises(Aborted, match=r"^host is not a Peloton agent: nowhere$"):
-            keeper.start("nowhere")
+            controller.start("nowhere")
         with pytest.raises(Aborted, match=r"^host is not a Peloton agent: nowhere$"):
-            keeper.start("h1", "nowhere")
+            controller.start("h1", "nowhere")
 
         storage: Storage = world.storage
         assert storage.maintenance.all("local") == []
@@ -280,33 +280,36 @@ def test_what_is_refused(world: World) -> None:
 def test_pods_of_services_leave_as_their_sla_allows(world: World) -> None:
     """One pod leaves at a time, the next once the last serves again elsewhere. Meanwhile the host names the blocking
     job and its numbers. When forced, the rest leaves at once."""
-    with keeping(world) as keeper:
+    with keeping(world) as controller:
         job = service(world, 7, maximum_unavailable=1)
         host = next(h for h in ("h0", "h1", "h2") if len(on_host(world, job, h)) == 4)
-        keeper.start(host)
+        controller.start(host)
 
-        assert [keeper.drain(host) for _ in range(3)] == [DRAINING] * 3
-        assert told_to_go(world, job) == on_host(world, job, host)[:1]
-        progress = keeper.maintainer.hosts()[0].progress
+        assert [controller.drain(host) for _ in range(3)] == [DRAINING] * 3
+        assert asked_to_leave(world, job) == on_host(world, job, host)[:1]
+        progress = controller.maintainer.hosts()[0].progress
         assert (progress.pod_count, progress.leaving_count) == (4, 1)
         assert progress.waiting_for == "the end of 1 pod and the SLA of 1 job to let 3 pods go"
-        told = Blocker(job, 3, "1 of at most 1 instances are unavailable already")
-        assert progress.blockers == (told,)
+        reported = Blocker(job, 3, "1 of at most 1 instances are unavailable already")
+        assert progress.blockers == (reported,)
         assert world.storage.disruptions.recent(job, 1)[0].granted is False
 
         come_back(world, job)
-        wait(lambda: keeper.drain(host) is DRAINING and len(told_to_go(world, job)) == 1, "the next one told to go")
-        assert host in keeper.woken.hosts
+        wait(
+            lambda: controller.drain(host) is DRAINING and len(asked_to_leave(world, job)) == 1,
+            "the next one told to go",
+        )
+        assert host in controller.woken.hosts
 
-        keeper.maintainer.steer([host], MaintenanceAct.FORCE)
-        wait(lambda: keeper.drain(host) is DRAINING and len(told_to_go(world, job)) == 3, "the rest told to go")
-        assert keeper.maintainer.hosts()[0].progress.blockers == ()
+        controller.maintainer.steer([host], MaintenanceAct.FORCE)
+        wait(lambda: controller.drain(host) is DRAINING and len(asked_to_leave(world, job)) == 3, "the rest told to go")
+        assert controller.maintainer.hosts()[0].progress.blockers == ()
         come_back(world, job)
-        wait(lambda: keeper.drain(host) is DRAINED, "drained")
+        wait(lambda: controller.drain(host) is DRAINED, "drained")
         assert world.states(job) == {"RUNNING": 7}
 
 
-def told_to_go(world: World, job: JobId) -> list[int]:
+def asked_to_leave(world: World, job: JobId) -> list[int]:
     return [p.instance_id for p in world.pods(job) if p.desired_run_id > p.run_id]
 
 
@@ -339,15 +342,15 @@ def come_back(world: World, job: JobId) -> None:
 def test_maintenances_with_a_step_to_take_are_woken_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Maintenances whose workflow Temporal may have lost are woken. A host that is DOWN waits for an operator."""
     monkeypatch.setattr(maintenance, "CHORES_PERIOD_S", 0.02)
-    keeper = Keeper(world, wake_period_s=0.05)
+    controller = Controller(world, wake_period_s=0.05)
     try:
-        keeper.start("h0", "h1")
-        wait(lambda: keeper.woken.hosts.count(Hostname("h1")) > 3, "wake-ups of a host that is drained")
-        keeper.take_down("h0")
-        before = keeper.woken.hosts.count(Hostname("h1"))
-        keeper.woken.hosts.clear()
-        wait(lambda: keeper.woken.hosts.count(Hostname("h1")) > before, "more of them")
+        controller.start("h0", "h1")
+        wait(lambda: controller.woken.hosts.count(Hostname("h1")) > 3, "wake-ups of a host that is drained")
+        controller.take_down("h0")
+        before = controller.woken.hosts.count(Hostname("h1"))
+        controller.woken.hosts.clear()
+        wait(lambda: controller.woken.hosts.count(Hostname("h1")) > before, "more of them")
 
-        assert Hostname("h0") not in keeper.woken.hosts[1:]
+        assert Hostname("h0") not in controller.woken.hosts[1:]
     finally:
-        keeper.close()
+        controller.close()

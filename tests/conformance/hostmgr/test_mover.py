@@ -23,7 +23,7 @@ from peloton.scheduling.mover import MoverPolicy
 from services.hostmgr.client import HostManagerClient
 from services.hostmgr.driver import RegisteredHost, UseSample
 from services.hostmgr.federation import HostManagers
-from services.hostmgr.host_samples import Look
+from services.hostmgr.host_samples import HostSample
 from services.hostmgr.host_use import HostUse, next_use
 from services.resmgr.host_mover import HostMover
 from services.resmgr.mover_service import MoverService
@@ -100,7 +100,7 @@ def moved(url: str) -> Iterator[Moved]:
     east.stub.CreateHostPool(CREATE(name="services", serves=["stateless"], minimum=1))
     east.stub.CreateHostPool(CREATE(name="batch", serves=["batch", "shared"], minimum=1))
     for host in ("e0", "e1", "e2", "w0", "w1", "w2"):
-        east.keeper.change(host, "default", "services" if host == "e0" else "batch")  # type: ignore[union-attr]
+        east.controller.change(host, "default", "services" if host == "e0" else "batch")  # type: ignore[union-attr]
     west.core.read_host_pools()
     yield Moved(east, west)
     for one in (east, west):
@@ -206,9 +206,9 @@ def test_a_host_that_does_not_get_empty_stays(moved: Moved) -> None:
 
     assert [slow] == moved.turn(1)
 
-    told = moved.query().made[0]
+    reported = moved.query().made[0]
     assert ("STUCK", "not empty 1000 s after the decision, the limit is 1000 s: stays in batch") == (
-        told.rule, told.reason,
+        reported.rule, reported.reason,
     )  # fmt: skip
     moved.finish(slow)
     assert ("services", "batch") == (moved.pools()[quick], moved.pools()[slow])
@@ -236,24 +236,24 @@ def test_a_new_leader_knows_what_has_moved(moved: Moved) -> None:
     assert 1 == len(moved.turn())
 
 
-def test_what_it_sees_and_would_do_is_told(moved: Moved) -> None:
+def test_what_it_sees_and_would_do_is_reported(moved: Moved) -> None:
     """The state of the mover shows the current numbers and the next move, also while the mover is off."""
     east = moved.east
     service = east.job(25, 1.0, JobType.SERVICE)
     east.start(service)
     moved.unplaced = [(service, east.place(service).why)]
 
-    told = moved.query()
+    reported = moved.query()
 
-    assert not told.on
-    services, batch = told.pools
+    assert not reported.on
+    services, batch = reported.pools
     assert ("services", True, 1, 1, 100, 2) == (
         services.name, services.takes, services.host_count, services.minimum, services.used_percent,
         services.waiting_count,
     )  # fmt: skip
     assert ("batch", False, 5, 1, 0) == (batch.name, batch.takes, batch.host_count, batch.minimum, batch.used_percent)
     assert [("batch", "services", 2, "WAITING", "pods of services wait for 2 hosts")] == [
-        (one.source, one.destination, one.host_count, one.rule, one.reason) for one in told.planned
+        (one.source, one.destination, one.host_count, one.rule, one.reason) for one in reported.planned
     ]
     assert {"batch"} == set(moved.pools().values()) - {"services"}
     moved.switch(True)
@@ -296,10 +296,13 @@ def test_what_the_advisor_marks_takes_hosts(moved: Moved) -> None:
     moved.turn()
 
     (gone,) = moved.turn(POLICY.take_after_red_s)
-    told = moved.query()
+    reported = moved.query()
 
-    assert ("MARKS", "1 of 1 hosts of services are marked orange or red") == (told.made[0].rule, told.made[0].reason)
-    assert [(1, 1), (1, 1)] == [(one.marked_count, one.red_count) for one in told.pools]
+    assert ("MARKS", "1 of 1 hosts of services are marked orange or red") == (
+        reported.made[0].rule,
+        reported.made[0].reason,
+    )
+    assert [(1, 1), (1, 1)] == [(one.marked_count, one.red_count) for one in reported.pools]
     moved.finish(gone)
     assert "services" == moved.pools()[gone]
 
@@ -308,4 +311,4 @@ def make_red(manager: Manager, name: str) -> None:
     host, use = RegisteredHost("id", Hostname(name), "", CAPACITY, Resources(), {}, Resources()), HostUse()
     for at_s in range(10, 100, 10):
         use = next_use(use, [UseSample("pod", None, CAPACITY.cpu_milli / 1000 * at_s, float(at_s), 100)])
-        manager.advisor.take_samples([Look(host, use)], [host.hostname], float(at_s))
+        manager.advisor.take_samples([HostSample(host, use)], [host.hostname], float(at_s))

@@ -34,7 +34,7 @@ def hosts(prefix: str) -> tuple[HostSpec, ...]:
     return tuple(HostSpec(f"{prefix}{at}", cpus=10, mem=10_000, disk=10_000) for at in range(3))
 
 
-def has_room(manager: Manager) -> bool:
+def has_capacity(manager: Manager) -> bool:
     """Reports whether all cpus of the cluster's hosts are free, which is unknown at first."""
     with suppress(Unavailable):
         return HostManagerClient(lambda: manager.channel).free()[0].cpu_milli == 30_000
@@ -52,11 +52,11 @@ def moved(url: str, tmp_path: Path) -> Iterator[Moved]:
         west = Manager(url, "west", lambda _: kubernetes.driver())
         with closing(east), closing(west):
             for manager in (east, west):
-                wait(partial(has_room, manager), f"the room of {manager.cluster}")
+                wait(partial(has_capacity, manager), f"the room of {manager.cluster}")
             east.stub.CreateHostPool(CREATE(name="services", serves=["stateless"]))
             east.stub.CreateHostPool(CREATE(name="batch", serves=["batch", "shared"]))
             for host in ("e0", "e1", "e2", "w0", "w1", "w2"):
-                east.keeper.change(host, "default", "services" if host == "e0" else "batch")  # type: ignore[union-attr]
+                east.controller.change(host, "default", "services" if host == "e0" else "batch")  # type: ignore[union-attr]
             west.core.read_host_pools()
             yield Moved(east, west)
 

@@ -33,7 +33,7 @@ def ends(world: World, job: JobId) -> list[PodEvent]:
 
 def seen(world: World, host: str) -> tuple[HostState, bool]:
     """Returns the state of the host, and whether placement avoids it."""
-    (found,) = (h for h in world.core.book.hosts() if h.hostname == host)
+    (found,) = (h for h in world.core.cache.hosts() if h.hostname == host)
     return found.state, bool(found.avoided)
 
 
@@ -43,7 +43,7 @@ def test_pods_of_a_drained_host_run_elsewhere(make: Any) -> None:
     world: World = make(**SOON)
     job = world.running()
     host = home(world, job)
-    capacity = world.core.book.capacity()[2]
+    capacity = world.core.cache.capacity()[2]
 
     ask(world, "DRAIN_AGENT", host, max_grace_period={"seconds": 1})
     wait(lambda: ends(world, job), "the end of the run")
@@ -56,11 +56,11 @@ def test_pods_of_a_drained_host_run_elsewhere(make: Any) -> None:
     assert (2, 0) == (pod.run_id, pod.failure_count)
     assert host != pod.host
     wait(lambda: seen(world, host) == (HostState.DRAINED, True), "a host that is shown as drained")
-    assert capacity - 1 == world.core.book.capacity()[2]
+    assert capacity - 1 == world.core.cache.capacity()[2]
 
     ask(world, "REACTIVATE_AGENT", host)
     wait(lambda: seen(world, host) == (HostState.UP, False), "the host to be back")
-    assert capacity == world.core.book.capacity()[2]
+    assert capacity == world.core.cache.capacity()[2]
 
 
 def test_pods_of_a_deactivated_host_run_on(make: Any) -> None:

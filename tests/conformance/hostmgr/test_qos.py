@@ -64,7 +64,7 @@ class Story:
         """Waits until the host manager knows the resources that revocable pods hold."""
 
         def held() -> int:
-            agent = self.world.core.book.host("h")
+            agent = self.world.core.cache.host("h")
             return 0 if agent is None else agent.revocable_held.cpu_milli
 
         wait(lambda: held() == milli, f"{milli} revocable cpu held")
@@ -91,8 +91,11 @@ def test_a_hot_host_sends_the_youngest_away(story: Story) -> None:
     story.world.wait_states(young, {"KILLED": 1})
     assert story.world.states(busy) == story.world.states(old) == {"RUNNING": 1}
     events = story.world.storage.pods.events(young, 0, 1, 0)
-    told = next(event for event in events if event.state == "PREEMPTING")
-    assert (told.message, told.reason) == (f"evicting running task: {eviction_text(made[0].why)}", "EvictionReason_QOS")
+    reported = next(event for event in events if event.state == "PREEMPTING")
+    assert (reported.message, reported.reason) == (
+        f"evicting running task: {eviction_text(made[0].why)}",
+        "EvictionReason_QOS",
+    )
     story.world.settle(young)
     assert (story.world.pod(young).state, story.world.pod(young).run_id) == ("INITIALIZED", 2)
     shape = PodShape(Resources.of(0.1, 16), revocable=True)
@@ -111,7 +114,7 @@ def test_slack_that_is_gone_is_left(story: Story) -> None:
     story.wait_held(800)
     assert [story.round() for _ in range(3)] == [[], [], []]
     story.world.cluster.set_revocable("h", 500)
-    wait(lambda: story.world.core.book.capacity()[1].cpu_milli == 500, "less slack")
+    wait(lambda: story.world.core.cache.capacity()[1].cpu_milli == 500, "less slack")
 
     made = wait(story.round, "a correction")
 
@@ -121,7 +124,7 @@ def test_slack_that_is_gone_is_left(story: Story) -> None:
     story.wait_held(400)
     assert [story.round() for _ in range(4)] == [[], [], [], []]
     assert story.world.states(first) == {"RUNNING": 1}
-    assert story.world.core.book.capacity()[1].cpu_milli == 500
+    assert story.world.core.cache.capacity()[1].cpu_milli == 500
 
 
 def test_nothing_is_killed_that_was_not_evicted(story: Story) -> None:

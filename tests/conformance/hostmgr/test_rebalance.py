@@ -84,7 +84,7 @@ def world(url: str) -> Iterator[World]:
     manager.close()
 
 
-def test_a_pod_of_a_service_makes_room_for_one_that_fits_nowhere(world: World) -> None:
+def test_a_pod_of_a_service_yields_to_one_that_fits_nowhere(world: World) -> None:
     """The move names the job that it serves, and the plan moves nothing."""
     web = [world.runs(4), world.runs(4), world.runs(4)]
     world.runs(5, type_=JobType.BATCH)
@@ -224,7 +224,7 @@ def test_a_host_manager_that_dies_in_the_middle_of_a_step_moves_nothing_twice(wo
     woken: Any = Wakes()
     back = successor.host_pods.coming_back
     core = world.manager.core
-    rebalancer = Rebalancer(core.book, successor.rebalances, "east", back, woken, core.count_domains)
+    rebalancer = Rebalancer(core.cache, successor.rebalances, "east", back, woken, core.count_domains)
     rebalancer.advance()
     successor.close()
 

@@ -15,9 +15,9 @@ RESERVATION = {"type": "DYNAMIC", "role": "peloton"}
 def wait_capacity(world: World, cpus: float, disk: float) -> None:
     """Waits for the capacity, by the agents and by the offers."""
     expected = Resources.of(cpus, 2048, disk)
-    wait(world.core.book.host_count, "the hosts")
-    wait(lambda: world.core.book.capacity()[0] == expected, "the capacity")
-    wait(lambda: world.core.book.free() == expected, "the offers")
+    wait(world.core.cache.host_count, "the hosts")
+    wait(lambda: world.core.cache.capacity()[0] == expected, "the capacity")
+    wait(lambda: world.core.cache.free() == expected, "the offers")
 
 
 def test_a_cluster_that_is_reserved_for_us_runs_pods(make: Make) -> None:
@@ -49,9 +49,9 @@ def test_pods_stay_off_disks_that_are_taken_whole(make: Make) -> None:
     """A MOUNT disk is not available for sandboxes: pods that require disk go to hosts with other disk, and other pods
     go anywhere."""
     world = make(hosts=[HostSpec("mounted", disk=0, mounts=(20_000,)), HostSpec("plain")])
-    wait(lambda: world.core.book.host_count() == 2, "the hosts")
-    wait(lambda: world.core.book.free() == Resources.of(8, 4096, 20_000), "the offers")
-    assert world.core.book.capacity()[0] == Resources.of(8, 4096, 20_000)
+    wait(lambda: world.core.cache.host_count() == 2, "the hosts")
+    wait(lambda: world.core.cache.free() == Resources.of(8, 4096, 20_000), "the offers")
+    assert world.core.cache.capacity()[0] == Resources.of(8, 4096, 20_000)
 
     job = world.running(4, changes=[lambda config: setattr(config.resource, "diskLimitMb", 100)])
 

@@ -43,7 +43,7 @@ class Both:
         addresses = dict.fromkeys(RACKS, "led")
         self.all = HostManagers(lambda: addresses, self._client, unused, unused)
         for name, manager in self.managers.items():
-            wait(lambda manager=manager: manager.core.book.are_hosts_known, f"hosts of {name}")
+            wait(lambda manager=manager: manager.core.cache.are_hosts_known, f"hosts of {name}")
 
     def _client(self, name: str) -> HostManagerClient:
         client = HostManagerClient(lambda: self.managers[name].channel)

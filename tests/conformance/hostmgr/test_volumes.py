@@ -17,7 +17,7 @@ from peloton.model.ids import JobId
 from peloton.model.job import JobState
 from peloton.model.pod import PodState, TerminationReason
 from peloton.model.volume import VolumeRecord, VolumeState
-from services.hostmgr import volumes as keeper
+from services.hostmgr import volumes as controller
 from services.lab.mesos.agents.kept_resources import volume_folder
 from services.lab.shared.hosts import HostSpec
 from tests.conformance.hostmgr.world import Outage, World, wait
@@ -32,7 +32,7 @@ WRITES = "echo $PELOTON_TASK_ID >> data/log; sleep 300"
 @pytest.fixture(autouse=True)
 def _often(monkeypatch: pytest.MonkeyPatch) -> None:
     """Makes the keeper of volumes read at every turn of the chores."""
-    monkeypatch.setattr(keeper, "LOOK_PERIOD_S", 0.0)
+    monkeypatch.setattr(controller, "POLL_PERIOD_S", 0.0)
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def listed_at_once(monkeypatch: pytest.MonkeyPatch, at_once: None) -> None:
     """Makes a volume missing as soon as its host does not list it."""
-    monkeypatch.setattr(keeper, "LISTING_LAG_S", 0.0)
+    monkeypatch.setattr(controller, "LISTING_LAG_S", 0.0)
 
 
 def a_database(world: World, count: int = 1, command: str = WRITES, size_mb: int = SIZE_MB) -> JobId:
@@ -124,7 +124,7 @@ def lines(folder: Path, found: VolumeRecord) -> list[str]:
 
 
 def free_disk(world: World) -> int:
-    return world.core.book.free().disk_mib
+    return world.core.cache.free().disk_mib
 
 
 def test_every_run_finds_what_the_one_before_wrote(make: Make, tmp_path: Path) -> None:
@@ -143,7 +143,7 @@ def test_every_run_finds_what_the_one_before_wrote(make: Make, tmp_path: Path) -
     assert {first.host} == {pod.host for pod in world.pods(job)}
     assert (SIZE_MB, "data", "pool") == (first.size_mib, first.container_path, first.respool_id)
     wait(lambda: free_disk(world) == 2 * DISK_MB - SIZE_MB, "the offers")
-    assert 2 * DISK_MB == world.core.book.capacity()[0].disk_mib  # as volumes count against pools
+    assert 2 * DISK_MB == world.core.cache.capacity()[0].disk_mib  # as volumes count against pools
 
 
 def test_a_pod_waits_for_its_host_and_goes_nowhere_else(make: Make) -> None:
@@ -165,7 +165,7 @@ def test_a_pod_waits_for_its_host_and_goes_nowhere_else(make: Make) -> None:
     assert [home] == [pod.host for pod in world.pods(job)]
 
 
-def test_a_volume_needs_room_in_one_piece(make: Make) -> None:
+def test_a_volume_needs_capacity_in_one_piece(make: Make) -> None:
     """The disk of the volume adds to the pod's. Of three volumes, each half as large as the host, two find a host."""
     world = make(hosts=HOSTS)
     job = a_database(world, 2, size_mb=DISK_MB - 100)
@@ -200,7 +200,7 @@ def test_a_volume_that_never_came_to_be_does_not_keep_its_host(make: Make) -> No
 
     assert ("", VolumeState.INITIALIZED) == (volume(world, job).host, volume(world, job).state)
     world.cluster.agent(chosen.host, "stop")
-    wait(lambda: world.core.book.host_count() == len(HOSTS) - 1, "the loss of the host")
+    wait(lambda: world.core.cache.host_count() == len(HOSTS) - 1, "the loss of the host")
     launch(world, job)
     made = wait_volume(world, job, VolumeState.CREATED)
     assert chosen.host != made.host == world.pod(job).host
@@ -243,7 +243,7 @@ def test_a_host_manager_that_dies_after_the_accept(make: Make) -> None:
     wait(lambda: free_disk(world) == 2 * DISK_MB - SIZE_MB, "the offers")
 
 
-def test_a_launch_that_certainly_came_to_nothing_binds_nobody(make: Make) -> None:
+def test_a_launch_that_certainly_came_to_nothing_binds_no_volume(make: Make) -> None:
     """The offers were gone, so the volume may be created on any host."""
     world = make(hosts=HOSTS)
     job = a_database(world)
@@ -281,14 +281,14 @@ def test_an_agent_that_restarts_keeps_its_volumes(
     job = running(world)
     made = wait_volume(world, job, VolumeState.CREATED)
     looks: list[bool] = []
-    real = world.core.book.sights
+    real = world.core.cache.sights
 
     def sights(hostnames: Collection[str]) -> dict[str, HostSight]:
         found = real(hostnames)
         looks.append(found[made.host].is_registered)
         return found
 
-    monkeypatch.setattr(world.core.book, "sights", sights)
+    monkeypatch.setattr(world.core.cache, "sights", sights)
     world.cluster.agent(made.host, "freeze")
     wait(lambda: looks.count(False) > 3, "looks while it is away")
     world.cluster.agent(made.host, "start")
@@ -330,7 +330,7 @@ def test_a_lost_volume_says_what_is_known_by_now(make: Make) -> None:
 
 
 @pytest.mark.usefixtures("at_once")
-def test_files_that_are_wiped_below_an_agent_are_not_made_anew(make: Make, tmp_path: Path) -> None:
+def test_files_that_are_wiped_below_an_agent_are_not_made_again(make: Make, tmp_path: Path) -> None:
     """A task that uses the wiped files fails. The restarted agent does not have the volume, which is LOST."""
     world = make(simulate=False, hosts=HOSTS, agents_period_s=0.1, agent_reregister_timeout_s=0.0)
     job = running(world)
@@ -417,10 +417,10 @@ def test_a_framework_without_a_role_gets_no_pods_with_volumes(make: Make) -> Non
     """Resources cannot be reserved for the default role. The reason names the label that its hosts lack. Other pods
     run."""
     world = make(hosts=HOSTS, role="*")
-    wait(lambda: world.core.book.are_hosts_known, "the hosts")
+    wait(lambda: world.core.cache.are_hosts_known, "the hosts")
     (gang,) = world.storage.pods.ready_gangs(a_database(world), 10)
 
     assert ("0 of 2 hosts meet the constraint label peloton/volumes=kept") == infeasible_text(
-        tuple(world.core.book.judge([gang.shape]).values())
+        tuple(world.core.cache.judge([gang.shape]).values())
     )
     world.running()

@@ -23,7 +23,7 @@ from services.storage.hosts.hosts import Hosts
 from services.storage.pods.host_pods import NO_VOLUMES, HostPods, KillRow
 from services.storage.pods.status_writes import StatusOutcome
 from services.storage.storage import Storage
-from tests.conformance.hostmgr.emulated import LONG, PATIENCE_S, Emulated
+from tests.conformance.hostmgr.emulated import LONG, TIMEOUT_S, Emulated
 from tests.conformance.hostmgr.link import Link
 from tests.conformance.storage import builders
 
@@ -32,7 +32,7 @@ WAITING = frozenset({PodState.INITIALIZED, PodState.PENDING, PodState.READY})
 
 def wait(condition: Callable[[], Any], what: str) -> Any:
     """Returns the first true value of the condition."""
-    deadline_s = time.monotonic() + PATIENCE_S
+    deadline_s = time.monotonic() + TIMEOUT_S
     while not (value := condition()):
         assert time.monotonic() < deadline_s, f"still waiting for {what}"
         threading.Event().wait(0.01)
@@ -73,8 +73,8 @@ class FailingHostPods(HostPods):
             self.answers_to_fail -= 1
             raise Outage("mark_launched, after its commit")
         if self.on_launched is not None:
-            told, self.on_launched = self.on_launched, None
-            told(job_id)
+            reported, self.on_launched = self.on_launched, None
+            reported(job_id)
         return taken
 
     def mark_killing(self, job_id: JobId, limit: int, again: bool = False, cluster: str = "") -> list[KillRow]:
@@ -163,7 +163,7 @@ class World:
 
     def host(self, hostname: str) -> RegisteredHost:
         """Adds a registered host. Its offers, and therefore its first pods, may arrive before the list of agents."""
-        return wait(lambda: self.core.book.host(hostname), f"host {hostname}")
+        return wait(lambda: self.core.cache.host(hostname), f"host {hostname}")
 
     # Jobs.
 

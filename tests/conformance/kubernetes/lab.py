@@ -16,8 +16,8 @@ from tests.conformance.kubernetes.normalise import Names
 from tests.kubernetes.client import JSON, Client, Json, Login, Reply, Watch
 from tests.kubernetes.fake_kubelet import FakeKubelets
 
-PATIENCE_S = 180.0
-_LOOK_S = 0.05
+TIMEOUT_S = 180.0
+_POLL_S = 0.05
 Show = Callable[[Any], Any]
 """The part of a body that is compared."""
 
@@ -67,10 +67,10 @@ class Lab:
 
     def await_answer(self, status: int, method: str, path: str, body: Any) -> None:
         """A step that is no part of the transcript, repeated: an apiserver uses some objects a moment later."""
-        until_s = time.monotonic() + PATIENCE_S
+        until_s = time.monotonic() + TIMEOUT_S
         while (reply := self.client.ask(method, path, body)).status != status:
             assert time.monotonic() < until_s, (path, reply)
-            time.sleep(_LOOK_S)
+            time.sleep(_POLL_S)
 
     def ask(
         self,
@@ -89,14 +89,14 @@ class Lab:
 
     def until(self, what: str, path: str, good: Callable[[Json], bool], show: Show | None = None) -> Json:
         """Records the first answer that is good; earlier ones depend on how fast controllers are."""
-        until_s = time.monotonic() + PATIENCE_S
+        until_s = time.monotonic() + TIMEOUT_S
         while True:
             reply = self.client.ask("GET", path)
             if reply.status == http.client.OK and good(reply.json()):
                 self._note_reply(what, "GET", path, reply, show)
                 return reply.json()
             assert time.monotonic() < until_s, (what, reply)
-            time.sleep(_LOOK_S)
+            time.sleep(_POLL_S)
 
     def _note_reply(self, what: str, method: str, path: str, reply: Reply, show: Show | None) -> None:
         is_json = reply.headers.get("content-type", "").startswith("application/json")
@@ -134,13 +134,13 @@ class Watching:
     def note_until(self, what: str, good: Callable[[list[Json]], bool]) -> list[Json]:
         """The events so far, as soon as they are good: the last one that is expected has to be among them."""
         with self._changed:
-            assert self._changed.wait_for(lambda: good(self._events), PATIENCE_S), (what, self._events)
+            assert self._changed.wait_for(lambda: good(self._events), TIMEOUT_S), (what, self._events)
             return self._note(what)
 
     def note_end(self, what: str) -> list[Json]:
         """All events, once the server has ended the watch."""
         with self._changed:
-            assert self._changed.wait_for(lambda: self._is_over, PATIENCE_S), (what, self._events)
+            assert self._changed.wait_for(lambda: self._is_over, TIMEOUT_S), (what, self._events)
             return self._note(what)
 
     def _note(self, what: str) -> list[Json]:

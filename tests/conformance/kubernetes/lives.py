@@ -15,8 +15,8 @@ RECORDED: dict[str, list[Json]] = orjson.loads((Path(__file__).parent / "lives.j
 """The states of a real kubelet, each with its phase, its reason, and its containers with theirs."""
 PODS = "/api/v1/namespaces/default/pods"
 IMAGE = "busybox:stable"
-PATIENCE_S = 180.0
-_LOOK_S = 0.05
+TIMEOUT_S = 180.0
+_POLL_S = 0.05
 
 
 class Life(NamedTuple):
@@ -76,8 +76,8 @@ def play(client: Client, node: str, lives: Mapping[str, Life]) -> dict[str, list
     """The states of all of them, which live at the same time, until each has come to its end."""
     seen: dict[str, list[Json]] = {name: [] for name in lives}
     ended: set[str] = set()
-    until_s = time.monotonic() + PATIENCE_S
-    with client.watch(f"{PODS}?watch=1&timeoutSeconds={PATIENCE_S:.0f}") as watch:
+    until_s = time.monotonic() + TIMEOUT_S
+    with client.watch(f"{PODS}?watch=1&timeoutSeconds={TIMEOUT_S:.0f}") as watch:
         for name, life in lives.items():
             body = {"metadata": {"name": name}, "spec": {"nodeName": node, "restartPolicy": "Never", **life.spec}}
             assert client.ask("POST", PODS, body).status == 201
@@ -101,10 +101,10 @@ def play(client: Client, node: str, lives: Mapping[str, Life]) -> dict[str, list
 
 
 def _await_ready(client: Client, name: str) -> None:
-    until_s = time.monotonic() + PATIENCE_S
+    until_s = time.monotonic() + TIMEOUT_S
     while b"ready" not in client.ask("GET", f"{PODS}/{name}/log").body:
         assert time.monotonic() < until_s, name
-        time.sleep(_LOOK_S)
+        time.sleep(_POLL_S)
 
 
 def _is_over(state: Json, life: Life) -> bool:

@@ -15,7 +15,7 @@ from services.lab.kubernetes.nodes.settings import NodeSettings
 from services.lab.shared.hosts import HostSpec
 from tests.unit.lab.kubernetes.cluster import PODS, Cluster
 
-PATIENCE_S = 180.0
+TIMEOUT_S = 180.0
 KUBECTL = shutil.which("kubectl")
 pytestmark = pytest.mark.skipif(KUBECTL is None, reason="there is no kubectl on the PATH")
 Kubectl: TypeAlias = Callable[..., str]
@@ -75,7 +75,7 @@ def kubectl(cluster: Cluster, tmp_path: Path) -> Kubectl:
             capture_output=True,
             text=True,
             check=False,
-            timeout=PATIENCE_S,
+            timeout=TIMEOUT_S,
         )
         assert done.returncode == 0, (arguments, done.stdout, done.stderr)
         return done.stdout
@@ -85,11 +85,11 @@ def kubectl(cluster: Cluster, tmp_path: Path) -> Kubectl:
 
 def started(cluster: Cluster, kubectl: Kubectl) -> None:
     kubectl("create", "-f", "-", sent=POD)
-    kubectl("wait", "--for=condition=Ready", "pod/web", f"--timeout={PATIENCE_S:.0f}s")
+    kubectl("wait", "--for=condition=Ready", "pod/web", f"--timeout={TIMEOUT_S:.0f}s")
     cluster.wait(f"{PODS}/web/log", lambda found: found.status == 200 and b"hello" in found.body)
 
 
-def test_a_pod_is_made_looked_at_and_deleted(cluster: Cluster, kubectl: Kubectl) -> None:
+def test_a_pod_is_made_read_and_deleted(cluster: Cluster, kubectl: Kubectl) -> None:
     """A pod is created, listed, described, read, labelled, applied twice and deleted."""
     started(cluster, kubectl)
 
@@ -129,7 +129,7 @@ def test_a_node_is_drained(cluster: Cluster, kubectl: Kubectl) -> None:
 
     assert kubectl("cordon", "node-0") == "node/node-0 cordoned\n"
     assert kubectl("get", "node", "node-0", "--no-headers").split()[1] == "Ready,SchedulingDisabled"
-    assert "pod/web evicted" in kubectl("drain", "node-0", "--force", f"--timeout={PATIENCE_S:.0f}s")
+    assert "pod/web evicted" in kubectl("drain", "node-0", "--force", f"--timeout={TIMEOUT_S:.0f}s")
     assert kubectl("get", "pods", "-o", "name") == ""
     assert kubectl("uncordon", "node-0") == "node/node-0 uncordoned\n"
     assert kubectl("taint", "node", "node-0", "team=a:NoSchedule") == "node/node-0 tainted\n"
@@ -139,18 +139,18 @@ def test_a_node_is_drained(cluster: Cluster, kubectl: Kubectl) -> None:
 
 def test_a_job_and_a_deployment(cluster: Cluster, kubectl: Kubectl) -> None:
     """A Job completes, and a Deployment is applied, scaled, rolled out and deleted with its pods."""
-    patience = f"--timeout={PATIENCE_S:.0f}s"
+    busy_retry = f"--timeout={TIMEOUT_S:.0f}s"
     kubectl("create", "-f", "-", sent=JOB)
-    kubectl("wait", "--for=condition=Complete", "job/once", patience)
+    kubectl("wait", "--for=condition=Complete", "job/once", busy_retry)
     assert kubectl("logs", "job/once") == "done\n"
     assert kubectl("get", "jobs", "--no-headers").split()[:3] == ["once", "Complete", "1/1"]
 
     assert kubectl("apply", "-f", "-", sent=DEPLOYMENT) == "deployment.apps/web created\n"
-    kubectl("rollout", "status", "deployment/web", patience)
+    kubectl("rollout", "status", "deployment/web", busy_retry)
     assert kubectl("apply", "-f", "-", sent=DEPLOYMENT.replace("600", "700")) == "deployment.apps/web configured\n"
-    kubectl("rollout", "status", "deployment/web", patience)
+    kubectl("rollout", "status", "deployment/web", busy_retry)
     assert kubectl("scale", "deployment/web", "--replicas=2") == "deployment.apps/web scaled\n"
-    kubectl("wait", "--for=jsonpath={.status.readyReplicas}=2", "deployment/web", patience)
+    kubectl("wait", "--for=jsonpath={.status.readyReplicas}=2", "deployment/web", busy_retry)
     assert "sleep 700" in kubectl("describe", "deployment", "web")
     kubectl("delete", "deployment/web", "job/once")
     cluster.wait(PODS, lambda found: not found.json["items"])

@@ -67,7 +67,7 @@ class Sleeps:
     async def start(self) -> None:
         self._server = await asyncio.start_server(self._sleep, "127.0.0.1", 0)
         self._port = self._server.sockets[0].getsockname()[1]
-        self._loop.processes_work = self._somebody_works
+        self._loop.processes_work = self._any_works
 
     async def stop(self) -> None:
         """Ends all open sleeps: children that ended processes have left behind end with them."""
@@ -105,7 +105,7 @@ class Sleeps:
         del self._asleep[writer]
         writer.write(b"\n")
 
-    def _somebody_works(self) -> bool:
+    def _any_works(self) -> bool:
         """Returns whether a process is neither asleep nor idle. Raises RuntimeError when one has been at work for too
         long."""
         at_work = self._at_work()

@@ -52,7 +52,7 @@ def test_a_gang_is_never_split(storage: Storage) -> None:
 
 
 @everywhere
-def test_a_gang_waits_for_room(storage: Storage) -> None:
+def test_a_gang_waits_for_capacity(storage: Storage) -> None:
     """A whole gang that does not fit under the maximum of running instances delays the other pods."""
     job_id = world.a_running_job(storage, 6, minimumRunningInstances=3, maximumRunningInstances=4, retries=3)
     world.report(storage, job_id, [0, 1, 2], F)
@@ -92,7 +92,7 @@ def test_admission_is_conditional_and_counts_once(storage: Storage) -> None:
 
 
 @everywhere
-def test_killing_the_queued_tells_what_they_held(storage: Storage) -> None:
+def test_killing_the_queued_reports_what_they_held(storage: Storage) -> None:
     """PENDING and READY pods with goal KILLED end, and are returned as ranges with their former state. Others stay."""
     job_id = world.a_job(storage, 6)
     world.queue(storage, job_id)
@@ -178,7 +178,7 @@ def test_a_snapshot_holds_what_is_queued_and_what_is_allocated(storage: Storage)
 
 
 @everywhere
-def test_the_log_tells_what_ended_in_order(storage: Storage) -> None:
+def test_the_log_reports_what_ended_in_order(storage: Storage) -> None:
     """The log has one row for each run that ended on a host, with consecutive numbers, and none for other reports."""
     job_id = world.a_running_job(storage, 3)
     world.report(storage, job_id, [2], S)

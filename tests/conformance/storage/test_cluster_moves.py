@@ -270,7 +270,7 @@ def test_two_migrations_do_not_move_the_same_pods(storage: Storage) -> None:
     assert [back] == storage.migrations.latest(10, POOL[0])
 
 
-def test_services_that_end_hold_nobody_up(storage: Storage) -> None:
+def test_services_that_end_hold_no_job_up(storage: Storage) -> None:
     """A service that ends or is deleted does not delay the migration. An unknown migration cannot be steered."""
     job_id = a_service_in_a(storage, 2)
     migration = migrate(storage, job_id)

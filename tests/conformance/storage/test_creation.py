@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from peloton.api import convert
-from peloton.lifecycle.wake import LOOK_S, TIMER_GRACE_S
+from peloton.lifecycle.wake import POLL_S, TIMER_GRACE_S
 from peloton.model.ids import JobId, new_job_id
 from peloton.model.job import JobState
 from peloton.model.times import NS_PER_S
@@ -76,12 +76,12 @@ def test_a_creation_that_takes_long_is_handed_over(storage: Storage) -> None:
     """The note is due while the update has time left before its progress deadline."""
     job_id = new_service(storage)
     storage.jobs.settle(job_id, NOW, MAX)
-    look_ns = NOW + (LOOK_S + TIMER_GRACE_S) * NS_PER_S
-    assert [(look_ns, job_id)] == storage.wakes.due(look_ns, 10)
+    read_ns = NOW + (POLL_S + TIMER_GRACE_S) * NS_PER_S
+    assert [(read_ns, job_id)] == storage.wakes.due(read_ns, 10)
 
-    late = storage.jobs.settle(job_id, look_ns, MAX)
+    late = storage.jobs.settle(job_id, read_ns, MAX)
     assert storage.updates.of_job(job_id)[0].update_id == late.update_id
-    assert storage.updates.advance(job_id, look_ns).stalls_in_s > 0
+    assert storage.updates.advance(job_id, read_ns).stalls_in_s > 0
 
 
 def test_a_paused_creation_is_the_workflows(storage: Storage) -> None:

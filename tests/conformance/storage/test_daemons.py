@@ -212,7 +212,7 @@ def test_a_rollback_takes_hosts_along_that_joined_meanwhile(storage: Storage) ->
     assert [1500] == [daemon.shape.resources.cpu_milli for daemon in storage.daemons.wanted()]
 
 
-def test_neighbours_are_told_with_what_matters_for_an_eviction(storage: Storage) -> None:
+def test_neighbours_are_reported_with_what_matters_for_an_eviction(storage: Storage) -> None:
     """The answer contains pods of any job on the given hosts, with the properties that decide an eviction."""
     daemon, batch = a_daemon(storage), world.a_job(storage, 3, preemptible=True, priority=4)
     world.admit(storage, batch)
@@ -222,7 +222,7 @@ def test_neighbours_are_told_with_what_matters_for_an_eviction(storage: Storage)
     storage.pods.set_goals(batch, [(1, 1)], K, NOW, "stop")
     found = storage.daemons.neighbours(HERE, hosts("host0", "host1", "nowhere"))
     one = Resources.of(1.5, 100)
-    told = {
+    reported = {
         (
             str(name),
             pod.pod_id.job_id,
@@ -239,5 +239,5 @@ def test_neighbours_are_told_with_what_matters_for_an_eviction(storage: Storage)
         ("host0", daemon, 0, False, False, False, one.cpu_milli),
         ("host0", batch, 4, True, False, True, one.cpu_milli),
         ("host1", batch, 4, True, True, True, one.cpu_milli),
-    } == told
+    } == reported
     assert [] == found[Hostname("nowhere")]

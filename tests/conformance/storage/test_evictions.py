@@ -35,7 +35,7 @@ def test_admitted_pods_go_back_to_their_place(storage: Storage) -> None:
     assert [(7, 2, 2)] == [(p.queue_seq, p.start, p.count) for p in storage.admission.snapshot().jobs[0].pending]
 
 
-def test_running_pods_end_and_run_anew(storage: Storage) -> None:
+def test_running_pods_end_and_run_again(storage: Storage) -> None:
     """An evicted pod on a host is PREEMPTING, is killed, and has a next run without a failure. Its events name the
     reason."""
     job_id = world.a_running_job(storage, 2)
@@ -54,8 +54,8 @@ def test_running_pods_end_and_run_anew(storage: Storage) -> None:
     world.settle_all(storage, job_id)
     again = world.pod(storage, job_id, 1)
     assert (again.state, again.run_id, again.termination) == (I, 2, None)
-    told = [(event.state, event.message) for event in storage.pods.events(job_id, 1, run_id=1)]
-    assert (PREEMPTING, MESSAGE) in told
+    reported = [(event.state, event.message) for event in storage.pods.events(job_id, 1, run_id=1)]
+    assert (PREEMPTING, MESSAGE) in reported
 
 
 def test_an_evicted_pod_always_ends(storage: Storage) -> None:
@@ -70,16 +70,18 @@ def test_an_evicted_pod_always_ends(storage: Storage) -> None:
 
     assert counts == [1, 1, 1]
     assert [evicted.evicted for evicted in storage.admission.snapshot().jobs[0].allocated] == [True]
-    told = [row[0] for row in storage.host_pods.mark_killing(job_id, 10)]
-    assert (storage.jobs.settle(job_id, NOW).kill_count, told) == (0, [world.pod(storage, job_id, 0).pod_id])
-    assert [row[0] for row in storage.host_pods.mark_killing(job_id, 10, again=True)] == told  # the message was lost
+    reported = [row[0] for row in storage.host_pods.mark_killing(job_id, 10)]
+    assert (storage.jobs.settle(job_id, NOW).kill_count, reported) == (0, [world.pod(storage, job_id, 0).pod_id])
+    assert [
+        row[0] for row in storage.host_pods.mark_killing(job_id, 10, again=True)
+    ] == reported  # the message was lost
     assert [row[3] for page in storage.host_pods.on_hosts() for row in page] == [
         KILLING
     ]  # killed again by reconciliation
 
 
 @everywhere
-def test_an_eviction_is_told_once(storage: Storage) -> None:
+def test_an_eviction_is_reported_once(storage: Storage) -> None:
     """Pods that are leaving already, and pods with goal KILLED, are passed over."""
     job_id = world.a_running_job(storage, 3)
     storage.pods.set_goals(job_id, [(0, 1)], K, NOW, "stop")
@@ -168,7 +170,7 @@ def test_an_evicted_gang_is_queued_as_a_gang(storage: Storage) -> None:
 
 
 @everywhere
-def test_who_succeeded_before_the_eviction_of_its_gang_runs_anew(storage: Storage) -> None:
+def test_who_succeeded_before_the_eviction_of_its_gang_runs_again(storage: Storage) -> None:
     """A gang returns whole, whether a member had succeeded before the others were evicted or meanwhile."""
     job_id = world.a_running_job(storage, 3, minimumRunningInstances=3)
     world.report(storage, job_id, [0], S)

@@ -77,7 +77,7 @@ def test_a_run_that_was_not_bound_waits_again(storage: Storage) -> None:
     take(storage, ["a"])
     admit(storage, JOB)
     launch(storage, JOB)
-    report(storage, JOB, [0], PodState.LOST, cause=Cause.ROOM_GONE)
+    report(storage, JOB, [0], PodState.LOST, cause=Cause.RESOURCES_GONE)
     settle_all(storage, JOB)
     assert (WAITS, 2) == (pod(storage, JOB, 0).state, pod(storage, JOB, 0).run_id)
 
@@ -140,7 +140,7 @@ def test_unlike_pods_have_versions_of_their_own(storage: Storage) -> None:
     assert [1, 2, 1] == [one.config_version for one in storage.pods.page(JOB)]
 
 
-def test_a_job_ends_when_it_is_told_to_and_comes_back_with_the_next_pod(storage: Storage) -> None:
+def test_a_job_ends_on_request_and_comes_back_with_the_next_pod(storage: Storage) -> None:
     """The state of the job follows its pods. Pool and priority come from the first pod after its return."""
     take(storage, ["a"])
     run(storage, JOB)

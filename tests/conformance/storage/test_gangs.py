@@ -28,7 +28,7 @@ from tests.conformance.storage.builders import (
 )
 
 WHY = RequeueReason(RequeueRule.NO_GANG_HOSTS_IN_TIME, 3, 3, 600)
-TOLD = "queued again: no hosts for all 3 members of the gang in 600 s"
+REPORTED = "queued again: no hosts for all 3 members of the gang in 600 s"
 
 
 def a_gang(storage: Storage, count: int = 4, queue_seq: int = 7, retries: int = 3) -> str:
@@ -91,7 +91,7 @@ def test_a_gang_without_hosts_goes_back_to_its_place(storage: Storage, clock: Cl
     first = storage.admission.requeue_gang(job_id, WHY)
     assert EvictionResult(job_id, [(7, 0, 3)], requeue_count=1, held_until_ns=clock() + held_ns[0]) == first
     assert [P, P, P, READY] == world.states(storage, job_id)
-    assert (TOLD, "REASON_GANG_REQUEUED") == (
+    assert (REPORTED, "REASON_GANG_REQUEUED") == (
         world.pod(storage, job_id).message,
         world.pod(storage, job_id).reason,
     )
@@ -175,8 +175,8 @@ def test_a_gang_is_retried_as_one(storage: Storage) -> None:
 
     assert 1 == world.settle_all(storage, job_id).kill_count
     assert [(I, 2), (I, 2), (R, 1), (R, 1)] == runs(storage, job_id)
-    told = "Gang runs anew: instance 1 is FAILED, Command exited with status 3"
-    assert [told] * 2 == [world.pod(storage, job_id, i).message.strip() for i in (0, 2)]
+    reported = "Gang runs anew: instance 1 is FAILED, Command exited with status 3"
+    assert [reported] * 2 == [world.pod(storage, job_id, i).message.strip() for i in (0, 2)]
     storage.host_pods.mark_killing(job_id, 10)
     world.report(storage, job_id, [2], K)
     world.settle_all(storage, job_id)

@@ -197,7 +197,7 @@ def test_restart_hurries_a_waiting_service(storage: Storage) -> None:
     assert 2 == world.pod(storage, job_id).run_id
 
 
-def test_events_tell_the_story_newest_first(storage: Storage) -> None:
+def test_events_report_the_story_newest_first(storage: Storage) -> None:
     """Each write is one event, newest first. Events can be read by run or limited in number, and deleted."""
     job_id = world.a_running_job(storage, 1, retries=2)
     world.report(storage, job_id, [0], F)

@@ -82,7 +82,7 @@ def test_a_cancelled_move_leaves_the_host_where_it_is(moving: Storage) -> None:
     assert not moving.maintenance.relabel(C, H1, NOW)
 
 
-def test_hosts_stay_whose_move_nobody_wants_any_more(moving: Storage) -> None:
+def test_hosts_stay_whose_move_is_no_longer_wanted(moving: Storage) -> None:
     """The moves of both hosts are cancelled. A host in maintenance is unaffected."""
     moving.maintenance.request(C, [MaintenanceRequest(Hostname("h3"), "ip")], 3, NOW)
 

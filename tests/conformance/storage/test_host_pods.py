@@ -193,14 +193,14 @@ def test_output_is_added_to_the_message_of_the_run_that_failed(storage: Storage)
     storage.host_pods.add_output(texts)
     storage.host_pods.add_output(texts)
 
-    told = "exit 1; stderr: 50% of it's gone"
-    assert [told, "fine"] == [world.pod(storage, job_id, instance).message for instance in (0, 1)]
-    assert told == storage.pods.events(job_id, 0)[0].message
+    reported = "exit 1; stderr: 50% of it's gone"
+    assert [reported, "fine"] == [world.pod(storage, job_id, instance).message for instance in (0, 1)]
+    assert reported == storage.pods.events(job_id, 0)[0].message
     world.settle_all(storage, job_id, NOW + 3600 * SECOND)
     storage.host_pods.add_output([(PodId(job_id, 0, 1), "again")])
     assert 2 == world.pod(storage, job_id, 0).run_id
     assert "stderr" not in world.pod(storage, job_id, 0).message
-    assert told == storage.pods.events(job_id, 0, run_id=1)[0].message
+    assert reported == storage.pods.events(job_id, 0, run_id=1)[0].message
 
 
 @everywhere
@@ -274,7 +274,7 @@ def test_a_lease_has_one_holder(storage: Storage, clock: Clock) -> None:
     assert storage.leases.leader("resmgr", now_s) is None
 
 
-def test_a_lease_that_ran_out_is_held_on_until_somebody_takes_it(storage: Storage, clock: Clock) -> None:
+def test_an_expired_lease_is_held_until_another_process_takes_it(storage: Storage, clock: Clock) -> None:
     """A leader that was suspended for longer continues if no other has led since, and does not if another has, even one
     that has stopped."""
     now_s = clock() / SECOND

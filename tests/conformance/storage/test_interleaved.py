@@ -19,7 +19,7 @@ from tests.conformance.storage.interleaving import before_write
 from tests.reasons import PREEMPTED
 
 
-def test_a_run_that_began_is_not_begun_again_by_a_settle_that_looked_before(storage: Storage) -> None:
+def test_a_run_that_began_is_not_begun_again_by_a_settle_that_read_before(storage: Storage) -> None:
     """Two settles see a lost launch. The second finds the pod launched again and leaves it, also when the job's row
     shows no change."""
     job_id = world.a_job(storage, 1)
@@ -60,7 +60,7 @@ def test_of_a_stop_and_a_start_the_later_one_holds_for_all_pods(
     assert [PodState(second.value)] * 3 == [one.goal for one in world.pods(storage, job_id)]
 
 
-def test_a_pod_that_is_started_while_it_is_evicted_for_good_runs_anew(storage: Storage) -> None:
+def test_a_pod_that_is_started_during_its_final_eviction_runs_again(storage: Storage) -> None:
     """The eviction waits for the pod's resources, so the pod ends, and returns as any evicted pod does."""
     config = world.a_config(1, type_=JobType.SERVICE)
     config.defaultConfig.preemptionPolicy.killOnPreempt = True

@@ -121,7 +121,7 @@ def test_pages_are_what_an_oracle_finds(
         assert before == [job.job_id for page in reversed(back) for job in page.jobs], name
 
 
-def test_no_call_looks_at_more_rows_than_the_bound(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_call_reads_more_rows_than_the_bound(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
     """A filter that matches nothing ends in steps of that many rows, each of which reports that it was cut."""
     monkeypatch.setattr(job_table, "SCAN_ROWS_MAX", 10)
     table = a_table(storage, 35)

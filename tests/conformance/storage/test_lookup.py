@@ -74,7 +74,7 @@ def test_deleted_jobs_have_no_name(storage: Storage) -> None:
     assert [] == storage.search.recent_jobs_beginning([("", "go")], 10)
 
 
-def test_the_newest_jobs_are_looked_through_for_beginnings(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_newest_jobs_are_searched_for_beginnings(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
     """Case and special characters count, and only a number of the newest jobs are searched."""
     monkeypatch.setattr("services.storage.jobs.search.RECENT_JOBS", 3)
     named(storage, 1, "tiles-old")

@@ -294,7 +294,7 @@ def test_who_is_not_to_run_again_ends(storage: Storage) -> None:
     assert world.states(storage, job_id) == [K]
 
 
-def test_ended_and_unknown_jobs_have_nobody_to_send(storage: Storage) -> None:
+def test_ended_and_unknown_jobs_have_no_pods_to_send(storage: Storage) -> None:
     """Pods of a deleted, unknown or ended job are not evicted."""
     job_id = world.a_running_job(storage, 3)
     storage.jobs.set_goal(job_id, JobState.KILLED, NOW)

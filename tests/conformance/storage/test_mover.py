@@ -91,7 +91,7 @@ def lending(storage: Storage) -> HostPoolRecords:
     return records
 
 
-def test_what_the_mover_has_done_is_read_by_whoever_comes_next(storage: Storage) -> None:
+def test_past_moves_are_read_by_the_next_mover(storage: Storage) -> None:
     """Moves are listed newest first, with the hosts that moved. A decision that moved none is left out."""
     records = lending(storage)
     lend(storage, "batch", "services")

@@ -132,7 +132,7 @@ class Life:
 
     def find_no_host(self, where: tuple[int, int]) -> None:
         gone = self.storage.admission.requeue_pods(self.job_id, [where], REQUEUED)
-        assert gone.held_back == [] or all(until_ns > self.storage.db.clock_ns() for *_, until_ns in gone.held_back)
+        assert gone.in_backoff == [] or all(until_ns > self.storage.db.clock_ns() for *_, until_ns in gone.in_backoff)
         for _, start, count in gone.queued:
             self.pending |= set(range(start, start + count))
             self.allocated -= set(range(start, start + count))

@@ -65,7 +65,7 @@ def states(storage: Storage) -> list[MoveState]:
     return [move.state for move in storage.rebalances.moves(HERE, 100)]
 
 
-def test_a_pod_that_moves_is_to_run_anew_on_another_host(storage: Storage) -> None:
+def test_a_pod_that_moves_is_to_run_again_on_another_host(storage: Storage) -> None:
     """The pod has resources reserved on its new host, and the move is over once it runs there."""
     storage.rebalances.start([HERE], SPEC)
     job_id = a_service(storage, 4)

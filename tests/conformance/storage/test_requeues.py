@@ -15,7 +15,7 @@ from tests.conformance.storage import builders as world
 from tests.conformance.storage.builders import NOW, READY, SECOND, Clock, K, P, everywhere
 
 WHY = RequeueReason(RequeueRule.FITS_NO_HOST, infeasible=((Infeasible(host_count=3, constraint="label rack=z"),),))
-TOLD = "queued again, 1 try in vain, the next in 30 s: 0 of 3 hosts meet the constraint label rack=z"
+REPORTED = "queued again, 1 try in vain, the next in 30 s: 0 of 3 hosts meet the constraint label rack=z"
 
 
 def held_until(storage: Storage, job_id: str) -> dict[int, int]:
@@ -35,10 +35,10 @@ def test_pods_without_a_host_go_back_to_their_place(storage: Storage, clock: Clo
 
     gone = storage.admission.requeue_pods(job_id, [(0, 2), (3, 3)], WHY)
 
-    expected = EvictionResult(job_id, [(7, 0, 2), (8, 3, 2)], held_back=[(0, 2, until_ns), (3, 2, until_ns)])
+    expected = EvictionResult(job_id, [(7, 0, 2), (8, 3, 2)], in_backoff=[(0, 2, until_ns), (3, 2, until_ns)])
     assert expected == gone
     assert [P, P, READY, P, P, P] == world.states(storage, job_id)
-    assert (TOLD, "REASON_POD_REQUEUED") == (
+    assert (REPORTED, "REASON_POD_REQUEUED") == (
         world.pod(storage, job_id).message,
         world.pod(storage, job_id).reason,
     )
@@ -48,14 +48,14 @@ def test_pods_without_a_host_go_back_to_their_place(storage: Storage, clock: Clo
 
 
 @everywhere
-def test_each_pod_is_held_back_longer_each_time_in_a_row(storage: Storage, clock: Clock) -> None:
+def test_each_pod_is_in_backoff_longer_each_time_in_a_row(storage: Storage, clock: Clock) -> None:
     """Pods with different backoffs separate. A launch resets the backoff."""
     job_id = world.a_job(storage, 2, retries=3, unlike=[1])
     world.admit(storage, job_id)
     storage.admission.requeue_pods(job_id, [(0, 1)], WHY)
     storage.admission.mark_ready([(job_id, 0, 1)])
     assert [(0, 1, clock() + 60 * SECOND), (1, 1, clock() + 30 * SECOND)] == sorted(
-        storage.admission.requeue_pods(job_id, [(0, 2)], WHY).held_back
+        storage.admission.requeue_pods(job_id, [(0, 2)], WHY).in_backoff
     )
     storage.admission.mark_ready([(job_id, 0, 2)])
     assert {} == held_until(storage, job_id)
@@ -64,7 +64,7 @@ def test_each_pod_is_held_back_longer_each_time_in_a_row(storage: Storage, clock
     world.settle_all(storage, job_id)
     world.admit(storage, job_id)
 
-    assert [(0, 2, clock() + 30 * SECOND)] == storage.admission.requeue_pods(job_id, [(0, 2)], WHY).held_back
+    assert [(0, 2, clock() + 30 * SECOND)] == storage.admission.requeue_pods(job_id, [(0, 2)], WHY).in_backoff
 
 
 @everywhere
@@ -115,7 +115,7 @@ def test_pods_that_are_to_end_are_passed_over(storage: Storage) -> None:
 
 
 @everywhere
-def test_how_long_a_pod_has_been_admitted_and_how_often_in_vain(storage: Storage, clock: Clock) -> None:
+def test_how_long_a_pod_has_been_admitted_and_how_often_without_a_host(storage: Storage, clock: Clock) -> None:
     """Placement reads both numbers for each pod. The time starts again when the pod is requeued."""
     job_id = world.a_job(storage, 2)
     world.queue(storage, job_id)
@@ -132,7 +132,7 @@ def test_how_long_a_pod_has_been_admitted_and_how_often_in_vain(storage: Storage
     assert 2 == len(world.pods(storage, job_id))
 
 
-def test_pods_of_one_shape_are_held_back_together(storage: Storage, clock: Clock) -> None:
+def test_pods_of_one_shape_are_in_backoff_together(storage: Storage, clock: Clock) -> None:
     """READY pods return with the named ones, and PENDING ones wait as long though they were never tried, without an
     event. Pods of another shape are unaffected."""
     job_id = world.a_job(storage, 8, unlike=[2, 7])
@@ -144,7 +144,7 @@ def test_pods_of_one_shape_are_held_back_together(storage: Storage, clock: Clock
 
     until_ns = clock() + 30 * SECOND
     assert [(1, 0, 2), (1, 3, 1)] == gone.queued
-    assert [(0, 2, until_ns), (3, 1, until_ns), (4, 3, until_ns)] == gone.held_back
+    assert [(0, 2, until_ns), (3, 1, until_ns), (4, 3, until_ns)] == gone.in_backoff
     assert {0: until_ns, 1: until_ns, 3: until_ns, 4: until_ns, 5: until_ns, 6: until_ns, 7: 0} == held_until(
         storage, job_id
     )
@@ -153,11 +153,11 @@ def test_pods_of_one_shape_are_held_back_together(storage: Storage, clock: Clock
     again_ns = clock() + 60 * SECOND
     assert [(4, 1, again_ns), (0, 2, again_ns), (3, 1, again_ns), (5, 2, again_ns)] == storage.admission.requeue_pods(
         job_id, [(4, 1)], WHY
-    ).held_back
+    ).in_backoff
 
 
 @everywhere
-def test_a_shape_that_finds_hosts_is_not_held_back(storage: Storage, clock: Clock) -> None:
+def test_a_shape_that_finds_hosts_is_not_in_backoff(storage: Storage, clock: Clock) -> None:
     """Pods that waited for too long return, and no others, while some pods of the shape are launched."""
     job_id = world.a_job(storage, 5)
     world.queue(storage, job_id)
@@ -180,11 +180,11 @@ def test_a_hold_is_no_shorter_than_the_try_before(storage: Storage, clock: Clock
         storage.admission.mark_ready([(job_id, 0, 1)])
         clock.advance(took_s)
         gone = storage.admission.requeue_pods(job_id, [(0, 1)], WHY, least_s)
-        assert [(0, 1, clock() + expected_s * SECOND)] == gone.held_back
+        assert [(0, 1, clock() + expected_s * SECOND)] == gone.in_backoff
 
 
 @pytest.mark.parametrize("gang", [1, 2])
-def test_tries_in_vain_leave_a_bounded_number_of_events(storage: Storage, clock: Clock, gang: int) -> None:
+def test_failed_tries_leave_a_bounded_number_of_events(storage: Storage, clock: Clock, gang: int) -> None:
     """The number of events is bounded, and the events of earlier runs are kept."""
     job_id = world.a_job(storage, 2, retries=3, minimumRunningInstances=gang)
     world.admit(storage, job_id)

@@ -63,7 +63,7 @@ def test_an_end_of_some_pods_is_counted(storage: Storage) -> None:
     assert {R: 2, S: 1} == storage.jobs.get_many([job])[0].pod_counts
 
 
-def test_others_are_told(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_others_are_signalled(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
     """The workflow is notified for jobs with a deadline or a gang, larger jobs, jobs that wait for their pods, and
     unknown ones."""
     monkeypatch.setattr("services.storage.jobs.settling.SMALL_PODS", 5)
@@ -82,7 +82,7 @@ def test_others_are_told(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> N
     assert RolledUp(sorted(asked), []) == storage.jobs.roll_up(asked, NOW)  # type: ignore[arg-type,type-var]
 
 
-def test_a_job_that_changes_meanwhile_is_told(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_job_that_changes_meanwhile_is_reported(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
     """The counts are written only to a job that has not changed since. The workflow of a changed job is notified."""
     job = launched_job(storage, 2)
     world.report(storage, job, [0, 1], R)  # type: ignore[arg-type]

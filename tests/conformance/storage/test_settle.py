@@ -274,7 +274,7 @@ def test_the_maximum_of_running_instances_bounds_admission(storage: Storage) -> 
 
 
 @everywhere
-def test_kills_are_counted_until_they_are_told(storage: Storage) -> None:
+def test_kills_are_counted_until_they_are_reported(storage: Storage) -> None:
     """Pods with goal KILLED count while queued, READY, or on a host that has not received the kill. KILLING pods have
     been killed already."""
     job_id = world.a_job(storage, 4)
@@ -334,7 +334,7 @@ def test_pods_that_never_left_home_end_in_settle(storage: Storage) -> None:
 
 
 @everywhere
-def test_a_killing_pod_that_is_wanted_anew_runs_again(storage: Storage) -> None:
+def test_a_killing_pod_that_is_wanted_again_runs_again(storage: Storage) -> None:
     """A restart kills the old run. The next one has the requested run id, and no attempt is used."""
     job_id = world.a_running_job(storage, 2)
     assert [0] == storage.pods.want_new_runs(job_id, [(0, 1)])

@@ -165,7 +165,7 @@ def test_pulses_let_it_go_on(storage: Storage) -> None:
     assert 1 == advance(storage, job_id, 7).current_count
 
 
-def test_whoever_waits_is_woken_until_it_has_looked(storage: Storage) -> None:
+def test_a_waiting_workflow_is_woken_until_it_has_read(storage: Storage) -> None:
     """A pulse replaces the lost wake-up of the one before. After the step no pulse wakes the workflow. Watchers are
     notified once of the wait, and never of pulses."""
     job_id = a_service(storage, 3)

@@ -102,7 +102,7 @@ def test_pods_come_back_to_their_volumes(storage: Storage) -> None:
     assert sorted(ids) == sorted(one.volume_id for one in of_job(storage, job_id).values())
 
 
-@pytest.mark.parametrize(("cause", "is_left"), [(Cause.ROOM_GONE, False), (Cause.HOST_LOST, True)])
+@pytest.mark.parametrize(("cause", "is_left"), [(Cause.RESOURCES_GONE, False), (Cause.HOST_LOST, True)])
 def test_a_volume_that_was_never_made_is_forgotten(storage: Storage, cause: Cause, is_left: bool) -> None:
     """The volume is deleted when its launch certainly failed. A volume of unknown fate stays, and so does its host."""
     job_id = a_database(storage)
@@ -206,7 +206,7 @@ def test_a_volume_without_a_host_goes_at_once(storage: Storage) -> None:
     assert {} == of_job(storage, job_id)
 
 
-def test_volumes_of_nobody_that_were_never_made_go(storage: Storage) -> None:
+def test_unowned_volumes_that_were_never_made_go(storage: Storage) -> None:
     """The volume of a deleted job is deleted when it is known that it was never made."""
     job_id = a_database(storage, 1)
     launch(storage, job_id, {0: "h0"})
@@ -230,7 +230,7 @@ def test_what_pods_wait_for(storage: Storage) -> None:
     assert 2 == storage.overview.lost_volumes()[1]
 
 
-def test_room_is_held_for_pods_with_volumes(storage: Storage) -> None:
+def test_offers_are_held_for_pods_with_volumes(storage: Storage) -> None:
     """The resources are reserved on the host of the volume, whatever host the pod requests."""
     job_id = a_database(storage)
     launch(storage, job_id, {0: "h0", 1: "h1"})
@@ -297,7 +297,7 @@ def remove(storage: Storage, job_id: JobId) -> None:
     storage.jobs.delete(job_id)
 
 
-def test_a_job_that_is_made_anew_has_the_volumes_of_its_id(storage: Storage) -> None:
+def test_a_job_that_is_made_again_has_the_volumes_of_its_id(storage: Storage) -> None:
     """The new job requires the same volumes, goes to their hosts, and its pool pays for them."""
     job_id = a_database(storage, 1)
     launch(storage, job_id, {0: "h0"})

@@ -13,7 +13,7 @@ from peloton.model.ids import JobId, PodId, job_workflow_id
 from peloton.model.job import JobProgress, SlaSpec
 from peloton.model.pod import PodState
 from tests.workflow.fakes import FakeRecords
-from tests.workflow.server import PATIENCE_S, histories_of, server_story, wait_until
+from tests.workflow.server import TIMEOUT_S, histories_of, server_story, wait_until
 from tests.workflow.stories import Story
 from workflows.attributes import JOB_ID, JOB_NAME, OWNER, POOL, STATE, TYPE
 from workflows.policies import Policies
@@ -138,13 +138,13 @@ async def test_an_id_is_used_again_while_its_workflow_ends(client: Client, monke
         progress = settle(records, job_id, now_ns, created_max)
         if progress.is_finished:
             is_over.set()
-            assert go_on.wait(PATIENCE_S)
+            assert go_on.wait(TIMEOUT_S)
         return progress
 
     monkeypatch.setattr(FakeRecords, "settle", slowly)
     async with server_story(client) as story:
         job = await story.submit(1)
-        await asyncio.to_thread(is_over.wait, PATIENCE_S)
+        await asyncio.to_thread(is_over.wait, TIMEOUT_S)
         story.cluster.forget(job)
         await story.start(story.cluster.submit(job, 5))
         go_on.set()
@@ -160,7 +160,7 @@ async def test_search_attributes(client: Client) -> None:
         job = await story.submit(25, policies=Policies(history_events_max=40, look_again_s=5.0))
         await story.result(job)
         query = f"{JOB_ID.name} = '{job}' AND {STATE.name} = 'SUCCEEDED' AND ExecutionStatus = 'Completed'"
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(TIMEOUT_S):
             while not (found := [w async for w in client.list_workflows(query)]):
                 await asyncio.sleep(0.05)
 

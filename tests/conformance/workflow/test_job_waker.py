@@ -112,11 +112,11 @@ async def test_what_only_is_to_be_shown_waits(client: Client) -> None:
         busy, shown, both = [await story.submit(1) for _ in range(3)]
         jobs = (busy, shown, both)
         await wait_until(lambda: story.cluster.calls["ready_gangs"] >= 3, "placements")
-        told: list[JobId] = []
+        reported: list[JobId] = []
 
         class Waker(JobWaker):
             async def _tell(self, key: str) -> None:
-                told.append(JobId(key))
+                reported.append(JobId(key))
                 if key == busy:
                     self.jobs_changed([both])
 
@@ -128,24 +128,24 @@ async def test_what_only_is_to_be_shown_waits(client: Client) -> None:
         )
         begin_s = asyncio.get_running_loop().time()
         waker.pods_changed(jobs)
-        await wait_until(lambda: shown in told, "who has something to show")
+        await wait_until(lambda: shown in reported, "who has something to show")
         took_s = asyncio.get_running_loop().time() - begin_s
         await waker.close()
         story.cluster.add_hosts(1)
         for job in jobs:
             await story.result(job)
 
-    assert [busy, both, shown] == told
+    assert [busy, both, shown] == reported
     assert took_s >= show_s
 
 
-async def test_jobs_that_cannot_be_counted_are_told(client: Client) -> None:
+async def test_jobs_that_cannot_be_counted_are_reported(client: Client) -> None:
     """An outage of storage ends no waker and loses no wake-up."""
-    told: list[str] = []
+    reported: list[str] = []
 
     class Waker(JobWaker):
         async def _tell(self, key: str) -> None:
-            told.append(key)
+            reported.append(key)
 
     def roll_up(job_ids: Sequence[JobId], now_ns: int) -> RolledUp:
         raise Unavailable("database away")
@@ -153,7 +153,7 @@ async def test_jobs_that_cannot_be_counted_are_told(client: Client) -> None:
     waker = Waker(client, job_storage(lambda _: None, roll_up), Policies(), interval_s=0.01)
     job = new_job_id()
     waker.pods_changed([job])
-    await wait_until(lambda: [job] == told, "the job is told")
+    await wait_until(lambda: [job] == reported, "the job is told")
     await waker.close()
 
 
@@ -243,5 +243,5 @@ async def test_signals_say_why(temporal_address: str) -> None:
         for e in history.events
         if e.HasField("workflow_execution_signaled_event_attributes")
     ]
-    told = [(signal.identity.partition("@")[0], signal.header.fields["cause"].data) for signal in signals]
-    assert ("resmgr", b'"a call of the API; pods were admitted"') in told
+    reported = [(signal.identity.partition("@")[0], signal.header.fields["cause"].data) for signal in signals]
+    assert ("resmgr", b'"a call of the API; pods were admitted"') in reported

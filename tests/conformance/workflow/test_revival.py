@@ -42,7 +42,7 @@ from tests.conformance.workflow.conftest import RESTARTED
 from tests.workflow.fakes import FakeRecords
 from tests.workflow.migration_stories import migration_story
 from tests.workflow.rebalance_stories import rebalance_story
-from tests.workflow.server import PATIENCE_S, ServerStory, job_storage, server_story, story_storage, wait_until
+from tests.workflow.server import TIMEOUT_S, ServerStory, job_storage, server_story, story_storage, wait_until
 from workflows.daemon import DaemonResult
 from workflows.policies import Policies
 from workflows.rebalance import RebalanceResult
@@ -77,8 +77,8 @@ async def reviving(
             await wakers.close()
 
 
-async def started_anew(handle: WorkflowHandle[Any, Any], run_id: str | None) -> None:
-    async with asyncio.timeout(PATIENCE_S):
+async def restarted(handle: WorkflowHandle[Any, Any], run_id: str | None) -> None:
+    async with asyncio.timeout(TIMEOUT_S):
         while True:
             with suppress(RPCError):  # it is gone
                 now = await handle.describe()
@@ -99,7 +99,7 @@ async def test_a_terminated_job_carries_on(client: Client) -> None:
     async with reviving(client, run_s=600.0) as story:
         job = await story.submit(3, policies=QUIET)
         await story.pods(job, "RUNNING", 3)
-        await started_anew(story.handle(job), await terminate(story.handle(job)))
+        await restarted(story.handle(job), await terminate(story.handle(job)))
         story.cluster.kill(job)
 
         assert ("KILLED", {"KILLED": 3}) == await story.result(job)
@@ -116,7 +116,7 @@ async def test_a_job_that_temporal_has_lost_carries_on(client: Client) -> None:
         request = DeleteWorkflowExecutionRequest(namespace=client.namespace, workflow_execution=execution)
         run_id = (await story.handle(job).describe()).run_id
         await client.workflow_service.delete_workflow_execution(request)
-        await started_anew(story.handle(job), run_id)
+        await restarted(story.handle(job), run_id)
         story.cluster.kill(job)
 
         assert ("KILLED", {"KILLED": 3}) == await story.result(job)
@@ -143,7 +143,7 @@ async def test_a_job_whose_workflow_fails_is_started_again_later_each_time(
         await waker.close()
         await wait_until(lambda: story.cluster.counts(job) == {"SUCCEEDED": 1}, "a run that succeeds")
         listed = f"WorkflowId = '{story.handle(job).id}' AND ExecutionStatus = 'Failed'"
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(TIMEOUT_S):
             while len(failed := [run async for run in client.list_workflows(listed)]) < 3:
                 await asyncio.sleep(0.05)
         assert ("SUCCEEDED", {"SUCCEEDED": 1}) == await story.result(job)
@@ -161,9 +161,9 @@ async def test_a_terminated_update_carries_on(client: Client) -> None:
         service = story.service(job, 4)
         service.roll_out(1, start_paused=True)
         update = client.get_workflow_handle(update_workflow_id(job))
-        await wait_until(lambda: len(service.looks_ns) >= 1, "a look at the paused update")
+        await wait_until(lambda: len(service.reads_ns) >= 1, "a look at the paused update")
         story.cluster.jobs[job].record = replace(story.cluster.jobs[job].record, update_id="update1")
-        await started_anew(update, await terminate(update))
+        await restarted(update, await terminate(update))
         service.steer(rollout.resumed)
         await story.rolled_out(job, "update1")
         story.cluster.kill(job)
@@ -178,7 +178,7 @@ async def test_a_terminated_launch_is_begun_again(client: Client) -> None:
         job = await story.submit(4, sla=SlaSpec(minimum_running_instances=4), policies=QUIET)
         await wait_until(lambda: story.cluster.calls["ready_gang"] >= 1, "a placement without hosts")
         gang = client.get_workflow_handle(gang_workflow_id(job, 1))
-        await started_anew(gang, await terminate(gang))
+        await restarted(gang, await terminate(gang))
         story.cluster.add_hosts(1)
 
         assert ("SUCCEEDED", {"SUCCEEDED": 4}) == await story.result(job)
@@ -192,7 +192,7 @@ async def test_a_terminated_daemon_carries_on(client: Client) -> None:
         story.daemon_hosts.tell(job)
         handle = client.get_workflow_handle(daemon_workflow_id(job))
         await story.pods(job, "RUNNING", 2)
-        await started_anew(handle, await terminate(handle))
+        await restarted(handle, await terminate(handle))
         story.cluster.kill(job)
         story.daemon_hosts.tell(job)
         assert DaemonResult() == DaemonResult(**await handle.result())
@@ -204,7 +204,7 @@ async def test_a_terminated_maintenance_carries_on(client: Client) -> None:
     async with reviving(client, rows={"maintenance": SimpleNamespace(get=lambda *_: host)}):
         await start(client, MAINTENANCE, "local/revived", host, maintenance_labels(host), QUIET)
         handle = client.get_workflow_handle(maintenance_workflow_id("local", "revived"))
-        await started_anew(handle, await terminate(handle))
+        await restarted(handle, await terminate(handle))
         await handle.terminate()
 
 
@@ -217,7 +217,7 @@ async def test_a_terminated_migration_carries_on(client: Client) -> None:
         await story.half()
         story.pool.act(MigrationAct.PAUSE)
         await wait_until(lambda: story.pool.row is not None and story.pool.row.state == "PAUSED", "a pause")
-        await started_anew(story.handle, await terminate(story.handle))
+        await restarted(story.handle, await terminate(story.handle))
         story.pool.act(MigrationAct.RESUME)
 
         assert "SUCCEEDED" == (await story.result()).state
@@ -230,7 +230,7 @@ async def test_terminated_rebalancing_carries_on(client: Client) -> None:
         reviving(client, rows={"rebalances": story.cluster}),
     ):
         await story.moved(2)
-        await started_anew(story.handle, await terminate(story.handle))
+        await restarted(story.handle, await terminate(story.handle))
         story.cluster.act(RebalanceAct.STOP)
 
         assert RebalanceResult(2) == await story.result()

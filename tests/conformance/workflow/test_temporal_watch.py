@@ -19,7 +19,7 @@ from services.worker import attempts as counting
 from services.worker.attempts import Attempts
 from services.worker.worker import SLOTS, build_workers, run_workers
 from tests.conformance.workflow.conftest import WATCHED
-from tests.workflow.server import PATIENCE_S, ServerStory, wait_until
+from tests.workflow.server import TIMEOUT_S, ServerStory, wait_until
 from tests.workflow.stories import ports_on
 from workflows.attributes import TYPE
 
@@ -31,7 +31,7 @@ async def beating(temporal_address: str) -> Client:
 
 
 async def until(fact: Callable[[], Awaitable[bool]], what: str) -> None:
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(TIMEOUT_S):
         while not await fact():
             await asyncio.sleep(0.2)
 

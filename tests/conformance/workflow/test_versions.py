@@ -24,12 +24,12 @@ from services.temporal_connection import connect, connect_config
 from services.wakers import Wakers
 from services.worker.worker import build_workers, run_workers
 from services.worker_admin import WorkerAdmin
-from services.worker_fleet import apply, look, note_start, read_fleet
-from services.worker_versions import VersionClaim, VersionKeeper
+from services.worker_fleet import apply, note_start, read_fleet, read_versions
+from services.worker_versions import VersionClaim, VersionController
 from tests.conformance.workflow.conftest import VERSIONED
 from tests.workflow.server import (
-    PATIENCE_S,
     SLOTS,
+    TIMEOUT_S,
     ServerStory,
     histories_of,
     server_story,
@@ -72,7 +72,7 @@ async def worker(client: Client, story: ServerStory, version: str) -> AsyncItera
 @asynccontextmanager
 async def quiet_job(client: Client, steps: Sequence[Step] = AT_ONCE) -> AsyncIterator[tuple[ServerStory, JobId]]:
     """A job of three pods that run, on a worker without a version."""
-    keeper = VersionKeeper(client, steps=steps)
+    controller = VersionController(client, steps=steps)
     try:
         async with server_story(client, task_queue=BATCH_QUEUE, run_s=600.0) as story:
             await current(client, UNVERSIONED)
@@ -80,12 +80,12 @@ async def quiet_job(client: Client, steps: Sequence[Step] = AT_ONCE) -> AsyncIte
             await story.pods(job, "RUNNING", 3)
             yield story, job
     finally:
-        await keeper.close()
+        await controller.close()
 
 
 async def seen(fact: Callable[[], Awaitable[bool]], what: str) -> None:
     try:
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(TIMEOUT_S):
             while not await fact():
                 await asyncio.sleep(0.2)
     except TimeoutError:
@@ -94,7 +94,7 @@ async def seen(fact: Callable[[], Awaitable[bool]], what: str) -> None:
 
 async def current(client: Client, version: str) -> None:
     async def is_current() -> bool:
-        return (await look(client)).current == version
+        return (await read_versions(client)).current == version
 
     await seen(is_current, f"version {version or 'none'} as the current one")
 
@@ -167,9 +167,9 @@ async def test_an_idle_job_is_moved_by_the_leader(client: Client) -> None:
     """The leading resource manager moves an idle job to the current version of the workers, also from workers without
     a version."""
     async with quiet_job(client) as (story, job), AsyncExitStack() as workers:
-        keeper = VersionKeeper(client, steps=AT_ONCE)
+        controller = VersionController(client, steps=AT_ONCE)
         wakers = Wakers(client, story_storage(story), QUIET, interval_s=0.05)
-        leader = Revival(client, wakers, period_s=0.2, current_version=lambda: keeper.current)
+        leader = Revival(client, wakers, period_s=0.2, current_version=lambda: controller.current)
         await story.stop_worker()
 
         for version in ("e1", "e2"):
@@ -180,7 +180,7 @@ async def test_an_idle_job_is_moved_by_the_leader(client: Client) -> None:
                 return (await versions_of(story, job))[-1] == version
 
             await seen(is_moved, f"the idle job on version {version}")
-        for watch in (leader, wakers, keeper):
+        for watch in (leader, wakers, controller):
             await watch.close()
         story.cluster.kill(job)
         assert ("KILLED", {"KILLED": 3}) == await story.result(job)

@@ -22,12 +22,12 @@ from services.hostmgr.driver import (
     NOTHING,
     Claim,
     DriverEvents,
+    FreeResources,
     PodLaunch,
     PodReport,
     PodTemplate,
     Ports,
     RegisteredHost,
-    Room,
     Token,
 )
 
@@ -49,7 +49,7 @@ class MemoryHost:
     number: int = 0  # of registrations
     is_up: bool = True
     goes_ns: int = 0
-    room_id: str = ""  # its open offer
+    resources_id: str = ""  # its open offer
     pods: dict[PodId, PodLaunch] = field(default_factory=dict)
     volumes: dict[str, MemoryVolume] = field(default_factory=dict)  # by id; they survive the loss of the host
 
@@ -101,11 +101,13 @@ class MemoryHost:
             volumes_mib=self.volumes_mib,
         )
 
-    def room(self) -> Room:
+    def free_part(self) -> FreeResources:
         labels = {HOSTNAME_LABEL: self.hostname, **self.labels}
         amounts = self.free, self.revocable_free, self.ports
         volumes = frozenset(self.volumes) - self.volumes_in_use
-        return Room(self.room_id, self.hostname, self.host_id, *amounts, labels, self.goes_ns, volumes=volumes)
+        return FreeResources(
+            self.resources_id, self.hostname, self.host_id, *amounts, labels, self.goes_ns, volumes=volumes
+        )
 
     def takes(self, pod: PodLaunch) -> bool:
         amounts = _ordinary(pod)
@@ -148,7 +150,7 @@ class MemoryCluster:
             self.disconnect()
             self._events = events
             for host in self.hosts.values():
-                host.room_id = ""
+                host.resources_id = ""
             self._stale, self._gone = set(self.hosts), []
             events.connected()
             self._changed()
@@ -179,27 +181,27 @@ class MemoryCluster:
     def _changed(self) -> None:
         if self._delivers:
             self.deliver_hosts()
-            self.deliver_room()
+            self.deliver_resources()
 
     def deliver_hosts(self) -> None:
         with self.lock:
             if self._events is not None:
                 self._events.hosts_registered([host.registered() for host in self.hosts.values() if host.is_up])
 
-    def deliver_room(self) -> None:
+    def deliver_resources(self) -> None:
         with self.lock:
             stale, gone = [self.hosts[name] for name in sorted(self._stale)], self._gone
             self._stale, self._gone = set(), []
-            gone += [host.room_id for host in stale if host.room_id]
-            rooms = []
+            gone += [host.resources_id for host in stale if host.resources_id]
+            free_resources = []
             for host in stale:
-                has_room = host.is_up and host.free.cpu_milli + host.revocable_free.cpu_milli > 0
-                host.room_id = self._next("R") if has_room else ""
-                rooms += [host.room()] if has_room else []
+                has_capacity = host.is_up and host.free.cpu_milli + host.revocable_free.cpu_milli > 0
+                host.resources_id = self._next("R") if has_capacity else ""
+                free_resources += [host.free_part()] if has_capacity else []
             if self._events is not None and gone:
-                self._events.room_withdrawn(gone)
-            if self._events is not None and rooms:
-                self._events.room_announced(rooms)
+                self._events.resources_withdrawn(gone)
+            if self._events is not None and free_resources:
+                self._events.resources_announced(free_resources)
 
     def take_report(self, pod_id: PodId) -> PodReport:
         """Acknowledges the first report of the pod, and returns it."""
@@ -279,10 +281,10 @@ class MemoryCluster:
     def launch(self, claim: Claim, pods: Sequence[PodLaunch]) -> None:
         with self.lock:
             host = self.hosts[claim.hostname]
-            is_there = host.is_up and host.room_id != "" and host.room_id in claim.room_ids
+            is_there = host.is_up and host.resources_id != "" and host.resources_id in claim.resources_ids
             for pod in pods:
                 if not is_there or not host.takes(pod):
-                    self._note(pod.pod_id, PodState.LOST, None, Cause.ROOM_GONE)
+                    self._note(pod.pod_id, PodState.LOST, None, Cause.RESOURCES_GONE)
                     continue
                 assert pod.pod_id not in self.running(), f"{pod.pod_id} runs already"
                 host.pods[pod.pod_id] = pod
@@ -307,9 +309,9 @@ class MemoryCluster:
             self._stale.add(host.hostname)
             self._changed()
 
-    def returned(self, room_ids: Sequence[str]) -> None:
+    def returned(self, resources_ids: Sequence[str]) -> None:
         with self.lock:
-            self._stale |= {host.hostname for host in self.hosts.values() if host.room_id in room_ids}
+            self._stale |= {host.hostname for host in self.hosts.values() if host.resources_id in resources_ids}
             self._changed()
 
     def kill(self, pod_id: PodId) -> None:

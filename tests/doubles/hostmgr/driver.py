@@ -30,7 +30,7 @@ NO_FILES = "a cluster in memory has no files, and measures nothing"
 class MemoryDriver:
     """Implements ``ClusterDriver`` with one session with a ``MemoryCluster``."""
 
-    capabilities = Capabilities(kind="memory", has_revocable_room=True, keeps_volumes=True)
+    capabilities = Capabilities(kind="memory", announces_revocable=True, keeps_volumes=True)
     unready = ""
     tend_in_s = 1.0
 
@@ -60,8 +60,8 @@ class MemoryDriver:
     def room_sufficed(self, holder: Holder, shapes: Sequence[PodShape]) -> None:
         """Ignores the call: unsatisfied leases are not recorded."""
 
-    def return_room(self, room_ids: Sequence[str]) -> None:
-        self.cluster.returned(room_ids)
+    def return_resources(self, resources_ids: Sequence[str]) -> None:
+        self.cluster.returned(resources_ids)
 
     def launch(self, launches: Sequence[HostLaunch]) -> list[tuple[PodId, str]]:
         if not self.is_connected:

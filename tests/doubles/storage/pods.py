@@ -165,8 +165,8 @@ class MemoryPods:
         cutoff_ns = action.started_before_ns
         return [pod.instance_id for pod in found if not cutoff_ns or pod.started_ns < cutoff_ns][:limit]
 
-    def _shared_fate(self, room: int) -> SharedFate | None:
-        return shared_fate(self.members(), room) if self._gang_size > 1 else None
+    def _shared_fate(self, allowed: int) -> SharedFate | None:
+        return shared_fate(self.members(), allowed) if self._gang_size > 1 else None
 
 
 def _first(times_ns: Iterable[int]) -> int:

@@ -10,16 +10,16 @@ from peloton.lifecycle.goal import goal_after_eviction
 from peloton.lifecycle.job import is_ending, scheduled_count
 from peloton.lifecycle.pod_machine import Event
 from peloton.lifecycle.pod_terms import (
-    ENDS,
+    CONFIG_OUTDATED,
+    GOAL_ALIVE,
+    GOAL_ENDED,
     HOMELESS,
     INITIALIZED,
     LAUNCHABLE,
-    NEWER,
     QUEUED,
     READY,
-    STALE,
+    RUN_SUPERSEDED,
     STAYING,
-    STAYS,
 )
 from peloton.lifecycle.reason_text import Names, eviction_text, requeue_text
 from peloton.model.admission import (
@@ -75,15 +75,15 @@ def queueable(job: MemoryJob, limit: int) -> list[Range]:
     if limit <= 0 or job.has_ended or is_ending(record):
         return []
     maximum = record.sla.maximum_running_instances
-    room = max(maximum - scheduled_count(job.pods.counts()), 0) if maximum else limit
-    waiting = [pod.instance_id for pod in job.pods.those(STAYS, job.pods.in_state[_S.INITIALIZED])]
+    allowed = max(maximum - scheduled_count(job.pods.counts()), 0) if maximum else limit
+    waiting = [pod.instance_id for pod in job.pods.those(GOAL_ALIVE, job.pods.in_state[_S.INITIALIZED])]
     gang: list[Range] = []
     if size > 1 and sum(instance < size for instance in waiting) == size:
-        if maximum and room < size:
+        if maximum and allowed < size:
             return []
-        gang, room, limit = [(0, size)], room - size, limit - size
+        gang, allowed, limit = [(0, size)], allowed - size, limit - size
     alone = [instance for instance in waiting if instance >= job.first_alone]
-    return gang + as_ranges(alone[: max(min(limit, room), 0)])
+    return gang + as_ranges(alone[: max(min(limit, allowed), 0)])
 
 
 def mark_pending(job: MemoryJob, ranges: Sequence[Range], queue_seq: int, now_ns: int) -> list[tuple[int, int, int]]:
@@ -93,7 +93,7 @@ def mark_pending(job: MemoryJob, ranges: Sequence[Range], queue_seq: int, now_ns
     for start, count in ranges:
         event, seq = Event.ENQUEUE, queue_seq
         if job.gang_size > 1 and (start, count) == (0, job.gang_size):
-            waiting = job.pods.those(INITIALIZED & STAYS, _span(start, count))
+            waiting = job.pods.those(INITIALIZED & GOAL_ALIVE, _span(start, count))
             if len(waiting) < count:
                 continue
             places = [pod.queue_seq for pod in waiting]
@@ -110,7 +110,7 @@ def _group_by_place(job: MemoryJob, instances: Iterable[int]) -> list[tuple[int,
 def kill_queued(job: MemoryJob, now_ns: int) -> list[tuple[int, int, PodState]]:
     killed: list[tuple[int, int, PodState]] = []
     for was in (_S.PENDING, _S.READY):
-        leaving = [pod.instance_id for pod in job.pods.those(ENDS | STALE, job.pods.in_state[was])]
+        leaving = [pod.instance_id for pod in job.pods.those(GOAL_ENDED | CONFIG_OUTDATED, job.pods.in_state[was])]
         killed += [(start, count, was) for start, count in as_ranges(leaving)]
         job.pods.fire(leaving, Event.LEAVE_QUEUE, now_ns)
     return killed
@@ -125,7 +125,9 @@ def _allocated(job: MemoryJob) -> list[PodRecord]:
 
 
 def _leaves(pod: PodRecord) -> bool:
-    return ENDS.holds(pod, {}) or pod.state is _S.KILLING or (pod.state in ON_HOST and NEWER.holds(pod, {}))
+    return (
+        GOAL_ENDED.holds(pod, {}) or pod.state is _S.KILLING or (pod.state in ON_HOST and RUN_SUPERSEDED.holds(pod, {}))
+    )
 
 
 def held(job: MemoryJob) -> list[HeldRange]:
@@ -143,7 +145,7 @@ def held(job: MemoryJob) -> list[HeldRange]:
 def is_evicted(pod: PodRecord) -> bool:
     """Return whether a pod on a host was preempted and will end."""
     why = pod.termination.reason if pod.termination is not None else None
-    return why is TerminationReason.PREEMPTED_RESOURCES and (ENDS | NEWER).holds(pod, {})
+    return why is TerminationReason.PREEMPTED_RESOURCES and (GOAL_ENDED | RUN_SUPERSEDED).holds(pod, {})
 
 
 def snapshot(job: MemoryJob) -> JobSnapshot:
@@ -175,15 +177,15 @@ def snapshot(job: MemoryJob) -> JobSnapshot:
 
 def evict(job: MemoryJob, order: EvictionOrder, now_ns: int, result: EvictionResult, names: Names) -> None:
     """Evict pods: READY pods return to PENDING, pods on hosts leave."""
-    found = job.pods.those((READY & STAYS) | STAYING, _span(order.start, order.count))
+    found = job.pods.those((READY & GOAL_ALIVE) | STAYING, _span(order.start, order.count))
     if order.run_id:
         found = [pod for pod in found if pod.run_id == order.run_id]
     waiting = [pod for pod in found if pod.state is _S.READY]
     on_hosts = [pod for pod in found if pod.state is not _S.READY]
     said, reason = eviction_text(order.why, names), reason_code(order.why)
     if waiting:
-        gathers = order.is_gang and len(waiting) < order.count
-        _return_to_queue(job, waiting, gathers, {"message": said, "reason": reason}, now_ns, result)
+        gang_incomplete = order.is_gang and len(waiting) < order.count
+        _return_to_queue(job, waiting, gang_incomplete, {"message": said, "reason": reason}, now_ns, result)
     if on_hosts:
         words = {"message": EVICTION_MESSAGE + said, "reason": reason}
         why = Termination(TerminationReason.PREEMPTED_RESOURCES)
@@ -194,20 +196,20 @@ def evict(job: MemoryJob, order: EvictionOrder, now_ns: int, result: EvictionRes
         job.pods.fire(again, Event.EVICT, now_ns, why=why, **words)
         goal = goal_after_eviction(job.record.type)
         last = [pod.instance_id for pod in ending]
-        job.pods.fire(last, Event.EVICT_FOR_GOOD, now_ns, why=why, goal=goal, **words)
+        job.pods.fire(last, Event.EVICT_FINAL, now_ns, why=why, goal=goal, **words)
         result.leaving += _ranges(on_hosts)
 
 
 def _return_to_queue(
     job: MemoryJob,
     waiting: Sequence[PodRecord],
-    gathers: bool,
+    gang_incomplete: bool,
     words: dict[str, Any],
     now_ns: int,
     result: EvictionResult,
 ) -> None:
-    job.pods.fire([pod.instance_id for pod in waiting], Event.SEND_BACK, now_ns, gathers=gathers, **words)
-    if gathers:
+    job.pods.fire([pod.instance_id for pod in waiting], Event.UNADMIT, now_ns, gang_incomplete=gang_incomplete, **words)
+    if gang_incomplete:
         result.unqueued += _ranges(waiting)
     else:
         result.queued += _group_by_place(job, (pod.instance_id for pod in waiting))
@@ -229,7 +231,7 @@ def requeue_gang(job: MemoryJob, reason: RequeueReason, least_hold_s: int, now_n
     words = {"message": f"queued again: {requeue_text(reason)}", "reason": REQUEUE_REASON}
     is_whole = len(ready) == job.gang_size
     everyone = range(job.gang_size)
-    job.pods.fire(everyone, Event.REQUEUE_GANG, now_ns, gathers=not is_whole, why=FOR_RESTART, **words)
+    job.pods.fire(everyone, Event.REQUEUE_GANG, now_ns, gang_incomplete=not is_whole, why=FOR_RESTART, **words)
     if is_whole:
         result.queued += [(ready[0].queue_seq, *span) for span in _ranges(ready)]
     else:
@@ -266,13 +268,13 @@ def requeue_pods(
         }
         mine = sorted(instance for instance, count in counts.items() if count == vain_count)
         job.pods.fire(mine, Event.REQUEUE, now_ns, vain_count=vain_count, held_until_ns=until_ns, **words)
-        result.held_back += [(*span, until_ns) for span in as_ranges(mine)]
+        result.in_backoff += [(*span, until_ns) for span in as_ranges(mine)]
     result.queued += places
     for vain_count in sorted({*along.values()}):
         until_ns = now_ns + max(HOLD.delay_after_ns(vain_count, now_ns - since_ns), least_hold_s * NS_PER_S)
         mine = sorted(instance for instance, count in along.items() if count == vain_count)
-        job.pods.fire(mine, Event.HOLD_BACK, now_ns, vain_count=vain_count, held_until_ns=until_ns)
-        result.held_back += [(*span, until_ns) for span in as_ranges(mine)]
+        job.pods.fire(mine, Event.BACK_OFF, now_ns, vain_count=vain_count, held_until_ns=until_ns)
+        result.in_backoff += [(*span, until_ns) for span in as_ranges(mine)]
     return result
 
 
@@ -296,7 +298,7 @@ def _find_backoff_groups(
         if shape not in launched:
             together[shape] = max(together.get(shape, 0), pod.vain_count + 1)
     in_state = job.pods.in_state
-    waits = job.alone(QUEUED & STAYS & ~STALE & HOMELESS, in_state[_S.PENDING], in_state[_S.READY])
+    waits = job.alone(QUEUED & GOAL_ALIVE & ~CONFIG_OUTDATED & HOMELESS, in_state[_S.PENDING], in_state[_S.READY])
     waiting = [pod for pod in waits if job.shape(pod.instance_id) in together and pod.instance_id not in but]
     for pod in waiting:
         shape = job.shape(pod.instance_id)

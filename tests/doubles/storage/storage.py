@@ -20,7 +20,7 @@ from peloton.lifecycle.host_pools import routed
 from peloton.lifecycle.job_machine import JobEvent, next_job
 from peloton.lifecycle.pod import is_eviction
 from peloton.lifecycle.pod_machine import Event
-from peloton.lifecycle.pod_terms import KILLING, LAUNCHABLE, NEWER, ON_REQUEST, REVIVABLE, STAYS, UNWANTED
+from peloton.lifecycle.pod_terms import GOAL_ALIVE, KILLING, LAUNCHABLE, ON_REQUEST, REVIVABLE, RUN_SUPERSEDED, UNWANTED
 from peloton.lifecycle.reason_text import NO_NAMES, Names
 from peloton.lifecycle.settle import STOP_MESSAGE, UpdateView, ended_progress
 from peloton.lifecycle.wake import Wake, next_due_ns
@@ -239,7 +239,7 @@ class MemoryPodRecords(_Repository):
             job.write()
             self._rows.note_wakes([job_id], self._rows.clock_ns())
             job.pods.fire(instances, Event.RESTART, self._rows.clock_ns(), why=why, **words)
-            waiting += [pod.instance_id for pod in job.pods.those(STAYS & NEWER, instances)]
+            waiting += [pod.instance_id for pod in job.pods.those(GOAL_ALIVE & RUN_SUPERSEDED, instances)]
         return waiting
 
 
@@ -411,7 +411,7 @@ class MemoryStorage:
 
 def _steer_pods(job: MemoryJob, instances: Iterable[int], goal: PodState, now_ns: int, message: str) -> list[int]:
     is_stop = goal is PodState.KILLED
-    changed = [pod.instance_id for pod in job.pods.those(STAYS if is_stop else REVIVABLE, instances)]
+    changed = [pod.instance_id for pod in job.pods.those(GOAL_ALIVE if is_stop else REVIVABLE, instances)]
     if changed:
         job.write()
     if is_stop:

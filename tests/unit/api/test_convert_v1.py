@@ -98,8 +98,8 @@ def test_states_have_their_numbers() -> None:
     assert {f"JOB_STATE_{s}".replace("UNKNOWN", "INVALID"): n for n, s in convert_v1.JOB_STATES.items()} == dict(
         stateless_pb2.JobState.items()
     )
-    told = {stateless_pb2.WorkflowState.Name(n) for n in convert_v1.WORKFLOW_STATE_NUMBERS.values()}  # type: ignore[arg-type]
-    assert told == set(stateless_pb2.WorkflowState.keys()) - {"WORKFLOW_STATE_INVALID"}
+    reported = {stateless_pb2.WorkflowState.Name(n) for n in convert_v1.WORKFLOW_STATE_NUMBERS.values()}  # type: ignore[arg-type]
+    assert reported == set(stateless_pb2.WorkflowState.keys()) - {"WORKFLOW_STATE_INVALID"}
 
 
 def test_the_status_of_a_pod() -> None:
@@ -218,11 +218,11 @@ def test_the_status_of_an_update_that_has_stalled() -> None:
     """A stalled update has the time, the cause and the number of failed runs; an update with progress has none of
     them."""
     stalled = replace(UPDATE, stalled_ns=START, stall_cause="instance 1 fails", failed_run_count=8)
-    told = [convert_v1.workflow_status(RECORD, update) for update in (UPDATE, stalled)]
+    reported = [convert_v1.workflow_status(RECORD, update) for update in (UPDATE, stalled)]
     spec = replace(UPDATE.spec, progress_deadline_s=45)
 
     assert [("", "", 0), (rfc3339(START), "instance 1 fails", 8)] == [
-        (status.stalled_time, status.stall_cause, status.num_runs_failed) for status in told
+        (status.stalled_time, status.stall_cause, status.num_runs_failed) for status in reported
     ]
     assert 45 == convert_v1.update_spec(spec).progress_deadline_seconds
 
@@ -264,10 +264,10 @@ def test_other_updates(kind: UpdateType) -> None:
 @given(st.frozensets(st.integers(0, 30)))
 def test_ranges_are_the_instances(instances: frozenset[int]) -> None:
     """Each instance occurs once, in the minimal number of ranges."""
-    told = [(getattr(r, "from"), r.to) for r in convert_v1.ranges(instances)]
+    reported = [(getattr(r, "from"), r.to) for r in convert_v1.ranges(instances)]
 
-    assert [i for first, last in told for i in range(first, last + 1)] == sorted(instances)
-    assert all(last + 1 < first for (_, last), (first, _) in itertools.pairwise(told))
+    assert [i for first, last in reported for i in range(first, last + 1)] == sorted(instances)
+    assert all(last + 1 < first for (_, last), (first, _) in itertools.pairwise(reported))
 
 
 @given(st.integers(0), st.integers(0), st.integers(0))

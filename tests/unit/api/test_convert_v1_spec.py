@@ -50,7 +50,7 @@ def test_own_words_read_back_are_enough(pod: pod_pb2.PodSpec) -> None:
     assert returned == sent
 
 
-def test_a_command_told_in_words_keeps_its_shell() -> None:
+def test_a_command_given_in_words_keeps_its_shell() -> None:
     """Mesos's default of shell is true, v1alpha's is false: an unset flag is returned as its effective value."""
     pod = convert.pod_spec(task_pb2.TaskConfig(command=mesos_pb2.CommandInfo(value="a && b")))
     pod.containers[0].ClearField("command")
@@ -164,9 +164,9 @@ def test_a_spec_of_several_containers_read_back_means_the_same() -> None:
     config = convert.job_config(stateless_pb2.JobSpec(default_spec=several()))
 
     sent = convert.job_spec(config, stateless_pb2.JobSpec(default_spec=several()).SerializeToString())
-    told = convert.job_spec(config)
+    reported = convert.job_spec(config)
 
-    assert [config, config] == [convert.job_config(spec) for spec in (sent, told)]
+    assert [config, config] == [convert.job_config(spec) for spec in (sent, reported)]
     assert convert.task_config(convert.pod_spec(config.defaultConfig)) == config.defaultConfig
     assert list(several().containers) == [stripped(container) for container in sent.default_spec.containers]
 

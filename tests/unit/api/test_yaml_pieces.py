@@ -84,7 +84,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("name", BROKEN)
-def test_what_is_wrong_is_told_with_its_place(tmp_path: Path, name: str) -> None:
+def test_what_is_wrong_is_reported_with_its_place(tmp_path: Path, name: str) -> None:
     """The error has the same place as with a file that is read whole."""
     text, said = BROKEN[name]
     path = tmp_path / "job.yaml"

@@ -22,7 +22,7 @@ from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2
 from peloton.api.v1alpha.job.stateless.svc.stateless_svc_pb2_grpc import JobServiceStub
 from peloton.errors import InvalidArgument, ResourceExhausted
 from peloton.model.job import JobState
-from services.api.backlog import LOOK_S, PACE_MAX_S, RETRY_MAX_S, BacklogGate, Bounds, excess
+from services.api.backlog import PACE_MAX_S, POLL_S, RETRY_MAX_S, BacklogGate, Bounds, excess
 from services.api.calls import Calls
 from services.api.server import start
 from services.storage.jobs.search import Backlog
@@ -45,7 +45,7 @@ BOUNDS = Bounds(jobs_waiting=3, jobs_active=10, pods_active=100)
         ),
     ],
 )
-def test_each_bound_is_told_with_its_numbers(found: Backlog, expected: tuple[str, str] | None) -> None:
+def test_each_bound_is_reported_with_its_numbers(found: Backlog, expected: tuple[str, str] | None) -> None:
     """The refusal has the bound's numbers; a backlog below all bounds is accepted."""
     assert expected == excess(found, BOUNDS)
 
@@ -99,12 +99,12 @@ def test_no_bound_is_passed_whatever_happens(steps: list[str]) -> None:
                 case "drain":
                     store.waiting = max(store.waiting - 1, 0)
                 case "wait":
-                    store.now_s += LOOK_S
+                    store.now_s += POLL_S
             assert store.waiting + in_flight <= BOUNDS.jobs_waiting
         for _ in range(in_flight):
             gate.leave()
         store.waiting = 0
-        store.now_s += LOOK_S
+        store.now_s += POLL_S
         assert await entered(gate)
         await calls.close()
 

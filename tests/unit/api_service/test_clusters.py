@@ -196,7 +196,7 @@ async def test_a_change_of_a_host_pool_goes_to_the_cluster_of_its_host(world: Wo
     } == (world.asked())
 
 
-async def test_hosts_that_nobody_knows_are_refused_first(world: World) -> None:
+async def test_unknown_hosts_are_refused_first(world: World) -> None:
     """The first cluster with a leader refuses them before another cluster acts."""
     with pytest.raises(grpc.aio.AioRpcError, match="host is not a Peloton agent"):
         await world.maintenance.Start(maintenance_pb2.StartRequest(hostnames=["b1", "x1"]))
@@ -221,7 +221,7 @@ async def test_nothing_is_done_while_a_cluster_of_them_is_silent(world: World) -
     assert dead == caught.value.details()
 
 
-async def test_capacity_is_known_when_all_tell_theirs(world: World) -> None:
+async def test_capacity_is_known_when_all_report_theirs(world: World) -> None:
     """The capacity is unknown if one cluster does not answer, and pools are then not compared with it."""
     channels = LeaderChannels(lambda _: None, lambda: world.addresses)
     assert Resources(2_000) == await RemoteHosts(channels).capacity()
@@ -231,7 +231,7 @@ async def test_capacity_is_known_when_all_tell_theirs(world: World) -> None:
     await channels.close()
 
 
-async def test_a_sandbox_is_looked_for_in_all(world: World) -> None:
+async def test_a_sandbox_is_searched_for_in_all(world: World) -> None:
     """The cluster with the host answers; while a cluster is silent the host cannot be called unknown."""
     channels = LeaderChannels(lambda _: None, lambda: world.addresses)
     hosts = RemoteHosts(channels)

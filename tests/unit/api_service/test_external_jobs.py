@@ -87,7 +87,7 @@ async def test_its_logs_are_read_where_it_is_made(tasks: Any) -> None:
     assert "read their logs there" in answer.error.failure.message
 
 
-async def test_nobody_creates_one(jobs: Any) -> None:
+async def test_no_user_creates_one(jobs: Any) -> None:
     """The creation of an external job is refused, since its pods come from a cluster."""
     config = job_pb2.JobConfig(name="mine", type=job_pb2.EXTERNAL, instanceCount=1)
     config.respoolID.value = LEAF

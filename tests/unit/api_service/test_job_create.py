@@ -200,7 +200,7 @@ async def test_a_plan_is_refused_like_the_job(jobs: Any, channel: grpc.aio.Chann
     too_big.sla.minimumRunningInstances = 13
     plan: Any = explain_pb2_grpc.ExplainServiceStub(channel)
 
-    told = (await jobs.Create(job_pb2.CreateRequest(config=too_big))).error.invalidConfig.message
+    reported = (await jobs.Create(job_pb2.CreateRequest(config=too_big))).error.invalidConfig.message
     planned = await refused(plan.JobPlan(explain_pb2.JobPlanRequest(config=too_big)))
     sound = await refused(plan.JobPlan(explain_pb2.JobPlanRequest(config=config(12))))
 
@@ -208,7 +208,7 @@ async def test_a_plan_is_refused_like_the_job(jobs: Any, channel: grpc.aio.Chann
     assert (grpc.StatusCode.INVALID_ARGUMENT, "a plan is of a config or of a spec: both are given") == (
         await refused(plan.JobPlan(both))
     )
-    assert told.startswith("the gang of instances 0-12 asks cpu 13, limit of resource pool /eng/maps is 12")
-    assert planned == (grpc.StatusCode.INVALID_ARGUMENT, told)
+    assert reported.startswith("the gang of instances 0-12 asks cpu 13, limit of resource pool /eng/maps is 12")
+    assert planned == (grpc.StatusCode.INVALID_ARGUMENT, reported)
     assert sound[0] is grpc.StatusCode.UNAVAILABLE
     assert sound[1].startswith("no leader of role resmgr is known")

@@ -19,7 +19,7 @@ def answer(*heads: tuple[str, pb.Rule]) -> pb.PoolWhyResponse:
     return found
 
 
-def test_who_waits_for_long_is_told() -> None:
+def test_who_waits_for_long_is_reported() -> None:
     """The problem has the holders and the start of the wait; a satisfied pool starts again at zero, and a demand
     above the entitlement is not a problem."""
     lacking = LackingPools()
@@ -37,7 +37,7 @@ def test_who_waits_for_long_is_told() -> None:
     assert NOW_NS - 400 * NS_PER_S == found.since_ns
 
 
-def test_what_never_fits_is_told_elsewhere() -> None:
+def test_what_never_fits_is_reported_elsewhere() -> None:
     """A gang above the cluster's capacity is not a problem of other pools."""
     lacking = LackingPools()
     never = answer(("/a", pb.RULE_CLUSTER_CAPACITY))

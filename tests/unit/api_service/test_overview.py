@@ -20,7 +20,7 @@ from peloton.model.host_event import HostEvent, HostEventKind
 from peloton.model.ids import Hostname
 from peloton.model.pod import PodState
 from peloton.model.times import NS_PER_S
-from peloton.model.workflow_trouble import FailingActivity, TemporalLook
+from peloton.model.workflow_trouble import FailingActivity, TemporalSnapshot
 from services.api.overview_service import HOSTS_KEPT
 from services.api.server import start
 from services.storage.storage import Storage
@@ -100,9 +100,9 @@ class Watch:
     """A watch of Temporal whose result tests set."""
 
     address = "temporal:7233"
-    seen = TemporalLook()
+    seen = TemporalSnapshot()
 
-    async def look(self) -> TemporalLook:
+    async def read_snapshot(self) -> TemporalSnapshot:
         return self.seen
 
 
@@ -168,11 +168,11 @@ async def test_clusters_roles_and_problems_are_put_together(overview: Any) -> No
     assert ("temporal:7233", "prod") == (answer.temporal_address, answer.temporal_namespace)
 
 
-async def test_what_keeps_workflows_from_going_on_is_told(world: World, overview: Any, storage: Storage) -> None:
+async def test_what_keeps_workflows_from_going_on_is_reported(world: World, overview: Any, storage: Storage) -> None:
     """Temporal reports missing workers, and workers report failing activities with their jobs, unless the worker's
     report is stale."""
     job, now_ns = builders.a_running_job(storage, 1), time.time_ns()
-    world.watch.seen = TemporalLook("", 2, ["a", "b"])
+    world.watch.seen = TemporalSnapshot("", 2, ["a", "b"])
     storage.activity_reports.put("w1", [FailingActivity(f"job/{job}", "enqueue", 11, "no leader", 5)], 1, now_ns)
     old = now_ns - 60 * NS_PER_S
     storage.activity_reports.put("w2", [FailingActivity(f"job/{job}", "kill_queued", 99, "no leader", 5)], 1, old)
@@ -186,9 +186,9 @@ async def test_what_keeps_workflows_from_going_on_is_told(world: World, overview
     assert not [text for text in others if "kill_queued" in text]
 
 
-async def test_temporal_that_is_away_is_told(world: World, overview: Any) -> None:
+async def test_temporal_that_is_away_is_reported(world: World, overview: Any) -> None:
     """The outage is the first of all problems."""
-    world.watch.seen = TemporalLook("connection refused")
+    world.watch.seen = TemporalSnapshot("connection refused")
 
     worst, *_ = (await overview.GetOverview(pb.GetOverviewRequest())).problems
 
@@ -206,7 +206,7 @@ async def test_jobs_and_pods_are_counted(overview: Any, storage: Storage) -> Non
     assert answer.counted_time
 
 
-async def test_whoever_is_silent_is_named(world: World, overview: Any) -> None:
+async def test_a_silent_cluster_is_named(world: World, overview: Any) -> None:
     """The worst problems come first: a role without a leader precedes a leader that does not answer."""
     await world.managers["west"].server.stop(None)
     world.addresses["east"] = ""
@@ -231,7 +231,7 @@ async def test_no_resource_manager(world: World, overview: Any) -> None:
     assert ["east", "west"] == [one.cluster for one in answer.clusters]
 
 
-async def test_the_resource_manager_tells_what_is_wrong(world: World, overview: Any) -> None:
+async def test_the_resource_manager_reports_what_is_wrong(world: World, overview: Any) -> None:
     """The answer has the resource manager's own problems as well as the ones found in its queues."""
     world.resmgr.problems = [
         pb.Problem(severity=pb.SEVERITY_WARNING, text="Job j fits no host", subject_kind=pb.SUBJECT_KIND_JOB)
@@ -242,7 +242,7 @@ async def test_the_resource_manager_tells_what_is_wrong(world: World, overview: 
     assert "Job j fits no host" in said(answer)
 
 
-async def test_locks_are_told(world: World, overview: Any) -> None:
+async def test_locks_are_reported(world: World, overview: Any) -> None:
     """A lock precedes less severe problems."""
     world.storage.lockdowns.set("Launch", True)
 

@@ -82,7 +82,7 @@ async def channel(explain: Explain, storage: Storage) -> AsyncIterator[grpc.aio.
     await resmgr.stop(None)
 
 
-TOLD = {0: NO_HOST, 1: AT_LIMIT, 2: ""}
+REPORTED = {0: NO_HOST, 1: AT_LIMIT, 2: ""}
 
 
 async def test_v1alpha(channel: grpc.aio.Channel) -> None:
@@ -98,8 +98,8 @@ async def test_v1alpha(channel: grpc.aio.Channel) -> None:
     queried = await jobs.QueryPods(stateless_svc_pb2.QueryPodsRequest(job_id=V1_ID))
 
     assert (one.current.status.reason, cached.status.reason) == (NO_HOST, NO_HOST)
-    assert {int(pod.pod_name.value[-1]): pod.status.reason for pod in listed} == TOLD
-    assert {int(info.spec.pod_name.value[-1]): info.status.reason for info in queried.pods} == TOLD
+    assert {int(pod.pod_name.value[-1]): pod.status.reason for pod in listed} == REPORTED
+    assert {int(info.spec.pod_name.value[-1]): info.status.reason for info in queried.pods} == REPORTED
 
 
 async def test_v0(channel: grpc.aio.Channel) -> None:
@@ -110,8 +110,8 @@ async def test_v0(channel: grpc.aio.Channel) -> None:
     queried = (await tasks.Query(task_pb2.QueryRequest(jobId=ID))).records
 
     assert one.result.runtime.reason == NO_HOST
-    assert {instance: info.runtime.reason for instance, info in listed.items()} == TOLD
-    assert {info.instanceId: info.runtime.reason for info in queried} == TOLD
+    assert {instance: info.runtime.reason for instance, info in listed.items()} == REPORTED
+    assert {info.instanceId: info.runtime.reason for info in queried} == REPORTED
 
 
 async def test_who_is_admitted_is_pending_in_v0(channel: grpc.aio.Channel, storage: Storage) -> None:
@@ -124,15 +124,15 @@ async def test_who_is_admitted_is_pending_in_v0(channel: grpc.aio.Channel, stora
 
     listed = (await tasks.List(task_pb2.ListRequest(jobId=ID))).result.value
     cached = await tasks.GetCache(task_pb2.GetCacheRequest(jobId=ID, instanceId=0))
-    told = (await jobs.Get(job_pb2.GetRequest(id=ID))).jobInfo.runtime
+    reported = (await jobs.Get(job_pb2.GetRequest(id=ID))).jobInfo.runtime
     events = (await tasks.GetPodEvents(task_pb2.GetPodEventsRequest(jobId=ID, instanceId=0))).result
     found = [(await tasks.Query(asked(state))).records for state in (task_pb2.PENDING, task_pb2.READY)]
     both = (await tasks.Query(asked(task_pb2.PENDING, task_pb2.READY))).records
 
     assert [2, 2, 1] == [listed[i].runtime.state for i in range(3)]
     assert (task_pb2.PENDING, convert.ADMITTED_REASON) == (cached.runtime.state, cached.runtime.reason)
-    assert (2, 0, 1) == tuple(told.taskStats[state] for state in ("PENDING", "READY", "INITIALIZED"))
-    assert {"PENDING": 2, "INITIALIZED": 1} == dict(told.taskStatsByConfigurationVersion[1].stateStats)
+    assert (2, 0, 1) == tuple(reported.taskStats[state] for state in ("PENDING", "READY", "INITIALIZED"))
+    assert {"PENDING": 2, "INITIALIZED": 1} == dict(reported.taskStatsByConfigurationVersion[1].stateStats)
     assert ["PENDING", "PENDING", "INITIALIZED"] == [event.actualState for event in events]
     assert [convert.ADMITTED_REASON, "", ""] == [event.reason for event in events]
     assert [[0, 1], [0]] == [[info.instanceId for info in one] for one in found]

@@ -269,9 +269,9 @@ async def test_a_backfill_is_bounded(schedules: Any, kept: KeptSchedules) -> Non
     kept.time_count = BACKFILL_MAX + 1
     span = {"start_time": "2026-01-31T00:00:00Z", "end_time": "2026-02-01T00:00:00Z"}
 
-    told = await refused(schedules.BackfillSchedule(pb.BackfillScheduleRequest(name="report", **span)))
+    reported = await refused(schedules.BackfillSchedule(pb.BackfillScheduleRequest(name="report", **span)))
 
-    assert "schedule report has 1000 or more times in the range, a backfill takes at most 999" in told[1]
+    assert "schedule report has 1000 or more times in the range, a backfill takes at most 999" in reported[1]
     assert [] == kept.calls
 
 

@@ -111,8 +111,8 @@ async def test_a_job_that_grows(jobs: Any, config: Config) -> None:
     found = []
     for count in (2, 5, 7):
         await jobs.Update(job_pb2.UpdateRequest(id=ID, config=config(count)))
-        told = (await jobs.Get(job_pb2.GetRequest(id=ID))).jobInfo.config
-        found.append((told.instanceCount, told.changeLog.version))
+        reported = (await jobs.Get(job_pb2.GetRequest(id=ID))).jobInfo.config
+        found.append((reported.instanceCount, reported.changeLog.version))
 
     assert found == [(2, 1), (5, 2), (7, 3)]
 

@@ -38,7 +38,7 @@ async def test_get(tasks: Any, job: JobId, storage: Storage) -> None:
     assert not response.results
 
 
-async def test_get_tells_of_ended_runs(tasks: Any, job: JobId, storage: Storage) -> None:
+async def test_get_reports_ended_runs(tasks: Any, job: JobId, storage: Storage) -> None:
     """An ended run has its host and its result."""
     run(storage, 1)
     report(storage, 1, PodState.FAILED, message="Command exited with status 3")
@@ -50,7 +50,7 @@ async def test_get_tells_of_ended_runs(tasks: Any, job: JobId, storage: Storage)
     assert (past.runtime.agentID.value, past.runtime.message) == ("agent-1", "Command exited with status 3")
 
 
-async def test_an_ended_run_is_told_once(jobs: Any, tasks: Any, config: Config, storage: Storage) -> None:
+async def test_an_ended_run_is_reported_once(jobs: Any, tasks: Any, config: Config, storage: Storage) -> None:
     """A service whose instance waits for its next run has a later event in the same state, which hides the cause."""
     await jobs.Create(job_pb2.CreateRequest(id=ID, config=config(1, type=job_pb2.SERVICE)))
     storage.pods.create(JOB, lambda _: None)
@@ -189,7 +189,7 @@ async def test_get_cache_unknown(tasks: Any, job: JobId) -> None:
 
 
 @pytest.mark.parametrize("method", ["Get", "List"])
-async def test_unknown_job_beside_the_result(tasks: Any, method: str) -> None:
+async def test_unknown_job_alongside_the_result(tasks: Any, method: str) -> None:
     """Reads of an unknown job answer notFound."""
     response = await getattr(tasks, method)(getattr(task_pb2, f"{method}Request")(jobId=UNKNOWN))
 

@@ -80,11 +80,13 @@ async def test_several_containers(v1: Any, pods: Any, tasks: Any, storage: Stora
 
     for status_only in (True, False):
         answer = await pods.GetPod(svc.GetPodRequest(pod_name=pod(0), status_only=status_only))
-        told = answer.current.status
+        reported = answer.current.status
         assert [("setup", pod_pb2.CONTAINER_STATE_SUCCEEDED)] == [
-            (c.name, c.state) for c in told.init_containers_status
+            (c.name, c.state) for c in reported.init_containers_status
         ]
-        assert [("main", 0), ("proxy", 4)] == [(c.name, c.terminationStatus.exit_code) for c in told.containers_status]
+        assert [("main", 0), ("proxy", 4)] == [
+            (c.name, c.terminationStatus.exit_code) for c in reported.containers_status
+        ]
     v0 = await tasks.Get(task_pb2.GetRequest(jobId=v0_peloton_pb2.JobID(value=JOB), instanceId=0))
     assert [("setup", "SUCCEEDED", True), ("main", "RUNNING", False), ("proxy", "FAILED", False)] == [
         (container.name, container.state, container.init) for container in v0.result.runtime.containers

@@ -63,7 +63,7 @@ async def test_get(v1: Any, storage: Storage, service: None) -> None:
     assert info.status.workflow_status == workflow.status
 
 
-async def test_get_tells_of_disruptions(v1: Any, pods: Any, storage: Storage) -> None:
+async def test_get_reports_disruptions(v1: Any, pods: Any, storage: Storage) -> None:
     """The answer has the latest requests to the SLA, granted or refused, with reasons."""
     wanted = spec()
     wanted.sla.maximum_unavailable_instances = 1
@@ -173,9 +173,9 @@ async def test_list_workflows(v1: Any, storage: Storage, service: None) -> None:
 
     assert [info.status.version.value for info in every.workflow_infos] == ["2-1-2", "1-1-2"]
     alone = await v1.GetWorkflowEvents(svc.GetWorkflowEventsRequest(job_id=ID, instance_id=1))
-    told = {events.instance_id: events.events for events in every.workflow_infos[0].instance_events}
-    assert list(told) == [0, 1, 2]
-    assert list(told[1]) == list(alone.events)
+    reported = {events.instance_id: events.events for events in every.workflow_infos[0].instance_events}
+    assert list(reported) == [0, 1, 2]
+    assert list(reported[1]) == list(alone.events)
     assert list(newest.events) == list(alone.events)[:1]
     assert len(one.workflow_infos) == 1
     assert list(one.workflow_infos[0].instance_events) == []

@@ -73,10 +73,10 @@ async def test_create_a_pod_of_several_containers(v1: Any, storage: Storage, hos
     await create(v1, wanted)
 
     answer = await v1.GetJob(svc.GetJobRequest(job_id=peloton_pb2.JobID(value=JOB)))
-    told = answer.job_info.spec.default_spec
-    assert ["", "proxy"] == [container.name for container in told.containers]
-    assert "proxy:1" == told.containers[1].container.mesos.image.docker.name
-    assert "make" == told.init_containers[0].command.value
+    reported = answer.job_info.spec.default_spec
+    assert ["", "proxy"] == [container.name for container in reported.containers]
+    assert "proxy:1" == reported.containers[1].container.mesos.image.docker.name
+    assert "make" == reported.init_containers[0].command.value
     config = storage.configs.job_config(JOB)
     assert config is not None
     assert ["proxy"] == [other.name for other in config.defaultConfig.otherContainers]

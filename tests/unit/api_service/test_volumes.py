@@ -137,11 +137,11 @@ async def test_faults(v0: Any, method: str) -> None:
     request = getattr(svc, f"{method}Request")
     unknown = "00000000-0000-4000-8000-000000000000"
 
-    for text, code, told in (
+    for text, code, reported in (
         ("x", grpc.StatusCode.INVALID_ARGUMENT, "volume id must be a UUID, not 'x'"),
         (unknown, grpc.StatusCode.NOT_FOUND, f"volume {unknown} not found"),
     ):
-        assert (code, told) == await refused(getattr(v0, method)(request(id=peloton_pb2.VolumeID(value=text))))
+        assert (code, reported) == await refused(getattr(v0, method)(request(id=peloton_pb2.VolumeID(value=text))))
     assert (
         grpc.StatusCode.INVALID_ARGUMENT
         is (await refused(v0.ListVolumes(svc.ListVolumesRequest(jobId=peloton_pb2.JobID(value="x")))))[0]

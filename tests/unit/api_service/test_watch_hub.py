@@ -64,7 +64,7 @@ def reader(storage: Storage) -> CountedReader:
 @pytest.fixture
 async def hub(reader: CountedReader, calls: Calls) -> AsyncIterator[WatchHub]:
     """Returns a hub with timeout 0: a slow watcher is cut off at once."""
-    hub = WatchHub(reader, calls, poll_s=0.001, patience_s=0.0)
+    hub = WatchHub(reader, calls, poll_s=0.001, timeout_s=0.0)
     yield hub
     await hub.close()
 
@@ -119,7 +119,7 @@ def names(responses: list[WatchResponse]) -> list[str]:
 EVERY_POD = [f"{JOB}-{i}" for i in range(COUNT)]
 
 
-async def test_what_changes_again_takes_no_room(hub: WatchHub, reader: CountedReader, storage: Storage) -> None:
+async def test_what_changes_again_takes_no_space(hub: WatchHub, reader: CountedReader, storage: Storage) -> None:
     """A watcher that pauses receives each object once, in its current state, by rising revisions."""
     storage.updates.advance(JOB, NOW_NS)
     stream = await opened(hub)
@@ -152,7 +152,7 @@ async def test_a_slow_watcher_is_cut_off_and_resumes(hub: WatchHub, reader: Coun
 
 async def test_a_watcher_that_reads_keeps_up(reader: CountedReader, calls: Calls, storage: Storage) -> None:
     """The reader of the log waits for a watcher that keeps reading, for any number of changes."""
-    hub = WatchHub(reader, calls, patience_s=WAIT_S)
+    hub = WatchHub(reader, calls, timeout_s=WAIT_S)
     stream = await opened(hub)
     storage.updates.advance(JOB, NOW_NS)
     found = await until(stream, last_of_pods(storage))
@@ -180,7 +180,7 @@ async def test_one_tail_serves_all(hub: WatchHub, reader: CountedReader, storage
     assert len(reader.reads) - idle <= 1  # one may have been under way
 
 
-async def test_only_what_somebody_wants_is_read(hub: WatchHub, reader: CountedReader, storage: Storage) -> None:
+async def test_only_what_a_watcher_wants_is_read(hub: WatchHub, reader: CountedReader, storage: Storage) -> None:
     """Pods are not read for watchers of jobs, nor labels of pods for watchers without a filter by labels."""
     stream = await opened(hub, OF_JOBS)
     storage.updates.advance(JOB, NOW_NS)
@@ -266,7 +266,7 @@ async def test_a_watch_is_cancelled_from_another_api(
     assert storage.watch_log.cancels() == set()
 
 
-async def test_nobody_serves_the_watch(calls: Calls, storage: Storage) -> None:
+async def test_no_process_serves_the_watch(calls: Calls, storage: Storage) -> None:
     """The call fails after a timeout and deletes its cancellation; an id that cannot be a watch's is not stored at
     all."""
     hub = WatchHub(ChangeReader(storage), calls, poll_s=0.001, cancel_s=0.01)

@@ -5,7 +5,7 @@ from typing import Any
 import grpc
 import pytest
 
-from peloton.api.client import HOSTMGR, JOBMGR, Client, Patience, target
+from peloton.api.client import HOSTMGR, JOBMGR, BusyRetry, Client, target
 from peloton.api.limits import RETRY_AFTER
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.host.svc import host_svc_pb2
@@ -80,8 +80,8 @@ class Waits:
     def __init__(self, seconds: float, call_s: float = 0.0) -> None:
         """Stores ``call_s``, the duration of each call in seconds."""
         self.slept_s: list[float] = []
-        self.told: list[str] = []
-        self.patience = Patience(self.slept_s.append, self.told.append, self.clock, seconds)
+        self.reported: list[str] = []
+        self.busy_retry = BusyRetry(self.slept_s.append, self.reported.append, self.clock, seconds)
         self.call_s = call_s
 
     def clock(self) -> float:
@@ -92,17 +92,17 @@ def test_a_busy_server_is_asked_again(api: FakeApi) -> None:
     """The client retries after the delay that the server names, as long as the retry timeout permits."""
     api.answers["jobs.GetActiveJobs"] = [BUSY, BUSY, job_pb2.GetActiveJobsResponse()]
     waits = Waits(seconds=5)
-    with Client(api.address, patience=waits.patience) as client:
+    with Client(api.address, busy_retry=waits.busy_retry) as client:
         client.jobs.GetActiveJobs(job_pb2.GetActiveJobsRequest())
 
-    assert ([2.5, 2.5], [BUSY[1], BUSY[1]]) == (waits.slept_s, waits.told)
+    assert ([2.5, 2.5], [BUSY[1], BUSY[1]]) == (waits.slept_s, waits.reported)
 
 
 def test_calls_that_take_their_time_count(api: FakeApi) -> None:
     """The duration of slow calls counts towards the retry timeout."""
     api.answers["jobs.GetActiveJobs"] = [BUSY]
     waits = Waits(seconds=9.9, call_s=5)
-    with Client(api.address, patience=waits.patience) as client, pytest.raises(grpc.RpcError):
+    with Client(api.address, busy_retry=waits.busy_retry) as client, pytest.raises(grpc.RpcError):
         client.jobs.GetActiveJobs(job_pb2.GetActiveJobsRequest())
 
     assert [2.5] == waits.slept_s
@@ -122,8 +122,8 @@ def test_other_refusals_are_raised(api: FakeApi, answer: Any, seconds: float | N
     """The client raises the refusal after the timeout, without a timeout, and for codes that a retry cannot help."""
     api.answers["jobs.GetActiveJobs"] = [answer]
     waits = Waits(seconds or 0)
-    patience = waits.patience if seconds else None
-    with Client(api.address, patience=patience) as client, pytest.raises(grpc.RpcError) as caught:
+    busy_retry = waits.busy_retry if seconds else None
+    with Client(api.address, busy_retry=busy_retry) as client, pytest.raises(grpc.RpcError) as caught:
         client.jobs.GetActiveJobs(job_pb2.GetActiveJobsRequest())
 
     assert isinstance(caught.value, grpc.Call)
@@ -171,7 +171,7 @@ def test_one_address_is_taken_as_it_is() -> None:
 
 
 @pytest.mark.parametrize("addresses", ["", ",", " , ", "localhost,127.0.0.1:1", "127.0.0.1:1,:2", "127.0.0.1:1,a:b"])
-def test_what_is_no_address_is_told(addresses: str) -> None:
+def test_what_is_no_address_is_reported(addresses: str) -> None:
     """An invalid address is an error that names the expected form."""
     with pytest.raises(InvalidArgument, match="want HOST:PORT"):
         target(addresses)

@@ -47,9 +47,9 @@ def test_all_of_them_come_page_by_page(run: Run, api: FakeApi) -> None:
         pb.ListHostEventsResponse(events=[an_event(5)]),
     ]
 
-    told = json.loads(run("--json host events -n 0").stdout)
+    reported = json.loads(run("--json host events -n 0").stdout)
 
-    assert (["9", "8", "5"], False) == ([event["number"] for event in told["events"]], told["hasMore"])
+    assert (["9", "8", "5"], False) == ([event["number"] for event in reported["events"]], reported["hasMore"])
     assert [(500, 0), (500, 8)] == [(each.limit, each.before) for each in api.requests("overview.ListHostEvents")]
 
 

@@ -64,7 +64,7 @@ def test_start(run: Run, api: FakeApi) -> None:
     ] == api.requests("maintenance.Start")
 
 
-def test_who_waits_is_told(run: Run, api: FakeApi) -> None:
+def test_who_waits_is_reported(run: Run, api: FakeApi) -> None:
     """The output counts the hosts that begin and that wait, names the bound and its option, and lists the first few
     hosts."""
     others = [host(f"w{i}", "UP", waiting_for="its turn") for i in range(11)]
@@ -166,9 +166,9 @@ def test_status(run: Run, api: FakeApi) -> None:
     assert "No hosts in maintenance\n" == run("host maintenance status").stdout
     assert [[], ["h9"], []] == [list(request.hostnames) for request in api.requests("maintenance.Query")]
     api.answers["maintenance.Query"] = [pb.QueryResponse(silent_clusters=["west"])]
-    told = run("host maintenance status h9")
-    assert "Not in maintenance in the clusters that answer: h9\n" == told.stdout
-    assert "Without the hosts of west, whose host managers do not answer\n" == told.stderr
+    reported = run("host maintenance status h9")
+    assert "Not in maintenance in the clusters that answer: h9\n" == reported.stdout
+    assert "Without the hosts of west, whose host managers do not answer\n" == reported.stderr
 
 
 def test_forced_drains_say_so(run: Run, api: FakeApi) -> None:
@@ -218,7 +218,7 @@ h2 is UP
 """
 
 
-def test_watching_tells_what_changes(api: FakeApi) -> None:
+def test_watching_reports_what_changes(api: FakeApi) -> None:
     """The watch prints a line at each change, until all hosts are down or out of maintenance."""
     down = host("h1", "DOWN")
     api.answers["maintenance.Query"] = [

@@ -86,7 +86,7 @@ def test_programs_and_hosts_that_are_not_known(run: Run, api: FakeApi) -> None:
     assert (1, True) == (unknown.exit_code, "unknown host h9" in unknown.stderr)
 
 
-def test_a_mark_is_told(run: Run, api: FakeApi) -> None:
+def test_a_mark_is_reported(run: Run, api: FakeApi) -> None:
     """The output has the mark's reason, and says that the mark keeps no pod away."""
     answer(api, marked="RED: cpu 95 %, red from 90 %")
 

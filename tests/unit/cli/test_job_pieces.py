@@ -115,7 +115,7 @@ def test_secrets(run: Run, api: FakeApi, config: Path, monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize(("command", "said"), [("watch", "3 SUCCEEDED"), ("status", "state: SUCCEEDED")])
-def test_looks_at_a_heavy_job(run: Run, api: FakeApi, command: str, said: str) -> None:
+def test_reads_a_heavy_job(run: Run, api: FakeApi, command: str, said: str) -> None:
     """The command reports the state from the short form, since the configuration exceeds an answer."""
     cache = job_pb2.GetCacheResponse()
     cache.config.instanceCount = 3

@@ -159,7 +159,7 @@ def test_calls_carry_the_headers_of_the_original(run: Run, api: FakeApi) -> None
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:1", "host:port"])
-def test_nobody_at_the_address_is_said_in_one_line(address: str, run: Run) -> None:
+def test_no_server_at_the_address_is_reported_in_one_line(address: str, run: Run) -> None:
     """An unreachable API is one line with the address and the remedy."""
     result = run(f"--address {address} job active-list")
     assert (result.exit_code, result.stderr) == (
@@ -274,7 +274,7 @@ def test_commands_are_completed() -> None:
     assert completions("peloton job rolling", "127.0.0.1:1") == ["rolling-restart", "rolling-start", "rolling-stop"]
 
 
-def test_lazy_groups_tell_what_is_installed() -> None:
+def test_lazy_groups_report_what_is_installed() -> None:
     """The help leaves out a command whose module is missing."""
     assert isinstance(peloton, LazyGroup)
     assert peloton.is_installed("job")
@@ -287,7 +287,7 @@ def test_several_faults_stay_apart_on_one_line(capsys: pytest.CaptureFixture[str
     assert "instance 0 asks cpu 4; instance 1 asks cpu 5\n" == capsys.readouterr().err
 
 
-def test_a_reader_that_leaves_is_not_told() -> None:
+def test_a_reader_that_leaves_is_not_reported() -> None:
     """``peloton ... | head -1`` ends without an error about the pipe."""
     reader, writer = os.pipe()
     os.close(reader)

@@ -25,11 +25,11 @@ MOVING = pb.Migration(
 def _pools(api: FakeApi) -> None:
     """Answers that the only pool is /eng/maps."""
 
-    def look_up(request: respool_pb2.LookupRequest) -> respool_pb2.LookupResponse:
+    def fetch(request: respool_pb2.LookupRequest) -> respool_pb2.LookupResponse:
         is_there = request.path.value == "/eng/maps"
         return respool_pb2.LookupResponse(id=peloton_pb2.ResourcePoolID(value="p") if is_there else None)
 
-    api.answers["respools.LookupResourcePoolID"] = [look_up]
+    api.answers["respools.LookupResourcePoolID"] = [fetch]
 
 
 def test_migrate(run: Run, api: FakeApi) -> None:
@@ -38,8 +38,8 @@ def test_migrate(run: Run, api: FakeApi) -> None:
 
     result = run(f"migration start {JOB} --to east --batch 2 --services 3 --now --force")
 
-    told = f"8 instances move\nMigration {ID} is under way: peloton migration status {JOB}\n"
-    assert (0, told) == (result.exit_code, result.stdout)
+    reported = f"8 instances move\nMigration {ID} is under way: peloton migration status {JOB}\n"
+    assert (0, reported) == (result.exit_code, result.stdout)
     (request,) = api.requests("migrations.Start")
     assert request == pb.StartRequest(job_id=JOB, target="east", batch_size=2, services_at_once=3, now=True, force=True)
 

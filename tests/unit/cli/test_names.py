@@ -97,7 +97,7 @@ def test_what_is_ambiguous_is_listed(run: Run, api: FakeApi, word: str, states: 
     ]
 
 
-def test_nobody_is_called_so(run: Run, api: FakeApi) -> None:
+def test_no_job_has_the_name(run: Run, api: FakeApi) -> None:
     """The error lists the accepted forms of a job's name."""
     api.answers["lookup.FindJobs"] = [answer()]
     result = run("job refresh etl")
@@ -144,14 +144,14 @@ def test_words_of_an_instance(words: list[str], expected: object) -> None:
 
 
 @pytest.mark.parametrize("words", ["etl", "etl x", "etl 1 2", "etl-1 2 3"])
-def test_wrong_usage_looks_nothing_up(run: Run, api: FakeApi, words: str) -> None:
+def test_wrong_usage_resolves_nothing(run: Run, api: FakeApi, words: str) -> None:
     """An invalid instance is refused before any request."""
     result = run(f"task get {words}")
 
     assert (2, True, []) == (result.exit_code, f"expected JOB INSTANCE, got '{words}'" in result.stderr, api.calls)
 
 
-def test_every_command_looks_jobs_up() -> None:
+def test_every_command_resolves_jobs() -> None:
     """Every argument that is documented as a job accepts names."""
     commands = reference.installed_commands(peloton, reference.context(peloton, "peloton"))
     arguments = [

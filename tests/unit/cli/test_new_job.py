@@ -26,7 +26,7 @@ OPEN_ENDS = {
 
 @pytest.mark.parametrize(("code", "details", "is_open"), OPEN_ENDS.values(), ids=OPEN_ENDS.keys())
 @pytest.mark.parametrize("group", ["job", "job stateless"])
-def test_a_create_without_an_answer_tells_the_id(
+def test_a_create_without_an_answer_reports_the_id(
     group: str, code: grpc.StatusCode, details: str, is_open: bool, run: Run, api: FakeApi, tmp_path: Path
 ) -> None:
     """The client generates the id, so that the user can look for the job or repeat the call without a second job."""
@@ -41,11 +41,11 @@ def test_a_create_without_an_answer_tells_the_id(
     ids = [getattr(request, "id" if group == "job" else "job_id").value for request in api.requests(method)]
     assert len(set(ids)) == 2
     for job_id, result in zip(ids, (first, second), strict=True):
-        told = (
+        reported = (
             f"Whether job {job_id} was created is not known: see `peloton {group} get {job_id}`, "
             f"or create it again with --jobID {job_id}\n"
         )
-        assert (1, is_open) == (result.exit_code, result.stderr.startswith(told))
+        assert (1, is_open) == (result.exit_code, result.stderr.startswith(reported))
 
 
 @pytest.mark.parametrize("group", ["job", "job stateless"])
@@ -80,7 +80,7 @@ def test_a_new_job_that_fits_no_host_is_warned_of(
 
     result = run(*group.split(), "create", "/dev", file)
 
-    told = "Warning: instance 0 fits no host: no host has cpu 7\n" if has_answer else ""
-    assert (0, told) == (result.exit_code, result.stderr)
+    reported = "Warning: instance 0 fits no host: no host has cpu 7\n" if has_answer else ""
+    assert (0, reported) == (result.exit_code, result.stderr)
     assert "Job j1 created" in result.stdout
     assert ["j1"] == [request.jobId.value for request in api.requests("explain.JobWhy")]

@@ -142,10 +142,10 @@ def test_lists_say_that_there_is_more(run: Run, api: FakeApi) -> None:
     assert (0, 3) == (getattr(api.requests("tasks.List")[0].range, "from"), api.requests("tasks.List")[0].range.to)
 
 
-def test_more_jobs_than_the_api_looks_at(run: Run, api: FakeApi) -> None:
+def test_more_jobs_than_the_api_reads(run: Run, api: FakeApi) -> None:
     """The API lists the newest 10,000, and the command says that there are more."""
     page = job_pb2.QueryResponse(results=[summary(1)])
-    page.pagination.total = queries.LOOKED_AT_MAX
+    page.pagination.total = queries.READ_MAX
     api.answers["jobs.Query"] = [page]
 
     assert "These are the first 1: --limit 0 shows all\n" == run("job list -n 1").stderr

@@ -94,7 +94,7 @@ LOGS = {
 
 
 @pytest.mark.parametrize(("words", "expected"), LOGS.values(), ids=LOGS.keys())
-def test_the_two_meanings_of_f_are_told_apart(words: list[str], expected: list[str]) -> None:
+def test_the_two_meanings_of_f_are_distinguished(words: list[str], expected: list[str]) -> None:
     """``task logs -f`` follows, unless the next word can only be a file's name."""
     assert expected == with_long_options(words)
 
@@ -144,7 +144,7 @@ POOLS = st.lists(st.sampled_from(["a", "b-1", "1"]), min_size=1, max_size=3).map
 
 
 @given(st.none() | POOLS, st.none() | VERSIONS, st.booleans())
-def test_pool_and_version_are_told_apart(pool: str | None, version: str | None, turned: bool) -> None:
+def test_pool_and_version_are_distinguished(pool: str | None, version: str | None, turned: bool) -> None:
     """A path and an entity version may both be left out and stand in any order."""
     words = [word for word in (pool, version) if word is not None]
     found = place_words(WORD, click.Argument(["words"]), words[::-1] if turned else words)
@@ -152,7 +152,7 @@ def test_pool_and_version_are_told_apart(pool: str | None, version: str | None, 
 
 
 @given(st.none() | st.integers(0, COUNT_MAX), st.none() | VERSIONS, st.booleans())
-def test_batch_size_and_version_are_told_apart(size: int | None, version: str | None, turned: bool) -> None:
+def test_batch_size_and_version_are_distinguished(size: int | None, version: str | None, turned: bool) -> None:
     """A batch size and an entity version may both be left out and stand in any order."""
     words = [str(word) for word in (size, version) if word is not None]
     found = rollback_words(WORD, click.Argument(["words"]), words[::-1] if turned else words)
@@ -160,7 +160,7 @@ def test_batch_size_and_version_are_told_apart(size: int | None, version: str | 
 
 
 @given(st.none() | POOLS, st.none() | st.integers(0, COUNT_MAX))
-def test_pool_spec_and_batch_size_are_told_apart(pool: str | None, size: int | None) -> None:
+def test_pool_spec_and_batch_size_are_distinguished(pool: str | None, size: int | None) -> None:
     """The file is required; pool and batch size are optional."""
     words = [str(word) for word in (pool, __file__, size) if word is not None]
     found = create_words(WORD, click.Argument(["words"], nargs=-1), words)

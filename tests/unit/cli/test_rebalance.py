@@ -117,7 +117,7 @@ def test_its_state_names_progress_budget_and_blocks(run: Run, api: FakeApi) -> N
     assert [pb.QueryRebalanceRequest(moves_limit=5)] == api.requests("rebalances.QueryRebalance")
 
 
-def test_it_is_off_until_somebody_starts_it(run: Run, api: FakeApi) -> None:
+def test_it_is_off_until_an_operator_starts_it(run: Run, api: FakeApi) -> None:
     """The status says that rebalancing is off."""
     api.answers["rebalances.QueryRebalance"] = [pb.QueryRebalanceResponse(), pb.QueryRebalanceResponse()]
 

@@ -33,7 +33,7 @@ PARENTS = {"below the root": ("/maps", "/"), "below a pool": ("/eng/maps", "/eng
 
 
 @pytest.mark.parametrize(("path", "parent"), PARENTS.values(), ids=PARENTS.keys())
-def test_create_looks_up_the_parent(run: Run, api: FakeApi, config: Path, path: str, parent: str) -> None:
+def test_create_resolves_the_parent(run: Run, api: FakeApi, config: Path, path: str, parent: str) -> None:
     """The parent is the path without its last part."""
     api.answers["respools.LookupResourcePoolID"] = [found("p")]
     api.answers["respools.CreateResourcePool"] = [
@@ -45,15 +45,15 @@ def test_create_looks_up_the_parent(run: Run, api: FakeApi, config: Path, path: 
     assert (parent, "p", "maps") == (lookup.path.value, create.config.parent.value, create.config.name)
 
 
-def test_warnings_are_told(run: Run, api: FakeApi, config: Path) -> None:
+def test_warnings_are_reported(run: Run, api: FakeApi, config: Path) -> None:
     """A warning is printed on standard error, and is part of the response with --json."""
-    told = []
+    reported = []
     for flags in ([], ["--json"]):
         api.answers["respools.LookupResourcePoolID"] = [found("p")]
         api.answers["respools.UpdateResourcePool"] = [respool_pb2.UpdateResponse(warnings=["12 is more than 8"])]
         result = run(*flags, "respool", "update", "/maps", config)
-        told.append((result.exit_code, result.stderr))
-    assert [(0, "Warning: 12 is more than 8\n"), (0, "")] == told
+        reported.append((result.exit_code, result.stderr))
+    assert [(0, "Warning: 12 is more than 8\n"), (0, "")] == reported
     assert {"warnings": ["12 is more than 8"]} == json.loads(result.stdout)
 
 

@@ -33,7 +33,7 @@ Counts = st.integers(0, 200)
 
 
 @given(done=Counts, failed=Counts, current=Counts, rest=Counts, width=st.integers(4, 80))
-def test_a_bar_has_its_width_and_tells_no_lies(done: int, failed: int, current: int, rest: int, width: int) -> None:
+def test_a_bar_has_its_width_and_reports_no_lies(done: int, failed: int, current: int, rest: int, width: int) -> None:
     """The parts add up to the width; zero counts have no part, failures are visible, and only a complete rollout is
     full."""
     total = done + failed + current + rest
@@ -67,7 +67,7 @@ def test_counts_of_an_update_are_those_of_the_wire(
     )  # fmt: skip
 
 
-def test_a_line_tells_all() -> None:
+def test_a_line_reports_all() -> None:
     """The line has act, state, counts, pods by version and state, and the condition that it waits for."""
     wait = "instance 2 to run and be healthy and for instance 3 to end"
     status = workflow_status("ROLLING_FORWARD", done=1, failed=1, current=(2, 3), total=5, waiting_for=wait)
@@ -134,7 +134,7 @@ def test_a_newer_update_ends_the_watching() -> None:
     assert (None, 1, "ABORTED: a newer update took its place") == (going.exit_code, newer.exit_code, newer.state)
 
 
-def test_a_newer_update_before_the_first_look() -> None:
+def test_a_newer_update_before_the_first_read() -> None:
     """The version of the answer identifies the update."""
     seen = UpdateFollower("2-1-2")(job_answer(update=workflow_status("SUCCEEDED", now="3-1-3")))
     assert 1 == seen.exit_code
@@ -231,8 +231,8 @@ def test_why_instances_wait_is_asked_now_and_then(api: FakeApi) -> None:
     _, text = watch(api)
     waits = [line.partition("; waits for ")[2] for line in text.splitlines()[:-2]]
     plain = "instance 0 to run and be healthy"
-    told = f"{plain} (pool /dev is at its limit)"
-    assert [told, plain, told] == waits
+    reported = f"{plain} (pool /dev is at its limit)"
+    assert [reported, plain, reported] == waits
     assert 3 == len(api.requests("explain.JobWhy"))
 
 
@@ -251,10 +251,10 @@ def test_an_endless_outage_names_the_command(api: FakeApi) -> None:
         watch(api)
 
 
-ENDS = {"SUCCEEDED": 0, "FAILED": 1, "ABORTED": 1, "ROLLED_BACK": 1}
+GOAL_ENDED = {"SUCCEEDED": 0, "FAILED": 1, "ABORTED": 1, "ROLLED_BACK": 1}
 
 
-@pytest.mark.parametrize(("state", "exit_code"), ENDS.items())
+@pytest.mark.parametrize(("state", "exit_code"), GOAL_ENDED.items())
 def test_exit_codes(run: Run, api: FakeApi, state: str, exit_code: int) -> None:
     """The exit code is 0 only for a successful update; after a failure the output names the command that lists pods."""
     api.answers["services.GetJob"] = [job_answer(update=workflow_status(state, done=2, failed=1))]

@@ -46,7 +46,7 @@ def test_a_given_version_is_sent(run: Run, api: FakeApi, verb: str) -> None:
 
 
 @pytest.mark.parametrize("verb", WRITES)
-def test_the_current_version_is_read_again_when_somebody_was_faster(run: Run, api: FakeApi, verb: str) -> None:
+def test_the_current_version_is_read_again_when_another_user_was_faster(run: Run, api: FakeApi, verb: str) -> None:
     """The version defaults to the current one, even if another client changes the job in between."""
     method, kind, _ = WRITES[verb]
     api.answers["services.GetJob"] = [job_answer("1-1-1"), job_answer("1-1-2")]
@@ -278,7 +278,7 @@ def test_list_pods_has_a_row_for_each_container(run: Run, api: FakeApi) -> None:
     assert (False, 2, 11) == (first.HasField("range"), getattr(second.range, "from"), second.range.to)
 
 
-def test_list_pods_of_nobody(run: Run, api: FakeApi) -> None:
+def test_list_pods_of_no_job(run: Run, api: FakeApi) -> None:
     """The command says that an unknown job has no pods."""
     api.answers["services.ListPods"] = [[]]
     assert "No pods found\n" == run(f"job stateless list-pods {JOB}").stdout

@@ -80,7 +80,7 @@ def test_options_reach_the_request(run: Run, api: FakeApi, tmp_path: Path) -> No
     assert "deploy-1" == api.requests("services.RestartJob")[0].update_key
 
 
-def test_a_watch_tells_that_it_waits_for_a_pulse(run: Run, api: FakeApi) -> None:
+def test_a_watch_reports_that_it_waits_for_a_pulse(run: Run, api: FakeApi) -> None:
     """The line has the command that sends a pulse."""
     waits = job_answer(update=workflow_status("ROLLING_FORWARD", done=1))
     status: stateless_pb2.WorkflowStatus = waits.job_info.status.workflow_status

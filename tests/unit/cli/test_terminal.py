@@ -96,12 +96,12 @@ def test_tables_show_the_escapes(run: Run, answers: FakeApi) -> None:
 
 def test_json_and_yaml_mean_the_same_text(run: Run, answers: FakeApi) -> None:
     """JSON and YAML encode control characters with their own escapes."""
-    told_json = json.loads(run(f"job get {JOB} -o json").stdout)
-    told_yaml = yaml.safe_load(run(f"job get {JOB} -o yaml").stdout)
+    output_json = json.loads(run(f"job get {JOB} -o json").stdout)
+    output_yaml = yaml.safe_load(run(f"job get {JOB} -o yaml").stdout)
 
-    assert EVIL == told_json["jobInfo"]["config"]["name"]
-    assert EVIL == told_yaml["jobInfo"]["config"]["name"]
-    assert {"key": EVIL, "value": EVIL} == told_yaml["jobInfo"]["config"]["labels"][0]
+    assert EVIL == output_json["jobInfo"]["config"]["name"]
+    assert EVIL == output_yaml["jobInfo"]["config"]["name"]
+    assert {"key": EVIL, "value": EVIL} == output_yaml["jobInfo"]["config"]["labels"][0]
 
 
 def test_errors_show_the_escapes(run: Run, api: FakeApi) -> None:

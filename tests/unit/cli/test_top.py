@@ -21,14 +21,14 @@ from peloton.api.v0.table import table_pb2
 from tests.unit.cli.conftest import Run
 from tests.unit.cli.fake_api import FakeApi
 from tests.unit.cli.top_answers import BATCH, BROKEN, SERVICE, give_cluster, jobs, tree
-from tests.unit.cli.top_screen import PATIENCE_S, Screen, table
+from tests.unit.cli.top_screen import TIMEOUT_S, Screen, table
 
 GONE = (grpc.StatusCode.UNAVAILABLE, "the resource manager is gone")
 
 
 @asynccontextmanager
 async def top(api: FakeApi, period_s: float = 0.05, size: tuple[int, int] = (80, 24)) -> AsyncIterator[Screen]:
-    app = TopApp(Reader(Settings(address=api.address, timeout=PATIENCE_S)), period_s)
+    app = TopApp(Reader(Settings(address=api.address, timeout=TIMEOUT_S)), period_s)
     async with app.run_test(size=size) as pilot:
         yield Screen(pilot, app)
 
@@ -87,7 +87,7 @@ async def test_a_long_why_is_scrolled(cluster: FakeApi) -> None:
     assert 13 == sum("line " in line for line in lines)
 
 
-async def test_jobs_are_looked_for_by_the_api(cluster: FakeApi) -> None:
+async def test_jobs_are_searched_for_by_the_api(cluster: FakeApi) -> None:
     """`/` filters by state and name in the API, `s` changes the order; an invalid filter is refused and changes
     nothing."""
     async with top(cluster) as screen:
@@ -216,7 +216,7 @@ async def test_an_api_that_goes_and_comes_back(cluster: FakeApi) -> None:
     assert any(line.startswith("! as of ") for line in lines)
 
 
-async def test_nobody_is_there(api: FakeApi) -> None:
+async def test_no_server_answers(api: FakeApi) -> None:
     """The last line says that Peloton is unreachable; no other key has an effect."""
     address = api.address
     api.stop()
@@ -234,7 +234,7 @@ async def test_a_late_answer_is_said_to_be_late(cluster: FakeApi, monkeypatch: p
     may_answer = threading.Event()
 
     def late(request: Any) -> Any:
-        may_answer.wait(PATIENCE_S)
+        may_answer.wait(TIMEOUT_S)
         return tree()
 
     try:
@@ -298,7 +298,7 @@ async def test_help_and_the_end(cluster: FakeApi) -> None:
         await screen.press("shift+tab", "shift+tab")
         await screen.shows("[5 Schedules]")
         await screen.press("q")
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(TIMEOUT_S):
             while screen.app.is_running:
                 await screen.pilot.pause(0.01)
 

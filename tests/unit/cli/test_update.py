@@ -65,7 +65,7 @@ def test_create_sends_its_flags(run: Run, api: FakeApi, file: Path) -> None:
     ) == str(request.updateConfig)
 
 
-def test_create_reads_the_version_again_when_somebody_was_faster(run: Run, api: FakeApi, file: Path) -> None:
+def test_create_reads_the_version_again_when_another_user_was_faster(run: Run, api: FakeApi, file: Path) -> None:
     """The version without -c is the current one, even if another client changes the job; the job stays in its pool."""
     api.answers["updates.ListUpdates"] = [svc.ListUpdatesResponse()]
     api.answers["jobs.Get"] = [current(7), current(8)]
@@ -88,7 +88,7 @@ def test_create_with_another_version(run: Run, api: FakeApi, file: Path) -> None
 
 
 @pytest.mark.parametrize("flag", ["", "--override"])
-def test_create_beside_another_update(run: Run, api: FakeApi, file: Path, flag: str) -> None:
+def test_create_alongside_another_update(run: Run, api: FakeApi, file: Path, flag: str) -> None:
     """An update that is under way is replaced only with the flag."""
     api.answers["updates.ListUpdates"] = [svc.ListUpdatesResponse(updateInfo=[info("PAUSED"), info("ABORTED")])]
     api.answers["jobs.Get"] = [current(7)]

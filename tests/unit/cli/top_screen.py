@@ -12,7 +12,7 @@ from textual.pilot import Pilot
 
 from cli.top.app import TopApp
 
-PATIENCE_S = 60.0
+TIMEOUT_S = 60.0
 CHARACTER_WIDTH = 12.2
 """Width of a character in a screenshot."""
 
@@ -35,7 +35,7 @@ class Screen:
 
     async def until(self, condition: Callable[[list[str]], bool]) -> list[str]:
         """Waits until the condition holds for the lines, and returns them."""
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(TIMEOUT_S):
             while not condition(lines := self.lines):
                 await self.pilot.pause(0.01)
         return lines

@@ -12,8 +12,8 @@ from peloton.model.ids import Hostname, JobId, PodId
 from peloton.model.pod import PodShape
 from peloton.model.resources import Resources
 from peloton.scheduling.placement import place
-from services.hostmgr.driver import RegisteredHost, Room
-from services.hostmgr.hosts.host_book import HostBook
+from services.hostmgr.driver import FreeResources, RegisteredHost
+from services.hostmgr.hosts.host_cache import HostCache
 from services.hostmgr.hosts.host_notes import HostNotes
 from services.hostmgr.reserver import Reserver
 from tests.unit.hostmgr.test_hosts import LEASE_S
@@ -33,25 +33,27 @@ class World:
             return int(self.now_s * NS)
 
         notes = HostNotes("local", self.events.append, wall_ns)
-        self.book = HostBook(LEASE_S, wall_ns=wall_ns, clock=lambda: self.now_s, notes=notes)
+        self.cache = HostCache(LEASE_S, wall_ns=wall_ns, clock=lambda: self.now_s, notes=notes)
         self.size = {Hostname(name): Resources.of(cpu, 10_000) for name, cpu in cpus.items()}
         self.pods: dict[PodId, tuple[Hostname, Resources]] = {}
         self.services: set[JobId] = set()
         self.leaving: set[PodId] = set()
         self.ready_s: dict[tuple[JobId, int], float] = {}
-        self.reserver = Reserver("local", self, self.book, AFTER_S, KEEP_S)
+        self.reserver = Reserver("local", self, self.cache, AFTER_S, KEEP_S)
         self.register(self.size)
         for name in self.size:
             self.announce(name)
 
     def register(self, names: Collection[Hostname]) -> None:
         hosts = [RegisteredHost(f"{n}-S", n, "", self.size[n], Resources(), {"hostname": n}) for n in sorted(names)]
-        self.book.set_hosts(hosts)
+        self.cache.set_hosts(hosts)
 
     def announce(self, name: Hostname) -> None:
         """Replace the announced resources of a host by all that are free there."""
         free = self.size[name] - sum((held for host, held in self.pods.values() if host == name), Resources())
-        self.book.add_room([Room(f"{name}-O", name, f"{name}-S", free, Resources(), (), {"hostname": name})])
+        self.cache.add_resources(
+            [FreeResources(f"{name}-O", name, f"{name}-S", free, Resources(), (), {"hostname": name})]
+        )
 
     def neighbours(self, cluster: str, hostnames: Collection[Hostname]) -> Mapping[Hostname, Sequence[Neighbour]]:
         return {
@@ -72,11 +74,11 @@ class World:
                 gangs.append(ReadyGang(shape, ((instance, 1),), waited_s=self.now_s - since_s, vain_count=vain_count))
         waiting = waiting_pods(gangs)
         wanted = {gang.shape: sum(other.shape == gang.shape for other in gangs) for gang in gangs}
-        lease = self.book.acquire(job, list(wanted.items()), self.now_s, waiting=waiting)
+        lease = self.cache.acquire(job, list(wanted.items()), self.now_s, waiting=waiting)
         lease = self.reserver.reserve(job, lease, waiting, self.now_s)
         batch = place(job, gangs, lease)
-        claims = self.book.claim(lease.lease_id, [one.hostname for one in batch.placements])
-        self.book.release(lease.lease_id)
+        claims = self.cache.claim(lease.lease_id, [one.hostname for one in batch.placements])
+        self.cache.release(lease.lease_id)
         for placement in batch.placements:
             if placement.hostname in claims:
                 for pod in placement.pods:
@@ -88,13 +90,13 @@ class World:
         pod_id = PodId(job, instance, 1)
         self.pods[pod_id] = (Hostname(host), amounts)
         self.ready_s.pop((job, instance), None)
-        self.book.pods_launched(job, [(instance, 1, host, ())])
+        self.cache.pods_launched(job, [(instance, 1, host, ())])
         self.announce(Hostname(host))
         return pod_id
 
     def end(self, pod_id: PodId) -> None:
         host, _ = self.pods.pop(pod_id)
-        self.book.pods_ended([pod_id])
+        self.cache.pods_ended([pod_id])
         self.announce(host)
 
     def wait(self, seconds: float) -> None:
@@ -103,5 +105,5 @@ class World:
 
     @property
     def reserved(self) -> dict[JobId, str]:
-        table = self.book._table
+        table = self.cache._table
         return {one.job_id: one.hostname for one in table.reservations.all()}

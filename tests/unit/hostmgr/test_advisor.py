@@ -16,7 +16,7 @@ from peloton.model.resources import Resources
 from peloton.scheduling.advice import AdvicePolicy
 from services.hostmgr.advisor import AdvisorSettings, HostAdvisor
 from services.hostmgr.driver import RegisteredHost, UseSample
-from services.hostmgr.host_samples import HOSTS_PER_ROUND_MAX, HostSamples, Look
+from services.hostmgr.host_samples import HOSTS_PER_ROUND_MAX, HostSample, HostSamples
 from services.hostmgr.host_use import HostUse, next_use
 from services.hostmgr.latency_reports import LatencyReports
 
@@ -76,7 +76,7 @@ class Story:
         for name, cpu in cpus.items():
             samples = [] if cpu is None else [UseSample("pod", None, cpu * self.now_s, self.now_s, 100)]
             self.uses[Hostname(name)] = use = next_use(self.uses.get(Hostname(name), HostUse()), samples)
-            looks.append(Look(a_host(name), use))
+            looks.append(HostSample(a_host(name), use))
         self.advisor.take_samples(looks, self.uses.keys(), self.now_s)
 
     def report(self, job_id: JobId, *latencies: PodLatency) -> None:
@@ -115,7 +115,7 @@ def test_a_sample_that_says_nothing_new_counts_as_none() -> None:
     story.round(h1=3.8)
     use = next_use(story.uses[H1], [UseSample("pod", None, 1.0, 1.0, 100)])
     for _ in range(5):
-        story.advisor.take_samples([Look(a_host("h1"), use)], [H1], story.now_s)
+        story.advisor.take_samples([HostSample(a_host("h1"), use)], [H1], story.now_s)
 
     assert {H1: Mark.GREEN} == story.hosts()
 
@@ -204,7 +204,7 @@ class Cluster:
 
     def __init__(self, hosts: list[RegisteredHost]) -> None:
         self.hosts, self.asked = hosts, Counter[Hostname]()
-        self.book = self.driver = self.capabilities = self
+        self.cache = self.driver = self.capabilities = self
         self.measures_use = True
 
     def revocable_holders(self, with_others: bool = False) -> list[RegisteredHost]:

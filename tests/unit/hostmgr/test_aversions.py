@@ -18,8 +18,8 @@ from peloton.model.resources import Resources
 from services.hostmgr.driver import RegisteredHost
 from services.hostmgr.hosts import aversions
 from services.hostmgr.hosts.aversions import Aversions
-from services.hostmgr.hosts.host_book import HostBook
-from tests.unit.hostmgr.test_hosts import JOB, OTHER, THIRD, agent, leased, pool_with, refused, room, shape
+from services.hostmgr.hosts.host_cache import HostCache
+from tests.unit.hostmgr.test_hosts import JOB, OTHER, THIRD, agent, free_part, leased, pool_with, refused, shape
 
 H1, H2, H3 = Hostname("h1"), Hostname("h2"), Hostname("h3")
 WHY = "avoided after 3 pods of 2 jobs failed there within 1 s"
@@ -40,8 +40,8 @@ def succeeded(job: JobId, host: Hostname = H1) -> RunEnd:
 SICK = [failed(JOB), failed(JOB, 1), failed(OTHER)]
 
 
-def three_hosts(ends: Sequence[RunEnd] = ()) -> HostBook:
-    pool = pool_with(room("h1"), room("h2"), room("h3"))
+def three_hosts(ends: Sequence[RunEnd] = ()) -> HostCache:
+    pool = pool_with(free_part("h1"), free_part("h2"), free_part("h3"))
     pool.set_hosts([there("h1"), there("h2"), there("h3")])
     pool.aversions.take(ends, 0.0)
     return pool
@@ -66,7 +66,7 @@ def test_who_can_run_nowhere_else_runs_there() -> None:
     only = shape(constraint=HostLabel("hostname", "h1"))
     assert ["h1"] == leased(pool, only, 1, now_s=1.0, job=THIRD)
 
-    alone = pool_with(room("h1"))
+    alone = pool_with(free_part("h1"))
     alone.set_hosts([there("h1"), there("h2")])
     alone.aversions.take(SICK, 0.0)
     alone.set_hosts([there("h1")])
@@ -96,14 +96,14 @@ def test_a_pod_that_wants_company_waits_for_it_elsewhere() -> None:
 def test_hosts_that_take_no_such_pods_are_not_waited_for() -> None:
     """Hosts closed to revocable pods do not take them, and hosts that their cluster removes soon take no pods."""
     revocable = shape(revocable=True)
-    closed = pool_with(room("h1", revocable=4), room("h2", revocable=4))
+    closed = pool_with(free_part("h1", revocable=4), free_part("h2", revocable=4))
     closed.set_hosts([replace(there(name), revocable=Resources(4_000)) for name in ("h1", "h2")])
     closed.aversions.take(SICK, 0.0)
     assert ["h2"] == leased(closed, revocable, 5, now_s=1.0, job=THIRD)
     closed.close_to_revocable({H2: 0})
     assert ["h1"] == leased(closed, revocable, 5, now_s=2.0, job=THIRD)
 
-    going = pool_with(room("h1"), replace(room("h2"), goes_ns=1))
+    going = pool_with(free_part("h1"), replace(free_part("h2"), goes_ns=1))
     going.set_hosts([there("h1"), there("h2")])
     going.aversions.take(SICK, 0.0)
     assert ["h1"] == leased(going, shape(), 1, now_s=1.0, job=THIRD)
@@ -132,7 +132,7 @@ def test_a_job_keeps_away_from_where_its_pods_fail_at_once() -> None:
     assert ["h1"] == leased(pool, shape(), 1, now_s=1.0, job=OTHER)
 
 
-def test_a_service_goes_where_its_pods_failed_when_there_is_no_other_room() -> None:
+def test_a_service_goes_where_its_pods_failed_when_there_is_no_other_capacity() -> None:
     """A rollout fails more often than hosts do, and a service never gives up: such hosts are only its last."""
     pool = three_hosts([replace(failed(JOB, instance), is_batch=False) for instance in range(3)])
 
@@ -176,7 +176,7 @@ def test_a_job_that_was_broken_is_no_longer_once_its_failures_are_old() -> None:
     assert {H1} == memory.of_job(JOB, SHUNNED_S).shunned
 
 
-def test_what_is_old_takes_no_room() -> None:
+def test_what_is_old_takes_no_space() -> None:
     """Old records are removed: of hosts, of jobs, and of hosts in the record of a job that continues to fail."""
     memory = Aversions(lambda: 100)
     memory.take([failed(JOB, number, Hostname(f"h{number}")) for number in range(5)], 0.0)
@@ -234,7 +234,7 @@ def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert {"h1", "h2"} == memory._hosts.keys()
 
 
-def test_many_reasons_are_told_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_reasons_are_reported_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """The reasons of a placement are counted: separate ones would fill it."""
     monkeypatch.setattr(aversions, "NUMBERED_MAX", 0)
     memory = Aversions(lambda: 3)
@@ -243,7 +243,7 @@ def test_many_reasons_are_told_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "avoided after pods of several jobs failed there" == misfit_text(memory.of_job(THIRD, 1.0).avoided[H1])
 
 
-def test_it_is_told_once_measured_and_shown(caplog: pytest.LogCaptureFixture) -> None:
+def test_it_is_reported_once_measured_and_shown(caplog: pytest.LogCaptureFixture) -> None:
     """The avoidance is a line in the log, a gauge, and a text of the host."""
     reader = InMemoryMetricReader()
     meter = MeterProvider(metric_readers=[reader]).get_meter("test")

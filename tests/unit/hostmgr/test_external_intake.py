@@ -44,7 +44,7 @@ class OnePod:
         return {}
 
 
-class Nobody:
+class NoLifecycles:
     def jobs_changed(self, job_ids: Any, cause: str = "") -> None:
         """Ignore the jobs, since no call waits for them."""
 
@@ -63,13 +63,13 @@ def storage(tmp_path: Path) -> Iterator[Storage]:
     storage.close()
 
 
-def test_a_pod_is_told_why_it_waits_when_it_has_waited_for_a_moment(
+def test_a_pod_shows_why_it_waits_when_it_has_waited_for_a_moment(
     storage: Storage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Most pods are bound before: a condition and an event would cost more than their binding."""
     monkeypatch.setattr(external_intake, "EXPLAIN_S", 0.5)
     cluster, answer = OnePod(), explain_pb2.JobWhyResponse(poolPath="/dev")
-    parts = storage.external_pods, storage.jobs, storage.pools, Nobody(), lambda job_id: answer
+    parts = storage.external_pods, storage.jobs, storage.pools, NoLifecycles(), lambda job_id: answer
     intake = external_intake.ExternalIntake("k8s", cluster, lambda: True, *parts)
     intake.round(CAME_S)
     intake.round(CAME_S + MOMENT_S / 2)

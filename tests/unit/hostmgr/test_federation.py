@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from peloton.errors import Unavailable
-from peloton.model.daemon import DaemonReach, DaemonRoom
+from peloton.model.daemon import DaemonPlan, DaemonReach
 from peloton.model.host import (
     CLUSTER_KIND_LABEL,
     Capacity,
@@ -25,10 +25,10 @@ from peloton.model.host import (
 from peloton.model.host_pool import Workload
 from peloton.model.ids import Hostname, JobId
 from peloton.model.layout import DomainCount, Layout, Spread
+from peloton.model.planned_capacity import FoundCapacity, PlannedPods
 from peloton.model.pod import AnyOf, HostLabel, PodShape
 from peloton.model.reason import ClusterReason, ClusterRule, HostRule, Infeasible, Misfit, RefusingHosts
 from peloton.model.resources import Resources
-from peloton.model.room import FoundRoom, PlannedPods
 from peloton.scheduling.clusters import CAPACITY_KEPT_S
 from services.hostmgr.federation import FREE_AGE_MAX_S, HELD_AGE_MAX_S, HostManagers
 
@@ -70,19 +70,19 @@ class HostManager:
             shape: Infeasible(host_count=self.cpu) for shape in shapes if shape.resources.cpu_milli > self.cpu * 1_000
         }
 
-    def find_room(self, pods: Sequence[PlannedPods]) -> list[FoundRoom]:
+    def find_capacity(self, pods: Sequence[PlannedPods]) -> list[FoundCapacity]:
         """Place one pod per cpu, and a gang whole."""
         self._note("room")
         left, found = self.cpu, []
         for each in pods:
             count = 0 if each.is_gang and each.count > left else min(each.count, left)
             left -= count
-            found.append(FoundRoom(count, () if count == each.count else (RefusingHosts(self.cpu, LEASED),)))
+            found.append(FoundCapacity(count, () if count == each.count else (RefusingHosts(self.cpu, LEASED),)))
         return found
 
-    def plan_daemon(self, shape: PodShape) -> DaemonRoom:
+    def plan_daemon(self, shape: PodShape) -> DaemonPlan:
         self._note("plan")
-        return DaemonRoom(DaemonReach(self.cpu))
+        return DaemonPlan(DaemonReach(self.cpu))
 
     def reach(self, shape: PodShape) -> DaemonReach:
         self._note("reach")

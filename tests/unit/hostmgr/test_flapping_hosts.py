@@ -7,9 +7,9 @@ from typing import Any
 
 from peloton.model.host import HostState
 from peloton.model.ids import Hostname, JobId
-from services.hostmgr.hosts.host_book import HostBook
+from services.hostmgr.hosts.host_cache import HostCache
 from tests.unit.hostmgr.test_aversions import there
-from tests.unit.hostmgr.test_hosts import LEASE_S, leased, refused, room, shape
+from tests.unit.hostmgr.test_hosts import LEASE_S, free_part, leased, refused, shape
 from tests.unit.hostmgr.test_maintenance import maintained
 
 NAMES = ("h1", "h2", "h3", "h4")
@@ -21,13 +21,13 @@ class Cluster:
 
     def __init__(self) -> None:
         self.now_s = 0.0
-        self.book = HostBook(LEASE_S, clock=lambda: self.now_s)
-        self.book.add_room([room(name) for name in NAMES])
+        self.cache = HostCache(LEASE_S, clock=lambda: self.now_s)
+        self.cache.add_resources([free_part(name) for name in NAMES])
         self.show()
 
     def show(self, without: Collection[str] = ()) -> None:
         self.now_s += 5.0
-        self.book.set_hosts([there(name) for name in NAMES if name not in without])
+        self.cache.set_hosts([there(name) for name in NAMES if name not in without])
 
     def flap(self, *names: str, times: int = 3) -> None:
         for _ in range(times):
@@ -35,10 +35,10 @@ class Cluster:
             self.show()
 
     def avoided(self) -> list[str]:
-        return sorted(self.book.aversions.avoided_by_all(self.now_s))
+        return sorted(self.cache.aversions.avoided_by_all(self.now_s))
 
     def lease(self, count: int) -> Any:
-        return self.book.acquire(JobId("job"), [(shape(4.0), count)], self.now_s)
+        return self.cache.acquire(JobId("job"), [(shape(4.0), count)], self.now_s)
 
 
 def test_a_host_that_flaps_is_not_leased() -> None:
@@ -52,7 +52,7 @@ def test_a_host_that_flaps_is_not_leased() -> None:
 
     assert ["h2", "h3", "h4"] == [host.hostname for host in lease.hosts]
     assert {WHY: 1} == refused(lease)
-    assert ["h1"] == leased(cluster.book, shape(), 1, now_s=cluster.now_s + 61.0, job=JobId("later"))
+    assert ["h1"] == leased(cluster.cache, shape(), 1, now_s=cluster.now_s + 61.0, job=JobId("later"))
 
 
 def test_it_is_the_cluster_when_many_come_back_at_once() -> None:
@@ -75,7 +75,7 @@ def test_no_more_than_a_share_is_avoided() -> None:
 def test_a_host_in_maintenance_comes_and_goes() -> None:
     """A host in maintenance may leave and return without being avoided."""
     cluster = Cluster()
-    cluster.book.set_maintained([maintained("h1", HostState.DOWN)])
+    cluster.cache.set_maintained([maintained("h1", HostState.DOWN)])
     cluster.flap("h1", times=9)
 
     assert [] == cluster.avoided()
@@ -85,21 +85,21 @@ def test_a_host_returns_when_its_maintenance_is_over() -> None:
     """A return counts by the maintenance that was there at the departure, which has ended by then."""
     cluster = Cluster()
     for _ in range(9):
-        cluster.book.set_maintained([maintained("h1", HostState.DOWN)])
+        cluster.cache.set_maintained([maintained("h1", HostState.DOWN)])
         cluster.show(without=["h1"])
-        cluster.book.set_maintained([])
+        cluster.cache.set_maintained([])
         cluster.show()
 
     assert [] == cluster.avoided()
 
 
-def test_a_maintenance_ends_between_two_looks_at_the_hosts() -> None:
+def test_a_maintenance_ends_between_two_reads_of_the_hosts() -> None:
     """A departure that is noticed only when the maintenance has ended is still due to it."""
     cluster = Cluster()
     for _ in range(9):
-        cluster.book.set_maintained([maintained("h1", HostState.DRAINING)])
+        cluster.cache.set_maintained([maintained("h1", HostState.DRAINING)])
         cluster.show()
-        cluster.book.set_maintained([])
+        cluster.cache.set_maintained([])
         cluster.show(without=["h1"])
         cluster.show()
 
@@ -111,9 +111,9 @@ def test_a_host_that_crashed_is_repaired() -> None:
     cluster = Cluster()
     for _ in range(9):
         cluster.show(without=["h1"])
-        cluster.book.set_maintained([maintained("h1", HostState.DOWN)])
+        cluster.cache.set_maintained([maintained("h1", HostState.DOWN)])
         cluster.show(without=["h1"])
-        cluster.book.set_maintained([])
+        cluster.cache.set_maintained([])
         cluster.show()
 
     assert [] == cluster.avoided()
@@ -122,9 +122,9 @@ def test_a_host_that_crashed_is_repaired() -> None:
 def test_a_host_that_flaps_after_its_maintenance_is_avoided() -> None:
     """A return is excused only if it ends the maintenance."""
     cluster = Cluster()
-    cluster.book.set_maintained([maintained("h1", HostState.DOWN)])
+    cluster.cache.set_maintained([maintained("h1", HostState.DOWN)])
     cluster.show(without=["h1"])
-    cluster.book.set_maintained([])
+    cluster.cache.set_maintained([])
     cluster.show()
     cluster.flap("h1", times=2)
     assert [] == cluster.avoided()
@@ -137,9 +137,9 @@ def test_hosts_in_maintenance_do_not_hide_one_that_flaps() -> None:
     """Hosts that return from maintenance at the same moment do not count as flapping together."""
     cluster = Cluster()
     for _ in range(3):
-        cluster.book.set_maintained([maintained("h2", HostState.DOWN), maintained("h3", HostState.DOWN)])
+        cluster.cache.set_maintained([maintained("h2", HostState.DOWN), maintained("h3", HostState.DOWN)])
         cluster.show(without=["h1", "h2", "h3"])
-        cluster.book.set_maintained([])
+        cluster.cache.set_maintained([])
         cluster.show()
 
     assert ["h1"] == cluster.avoided()
@@ -148,7 +148,7 @@ def test_hosts_in_maintenance_do_not_hide_one_that_flaps() -> None:
 def test_hosts_that_are_new_are_not_back() -> None:
     """A host manager that begins to lead sees all of them for the first time."""
     cluster = Cluster()
-    cluster.book = HostBook(LEASE_S, clock=lambda: cluster.now_s)
+    cluster.cache = HostCache(LEASE_S, clock=lambda: cluster.now_s)
     cluster.show()
 
-    assert ([], Hostname("h1")) == (cluster.avoided(), cluster.book.hosts()[0].hostname)
+    assert ([], Hostname("h1")) == (cluster.avoided(), cluster.cache.hosts()[0].hostname)

@@ -9,20 +9,20 @@ from peloton.model.ids import Hostname
 from peloton.model.resources import Resources
 from peloton.scheduling.relocation import HostNow
 from services.hostmgr.driver import RegisteredHost
-from services.hostmgr.hosts.host_book import HostBook
+from services.hostmgr.hosts.host_cache import HostCache
 from services.hostmgr.hosts.host_chooser import GOES_NOTICE_NS
-from tests.unit.hostmgr.test_hosts import JOB, pool_with, room, shape
+from tests.unit.hostmgr.test_hosts import JOB, free_part, pool_with, shape
 from tests.unit.hostmgr.test_maintenance import maintained
-from tests.unit.hostmgr.test_room_holds import back
+from tests.unit.hostmgr.test_resource_holds import back
 
 CAPACITY = Resources.of(8, 4_096, 40_000)
 
 
-def book(*names: str) -> HostBook:
+def cache(*names: str) -> HostCache:
     """Return a book of hosts with 8 cpus: 4 are offered, or on a host named ``quiet`` 2 are free by the report of the
     cluster.
     """
-    found = pool_with(*(room(name) for name in names if name.startswith("h")))
+    found = pool_with(*(free_part(name) for name in names if name.startswith("h")))
     held = CAPACITY - Resources.of(2, 1_024, 10_000)
     found.set_hosts(
         [RegisteredHost(f"{n}-S", Hostname(n), "127.0.0.1", CAPACITY, Resources(), {}, held=held) for n in names]
@@ -30,13 +30,13 @@ def book(*names: str) -> HostBook:
     return found
 
 
-def by_name(found: HostBook) -> dict[str, HostNow]:
+def by_name(found: HostCache) -> dict[str, HostNow]:
     return {host.hostname: host for host in found.census({Hostname("h1"): 2})}
 
 
-def test_room_is_what_was_announced_or_else_what_the_cluster_says() -> None:
+def test_free_resources_are_what_was_announced_or_else_what_the_cluster_says() -> None:
     """Leased resources count as free, since a lease is short."""
-    found = book("h1", "quiet")
+    found = cache("h1", "quiet")
     found.acquire(JOB, [(shape(), 1)], 0.0)
 
     hosts = by_name(found)
@@ -51,12 +51,12 @@ def test_room_is_what_was_announced_or_else_what_the_cluster_says() -> None:
 
 def test_hosts_that_take_no_pods() -> None:
     """Hosts in or before maintenance, with resources held for returning pods, or about to be removed take no pods."""
-    found = book("h1", "h2", "h3", "h4")
+    found = cache("h1", "h2", "h3", "h4")
     found.set_maintained([maintained("h2", HostState.DOWN), maintained("h3", HostState.UP)])
     found.hold([back()], time.monotonic())
-    goes = room("h5")
+    goes = free_part("h5")
     goes.goes_ns = time.time_ns() + GOES_NOTICE_NS // 2
-    found.add_room([goes])
+    found.add_resources([goes])
     found.set_hosts(
         [RegisteredHost(f"h{n}-S", Hostname(f"h{n}"), "", CAPACITY, Resources(), {}) for n in (1, 2, 3, 4, 5)]
     )
@@ -68,7 +68,7 @@ def test_hosts_that_take_no_pods() -> None:
 
 def test_pods_are_counted_by_label() -> None:
     """The counts equal the ones that constraints on other pods use."""
-    found = book("h1", "h2")
+    found = cache("h1", "h2")
     web = ("app", "web")
     found.pods_launched(JOB, [(0, 1, "h1", (web, ("tier", "1"))), (1, 1, "h1", (web,))])
 

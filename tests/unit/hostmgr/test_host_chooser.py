@@ -17,11 +17,11 @@ from peloton.model.reason import Misfit, RefusingHosts, merged
 from peloton.model.reservation import HostReservation, SoonestHost
 from peloton.model.resources import Resources, free_share, needed
 from peloton.scheduling import fit
-from services.hostmgr.driver import Room
+from services.hostmgr.driver import FreeResources
 from services.hostmgr.hosts.aversions import Aversions
-from services.hostmgr.hosts.host_book import HostBook
+from services.hostmgr.hosts.host_cache import HostCache
 from services.hostmgr.hosts.host_chooser import LEASED
-from tests.unit.hostmgr.test_hosts import JOB, OTHER, agent, pool_with, room, shape
+from tests.unit.hostmgr.test_hosts import JOB, OTHER, agent, free_part, pool_with, shape
 
 NAMES = [f"h{number}" for number in range(8)]
 RACK_B, ON_H3 = HostLabel("rack", "b"), HostLabel("hostname", "h3")
@@ -36,8 +36,8 @@ SHAPES = st.builds(
     strategy=st.sampled_from(Strategy),
     constraint=st.sampled_from([None, None, RACK_B, ON_H3, ALONE, AllOf((RACK_B, ALONE))]),
 )
-ROOMS = st.builds(
-    room,
+FREE_RESOURCES_OF_HOSTS = st.builds(
+    free_part,
     st.sampled_from(NAMES),
     cpus=st.sampled_from([0.5, 1.0, 4.0]),
     revocable=st.sampled_from([0, 2.0]),
@@ -47,7 +47,7 @@ ROOMS = st.builds(
 )
 BEYOND = st.sampled_from([-1_000, -300, 1, 500])
 ACTS = st.one_of(
-    st.tuples(st.just("room"), ROOMS),
+    st.tuples(st.just("room"), FREE_RESOURCES_OF_HOSTS),
     st.tuples(st.just("take back"), st.sampled_from([f"{name}-O{number}" for name in NAMES for number in (1, 2)])),
     st.tuples(st.just("return"), st.sampled_from(NAMES)),
     st.tuples(st.just("lease"), st.tuples(SHAPES, st.integers(1, 5))),
@@ -61,18 +61,18 @@ ACTS = st.one_of(
 )
 
 
-def act(pool: HostBook, what: str, on: Any) -> None:
+def act(pool: HostCache, what: str, on: Any) -> None:
     match what:
         case "room":
-            pool.add_room([on])
+            pool.add_resources([on])
         case "take back":
-            pool.remove_room([on])
+            pool.remove_resources([on])
         case "return":
             for number in (1, 2):
-                pool.remove_room([f"{on}-O{number}"])
+                pool.remove_resources([f"{on}-O{number}"])
             pool.set_hosts([agent(name, 2_000, 0) for name in NAMES if name != on])
             pool.set_hosts([agent(name, 2_000, 0) for name in NAMES])
-            pool.add_room([room(on)])
+            pool.add_resources([free_part(on)])
         case "lease":
             pool.acquire(OTHER, [on], 0.0)
         case "claim":
@@ -105,26 +105,26 @@ def maintained(name: str, is_away: bool) -> HostMaintenance:
 class Scan:
     """A scan that evaluates one host after the other with ``fit``."""
 
-    def __init__(self, pool: HostBook, wanted: PodShape) -> None:
+    def __init__(self, pool: HostCache, wanted: PodShape) -> None:
         chooser: Any = pool._chooser
         self.wanted, self.table = wanted, chooser.table
-        self.rooms: dict[str, int] = {}
+        self.free_resources: dict[str, int] = {}
         self.amounts: dict[str, int] = {}  # pods that fit, whatever the constraint says of other pods there
         self.refused: list[tuple[Misfit, int]] = []
         self.seen = {}
         named = pod_labels_named(wanted.constraint)
-        for host in self.table.rooms.hosts.values():
+        for host in self.table.free_resources.hosts.values():
             reason = LEASED if host.lease_id else chooser.misfit_on(host, wanted, frozenset())
             self.seen[host.hostname] = seen = chooser._as_seen(host, frozenset())
             if reason:
                 self.refused.append((reason, 1))
                 continue
-            most = self.amounts[host.hostname] = fit.room(wanted, seen.view)
+            most = self.amounts[host.hostname] = fit.count_fits(wanted, seen.view)
             if wanted.constraint is not None and named:
                 there = dict(self.table.pod_labels.on_host(host.hostname, named))
-                most = fit.room_beside(wanted.constraint, host.labels, there, named, most)
-            self.rooms[host.hostname] = most
-        self.weights = self.table.rooms.fleet.weights.tolist()
+                most = fit.count_fits_with(wanted.constraint, host.labels, there, named, most)
+            self.free_resources[host.hostname] = most
+        self.weights = self.table.free_resources.fleet.weights.tolist()
 
     def leftover(self, name: str) -> int:
         return sum(have * weight for have, weight in zip(self.seen[name].free, self.weights, strict=True))
@@ -138,7 +138,7 @@ class Scan:
 
     def unused(self, name: str, put: int) -> int:
         """Return the smaller unused part, in millionths, of cpu and memory."""
-        fleet, need = self.table.rooms.fleet, needed(self.wanted.resources)
+        fleet, need = self.table.free_resources.fleet, needed(self.wanted.resources)
         free, total = self.seen[name].free, self.table.capacity_of(name)
         cpu, memory = fleet.loads.of(fleet.row_of[name])
         amounts = (
@@ -151,13 +151,15 @@ class Scan:
         """Return the hosts of a number of pods, in the order of their first pod."""
         placed: list[str] = []
         for is_last in (False, True):
-            names = [name for name in self.rooms if (name in self.table.maintained) == is_last]
+            names = [name for name in self.free_resources if (name in self.table.maintained) == is_last]
             placed += self._laid(names, count - len(placed))
         return list(dict.fromkeys(placed))
 
     def _laid(self, names: list[str], count: int) -> list[str]:
         order = {name: self.seen[name].order for name in names}
-        is_used = {name: not self.table.capacity_of(name).fits_in(self.table.rooms.hosts[name].free) for name in names}
+        is_used = {
+            name: not self.table.capacity_of(name).fits_in(self.table.free_resources.hosts[name].free) for name in names
+        }
         is_used |= dict.fromkeys(self.table.kept_on(), True)
         put = Counter[str]()
         match self.wanted.strategy:
@@ -171,7 +173,7 @@ class Scan:
             case Strategy.DEFRAGMENT:
                 return self._filled(sorted(names, key=lambda n: (*self._by_gpu(n), order[n])), count)
         for _ in range(count):
-            open_hosts = [name for name in names if put[name] < self.rooms[name]]
+            open_hosts = [name for name in names if put[name] < self.free_resources[name]]
             if not open_hosts:
                 break
             if self.wanted.strategy is Strategy.SPREAD_JOB:
@@ -187,25 +189,25 @@ class Scan:
         return gpu, cpu, memory, disk
 
     def _filled(self, names: list[str], count: int) -> list[str]:
-        every = [name for name in names for _ in range(self.rooms[name])]
+        every = [name for name in names for _ in range(self.free_resources[name])]
         return every[: max(count, 0)]
 
 
-def scanned(pool: HostBook, wanted: PodShape, count: int) -> tuple[set[str], tuple[RefusingHosts, ...]]:
+def scanned(pool: HostCache, wanted: PodShape, count: int) -> tuple[set[str], tuple[RefusingHosts, ...]]:
     """Return the hosts that a scan takes, and the reasons for the others if they are too few."""
     scan = Scan(pool, wanted)
-    return set(scan.taken(count)), merged(scan.refused) if sum(scan.rooms.values()) < count else ()
+    return set(scan.taken(count)), merged(scan.refused) if sum(scan.free_resources.values()) < count else ()
 
 
-@given(st.lists(ROOMS, max_size=8), st.lists(ACTS, max_size=12), SHAPES, st.integers(1, 12))
-@example([], [("hold", Hostname("h0")), ("room", room("h0", cpus=0.5, number=1))], shape(1), 1)
+@given(st.lists(FREE_RESOURCES_OF_HOSTS, max_size=8), st.lists(ACTS, max_size=12), SHAPES, st.integers(1, 12))
+@example([], [("hold", Hostname("h0")), ("room", free_part("h0", cpus=0.5, number=1))], shape(1), 1)
 @example([], [("return", "h0")] * 3, shape(0.5), 1)
-@example([room(name, number=n) for name, n in H0_TWICE], [], shape(0.5, port_count=6, constraint=ALONE), 3)
+@example([free_part(name, number=n) for name, n in H0_TWICE], [], shape(0.5, port_count=6, constraint=ALONE), 3)
 def test_a_lease_takes_what_a_scan_of_all_hosts_takes(
-    rooms: list[Room], acts: list[tuple[str, Any]], wanted: PodShape, count: int
+    free_resources: list[FreeResources], acts: list[tuple[str, Any]], wanted: PodShape, count: int
 ) -> None:
     """The hosts are the same, and so are the reasons when they are too few, after any history."""
-    pool = pool_with(*rooms)
+    pool = pool_with(*free_resources)
     pool.set_hosts([agent(name, 2_000, 0) for name in NAMES])
     for what, on in acts:
         act(pool, what, on)
@@ -219,10 +221,10 @@ def test_a_lease_takes_what_a_scan_of_all_hosts_takes(
 
 def test_a_host_that_was_away_is_leased_once() -> None:
     """The host is its own kind, after the hosts that stayed, and a lease of more hosts takes all of them."""
-    pool = pool_with(room("h1"), room("h2"))
-    pool.remove_room(["h1-O1"])
+    pool = pool_with(free_part("h1"), free_part("h2"))
+    pool.remove_resources(["h1-O1"])
     pool.set_hosts([agent("h2", 0, 0)])
-    pool.add_room([room("h1"), room("h3")])
+    pool.add_resources([free_part("h1"), free_part("h3")])
 
     lease = pool.acquire(JOB, [(shape(4), 3)], 0.0)
 
@@ -233,11 +235,11 @@ def test_hosts_that_come_and_go_leave_nothing_behind() -> None:
     """The records kept of hosts, and so the cost of a lease, stay proportional to the hosts,
     however often they change.
     """
-    pool = pool_with(*(room(name) for name in NAMES))
+    pool = pool_with(*(free_part(name) for name in NAMES))
     for turn in range(1_000):
         lease = pool.acquire(JobId(f"job-{turn}"), [(shape(), 32)], 0.0)
         pool.release(lease.lease_id)
 
-    fleet = pool._table.rooms.fleet
+    fleet = pool._table.free_resources.fleet
     assert (len(NAMES), len(NAMES), 0) == (len(fleet), len(fleet.names), fleet.mark)
     assert [host.hostname for host in pool.acquire(JOB, [(shape(), 8)], 0.0).hosts] == NAMES[:2]

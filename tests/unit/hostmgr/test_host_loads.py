@@ -9,11 +9,11 @@ from peloton.model.pod import Strategy
 from peloton.model.resources import Resources
 from services.hostmgr.driver import UseSample
 from services.hostmgr.host_loads import ROUNDS_MIN, TURNS_MAX, HostLoads
-from services.hostmgr.host_samples import HOSTS_PER_ROUND_MAX, Look
+from services.hostmgr.host_samples import HOSTS_PER_ROUND_MAX, HostSample
 from services.hostmgr.host_use import HostUse, next_use
-from services.hostmgr.hosts.host_book import HostBook
+from services.hostmgr.hosts.host_cache import HostCache
 from services.hostmgr.messages import lease_from_wire, lease_to_wire
-from tests.unit.hostmgr.test_hosts import JOB, agent, pool_with, room, shape
+from tests.unit.hostmgr.test_hosts import JOB, agent, free_part, pool_with, shape
 
 ASKED = shape(1, strategy=Strategy.LEAST_LOADED)
 OTHERS = [Hostname(f"other{at}") for at in range(HOSTS_PER_ROUND_MAX * 5)]
@@ -23,13 +23,13 @@ class Story:
     """Hosts ``h1`` and ``h2`` with four cpus each, of which pods hold one on ``h1`` and two on ``h2``."""
 
     def __init__(self) -> None:
-        self.book = pool_with(room("h1", cpus=3), room("h2", cpus=2))
+        self.cache = pool_with(free_part("h1", cpus=3), free_part("h2", cpus=2))
         self.hosts = {
             name: replace(agent(name, 0, 0), capacity=Resources.of(4, 1000), held=Resources.of(held))
             for name, held in (("h1", 1), ("h2", 2))
         }
-        self.book.set_hosts(self.hosts.values())
-        self.loads = HostLoads(self.book.loads)
+        self.cache.set_hosts(self.hosts.values())
+        self.loads = HostLoads(self.cache.loads)
         self.uses: dict[str, HostUse] = {}
         self.now_s = 0.0
 
@@ -39,17 +39,17 @@ class Story:
         for name, cpu in cpus.items():
             samples = [UseSample("pod", None, cpu * self.now_s, self.now_s, 100)]
             self.uses[name] = next_use(self.uses.get(name, HostUse()), samples)
-        looks = [Look(self.hosts[name], self.uses[name]) for name in cpus]
+        looks = [HostSample(self.hosts[name], self.uses[name]) for name in cpus]
         self.loads.take_samples(looks, [*map(Hostname, self.hosts), *OTHERS[:known]], self.now_s)
 
     def first(self) -> str:
         """Return the host of the next pod."""
-        return first_host(self.book)
+        return first_host(self.cache)
 
 
-def first_host(book: HostBook) -> str:
-    lease = book.acquire(JOB, [(ASKED, 1)], 0.0)
-    book.release(lease.lease_id)
+def first_host(cache: HostCache) -> str:
+    lease = cache.acquire(JOB, [(ASKED, 1)], 0.0)
+    cache.release(lease.lease_id)
     return lease.hosts[0].hostname
 
 
@@ -73,8 +73,8 @@ def test_pods_that_come_after_a_measurement_count_by_what_they_hold() -> None:
     for _ in range(2):
         story.round(h1=3.5, h2=0.1)
 
-    story.book.remove_room(["h2-O1"])
-    story.book.add_room([replace(room("h2", cpus=2), free=Resources(0, 100, 100))])
+    story.cache.remove_resources(["h2-O1"])
+    story.cache.add_resources([replace(free_part("h2", cpus=2), free=Resources(0, 100, 100))])
 
     assert "h1" == story.first()
 
@@ -105,8 +105,8 @@ def test_loads_cross_the_wire() -> None:
     beyond the allocation, which counts as zero.
     """
     story = Story()
-    story.book.loads.measured({Hostname("h1"): (-100, 20)})
-    lease = story.book.acquire(JOB, [(shape(2), 2)], 0.0)
+    story.cache.loads.measured({Hostname("h1"): (-100, 20)})
+    lease = story.cache.acquire(JOB, [(shape(2), 2)], 0.0)
     wire = lease_to_wire(lease, [])
 
     assert {"h1": (-100, 20), "h2": (0, 0)} == {

@@ -18,7 +18,7 @@ from peloton.model.resources import Resources
 from services.hostmgr import event_writer
 from services.hostmgr.driver import RegisteredHost
 from services.hostmgr.event_writer import EventWriter
-from services.hostmgr.hosts.host_book import HostBook
+from services.hostmgr.hosts.host_cache import HostCache
 from services.hostmgr.hosts.host_notes import HostNotes
 from tests.unit.hostmgr.test_aversions import SICK
 
@@ -33,11 +33,11 @@ class Story:
         self.events: list[HostEvent] = []
         self.notes = HostNotes("west", self.events.append, lambda: NOW)
 
-    def told(self) -> list[tuple[HostEventKind, str]]:
-        told = [(event.kind, event.text) for event in self.events]
+    def reported(self) -> list[tuple[HostEventKind, str]]:
+        reported = [(event.kind, event.text) for event in self.events]
         assert all((event.cluster, event.at_ns) == ("west", NOW) for event in self.events)
         self.events.clear()
-        return told
+        return reported
 
 
 def a_host(name: str = "h1", capacity: Resources = Resources.of(4, 2_048), **more: object) -> RegisteredHost:  # noqa: B008
@@ -54,9 +54,9 @@ def test_a_host_changes_while_it_is_registered() -> None:
     story.notes.registered([host])
     held = replace(host, held=Resources.of(1), labels={**host.labels, volume_label("v1"): "here"})
     story.notes.registered([held, a_host("h2")])
-    others = replace(host, capacity=Resources.of(3, 2_048), beside=Resources.of(1))
+    others = replace(host, capacity=Resources.of(3, 2_048), held_by_others=Resources.of(1))
     story.notes.registered([others])
-    assert [] == story.told()
+    assert [] == story.reported()
 
     story.notes.registered([replace(host, host_id="new", capacity=Resources.of(8, 1_024))])
     assert [
@@ -64,18 +64,18 @@ def test_a_host_changes_while_it_is_registered() -> None:
             HostEventKind.CHANGED,
             "Registered anew as new, before as h1-S; cpu 4 is 8 now; memory 2048 MiB is 1024 MiB now",
         )
-    ] == story.told()
+    ] == story.reported()
     story.notes.registered([host])
-    story.told()
+    story.reported()
     story.notes.registered([replace(host, labels={"rack": "b", "zone": "z"}, withdrawn="cordoned by kubectl")])
     assert [
         (HostEventKind.CHANGED, "Label hostname=h1 is gone; label rack=a is b now; label zone=z is new"),
         (HostEventKind.CORDONED, "Takes no pods: cordoned by kubectl"),
-    ] == story.told()
+    ] == story.reported()
     story.notes.registered([replace(host, labels={"rack": "b", "zone": "z"})])
-    assert [(HostEventKind.UNCORDONED, "Takes pods again, before not: cordoned by kubectl")] == story.told()
+    assert [(HostEventKind.UNCORDONED, "Takes pods again, before not: cordoned by kubectl")] == story.reported()
     story.notes.registered([replace(host, labels={f"l{at}": "1" for at in range(9)})])
-    ((_, text),) = story.told()
+    ((_, text),) = story.reported()
     assert text.endswith("; 6 more labels changed")
 
 
@@ -91,12 +91,12 @@ def test_hosts_that_are_cordoned_or_not_as_their_last_event_says() -> None:
     story.notes.registered([a_host()])
     story.notes.registered([a_host(), cordoned])
 
-    assert [] == story.told()
+    assert [] == story.reported()
     story.notes.registered([a_host(), a_host("h2")])
-    assert [(HostEventKind.UNCORDONED, f"Takes pods again, before not: {CORDON}")] == story.told()
+    assert [(HostEventKind.UNCORDONED, f"Takes pods again, before not: {CORDON}")] == story.reported()
     story.notes.registered([a_host()])
     story.notes.registered([a_host(), a_host("h2")])
-    assert [] == story.told()
+    assert [] == story.reported()
 
 
 def test_a_cordon_that_changed_while_no_host_manager_led() -> None:
@@ -105,11 +105,11 @@ def test_a_cordon_that_changed_while_no_host_manager_led() -> None:
     story.notes.succeed([HostEvent(H2, HostEventKind.CORDONED, "", NOW, "west")])
 
     story.notes.registered([a_host(withdrawn=CORDON)])
-    assert [(HostEventKind.CORDONED, f"Takes no pods: {CORDON}")] == story.told()
+    assert [(HostEventKind.CORDONED, f"Takes no pods: {CORDON}")] == story.reported()
 
     story.notes.registered([a_host(withdrawn=CORDON), a_host("h2")])
     assert [(HostEventKind.UNCORDONED, "Takes pods again, since a time at which no host manager saw it")] == (
-        story.told()
+        story.reported()
     )
 
 
@@ -119,16 +119,16 @@ def test_reservations_end_with_the_host_manager_that_made_them() -> None:
 
     story.notes.succeed([HostEvent(H1, HostEventKind.RESERVED, "", NOW - 90 * SECOND, "west", NOW + SECOND)])
 
-    assert [(HostEventKind.GIVEN_BACK, "Reserved no more, after 90 s: another host manager leads")] == story.told()
+    assert [(HostEventKind.GIVEN_BACK, "Reserved no more, after 90 s: another host manager leads")] == story.reported()
 
 
-def test_a_host_whose_name_another_cluster_has_is_not_looked_at() -> None:
+def test_a_host_whose_name_another_cluster_has_is_not_read() -> None:
     """The host belongs to the other cluster."""
     story = Story()
     story.notes.registered([a_host()], but=["h1"])
     story.notes.registered([a_host(capacity=Resources.of(8))])
 
-    assert [] == story.told()
+    assert [] == story.reported()
 
 
 def test_hosts_are_avoided_and_marked() -> None:
@@ -143,19 +143,19 @@ def test_hosts_are_avoided_and_marked() -> None:
         (HostEventKind.AVOIDED, "Avoided for 10 min after 3 pods of 2 jobs failed there within 4 s"),
         (HostEventKind.FLAPPING, "Avoided for 60 s after it was gone and came back 3 times within 40 s"),
         (HostEventKind.MARKED, "Marked red, before green: cpu 95 %, red from 90 %"),
-    ] == story.told()
+    ] == story.reported()
 
 
-def test_the_book_of_hosts_tells_what_it_decides() -> None:
+def test_the_host_cache_reports_what_it_decides() -> None:
     """One event is recorded each time that a host begins to be avoided."""
     story = Story()
-    book = HostBook(30.0, notes=story.notes)
-    book.set_hosts([a_host(name) for name in ("h1", "h2", "h3", "h4", "h5", "h6", "h7", "h8")])
+    cache = HostCache(30.0, notes=story.notes)
+    cache.set_hosts([a_host(name) for name in ("h1", "h2", "h3", "h4", "h5", "h6", "h7", "h8")])
 
-    book.aversions.take(SICK, 0.0)
-    book.aversions.take([replace(SICK[0], pod_id=PodId(JobId("late"), 0, 1))], 1.0)
+    cache.aversions.take(SICK, 0.0)
+    cache.aversions.take([replace(SICK[0], pod_id=PodId(JobId("late"), 0, 1))], 1.0)
 
-    ((kind, text),) = story.told()
+    ((kind, text),) = story.reported()
     assert (HostEventKind.AVOIDED, "3 pods of 2 jobs failed" in text) == (kind, True)
 
 
@@ -197,7 +197,7 @@ def test_events_wait_for_storage() -> None:
     """Events whose write failed are written later, once."""
     store = Store()
     store.is_away = True
-    writer = EventWriter(store.write, gather_s=0.0, patience_s=0.0)
+    writer = EventWriter(store.write, gather_s=0.0, retry_s=0.0)
     writer.start()
     for number in range(30):
         writer.add(numbered(number))

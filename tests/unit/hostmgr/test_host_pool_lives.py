@@ -14,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from peloton.api.convert import new_job_record
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2
-from peloton.lifecycle.host_pools import announced, announced_room, announced_with_volumes
+from peloton.lifecycle.host_pools import announced, announced_free, announced_with_volumes
 from peloton.lifecycle.volumes import at_its_volume
 from peloton.model.host import ReadyGang
 from peloton.model.host_pool import DEFAULT_HOST_POOL, Factors, HostInPool, HostPool, HostPools, Workload
@@ -23,8 +23,8 @@ from peloton.model.pod import PodShape, PodState
 from peloton.model.resources import Resources, ordinary
 from peloton.model.volume import VolumeRecord, VolumeState
 from peloton.scheduling.placement import place
-from services.hostmgr.driver import NOTHING, HostLaunch, PodLaunch, PodTemplate, RegisteredHost, Room
-from services.hostmgr.hosts.host_book import HostBook
+from services.hostmgr.driver import NOTHING, FreeResources, HostLaunch, PodLaunch, PodTemplate, RegisteredHost
+from services.hostmgr.hosts.host_cache import HostCache
 from tests.doubles.hostmgr.cluster import MemoryCluster, MemoryHost
 from tests.doubles.hostmgr.driver import MemoryDriver
 from tests.nightly import PROPERTY, examples
@@ -42,23 +42,23 @@ JOB_RECORD = new_job_record(JOB, job_pb2.JobConfig(name="j"), 1)
 class Events:
     """The part of a host manager that handles hosts and free resources."""
 
-    def __init__(self, book: HostBook) -> None:
-        self._book = book
+    def __init__(self, cache: HostCache) -> None:
+        self._cache = cache
 
     def connected(self) -> None:
         pass
 
     def disconnected(self) -> None:
-        self._book.forget_room()
+        self._cache.forget_resources()
 
     def hosts_registered(self, hosts: Sequence[RegisteredHost]) -> None:
-        self._book.set_hosts(hosts)
+        self._cache.set_hosts(hosts)
 
-    def room_announced(self, rooms: Sequence[Room]) -> None:
-        self._book.add_room(rooms)
+    def resources_announced(self, free_resources: Sequence[FreeResources]) -> None:
+        self._cache.add_resources(free_resources)
 
-    def room_withdrawn(self, room_ids: Sequence[str]) -> None:
-        self._book.remove_room(room_ids)
+    def resources_withdrawn(self, resources_ids: Sequence[str]) -> None:
+        self._cache.remove_resources(resources_ids)
 
 
 def template(asked: Resources, is_revocable: bool) -> PodTemplate:
@@ -94,11 +94,11 @@ class Life(RuleBasedStateMachine):
 
     def begin(self) -> None:
         """Start a host manager that leads."""
-        self.book = HostBook(30.0, clock=lambda: 0.0)
-        self.book.host_pools.set(self.pools)
-        self.book.host_pools.read_asked(self.rows)
+        self.cache = HostCache(30.0, clock=lambda: 0.0)
+        self.cache.host_pools.set(self.pools)
+        self.cache.host_pools.read_asked(self.rows)
         self.driver = MemoryDriver(self.cluster)
-        events: Any = Events(self.book)
+        events: Any = Events(self.cache)
         self.driver.start(events)
 
     def rows(self) -> list[list[tuple[PodId, str, Resources]]]:
@@ -109,7 +109,7 @@ class Life(RuleBasedStateMachine):
 
     def announced_of(self, host: Hostname) -> Resources:
         """Return the resources announced for pods, without volumes."""
-        known = self.book._table.registered.by_name.get(host)
+        known = self.cache._table.registered.by_name.get(host)
         own = CAPACITY - Resources(disk_mib=known.volumes_mib if known is not None else 0)
         return announced(own, self.pools.pools[self.pools.of(host).current].factors)
 
@@ -120,7 +120,7 @@ class Life(RuleBasedStateMachine):
         """Deliver resources without their host, or both."""
         if not is_late:
             self.cluster.deliver_hosts()
-        self.cluster.deliver_room()
+        self.cluster.deliver_resources()
 
     @rule(
         cpu=st.integers(1, 5_000),
@@ -152,20 +152,20 @@ class Life(RuleBasedStateMachine):
         """Launch pods, of which storage may reject some, or whose commit may be unknown for a while."""
         if is_told:
             self.cluster.deliver_hosts()
-            self.cluster.deliver_room()
+            self.cluster.deliver_resources()
         asked = Resources(cpu, memory, disk, gpu)
         shape = PodShape(asked, revocable=is_revocable, workload=workload, volume_mib=volume_mib)
         own, shape = template(asked, is_revocable), at_its_volume(shape, None)
         self.run += 1
         gangs = [ReadyGang(shape, ((self.run * 100 + at, self.run),)) for at in range(count)]
-        lease = self.book.acquire(JOB, [(shape, count)], 0.0)
+        lease = self.cache.acquire(JOB, [(shape, count)], 0.0)
         batch = place(JOB, gangs, lease)
         pods = [
             (PodId(JOB, pod.instance_id, pod.run_id), each.hostname) for each in batch.placements for pod in each.pods
         ]
         held = ordinary(asked, is_revocable)
-        claims = self.book.claim(lease.lease_id, [host for _, host in pods], [(*one, held) for one in pods])
-        self.book.release(lease.lease_id)
+        claims = self.cache.claim(lease.lease_id, [host for _, host in pods], [(*one, held) for one in pods])
+        self.cache.release(lease.lease_id)
         assert {host for _, host in pods} == claims.keys()
         for host in claims:
             assert self.serves(host, workload)
@@ -174,14 +174,16 @@ class Life(RuleBasedStateMachine):
         for pod, host in taken:
             self.stored[pod] = (host, held)
         if is_unknown:  # the commit got through, but its answer is lost: storage is read again
-            self.book.host_pools.unknown([pod for pod, _ in pods])
-            self.driver.return_room([room_id for claim in claims.values() for room_id in claim.room_ids])
-            assert self.book.host_pools.is_stale
-            self.book.host_pools.read_asked(self.rows)
+            self.cache.host_pools.unknown([pod for pod, _ in pods])
+            self.driver.return_resources(
+                [resources_id for claim in claims.values() for resources_id in claim.resources_ids]
+            )
+            assert self.cache.host_pools.is_stale
+            self.cache.host_pools.read_asked(self.rows)
             self.ended += [pod for pod, _ in taken]
             return
-        self.book.pods_launched(JOB, [(pod.instance_id, pod.run_id, host, ()) for pod, host in taken])
-        self.book.host_pools.refused([pod for pod, _ in left])
+        self.cache.pods_launched(JOB, [(pod.instance_id, pod.run_id, host, ()) for pod, host in taken])
+        self.cache.host_pools.refused([pod for pod, _ in left])
         for host in claims:
             have = zip(self.asked_on(host), before[host], self.announced_of(host), strict=True)
             assert all(now <= max(was, most) for now, was, most in have), "more than the host pool announces"
@@ -190,7 +192,7 @@ class Life(RuleBasedStateMachine):
     def send(self, claims: Any, pods: Sequence[tuple[PodId, Hostname]], own: PodTemplate, volume_mib: int) -> None:
         for host, claim in claims.items():
             there = self.cluster.hosts[host]
-            stands = there.is_up and there.room_id != "" and there.room_id in claim.room_ids
+            stands = there.is_up and there.resources_id != "" and there.resources_id in claim.resources_ids
             mine = [
                 PodLaunch(pod, own, (), volume_of(pod, host, volume_mib), claim.factors)
                 for pod, where in pods
@@ -225,7 +227,7 @@ class Life(RuleBasedStateMachine):
         known, self.ended = self.ended[:count], self.ended[count:]
         for pod in known:
             self.stored.pop(pod, None)
-        self.book.pods_ended(known)
+        self.cache.pods_ended(known)
 
     @rule(host=st.sampled_from(HOSTS[1:]), pool=st.sampled_from(POOLS))
     def a_host_changes_its_host_pool(self, host: Hostname, pool: str) -> None:
@@ -238,15 +240,17 @@ class Life(RuleBasedStateMachine):
 
     def change(self, **changes: Any) -> None:
         """A lease from before is of no use after it, where it changes anything."""
-        lease = self.book.acquire(JOB, [(PodShape(Resources(1)), 100)], 0.0)
+        lease = self.cache.acquire(JOB, [(PodShape(Resources(1)), 100)], 0.0)
         before, self.pools = self.pools, replace(self.pools, version=self.pools.version + 1, **changes)
-        self.book.host_pools.set(self.pools)
-        claims = self.book.claim(lease.lease_id, HOSTS)
+        self.cache.host_pools.set(self.pools)
+        claims = self.cache.claim(lease.lease_id, HOSTS)
         for host in claims:
             was, now = (pools.pools[pools.of(host).current] for pools in (before, self.pools))
             assert was == now
-        self.driver.return_room([room_id for claim in claims.values() for room_id in claim.room_ids])
-        self.book.release(lease.lease_id)
+        self.driver.return_resources(
+            [resources_id for claim in claims.values() for resources_id in claim.resources_ids]
+        )
+        self.cache.release(lease.lease_id)
 
     @rule()
     def a_host_is_lost_or_comes_back(self) -> None:
@@ -264,20 +268,20 @@ class Life(RuleBasedStateMachine):
     @invariant()
     def room_is_what_cluster_and_host_pool_allow(self) -> None:
         """Never negative, and nothing counts twice."""
-        table = self.book._table
-        for name, host in table.rooms.hosts.items():
-            free = sum((room.free for room in host.rooms.values()), NOTHING)
+        table = self.cache._table
+        for name, host in table.free_resources.hosts.items():
+            free = sum((part.free for part in host.free_resources.values()), NOTHING)
             known = name in table.registered.by_name
             factors = self.pools.pools[self.pools.of(name).current].factors
             have = self.announced_of(name) if known else NOTHING
-            assert announced_room(free, have, self.asked_on(name), factors) == host.free
+            assert announced_free(free, have, self.asked_on(name), factors) == host.free
             assert all(amount >= 0 for amount in host.free)
             assert self.pools.of(name).current == host.labels["peloton/host-pool"]
 
     @invariant()
     def capacity_is_what_host_pools_announce(self) -> None:
         """The capacity is the sum of the announcements, with volumes counted once."""
-        known, total = self.book._table.registered, NOTHING
+        known, total = self.cache._table.registered, NOTHING
         for name, host in known.by_name.items():
             factors = self.pools.pools[self.pools.of(name).current].factors
             total += announced_with_volumes(CAPACITY, host.volumes_mib, factors)

@@ -14,7 +14,7 @@ from peloton.model.reason import QosReason, QosRule
 from peloton.scheduling.qos import Correction, HostWatch, QosPolicy, Use
 from services.hostmgr.host_samples import in_turn
 from services.hostmgr.host_use import HostUse, next_use
-from services.hostmgr.hosts.host_book import HostBook
+from services.hostmgr.hosts.host_cache import HostCache
 from services.hostmgr.mesos.codec import samples_of
 from services.hostmgr.qos import QosMeter, QosSettings
 from tests.unit.hostmgr.test_hosts import agent
@@ -37,7 +37,7 @@ def look(before: HostUse, rows: list[dict[str, Any]]) -> HostUse:
     return next_use(before, samples_of(rows, "f"))
 
 
-def test_two_looks_make_a_rate() -> None:
+def test_two_reads_make_a_rate() -> None:
     """CPU is the increase of the counter over the time between; memory is the current value."""
     first = look(HostUse(), [row(POD, 3, 100, 20), row("other", 1, 100, 5)])
     second = look(first, [row(POD, 4, 102, 30), row("other", 1.5, 102, 5)])
@@ -89,7 +89,7 @@ def test_every_host_has_its_turn() -> None:
 
 def test_the_meter_sums_over_hosts() -> None:
     """The metrics are usage of the measured hosts, slack of all hosts, hot hosts, and evicted pods by cause."""
-    pool = HostBook(30.0)
+    pool = HostCache(30.0)
     pool.set_hosts([agent("a", 1500, 500), agent("b", 500, 0)])
     reader = InMemoryMetricReader()
     meter = QosMeter(pool, MeterProvider([reader]).get_meter("test"))

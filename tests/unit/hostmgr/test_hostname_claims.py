@@ -9,8 +9,8 @@ import pytest
 from peloton.model.ids import Hostname, JobId
 from peloton.model.pod import PodShape
 from peloton.model.resources import Resources
-from services.hostmgr.driver import RegisteredHost, Room
-from services.hostmgr.hosts.host_book import HostBook
+from services.hostmgr.driver import FreeResources, RegisteredHost
+from services.hostmgr.hosts.host_cache import HostCache
 from services.hostmgr.hosts.hostname_claims import HostnameClaims
 from tests.unit.hostmgr.test_hosts import refused
 
@@ -79,11 +79,11 @@ def test_a_name_of_another_cluster_is_refused_until_it_is_free(caplog: pytest.Lo
 
 def test_a_refused_host_takes_no_pods() -> None:
     """The host is not in the capacity and not listed, and the reason names the other cluster."""
-    pool = HostBook(30.0)
+    pool = HostCache(30.0)
     agent = RegisteredHost("agent1", Hostname("h1"), "ip:1", Resources(4_000), Resources(), {})
-    room = Room("o1", Hostname("h1"), "agent1", Resources(1_000), Resources(), (), {"hostname": "h1"})
+    free_part = FreeResources("o1", Hostname("h1"), "agent1", Resources(1_000), Resources(), (), {"hostname": "h1"})
 
-    pool.add_room([room])
+    pool.add_resources([free_part])
     pool.set_hosts([agent], {"h1": "a"})
 
     assert ((Resources(), Resources(), 0), []) == (pool.capacity(), pool.hosts())

@@ -11,12 +11,12 @@ from peloton.lifecycle.reason_text import misfit_text
 from peloton.model.host import CLUSTER_KIND_LABEL, CLUSTER_LABEL, POD_SLOTS_UNLIMITED, HostLease
 from peloton.model.ids import Hostname, JobId
 from peloton.model.layout import DomainCount, Domains, GangClose, Layout, Spread
+from peloton.model.planned_capacity import PlannedPods
 from peloton.model.pod import HostLabel, PodShape, Strategy
 from peloton.model.resources import Resources
-from peloton.model.room import PlannedPods
 from services.hostmgr.domain_messages import counts_from_wire, counts_to_wire
-from services.hostmgr.driver import RegisteredHost, Room
-from services.hostmgr.hosts.host_book import HostBook
+from services.hostmgr.driver import FreeResources, RegisteredHost
+from services.hostmgr.hosts.host_cache import HostCache
 from services.hostmgr.hosts.host_chooser import HOSTS_PER_LEASE_MAX
 from services.hostmgr.messages import lease_from_wire, lease_to_wire, wanted_from_wire, wanted_to_wire
 
@@ -26,7 +26,7 @@ THIRD = JobId("00000000-0000-4000-8000-000000000003")
 LEASE_S = 30.0
 
 
-def room(
+def free_part(
     name: str,
     cpus: float = 4.0,
     mem: float = 2048,
@@ -34,8 +34,8 @@ def room(
     rack: str = "a",
     number: int = 1,
     slots: int = POD_SLOTS_UNLIMITED,
-) -> Room:
-    return Room(
+) -> FreeResources:
+    return FreeResources(
         f"{name}-O{number}",
         Hostname(name),
         f"{name}-S",
@@ -52,9 +52,9 @@ def refused(lease: HostLease) -> dict[str, int]:
     return {misfit_text(one.misfit): one.host_count for hosts in lease.refused.values() for one in hosts}
 
 
-def pool_with(*rooms: Room) -> HostBook:
-    pool = HostBook(LEASE_S)
-    pool.add_room(rooms)
+def pool_with(*free_resources: FreeResources) -> HostCache:
+    pool = HostCache(LEASE_S)
+    pool.add_resources(free_resources)
     return pool
 
 
@@ -62,7 +62,7 @@ def shape(cpu: float = 1.0, **rest: Any) -> PodShape:
     return PodShape(Resources.of(cpu, 32), **rest)
 
 
-def leased(pool: HostBook, wanted: PodShape, count: int, now_s: float = 0.0, job: JobId = JOB) -> list[str]:
+def leased(pool: HostCache, wanted: PodShape, count: int, now_s: float = 0.0, job: JobId = JOB) -> list[str]:
     return [h.hostname for h in pool.acquire(job, [(wanted, count)], now_s).hosts]
 
 
@@ -71,14 +71,14 @@ def test_every_host_has_the_labels_of_its_cluster() -> None:
     withdrawn.
     """
     labels = {CLUSTER_LABEL: "west", CLUSTER_KIND_LABEL: "mesos"}
-    pool = HostBook(LEASE_S, cluster_labels=labels)
+    pool = HostCache(LEASE_S, cluster_labels=labels)
     amounts = Resources.of(4, 1_000), Resources()
     said = {CLUSTER_LABEL: "east", "rack": "a"}
     hosts = [RegisteredHost(f"{name}-S", Hostname(name), "", *amounts, dict(said)) for name in ("h1", "h2")]
     hosts[1].withdrawn = "drained"
 
     pool.set_hosts(hosts)
-    pool.add_room([Room("r1", Hostname("h1"), "h1-S", *amounts, (), said)])
+    pool.add_resources([FreeResources("r1", Hostname("h1"), "h1-S", *amounts, (), said)])
 
     expected = tuple(sorted({"rack": "a", **labels}.items()))
     assert [expected] * 2 == [host.labels for host in pool.hosts()]
@@ -90,7 +90,7 @@ def test_every_host_has_the_labels_of_its_cluster() -> None:
 
 def test_a_gang_has_a_lease_of_its_own() -> None:
     """The placement of a job's gang does not void the lease of its other pods, nor the other way round."""
-    pool = pool_with(room("h1"), room("h2"))
+    pool = pool_with(free_part("h1"), free_part("h2"))
     others = pool.acquire(JOB, [(shape(4), 1)], 0.0)
     gang = pool.acquire(JOB, [(shape(4), 1)], 0.0, for_gang=True)
 
@@ -101,7 +101,7 @@ def test_a_gang_has_a_lease_of_its_own() -> None:
 
 def test_a_job_holds_one_lease() -> None:
     """The next placement after a lost answer finds the same hosts; the lost lease is void."""
-    pool = pool_with(room("h1"))
+    pool = pool_with(free_part("h1"))
     lost = pool.acquire(JOB, [(shape(), 1)], 0.0)
 
     again = pool.acquire(JOB, [(shape(), 1)], 1.0)
@@ -112,14 +112,14 @@ def test_a_job_holds_one_lease() -> None:
 
 def test_a_lease_takes_no_more_hosts_than_the_pods_need() -> None:
     """Six one-cpu pods fit on two of three four-cpu hosts."""
-    pool = pool_with(room("h1"), room("h2"), room("h3"))
+    pool = pool_with(free_part("h1"), free_part("h2"), free_part("h3"))
 
     assert leased(pool, shape(), 6) == ["h1", "h2"]
 
 
 def test_a_lease_takes_hosts_until_their_pod_slots_are_enough() -> None:
     """Hosts without a pod slot are reported as such, and the rest of their resources is not free."""
-    pool = pool_with(room("h1", slots=0), room("h2", slots=1), room("h3", slots=3))
+    pool = pool_with(free_part("h1", slots=0), free_part("h2", slots=1), free_part("h3", slots=3))
     wanted = shape(0.1)
 
     lease = pool.acquire(JOB, [(wanted, 5)], 0.0)
@@ -134,14 +134,14 @@ def test_a_lease_takes_hosts_until_their_pod_slots_are_enough() -> None:
 
 def test_spread_takes_one_host_per_pod() -> None:
     """Spreading three small pods asks for three hosts although one would hold them."""
-    pool = pool_with(room("h1"), room("h2"), room("h3"))
+    pool = pool_with(free_part("h1"), free_part("h2"), free_part("h3"))
 
     assert leased(pool, shape(0.1, strategy=Strategy.SPREAD_JOB), 3) == ["h1", "h2", "h3"]
 
 
 def test_two_leases_never_share_a_host() -> None:
     """A leased host is invisible to the next placement until the lease ends."""
-    pool = pool_with(room("h1"), room("h2"))
+    pool = pool_with(free_part("h1"), free_part("h2"))
 
     first, second, third = (leased(pool, shape(), 4, job=job) for job in (JOB, OTHER, THIRD))
 
@@ -159,7 +159,7 @@ def test_two_leases_never_share_a_host() -> None:
 )
 def test_every_host_that_fails_a_rule_is_counted(wanted: PodShape, rule: str) -> None:
     """An empty lease says which rule rejected how many hosts."""
-    pool = pool_with(room("h1"), room("h2"))
+    pool = pool_with(free_part("h1"), free_part("h2"))
 
     lease = pool.acquire(JOB, [(wanted, 1)], 0.0)
 
@@ -168,33 +168,33 @@ def test_every_host_that_fails_a_rule_is_counted(wanted: PodShape, rule: str) ->
 
 def test_revocable_pods_use_revocable_cpu() -> None:
     """The cpu of a revocable pod comes from the revocable part; its memory from the ordinary one."""
-    pool = pool_with(room("h1", cpus=1.0, revocable=4.0))
+    pool = pool_with(free_part("h1", cpus=1.0, revocable=4.0))
 
     assert leased(pool, shape(3.0, revocable=True), 1) == ["h1"]
 
 
-def test_a_job_that_got_too_little_is_told_when_room_comes() -> None:
+def test_a_job_that_got_too_little_is_signalled_when_resources_come() -> None:
     """The next offer returns the job once, and not again."""
-    pool = pool_with(room("h1"))
+    pool = pool_with(free_part("h1"))
 
     leased(pool, shape(), 5)
 
-    assert {JOB} == pool.add_room([room("h2")])
-    assert set() == pool.add_room([room("h3")])
+    assert {JOB} == pool.add_resources([free_part("h2")])
+    assert set() == pool.add_resources([free_part("h3")])
 
 
 def test_a_job_that_got_enough_is_left_alone() -> None:
     """An offer wakes waiting jobs alone."""
-    pool = pool_with(room("h1"))
+    pool = pool_with(free_part("h1"))
 
     leased(pool, shape(), 4)
 
-    assert set() == pool.add_room([room("h2")])
+    assert set() == pool.add_resources([free_part("h2")])
 
 
 def test_a_released_lease_frees_its_hosts_and_names_who_waits() -> None:
     """Giving a lease back makes its hosts READY and wakes the job that found none."""
-    pool = pool_with(room("h1"))
+    pool = pool_with(free_part("h1"))
     lease = pool.acquire(JOB, [(shape(), 1)], 0.0)
     pool.acquire(OTHER, [(shape(), 1)], 0.0)
 
@@ -202,31 +202,31 @@ def test_a_released_lease_frees_its_hosts_and_names_who_waits() -> None:
     assert leased(pool, shape(), 1) == ["h1"]
 
 
-def test_a_lease_that_was_too_little_wakes_nobody_in_vain() -> None:
+def test_a_lease_that_was_too_little_wakes_no_job_needlessly() -> None:
     """A job that releases too few hosts is not woken for them, and neither is one that found no hosts leased. A new
     offer wakes both.
     """
-    pool = pool_with(room("h1"))
+    pool = pool_with(free_part("h1"))
     pool.acquire(OTHER, [(shape(8), 1)], 0.0)
     lease = pool.acquire(JOB, [(shape(3), 2)], 0.0, for_gang=True)
 
     assert set() == pool.release(lease.lease_id)
-    assert {JOB, OTHER} == pool.add_room([room("h2")])
+    assert {JOB, OTHER} == pool.add_resources([free_part("h2")])
 
 
-def test_a_gang_is_told_of_the_hosts_of_its_other_pods() -> None:
+def test_a_gang_receives_the_hosts_of_its_other_pods() -> None:
     """A gang that found hosts leased to the job's own pods is woken when they are given back."""
-    pool = pool_with(room("h1"))
+    pool = pool_with(free_part("h1"))
     lease = pool.acquire(JOB, [(shape(), 1)], 0.0)
     pool.acquire(JOB, [(shape(), 1)], 0.0, for_gang=True)
 
     assert {JOB} == pool.release(lease.lease_id)
-    assert set() == pool.add_room([room("h2")])
+    assert set() == pool.add_resources([free_part("h2")])
 
 
 def test_a_lease_ends_by_itself() -> None:
     """Hosts of a failed holder are free when the lease expires, and a late launch claims nothing."""
-    pool = pool_with(room("h1"))
+    pool = pool_with(free_part("h1"))
     late = pool.acquire(JOB, [(shape(), 1)], 0.0)
 
     assert leased(pool, shape(), 1, LEASE_S - 1, job=OTHER) == []
@@ -234,24 +234,24 @@ def test_a_lease_ends_by_itself() -> None:
     assert {} == pool.claim(late.lease_id, [Hostname("h1")])
 
 
-def test_a_launch_consumes_all_room_of_its_hosts() -> None:
+def test_a_launch_consumes_all_offers_of_its_hosts() -> None:
     """The rest of a launched host is offered again; untouched hosts are READY once the lease is released, and jobs that
     found them leased are woken.
     """
-    pool = pool_with(room("h1"), room("h2"))
+    pool = pool_with(free_part("h1"), free_part("h2"))
     lease = pool.acquire(JOB, [(shape(), 8)], 0.0)
     pool.acquire(OTHER, [(shape(), 1)], 0.0)
 
     claims = pool.claim(lease.lease_id, [Hostname("h1")])
 
-    assert [("h1", ("h1-O1",))] == [(c.hostname, c.room_ids) for c in claims.values()]
+    assert [("h1", ("h1-O1",))] == [(c.hostname, c.resources_ids) for c in claims.values()]
     assert {OTHER} == pool.release(lease.lease_id)
     assert leased(pool, shape(), 8) == ["h2"]
 
 
-def test_nobody_is_told_of_a_lease_that_a_launch_used_up() -> None:
+def test_no_job_is_signalled_of_a_lease_that_a_launch_used_up() -> None:
     """A lease that was used up leaves nothing for other jobs, so none is woken."""
-    pool = pool_with(room("h1"))
+    pool = pool_with(free_part("h1"))
     lease = pool.acquire(JOB, [(shape(), 1)], 0.0)
     pool.acquire(OTHER, [(shape(), 1)], 0.0)
     pool.claim(lease.lease_id, [Hostname("h1")])
@@ -261,55 +261,55 @@ def test_nobody_is_told_of_a_lease_that_a_launch_used_up() -> None:
 
 def test_a_second_launch_under_one_lease_gets_nothing() -> None:
     """A lease is used up by its launch."""
-    pool = pool_with(room("h1"))
+    pool = pool_with(free_part("h1"))
     lease = pool.acquire(JOB, [(shape(), 1)], 0.0)
     pool.claim(lease.lease_id, [Hostname("h1")])
 
     assert {} == pool.claim(lease.lease_id, [Hostname("h1")])
 
 
-def test_room_of_one_host_adds_up() -> None:
+def test_offers_of_one_host_add_up() -> None:
     """A pod may use resources of several offers."""
-    pool = pool_with(room("h1", cpus=2.0), room("h1", cpus=2.0, number=2))
+    pool = pool_with(free_part("h1", cpus=2.0), free_part("h1", cpus=2.0, number=2))
 
     lease = pool.acquire(JOB, [(shape(4.0), 1)], 0.0)
 
     assert [Resources(4_000, 4_096, 40_000)] == [h.free for h in lease.hosts]
 
 
-def test_room_that_is_taken_back_is_gone() -> None:
+def test_offers_that_are_taken_back_are_gone() -> None:
     """Resources of a rescinded offer are not leased any more."""
-    pool = pool_with(room("h1"))
+    pool = pool_with(free_part("h1"))
 
-    pool.remove_room(["h1-O1"])
+    pool.remove_resources(["h1-O1"])
 
     assert leased(pool, shape(), 1) == []
 
 
-def test_losing_the_session_forgets_all_room_and_every_lease() -> None:
+def test_losing_the_session_forgets_all_offers_and_every_lease() -> None:
     """A lease from before the loss claims nothing afterwards, even when the host is announced again."""
-    pool = pool_with(room("h1"))
+    pool = pool_with(free_part("h1"))
     lease = pool.acquire(JOB, [(shape(), 1)], 0.0)
 
-    pool.forget_room()
-    pool.add_room([room("h1", number=2)])
+    pool.forget_resources()
+    pool.add_resources([free_part("h1", number=2)])
 
     assert {} == pool.claim(lease.lease_id, [Hostname("h1")])
 
 
 def test_a_host_that_comes_back_as_another_machine_starts_afresh() -> None:
     """Offers of the old machine are not added to offers of the new one."""
-    pool = pool_with(room("h1"))
-    again = replace(room("h1", cpus=1.0, number=2), host_id="h1-S2")
+    pool = pool_with(free_part("h1"))
+    again = replace(free_part("h1", cpus=1.0, number=2), host_id="h1-S2")
 
-    pool.add_room([again])
+    pool.add_resources([again])
 
     assert [1_000] == [h.free.cpu_milli for h in pool.acquire(JOB, [(shape(0.5), 1)], 0.0).hosts]
 
 
 def test_a_lease_is_bounded() -> None:
     """However many pods are wanted, one lease holds at most HOSTS_PER_LEASE_MAX hosts."""
-    pool = pool_with(*(room(f"h{i:05}") for i in range(HOSTS_PER_LEASE_MAX + 5)))
+    pool = pool_with(*(free_part(f"h{i:05}") for i in range(HOSTS_PER_LEASE_MAX + 5)))
 
     assert HOSTS_PER_LEASE_MAX == len(leased(pool, shape(4.0), 5_000))
 
@@ -330,7 +330,7 @@ def test_a_closed_host_takes_no_revocable_pods() -> None:
     """A closed host serves ordinary pods, shows no revocable cpu to a placement, and admits pods only up to its
     allocation; when it opens, waiting jobs are woken.
     """
-    pool = pool_with(room("h1", revocable=2), room("h2", revocable=0))
+    pool = pool_with(free_part("h1", revocable=2), free_part("h2", revocable=0))
     pool.set_hosts([agent("h1", slack=2000, held=500), agent("h2", slack=0, held=0)])
     slack = shape(0.5, revocable=True)
     assert pool.close_to_revocable({Hostname("h1"): 300}) == set()
@@ -384,53 +384,53 @@ def registered(name: str, held: float = 0) -> RegisteredHost:
     return RegisteredHost(f"{name}-S", Hostname(name), "", capacity, Resources(), {}, held=Resources.of(held))
 
 
-def free_cpus(book: HostBook, name: str = "h1") -> tuple[float, float]:
+def free_cpus(cache: HostCache, name: str = "h1") -> tuple[float, float]:
     """Return the free cpus of one host as it is listed, and of all hosts together."""
-    (host,) = book.hosts([name])
-    return host.free.cpu_milli / 1000, book.free().cpu_milli / 1000
+    (host,) = cache.hosts([name])
+    return host.free.cpu_milli / 1000, cache.free().cpu_milli / 1000
 
 
-def test_a_host_whose_offer_is_rescinded_has_its_free_room() -> None:
+def test_a_host_whose_offer_is_rescinded_has_its_free_resources() -> None:
     """The agent was killed and came back between two reads, and the cluster makes no offer at present."""
-    book = pool_with(room("h1"))
-    book.set_hosts([registered("h1", held=1)])
+    cache = pool_with(free_part("h1"))
+    cache.set_hosts([registered("h1", held=1)])
 
-    book.remove_room(["h1-O1"])
+    cache.remove_resources(["h1-O1"])
 
-    assert (3.0, 3.0) == free_cpus(book)
+    assert (3.0, 3.0) == free_cpus(cache)
 
 
-def test_room_that_a_launch_leaves_is_free_though_it_is_not_offered() -> None:
+def test_resources_that_a_launch_leaves_are_free_though_they_are_not_offered() -> None:
     """Claimed resources are not free until the cluster's report can include the launch: the second one after its end,
     as the first may be older. From then on resources that no pod holds are free.
     """
-    book = pool_with(room("h1"))
-    book.set_hosts([registered("h1")])
-    lease = book.acquire(JOB, [(shape(1.0), 1)], 0.0)
+    cache = pool_with(free_part("h1"))
+    cache.set_hosts([registered("h1")])
+    lease = cache.acquire(JOB, [(shape(1.0), 1)], 0.0)
     seen = []
-    with book.launches.launching(["h1"]):
-        book.claim(lease.lease_id, [Hostname("h1")])
-        book.release(lease.lease_id)
+    with cache.launches.launching(["h1"]):
+        cache.claim(lease.lease_id, [Hostname("h1")])
+        cache.release(lease.lease_id)
         for _ in range(3):
-            book.set_hosts([registered("h1")])
-            seen.append(free_cpus(book))
+            cache.set_hosts([registered("h1")])
+            seen.append(free_cpus(cache))
     for held in (0, 1):
-        book.set_hosts([registered("h1", held)])
-        seen.append(free_cpus(book))
+        cache.set_hosts([registered("h1", held)])
+        seen.append(free_cpus(cache))
 
     assert [(0.0, 0.0)] * 4 + [(3.0, 3.0)] == seen
 
 
-def test_a_plan_finds_room_that_a_launch_left_and_that_is_not_offered() -> None:
+def test_a_plan_finds_capacity_that_a_launch_left_and_that_is_not_offered() -> None:
     """A plan uses the same free resources as a lease."""
-    book = pool_with(room("h1"))
-    book.set_hosts([registered("h1")])
-    lease = book.acquire(JOB, [(shape(1.0), 1)], 0.0)
-    book.claim(lease.lease_id, [Hostname("h1")])
-    book.release(lease.lease_id)
+    cache = pool_with(free_part("h1"))
+    cache.set_hosts([registered("h1")])
+    lease = cache.acquire(JOB, [(shape(1.0), 1)], 0.0)
+    cache.claim(lease.lease_id, [Hostname("h1")])
+    cache.release(lease.lease_id)
     for _ in range(2):
-        book.set_hosts([registered("h1", held=1)])
+        cache.set_hosts([registered("h1", held=1)])
 
-    (found,) = book.room.find([PlannedPods(shape(1.0), 9)], {})
+    (found,) = cache.finder.find([PlannedPods(shape(1.0), 9)], {})
 
     assert 3 == found.count

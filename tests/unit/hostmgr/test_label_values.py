@@ -15,10 +15,10 @@ from peloton.model.pod import HostLabel, PodShape
 from peloton.model.resources import Resources
 from peloton.scheduling.placement import ReadyGang, place
 from services.hostmgr.driver import RegisteredHost
-from services.hostmgr.hosts.host_book import HostBook
+from services.hostmgr.hosts.host_cache import HostCache
 from services.hostmgr.hosts.registered_hosts import RegisteredHosts
 from services.hostmgr.mesos.agents import AgentReader, labels_of
-from services.hostmgr.mesos.offer_book import OfferBook
+from services.hostmgr.mesos.offer_cache import OfferCache
 from services.hostmgr.messages import lease_from_wire, lease_to_wire
 from tests.unit.hostmgr.test_hosts import JOB, LEASE_S, OTHER, refused, shape
 
@@ -39,18 +39,18 @@ def items(name: str, *values: str) -> dict[str, Any]:
 RACKS = {"both": [items("rack", "a", "b")], "left": [text("rack", "a")], "right": [text("rack", "b")]}
 
 
-def a_book(**attributes: list[dict[str, Any]]) -> HostBook:
+def a_cache(**attributes: list[dict[str, Any]]) -> HostCache:
     """Return a book with agents and offers read as the Mesos driver does."""
     agents, offers = [], []
     for name, own in attributes.items():
         about: dict[str, Any] = {"hostname": name, "resources": [CPUS, MEM, DISK], "attributes": own}
         agents.append({"agent_info": {"id": {"value": f"{name}-S"}, **about}, "total_resources": about["resources"]})
         offers.append({"id": {"value": f"{name}-O"}, "agent_id": {"value": f"{name}-S"}, **about})
-    book = HostBook(LEASE_S, cluster_labels={"peloton/cluster": "west"})
+    cache = HostCache(LEASE_S, cluster_labels={"peloton/cluster": "west"})
     answer = orjson.dumps({"type": "GET_AGENTS", "get_agents": {"agents": agents}})
-    book.set_hosts(agent.host for agent in AgentReader().read([answer]))
-    book.add_room(OfferBook().take_in(offers))
-    return book
+    cache.set_hosts(agent.host for agent in AgentReader().read([answer]))
+    cache.add_resources(OfferCache().take_in(offers))
+    return cache
 
 
 def a_registered(name: str, attributes: list[dict[str, Any]]) -> RegisteredHost:
@@ -58,11 +58,11 @@ def a_registered(name: str, attributes: list[dict[str, Any]]) -> RegisteredHost:
     return RegisteredHost(f"{name}-S", Hostname(name), "", Resources.of(4), Resources(), labels)
 
 
-def fitting(book: HostBook, constraint: HostLabel) -> list[str]:
+def fitting(cache: HostCache, constraint: HostLabel) -> list[str]:
     """Return the hosts of a lease with this constraint."""
     wanted = shape(4, constraint=constraint)
-    lease = book.acquire(JOB, [(wanted, 3)], 0.0)
-    book.release(lease.lease_id)
+    lease = cache.acquire(JOB, [(wanted, 3)], 0.0)
+    cache.release(lease.lease_id)
     return sorted(host.hostname for host in lease.hosts)
 
 
@@ -85,27 +85,27 @@ def test_each_item_of_an_attribute_is_a_label(attributes: list[dict[str, Any]], 
 
 def test_constraints_count_each_value() -> None:
     """The values joined by commas are no value."""
-    book = a_book(**RACKS)
+    cache = a_cache(**RACKS)
 
-    assert ["both", "left"] == fitting(book, HostLabel("rack", "a"))
-    assert ["both", "right"] == fitting(book, HostLabel("rack", "b"))
-    assert ["right"] == fitting(book, HostLabel("rack", "a", "<", 1))
-    assert [] == fitting(book, HostLabel("rack", "a,b"))
-    assert ["twice"] == fitting(a_book(once=[items("k", "x")], twice=[items("k", "x", "x")]), HostLabel("k", "x", ">"))
+    assert ["both", "left"] == fitting(cache, HostLabel("rack", "a"))
+    assert ["both", "right"] == fitting(cache, HostLabel("rack", "b"))
+    assert ["right"] == fitting(cache, HostLabel("rack", "a", "<", 1))
+    assert [] == fitting(cache, HostLabel("rack", "a,b"))
+    assert ["twice"] == fitting(a_cache(once=[items("k", "x")], twice=[items("k", "x", "x")]), HostLabel("k", "x", ">"))
 
 
 def test_what_no_host_could_take_is_known_by_each_value() -> None:
     """Each value is checked, even of a host whose resources are all in use."""
-    book = a_book(both=RACKS["both"])
+    cache = a_cache(both=RACKS["both"])
     one, joined = (shape(constraint=HostLabel("rack", value)) for value in ("b", "a,b"))
 
-    assert [joined] == list(book.judge([one, joined]))
+    assert [joined] == list(cache.judge([one, joined]))
 
 
 def test_a_lease_has_all_values_and_earlier_releases_read_them_joined() -> None:
     """Earlier releases read the values joined, as before: labels with one value are where they were."""
-    book, wanted = a_book(**RACKS), shape(4)
-    lease = book.acquire(JOB, [(wanted, 3)], 0.0)
+    cache, wanted = a_cache(**RACKS), shape(4)
+    lease = cache.acquire(JOB, [(wanted, 3)], 0.0)
     wire = lease_to_wire(lease, [wanted])
 
     [both, left] = (next(host for host in wire.hosts if host.hostname == name) for name in ("both", "left"))
@@ -122,8 +122,8 @@ def test_a_lease_has_all_values_and_earlier_releases_read_them_joined() -> None:
 @pytest.mark.parametrize(("value", "hosts"), [("a", ["both", "left"]), ("b", ["both", "right"]), ("a,b", [])])
 def test_placement_counts_each_value(value: str, hosts: list[str]) -> None:
     """Placement counts each value of the hosts of a lease that was sent over the wire."""
-    book, wanted = a_book(**RACKS), shape(4)
-    wire = lease_to_wire(book.acquire(JOB, [(wanted, 3)], 0.0), [wanted])
+    cache, wanted = a_cache(**RACKS), shape(4)
+    wire = lease_to_wire(cache.acquire(JOB, [(wanted, 3)], 0.0), [wanted])
     pods = [ReadyGang(shape(4, constraint=HostLabel("rack", value)), ((number, 1),)) for number in range(3)]
 
     batch = place(JOB, pods, lease_from_wire(wire, [wanted]))
@@ -133,12 +133,12 @@ def test_placement_counts_each_value(value: str, hosts: list[str]) -> None:
 
 def test_a_host_with_several_values_is_in_no_domain() -> None:
     """Pods that spread are not placed there, and pods there count for neither domain."""
-    book, wanted = a_book(**RACKS), PodShape(Resources.of(1, 10), layout=HARD)
-    counts = book.domains.count([wanted], {Hostname("both"): 2, Hostname("left"): 1})
+    cache, wanted = a_cache(**RACKS), PodShape(Resources.of(1, 10), layout=HARD)
+    counts = cache.domains.count([wanted], {Hostname("both"): 2, Hostname("left"): 1})
     [[rule]] = counts.values()
     assert ({"a": 1}, frozenset("ab")) == (rule.pods, rule.open)
 
-    lease = book.acquire(JOB, [(wanted, 3)], 0.0, counts=counts)
+    lease = cache.acquire(JOB, [(wanted, 3)], 0.0, counts=counts)
     assert {"left", "right"} == {host.hostname for host in lease.hosts}
     pods = [ReadyGang(wanted, ((number, 1),)) for number in range(5)]
     assert {"left": 2, "right": 3} == {one.hostname: len(one.pods) for one in place(JOB, pods, lease).placements}
@@ -146,21 +146,21 @@ def test_a_host_with_several_values_is_in_no_domain() -> None:
 
 def test_an_exclusive_host_may_be_kept_for_several() -> None:
     """The label of the host has each of the names."""
-    book = a_book(shared=[items("peloton/exclusive", "ml", "ai")])
+    cache = a_cache(shared=[items("peloton/exclusive", "ml", "ai")])
 
-    assert ["shared"] == fitting(book, HostLabel("peloton/exclusive", "ai"))
-    assert {"kept for pods that ask for peloton/exclusive": 1} == refused(book.acquire(JOB, [(shape(), 1)], 0.0))
+    assert ["shared"] == fitting(cache, HostLabel("peloton/exclusive", "ai"))
+    assert {"kept for pods that ask for peloton/exclusive": 1} == refused(cache.acquire(JOB, [(shape(), 1)], 0.0))
 
 
 def test_people_and_rebalancing_see_each_value() -> None:
     """Each value is shown to users, used by rebalancing, and matched by daemons."""
-    book = a_book(**RACKS)
+    cache = a_cache(**RACKS)
 
-    assert [("rack", "a"), ("rack", "b")] == [pair for pair in book.hosts()[0].labels if pair[0] == "rack"]
-    seen = {host.hostname: host.view.labels for host in book.census({})}
+    assert [("rack", "a"), ("rack", "b")] == [pair for pair in cache.hosts()[0].labels if pair[0] == "rack"]
+    seen = {host.hostname: host.view.labels for host in cache.census({})}
     assert ({"a": 1, "b": 1}, "a") == (seen["both"]["rack"], seen["left"]["rack"])
-    book.daemons.want([Daemon(OTHER, shape(1, constraint=HostLabel("rack", "b")))])
-    assert {"both", "right"} == book.daemons.hosts_of(OTHER)
+    cache.daemons.want([Daemon(OTHER, shape(1, constraint=HostLabel("rack", "b")))])
+    assert {"both", "right"} == cache.daemons.hosts_of(OTHER)
 
 
 def test_a_host_pool_that_an_agent_names_twice_is_none() -> None:

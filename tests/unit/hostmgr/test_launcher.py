@@ -13,7 +13,7 @@ from peloton.errors import Unavailable
 from peloton.model.host import LaunchResult
 from peloton.model.ids import JobId
 from peloton.model.job import JobRecord, JobType
-from services.hostmgr.hosts.host_book import HostBook
+from services.hostmgr.hosts.host_cache import HostCache
 from services.hostmgr.in_flight import InFlight
 from services.hostmgr.launcher import Launcher
 from tests.doubles.hostmgr.cluster import MemoryCluster
@@ -39,7 +39,7 @@ class NoPods:
 def launcher(type: JobType) -> Launcher:
     nothing: Any = NoPods()
     jobs: Any = {JOB: replace(convert.new_job_record(JOB, JobConfig(name="j"), 1), type=type)}
-    parts = "east", HostBook(30.0), Unready(MemoryCluster([])), nothing, InFlight[Any]()
+    parts = "east", HostCache(30.0), Unready(MemoryCluster([])), nothing, InFlight[Any]()
     return Launcher(jobs, nothing, nothing, nothing, *parts, lambda lease: None, lambda: None, lambda: None)
 
 

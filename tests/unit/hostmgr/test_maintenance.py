@@ -14,11 +14,11 @@ from peloton.model.maintenance import HostMaintenance, Resident
 from peloton.model.reason import SlaRefusal
 from peloton.model.resources import Resources
 from services.hostmgr.drain_watch import REFUSAL_S, DrainWatch
-from services.hostmgr.driver import RegisteredHost, Room
-from services.hostmgr.hosts.host_book import HostBook
+from services.hostmgr.driver import FreeResources, RegisteredHost
+from services.hostmgr.hosts.host_cache import HostCache
 from services.hostmgr.hosts.host_chooser import GOES_NOTICE_NS
 from services.hostmgr.residents import AGE_MAX_S, ASKED_WITHIN_S, REST_PER_QUERY, Residents
-from tests.unit.hostmgr.test_hosts import JOB, LEASE_S, OTHER, leased, pool_with, refused, room, shape
+from tests.unit.hostmgr.test_hosts import JOB, LEASE_S, OTHER, free_part, leased, pool_with, refused, shape
 
 UP, DRAINING, DOWN = HostState.UP, HostState.DRAINING, HostState.DOWN
 
@@ -33,7 +33,7 @@ def agent(name: str) -> RegisteredHost:
 
 def test_a_host_that_goes_is_not_leased() -> None:
     """The host is not leased as soon as its maintenance begins; the lease has the reason."""
-    pool = pool_with(room("h1"), room("h2"))
+    pool = pool_with(free_part("h1"), free_part("h2"))
     pool.set_maintained([maintained("h1", DRAINING)])
 
     lease = pool.acquire(JOB, [(shape(), 100)], 0.0)
@@ -44,7 +44,7 @@ def test_a_host_that_goes_is_not_leased() -> None:
 
 def test_it_is_leased_again_when_it_is_back() -> None:
     """The host is leased again when the maintenance is cancelled, or ended."""
-    pool = pool_with(room("h1"))
+    pool = pool_with(free_part("h1"))
     pool.set_maintained([maintained("h1", DRAINING)])
     pool.set_maintained([])
 
@@ -53,7 +53,7 @@ def test_it_is_leased_again_when_it_is_back() -> None:
 
 def test_a_host_that_will_go_comes_last() -> None:
     """A host that waits for its maintenance is given only the pods that no other host takes."""
-    pool = pool_with(room("h1"), room("h2"))
+    pool = pool_with(free_part("h1"), free_part("h2"))
     pool.set_maintained([maintained("h1", UP)])
 
     assert leased(pool, shape(), 1) == ["h2"]
@@ -62,7 +62,7 @@ def test_a_host_that_will_go_comes_last() -> None:
 
 def test_a_launch_does_not_get_a_host_that_went_meanwhile() -> None:
     """The pods of a host that was leased and is gone at the claim are rejected, the pods of other hosts are not."""
-    pool = pool_with(room("h1"), room("h2"))
+    pool = pool_with(free_part("h1"), free_part("h2"))
     lease = pool.acquire(JOB, [(shape(cpu=4), 2)], 0.0)
     pool.set_maintained([maintained("h1", DRAINING)])
 
@@ -74,7 +74,7 @@ def test_a_launch_does_not_get_a_host_that_went_meanwhile() -> None:
 
 def test_a_host_is_closed_once_launches_have_ended() -> None:
     """A launch that may have claimed it before keeps it open until its commit, whether that succeeds or not."""
-    pool = pool_with(room("h1"))
+    pool = pool_with(free_part("h1"))
 
     def fails() -> None:
         with pool.launches.launching(["h1"]):
@@ -92,7 +92,7 @@ def test_a_host_is_closed_once_launches_have_ended() -> None:
 
 def test_capacity_without_those_that_go() -> None:
     """Draining hosts do not count, waiting ones do; all of them are registered, and count for the bound."""
-    pool = HostBook(LEASE_S)
+    pool = HostCache(LEASE_S)
     pool.set_hosts([agent("h1"), agent("h2"), agent("h3")])
     gone = replace(maintained("gone", DOWN), capacity=Resources.of(2, 1))
     pool.set_maintained([maintained("h1", DRAINING), maintained("h2", UP), gone])
@@ -104,7 +104,7 @@ def test_capacity_without_those_that_go() -> None:
 
 def test_states_of_hosts() -> None:
     """Registered hosts and hosts that are down are listed with their goals."""
-    pool = HostBook(LEASE_S)
+    pool = HostCache(LEASE_S)
     pool.set_hosts([agent("h1"), agent("h2"), agent("h3")])
     pool.set_maintained([maintained("h1", DRAINING, UP), maintained("h2", UP), maintained("gone", DOWN)])
 
@@ -119,15 +119,15 @@ def test_states_of_hosts() -> None:
 def test_a_host_that_is_down_has_the_labels_of_its_cluster() -> None:
     """The labels are the name and kind of the cluster, as for a registered host."""
     labels = {CLUSTER_LABEL: "east", CLUSTER_KIND_LABEL: "kubernetes"}
-    pool = HostBook(LEASE_S, cluster_labels=labels)
+    pool = HostCache(LEASE_S, cluster_labels=labels)
     pool.set_hosts([])
     pool.set_maintained([maintained("gone", DOWN)])
 
     assert [labels] == [dict(host.labels) for host in pool.hosts()]
 
 
-def going(name: str, goes_ns: int, number: int = 1) -> Room:
-    return replace(room(name, number=number), goes_ns=goes_ns)
+def going(name: str, goes_ns: int, number: int = 1) -> FreeResources:
+    return replace(free_part(name, number=number), goes_ns=goes_ns)
 
 
 NOW_NS = 1_000 * GOES_NOTICE_NS
@@ -135,15 +135,17 @@ NOW_NS = 1_000 * GOES_NOTICE_NS
 
 def test_the_cluster_takes_a_host_away_soon() -> None:
     """An operator's own schedule keeps pods off for the three hours before, however the host was announced."""
-    pool = HostBook(LEASE_S, wall_ns=lambda: NOW_NS)
+    pool = HostCache(LEASE_S, wall_ns=lambda: NOW_NS)
     notice = NOW_NS + GOES_NOTICE_NS
-    pool.add_room([going("soon", notice), going("later", notice + 1), room("past"), going("past", 1, number=2)])
+    pool.add_resources(
+        [going("soon", notice), going("later", notice + 1), free_part("past"), going("past", 1, number=2)]
+    )
 
     lease = pool.acquire(JOB, [(shape(), 100)], 0.0)
 
     assert [h.hostname for h in lease.hosts] == ["later"]
     assert refused(lease) == {"scheduled for maintenance in the cluster": 2}
-    pool.remove_room(["past-O2"])
+    pool.remove_resources(["past-O2"])
     assert leased(pool, shape(), 1, job=OTHER) == ["past"]
 
 
@@ -172,7 +174,7 @@ def looking() -> tuple[Storage, Residents]:
 H1, H2 = Hostname("h1"), Hostname("h2")
 
 
-def test_one_look_serves_all_hosts() -> None:
+def test_one_read_serves_all_hosts() -> None:
     """One query serves all hosts for a moment; a host that was not in it is queried with the others."""
     storage, residents = looking()
     assert [POD] == residents.of(H1) == residents.of(H2) == residents.of(H1)
@@ -183,7 +185,7 @@ def test_one_look_serves_all_hosts() -> None:
     assert storage.looks == [{"h1"}, {"h1", "h2"}, {"h1", "h2"}]
 
 
-def test_a_slow_look_serves_longer() -> None:
+def test_a_slow_read_serves_longer() -> None:
     """Queries take a bounded part of the time, however long one query takes."""
     storage, residents = looking()
     storage.took_s = 2.0
@@ -197,7 +199,7 @@ def test_a_slow_look_serves_longer() -> None:
     assert len(storage.looks) == 2
 
 
-def test_hosts_that_nobody_asks_for_are_forgotten() -> None:
+def test_hosts_without_requests_are_forgotten() -> None:
     """Hosts without a request are no longer queried."""
     storage, residents = looking()
     residents.of(H1)
@@ -207,7 +209,7 @@ def test_hosts_that_nobody_asks_for_are_forgotten() -> None:
     assert storage.looks == [{"h1"}, {"h2"}]
 
 
-def test_who_was_told_is_not_asked_again() -> None:
+def test_who_was_notified_is_not_asked_again() -> None:
     """A leaving pod is marked even if the query is older; the next query overrides the mark."""
     storage, residents = looking()
     residents.of(H1)

@@ -6,7 +6,7 @@ from peloton.model.ids import PodId
 from peloton.model.pod import AllOf, HostLabel, PodLabel
 from services.hostmgr.hosts.pod_labels import PodLabelIndex
 from services.hostmgr.messages import lease_from_wire, lease_to_wire
-from tests.unit.hostmgr.test_hosts import JOB, OTHER, pool_with, refused, room, shape
+from tests.unit.hostmgr.test_hosts import JOB, OTHER, free_part, pool_with, refused, shape
 
 WEB, EU = ("app", "web"), ("zone", "eu")
 ONE_EACH = shape(0.1, constraint=PodLabel(*WEB))
@@ -30,7 +30,7 @@ def test_pods_are_counted_until_they_end() -> None:
 
 def test_a_lease_leaves_hosts_out_by_the_pods_there() -> None:
     """Pods of another job count too; the reason names the rule that failed, not the rules next to it."""
-    pool = pool_with(room("h1"), room("h2"), room("h3"))
+    pool = pool_with(free_part("h1"), free_part("h2"), free_part("h3"))
     pool.pod_labels.add([(PodId(OTHER, i, 1), f"h{i}", (WEB,)) for i in (1, 3)])
     rule = AllOf((HostLabel("rack", "a"), PodLabel(*WEB)))
 
@@ -41,7 +41,7 @@ def test_a_lease_leaves_hosts_out_by_the_pods_there() -> None:
 
 def test_a_lease_has_hosts_for_as_many_pods_as_their_constraint_lets_be_there() -> None:
     """Twenty would fit on one host by their size; the counts of the labels they name come with the lease."""
-    pool = pool_with(room("h1"), room("h2"), room("h3"))
+    pool = pool_with(free_part("h1"), free_part("h2"), free_part("h3"))
     pool.pod_labels.add([(PodId(OTHER, 0, 1), "h1", (WEB, EU))])
 
     lease = pool.acquire(JOB, [(shape(0.1, constraint=PodLabel(*WEB, "<", 2)), 3)], 0.0)
@@ -50,9 +50,9 @@ def test_a_lease_has_hosts_for_as_many_pods_as_their_constraint_lets_be_there() 
     assert lease == lease_from_wire(lease_to_wire(lease, []), [])
 
 
-def test_who_waits_is_told_when_labelled_pods_end() -> None:
+def test_who_waits_is_reported_when_labelled_pods_end() -> None:
     """The job is woken without a new offer, which may have arrived before the end of the pods."""
-    pool = pool_with(room("h1"))
+    pool = pool_with(free_part("h1"))
     pool.pod_labels.add([(PodId(OTHER, 0, 1), "h1", (WEB,))])
     assert () == pool.acquire(JOB, [(ONE_EACH, 1)], 0.0).hosts
 

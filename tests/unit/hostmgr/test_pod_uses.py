@@ -52,7 +52,7 @@ def test_two_samples_make_a_rate() -> None:
     assert [A, A] == hosts.asked
 
 
-def test_a_sample_serves_all_who_look() -> None:
+def test_a_sample_serves_all_who_read() -> None:
     """The agent is not asked again for some seconds."""
     hosts = Hosts()
     uses = hosts.uses()
@@ -94,11 +94,11 @@ def test_what_was_measured_long_ago_is_not_shown() -> None:
     assert {} == uses.on([A])
 
 
-def test_a_slow_host_holds_up_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slow_host_delays_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     """The answer has the usage of the other hosts; the slow host is read once at a time, and its
     usage is there later.
     """
-    monkeypatch.setattr(pod_uses, "PATIENCE_S", 0.01)
+    monkeypatch.setattr(pod_uses, "TIMEOUT_S", 0.01)
     hosts = Hosts(held={B: threading.Event()})
     uses = hosts.uses()
     for _ in range(3):
@@ -107,7 +107,7 @@ def test_a_slow_host_holds_up_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [B] == [name for name in hosts.asked if name == B]
 
     hosts.held.pop(B).set()
-    monkeypatch.setattr(pod_uses, "PATIENCE_S", 60.0)
+    monkeypatch.setattr(pod_uses, "TIMEOUT_S", 60.0)
     uses.on([B])
     hosts.now_s += SAMPLE_AGE_S
     assert {POD: Use(500, 64)} == uses.on([B])

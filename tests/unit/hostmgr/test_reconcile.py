@@ -14,9 +14,9 @@ from services.hostmgr.in_flight import InFlight
 from services.hostmgr.reconcile import (
     FOLLOW_UPS_S,
     PERIOD_S,
-    Look,
     Reconciler,
     ReconcileSchedule,
+    ReconcileScope,
     Row,
 )
 
@@ -26,36 +26,43 @@ ROW = (POD, "h1", "agent", PodState.LAUNCHED)
 
 def started() -> ReconcileSchedule:
     schedule = ReconcileSchedule()
-    assert Look.ALL is schedule.take(0.0)
+    assert ReconcileScope.ALL is schedule.take(0.0)
     return schedule
 
 
-def test_the_first_look_is_at_everything() -> None:
+def test_the_first_read_is_at_everything() -> None:
     """A new leader reconciles all pods, and then nothing is due."""
     schedule = started()
 
-    assert Look.NONE is schedule.take(1.0)
+    assert ReconcileScope.NONE is schedule.take(1.0)
 
 
-def test_unsettled_pods_are_looked_at_again_and_again_until_everything_is() -> None:
+def test_unsettled_pods_are_checked_again_and_again_until_everything_is() -> None:
     """A master that recovers does not answer at once: requests become rarer until the period ends."""
     schedule = started()
 
     looks = [schedule.take(second) for second in (*FOLLOW_UPS_S, PERIOD_S - 1, PERIOD_S, PERIOD_S + 1)]
 
-    assert [*[Look.UNSETTLED] * len(FOLLOW_UPS_S), Look.NONE, Look.ALL, Look.NONE] == looks
+    assert [
+        *[ReconcileScope.UNSETTLED] * len(FOLLOW_UPS_S),
+        ReconcileScope.NONE,
+        ReconcileScope.ALL,
+        ReconcileScope.NONE,
+    ] == looks
 
 
-def test_when_all_agents_have_come_is_a_look_of_its_own() -> None:
+def test_when_all_agents_have_come_is_a_read_of_its_own() -> None:
     """Pods unknown to a new master are reconciled when all agents must have registered, whatever the setting says."""
     schedule = ReconcileSchedule(settled_s=700.0)
     schedule.take(0.0)
-    assert Look.UNSETTLED is schedule.take(max(FOLLOW_UPS_S))
+    assert ReconcileScope.UNSETTLED is schedule.take(max(FOLLOW_UPS_S))
 
-    assert [Look.NONE, Look.UNSETTLED, Look.NONE] == [schedule.take(second) for second in (699.0, 700.0, 701.0)]
+    assert [ReconcileScope.NONE, ReconcileScope.UNSETTLED, ReconcileScope.NONE] == [
+        schedule.take(second) for second in (699.0, 700.0, 701.0)
+    ]
 
 
-def test_many_who_want_a_look_soon_share_one() -> None:
+def test_many_who_request_reconciliation_soon_share_one() -> None:
     """An agent that returns requests one reconciliation for each of its pods."""
     schedule = started()
     for second in range(5):
@@ -63,37 +70,39 @@ def test_many_who_want_a_look_soon_share_one() -> None:
 
     looks = [schedule.take(second) for second in (9.0, 10.0, 15.0, FOLLOW_UPS_S[0])]
 
-    assert [Look.NONE, Look.UNSETTLED, Look.NONE, Look.UNSETTLED] == looks
+    assert [ReconcileScope.NONE, ReconcileScope.UNSETTLED, ReconcileScope.NONE, ReconcileScope.UNSETTLED] == looks
 
 
-def test_a_late_taker_catches_up_with_one_look() -> None:
+def test_a_late_taker_catches_up_with_one_read() -> None:
     """One reconciliation of all pods covers all that are due."""
-    assert Look.ALL is started().take(PERIOD_S * 3)
+    assert ReconcileScope.ALL is started().take(PERIOD_S * 3)
 
 
 def test_the_larger_wish_wins() -> None:
     """A smaller request does not replace a larger one, and a request is taken once."""
     schedule = started()
-    schedule.want(Look.ALL)
-    schedule.want(Look.UNSETTLED)
+    schedule.want(ReconcileScope.ALL)
+    schedule.want(ReconcileScope.UNSETTLED)
 
     assert schedule.is_wanted
-    assert [Look.ALL, Look.NONE] == [schedule.take(1.0), schedule.take(1.0)]
+    assert [ReconcileScope.ALL, ReconcileScope.NONE] == [schedule.take(1.0), schedule.take(1.0)]
 
 
 def test_a_small_wish_does_not_move_the_plan() -> None:
     """The reconciliation of all pods keeps its time."""
     schedule = started()
-    schedule.want(Look.UNSETTLED)
+    schedule.want(ReconcileScope.UNSETTLED)
 
-    assert [Look.UNSETTLED, Look.NONE] == [schedule.take(1.0), schedule.take(2.0)]
-    assert Look.ALL is schedule.take(PERIOD_S)
+    assert [ReconcileScope.UNSETTLED, ReconcileScope.NONE] == [schedule.take(1.0), schedule.take(2.0)]
+    assert ReconcileScope.ALL is schedule.take(PERIOD_S)
 
 
 def test_unsettled_are_pods_that_should_have_moved_on() -> None:
     """A running pod is not among them."""
-    assert {PodState.LAUNCHED, PodState.KILLING} == {state for state in PodState if Look.UNSETTLED.covers(state)}
-    assert Look.ALL.covers(PodState.RUNNING)
+    assert {PodState.LAUNCHED, PodState.KILLING} == {
+        state for state in PodState if ReconcileScope.UNSETTLED.covers(state)
+    }
+    assert ReconcileScope.ALL.covers(PodState.RUNNING)
 
 
 def test_a_pod_in_flight_is_left_out_until_each_launch_of_it_has_landed() -> None:
@@ -103,10 +112,10 @@ def test_a_pod_in_flight_is_left_out_until_each_launch_of_it_has_landed() -> Non
 
     with flights.launching([POD]):
         with flights.launching([POD]):
-            Reconciler(lambda: iter([[ROW]]), flights).ask(Look.UNSETTLED, asked.extend)
-        Reconciler(lambda: iter([[ROW]]), flights).ask(Look.UNSETTLED, asked.extend)
+            Reconciler(lambda: iter([[ROW]]), flights).ask(ReconcileScope.UNSETTLED, asked.extend)
+        Reconciler(lambda: iter([[ROW]]), flights).ask(ReconcileScope.UNSETTLED, asked.extend)
     assert [] == asked
-    Reconciler(lambda: iter([[ROW]]), flights).ask(Look.UNSETTLED, asked.extend)
+    Reconciler(lambda: iter([[ROW]]), flights).ask(ReconcileScope.UNSETTLED, asked.extend)
     assert [PodOnHost(*ROW[:3])] == asked
 
 
@@ -126,8 +135,8 @@ class Master:
         self.answers([answer(str(pod.pod_id)) for pod in pods if pod.host_id in self.agents])
 
 
-def answer(pod: str, told: str = "RUNNING") -> PodReport:
-    return PodReport(pod, told, lambda: None, is_answer=True)
+def answer(pod: str, reported: str = "RUNNING") -> PodReport:
+    return PodReport(pod, reported, lambda: None, is_answer=True)
 
 
 def pod_row(number: int, state: PodState = PodState.RUNNING, agent: str = "agent") -> Row:
@@ -144,40 +153,40 @@ def test_everything_that_is_known_is_asked_about_and_then_everything_else() -> N
     ending = pod_row(1, PodState.KILLING)
     made, master = reconciler(pod_row(0), ending)
 
-    assert [ending] == made.ask(Look.ALL, master.reconcile)
+    assert [ending] == made.ask(ReconcileScope.ALL, master.reconcile)
     assert [[str(pod_row(0)[0]), str(ending[0])], []] == master.asked
     assert frozenset() == made.answers.begin()
 
 
 def test_pods_whose_agent_is_not_back_are_asked_about_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """A pod is in each reconciliation until its agent has registered with the master."""
-    monkeypatch.setattr(reconcile, "PATIENCE_S", 0.0)
+    monkeypatch.setattr(reconcile, "ANSWER_TIMEOUT_S", 0.0)
     made, master = reconciler(pod_row(0), pod_row(1, agent="away"))
     late = str(pod_row(1)[0])
-    made.ask(Look.ALL, master.reconcile)
+    made.ask(ReconcileScope.ALL, master.reconcile)
     master.asked.clear()
 
     for _ in range(2):
-        made.ask(Look.UNSETTLED, master.reconcile)
+        made.ask(ReconcileScope.UNSETTLED, master.reconcile)
     assert [[late], [late]] == master.asked
     master.agents.add("away")
-    made.ask(Look.UNSETTLED, master.reconcile)
-    made.ask(Look.UNSETTLED, master.reconcile)
+    made.ask(ReconcileScope.UNSETTLED, master.reconcile)
+    made.ask(ReconcileScope.UNSETTLED, master.reconcile)
 
     assert [[late]] * 3 == master.asked
 
 
-def test_a_look_that_fails_forgets_no_pod(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_read_that_fails_forgets_no_pod(monkeypatch: pytest.MonkeyPatch) -> None:
     """Unanswered pods are asked again, although the reconciliation that should have included them failed."""
-    monkeypatch.setattr(reconcile, "PATIENCE_S", 0.0)
+    monkeypatch.setattr(reconcile, "ANSWER_TIMEOUT_S", 0.0)
     made, master = reconciler(pod_row(0, agent="away"))
-    made.ask(Look.ALL, master.reconcile)
+    made.ask(ReconcileScope.ALL, master.reconcile)
     master.is_away = True
     with pytest.raises(OSError, match="away"):
-        made.ask(Look.UNSETTLED, master.reconcile)
+        made.ask(ReconcileScope.UNSETTLED, master.reconcile)
     master.is_away, master.agents = False, {"away"}
 
-    made.ask(Look.UNSETTLED, master.reconcile)
+    made.ask(ReconcileScope.UNSETTLED, master.reconcile)
 
     assert frozenset() == made.answers.begin()
 
@@ -189,10 +198,10 @@ def test_an_answer_that_is_stored_is_no_news() -> None:
     master.answers = lambda statuses: news.extend(s.pod for s in statuses if made.answers.is_news(s))
     running, launched = str(pod_row(0)[0]), str(pod_row(1)[0])
 
-    made.ask(Look.UNSETTLED, master.reconcile)
+    made.ask(ReconcileScope.UNSETTLED, master.reconcile)
     assert [launched] == news
     assert frozenset({launched}) == made.answers.begin()
-    made.ask(Look.UNSETTLED, master.reconcile)
+    made.ask(ReconcileScope.UNSETTLED, master.reconcile)
     made.answers.take([answer(launched)])
 
     assert not made.answers.is_news(answer(launched))
@@ -200,13 +209,13 @@ def test_an_answer_that_is_stored_is_no_news() -> None:
     assert made.answers.is_news(answer(running))
 
 
-def test_what_is_told_last_is_no_news_either() -> None:
+def test_what_is_reported_last_is_no_news_either() -> None:
     """The report of all pods takes seconds, in which the next reconciliation may begin. Nothing is kept afterwards."""
     made, master = reconciler(*(pod_row(number) for number in range(3)))
     master.answers = lambda statuses: [made.answers.is_news(status) for status in statuses]  # type: ignore[assignment]
-    made.ask(Look.ALL, master.reconcile)
+    made.ask(ReconcileScope.ALL, master.reconcile)
 
-    made.ask(Look.UNSETTLED, master.reconcile)
+    made.ask(ReconcileScope.UNSETTLED, master.reconcile)
 
     known = [answer(str(pod_row(number)[0])) for number in range(3)]
     assert [False] * 3 == [made.answers.is_news(status) for status in known]

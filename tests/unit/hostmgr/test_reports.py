@@ -15,7 +15,7 @@ from services.hostmgr.driver import PodReport, Token
 from services.hostmgr.reports import ReportQueue
 
 JOB = JobId("00000000-0000-4000-8000-000000000001")
-PATIENCE_S = 180.0
+TIMEOUT_S = 180.0
 
 
 def update(instance: int, uuid: str = "u", state: PodState = PodState.RUNNING) -> PodReport:
@@ -37,7 +37,7 @@ class Recorder:
         self.changed = threading.Condition()
 
     def commit(self, batch: Sequence[PodStatus]) -> list[PodId]:
-        self.gate.wait(PATIENCE_S)
+        self.gate.wait(TIMEOUT_S)
         if self.failures:
             self.failures -= 1
             self.note("failed", [s.pod_id.instance_id for s in batch])
@@ -61,7 +61,7 @@ class Recorder:
 
     def wait(self, holds: Callable[[], bool]) -> None:
         with self.changed:
-            assert self.changed.wait_for(holds, PATIENCE_S), self.log
+            assert self.changed.wait_for(holds, TIMEOUT_S), self.log
 
     def all(self, what: str) -> list[int]:
         return [instance for kind, which in self.log if kind == what for instance in which]
@@ -74,7 +74,7 @@ def recorder() -> Recorder:
 
 @pytest.fixture
 def committer(recorder: Recorder) -> Iterator[ReportQueue]:
-    made = ReportQueue(recorder.commit, recorder.acknowledge, recorder.kill, recorder.missed, patience_s=0.0)
+    made = ReportQueue(recorder.commit, recorder.acknowledge, recorder.kill, recorder.missed, retry_s=0.0)
     made.start()
     yield made
     recorder.gate.set()
@@ -148,7 +148,7 @@ def test_an_update_without_uuid_is_committed_but_not_acknowledged(recorder: Reco
     assert ([1, 2], [2]) == (recorder.all("commit"), recorder.all("acknowledge"))
 
 
-def test_a_status_of_nobody_is_acknowledged(recorder: Recorder, committer: ReportQueue) -> None:
+def test_a_status_of_an_unknown_pod_is_acknowledged(recorder: Recorder, committer: ReportQueue) -> None:
     """An unacknowledged update without anything to store would be sent for ever."""
     committer.add(update(-1))
 
@@ -172,7 +172,7 @@ def test_beyond_the_bound_updates_are_left_to_mesos(recorder: Recorder, monkeypa
     own the master is asked.
     """
     monkeypatch.setattr(reports, "QUEUE_MAX", 2)
-    full = ReportQueue(recorder.commit, recorder.acknowledge, recorder.kill, recorder.missed, patience_s=0.0)
+    full = ReportQueue(recorder.commit, recorder.acknowledge, recorder.kill, recorder.missed, retry_s=0.0)
 
     for instance in range(3):
         full.add(update(instance))
@@ -185,7 +185,7 @@ def test_beyond_the_bound_updates_are_left_to_mesos(recorder: Recorder, monkeypa
     assert [0, 1] == recorder.all("acknowledge")
 
 
-def test_updates_that_find_no_room_are_told_together(
+def test_updates_that_find_no_capacity_are_reported_together(
     recorder: Recorder, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Dropped updates are logged once for each batch that is taken meanwhile."""
@@ -197,8 +197,8 @@ def test_updates_that_find_no_room_are_told_together(
     full.start()
     full.stop()
 
-    told = [text for text in caplog.messages if "wait already" in text]
-    assert ["2 reports of pods wait already: 998 were left to come again"] == told
+    reported = [text for text in caplog.messages if "wait already" in text]
+    assert ["2 reports of pods wait already: 998 were left to come again"] == reported
 
 
 def test_stopping_commits_what_waits(recorder: Recorder, committer: ReportQueue) -> None:
@@ -215,7 +215,7 @@ def test_stopping_does_not_wait_for_storage(recorder: Recorder, monkeypatch: pyt
     """The rest is left to the next leader while storage is unavailable."""
     monkeypatch.setattr(reports, "BATCH_MAX", 1)
     recorder.failures = 1_000
-    stuck = ReportQueue(recorder.commit, recorder.acknowledge, recorder.kill, patience_s=60.0)
+    stuck = ReportQueue(recorder.commit, recorder.acknowledge, recorder.kill, retry_s=60.0)
     for instance in range(50):
         stuck.add(update(instance))
 

@@ -29,7 +29,7 @@ from tests.unit.hostmgr.reserving import AFTER_S, KEEP_S, World
 from tests.unit.hostmgr.test_hosts import JOB, OTHER, THIRD, refused, shape
 
 LARGE, SMALL = shape(4), shape(1)
-LOOK_AGAIN_S = 20.0
+POLL_PERIOD_S = 20.0
 
 
 def full(**cpus: float) -> World:
@@ -61,7 +61,7 @@ def test_a_stream_of_small_pods_does_not_starve_a_large_one() -> None:
         world.look(JOB, [LARGE])
         if any(pod.job_id == JOB for pod in world.pods):
             break
-        world.wait(LOOK_AGAIN_S)
+        world.wait(POLL_PERIOD_S)
 
     assert [JOB] == [pod.job_id for pod in world.pods if pod.job_id == JOB]
     assert {} == world.reserved
@@ -77,12 +77,12 @@ def test_the_host_is_the_one_where_the_smallest_part_has_to_end() -> None:
     waits(world)
 
     assert {JOB: "c"} == world.reserved
-    [shown] = [host.reserved for host in world.book.hosts() if host.reserved]
+    [shown] = [host.reserved for host in world.cache.hosts() if host.reserved]
     assert f"for pod {JOB}-0 since 1970-01-01 00:02:00, until 00:32:00 UTC" in shown
 
     again = full(a=4, b=8)
     waits(again)
-    [shown] = [host.reserved for host in again.book.hosts() if host.reserved]
+    [shown] = [host.reserved for host in again.cache.hosts() if host.reserved]
     assert {JOB: "b"} == again.reserved
     assert shown.endswith("cpu 3 of 7 that batch pods hold there has to end, the smallest part on 2 hosts")
 
@@ -97,8 +97,10 @@ def test_others_get_only_what_is_free_beyond_the_reserved_pod() -> None:
     lease, _ = world.look(OTHER, [SMALL])
     assert {f"reserved for pod {JOB}-0": 1} == refused(lease)
     _, batch = world.look(JOB, [LARGE, SMALL])
-    told = "1 host: reserved for it since 1970-01-01 00:02:00, until 00:32:00 UTC, not enough room yet, 1 cpu short: a"
-    assert told in placement_text(batch.why)
+    reported = (
+        "1 host: reserved for it since 1970-01-01 00:02:00, until 00:32:00 UTC, not enough room yet, 1 cpu short: a"
+    )
+    assert reported in placement_text(batch.why)
 
     for pod in sorted(world.pods)[:2]:
         world.end(pod)
@@ -125,7 +127,7 @@ def test_the_pod_goes_to_its_host_before_others_of_its_job() -> None:
     assert f"Reserved no more, after 0 s: pod {JOB}-1 is launched here" == world.events[-1].text
 
 
-def test_a_pod_for_which_a_host_is_reserved_is_not_in_vain() -> None:
+def test_a_pod_for_which_a_host_is_reserved_has_not_failed() -> None:
     """Other pods of its shape count as failed placements; the pod may be placed elsewhere meanwhile."""
     world = full(a=4, b=4)
     world.look(JOB, [LARGE] * 3)
@@ -142,17 +144,17 @@ def test_a_pod_for_which_a_host_is_reserved_is_not_in_vain() -> None:
     assert f"Reserved no more, after 0 s: pod {JOB}-0 is launched on {elsewhere}" == world.events[-1].text
 
 
-def test_a_pod_that_comes_back_finds_its_room_on_a_reserved_host() -> None:
+def test_a_pod_that_comes_back_finds_its_resources_on_a_reserved_host() -> None:
     """Held resources have priority over a reservation: an update in place is not delayed."""
     world = full(a=4)
     waits(world)
     [*_, last] = sorted(world.pods)
-    world.book.hold([ComingBack(OTHER, 0, Hostname("a"), SMALL.resources, 0)], world.now_s)
+    world.cache.hold([ComingBack(OTHER, 0, Hostname("a"), SMALL.resources, 0)], world.now_s)
     world.end(last)
     world.size[Hostname("a")] = Resources.of(3, 10_000)  # the one cpu that was free is gone
     world.announce(Hostname("a"))
 
-    lease = world.book.acquire(OTHER, [(SMALL, 1)], world.now_s, desired=[Desired(0, Hostname("a"), SMALL)])
+    lease = world.cache.acquire(OTHER, [(SMALL, 1)], world.now_s, desired=[Desired(0, Hostname("a"), SMALL)])
 
     assert [("a", 1_000)] == [(host.hostname, host.free.cpu_milli) for host in lease.hosts]
 
@@ -178,8 +180,8 @@ def test_none_is_reserved_where_waiting_does_not_help() -> None:
 def test_a_host_that_does_not_suit_is_not_reserved() -> None:
     """Labels, maintenance, or held resources exclude the host."""
     world = full(a=4, b=4, c=4)
-    world.book.set_maintained([HostMaintenance("", Hostname("a"), HostState.UP, HostState.DOWN)])
-    world.book.hold([ComingBack(OTHER, 0, Hostname("b"), SMALL.resources, 1_000)], 0.0)
+    world.cache.set_maintained([HostMaintenance("", Hostname("a"), HostState.UP, HostState.DOWN)])
+    world.cache.hold([ComingBack(OTHER, 0, Hostname("b"), SMALL.resources, 1_000)], 0.0)
     waits(world)
     assert {JOB: "c"} == world.reserved
 
@@ -204,15 +206,15 @@ def test_a_reservation_is_given_back_in_time() -> None:
     world = full(a=4)
     waits(world)
     world.look(OTHER, [LARGE])
-    for _ in range(int(KEEP_S / LOOK_AGAIN_S) - 1):
-        world.wait(LOOK_AGAIN_S)
+    for _ in range(int(KEEP_S / POLL_PERIOD_S) - 1):
+        world.wait(POLL_PERIOD_S)
         world.look(JOB, [LARGE])
     assert {JOB: "a"} == world.reserved
 
-    world.now_s += LOOK_AGAIN_S
+    world.now_s += POLL_PERIOD_S
     assert OTHER in world.reserver.review(world.now_s)
 
-    assert ({}, "") == (world.reserved, "".join(host.reserved for host in world.book.hosts()))
+    assert ({}, "") == (world.reserved, "".join(host.reserved for host in world.cache.hosts()))
     world.look(JOB, [LARGE])
     assert {} == world.reserved
     (made, over) = world.events
@@ -237,7 +239,7 @@ def test_a_reservation_ends_with_the_wait_of_its_pod() -> None:
 
     world.look(JOB, [LARGE])
     assert {JOB: "a"} == world.reserved
-    world.book.acquire(JOB, [(LARGE, 1)], world.now_s)
+    world.cache.acquire(JOB, [(LARGE, 1)], world.now_s)
     assert {} == world.reserved
     assert ["RESERVED", "GIVEN_BACK"] * 2 == [event.kind for event in world.events]
 
@@ -251,7 +253,7 @@ def test_a_reservation_ends_with_its_host() -> None:
     assert {} == world.reserved
     world.look(JOB, [LARGE])
     assert {JOB: "b"} == world.reserved
-    world.book.set_maintained([HostMaintenance("", Hostname("b"), HostState.DRAINING, HostState.DOWN)])
+    world.cache.set_maintained([HostMaintenance("", Hostname("b"), HostState.DRAINING, HostState.DOWN)])
     world.wait(1)
     assert {} == world.reserved
 
@@ -290,12 +292,12 @@ def act(world: World, what: str, on: Any, more: Any) -> None:
         case "register":
             world.register([Hostname(name) for name in on])
         case "maintain":
-            world.book.set_maintained(
+            world.cache.set_maintained(
                 HostMaintenance("", Hostname(n), HostState.DRAINING, HostState.DOWN) for n in sorted(on)
             )
         case "hold":
             amounts = Resources.of(more, 1)
-            world.book.hold([ComingBack(JobId("service"), more, Hostname(on), amounts, 0)], world.now_s)
+            world.cache.hold([ComingBack(JobId("service"), more, Hostname(on), amounts, 0)], world.now_s)
 
 
 @settings(max_examples=examples(200), deadline=None)
@@ -318,5 +320,5 @@ def test_a_reservation_never_leaks(acts: Sequence[tuple[str, Any, Any]]) -> None
 
     world.wait(KEEP_S)
 
-    table = world.book._table
+    table = world.cache._table
     assert ({}, set()) == (world.reserved, {*table.kept_on()} - {*table.holds.hostnames()})

@@ -13,17 +13,17 @@ from peloton.model.layout import DomainCount, Domains, GangClose, Layout, Spread
 from peloton.model.pod import HostLabel, PodShape
 from peloton.model.resources import Resources
 from services.hostmgr.driver import RegisteredHost
-from services.hostmgr.hosts.host_book import HostBook
+from services.hostmgr.hosts.host_cache import HostCache
 from services.hostmgr.hosts.spread_turns import SpreadTurns
 from tests.unit.hostmgr.test_host_chooser import maintained
-from tests.unit.hostmgr.test_hosts import JOB, LEASE_S, OTHER, refused, room
+from tests.unit.hostmgr.test_hosts import JOB, LEASE_S, OTHER, free_part, refused
 
 RACKS = {"h1": "a", "h2": "a", "h3": "b", "h4": "c", "h5": "small"}
 HARD = Layout((Spread("rack"),))
 
 
-def book() -> HostBook:
-    found = HostBook(LEASE_S)
+def cache() -> HostCache:
+    found = HostCache(LEASE_S)
     found.set_hosts(
         RegisteredHost(
             f"{name}-S",
@@ -35,7 +35,7 @@ def book() -> HostBook:
         )
         for name, rack in RACKS.items()
     )
-    found.add_room([room(name, rack=rack) for name, rack in RACKS.items() if rack != "small"])
+    found.add_resources([free_part(name, rack=rack) for name, rack in RACKS.items() if rack != "small"])
     return found
 
 
@@ -43,7 +43,7 @@ def shape(cpu: float = 1, constraint: HostLabel | None = None, layout: Layout = 
     return PodShape(Resources.of(cpu, 10), constraint=constraint, layout=layout)
 
 
-def count(of: HostBook, wanted: PodShape, **homes: int) -> DomainCount:
+def count(of: HostCache, wanted: PodShape, **homes: int) -> DomainCount:
     [found] = of.domains.count([wanted], {Hostname(name): number for name, number in homes.items()})[wanted]
     return found
 
@@ -52,7 +52,7 @@ def test_domains_are_open_where_a_host_could_take_the_pod() -> None:
     """A domain is open by labels and size of its hosts, free or not; hosts in maintenance open
     none, and pods there count.
     """
-    hosts = book()
+    hosts = cache()
     pods = {"a": 3, "c": 1, "small": 2}
     homes = {"h1": 1, "h2": 2, "h4": 1, "h5": 2, "gone": 7}
 
@@ -69,7 +69,7 @@ def test_domains_are_open_where_a_host_could_take_the_pod() -> None:
 
 def test_a_lease_has_the_hosts_that_the_bound_allows() -> None:
     """The racks with fewest pods come first; the lease has the domains that placement needs."""
-    hosts, wanted = book(), shape(4)
+    hosts, wanted = cache(), shape(4)
     counts = hosts.domains.count([wanted], {Hostname("h3"): 1})
 
     lease = hosts.acquire(JOB, [(wanted, 4)], 0.0, counts=counts)
@@ -79,9 +79,9 @@ def test_a_lease_has_the_hosts_that_the_bound_allows() -> None:
     assert {wanted: (Domains({"a": 0, "b": 1, "c": 0}),)} == lease.domains
 
 
-def test_a_lease_tells_which_hosts_the_bound_keeps_out() -> None:
+def test_a_lease_reports_which_hosts_the_bound_keeps_out() -> None:
     """Each host is listed under the lowest domain, of which the lease may have no host."""
-    hosts, wanted = book(), shape()
+    hosts, wanted = cache(), shape()
     hosts.acquire(OTHER, [(shape(4, HostLabel("rack", "c"), Layout()), 1)], 0.0)
     counts = hosts.domains.count([wanted], {Hostname("h1"): 1, Hostname("h3"): 1})
 
@@ -95,7 +95,7 @@ def test_a_lease_tells_which_hosts_the_bound_keeps_out() -> None:
 
 def test_a_lease_for_a_gang_is_close() -> None:
     """All hosts are in one rack; hosts of the others are reported as too small for the gang."""
-    hosts, wanted = book(), shape(layout=Layout(close=GangClose("rack", True)))
+    hosts, wanted = cache(), shape(layout=Layout(close=GangClose("rack", True)))
 
     lease = hosts.acquire(JOB, [(wanted, 8)], 0.0, for_gang=True)
     assert ["h1", "h2"] == sorted(host.hostname for host in lease.hosts)

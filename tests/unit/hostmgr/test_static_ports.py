@@ -17,7 +17,7 @@ from peloton.model.ids import PodId
 from peloton.model.pod import PodLabel, PodShape, port_label
 from peloton.scheduling.fit import ranges_without
 from peloton.scheduling.placement import place
-from tests.unit.hostmgr.test_hosts import JOB, OTHER, pool_with, refused, room
+from tests.unit.hostmgr.test_hosts import JOB, OTHER, free_part, pool_with, refused
 from tests.unit.scheduling.test_placement import host, lease, where
 
 
@@ -50,7 +50,7 @@ def test_pods_with_one_static_port_are_on_hosts_of_their_own() -> None:
 
 def test_pods_of_other_jobs_count() -> None:
     """The labels that a launch adds, of static and of dynamic ports, count; the end of the pod frees the port."""
-    pool = pool_with(room("h1"), room("h2"), room("h3"))
+    pool = pool_with(free_part("h1"), free_part("h2"), free_part("h3"))
     pool.pods_launched(OTHER, [(0, 1, "h1", convert.carried_labels(task(8080))), (1, 1, "h2", (port_label(8080),))])
 
     taken = pool.acquire(JOB, [(shape_of(8080), 2)], 0.0)
@@ -60,11 +60,11 @@ def test_pods_of_other_jobs_count() -> None:
     assert {"h1", "h3"} == {one.hostname for one in pool.acquire(JOB, [(shape_of(8080), 2)], 1.0).hosts}
 
 
-def test_a_static_port_is_dealt_to_nobody() -> None:
+def test_a_static_port_is_dealt_to_no_pod() -> None:
     """The port is not allocated on a host where a pod has it, whatever the cluster offers, nor next to a pod of the
     same placement.
     """
-    pool = pool_with(room("h1"))
+    pool = pool_with(free_part("h1"))
     pool.pods_launched(OTHER, [(0, 1, "h1", (port_label(31_001),))])
     (leased,) = pool.acquire(JOB, [(shape_of(0), 1)], 0.0).hosts
     assert ((31_000, 31_000), (31_002, 31_009)) == leased.ports
@@ -73,14 +73,14 @@ def test_a_static_port_is_dealt_to_nobody() -> None:
     assert [(31_001,), (31_002,), ()] == [pod.ports for one in both.placements for pod in one.pods]
 
 
-def test_pods_for_which_a_static_port_left_none_are_looked_at_again() -> None:
+def test_pods_for_which_a_static_port_left_none_are_checked_again() -> None:
     """A pod is not launched without its port."""
     batch = place(JOB, [*pods(2, 0), *pods(1, 31_000, start=5)], lease(replace(host("h1"), ports=((31_000, 31_001),))))
 
     assert {"h1": [0, 5]} == where(batch)
 
 
-def test_static_ports_stand_beside_the_own_constraint() -> None:
+def test_static_ports_stand_alongside_the_own_constraint() -> None:
     """Static ports are further parts that must hold; each port once, whichever containers name it."""
     own = task_pb2.Constraint(type=task_pb2.Constraint.LABEL_CONSTRAINT)
     own.labelConstraint.kind, own.labelConstraint.condition = task_pb2.LabelConstraint.HOST, 2  # type: ignore[assignment]
@@ -95,7 +95,7 @@ def test_static_ports_stand_beside_the_own_constraint() -> None:
 
 def test_no_host_is_unable_for_the_sake_of_a_port() -> None:
     """A port in use makes no host infeasible, since it is free again later."""
-    pool = pool_with(room("h1"))
+    pool = pool_with(free_part("h1"))
     pool.pods_launched(OTHER, [(0, 1, "h1", (port_label(8080),))])
 
     found = pool.acquire(JOB, [(shape_of(8080), 1)], 0.0)

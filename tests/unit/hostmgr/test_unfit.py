@@ -17,10 +17,10 @@ from peloton.model.reason import Infeasible
 from peloton.model.resources import Resources
 from services.hostmgr.driver import RegisteredHost
 from services.hostmgr.hosts.feasibility_cache import JUDGED_MAX
-from services.hostmgr.hosts.host_book import HostBook
+from services.hostmgr.hosts.host_cache import HostCache
 from services.hostmgr.hosts.registered_hosts import RegisteredHosts
 from services.hostmgr.messages import lease_from_wire, lease_to_wire
-from tests.unit.hostmgr.test_hosts import JOB, LEASE_S, pool_with, room, shape
+from tests.unit.hostmgr.test_hosts import JOB, LEASE_S, free_part, pool_with, shape
 
 TOO_LARGE = "no host has cpu 7: the largest of 2 hosts has 4"
 
@@ -35,15 +35,15 @@ def texts(found: Mapping[PodShape, Infeasible]) -> dict[PodShape, str]:
     return {shape: infeasible_text((why,)) for shape, why in found.items()}
 
 
-def registered(*agents: RegisteredHost) -> HostBook:
-    pool = HostBook(LEASE_S)
+def registered(*agents: RegisteredHost) -> HostCache:
+    pool = HostCache(LEASE_S)
     pool.set_hosts(agents)
     return pool
 
 
 def test_a_lease_that_is_too_little_says_what_no_host_could_take() -> None:
     """A pod that waits for hosts to become free is not among them; the answer survives the wire."""
-    pool = pool_with(room("h1", cpus=1))
+    pool = pool_with(free_part("h1", cpus=1))
     pool.set_hosts([agent("h1"), agent("h2")])
     wanted = [(shape(3), 1), (shape(7), 2), (shape(1), 1)]
     lease = pool.acquire(JOB, wanted, 0.0)
@@ -53,7 +53,7 @@ def test_a_lease_that_is_too_little_says_what_no_host_could_take() -> None:
     assert lease == lease_from_wire(lease_to_wire(lease, shapes), shapes)
 
 
-def test_hosts_that_come_are_looked_at() -> None:
+def test_hosts_that_come_are_read() -> None:
     """Results for earlier hosts are dropped; a host that stays unchanged has no effect."""
     pool = registered(agent("h1"), agent("h2"))
     assert {shape(7): TOO_LARGE} == texts(pool.judge([shape(7), shape(2)]))
@@ -86,7 +86,7 @@ def test_pods_that_name_a_host(name: str, cpu: float, why: str) -> None:
 
 def test_before_the_hosts_are_known() -> None:
     """A lease says nothing of pods that fit no host, and ``judge`` is Unavailable."""
-    pool = pool_with(room("h1"))
+    pool = pool_with(free_part("h1"))
 
     assert {} == pool.acquire(JOB, [(shape(7), 1)], 0.0).infeasible
     with pytest.raises(Unavailable):

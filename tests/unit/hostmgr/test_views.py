@@ -25,7 +25,7 @@ from peloton.scheduling.columns import UNKNOWN, HostColumns
 from peloton.scheduling.qos import Use
 from services.hostmgr import pod_uses
 from services.hostmgr.driver import Capabilities, RegisteredHost, UseSample
-from services.hostmgr.hosts.host_book import HostBook
+from services.hostmgr.hosts.host_cache import HostCache
 from services.hostmgr.views import AVOIDED, MAINTAINED, ClusterViews, ViewsServicer
 from tests.unit.hostmgr.test_maintenance import maintained
 
@@ -62,8 +62,8 @@ def host(name: str, **facts: Any) -> RegisteredHost:
     return replace(found, **facts)
 
 
-def book(*hosts: RegisteredHost) -> HostBook:
-    found = HostBook(30.0)
+def cache(*hosts: RegisteredHost) -> HostCache:
+    found = HostCache(30.0)
     found.set_hosts(hosts)
     return found
 
@@ -72,7 +72,7 @@ class Story:
     """Hosts b and a, of which a is measured and red."""
 
     def __init__(self, *hosts: RegisteredHost) -> None:
-        self.book = book(*(hosts or (host("b"), host("a", revocable_held=Resources.of(1)))))
+        self.cache = cache(*(hosts or (host("b"), host("a", revocable_held=Resources.of(1)))))
         self.driver = Driver()
         self.rows: list[HostMaintenance] | None = []  # rows of draining hosts; None: storage does not answer
         self.uses = {Hostname("a"): Use(6_000, 2_048)}
@@ -122,7 +122,7 @@ def test_hosts_in_maintenance_count_by_their_state() -> None:
     counts.
     """
     story = Story()
-    story.book.set_maintained([maintained("a", HostState.DRAINING), maintained("gone", HostState.DOWN)])
+    story.cache.set_maintained([maintained("a", HostState.DRAINING), maintained("gone", HostState.DOWN)])
 
     found = story.views.overview().overview
 
@@ -136,7 +136,7 @@ def test_what_is_wrong_with_a_cluster() -> None:
     """Problems are listed in the order cluster, hosts that left, marks."""
     story = Story()
     story.driver.is_connected = False
-    story.book.set_hosts([host("a")])
+    story.cache.set_hosts([host("a")])
 
     cluster, gone, red = story.problems()
 
@@ -145,11 +145,11 @@ def test_what_is_wrong_with_a_cluster() -> None:
     assert "Host a is marked RED: cpu 97 %, red from 90 %" == red
 
 
-def test_drains_are_told_with_their_progress() -> None:
+def test_drains_are_reported_with_their_progress() -> None:
     """The progress is in storage; while storage does not answer, a late drain is reported without it."""
     story, hour_ago = Story(), time.time_ns() - 3_600 * NS_PER_S
     draining = replace(maintained("a", HostState.DRAINING), drained_from_ns=hour_ago, deadline_s=1_800)
-    story.book.set_maintained([draining])
+    story.cache.set_maintained([draining])
     story.rows = [replace(draining, progress=DrainProgress(3, waiting_for="the SLA of 1 job to let 3 pods go"))]
     late = [text for text in story.problems() if "drain of host a" in text]
     blocked = DrainProgress(1, blockers=(Blocker(JOB, 1, "1 of at most 1 instances are unavailable already"),))
@@ -166,19 +166,19 @@ def test_drains_are_told_with_their_progress() -> None:
 def test_a_host_that_is_back_or_went_for_maintenance_is_not_wrong() -> None:
     """A host that has been gone for long counts as removed."""
     story = Story()
-    story.book.set_hosts([])
-    story.book.set_maintained([maintained("a", HostState.DOWN)])
+    story.cache.set_hosts([])
+    story.cache.set_maintained([maintained("a", HostState.DOWN)])
 
     assert ["Host b left"] == [text[:11] for text in story.problems() if text.startswith("Host") and "left" in text]
-    story.book.set_hosts([host("b")])
+    story.cache.set_hosts([host("b")])
     assert not any("left" in text for text in story.problems())
-    assert {} == story.book.aversions.gone_lately(60.0, time.monotonic() + 100.0)
+    assert {} == story.cache.aversions.gone_lately(60.0, time.monotonic() + 100.0)
 
 
 def test_the_map_has_one_entry_for_each_host() -> None:
     """Hosts are sorted by name. 255 stands for a missing or unknown amount."""
     story = Story(host("b"), host("a"), host("c", withdrawn="an operator drains it", state=HostState.DRAINING))
-    story.book.set_maintained([maintained("d", HostState.DOWN)])
+    story.cache.set_maintained([maintained("d", HostState.DOWN)])
 
     found = story.map()
 
@@ -208,8 +208,8 @@ def test_host_pools_of_the_map() -> None:
     """Host pools are indices in the list of their names."""
     story = Story()
     pools = {name: HostPool(name) for name in (DEFAULT_HOST_POOL, "batch")}
-    story.book.host_pools.set(HostPools(1, pools, {Hostname("b"): HostInPool("batch", "batch")}))
-    story.book.set_hosts([host("a"), host("b")])
+    story.cache.host_pools.set(HostPools(1, pools, {Hostname("b"): HostInPool("batch", "batch")}))
+    story.cache.set_hosts([host("a"), host("b")])
 
     found = story.map()
 
@@ -226,7 +226,7 @@ def test_the_version_changes_with_the_map_alone() -> None:
     assert (True, first.version, []) == (again.is_unchanged, again.version, list(again.hostnames))
     assert (False, 2) == (first.is_unchanged, len(first.hostnames))
     assert first.version == story.map().version
-    story.book.set_hosts([host("b"), host("a", held=CAPACITY)])
+    story.cache.set_hosts([host("b"), host("a", held=CAPACITY)])
     assert first.version != story.map().version
     assert 100 == story.map().kinds[0].allocation[0]
 
@@ -250,16 +250,16 @@ def held_cpu(columns: HostColumns) -> dict[str, int]:
 def test_columns_follow_hosts_that_come_change_and_go() -> None:
     """Earlier columns stay unchanged."""
     story = Story()
-    views = story.book.views
+    views = story.cache.views
     first = views.view().columns
-    kept = story.book.host("b")
+    kept = story.cache.host("b")
     assert kept is not None
 
-    story.book.set_hosts([kept, host("a", held=CAPACITY)])
+    story.cache.set_hosts([kept, host("a", held=CAPACITY)])
     changed = views.view().columns
-    story.book.set_hosts([kept, host("z")])
+    story.cache.set_hosts([kept, host("z")])
     swapped = views.view().columns
-    story.book.set_hosts([])
+    story.cache.set_hosts([])
 
     assert {"a": 50, "b": 50} == held_cpu(first)
     assert {"a": 100, "b": 50} == held_cpu(changed)
@@ -271,8 +271,8 @@ def test_avoided_hosts_have_a_flag() -> None:
     """Avoided hosts have a flag, and are counted."""
     story = Story()
     for _ in range(5):  # the host flaps
-        story.book.set_hosts([host("b")])
-        story.book.set_hosts([host("b"), host("a")])
+        story.cache.set_hosts([host("b")])
+        story.cache.set_hosts([host("b"), host("a")])
 
     assert [AVOIDED, 0] == list(story.map().flags)
     assert 1 == story.views.overview().overview.hosts.avoided

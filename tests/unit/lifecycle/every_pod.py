@@ -7,7 +7,7 @@ from dataclasses import fields, is_dataclass
 from itertools import product
 from typing import Any
 
-from peloton.lifecycle.guards import Column, Parameter, Said, parameters
+from peloton.lifecycle.guards import Column, Flag, Parameter, parameters
 from peloton.lifecycle.pod_machine import TABLE, Event
 from peloton.lifecycle.retry import THROTTLED_MESSAGE
 from peloton.model.ids import JobId
@@ -53,7 +53,7 @@ PARAMETERS: dict[str, Any] = {
     "used_s": 2.5,
     "last_goal": PodState.PREEMPTING,
     "cause": "its host is drained",
-    "sent_away_as": Termination(TerminationReason.KILLED_HOST_MAINTENANCE),
+    "evicted_as": Termination(TerminationReason.KILLED_HOST_MAINTENANCE),
     "failed_as": Termination(TerminationReason.FAILED, 7, "Broken pipe"),
     "next_run": NextRun.RETRY,
     "due_ns": NOW + 7,
@@ -127,7 +127,7 @@ def parameters_for(event: Event) -> Iterator[dict[str, Any]]:
     """Every combination of the flags, and of the values that may be missing."""
     parts = list(_parts(TABLE[event]))
     names = {name for part in parts for name in parameters(part)} - {"now_ns"}
-    said = {part.name for part in parts if isinstance(part, Said)}
+    said = {part.name for part in parts if isinstance(part, Flag)}
     kept = {part.name for part in parts if isinstance(part, Parameter) and part.kept}
     choices = {name: (True, False) if name in said else (PARAMETERS[name],) for name in sorted(names)}
     choices |= {name: (PARAMETERS[name], None) for name in kept}

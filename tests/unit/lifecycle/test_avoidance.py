@@ -114,7 +114,7 @@ def test_what_ends_while_a_host_is_avoided_changes_nothing() -> None:
     assert record == after_success(record, 1001.0)
 
 
-def test_after_a_long_time_it_begins_anew() -> None:
+def test_after_a_long_time_it_begins_again() -> None:
     """A host without failures for longer than the longest time starts again as a new one."""
     record = replace(Record(), times=5, until_s=1000.0)
 

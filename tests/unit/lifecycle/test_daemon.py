@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from hypothesis import given
 from hypothesis import strategies as st
 
-from peloton.lifecycle.daemon import KEPT_S, FollowPlan, follow_hosts, make_room
+from peloton.lifecycle.daemon import KEPT_S, FollowPlan, choose_evictions, follow_hosts
 from peloton.model.daemon import Neighbour, Seat
 from peloton.model.ids import Hostname, JobId, PodId
 from peloton.model.resources import Resources
@@ -143,7 +143,7 @@ def a_pod(instance: int, cpu_milli: int, priority: int = 0, age: int = 0, **more
 
 
 def leaving(cpu_milli: int, *pods: Neighbour) -> list[int]:
-    return [pod_id.instance_id for pod_id in make_room(Resources(cpu_milli, 100), CAPACITY, pods)]
+    return [pod_id.instance_id for pod_id in choose_evictions(Resources(cpu_milli, 100), CAPACITY, pods)]
 
 
 def test_the_least_important_and_youngest_pods_leave() -> None:
@@ -153,7 +153,7 @@ def test_the_least_important_and_youngest_pods_leave() -> None:
     assert [2, 1] == leaving(1_500, *pods)
 
 
-def test_nobody_leaves_in_vain() -> None:
+def test_no_pod_leaves_without_effect() -> None:
     """No pod leaves where resources are free, where they become free soon, or where all pods would not be enough."""
     assert [] == leaving(1_000, a_pod(0, 3_000))
     assert [] == leaving(1_000, a_pod(0, 3_000), a_pod(1, 1_000, is_leaving=True))
@@ -182,7 +182,7 @@ _PODS = st.lists(
 
 
 @given(st.integers(1, 4_000), _PODS)
-def test_room_is_made_or_nothing_happens(cpu_milli: int, pods: list[Neighbour]) -> None:
+def test_enough_is_evicted_or_nothing_happens(cpu_milli: int, pods: list[Neighbour]) -> None:
     """Preemptible pods that are not leaving are evicted only if all of them are needed; when none is, all of them would
     not be enough, or the resources are free.
     """

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import pytest
 
-from peloton.lifecycle.daemon_plan import daemon_room
-from peloton.model.daemon import DaemonHost, DaemonReach, DaemonRoom, Neighbour
+from peloton.lifecycle.daemon_plan import count_daemon_hosts
+from peloton.model.daemon import DaemonHost, DaemonPlan, DaemonReach, Neighbour
 from peloton.model.ids import Hostname, JobId, PodId
 from peloton.model.resources import Resources
 
@@ -23,7 +23,7 @@ def pod(text: str, number: int) -> Neighbour:
     return Neighbour(pod_id, int(priority or 0), number, holds, "!" not in text, "~" in text)
 
 
-def planned(drawn: str, cores: int = 2) -> DaemonRoom:
+def planned(drawn: str, cores: int = 2) -> DaemonPlan:
     hosts, neighbours = [], {}
     for number, line in enumerate(drawn.strip().splitlines()):
         capacity, *words = line.split()
@@ -32,7 +32,7 @@ def planned(drawn: str, cores: int = 2) -> DaemonRoom:
         hosts.append(DaemonHost(name, *amounts, "room" in words, "away" in words))
         if not {"room", "away", "?"} & {*words}:
             neighbours[name] = [pod(word, at) for at, word in enumerate(words)]
-    return daemon_room(Resources(cores * 1000), REACH, hosts, neighbours, CAPACITY)
+    return count_daemon_hosts(Resources(cores * 1000), REACH, hosts, neighbours, CAPACITY)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ def test_every_cause_has_a_rule() -> None:
 
 
 @pytest.mark.parametrize("cause", sorted(RULES))
-def test_nobody_pays_for_what_the_cluster_does(cause: Cause) -> None:
+def test_no_job_pays_for_what_the_cluster_does(cause: Cause) -> None:
     """A run evicted by the cluster uses up no attempt and does not count against a host; only the cluster
     evicts runs.
     """

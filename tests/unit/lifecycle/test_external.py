@@ -95,8 +95,8 @@ def test_dealt_instances_are_free_and_leave_no_gap(
 ) -> None:
     """No instance is assigned twice, and none to two live pods."""
     instances = dict(enumerate(found))
-    gathers = all(state is PodState.INITIALIZED or state in TERMINAL for state, _ in found[:gang_size])
-    if len(found) < gang_size and not gathers:
+    gang_incomplete = all(state is PodState.INITIALIZED or state in TERMINAL for state, _ in found[:gang_size])
+    if len(found) < gang_size and not gang_incomplete:
         return  # a gang is only under way when all of its members were there
     dealt = deal(count, instances, gang_size)
     assert count == len(dealt) == len(set(dealt))

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from peloton.lifecycle.gang import HOLD, Member, Stage, Step, judge, progress_of, stage
-from peloton.lifecycle.gang_fate import Fate, failed_for_good, fate, is_affected
+from peloton.lifecycle.gang_fate import Fate, fate, has_failed_finally, is_affected
 from peloton.lifecycle.reason_text import requeue_text
 from peloton.model.job import GangProgress
 from peloton.model.pod import ON_HOST, TERMINAL, NextRun, PodState
@@ -172,7 +172,7 @@ def test_the_hold_doubles() -> None:
 
 def test_a_gang_has_failed_when_a_member_rests_without_success() -> None:
     """A member that runs again may still succeed; a killed member alone does not decide."""
-    assert failed_for_good(F, runs_again=False)
-    assert failed_for_good(LOST, runs_again=False)
-    assert not failed_for_good(F, runs_again=True)
-    assert not failed_for_good(K, runs_again=False)
+    assert has_failed_finally(F, runs_again=False)
+    assert has_failed_finally(LOST, runs_again=False)
+    assert not has_failed_finally(F, runs_again=True)
+    assert not has_failed_finally(K, runs_again=False)

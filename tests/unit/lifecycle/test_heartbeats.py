@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from peloton.lifecycle.heartbeats import Heartbeat, Heartbeats, Life
+from peloton.lifecycle.heartbeats import Heartbeat, Heartbeats, Liveness
 from peloton.model.times import NS_PER_S
 
 LIMIT_S = 6.0
@@ -17,7 +17,7 @@ def beat(at_s: float, skew_s: float) -> Heartbeat:
     return Heartbeat("w", WALL_NS + int((at_s + skew_s) * NS_PER_S), LIMIT_S)
 
 
-def judge(heartbeats: Heartbeats, now_s: float, beat_s: float, skew_s: float) -> Life:
+def judge(heartbeats: Heartbeats, now_s: float, beat_s: float, skew_s: float) -> Liveness:
     """Read the heartbeat of ``beat_s`` at ``now_s``."""
     found = beat(beat_s, skew_s)
     heartbeats.note([found], now_s)
@@ -32,19 +32,19 @@ def test_a_worker_that_is_watched_is_alive_until_it_is_silent(skew_s: float) -> 
     lives = [judge(heartbeats, now_s, now_s - 1, skew_s) for now_s in (2.0, 4.0, 6.0)]
     silent = [judge(heartbeats, now_s, 5.0, skew_s) for now_s in (8.0, 12.0, 14.0)]
 
-    assert [Life.ALIVE] * 3 == lives
-    assert (Life.ALIVE, Life.DEAD) == (silent[0], silent[-1])
+    assert [Liveness.ALIVE] * 3 == lives
+    assert (Liveness.ALIVE, Liveness.DEAD) == (silent[0], silent[-1])
 
 
 @pytest.mark.parametrize(
-    ("skew_s", "first"), [(skew_s, Life.UNSURE if skew_s < 0 else Life.ALIVE) for skew_s in SKEWS_S]
+    ("skew_s", "first"), [(skew_s, Liveness.UNSURE if skew_s < 0 else Liveness.ALIVE) for skew_s in SKEWS_S]
 )
-def test_one_read_says_nothing_of_a_heartbeat_that_looks_old(skew_s: float, first: Life) -> None:
+def test_one_read_says_nothing_of_a_heartbeat_that_seems_old(skew_s: float, first: Liveness) -> None:
     """A second read, a heartbeat later, identifies a live worker."""
     heartbeats = Heartbeats()
 
     assert first is judge(heartbeats, 0.0, -1.0, skew_s)
-    assert Life.ALIVE is judge(heartbeats, 2.5, 1.0, skew_s)
+    assert Liveness.ALIVE is judge(heartbeats, 2.5, 1.0, skew_s)
 
 
 def test_a_change_between_reads_that_are_far_apart_says_nothing() -> None:
@@ -52,4 +52,4 @@ def test_a_change_between_reads_that_are_far_apart_says_nothing() -> None:
     heartbeats = Heartbeats()
     judge(heartbeats, 0.0, -1.0, -30.0)
 
-    assert Life.UNSURE is judge(heartbeats, 600.0, 599.0, -30.0)
+    assert Liveness.UNSURE is judge(heartbeats, 600.0, 599.0, -30.0)

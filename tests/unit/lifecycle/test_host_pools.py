@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from peloton.lifecycle.constraints import host_labels
 from peloton.lifecycle.host_pools import (
     announced,
-    announced_room,
+    announced_free,
     host_pool_labels,
     served_by_name,
     serving,
@@ -107,7 +107,7 @@ def test_sixteen_cpus_of_ten() -> None:
 
 
 @given(AMOUNTS, FACTORS, st.lists(st.tuples(*[st.integers(11, 4_000)] * 3), max_size=20))
-def test_what_fits_the_announced_room_fits_the_cluster(
+def test_what_fits_the_announced_resources_fits_the_cluster(
     free: Resources, factors: Factors, pods: list[tuple[int, int, int]]
 ) -> None:
     """All pods of a launch that fit the announced resources fit the cluster; with factors of 100 each uses its
@@ -124,13 +124,13 @@ def test_what_fits_the_announced_room_fits_the_cluster(
 
 
 @given(AMOUNTS, AMOUNTS, AMOUNTS, FACTORS)
-def test_room_is_bounded_by_cluster_and_host_pool(
+def test_offers_are_bounded_by_cluster_and_host_pool(
     free: Resources, capacity: Resources, held: Resources, factors: Factors
 ) -> None:
     """Free resources are never negative, and with them pods never request more than is announced, unless they have
     already.
     """
-    room = announced_room(free, capacity, held, factors)
+    room = announced_free(free, capacity, held, factors)
 
     assert all(amount >= 0 for amount in room)
     assert room.fits_in(announced(free, factors))

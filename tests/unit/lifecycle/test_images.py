@@ -100,12 +100,12 @@ def test_the_next_batches_in_the_order_of_the_rollout() -> None:
         update(replace(IN_PLACE, batch_size=0), updated=range(4), current=range(4)),
     ],
 )
-def test_nobody_comes_back_with_another_image(one: UpdateRecord) -> None:
+def test_no_pod_comes_back_with_another_image(one: UpdateRecord) -> None:
     """Instances that are placed again, restarted or not in the update have no known host, or no new image."""
     assert {} == rollout.coming_back(one, {i: service_pod(i) for i in range(4)})
 
 
-def test_all_that_an_sla_holds_back_come_next() -> None:
+def test_all_that_an_sla_delays_come_next() -> None:
     """A batch that the SLA limits to single pods has no size; all other instances are waiting."""
     pods = {i: service_pod(i) for i in range(4)}
     step = rollout.next_step(update(replace(IN_PLACE, batch_size=0), updated=range(4)), pods, sla_maximum=1)
@@ -113,7 +113,7 @@ def test_all_that_an_sla_holds_back_come_next() -> None:
 
 
 @given(st.integers(1, 25), st.integers(1, 7), st.data())
-def test_looking_once_per_batch_misses_nobody(count: int, batch: int, data: st.DataObject) -> None:
+def test_reading_once_per_batch_misses_no_host(count: int, batch: int, data: st.DataObject) -> None:
     """Reads once per batch name every instance that begins after the first step, however few at a time a batch is
     filled up with; there are no more reads than batches.
     """

@@ -210,7 +210,7 @@ def test_refusals(act: MaintenanceAct, asked: HostMaintenance, expected: str) ->
     assert expected == refusal_of(act, asked, 149 * SECOND)
 
 
-def test_pods_with_volumes_stay_until_somebody_stops_them() -> None:
+def test_pods_with_volumes_stay_until_an_operator_stops_them() -> None:
     """A pod with a volume counts as waiting with its job; a forced drain evicts it like others."""
     service = Resident(A, 0, JobType.SERVICE, is_leaving=False)
     residents = [service, replace(service, instance_id=1, has_volume=True)]

@@ -123,7 +123,7 @@ def test_first_running_report_starts_the_clock() -> None:
     )
 
 
-def test_a_failed_command_tells_its_exit_code() -> None:
+def test_a_failed_command_reports_its_exit_code() -> None:
     """A FAILED report keeps message and reason, counts a failure, and the exit code is read from the message."""
     message = "Command exited with status 7"
     outcome = applied(a_pod(), a_status(PodState.FAILED, message=message, reason="REASON_COMMAND_EXECUTOR_FAILED"))
@@ -174,7 +174,7 @@ def test_lost_while_being_killed_is_killed() -> None:
 
 
 @pytest.mark.parametrize("job_type", [JobType.BATCH, JobType.SERVICE])
-def test_a_pod_of_a_drained_host_is_sent_away(job_type: JobType) -> None:
+def test_a_pod_of_a_drained_host_is_evicted(job_type: JobType) -> None:
     """A pod of a drained host shows the reason, counts no failure, and does not come back to that host."""
     status = a_status(PodState.KILLED, message="terminated", reason="REASON_X", cause=Cause.HOST_DRAINED)
 
@@ -285,17 +285,17 @@ def test_health_reports_are_news_only_when_health_changes() -> None:
 
 def test_the_reason_for_a_kill_outlives_it() -> None:
     """A run that was killed keeps the reason of the kill."""
-    told = a_pod(
+    observed = a_pod(
         PodState.KILLING,
         goal=PodState.KILLED,
         reason="Deadline exceeded",
         termination=Termination(TerminationReason.DEADLINE_TIMEOUT_EXCEEDED),
     )
 
-    pod = applied(told, a_status(PodState.KILLED, message="Command terminated")).pod
+    pod = applied(observed, a_status(PodState.KILLED, message="Command terminated")).pod
 
     assert "Deadline exceeded" == pod.reason
-    assert told.termination == pod.termination
+    assert observed.termination == pod.termination
 
 
 def test_why_a_pod_waits_on_its_host_is_its_message() -> None:

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from peloton.lifecycle.gang import Step, Verdict
-from peloton.lifecycle.progress import LIFE_MAX, details, gang_details, lived, update_details
+from peloton.lifecycle.progress import STATES_MAX, add_state, details, gang_details, update_details
 from peloton.lifecycle.reason_text import requeue_text
 from peloton.model.job import GangProgress, JobProgress, JobState
 from peloton.model.pod import PodState
@@ -17,10 +17,10 @@ from peloton.model.update import UpdateProgress, UpdateState
 NOON = datetime(2026, 11, 22, 12, 0, 0, tzinfo=UTC)
 
 
-def test_states_are_told_in_the_order_of_a_pods_life() -> None:
+def test_states_are_reported_in_the_order_of_a_pods_life() -> None:
     """States with pods are listed, with the reason of the job's wait and its past states."""
     progress = JobProgress(JobState.RUNNING, {"SUCCEEDED": 3, "RUNNING": 2, "PENDING": 5, "LOST": 0})
-    life = lived(lived((), NOON, "PENDING"), NOON, "RUNNING")
+    life = add_state(add_state((), NOON, "PENDING"), NOON, "RUNNING")
 
     assert [
         "The job is **RUNNING** with 10 pods:",
@@ -49,7 +49,7 @@ def test_every_state_has_words(state: PodState) -> None:
     assert f"- 1 {state.value}" != details(JobProgress(JobState.RUNNING, {state.value: 1})).splitlines()[2]
 
 
-def test_an_update_tells_how_far_it_is() -> None:
+def test_an_update_reports_how_far_it_is() -> None:
     """Details of an update have its progress, and the reason of its wait while it is under way."""
     progress = UpdateProgress(
         "u1", UpdateState.ROLLING_FORWARD, total_count=9, done_count=4, failed_count=1, current_count=2, waiting_for="x"
@@ -79,7 +79,7 @@ def test_every_step_of_a_launch_is_a_sentence(step: Step) -> None:
 def test_a_long_life_forgets_its_beginning() -> None:
     """The last twenty states are kept."""
     life: tuple[str, ...] = ()
-    for number in range(LIFE_MAX + 5):
-        life = lived(life, NOON, f"state{number}")
+    for number in range(STATES_MAX + 5):
+        life = add_state(life, NOON, f"state{number}")
 
-    assert [f"2026-11-22 12:00:00 state{number}" for number in range(5, LIFE_MAX + 5)] == list(life)
+    assert [f"2026-11-22 12:00:00 state{number}" for number in range(5, STATES_MAX + 5)] == list(life)

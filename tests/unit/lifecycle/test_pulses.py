@@ -87,7 +87,7 @@ def test_a_paused_one_waits_for_a_person() -> None:
     assert next_step(rollout.resumed(stopped.update), service(), now_ns=NOW).update.awaits_pulse
 
 
-def test_nobody_need_look_again_for_a_pulse() -> None:
+def test_no_poll_is_needed_for_a_pulse() -> None:
     """A pulse wakes the workflow that waits for it; the SLA has to be polled."""
     waits = next_step(update(), service(), now_ns=NOW)
     assert not progress_of(waits.update, waits).look_again

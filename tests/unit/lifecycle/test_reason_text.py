@@ -7,16 +7,16 @@ import pytest
 from peloton.api import convert_reason as wire
 from peloton.lifecycle.reason_text import misfit_text, placement_text, requeue_text
 from peloton.model.reason import ClusterReason, ClusterRule, HostRule, Misfit, RequeueReason, RequeueRule, merged
-from tests.reasons import HOT, no_room, too_large
+from tests.reasons import HOT, lacking_capacity, too_large
 
 MISFITS = [
     (Misfit(HostRule.EXCLUSIVE), "kept for pods that ask for peloton/exclusive"),
     (Misfit(HostRule.CONSTRAINT, name="label rack=a"), "label rack=a not met"),
     (Misfit(HostRule.SIZE, "cpu", 8_000, 4_000), "less than 8 cpu even when empty, 4 at most"),
-    (Misfit(HostRule.ROOM, "memory", 200, 100), "less than 200 MiB memory free, 100 MiB at most"),
-    (Misfit(HostRule.REVOCABLE_ROOM, "cpu", 2_000, 500), "less than 2 revocable cpu free, 0.5 at most"),
+    (Misfit(HostRule.FREE_RESOURCES, "memory", 200, 100), "less than 200 MiB memory free, 100 MiB at most"),
+    (Misfit(HostRule.REVOCABLE_RESOURCES, "cpu", 2_000, 500), "less than 2 revocable cpu free, 0.5 at most"),
     (
-        Misfit(HostRule.VOLUME_ROOM, "disk", 1_050, 1_000, 950, "wide"),
+        Misfit(HostRule.VOLUME_DISK, "disk", 1_050, 1_000, 950, "wide"),
         "less than 1050 MiB disk free with a volume of 950 MiB, 1000 MiB at most: what host pool wide announces beyond "
         "the disk of its hosts is not for volumes",
     ),
@@ -25,7 +25,7 @@ MISFITS = [
     (Misfit(HostRule.NAME_TAKEN, name="b"), "a host of cluster b has the same name"),
     (Misfit(HostRule.AVOIDED), "avoided after pods of several jobs failed there"),
     (Misfit(HostRule.AVOIDED, wanted=3, bound=1, left=2), "avoided after 3 pods of the job failed there within 2 s"),
-    (Misfit(HostRule.GANG_ROOM, wanted=9, left=8), "room for 8 of the gang's 9 pods"),
+    (Misfit(HostRule.GANG_CAPACITY, wanted=9, left=8), "room for 8 of the gang's 9 pods"),
 ]
 
 
@@ -45,7 +45,7 @@ def test_every_rule_of_hosts_has_words(rule: HostRule) -> None:
 @pytest.mark.parametrize("cluster", ["", "a"])
 def test_every_rule_of_clusters_has_words(rule: ClusterRule, cluster: str) -> None:
     """Several clusters are named, a single one is not."""
-    reason = ClusterReason(cluster, rule, no_room(1)[0].pods, detail="it is away")
+    reason = ClusterReason(cluster, rule, lacking_capacity(1)[0].pods, detail="it is away")
 
     text = placement_text((reason,))
     assert (bool(cluster), True) == (text.startswith("cluster a: "), text != "cluster a: ")
@@ -53,7 +53,7 @@ def test_every_rule_of_clusters_has_words(rule: ClusterRule, cluster: str) -> No
 
 def test_hosts_that_fail_one_rule_are_counted_together() -> None:
     """Hosts that fail one rule are counted together, with the largest free amount among them."""
-    little, more = (Misfit(HostRule.ROOM, "cpu", 4_000, left) for left in (500, 2_500))
+    little, more = (Misfit(HostRule.FREE_RESOURCES, "cpu", 4_000, left) for left in (500, 2_500))
 
     (found,) = merged([(little, 2), (more, 1), (Misfit(HostRule.LEASED), 0)])
 
@@ -61,9 +61,9 @@ def test_hosts_that_fail_one_rule_are_counted_together() -> None:
 
 
 REASONS = [
-    RequeueReason(RequeueRule.NO_HOST_IN_TIME, seconds=600, placement=no_room(2)),
+    RequeueReason(RequeueRule.NO_HOST_IN_TIME, seconds=600, placement=lacking_capacity(2)),
     RequeueReason(RequeueRule.FITS_NO_HOST, 0, 1, 0, ((too_large(7, "a"), too_large(8, "b")),), (), 2),
-    RequeueReason(RequeueRule.NOT_RUNNING_IN_TIME, 3, 4, 300, placement=no_room(4, is_gang=True)),
+    RequeueReason(RequeueRule.NOT_RUNNING_IN_TIME, 3, 4, 300, placement=lacking_capacity(4, is_gang=True)),
 ]
 
 

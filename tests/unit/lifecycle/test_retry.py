@@ -77,13 +77,13 @@ def test_what_the_platform_broke_runs_four_times_at_least(
     assert expected == after_end(ended(PodState.FAILED, **changes), JobType.BATCH, cause=cause)
 
 
-SENT_AWAY = [cause for cause in Cause if RULES[cause].again is Again.ALWAYS]
+EVICTED_BY_CLUSTER = [cause for cause in Cause if RULES[cause].again is Again.ALWAYS]
 
 
 @pytest.mark.parametrize("job_type", [JobType.BATCH, JobType.SERVICE])
 @pytest.mark.parametrize("state", [PodState.KILLED, PodState.LOST])
-@pytest.mark.parametrize("cause", SENT_AWAY)
-def test_what_was_sent_away_runs_again_at_once(cause: Cause, state: PodState, job_type: JobType) -> None:
+@pytest.mark.parametrize("cause", EVICTED_BY_CLUSTER)
+def test_what_was_evicted_runs_again_at_once(cause: Cause, state: PodState, job_type: JobType) -> None:
     """A run evicted by the cluster runs again at once, however often it failed before, and whatever the job allows: it
     was not at fault.
     """
@@ -92,7 +92,7 @@ def test_what_was_sent_away_runs_again_at_once(cause: Cause, state: PodState, jo
     assert REPLACE == after_end(pod, job_type, cause=cause)
 
 
-def test_what_was_to_end_rests_when_it_is_sent_away() -> None:
+def test_what_was_to_end_rests_when_it_is_evicted() -> None:
     """A pod that is stopped or has succeeded before its eviction rests."""
     stopped = ended(PodState.KILLED, goal=PodState.KILLED)
 
@@ -170,8 +170,8 @@ def failed_run(started_s: int, ended_s: int, failures: int) -> PodRecord:
     return ended(PodState.FAILED, failure_count=failures, max_failures=100, **times)
 
 
-@pytest.mark.parametrize("cause", SENT_AWAY)
-def test_nobody_waits_who_did_not_fail(cause: Cause) -> None:
+@pytest.mark.parametrize("cause", EVICTED_BY_CLUSTER)
+def test_no_pod_waits_that_did_not_fail(cause: Cause) -> None:
     """Pods that were evicted by the cluster or lost run again at once, however often they failed before."""
     lost = ended(PodState.LOST, failure_count=3, max_failures=5)
 

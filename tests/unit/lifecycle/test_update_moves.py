@@ -94,7 +94,7 @@ def test_counts_never_miss_a_step(update: UpdateRecord, life: list[Any], maximum
 
 @settings(max_examples=examples(200))
 @given(pod_fields, st.sampled_from(STATES), st.sampled_from(GOALS), st.sampled_from(TerminationReason))
-def test_what_is_counted_is_what_the_sla_looks_at(
+def test_what_is_counted_is_what_the_sla_reads(
     fields: dict[str, Any], state: PodState, goal: PodState, why: TerminationReason
 ) -> None:
     """Conditions on availability are ``availability`` and ``is_missing``, for every pod."""

@@ -116,7 +116,7 @@ def test_a_host_may_be_away_for_a_restart(away_s: float, expected: tuple[VolumeS
     assert HERE is while_it_restarts(HERE, away_s, 30)
 
 
-def test_what_is_not_known_of_a_volume_is_told_while_its_host_is_away() -> None:
+def test_what_is_not_known_of_a_volume_is_reported_while_its_host_is_away() -> None:
     """Missing information is shown while the host is down; a volume with goal DELETED is given up with its host."""
     waited_for = replace(V, state=INITIALIZED, note=UNKNOWN)
     assert (INITIALIZED, "") == observed(waited_for, HostSight(None), NOW_NS)

@@ -47,12 +47,12 @@ def ramping(version: Version = NEW, percent: float = FIRST.percent, since_s: flo
     return fleet(OLD, version, ramping="new", percent=percent, step_since_s=NOW_S - since_s, **given)
 
 
-def test_a_new_version_beside_the_current_one_starts_at_the_first_step() -> None:
+def test_a_new_version_alongside_the_current_one_starts_at_the_first_step() -> None:
     """A new version does not run all workflows at once."""
     assert Decision(Act.RAMP, "new", "newer than version old", FIRST.percent) == decide(fleet(), NOW_S)
 
 
-def test_an_old_version_that_restarts_beside_the_current_one_runs_nothing() -> None:
+def test_an_old_version_that_restarts_alongside_the_current_one_runs_nothing() -> None:
     """The versions are ordered by the time when the server first registered them."""
     assert Act.HOLD is decide(fleet(current="new"), NOW_S).act
 

@@ -11,7 +11,7 @@ from peloton.lifecycle.workflow_problems import (
     temporal_problems,
 )
 from peloton.model.problem import Problem, Severity, SubjectKind
-from peloton.model.workflow_trouble import FailedWorkflow, FailingActivity, FailingTask, JobTrouble, TemporalLook
+from peloton.model.workflow_trouble import FailedWorkflow, FailingActivity, FailingTask, JobTrouble, TemporalSnapshot
 
 ADDRESS = "temporal:7233"
 JOB = "91b1b8e5-2ba8-41e7-bc23-0242ac11000d"
@@ -29,7 +29,7 @@ def subject(problem: Problem) -> tuple[Severity, SubjectKind, str]:
 
 def test_temporal_that_is_away_is_the_only_problem() -> None:
     """Temporal that does not respond is the only problem, whatever an earlier read found."""
-    look = TemporalLook("no answer within 3 s", 2, ["batch"])
+    look = TemporalSnapshot("no answer within 3 s", 2, ["batch"])
     (found,) = temporal_problems(look, ADDRESS)
 
     said = (
@@ -41,7 +41,7 @@ def test_temporal_that_is_away_is_the_only_problem() -> None:
 
 def test_no_worker_takes_any_work() -> None:
     """No worker polls: one problem for all task queues."""
-    (found,) = temporal_problems(TemporalLook("", 2, QUEUES), ADDRESS)
+    (found,) = temporal_problems(TemporalSnapshot("", 2, QUEUES), ADDRESS)
 
     assert found.text.startswith("No worker takes work from Temporal: all 2 task queues are without one; no job starts")
     assert (Severity.CRITICAL, SubjectKind.ROLE, "worker") == subject(found)
@@ -49,7 +49,7 @@ def test_no_worker_takes_any_work() -> None:
 
 def test_task_queues_without_a_worker_are_named() -> None:
     """Task queues without a worker, which an upgrade of some workers may leave, are named."""
-    (found,) = temporal_problems(TemporalLook("", 2, ["batch-long"]), ADDRESS)
+    (found,) = temporal_problems(TemporalSnapshot("", 2, ["batch-long"]), ADDRESS)
 
     said = "No worker takes work from the task queues batch-long of Temporal: what waits there does not go on"
     assert said == found.text
@@ -57,7 +57,7 @@ def test_task_queues_without_a_worker_are_named() -> None:
 
 def test_a_version_that_waits_while_the_current_one_has_no_worker() -> None:
     """Manual promotion leaves a waiting version to users, who read the command."""
-    look = TemporalLook("", 2, gone_version="old", waiting_versions=["odd", "new"])
+    look = TemporalSnapshot("", 2, gone_version="old", waiting_versions=["odd", "new"])
     (found,) = temporal_problems(look, ADDRESS)
 
     assert found.text.startswith(
@@ -68,9 +68,9 @@ def test_a_version_that_waits_while_the_current_one_has_no_worker() -> None:
     assert ["no worker of version old"] == [line[:24] for line in job_lines(look, ADDRESS, QUEUES, JobTrouble())]
 
 
-def test_a_look_that_finds_nothing_says_nothing() -> None:
+def test_a_read_that_finds_nothing_says_nothing() -> None:
     """Task queues with workers are no problem."""
-    assert [] == temporal_problems(TemporalLook("", 2), ADDRESS)
+    assert [] == temporal_problems(TemporalSnapshot("", 2), ADDRESS)
 
 
 def test_workflows_that_failed_and_whose_tasks_fail() -> None:
@@ -81,7 +81,7 @@ def test_workflows_that_failed_and_whose_tasks_fail() -> None:
         f"gang/{JOB}/1", "job not found", "it failed once within 60 min, and is started again in 9 s"
     )
     task = FailingTask(f"job/{JOB}", "NonDeterministicError")
-    first, second, more = temporal_problems(TemporalLook("", 2, (), [task], 7, [failed], 1), ADDRESS, NAMES)
+    first, second, more = temporal_problems(TemporalSnapshot("", 2, (), [task], 7, [failed], 1), ADDRESS, NAMES)
 
     said = (
         "The workflow of the launch of the gang of job web failed: job not found; it failed once within 60 min, and is "
@@ -112,12 +112,12 @@ def test_of_an_activity_the_latest_attempt_counts() -> None:
 
 def test_the_jobs_that_problems_name() -> None:
     """Ids of workflows name jobs; some workflows have no job."""
-    look = TemporalLook(failed=[FailedWorkflow("update/u", "", ""), FailedWorkflow("rebalance/west", "", "")])
+    look = TemporalSnapshot(failed=[FailedWorkflow("update/u", "", ""), FailedWorkflow("rebalance/west", "", "")])
 
     assert {"u", JOB} == job_ids_of(look, [activity()])
 
 
-def test_what_workflows_look_after() -> None:
+def test_what_workflows_own() -> None:
     """Ids of workflows are shown as words for users."""
     ids = [f"job/{JOB}", f"update/{JOB}", f"daemon/{JOB}", "maintenance/west/h1", "migration/m", "rebalance/west", "x"]
 
@@ -137,12 +137,12 @@ def test_why_a_job_does_not_go_on() -> None:
     while Temporal does not respond.
     """
     trouble = JobTrouble(activities=[activity()])
-    look = TemporalLook("", 4, ["batch-long", "other"])
+    look = TemporalSnapshot("", 4, ["batch-long", "other"])
 
     assert [
         "no worker takes its work: no process polls the task queues batch-long of Temporal",
         "the workflow of job web waits: its activity enqueue1 is on attempt 12: resmgr: connection refused",
     ] == list(job_lines(look, ADDRESS, QUEUES, trouble, NAMES))
-    (away,) = job_lines(TemporalLook("connection refused"), ADDRESS, QUEUES, trouble, NAMES)
+    (away,) = job_lines(TemporalSnapshot("connection refused"), ADDRESS, QUEUES, trouble, NAMES)
     assert "Temporal at temporal:7233 does not answer (connection refused): the job does not go on meanwhile" == away
-    assert [] == list(job_lines(TemporalLook("", 4), ADDRESS, QUEUES, JobTrouble()))
+    assert [] == list(job_lines(TemporalSnapshot("", 4), ADDRESS, QUEUES, JobTrouble()))

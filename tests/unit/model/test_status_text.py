@@ -8,7 +8,7 @@ from peloton.model.status_text import status_text
 
 
 @pytest.mark.parametrize(
-    ("message", "reason", "told"),
+    ("message", "reason", "reported"),
     [
         ("Add hostname and ports", "REASON_UPDATE_OFFER", "launched on its host"),
         ("", "REASON_TASK_HEALTH_CHECK_STATUS_UPDATED", ""),
@@ -29,6 +29,6 @@ from peloton.model.status_text import status_text
         ('Back-off pulling image "x"', "ImagePullBackOff", 'Back-off pulling image "x"'),
     ],
 )
-def test_a_message_for_people(message: str, reason: str, told: str) -> None:
+def test_a_message_for_people(message: str, reason: str, reported: str) -> None:
     """Reasons of the wire become words; a readable message is unchanged."""
-    assert told == status_text(message, reason)
+    assert reported == status_text(message, reason)

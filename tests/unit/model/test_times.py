@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta, timezone
 from peloton.model.times import unix_ns
 
 
-def test_a_moment_is_told_to_the_microsecond_in_any_zone() -> None:
+def test_a_moment_is_reported_to_the_microsecond_in_any_zone() -> None:
     """Microseconds are exact in any time zone, which floats are not."""
     moment = datetime(2026, 11, 27, 3, 4, 5, 123_457, UTC)
 

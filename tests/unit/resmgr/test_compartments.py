@@ -73,7 +73,7 @@ async def test_queued_pods_say_which_hosts_they_want(world: World) -> None:
         assert wanted_hosts(loop.state) == []
 
 
-async def test_hosts_that_move_bring_their_room(world: World) -> None:
+async def test_hosts_that_move_bring_their_capacity(world: World) -> None:
     """A waiting job continues when its host pool has more hosts; each pod is counted in one compartment, even when host
     pools come into use, when memory is rebuilt, and when host pools are no longer used.
     """

@@ -58,7 +58,7 @@ async def test_a_kill_that_storage_gives_up_is_seen(world: World) -> None:
         assert facts(rebuild(world.storage)) == facts(loop.state)
 
 
-async def test_who_was_admitted_in_doubt_is_told(world: World) -> None:
+async def test_who_was_admitted_in_doubt_is_reported(world: World) -> None:
     """The job of pods that are READY is woken although the answer was lost: its workflow would poll
     only minutes later.
     """
@@ -71,7 +71,7 @@ async def test_who_was_admitted_in_doubt_is_told(world: World) -> None:
         await until(lambda: job in world.lifecycles.woken)
 
 
-async def test_who_was_evicted_in_doubt_is_told(world: World) -> None:
+async def test_who_was_evicted_in_doubt_is_reported(world: World) -> None:
     """The job of evicted pods is woken although the answer was lost: hosts end the pods on request of its workflow."""
     borrower, owner = two_pools(world)
 
@@ -84,7 +84,7 @@ async def test_who_was_evicted_in_doubt_is_told(world: World) -> None:
         await until(lambda: loop.state.evicted == {borrower})
 
 
-async def test_who_is_evicted_for_others_in_doubt_is_told(world: World) -> None:
+async def test_who_is_evicted_for_others_in_doubt_is_reported(world: World) -> None:
     """The job is woken too when the caller chose the pods."""
     job = world.job(world.pool("p", 2, 2), 2)
 

@@ -38,7 +38,7 @@ async def woken(world: World, job: JobId) -> None:
             await asyncio.sleep(0.005)
 
 
-async def test_the_answer_tells_what_was_admitted(world: World) -> None:
+async def test_the_answer_reports_what_was_admitted(world: World) -> None:
     """The next cycle admits 10 of 15 pods: the caller receives the count, and no job is woken."""
     job = world.job(world.pool("p", 10, 10), 15)
 
@@ -48,7 +48,7 @@ async def test_the_answer_tells_what_was_admitted(world: World) -> None:
         assert job not in world.lifecycles.woken
 
 
-async def test_what_is_admitted_later_is_told(world: World) -> None:
+async def test_what_is_admitted_later_is_reported(world: World) -> None:
     """Pods above the limit are answered as queued; their job is woken when they are admitted."""
     pool = world.pool("p", 1, 1)
     first, second = world.job(pool, 1), world.job(pool, 1)
@@ -71,7 +71,7 @@ async def test_a_gang_is_woken(world: World) -> None:
 
 async def test_nothing_queued_is_answered_at_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """A call that queues nothing waits for no cycle."""
-    monkeypatch.setattr(enqueue_waiters, "PATIENCE_S", 1_000)
+    monkeypatch.setattr(enqueue_waiters, "TIMEOUT_S", 1_000)
     job = world.job(world.pool("p", 0, 0), 1)
 
     async with serving(world) as (_, servicer):
@@ -80,7 +80,7 @@ async def test_nothing_queued_is_answered_at_once(world: World, monkeypatch: pyt
 
 async def test_without_a_cycle_the_answer_comes_in_time(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """No pod is admitted while the capacity is unknown: the pods are queued, and their job is woken later."""
-    monkeypatch.setattr(enqueue_waiters, "PATIENCE_S", 0.01)
+    monkeypatch.setattr(enqueue_waiters, "TIMEOUT_S", 0.01)
     capacity, world.hosts.answer = world.hosts.answer, None
     job = world.job(world.pool("p", 10, 10), 1)
     loop = world.loop(FAST)

@@ -18,7 +18,7 @@ from peloton.model.pod import PodState, PodStatus, Termination, TerminationReaso
 from peloton.model.resources import Resources
 from peloton.model.update import UpdateSpec
 from services.resmgr.explain.text import failure_line
-from tests.reasons import REQUEUED, no_room
+from tests.reasons import REQUEUED, lacking_capacity
 from tests.unit.lifecycle.pods import service_pod
 from tests.unit.resmgr.asked import asking, job_config
 from tests.unit.resmgr.test_loop import until
@@ -64,7 +64,7 @@ async def test_a_job_without_hosts(world: World) -> None:
     async with asking(world) as asked:
         await asked.queue(job)
         before = await asked.why(job)
-        asked.server.loop.note_unplaced(job, 1, no_room(1, 2))
+        asked.server.loop.note_unplaced(job, 1, lacking_capacity(1, 2))
         answer = await asked.why(job)
         (reason,) = answer.reasons
 
@@ -93,13 +93,13 @@ async def test_what_keeps_the_workflow_of_a_job_from_going_on_comes_first(world:
     assert "no worker" not in ended
 
 
-async def test_hosts_are_looked_for_anew(world: World) -> None:
+async def test_hosts_are_searched_for_again(world: World) -> None:
     """The placement failure of earlier instances is not the reason of instances that are admitted later."""
     job = world.job(world.pool("p", 1, 1), 2)
 
     async with asking(world) as asked:
         await asked.queue(job)
-        asked.server.loop.note_unplaced(job, 1, no_room(1, 2))
+        asked.server.loop.note_unplaced(job, 1, lacking_capacity(1, 2))
         world.finish(job, [0])
         await until(lambda: PodState.READY in world.states(job))
         (reason,) = (await asked.why(job)).reasons
@@ -114,7 +114,7 @@ async def test_launches_are_locked(world: World) -> None:
 
     async with asking(world) as asked:
         await asked.queue(job)
-        asked.server.loop.note_unplaced(job, 1, no_room(1, 2))
+        asked.server.loop.note_unplaced(job, 1, lacking_capacity(1, 2))
         answer = await asked.why(job)
 
     assert [one.text for one in answer.reasons] == ["1 instance admitted; a host is being looked for"]
@@ -184,12 +184,12 @@ async def test_an_instance_of_a_service_that_fails(world: World, state: PodState
         answer = await asked.why(job)
 
     due = rfc3339_seconds(world.storage.pods.failed(job, 1)[0].due_ns)
-    told = f"instance 0 {state} on h1; it runs again at {due}: it has ended 1 time, and each time doubles the wait"
+    reported = f"instance 0 {state} on h1; it runs again at {due}: it has ended 1 time, and each time doubles the wait"
     assert answer.text.splitlines()[1:3] == [
-        f"  {told}",
+        f"  {reported}",
         "  the update is rolling out: 0 of 1 done, 1 run failed, waits for instance 0 to run and be healthy",
     ]
-    assert [(one.rule, one.bound, one.text) for one in answer.reasons] == [(pb.RULE_BACK_OFF, 1, told)]
+    assert [(one.rule, one.bound, one.text) for one in answer.reasons] == [(pb.RULE_BACK_OFF, 1, reported)]
 
 
 async def test_an_instance_of_a_batch_job_that_waits_for_its_retry(world: World) -> None:
@@ -207,8 +207,8 @@ async def test_an_instance_of_a_batch_job_that_waits_for_its_retry(world: World)
     (failed,) = world.storage.pods.failed(again, 9, only_waiting=True)
     due = rfc3339_seconds(failed.due_ns)
     why = "no other host could take it, and each failure doubles the wait"
-    told = f"instance 0 FAILED on h1; it runs again at {due}: {why}"
-    assert [f"  {told}"] == answers[0][1:]
+    reported = f"instance 0 FAILED on h1; it runs again at {due}: {why}"
+    assert [f"  {reported}"] == answers[0][1:]
     assert "FAILED on" not in "".join(answers[1][1:])
 
 
@@ -226,11 +226,13 @@ async def test_instances_whose_containers_cannot_be_started(world: World) -> Non
         world.storage.host_pods.apply_status([replace(waits, pod_id=pod) for pod in pods])
         answer = await asked.why(job)
 
-    told = [f"instance {i} on h1 cannot be started yet: ErrImagePull, x:1: not found" for i in range(5)]
-    assert [*told, "2 more instances wait on their hosts for their containers"] == [
+    reported = [f"instance {i} on h1 cannot be started yet: ErrImagePull, x:1: not found" for i in range(5)]
+    assert [*reported, "2 more instances wait on their hosts for their containers"] == [
         line.strip() for line in answer.text.splitlines()[1:]
     ]
-    assert [(pb.RULE_CONTAINER_NOT_STARTED, text) for text in told] == [(one.rule, one.text) for one in answer.reasons]
+    assert [(pb.RULE_CONTAINER_NOT_STARTED, text) for text in reported] == [
+        (one.rule, one.text) for one in answer.reasons
+    ]
 
 
 def test_how_an_instance_failed() -> None:
@@ -250,7 +252,7 @@ def test_how_an_instance_failed() -> None:
     then = "it runs again at 2023-11-14T22:13:20Z: it has ended 2 times, and each time doubles the wait"
     assert [
         failure_line(replace(pod, termination=ended, reason=reason), JobType.SERVICE) for ended, reason, _ in cases
-    ] == [f"instance 0 FAILED on h1{told}; {then}" for _, _, told in cases]
+    ] == [f"instance 0 FAILED on h1{reported}; {then}" for _, _, reported in cases]
 
 
 def test_a_batch_pod_that_fails_quickly_says_so() -> None:
@@ -259,8 +261,8 @@ def test_a_batch_pod_that_fails_quickly_says_so() -> None:
     pod = service_pod(0, state=PodState.FAILED, failure_count=3, host="h1", due_ns=due_ns)
 
     why = "it has failed 3 times, now within 10 s of its start, and each time doubles the wait"
-    told = f"instance 0 FAILED on h1; it runs again at 2023-11-14T22:13:20Z: {why}"
-    assert told == failure_line(pod, JobType.BATCH)
+    reported = f"instance 0 FAILED on h1; it runs again at 2023-11-14T22:13:20Z: {why}"
+    assert reported == failure_line(pod, JobType.BATCH)
 
 
 def test_an_instance_that_need_not_wait() -> None:
@@ -444,7 +446,7 @@ async def test_a_gang_between_admission_and_hosts(world: World) -> None:
 
     async with asking(world) as asked:
         await asked.queue(gang, other)
-        asked.server.loop.note_unplaced(gang, 4, no_room(4, 2, is_gang=True))
+        asked.server.loop.note_unplaced(gang, 4, lacking_capacity(4, 2, is_gang=True))
         waits = await asked.why(gang)
         await asked.server.loop.requeue_gang(gang, REQUEUED)
         held, pool = await asked.why(gang), await asked.why_pool("/p")
@@ -454,7 +456,7 @@ async def test_a_gang_between_admission_and_hosts(world: World) -> None:
         world.finish(gang, [0])
         world.storage.pods.want_new_runs(gang, [(1, 1)])
         world.settle(gang)
-        gathers = await asked.why(gang)
+        gang_incomplete = await asked.why(gang)
 
     (no_host,) = waits.reasons
     found = "gang of 4 without a host (2 hosts: less than 2 gpu free, 1 at most)"
@@ -466,6 +468,6 @@ async def test_a_gang_between_admission_and_hosts(world: World) -> None:
     assert f"gang of 4: held back for {reason.available:.0f} s after 1 launch in vain; others pass it by" == reason.text
     assert (pool.pool.queuedGangs, pool.pool.queuedInstances) == (1, 4)
     assert "held back" in pool.text
-    (gathering,) = [reason for reason in gathers.reasons if reason.rule == pb.RULE_GANG_GATHERS]
+    (gathering,) = [reason for reason in gang_incomplete.reasons if reason.rule == pb.RULE_GANG_GATHERS]
     assert (1, 4) == (gathering.wanted, gathering.bound)
     assert "1 instance of the gang of 4 not queued before the others have ended: it starts whole" == gathering.text

@@ -10,7 +10,7 @@ from peloton.model.reason import HostRule, Misfit, RefusingHosts
 from peloton.model.times import NS_PER_S
 from peloton.model.update import UpdateSpec
 from peloton.model.volume import VolumeSpec, VolumeState
-from tests.reasons import REQUEUED, no_room, too_large
+from tests.reasons import REQUEUED, lacking_capacity, too_large
 from tests.unit.resmgr.asked import asking, job_config
 from tests.unit.resmgr.world import World
 
@@ -34,12 +34,12 @@ async def test_pods_that_fit_no_host(world: World) -> None:
         world.hosts.answer = None
         silent = await asked.why(job)
 
-    told = [reason for reason in why.reasons if reason.rule == pb.RULE_FITS_NO_HOST]
+    reported = [reason for reason in why.reasons if reason.rule == pb.RULE_FITS_NO_HOST]
     larger = TOO_LARGE.replace("7", "9")
     assert [(1, f"instance 3 fits no host, even an empty one: {larger}; it waits for one to join"),
             (2, f"instances 4-5 fit no host, even an empty one: {TOO_LARGE}; they wait for one to join"),
-            ] == [(reason.wanted, reason.text) for reason in told]  # fmt: skip
-    assert told[1].text in why.text
+            ] == [(reason.wanted, reason.text) for reason in reported]  # fmt: skip
+    assert reported[1].text in why.text
     assert "fit" not in others.text
     (planned,) = plan.reasons
     assert (pb.RULE_FITS_NO_HOST, 2) == (planned.rule, planned.wanted)
@@ -47,13 +47,13 @@ async def test_pods_that_fit_no_host(world: World) -> None:
     assert pb.RULE_FITS_NO_HOST not in [reason.rule for reason in silent.reasons]
 
 
-async def test_pods_that_are_held_back(world: World) -> None:
+async def test_pods_that_are_in_backoff(world: World) -> None:
     """The answers for the job and for the pool have the reason of the backoff, with the last placement failure."""
     job = world.job(world.pool("p", 5, 5), 3)
 
     async with asking(world) as asked:
         await asked.queue(job)
-        asked.server.loop.note_unplaced(job, 3, no_room(3))
+        asked.server.loop.note_unplaced(job, 3, lacking_capacity(3))
         await asked.server.loop.requeue_pods(job, [(0, 3)], REQUEUED)
         why, pool = await asked.why(job), await asked.why_pool("/p")
 
@@ -102,11 +102,11 @@ async def test_hosts_of_a_daemon(world: World) -> None:
         silent = await asked.why(job)
 
     rules = ["label role=edge not met", "less than 1 cpu even when empty, 0.5 at most"]
-    (told,) = why.reasons
-    assert (pb.RULE_HOSTS_DO_NOT_MATCH, 2, 7) == (told.rule, told.available, told.bound)
-    assert list(zip([4, 1], rules, strict=True)) == [(hosts.hostCount, hosts.rule) for hosts in told.refusingHosts]
-    assert told.text == f"cluster east: 2 of 7 hosts match; of the others 4 hosts: {rules[0]}; 1 host: {rules[1]}"
-    assert told.text in why.text
+    (reported,) = why.reasons
+    assert (pb.RULE_HOSTS_DO_NOT_MATCH, 2, 7) == (reported.rule, reported.available, reported.bound)
+    assert list(zip([4, 1], rules, strict=True)) == [(hosts.hostCount, hosts.rule) for hosts in reported.refusingHosts]
+    assert reported.text == f"cluster east: 2 of 7 hosts match; of the others 4 hosts: {rules[0]}; 1 host: {rules[1]}"
+    assert reported.text in why.text
     assert "cluster west: 1 of 1 host matches" in why.text
     assert "match" not in silent.text
 

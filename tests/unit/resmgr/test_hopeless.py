@@ -8,14 +8,14 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from peloton.lifecycle.failed_placements import find_failed_placements
 from peloton.lifecycle.gang import Step, judge
-from peloton.lifecycle.in_vain import in_vain
 from peloton.model.host import PlacementBatch, Unplaced
 from peloton.model.ids import JobId, RespoolId
 from peloton.model.pod import PodState
 from peloton.model.resources import Resources
 from services.resmgr.loop import AdmissionLoop
-from tests.reasons import REQUEUED, no_room
+from tests.reasons import REQUEUED, lacking_capacity
 from tests.unit.resmgr.world import World, fast
 from workflows.policies import Policies
 
@@ -24,7 +24,7 @@ LIMIT = 8
 """Cpus of the pool; each hopeless pod, or two of them, leave too few for an ordinary one."""
 LARGE = LIMIT - 1.0
 POLICIES = Policies()
-BUSY = no_room(1)
+BUSY = lacking_capacity(1)
 
 
 @dataclass
@@ -68,12 +68,12 @@ class VirtualCluster:
             while await self.turn():
                 pass
             soon_s = [(self.now_s // period_s + 1) * period_s, *(due_s for due_s, _ in self.looks.values())]
-            self.now_s = min([*soon_s, self.now_s + self.held_back_s()])
+            self.now_s = min([*soon_s, self.now_s + self.backoff_s()])
 
     async def turn(self) -> bool:
         """Run a cycle and the steps of the jobs that follow; return whether there were any."""
-        told = await self.loop.run_cycle()
-        for job in told:
+        reported = await self.loop.run_cycle()
+        for job in reported:
             if job in self.looks:
                 self.looks[job] = (self.now_s, 0.0)
             else:
@@ -82,17 +82,17 @@ class VirtualCluster:
         due = [(job, pause_s) for job, (due_s, pause_s) in self.looks.items() if due_s <= self.now_s]
         for job, pause_s in due:
             pause_s = min(pause_s * 2 or POLICIES.retry_s, POLICIES.retry_max_s)
-            is_waiting = await self.look_for_hosts(job)
+            is_waiting = await self.search_hosts(job)
             self.looks[job] = (self.now_s + pause_s if is_waiting else math.inf, pause_s)
-        return bool(told or due)
+        return bool(reported or due)
 
-    def held_back_s(self) -> float:
+    def backoff_s(self) -> float:
         """Return the time until the next gang in backoff may be admitted."""
         now_ns = self.clock_ns()
         held = self.loop.state.snapshot(1, now_ns).held
         return min((gang.reason.left for gang in held), default=HOUR_S)
 
-    async def look_for_hosts(self, job: JobId) -> bool:
+    async def search_hosts(self, job: JobId) -> bool:
         """Look for hosts, and return whether the job waits for some after that."""
         storage, now_ns = self.world.storage, self.clock_ns()
         if job in self.gangs:
@@ -106,7 +106,7 @@ class VirtualCluster:
         unplaced = tuple(Unplaced((one.pods[0][0],)) for one in gangs)
         turns = self.loop.note_unplaced(job, len(gangs), BUSY)
         batch = PlacementBatch(job, "", unplaced_count=len(gangs), why=BUSY, unplaced=unplaced)
-        given_up = in_vain(gangs, batch, POLICIES.pod_placement_s, turns)
+        given_up = find_failed_placements(gangs, batch, POLICIES.pod_placement_s, turns)
         return len(gangs) > await self.loop.requeue_pods(job, given_up.instances, given_up.reason)
 
 
@@ -155,7 +155,7 @@ async def test_others_of_the_pool_are_placed(world: World, hopeless: Jobs, flaps
     assert [second <= 60 for second in later] == [True]
 
 
-async def test_what_is_held_back_is_tried_when_a_pod_of_its_job_has_ended(world: World) -> None:
+async def test_what_is_in_backoff_is_tried_when_a_pod_of_its_job_has_ended(world: World) -> None:
     """Backoff ends when a pod of the job ends that was as large, and not repeatedly; pods of other
     jobs do not end it.
     """

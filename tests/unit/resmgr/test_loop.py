@@ -11,7 +11,7 @@ import pytest
 
 from peloton.api.convert_pool import pool_spec
 from peloton.errors import Aborted, NotFound
-from peloton.lifecycle.in_vain import TRY_S
+from peloton.lifecycle.failed_placements import TRY_S
 from peloton.lifecycle.reason_text import queue_text
 from peloton.model.ids import JobId, RespoolId
 from peloton.model.job import JobState
@@ -47,7 +47,7 @@ async def until(condition: Callable[[], bool]) -> None:
             await asyncio.sleep(0.005)
 
 
-async def test_pods_are_admitted_and_the_job_is_told(world: World) -> None:
+async def test_pods_are_admitted_and_the_job_is_signalled(world: World) -> None:
     """Queued pods become READY in storage as far as the pool allows, and the job's workflow is woken."""
     job = world.job(world.pool("p", 10, 10), 15)
 
@@ -72,7 +72,7 @@ async def test_enqueue_is_idempotent(world: World) -> None:
         assert await loop.enqueue(job, 2) == 0
 
 
-async def test_ended_pods_make_room(world: World) -> None:
+async def test_ended_pods_free_resources(world: World) -> None:
     """Ended pods are read from the status log, and their resources are given to the next gang in line."""
     job = world.job(world.pool("p", 2, 2), 4)
 
@@ -137,7 +137,7 @@ async def test_a_gang_ends_whole_in_the_queue(world: World) -> None:
         await until(lambda: facts(rebuild(world.storage)) == facts(loop.state))
 
 
-async def test_a_gang_whose_launch_was_in_vain_is_passed_by(world: World) -> None:
+async def test_a_gang_whose_launch_failed_is_passed_by(world: World) -> None:
     """The gang frees its resources, keeps its place, and is in backoff, in memory as after a rebuild; others are
     admitted before it, and after the backoff it is first in line again.
     """
@@ -205,7 +205,7 @@ async def test_pods_without_a_host_are_passed_by(world: World) -> None:
         assert world.states(other)[PENDING] == [2, 3]
 
 
-async def test_what_is_held_back_is_tried_when_hosts_have_come(world: World) -> None:
+async def test_what_is_in_backoff_is_tried_when_hosts_have_come(world: World) -> None:
     """Pods in backoff are tried when new hosts register, not earlier, and not repeatedly while hosts flap."""
     pool = world.pool("p", 3, 3)
     stuck = world.job(pool, 3)

@@ -15,14 +15,14 @@ from peloton.api.v0.explain import explain_pb2 as pb
 from peloton.api.v0.job import job_pb2
 from peloton.api.v1alpha.job.stateless import stateless_pb2
 from peloton.errors import Unavailable
-from peloton.model.daemon import DaemonReach, DaemonRoom
+from peloton.model.daemon import DaemonPlan, DaemonReach
 from peloton.model.host_pool import Workload
 from peloton.model.ids import ROOT_POOL_ID, RespoolId
 from peloton.model.pod import PodState
 from peloton.model.reason import HostRule, Misfit, RefusingHosts
 from peloton.model.resources import Resources
 from services.resmgr.pool_rules import with_defaults
-from tests.reasons import no_room, too_large
+from tests.reasons import lacking_capacity, too_large
 from tests.unit.resmgr.asked import asking, job_config
 from tests.unit.resmgr.test_loop import until
 from tests.unit.resmgr.world import World, facts, pool_config
@@ -184,12 +184,12 @@ async def test_plans_of_jobs_that_have_no_place(world: World) -> None:
 # -- free resources of hosts ------------------------------------------------------------------------------------------
 
 
-async def test_a_plan_says_for_how_many_hosts_have_room(world: World) -> None:
+async def test_a_plan_says_for_how_many_hosts_have_capacity(world: World) -> None:
     """The plan counts hosts for instances that would be admitted now, with the rules of hosts for the rest, and for
     instances that would wait.
     """
     pool = world.pool("p", 0, 4)
-    world.hosts.room, world.hosts.why = 3, no_room(1)
+    world.hosts.room, world.hosts.why = 3, lacking_capacity(1)
 
     async with asking(world) as asked:
         answer = await asked.stub.JobPlan(pb.JobPlanRequest(config=job_config(pool, 6, 1)))
@@ -201,8 +201,8 @@ async def test_a_plan_says_for_how_many_hosts_have_room(world: World) -> None:
     )  # fmt: skip
     assert (pb.RULE_NO_HOST, 1, [3]) == (reason.rule, reason.wanted, [one.hostCount for one in reason.refusingHosts])
     assert f"would be admitted, but {why}" == reason.text
-    told = f"hosts have room for 3 of these now; 1 would wait for a host: {why}"
-    assert [told, "hosts have room now for none of the 2 that would wait in the queue"] == room.text.splitlines()
+    reported = f"hosts have room for 3 of these now; 1 would wait for a host: {why}"
+    assert [reported, "hosts have room now for none of the 2 that would wait in the queue"] == room.text.splitlines()
     assert [f"  {line}" for line in room.text.splitlines()] == answer.text.splitlines()[1:3]
     assert [(4, 0), (2, 1)] == [(each.count, each.turn) for each in world.hosts.asked_for]
 
@@ -256,7 +256,7 @@ async def test_a_plan_of_a_daemon(world: World) -> None:
     """Each host counts once, by cluster; a cluster that does not answer is named. A pool that takes no jobs is refused,
     as for others."""
     not_edge = RefusingHosts(4, Misfit(HostRule.CONSTRAINT, name="label role=edge"))
-    east = DaemonRoom(
+    east = DaemonPlan(
         DaemonReach(9, (not_edge,), "east"), 1, 2, 1, 3, 4, 1, Resources.of(1.6, 128), Resources.of(16, 4096)
     )
     world.hosts.daemon = {"east": east, "west": Unavailable("the host manager is away")}
@@ -297,7 +297,7 @@ async def test_a_plan_of_a_daemon(world: World) -> None:
 # -- planned evictions ---------------------------------------------------------------------------------------------
 
 
-def told(evictions: Iterable[pb.PlannedEviction]) -> list[tuple[str, int, int, int, float]]:
+def reported(evictions: Iterable[pb.PlannedEviction]) -> list[tuple[str, int, int, int, float]]:
     """Return job, first instance, count, rounds and seconds of each eviction."""
     return [(one.jobId.value, one.firstInstance, one.instanceCount, one.rounds, one.withinS) for one in evictions]
 
@@ -318,14 +318,14 @@ async def test_a_plan_of_a_job_says_who_would_leave(world: World) -> None:
         humble = await asked.stub.JobPlan(pb.JobPlanRequest(config=job_config(lends, 2, 10)))
         after = facts(asked.server.loop.state)
 
-    assert told(back.evictions) == [(lent, 7, 3, 5, 300)]
+    assert reported(back.evictions) == [(lent, 7, 3, 5, 300)]
     assert back.text.splitlines()[-1] == (
         "  after 5 rounds of preemption (300 s), instances 7-9 of job job: preempted for this job of /b, "
         "which wants cpu 10: /a holds 100 and is entitled to 70"
     )
-    assert told(urgent.evictions) == [(lent, 8, 2, 1, 60)]
+    assert reported(urgent.evictions) == [(lent, 8, 2, 1, 60)]
     assert urgent.evictions[0].text.startswith("preempted for this job of /a, which wants cpu 10: its priority is 4")
-    assert (told(humble.evictions), after) == ([], before)
+    assert (reported(humble.evictions), after) == ([], before)
 
 
 async def test_a_plan_of_a_pool_says_who_would_leave(world: World) -> None:
@@ -340,8 +340,8 @@ async def test_a_plan_of_a_pool_says_who_would_leave(world: World) -> None:
         await until(lambda: world.states(lent) == {PodState.READY: list(range(10))})
         same, more = await asked.plan(pool_config("b", 0, 10)), await asked.plan(pool_config("b", 50, 50))
 
-    assert told(same.evictions) == []
-    assert told(more.evictions) == [(lent, 5, 4, 5, 300)]
+    assert reported(same.evictions) == []
+    assert reported(more.evictions) == [(lent, 5, 4, 5, 300)]
     assert {one.forJobId.value for one in more.evictions} == {waits}
     assert "Instances that would be evicted:" in more.text.splitlines()
     assert "No instance would be evicted." in same.text.splitlines()

@@ -37,7 +37,7 @@ async def test_busy_pools(world: World, manager: Manager, server: ResmgrServer) 
     assert not (await delete(manager, "/p")).ListFields()
 
 
-async def test_a_change_strands_nobody(world: World, manager: Manager, server: ResmgrServer) -> None:
+async def test_a_change_strands_no_gang(world: World, manager: Manager, server: ResmgrServer) -> None:
     """Limits and reservations stay above the demand of a queued gang, and the reservation above the allocation of
     non-preemptible pods; the same change is accepted once they are gone, or with force.
     """

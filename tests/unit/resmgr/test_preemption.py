@@ -33,8 +33,10 @@ def start(world: World, job_id: JobId) -> None:
 
 def end(world: World, job_id: JobId) -> None:
     """End the pods of a job that are to be killed, as hosts do, and settle the job."""
-    told = world.storage.host_pods.mark_killing(job_id, 1000)
-    world.storage.host_pods.apply_status([PodStatus(row[0], PodState.KILLED, world.now_ns, "h1", "a1") for row in told])
+    reported = world.storage.host_pods.mark_killing(job_id, 1000)
+    world.storage.host_pods.apply_status(
+        [PodStatus(row[0], PodState.KILLED, world.now_ns, "h1", "a1") for row in reported]
+    )
     world.settle(job_id)
 
 

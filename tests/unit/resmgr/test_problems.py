@@ -12,21 +12,21 @@ from services.api.lacking_pools import LackingPools
 from services.resmgr.explain import unfit
 from services.resmgr.explain.unfit import UnfitJobs, UnfitPods
 from services.resmgr.recovery import rebuild
-from tests.reasons import REQUEUED, no_room, too_large
+from tests.reasons import REQUEUED, lacking_capacity, too_large
 from tests.unit.resmgr.asked import Asked, asking
 from tests.unit.resmgr.world import World
 
 TOO_LARGE = "no host has cpu 7: the largest of 3 hosts has 4"
 
 
-async def told(asked: Asked) -> list[tuple[str, str]]:
+async def reported(asked: Asked) -> list[tuple[str, str]]:
     async with grpc.aio.insecure_channel(f"127.0.0.1:{asked.server.port}") as channel:
         stub = resmgr_pb2_grpc.ProblemsStub(channel)
         answer = await stub.FindProblems(resmgr_pb2.FindProblemsRequest())
     return [(one.subject_id, one.text) for one in answer.problems]
 
 
-async def test_jobs_that_fit_no_host_are_told(world: World) -> None:
+async def test_jobs_that_fit_no_host_are_reported(world: World) -> None:
     """Jobs that fit no host are reported while admitted and while in backoff, until a host registers that could take
     them. A job that found no free resources is not one of them.
     """
@@ -34,22 +34,22 @@ async def test_jobs_that_fit_no_host_are_told(world: World) -> None:
     large, fine = world.job(world.pool("p", 14, 14), 2, cpu=7), world.job(world.pool("q", 9, 9), 2)
 
     async with asking(world) as asked:
-        assert [] == await told(asked)
+        assert [] == await reported(asked)
         await asked.queue(large, fine)
-        asked.server.loop.note_unplaced(large, 2, no_room(2))
-        asked.server.loop.note_unplaced(fine, 2, no_room(2))
-        admitted = await told(asked)
+        asked.server.loop.note_unplaced(large, 2, lacking_capacity(2))
+        asked.server.loop.note_unplaced(fine, 2, lacking_capacity(2))
+        admitted = await reported(asked)
         await asked.server.loop.requeue_pods(large, [(0, 2)], REQUEUED)
-        held_back = await told(asked)
+        in_backoff = await reported(asked)
         world.hosts.unfit = {}
-        after = await told(asked)
+        after = await reported(asked)
 
     text = f"Job job in pool /p cannot run: 2 instances fit no host, even an empty one: {TOO_LARGE}"
-    assert [(large, text)] == admitted == held_back
+    assert [(large, text)] == admitted == in_backoff
     assert [] == after
 
 
-async def test_the_first_of_a_queue_is_looked_at(world: World) -> None:
+async def test_the_first_of_a_queue_is_read(world: World) -> None:
     """The first job of a queue is checked before placement has tried it."""
     world.hosts.unfit = {7_000: (too_large(7),)}
     pool = world.pool("p", 7, 7)
@@ -57,7 +57,7 @@ async def test_the_first_of_a_queue_is_looked_at(world: World) -> None:
 
     async with asking(world) as asked:
         await asked.queue(first, second)
-        ((job, _),) = await told(asked)
+        ((job, _),) = await reported(asked)
 
     assert second == job
 
@@ -69,14 +69,14 @@ async def test_a_gang_that_fits_no_host(world: World) -> None:
 
     async with asking(world) as asked:
         await asked.queue(gang)
-        asked.server.loop.note_unplaced(gang, 3, no_room(3, is_gang=True))
-        ((job, text),) = await told(asked)
+        asked.server.loop.note_unplaced(gang, 3, lacking_capacity(3, is_gang=True))
+        ((job, text),) = await reported(asked)
 
     assert gang == job
     assert "its gang of 3 does not start, because 3 instances fit no host" in text
 
 
-async def test_a_bounded_number_of_jobs_is_looked_at(world: World) -> None:
+async def test_a_bounded_number_of_jobs_is_read(world: World) -> None:
     """One round checks a limited number of jobs; the next one checks the others, and jobs already found are checked
     each time.
     """
@@ -86,7 +86,7 @@ async def test_a_bounded_number_of_jobs_is_looked_at(world: World) -> None:
     world.hosts.unfit = {7_000: (too_large(7),)}
     state = rebuild(world.storage)
     for job in [last, *many]:
-        state.note_unplaced(JobId(job), 1, no_room(1))
+        state.note_unplaced(JobId(job), 1, lacking_capacity(1))
     found = UnfitJobs(world.storage, UnfitPods(world.storage, world.hosts))
 
     rounds = [[one.job_id for one in await found.find(state)] for _ in range(4)]
@@ -94,7 +94,7 @@ async def test_a_bounded_number_of_jobs_is_looked_at(world: World) -> None:
     assert [[], [last], [last], [last]] == rounds
 
 
-async def test_what_a_lender_waits_for_is_told(world: World) -> None:
+async def test_what_a_lender_waits_for_is_reported(world: World) -> None:
     """A lender is reported while another pool holds its reservation; a pool that demands more than
     its entitlement is not.
     """

@@ -141,7 +141,7 @@ class ResmgrMachine(RuleBasedStateMachine):
         if job_id:
             self.read_log()
             gone = self.world.storage.admission.requeue_pods(job_id, [(start, count)], REQUEUED)
-            if gone.held_back:
+            if gone.in_backoff:
                 self.state.apply_eviction(gone)
 
     @rule(pick=PICK, limit=st.integers(1, 3))
@@ -149,8 +149,8 @@ class ResmgrMachine(RuleBasedStateMachine):
         """End some of the pods that are to be killed, as hosts do."""
         job_id = self._job(pick)
         if job_id:
-            told = self.world.storage.host_pods.mark_killing(job_id, limit, again=True)
-            self.world.storage.host_pods.apply_status([PodStatus(row[0], PodState.KILLED, 1) for row in told])
+            reported = self.world.storage.host_pods.mark_killing(job_id, limit, again=True)
+            self.world.storage.host_pods.apply_status([PodStatus(row[0], PodState.KILLED, 1) for row in reported])
             self.world.settle(job_id)
 
     @rule()

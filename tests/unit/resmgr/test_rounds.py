@@ -13,7 +13,7 @@ from services.resmgr.rounds import Outage, repeat
 AWAY = Unavailable("no hostmgr leads at present")
 
 
-def test_an_outage_is_told_once_it_lasts(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_outage_is_reported_once_it_lasts(caplog: pytest.LogCaptureFixture) -> None:
     """An outage is not logged at a start or a change of leaders; later it is logged once a minute, and when it is over.
     The next outage starts from zero.
     """

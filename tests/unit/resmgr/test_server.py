@@ -23,7 +23,7 @@ from peloton.model.resources import Resources
 from peloton.ports import ResourceManager
 from services.resmgr.client import ResourceManagerClient
 from services.resmgr.server import ResmgrServer, serve
-from tests.reasons import HOT, no_room
+from tests.reasons import HOT, lacking_capacity
 from tests.unit.resmgr.test_loop import until
 from tests.unit.resmgr.world import FAST, World, pool_config
 
@@ -353,8 +353,8 @@ async def test_client(world: World, server: ResmgrServer) -> None:
     unknown = JobId("a1a1a1a1-0000-4000-8000-000000000000")
     try:
         assert await asyncio.to_thread(client.enqueue, job, 2) == Queued(2)
-        await asyncio.to_thread(client.note_unplaced, job, 1, no_room(1))
-        assert server.loop.state.unplaced(job) == (1, no_room(1))
+        await asyncio.to_thread(client.note_unplaced, job, 1, lacking_capacity(1))
+        assert server.loop.state.unplaced(job) == (1, lacking_capacity(1))
         with pytest.raises(InvalidArgument, match="invalid pod id 'x'"):
             await asyncio.to_thread(client.evict, [("x", HOT)])  # type: ignore[attr-defined]
         with pytest.raises(InvalidArgument, match="1001 pods are to be evicted, at most 1000 at a time"):

@@ -148,14 +148,14 @@ async def test_a_volume_that_was_never_made_counts_no_more(world: World, loop: A
     await admit(loop, job)
     launch(world, job)
 
-    end(world, job, cause=Cause.ROOM_GONE)
+    end(world, job, cause=Cause.RESOURCES_GONE)
 
     assert 0 == await disk(loop, world)
     await admit(loop, job)
     assert SIZE_MB == await disk(loop, world)
 
 
-async def test_a_given_up_volume_counts_beside_the_new_one(world: World, loop: AdmissionLoop) -> None:
+async def test_a_given_up_volume_counts_alongside_the_new_one(world: World, loop: AdmissionLoop) -> None:
     """The old volume counts until its host has destroyed it, so there is disk for one only."""
     pool = a_pool(world)
     job = a_database(world, pool)

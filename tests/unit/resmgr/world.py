@@ -17,13 +17,13 @@ from peloton.api.v0.respool import respool_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.errors import PelotonError, Unavailable
 from peloton.model.advice import Marked
-from peloton.model.daemon import DaemonReach, DaemonRoom
+from peloton.model.daemon import DaemonPlan, DaemonReach
 from peloton.model.ids import ROOT_POOL_ID, Hostname, JobId, PodId, RespoolId
 from peloton.model.job import JobState
+from peloton.model.planned_capacity import CapacityAnswer, PlannedPods
 from peloton.model.pod import PodShape, PodState, PodStatus
 from peloton.model.reason import Infeasibility, PlacementReason
 from peloton.model.resources import Resources
-from peloton.model.room import PlannedPods, RoomAnswer
 from peloton.model.update import UpdateSpec
 from services.resmgr.accounts import COLUMNS
 from services.resmgr.ledger import IS_ALLOCATED, LEAVING, PENDING, JobLedger
@@ -63,7 +63,7 @@ class FixedCapacity:
     why: PlacementReason = ()
     asked_for: list[PlannedPods] = field(default_factory=list)  # set by the last question about free resources
     reached: Sequence[DaemonReach] = ()
-    daemon: Mapping[str, DaemonRoom | PelotonError] = field(default_factory=dict)
+    daemon: Mapping[str, DaemonPlan | PelotonError] = field(default_factory=dict)
     marked: dict[Hostname, Marked] = field(default_factory=dict)
     slow: dict[JobId, Marked] = field(default_factory=dict)
 
@@ -77,16 +77,16 @@ class FixedCapacity:
             raise Unavailable("no host manager leads at present")
         return {shape: why for shape in shapes if (why := self.unfit.get(shape.resources.cpu_milli))}
 
-    def find_room(self, pods: Sequence[PlannedPods]) -> RoomAnswer:
+    def find_capacity(self, pods: Sequence[PlannedPods]) -> CapacityAnswer:
         if self.answer is None:
             raise Unavailable("no host manager leads at present")
         self.asked_for, left, counts = [*pods], sys.maxsize if self.room is None else self.room, []
         for each in sorted(pods, key=lambda each: each.turn):
             counts.append(min(each.count, left))
             left -= counts[-1]
-        return RoomAnswer(tuple(counts), self.why)
+        return CapacityAnswer(tuple(counts), self.why)
 
-    def plan_daemon(self, shape: PodShape) -> Mapping[str, DaemonRoom | PelotonError]:
+    def plan_daemon(self, shape: PodShape) -> Mapping[str, DaemonPlan | PelotonError]:
         if self.answer is None:
             raise Unavailable("no host manager leads at present")
         return self.daemon

@@ -43,7 +43,7 @@ class Pace:
 class Cluster:
     stage: Stage
     pace: Pace = field(default_factory=Pace)
-    ends_for_good: frozenset[JobId] = frozenset()  # killOnPreempt
+    ends_finally: frozenset[JobId] = frozenset()  # killOnPreempt
     leaving: list[tuple[int, HeldRun]] = field(default_factory=list)  # cycle of the end
     away: list[tuple[int, HeldRun]] = field(default_factory=list)  # cycle of the return
     counts: dict[RespoolId, int] = field(default_factory=dict)
@@ -112,7 +112,7 @@ class Cluster:
     def _return(self) -> None:
         for end, one in [pair for pair in self.leaving if pair[0] <= self.now]:
             self.leaving.remove((end, one))
-            if one.run.job_id not in self.ends_for_good:
+            if one.run.job_id not in self.ends_finally:
                 self.away.append((max(self.now, end + self.pace.back_after - self.pace.leaves_after[0]), one))
         for back, one in [pair for pair in self.away if pair[0] <= self.now]:
             self.away.remove((back, one))

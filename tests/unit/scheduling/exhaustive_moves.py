@@ -71,8 +71,8 @@ def assignments(cluster: Cluster, host: str, leaving: Sequence[PodNow]) -> Itera
         for pod, target in zip(leaving, targets, strict=True):
             there = sum(other.pod_id.job_id == pod.pod_id.job_id for other in after.on(target))
             here = sum(other.pod_id.job_id == pod.pod_id.job_id for other in cluster.on(host))
-            gathers = pod.shape.strategy is Strategy.SPREAD_JOB and there >= here
-            if gathers or not all(takes(one, target, pod.shape, pod.labels) for one in (cluster, after)):
+            gang_incomplete = pod.shape.strategy is Strategy.SPREAD_JOB and there >= here
+            if gang_incomplete or not all(takes(one, target, pod.shape, pod.labels) for one in (cluster, after)):
                 break
             after = replace(after, pods=[*after.pods, replace(pod, hostname=Hostname(target))])
         else:

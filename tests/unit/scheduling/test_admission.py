@@ -368,7 +368,7 @@ def test_so_many_waiting_runs_are_passed_in_one_pass() -> None:
     assert len(admission.passed) == PASSED_MAX
 
 
-def test_room_that_is_promised_is_for_the_gang_that_is_passed() -> None:
+def test_offers_that_are_promised_are_for_the_gang_that_is_passed() -> None:
     """Two equal gangs that wait for resources of evicted pods have a promise each; a smaller one uses neither."""
     cluster = Cluster(pool("/a", "4", "4"), capacity="4").holds("/a", "3")
     first, second = (run(name, "2", seq=at, preemptible=False) for at, name in enumerate(("first", "second")))
@@ -420,7 +420,7 @@ def leaving(cluster: Cluster, path: str, need: str) -> Usage:
     return found
 
 
-def test_promised_room_goes_to_nobody_else() -> None:
+def test_promised_resources_go_to_no_other_gang() -> None:
     """A gang will fit when all evicted pods have left: resources that are free until then are not given to a smaller
     one behind it, nor kept from another pool that fits as well.
     """
@@ -441,7 +441,7 @@ def test_what_is_not_promised_is_for_everybody() -> None:
     assert admitted_while(cluster, leaving(cluster, "/a", "1")) == [("small", 1), ("other", 1)]
 
 
-def test_nobody_is_admitted_before_the_room_is_there() -> None:
+def test_no_gang_is_admitted_before_the_resources_are_free() -> None:
     """A promise is no free capacity; the part of a run that fits now is admitted."""
     cluster = Cluster(pool("/a", "6", "6"), capacity="6").holds("/a", "4").queue("/a", run("job", "1", count=9))
 

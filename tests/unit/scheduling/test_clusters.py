@@ -31,7 +31,7 @@ def view(name: str, cpu: int, memory: int = 10_000, is_silent: bool = False) -> 
     return ClusterView(name, Resources(cpu * 1_000, memory), is_silent)
 
 
-def test_the_one_with_most_room_is_first() -> None:
+def test_the_one_with_most_free_resources_is_first() -> None:
     """Clusters are ordered by free resources for the pods, by the scarcest kind; equals by name."""
     views = [view("c", 8), view("b", 8), view("a", 2), view("d", 100, memory=150)]
 
@@ -66,7 +66,7 @@ def test_only_what_may_go_there_counts_as_wanted() -> None:
     assert ("a", "b") == order_clusters(views, wanted, {}).order
 
 
-def test_revocable_cpu_is_no_room() -> None:
+def test_revocable_cpu_is_not_free() -> None:
     """Revocable pods use ordinary memory, and an unknown amount of slack."""
     views = [view("a", 100, memory=100), view("b", 0, memory=1_000)]
 

@@ -238,7 +238,7 @@ def test_a_sibling_takes_no_guarantee_by_wanting_more() -> None:
     assert cluster.cpus(cluster.plan(), "/org/sites")["host pool services"] == 40
 
 
-def test_a_gang_of_several_workloads_needs_room_for_each() -> None:
+def test_a_gang_of_several_workloads_needs_capacity_for_each() -> None:
     """A gang with a member without gpus is admitted when both compartments have free capacity, and names the one that
     has not.
     """

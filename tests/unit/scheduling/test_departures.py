@@ -72,7 +72,7 @@ def test_pods_that_no_other_host_takes_are_counted() -> None:
     assert [("c", 0)] == [(job.job_id, job.homeless_count) for job in alone.jobs]
 
 
-def test_for_more_pods_than_a_bound_no_host_is_looked_for() -> None:
+def test_for_more_pods_than_a_bound_no_host_is_searched_for() -> None:
     """Pods above a bound are counted as unchecked, and not as pods without a host."""
     pods = pods_on("web", "h1", cpu(0), HOMES_SOUGHT_MAX + 2)
     cluster = Cluster(hosts_of("h1", "h2", "h3"), pods)
@@ -82,14 +82,14 @@ def test_for_more_pods_than_a_bound_no_host_is_looked_for() -> None:
     assert (2, 0) == (found.unchecked_count, found.jobs[0].homeless_count)
 
 
-def without_room(cluster: Cluster, *drained: str) -> tuple[int, int]:
+def fill_hosts(cluster: Cluster, *drained: str) -> tuple[int, int]:
     """Returns the number of pods that no other host fits, and the number of unchecked pods."""
     found = planned(cluster, *drained)
     return sum(job.homeless_count for host in found for job in host.jobs), sum(host.unchecked_count for host in found)
 
 
 @pytest.mark.parametrize(("is_hard", "homeless"), [(True, 1), (False, 0)])
-def test_a_bound_on_skew_keeps_pods_from_hosts_with_room(is_hard: bool, homeless: int) -> None:
+def test_a_bound_on_skew_keeps_pods_from_hosts_with_capacity(is_hard: bool, homeless: int) -> None:
     """The other host of the rack is full: a pod in the next rack would make two there and none here. A rack whose hosts
     are all drained no longer counts.
     """
@@ -97,8 +97,8 @@ def test_a_bound_on_skew_keeps_pods_from_hosts_with_room(is_hard: bool, homeless
     pods = [*pods_on("web", "h0", spread), *pods_on("web", "h2", spread), *pods_on("full", "h1", cpu(8))]
     cluster = Cluster(hosts_of("h0", "h1", "h2"), pods, labels=RACKS)
 
-    assert (homeless, 0) == without_room(cluster, "h0")
-    assert (1, 0) == without_room(cluster, "h0", "h1")  # the one that fills its host
+    assert (homeless, 0) == fill_hosts(cluster, "h0")
+    assert (1, 0) == fill_hosts(cluster, "h0", "h1")  # the one that fills its host
 
 
 def test_pods_of_one_job_are_let_into_racks_by_turns() -> None:
@@ -107,9 +107,9 @@ def test_pods_of_one_job_are_let_into_racks_by_turns() -> None:
     pods = [*pods_on("web", "h0", spread, 4), *pods_on("full", "h4", cpu(7))]
     cluster = Cluster(hosts_of("h0", "h2", "h4"), pods, labels=RACKS)
 
-    assert (1, 0) == without_room(cluster, "h0")
+    assert (1, 0) == fill_hosts(cluster, "h0")
     wider = [replace(pod, shape=cpu(1, layout=over("rack", 2, is_hard=True))) for pod in cluster.on("h0")]
-    assert (0, 0) == without_room(replace(cluster, pods=[*wider, *cluster.on("h4")]), "h0")
+    assert (0, 0) == fill_hosts(replace(cluster, pods=[*wider, *cluster.on("h4")]), "h0")
 
 
 def test_of_a_job_in_two_clusters_a_pod_is_sure_of_its_own_domain_only() -> None:
@@ -118,9 +118,9 @@ def test_of_a_job_in_two_clusters_a_pod_is_sure_of_its_own_domain_only() -> None
     pods = [*pods_on("web", "h0", spread, 2), *pods_on("full", "h1", cpu(7))]
     cluster = Cluster(hosts_of("h0", "h1", "h2"), pods, labels=RACKS, elsewhere=["web"])
 
-    assert (0, 1) == without_room(cluster, "h0")
+    assert (0, 1) == fill_hosts(cluster, "h0")
     soft = [replace(pod, shape=cpu(1, layout=over("rack"))) for pod in cluster.on("h0")]
-    assert (0, 0) == without_room(replace(cluster, pods=[*soft, *cluster.on("h1")]), "h0")
+    assert (0, 0) == fill_hosts(replace(cluster, pods=[*soft, *cluster.on("h1")]), "h0")
 
 
 def test_pods_go_to_host_pools_that_serve_them() -> None:
@@ -129,7 +129,7 @@ def test_pods_go_to_host_pools_that_serve_them() -> None:
     pods = pods_on("web", "h0", cpu(3, workload=Workload.STATELESS), 3)
     cluster = Cluster(hosts_of("h0", "h1", "h2"), pods, labels=labels)
 
-    assert (1, 0) == without_room(cluster, "h0")
+    assert (1, 0) == fill_hosts(cluster, "h0")
 
 
 def test_gpus_are_left_to_those_that_need_them() -> None:
@@ -138,16 +138,16 @@ def test_gpus_are_left_to_those_that_need_them() -> None:
     pods = [*pods_on("web", "h0", cpu(4)), *pods_on("model", "h0", replace(cpu(1), resources=gpu))]
     hosts = hosts_of("h0", "h1") | {"h2": Resources(4_000, gpu_milli=1_000)}
 
-    assert (0, 0) == without_room(Cluster(hosts, pods), "h0")
-    assert (1, 0) == without_room(Cluster(hosts, pods), "h0", "h1")
-    assert (0, 0) == without_room(Cluster(hosts, pods[:1]), "h0", "h1")
+    assert (0, 0) == fill_hosts(Cluster(hosts, pods), "h0")
+    assert (1, 0) == fill_hosts(Cluster(hosts, pods), "h0", "h1")
+    assert (0, 0) == fill_hosts(Cluster(hosts, pods[:1]), "h0", "h1")
 
 
-def test_for_pods_that_hold_slack_no_host_is_looked_for() -> None:
+def test_for_pods_that_hold_slack_no_host_is_searched_for() -> None:
     """A plan has no slack of hosts, so pods that use slack are unchecked."""
     cluster = Cluster(hosts_of("h0", "h1"), pods_on("web", "h0", cpu(1, revocable=True), 2))
 
-    assert (0, 2) == without_room(cluster, "h0")
+    assert (0, 2) == fill_hosts(cluster, "h0")
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -175,4 +175,4 @@ def test_the_plan_says_what_placement_would_do(seed: int) -> None:
     gangs = [ReadyGang(spread, ((pod.pod_id.instance_id, 1),)) for pod in leaving]
     batch = place(JobId("web"), gangs, HostLease("lease", leased, domains={spread: (near,)}))
 
-    assert (batch.unplaced_count, 0) == without_room(cluster, *drained)
+    assert (batch.unplaced_count, 0) == fill_hosts(cluster, *drained)

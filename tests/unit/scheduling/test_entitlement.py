@@ -181,7 +181,7 @@ FAMILY = st.tuples(st.lists(CHILD, min_size=1, max_size=4), st.sampled_from([1, 
 
 @given(st.lists(FAMILY, min_size=2, max_size=3), st.integers(0, 3))
 @settings(max_examples=examples(200), deadline=None)
-def test_nobody_waits_in_an_idle_cluster(families: list[tuple[list[tuple[int, int, bool]], int]], spare: int) -> None:
+def test_no_gang_waits_in_an_idle_cluster(families: list[tuple[list[tuple[int, int, bool]], int]], spare: int) -> None:
     """A cluster with the capacity for all demand, and for the idle amounts of STATIC pools, satisfies all demand."""
     pools, wants, capacity = [], dict[str, oracle.Amounts](), spare
     for name, (children, share) in zip("abc", families, strict=False):
@@ -202,16 +202,16 @@ def test_nobody_waits_in_an_idle_cluster(families: list[tuple[list[tuple[int, in
 def test_work_conserving(case: Case) -> None:
     """A remainder is left only where every child with a share is at its limit or all below it are."""
     tree, _, entitlement = _entitle(case)
-    room = tree.limit.copy()
+    fit_counts = tree.limit.copy()
     for level in reversed(tree.levels):
-        inside = np.add.reduceat(room[level.begin : level.end], level.starts, axis=0)
-        room[level.parents] = np.minimum(room[level.parents], inside)
+        inside = np.add.reduceat(fit_counts[level.begin : level.end], level.starts, axis=0)
+        fit_counts[level.parents] = np.minimum(fit_counts[level.parents], inside)
 
     for level in tree.levels:
         at = slice(level.begin, level.end)
         sums = np.add.reduceat(entitlement.total[at], level.starts, axis=0)
         is_left = (sums < entitlement.total[level.parents])[level.group]
-        is_full = (entitlement.total[at] >= room[at]) | (tree.share[at] == 0)
+        is_full = (entitlement.total[at] >= fit_counts[at]) | (tree.share[at] == 0)
         assert (~is_left | is_full).all()
 
 

@@ -43,7 +43,7 @@ def held(job: str, **columns: str) -> Held:
     return Held(JobId(job), **{name: given.get(name, NOTHING) for name in names})
 
 
-def told(cluster: Cluster, path: str, *jobs: Held) -> str:
+def reported(cluster: Cluster, path: str, *jobs: Held) -> str:
     now = snapshot(cluster)
     plan = plan_cycle(now)
     row = cluster.tree.row[pool_id(path)]
@@ -59,69 +59,69 @@ def told(cluster: Cluster, path: str, *jobs: Held) -> str:
 def full_pool() -> str:
     cluster = Cluster(pool("/p", "2", "4")).holds("/p", "4").queue("/p", run("w", "1", count=3, seq=1))
     jobs = [held("a", non_slack="1"), held("b", non_slack="2"), held("c", non_slack="0.5"), held("d", non_slack="0.5")]
-    return told(cluster, "/p", *jobs)
+    return reported(cluster, "/p", *jobs)
 
 
 def line() -> str:
     cluster = Cluster(pool("/p", "2", "4")).holds("/p", "3")
     cluster.queue("/p", run("big", "2", priority=5, seq=2), run("low", "1", seq=1), run("same", "1", priority=5, seq=3))
-    return told(cluster, "/p", held("a", non_slack="3"))
+    return reported(cluster, "/p", held("a", non_slack="3"))
 
 
 def gang() -> str:
     cluster = Cluster(pool("/p", "2", "4")).holds("/p", "3")
     cluster.queue("/p", run("ever", "5", size=5, seq=1), run("later", "2", size=2, seq=2))
-    return told(cluster, "/p", held("a", non_slack="3"))
+    return reported(cluster, "/p", held("a", non_slack="3"))
 
 
 def lent_out() -> str:
     cluster = Cluster(pool("/a", "5", "10"), pool("/b", "5", "10"), capacity="10")
     cluster.holds("/b", "8").holds("/a", "2").queue("/a", run("w", "4", seq=1)).queue("/b", run("more", seq=2, count=9))
-    return told(cluster, "/a", held("x", non_slack="2"))
+    return reported(cluster, "/a", held("x", non_slack="2"))
 
 
 def above() -> str:
     cluster = Cluster(pool("/e", "4", "4"), pool("/e/a", "1", "4"), pool("/e/b", "1", "4"))
-    return told(cluster.holds("/e/b", "4").queue("/e/a", run("w", "1", seq=1)), "/e/a")
+    return reported(cluster.holds("/e/b", "4").queue("/e/a", run("w", "1", seq=1)), "/e/a")
 
 
 def reserved() -> str:
     cluster = Cluster(pool("/p", "2", "9")).holds("/p", "2", "non_slack", "non_preemptible")
     cluster.queue("/p", run("w", "1", preemptible=False, seq=1))
-    return told(cluster, "/p", held("a", non_slack="2", non_preemptible="2"), held("b", non_slack="1"))
+    return reported(cluster, "/p", held("a", non_slack="2", non_preemptible="2"), held("b", non_slack="1"))
 
 
 def controllers() -> str:
     cluster = Cluster(pool("/p", "4", "9", controller_limit="50")).holds("/p", "2", "non_slack", "controller")
     cluster.queue("/p", run("w", "1", controller=True, seq=1))
-    return told(cluster, "/p", held("a", non_slack="2", controller="2"))
+    return reported(cluster, "/p", held("a", non_slack="2", controller="2"))
 
 
 def own_job() -> str:
     cluster = Cluster(pool("/p", "2", "4")).holds("/p", "3")
-    return told(cluster.queue("/p", run("w", "2", seq=1), run("w", "1", seq=2, start=1)), "/p")
+    return reported(cluster.queue("/p", run("w", "2", seq=1), run("w", "1", seq=2, start=1)), "/p")
 
 
 def crowded_below() -> str:
     """Pool /e is entitled to its limit: resources that /far borrows would not help."""
     cluster = Cluster(pool("/e", "4", "4"), pool("/e/a", "3", "4"), pool("/e/b", "1", "4"), pool("/far", "0", "9"))
     cluster.holds("/e/b", "2").holds("/far", "9").holds("/e/a", "1")
-    return told(cluster.queue("/e/a", run("w", "3", seq=1)).queue("/e/b", run("v", "1", seq=2)), "/e/a")
+    return reported(cluster.queue("/e/a", run("w", "3", seq=1)).queue("/e/b", run("v", "1", seq=2)), "/e/a")
 
 
 def slack() -> str:
     cluster = Cluster(pool("/p", "2", "4"), slack_cpu=3).holds("/p", "2", "slack")
     cluster.queue("/p", run("w", "2", revocable=True, seq=1))
-    return told(cluster, "/p", held("a", slack="2"), held("b", non_slack="1"))
+    return reported(cluster, "/p", held("a", slack="2"), held("b", non_slack="1"))
 
 
 def no_gpu() -> str:
     cluster = Cluster(pool("/p", "2", "4/0/0/2"), capacity="10").queue("/p", run("w", "1/0/0/2", seq=1))
-    return told(cluster, "/p")
+    return reported(cluster, "/p")
 
 
 def at_once() -> str:
-    return told(Cluster(pool("/p", "2", "2")).queue("/p", run("w", "1", count=3, seq=1)), "/p")
+    return reported(Cluster(pool("/p", "2", "2")).queue("/p", run("w", "1", count=3, seq=1)), "/p")
 
 
 SCENARIOS: dict[str, tuple[Callable[[], str], str]] = {
@@ -208,7 +208,7 @@ SCENARIOS: dict[str, tuple[Callable[[], str], str]] = {
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_what_is_told(name: str) -> None:
+def test_what_is_reported(name: str) -> None:
     """Explanations have the position, the rule that binds with its numbers, and the holders of the missing
     resources.
     """
@@ -315,7 +315,7 @@ def test_the_maximum_of_running_instances() -> None:
 def test_no_host() -> None:
     """The reason of a failed placement is reported while admitted instances wait for a host, and not longer."""
     refusing = (
-        RefusingHosts(3, Misfit(HostRule.ROOM, "gpu", wanted=2_000, left=1_000)),
+        RefusingHosts(3, Misfit(HostRule.FREE_RESOURCES, "gpu", wanted=2_000, left=1_000)),
         RefusingHosts(1, Misfit(HostRule.CONSTRAINT, name="label rack=b")),
     )
     note = (ClusterReason(pods=(NoHost(2, hosts=refusing),)),)
@@ -323,10 +323,10 @@ def test_no_host() -> None:
     (found,) = unqueued(JOB, {PodState.READY: 2, PodState.RUNNING: 4}, note)
 
     assert (Obstacle.NO_HOST, 2, note) == (found.obstacle, found.pod_count, found.placement)
-    told = (
+    reported = (
         "admitted, but 2 pods without a host (3 hosts: less than 2 gpu free, 1 at most; 1 host: label rack=b not met)"
     )
-    assert told == unqueued_text(found)
+    assert reported == unqueued_text(found)
     assert list(unqueued(JOB, {PodState.RUNNING: 6}, note)) == []
 
 

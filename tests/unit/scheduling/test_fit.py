@@ -16,7 +16,7 @@ from peloton.model.ids import Hostname, JobId
 from peloton.model.pod import AllOf, Constraint, HostLabel, Label, PodLabel, PodShape
 from peloton.model.reason import HostRule, Misfit
 from peloton.model.resources import Resources
-from peloton.scheduling.fit import HostKind, HostView, by_key, infeasible, misfit, room
+from peloton.scheduling.fit import HostKind, HostView, by_key, count_fits, infeasible, misfit
 from peloton.scheduling.placement import place
 
 RACK_Z, RACK_A = HostLabel("rack", "z"), HostLabel("rack", "a")
@@ -95,11 +95,11 @@ def test_a_factor_for_disk_is_not_for_volumes() -> None:
     host = HostView(labels, Resources(1_000, 1_000, 2_000))
     shape = PodShape(Resources(1, 1, 1_200), volume_mib=800)
 
-    assert (None, 1) == (misfit(shape, host), room(shape, host))
+    assert (None, 1) == (misfit(shape, host), count_fits(shape, host))
 
     too_large = replace(shape, resources=Resources(1, 1, 1_202))
     why = misfit(too_large, host)
-    assert (Misfit(HostRule.VOLUME_ROOM, "disk", 1_001, 1_000, 800, "wide"), 0) == (why, room(too_large, host))
+    assert (Misfit(HostRule.VOLUME_DISK, "disk", 1_001, 1_000, 800, "wide"), 0) == (why, count_fits(too_large, host))
     assert None is misfit(replace(too_large, volume_mib=0), host)
     never = infeasible(PodShape(Resources(1, 1, 1_500), volume_mib=1_500), [HostKind(host.free, labels)])
     assert never is not None
@@ -151,6 +151,6 @@ def test_a_placement_puts_a_pod_just_where_the_judge_lets_it(
 
     batch = place(JobId("j"), [ReadyGang(asked, ((0, 1),))], HostLease("lease", (host,)))
 
-    assert (why is None) == bool(batch.placements) == (why is None and room(asked, view) > 0)
-    told = [one.misfit for reason in batch.why for each in reason.pods for one in each.hosts]
-    assert [why] * (why is not None) == told
+    assert (why is None) == bool(batch.placements) == (why is None and count_fits(asked, view) > 0)
+    reported = [one.misfit for reason in batch.why for each in reason.pods for one in each.hosts]
+    assert [why] * (why is not None) == reported

@@ -30,7 +30,7 @@ def run(
 
 @pytest.mark.parametrize("strategy", Strategy)
 @pytest.mark.parametrize(("size", "rack"), [(2, "b"), (4, "b"), (5, "a"), (6, "a"), (7, "c"), (9, "c")])
-def test_a_gang_goes_to_the_smallest_domain_that_has_room(strategy: Strategy, size: int, rack: str) -> None:
+def test_a_gang_goes_to_the_smallest_domain_that_has_capacity(strategy: Strategy, size: int, rack: str) -> None:
     """A gang is placed in the smallest domain with enough resources, whatever its strategy: larger domains stay free
     for larger gangs.
     """
@@ -70,13 +70,13 @@ def test_close_and_spread() -> None:
 
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 5)), max_size=9), st.integers(2, 12))
-def test_a_gang_waits_only_if_no_domain_has_room(sizes: list[tuple[str, int]], size: int) -> None:
+def test_a_gang_waits_only_if_no_domain_has_capacity(sizes: list[tuple[str, int]], size: int) -> None:
     """A gang waits only if no domain has enough resources, and is in one domain otherwise."""
     hosts = [host(f"h{number}", cpu, rack=rack) for number, (rack, cpu) in enumerate(sizes)]
-    rooms = Counter[str]()
+    fit_counts = Counter[str]()
     for rack, cpu in sizes:
-        rooms[rack] += cpu
+        fit_counts[rack] += cpu
 
     placed = by("rack", hosts, run(hosts, REQUIRED, size))
 
-    assert ([size] if max(rooms.values(), default=0) >= size else []) == list(placed.values())
+    assert ([size] if max(fit_counts.values(), default=0) >= size else []) == list(placed.values())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from peloton.model.host_pool import HostInPool, HostPool, HostPools, PoolRoom, Workload, joined_rooms
+from peloton.model.host_pool import HostInPool, HostPool, HostPools, HostPoolTotals, Workload, sum_totals
 from peloton.model.ids import Hostname
 from peloton.model.reason import ClusterReason, HostRule, Misfit, NoHost, PlacementReason, RefusingHosts
 from peloton.model.resources import Resources
@@ -54,7 +54,7 @@ def why(*rules: HostRule) -> PlacementReason:
 
 def test_only_pods_that_more_hosts_would_help_count() -> None:
     """Waiting pods count if hosts are full, or if there are none; not if no host meets their constraint."""
-    assert lacks_hosts(why(HostRule.HOST_POOL, HostRule.CONSTRAINT, HostRule.ROOM))
+    assert lacks_hosts(why(HostRule.HOST_POOL, HostRule.CONSTRAINT, HostRule.FREE_RESOURCES))
     assert lacks_hosts(why(HostRule.HOST_POOL))
     assert not lacks_hosts(why(HostRule.HOST_POOL, HostRule.CONSTRAINT))
     assert not lacks_hosts(())
@@ -70,11 +70,11 @@ def test_waiting_pods_are_counted_in_hosts() -> None:
         (STATELESS, Resources(11_000, 1), 50),
         (BATCH, Resources(1_000, 1), 50),
     ]
-    rooms = {
-        "services": PoolRoom(2, TEN * 2, Resources(15_000, 100)),
-        "batch": PoolRoom(4, TEN * 4, Resources(1, 3_000)),
+    totals = {
+        "services": HostPoolTotals(2, TEN * 2, Resources(15_000, 100)),
+        "batch": HostPoolTotals(4, TEN * 4, Resources(1, 3_000)),
     }
-    demand = Demand(pools(services={STATELESS}, batch={BATCH}), rooms, waiting)
+    demand = Demand(pools(services={STATELESS}, batch={BATCH}), totals, waiting)
 
     assert PoolNow("services", 2, 0, 15_000, 10_000, waiting_count=3) == taker_now("services", demand)
     assert PoolNow("batch", 4, 0, 3_000, 1_000, takes=False) == giver_now("batch", demand)
@@ -82,7 +82,9 @@ def test_waiting_pods_are_counted_in_hosts() -> None:
 
 def test_a_host_pool_without_hosts_is_measured_in_those_of_the_givers() -> None:
     """A host pool without hosts is measured in hosts of the givers; otherwise it would never receive its first host."""
-    demand = Demand(pools(services={STATELESS}, batch={BATCH}), {"batch": PoolRoom(4, TEN * 4)}, [(STATELESS, TEN, 3)])
+    demand = Demand(
+        pools(services={STATELESS}, batch={BATCH}), {"batch": HostPoolTotals(4, TEN * 4)}, [(STATELESS, TEN, 3)]
+    )
 
     assert (3, 0) == (taker_now("services", demand).waiting_count, taker_now("services", demand).host_count)
 
@@ -121,9 +123,9 @@ def test_one_that_gives_hosts_is_first_asked_for_what_it_has_lent() -> None:
     assert [shared, batch] == sources(services)
 
 
-def test_rooms_add_up() -> None:
+def test_totals_add_up() -> None:
     """Free resources of hosts of several clusters add up."""
-    one = PoolRoom(1, TEN, Resources(1))
+    one = HostPoolTotals(1, TEN, Resources(1))
 
-    assert PoolRoom(2, TEN * 2, Resources(2)) == joined_rooms([one, one])
-    assert PoolRoom() == joined_rooms([])
+    assert HostPoolTotals(2, TEN * 2, Resources(2)) == sum_totals([one, one])
+    assert HostPoolTotals() == sum_totals([])

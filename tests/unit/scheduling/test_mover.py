@@ -19,8 +19,8 @@ from peloton.scheduling.mover import (
     PoolNow,
     Shift,
     past_of,
-    patience_s,
     plan,
+    return_delay_s,
     shift_text,
 )
 
@@ -143,7 +143,7 @@ def test_who_gave_back_too_early_waits_twice_as_long() -> None:
 
     days = [at_s for at_s, shift in found.shifts if shift.destination != "services"]
     assert len([at_s for at_s in days if at_s > 8 * 3_600]) < len([at_s for at_s in days if at_s <= 8 * 3_600])
-    assert patience_s(found.past, POLICY) > POLICY.return_after_s
+    assert return_delay_s(found.past, POLICY) > POLICY.return_after_s
 
 
 def test_a_host_pool_below_its_minimum_fetches_hosts() -> None:

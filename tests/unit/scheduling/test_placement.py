@@ -144,7 +144,7 @@ def test_reasons_count_hosts_by_rule() -> None:
     )
     refusing = (
         RefusingHosts(1, Misfit(HostRule.CONSTRAINT, name="label rack=a")),
-        RefusingHosts(2, Misfit(HostRule.ROOM, "cpu", wanted=4_000, left=2_500)),
+        RefusingHosts(2, Misfit(HostRule.FREE_RESOURCES, "cpu", wanted=4_000, left=2_500)),
         RefusingHosts(3, Misfit(HostRule.MAINTENANCE)),
     )
     assert batch.why == (ClusterReason(pods=(NoHost(2, False, refusing),)),)

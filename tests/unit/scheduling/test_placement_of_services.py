@@ -69,8 +69,8 @@ def test_no_host_gets_more_than_n(there: list[int], wanted: int, limit: int) -> 
     batch = place(JOB, singles(shape(constraint=rule), wanted), lease(*hosts))
 
     placed = Counter({name: len(pods) for name, pods in where(batch).items()})
-    room = sum(max(limit - count, 0) for count in there)
-    assert min(wanted, room) == placed.total()
+    fit_counts = sum(max(limit - count, 0) for count in there)
+    assert min(wanted, fit_counts) == placed.total()
     for i, count in enumerate(there):
         steps = [evaluate(rule, {}, {"app": {"web": count + step}}) for step in range(placed[f"h{i}"])]
         assert all(steps)

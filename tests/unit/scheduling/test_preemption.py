@@ -164,7 +164,7 @@ def test_only_above_entitlement_or_below_a_priority(stage: Stage) -> None:
 
 @given(stages())
 @settings(max_examples=examples(400), deadline=None)
-def test_nobody_is_evicted_needlessly(stage: Stage) -> None:
+def test_no_gang_is_evicted_needlessly(stage: Stage) -> None:
     """Each eviction lets waiting gangs be admitted: with any of the evicted gangs back, fewer would be."""
     evictions = single_gangs(stage.evict())
     if not evictions:
@@ -202,7 +202,7 @@ def test_the_bound_cuts_between_gangs(size: int, gangs: int, evicted: int) -> No
 
 @given(stages())
 @settings(max_examples=examples(100), deadline=None)
-def test_nobody_over_nobody_lower_nobody_out(stage: Stage) -> None:
+def test_no_pool_over_no_gang_lower_no_gang_out(stage: Stage) -> None:
     """A gang is evicted only where a pool is due or a priority is lower."""
     top = max((run.priority for _, run in stage.waiting), default=0)
     stage.held = [one for one in stage.held if one.run.priority >= top]

@@ -57,7 +57,7 @@ def test_nothing_moves_for_a_pod_that_fits() -> None:
     assert ((), ()) == (cluster.plan(FREE).moves, cluster.plan(FREE).stuck)
 
 
-def test_the_room_of_what_waits_and_fits_is_not_filled() -> None:
+def test_the_capacity_of_what_waits_and_fits_is_not_filled() -> None:
     """The only host for the pod that would move is the one that a waiting pod fits."""
     pods = [*pods_on("a", "h1", cpu(3), 2), *pods_on("b", "h2", cpu(5))]
     small = WaitingPods(JobId("small"), cpu(2), 2, waited_s=1.0)
@@ -72,9 +72,9 @@ def test_many_small_pods_leave_together() -> None:
     """Forty pods have more subsets than the planner tries; then it chooses the pods that help most."""
     kinds = PodShape(Resources(1000)), PodShape(Resources(10, 1))
     pods = [pod for kind in kinds for pod in pods_on(f"with-{kind.resources.memory_mib}", "h1", kind, 20)]
-    room = {"h1": Resources(20_200, 20), "h2": Resources(4_500, 4)}
+    fit_counts = {"h1": Resources(20_200, 20), "h2": Resources(4_500, 4)}
     big = PodShape(Resources(4_000, 4), constraint=HostLabel("rack", "a"))
-    cluster = Cluster(room, pods, [WaitingPods(JobId("big"), big, 1)], {"h1": {"rack": "a"}})
+    cluster = Cluster(fit_counts, pods, [WaitingPods(JobId("big"), big, 1)], {"h1": {"rack": "a"}})
 
     found = cluster.plan(FREE)
 
@@ -102,7 +102,7 @@ def test_a_constraint_of_the_waiting_pod_may_want_another_pod_away() -> None:
 
 @pytest.mark.parametrize("grants", [1, 2], ids=["one may be away", "both may be away"])
 @pytest.mark.parametrize("goals", [FREE, EMPTY], ids=["free", "empty"])
-def test_a_pod_that_others_want_beside_them_does_not_leave_before_them(goals: list[Goal], grants: int) -> None:
+def test_a_pod_that_others_want_alongside_them_does_not_leave_before_them(goals: list[Goal], grants: int) -> None:
     """Two pods would have to leave, one of which requires the other on its host: the later one would be without it."""
     web = ("app", "web")
     near = PodShape(Resources(1000), constraint=PodLabel(*web, ">", 0))
@@ -113,7 +113,7 @@ def test_a_pod_that_others_want_beside_them_does_not_leave_before_them(goals: li
     assert () == cluster.plan(goals).moves
 
 
-def test_pods_of_too_many_kinds_for_a_constraint_beside_them_stay() -> None:
+def test_pods_of_too_many_kinds_for_a_constraint_alongside_them_stay() -> None:
     """A pod whose constraint counts 30 different labels, each on a pod of its own, makes all stay: the planner does not
     try that many orders.
     """

@@ -16,7 +16,7 @@ from tests.unit.scheduling.moves_table import EMPTY, FREE, SPREAD, Cluster, cpu,
 RACKS = {f"h{at}": {"rack": "abc"[at // 2]} for at in range(6)}
 
 
-def test_a_pod_that_makes_room_stays_within_its_bound() -> None:
+def test_a_pod_that_yields_stays_within_its_bound() -> None:
     """The only host that fits the pod is in a rack that has as many pods of its job."""
     spread = cpu(2, layout=over("rack", is_hard=True))
     pods = [
@@ -74,7 +74,7 @@ def test_pods_with_a_bound_stay_while_others_of_their_job_are_placed() -> None:
     assert () == plan(hosts, replace(cluster.census(), spread=unknown), EMPTY, 100).moves
 
 
-def test_no_room_is_made_where_a_bound_keeps_the_pod_off() -> None:
+def test_no_pod_yields_where_a_bound_keeps_the_pod_off() -> None:
     """The pod that waits may only go to the second rack."""
     spread = cpu(4, layout=over("rack", is_hard=True))
     pods = [*pods_on("big", "h0", spread), *pods_on("b", "h0", cpu(2)), *pods_on("b", "h1", cpu(5)),
@@ -107,7 +107,7 @@ def test_the_host_that_is_reserved_for_the_pod_is_freed() -> None:
     assert ((), ("big",)) == (of_another.moves, of_another.stuck)
 
 
-def test_room_on_the_reserved_host_is_that_of_its_pod() -> None:
+def test_capacity_on_the_reserved_host_is_that_of_its_pod() -> None:
     """A pod that fits its reserved host moves no other; a second pod of the job has no claim to it."""
     pods = [*pods_on("a", "h1", cpu(2)), *pods_on("b", "h2", cpu(5)), *pods_on("c", "h2", cpu(3))]
     cluster = Cluster(hosts_of("h1", "h2"), pods, waits(6), reserved={"h1": (JobId("big"), cpu(6))})

@@ -113,7 +113,7 @@ def test_hosts_without_the_label_are_refused() -> None:
     assert Counter({"a": 2, "": 1}) == by("rack", hosts, run(hosts, shape(Spread("rack", is_hard=False)), 3, {}))
 
 
-def test_a_soft_bound_gives_way_to_a_lack_of_room() -> None:
+def test_a_soft_bound_gives_way_to_a_lack_of_capacity() -> None:
     """A full rack does not keep the others from more pods, over which they are still spread."""
     hosts = [*THREE[:4], host("c1", 1, rack="c")]
     batch = run(hosts, shape(Spread("rack", is_hard=False)), 11, {})
@@ -206,19 +206,19 @@ def test_nothing_waits_that_could_be_placed(case: Case) -> None:
     rule = case.wanted.layout.spread[0]
     case = replace(case, wanted=replace(case.wanted, layout=Layout((rule,))))
     known, need = case.pods[rule.label], case.wanted.resources.cpu_milli
-    room: Counter[str] = Counter()
+    fit_counts: Counter[str] = Counter()
     for each in case.hosts:
         value = dict(each.labels).get(rule.label, "")
         if value or not rule.is_hard:
-            room[value] += each.free.cpu_milli // need
+            fit_counts[value] += each.free.cpu_milli // need
     counts, most = Counter(known.pods), 0
     while most < case.count:
         floor = min((counts[each] for each in known.open), default=0)
-        may = [value for value in +room if not rule.is_hard or counts[value] < floor + rule.max_skew]
+        may = [value for value in +fit_counts if not rule.is_hard or counts[value] < floor + rule.max_skew]
         if not may:
             break
         value = min(may, key=lambda one: counts[one])
-        room[value] -= 1
+        fit_counts[value] -= 1
         counts[value] += 1
         most += 1
     assert most == run(case.hosts, case.wanted, case.count, case.pods).placed_count

@@ -34,7 +34,7 @@ def on_hosts(config: job_pb2.JobConfig) -> None:
     config.defaultConfig.constraint.CopyFrom(label(task_pb2.LabelConstraint.HOST))
 
 
-def beside_pods(config: job_pb2.JobConfig) -> None:
+def with_pods(config: job_pb2.JobConfig) -> None:
     config.defaultConfig.constraint.CopyFrom(label(task_pb2.LabelConstraint.TASK))
 
 
@@ -81,7 +81,7 @@ def test_its_instances_are_not_counted_by_people() -> None:
         (no_command, "missing command info for instance 0"),
         (with_volume, "Invalid config for instance 0, volume is given for a daemon: only pods of services come back"),
         (preemptible_pods, "Invalid config for instance 0, preemption policy is given for a daemon: nobody evicts it"),
-        (beside_pods, "Invalid config for instance 0, constraint on labels of pods is given for a daemon"),
+        (with_pods, "Invalid config for instance 0, constraint on labels of pods is given for a daemon"),
         (
             lambda config: setattr(config.defaultConfig, "revocable", True),
             "instance 0, revocable is given for a daemon",

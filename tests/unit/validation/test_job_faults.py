@@ -292,7 +292,7 @@ def test_pool_rules_wait_for_limits() -> None:
     assert job_faults(job, None).message() == ""
 
 
-def test_all_faults_are_told_in_order() -> None:
+def test_all_faults_are_reported_in_order() -> None:
     """Several faults are one per line, in the order of the rules."""
     job = config(sla=job_pb2.SlaConfig(maximumRunningInstances=9))
     job.instanceConfig[3].resource.cpuLimit = -1

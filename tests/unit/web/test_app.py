@@ -142,8 +142,13 @@ def test_our_own_page_is_answered(client: TestClient) -> None:
     """The server's own page receives its settings."""
     answer = client.get("/settings.json", headers={"origin": "http://127.0.0.1:5398"})
 
-    told = {"temporalUi": "http://temporal.example", "temporalNamespace": "", "viewer": "everybody", "mayChange": True}
-    assert told == answer.json()
+    reported = {
+        "temporalUi": "http://temporal.example",
+        "temporalNamespace": "",
+        "viewer": "everybody",
+        "mayChange": True,
+    }
+    assert reported == answer.json()
 
 
 def test_a_wrong_topic_is_refused(client: TestClient) -> None:

@@ -51,11 +51,11 @@ def test_a_service_becomes_a_file_that_can_be_edited(client: TestClient, path: s
     """The file is as it was written: the API returns commands and images in two forms, and the other one would
     override an edit."""
     spec = load_message(ROOT / path, stateless_pb2.JobSpec)
-    told = convert_v1_spec.job_spec(convert_v1_spec.job_config(spec), spec.SerializeToString())
+    reported = convert_v1_spec.job_spec(convert_v1_spec.job_config(spec), spec.SerializeToString())
 
-    response = client.post("/files/service", json=MessageToDict(told), headers={"content-type": files.JSON})
+    response = client.post("/files/service", json=MessageToDict(reported), headers={"content-type": files.JSON})
 
-    assert told != spec
+    assert reported != spec
     assert spec == load_message(response.json()["text"], stateless_pb2.JobSpec)
 
 
@@ -63,9 +63,9 @@ def test_what_only_mesos_can_say_is_kept(client: TestClient) -> None:
     """A user, which v1alpha's entrypoints do not have, is kept in the file."""
     spec = stateless_pb2.JobSpec()
     spec.default_spec.containers.add().command.MergeFrom(mesos_pb2.CommandInfo(value="ls", user="maps"))
-    told = convert_v1_spec.job_spec(convert_v1_spec.job_config(spec), spec.SerializeToString())
+    reported = convert_v1_spec.job_spec(convert_v1_spec.job_config(spec), spec.SerializeToString())
 
-    response = client.post("/files/service", json=MessageToDict(told), headers={"content-type": files.JSON})
+    response = client.post("/files/service", json=MessageToDict(reported), headers={"content-type": files.JSON})
 
     found = load_message(response.json()["text"], stateless_pb2.JobSpec)
     assert "maps" == found.default_spec.containers[0].command.user
@@ -84,9 +84,9 @@ def test_what_is_wrong_has_its_place(client: TestClient) -> None:
     """The error has line and column, and the text of the command line."""
     response = client.post("/files/job", content="name: oops\ninstancecont: 3\n")
 
-    told = "unknown key 'instancecont' (did you mean 'instancecount'?)"
+    reported = "unknown key 'instancecont' (did you mean 'instancecount'?)"
     assert 400 == response.status_code
-    assert {"code": "invalid_argument", "message": told, "line": 2, "column": 1} == response.json()
+    assert {"code": "invalid_argument", "message": reported, "line": 2, "column": 1} == response.json()
 
 
 def test_another_content_type_is_refused(client: TestClient) -> None:

@@ -258,7 +258,7 @@ def test_a_deadline_out_of_bounds_is_refused(world: World, text: str) -> None:
     assert "want milliseconds from 1 to 600000" in response.json()["message"]
 
 
-def test_a_deadline_that_passes_is_told(world: World) -> None:
+def test_a_deadline_that_passes_is_reported(world: World) -> None:
     """The error has Connect's status."""
     world.script(holds=True)
 

@@ -62,14 +62,14 @@ async def test_names_and_facts_of_hosts_come_apart_and_match() -> None:
     """Names change rarely: facts omit them, and have the version of their names."""
     api, _ = api_of(GetHostMap=pb.GetHostMapResponse(maps=[MAP], silent_clusters=["east"]))
 
-    (names,) = (await hosts.look_at_names(api, ""))["maps"]
-    told = await hosts.look_at_map(api, "")
+    (names,) = (await hosts.read_names(api, ""))["maps"]
+    reported = await hosts.read_map(api, "")
 
     assert (["a", "b"], [1, 0], ["batch", "default"]) == (
         names["hostnames"], names["hostPools"], names["hostPoolNames"]
     )  # fmt: skip
-    (facts,) = told["maps"]
-    assert (names["version"], ["east"]) == (facts["version"], told["silent"])
+    (facts,) = reported["maps"]
+    assert (names["version"], ["east"]) == (facts["version"], reported["silent"])
     assert b"\x02\x03" == base64.b64decode(facts["states"])
     assert (b"\x32\xff", [3, 0]) == (base64.b64decode(facts["kinds"][0]["allocation"]), facts["podCounts"])
     assert "hostnames" not in facts
@@ -84,7 +84,7 @@ async def test_the_version_of_the_names_changes_with_them() -> None:
     found = []
     for one in (MAP, fuller, renamed):
         api, _ = api_of(GetHostMap=pb.GetHostMapResponse(maps=[one]))
-        found.append((await hosts.look_at_names(api, ""))["maps"][0]["version"])
+        found.append((await hosts.read_names(api, ""))["maps"][0]["version"])
 
     assert found[0] == found[1] != found[2]
 
@@ -98,17 +98,17 @@ async def test_one_host_with_its_pods_and_its_maintenance() -> None:
     }
     api, asked = api_of(**answers)
 
-    told = await hosts.look_at_host(api, "a")
+    reported = await hosts.read_host(api, "a")
 
     assert ("a", "p", 3) == (
-        told["host"]["hostname"], told["pods"]["pods"][0]["podId"], told["maintenance"]["podCount"]
+        reported["host"]["hostname"], reported["pods"]["pods"][0]["podId"], reported["maintenance"]["podCount"]
     )  # fmt: skip
     assert host_svc_pb2.QueryHostsRequest(hostnames=["a"]) in asked.asked
     api, _ = api_of(**{**answers, "Query": maintenance_pb2.QueryResponse()})
-    assert (await hosts.look_at_host(api, "a"))["maintenance"] is None
+    assert (await hosts.read_host(api, "a"))["maintenance"] is None
     api, _ = api_of(**{**answers, "QueryHosts": host_svc_pb2.QueryHostsResponse()})
     with pytest.raises(NotFound, match="host a is not known"):
-        await hosts.look_at_host(api, "a")
+        await hosts.read_host(api, "a")
 
 
 async def test_what_happened_to_a_host() -> None:
@@ -116,9 +116,9 @@ async def test_what_happened_to_a_host() -> None:
     event = pb.HostEvent(hostname="a", number=7, kind=pb.HOST_EVENT_KIND_LEFT, text="Left", time="2026-01-02T03:04:05Z")
     api, asked = api_of(ListHostEvents=pb.ListHostEventsResponse(events=[event], has_more=True))
 
-    told = await hosts.look_at_events(api, "a")
+    reported = await hosts.read_events(api, "a")
 
-    assert (["HOST_EVENT_KIND_LEFT"], True) == ([one["kind"] for one in told["events"]], told["hasMore"])
+    assert (["HOST_EVENT_KIND_LEFT"], True) == ([one["kind"] for one in reported["events"]], reported["hasMore"])
     assert [pb.ListHostEventsRequest(hostname="a", limit=50)] == asked.asked
 
 
@@ -129,12 +129,15 @@ async def test_the_cluster_in_one_screen() -> None:
     root = explain_pb2.PoolNode(path="/", amounts=[explain_pb2.PoolAmounts(kind="cpu", demand=4.0)])
     api, _ = api_of(GetOverview=answer, PoolTree=explain_pb2.PoolTreeResponse(pools=[root]))
 
-    told = await overview.look(api, "")
+    reported = await overview.read(api, "")
 
-    assert ([{"role": "resmgr", "address": "here"}], {"cpu": 4.0}) == (told["overview"]["roles"], told["demand"])
+    assert ([{"role": "resmgr", "address": "here"}], {"cpu": 4.0}) == (
+        reported["overview"]["roles"],
+        reported["demand"],
+    )
     away = grpc.aio.AioRpcError(grpc.StatusCode.UNAVAILABLE, grpc.aio.Metadata(), grpc.aio.Metadata(), "away")
     api, _ = api_of(GetOverview=answer, PoolTree=away)
-    assert {} == (await overview.look(api, ""))["demand"]
+    assert {} == (await overview.read(api, ""))["demand"]
 
 
 def recorded(cluster: str, covered_s: list[int], **columns: list[float]) -> history_pb2.ClusterHistory:
@@ -155,11 +158,11 @@ async def test_clusters_over_time_are_summed() -> None:
     )
     api, asked = api_of(GetClusterHistory=answer)
 
-    told = await overview.over_time(api, "24/cpu")
+    reported = await overview.over_time(api, "24/cpu")
 
-    assert {"registered": [8, None, 12, 8], "allocation": [1.0, None, 2, 3]} == told["series"]
-    assert {"east": 1} == told["missing"]
-    assert (True, 4, 60) == (told["isRecorded"], told["count"], told["stepS"])
+    assert {"registered": [8, None, 12, 8], "allocation": [1.0, None, 2, 3]} == reported["series"]
+    assert {"east": 1} == reported["missing"]
+    assert (True, 4, 60) == (reported["isRecorded"], reported["count"], reported["stepS"])
     (request,) = asked.asked
     assert (["cpu"], 0) == (request.kinds, request.step_s)
 
@@ -168,9 +171,9 @@ async def test_nothing_was_recorded() -> None:
     """The answer is empty, as without any cluster."""
     api, _ = api_of(GetClusterHistory=history_pb2.GetClusterHistoryResponse(step_s=60, count=2))
 
-    told = await overview.over_time(api, "1/gpu")
+    reported = await overview.over_time(api, "1/gpu")
 
-    assert (False, {}, {}) == (told["isRecorded"], told["series"], told["missing"])
+    assert (False, {}, {}) == (reported["isRecorded"], reported["series"], reported["missing"])
 
 
 async def test_other_ranges_of_clusters_are_refused() -> None:
@@ -185,7 +188,7 @@ async def test_schedules_of_a_pool_or_of_all() -> None:
     answer = schedule_pb2.ListSchedulesResponse(schedules=[schedule_pb2.Schedule(name="report")], has_more=True)
     api, stubs = api_of(ListSchedules=answer)
 
-    told = [await schedules.look(api, path) for path in ("/", "/eng")]
+    reported = [await schedules.read(api, path) for path in ("/", "/eng")]
 
-    assert [{"schedules": [{"name": "report"}], "hasMore": True}] * 2 == told
+    assert [{"schedules": [{"name": "report"}], "hasMore": True}] * 2 == reported
     assert ["", "/eng"] == [request.pool_path for request in stubs.asked]

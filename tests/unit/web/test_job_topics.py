@@ -54,9 +54,9 @@ async def test_a_page_of_the_table_is_what_was_asked_for_without_its_count() -> 
     answers = Answers(ListJobs=table_pb2.ListJobsResponse(jobs=[a_row()], nextPageToken="n"))
     asked = {"filter": {"owner": "maps", "states": ["RUNNING"]}, "pageSize": 7, "count": True}
 
-    told = await jobs.look(api(answers), json.dumps(asked))
+    reported = await jobs.read(api(answers), json.dumps(asked))
 
-    assert {"jobs": [{"id": {"value": JOB}, "name": "etl", "state": "RUNNING"}], "nextPageToken": "n"} == told
+    assert {"jobs": [{"id": {"value": JOB}, "name": "etl", "state": "RUNNING"}], "nextPageToken": "n"} == reported
     wanted = table_pb2.JobFilter(owner="maps", states=[job_pb2.RUNNING])
     assert table_pb2.ListJobsRequest(filter=wanted, pageSize=7) == answers.asked["ListJobs"]
 
@@ -65,7 +65,7 @@ async def test_a_page_of_the_table_is_what_was_asked_for_without_its_count() -> 
 async def test_what_is_no_request(asked: str) -> None:
     """A malformed request is refused before the API is called."""
     with pytest.raises(InvalidArgument):
-        await jobs.look(api(Answers()), asked)
+        await jobs.read(api(Answers()), asked)
 
 
 async def test_a_job_that_has_ended_is_not_asked_why_it_waits() -> None:
@@ -74,8 +74,8 @@ async def test_a_job_that_has_ended_is_not_asked_why_it_waits() -> None:
     ended = Answers(GetJob=a_row(job_pb2.FAILED), JobWhy=why)
     active = Answers(GetJob=a_row(), JobWhy=why)
 
-    assert {"row"} == set(await job.look(api(ended), JOB))
-    assert {"text": "waits"} == (await job.look(api(active), JOB))["why"]
+    assert {"row"} == set(await job.read(api(ended), JOB))
+    assert {"text": "waits"} == (await job.read(api(active), JOB))["why"]
     assert JOB == active.asked["JobWhy"].jobId.value
 
 
@@ -84,20 +84,20 @@ async def test_a_resource_manager_that_is_away_hides_no_job() -> None:
     away = grpc.aio.AioRpcError(
         grpc.StatusCode.UNAVAILABLE, grpc.aio.Metadata(), grpc.aio.Metadata(), "no resource manager"
     )
-    told = await job.look(api(Answers(GetJob=a_row(), JobWhy=away)), JOB)
+    reported = await job.read(api(Answers(GetJob=a_row(), JobWhy=away)), JOB)
 
-    assert ("etl", "no resource manager", None) == (told["row"]["name"], told["problem"], told.get("why"))
+    assert ("etl", "no resource manager", None) == (reported["row"]["name"], reported["problem"], reported.get("why"))
 
 
-async def test_states_are_bytes_that_take_little_room() -> None:
+async def test_states_are_bytes_that_take_little_space() -> None:
     """The compressed states of 100,000 equal instances take less than a kilobyte."""
     states = bytes([8]) * 100_000
     answers = Answers(GetInstanceStates=table_pb2.GetInstanceStatesResponse(states=states, instanceCount=100_001))
 
-    told = await job.look_at_states(api(answers), JOB)
+    reported = await job.read_states(api(answers), JOB)
 
-    assert (100_001, states) == (told["count"], zlib.decompress(b64decode(told["states"])))
-    assert len(told["states"]) < 1_000
+    assert (100_001, states) == (reported["count"], zlib.decompress(b64decode(reported["states"])))
+    assert len(reported["states"]) < 1_000
 
 
 async def test_use_of_a_job_or_of_an_instance() -> None:
@@ -105,14 +105,14 @@ async def test_use_of_a_job_or_of_an_instance() -> None:
     found = table_pb2.GetInstanceUseResponse(instances=[table_pb2.InstanceUse(instance=7, measured=True, cpuUsed=0.5)])
     answers = Answers(GetInstanceUse=found)
 
-    told = await job.look_at_use(api(answers), f"{JOB}/7")
-    assert {"instances": [{"instance": 7, "measured": True, "cpuUsed": 0.5}]} == told
+    reported = await job.read_use(api(answers), f"{JOB}/7")
+    assert {"instances": [{"instance": 7, "measured": True, "cpuUsed": 0.5}]} == reported
     assert [7] == list(answers.asked["GetInstanceUse"].instances)
-    await job.look_at_use(api(answers), JOB)
+    await job.read_use(api(answers), JOB)
     assert [] == list(answers.asked["GetInstanceUse"].instances)
     for nonsense in ("-1", "x", "²", "1" * 10):
         with pytest.raises(InvalidArgument, match="is no number"):
-            await job.look_at_use(api(answers), f"{JOB}/{nonsense}")
+            await job.read_use(api(answers), f"{JOB}/{nonsense}")
 
 
 async def test_an_instance_has_its_runtime_and_its_events() -> None:
@@ -123,9 +123,9 @@ async def test_an_instance_has_its_runtime_and_its_events() -> None:
     event = task_pb2.PodEvent(actualState="RUNNING")
     answers = Answers(Get=task_pb2.GetResponse(result=task), GetPodEvents=task_pb2.GetPodEventsResponse(result=[event]))
 
-    told = await job.look_at_instance(api(answers), f"{JOB}/7")
+    reported = await job.read_instance(api(answers), f"{JOB}/7")
 
-    assert {"runtime": {"host": "host-1"}, "events": [{"actualState": "RUNNING"}]} == told
+    assert {"runtime": {"host": "host-1"}, "events": [{"actualState": "RUNNING"}]} == reported
     assert (JOB, 7, job.RUNS_SHOWN) == (
         answers.asked["GetPodEvents"].jobId.value,
         answers.asked["Get"].instanceId,
@@ -140,9 +140,9 @@ async def test_an_instance_that_there_is_not() -> None:
     answers = Answers(Get=none, GetPodEvents=task_pb2.GetPodEventsResponse())
 
     with pytest.raises(NotFound, match="has no instance 9"):
-        await job.look_at_instance(api(answers), f"{JOB}/9")
+        await job.read_instance(api(answers), f"{JOB}/9")
     with pytest.raises(InvalidArgument, match="is no number"):
-        await job.look_at_instance(api(answers), f"{JOB}/x")
+        await job.read_instance(api(answers), f"{JOB}/x")
 
 
 async def test_instances_are_rows_with_their_attempts_and_messages_for_people() -> None:
@@ -156,10 +156,10 @@ async def test_instances_are_rows_with_their_attempts_and_messages_for_people() 
     found.pagination.total = 120
     answers = Answers(Query=found)
 
-    told = await job.look_at_instances(api(answers), json.dumps({"jobId": {"value": JOB}}))
+    reported = await job.read_instances(api(answers), json.dumps({"jobId": {"value": JOB}}))
 
-    assert [[3, "FAILED", "h1", "out of memory", 4, "2026-01-01T00:00:00Z", "", 2]] == told["rows"]
-    assert (120, JOB) == (told["total"], answers.asked["Query"].jobId.value)
+    assert [[3, "FAILED", "h1", "out of memory", 4, "2026-01-01T00:00:00Z", "", 2]] == reported["rows"]
+    assert (120, JOB) == (reported["total"], answers.asked["Query"].jobId.value)
     for nonsense in ("{", '{"nosuch": 1}', " " * 8_001):
         with pytest.raises(InvalidArgument):
-            await job.look_at_instances(api(Answers()), nonsense)
+            await job.read_instances(api(Answers()), nonsense)

@@ -17,7 +17,7 @@ from peloton.errors import InvalidArgument, NotFound, Unavailable
 from services.web import live
 from services.web.live import Hub, Topic
 
-PATIENCE_S = 20
+TIMEOUT_S = 20
 
 
 class Pushed:
@@ -27,7 +27,7 @@ class Pushed:
         self.value: Any = 1
         self.looks = 0
 
-    async def look(self, api: object, argument: str) -> Any:
+    async def read(self, api: object, argument: str) -> Any:
         self.looks += 1
         if isinstance(self.value, Exception):
             raise self.value
@@ -36,8 +36,8 @@ class Pushed:
 
 def hub_of(pushed: Pushed) -> Hub:
     topics = {
-        "one": Topic(pushed.look, period_s=0.001),
-        "job": Topic(pushed.look, period_s=0.001, takes_argument=True),
+        "one": Topic(pushed.read, period_s=0.001),
+        "job": Topic(pushed.read, period_s=0.001, takes_argument=True),
     }
     return Hub(cast(Any, None), topics)
 
@@ -54,7 +54,7 @@ async def test_a_viewer_gets_what_is_there_and_then_what_changes() -> None:
     """An unchanged value sends nothing."""
     pushed = Pushed()
     hub = hub_of(pushed)
-    async with asyncio.timeout(PATIENCE_S), aclosing(messages(hub.stream(["job:x"]))) as stream:
+    async with asyncio.timeout(TIMEOUT_S), aclosing(messages(hub.stream(["job:x"]))) as stream:
         first = await anext(stream)
         looks = pushed.looks
         while pushed.looks < looks + 10:
@@ -67,18 +67,18 @@ async def test_a_viewer_gets_what_is_there_and_then_what_changes() -> None:
     assert ("job:x", {"value": ["x", 2]}) == second
 
 
-async def test_one_look_serves_all_viewers() -> None:
+async def test_one_read_serves_all_viewers() -> None:
     """Fifty viewers receive each of a hundred values, or later ones, and one poll serves all of them."""
     pushed = Pushed()
     hub = hub_of(pushed)
 
     async def watch() -> None:
         async with aclosing(messages(hub.stream(["one"]))) as stream:
-            async for _, told in stream:
-                if told["value"][1] == 100:
+            async for _, reported in stream:
+                if reported["value"][1] == 100:
                     return
 
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(TIMEOUT_S):
         viewers = [asyncio.create_task(watch()) for _ in range(50)]
         while pushed.value < 100:
             pushed.value += 1
@@ -94,16 +94,16 @@ async def test_a_slow_viewer_gets_the_latest_alone() -> None:
     """Messages do not accumulate for a slow viewer."""
     pushed = Pushed()
     hub = hub_of(pushed)
-    async with asyncio.timeout(PATIENCE_S), aclosing(messages(hub.stream(["one"]))) as stream:
+    async with asyncio.timeout(TIMEOUT_S), aclosing(messages(hub.stream(["one"]))) as stream:
         await anext(stream)
         for value in range(2, 30):
             pushed.value, looks = value, pushed.looks
             while pushed.looks < looks + 2:
                 await asyncio.sleep(0.001)
-        _, told = await anext(stream)
+        _, reported = await anext(stream)
     await hub.close()
 
-    assert {"value": ["", 29]} == told
+    assert {"value": ["", 29]} == reported
 
 
 async def test_large_messages_come_more_rarely(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -113,9 +113,9 @@ async def test_large_messages_come_more_rarely(monkeypatch: pytest.MonkeyPatch) 
     small, large = Pushed(), Pushed()
     large.value = "x" * 10_000_000
     monkeypatch.setattr(live, "BYTES_MAX", 20_000_000)
-    topics = {"small": Topic(small.look, period_s=0.001), "large": Topic(large.look, period_s=0.001)}
+    topics = {"small": Topic(small.read, period_s=0.001), "large": Topic(large.read, period_s=0.001)}
     hub = Hub(cast(Any, None), topics)
-    async with asyncio.timeout(PATIENCE_S), aclosing(messages(hub.stream(["small", "large"]))) as stream:
+    async with asyncio.timeout(TIMEOUT_S), aclosing(messages(hub.stream(["small", "large"]))) as stream:
         assert {"small", "large"} == {(await anext(stream))[0], (await anext(stream))[0]}
         for value in range(2, 10):
             small.value = large.value = value
@@ -125,11 +125,11 @@ async def test_large_messages_come_more_rarely(monkeypatch: pytest.MonkeyPatch) 
     assert 1 == large.looks
 
 
-async def test_a_refusal_is_told_and_the_topic_goes_on() -> None:
+async def test_a_refusal_is_reported_and_the_topic_goes_on() -> None:
     """The error has the refusal's code; a bug is reported without its text, and an outage of the api as one."""
     pushed, began_ms = Pushed(), time.time_ns() // 1_000_000
     hub = hub_of(pushed)
-    async with asyncio.timeout(PATIENCE_S), aclosing(messages(hub.stream(["one"]))) as stream:
+    async with asyncio.timeout(TIMEOUT_S), aclosing(messages(hub.stream(["one"]))) as stream:
         await anext(stream)
         pushed.value = NotFound("no such job")
         _, refused = await anext(stream)
@@ -150,17 +150,17 @@ async def test_a_refusal_is_told_and_the_topic_goes_on() -> None:
     assert {"value": ["", 3]} == fine
 
 
-async def test_a_look_that_takes_long_makes_its_topic_stale(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_read_that_takes_long_makes_its_topic_stale(monkeypatch: pytest.MonkeyPatch) -> None:
     """The viewer receives an error during a slow poll, and its answer later."""
     monkeypatch.setattr(live, "SLOW_S", 0.01)
     answered = asyncio.Event()
 
-    async def look(api: object, argument: str) -> str:
+    async def read(api: object, argument: str) -> str:
         await answered.wait()
         return "late"
 
-    hub = Hub(cast(Any, None), {"one": Topic(look)})
-    async with asyncio.timeout(PATIENCE_S), aclosing(messages(hub.stream(["one"]))) as stream:
+    hub = Hub(cast(Any, None), {"one": Topic(read)})
+    async with asyncio.timeout(TIMEOUT_S), aclosing(messages(hub.stream(["one"]))) as stream:
         stale = await anext(stream)
         answered.set()
         late = await anext(stream)
@@ -170,12 +170,12 @@ async def test_a_look_that_takes_long_makes_its_topic_stale(monkeypatch: pytest.
     assert (("one", {"error": error}), ("one", {"value": "late"})) == (stale, late)
 
 
-async def test_a_topic_ends_when_nobody_views_it(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_topic_ends_without_viewers(monkeypatch: pytest.MonkeyPatch) -> None:
     """The polls end some time after the last viewer has left."""
     monkeypatch.setattr(live, "LINGER_S", 0.01)
     pushed = Pushed()
     hub = hub_of(pushed)
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(TIMEOUT_S):
         async with aclosing(messages(hub.stream(["one"]))) as stream:
             await anext(stream)
         while any(task.get_name() == "topic one" for task in asyncio.all_tasks()):
@@ -189,7 +189,7 @@ async def test_a_viewer_that_hears_nothing_gets_a_beat(monkeypatch: pytest.Monke
     """A silent stream has heartbeats, so that a dead connection is detected."""
     monkeypatch.setattr(live, "BEAT_S", 0.01)
     hub = hub_of(Pushed())
-    async with asyncio.timeout(PATIENCE_S), aclosing(cast(Any, hub.stream(["one"]))) as stream:
+    async with asyncio.timeout(TIMEOUT_S), aclosing(cast(Any, hub.stream(["one"]))) as stream:
         async for frame in stream:
             if frame == live.BEAT:
                 break
@@ -199,14 +199,14 @@ async def test_a_viewer_that_hears_nothing_gets_a_beat(monkeypatch: pytest.Monke
 async def test_all_streams_end_with_the_hub() -> None:
     """The end of the hub ends all streams, so that the process can stop."""
     hub = hub_of(Pushed())
-    async with asyncio.timeout(PATIENCE_S), aclosing(messages(hub.stream(["one"]))) as stream:
+    async with asyncio.timeout(TIMEOUT_S), aclosing(messages(hub.stream(["one"]))) as stream:
         await anext(stream)
         await hub.close()
-        assert [] == [told async for told in stream]
+        assert [] == [reported async for reported in stream]
 
 
 @pytest.mark.parametrize(
-    ("names", "told"),
+    ("names", "reported"),
     [
         ([], "0 topics: want 1 to 20"),
         (["one"] * 21, "21 topics: want 1 to 20"),
@@ -216,16 +216,16 @@ async def test_all_streams_end_with_the_hub() -> None:
         (["job:"], "topic 'job:': want job:..."),
     ],
 )
-async def test_wrong_topics_are_refused(names: list[str], told: str) -> None:
+async def test_wrong_topics_are_refused(names: list[str], reported: str) -> None:
     """The error lists the known topics."""
-    with pytest.raises(InvalidArgument, match=told):
+    with pytest.raises(InvalidArgument, match=reported):
         hub_of(Pushed()).check(names)
 
 
 async def test_there_is_a_bound_on_viewers_and_topics(monkeypatch: pytest.MonkeyPatch) -> None:
     """Open streams continue at the bound."""
     hub = hub_of(Pushed())
-    async with asyncio.timeout(PATIENCE_S), aclosing(messages(hub.stream(["job:x"]))) as stream:
+    async with asyncio.timeout(TIMEOUT_S), aclosing(messages(hub.stream(["job:x"]))) as stream:
         await anext(stream)
         monkeypatch.setattr(live, "TOPICS_MAX", 1)
         hub.check(["job:x"])

@@ -62,7 +62,7 @@ class Pods:
 
 @pytest.fixture
 def pods(monkeypatch: pytest.MonkeyPatch) -> Pods:
-    monkeypatch.setattr(logs, "LOOK_S", 0.0)
+    monkeypatch.setattr(logs, "POLL_S", 0.0)
     return Pods()
 
 

@@ -42,10 +42,10 @@ async def test_the_tree_is_rows() -> None:
     none = explain_pb2.PoolAmounts(kind="gpu", limit=math.inf, share=1)
     api: Any = FakeApi(PoolTree=explain_pb2.PoolTreeResponse(pools=[node("/a", 1, True, cpu, none)]))
 
-    told = await pools.tree(api, "")
+    reported = await pools.tree(api, "")
 
-    assert [["/a", 1, True, 0, 3, {"cpu": [10, None, 2, 12, 9, 1, 4]}]] == told
-    assert orjson.loads(orjson.dumps(told)) == told
+    assert [["/a", 1, True, 0, 3, {"cpu": [10, None, 2, 12, 9, 1, 4]}]] == reported
+    assert orjson.loads(orjson.dumps(reported)) == reported
 
 
 async def test_a_pool_comes_with_its_queue() -> None:
@@ -55,9 +55,9 @@ async def test_a_pool_comes_with_its_queue() -> None:
     )
     api: Any = FakeApi(PoolWhy=answer)
 
-    told = await pools.pool(api, "/a/b")
+    reported = await pools.pool(api, "/a/b")
 
-    assert [{"gangCount": 2, "jobName": "tiles"}] == told["waiting"]
+    assert [{"gangCount": 2, "jobName": "tiles"}] == reported["waiting"]
     (request,) = api.requests
     assert ("/a/b", pools.QUEUE_SHOWN) == (request.path.value, request.queueLimit)
 
@@ -73,13 +73,13 @@ async def test_series_have_gaps_and_marks() -> None:
     answer = history_pb2.GetPoolHistoryResponse(start="2026-01-31T08:00:00Z", step_s=60, count=3, pools=[own, below])
     api: Any = FakeApi(GetPoolHistory=answer)
 
-    told = await pools.over_time(api, "6/cpu/a")
+    reported = await pools.over_time(api, "6/cpu/a")
 
     nothing = [0, None, 0]
     own_amounts = {"allocation": [1.0, None, 2], "entitlement": nothing, "reservation": nothing}
-    assert {"path": "/a", "isRecorded": True, **own_amounts} == told["pools"][0]
-    assert {"path": "/a/b", "isRecorded": False, "allocation": [None] * 3} == told["pools"][1]
-    assert [[2, "/a/b", "/c", 5]] == told["marks"]
+    assert {"path": "/a", "isRecorded": True, **own_amounts} == reported["pools"][0]
+    assert {"path": "/a/b", "isRecorded": False, "allocation": [None] * 3} == reported["pools"][1]
+    assert [[2, "/a/b", "/c", 5]] == reported["marks"]
     (request,) = api.requests
     assert (["/a"], ["cpu"], 1) == (request.paths, request.kinds, request.levels)
 

@@ -88,7 +88,7 @@ def problem_of(session: WebSocketTestSession) -> dict[str, str]:
     return found
 
 
-def test_what_is_typed_is_written_and_the_exit_code_told(client: TestClient, echo: Echo) -> None:
+def test_what_is_typed_is_written_and_the_exit_code_reported(client: TestClient, echo: Echo) -> None:
     """Bytes are unchanged; the acknowledged input makes way for more."""
     with client.websocket_connect(f"{PATH}?rows=40&columns=132") as session:
         assert {"open": True} == session.receive_json()

@@ -21,7 +21,7 @@ from services.hostmgr.kubernetes.apiserver.kubeconfig import ClusterEntry, ExecP
 
 log = logging.getLogger(__name__)
 
-TOKEN_LOOK_S = 10.0
+TOKEN_CHECK_S = 10.0
 """Seconds for which the content of a token file is cached."""
 EXPIRY_MARGIN_S = 10.0
 """Seconds before the expiry of a plugin's credentials at which they are renewed."""
@@ -63,7 +63,7 @@ class TokenFile:
     def credential(self, renew: bool) -> Credential:
         with self._lock:
             now_s = self._clock()
-            if renew or now_s - self._read_s >= TOKEN_LOOK_S:
+            if renew or now_s - self._read_s >= TOKEN_CHECK_S:
                 try:
                     self._current = Credential(bearer(self._content(), self._path))
                 except OSError as error:

@@ -33,7 +33,7 @@ TRIES_MAX = 6
 """Limit of attempts of a request, whatever the failures."""
 BACKOFF_S, BACKOFF_MAX_S = 0.1, 10.0
 """Seconds before the second attempt, doubled before each further one; and the maximum that an answer may request."""
-LOOK_S = 0.5
+POLL_S = 0.5
 """Seconds between checks for overdue answers, and for ``close``."""
 WATCH_SILENCE_S = 180.0
 """Timeout of a silent watch; an apiserver sends a bookmark every minute."""
@@ -245,14 +245,14 @@ class _Batch:
     def run(self) -> list[Answer | OSError]:
         try:
             self._authorize()
-            look_s = time.monotonic() + LOOK_S
+            poll_s = time.monotonic() + POLL_S
             while self._missing:
-                pause_s = self._send(look_s)
+                pause_s = self._send(poll_s)
                 for key, _ in self._selector.select(pause_s):
                     self._step(key.data)
-                if time.monotonic() >= look_s:
-                    self._look()
-                    look_s = time.monotonic() + LOOK_S
+                if time.monotonic() >= poll_s:
+                    self._poll()
+                    poll_s = time.monotonic() + POLL_S
         except OSError as error:
             self._give_up(error)
         finally:
@@ -268,7 +268,7 @@ class _Batch:
         self._authorization = self._server.access.authorization()
         self._tail = self._server.tail(self._authorization)
 
-    def _send(self, look_s: float) -> float:
+    def _send(self, poll_s: float) -> float:
         """Assigns waiting requests to connections, and opens at most one more; returns how long to wait for answers."""
         now_s = time.monotonic()
         while self._later and self._later[0][0] <= now_s:
@@ -279,7 +279,7 @@ class _Batch:
             self._begin(flight, now_s)
             if self._waiting and len(self._flights) < self._limit:
                 return 0.0
-        until_s = min(look_s, self._later[0][0]) if self._later else look_s
+        until_s = min(poll_s, self._later[0][0]) if self._later else poll_s
         return max(until_s - now_s, 0.0)
 
     def _one_more(self) -> _Flight | None:
@@ -376,7 +376,7 @@ class _Batch:
         self._answers[index] = answer
         self._missing -= 1
 
-    def _look(self) -> None:
+    def _poll(self) -> None:
         if self._server.is_closed:
             raise ConnectionError("the connection to the apiserver was closed here")
         now_s = time.monotonic()

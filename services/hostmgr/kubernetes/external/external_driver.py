@@ -15,7 +15,7 @@ from services.hostmgr.kubernetes.apiserver.wire import Json
 from services.hostmgr.kubernetes.cluster_view import key_of
 from services.hostmgr.kubernetes.driver import OVER, REPEAT_S, TEND_S, KubernetesDriver
 from services.hostmgr.kubernetes.external.external_pods import ExternalPods, UidsOf
-from services.hostmgr.kubernetes.external.external_requests import is_bound_as, look_request, looked_at
+from services.hostmgr.kubernetes.external.external_requests import get_request, is_bound_as, read_answer
 from services.hostmgr.kubernetes.pods.launches import OURS, demand_of
 from services.hostmgr.kubernetes.settings import KubernetesSettings
 
@@ -27,9 +27,9 @@ class ExternalPodsDriver(KubernetesDriver):
     def __init__(self, settings: KubernetesSettings, uids_of: UidsOf) -> None:
         super().__init__(settings)
         gone = self.view.external_pod_gone
-        self.external = ExternalPods(self.api, settings.cluster, self._host_id, self._tell, uids_of, gone)
+        self.external = ExternalPods(self.api, settings.cluster, self._host_id, self._publish, uids_of, gone)
         self._external_news = Reflector(self.api, PODS_OF_OTHERS, self.external)
-        self._told_again_at_s = 0.0
+        self._resent_at_s = 0.0
 
     def start(self, events: DriverEvents) -> None:
         super().start(events)
@@ -87,7 +87,7 @@ class ExternalPodsDriver(KubernetesDriver):
 
     def acknowledge(self, tokens: Sequence[Token]) -> None:
         super().acknowledge(tokens)
-        self._tell([report for token in tokens if (report := self.external.acknowledged(token)) is not None])
+        self._publish([report for token in tokens if (report := self.external.acknowledged(token)) is not None])
 
     def reconcile(self, pods: Sequence[PodOnHost]) -> None:
         self._check()
@@ -101,7 +101,7 @@ class ExternalPodsDriver(KubernetesDriver):
         self._answer(self._confirm_bound(others))
 
     def _answer(self, runs: Sequence[str]) -> None:
-        self._tell([report for run in runs if (report := self.external.answer(run)) is not None])
+        self._publish([report for run in runs if (report := self.external.answer(run)) is not None])
 
     def _split(self, pods: Sequence[PodOnHost]) -> tuple[list[PodOnHost], dict[PodId, Json]]:
         """Splits runs into pods that Peloton creates, and external ones with their known objects. Raises OSError while
@@ -118,8 +118,8 @@ class ExternalPodsDriver(KubernetesDriver):
         doubtful = [(run, pod) for run, pod in others.items() if not self.external.has(str(run))]
         asked = [(run, pod) for run, pod in doubtful if pod]
         lost = [_unknown(run) for run, pod in doubtful if not pod]
-        for (run, pod), answer in zip(asked, self.api.ask_all([look_request(pod) for _, pod in asked]), strict=True):
-            now = looked_at(answer) or {}
+        for (run, pod), answer in zip(asked, self.api.ask_all([get_request(pod) for _, pod in asked]), strict=True):
+            now = read_answer(answer) or {}
             if now and is_bound_as(now, run, pod["metadata"]["uid"]):
                 self.external.changed("MODIFIED", now)
                 bound.append(str(run))
@@ -128,7 +128,7 @@ class ExternalPodsDriver(KubernetesDriver):
             if not now.get("spec", {}).get("nodeName"):
                 with self.view.lock:
                     self.view.ledger.drop_pod(key_of(pod))
-        self._tell(lost)
+        self._publish(lost)
         return bound
 
     # Periodic tasks.
@@ -137,9 +137,9 @@ class ExternalPodsDriver(KubernetesDriver):
         super().tend()
         self.external.evict_again()
         now_s = time.monotonic()
-        if now_s - self._told_again_at_s >= REPEAT_S:
-            self._told_again_at_s = now_s
-            self._tell(self.external.unacknowledged())
+        if now_s - self._resent_at_s >= REPEAT_S:
+            self._resent_at_s = now_s
+            self._publish(self.external.unacknowledged())
         self.external.write_events()
 
     @property

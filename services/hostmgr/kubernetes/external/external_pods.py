@@ -28,9 +28,9 @@ from services.hostmgr.kubernetes.external.external_requests import (
     condition_request,
     event_request,
     eviction_request,
+    get_request,
     is_bound_as,
-    look_request,
-    looked_at,
+    read_answer,
     said_of,
 )
 from services.hostmgr.kubernetes.external.external_specs import (
@@ -42,7 +42,7 @@ from services.hostmgr.kubernetes.external.external_specs import (
     pool_named,
     wants_host,
 )
-from services.hostmgr.kubernetes.pods.pod_book import PodBook
+from services.hostmgr.kubernetes.pods.pod_cache import PodCache
 from services.hostmgr.kubernetes.pods.statuses import is_over
 
 log = logging.getLogger(__name__)
@@ -86,18 +86,18 @@ class ExternalPods:
         api: ApiServer,
         cluster: str,
         host_id_of: Callable[[str], str],
-        tell: Callable[[Sequence[PodReport]], None],
+        publish: Callable[[Sequence[PodReport]], None],
         uids_of: UidsOf,
         gone: Callable[[Json], None],
     ) -> None:
-        """``tell`` takes reports of bound pods, ``gone`` each pod that was deleted."""
+        """``publish`` takes reports of bound pods, ``gone`` each pod that was deleted."""
         self._api, self._cluster = api, cluster
-        self._host_id_of, self._tell, self._uids_of, self._gone = host_id_of, tell, uids_of, gone
+        self._host_id_of, self._publish, self._uids_of, self._gone = host_id_of, publish, uids_of, gone
         self._changed: Callable[[], None] = lambda: None
         self._lock = threading.RLock()
         self._pods: dict[str, _Seen] = {}
         self._is_listed = False
-        self._book = PodBook()
+        self._cache = PodCache()
         self._runs: dict[str, str] = {}  # run -> uid of the pod bound as it
         self._bound: set[str] = set()  # uids of pods that Peloton has bound, possibly not seen as bound yet
         self._controllers: dict[str, Owner] = {}  # uid of a ReplicaSet -> its controller
@@ -113,12 +113,12 @@ class ExternalPods:
     def replaced(self, objects: Sequence[Json]) -> None:
         with self._lock:
             before, self._pods = self._pods, {}
-            told = self._book.keep({pod["metadata"].get("annotations", {}).get(RUN, "") for pod in objects})
+            reports = self._cache.keep({pod["metadata"].get("annotations", {}).get(RUN, "") for pod in objects})
             for pod in objects:
                 uid = pod["metadata"]["uid"]
                 if uid in before:
                     self._pods[uid] = before[uid]
-                told += self._take(pod, is_deleted=False)
+                reports += self._take(pod, is_deleted=False)
             for uid in before.keys() - self._pods.keys():
                 self._gone(before[uid].pod)
             self._bound &= self._pods.keys()
@@ -126,14 +126,14 @@ class ExternalPods:
                 if uid not in self._pods:
                     self._forget_if_done(run)
             self._is_listed = True
-        self._tell(told)
+        self._publish(reports)
         self._changed()
 
     def changed(self, kind: str, object: Json) -> None:
         with self._lock:
-            told = self._take(object, kind == "DELETED")
-        if told:
-            self._tell(told)
+            reports = self._take(object, kind == "DELETED")
+        if reports:
+            self._publish(reports)
         if not _run_of(object):  # bound pods are covered by reports
             self._changed()
 
@@ -156,7 +156,7 @@ class ExternalPods:
             return []
         self._runs[run] = meta["uid"]
         node = pod["spec"]["nodeName"]
-        report = self._book.seen({**pod, "metadata": {**meta, "name": run}}, self._host_id_of(node), is_deleted)
+        report = self._cache.seen({**pod, "metadata": {**meta, "name": run}}, self._host_id_of(node), is_deleted)
         if is_deleted:
             self._forget_if_done(run)
         return [report] if report is not None else []
@@ -164,7 +164,7 @@ class ExternalPods:
     def _forget_if_done(self, run: str) -> None:
         """Removes the run of a deleted pod when its end is stored, or was never seen. The caller holds the lock."""
         self._hindered.pop(run, None)
-        if run not in self._book.pods:
+        if run not in self._cache.pods:
             self._runs.pop(run, None)
 
     # Interface for the adoption of pods.
@@ -299,8 +299,8 @@ class ExternalPods:
         if answer.may_pass:
             raise OSError(answer.message)
         if answer.status == HTTPStatus.CONFLICT:
-            [now] = self._api.ask_all([look_request(pod)])
-            found = looked_at(now)
+            [now] = self._api.ask_all([get_request(pod)])
+            found = read_answer(now)
             if found is not None and is_bound_as(found, run, pod["metadata"]["uid"]):
                 return ""
         return f"{pod['metadata']['namespace']}/{pod['metadata']['name']} was not bound: {answer.message}"
@@ -332,7 +332,7 @@ class ExternalPods:
             for run in {*runs}.difference(run for run, _ in pods):
                 self._hindered.pop(run, None)
             for run, _ in pods:
-                self._book.kill_asked(run)
+                self._cache.kill_asked(run)
         answers = self._api.ask_all([eviction_request(pod) for _, pod in pods])
         again_s = time.monotonic() + EVICT_AGAIN_S
         others: list[Answer | OSError] = []
@@ -358,23 +358,23 @@ class ExternalPods:
     def answer(self, run: str) -> PodReport | None:
         """Returns the answer to reconciliation; None for an unknown run."""
         with self._lock:
-            return self._book.answer(run)
+            return self._cache.answer(run)
 
     def all_runs(self) -> list[str]:
         with self._lock:
-            return list(self._book.pods)
+            return list(self._cache.pods)
 
     def acknowledged(self, token: tuple[str, ...]) -> PodReport | None:
         """Acknowledges a report; returns the next one."""
         with self._lock:
-            report, stored = self._book.acknowledged(token)
+            report, stored = self._cache.acknowledged(token)
             if stored is not None and stored.pod.is_gone:
                 self._forget_if_done(stored.pod.name)
             return report
 
     def unacknowledged(self) -> list[PodReport]:
         with self._lock:
-            return self._book.unacknowledged()
+            return self._cache.unacknowledged()
 
 
 def _run_of(pod: Json) -> str:

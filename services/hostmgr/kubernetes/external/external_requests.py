@@ -33,13 +33,13 @@ def binding_request(pod: Json, run: PodId, node: str) -> Request:
     return Request("POST", f"{pod_path(pod)}/binding", orjson.dumps(body))
 
 
-def look_request(pod: Json) -> Request:
+def get_request(pod: Json) -> Request:
     """Returns a request for a list of one pod, as the right to list pods is required anyway."""
     meta = pod["metadata"]
     return Request("GET", f"/api/v1/namespaces/{meta['namespace']}/pods?fieldSelector=metadata.name%3D{meta['name']}")
 
 
-def looked_at(answer: Answer | OSError) -> Json | None:
+def read_answer(answer: Answer | OSError) -> Json | None:
     """Returns the pod in the answer to a list request; None if there is none. Raises OSError."""
     if isinstance(answer, OSError):
         raise answer

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from peloton.model.resources import Resources
 from peloton.model.volume import VolumeRecord
-from services.hostmgr.driver import Claim, Ports, RegisteredHost, Room
+from services.hostmgr.driver import Claim, FreeResources, Ports, RegisteredHost
 from services.hostmgr.kubernetes.nodes import node_volumes
 from services.hostmgr.kubernetes.nodes.node_line import Demand, Line, host_of
 from services.hostmgr.kubernetes.nodes.node_volumes import NodeVolume
@@ -26,9 +26,9 @@ FORMER_MAX = 8
 """Limit of replaced offers of a node that a launch may still name."""
 
 
-class RoomChanges(NamedTuple):
+class ResourceChanges(NamedTuple):
     withdrawn: list[str]
-    announced: list[Room]
+    announced: list[FreeResources]
 
 
 class Ledger:
@@ -39,9 +39,9 @@ class Ledger:
         self._lines: dict[str, Line] = {}
         self._node_of: dict[str, str] = {}  # pod -> node
         self._expected: set[str] = set()  # pods that are launched, and not seen yet
-        self._by_room: dict[str, str] = {}  # offer that a launch may use -> node
+        self._by_resources: dict[str, str] = {}  # offer that a launch may use -> node
         self._dirty: set[str] = set()
-        self._rooms_count = 0
+        self._announced_count = 0
         self.nodes_version = 0  # changes with every node
         self._session = f"{clock_ns():x}"  # distinguishes offers from the ones of earlier processes
 
@@ -113,7 +113,7 @@ class Ledger:
 
     def _changed(self, name: str) -> None:
         line = self._lines[name]
-        if line.node is None and not line.demands and line.room is None:
+        if line.node is None and not line.demands and line.announced is None:
             del self._lines[name]
             self._dirty.discard(name)
         else:
@@ -201,75 +201,77 @@ class Ledger:
             if line.node is not None and line.node.maintenance != DOWN and not line.is_lost
         ]
 
-    def void_rooms(self) -> None:
+    def void_resources(self) -> None:
         """Voids all offers at the end of the session; the next session makes new ones."""
         for line in self._lines.values():
-            line.room = None
+            line.announced = None
             line.former.clear()
-        self._by_room.clear()
+        self._by_resources.clear()
         self._dirty.update(self._lines)
 
-    def changes(self) -> RoomChanges:
+    def changes(self) -> ResourceChanges:
         """Returns the new offers, and the offers that they replace."""
         withdrawn, announced = [], []
         for name in sorted(self._dirty):
             line = self._lines[name]
-            fresh = self._room(line)
-            old = line.room
+            fresh = self._resources_of(line)
+            old = line.announced
             if old is not None and fresh is not None and _is_same(old, fresh):
                 continue
             if old is not None:
-                withdrawn.append(old.room_id)
+                withdrawn.append(old.resources_id)
                 if fresh is not None and _is_of_same_node(old, fresh):
-                    line.former.append(old.room_id)
+                    line.former.append(old.resources_id)
                 else:
-                    del self._by_room[old.room_id]
+                    del self._by_resources[old.resources_id]
                 if len(line.former) > FORMER_MAX:
-                    self._by_room.pop(line.former.pop(0), None)
-            line.room = fresh
+                    self._by_resources.pop(line.former.pop(0), None)
+            line.announced = fresh
             if fresh is not None:
                 announced.append(fresh)
-                self._by_room[fresh.room_id] = name
+                self._by_resources[fresh.resources_id] = name
             elif line.node is None and not line.demands:
                 del self._lines[name]
         self._dirty.clear()
-        return RoomChanges(withdrawn, announced)
+        return ResourceChanges(withdrawn, announced)
 
-    def _room(self, line: Line) -> Room | None:
+    def _resources_of(self, line: Line) -> FreeResources | None:
         node = line.node
         if node is None or not line.is_open:
             return None
         free, slack_milli = line.free, line.slack_free_milli
         if not free.cpu_milli and not slack_milli:
             return None
-        self._rooms_count += 1
-        room_id = f"{self._session}-{self._rooms_count}"
+        self._announced_count += 1
+        resources_id = f"{self._session}-{self._announced_count}"
         taken = {port for demand in line.demands.values() for port in demand.ports}
         ports = tuple(_without(node.ports, sorted(taken)))
         slack = Resources(cpu_milli=slack_milli)
         volumes = node_volumes.there(node.volumes)
         if volumes:
             volumes -= {demand.volume for demand in line.demands.values()}
-        return Room(room_id, node.name, node.uid, free, slack, ports, node.labels, line.goes_ns, line.slots, volumes)
+        return FreeResources(
+            resources_id, node.name, node.uid, free, slack, ports, node.labels, line.goes_ns, line.slots, volumes
+        )
 
-    def give_back(self, room_ids: Sequence[str]) -> None:
+    def give_back(self, resources_ids: Sequence[str]) -> None:
         """Returns claimed, unused offers to the ledger, which makes new ones."""
-        for room_id in room_ids:
-            self._take(room_id)
+        for resources_id in resources_ids:
+            self._take(resources_id)
 
-    def _take(self, room_id: str) -> Line | None:
-        name = self._by_room.pop(room_id, None)
+    def _take(self, resources_id: str) -> Line | None:
+        name = self._by_resources.pop(resources_id, None)
         if name is None:
             return None
         line = self._lines[name]
-        if line.room is not None and line.room.room_id == room_id:
-            line.room = None
+        if line.announced is not None and line.announced.resources_id == resources_id:
+            line.announced = None
         self._dirty.add(name)
         return line
 
     def _end_former(self, line: Line) -> None:
-        for room_id in line.former:
-            self._by_room.pop(room_id, None)
+        for resources_id in line.former:
+            self._by_resources.pop(resources_id, None)
         line.former.clear()
 
     def use(
@@ -277,7 +279,7 @@ class Ledger:
     ) -> Mapping[str, str]:
         """Consumes the claimed offers; the pods that fit are expected on the node from now on, with their ``volumes``.
         Returns the other pods, with the reason."""
-        lines = [line for room_id in claim.room_ids if (line := self._take(room_id)) is not None]
+        lines = [line for resources_id in claim.resources_ids if (line := self._take(resources_id)) is not None]
         line = next((line for line in lines if line.node is not None and line.node.uid == claim.host_id), None)
         if line is None or not line.is_open or line.is_lost:
             why = f"the room on {claim.hostname} is gone: the node, or what runs on it, has changed meanwhile"
@@ -315,11 +317,11 @@ class Ledger:
         return node_volumes.refusal(volume, line.volumes.get(own), own in line.being_made, user, left_mib)
 
 
-def _is_same(old: Room, new: Room) -> bool:
-    return replace(old, room_id=new.room_id) == new
+def _is_same(old: FreeResources, new: FreeResources) -> bool:
+    return replace(old, resources_id=new.resources_id) == new
 
 
-def _is_of_same_node(old: Room, new: Room) -> bool:
+def _is_of_same_node(old: FreeResources, new: FreeResources) -> bool:
     """Returns whether the properties by which placement chose the node, other than free resources, are equal."""
     return (old.host_id, old.labels, old.goes_ns) == (new.host_id, new.labels, new.goes_ns)
 

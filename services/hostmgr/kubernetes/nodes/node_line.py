@@ -9,7 +9,7 @@ from typing import NamedTuple
 from peloton.lifecycle.volumes import volume_label
 from peloton.model.resources import Resources
 from peloton.model.volume import HERE
-from services.hostmgr.driver import NOTHING, RegisteredHost, Room
+from services.hostmgr.driver import NOTHING, FreeResources, RegisteredHost
 from services.hostmgr.kubernetes.nodes import node_volumes
 from services.hostmgr.kubernetes.nodes.node_volumes import NodeVolume
 from services.hostmgr.kubernetes.nodes.nodes import DOWN, Node
@@ -40,7 +40,7 @@ class Line:
     foreign: Resources = NOTHING  # the external part of held
     slack_held_milli: int = 0
     slack_milli: int | None = None  # measured; None: unknown
-    room: Room | None = None  # the open offer
+    announced: FreeResources | None = None  # the open offer
     former: list[str] = field(default_factory=list)  # earlier offers, since which only pods have changed
     goes_ns: int = 0
     host: RegisteredHost | None = None  # as listed last, until a change
@@ -106,7 +106,7 @@ def host_of(line: Line) -> RegisteredHost:
             *(node.uid, node.name, node.ip, *amounts),
             withdrawn=node.withdrawn,
             held=ours + line.kept,
-            beside=node.capacity - capacity,
+            held_by_others=node.capacity - capacity,
             volumes=volumes,
             volumes_begun=frozenset(node.volumes) - volumes,
             volumes_mib=line.kept.disk_mib,

@@ -106,11 +106,11 @@ class CommandSessions:
                     f"pod {pod} has no session {exchange.session}: sessions end with the process of the host manager, "
                     f"and after {IDLE_S:.0f} s without a call"
                 )
-            self._make_room()
+            self._close_idlest()
             found = self._sessions[exchange.session] = _Session(pod, self._clock())
             return found
 
-    def _make_room(self) -> None:
+    def _close_idlest(self) -> None:
         """Removes ended sessions when there are too many; until then they answer repeated calls."""
         for name, each in list(self._sessions.items()):
             if len(self._sessions) < SESSIONS_MAX:

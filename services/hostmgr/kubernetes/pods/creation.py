@@ -28,9 +28,9 @@ class Creation:
         deletions: Deletions,
         preparation: Preparation,
         folders: VolumeFolders,
-        tell: Callable[[Sequence[PodReport]], None],
+        publish: Callable[[Sequence[PodReport]], None],
     ) -> None:
-        self._view, self._deletions, self._preparation, self._tell = view, deletions, preparation, tell
+        self._view, self._deletions, self._preparation, self._publish = view, deletions, preparation, publish
         self._namespace, self._folders = settings.namespace, folders
         self._keeps_volumes = bool(settings.volumes)
         self._manifests = Manifests(settings)
@@ -115,8 +115,8 @@ class Creation:
         """Reports a pod that Kubernetes rejects permanently."""
         claim = launch.claim
         with self._view.lock:
-            told = self._view.book.refused(pod.pod_id, claim.hostname, claim.host_id, why, time.time_ns())
-        self._tell([told] if told is not None else [])
+            reports = self._view.cache.refused(pod.pod_id, claim.hostname, claim.host_id, why, time.time_ns())
+        self._publish([reports] if reports is not None else [])
 
     def _resolve_existing(self, name: str) -> tuple[Outcome, str]:
         """Returns the result for a name that exists: the pod is Peloton's, from an earlier attempt, unless another user
@@ -124,7 +124,7 @@ class Creation:
         with self._view.lock:
             if self._view.own(name) is not None:
                 return Outcome.TAKEN, ""
-        [found] = self._deletions.look_up([name])
+        [found] = self._deletions.fetch([name])
         if isinstance(found, OSError):
             return Outcome.UNKNOWN, str(found)
         if found is None or self._view.is_ours(found):

@@ -11,7 +11,7 @@ from peloton.model.pod import Cause, PodState, PodStatus
 from services.hostmgr.driver import PodOnHost, PodReport, Token
 from services.hostmgr.kubernetes.apiserver.wire import Answer, ApiServer, Json, Request, fault_of
 from services.hostmgr.kubernetes.cluster_view import ClusterView
-from services.hostmgr.kubernetes.pods.pod_book import Stored
+from services.hostmgr.kubernetes.pods.pod_cache import Stored
 from services.hostmgr.kubernetes.pods.removals import Removal, Removals, delete_request
 from services.hostmgr.kubernetes.settings import KubernetesSettings
 
@@ -31,9 +31,9 @@ class Deletions:
         api: ApiServer,
         settings: KubernetesSettings,
         view: ClusterView,
-        tell: Callable[[Sequence[PodReport]], None],
+        publish: Callable[[Sequence[PodReport]], None],
     ) -> None:
-        self._api, self._view, self._tell = api, view, tell
+        self._api, self._view, self._publish = api, view, publish
         self._namespace = settings.namespace
         self._log_retention_s = settings.log_retention_s
         self._removals = Removals()
@@ -44,21 +44,21 @@ class Deletions:
     def kill(self, pods: Sequence[PodOnHost]) -> None:
         """Kills pods. Raises OSError when it is unknown whether all are being deleted."""
         view, deletions = self._view, []
-        told: list[PodReport] = []
+        reports: list[PodReport] = []
         with view.lock:
             for name in dict.fromkeys(str(pod.pod_id) for pod in pods):
                 own = view.own(name)
-                view.book.kill_asked(name)
+                view.cache.kill_asked(name)
                 if own is None and name in view.posting:
                     self._kill_after.add(name)
                 elif own is None:
                     deletions.append((name, ""))
                 elif own.has_ended:
-                    answer = view.book.answer(name)
-                    told += [answer] if answer is not None else []
+                    answer = view.cache.answer(name)
+                    reports += [answer] if answer is not None else []
                 elif not own.is_leaving:
                     deletions.append((name, own.uid))
-        self._tell(told)
+        self._publish(reports)
         self._delete(deletions)
 
     def created(self, names: Sequence[str]) -> None:
@@ -87,23 +87,23 @@ class Deletions:
     def reconcile(self, pods: Sequence[PodOnHost]) -> None:
         """Answers from the watched state; only pods that were launched and not seen yet are read directly."""
         view = self._view
-        told: list[PodReport] = []
+        reports: list[PodReport] = []
         doubtful: list[str] = []
         with view.lock:
-            names = [str(pod.pod_id) for pod in pods] or [o.name for o in view.book.pods.values() if not o.is_stored]
+            names = [str(pod.pod_id) for pod in pods] or [o.name for o in view.cache.pods.values() if not o.is_stored]
             for name in names:
-                if (answer := view.book.answer(name)) is not None:
-                    told.append(answer)
+                if (answer := view.cache.answer(name)) is not None:
+                    reports.append(answer)
                 elif view.ledger.is_expected(view.key(name)):
                     doubtful.append(name)
                 else:
-                    told.append(_unknown(name))
-        self._tell(told)
+                    reports.append(_unknown(name))
+        self._publish(reports)
         self.confirm(doubtful)
 
     def confirm(self, names: Sequence[str]) -> None:
         """Reads pods directly, and reports them. Raises OSError."""
-        for name, found in zip(names, self.look_up(names), strict=True):
+        for name, found in zip(names, self.fetch(names), strict=True):
             if isinstance(found, OSError):
                 raise found
             if found is not None:
@@ -111,7 +111,7 @@ class Deletions:
             else:
                 self._report_absent([name])
 
-    def look_up(self, names: Sequence[str]) -> list[Json | OSError | None]:
+    def fetch(self, names: Sequence[str]) -> list[Json | OSError | None]:
         """Reads pods directly; None for each that does not exist."""
         path = f"/api/v1/namespaces/{self._namespace}/pods"
         found: list[Json | OSError | None] = []
@@ -126,27 +126,27 @@ class Deletions:
 
     def _report_absent(self, names: Sequence[str]) -> None:
         """Reports pods that do not exist by an answer of the apiserver."""
-        view, told = self._view, []
+        view, reports = self._view, []
         with view.lock:
             for name in names:
                 if view.own(name) is None and name not in view.posting:
                     view.ledger.drop_pod(view.key(name))
                     view.unconfirmed.discard(name)
-                    view.book.forget_kill(name)
-                    told.append(_unknown(name))
-        self._tell(told)
+                    view.cache.forget_kill(name)
+                    reports.append(_unknown(name))
+        self._publish(reports)
 
     # Acknowledgements, and the deletion of pods whose end is stored.
 
     def acknowledge(self, tokens: Sequence[Token]) -> None:
-        told = []
+        reports = []
         with self._view.lock:
             for token in tokens:
-                report, stored = self._view.book.acknowledged(token)
-                told += [report] if report is not None else []
+                report, stored = self._view.cache.acknowledged(token)
+                reports += [report] if report is not None else []
                 if stored is not None and (removal := self._removal_of(stored)) is not None:
                     self._removals.add(removal)
-        self._tell(told)
+        self._publish(reports)
 
     def _removal_of(self, stored: Stored) -> Removal | None:
         """Returns the removal of a pod whose end is stored. The caller holds the lock."""

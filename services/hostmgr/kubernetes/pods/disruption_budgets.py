@@ -22,7 +22,7 @@ from services.hostmgr.kubernetes.settings import KubernetesSettings, own_name
 CHANGES_MAX = 500
 """Limit per call; the next call continues."""
 PAGE = 500
-LISTED_ANEW_S = 300.0
+RELIST_S = 300.0
 """Seconds between lists, as other users may change or delete budgets."""
 FORBIDDEN_REST_S = 300.0
 """Seconds of pause after a 403."""
@@ -50,7 +50,7 @@ class DisruptionBudgets:
             return
         if now_s >= self._list_at_s:
             self._known = self._list()
-            self._list_at_s = now_s + LISTED_ANEW_S
+            self._list_at_s = now_s + RELIST_S
         changes = list(islice(self._changes(minimums), CHANGES_MAX))
         answers = self._api.ask_all([request for *_, request in changes])
         failed = [

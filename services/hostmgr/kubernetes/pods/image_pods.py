@@ -32,7 +32,7 @@ PODS_MAX = 500
 """Limit of pods at a time."""
 DEADLINE_S = 600
 """Seconds for which a node tries to fetch an image."""
-LOOK_S = 1.0
+POLL_S = 1.0
 
 
 class ImagePods:
@@ -43,7 +43,7 @@ class ImagePods:
         self._path = f"/api/v1/namespaces/{settings.namespace}/pods"
         self._lock = threading.Lock()
         self._count = 1  # pods that may exist: a predecessor may have left some
-        self._looked_s = float("-inf")
+        self._polled_s = float("-inf")
 
     def prefetch(self, images: Mapping[str, Sequence[Hostname]]) -> Prefetched:
         """Creates prefetch pods; images beyond PODS_MAX are fetched with their pods. Raises Unavailable when the
@@ -84,9 +84,9 @@ class ImagePods:
         """Deletes pods whose image is present or whose deadline has passed. Raises OSError."""
         now_s = time.monotonic()
         with self._lock:
-            if not self._count or now_s - self._looked_s < LOOK_S:
+            if not self._count or now_s - self._polled_s < POLL_S:
                 return
-            self._looked_s = now_s
+            self._polled_s = now_s
             selector = quote(f"{LABEL}={self._settings.cluster}")
             listed = self._api.ask(Request("GET", f"{self._path}?labelSelector={selector}"))
             if not listed.is_ok:

@@ -16,7 +16,7 @@ from services.hostmgr.driver import PodReport
 from services.hostmgr.kubernetes.apiserver.wire import ApiServer, Request, fault_of
 from services.hostmgr.kubernetes.cluster_view import ClusterView
 from services.hostmgr.kubernetes.nodes.node_volumes import NodeVolume, Stage
-from services.hostmgr.kubernetes.pods.pod_book import OwnPod
+from services.hostmgr.kubernetes.pods.pod_cache import OwnPod
 from services.hostmgr.kubernetes.pods.volume_folders import staged_request
 from services.hostmgr.kubernetes.pods.volumes import volume_id_of
 from services.hostmgr.kubernetes.settings import KubernetesSettings
@@ -25,8 +25,8 @@ log = logging.getLogger(__name__)
 
 WAIT_S = 60.0
 """Seconds for which a folder may be missing: a booted node may mount the disk after it starts pods."""
-LOOK_PERIOD_S = 10.0
-LOOKS_MAX = 50
+POLL_PERIOD_S = 10.0
+POLLS_MAX = 50
 """Limit of pods checked per call."""
 TYPE_CHECK = "hostPath type check failed"
 
@@ -39,18 +39,18 @@ class MissingFolders:
         api: ApiServer,
         settings: KubernetesSettings,
         view: ClusterView,
-        tell: Callable[[Sequence[PodReport]], None],
+        publish: Callable[[Sequence[PodReport]], None],
     ) -> None:
-        self._api, self._settings, self._view, self._tell = api, settings, view, tell
+        self._api, self._settings, self._view, self._publish = api, settings, view, publish
         self._events = f"/api/v1/namespaces/{settings.namespace}/events"
-        self._looked_s = float("-inf")
+        self._polled_s = float("-inf")
         self._is_forbidden = False
 
     def tend(self) -> None:
         """Marks missing volumes, and ends the pods that wait for them. Raises OSError."""
-        if not self._settings.volumes or time.monotonic() - self._looked_s < LOOK_PERIOD_S:
+        if not self._settings.volumes or time.monotonic() - self._polled_s < POLL_PERIOD_S:
             return
-        self._looked_s = time.monotonic()
+        self._polled_s = time.monotonic()
         for own, volume_id, known in self._waiting(time.time()):
             if why := self._why_missing(own, volume_id):
                 self._lose(own, volume_id, known, why)
@@ -58,12 +58,12 @@ class MissingFolders:
     def _waiting(self, now_s: float) -> list[tuple[OwnPod, str, NodeVolume]]:
         found = []
         with self._view.lock:
-            for own in self._view.book.waiting(now_s - WAIT_S):
+            for own in self._view.cache.waiting(now_s - WAIT_S):
                 volume_id = volume_id_of(own.pod)
                 known = self._view.ledger.volume(own.node, volume_id) if volume_id else None
                 if known is not None and known.stage is Stage.KEPT:
                     found.append((own, volume_id, known))
-        return found[:LOOKS_MAX]
+        return found[:POLLS_MAX]
 
     def _why_missing(self, own: OwnPod, volume_id: str) -> str:
         """Returns the kubelet's message about the folder, or empty."""
@@ -90,6 +90,6 @@ class MissingFolders:
         log.warning("%s", message)
         with self._view.lock:
             lost = PodState.LOST, Cause.HOST_LOST, "VolumeGone"
-            report = self._view.book.end(own.name, *lost, message, time.time_ns())
+            report = self._view.cache.end(own.name, *lost, message, time.time_ns())
         if report is not None:
-            self._tell([report])
+            self._publish([report])

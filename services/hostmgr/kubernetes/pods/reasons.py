@@ -33,15 +33,15 @@ POD_CAUSES: dict[str, Cause] = {
     "Terminated": Cause.HOST_DRAINED,
     "Shutdown": Cause.HOST_DRAINED,
     # Rejections by a kubelet: the pod fitted when it was placed, and no longer does.
-    "NodeAffinity": Cause.ROOM_GONE,
-    "NodeName": Cause.ROOM_GONE,
-    "NodePorts": Cause.ROOM_GONE,
-    "NodeShutdown": Cause.ROOM_GONE,
-    "NodeUnschedulable": Cause.ROOM_GONE,
-    "TaintToleration": Cause.ROOM_GONE,
-    "TopologyAffinityError": Cause.ROOM_GONE,
-    "UnexpectedAdmissionError": Cause.ROOM_GONE,
-    "VolumeAttachmentLimitExceeded": Cause.ROOM_GONE,
+    "NodeAffinity": Cause.RESOURCES_GONE,
+    "NodeName": Cause.RESOURCES_GONE,
+    "NodePorts": Cause.RESOURCES_GONE,
+    "NodeShutdown": Cause.RESOURCES_GONE,
+    "NodeUnschedulable": Cause.RESOURCES_GONE,
+    "TaintToleration": Cause.RESOURCES_GONE,
+    "TopologyAffinityError": Cause.RESOURCES_GONE,
+    "UnexpectedAdmissionError": Cause.RESOURCES_GONE,
+    "VolumeAttachmentLimitExceeded": Cause.RESOURCES_GONE,
 }
 """Causes by the reason of the pod itself, which it has when the reason of a container would be incomplete."""
 
@@ -71,7 +71,7 @@ class Pull(Enum):
     NONE = ""  # it waits for something other than a pull
     FAILING = "pull fails"  # the registry cannot be reached, or is overloaded
     REFUSED = "pull refused"  # the registry has no such image, or denies access to it
-    UNTOLD = "pull"  # a back-off without a cause from the kubelet; the first state of the others
+    UNEXPLAINED = "pull"  # a back-off without a cause from the kubelet; the first state of the others
 
 
 _BACK_OFF = re.compile(
@@ -88,7 +88,7 @@ _PULLS = frozenset(("ErrImagePull", PULL_BACK_OFF, "RegistryUnavailable"))
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
+class WaitLimit:
     """The maximum wait of a pod for a reason: the timeout for images, or ``at_most_s`` if that is less."""
 
     at_most_s: float = float("inf")
@@ -97,24 +97,24 @@ class Patience:
         return min(self.at_most_s, image_timeout_s)
 
 
-PATIENCE: dict[str, Patience] = {
-    INVALID_IMAGE_NAME: Patience(0.0),
-    "ErrImageNeverPull": Patience(0.0),
-    "ImageInspectError": Patience(),
-    "ErrImagePull": Patience(),
-    "ImagePullBackOff": Patience(),
-    "RegistryUnavailable": Patience(),
-    "SignatureValidationFailed": Patience(),
-    "CreateContainerConfigError": Patience(60.0),  # a missing Secret
-    "CreateContainerError": Patience(60.0),
-    "CreatePodSandboxError": Patience(),
-    "RunContainerError": Patience(60.0),
-    "PreCreateHookError": Patience(60.0),
-    "PreStartHookError": Patience(60.0),
+WAIT_LIMITS: dict[str, WaitLimit] = {
+    INVALID_IMAGE_NAME: WaitLimit(0.0),
+    "ErrImageNeverPull": WaitLimit(0.0),
+    "ImageInspectError": WaitLimit(),
+    "ErrImagePull": WaitLimit(),
+    "ImagePullBackOff": WaitLimit(),
+    "RegistryUnavailable": WaitLimit(),
+    "SignatureValidationFailed": WaitLimit(),
+    "CreateContainerConfigError": WaitLimit(60.0),  # a missing Secret
+    "CreateContainerError": WaitLimit(60.0),
+    "CreatePodSandboxError": WaitLimit(),
+    "RunContainerError": WaitLimit(60.0),
+    "PreCreateHookError": WaitLimit(60.0),
+    "PreStartHookError": WaitLimit(60.0),
 }
 """Maximum waits by the reason of a waiting container. Other reasons (ContainerCreating, PodInitializing) mean that it
 is starting."""
-SHOWN = PATIENCE.keys() | {"CrashLoopBackOff"}
+SHOWN = WAIT_LIMITS.keys() | {"CrashLoopBackOff"}
 """Reasons of waits that are shown as the pod's; the last one is a sidecar's, which may wait indefinitely."""
 
 
@@ -123,7 +123,7 @@ def pull_of(reason: str, message: str) -> Pull:
         return Pull.NONE
     back_off = _BACK_OFF.fullmatch(message) if reason == PULL_BACK_OFF else None
     if back_off and back_off["why"] is None:
-        return Pull.UNTOLD
+        return Pull.UNEXPLAINED
     return Pull.REFUSED if _REFUSED.search(message) and not _LATER.search(message) else Pull.FAILING
 
 
@@ -151,7 +151,7 @@ def container_cause(reason: str) -> Cause:
 def pod_cause(reason: str, message: str) -> Cause | None:
     """Returns the cause; None when the reason is a container's."""
     if reason.startswith(OUT_OF):
-        return Cause.ROOM_GONE
+        return Cause.RESOURCES_GONE
     if reason == "Evicted" and any(text in message for text in OWN_USE):
         return Cause.DISK
     return POD_CAUSES.get(reason)
@@ -160,4 +160,4 @@ def pod_cause(reason: str, message: str) -> Cause | None:
 def refusal_cause(http_status: int, message: str) -> Cause:
     """Returns the cause of an apiserver's rejection of a pod. A pod that a quota forbids now may be allowed later."""
     is_invalid = http_status in _INVALID and not _QUOTA.search(message)
-    return Cause.INVALID if is_invalid else Cause.ROOM_GONE
+    return Cause.INVALID if is_invalid else Cause.RESOURCES_GONE

@@ -22,9 +22,9 @@ from services.hostmgr.kubernetes.pods.quantities import KNOWN_MAX, amount, mib, 
 from services.hostmgr.kubernetes.pods.reasons import (
     DISRUPTIONS,
     INVALID_IMAGE_NAME,
-    PATIENCE,
     PULL_REFUSED_S,
     SHOWN,
+    WAIT_LIMITS,
     Pull,
     container_cause,
     pod_cause,
@@ -64,9 +64,9 @@ def stuck(
         return None
     for name, waiting in _waiting(pod):
         reason, text = waiting.get("reason", ""), waiting.get("message", "")
-        if (patience := PATIENCE.get(reason)) is None:
+        if (patience := WAIT_LIMITS.get(reason)) is None:
             continue
-        is_refused = refused_s > 0 and pull_of(reason, text) in (Pull.REFUSED, Pull.UNTOLD)
+        is_refused = refused_s > 0 and pull_of(reason, text) in (Pull.REFUSED, Pull.UNEXPLAINED)
         if is_refused and now_s - refused_s >= (bound_s := min(PULL_REFUSED_S, image_timeout_s)):
             how = f"container {name} cannot be started, its registry has refused the image for {bound_s:g} s: {reason}"
         elif now_s - _seconds(began) >= patience.seconds(image_timeout_s):
@@ -88,7 +88,7 @@ def refused_since(pod: Json, before_s: float, now_s: float) -> float:
     pulls = {pull_of(waiting.get("reason", ""), waiting.get("message", "")) for _, waiting in _waiting(pod)}
     if Pull.REFUSED in pulls:
         return before_s or now_s
-    return before_s if Pull.UNTOLD in pulls else 0.0
+    return before_s if Pull.UNEXPLAINED in pulls else 0.0
 
 
 def phase(pod: Json) -> str:
@@ -107,15 +107,15 @@ def occupied(pod: Json) -> Resources:
     if len(spec.get("containers", ())) == 1 and spec.keys().isdisjoint(_MORE_THAN_CONTAINERS):
         return _requests(spec["containers"][0])
     total = main = sum((_requests(container) for container in spec.get("containers", ())), Resources())
-    beside = Resources()
+    others = Resources()
     for container in spec.get("initContainers", ()):
         own = _requests(container)
         if _is_sidecar(container):
-            beside += own
+            others += own
             own = Resources()
-        total = Resources(*map(max, total, beside + own))
+        total = Resources(*map(max, total, others + own))
     whole = _requests(spec)  # of the pod as a whole, if set
-    total = Resources(*(own or found for own, found in zip(whole, map(max, total, main + beside), strict=True)))
+    total = Resources(*(own or found for own, found in zip(whole, map(max, total, main + others), strict=True)))
     return total + _amounts(spec.get("overhead", {}))
 
 
@@ -197,7 +197,7 @@ def _end(pod: Json, kill_asked: bool) -> tuple[PodState, Cause]:
     """Returns the end of a pod whose containers have ended, or that its node rejected."""
     status = pod["status"]
     own = pod_cause(status.get("reason", ""), status.get("message", ""))
-    if own is Cause.ROOM_GONE and not _has_begun(pod):
+    if own is Cause.RESOURCES_GONE and not _has_begun(pod):
         return PodState.LOST, own
     if own is not None:
         return PodState.FAILED, own

@@ -99,8 +99,8 @@ class Node:
         return pod
 
     def ended(self, pod: NodePod) -> None:
-        if pod.holds_room:
-            pod.holds_room = False
+        if pod.holds_resources:
+            pod.holds_resources = False
             for name, value in pod.needed.items():
                 self._used[name] -= value
             for port in host_ports(pod.spec):

@@ -48,7 +48,7 @@ class NodePod(ABC):
         self.spec: Json = body["spec"]
         self.needed: Amounts = requests_of(self.spec)
         self.run = new_run(body, stamp(node.clock.wall()))
-        self.holds_room = True
+        self.holds_resources = True
         self.is_deleting = False
         self.grace_left_s: float | None = None
         """Grace of its last deletion; None: no deletion was requested."""

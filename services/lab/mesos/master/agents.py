@@ -90,7 +90,7 @@ class Agents:
         if not was_registered:
             self._offers.add_agent(agent)
         else:
-            self._offers.look_again(agent)
+            self._offers.reoffer(agent)
         for task in agent.all_tasks:
             self._updates.resend(task)
         for task in self._kill_later.pop(agent.id, ()):
@@ -268,7 +268,7 @@ class Agents:
     def reactivate(self, agent: Agent) -> None:
         agent.deactivated = False
         agent.drain = None
-        self._offers.look_again(agent)
+        self._offers.reoffer(agent)
 
     def mark_gone(self, agent: Agent) -> None:
         """Mark an agent gone permanently: it may not register again."""

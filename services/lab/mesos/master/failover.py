@@ -55,8 +55,8 @@ class Failover:
         """Stop the leading master; agents and tasks continue without one."""
         registry = self._registry
         registry.is_away = True
-        self._offers.begin_anew(registry.id)
-        self._frameworks.begin_anew()
+        self._offers.reset_state(registry.id)
+        self._frameworks.reset_state()
         for agent in registry.agents.values():
             if not agent.gone and (agent.registered or agent.recovered):
                 returns = agent.online or agent.returns
@@ -66,11 +66,11 @@ class Failover:
     def lead(self, agents_back_s: float, empty_registry: bool = False) -> int:
         """Start a new master from the registry; returns the number of agents that return within ``agents_back_s``."""
         registry = self._registry
-        registry.lead_anew(self._clock.wall())
-        self._offers.begin_anew(registry.id)
+        registry.lead_again(self._clock.wall())
+        self._offers.reset_state(registry.id)
         agents = list(registry.agents.values())
         if empty_registry:
-            self._maintenance.begin_anew()
+            self._maintenance.reset_state()
             for agent in agents:
                 self._agents.unlist(agent)
         return sum(self._await(agent, agents_back_s) for agent in agents)

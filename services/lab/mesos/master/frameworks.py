@@ -143,7 +143,7 @@ class Frameworks:
 
     # another master
 
-    def begin_anew(self) -> None:
+    def reset_state(self) -> None:
         """Reset for another master, to which frameworks are unknown until their agents register."""
         for framework in self._live.values():
             framework.cancel_timers()

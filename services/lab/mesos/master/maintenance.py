@@ -43,7 +43,7 @@ class Maintenance:
         # (framework id, agent id) -> protocol time before which it gets no inverse offer
         self._quiet: dict[tuple[str, str], float] = {}
 
-    def begin_anew(self) -> None:
+    def reset_state(self) -> None:
         """Reset for another master, whose registry is empty."""
         self._windows = []
         self._machines.clear()
@@ -94,7 +94,7 @@ class Maintenance:
             agent.unavailability = None if found is None else found.unavailability
             self._offers.rescind_agent(agent)
             self.rescind_inverse(agent)
-            self._offers.look_again(agent)
+            self._offers.reoffer(agent)
         return None
 
     def _mode_fault(self, ids: list[Json], mode: str, way: str) -> str | None:

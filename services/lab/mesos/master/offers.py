@@ -46,7 +46,7 @@ class Offers:
         self._prefix = master_id
         self._tick(self._clock.now() + self._settings.allocation_interval_s)
 
-    def begin_anew(self, master_id: str) -> None:
+    def reset_state(self, master_id: str) -> None:
         """Reset for another master, which has no agents and allocations; offers end without an event."""
         for offer in list(self.outstanding.values()):
             self.use(offer)
@@ -75,9 +75,9 @@ class Offers:
         self.agents[agent.id] = agent
         for name, value in scalars(agent.total).items():
             self._totals[name] = self._totals.get(name, 0) + value
-        self.look_again(agent)
+        self.reoffer(agent)
 
-    def look_again(self, agent: Agent) -> None:
+    def reoffer(self, agent: Agent) -> None:
         """Reconsider an agent whose resources frameworks may now be able to get."""
         agent.wake()
         self.trigger(agent)

@@ -44,7 +44,7 @@ class Registry:
         # Number of `recovered` agents: known from the registry, and not returned yet.
         self.recovered_count = 0
 
-    def lead_anew(self, started_at: float) -> None:
+    def lead_again(self, started_at: float) -> None:
         """Start the term of another master."""
         self.is_away = False
         self.id = str(uuid.uuid4())

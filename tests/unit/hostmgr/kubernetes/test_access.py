@@ -14,7 +14,7 @@ import pytest
 
 from peloton.errors import InvalidArgument
 from services.hostmgr.kubernetes.apiserver.access import Access, read_access
-from services.hostmgr.kubernetes.apiserver.credentials import TOKEN_LOOK_S, Plugin, TokenFile, written_credential
+from services.hostmgr.kubernetes.apiserver.credentials import TOKEN_CHECK_S, Plugin, TokenFile, written_credential
 from services.hostmgr.kubernetes.apiserver.kubeconfig import ClusterEntry, ExecPlugin
 from services.hostmgr.kubernetes.apiserver.wire import ApiServer, Request
 from tests.unit.hostmgr.kubernetes.scripted import CERTIFICATES, Asked, access_to, answer, scripted, write_kubeconfig
@@ -126,7 +126,7 @@ def test_a_token_file_is_read_again(tmp_path: Path) -> None:
     assert file.credential(renew=False).authorization == "Bearer one"
     path.write_text("two")
     assert file.credential(renew=False).authorization == "Bearer one"
-    now_s += TOKEN_LOOK_S
+    now_s += TOKEN_CHECK_S
     assert file.credential(renew=False).authorization == "Bearer two"
     path.write_text("three")
     assert file.credential(renew=True).authorization == "Bearer three"
@@ -140,7 +140,7 @@ def test_a_token_file_that_is_being_written_keeps_the_last_token(tmp_path: Path)
     file = TokenFile(str(path), lambda: now_s)
     file.credential(renew=False)
     path.write_text("")
-    now_s += TOKEN_LOOK_S
+    now_s += TOKEN_CHECK_S
     assert file.credential(renew=False).authorization == "Bearer one"
     with pytest.raises(OSError, match="token: empty"):
         file.credential(renew=True)

@@ -13,7 +13,7 @@ from services.hostmgr.kubernetes.apiserver.wire import Json, Refused
 from services.hostmgr.kubernetes.pods.disruption_budgets import (
     CHANGES_MAX,
     FORBIDDEN_REST_S,
-    LISTED_ANEW_S,
+    RELIST_S,
     DisruptionBudgets,
 )
 from services.hostmgr.kubernetes.settings import IN_CLUSTER, KubernetesSettings
@@ -107,11 +107,11 @@ def test_a_successor_goes_on_with_what_is_there(cluster: Cluster, budgets: Disru
     assert ({A: 1}, {"GET": 2, "DELETE": 2}) == (cluster.numbers, cluster.asked)
 
 
-def test_what_somebody_deletes_is_written_again(cluster: Cluster, budgets: DisruptionBudgets) -> None:
+def test_a_deleted_budget_is_written_again(cluster: Cluster, budgets: DisruptionBudgets) -> None:
     """A deleted budget is written again at the next list, or when its number changes."""
     budgets.set({A: 3, B: 1})
     cluster.there.clear()
-    cluster.now_s += LISTED_ANEW_S
+    cluster.now_s += RELIST_S
     budgets.set({A: 3, B: 1})
     assert {A: 3, B: 1} == cluster.numbers
 
@@ -149,13 +149,13 @@ def test_without_the_right_nothing_is_asked_for_a_while(cluster: Cluster, budget
     assert {A: 1} == cluster.numbers
 
 
-def test_a_budget_that_somebody_changed_is_ours_again(cluster: Cluster, budgets: DisruptionBudgets) -> None:
+def test_a_changed_budget_is_written_again(cluster: Cluster, budgets: DisruptionBudgets) -> None:
     """A changed budget is restored, even one with the other kind of number: a budget has only one of them."""
     budgets.set({A: 3})
     [body] = cluster.there.values()
     body["spec"]["maxUnavailable"] = 1
     del body["spec"]["minAvailable"]
-    cluster.now_s += LISTED_ANEW_S
+    cluster.now_s += RELIST_S
 
     budgets.set({A: 3})
 

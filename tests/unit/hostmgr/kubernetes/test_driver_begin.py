@@ -14,7 +14,7 @@ from services.hostmgr.kubernetes import driver as module
 from services.hostmgr.kubernetes.driver import KubernetesDriver
 from services.hostmgr.kubernetes.settings import KubernetesSettings
 from tests.unit.hostmgr.kubernetes.scripted import Asked, answer, scripted, write_kubeconfig
-from tests.unit.hostmgr.mesos.sockets import PATIENCE_S
+from tests.unit.hostmgr.mesos.sockets import TIMEOUT_S
 
 
 @pytest.mark.parametrize("page", [b"<html>please log in</html>", b"{}", b"[]"], ids=["a page", "no object", "a list"])
@@ -32,14 +32,14 @@ def test_a_session_is_begun_again_after_an_answer_that_cannot_be_read(
     with scripted(serve) as server:
         kubeconfig = write_kubeconfig(tmp_path, {"server": f"http://{server.address}"})
         driver = KubernetesDriver(KubernetesSettings(str(kubeconfig), slack_period_s=0.0))
-        driver.start(cast(DriverEvents, _Nobody()))
+        driver.start(cast(DriverEvents, _NoLifecycles()))
         try:
-            assert all(asked.acquire(timeout=PATIENCE_S) for _ in range(5))
+            assert all(asked.acquire(timeout=TIMEOUT_S) for _ in range(5))
         finally:
             driver.stop()
 
 
-class _Nobody:
+class _NoLifecycles:
     """An event handler that is never called, as no session begins."""
 
     def __getattr__(self, name: str) -> Any:

@@ -127,7 +127,7 @@ def test_a_binding_whose_answer_was_lost_counts_as_done() -> None:
         assert pods.has(str(FIRST))
 
 
-def test_a_pod_that_somebody_else_has_bound_is_not_ours() -> None:
+def test_a_pod_that_another_scheduler_has_bound_is_not_adopted() -> None:
     """The run was not launched."""
     with pods_on(bound_as(str(PodId(JOB, 0, 9)))) as (pods, _):
         assert [FIRST] == list(pods.bind([(FIRST, a_pod(), "n")]))

@@ -122,7 +122,7 @@ def test_what_is_only_preferred_is_passed_over() -> None:
     assert config(a_pod()) == config(a_pod(affinity=preferred, topologySpreadConstraints=spread))
 
 
-def test_pods_that_are_bound_held_back_leaving_or_over_do_not_want_a_host() -> None:
+def test_pods_that_are_bound_gated_leaving_or_over_do_not_want_a_host() -> None:
     """Every other pod waits for a host."""
     assert wants_host(a_pod())
     over = a_pod()

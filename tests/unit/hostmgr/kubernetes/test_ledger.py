@@ -8,7 +8,7 @@ import pytest
 
 from peloton.model.ids import Hostname
 from peloton.model.resources import Resources
-from services.hostmgr.driver import Claim, Room
+from services.hostmgr.driver import Claim, FreeResources
 from services.hostmgr.kubernetes.nodes.ledger import FORMER_MAX, Ledger
 from services.hostmgr.kubernetes.nodes.node_line import Demand
 from services.hostmgr.kubernetes.nodes.nodes import DOWN, DRAINING, Node
@@ -38,20 +38,20 @@ def ledger(*nodes: Node) -> Ledger:
     return made
 
 
-def rooms(made: Ledger) -> dict[str, Room]:
+def free_resources(made: Ledger) -> dict[str, FreeResources]:
     """Return the announced resources by node."""
-    return {room.hostname: room for room in made.changes().announced}
+    return {on_node.hostname: on_node for on_node in made.changes().announced}
 
 
-def claim(room: Room) -> Claim:
-    return Claim(room.hostname, room.host_id, (room.room_id,))
+def claim(on_node: FreeResources) -> Claim:
+    return Claim(on_node.hostname, on_node.host_id, (on_node.resources_id,))
 
 
 def wanted(*names: str, demand: Demand = ONE) -> list[tuple[str, Demand]]:
     return [(name, demand) for name in names]
 
 
-def test_room_is_what_no_live_pod_asks_for() -> None:
+def test_free_resources_are_what_no_live_pod_asks_for() -> None:
     """Live pods of all origins count; ended pods take nothing."""
     made = ledger()
     made.put_pod("a", "n1", ONE)
@@ -59,7 +59,7 @@ def test_room_is_what_no_live_pod_asks_for() -> None:
     made.put_pod("c", "n1", FOREIGN)
     made.drop_pod("c")
 
-    assert Resources.of(2, 800, 10_000) == rooms(made)["n1"].free
+    assert Resources.of(2, 800, 10_000) == free_resources(made)["n1"].free
 
 
 def test_a_host_has_what_others_leave_of_its_node() -> None:
@@ -86,18 +86,18 @@ def test_hosts_that_have_not_changed_are_the_same_objects() -> None:
     assert before[1] is not now[1]
 
 
-def test_room_is_announced_anew_when_it_has_changed() -> None:
+def test_offers_are_announced_again_when_they_have_changed() -> None:
     """The earlier announcement is withdrawn; unchanged resources stay announced."""
     made = ledger(node("n1"), node("n2"))
-    first = rooms(made)
+    first = free_resources(made)
     made.put_pod("a", "n1", ONE)
     made.put_pod("b", "n2", ONE)
     made.drop_pod("b")
 
     changes = made.changes()
 
-    assert [first["n1"].room_id] == changes.withdrawn
-    assert ["n1"] == [room.hostname for room in changes.announced]
+    assert [first["n1"].resources_id] == changes.withdrawn
+    assert ["n1"] == [on_node.hostname for on_node in changes.announced]
     assert ([], []) == made.changes()
 
 
@@ -105,23 +105,23 @@ def test_a_launch_takes_what_fits_and_the_rest_is_announced() -> None:
     """A pod that does not fit is named with the reason."""
     made = ledger()
 
-    refused = made.use(claim(rooms(made)["n1"]), wanted("a", "b", "c", "d", "e"))
+    refused = made.use(claim(free_resources(made)["n1"]), wanted("a", "b", "c", "d", "e"))
 
     assert ["e"] == list(refused)
     assert "node n1 has not enough room left" in refused["e"]
-    assert {} == rooms(made)  # no cpu is left
+    assert {} == free_resources(made)  # no cpu is left
     made.drop_pod("a")
-    assert Resources.of(1, 700, 10_000) == rooms(made)["n1"].free
+    assert Resources.of(1, 700, 10_000) == free_resources(made)["n1"].free
 
 
-def test_room_is_used_once() -> None:
+def test_offers_are_used_once() -> None:
     """A second launch on the same resources is rejected, and so is one on resources of another process."""
     made = ledger()
-    room = rooms(made)["n1"]
-    made.use(claim(room), wanted("a"))
+    on_node = free_resources(made)["n1"]
+    made.use(claim(on_node), wanted("a"))
 
-    assert ["b"] == list(made.use(claim(room), wanted("b")))
-    assert ["c"] == list(Ledger(lambda: 8).use(claim(room), wanted("c")))
+    assert ["b"] == list(made.use(claim(on_node), wanted("b")))
+    assert ["c"] == list(Ledger(lambda: 8).use(claim(on_node), wanted("c")))
 
 
 @pytest.mark.parametrize(
@@ -132,20 +132,20 @@ def test_room_is_used_once() -> None:
         lambda made: made.put_node(node(withdrawn="cordoned")),
         lambda made: made.put_node(node(maintenance=DOWN)),
         lambda made: made.drop_node("n1"),
-        lambda made: made.void_rooms(),
+        lambda made: made.void_resources(),
         lambda made: (made.put_node(node(labels={"disk": "ssd"})), made.changes()),
         lambda made: (made.put_node(node(withdrawn="cordoned")), made.changes(), made.put_node(node())),
         lambda made: (made.put_pod("x", "n1", FOREIGN), made.changes(), made.put_node(node(labels={"disk": "ssd"}))),
     ],
     ids=["replaced", "not ready", "withdrawn", "down", "gone", "another session", "relabelled", "back", "both"],
 )
-def test_a_launch_on_room_that_is_gone_gets_nothing(change: Any) -> None:
+def test_a_launch_on_capacity_that_is_gone_gets_nothing(change: Any) -> None:
     """The launch is rejected for every reason for which the resources are gone."""
     made = ledger()
-    room = rooms(made)["n1"]
+    on_node = free_resources(made)["n1"]
     change(made)
 
-    refused = made.use(claim(room), wanted("a"))
+    refused = made.use(claim(on_node), wanted("a"))
 
     assert "the room on n1 is gone" in refused["a"]
 
@@ -153,12 +153,12 @@ def test_a_launch_on_room_that_is_gone_gets_nothing(change: Any) -> None:
 def test_a_pod_that_is_launched_again_counts_once() -> None:
     """The pod counts on the node of its last launch."""
     made = ledger(node("n1"), node("n2"))
-    first = rooms(made)
+    first = free_resources(made)
     made.use(claim(first["n1"]), wanted("a"))
     made.use(claim(first["n2"]), wanted("a"))
-    made.use(claim(rooms(made)["n2"]), wanted("a"))
+    made.use(claim(free_resources(made)["n2"]), wanted("a"))
 
-    left = {room.hostname: room.free for room in (made.void_rooms(), made.changes())[1].announced}
+    left = {on_node.hostname: on_node.free for on_node in (made.void_resources(), made.changes())[1].announced}
 
     assert {"n1": CAPACITY, "n2": CAPACITY - ONE.held} == left
 
@@ -167,25 +167,25 @@ def test_a_pod_that_is_launched_again_counts_once() -> None:
 def test_pods_of_others_that_came_meanwhile_are_counted(announced_count: int) -> None:
     """External pods count before and after the resources are announced again: a launch takes the rest of the node."""
     made = ledger()
-    room = rooms(made)["n1"]
+    on_node = free_resources(made)["n1"]
     made.put_pod("x", "n1", Demand(Resources.of(2.5), is_foreign=True))
     for number in range(announced_count):
         made.put_pod(f"x{number}", "n1", Demand(Resources.of(0.01), is_foreign=True))
         made.changes()
 
-    assert ["b"] == list(made.use(claim(room), wanted("a", "b")))
-    assert ["c"] == list(made.use(claim(room), wanted("c")))  # the id was used
+    assert ["b"] == list(made.use(claim(on_node), wanted("a", "b")))
+    assert ["c"] == list(made.use(claim(on_node), wanted("c")))  # the id was used
 
 
-def test_room_that_was_announced_anew_too_often_is_gone() -> None:
+def test_offers_that_were_announced_again_too_often_are_gone() -> None:
     """The number of earlier ids is limited to the need of a launch on its way."""
     made = ledger()
-    room = rooms(made)["n1"]
+    on_node = free_resources(made)["n1"]
     for number in range(FORMER_MAX + 1):
         made.put_pod(f"x{number}", "n1", Demand(Resources.of(0.01), is_foreign=True))
         made.changes()
 
-    assert ["a"] == list(made.use(claim(room), wanted("a")))
+    assert ["a"] == list(made.use(claim(on_node), wanted("a")))
 
 
 def test_a_host_is_what_others_leave_of_its_machine() -> None:
@@ -195,18 +195,18 @@ def test_a_host_is_what_others_leave_of_its_machine() -> None:
 
     (host,) = made.hosts()
 
-    assert (Resources.of(1, 0, 10_000), Resources.of(3, 1_000)) == (host.capacity, host.beside)
+    assert (Resources.of(1, 0, 10_000), Resources.of(3, 1_000)) == (host.capacity, host.held_by_others)
 
 
-def test_room_that_was_not_used_comes_again() -> None:
+def test_offers_that_were_not_used_come_again() -> None:
     """Unused resources are announced under another id."""
     made = ledger()
-    room = rooms(made)["n1"]
-    made.give_back([room.room_id])
+    on_node = free_resources(made)["n1"]
+    made.give_back([on_node.resources_id])
 
-    again = rooms(made)["n1"]
+    again = free_resources(made)["n1"]
 
-    assert (room.free, False) == (again.free, room.room_id == again.room_id)
+    assert (on_node.free, False) == (again.free, on_node.resources_id == again.resources_id)
 
 
 def test_a_node_takes_as_many_pods_as_it_says() -> None:
@@ -214,61 +214,61 @@ def test_a_node_takes_as_many_pods_as_it_says() -> None:
     made = ledger(node(pods_max=3))
     small = Demand(Resources.of(0.01))
     made.put_pod("x", "n1", small._replace(is_foreign=True))
-    room = rooms(made)["n1"]
+    on_node = free_resources(made)["n1"]
 
-    refused = made.use(claim(room), wanted("a", "b", "c", demand=small))
+    refused = made.use(claim(on_node), wanted("a", "b", "c", demand=small))
 
     assert {"c": "node n1 takes 3 pods, and has them"} == refused
-    full = rooms(made)["n1"]
-    assert (2, 0, CAPACITY - small.held * 3) == (room.pod_slots, full.pod_slots, full.free)
+    full = free_resources(made)["n1"]
+    assert (2, 0, CAPACITY - small.held * 3) == (on_node.pod_slots, full.pod_slots, full.free)
     made.drop_pod("x")
-    assert 1 == rooms(made)["n1"].pod_slots
+    assert 1 == free_resources(made)["n1"].pod_slots
 
 
 def test_ports_are_dealt_once() -> None:
     """Ports of external pods count, too; the middle of a range may be taken."""
     made = ledger()
     made.put_pod("x", "n1", Demand(Resources.of(0.1), ports=(25_001, 80), is_foreign=True))
-    room = rooms(made)["n1"]
+    on_node = free_resources(made)["n1"]
 
-    assert ((25_000, 25_000), (25_002, 25_003)) == room.ports
+    assert ((25_000, 25_000), (25_002, 25_003)) == on_node.ports
     taken = Demand(Resources.of(0.1), ports=(25_001,))
-    assert {"a": "ports [25001] of node n1 are taken"} == made.use(claim(room), wanted("a", demand=taken))
+    assert {"a": "ports [25001] of node n1 are taken"} == made.use(claim(on_node), wanted("a", demand=taken))
 
 
-def test_revocable_room_is_what_was_measured() -> None:
+def test_revocable_resources_is_what_was_measured() -> None:
     """A node without a measurement has no revocable resources."""
     made = ledger()
     borrower = Demand(Resources(memory_mib=10), slack_milli=1_500)
-    assert Resources() == rooms(made)["n1"].revocable
+    assert Resources() == free_resources(made)["n1"].revocable
     made.set_slack("n1", 2_000)
 
-    refused = made.use(claim(rooms(made)["n1"]), wanted("a", "b", demand=borrower))
+    refused = made.use(claim(free_resources(made)["n1"]), wanted("a", "b", demand=borrower))
 
     assert {"b": "node n1 has 500m of revocable cpu left for 1500m"} == refused
-    left = rooms(made)["n1"]
+    left = free_resources(made)["n1"]
     assert (Resources(cpu_milli=500), CAPACITY - Resources(memory_mib=10)) == (left.revocable, left.free)
     assert (2_000, 1_500) == (made.hosts()[0].revocable.cpu_milli, made.hosts()[0].revocable_held.cpu_milli)
 
 
-def test_room_says_when_its_node_goes() -> None:
+def test_an_offer_says_when_its_node_goes() -> None:
     """The time is set while the node drains; a node that is down is no host."""
     made = ledger()
     made.put_node(node(maintenance=DRAINING))
-    assert 7 == rooms(made)["n1"].goes_ns
+    assert 7 == free_resources(made)["n1"].goes_ns
 
     made.put_node(node(maintenance=DOWN))
 
-    assert ({}, []) == (rooms(made), made.hosts())
+    assert ({}, []) == (free_resources(made), made.hosts())
     made.put_node(node())
-    assert 0 == rooms(made)["n1"].goes_ns
+    assert 0 == free_resources(made)["n1"].goes_ns
 
 
-def test_a_node_that_others_withdrew_is_a_host_without_room() -> None:
+def test_a_node_that_others_withdrew_is_a_host_without_free_resources() -> None:
     """The host has no free resources, and the reason."""
     made = ledger(node(withdrawn="an operator of the cluster has cordoned it"))
 
-    assert {} == rooms(made)
+    assert {} == free_resources(made)
     assert ["an operator of the cluster has cordoned it"] == [host.withdrawn for host in made.hosts()]
 
 
@@ -276,25 +276,25 @@ def test_a_lost_node_is_no_host_until_it_is_ready() -> None:
     """A node that is only not ready is a host without free resources."""
     made = ledger()
     made.put_node(node(is_ready=False))
-    assert ({}, 1) == (rooms(made), len(made.hosts()))
+    assert ({}, 1) == (free_resources(made), len(made.hosts()))
     made.lose_node("n1")
     assert [] == made.hosts()
 
     made.put_node(node())
 
-    assert (1, ["n1"]) == (len(made.hosts()), list(rooms(made)))
+    assert (1, ["n1"]) == (len(made.hosts()), list(free_resources(made)))
 
 
 def test_a_new_list_keeps_launches_that_it_does_not_show_yet() -> None:
     """Launched pods are kept; all other pods that the list lacks are removed."""
     made = ledger()
     made.put_pod("old", "n1", FOREIGN)
-    made.use(claim(rooms(made)["n1"]), wanted("a"))
+    made.use(claim(free_resources(made)["n1"]), wanted("a"))
 
     assert {"a"} == made.keep_pods({"new"})
 
     made.put_pod("new", "n1", FOREIGN)
-    assert Resources.of(2, 800, 10_000) == rooms(made)["n1"].free
+    assert Resources.of(2, 800, 10_000) == free_resources(made)["n1"].free
     assert made.is_expected("a")
     made.put_pod("a", "n1", ONE)
     assert not made.is_expected("a")
@@ -309,4 +309,4 @@ def test_a_new_list_of_nodes_drops_the_others() -> None:
 
     assert [False, True] == [made.node(name) is None for name in ("n1", "n2")]
     made.put_node(node("n2"))
-    assert Resources.of(3, 900, 10_000) == rooms(made)["n2"].free
+    assert Resources.of(3, 900, 10_000) == free_resources(made)["n2"].free

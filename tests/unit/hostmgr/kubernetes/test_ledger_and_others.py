@@ -15,8 +15,8 @@ from peloton.model.ids import Hostname, JobId
 from peloton.model.pod import PodShape
 from peloton.model.resources import Resources
 from peloton.scheduling.placement import place
-from services.hostmgr.driver import Claim, Room
-from services.hostmgr.hosts.host_book import HostBook
+from services.hostmgr.driver import Claim, FreeResources
+from services.hostmgr.hosts.host_cache import HostCache
 from services.hostmgr.kubernetes.nodes.ledger import Ledger
 from services.hostmgr.kubernetes.nodes.node_line import Demand
 from services.hostmgr.kubernetes.nodes.nodes import Node
@@ -70,10 +70,10 @@ def total(demands_: list[Demand]) -> Resources:
     return sum((demand.held for demand in demands_), NOTHING)
 
 
-def fits(demand: Demand, beside: list[Demand]) -> bool:
-    ports = {port for other in beside for port in other.ports}
-    room = len(beside) < PODS_MAX and not ports.intersection(demand.ports)
-    return room and total([*beside, demand]).fits_in(CAPACITY)
+def fits(demand: Demand, held_by_others: list[Demand]) -> bool:
+    ports = {port for other in held_by_others for port in other.ports}
+    on_node = len(held_by_others) < PODS_MAX and not ports.intersection(demand.ports)
+    return on_node and total([*held_by_others, demand]).fits_in(CAPACITY)
 
 
 class TwoSchedulers(RuleBasedStateMachine):
@@ -85,7 +85,7 @@ class TwoSchedulers(RuleBasedStateMachine):
         self.apiserver = Apiserver()
         self.known: dict[str, tuple[str, Demand]] = {}  # events of external pods that were delivered
         self.ours: dict[str, tuple[str, Demand]] = {}  # launched pods whose end was not delivered
-        self.rooms: dict[str, Room] = {}
+        self.free_resources: dict[str, FreeResources] = {}
         self.claims: list[Claim] = []
         self.numbers = count()
 
@@ -101,7 +101,7 @@ class TwoSchedulers(RuleBasedStateMachine):
             self.apiserver.end(pods[at % len(pods)])
 
     @rule()
-    def kubelets_look(self) -> None:
+    def kubelets_poll(self) -> None:
         """Start the pods that fit on each node, and end the others."""
         for pod, (node, demand) in list(self.apiserver.pods.items()):
             if pod in self.apiserver.running:
@@ -130,8 +130,8 @@ class TwoSchedulers(RuleBasedStateMachine):
     def all_is_listed_anew(self) -> None:
         self.apiserver.untold.clear()
         there = self.apiserver.pods
-        self.ledger.void_rooms()
-        self.rooms.clear()
+        self.ledger.void_resources()
+        self.free_resources.clear()
         for pod in self.ledger.keep_pods(there.keys()):
             self.ledger.drop_pod(pod)  # as after a query of each: it has ended unseen
         for pod, (node, demand) in there.items():
@@ -142,19 +142,19 @@ class TwoSchedulers(RuleBasedStateMachine):
     # Peloton.
 
     @rule()
-    def room_is_announced(self) -> None:
+    def resources_are_announced(self) -> None:
         withdrawn, announced = self.ledger.changes()
-        for room_id in withdrawn:
-            self.rooms.pop(room_id, None)
-        self.rooms |= {room.room_id: room for room in announced}
+        for resources_id in withdrawn:
+            self.free_resources.pop(resources_id, None)
+        self.free_resources |= {on_node.resources_id: on_node for on_node in announced}
 
     @rule(node=nodes)
     def we_claim(self, node: str) -> None:
-        found = [room for room in self.rooms.values() if room.hostname == node]
+        found = [on_node for on_node in self.free_resources.values() if on_node.hostname == node]
         if found:
-            for room in found:
-                del self.rooms[room.room_id]
-            self.claims.append(Claim(Hostname(node), f"uid-{node}", tuple(room.room_id for room in found)))
+            for on_node in found:
+                del self.free_resources[on_node.resources_id]
+            self.claims.append(Claim(Hostname(node), f"uid-{node}", tuple(on_node.resources_id for on_node in found)))
 
     @rule(wanted=st.lists(demands, max_size=4), is_repeated=st.booleans())
     def we_launch(self, wanted: list[Demand], is_repeated: bool) -> None:
@@ -170,24 +170,26 @@ class TwoSchedulers(RuleBasedStateMachine):
             if pod not in refused:
                 self.ours[pod] = (claim.hostname, demand)
                 self.apiserver.create(pod, claim.hostname, demand)
-                beside = [d for p, (at, d) in {**self.ours, **self.known}.items() if at == claim.hostname and p != pod]
-                assert fits(demand, beside), f"{pod} was launched beside {beside}"
+                held_by_others = [
+                    d for p, (at, d) in {**self.ours, **self.known}.items() if at == claim.hostname and p != pod
+                ]
+                assert fits(demand, held_by_others), f"{pod} was launched beside {held_by_others}"
         return refused
 
     @rule(cpu_milli=st.sampled_from([10, 1_000]), port_count=st.integers(0, 1), pod_count=st.integers(1, 8))
     def we_place(self, cpu_milli: int, port_count: int, pod_count: int) -> None:
         """Place pods by the delivered events; none of them is rejected."""
-        self.room_is_announced()
-        hosts = HostBook(1.0)
-        hosts.add_room(list(self.rooms.values()))
+        self.resources_are_announced()
+        hosts = HostCache(1.0)
+        hosts.add_resources(list(self.free_resources.values()))
         shape = PodShape(Resources(cpu_milli), port_count)
         lease = hosts.acquire(JOB, [(shape, pod_count)], 0.0)
         batch = place(JOB, [ReadyGang(shape, ((at, 1),)) for at in range(pod_count)], lease)
         claims = hosts.claim(lease.lease_id, [placement.hostname for placement in batch.placements])
         for placement in batch.placements:
             claim = claims[placement.hostname]
-            for room_id in claim.room_ids:
-                del self.rooms[room_id]
+            for resources_id in claim.resources_ids:
+                del self.free_resources[resources_id]
             wanted = [Demand(shape.resources, ports=pod.ports) for pod in placement.pods]
             assert {} == self._launch(claim, wanted)
 
@@ -210,16 +212,16 @@ class TwoSchedulers(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         """All free resources are announced after all events, and every remaining pod runs."""
-        self.kubelets_look()
+        self.kubelets_poll()
         while self.apiserver.untold:
             self.news_come(100)
-        self.ledger.void_rooms()
-        rooms = {room.hostname: room for room in self.ledger.changes().announced}
+        self.ledger.void_resources()
+        free_resources = {on_node.hostname: on_node for on_node in self.ledger.changes().announced}
         for node in NODES:
             held = self.apiserver.held(node)
             left = CAPACITY - total(held)
-            room = rooms.get(Hostname(node))
-            announced = (room.free, room.pod_slots) if room is not None else None
+            on_node = free_resources.get(Hostname(node))
+            announced = (on_node.free, on_node.pod_slots) if on_node is not None else None
             assert ((left, PODS_MAX - len(held)) if left.cpu_milli else None) == announced
 
 

@@ -11,7 +11,7 @@ from services.hostmgr.kubernetes.output import log_readers
 from services.hostmgr.kubernetes.output.log_readers import LogReaders
 from services.hostmgr.kubernetes.output.logs import PodLogs
 from tests.unit.hostmgr.kubernetes.scripted import Asked, answer, api_of, chunked, scripted
-from tests.unit.hostmgr.mesos.sockets import PATIENCE_S, chunk
+from tests.unit.hostmgr.mesos.sockets import TIMEOUT_S, chunk
 
 FILE = "main/stdout"
 
@@ -34,7 +34,7 @@ class Log:
         if self.text:
             yield chunk(self.text)
         while not self.is_over:
-            more = self.more.get(timeout=PATIENCE_S)
+            more = self.more.get(timeout=TIMEOUT_S)
             if more is None:
                 self.is_over = True
             else:
@@ -46,9 +46,9 @@ class Log:
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Raise the timeouts, so that reads wait for data on a busy machine too."""
-    monkeypatch.setattr(log_readers, "FIRST_WAIT_S", PATIENCE_S)
-    monkeypatch.setattr(log_readers, "SKIP_S", PATIENCE_S)
-    monkeypatch.setattr(log_readers, "END_WAIT_S", PATIENCE_S)
+    monkeypatch.setattr(log_readers, "FIRST_WAIT_S", TIMEOUT_S)
+    monkeypatch.setattr(log_readers, "SKIP_S", TIMEOUT_S)
+    monkeypatch.setattr(log_readers, "END_WAIT_S", TIMEOUT_S)
 
 
 @pytest.fixture

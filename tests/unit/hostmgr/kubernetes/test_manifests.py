@@ -64,8 +64,8 @@ def test_a_pod_is_named_after_its_run() -> None:
         "priorityClassName": "peloton",
     }
     assert {"key": "peloton.io/dedicated", "operator": "Exists"} in made["spec"]["tolerations"]
-    patience = [each.get("tolerationSeconds") for each in made["spec"]["tolerations"]]
-    assert [60, 60, None] == patience
+    toleration_s = [each.get("tolerationSeconds") for each in made["spec"]["tolerations"]]
+    assert [60, 60, None] == toleration_s
 
 
 SH = ["/bin/sh", "-c"]

@@ -16,7 +16,7 @@ from services.hostmgr.kubernetes.nodes.node_line import Demand
 from services.hostmgr.kubernetes.nodes.node_volumes import NodeVolume, Stage, annotated, volumes_of
 from services.hostmgr.kubernetes.pods.manifests import PodManifest
 from services.hostmgr.kubernetes.settings import KubernetesSettings
-from tests.unit.hostmgr.kubernetes.test_ledger import CAPACITY, claim, ledger, node, rooms
+from tests.unit.hostmgr.kubernetes.test_ledger import CAPACITY, claim, free_resources, ledger, node
 from tests.unit.hostmgr.kubernetes.test_manifests import DOCKER, JOB, MESOS, template
 
 V = VolumeRecord("v", JOB, 0, 1, "pool", "east", "n1", "data", 1_000, VolumeState.INITIALIZED)
@@ -25,7 +25,7 @@ ONE = Demand(Resources.of(1, 100), volume="v")
 
 def use(made: Ledger, volume: VolumeRecord = V, pod: str = "a", demand: Demand = ONE) -> str:
     """Return the reason for which the pod is rejected."""
-    return made.use(claim(rooms(made)["n1"]), [(pod, demand)], {pod: volume}).get(pod, "")
+    return made.use(claim(free_resources(made)["n1"]), [(pod, demand)], {pod: volume}).get(pod, "")
 
 
 @pytest.mark.parametrize("volume", [NodeVolume(1, Stage.NEW), NodeVolume(2**31 - 1, Stage.GOING)])
@@ -49,17 +49,17 @@ def test_the_disk_of_a_volume_is_taken_once() -> None:
     assert "" == use(made)
 
     left = CAPACITY - Resources(disk_mib=1_000)
-    assert left - ONE.held == rooms(made)["n1"].free
+    assert left - ONE.held == free_resources(made)["n1"].free
     made.put_node(node(volumes={"v": NodeVolume(1_000, Stage.NEW)}))
     made.put_pod("a", "n1", ONE)
-    assert {} == rooms(made)
+    assert {} == free_resources(made)
     made.drop_pod("a")
-    room = rooms(made)["n1"]
-    assert (left, frozenset("v")) == (room.free, room.volumes)
+    on_node = free_resources(made)["n1"]
+    assert (left, frozenset("v")) == (on_node.free, on_node.volumes)
     [host] = made.hosts()
     assert (CAPACITY, Resources(disk_mib=1_000), frozenset("v")) == (host.capacity, host.held, host.volumes)
     made.put_node(node())
-    assert CAPACITY == rooms(made)["n1"].free
+    assert CAPACITY == free_resources(made)["n1"].free
 
 
 def test_a_volume_that_was_not_made_takes_nothing() -> None:
@@ -70,17 +70,17 @@ def test_a_volume_that_was_not_made_takes_nothing() -> None:
     made.drop_pod("a")
     made.unmake("n1", "v")
 
-    assert CAPACITY == rooms(made)["n1"].free
+    assert CAPACITY == free_resources(made)["n1"].free
 
 
 def test_news_of_volumes_leave_launches_on_their_way_valid() -> None:
     """A launch that was claimed before uses the resources free at that time."""
     made = ledger()
-    room = rooms(made)["n1"]
+    on_node = free_resources(made)["n1"]
     made.put_node(node(volumes={"w": NodeVolume(500, Stage.NEW)}))
     made.changes()
 
-    assert {} == made.use(claim(room), [("a", ONE)], {"a": V})
+    assert {} == made.use(claim(on_node), [("a", ONE)], {"a": V})
 
 
 CREATED = replace(V, state=VolumeState.CREATED)
@@ -110,7 +110,7 @@ def test_a_volume_has_one_pod() -> None:
 
     assert "volume v of 1000 MB is in use: pod a has it" == use(made, CREATED, "b")
     assert "" == use(made, CREATED, "a")
-    assert frozenset() == rooms(made)["n1"].volumes
+    assert frozenset() == free_resources(made)["n1"].volumes
 
 
 @pytest.mark.parametrize("stage", [Stage.GOING, Stage.GONE])
@@ -120,8 +120,8 @@ def test_a_volume_that_goes_is_no_longer_there(stage: Stage) -> None:
 
     [host] = made.hosts()
     assert (frozenset(), frozenset("v")) == (host.volumes, host.volumes_begun)
-    room = rooms(made)["n1"]
-    assert (frozenset(), CAPACITY - Resources(disk_mib=1_000)) == (room.volumes, room.free)
+    on_node = free_resources(made)["n1"]
+    assert (frozenset(), CAPACITY - Resources(disk_mib=1_000)) == (on_node.volumes, on_node.free)
 
 
 def test_all_containers_have_the_volume_that_outlives_the_pod() -> None:

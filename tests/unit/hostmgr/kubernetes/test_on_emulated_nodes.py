@@ -37,7 +37,7 @@ from services.lab.kubernetes.nodes.settings import NodeSettings
 from services.lab.kubernetes.server import EmulatedKubernetes
 from services.lab.kubernetes.settings import EmulatedKubernetesSettings
 from services.lab.shared.hosts import HostSpec
-from tests.unit.hostmgr.mesos.sockets import PATIENCE_S
+from tests.unit.hostmgr.mesos.sockets import TIMEOUT_S
 
 PODS = "/api/v1/namespaces/default/pods"
 NODE = "node-0"
@@ -53,7 +53,7 @@ def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
     thread.start()
 
     def do(work: Any) -> None:
-        asyncio.run_coroutine_threadsafe(work, loop).result(PATIENCE_S)
+        asyncio.run_coroutine_threadsafe(work, loop).result(TIMEOUT_S)
 
     nodes = NodeSettings(folder / "nodes", (HostSpec(NODE, cpus=4, mem=2048),), image_download_s=0.1)
     server = EmulatedKubernetes(EmulatedKubernetesSettings(folder, token="secret", nodes=nodes))
@@ -79,7 +79,7 @@ def run(api: ApiServer, command: str, image: str = "busybox:1") -> str:
 
 def wait(is_so: Callable[[], bool]) -> None:
     pause = threading.Event()
-    for _ in range(int(PATIENCE_S / 0.02)):
+    for _ in range(int(TIMEOUT_S / 0.02)):
         if is_so():
             return
         pause.wait(0.02)
@@ -124,7 +124,7 @@ def test_an_image_is_there_before_its_pod(api: ApiServer, monkeypatch: pytest.Mo
     """A pod that ends at once fetches the image and is deleted; a repeated request creates one pod. The next pod finds
     the image. An image that never arrives is given up, even by a successor.
     """
-    monkeypatch.setattr(image_pods, "LOOK_S", 0.0)
+    monkeypatch.setattr(image_pods, "POLL_S", 0.0)
     images = ImagePods(api, SETTINGS)
     labelled = f"{PODS}?labelSelector=peloton.io%2Fimage-of%3Dwest"
 
@@ -280,7 +280,7 @@ def test_a_command_that_reads_slowly(sessions: CommandSessions, sleeper: str, tm
     assert UNSENT_BYTES_MAX < given == int(caller.stdout)
 
 
-def test_sessions_that_nobody_uses(api: ApiServer, sleeper: str) -> None:
+def test_idle_sessions(api: ApiServer, sleeper: str) -> None:
     """A session ends after its idle time, and when its caller ends it."""
     now_s = 0.0
     sessions = CommandSessions(api, PodLogs(api, "default"), lambda: now_s)

@@ -16,7 +16,7 @@ from services.hostmgr.kubernetes.apiserver.wire import Json
 from services.hostmgr.kubernetes.session import Session
 from services.hostmgr.kubernetes.settings import own_name
 from tests.unit.hostmgr.kubernetes.scripted import Asked, answer, api_of, chunked, scripted, status
-from tests.unit.hostmgr.mesos.sockets import PATIENCE_S, Server, chunk
+from tests.unit.hostmgr.mesos.sockets import TIMEOUT_S, Server, chunk
 
 
 class Leases:
@@ -48,7 +48,7 @@ class Leases:
         while "watch=1" in asked.path:
             with self.changed:
                 while not self.over and self.version == seen:
-                    self.changed.wait(PATIENCE_S)
+                    self.changed.wait(TIMEOUT_S)
                 seen = self.version
                 line = orjson.dumps({"type": "MODIFIED" if self.lease else "DELETED", "object": self.shown})
             if self.over:
@@ -95,33 +95,33 @@ def server(leases: Leases) -> Iterator[Server]:
 
 def test_a_session_takes_the_lease_over_at_once(leases: Leases, server: Server) -> None:
     """The lease is taken even from a live holder, which is notified once of its successor."""
-    told: queue.Queue[str] = queue.Queue()
+    reported: queue.Queue[str] = queue.Queue()
     with api_of(server) as api:
-        older, newer = (Session(api, "peloton", "local", told.put) for _ in range(2))
+        older, newer = (Session(api, "peloton", "local", reported.put) for _ in range(2))
         older.begin()
         assert older.is_ours
         newer.begin()
 
-        assert told.get(timeout=PATIENCE_S) == newer.holder
+        assert reported.get(timeout=TIMEOUT_S) == newer.holder
         assert [False, True] == [older.is_ours, newer.is_ours]
         assert leases.lease is not None
         spec: dict[str, Any] = leases.lease["spec"]
         assert (newer.holder, 1) == (spec["holderIdentity"], spec["leaseTransitions"])
         older.end()
         newer.end()
-    assert told.empty()
+    assert reported.empty()
 
 
 def test_a_lease_that_is_deleted_stays_ours(leases: Leases, server: Server) -> None:
     """No other process has the lease; the next one creates it again, and only then it is lost."""
-    told: queue.Queue[str] = queue.Queue()
+    reported: queue.Queue[str] = queue.Queue()
     with api_of(server) as api:
-        older, newer = (Session(api, "peloton", "local", told.put) for _ in range(2))
+        older, newer = (Session(api, "peloton", "local", reported.put) for _ in range(2))
         older.begin()
         leases.put(None)
         assert older.is_ours
         newer.begin()
-        assert told.get(timeout=PATIENCE_S) == newer.holder
+        assert reported.get(timeout=TIMEOUT_S) == newer.holder
         older.end()
         newer.end()
 

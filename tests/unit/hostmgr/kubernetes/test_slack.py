@@ -18,7 +18,7 @@ from services.hostmgr.kubernetes.nodes.nodes import Node
 from services.hostmgr.kubernetes.nodes.slack import NODES_PER_ROUND_MAX, SILENCES_MAX, SlackEstimator
 from services.hostmgr.kubernetes.settings import IN_CLUSTER, KubernetesSettings
 
-PATIENCE_S = 180.0
+TIMEOUT_S = 180.0
 NODE = "n1"
 TWO_CPUS = Demand(Resources.of(2, 100))
 BORROWER = Demand(Resources(memory_mib=10), slack_milli=500)
@@ -146,12 +146,12 @@ def test_revocable_pods_stay_while_the_slack_is_unknown(world: World) -> None:
     world.put_pod("r", BORROWER)
     world.rounds(1)
 
-    (room,), (host,) = world.ledger.changes().announced, world.ledger.hosts()
-    assert (0, 500, 500) == (room.revocable.cpu_milli, host.revocable.cpu_milli, host.revocable_held.cpu_milli)
+    (on_node,), (host,) = world.ledger.changes().announced, world.ledger.hosts()
+    assert (0, 500, 500) == (on_node.revocable.cpu_milli, host.revocable.cpu_milli, host.revocable_held.cpu_milli)
     world.rounds(1)
 
-    (room,), (host,) = world.ledger.changes().announced, world.ledger.hosts()
-    assert (800, 1_300, 500) == (room.revocable.cpu_milli, host.revocable.cpu_milli, host.revocable_held.cpu_milli)
+    (on_node,), (host,) = world.ledger.changes().announced, world.ledger.hosts()
+    assert (800, 1_300, 500) == (on_node.revocable.cpu_milli, host.revocable.cpu_milli, host.revocable_held.cpu_milli)
 
 
 def test_a_measurement_that_is_not_new_makes_no_estimate(world: World) -> None:
@@ -219,9 +219,9 @@ def test_it_measures_by_itself(world: World) -> None:
     running = world.another(period_s=0.01)
     running.start()
 
-    assert world.answered.wait(PATIENCE_S)
+    assert world.answered.wait(TIMEOUT_S)
     world.answered.clear()
-    assert world.answered.wait(PATIENCE_S)
+    assert world.answered.wait(TIMEOUT_S)
     running.stop()
 
     assert {NODE} == set(world.asked)

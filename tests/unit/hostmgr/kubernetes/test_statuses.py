@@ -25,7 +25,7 @@ def status_of(pod: Json, deleted: bool = False, kill_asked: bool = False) -> Pod
     return status
 
 
-ENDS: dict[str, tuple[PodState, Cause, int, str]] = {
+GOAL_ENDED: dict[str, tuple[PodState, Cause, int, str]] = {
     #           state, cause, exit code, part of reason and message
     "ok": (SUCCEEDED, Cause.PROGRAM, 0, ""),
     "cni": (SUCCEEDED, Cause.PROGRAM, 0, ""),
@@ -35,8 +35,8 @@ ENDS: dict[str, tuple[PodState, Cause, int, str]] = {
     "nocmd": (FAILED, Cause.CONTAINER, 128, "/no/such/file"),
     "two": (FAILED, Cause.PROGRAM, 4, "in container side"),
     "deadline": (FAILED, Cause.TIME, 0, "DeadlineExceeded: Pod was active on the node longer"),
-    "outofcpu": (LOST, Cause.ROOM_GONE, 0, "OutOfcpu: Pod was rejected: Node didn't have enough resource: cpu"),
-    "selector": (LOST, Cause.ROOM_GONE, 0, "NodeAffinity"),
+    "outofcpu": (LOST, Cause.RESOURCES_GONE, 0, "OutOfcpu: Pod was rejected: Node didn't have enough resource: cpu"),
+    "selector": (LOST, Cause.RESOURCES_GONE, 0, "NodeAffinity"),
     "evict": (KILLED, Cause.HOST_DRAINED, 0, "EvictionByEvictionAPI"),
     "evict-forced": (LOST, Cause.HOST_DRAINED, 0, "EvictionByEvictionAPI"),
     "node-deleted": (LOST, Cause.HOST_GONE, 0, "DeletionByPodGC"),
@@ -45,7 +45,7 @@ ENDS: dict[str, tuple[PodState, Cause, int, str]] = {
 }
 
 
-@pytest.mark.parametrize("name", ENDS)
+@pytest.mark.parametrize("name", GOAL_ENDED)
 def test_an_end_has_its_cause(name: str) -> None:
     """The state, cause, exit code and message come from the last recorded event of the pod."""
     kind, pod = recorded(name)[-1]
@@ -53,8 +53,8 @@ def test_an_end_has_its_cause(name: str) -> None:
     status = status_of(pod, deleted=kind == "DELETED")
 
     exit_code = parse_termination(status.message).exit_code
-    assert ENDS[name][:3] == (status.state, status.cause, exit_code)
-    assert ENDS[name][3] in f"{status.reason}: {status.message}"
+    assert GOAL_ENDED[name][:3] == (status.state, status.cause, exit_code)
+    assert GOAL_ENDED[name][3] in f"{status.reason}: {status.message}"
     assert (NAME, pod["spec"]["nodeName"], "node-uid") == (str(status.pod_id), status.host, status.agent_id)
 
 
@@ -63,7 +63,7 @@ def test_a_life_goes_forward(name: str) -> None:
     """The states are launched, running and one end, in the order of events."""
     states = [statuses.report_of(pod, kind == "DELETED", False).state_text for kind, pod in recorded(name)]
 
-    assert [LAUNCHED, RUNNING, ENDS[name][0]] == list(dict.fromkeys(states))
+    assert [LAUNCHED, RUNNING, GOAL_ENDED[name][0]] == list(dict.fromkeys(states))
 
 
 def test_a_pod_that_only_waits_has_nothing_to_store() -> None:
@@ -144,7 +144,7 @@ def test_a_sidecar_does_not_decide_how_a_pod_ended() -> None:
     assert "Command exited with status 3 in container main" == status_of(pod).message
 
 
-def test_each_of_several_containers_is_told() -> None:
+def test_each_of_several_containers_is_reported() -> None:
     """Each container has its state, exit code and times; a change of one of them is news."""
     two = [pod for _, pod in recorded("two")]
 
@@ -196,8 +196,8 @@ def test_pressure_on_a_node_is_not_the_fault_of_the_pod(message: str) -> None:
 @pytest.mark.parametrize(
     ("reason", "state", "cause"),
     [
-        ("OutOfnvidia.com/gpu", LOST, Cause.ROOM_GONE),
-        ("UnexpectedAdmissionError", LOST, Cause.ROOM_GONE),
+        ("OutOfnvidia.com/gpu", LOST, Cause.RESOURCES_GONE),
+        ("UnexpectedAdmissionError", LOST, Cause.RESOURCES_GONE),
         ("Terminated", FAILED, Cause.HOST_DRAINED),
         ("Preempting", FAILED, Cause.PREEMPTED),
         ("SomethingOfALaterRelease", FAILED, Cause.PROGRAM),
@@ -223,7 +223,7 @@ def test_reasons_of_pods(reason: str, state: PodState, cause: Cause) -> None:
         ("ContainerCreating", 100_000, False),  # a large image is on its way
     ],
 )
-def test_each_wait_has_its_patience(reason: str, waited_s: float, is_over: bool) -> None:
+def test_each_wait_has_its_timeout(reason: str, waited_s: float, is_over: bool) -> None:
     """The timeout starts when the node accepts the pod; then the pod has failed because of its container."""
     pod = recorded("noimage")[3][1]
     pod["status"]["containerStatuses"][0]["state"]["waiting"]["reason"] = reason
@@ -297,11 +297,11 @@ def test_a_wait_names_its_container_among_several() -> None:
         ),
         ("ErrImagePull", "dial tcp: lookup r on 10.0.0.2:53: no such host", Pull.FAILING),
         ("ErrImagePull", 'failed to pull "r/not-found:1": dial tcp 10.0.0.1:443: i/o timeout', Pull.FAILING),
-        ("ImagePullBackOff", 'Back-off pulling image "x:1"', Pull.UNTOLD),
+        ("ImagePullBackOff", 'Back-off pulling image "x:1"', Pull.UNEXPLAINED),
         ("CreateContainerConfigError", 'secret "s": not found', Pull.NONE),
     ],
 )
-def test_a_registry_that_refuses_is_told_from_one_that_fails(reason: str, message: str, pull: Pull) -> None:
+def test_a_registry_that_refuses_is_distinguished_from_one_that_fails(reason: str, message: str, pull: Pull) -> None:
     """The messages of containerd and CRI-O tell them apart."""
     assert pull is pull_of(reason, message)
 
@@ -430,8 +430,8 @@ def test_what_a_pod_takes(case: str) -> None:
 
 def test_sidecars_take_ports_of_the_node() -> None:
     """A sidecar keeps its node ports; an init container that ends does not."""
-    first, beside, main = ({"ports": [{"containerPort": 1, "hostPort": port}]} for port in (81, 82, 83))
-    spec = {"initContainers": [first, beside | {"restartPolicy": "Always"}], "containers": [main]}
+    first, held_by_others, main = ({"ports": [{"containerPort": 1, "hostPort": port}]} for port in (81, 82, 83))
+    spec = {"initContainers": [first, held_by_others | {"restartPolicy": "Always"}], "containers": [main]}
     assert {82, 83} == statuses.ports({"spec": spec})
 
 

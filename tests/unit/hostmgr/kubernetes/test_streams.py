@@ -11,7 +11,7 @@ from services.hostmgr.kubernetes.apiserver import connection
 from services.hostmgr.kubernetes.apiserver.connection import lines_of
 from services.hostmgr.kubernetes.apiserver.wire import Refused
 from tests.unit.hostmgr.kubernetes.scripted import Asked, answer, api_of, chunked, scripted, status
-from tests.unit.hostmgr.mesos.sockets import PATIENCE_S, chunk
+from tests.unit.hostmgr.mesos.sockets import TIMEOUT_S, chunk
 
 
 def test_a_stream_gives_lines_as_they_come() -> None:
@@ -21,7 +21,7 @@ def test_a_stream_gives_lines_as_they_come() -> None:
 
     def serve(asked: Asked) -> Iterator[bytes]:
         yield chunked() + chunk(b"one\ntw")
-        assert go_on.wait(PATIENCE_S)
+        assert go_on.wait(TIMEOUT_S)
         yield chunk(b"o\n") + chunk(long)
         yield chunk(b"\n") + chunk(b"")
 
@@ -70,7 +70,7 @@ def test_a_silent_stream_is_given_up() -> None:
 
     def serve(asked: Asked) -> Iterator[bytes]:
         yield chunked()
-        over.wait(PATIENCE_S)
+        over.wait(TIMEOUT_S)
 
     with scripted(serve) as server, api_of(server) as api, api.stream("/", silence_s=0.05) as stream:
         with pytest.raises(TimeoutError):

@@ -34,10 +34,10 @@ def a_pod(phase: str) -> Json:
 
 class World:
     def __init__(self) -> None:
-        self.told: list[PodReport] = []
+        self.reported: list[PodReport] = []
         self.asked: list[str] = []
         self.serve: Callable[[Asked], bytes] = lambda _: answer(404, status(404, "NotFound"))
-        self.view = ClusterView(SETTINGS, self.told.extend, lambda: None)
+        self.view = ClusterView(SETTINGS, self.reported.extend, lambda: None)
         known: dict[str, Any] = {"uid": "uid-n1", "ip": "", "capacity": Resources.of(4, 1_000), "pods_max": 10}
         self.view.ledger.put_node(Node(name=Hostname("n1"), labels={}, **known))
         self.deletions: Deletions
@@ -47,8 +47,8 @@ class World:
         yield self.serve(asked)
 
     def launch(self, *keys: str) -> None:
-        [room] = self.view.ledger.changes().announced
-        claim = Claim(room.hostname, room.host_id, (room.room_id,))
+        [on_node] = self.view.ledger.changes().announced
+        claim = Claim(on_node.hostname, on_node.host_id, (on_node.resources_id,))
         assert {} == self.view.ledger.use(claim, [(key, ONE) for key in keys])
 
     @property
@@ -60,31 +60,31 @@ class World:
 def a_world() -> Iterator[World]:
     world = World()
     with scripted(world.answer) as server, api_of(server) as api:
-        world.deletions = Deletions(api, SETTINGS, world.view, world.told.extend)
+        world.deletions = Deletions(api, SETTINGS, world.view, world.reported.extend)
         yield world
 
 
-def test_a_launched_pod_that_a_new_list_lacks_is_looked_up() -> None:
+def test_a_launched_pod_that_a_new_list_lacks_is_fetched() -> None:
     """The pod holds its resources until it is queried; a missing pod is lost."""
     with a_world() as world:
         world.launch(OWN)
         world.view.pods_replaced([])
         assert [OWN] == world.held
         world.deletions.tend()
-        assert ([], [(NAME, "LOST")]) == (world.held, [(one.pod, one.state_text) for one in world.told])
+        assert ([], [(NAME, "LOST")]) == (world.held, [(one.pod, one.state_text) for one in world.reported])
         assert [f"/api/v1/namespaces/peloton/pods/{NAME}"] == world.asked
 
 
-def test_a_pod_of_others_is_not_looked_up_among_ours() -> None:
+def test_a_pod_of_others_is_not_fetched_among_ours() -> None:
     """The name of an external pod is no pod id: a report of it could not be parsed."""
     with a_world() as world:
         world.launch(EXTERNAL, "peloton/web-2")
         world.view.pods_replaced([])
         world.deletions.tend()
-        assert ([], []) == (world.asked, world.told)
+        assert ([], []) == (world.asked, world.reported)
 
 
-def test_what_a_watch_shows_is_newer_than_what_was_looked_up_before() -> None:
+def test_what_a_watch_shows_is_newer_than_what_was_fetched_before() -> None:
     """The pod ended while the answer was on its way: its resources are free, and its state stays."""
     with a_world() as world:
         world.launch(OWN)
@@ -101,11 +101,11 @@ def test_what_a_watch_shows_is_newer_than_what_was_looked_up_before() -> None:
         assert ([], True) == (world.held, own.is_over)
 
 
-def test_a_pod_that_is_looked_up_and_found_counts() -> None:
+def test_a_pod_that_is_fetched_and_found_counts() -> None:
     """The pod counts before the watch shows it."""
     with a_world() as world:
         world.launch(OWN)
         world.view.pods_replaced([])
         world.serve = lambda _: answer(200, a_pod("Running"))
         world.deletions.tend()
-        assert (["RUNNING"], [OWN]) == ([one.state_text for one in world.told], world.held)
+        assert (["RUNNING"], [OWN]) == ([one.state_text for one in world.reported], world.held)

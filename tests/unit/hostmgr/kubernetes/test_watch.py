@@ -16,7 +16,7 @@ from services.hostmgr.kubernetes.apiserver import watch
 from services.hostmgr.kubernetes.apiserver.watch import IDENTITY, Reflector
 from services.hostmgr.kubernetes.apiserver.wire import ApiServer, Json
 from tests.unit.hostmgr.kubernetes.scripted import Asked, answer, api_of, chunked, scripted, status
-from tests.unit.hostmgr.mesos.sockets import PATIENCE_S, Server, chunk
+from tests.unit.hostmgr.mesos.sockets import TIMEOUT_S, Server, chunk
 
 PODS = "/api/v1/pods"
 END, BREAK = "end", "break"
@@ -59,7 +59,7 @@ class Recorder:
         self.said.put(("lost", why))
 
     def next(self, count: int = 1) -> list[tuple[Any, ...]]:
-        return [self.said.get(timeout=PATIENCE_S) for _ in range(count)]
+        return [self.said.get(timeout=TIMEOUT_S) for _ in range(count)]
 
 
 class Collection:
@@ -114,7 +114,7 @@ class Collection:
             yield chunk(orjson.dumps(line) + b"\n")
 
     def version_of_next_watch(self) -> str:
-        return self.watched.get(timeout=PATIENCE_S)["resourceVersion"]
+        return self.watched.get(timeout=TIMEOUT_S)["resourceVersion"]
 
 
 @contextmanager
@@ -141,7 +141,7 @@ def test_a_list_in_pages_and_then_changes() -> None:
 
     with reflected(collection, f"{PODS}?fieldSelector=spec.nodeName!%3D") as (said, reflector, _, _):
         assert said.next() == [("replaced", "a", "b", "c")]
-        query = collection.watched.get(timeout=PATIENCE_S)
+        query = collection.watched.get(timeout=TIMEOUT_S)
         collection.say(event("ADDED", "d", 8), event("MODIFIED", "a", 9), bookmark(20), event("DELETED", "b", 21))
         assert said.next(3) == [("ADDED", "d"), ("MODIFIED", "a"), ("DELETED", "b")]
         assert reflector.is_current
@@ -187,7 +187,7 @@ def test_a_watch_that_breaks_goes_on_without_a_word() -> None:
 
 
 @pytest.mark.parametrize("form", ["event", "http"])
-def test_a_version_that_is_too_old_is_listed_anew(form: str) -> None:
+def test_a_version_that_is_too_old_is_listed_again(form: str) -> None:
     """The reflector lists again on either form of 410, and reports no loss."""
     collection = Collection().list(7, "a").list(50, "b")
     if form == "http":
@@ -268,7 +268,7 @@ def test_a_list_whose_token_expires_is_read_again_and_then_whole() -> None:
     assert [{"limit"}, {"limit", "continue"}] * 2 + [set()] == [set(query) for query in collection.listed]
 
 
-def test_a_handler_that_fails_is_told_everything_anew() -> None:
+def test_a_handler_that_fails_receives_everything_again() -> None:
     """An object that it did not take is not forgotten."""
     collection = Collection().list(7, "a").list(9, "a", "b")
 
@@ -304,7 +304,7 @@ def test_nothing_is_said_after_stop() -> None:
 
 def wait(is_so: Callable[[], bool]) -> None:
     pause = threading.Event()
-    for _ in range(int(PATIENCE_S / 0.005)):
+    for _ in range(int(TIMEOUT_S / 0.005)):
         if is_so():
             return
         pause.wait(0.005)

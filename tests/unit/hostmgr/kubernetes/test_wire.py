@@ -18,7 +18,7 @@ from services.hostmgr.kubernetes.apiserver.connection import AnswerReader, lines
 from services.hostmgr.kubernetes.apiserver.kubeconfig import UserEntry
 from services.hostmgr.kubernetes.apiserver.wire import Answer, ApiServer, Refused, Request, pause_before_repeat_s
 from tests.unit.hostmgr.kubernetes.scripted import Asked, answer, api_of, chunked, scripted, status
-from tests.unit.hostmgr.mesos.sockets import PATIENCE_S, chunk
+from tests.unit.hostmgr.mesos.sockets import TIMEOUT_S, chunk
 
 PODS = "/api/v1/namespaces/peloton/pods"
 POD = Request("POST", PODS, b'{"kind":"Pod"}')
@@ -258,18 +258,18 @@ def test_an_answer_that_does_not_come_is_a_failure(monkeypatch: pytest.MonkeyPat
     def finished(batch: wire._Batch, index: int, found: Answer | OSError) -> None:
         nonlocal passed_s
         finish(batch, index, found)
-        passed_s = 10 * PATIENCE_S
+        passed_s = 10 * TIMEOUT_S
 
     def serve(asked: Asked) -> Iterator[bytes]:
         if asked.path == "/never":
-            over.wait(PATIENCE_S)
+            over.wait(TIMEOUT_S)
         yield answer(200)
 
-    monkeypatch.setattr(wire, "LOOK_S", 0.01)
+    monkeypatch.setattr(wire, "POLL_S", 0.01)
     monkeypatch.setattr(wire._Batch, "_finish", finished)
     monkeypatch.setattr(wire, "time", SimpleNamespace(monotonic=lambda: time.monotonic() + passed_s))
     with scripted(serve) as server, api_of(server) as api:
-        never, other = api.ask_all([Request("GET", "/never"), Request("GET", "/")], timeout_s=PATIENCE_S)
+        never, other = api.ask_all([Request("GET", "/never"), Request("GET", "/")], timeout_s=TIMEOUT_S)
         over.set()
 
     assert isinstance(never, TimeoutError)
@@ -298,7 +298,7 @@ def test_a_token_that_was_replaced_is_read_again(tmp_path: Path) -> None:
 
 def test_close_ends_what_is_under_way(monkeypatch: pytest.MonkeyPatch) -> None:
     """A call that waits for its answer fails, and a stream ends."""
-    monkeypatch.setattr(wire, "LOOK_S", 0.01)
+    monkeypatch.setattr(wire, "POLL_S", 0.01)
     over, waits = threading.Event(), threading.Event()
 
     def serve(asked: Asked) -> Iterator[bytes]:
@@ -306,7 +306,7 @@ def test_close_ends_what_is_under_way(monkeypatch: pytest.MonkeyPatch) -> None:
             yield chunked() + chunk(b"line\n")
         else:
             waits.set()
-        over.wait(PATIENCE_S)
+        over.wait(TIMEOUT_S)
 
     failures: list[OSError] = []
 
@@ -321,7 +321,7 @@ def test_close_ends_what_is_under_way(monkeypatch: pytest.MonkeyPatch) -> None:
         assert next(lines) == b"line"
         thread = threading.Thread(target=ask, args=(api,))
         thread.start()
-        assert waits.wait(PATIENCE_S)
+        assert waits.wait(TIMEOUT_S)
         api.close()
         thread.join()
         assert list(lines) == []

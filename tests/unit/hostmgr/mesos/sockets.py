@@ -8,7 +8,7 @@ import socket
 import threading
 from collections.abc import Callable
 
-PATIENCE_S = 180.0
+TIMEOUT_S = 180.0
 ACCEPTED = b"HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\n\r\n"
 _LENGTH = re.compile(rb"content-length: *(\d+)", re.IGNORECASE)
 
@@ -37,7 +37,7 @@ class Server:
             with contextlib.suppress(OSError):
                 connection.shutdown(socket.SHUT_RDWR)
         for thread in (self._acceptor, *self._threads):
-            thread.join(PATIENCE_S)
+            thread.join(TIMEOUT_S)
 
     def _accept(self) -> None:
         while True:

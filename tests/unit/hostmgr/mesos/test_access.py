@@ -13,11 +13,11 @@ from peloton.api.mesos_access import OPEN, TlsFiles, read_access
 from peloton.errors import InvalidArgument
 from services.cluster_drivers import mesos_access
 from services.hostmgr.mesos.agent_watch import AgentWatch
-from services.hostmgr.mesos.agents import AgentLooks
+from services.hostmgr.mesos.agents import AgentPoller
 from services.hostmgr.mesos.master_term import MasterTerm
 from services.hostmgr.mesos.operator import Denied
 from services.settings import load
-from tests.unit.hostmgr.mesos.sockets import PATIENCE_S
+from tests.unit.hostmgr.mesos.sockets import TIMEOUT_S
 
 
 def test_the_secret_is_in_a_file(tmp_path: Path) -> None:
@@ -78,10 +78,10 @@ def test_who_may_not_list_agents_gives_up() -> None:
         heard.append(why)
         done.set()
 
-    watch = AgentWatch(AgentLooks(10.0, ask), lambda hosts: None, lambda: "m:1", denied, MasterTerm(600.0))
+    watch = AgentWatch(AgentPoller(10.0, ask), lambda hosts: None, lambda: "m:1", denied, MasterTerm(600.0))
 
     watch.start()
 
-    assert done.wait(PATIENCE_S)
+    assert done.wait(TIMEOUT_S)
     watch.stop()
     assert "POST /api/v1 at m:1: HTTP 403 403 Forbidden." == heard[0]

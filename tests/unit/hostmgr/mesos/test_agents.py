@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from peloton.errors import Unavailable
 from peloton.model.ids import Hostname
 from peloton.model.resources import Resources
-from services.hostmgr.hosts.host_book import HostBook
-from services.hostmgr.mesos.agents import REST_PER_LOOK, AgentLooks, AgentReader
+from services.hostmgr.hosts.host_cache import HostCache
+from services.hostmgr.mesos.agents import REST_PER_POLL, AgentPoller, AgentReader
 from tests.unit.hostmgr.test_hosts import LEASE_S, agent
 
 
@@ -63,7 +63,7 @@ def test_an_agent_that_is_there_stands_for_its_host() -> None:
     """A host whose agent lost its disk while the master was replaced has a new one; the master waits for the old one
     for minutes."""
     old = {**entry("a")["agent_info"], "id": {"value": "old"}}
-    pool = HostBook(LEASE_S)
+    pool = HostCache(LEASE_S)
 
     pool.set_hosts(agent.host for agent in AgentReader().read([answer(entry("a"), recovered=[old])]))
 
@@ -83,7 +83,7 @@ def test_what_has_not_changed_is_the_same_object() -> None:
     assert [4_000, 5_000] == [before[1].host.capacity.cpu_milli, after[1].host.capacity.cpu_milli]
 
 
-def test_looks_take_a_bounded_part_of_the_time() -> None:
+def test_reads_take_a_bounded_part_of_the_time() -> None:
     """A slow read is followed by a long pause, or by a short one if an agent was added or removed; a quick read by the
     period.
     """
@@ -94,33 +94,33 @@ def test_looks_take_a_bounded_part_of_the_time() -> None:
         now_s += took_s
         return [answer(entry("a"))]
 
-    looks = AgentLooks(10.0, ask, clock=lambda: now_s)
-    assert looks.is_due
-    looks.look("m")
-    assert looks.due_in_s == REST_PER_LOOK * 2.0
-    looks.want()
-    assert looks.due_in_s == 2.0
+    poller = AgentPoller(10.0, ask, clock=lambda: now_s)
+    assert poller.is_due
+    poller.poll("m")
+    assert poller.due_in_s == REST_PER_POLL * 2.0
+    poller.want()
+    assert poller.due_in_s == 2.0
     took_s = 0.0
-    looks.look("m")
-    assert looks.due_in_s == 10.0
+    poller.poll("m")
+    assert poller.due_in_s == 10.0
 
 
-def test_a_look_that_fails_is_wanted_again() -> None:
+def test_a_read_that_fails_is_wanted_again() -> None:
     """The read is repeated soon, not after the period."""
 
     def ask(master: str, body: object) -> list[bytes]:
         raise OSError("away")
 
-    looks = AgentLooks(10.0, ask, clock=lambda: 0.0)
+    poller = AgentPoller(10.0, ask, clock=lambda: 0.0)
     with pytest.raises(OSError, match="away"):
-        looks.look("m")
+        poller.poll("m")
 
-    assert looks.is_due
+    assert poller.is_due
 
 
-def test_the_capacity_is_not_told_before_the_agents_are_known() -> None:
+def test_the_capacity_is_not_reported_before_the_agents_are_known() -> None:
     """A new host manager must not seem a cluster without hosts."""
-    pool = HostBook(LEASE_S)
+    pool = HostCache(LEASE_S)
     with pytest.raises(Unavailable, match="not known yet"):
         pool.capacity()
 
@@ -129,15 +129,15 @@ def test_the_capacity_is_not_told_before_the_agents_are_known() -> None:
 
 
 @given(st.lists(st.dictionaries(st.sampled_from("abc"), st.tuples(st.integers(0, 3), st.integers(0, 3))), max_size=5))
-def test_sums_are_those_of_the_agents(looks: list[dict[str, tuple[int, int]]]) -> None:
+def test_sums_are_those_of_the_agents(poller: list[dict[str, tuple[int, int]]]) -> None:
     """The sums are kept from read to read, and equal the sum of all agents."""
-    pool = HostBook(LEASE_S)
+    pool = HostCache(LEASE_S)
     pool.set_hosts([])
-    for look in looks:
-        pool.set_hosts([agent(name, slack, held) for name, (slack, held) in look.items()])
-        slack, held = (sum(amounts) for amounts in zip(*look.values(), strict=True)) if look else (0, 0)
+    for poll in poller:
+        pool.set_hosts([agent(name, slack, held) for name, (slack, held) in poll.items()])
+        slack, held = (sum(amounts) for amounts in zip(*poll.values(), strict=True)) if poll else (0, 0)
 
-        assert pool.capacity() == (Resources.of(4, 2048) * len(look), Resources(cpu_milli=slack), len(look))
+        assert pool.capacity() == (Resources.of(4, 2048) * len(poll), Resources(cpu_milli=slack), len(poll))
         assert pool.sums.slack() == (slack, held)
-        holders = sorted(name for name, (_, held) in look.items() if held)
+        holders = sorted(name for name, (_, held) in poll.items() if held)
         assert [Hostname(name) for name in holders] == [each.hostname for each in pool.revocable_holders()]

@@ -9,9 +9,9 @@ import orjson
 import pytest
 
 from peloton.model.resources import Resources
-from services.hostmgr.hosts.host_book import HostBook
+from services.hostmgr.hosts.host_cache import HostCache
 from services.hostmgr.mesos.agents import AgentReader
-from services.hostmgr.mesos.offer_book import OfferBook
+from services.hostmgr.mesos.offer_cache import OfferCache
 from services.hostmgr.mesos.resources import OfferedReader, is_for_pods, roles_above
 from tests.conformance.minicluster.recording import load
 
@@ -142,10 +142,10 @@ def test_a_reserved_cluster_takes_pods() -> None:
     their reservation.
     """
     recorded = lines("20")
-    pool = HostBook(30.0)
+    pool = HostCache(30.0)
     (host,) = [one for one in offers(recorded[12]) if one["hostname"] == "peloton-mesos-agent0"]
     agents = AgentReader(role="peloton").read([orjson.dumps(recorded[6]["response"])])
     pool.set_hosts(agent.host for agent in agents if agent.host.hostname == host["hostname"])
-    pool.add_room(OfferBook(role="peloton").take_in([host]))
+    pool.add_resources(OfferCache(role="peloton").take_in([host]))
 
     assert pool.capacity()[0] == pool.free() == Resources.of(4, 2048, 20_000)

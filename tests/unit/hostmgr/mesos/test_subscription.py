@@ -15,7 +15,7 @@ from peloton.errors import Unavailable
 from services.hostmgr.mesos import subscription as module
 from services.hostmgr.mesos import wire
 from services.hostmgr.mesos.subscription import BACKOFF_MAX_S, Disconnected, Subscription, _backoff_s, local_address
-from tests.unit.hostmgr.mesos.sockets import ACCEPTED, PATIENCE_S, Requests, Server, chunk, record, stream_head
+from tests.unit.hostmgr.mesos.sockets import ACCEPTED, TIMEOUT_S, Requests, Server, chunk, record, stream_head
 
 
 class Scheduler:
@@ -37,7 +37,7 @@ class Scheduler:
 
     def wait(self, name: str, count: int = 1) -> None:
         with self._changed:
-            assert self._changed.wait_for(lambda: self.count(name) >= count, PATIENCE_S), (name, self.seen)
+            assert self._changed.wait_for(lambda: self.count(name) >= count, TIMEOUT_S), (name, self.seen)
 
     def count(self, name: str) -> int:
         return [seen for seen, _ in self.seen].count(name)
@@ -68,7 +68,7 @@ class Master:
         requests = Requests(connection)
         while (body := requests.next()) is not None:
             if self.hangs:
-                self._end.wait(PATIENCE_S)
+                self._end.wait(TIMEOUT_S)
                 return
             if json.loads(body)["type"] != "SUBSCRIBE":
                 connection.sendall(ACCEPTED)
@@ -136,7 +136,7 @@ def test_a_redirect_leads_to_the_leading_master(masters: list[Master], start: St
     assert (leader.address, 1) == (driver.master, leader.subscriptions)
 
 
-def test_when_the_leader_dies_the_way_begins_anew(masters: list[Master], start: Start) -> None:
+def test_when_the_leader_dies_the_way_begins_again(masters: list[Master], start: Start) -> None:
     """The configured master redirects to the next leader; the address of the old leader is dropped."""
     configured, leader = masters
     configured.lead_to = leader.address
@@ -150,7 +150,7 @@ def test_when_the_leader_dies_the_way_begins_anew(masters: list[Master], start: 
     assert (configured.address, 1) == (driver.master, configured.subscriptions)
 
 
-def test_when_the_leader_falls_silent_the_way_begins_anew(
+def test_when_the_leader_falls_silent_the_way_begins_again(
     masters: list[Master], start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A leader that hangs still accepts connections: the configured master redirects to the present leader."""
@@ -229,7 +229,7 @@ def test_who_waits_behind_a_master_that_hangs_does_not_wait_in_turn(
     for caller in callers:
         caller.start()
     for caller in callers:
-        caller.join(PATIENCE_S)
+        caller.join(TIMEOUT_S)
 
     assert 8 == len(errors)
     assert errors.count(TimeoutError) < 4

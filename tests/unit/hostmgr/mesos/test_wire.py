@@ -11,7 +11,7 @@ import pytest
 
 from services.hostmgr.mesos import wire
 from services.hostmgr.mesos.wire import EventStream, MesosRefusal, Pipe
-from tests.unit.hostmgr.mesos.sockets import ACCEPTED, PATIENCE_S, Requests, Server, answer, chunk, record, stream_head
+from tests.unit.hostmgr.mesos.sockets import ACCEPTED, TIMEOUT_S, Requests, Server, answer, chunk, record, stream_head
 
 Serve = Callable[[socket.socket], None]
 RECORDS = [b'{"type":"SUBSCRIBED"}', b"", b'{"type":"HEARTBEAT"}', b"x" * 300]
@@ -46,7 +46,7 @@ def read_all(stream: EventStream) -> list[bytes]:
     found: list[bytes] = []
     is_open = True
     while is_open:
-        ready, _, _ = select.select([stream.sock], [], [], PATIENCE_S)
+        ready, _, _ = select.select([stream.sock], [], [], TIMEOUT_S)
         assert ready, "the server neither sends nor closes"
         records, is_open = stream.read()
         found += records
@@ -106,7 +106,7 @@ def test_what_is_no_record_breaks_the_stream(garbage: bytes, serve: Callable[[Se
 def test_reading_does_not_wait(serve: Callable[[Serve], Server]) -> None:
     """The result has no records if no data has arrived, and the stream is open."""
     done = threading.Event()
-    stream = opened(serve(lambda _: done.wait(PATIENCE_S) and None))
+    stream = opened(serve(lambda _: done.wait(TIMEOUT_S) and None))
 
     assert ([], True) == stream.read()
     done.set()
@@ -200,7 +200,7 @@ def test_a_master_that_hangs_is_an_error(serve: Callable[[Serve], Server], monke
     """The call fails after CALL_TIMEOUT_S."""
     monkeypatch.setattr(wire, "CALL_TIMEOUT_S", 0.05)
     done = threading.Event()
-    pipe = Pipe(serve(lambda _: done.wait(PATIENCE_S) and None).address)
+    pipe = Pipe(serve(lambda _: done.wait(TIMEOUT_S) and None).address)
 
     with pytest.raises(TimeoutError):
         pipe.post([b"{}"], "s")

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from services.lab.kubernetes.server import EmulatedKubernetes
 from services.lab.kubernetes.settings import EmulatedKubernetesSettings
 
-PATIENCE_S = 180.0
+TIMEOUT_S = 180.0
 PODS = "/api/v1/namespaces/default/pods"
 TYPES = {
     "merge": "application/merge-patch+json",
@@ -52,11 +52,11 @@ class Cluster:
     ) -> None:
         self._run(self.server.stop())
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(PATIENCE_S)
+        self._thread.join(TIMEOUT_S)
         self._loop.close()
 
     def _run(self, work: Any) -> Any:
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result(PATIENCE_S)
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(TIMEOUT_S)
 
     def call(self, function: Any) -> Any:
         """Call a function on the event loop of the server, as emulated nodes do."""
@@ -70,7 +70,7 @@ class Cluster:
         sent = {"Content-Type": "application/json"} if body is not None else {}
         if self._settings.token:
             sent["Authorization"] = f"Bearer {self._settings.token}"
-        connection = http.client.HTTPConnection("127.0.0.1", self.server.port, timeout=PATIENCE_S)
+        connection = http.client.HTTPConnection("127.0.0.1", self.server.port, timeout=TIMEOUT_S)
         try:
             payload = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
             connection.request(method, path, payload, {**sent, **(headers or {})})
@@ -88,7 +88,7 @@ class Cluster:
 
     def wait(self, path: str, is_so: Callable[[Answer], object]) -> Answer:
         """Poll a GET until its answer satisfies a condition, and return that answer."""
-        until_s = time.monotonic() + PATIENCE_S
+        until_s = time.monotonic() + TIMEOUT_S
         while not is_so(answer := self.get(path)):
             assert time.monotonic() < until_s, answer
         return answer
@@ -99,7 +99,7 @@ class Cluster:
     @contextmanager
     def watch(self, path: str, **headers: str) -> Iterator[Watcher]:
         """Open a watch; the server has registered it when this returns."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.server.port, timeout=PATIENCE_S)
+        connection = http.client.HTTPConnection("127.0.0.1", self.server.port, timeout=TIMEOUT_S)
         try:
             connection.request("GET", path, headers=headers)
             yield Watcher(connection.getresponse())

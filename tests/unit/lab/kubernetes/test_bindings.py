@@ -62,7 +62,7 @@ def test_a_binding_of_another_run_is_a_conflict(cluster: Cluster) -> None:
     assert cluster.create(f"{PODS}/b/binding", binding("b", "n1")).status == 404
 
 
-def test_an_eviction_tells_why_and_deletes_with_grace(cluster: Cluster) -> None:
+def test_an_eviction_reports_why_and_deletes_with_grace(cluster: Cluster) -> None:
     """The condition is written before the deletion: there are two events."""
     running(cluster, "a")
     with cluster.watch(f"{PODS}?watch=1") as watch:

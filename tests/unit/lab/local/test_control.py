@@ -106,7 +106,7 @@ async def test_a_host_is_found_in_its_cluster(
 
 
 @pytest.mark.parametrize("name", ["a b", "h\u00f6st", "west-nosuch", "../x?y#z", ""])
-async def test_a_name_that_nobody_has_is_told(name: str, masters: dict[str, Master], tmp_path: Path) -> None:
+async def test_an_unknown_name_is_reported(name: str, masters: dict[str, Master], tmp_path: Path) -> None:
     """Each unknown name is an error, whatever is in it."""
     with pytest.raises(InvalidArgument, match="no part and no host of that name"):
         await ask(masters, tmp_path, "stop", name)

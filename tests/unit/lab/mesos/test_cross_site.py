@@ -41,7 +41,7 @@ def test_a_foreign_name_of_this_machine_is_refused(host: str, listens_on: str, i
 @pytest.mark.parametrize(
     "path", ["/state", "/api/v1", "/api/v1/scheduler", "/minicluster/agents", "/teardown", "/nosuch"]
 )
-async def test_every_page_of_the_master_looks_at_the_host(start: Start, path: str) -> None:
+async def test_every_page_of_the_master_reads_the_host(start: Start, path: str) -> None:
     """The Host header is checked first, so that a page cannot read under its own domain name."""
     cluster, _ = await start()
 
@@ -50,7 +50,7 @@ async def test_every_page_of_the_master_looks_at_the_host(start: Start, path: st
     assert (403, "Host 'evil.test' is not served here: --allow-host allows more names than localhost") == (status, text)
 
 
-async def test_an_agent_looks_at_the_host(start: Start) -> None:
+async def test_an_agent_reads_the_host(start: Start) -> None:
     """The Host header is checked on agents too, since their files have the output of pods."""
     cluster, _ = await start()
     port = cluster.master.registry.by_host["a0"].port

@@ -168,7 +168,7 @@ async def test_tasks_run_on_while_the_master_is_away(start: Start) -> None:
     assert 200 == (await request(cluster.port, "GET", "/health"))[0]
 
 
-async def test_an_agent_that_starts_looks_for_a_master_until_there_is_one(start: Start) -> None:
+async def test_an_agent_that_starts_searches_for_a_master_until_there_is_one(start: Start) -> None:
     """The agent was stopped before the master and registers when the master is back."""
     cluster, _ = await start(simulate=True, hosts=2, agent_timeout_s=1000.0, agent_recovery_s=0.0)
     for verb in ("stop", "start"):

@@ -24,7 +24,7 @@ _MB = 1024 * 1024
         pytest.param(100, 132, id="what the task asks for, and the executor's"),
     ],
 )
-def test_a_memory_limit_has_a_floor_and_room_for_the_executor(asked_mb: int, limit_mb: int) -> None:
+def test_a_memory_limit_has_a_floor_and_a_margin_for_the_executor(asked_mb: int, limit_mb: int) -> None:
     """The limit is computed as in Mesos's isolator."""
     allowed = {MEM: asked_mb * THOUSAND}
 

@@ -148,7 +148,7 @@ def simulated(share: float) -> dict[str, Any]:
     return {"value": "sleep 1000", "environment": {"variables": variables}}
 
 
-async def test_statistics_look_like_those_of_a_real_agent(start: Start) -> None:
+async def test_statistics_resemble_those_of_a_real_agent(start: Start) -> None:
     """The keys equal the recorded ones of a real agent."""
     cluster, scheduler = await start(**FAST)
     await launch(scheduler, "t", "sleep 1000", cpus=0.1)

@@ -255,7 +255,7 @@ async def test_what_a_node_refuses(start: Start, spec: dict[str, object], reason
     assert "containerStatuses" not in status
 
 
-async def test_the_room_of_a_pod_is_free_again_after_its_end(start: Start) -> None:
+async def test_the_capacity_of_a_pod_is_free_again_after_its_end(start: Start) -> None:
     """The resources of a pod are free after its end, and not before."""
     cluster = await start()
     half = {"resources": {"requests": {"cpu": "3"}}}

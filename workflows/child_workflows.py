@@ -19,7 +19,7 @@ WAITS_AFTER_FAILURE = "202611-wait-after-failure"
 """Remove this patch when no earlier run can be under way whose follower or launch had failed."""
 
 
-async def tell(run: Any, workflow_id: str, signal: Any) -> bool:
+async def notify(run: Any, workflow_id: str, signal: Any) -> bool:
     """Signal a workflow; return whether it is still under way."""
     other = workflow.get_external_workflow_handle_for(run, workflow_id)
     try:

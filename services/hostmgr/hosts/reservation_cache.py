@@ -1,4 +1,4 @@
-"""The part of the ``HostBook`` about hosts reserved for pods."""
+"""The part of the ``HostCache`` about hosts reserved for pods."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ log = logging.getLogger(__name__)
 COMPARED_MAX = 200
 """Limit of compared hosts: the hosts with the least missing resources, of the ones that could take the pod when
 empty."""
-VAIN_REST_S = 30.0
+FAILED_REST_S = 30.0
 """Seconds after a failed search for a host to reserve, until the next search for the same job."""
 
 
-class ReservationBook:
-    """Reservations of hosts. Any thread may call; table and lock are the ``HostBook``'s; times are of the monotonic
+class ReservationCache:
+    """Reservations of hosts. Any thread may call; table and lock are the ``HostCache``'s; times are of the monotonic
     clock."""
 
     def __init__(
@@ -66,13 +66,13 @@ class ReservationBook:
             return list(self._candidates(shape, aversion))
 
     def _candidates(self, shape: PodShape, aversion: Aversion) -> Iterator[Candidate]:
-        table, fleet, named = self._table, self._table.rooms.fleet, pod_labels_named(shape.constraint)
+        table, fleet, named = self._table, self._table.free_resources.fleet, pod_labels_named(shape.constraint)
         apart = {*table.kept_on(), *table.maintained, *aversion.avoided, *aversion.shunned}
         for row in fleet.nearest(shape, COMPARED_MAX + len(apart)).tolist():
             hostname = fleet.names[row]
             if hostname in apart or self._chooser.closed_for(hostname, shape):
                 continue
-            host = table.rooms.hosts[hostname]
+            host = table.free_resources.hosts[hostname]
             pods = by_key(table.pod_labels.on_host(hostname, named))
             if shape.constraint is None or pods_misfit(shape.constraint, host.labels, pods) is None:
                 is_last = table.capacity_of(hostname).gpu_milli > 0 and not shape.resources.gpu_milli
@@ -80,7 +80,7 @@ class ReservationBook:
 
     def found_none(self, job_id: JobId, now_s: float) -> None:
         with self._lock:
-            self._table.reservations.rest(job_id, now_s + VAIN_REST_S)
+            self._table.reservations.rest(job_id, now_s + FAILED_REST_S)
 
     def reserve(
         self, job_id: JobId, pod: WaitingPod, host: SoonestHost, keep_s: float, now_s: float
@@ -140,8 +140,8 @@ class ReservationBook:
         host, shape = self._table.registered.by_name.get(kept.hostname), kept.shape
         if host is None or self._chooser.closed_for(kept.hostname, shape):
             return True
-        room = self._table.rooms.hosts.get(kept.hostname)
-        labels = room.labels if room else host.labels
+        with_free = self._table.free_resources.hosts.get(kept.hostname)
+        labels = with_free.labels if with_free else host.labels
         return label_misfit(shape.constraint, labels, shape.workload) is not None
 
     def shown(self, hosts: list[Host]) -> list[Host]:

@@ -14,12 +14,18 @@ from peloton.model.ids import Hostname, JobId
 from peloton.model.pod import HostLabel, PodShape, Strategy
 from peloton.model.resources import Resources
 from services.hostmgr.driver import Claim, ClusterDriver, RegisteredHost
-from services.hostmgr.hosts.host_book import HostBook
+from services.hostmgr.hosts.host_cache import HostCache
 from services.hostmgr.manager import lease_hosts
-from services.hostmgr.mesos import offer_keeper
+from services.hostmgr.mesos import offer_controller
 from services.hostmgr.mesos.framework import MesosSettings
-from services.hostmgr.mesos.offer_book import OfferBook
-from services.hostmgr.mesos.offer_keeper import KEPT_PER_USED, OFFERS_WAIT_S, REFUSED_S, WAITING_AGE_S, OfferKeeper
+from services.hostmgr.mesos.offer_cache import OfferCache
+from services.hostmgr.mesos.offer_controller import (
+    KEPT_PER_USED,
+    OFFERS_WAIT_S,
+    REFUSED_S,
+    WAITING_AGE_S,
+    OfferController,
+)
 from services.hostmgr.mesos.subscription import Disconnected
 
 Json = dict[str, Any]
@@ -40,10 +46,10 @@ class Mesos:
         self.fails: Exception | None = None
         self.answers = True
         self.subscribes = False  # during a call to Mesos
-        self.pool = HostBook(30.0, clock=lambda: self.now_s)
-        self.book = OfferBook()
-        self.keeper = OfferKeeper(self.take_idle, self.send_all, HOLD_S, clock=lambda: self.now_s)
-        self.want_room, self.room_sufficed = self.keeper.want, self.keeper.sufficed
+        self.pool = HostCache(30.0, clock=lambda: self.now_s)
+        self.cache = OfferCache()
+        self.controller = OfferController(self.take_idle, self.send_all, HOLD_S, clock=lambda: self.now_s)
+        self.want_room, self.room_sufficed = self.controller.want, self.controller.sufficed
         self._count = 0
         self.pool.set_hosts(
             RegisteredHost(f"{name}-S", Hostname(name), "ip:1", Resources.of(4), Resources(), {}) for name in ("a", "b")
@@ -59,7 +65,7 @@ class Mesos:
         """Claim a host for a launch of one pod."""
         lease = self.pool.acquire(JOB, [(SMALL, 1)], self.now_s)
         claims = self.pool.claim(lease.lease_id, [lease.hosts[0].hostname])
-        self.keeper.note_used(len(claims))
+        self.controller.note_used(len(claims))
         return claims[lease.hosts[0].hostname]
 
     def send_all(self, calls: Sequence[Json]) -> list[None]:
@@ -67,7 +73,7 @@ class Mesos:
             raise self.fails
         self.calls += calls
         if self.subscribes:
-            driver = threading.Thread(target=self.keeper.subscribed, daemon=True)
+            driver = threading.Thread(target=self.controller.subscribed, daemon=True)
             driver.start()
             driver.join(HANG_S)
             assert not driver.is_alive(), "the driver waits for a call to Mesos"
@@ -81,8 +87,8 @@ class Mesos:
             cpus = {"name": "cpus", "type": "SCALAR", "scalar": {"value": 4.0}}
             ids = {"id": {"value": f"O{self._count}"}, "agent_id": {"value": f"{name}-S"}}
             offer = {**ids, "hostname": name, "resources": [cpus], "attributes": list(attributes)}
-            self.pool.add_room(self.book.take_in([offer]))
-        self.keeper.offers_came()
+            self.pool.add_resources(self.cache.take_in([offer]))
+        self.controller.offers_came()
 
     def want(self, shape: PodShape = SMALL, count: int = 1, job: JobId = JOB) -> int:
         """Return the number of hosts that a lease has in the end; the lease is released."""
@@ -94,7 +100,7 @@ class Mesos:
         """Run the periodic tasks and return the types of the calls made."""
         self.now_s += after_s
         before = len(self.calls)
-        self.keeper.tend()
+        self.controller.tend()
         return [call["type"] for call in self.calls[before:]]
 
 
@@ -125,7 +131,7 @@ def test_offers_are_held_for_their_time(mesos: Mesos) -> None:
     assert [] == mesos.tend(HOLD_S - 1)
     assert ["DECLINE"] == mesos.tend(1)
 
-    assert 0 == mesos.pool.room_count
+    assert 0 == mesos.pool.resources_count
     decline = mesos.calls[-1]["decline"]
     assert {"refuse_seconds": REFUSED_S} == decline["filters"]
     assert [{"value": "O1"}, {"value": "O2"}] == decline["offer_ids"]
@@ -215,7 +221,7 @@ def test_who_is_not_helped_by_offers_asks_ever_more_rarely(mesos: Mesos) -> None
     assert (1, {ON_GPU}) == (len(both.hosts), both.short)
 
 
-def test_who_found_enough_begins_anew(mesos: Mesos) -> None:
+def test_who_found_enough_begins_again(mesos: Mesos) -> None:
     """The next shortage of the job causes a REVIVE at once."""
     mesos.tend(HOLD_S)
     assert [0, 60] == revives_while_waiting(mesos, ON_GPU, 90)
@@ -237,9 +243,9 @@ def test_who_found_nothing_asks_when_mesos_makes_no_offers(mesos: Mesos) -> None
     assert [0] == revives_while_waiting(mesos, ON_GPU, 30)
 
 
-def test_of_many_who_ask_in_vain_the_last_ones_are_remembered(mesos: Mesos, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_many_unmet_requests_the_last_ones_are_remembered(mesos: Mesos, monkeypatch: pytest.MonkeyPatch) -> None:
     """A job beyond the limit causes one more REVIVE."""
-    monkeypatch.setattr(offer_keeper, "IN_VAIN_MAX", 1)
+    monkeypatch.setattr(offer_controller, "IN_VAIN_MAX", 1)
     mesos.tend(HOLD_S)
 
     assert [[0], [0], [0]] == [revives_while_waiting(mesos, ON_GPU, 30, job) for job in (JOB, OTHER, JOB)]
@@ -286,14 +292,14 @@ def test_a_new_subscription_hides_nothing(mesos: Mesos) -> None:
     """Filters end with the subscription, in Mesos and in the keeper."""
     mesos.tend(HOLD_S)
     mesos.tend(3_600)
-    mesos.keeper.subscribed()
-    mesos.pool.forget_room()
+    mesos.controller.subscribed()
+    mesos.pool.forget_resources()
 
     assert 0 == mesos.want()
     assert "REVIVE" not in [call["type"] for call in mesos.calls]
 
 
-def test_a_subscription_waits_for_nobody(mesos: Mesos) -> None:
+def test_a_subscription_waits_for_no_demand(mesos: Mesos) -> None:
     """The thread of events continues while a call to a master hangs."""
     mesos.subscribes = True
 
@@ -304,7 +310,7 @@ def test_a_subscription_waits_for_nobody(mesos: Mesos) -> None:
     assert ["DECLINE", "SUPPRESS", "REVIVE"] == [call["type"] for call in mesos.calls]
 
 
-def test_a_new_subscription_may_have_heard_what_the_old_one_was_told(mesos: Mesos) -> None:
+def test_a_new_subscription_may_have_heard_what_the_old_one_was_notified(mesos: Mesos) -> None:
     """The next lease calls REVIVE, since a SUPPRESS may have reached the new subscription."""
     mesos.tend(HOLD_S)
     mesos.subscribes = True
@@ -314,7 +320,7 @@ def test_a_new_subscription_may_have_heard_what_the_old_one_was_told(mesos: Meso
     assert 1 == mesos.want()
 
 
-def test_leased_hosts_and_held_room_are_not_given_back(mesos: Mesos) -> None:
+def test_leased_hosts_and_held_offers_are_not_given_back(mesos: Mesos) -> None:
     """Offers are kept for their lease or hold."""
     mesos.now_s += HOLD_S
     (leased,) = mesos.pool.acquire(JOB, [(SMALL, 1)], mesos.now_s).hosts
@@ -322,7 +328,7 @@ def test_leased_hosts_and_held_room_are_not_given_back(mesos: Mesos) -> None:
     mesos.pool.hold([ComingBack(JOB, 1, Hostname(other), Resources.of(1), 30)], mesos.now_s)
 
     assert [] == mesos.tend()
-    assert 2 == mesos.pool.room_count
+    assert 2 == mesos.pool.resources_count
 
 
 def test_a_large_job_keeps_its_offers(mesos: Mesos) -> None:
@@ -332,7 +338,7 @@ def test_a_large_job_keeps_its_offers(mesos: Mesos) -> None:
     assert KEPT_PER_USED > 1
 
     assert [] == mesos.tend(HOLD_S)
-    assert 1 == mesos.pool.room_count
+    assert 1 == mesos.pool.resources_count
     assert ["DECLINE"] == mesos.tend(2 * HOLD_S)
     assert claimed not in mesos.pool.hosts()
 
@@ -344,6 +350,6 @@ def test_what_is_given_back_is_free(mesos: Mesos) -> None:
     mesos.tend()
     mesos.tend(3 * HOLD_S)
 
-    assert 0 == mesos.pool.room_count
+    assert 0 == mesos.pool.resources_count
     assert Resources.of(4) == mesos.pool.free()
     assert [0, 4_000] == sorted(host.free.cpu_milli for host in mesos.pool.hosts())

@@ -22,7 +22,7 @@ class PlannedPods:
 
 
 @dataclass(frozen=True, slots=True)
-class FoundRoom:
+class FoundCapacity:
     """Number of pods that would find a host now. ``refusing``: if some would not, the hosts by the first rule that
     refuses one more pod."""
 
@@ -31,7 +31,7 @@ class FoundRoom:
 
 
 @dataclass(frozen=True, slots=True)
-class RoomAnswer:
+class CapacityAnswer:
     """Answer of all clusters. ``counts``: for each of the requested pods, the number that would find a host now.
     ``why``: reasons by cluster for pods of the first turn without a host, and for clusters that did not answer."""
 
@@ -43,12 +43,12 @@ EXPLAINED_MAX = 3
 """Maximum pod shapes that are explained by the rules of hosts; further ones are counted."""
 
 
-def no_room(cluster: str, pods: Sequence[PlannedPods], rooms: Sequence[FoundRoom]) -> PlacementReason:
+def lacking_capacity(cluster: str, pods: Sequence[PlannedPods], capacities: Sequence[FoundCapacity]) -> PlacementReason:
     """Return why not all pods of the first turn would find a host of the cluster; empty if all would."""
     short = [
-        NoHost(each.count - room.count, each.is_gang, room.refusing)
-        for each, room in zip(pods, rooms, strict=True)
-        if not each.turn and room.count < each.count
+        NoHost(each.count - capacity.count, each.is_gang, capacity.refusing)
+        for each, capacity in zip(pods, capacities, strict=True)
+        if not each.turn and capacity.count < each.count
     ]
     more = max(len(short) - EXPLAINED_MAX, 0)
     return (ClusterReason(cluster, pods=tuple(short[:EXPLAINED_MAX]), more_count=more),) if short else ()

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from peloton.model.planned_capacity import FoundCapacity, PlannedPods
 from peloton.model.reason import Misfit, merged
-from peloton.model.room import FoundRoom, PlannedPods
 from peloton.scheduling.fleet import Fleet
-from peloton.scheduling.putting import BarredFor, Want, gang_room, put_all
+from peloton.scheduling.putting import BarredFor, Want, gang_misfit, put_all
 from peloton.scheduling.recipes import choose
 from peloton.scheduling.spreading import Spreading
 
 
-def find_room(
+def find_capacity(
     fleet: Fleet, pods: Sequence[PlannedPods], barred: BarredFor, spreading: Spreading | None = None
-) -> list[FoundRoom]:
+) -> list[FoundCapacity]:
     """Place the planned pods tentatively: in each turn the gang, which is placed by itself, then the others together.
 
     Pods that fit are taken off the fleet's free resources. Hosts that fail none of the rules for one pod count as too
     full for a gang.
     """
-    found = [FoundRoom(0)] * len(pods)
+    found = [FoundCapacity(0)] * len(pods)
     for place in sorted({_place(each) for each in pods}):
         mine = [at for at, each in enumerate(pods) if _place(each) == place]
         wants = [Want(pods[at].shape, pods[at].labels, pods[at].count, pods[at].is_gang) for at in mine]
@@ -28,7 +28,7 @@ def find_room(
         for at, want, rows in zip(mine, wants, chosen, strict=True):
             left = want.count - len(rows)
             refusing = _find_refusing(fleet, want, left, barred.get(want.shape, {}), spreading) if left else ()
-            found[at] = FoundRoom(len(rows), merged(refusing))
+            found[at] = FoundCapacity(len(rows), merged(refusing))
     return found
 
 
@@ -46,5 +46,5 @@ def _find_refusing(
     yield from found
     fitting = len(fleet) - sum(count for _, count in found)
     if fitting:
-        room = choose(fleet, want.shape, want.labels, left, barred, spreading)
-        yield gang_room(want.shape, left, len(room)), fitting
+        fit_counts = choose(fleet, want.shape, want.labels, left, barred, spreading)
+        yield gang_misfit(want.shape, left, len(fit_counts)), fitting

@@ -6,14 +6,14 @@ import hypothesis.strategies as st
 import numpy as np
 from hypothesis import given
 
-from peloton.lifecycle.in_vain import TRY_S
+from peloton.lifecycle.failed_placements import TRY_S
 from peloton.model.ids import JobId
 from peloton.model.pod import PodState
 from peloton.model.reason import Reason, Rule
 from peloton.model.resources import Resources
 from peloton.scheduling.cycle import HeldGang
 from peloton.scheduling.gangs import GangRun
-from services.resmgr.held_back import passed_by
+from services.resmgr.in_backoff import passed_by
 from services.resmgr.queues import PoolQueues
 from services.resmgr.recovery import rebuild
 from tests.reasons import REQUEUED
@@ -38,7 +38,7 @@ def test_passed_by(queues: list[list[tuple[int, int, bool, bool]]]) -> None:
             run = GangRun(JobId(f"{row}-{number}"), 0, count, size, (size,), 0, number, revocable=revocable)
             waiting.setdefault(row, {}).setdefault(run.queue, []).append(run)
             if is_held:
-                held.append(HeldGang(row, run, Reason(Rule.HELD_BACK, "/p")))
+                held.append(HeldGang(row, run, Reason(Rule.IN_BACKOFF, "/p")))
     gone = {gang.run.job_id for gang in held}
     demand, slack_demand = _wanted(waiting, len(queues), False), _wanted(waiting, len(queues), True)
     before = {row: {kind: list(queue) for kind, queue in kinds.items()} for row, kinds in waiting.items()}
@@ -64,7 +64,7 @@ def _wanted(waiting: dict[int, PoolQueues], pools: int, revocable: bool) -> np.n
     return found
 
 
-async def test_what_was_released_for_new_hosts_is_not_held_back_again_by_a_rebuild(world: World) -> None:
+async def test_what_was_released_for_new_hosts_is_not_in_backoff_again_by_a_rebuild(world: World) -> None:
     """Storage does not record the release; rebuilt memory repeats it at the next due time."""
     pool = world.pool("p", 3, 3)
     stuck, other = world.job(pool, 3), world.job(pool, 3)
@@ -88,7 +88,7 @@ async def test_what_was_released_for_new_hosts_is_not_held_back_again_by_a_rebui
         assert () == tuple(fresh.snapshot(100, now_ns).held)
 
 
-async def test_what_is_held_back_is_tried_when_hosts_have_more_room(world: World) -> None:
+async def test_what_is_in_backoff_is_tried_when_hosts_have_more_capacity(world: World) -> None:
     """Gangs in backoff are tried when a daemon has ended, and soon again: this is not a flapping host."""
     pool = world.pool("p", 3, 3)
     stuck = world.job(pool, 3)

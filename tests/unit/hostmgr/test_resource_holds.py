@@ -9,11 +9,11 @@ from peloton.model.ids import Hostname, JobId
 from peloton.model.pod import Strategy
 from peloton.model.resources import Resources
 from services.hostmgr.driver import RegisteredHost
-from services.hostmgr.hosts import room_holds
-from services.hostmgr.hosts.host_book import HostBook
-from services.hostmgr.hosts.room_holds import HOLD_S
+from services.hostmgr.hosts import resource_holds
+from services.hostmgr.hosts.host_cache import HostCache
+from services.hostmgr.hosts.resource_holds import HOLD_S
 from services.hostmgr.messages import desired_from_wire, desired_to_wire, lease_from_wire, lease_to_wire
-from tests.unit.hostmgr.test_hosts import JOB, OTHER, leased, pool_with, refused, room, shape
+from tests.unit.hostmgr.test_hosts import JOB, OTHER, free_part, leased, pool_with, refused, shape
 
 H1 = Hostname("h1")
 BIG, SMALL = shape(3), shape(2)
@@ -25,9 +25,9 @@ def back(instance: int = 0, job: JobId = JOB) -> ComingBack:
     return ComingBack(job, instance, H1, Resources.of(3, 32), GRACE_S)
 
 
-def held(*hosts: str) -> HostBook:
+def held(*hosts: str) -> HostCache:
     """Return a pool whose host h1 has resources for the returning pod, and one cpu more."""
-    pool = pool_with(*map(room, hosts))
+    pool = pool_with(*map(free_part, hosts))
     pool.set_hosts(
         [RegisteredHost(f"{name}-S", Hostname(name), "127.0.0.1", Resources(), Resources(), {}) for name in hosts]
     )
@@ -35,7 +35,7 @@ def held(*hosts: str) -> HostBook:
     return pool
 
 
-def come_back(pool: HostBook, now_s: float = 1.0, instance: int = 0) -> HostLease:
+def come_back(pool: HostCache, now_s: float = 1.0, instance: int = 0) -> HostLease:
     return pool.acquire(JOB, [(BIG, 1)], now_s, desired=[Desired(instance, H1, BIG)])
 
 
@@ -54,7 +54,7 @@ def test_others_do_not_see_what_is_held() -> None:
 def test_the_slot_of_who_comes_back_is_held() -> None:
     """The last slot of a host is for the returning pod alone."""
     pool = held("h1")
-    pool.add_room([room("h1", slots=1)])
+    pool.add_resources([free_part("h1", slots=1)])
 
     lease = pool.acquire(OTHER, [(shape(0.1), 1)], 1.0)
 
@@ -69,26 +69,26 @@ def test_who_comes_back_gets_its_host_first() -> None:
     assert [(H1, 4_000)] == [(host.hostname, host.free.cpu_milli) for host in lease.hosts]
 
 
-def test_who_comes_back_waits_while_its_room_is_held() -> None:
+def test_who_comes_back_waits_while_its_resources_is_held() -> None:
     """The pod waits even if its host has no resources yet; its job is woken when there are some, and after the hold the
     pod is placed elsewhere.
     """
     pool = held("h0", "h1")
-    pool.remove_room(["h1-O1"])
+    pool.remove_resources(["h1-O1"])
     lease = come_back(pool)
     assert ((), ((0, H1),)) == (lease.hosts, lease.awaited)
     assert lease == lease_from_wire(lease_to_wire(lease, []), [])
-    assert {JOB} == pool.add_room([room("h2")])
+    assert {JOB} == pool.add_resources([free_part("h2")])
 
     late = come_back(pool, END_S)
 
     assert (["h0"], ()) == ([host.hostname for host in late.hosts], late.awaited)
 
 
-def test_nobody_waits_for_a_host_that_is_gone() -> None:
+def test_no_pod_waits_for_a_host_that_is_gone() -> None:
     """The host is neither registered nor announced."""
     pool = held("h0", "h1")
-    pool.remove_room(["h1-O1"])
+    pool.remove_resources(["h1-O1"])
     pool.set_hosts([])
 
     assert (["h0"], ()) == ([host.hostname for host in come_back(pool).hosts], come_back(pool).awaited)
@@ -117,7 +117,7 @@ def test_holds_are_given_up() -> None:
 
 def test_holds_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """More pods return without a hold; a repeated hold of a pod counts once."""
-    monkeypatch.setattr(room_holds, "HOLDS_MAX", 1)
+    monkeypatch.setattr(resource_holds, "HOLDS_MAX", 1)
     pool = held("h1")
     pool.hold([back(), back(1)], 0.0)
 
@@ -133,7 +133,7 @@ def test_desired_hosts_cross_the_wire() -> None:
 
 def test_emptiest_hosts_are_leased_first() -> None:
     """The lease has one host for each pod, by the free share of the agent, then by name."""
-    pool = pool_with(room("h2", cpus=2), room("h1", cpus=4), room("h0", cpus=4))
+    pool = pool_with(free_part("h2", cpus=2), free_part("h1", cpus=4), free_part("h0", cpus=4))
     pool.set_hosts(
         [
             RegisteredHost(f"{name}-S", Hostname(name), "127.0.0.1", Resources.of(cpus, 2048), Resources(), {})

@@ -63,7 +63,7 @@ class Stored(NamedTuple):
     ended_s: float  # since the epoch, 0 = unknown
 
 
-class PodBook:
+class PodCache:
     """The pods. Not thread-safe: its owner has a lock, and delivers the reports that methods return."""
 
     def __init__(self) -> None:

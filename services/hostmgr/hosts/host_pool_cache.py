@@ -1,4 +1,4 @@
-"""The part of the ``HostBook`` about host pools: their definitions, and the resources requested by the pods on each
+"""The part of the ``HostCache`` about host pools: their definitions, and the resources requested by the pods on each
 host."""
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 
 from peloton.model.host import HostPoolCapacity
-from peloton.model.host_pool import HostInPool, HostPools, PoolRoom
+from peloton.model.host_pool import HostInPool, HostPools, HostPoolTotals
 from peloton.model.ids import Hostname, JobId, PodId
 from services.hostmgr.driver import NOTHING, RegisteredHost
 from services.hostmgr.hosts.asked_amounts import PodAmounts
@@ -17,8 +17,8 @@ from services.hostmgr.hosts.host_table import HostTable
 from services.hostmgr.hosts.waiting_jobs import WaitingJobs
 
 
-class HostPoolBook:
-    """State of host pools. Any thread may call; table and lock are the ``HostBook``'s."""
+class HostPoolCache:
+    """State of host pools. Any thread may call; table and lock are the ``HostCache``'s."""
 
     def __init__(self, lock: threading.RLock, table: HostTable, waiting: WaitingJobs, daemons: DaemonHosts) -> None:
         self._lock, self._table, self._waiting, self._daemons = lock, table, waiting, daemons
@@ -43,9 +43,9 @@ class HostPoolBook:
             self._pooled.set_pools(pools)
             seen, changed = self._pooled.again()
             self._table.set_hosts(seen)
-            unregistered = self._table.rooms.hosts.keys() - self._table.registered.by_name.keys()
+            unregistered = self._table.free_resources.hosts.keys() - self._table.registered.by_name.keys()
             for hostname in (*changed, *unregistered):
-                self._table.rooms.change_pool(hostname)
+                self._table.free_resources.change_pool(hostname)
             return self._waiting.pop_all()
 
     def capacities(self) -> list[HostPoolCapacity]:
@@ -80,14 +80,16 @@ class HostPoolBook:
         with self._lock:
             return self._pooled.move_bounds()
 
-    def rooms(self) -> dict[str, PoolRoom]:
+    def totals(self) -> dict[str, HostPoolTotals]:
         """Returns the resources of hosts that take pods, by host pool."""
-        found: dict[str, PoolRoom] = {}
+        found: dict[str, HostPoolTotals] = {}
         with self._lock:
             for name, host in self._up():
                 pool, asked = self._pooled.pool_of(name), self._pooled.asked.on_host(name)
-                room = found.get(pool, PoolRoom())
-                found[pool] = PoolRoom(room.host_count + 1, room.capacity + host.capacity, room.used + asked)
+                of_pool = found.get(pool, HostPoolTotals())
+                found[pool] = HostPoolTotals(
+                    of_pool.host_count + 1, of_pool.capacity + host.capacity, of_pool.used + asked
+                )
         return found
 
     def hosts_of(self, pool: str) -> list[Hostname]:
@@ -110,12 +112,12 @@ class HostPoolBook:
             self.is_stale = True
             raise
         with self._lock:
-            self._table.rooms.recount(self._pooled.asked.end_reading(pods))
+            self._table.free_resources.recount(self._pooled.asked.end_reading(pods))
 
     def refused(self, pod_ids: Sequence[PodId]) -> None:
         """Removes pods of a claim that storage did not allow to launch."""
         with self._lock:
-            self._table.rooms.recount(self._pooled.asked.remove(pod_ids))
+            self._table.free_resources.recount(self._pooled.asked.remove(pod_ids))
 
     def unknown(self, pod_ids: Sequence[PodId]) -> None:
         """Marks requests as stale: it is unknown whether storage allowed these pods of a claim to launch."""

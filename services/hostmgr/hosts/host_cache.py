@@ -24,35 +24,35 @@ from peloton.model.reservation import WaitingPod
 from peloton.model.resources import Resources
 from peloton.scheduling.fit import infeasible, reach
 from peloton.scheduling.relocation import HostNow
-from services.hostmgr.driver import Claim, Holder, RegisteredHost, Room
+from services.hostmgr.driver import Claim, FreeResources, Holder, RegisteredHost
 from services.hostmgr.hosts.asked_amounts import PodAmounts
 from services.hostmgr.hosts.aversions import Aversions
+from services.hostmgr.hosts.capacity_finder import CapacityFinder
 from services.hostmgr.hosts.daemon_hosts import DaemonHosts
 from services.hostmgr.hosts.domain_counts import NO_COUNTS, Counts, DomainCounts, near
 from services.hostmgr.hosts.feasibility_cache import FeasibilityCache
 from services.hostmgr.hosts.host_census import hosts_now
 from services.hostmgr.hosts.host_chooser import HostChooser
 from services.hostmgr.hosts.host_listing import list_hosts
+from services.hostmgr.hosts.host_load_cache import HostLoadCache
 from services.hostmgr.hosts.host_notes import NO_NOTES, HostNotes
-from services.hostmgr.hosts.host_pool_book import HostPoolBook
-from services.hostmgr.hosts.host_room import HostRoom, leased_host
-from services.hostmgr.hosts.host_rooms import HostRooms
+from services.hostmgr.hosts.host_pool_cache import HostPoolCache
+from services.hostmgr.hosts.host_resources import HostResources, leased_host
+from services.hostmgr.hosts.host_resources_table import HostResourcesTable
 from services.hostmgr.hosts.host_sums import HostSums
 from services.hostmgr.hosts.host_table import HostTable
 from services.hostmgr.hosts.host_views import HostViews
-from services.hostmgr.hosts.load_book import LoadBook
 from services.hostmgr.hosts.pooled_hosts import PooledHosts
 from services.hostmgr.hosts.registered_hosts import RegisteredHosts
-from services.hostmgr.hosts.reservation_book import ReservationBook
-from services.hostmgr.hosts.room_finder import RoomFinder
-from services.hostmgr.hosts.room_holds import ComingBackOf
+from services.hostmgr.hosts.reservation_cache import ReservationCache
+from services.hostmgr.hosts.resource_holds import ComingBackOf
 from services.hostmgr.hosts.waiting_jobs import WaitingJobs
 from services.hostmgr.in_flight import InFlight
 
 HOSTS_UNKNOWN = "the hosts of the cluster are not known yet"
 
 
-class HostBook:
+class HostCache:
     """State of the hosts. Any thread may call; times are of the monotonic clock."""
 
     def __init__(
@@ -68,7 +68,7 @@ class HostBook:
         self._lock = threading.RLock()
         self._cluster_labels = cluster_labels or {}
         pooled, registered = PooledHosts(), RegisteredHosts()
-        self._table = HostTable(HostRooms(cluster_labels, pooled, registered.capacity_of), pooled, registered)
+        self._table = HostTable(HostResourcesTable(cluster_labels, pooled, registered.capacity_of), pooled, registered)
         self._chooser = HostChooser(self._table, wall_ns)
         self.are_hosts_known = False
         self._feasibility = FeasibilityCache()
@@ -78,14 +78,16 @@ class HostBook:
         self.daemons = DaemonHosts(self._table, self._lock)
         self.domains = DomainCounts(self._table, self._lock)
         self.views = HostViews(self._lock, self._table, lambda: self.are_hosts_known)
-        self.loads = LoadBook(self._lock, self._table)
-        self.reservations = ReservationBook(self._lock, self._table, self._chooser, self._waiting, wall_ns, None, notes)
-        self.host_pools = HostPoolBook(self._lock, self._table, self._waiting, self.daemons)
+        self.loads = HostLoadCache(self._lock, self._table)
+        self.reservations = ReservationCache(
+            self._lock, self._table, self._chooser, self._waiting, wall_ns, None, notes
+        )
+        self.host_pools = HostPoolCache(self._lock, self._table, self._waiting, self.daemons)
         self.sums = HostSums(self._lock, self._table)
         self.pod_labels = self._table.pod_labels
         self.launches = InFlight[str]()  # by host, from the claim of a launch to its commit
         self.aversions = Aversions(lambda: len(self._table.registered.by_name), None, notes.avoided)
-        self.room = RoomFinder(self._lock, self._table, self._chooser, self.daemons, self.aversions, clock)
+        self.finder = CapacityFinder(self._lock, self._table, self._chooser, self.daemons, self.aversions, clock)
 
     # Maintenance.
 
@@ -113,21 +115,21 @@ class HostBook:
             self._table.name_taken, self.are_hosts_known = taken, True
             seen, changed = self._table.pooled.take_in(ours)
             self._table.set_hosts(seen)
-            self._table.rooms.claimed.heard(self.launches)
-            self._table.rooms.keep(self._table.registered.by_name.keys())
+            self._table.free_resources.claimed.heard(self.launches)
+            self._table.free_resources.keep(self._table.registered.by_name.keys())
             self.daemons.hosts_changed()
-            return self._waiting.pop_all() if self._table.rooms.recount(changed) else set()
+            return self._waiting.pop_all() if self._table.free_resources.recount(changed) else set()
 
     def sights(self, hostnames: Collection[str]) -> dict[str, HostSight]:
         """Returns the cluster's listings of these hosts, for the volumes on them."""
         with self._lock:
             return {hostname: self._table.sight(Hostname(hostname)) for hostname in hostnames}
 
-    def add_room(self, rooms: Sequence[Room]) -> set[JobId]:
+    def add_resources(self, free_resources: Sequence[FreeResources]) -> set[JobId]:
         """Adds offers; returns the jobs that waited for hosts."""
         with self._lock:
-            self._table.rooms.add(rooms, self._clock())
-            self.daemons.keep_room(room.hostname for room in rooms)
+            self._table.free_resources.add(free_resources, self._clock())
+            self.daemons.keep_resources(announced.hostname for announced in free_resources)
             return self._waiting.pop_all()
 
     def pods_launched(self, job_id: JobId, pods: Sequence[tuple[int, int, str, tuple[Label, ...]]]) -> None:
@@ -146,8 +148,8 @@ class HostBook:
         if not has_labelled and not self._table.pooled.are_used:
             return set()
         with self._lock:
-            has_room = self._table.rooms.recount(self._table.pooled.asked.remove(pod_ids))
-            return self._waiting.pop_all() if has_labelled or has_room else set()
+            has_capacity = self._table.free_resources.recount(self._table.pooled.asked.remove(pod_ids))
+            return self._waiting.pop_all() if has_labelled or has_capacity else set()
 
     def hold(self, pods: Sequence[ComingBack], now_s: float) -> None:
         """Holds resources for pods that will return to their hosts, before they are asked to leave."""
@@ -166,25 +168,25 @@ class HostBook:
             dropped = self._table.holds.drop(gone) | self._table.holds.expire(now_s)
             return self._waiting.pop_all() if dropped else set()
 
-    def remove_room(self, room_ids: Iterable[str]) -> None:
+    def remove_resources(self, resources_ids: Iterable[str]) -> None:
         with self._lock:
-            for room_id in room_ids:
-                self._table.rooms.remove(room_id)
+            for resources_id in resources_ids:
+                self._table.free_resources.remove(resources_id)
 
     def take_idle(self, until_s: float, now_s: float, kept: int, limit: int) -> list[str]:
         """Removes idle offers received up to ``until_s``, except ``kept`` of them; they are returned to the cluster."""
         with self._lock:
-            return self._table.rooms.take_idle(until_s, now_s, kept, limit, self._table.kept_on())
+            return self._table.free_resources.take_idle(until_s, now_s, kept, limit, self._table.kept_on())
 
     def may_fit(self, shapes: Iterable[PodShape]) -> bool:
         """Returns whether a host has free resources for one of these, by the cluster's last report, offered or not."""
         with self._lock:
-            return any(self._table.registered.has_room(shape) for shape in shapes)
+            return any(self._table.registered.has_capacity(shape) for shape in shapes)
 
-    def forget_room(self) -> None:
+    def forget_resources(self) -> None:
         """Removes all offers and leases when the session ends; the next offer wakes waiting jobs."""
         with self._lock:
-            self._table.rooms.clear()
+            self._table.free_resources.clear()
             self._leases.clear()
             self._lease_of_job.clear()
 
@@ -261,11 +263,11 @@ class HostBook:
         with self._lock:
             away = self._table.away() | self._table.name_taken.keys()
             unannounced = (free for name, free in self._table.unannounced().items() if name not in away)
-            return sum(unannounced, self._table.rooms.fleet.free_sum(away))
+            return sum(unannounced, self._table.free_resources.fleet.free_sum(away))
 
     @property
-    def room_count(self) -> int:
-        return self._table.rooms.room_count
+    def resources_count(self) -> int:
+        return self._table.free_resources.resources_count
 
     def revocable_holders(self, with_others: bool = False) -> list[RegisteredHost]:
         """Returns the hosts with revocable pods, or all hosts, by name."""
@@ -287,7 +289,7 @@ class HostBook:
         with self._lock:  # the sorting needs no lock
             table = self._table
             known = table.registered.by_name, table.withdrawn, table.maintained
-            free = {name: host.free for name, host in table.rooms.hosts.items()} | table.unannounced()
+            free = {name: host.free for name, host in table.free_resources.hosts.items()} | table.unannounced()
         found = list_hosts(*known, free, avoided, self._cluster_labels, self._wall_ns(), names)
         found = self.reservations.shown(found)
         if not self.host_pools.are_used:
@@ -350,24 +352,30 @@ class HostBook:
                 self._waiting.add((job_id, for_gang), for_leases=choice.is_leased or HostRule.LEASED in rules)
             return self._lease(lease, (job_id, for_gang), now_s)
 
-    def lease_for_daemon(self, job_id: JobId, rooms: Mapping[Hostname, HostRoom], now_s: float) -> HostLease:
-        """Leases the READY ones of these hosts, with the resources in ``rooms``."""
+    def lease_for_daemon(
+        self, job_id: JobId, free_resources: Mapping[Hostname, HostResources], now_s: float
+    ) -> HostLease:
+        """Leases the READY ones of these hosts, with the resources in ``free_resources``."""
         with self._lock:
             self._expire(now_s)
             self._end_lease(self._lease_of_job.pop((job_id, False), ""))
-            hosts = self._table.rooms.hosts
-            ready = {name: room for name, room in rooms.items() if name in hosts and not hosts[name].lease_id}
+            hosts = self._table.free_resources.hosts
+            ready = {
+                name: announced
+                for name, announced in free_resources.items()
+                if name in hosts and not hosts[name].lease_id
+            }
             capacity_of, closed, ports_on = self._table.capacity_of, self._table.closed, self.pod_labels.ports_on
             leased = [
-                leased_host(room, name in closed, (), capacity_of(name), ports_in_use=ports_on(name))
-                for name, room in ready.items()
+                leased_host(announced, name in closed, (), capacity_of(name), ports_in_use=ports_on(name))
+                for name, announced in ready.items()
             ]
             return self._lease(HostLease(str(uuid.uuid4()), tuple(leased)), (job_id, False), now_s)
 
     def _lease(self, lease: HostLease, holder: Holder, now_s: float) -> HostLease:
         hostnames = [host.hostname for host in lease.hosts]
         for hostname in hostnames:
-            self._table.rooms.lease(self._table.rooms.hosts[hostname], lease.lease_id)
+            self._table.free_resources.lease(self._table.free_resources.hosts[hostname], lease.lease_id)
         if hostnames:
             self._leases[lease.lease_id] = (now_s + self._lease_s, hostnames)
             self._lease_of_job[holder] = lease.lease_id
@@ -385,11 +393,11 @@ class HostBook:
             claims = {}
             left = []
             for hostname in leased:
-                host = self._table.rooms.hosts.get(hostname)
+                host = self._table.free_resources.hosts.get(hostname)
                 if host is None or host.lease_id != lease_id:
                     continue
-                if hostname in wanted and host.rooms and not self._table.is_away(hostname):
-                    claims[hostname] = self._table.rooms.claim(host)
+                if hostname in wanted and host.free_resources and not self._table.is_away(hostname):
+                    claims[hostname] = self._table.free_resources.claim(host)
                 else:
                     left.append(hostname)
             if left:
@@ -411,8 +419,8 @@ class HostBook:
         """Ends a lease; returns whether that made hosts READY."""
         _, leased = self._leases.pop(lease_id, (0.0, []))
         for hostname in leased:
-            if (host := self._table.rooms.hosts.get(hostname)) and host.lease_id == lease_id:
-                self._table.rooms.lease(host, "")
+            if (host := self._table.free_resources.hosts.get(hostname)) and host.lease_id == lease_id:
+                self._table.free_resources.lease(host, "")
         return bool(leased)
 
     def _expire(self, now_s: float) -> None:

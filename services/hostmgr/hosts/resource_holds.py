@@ -17,7 +17,7 @@ ComingBackOf = Callable[[JobId, Sequence[int]], Sequence[ComingBack]]
 """Returns which of a job's instances still return to their hosts."""
 
 
-class RoomHolds:
+class ResourceHolds:
     """Holds in memory only: under the next leader of the host manager, pods return to their host only if it has enough
     free resources."""
 

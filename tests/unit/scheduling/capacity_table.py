@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from peloton.lifecycle.reason_text import hosts_text
 from peloton.model.ids import Hostname
 from peloton.model.layout import Domains, GangClose, Layout, Spread
+from peloton.model.planned_capacity import FoundCapacity, PlannedPods
 from peloton.model.pod import Constraint, HostLabel, Label, PodLabel, PodShape, Strategy
 from peloton.model.reason import HostRule, Misfit
 from peloton.model.resources import Resources
-from peloton.model.room import FoundRoom, PlannedPods
+from peloton.scheduling.capacity import find_capacity
 from peloton.scheduling.fleet import Fleet
-from peloton.scheduling.room import find_room
 from peloton.scheduling.rows import HostRow
 from peloton.scheduling.spreading import Spreading
 from tests.unit.scheduling.pool_table import Row, Scenario, amounts, draw_table, read_table
@@ -28,7 +28,7 @@ HEADER = ("pods", "found", "hosts that take no more")
 
 
 @dataclass
-class RoomScenario:
+class CapacityScenario:
     scenario: Scenario
 
     @property
@@ -40,16 +40,18 @@ class RoomScenario:
     def draw(self) -> list[str]:
         hosts, pods = self._tables
         rows = list(zip((row["pods"] for row in pods), self._find(hosts, pods), strict=True))
-        told = [[name, str(room.count), "; ".join(map(hosts_text, room.refusing))] for name, room in rows]
-        return draw_table(HEADER, told)
+        reported = [
+            [name, str(fit_counts.count), "; ".join(map(hosts_text, fit_counts.refusing))] for name, fit_counts in rows
+        ]
+        return draw_table(HEADER, reported)
 
-    def _find(self, hosts: Sequence[Row], pods: Sequence[Row]) -> list[FoundRoom]:
+    def _find(self, hosts: Sequence[Row], pods: Sequence[Row]) -> list[FoundCapacity]:
         fleet = Fleet(_host(order, row) for order, row in enumerate(hosts))
         asked = [_pods(row) for row in pods]
         closed = {order: MAINTENANCE for order, row in enumerate(hosts) if "barred" in row.get("flags", "")}
         domains = {each.shape: [*_domains(each.shape, hosts)] for each in asked}
         spreading = Spreading(fleet, domains) if any(domains.values()) else None
-        return find_room(fleet, asked, {each.shape: closed for each in asked}, spreading)
+        return find_capacity(fleet, asked, {each.shape: closed for each in asked}, spreading)
 
 
 def _host(order: int, row: Row) -> HostRow:

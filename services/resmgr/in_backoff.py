@@ -9,8 +9,8 @@ from collections.abc import Collection, Iterable, Mapping
 
 import numpy as np
 
+from peloton.lifecycle.failed_placements import least_hold_s
 from peloton.lifecycle.gang import HOLD
-from peloton.lifecycle.in_vain import least_hold_s
 from peloton.model.ids import JobId, RespoolId
 from peloton.model.reason import Reason, Rule
 from peloton.model.times import NS_PER_S
@@ -36,7 +36,7 @@ def held_gangs(tree: PoolTree, waiting: WaitingRuns, ledgers: Iterable[JobLedger
     by_pool: dict[RespoolId, dict[JobId, JobLedger]] = {}
     for ledger in ledgers:
         row = tree.row.get(ledger.pool_id)
-        if row is not None and tree.is_leaf[row] and ledger.may_be_held_back(now_ns):
+        if row is not None and tree.is_leaf[row] and ledger.may_be_in_backoff(now_ns):
             by_pool.setdefault(ledger.pool_id, {})[ledger.job_id] = ledger
     found: list[HeldGang] = []
     for pool_id, mine in by_pool.items():
@@ -62,9 +62,9 @@ class Releases:
 
     def __init__(self) -> None:
         self.hosts_came = False  # and no release followed yet
-        self._room_came = False  # the same for known hosts
-        self._room_due_ns = 0
-        self.have_room: set[JobId] = set()  # jobs with an ended pod that may leave resources
+        self._capacity_came = False  # the same for known hosts
+        self._capacity_due_ns = 0
+        self.freed_jobs: set[JobId] = set()  # jobs with an ended pod that may leave resources
         self._due_ns = 0
         self._job_due_ns: dict[JobId, int] = {}
         self._turns: dict[RespoolId, tuple[int, int]] = {}  # -> turns, and the time of counting
@@ -73,12 +73,12 @@ class Releases:
         """Repeat earlier releases after a rebuild: storage does not record them, so memory has the gangs in backoff
         again."""
         self.hosts_came |= self._due_ns > 0
-        self._room_came |= self._room_due_ns > 0
-        self.have_room |= self._job_due_ns.keys()
+        self._capacity_came |= self._capacity_due_ns > 0
+        self.freed_jobs |= self._job_due_ns.keys()
 
-    def note_room(self, on_same_hosts: bool) -> None:
+    def note_capacity(self, on_same_hosts: bool) -> None:
         """Note that there is more capacity, or that other host pools serve a workload."""
-        self._room_came |= on_same_hosts
+        self._capacity_came |= on_same_hosts
         self.hosts_came |= not on_same_hosts
 
     def turns(self, pool_id: RespoolId) -> int:
@@ -88,8 +88,8 @@ class Releases:
         """Count the turns of the gangs that are in backoff now."""
         shares: dict[int, int] = {}
         for gang in held:
-            room = np.minimum(tree.limit_above[gang.row], capacity).tolist()
-            wanted = zip((need * gang.run.gang_count for need in gang.run.need), room, strict=True)
+            limits = np.minimum(tree.limit_above[gang.row], capacity).tolist()
+            wanted = zip((need * gang.run.gang_count for need in gang.run.need), limits, strict=True)
             share = max(-(-_WHOLE * want // all_of_it) if want < all_of_it else _WHOLE for want, all_of_it in wanted)
             shares[gang.row] = shares.get(gang.row, 0) + share
         since_ns = now_ns - HOLD.max_s * NS_PER_S
@@ -99,22 +99,22 @@ class Releases:
             if turns >= self.turns(pool_id):
                 self._turns[pool_id] = (turns, now_ns)
 
-    def due(self, held_back: Collection[JobId], jobs: Mapping[JobId, JobLedger], now_ns: int) -> list[JobId]:
+    def due(self, in_backoff: Collection[JobId], jobs: Mapping[JobId, JobLedger], now_ns: int) -> list[JobId]:
         """Return the jobs in backoff that are released now, by id."""
-        self.have_room &= set(held_back)
+        self.freed_jobs &= set(in_backoff)
         self._job_due_ns = {job_id: due_ns for job_id, due_ns in self._job_due_ns.items() if due_ns > now_ns}
         if self.hosts_came and now_ns >= self._due_ns:
             most = max((turns for turns, _ in self._turns.values()), default=0)
             self.hosts_came, self._due_ns = False, now_ns + _pause_ns(most)
-            found = sorted(held_back)
-        elif self._room_came and now_ns >= self._room_due_ns:
-            self._room_came, self._room_due_ns = False, now_ns + SAME_HOSTS_S * NS_PER_S
-            found = sorted(held_back)
+            found = sorted(in_backoff)
+        elif self._capacity_came and now_ns >= self._capacity_due_ns:
+            self._capacity_came, self._capacity_due_ns = False, now_ns + SAME_HOSTS_S * NS_PER_S
+            found = sorted(in_backoff)
         else:
-            found = sorted(self.have_room - self._job_due_ns.keys())
+            found = sorted(self.freed_jobs - self._job_due_ns.keys())
             for job_id in found:
                 self._job_due_ns[job_id] = now_ns + _pause_ns(self.turns(jobs[job_id].pool_id))
-        self.have_room.difference_update(found)
+        self.freed_jobs.difference_update(found)
         return found
 
 
@@ -124,7 +124,7 @@ def _pause_ns(turns: int) -> int:
 
 def _reason(path: str, ledger: JobLedger, run: GangRun, left_ns: int) -> Reason:
     launches = ledger.requeue_count if run.gang_size > 1 else 0
-    return Reason(Rule.HELD_BACK, path, left=-(-left_ns // NS_PER_S), bound=launches, gang_size=run.gang_size)
+    return Reason(Rule.IN_BACKOFF, path, left=-(-left_ns // NS_PER_S), bound=launches, gang_size=run.gang_size)
 
 
 def passed_by(

@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from peloton.errors import Unavailable
-from peloton.model.daemon import DaemonReach, DaemonRoom
+from peloton.model.daemon import DaemonPlan, DaemonReach
+from peloton.model.planned_capacity import CapacityAnswer, PlannedPods
 from peloton.model.reason import ClusterReason, ClusterRule, NoHost, RefusingHosts
-from peloton.model.room import PlannedPods, RoomAnswer
 from tests.unit.hostmgr.test_federation import LEASED, ONE, World
 
 
@@ -17,12 +17,12 @@ def lacks(cluster: str, count: int, hosts: int, is_gang: bool = False) -> Cluste
     return ClusterReason(cluster, pods=(NoHost(count, is_gang, (RefusingHosts(hosts, LEASED),)),))
 
 
-def test_one_cluster_is_asked_once_for_the_room_of_planned_pods() -> None:
+def test_one_cluster_is_asked_once_for_the_capacity_of_planned_pods() -> None:
     """The answer names no cluster; it has no rules for pods that would wait in the queue."""
     world = World(a=4)
     pods = [PlannedPods(ONE, 5), PlannedPods(ONE, 9, turn=1)]
 
-    assert RoomAnswer((4, 0), (lacks("", 1, 4),)) == world.all.find_room(pods)
+    assert CapacityAnswer((4, 0), (lacks("", 1, 4),)) == world.all.find_capacity(pods)
     assert {"a": {"room": 1}} == world.asked()
 
 
@@ -32,10 +32,10 @@ def test_planned_pods_fill_one_cluster_after_the_other() -> None:
     """
     world = World(a=2, b=3)
 
-    assert RoomAnswer((5,)) == replace(world.all.find_room([PlannedPods(ONE, 5)]), why=())
-    more = world.all.find_room([PlannedPods(ONE, 7)])
+    assert CapacityAnswer((5,)) == replace(world.all.find_capacity([PlannedPods(ONE, 5)]), why=())
+    more = world.all.find_capacity([PlannedPods(ONE, 7)])
     assert ((5,), {lacks("b", 4, 3), lacks("a", 2, 2)}) == (more.counts, {*more.why})
-    gang = world.all.find_room([PlannedPods(ONE, 4, is_gang=True), PlannedPods(ONE, 1)])
+    gang = world.all.find_capacity([PlannedPods(ONE, 4, is_gang=True), PlannedPods(ONE, 1)])
     assert ((0, 1), (lacks("a", 4, 2, True), lacks("b", 4, 3, True))) == (gang.counts, gang.why)
     assert [3, 3] == [world.managers[name].asked["room"] for name in "ab"]
 
@@ -43,17 +43,17 @@ def test_planned_pods_fill_one_cluster_after_the_other() -> None:
 def test_a_silent_cluster_is_named_and_the_others_count() -> None:
     """The query fails if no cluster answers."""
     world = World(a=4, b=3)
-    world.all.find_room([PlannedPods(ONE, 1)])  # caches the free resources there
+    world.all.find_capacity([PlannedPods(ONE, 1)])  # caches the free resources there
     world.managers["a"].is_away = True
-    answer = world.all.find_room([PlannedPods(ONE, 5)])
+    answer = world.all.find_capacity([PlannedPods(ONE, 5)])
     away = ClusterReason("a", ClusterRule.FAILED, detail="away")
 
-    assert RoomAnswer((3,), (away, lacks("b", 2, 3))) == answer
+    assert CapacityAnswer((3,), (away, lacks("b", 2, 3))) == answer
     world.silence("a")
-    assert "silent" in [reason.rule for reason in world.all.find_room([PlannedPods(ONE, 5)]).why]
+    assert "silent" in [reason.rule for reason in world.all.find_capacity([PlannedPods(ONE, 5)]).why]
     world.managers["b"].is_away = True
     with pytest.raises(Unavailable, match="away"):
-        world.all.find_room([PlannedPods(ONE, 5)])
+        world.all.find_capacity([PlannedPods(ONE, 5)])
 
 
 def test_a_daemon_is_planned_in_every_cluster() -> None:
@@ -63,8 +63,8 @@ def test_a_daemon_is_planned_in_every_cluster() -> None:
     found = world.all.plan_daemon(ONE)
 
     a, b = found["a"], found["b"]
-    assert DaemonRoom(DaemonReach(4, cluster="a")) == a
+    assert DaemonPlan(DaemonReach(4, cluster="a")) == a
     assert isinstance(b, Unavailable)
     assert "away" == b.message
     assert {"a": {"plan": 1}, "b": {"plan": 1}} == world.asked()
-    assert {"": DaemonRoom(DaemonReach(2))} == World(c=2).all.plan_daemon(ONE)
+    assert {"": DaemonPlan(DaemonReach(2))} == World(c=2).all.plan_daemon(ONE)

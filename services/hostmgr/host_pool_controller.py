@@ -39,7 +39,7 @@ MINIMUM_MAX = 1_000_000
 _NAME_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.")
 
 
-class HostPoolKeeper:
+class HostPoolController:
     """Controller of host pools. Each change is committed, and applied to this host manager, before its call returns."""
 
     def __init__(
@@ -76,7 +76,7 @@ class HostPoolKeeper:
 
     def _follow(self) -> None:
         """Starts moves of hosts with another desired pool, and cancels moves of hosts that no longer have one."""
-        version, now_s = self._core.book.host_pools.version, time.monotonic()
+        version, now_s = self._core.cache.host_pools.version, time.monotonic()
         if version != self._followed[0] or now_s - self._followed[1] >= FOLLOW_PERIOD_S:
             self._maintainer.follow_moves(self._deadline_s)
             self._followed = version, now_s

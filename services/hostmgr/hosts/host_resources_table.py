@@ -12,9 +12,9 @@ from peloton.model.ids import Hostname
 from peloton.model.resources import Resources
 from peloton.scheduling.fleet import Fleet
 from peloton.scheduling.rows import IDLE, LEASED, READY, HostRow
-from services.hostmgr.driver import NOTHING, Claim, Room
-from services.hostmgr.hosts.claimed_room import ClaimedRoom
-from services.hostmgr.hosts.host_room import HostRoom
+from services.hostmgr.driver import NOTHING, Claim, FreeResources
+from services.hostmgr.hosts.claimed_resources import ClaimedResources
+from services.hostmgr.hosts.host_resources import HostResources
 from services.hostmgr.hosts.pooled_hosts import PooledHosts
 
 
@@ -22,7 +22,7 @@ def _unknown(_: Hostname) -> Resources:
     return NOTHING
 
 
-class HostRooms:
+class HostResourcesTable:
     def __init__(
         self,
         cluster_labels: Mapping[str, str] | None = None,
@@ -34,38 +34,38 @@ class HostRooms:
         self._cluster_labels = cluster_labels or {}
         self._pooled = pooled or PooledHosts()
         self._came_count = 0
-        self._rooms: dict[str, tuple[Hostname, float]] = {}  # offer -> host, arrival; the oldest first
-        self.hosts: dict[Hostname, HostRoom] = {}
+        self._arrivals: dict[str, tuple[Hostname, float]] = {}  # offer -> host, arrival; the oldest first
+        self.hosts: dict[Hostname, HostResources] = {}
         self._capacity_of = capacity_of
         self.fleet = Fleet()
         self.going: dict[Hostname, int] = {}  # hosts that the cluster takes down -> when
-        self.claimed = ClaimedRoom()
+        self.claimed = ClaimedResources()
         self.awaited: set[Hostname] = set()  # hosts on which pods of daemons wait for free resources
         self._changed: set[Hostname] = set()  # hosts among them whose offers or lease have changed
 
     @property
-    def room_count(self) -> int:
-        return len(self._rooms)
+    def resources_count(self) -> int:
+        return len(self._arrivals)
 
-    def add(self, rooms: Iterable[Room], now_s: float) -> None:
-        for room in rooms:
-            hostname = room.hostname
+    def add(self, free_resources: Iterable[FreeResources], now_s: float) -> None:
+        for announced in free_resources:
+            hostname = announced.hostname
             host = self.hosts.get(hostname)
-            if host is None or host.host_id != room.host_id:
-                for stale_id in host.rooms if host else ():
-                    self._rooms.pop(stale_id, None)
+            if host is None or host.host_id != announced.host_id:
+                for stale_id in host.free_resources if host else ():
+                    self._arrivals.pop(stale_id, None)
                 order = host.order if host else self._came_count
                 self._came_count += 1
-                host = HostRoom(hostname, room.host_id, self._labels(room), order)
+                host = HostResources(hostname, announced.host_id, self._labels(announced), order)
                 self.hosts[hostname] = host
-            host.rooms[room.room_id] = room
+            host.free_resources[announced.resources_id] = announced
             self._recount(host)
-            self._record_arrival(room.room_id, hostname, now_s)
+            self._record_arrival(announced.resources_id, hostname, now_s)
             self.put(host)
 
-    def put(self, host: HostRoom) -> None:
+    def put(self, host: HostResources) -> None:
         """Updates the fleet after a change of a host, its lease or its capacity."""
-        state = LEASED if host.lease_id else READY if host.rooms else IDLE
+        state = LEASED if host.lease_id else READY if host.free_resources else IDLE
         amounts = host.free, self._capacity_of(host.hostname), host.revocable.cpu_milli, host.port_count, host.pod_slots
         self.fleet.put_host(HostRow(host.hostname, *amounts, host.kind_labels, host.order, state))
         if host.goes_ns:
@@ -80,13 +80,13 @@ class HostRooms:
         changed, self._changed = self._changed & self.awaited, set()
         return changed
 
-    def _labels(self, room: Room) -> Labels:
-        return {**room.labels, **self._cluster_labels, **self._pooled.labels_of(room.hostname)}
+    def _labels(self, announced: FreeResources) -> Labels:
+        return {**announced.labels, **self._cluster_labels, **self._pooled.labels_of(announced.hostname)}
 
-    def _recount(self, host: HostRoom) -> None:
+    def _recount(self, host: HostResources) -> None:
         host.recount()
         if self._pooled.are_used:
-            host.free = self._pooled.room_of(host.hostname, host.free)
+            host.free = self._pooled.free_on(host.hostname, host.free)
         host.keep()
 
     def recount(self, hostnames: Iterable[Hostname]) -> bool:
@@ -111,28 +111,28 @@ class HostRooms:
             self.hosts[hostname] = fresh
             self.put(fresh)
 
-    def _record_arrival(self, room_id: str, hostname: Hostname, now_s: float) -> None:
+    def _record_arrival(self, resources_id: str, hostname: Hostname, now_s: float) -> None:
         """Records the offer as received now."""
-        self._rooms.pop(room_id, None)
-        self._rooms[room_id] = (hostname, now_s)
+        self._arrivals.pop(resources_id, None)
+        self._arrivals[resources_id] = (hostname, now_s)
 
-    def keep_room(self, host: HostRoom, amounts: Resources, pod_count: int) -> None:
+    def keep_resources(self, host: HostResources, amounts: Resources, pod_count: int) -> None:
         """Reserves resources of the host for daemons, replacing the previous reservation."""
         if (host.kept, host.kept_pods) != (amounts, pod_count):
             host.kept, host.kept_pods = amounts, pod_count
             self._recount(host)
             self.put(host)
 
-    def keeping(self, host: HostRoom, amounts: Resources, pod_count: int) -> HostRoom:
+    def keeping(self, host: HostResources, amounts: Resources, pod_count: int) -> HostResources:
         """Returns a copy of the host with this reservation."""
         other = replace(host, kept=amounts, kept_pods=pod_count)
         self._recount(other)
         return other
 
-    def remove(self, room_id: str) -> None:
-        hostname, _ = self._rooms.pop(room_id, (None, 0.0))
+    def remove(self, resources_id: str) -> None:
+        hostname, _ = self._arrivals.pop(resources_id, (None, 0.0))
         if hostname is not None and (host := self.hosts.get(hostname)):
-            host.rooms.pop(room_id, None)
+            host.free_resources.pop(resources_id, None)
             self._recount(host)
             self.put(host)
 
@@ -140,36 +140,36 @@ class HostRooms:
         """Removes offers received up to ``until_s``, the oldest first, except ``kept`` of them and offers of hosts that
         are leased or in ``apart``."""
         taken: list[str] = []
-        for room_id, (hostname, _) in list(takewhile(lambda item: item[1][1] <= until_s, self._rooms.items())):
-            if len(taken) >= limit or len(self._rooms) <= kept:
+        for resources_id, (hostname, _) in list(takewhile(lambda item: item[1][1] <= until_s, self._arrivals.items())):
+            if len(taken) >= limit or len(self._arrivals) <= kept:
                 break
             host = self.hosts[hostname]
             if host.lease_id or host.kept_pods or hostname in apart:
-                self._record_arrival(room_id, hostname, now_s)
+                self._record_arrival(resources_id, hostname, now_s)
                 continue
-            taken.append(room_id)
-            self.remove(room_id)
+            taken.append(resources_id)
+            self.remove(resources_id)
         return taken
 
-    def lease(self, host: HostRoom, lease_id: str) -> None:
+    def lease(self, host: HostResources, lease_id: str) -> None:
         """Sets the lease of the host; an empty id makes it READY."""
         host.lease_id = lease_id
         self.put(host)
 
-    def claim(self, host: HostRoom) -> Claim:
+    def claim(self, host: HostResources) -> Claim:
         """Claims all offers of the host, and ends its lease."""
-        claim = Claim(host.hostname, host.host_id, tuple(host.rooms), self._pooled.factors_of(host.hostname))
+        claim = Claim(host.hostname, host.host_id, tuple(host.free_resources), self._pooled.factors_of(host.hostname))
         self.claimed.add(host.hostname, host.free + host.kept)
-        for room_id in host.rooms:
-            self._rooms.pop(room_id, None)
-        host.rooms = {}
+        for resources_id in host.free_resources:
+            self._arrivals.pop(resources_id, None)
+        host.free_resources = {}
         self._recount(host)
         self.lease(host, "")
         return claim
 
     def keep(self, registered: Collection[Hostname]) -> None:
         """Removes hosts that are not registered, have no offers and are not leased."""
-        gone = [n for n, h in self.hosts.items() if not h.rooms and not h.lease_id and n not in registered]
+        gone = [n for n, h in self.hosts.items() if not h.free_resources and not h.lease_id and n not in registered]
         for hostname in gone:
             self.fleet.drop_host(hostname)
             self.going.pop(hostname, None)
@@ -179,4 +179,4 @@ class HostRooms:
         self.hosts.clear()
         self.fleet = Fleet()
         self.going.clear()
-        self._rooms.clear()
+        self._arrivals.clear()

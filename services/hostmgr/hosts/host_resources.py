@@ -13,16 +13,16 @@ from peloton.model.pod import Label
 from peloton.model.resources import Resources
 from peloton.model.volume import HERE
 from peloton.scheduling.fit import HostView, ranges_without
-from services.hostmgr.driver import NOTHING, Ports, Room
+from services.hostmgr.driver import NOTHING, FreeResources, Ports
 
 
 @dataclass(slots=True)
-class HostRoom:
+class HostResources:
     hostname: Hostname
     host_id: str
     fixed_labels: Labels
     order: int = 0  # order of arrival: earlier hosts are filled first
-    rooms: dict[str, Room] = field(default_factory=dict)
+    free_resources: dict[str, FreeResources] = field(default_factory=dict)
     lease_id: str = ""
     free: Resources = NOTHING
     revocable: Resources = NOTHING
@@ -45,18 +45,18 @@ class HostRoom:
         self.kind_labels = tuple(label for label in self.label_pairs if label != name)
 
     def recount(self) -> None:
-        rooms = self.rooms.values()
-        if len(rooms) == 1:
-            (only,) = rooms
+        free_resources = self.free_resources.values()
+        if len(free_resources) == 1:
+            (only,) = free_resources
             self.free, self.revocable, self.ports, self.goes_ns = only.free, only.revocable, only.ports, only.goes_ns
             self.pod_slots, volumes = only.pod_slots, only.volumes
         else:
-            self.free = sum((room.free for room in rooms), NOTHING)
-            self.revocable = sum((room.revocable for room in rooms), NOTHING)
-            self.ports = tuple(sorted(ports for room in rooms for ports in room.ports))
-            self.goes_ns = min((room.goes_ns for room in rooms if room.goes_ns), default=0)
-            self.pod_slots = sum(room.pod_slots for room in rooms)
-            volumes = frozenset().union(*(room.volumes for room in rooms))
+            self.free = sum((part.free for part in free_resources), NOTHING)
+            self.revocable = sum((part.revocable for part in free_resources), NOTHING)
+            self.ports = tuple(sorted(ports for part in free_resources for ports in part.ports))
+            self.goes_ns = min((part.goes_ns for part in free_resources if part.goes_ns), default=0)
+            self.pod_slots = sum(part.pod_slots for part in free_resources)
+            volumes = frozenset().union(*(part.volumes for part in free_resources))
         if volumes != self.volumes:
             self.volumes = volumes
             self.__post_init__()
@@ -64,13 +64,13 @@ class HostRoom:
     @property
     def view(self) -> HostView:
         amounts = self.free, self.revocable.cpu_milli, self.port_count
-        return HostView(self.labels, *amounts, bool(self.rooms), self.pod_slots)
+        return HostView(self.labels, *amounts, bool(self.free_resources), self.pod_slots)
 
     @property
     def port_count(self) -> int:
         return sum(end - begin + 1 for begin, end in self.ports)
 
-    def without(self, held: Resources, pod_count: int) -> HostRoom:
+    def without(self, held: Resources, pod_count: int) -> HostResources:
         """Returns the host with its free resources and pod slots reduced by these amounts."""
         if not pod_count:
             return self
@@ -79,7 +79,7 @@ class HostRoom:
     @property
     def announced(self) -> Resources:
         """Returns all offered resources, including the reserved ones."""
-        return sum((room.free for room in self.rooms.values()), NOTHING)
+        return sum((part.free for part in self.free_resources.values()), NOTHING)
 
     def keep(self) -> None:
         """Subtracts reserved resources from the free ones."""
@@ -97,7 +97,7 @@ PodCounts = tuple[tuple[Label, int], ...]
 
 
 def leased_host(
-    host: HostRoom,
+    host: HostResources,
     is_closed: bool,
     pods: PodCounts,
     capacity: Resources,

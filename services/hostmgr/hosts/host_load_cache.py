@@ -1,4 +1,4 @@
-"""The part of the ``HostBook`` about the load of hosts, for the strategy that places by load."""
+"""The part of the ``HostCache`` about the load of hosts, for the strategy that places by load."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from peloton.model.ids import Hostname
 from services.hostmgr.hosts.host_table import HostTable
 
 
-class LoadBook:
-    """Loads of hosts. Any thread may call; table and lock are the ``HostBook``'s."""
+class HostLoadCache:
+    """Loads of hosts. Any thread may call; table and lock are the ``HostCache``'s."""
 
     def __init__(self, lock: threading.RLock, table: HostTable) -> None:
         self._lock, self._table = lock, table
@@ -19,7 +19,7 @@ class LoadBook:
         """Sets the cpu and memory in use beyond the resources that pods hold, in thousandths of the capacity;
         measurements of ``late`` hosts have expired. Hosts without an offer are skipped."""
         with self._lock:
-            fleet = self._table.rooms.fleet
+            fleet = self._table.free_resources.fleet
             for hostname, found in (beyond | dict.fromkeys(late, (0, 0))).items():
                 if (row := fleet.row_of.get(hostname)) is not None:
                     fleet.loads.set(row, found)

@@ -31,7 +31,7 @@ WAITING_AGE_S = 60.0
 ASK_AGAIN_S, ASK_AGAIN_MAX_S = 60.0, 600.0
 """Backoff of pods for which all offers of Mesos were not enough: they cause the next REVIVE after this time, which
 doubles up to the maximum: meanwhile other frameworks get no offers of the resources held here."""
-IN_VAIN_MAX = 10_000
+FAILED_MAX = 10_000
 """Limit of recorded pairs of holder and shape; the ones with the oldest requests are dropped."""
 OFFERS_WAIT_S = 0.5
 """Seconds for which a lease waits for the offers that it requested; later offers wake its job."""
@@ -78,7 +78,7 @@ class OfferReturns:
                 raise
 
 
-class OfferKeeper:
+class OfferController:
     """Controller of offers. ``_sending`` is held during calls to Mesos, so that they arrive in the order of the
     decisions. It is held as long as a call hangs, so the driver's thread never acquires it."""
 
@@ -101,7 +101,7 @@ class OfferKeeper:
         self._are_some_declined = False
         self._asked_s = self._short_s = self._revived_s = clock()
         # -> time of the next request, wait after that
-        self._in_vain: OrderedDict[tuple[Holder, PodShape], tuple[float, float]] = OrderedDict()
+        self._failed: OrderedDict[tuple[Holder, PodShape], tuple[float, float]] = OrderedDict()
 
     @property
     def period_s(self) -> float:
@@ -125,7 +125,7 @@ class OfferKeeper:
         """Records that a lease found enough resources for pods of these shapes."""
         with self._lock:
             for shape in shapes:
-                self._in_vain.pop((holder, shape), None)
+                self._failed.pop((holder, shape), None)
 
     def want(self, wish: RoomWish) -> bool:
         """Requests offers of Mesos if that may help; returns whether offers have arrived meanwhile. Pods that are
@@ -136,7 +136,7 @@ class OfferKeeper:
             self._asked_s = now_s
             if short:
                 self._short_s = now_s
-            not_yet = {shape for shape in short if self._in_vain.get((holder, shape), (now_s, 0.0))[0] > now_s}
+            not_yet = {shape for shape in short if self._failed.get((holder, shape), (now_s, 0.0))[0] > now_s}
         asking = [shape for shape in wish.shapes if shape not in not_yet]
         wants_all = any(wish.is_poor or shape.strategy is not Strategy.PACK_HOST for shape in asking)
         if not (short or wants_all):
@@ -161,10 +161,10 @@ class OfferKeeper:
         """Doubles the backoff of these shapes, until a lease finds enough resources for them."""
         with self._lock:
             for shape in shapes:
-                _, wait_s = self._in_vain.pop((holder, shape), (0.0, ASK_AGAIN_S))
-                self._in_vain[holder, shape] = now_s + wait_s, min(2 * wait_s, ASK_AGAIN_MAX_S)
-            while len(self._in_vain) > IN_VAIN_MAX:
-                self._in_vain.popitem(last=False)
+                _, wait_s = self._failed.pop((holder, shape), (0.0, ASK_AGAIN_S))
+                self._failed[holder, shape] = now_s + wait_s, min(2 * wait_s, ASK_AGAIN_MAX_S)
+            while len(self._failed) > FAILED_MAX:
+                self._failed.popitem(last=False)
 
     def _revive(self, now_s: float) -> bool:
         self._came.clear()

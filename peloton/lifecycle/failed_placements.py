@@ -12,7 +12,7 @@ from peloton.model.reason import Infeasibility, RequeueReason, RequeueRule
 SORTS_MAX = 3
 """Maximum reasons named by one requeue for pods that no host could ever take."""
 HALVINGS_MAX = 6
-PATIENCE_MIN_S = 10.0
+TIMEOUT_MIN_S = 10.0
 """Minimum timeout in seconds, enough for one or two placements on a busy machine."""
 TRY_S = 60
 """Backoff in seconds per failed attempt. An attempt is shorter, so other pods have time between attempts."""
@@ -27,22 +27,24 @@ def least_hold_s(turns: int) -> int:
     return min(TRY_S * turns, HOLD_MAX_S)
 
 
-def patience_s(placement_s: float, vain_count: int) -> float:
+def placement_timeout_s(placement_s: float, vain_count: int) -> float:
     """Return the seconds for which an admitted pod waits for a host after ``vain_count`` failed placements; each
     failure halves them. With a constant timeout two pods in turn, one admitted and one in backoff, would starve the
     pods behind them."""
-    return min(placement_s, max(placement_s / (1 << min(vain_count, HALVINGS_MAX)), PATIENCE_MIN_S))
+    return min(placement_s, max(placement_s / (1 << min(vain_count, HALVINGS_MAX)), TIMEOUT_MIN_S))
 
 
 @dataclass(frozen=True, slots=True)
-class InVain:
+class FailedPlacements:
     """Pods to requeue; ``instances``: ``(start, count)``, sorted."""
 
     instances: tuple[tuple[int, int], ...] = ()
     reason: RequeueReason = RequeueReason()  # noqa: RUF009 - frozen
 
 
-def in_vain(gangs: Sequence[ReadyGang], batch: PlacementBatch, placement_s: float, turns: int = 0) -> InVain:
+def find_failed_placements(
+    gangs: Sequence[ReadyGang], batch: PlacementBatch, placement_s: float, turns: int = 0
+) -> FailedPlacements:
     """Return the pods outside gangs to requeue: at once if no host could take them even if empty, otherwise after their
     timeout. ``turns``: number of times that the pods in backoff would fill their pool; more turns shorten the timeout.
     """
@@ -52,21 +54,21 @@ def in_vain(gangs: Sequence[ReadyGang], batch: PlacementBatch, placement_s: floa
     waited_s: list[float] = []
     for left in batch.unplaced:
         for gang in (alone[i] for i in left.instances if i in alone):
-            patience = patience_s(placement_s, gang.vain_count + turns)
+            timeout_s = placement_timeout_s(placement_s, gang.vain_count + turns)
             if left.infeasible:
                 sorts[left.infeasible] = None
-            elif gang.waited_s >= patience:
-                waited_s.append(patience)
+            elif gang.waited_s >= timeout_s:
+                waited_s.append(timeout_s)
             else:
                 continue
             chosen.append(gang.pods[0][0])
     if not chosen:
-        return InVain()
+        return FailedPlacements()
     named, more = tuple(sorts)[:SORTS_MAX], max(len(sorts) - SORTS_MAX, 0)
     reason = RequeueReason(RequeueRule.FITS_NO_HOST, infeasible=named, more_count=more)
     if waited_s:
         reason = replace(reason, rule=RequeueRule.NO_HOST_IN_TIME, seconds=min(waited_s), placement=batch.why)
-    return InVain(_ranges(sorted(chosen)), reason)
+    return FailedPlacements(_ranges(sorted(chosen)), reason)
 
 
 def unplaced_in_all(

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from peloton.lifecycle.constraints import Labels
 from peloton.model.ids import Hostname
-from services.hostmgr.driver import Room
+from services.hostmgr.driver import FreeResources
 from services.hostmgr.mesos.agents import labels_of
 from services.hostmgr.mesos.resources import ANY_ROLE, Json, Offered, OfferedReader, OfferedResources
 from services.hostmgr.mesos.volumes import volumes_in, whole
@@ -15,7 +15,7 @@ LABELLED_MAX = 100_000
 """Limit of agents whose labels are cached: each offer repeats the attributes of its agent."""
 
 
-class OfferBook:
+class OfferCache:
     """Open offers. The thread of events adds them, any thread uses them."""
 
     def __init__(self, role: str = ANY_ROLE) -> None:
@@ -24,10 +24,10 @@ class OfferBook:
         self._volumes: dict[str, dict[str, Json]] = {}  # by offer, if it has volumes
         self._labels: dict[str, Labels] = {}  # by agent id
 
-    def take_in(self, offers: Iterable[Json]) -> list[Room]:
-        return [self._room(offer) for offer in offers]
+    def take_in(self, offers: Iterable[Json]) -> list[FreeResources]:
+        return [self._resources_of(offer) for offer in offers]
 
-    def _room(self, offer: Json) -> Room:
+    def _resources_of(self, offer: Json) -> FreeResources:
         offer_id, agent_id = offer["id"]["value"], offer["agent_id"]["value"]
         offered = self._offers[offer_id] = self._reader.read(offer["resources"])
         hostname, unavailability = Hostname(offer["hostname"]), offer.get("unavailability")
@@ -40,7 +40,7 @@ class OfferBook:
             self._volumes[offer_id] = volumes
         goes_ns = max(int(unavailability["start"]["nanoseconds"]), 1) if unavailability else 0
         amounts = offered.free, offered.revocable, offered.ports
-        return Room(offer_id, hostname, agent_id, *amounts, labels, goes_ns, volumes=whole(volumes))
+        return FreeResources(offer_id, hostname, agent_id, *amounts, labels, goes_ns, volumes=whole(volumes))
 
     def forget(self, offer_ids: Iterable[str]) -> None:
         for offer_id in offer_ids:

@@ -14,16 +14,16 @@ from hypothesis import strategies as st
 
 from peloton.model.host import HostLease, LeasedHost, ReadyGang
 from peloton.model.ids import Hostname, JobId
+from peloton.model.planned_capacity import PlannedPods
 from peloton.model.pod import PodShape, Strategy
 from peloton.model.resources import Resources
-from peloton.model.room import PlannedPods
+from peloton.scheduling.capacity import find_capacity
 from peloton.scheduling.fleet import Fleet
 from peloton.scheduling.placement import place
-from peloton.scheduling.room import find_room
 from peloton.scheduling.rows import LEASED, READY, HostRow
 from peloton.scheduling.trial import TrialFleet
+from tests.unit.scheduling.capacity_table import CapacityScenario
 from tests.unit.scheduling.pool_table import Scenario
-from tests.unit.scheduling.room_table import RoomScenario
 
 SCENARIOS = sorted((Path(__file__).parent / "scenarios").glob("room_*.txt"))
 JOB = JobId("planned")
@@ -34,7 +34,7 @@ def test_scenario(path: Path) -> None:
     """Expected counts and rules of the drawing are found for its hosts and pods."""
     scenario = Scenario.parse(path.read_text())
 
-    drawn = RoomScenario(scenario).draw()
+    drawn = CapacityScenario(scenario).draw()
 
     if os.environ.get("REWRITE"):
         path.write_text(scenario.text(drawn))
@@ -63,7 +63,7 @@ def test_placement_finds_what_was_planned(cpus: list[int], pods: list[tuple[PodS
     gang = PodShape(Resources(2000))
     asked = [PlannedPods(gang, size, is_gang=True)] if size > 1 else []
     asked += [PlannedPods(shape, count) for shape, count in pods]
-    found = find_room(Fleet(host(number, cpu) for number, cpu in enumerate(cpus)), asked, {})
+    found = find_capacity(Fleet(host(number, cpu) for number, cpu in enumerate(cpus)), asked, {})
 
     hosts = tuple(
         LeasedHost(Hostname(f"h{number}"), Resources(cpu * 1000), Resources(), capacity=Resources(8000))
@@ -74,10 +74,10 @@ def test_placement_finds_what_was_planned(cpus: list[int], pods: list[tuple[PodS
         ReadyGang(shape, ((100 * at + number, 1),)) for at, (shape, count) in enumerate(pods) for number in range(count)
     ]
     placed = place(JOB, gangs, HostLease("all", hosts))
-    assert placed.placed_count == sum(room.count for room in found)
-    for room, each in zip(found, asked, strict=True):
-        told = sum(one.host_count for one in room.refusing)
-        assert told == (0 if room.count == each.count else len(cpus))
+    assert placed.placed_count == sum(fit_counts.count for fit_counts in found)
+    for fit_counts, each in zip(found, asked, strict=True):
+        reported = sum(one.host_count for one in fit_counts.refusing)
+        assert reported == (0 if fit_counts.count == each.count else len(cpus))
 
 
 def test_a_trial_leaves_the_hosts_as_they_are() -> None:
@@ -87,7 +87,7 @@ def test_a_trial_leaves_the_hosts_as_they_are() -> None:
 
     trial = TrialFleet(fleet)
     trial.put_hosts([host(2, 4)._replace(kind=(("rack", "new"),))])
-    assert [6] == [room.count for room in find_room(trial, wanted, {})]
+    assert [6] == [fit_counts.count for fit_counts in find_capacity(trial, wanted, {})]
 
     assert 2 == len(fleet)
-    assert [2] == [room.count for room in find_room(fleet, wanted, {})]
+    assert [2] == [fit_counts.count for fit_counts in find_capacity(fleet, wanted, {})]

@@ -18,16 +18,16 @@ class _Claimed:
     words: int = 0
 
 
-class ClaimedRoom:
-    """Claimed resources of each host with a launch since the last reports. Protected by the lock of ``HostBook``."""
+class ClaimedResources:
+    """Claimed resources of each host with a launch since the last reports. Protected by the lock of ``HostCache``."""
 
     def __init__(self) -> None:
         self._hosts: dict[Hostname, _Claimed] = {}
 
-    def add(self, hostname: Hostname, room: Resources) -> None:
+    def add(self, hostname: Hostname, claim: Resources) -> None:
         """Adds the resources claimed by a launch, which may not use all of them."""
         earlier = self._hosts.get(hostname)
-        self._hosts[hostname] = _Claimed(room + earlier.amounts if earlier else room)
+        self._hosts[hostname] = _Claimed(claim + earlier.amounts if earlier else claim)
 
     def heard(self, launching: InFlight[str]) -> None:
         """Handles a report of the resources held on all hosts. ``launching`` are the hosts with launches under way."""

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 
 from peloton.api.convert_reason import refusing_from_wire, refusing_to_wire
 from peloton.api.private import hostmgr_pb2 as pb
-from peloton.model.daemon import DaemonRoom
-from peloton.model.room import FoundRoom, PlannedPods
+from peloton.model.daemon import DaemonPlan
+from peloton.model.planned_capacity import FoundCapacity, PlannedPods
 from services.hostmgr import messages
 
 
@@ -35,30 +35,33 @@ def pods_from_wire(wire: Iterable[pb.PlannedPods]) -> list[PlannedPods]:
     return found
 
 
-def rooms_to_wire(rooms: Iterable[FoundRoom]) -> pb.FindRoomResponse:
-    found = [pb.FoundRoom(pod_count=room.count, refusing=refusing_to_wire(room.refusing)) for room in rooms]
+def capacity_to_wire(capacities: Iterable[FoundCapacity]) -> pb.FindRoomResponse:
+    found = [
+        pb.FoundRoom(pod_count=found_one.count, refusing=refusing_to_wire(found_one.refusing))
+        for found_one in capacities
+    ]
     return pb.FindRoomResponse(found=found)
 
 
-def rooms_from_wire(wire: pb.FindRoomResponse) -> list[FoundRoom]:
-    return [FoundRoom(room.pod_count, refusing_from_wire(room.refusing)) for room in wire.found]
+def capacity_from_wire(wire: pb.FindRoomResponse) -> list[FoundCapacity]:
+    return [FoundCapacity(found_one.pod_count, refusing_from_wire(found_one.refusing)) for found_one in wire.found]
 
 
-def daemon_room_to_wire(room: DaemonRoom) -> pb.PlanDaemonResponse:
+def daemon_plan_to_wire(found_one: DaemonPlan) -> pb.PlanDaemonResponse:
     return pb.PlanDaemonResponse(
-        reach=messages.reach_to_wire(room.reach),
-        away=room.away_count,
-        free=room.free_count,
-        evicting=room.evicting_count,
-        evicted_pods=room.evicted_count,
-        waiting=room.waiting_count,
-        unchecked=room.unchecked_count,
-        overhead=messages.resources_to_wire(room.overhead),
-        capacity=messages.resources_to_wire(room.capacity),
+        reach=messages.reach_to_wire(found_one.reach),
+        away=found_one.away_count,
+        free=found_one.free_count,
+        evicting=found_one.evicting_count,
+        evicted_pods=found_one.evicted_count,
+        waiting=found_one.waiting_count,
+        unchecked=found_one.unchecked_count,
+        overhead=messages.resources_to_wire(found_one.overhead),
+        capacity=messages.resources_to_wire(found_one.capacity),
     )
 
 
-def daemon_room_from_wire(wire: pb.PlanDaemonResponse) -> DaemonRoom:
+def daemon_plan_from_wire(wire: pb.PlanDaemonResponse) -> DaemonPlan:
     counts = wire.away, wire.free, wire.evicting, wire.evicted_pods, wire.waiting, wire.unchecked
     amounts = map(messages.resources_from_wire, (wire.overhead, wire.capacity))
-    return DaemonRoom(messages.reach_from_wire(wire.reach), *counts, *amounts)
+    return DaemonPlan(messages.reach_from_wire(wire.reach), *counts, *amounts)

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import pytest
 
+from peloton.lifecycle.failed_placements import (
+    HOLD_MAX_S,
+    FailedPlacements,
+    find_failed_placements,
+    least_hold_s,
+    placement_timeout_s,
+)
 from peloton.lifecycle.gang import HOLD, Step, Verdict, judge
-from peloton.lifecycle.in_vain import HOLD_MAX_S, InVain, in_vain, least_hold_s, patience_s
 from peloton.model.host import PlacementBatch, ReadyGang, Unplaced
 from peloton.model.ids import JobId
 from peloton.model.job import GangProgress
 from peloton.model.pod import PodShape
 from peloton.model.reason import RequeueReason, RequeueRule
 from peloton.model.resources import Resources
-from tests.reasons import no_room
+from tests.reasons import lacking_capacity
 
 ONE = PodShape(Resources.of(1))
 NS = 10**9
@@ -24,7 +30,7 @@ NS = 10**9
 )
 def test_each_try_is_half_as_long(placement_s: float, expected: list[float]) -> None:
     """Each timeout is half of the one before, down to the duration of a placement, and never longer than the first."""
-    assert expected == [patience_s(placement_s, count) for count in (0, 1, 2, 3, 4, 5, 6, 1_000)]
+    assert expected == [placement_timeout_s(placement_s, count) for count in (0, 1, 2, 3, 4, 5, 6, 1_000)]
 
 
 @pytest.mark.parametrize(
@@ -46,14 +52,16 @@ def test_pods_that_were_tried_before_give_up_sooner(
 ) -> None:
     """Pods that failed before have a shorter timeout, and so do pods of a pool with many pods in backoff."""
     gang = ReadyGang(ONE, ((4, 1),), waited_s=waited_s, vain_count=vain_count)
-    batch = PlacementBatch(JobId("job"), "", unplaced_count=1, why=no_room(1), unplaced=(Unplaced((4,)),))
-    seconds = patience_s(600, vain_count + turns)
-    reason = RequeueReason(RequeueRule.NO_HOST_IN_TIME, seconds=seconds, placement=no_room(1))
+    batch = PlacementBatch(JobId("job"), "", unplaced_count=1, why=lacking_capacity(1), unplaced=(Unplaced((4,)),))
+    seconds = placement_timeout_s(600, vain_count + turns)
+    reason = RequeueReason(RequeueRule.NO_HOST_IN_TIME, seconds=seconds, placement=lacking_capacity(1))
 
-    assert (InVain(((4, 1),), reason) if is_given_up else InVain()) == in_vain([gang], batch, 600, turns)
+    assert (FailedPlacements(((4, 1),), reason) if is_given_up else FailedPlacements()) == find_failed_placements(
+        [gang], batch, 600, turns
+    )
 
 
-def test_gangs_that_were_launched_in_vain_give_up_sooner() -> None:
+def test_gangs_with_failed_launches_give_up_sooner() -> None:
     """Gangs whose launch failed before have a shorter timeout, as pods do."""
     seen = [judge(GangProgress(2, {"ready": 2}, 2), waited_s, placement_s=600) for waited_s in (149, 150)]
 
@@ -63,7 +71,7 @@ def test_gangs_that_were_launched_in_vain_give_up_sooner() -> None:
     ] == seen
 
 
-def test_the_more_is_held_back_the_longer_is_a_hold() -> None:
+def test_the_more_is_in_backoff_the_longer_is_a_hold() -> None:
     """The least backoff grows with the number of pods in backoff, up to an hour."""
     assert [0, 60, 600, HOLD_MAX_S, HOLD_MAX_S] == [least_hold_s(turns) for turns in (0, 1, 10, 60, 10_000)]
 

@@ -19,7 +19,7 @@ def read_log(admission: AdmissionRecords, cursor: int, rows_max: int) -> list[Lo
             return rows
 
 
-def look(records: LoopRecords, cursor: int, rows_max: int) -> tuple[list[LogRow], Sequence[StandingVolume]]:
+def read_changes(records: LoopRecords, cursor: int, rows_max: int) -> tuple[list[LogRow], Sequence[StandingVolume]]:
     """Read the log, then the volumes: a volume had better count twice for a moment, with and without its run, than
     never."""
     return read_log(records.admission, cursor, rows_max), records.volumes.standing()
