@@ -46,7 +46,7 @@ PARTICIPLE = re.compile(r"\w+ed|told|said|kept|held|made|sent|seen|found|known|l
 VERBS_IN_ED = {"need", "feed", "seed", "embed", "exceed", "proceed", "succeed", "shed"}
 
 BUDGETS = {
-    "product": {"odd": 0, "riddles": 0, "participles": 422},
+    "product": {"odd": 0, "riddles": 0, "participles": 396},
     "tests": {"odd": 0, "riddles": 0, "participles": 396},
 }
 """Faults that are left."""

@@ -27,7 +27,7 @@ class Deployment:
     def __init__(self) -> None:
         self.promoted: list[tuple[str, float]] = []
 
-    async def read_snapshot(self) -> Outlook:
+    async def read(self) -> Outlook:
         old = Version("old", 10.0, since_s=11.0, workers=2)
         new = Version("new", 20.0, 21.5, False, 1, 22.0, Tasks(30, 1), Tasks(40, 2), crashes=1)
         fleet = Fleet("old", {"old", "new"}, {"old": old, "new": new}, "new", 25.0, 30.0)
@@ -35,7 +35,7 @@ class Deployment:
 
     async def promote(self, build: str, percent: float) -> Outlook:
         self.promoted.append((build, percent))
-        return await self.read_snapshot()
+        return await self.read()
 
     async def roll_back(self) -> Outlook:
         raise Aborted("no version older than the current one, old, has a worker")

@@ -245,7 +245,7 @@ def test_who_found_nothing_asks_when_mesos_makes_no_offers(mesos: Mesos) -> None
 
 def test_of_many_unmet_requests_the_last_ones_are_remembered(mesos: Mesos, monkeypatch: pytest.MonkeyPatch) -> None:
     """A job beyond the limit causes one more REVIVE."""
-    monkeypatch.setattr(offer_controller, "IN_VAIN_MAX", 1)
+    monkeypatch.setattr(offer_controller, "FAILED_MAX", 1)
     mesos.tend(HOLD_S)
 
     assert [[0], [0], [0]] == [revives_while_waiting(mesos, ON_GPU, 30, job) for job in (JOB, OTHER, JOB)]
