@@ -8,7 +8,7 @@ from pathlib import Path
 from peloton.model.pod import Cause
 from services.hostmgr.driver import HostLaunch
 from tests.conformance.driver.kubernetes import Kubernetes, SharedPlane
-from tests.conformance.driver.lab import GOAL_ENDED, Lab
+from tests.conformance.driver.lab import END_STATES, Lab
 from tests.kubernetes.fixtures import REAL_KUBERNETES
 
 pytestmark = REAL_KUBERNETES
@@ -29,7 +29,7 @@ def test_pods_end_with_their_namespace_and_others_run_when_it_is_back(kubernetes
         cluster.client.ask("DELETE", path)
 
         assert not launched(lab)
-        statuses = [lab.wait_for(pod, *GOAL_ENDED).status for pod in pods]
+        statuses = [lab.wait_for(pod, *END_STATES).status for pod in pods]
         assert [Cause.REMOVED] * 2 == [status.cause for status in statuses if status is not None]
         lab.wait(lambda: cluster.client.ask("GET", path).status == http.client.NOT_FOUND, "no namespace")
         assert not launched(lab)

@@ -72,7 +72,7 @@ def test_a_day_on_divided_hosts(seed: int, chances: Chances) -> None:
 def test_an_admission_of_what_is_in_backoff_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """A step fails when the ledger forgets backoffs."""
     monkeypatch.setattr(resmgr, "PLACEMENT_S", 60.0)
-    monkeypatch.setattr(JobLedger, "hold_back", lambda *_: None)
+    monkeypatch.setattr(JobLedger, "back_off", lambda *_: None)
     with pytest.raises(AssertionError, match="while it is held back"):
         Day(11, SMALL, ROUGH).run()
 

@@ -42,10 +42,10 @@ async def test_task_queues_are_unserved_until_workers_come_and_when_they_stop(be
     watch, ports = TemporalWatch(beating), ports_on(ServerStory(beating).cluster)
 
     async def is_served() -> bool:
-        return not (await watch.look()).unserved
+        return not (await watch.read_snapshot()).unserved
 
     async def is_unserved() -> bool:
-        return [*QUEUES] == (await watch.look()).unserved
+        return [*QUEUES] == (await watch.read_snapshot()).unserved
 
     async with run_workers(build_workers(beating, ports, SLOTS, build="watched")):
         await until(is_served, "workers on all task queues")
@@ -64,7 +64,7 @@ async def test_an_activity_and_workflow_tasks_that_fail_again_and_again(
     broken = f"job/{uuid.uuid4()}"
 
     async def names_broken() -> bool:
-        return broken in {one.workflow_id for one in (await watch.look()).tasks}
+        return broken in {one.workflow_id for one in (await watch.read_snapshot()).tasks}
 
     async def names_no_broken() -> bool:
         return not await names_broken()
@@ -104,10 +104,12 @@ async def test_a_workflow_that_failed_is_named_until_it_runs_again(beating: Clie
     said = "enqueue: not like this"
 
     async def names_failed() -> bool:
-        return (f"job/{record.job_id}", said) in {(one.workflow_id, one.error) for one in (await watch.look()).failed}
+        return (f"job/{record.job_id}", said) in {
+            (one.workflow_id, one.error) for one in (await watch.read_snapshot()).failed
+        }
 
     async def names_no_failed() -> bool:
-        return not (await watch.look()).failed
+        return not (await watch.read_snapshot()).failed
 
     async with run_workers(build_workers(beating, ports_on(story.cluster), {BATCH_QUEUE: 4})):
         record = story.add_job(1)

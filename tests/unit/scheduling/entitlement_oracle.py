@@ -40,7 +40,7 @@ class Node:
     borrows: int = 0
     fixed: int = 0
     claim: int = 0
-    fit_counts: int = 0
+    usable: int = 0
 
 
 Result = dict[str, dict[str, list[int]]]
@@ -81,18 +81,18 @@ def look(node: Node, kind: int, capacity: int) -> None:
     percent = Fraction(20 if spec.slack_limit_percent is None else str(spec.slack_limit_percent))
     slack_limit = 0 if resource.kind == "cpu" else floor(resource.reservation * percent / 100)
     if node.children:
-        node.count_fits = min(node.limit, sum(child.count_fits for child in node.children))
+        node.usable = min(node.limit, sum(child.usable for child in node.children))
         wants = sum(child.wants for child in node.children)
         borrows = sum(child.borrows for child in node.children)
     else:
-        node.count_fits = node.limit
+        node.usable = node.limit
         wants = node.amounts.allocation[kind] + node.amounts.demand[kind]
         borrows = node.amounts.slack_allocation[kind] + node.amounts.slack_demand[kind]
-    node.wants = min(wants, node.count_fits)
-    node.borrows = min(borrows, slack_limit, node.count_fits - node.wants)
-    node.count_fits = max(node.count_fits, node.fixed)
+    node.wants = min(wants, node.usable)
+    node.borrows = min(borrows, slack_limit, node.usable - node.wants)
+    node.usable = max(node.usable, node.fixed)
     claim = max(node.wants + node.borrows, sum(child.claim for child in node.children))
-    node.claim = max(min(claim, node.count_fits), min(node.fixed, capacity))
+    node.claim = max(min(claim, node.usable), min(node.fixed, capacity))
 
 
 def deal(node: Node, kind: int) -> None:
@@ -124,8 +124,8 @@ def deal_rest(children: Sequence[Node], left: int) -> None:
     while True:
         busy = [c.total - idle[id(c)] for c in sharing]
         amount = left + sum(idle[id(c)] for c in sharing)
-        fit_counts = [max(c.count_fits - b, 0) for c, b in zip(sharing, busy, strict=True)]
-        parts = water_fill(amount, fit_counts, [c.share for c in sharing])
+        usable = [max(c.usable - b, 0) for c, b in zip(sharing, busy, strict=True)]
+        parts = water_fill(amount, usable, [c.share for c in sharing])
         more_by_that = [c for c, part in zip(sharing, parts, strict=True) if part < idle[id(c)]]
         if not more_by_that:
             break
