@@ -48,7 +48,7 @@ FAULTS: dict[str, tuple[Any, str, Any, str]] = {
     "routing": (fit, "unserved_by", lambda *_: None, "shared with"),
     "drain": (maintenance, "who_leaves", _no_pod_leaves_moving, "moved from"),
     "leases": (HostResourcesTable, "change_pool", lambda *_: None, "shared with"),
-    "factors": (pooled_hosts, "announced_room", lambda free, _, __, factors: announced(free, factors), "announces"),
+    "factors": (pooled_hosts, "announced_free", lambda free, _, __, factors: announced(free, factors), "announces"),
     "exclusive": (fit, "EXCLUSIVE_LABEL", "another", "exclusive h"),
 }
 
