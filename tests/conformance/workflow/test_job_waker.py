@@ -115,7 +115,7 @@ async def test_what_only_is_to_be_shown_waits(client: Client) -> None:
         reported: list[JobId] = []
 
         class Waker(JobWaker):
-            async def _tell(self, key: str) -> None:
+            async def _signal(self, key: str) -> None:
                 reported.append(JobId(key))
                 if key == busy:
                     self.jobs_changed([both])
@@ -144,7 +144,7 @@ async def test_jobs_that_cannot_be_counted_are_reported(client: Client) -> None:
     reported: list[str] = []
 
     class Waker(JobWaker):
-        async def _tell(self, key: str) -> None:
+        async def _signal(self, key: str) -> None:
             reported.append(key)
 
     def roll_up(job_ids: Sequence[JobId], now_ns: int) -> RolledUp:
