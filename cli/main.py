@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from typing import Any
@@ -88,7 +89,20 @@ peloton = Root(
 
 def main() -> None:
     substitute_unprintable(sys.stdout, sys.stderr)
-    peloton(prog_name="peloton")
+    try:
+        peloton(prog_name="peloton")
+    except SystemExit as end:
+        if isinstance(end.code, int) and end.code and "temporalio.bridge.runtime" in sys.modules:
+            leave(end.code)
+        raise
+
+
+def leave(code: int) -> None:
+    """End the process at once: a Temporal client that never connected may crash in the interpreter's orderly end."""
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):  # the terminal is gone
+            stream.flush()
+    os._exit(code)
 
 
 if __name__ == "__main__":
