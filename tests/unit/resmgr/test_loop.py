@@ -189,7 +189,7 @@ async def test_pods_without_a_host_are_passed_by(world: World) -> None:
         await until(lambda: world.states(other) == {READY: [0, 1], PENDING: [2, 3]})
         assert world.states(stuck) == {PENDING: [0, 1], READY: [2]}
         assert [] == list(faults(loop.state))
-        assert facts(rebuild(world.storage)) == facts(loop.state)
+        await until(lambda: facts(rebuild(world.storage)) == facts(loop.state))  # memory follows a commit
         now_ns = loop.clock_ns()
         now = loop.state.snapshot(100, now_ns)
         (held,) = now.held

@@ -149,11 +149,11 @@ def _create_indexes() -> None:
     do.create_index("ix_host_event_host", "host_event", "hostname seq")
     do.create_index("ix_host_event_left", "host_event", "hostname seq", where="kind = 'LEFT'")
     do.create_index("ix_job_owner", "job", "owning_team created_ns", where="length(owning_team) <= 200")
+    do.create_index("ix_job_state", "job", "state created_ns")
+    do.create_index("ix_job_type", "job", "type created_ns", where="type <> 0")
     # An older form is dropped before the new one is created: on PostgreSQL the reverse order deadlocks with writers.
     op.drop_index("ix_job_pool", "job", if_exists=True)
     do.create_index("ix_job_pool", "job", "respool_id created_ns job_id state")
-    do.create_index("ix_job_state", "job", "state created_ns")
-    do.create_index("ix_job_type", "job", "type created_ns", where="type <> 0")
     do.create_index("ix_job_wake_due", "job_wake", "due_ns job_id")
     do.create_index("ix_volume_job", "volume", "job_id")
 
