@@ -6,9 +6,7 @@ The SDK evaluates the annotations of each class for each value, which took a thi
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
-from functools import cache
-from typing import Any, get_type_hints
+from typing import Any
 
 from temporalio.converter import (
     CompositePayloadConverter,
@@ -19,21 +17,14 @@ from temporalio.converter import (
     value_to_type,
 )
 
-
-@cache
-def _fields(kind: type) -> Mapping[str, Any]:
-    """Return the types of a dataclass's fields. The cache has as many entries as signatures of workflows and activities
-    have classes.
-    """
-    hints = get_type_hints(kind)
-    return {field.name: hints[field.name] for field in dataclasses.fields(kind) if field.init}
+from peloton.model.field_types import field_types
 
 
 class Dataclasses(JSONTypeConverter):
     def to_typed_value(self, hint: type, value: Any) -> Any:
         if not (isinstance(hint, type) and dataclasses.is_dataclass(hint) and isinstance(value, dict)):
             return JSONTypeConverter.Unhandled
-        fields = _fields(hint).items()
+        fields = field_types(hint).items()
         return hint(**{name: value_to_type(kind, value[name], (self,)) for name, kind in fields if name in value})
 
 

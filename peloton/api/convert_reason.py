@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import is_dataclass
 from enum import EnumType
-from functools import cache
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import Any, get_args, get_origin
 
 from peloton.api.private import reason_pb2 as pb
+from peloton.model.field_types import field_types
 from peloton.model.reason import ClusterReason, Infeasible, PlacementReason, QosReason, RefusingHosts, RequeueReason
 
 _MISFIT = "misfit"
@@ -59,28 +58,23 @@ def qos_from_wire(wire: pb.QosReason) -> QosReason:
     return found
 
 
-@cache
-def _hints(kind: Any) -> dict[str, Any]:
-    """Return the types of the fields of a dataclass; empty for any other type."""
-    return get_type_hints(kind) if is_dataclass(kind) else {}
-
-
 def _fields_of(value: Any) -> Any:
     """Return what the constructor of a message takes for a value of the model."""
     if isinstance(value, tuple):
         return [_fields_of(one) for one in value]
     kind: Any = type(value)
-    if not _hints(kind):
+    types = field_types(kind)
+    if not types:
         return value
-    found = {name: _fields_of(getattr(value, name)) for name in _hints(kind)}
+    found = {name: _fields_of(getattr(value, name)) for name in types}
     return {**found.pop(_MISFIT, {}), **found}
 
 
 def _from_wire(kind: Any, wire: Any) -> Any:
     """Build a value of a type of the model, which has the fields of a message."""
-    if hints := _hints(kind):
-        given = (wire if name == _MISFIT else getattr(wire, name) for name in hints)
-        return kind(*map(_from_wire, hints.values(), given))
+    if types := field_types(kind):
+        given = (wire if name == _MISFIT else getattr(wire, name) for name in types)
+        return kind(*map(_from_wire, types.values(), given))
     if get_origin(kind) is tuple:
         each = wire.clusters if isinstance(wire, pb.Infeasibility) else wire
         return tuple([_from_wire(get_args(kind)[0], one) for one in each])

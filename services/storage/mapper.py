@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import MISSING, asdict, dataclass, fields, is_dataclass
+from dataclasses import MISSING, asdict, dataclass, fields
 from enum import Enum
 from operator import attrgetter, itemgetter
-from typing import Any, Generic, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any, Generic, TypeVar, get_args, get_origin
 
 import sqlalchemy as sa
 
 from peloton.api.convert import HEALTH_NUMBERS, JOB_STATE_NUMBERS, JOB_TYPE_NUMBERS, POD_STATE_NUMBERS
 from peloton.api.convert_volume import VOLUME_STATE_NUMBERS
 from peloton.api.v0.host import host_pb2
+from peloton.model.field_types import field_types
 from peloton.model.host import HostState
 from peloton.model.job import JobState, JobType
 from peloton.model.pod import HealthState, NextRun, PodState
@@ -77,10 +78,8 @@ def to_json(value: Any) -> str:
 
 def from_json(kind: Any, value: Any) -> Any:
     """Build a value of a type from parsed JSON; unknown fields, which the next release may write, are ignored."""
-    if is_dataclass(kind):
-        hints = get_type_hints(kind)
-        known = {field.name: value[field.name] for field in fields(kind) if field.name in value}
-        return kind(**{name: from_json(hints[name], each) for name, each in known.items()})  # type: ignore[operator]
+    if types := field_types(kind):
+        return kind(**{name: from_json(each, value[name]) for name, each in types.items() if name in value})
     if get_origin(kind) is tuple:
         first, *others = get_args(kind)
         kinds = [first] * len(value) if others == [...] else [first, *others]
@@ -101,10 +100,11 @@ class Mapper(Generic[T]):
     """Mapper of a dataclass and a table; ``given`` has the forms of fields that their types do not determine."""
 
     def __init__(self, record: type[T], table: sa.Table, **given: Form | Part) -> None:
-        hints = get_type_hints(record)
-        names = [field.name for field in fields(record)]  # type: ignore[arg-type]
+        kind: Any = record
+        types = field_types(kind)
+        names = list(types)
         self._record = record
-        self._forms = {name: given.get(name) or _form_of(hints[name], table.c[name]) for name in names}
+        self._forms = {name: given.get(name) or _form_of(types[name], table.c[name]) for name in names}
         places = {column.name: at for at, column in enumerate(table.columns)}
         self._pick = itemgetter(*(places.get(name, 0) for name in names))
         self._converts, self._makes = list[tuple[int, Convert]](), list[tuple[int, Convert, Convert]]()

@@ -72,7 +72,7 @@ MAY: dict[str, May] = {
     "services.telemetry": May(("peloton.errors", "services.log_lines", "services.settings"), ("opentelemetry",)),
     "services.rested": May(),
     "services.recheck": May(),
-    "services.payloads": May((), ("temporalio",)),
+    "services.payloads": May(("peloton.model",), ("temporalio",)),
     "services.temporal": May(("peloton.model", "workflows.attributes"), ("temporalio",)),
     "services.lifecycles": May(
         ("peloton.model", "services.storage.storage", "services.temporal", "services.workflow_labels", "workflows"),
