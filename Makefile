@@ -61,29 +61,18 @@ check: lint ## format, lint, types and the fast tests
 	$(BIN)/pytest -q -n 3 --dist worksteal tests/unit tests/workflow; tests=$$?; \
 	wait $$types && exit $$tests
 
-# Tests of whole clusters wait for more than half of their time: four at a time, and the fast ones at a lower priority
-# beside them, keep two cores busy. tests/durations.json says which start first.
-CLUSTERS := $(addprefix tests/,e2e browser kubernetes time_skipping $(addprefix conformance/,driver fuzz hostmgr kubernetes minicluster workflow))
-FAST := $(addprefix tests/,unit workflow simulation conformance/storage)
-PYTEST := $(BIN)/pytest -q --dist loadgroup --no-loadscope-reorder --durations 30
-
-# The output of the fast tests follows that of the others. tests/conftest.py has Ctrl-C end them as well.
-define all_tests
-out=$$(mktemp); trap 'rm -f $$out' EXIT; \
-nice -n 5 $(PYTEST) -n 2 $(1) $(FAST) > $$out 2>&1 & fast=$$!; \
-$(PYTEST) -n 4 $(1) $(CLUSTERS); clusters=$$?; \
-wait $$fast; fast=$$?; cat $$out; \
-[ $$clusters -eq 0 ] && exit $$fast
-endef
+# Tests of whole clusters wait for more than half of their time: four at a time keep two cores busy. tests/durations.json
+# says which start first.
+ALL_TESTS := -n 4 --dist loadgroup --no-loadscope-reorder --durations 30 tests/e2e tests/browser tests/simulation tests/conformance tests/kubernetes tests/time_skipping tests/workflow tests/unit
 
 test: lint ## format, lint, the fast tests, conformance, end to end, faults, simulation
-	@$(call all_tests,-m 'not nightly')
-
-nightly: $(VENV)/dev.stamp ## what make test leaves out: more seeds, kinds of clusters and long stories
-	@export PELOTON_TEST_ALL_EXAMPLES=1; $(call all_tests,-m nightly)
+	@$(BIN)/pytest -q -m 'not nightly' $(ALL_TESTS)
 
 durations: $(VENV)/dev.stamp ## run the tests of make test, and record their seconds in tests/durations.json
-	@$(PYTEST) -n 4 -m 'not nightly' --record-durations $(CLUSTERS) $(FAST)
+	@$(BIN)/pytest -q -m 'not nightly' --record-durations $(ALL_TESTS)
+
+nightly: $(VENV)/dev.stamp ## what make test leaves out: more seeds, kinds of clusters and long stories
+	@PELOTON_TEST_ALL_EXAMPLES=1 $(BIN)/pytest -q -m nightly $(ALL_TESTS)
 
 kubernetes: $(VENV)/dev.stamp ## build a real Kubernetes control plane for the tests, where Go is installed
 	@$(BIN)/python -m tests.kubernetes.build $(if $(UNTIL),--until $(UNTIL))
