@@ -11,7 +11,7 @@ from temporalio import activity
 
 from activities.definition import define_activity
 from peloton.errors import PelotonError, Unavailable
-from peloton.lifecycle.failed_placements import FailedPlacements, find_failed_placements, unplaced_in_all
+from peloton.lifecycle.failed_placements import FailedPlacements, find_failed_placements, find_unplaced
 from peloton.lifecycle.reservation import waiting_pods
 from peloton.model.host import ClusterChoice, Desired, GangLaunch, LaunchResult, PlacementBatch, ReadyGang
 from peloton.model.ids import Hostname, JobId
@@ -89,8 +89,8 @@ class PlacementActivities:
     def _place(self, job: JobId, gangs: Sequence[ReadyGang], for_gang: bool) -> PlacementBatch:
         if not gangs:
             return PlacementBatch(job, "", why=NOT_READY)
-        homes = Counter(gang.desired_cluster for gang in gangs if gang.desired_host)
-        choice = self._hosts.choose_clusters(_wanted(gangs), homes)
+        preferred = Counter(gang.desired_cluster for gang in gangs if gang.desired_host)
+        choice = self._hosts.choose_clusters(_count_shapes(gangs), preferred)
         if choice.order and not choice.passed_over and len(choice.order) == 1:
             return self._place_in(choice.order[0], job, gangs, for_gang)
         return self._place_in_first(choice, job, gangs, for_gang)
@@ -121,7 +121,7 @@ class PlacementActivities:
         why = tuple(sorted([*passed_over, *found], key=lambda reason: reason.cluster))
         count = max((one.unplaced_count for one in tried.values()), default=0) or sum(len(g.pods) for g in gangs)
         unheard = [reason.cluster for reason in passed_over if reason.rule is not ClusterRule.ELSEWHERE]
-        left = unplaced_in_all(gangs, tried, unheard)
+        left = find_unplaced(gangs, tried, unheard)
         reserved = tuple(sorted({instance for one in tried.values() for instance in one.reserved}))
         return PlacementBatch(job, "", unplaced_count=count, why=why, unplaced=left, reserved=reserved)
 
@@ -130,7 +130,7 @@ class PlacementActivities:
             Desired(gang.pods[0][0], Hostname(gang.desired_host), gang.shape) for gang in gangs if gang.desired_host
         ]
         waiting = () if for_gang else waiting_pods(gangs)
-        lease = self._hosts.acquire_hosts(job, _wanted(gangs), for_gang, desired, cluster, waiting)
+        lease = self._hosts.acquire_hosts(job, _count_shapes(gangs), for_gang, desired, cluster, waiting)
         try:
             batch = self._placer.place(job, gangs, lease)
         except Exception:
@@ -154,7 +154,7 @@ class PlacementActivities:
             return 0
 
 
-def _wanted(gangs: Sequence[ReadyGang]) -> list[tuple[PodShape, int]]:
+def _count_shapes(gangs: Sequence[ReadyGang]) -> list[tuple[PodShape, int]]:
     wanted: Counter[PodShape] = Counter()
     for gang in gangs:
         wanted[gang.shape] += len(gang.pods)

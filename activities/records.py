@@ -19,7 +19,7 @@ class RecordsActivities:
     @define_activity("create_pods")
     def create_pods(self, job_id: str) -> JobProgress:
         """Create missing pods, and return the job's progress."""
-        return self._created(JobId(job_id), report_progress)
+        return self._create(JobId(job_id), report_progress)
 
     @define_activity("look_at_gang")
     def read_gang(self, job_id: str) -> GangProgress:
@@ -30,9 +30,9 @@ class RecordsActivities:
         """Settle the job. Missing pods are also created when they are no more than ``created_max``."""
         progress = self._jobs.settle(JobId(job_id), self._now_ns(), created_max)
         is_small = 0 < progress.missing_count <= created_max
-        return self._created(JobId(job_id), lambda _: None) if is_small else progress
+        return self._create(JobId(job_id), lambda _: None) if is_small else progress
 
-    def _created(self, job_id: JobId, on_chunk: Callable[[int], None]) -> JobProgress:
+    def _create(self, job_id: JobId, on_chunk: Callable[[int], None]) -> JobProgress:
         self._pods.create(job_id, on_chunk)
         return self._jobs.settle(job_id, self._now_ns())
 

@@ -186,7 +186,7 @@ class HostClaims(Protocol):
 
     def disclaim(self, cluster: str, hostnames: Collection[str]) -> None: ...
 
-    def claimed(self, cluster: str) -> set[str]: ...
+    def list_claimed(self, cluster: str) -> set[str]: ...
 
 
 class ClusterOfHosts(Protocol):
@@ -196,7 +196,7 @@ class ClusterOfHosts(Protocol):
 
 
 class HeldResources(Protocol):
-    def held(self, cluster: str) -> tuple[Resources, Resources]:
+    def sum_held(self, cluster: str) -> tuple[Resources, Resources]:
         """Return the resources held by pods on hosts of the cluster: all but revocable cpu, and the revocable cpu."""
         ...
 
@@ -250,9 +250,9 @@ class Evictor(Protocol):
 class HostManager(Protocol):
     """Host managers of all clusters."""
 
-    def choose_clusters(self, wanted: Sequence[tuple[PodShape, int]], homes: Mapping[str, int]) -> ClusterChoice:
-        """Return the clusters to search for hosts of these pods, in order; ``homes``: number of pods that return to a
-        host, by cluster."""
+    def choose_clusters(self, wanted: Sequence[tuple[PodShape, int]], preferred: Mapping[str, int]) -> ClusterChoice:
+        """Return the clusters to search for hosts of these pods, in order; ``preferred``: number of pods that return to
+        a host, by cluster."""
         ...
 
     def acquire_hosts(

@@ -12,7 +12,7 @@ from services.settings import Settings
 if TYPE_CHECKING:
     from peloton.api.mesos_access import MesosAccess
     from services.hostmgr.driver import ClusterDriver
-    from services.hostmgr.external_intake import ExternalIntake, Why
+    from services.hostmgr.external_adoption import ExternalAdoption, Why
     from services.hostmgr.kubernetes.settings import KubernetesSettings
     from services.storage.pods.external_pods import ExternalPods
     from services.storage.storage import Storage
@@ -43,18 +43,18 @@ def cluster_driver_of(
     return lambda: MesosDriver(mesos, records)
 
 
-def external_intake_of(
+def make_external_adoption(
     settings: Settings, storage: Storage, driver: ClusterDriver, lifecycles: PodLifecycles, why: Why
-) -> ExternalIntake | None:
+) -> ExternalAdoption | None:
     """Return the controller that adopts pods of other clients of the cluster, or None for a driver without such
     pods.
     """
-    from services.hostmgr.external_intake import ExternalIntake
+    from services.hostmgr.external_adoption import ExternalAdoption
     from services.hostmgr.kubernetes.external.external_driver import ExternalPodsDriver
 
     if not isinstance(driver, ExternalPodsDriver):
         return None
-    return ExternalIntake(
+    return ExternalAdoption(
         settings.cluster,
         driver.external,
         is_connected=lambda: driver.is_connected,

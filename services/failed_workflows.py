@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 
 from temporalio.client import Client
 
-from peloton.lifecycle.workflow_restarts import COUNTED_S, FailedRuns, Restart, judge_restart
+from peloton.lifecycle.workflow_restarts import COUNTED_S, FailedRuns, Restart, evaluate_restart
 from peloton.model.times import NS_PER_S, unix_ns
 from services.workflow_labels import SCHEDULED_JOB_TYPE
 from workflows.attributes import TYPE
@@ -37,12 +37,12 @@ class FailedWorkflows:
         Raises RPCError.
         """
         runs = await self._runs(RESTARTED, runs_max)
-        return {workflow_id: judge_restart(failed, self._clock_ns()) for workflow_id, failed in runs.items()}
+        return {workflow_id: evaluate_restart(failed, self._clock_ns()) for workflow_id, failed in runs.items()}
 
-    async def judge(self, workflow_id: str) -> Restart:
+    async def evaluate(self, workflow_id: str) -> Restart:
         """Decide whether a workflow that has no run under way may be started. Raises RPCError."""
         runs = await self._runs(f"WorkflowId = '{workflow_id}'", RUNS_OF_ONE_MAX)
-        return judge_restart(runs.get(workflow_id, FailedRuns(0, 0)), self._clock_ns())
+        return evaluate_restart(runs.get(workflow_id, FailedRuns(0, 0)), self._clock_ns())
 
     async def _runs(self, condition: str, limit: int) -> dict[str, FailedRuns]:
         since = datetime.fromtimestamp(self._clock_ns() / NS_PER_S - COUNTED_S, UTC).isoformat()

@@ -33,10 +33,10 @@ class AroundCalls(grpc.aio.ServerInterceptor):
         handler = await continuation(handler_call_details)
         wrapped: grpc.RpcMethodHandler[Any, Any] | None = None
         if handler is not None:
-            wrapped = self.wrapped(handler_call_details.method, handler)
+            wrapped = self.wrap(handler_call_details.method, handler)
         return wrapped
 
-    def wrapped(self, method: str, handler: Any) -> Any:
+    def wrap(self, method: str, handler: Any) -> Any:
         """Return the handler of a method, unchanged or wrapped by ``within``."""
         raise NotImplementedError
 

@@ -62,7 +62,7 @@ class UnpackedMemory:
     @contextmanager
     def for_unpacked(self, raw: bytes, message_bytes_max: int = UNPACKED_BYTES_MAX) -> Iterator[None]:
         """Reserve the decompressed size of a message. Raises ResourceExhausted when it exceeds a bound."""
-        size_bytes = unpacked_bytes(raw)
+        size_bytes = measure_unpacked(raw)
         if size_bytes > message_bytes_max:
             raise ResourceExhausted(
                 f"a compressed message unpacks to {size_bytes:,} bytes, the limit is {message_bytes_max:,}: send it "
@@ -83,16 +83,16 @@ class UnpackedMemory:
                 self._bytes -= size_bytes
 
 
-def unpacked_bytes(raw: bytes) -> int:
+def measure_unpacked(raw: bytes) -> int:
     """Return the decompressed size that a message declares; 0 for an uncompressed one."""
     return int.from_bytes(raw[-_SIZE_BYTES:], "little") if raw.startswith(_GZIP) else 0
 
 
-def unpacked(raw: bytes) -> bytes:
+def unpack(raw: bytes) -> bytes:
     """Return the message decompressed, to at most its declared size. Raises InvalidArgument."""
     if not raw.startswith(_GZIP):
         return raw
-    size_bytes = unpacked_bytes(raw)
+    size_bytes = measure_unpacked(raw)
     unpacker = zlib.decompressobj(_GZIP_FORMAT)
     try:
         message = unpacker.decompress(raw, size_bytes + 1)
@@ -105,7 +105,7 @@ def unpacked(raw: bytes) -> bytes:
 
 def _as_wanted(read: Any, raw: bytes) -> Any:
     """Return the request as a method receives it. Raises InvalidArgument."""
-    message = unpacked(raw)
+    message = unpack(raw)
     return message if read is None else message_of(read.__self__, message)
 
 
@@ -117,7 +117,7 @@ class Requests(AroundCalls):
     def __init__(self, memory: UnpackedMemory | None = None) -> None:
         self._memory = memory or UnpackedMemory()
 
-    def wrapped(self, method: str, handler: Any) -> Any:
+    def wrap(self, method: str, handler: Any) -> Any:
         read = handler.request_deserializer
 
         @asynccontextmanager
@@ -126,7 +126,7 @@ class Requests(AroundCalls):
                 yield await _read(read, raw)
 
         @asynccontextmanager
-        async def kept(raw: bytes, _: Any) -> AsyncIterator[Any]:
+        async def keep(raw: bytes, _: Any) -> AsyncIterator[Any]:
             with self._memory.for_unpacked(raw, KEPT_BYTES_MAX):
                 message = await _read(read, raw)
             yield message
@@ -139,7 +139,7 @@ class Requests(AroundCalls):
         def stream(raws: AsyncIterator[bytes], _: Any) -> aclosing[AsyncGenerator[Any, None]]:
             return aclosing(each(raws))
 
-        around = stream if handler.request_streaming else kept if handler.response_streaming else one
+        around = stream if handler.request_streaming else keep if handler.response_streaming else one
         return within(handler, around, None)
 
 

@@ -32,7 +32,7 @@ class ErrorsToStatus(AroundCalls):
     def __init__(self, role: str) -> None:
         self._role = role
 
-    def wrapped(self, method: str, handler: Any) -> Any:
+    def wrap(self, method: str, handler: Any) -> Any:
         @asynccontextmanager
         async def around(request: Any, context: Any) -> AsyncIterator[Any]:
             try:

@@ -1,5 +1,5 @@
 """Lifecycles that Temporal workflows own: one row for each kind of workflow. ``services/waker.py`` signals and starts
-them, and ``services/revival.py`` restarts them, by this table.
+them, and ``services/workflow_restarter.py`` restarts them, by this table.
 
     kind and key           signalled when                          started by           active ones found by
     job/ID                 its goal, its update or pods change     the api              notes (services/sweep.py)
@@ -34,7 +34,7 @@ from peloton.model.ids import (
     maintenance_workflow_id,
     migration_workflow_id,
     rebalance_workflow_id,
-    scheduled_job_workflow_id,
+    schedule_workflow_id,
     update_workflow_id,
 )
 from peloton.model.job import JobRecord, JobType
@@ -170,7 +170,7 @@ REBALANCE = StoredLifecycle[Rebalance](
     labels=lambda one, _: rebalance_labels(one),
     active_keys=lambda stored: [one.cluster for one in stored.rebalances.all()],
 )
-SCHEDULED_JOB = Lifecycle(kind="scheduled-job", workflow=ScheduledJobWorkflow, workflow_id=scheduled_job_workflow_id)
+SCHEDULED_JOB = Lifecycle(kind="scheduled-job", workflow=ScheduledJobWorkflow, workflow_id=schedule_workflow_id)
 
 LIFECYCLES: dict[str, Lifecycle] = {
     row.kind: row for row in (JOB, GANG, UPDATE, DAEMON, MAINTENANCE, MIGRATION, REBALANCE, SCHEDULED_JOB)

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from services.api.channels import LeaderChannels as ApiChannels
     from services.api.scheduled_jobs import ScheduledJobs
     from services.hostmgr.advisor import AdvisorSettings
-    from services.hostmgr.external_intake import ExternalIntake
+    from services.hostmgr.external_adoption import ExternalAdoption
     from services.hostmgr.federation import HostManagers
     from services.hostmgr.maintenance import HostMaintainer
     from services.hostmgr.manager import HostManagerCore
@@ -180,11 +180,11 @@ async def run_worker(shared: Shared, stop: asyncio.Event) -> None:
     from services.api.calls import Calls
     from services.api.channels import LeaderChannels as ApiChannels
     from services.resmgr.client import ResourceManagerClient
-    from services.worker.cache import cached_max
+    from services.worker.cache import compute_cached_max
     from services.worker.worker import WorkerPorts, working
 
     promotion = _promotion(shared.settings)
-    client = await _connected(shared, stop)
+    client = await _connect(shared, stop)
     if client is None:
         return
     storage, hosts = shared.storage, _host_managers(shared)
@@ -204,14 +204,14 @@ async def run_worker(shared: Shared, stop: asyncio.Event) -> None:
         rebalancers=hosts,
         rebalances=storage.rebalances,
         lockdowns=storage.lockdowns,
-        scheduled=_scheduled_jobs(shared, api_channels, calls),
+        scheduled=_make_scheduled_jobs(shared, api_channels, calls),
         policies=asdict(shared.policies),
     )
 
     def report(activities: Sequence[FailingActivity], count: int) -> None:
         storage.activity_reports.put(client.identity, activities, count, time.time_ns())
 
-    async with working(client, ports, cached_max(shared.settings.cached_workflows), report, promotion):
+    async with working(client, ports, compute_cached_max(shared.settings.cached_workflows), report, promotion):
         await stop.wait()
     await calls.close()
     await api_channels.close()
@@ -223,7 +223,7 @@ def _bounds(settings: Settings) -> Bounds:
     return Bounds(settings.jobs_paced, settings.jobs_waiting_max, settings.jobs_active_max, settings.pods_active_max)
 
 
-def _scheduled_jobs(shared: Shared, channels: ApiChannels, calls: Calls) -> ScheduledJobs:
+def _make_scheduled_jobs(shared: Shared, channels: ApiChannels, calls: Calls) -> ScheduledJobs:
     """Return the job creator of schedules: it creates jobs as the api does, in a worker."""
     from services.api.hosts import RemoteHosts
     from services.api.new_jobs import NewJobs
@@ -244,9 +244,9 @@ async def run_resmgr(shared: Shared, stop: asyncio.Event) -> None:
     from services.missing_workflows import MissingWorkflows
     from services.resmgr import server
     from services.resmgr.settings import LoopSettings, RecorderSettings, mover_settings
-    from services.revival import Revival
     from services.temporal_watch import TemporalWatch
     from services.worker_versions import VersionController
+    from services.workflow_restarter import WorkflowRestarter
 
     settings, capacity, promotion = shared.settings, _host_managers(shared), _promotion(shared.settings)
     loop_settings = LoopSettings(
@@ -276,13 +276,15 @@ async def run_resmgr(shared: Shared, stop: asyncio.Event) -> None:
             await sweep.once()  # wake-ups of admitted pods may have died with a predecessor
             sweep.start()
             stored = shared.storage
-            missing = MissingWorkflows(shared.temporal, stored.wakes.settled_count, stored.jobs.active_ids)
+            missing = MissingWorkflows(shared.temporal, stored.wakes.count_settled, stored.jobs.active_ids)
             versions = VersionController(shared.temporal, promotion)
-            revival = Revival(shared.temporal, wakers, missing=missing, current_version=lambda: versions.current)
+            restarter = WorkflowRestarter(
+                shared.temporal, wakers, missing=missing, current_version=lambda: versions.current
+            )
 
             async def end() -> None:
                 await sweep.close()
-                await revival.close()
+                await restarter.close()
                 await versions.close()
                 await running.stop()
 
@@ -292,8 +294,8 @@ async def run_resmgr(shared: Shared, stop: asyncio.Event) -> None:
 
 
 async def run_hostmgr(shared: Shared, stop: asyncio.Event) -> None:
-    from services import host_judges
-    from services.cluster_drivers import cluster_driver_of, external_intake_of, image_prefetcher_of
+    from services import host_monitors
+    from services.cluster_drivers import cluster_driver_of, image_prefetcher_of, make_external_adoption
     from services.hostmgr.drain_watch import DrainWatch
     from services.hostmgr.image_prefetch import prefetcher
     from services.hostmgr.maintenance import HostMaintainer
@@ -304,7 +306,7 @@ async def run_hostmgr(shared: Shared, stop: asyncio.Event) -> None:
     sys.setswitchinterval(SWITCH_S)
     settings, storage = shared.settings, shared.storage
     role = _hostmgr_role(settings)
-    qos_settings, advisor_settings = host_judges.settings_for_judges(settings)
+    qos_settings, advisor_settings = host_monitors.read_monitor_settings(settings)
     endpoint = prefetcher(settings.prefetch_url)
     evictor = ResourceManagerClient(shared.channels.channel("resmgr"))
     core_settings = HostManagerSettings(
@@ -325,7 +327,7 @@ async def run_hostmgr(shared: Shared, stop: asyncio.Event) -> None:
             core = HostManagerCore(
                 core_settings, storage, watch, new_driver(), give_up, evictor=evictor, daemons=wakers.daemons
             )
-            intake = external_intake_of(settings, storage, core.driver, watch, evictor.job_why)
+            adoption = make_external_adoption(settings, storage, core.driver, watch, evictor.job_why)
             maintainer = HostMaintainer(
                 core,
                 maintenance=storage.maintenance,
@@ -343,7 +345,7 @@ async def run_hostmgr(shared: Shared, stop: asyncio.Event) -> None:
             await asyncio.to_thread(maintainer.start)
             qos = QosController(qos_settings, core, storage.host_pods, evictor, wakers.jobs)
             images = image_prefetcher_of(settings, core.driver, endpoint)
-            return await _serve_hosts(shared, wakers, core, maintainer, qos, advisor_settings, images, intake, failed)
+            return await _serve_hosts(shared, wakers, core, maintainer, qos, advisor_settings, images, adoption, failed)
 
         await _lead(shared, role, stop, lead)
 
@@ -356,18 +358,18 @@ async def _serve_hosts(
     qos: QosController,
     advisor_settings: AdvisorSettings,
     images: ImagePrefetcher,
-    intake: ExternalIntake | None,
+    adoption: ExternalAdoption | None,
     failed: asyncio.Future[None],
 ) -> Leading:
     """Serve a host manager that has started, with its periodic controllers."""
-    from services import host_judges
+    from services import host_monitors
     from services.hostmgr.host_pool_controller import HostPoolController
     from services.hostmgr.rebalancer import Rebalancer
     from services.hostmgr.servicer import serve
     from services.hostmgr.views import ClusterViews
 
     settings, storage = shared.settings, shared.storage
-    advisor, samples, latencies = host_judges.advising(settings, advisor_settings, storage.jobs, core, qos)
+    advisor, samples, latencies = host_monitors.advising(settings, advisor_settings, storage.jobs, core, qos)
     host_pools = None
     if settings.host_pools:
         deadline_s = settings.maintenance_deadline_s
@@ -392,12 +394,12 @@ async def _serve_hosts(
         views=ClusterViews(settings.cluster, core, advisor, samples.uses, storage.overview),
         host_pools=host_pools,
     )
-    for controller in (samples, host_pools, intake):
+    for controller in (samples, host_pools, adoption):
         if controller is not None:
             controller.start()
 
     async def end() -> None:
-        for source in (intake, latencies, samples):
+        for source in (adoption, latencies, samples):
             if source is not None:
                 await asyncio.to_thread(source.stop)
         await asyncio.to_thread(server.stop(SERVER_GRACE_S).wait)
@@ -494,7 +496,7 @@ async def _end_deletions(jobs: Jobs) -> None:
         log.warning("deletions that were broken off have not ended: %s", error)
 
 
-async def _connected(shared: Shared, stop: asyncio.Event) -> Client | None:
+async def _connect(shared: Shared, stop: asyncio.Event) -> Client | None:
     """Return a connected client, which a worker requires to start; None when the stop came first."""
     said_at_s = 0.0
     while not stop.is_set():

@@ -17,7 +17,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from peloton.errors import AlreadyExists, InvalidArgument, NotFound, ResourceExhausted, Unavailable
 from peloton.lifecycle.schedule import cron_of
-from peloton.model.ids import schedule_id, scheduled_job_workflow_id
+from peloton.model.ids import schedule_id, schedule_workflow_id
 from peloton.model.job import JobRecord
 from peloton.model.schedule import (
     Counts,
@@ -69,7 +69,7 @@ def start_of(job: JobRecord, pool: str) -> JobStart:
     )
 
 
-def _translated(method: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Coroutine[Any, Any, T]]:
+def _translate_errors(method: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Coroutine[Any, Any, T]]:
     """Raise the errors of Temporal as Peloton's. The first argument after ``self`` is the name of the schedule, if
     any.
     """
@@ -104,7 +104,7 @@ class Schedules:
     def _handle(self, name: str) -> temporal.ScheduleHandle:
         return self._client.get_schedule_handle(schedule_id(name))
 
-    @_translated
+    @_translate_errors
     async def create(
         self, name: str, times: Times, options: ScheduleOptions, job: ScheduledJob, paused: bool, note: str
     ) -> None:
@@ -113,7 +113,7 @@ class Schedules:
         action = temporal.ScheduleActionStartWorkflow(
             ScheduledJobWorkflow.run,
             ScheduledJobInput(name, str(uuid.uuid4()), text, self._policies),
-            id=scheduled_job_workflow_id(name),
+            id=schedule_workflow_id(name),
             task_queue=self._task_queue,
             task_timeout=WORKFLOW_TASK_TIMEOUT,
             priority=Priority(fairness_key=job.pool_id),
@@ -134,23 +134,23 @@ class Schedules:
             rpc_timeout=RPC_TIMEOUT,
         )
 
-    @_translated
+    @_translate_errors
     async def pause(self, name: str, note: str) -> None:
         await self._handle(name).pause(note=note or None, rpc_timeout=RPC_TIMEOUT)
 
-    @_translated
+    @_translate_errors
     async def resume(self, name: str, note: str) -> None:
         await self._handle(name).unpause(note=note or None, rpc_timeout=RPC_TIMEOUT)
 
-    @_translated
+    @_translate_errors
     async def trigger(self, name: str, overlap: Overlap | None) -> None:
         await self._handle(name).trigger(overlap=OVERLAPS[overlap] if overlap else None, rpc_timeout=RPC_TIMEOUT)
 
-    @_translated
+    @_translate_errors
     async def delete(self, name: str) -> None:
         await self._handle(name).delete(rpc_timeout=RPC_TIMEOUT)
 
-    @_translated
+    @_translate_errors
     async def count_times(self, name: str, start_s: int, end_s: int) -> int:
         """Count the times of a range, both ends included."""
         request = ListScheduleMatchingTimesRequest(namespace=self._client.namespace, schedule_id=schedule_id(name))
@@ -159,7 +159,7 @@ class Schedules:
         found = await self._client.workflow_service.list_schedule_matching_times(request, timeout=RPC_TIMEOUT)
         return len(found.start_time)
 
-    @_translated
+    @_translate_errors
     async def backfill(self, name: str, start_s: int, end_s: int, overlap: Overlap) -> None:
         """Start a run for each time of a range, both ends included."""
         # Half a second earlier: some servers take the start of a backfill for a part of it, and others do not.
@@ -167,13 +167,13 @@ class Schedules:
         period = temporal.ScheduleBackfill(start, end, OVERLAPS[overlap])
         await self._handle(name).backfill(period, rpc_timeout=RPC_TIMEOUT)
 
-    @_translated
+    @_translate_errors
     async def get(self, name: str, runs_max: int) -> Schedule:
         found = await self._handle(name).describe(rpc_timeout=RPC_TIMEOUT)
         action, info = found.schedule.action, found.info
         assert isinstance(action, temporal.ScheduleActionStartWorkflow)
         (input,) = await self._client.data_converter.decode(action.args, [ScheduledJobInput])
-        query = f"{SCHEDULED_BY.name} = {_quoted(schedule_id(name))}"
+        query = f"{SCHEDULED_BY.name} = {_quote(schedule_id(name))}"
         runs = [run async for run in self._runs(query, runs_max)]
         policy, attributes = found.schedule.policy, found.typed_search_attributes
         catch_up_s = int(policy.catchup_window.total_seconds()) if policy.catchup_window else 0
@@ -195,19 +195,19 @@ class Schedules:
             base64.b64decode(input.config),
         )
 
-    @_translated
+    @_translate_errors
     async def find(self, pool_path: str, limit: int) -> list[Schedule]:
         """Return schedules by name, each with its last run."""
         query = f"{TYPE.name} = '{SCHEDULE_TYPE}'"
         if pool_path:
-            query += f" AND {POOL.name} = {_quoted(pool_path)}"
+            query += f" AND {POOL.name} = {_quote(pool_path)}"
         found = []
         async for one in await self._client.list_schedules(query, page_size=min(limit, 1_000), rpc_timeout=RPC_TIMEOUT):
             found.append(one)
             if len(found) == limit:
                 break
         last = await self._last_runs([one for one in found if one.info is not None])
-        shown = [_listed(one, last.get(one.id)) for one in found]
+        shown = [_parse_listed(one, last.get(one.id)) for one in found]
         return sorted(shown, key=lambda one: one.name)
 
     async def _last_runs(self, schedules: Sequence[temporal.ScheduleListDescription]) -> Mapping[str, Run]:
@@ -220,7 +220,7 @@ class Schedules:
         ids, found = list(wanted), dict[str, Run]()
         for first in range(0, len(ids), IDS_MAX):
             some = ids[first : first + IDS_MAX]
-            query = f"WorkflowId IN ({', '.join(map(_quoted, some))})"
+            query = f"WorkflowId IN ({', '.join(map(_quote, some))})"
             async for run in self._runs(query, 4 * IDS_MAX):
                 before = found.get(wanted[run.workflow_id])
                 if before is None or before.started_ns < run.started_ns:
@@ -235,7 +235,7 @@ class Schedules:
                 yield await _run(one)
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     """Return the text as a string of Temporal's queries."""
     escaped = text.replace("\\", "\\\\").replace("'", "\\'")
     return f"'{escaped}'"
@@ -260,7 +260,7 @@ async def _run(one: WorkflowExecution) -> Run:
     )
 
 
-def _listed(one: temporal.ScheduleListDescription, last: Run | None) -> Schedule:
+def _parse_listed(one: temporal.ScheduleListDescription, last: Run | None) -> Schedule:
     attributes, schedule = one.typed_search_attributes, one.schedule
     return Schedule(
         one.id.removeprefix(schedule_id("")),

@@ -125,7 +125,10 @@ class TemporalWatch:
                     beats = await self._beats()
             async with asyncio.timeout(TIMEOUT_S):
                 unserved, (gone, waiting), (tasks, task_count), (failed, failed_count) = await asyncio.gather(
-                    self._unserved(beats), self._gone_version(beats), self._failing_tasks(), self._failed_workflows()
+                    self._find_unserved(beats),
+                    self._find_gone_version(beats),
+                    self._failing_tasks(),
+                    self._read_failed(),
                 )
             seen = TemporalSnapshot("", len(QUEUES), unserved, tasks, task_count, failed, failed_count, gone, waiting)
         except (RPCError, RuntimeError, OSError, TimeoutError) as error:
@@ -140,9 +143,9 @@ class TemporalWatch:
         alive.
         """
         found = await _unless_refused(list_heartbeats(self._client, _TIMEOUT), [])
-        ours = [beat for beat in found if beat.task_queue in QUEUES]
-        self._heartbeats.note(map(_heartbeat, ours), self._clock())
-        return ours
+        own_beats = [beat for beat in found if beat.task_queue in QUEUES]
+        self._heartbeats.note(map(_heartbeat, own_beats), self._clock())
+        return own_beats
 
     def _is_unsure(self, beats: Sequence[WorkerHeartbeat]) -> bool:
         """Return whether a version has a worker that may be alive, and none that is certainly alive, on a task
@@ -152,7 +155,7 @@ class TemporalWatch:
         alive = {(queue, build) for queue, build, liveness in heard if liveness is Liveness.ALIVE}
         return any(liveness is Liveness.UNSURE and (queue, build) not in alive for queue, build, liveness in heard)
 
-    async def _unserved(self, beats: Sequence[WorkerHeartbeat]) -> list[str]:
+    async def _find_unserved(self, beats: Sequence[WorkerHeartbeat]) -> list[str]:
         """Return the task queues from which no worker takes tasks. Heartbeats show it; on a server without any, the
         polls of each queue are read, which remain for a minute after a worker died.
         """
@@ -162,7 +165,7 @@ class TemporalWatch:
         polled = await asyncio.gather(*(self._is_polled(queue, unversioned=bool(beats)) for queue in silent))
         return [queue for queue, is_polled in zip(silent, polled, strict=True) if not is_polled]
 
-    async def _gone_version(self, beats: Sequence[WorkerHeartbeat]) -> tuple[str, list[str]]:
+    async def _find_gone_version(self, beats: Sequence[WorkerHeartbeat]) -> tuple[str, list[str]]:
         """Return the current version if it has no worker, and the versions that have workers, the last started at the
         end; ("", []) when the current version has a worker, or no version has.
         """
@@ -183,7 +186,7 @@ class TemporalWatch:
     def _liveness_of(self, beat: WorkerHeartbeat) -> Liveness:
         if beat.status != WorkerStatus.WORKER_STATUS_RUNNING:
             return Liveness.DEAD
-        return self._heartbeats.judge(_heartbeat(beat), self._clock(), self._wall_ns())
+        return self._heartbeats.evaluate(_heartbeat(beat), self._clock(), self._wall_ns())
 
     async def _is_polled(self, queue: str, *, unversioned: bool) -> bool:
         """Return whether a worker has polled the queue recently; ``unversioned`` counts only workers without a
@@ -208,7 +211,7 @@ class TemporalWatch:
             count = (await self._client.workflow_service.count_workflow_executions(request, timeout=_TIMEOUT)).count
         return [FailingTask(one.execution.workflow_id, _cause(one)) for one in found], count
 
-    async def _failed_workflows(self) -> tuple[list[FailedWorkflow], int]:
+    async def _read_failed(self) -> tuple[list[FailedWorkflow], int]:
         """Return the first NAMED_MAX failed workflows that have not been started again, and their count among the
         newest.
         """
@@ -280,7 +283,7 @@ class TemporalWatch:
         ]
         activities = [activity for one in described for activity in _failing_activities(one)]
         failed = []
-        if (own := job_workflow_id(job_id)) not in names and (restart := await self._failed.judge(own)).failed.count:
+        if (own := job_workflow_id(job_id)) not in names and (restart := await self._failed.evaluate(own)).failed.count:
             failed = [FailedWorkflow(own, await self._error_of(own), restart.reason)]
         return JobTrouble(tasks, activities, failed)
 

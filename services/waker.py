@@ -118,8 +118,8 @@ class Waker:
 
     async def start(self, key: str) -> None:
         """Make sure that the workflow of an object runs, if the object needs one. The call is idempotent. A workflow
-        that has failed is started by a user's change at once, otherwise after its delay (``services/revival.py``).
-        Raises RPCError, and errors of storage.
+        that has failed is started by a user's change at once, otherwise after its delay
+        (``services/workflow_restarter.py``). Raises RPCError, and errors of storage.
         """
         row = self._row
         if not isinstance(row, StoredLifecycle):
@@ -127,7 +127,7 @@ class Waker:
         found = await asyncio.to_thread(row.get, self._stored, key)
         if found is None or not row.needs_workflow(found):
             return
-        if self._rank is not Rank.PEOPLE and not (await self._failed.judge(row.workflow_id(key))).is_due:
+        if self._rank is not Rank.PEOPLE and not (await self._failed.evaluate(row.workflow_id(key))).is_due:
             return
         labels = await asyncio.to_thread(row.labels, found, self._pool_path)
         await start(self._client, row, key, found, labels, self._policies, self._task_queue)
@@ -176,7 +176,7 @@ class Waker:
         except Exception as error:  # of Temporal or of storage: neither may end the waker
             self._retry(due, error)
         finally:
-            self._loop.call_later(self._interval_s, self._rested, due.key)
+            self._loop.call_later(self._interval_s, self._free, due.key)
 
     def _retry(self, due: Due, error: Exception) -> None:
         failed = self._attempts[due.key] = self._attempts.get(due.key, 0) + 1
@@ -201,7 +201,7 @@ class Waker:
         for cause in due.causes:
             self.wake([key], cause, due.rank)
 
-    def _rested(self, key: str) -> None:
+    def _free(self, key: str) -> None:
         with self._lock:
             self._line.free(key)
         self._pump()

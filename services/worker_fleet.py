@@ -68,9 +68,9 @@ async def read_versions(client: Client) -> WorkerVersions:
     now_s = time.time()
     queue = await _queue(client)
     current = queue.versioning_info.current_deployment_version
-    is_ours = current.deployment_name == DEPLOYMENT
+    is_managed = current.deployment_name == DEPLOYMENT
     at_work = _at_work(await _beats(client, now_s), queue, now_s)
-    return WorkerVersions(current.build_id if is_ours else UNVERSIONED, at_work)
+    return WorkerVersions(current.build_id if is_managed else UNVERSIONED, at_work)
 
 
 async def read_fleet(client: Client, *, with_past: bool = False) -> Fleet:
@@ -123,9 +123,9 @@ async def _version(
 ) -> Version:
     build = summary.deployment_version.build_id
     metadata = await _metadata(client, build)
-    ours = [beat for beat in beats or () if beat.deployment_version.build_id == build]
+    own_beats = [beat for beat in beats or () if beat.deployment_version.build_id == build]
     starts = [_start_of(key) for key in metadata if key.startswith(START)]
-    up = {beat.worker_identity for beat in ours}
+    up = {beat.worker_identity for beat in own_beats}
     is_draining = summary.status == WorkerDeploymentVersionStatus.WORKER_DEPLOYMENT_VERSION_STATUS_DRAINING
     since = summary.current_since_time, summary.ramping_since_time, summary.last_deactivation_time, summary.create_time
     created_s = _seconds(summary.create_time)
@@ -136,10 +136,10 @@ async def _version(
         is_draining=is_draining,
         workers=len(up),
         # A server without heartbeats shows only the polls of a worker.
-        up_since_s=min((_seconds(beat.start_time) for beat in ours), default=created_s if beats is None else 0.0),
-        workflow_tasks=_tasks(beat.workflow_task_slots_info for beat in ours),
+        up_since_s=min((_seconds(beat.start_time) for beat in own_beats), default=created_s if beats is None else 0.0),
+        workflow_tasks=_tasks(beat.workflow_task_slots_info for beat in own_beats),
         activities=_tasks(
-            slots for beat in ours for slots in (beat.activity_task_slots_info, beat.local_activity_slots_info)
+            slots for beat in own_beats for slots in (beat.activity_task_slots_info, beat.local_activity_slots_info)
         ),
         crashes=count_crashes(starts, up if beats is not None else {who for who, _ in starts}, now_s),
         verdict=str(CONVERTER.payload_converter.from_payload(metadata[VERDICT])) if VERDICT in metadata else "",
@@ -209,13 +209,13 @@ async def _beats(client: Client, now_s: float) -> Sequence[WorkerHeartbeat] | No
         if error.status is not RPCStatusCode.UNIMPLEMENTED:
             raise
         return None
-    ours = [beat for beat in found if beat.deployment_version.deployment_name == DEPLOYMENT]
+    own_beats = [beat for beat in found if beat.deployment_version.deployment_name == DEPLOYMENT]
     up = [
         beat
-        for beat in ours
+        for beat in own_beats
         if beat.status == WorkerStatus.WORKER_STATUS_RUNNING and _seconds(beat.heartbeat_time) > now_s - SILENCE_S
     ]
-    return up if ours else None
+    return up if own_beats else None
 
 
 def _seconds(time: Timestamp) -> float:
@@ -324,7 +324,9 @@ def _start_of(key: str) -> tuple[str, float]:
 
 
 async def _metadata(client: Client, version: str, *, must_exist: bool = False) -> Mapping[str, Payload]:
-    request = DescribeWorkerDeploymentVersionRequest(namespace=client.namespace, deployment_version=_named(version))
+    request = DescribeWorkerDeploymentVersionRequest(
+        namespace=client.namespace, deployment_version=_make_version(version)
+    )
     try:
         described = await client.workflow_service.describe_worker_deployment_version(request, **RETRYING)
     except RPCError as error:
@@ -340,7 +342,7 @@ async def _remember(client: Client, version: str, entries: Mapping[str, Payload]
     await client.workflow_service.update_worker_deployment_version_metadata(
         UpdateWorkerDeploymentVersionMetadataRequest(
             namespace=client.namespace,
-            deployment_version=_named(version),
+            deployment_version=_make_version(version),
             upsert_entries=entries,
             remove_entries=removed,
             identity=client.identity,
@@ -349,5 +351,5 @@ async def _remember(client: Client, version: str, entries: Mapping[str, Payload]
     )
 
 
-def _named(version: str) -> WorkerDeploymentVersion:
+def _make_version(version: str) -> WorkerDeploymentVersion:
     return WorkerDeploymentVersion(deployment_name=DEPLOYMENT, build_id=version)

@@ -10,7 +10,7 @@ from temporalio import workflow
 from temporalio.exceptions import ApplicationError, FailureError, is_cancelled_exception
 
 with workflow.unsafe.imports_passed_through():
-    from workflows.policies import AT_ONCE_CALL, READ_CALL, RECORDS_CALL, SUMMARY_MAX, CallOptions
+    from workflows.policies import LOCAL_CALL, READ_CALL, RECORDS_CALL, SUMMARY_MAX, CallOptions
 
 R = TypeVar("R")
 
@@ -41,7 +41,7 @@ async def call(step: Callable[..., R], *args: Any, is_small: bool, summary: str,
     """
     if is_small:
         try:
-            return await workflow.execute_local_activity_method(step, args=args, summary=summary, **AT_ONCE_CALL)
+            return await workflow.execute_local_activity_method(step, args=args, summary=summary, **LOCAL_CALL)
         except FailureError as error:
             if is_cancelled_exception(error):
                 raise

@@ -27,7 +27,7 @@ with workflow.unsafe.imports_passed_through():
     from activities.placement import PlacementActivities
     from activities.records import RecordsActivities
     from peloton.lifecycle.failed_placements import placement_timeout_s
-    from peloton.lifecycle.gang import Step, Verdict, judge
+    from peloton.lifecycle.gang import Step, Verdict, evaluate
     from peloton.lifecycle.progress import gang_details
     from peloton.lifecycle.reason_text import placement_text, requeue_text
     from peloton.model.job import GangProgress
@@ -106,13 +106,13 @@ class GangWorkflow(SignalledWorkflow):
         self.wakeup_pending = False
         seen = await run_local(RecordsActivities.read_gang, self.job_id, summary="look at the gang")
         self.member_count = seen.size
-        step = judge(seen).step
+        step = evaluate(seen).step
         if step.value != self.life.step:
             self.life = GangCarryOver(step.value, workflow.time())
             self.placement, self.pause_s = (), 0.0
             workflow.upsert_search_attributes([STATE.value_set(step.name)])
         self.placement_s = placement_timeout_s(self.policies.gang_placement_s, seen.vain_count)
-        self.verdict = judge(seen, self.waited_s, self.policies.gang_placement_s, self.policies.gang_launch_s)
+        self.verdict = evaluate(seen, self.waited_s, self.policies.gang_placement_s, self.policies.gang_launch_s)
         if self.is_cancelled and self.verdict.is_waiting:
             self.verdict = Verdict(Step.REQUEUE, RequeueReason(RequeueRule.CANCELLED))
         elif self.verdict.reason and self.placement:
@@ -187,7 +187,7 @@ class GangWorkflow(SignalledWorkflow):
         workflow.set_current_details(gang_details(seen, self.verdict, placement_text(self.placement)))
 
     async def continue_as_new_when_due(self) -> None:
-        if self.renewal.is_due(self.policies) and not self.is_cancelled:
+        if self.renewal.should_continue_as_new(self.policies) and not self.is_cancelled:
             policies = await fresh_policies(self.policies)
             if not self.is_cancelled:
                 life = replace(self.life, pause_s=self.pause_s)

@@ -159,7 +159,7 @@ class JobWorkflow(SignalledWorkflow):
         self.life = replace(self.life, update_told=wish)
         rollout = update_workflow_id(self.job_id)
         if not await child_workflows.notify(UpdateWorkflow.run, rollout, UpdateWorkflow.changed) and wish:
-            given = UpdateInput(self.job_id, self.policies.of_others())
+            given = UpdateInput(self.job_id, self.policies.of_children())
             update = await child_workflows.start(UpdateWorkflow.run, given, rollout, f"updates of job {self.name}")
             if update is not None:
                 update.add_done_callback(self.note_end_of_rollout)
@@ -181,7 +181,7 @@ class JobWorkflow(SignalledWorkflow):
         self.is_followed = follows
         daemon = daemon_workflow_id(self.job_id)
         if not await child_workflows.notify(DaemonWorkflow.run, daemon, DaemonWorkflow.changed) and follows:
-            given = DaemonInput(self.job_id, self.policies.of_others())
+            given = DaemonInput(self.job_id, self.policies.of_children())
             follower = await child_workflows.start(DaemonWorkflow.run, given, daemon, f"hosts of daemon {self.name}")
             if follower is not None:
                 follower.add_done_callback(self.note_end_of_following)
@@ -257,7 +257,10 @@ class JobWorkflow(SignalledWorkflow):
             GangWorkflow.run, notified, GangWorkflow.changed
         )
         if run and not (is_notified and run == notified_run):
-            given, summary = GangInput(self.job_id, self.policies.of_others()), f"launch of the gang of job {self.name}"
+            given, summary = (
+                GangInput(self.job_id, self.policies.of_children()),
+                f"launch of the gang of job {self.name}",
+            )
             gang = await child_workflows.start(GangWorkflow.run, given, gang_workflow_id(self.job_id, run), summary)
             if gang is not None:
                 gang.add_done_callback(self.note_end_of_launch)

@@ -29,7 +29,7 @@ from temporalio import workflow
 
 with workflow.unsafe.imports_passed_through():
     from activities.migration import MigrationActivities
-    from peloton.lifecycle.migration import details, moved_text
+    from peloton.lifecycle.migration import describe_moved, details
     from peloton.model.migration import MigrationProgress, MigrationState
     from workflows.calls import stoppable
     from workflows.child_workflows import signal_job
@@ -97,18 +97,18 @@ class MigrationWorkflow(SignalledWorkflow):
     async def move_next(self) -> None:
         await self.signal_jobs()
         await self.wait_for_change(self.retry_s)
-        await self.take_step(f"take the next instances down that go to {self.target}: {moved_text(self.progress)}")
+        await self.take_step(f"take the next instances down that go to {self.target}: {describe_moved(self.progress)}")
 
     async def bring_next_back(self) -> None:
         await self.signal_jobs()
         await self.wait_for_change(self.retry_s)
-        await self.take_step(f"take the next instances down that come back: {moved_text(self.progress)}")
+        await self.take_step(f"take the next instances down that come back: {describe_moved(self.progress)}")
 
     async def rest(self) -> None:
         """Wait until a user resumes the migration or rolls it back."""
         await self.signal_jobs()
         await self.wait_for_change(self.policies.look_again_s)
-        await self.take_step(f"look whether it may continue: {moved_text(self.progress)}")
+        await self.take_step(f"look whether it may continue: {describe_moved(self.progress)}")
 
     async def finish(self) -> MigrationResult:
         await workflow.wait_condition(workflow.all_handlers_finished)

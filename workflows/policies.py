@@ -34,7 +34,7 @@ class Policies:
     gang_two_calls_max: int = 1_000  # members up to which a gang is placed by one call and launched by another
     gang_launch_s: float = 300.0  # from the launch of a gang until all of it runs
 
-    def is_long(self, info: workflow.Info) -> bool:
+    def should_continue_as_new(self, info: workflow.Info) -> bool:
         """Return whether the history requires continue-as-new."""
         is_over = info.get_current_history_length() >= self.history_events_max
         return is_over or info.is_continue_as_new_suggested()
@@ -49,11 +49,11 @@ class Policies:
         """Return the policies for the workflows of jobs. A polling interval other than the default is kept."""
         return replace(self, look_again_s=NEVER_S) if self.look_again_s == POLL_PERIOD_S else self
 
-    def of_others(self) -> Policies:
+    def of_children(self) -> Policies:
         """Return the policies for the workflows that a job starts, from its own."""
         return replace(self, look_again_s=POLL_PERIOD_S) if self.look_again_s == NEVER_S else self
 
-    def updated(self, numbers: Mapping[str, float]) -> Policies:
+    def update(self, numbers: Mapping[str, float]) -> Policies:
         """Return the policies with the numbers that this version defines; integers remain integers."""
         known = asdict(self)
         return replace(self, **{name: type(known[name])(value) for name, value in numbers.items() if name in known})
@@ -76,7 +76,7 @@ class LocalCallOptions(TypedDict, total=False):
     retry_policy: RetryPolicy
 
 
-_PATIENT = RetryPolicy(
+_RETRY_FOREVER = RetryPolicy(
     initial_interval=timedelta(milliseconds=200),
     backoff_coefficient=2.0,
     maximum_interval=timedelta(seconds=5),
@@ -92,7 +92,7 @@ def long_queue(task_queue: str) -> str:
 
 
 CREATE_PODS_CALL = CallOptions(
-    start_to_close_timeout=timedelta(minutes=30), heartbeat_timeout=timedelta(seconds=10), retry_policy=_PATIENT
+    start_to_close_timeout=timedelta(minutes=30), heartbeat_timeout=timedelta(seconds=10), retry_policy=_RETRY_FOREVER
 )
 SUMMARY_MAX = 200
 """Length in characters; Temporal's limit is 400 bytes."""
@@ -104,15 +104,17 @@ READ_CALL = LocalCallOptions(
 """Options of reads within the workflow task: attempts over 1.4 s when each fails at once, followed by
 ``RECORDS_CALL``.
 """
-AT_ONCE_CALL = LocalCallOptions(
+LOCAL_CALL = LocalCallOptions(
     start_to_close_timeout=timedelta(seconds=10), retry_policy=RetryPolicy(maximum_attempts=1)
 )
-RECORDS_CALL = CallOptions(start_to_close_timeout=timedelta(seconds=30), retry_policy=_PATIENT)
-RESMGR_CALL = CallOptions(start_to_close_timeout=timedelta(seconds=30), retry_policy=_PATIENT)
-PLACEMENT_CALL = CallOptions(start_to_close_timeout=timedelta(seconds=30), retry_policy=_PATIENT)
-LAUNCH_CALL = CallOptions(start_to_close_timeout=timedelta(seconds=60), retry_policy=_PATIENT)
+RECORDS_CALL = CallOptions(start_to_close_timeout=timedelta(seconds=30), retry_policy=_RETRY_FOREVER)
+RESMGR_CALL = CallOptions(start_to_close_timeout=timedelta(seconds=30), retry_policy=_RETRY_FOREVER)
+PLACEMENT_CALL = CallOptions(start_to_close_timeout=timedelta(seconds=30), retry_policy=_RETRY_FOREVER)
+LAUNCH_CALL = CallOptions(start_to_close_timeout=timedelta(seconds=60), retry_policy=_RETRY_FOREVER)
 CREATE_JOB_CALL = CallOptions(
-    start_to_close_timeout=timedelta(seconds=30), schedule_to_close_timeout=timedelta(minutes=10), retry_policy=_PATIENT
+    start_to_close_timeout=timedelta(seconds=30),
+    schedule_to_close_timeout=timedelta(minutes=10),
+    retry_policy=_RETRY_FOREVER,
 )
 """Options of job creation by a schedule. A run fails when its job cannot be created within this time: the next run must
 not wait for it.
@@ -120,16 +122,17 @@ not wait for it.
 SCHEDULED_JOB_POLL_MAX_S = 60.0
 """Seconds between two reads of a job whose workflow is not a child of the run, as after it was terminated."""
 DELETE_CALL = CallOptions(
-    start_to_close_timeout=timedelta(minutes=10), heartbeat_timeout=timedelta(seconds=30), retry_policy=_PATIENT
+    start_to_close_timeout=timedelta(minutes=10), heartbeat_timeout=timedelta(seconds=30), retry_policy=_RETRY_FOREVER
 )
 REQUEST_CALL = CallOptions(
     start_to_close_timeout=timedelta(seconds=60),
     schedule_to_close_timeout=timedelta(seconds=120),
-    retry_policy=_PATIENT,
+    retry_policy=_RETRY_FOREVER,
 )
 """Options of an activity whose result a user waits for."""
 KILL_CALL = CallOptions(
-    start_to_close_timeout=timedelta(seconds=60), retry_policy=replace(_PATIENT, maximum_interval=timedelta(seconds=2))
+    start_to_close_timeout=timedelta(seconds=60),
+    retry_policy=replace(_RETRY_FOREVER, maximum_interval=timedelta(seconds=2)),
 )
 """Options of kills, which are retried sooner than other calls: a user who stops a job waits until its host manager
 answers.
@@ -150,4 +153,4 @@ REBALANCE_POLL_S = 60.0
 """Seconds between two plans of rebalancing without an improvement."""
 REBALANCE_PRIORITY = 5
 """Lowest of Temporal's five priorities: all other tasks that wait for a worker come first."""
-HOSTMGR_CALL = CallOptions(start_to_close_timeout=timedelta(seconds=60), retry_policy=_PATIENT)
+HOSTMGR_CALL = CallOptions(start_to_close_timeout=timedelta(seconds=60), retry_policy=_RETRY_FOREVER)

@@ -14,7 +14,7 @@ from temporalio.exceptions import FailureError, is_cancelled_exception
 
 with workflow.unsafe.imports_passed_through():
     from activities.policies import PolicyActivities
-    from workflows.policies import AT_ONCE_CALL, Policies
+    from workflows.policies import LOCAL_CALL, Policies
 
 FRESH_POLICIES = "202611-fresh-policies"
 """Remove this patch when no workflow that release 0.1 began can run any more."""
@@ -26,13 +26,17 @@ class Renewal:
     def __init__(self) -> None:
         self._begun_on = workflow.info().get_current_deployment_version()
 
-    def is_due(self, policies: Policies) -> bool:
+    def should_continue_as_new(self, policies: Policies) -> bool:
         """Return whether the next run may begin. Requests of people are answered first, and the run takes its
         steps meanwhile, as wake-ups must not wait for an answer."""
         if not workflow.all_handlers_finished():
             return False
         info = workflow.info()
-        return policies.is_long(info) or info.is_target_worker_deployment_version_changed() or self._was_moved(info)
+        return (
+            policies.should_continue_as_new(info)
+            or info.is_target_worker_deployment_version_changed()
+            or self._was_moved(info)
+        )
 
     def _was_moved(self, info: workflow.Info) -> bool:
         """Return whether the run was moved to another version. Workers without a version run code without this check,
@@ -48,13 +52,13 @@ async def fresh_policies(policies: Policies) -> Policies:
         return policies
     try:
         fresh: dict[str, float] = await workflow.execute_local_activity_method(
-            PolicyActivities.policies, summary="read the policies of the installation", **AT_ONCE_CALL
+            PolicyActivities.policies, summary="read the policies of the installation", **LOCAL_CALL
         )
     except FailureError as error:
         if is_cancelled_exception(error):
             raise
         return policies
-    return policies.updated(fresh)
+    return policies.update(fresh)
 
 
 async def continue_as_new(input: Any) -> NoReturn:

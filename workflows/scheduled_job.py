@@ -167,7 +167,7 @@ class ScheduledJobWorkflow:
             if end := await run_local(ScheduleActivities.read_end, self.job_id, summary="has the job ended?"):
                 return RunState(end)
             timeout_s = min(timeout_s * 2, SCHEDULED_JOB_POLL_MAX_S)
-            if self.renewal.is_due(self.policies):
+            if self.renewal.should_continue_as_new(self.policies):
                 policies = await fresh_policies(self.policies)
                 await continue_as_new(replace(self.input, policies=policies, job_id=self.job_id))
 

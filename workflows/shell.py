@@ -63,7 +63,7 @@ class SignalledWorkflow:
             workflow.upsert_search_attributes([STATE.value_set(state)])
 
     async def continue_as_new_when_due(self) -> None:
-        if self.renewal.is_due(self.policies):
+        if self.renewal.should_continue_as_new(self.policies):
             await self.continue_as_new()
 
     async def continue_as_new(self) -> None:

@@ -59,7 +59,7 @@ with workflow.unsafe.imports_passed_through():
     from workflows.attributes import STATE, UPDATE
     from workflows.calls import run_local, stoppable
     from workflows.child_workflows import signal_job
-    from workflows.policies import AT_ONCE_CALL, PREFETCH_CALL, RECORDS_CALL, SUMMARY_MAX, Policies
+    from workflows.policies import LOCAL_CALL, PREFETCH_CALL, RECORDS_CALL, SUMMARY_MAX, Policies
     from workflows.requests import carry_out, refuse
     from workflows.shell import SignalledWorkflow
 
@@ -243,7 +243,7 @@ class UpdateWorkflow(SignalledWorkflow):
         summary = replace_text(self.progress)[:SUMMARY_MAX]
         try:
             ended_count = await workflow.execute_local_activity_method(
-                LaunchActivities.kill_running, self.job_id, summary=summary, **AT_ONCE_CALL
+                LaunchActivities.kill_running, self.job_id, summary=summary, **LOCAL_CALL
             )
         except FailureError as error:
             if is_cancelled_exception(error):

@@ -119,8 +119,8 @@ class RelayedSession:
                 return self.send(request)
             except Exception as error:
                 code = getattr(error, "code", None)
-                is_away = callable(code) and code().name in AWAY_CODES
-                if request.number == 0 or not is_away or tries >= TRIES_MAX:
+                is_unavailable = callable(code) and code().name in AWAY_CODES
+                if request.number == 0 or not is_unavailable or tries >= TRIES_MAX:
                     raise
             tries += 1
             self.sleep(RETRY_PAUSE_S)

@@ -38,7 +38,7 @@ def draw(samples: Path, picture: Path) -> None:
             panel.step(seconds, wanted, where="post", color="0.45", linestyle=":", label="allocation + demand")
             panel.step(seconds, pool["entitlement"], where="post", color=colour, linewidth=2, label="entitlement")
             panel.plot(seconds, pool["reservation"], color="black", linestyle="--", linewidth=1, label="reservation")
-            for number, second, side in numbered(events):
+            for number, second, side in number_events(events):
                 panel.axvline(second, color="0.8", linewidth=0.8, zorder=0)
                 panel.annotate(str(number), (second, 1.02), xycoords=("data", "axes fraction"), ha=side)
             panel.set_title(title, loc="left", fontweight="bold", pad=14)
@@ -53,7 +53,7 @@ def draw(samples: Path, picture: Path) -> None:
         pyplot.close(figure)
 
 
-def numbered(events: list[dict]) -> Iterator[tuple[int, float, str]]:
+def number_events(events: list[dict]) -> Iterator[tuple[int, float, str]]:
     """Yield number, second and alignment of each event; the label of the second of two close ones is on the other
     side.
     """

@@ -17,7 +17,7 @@ from peloton.errors import InvalidArgument
 from peloton.model.ids import JobId, RespoolId
 from peloton.model.job import JobRecord, JobState, JobType, SlaSpec
 from peloton.model.layout import Layout
-from peloton.model.negation import negated
+from peloton.model.negation import negate
 from peloton.model.pod import (
     AllOf,
     AnyOf,
@@ -158,7 +158,7 @@ def static_port_labels(task: task_pb2.TaskConfig) -> list[Label]:
     return [port_label(number) for number in sorted({port.value for port in ports(task)} - {0})]
 
 
-def carried_labels(task: task_pb2.TaskConfig) -> tuple[Label, ...]:
+def collect_labels(task: task_pb2.TaskConfig) -> tuple[Label, ...]:
     """Return the labels by which constraints count the pod on its host."""
     return (*((label.key, label.value) for label in task.labels), *static_port_labels(task))
 
@@ -190,7 +190,7 @@ def constraint(wire: task_pb2.Constraint) -> Constraint | None:
             refused = constraint(wire.notConstraint.constraint)
             if refused is None:
                 raise InvalidArgument("not constraint has no constraint")
-            return negated(refused)
+            return negate(refused)
         case _:
             return None
 

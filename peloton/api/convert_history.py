@@ -34,7 +34,7 @@ class Grid:
         return filled
 
 
-def covered_to_wire(series: Series, grid: Grid) -> list[int]:
+def encode_coverage(series: Series, grid: Grid) -> list[int]:
     return grid.spread(series.times_s, series.covered_s)
 
 

@@ -104,19 +104,19 @@ def call_protoc(root: Path, wanted: list[str], protos: list[Path]) -> None:
         raise GenerationError(result.stderr.strip())
 
 
-def generated_files(root: Path) -> dict[Path, bytes]:
+def generate_files(root: Path) -> dict[Path, bytes]:
     """Return the generated files below ``root``, by path relative to it."""
     found = (path for path in (root / API_FOLDER).rglob("*") if path.name.endswith((*GENERATED_ENDINGS, TABLE)))
     return {path.relative_to(root): path.read_bytes() for path in found}
 
 
-def outdated_files(root: Path) -> dict[Path, bytes | None]:
+def find_outdated(root: Path) -> dict[Path, bytes | None]:
     """Return the generated files that differ from the output for the .proto files, with the right content; None for
     files to delete."""
     with tempfile.TemporaryDirectory() as folder:
         generate(root, Path(folder))
-        expected = generated_files(Path(folder))
-    actual = generated_files(root)
+        expected = generate_files(Path(folder))
+    actual = generate_files(root)
     differing = sorted(path for path in expected.keys() | actual.keys() if expected.get(path) != actual.get(path))
     return {path: expected.get(path) for path in differing}
 
@@ -137,7 +137,7 @@ def main(arguments: list[str] | None = None, root: Path = REPOSITORY_ROOT) -> in
     parser.add_argument("--ignored", action="store_true", help="write only the files that are not committed")
     options = parser.parse_args(arguments)
     try:
-        outdated = outdated_files(root)
+        outdated = find_outdated(root)
     except GenerationError as error:
         print(error, file=sys.stderr)
         return 2

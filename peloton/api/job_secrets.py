@@ -25,7 +25,7 @@ def refer_to(config: job_pb2.JobConfig, secrets: Iterable[Secret]) -> None:
         config.defaultConfig.secrets.add(path=one.path).id.value = one.secret_id
 
 
-def joined(
+def join_secrets(
     kept: Sequence[Secret], sent: Sequence[Secret], stored: Mapping[str, Secret], in_place: bool
 ) -> tuple[list[Secret], list[Secret]]:
     """Return the secrets of a job after a request, and the ones whose data has to be stored.

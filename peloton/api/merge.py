@@ -29,12 +29,12 @@ def effective_task_config(job: JobConfig, instance_id: int) -> TaskConfig:
     override = job.instanceConfig[instance_id]
     if not job.HasField("defaultConfig"):
         return override
-    merged = merged_config(job.defaultConfig, override)
+    merged = merge_config(job.defaultConfig, override)
     keep_secret_volumes(job.defaultConfig, merged)
     return merged
 
 
-def merged_config(default: ConfigT, override: ConfigT) -> ConfigT:
+def merge_config(default: ConfigT, override: ConfigT) -> ConfigT:
     """Return a new message: ``override`` over ``default``, field by field."""
     merged = type(default)()
     merged.CopyFrom(default)

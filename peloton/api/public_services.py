@@ -90,7 +90,7 @@ def service_of(name: str) -> ServiceDescriptor:
     return descriptor_pool.Default().FindServiceByName(name)
 
 
-def served_methods() -> Iterator[tuple[str, MethodDescriptor]]:
+def list_methods() -> Iterator[tuple[str, MethodDescriptor]]:
     """Yield each method of each service with its path, ``service/method``."""
     for name in SERVED:
         for method in service_of(name).methods:

@@ -26,7 +26,7 @@ def respell(source: Message, target: Message, names: Container[str] | None = Non
     """Set the fields of ``target`` that ``source`` has under a name that differs at most in case and underscores
     (``cpu_limit``, ``cpuLimit``), recursively. Numbers of enums are copied unchanged; a message is not copied to a text
     of the same name. ``names``: only these fields of ``source``. A scalar that is zero or empty counts as unset."""
-    for field in _shared_fields(source.DESCRIPTOR, target.DESCRIPTOR):
+    for field in _find_shared(source.DESCRIPTOR, target.DESCRIPTOR):
         if names is not None and field.name not in names:
             continue
         if field.is_repeated:
@@ -51,7 +51,7 @@ def _copy(source: Message, target: Message, has_same_encoding: bool) -> None:
 
 
 @lru_cache(maxsize=PAIRS_MAX)
-def _shared_fields(source: Any, target: Any) -> tuple[_Shared, ...]:
+def _find_shared(source: Any, target: Any) -> tuple[_Shared, ...]:
     """Return the shared fields of two descriptors, cached because descriptors are slow."""
     others = {squash(field.name): field for field in target.fields}
     shared = []

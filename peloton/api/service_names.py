@@ -115,11 +115,11 @@ def method_handler(method: MethodDescriptor, behaviour: Any) -> grpc.RpcMethodHa
     }
     make_handler: Any = kinds[method.client_streaming, method.server_streaming]
     handler: grpc.RpcMethodHandler[Any, Any] = make_handler(
-        behaviour, request_deserializer=request.FromString, response_serializer=serialized
+        behaviour, request_deserializer=request.FromString, response_serializer=serialize
     )
     return handler
 
 
-def serialized(answer: Message | bytes) -> bytes:
+def serialize(answer: Message | bytes) -> bytes:
     """Serialize an answer, unless the servicer has returned it serialized."""
     return answer if isinstance(answer, bytes) else answer.SerializeToString()

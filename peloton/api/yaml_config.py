@@ -144,7 +144,7 @@ class MessageReader:
     def fail(self, node: yaml.Node, where: str, text: str) -> ConfigError:
         return error_at(node.start_mark, self.name, f"{where}: {text}" if where else text)
 
-    def expected(self, node: yaml.Node, where: str, what: str) -> ConfigError:
+    def make_error(self, node: yaml.Node, where: str, what: str) -> ConfigError:
         return self.fail(node, where, f"expected {what}, not {describe(node)}")
 
     def read_message(self, node: yaml.Node, message: Message, where: str, depth: int) -> None:
@@ -155,7 +155,7 @@ class MessageReader:
             setattr(message, "nanoseconds", self.read_scalar(node, descriptor.fields[0], where))  # noqa: B010
             return
         if not isinstance(node, yaml.MappingNode):
-            raise self.expected(node, where, f"a mapping ({descriptor.name})")
+            raise self.make_error(node, where, f"a mapping ({descriptor.name})")
         fields = {squash(field.name): field for field in descriptor.fields}
         seen: set[str] = set()
         for key_node, value in self.pairs(node, where, depth):
@@ -183,7 +183,7 @@ class MessageReader:
                 continue
             for source in value.value if isinstance(value, yaml.SequenceNode) else [value]:
                 if not isinstance(source, yaml.MappingNode):
-                    raise self.expected(source, where, "a mapping to merge")
+                    raise self.make_error(source, where, "a mapping to merge")
                 merged = [pair for pair in self.pairs(source, where, depth + 1) if key_of(pair) not in taken]
                 own += merged
                 taken.update(map(key_of, merged))
@@ -196,7 +196,7 @@ class MessageReader:
 
     def read_key(self, node: yaml.Node, where: str) -> str:
         if not isinstance(node, yaml.ScalarNode):
-            raise self.expected(node, where, "a key")
+            raise self.make_error(node, where, "a key")
         return str(node.value)
 
     def refuse_duplicate(self, name: object, seen: set[Any], node: yaml.Node, key: str, where: str) -> None:
@@ -222,14 +222,14 @@ class MessageReader:
 
     def items(self, node: yaml.Node, field: Field, where: str) -> list[yaml.Node]:
         if not isinstance(node, yaml.SequenceNode):
-            raise self.expected(node, where, f"a list of {type_name(field)}")
+            raise self.make_error(node, where, f"a list of {type_name(field)}")
         self.count(node, len(node.value))
         return list(node.value)
 
     def read_map(self, node: yaml.Node, target: Any, field: Field, where: str, depth: int) -> None:
         key_field, value_field = (field.message_type.fields_by_name[name] for name in ("key", "value"))
         if not isinstance(node, yaml.MappingNode):
-            raise self.expected(node, where, f"a mapping from {type_name(key_field)} to {type_name(value_field)}")
+            raise self.make_error(node, where, f"a mapping from {type_name(key_field)} to {type_name(value_field)}")
         seen: set[Any] = set()
         for key_node, value in self.pairs(node, where, depth):
             key = self.read_scalar(key_node, key_field, where)
@@ -245,7 +245,7 @@ class MessageReader:
         if field.type == FieldDescriptor.TYPE_BYTES:
             return self.read_bytes(node, field, where)
         if not isinstance(node, yaml.ScalarNode) or is_null(node):
-            raise self.expected(node, where, type_name(field))
+            raise self.make_error(node, where, type_name(field))
         tag = node.tag.removeprefix(TAG)
         if field.type == FieldDescriptor.TYPE_STRING and tag != "binary":
             return node.value  # 8080 and yes are read as text
@@ -259,12 +259,12 @@ class MessageReader:
             number = parse_number(node)
             if number is not None and math.isfinite(number):
                 return float(number)
-        raise self.expected(node, where, type_name(field))
+        raise self.make_error(node, where, type_name(field))
 
     def read_integer(self, node: yaml.ScalarNode, field: Field, where: str) -> int:
         number = parse_number(node)
         if number is None or not math.isfinite(number) or int(number) != number:
-            raise self.expected(node, where, type_name(field))
+            raise self.make_error(node, where, type_name(field))
         low, high = INTEGER_RANGES[field.cpp_type]
         if not low <= number <= high:
             raise self.fail(node, where, f"{node.value} is out of range, expected {low} to {high}")
@@ -291,10 +291,10 @@ class MessageReader:
             try:
                 return bytes(CONSTRUCTOR.construct_yaml_binary(node))
             except yaml.constructor.ConstructorError as error:
-                raise self.expected(node, where, "base64") from error
+                raise self.make_error(node, where, "base64") from error
         elif isinstance(node, yaml.ScalarNode) and not is_null(node):
             return str(node.value).encode()
-        raise self.expected(node, where, type_name(field))
+        raise self.make_error(node, where, type_name(field))
 
 
 def key_of(pair: tuple[yaml.Node, yaml.Node]) -> str:

@@ -33,7 +33,7 @@ AVOIDED_SHARE = 0.25
 """Share of the hosts that all jobs avoid at a time, at least one: failures on more hosts have another cause."""
 FAILED_HOSTS_MAX = 100
 """Maximum hosts kept per job; a job that fails on more is broken itself."""
-SHUNNED_S = 600.0
+DEPRIORITIZED_S = 600.0
 """Seconds for which a job tries a host last after one of its pods failed there."""
 
 
@@ -91,13 +91,13 @@ class Record:
     def is_avoided(self, now_s: float) -> bool:
         return now_s < self.until_s
 
-    def is_shunned(self, now_s: float) -> bool:
+    def is_deprioritized(self, now_s: float) -> bool:
         """True if a pod of the record's job failed there recently."""
-        return now_s - self.failed_s < SHUNNED_S
+        return now_s - self.failed_s < DEPRIORITIZED_S
 
     def is_over(self, rule: Rule, now_s: float) -> bool:
         """True if the record equals a new one: its failures and its last avoidance are too old to count."""
-        return not self.is_shunned(now_s) and (not self.times or now_s - self.until_s > rule.longest_s)
+        return not self.is_deprioritized(now_s) and (not self.times or now_s - self.until_s > rule.longest_s)
 
 
 def after_failure(record: Record, end: RunEnd, rule: Rule, now_s: float, may_avoid: bool = True) -> Record:
@@ -128,9 +128,9 @@ def after_success(record: Record, now_s: float) -> Record:
     return replace(record, failures=record.failures[1:], times=max(record.times - 1, 0))
 
 
-def failed_lately(records: Iterable[Record], now_s: float) -> int:
+def count_failed(records: Iterable[Record], now_s: float) -> int:
     """Return the number of hosts that a job avoids or tries last because its pods failed there."""
-    return sum(record.is_shunned(now_s) or record.is_avoided(now_s) for record in records)
+    return sum(record.is_deprioritized(now_s) or record.is_avoided(now_s) for record in records)
 
 
 def is_own_fault(failed_host_count: int, host_count: int) -> bool:
@@ -139,19 +139,19 @@ def is_own_fault(failed_host_count: int, host_count: int) -> bool:
     return failed_host_count >= host_count or failed_host_count > min(max(2, host_count // 4), FAILED_HOSTS_MAX)
 
 
-def avoided_max(host_count: int) -> int:
+def limit_avoided(host_count: int) -> int:
     return max(1, int(host_count * AVOIDED_SHARE))
 
 
 @dataclass(frozen=True, slots=True)
-class Aversion:
+class HostAvoidance:
     """Hosts that a job avoids, with the reason, while other hosts can take its pods; and hosts that it tries last."""
 
     avoided: Mapping[Hostname, Misfit] = field(default_factory=dict)
-    shunned: frozenset[Hostname] = frozenset()
+    deprioritized: frozenset[Hostname] = frozenset()
 
     def is_last(self, host: Hostname) -> bool:
-        return host in self.shunned or host in self.avoided
+        return host in self.deprioritized or host in self.avoided
 
 
-NO_AVERSION = Aversion()
+NO_AVOIDANCE = HostAvoidance()

@@ -86,7 +86,7 @@ def _cut_to_bounds(plan: FollowPlan, limit: int, fresh_max: int) -> FollowPlan:
     return replace(bounded, more=bounded.count < plan.count)
 
 
-def joined(steps: Sequence[DaemonStep]) -> DaemonStep:
+def join_steps(steps: Sequence[DaemonStep]) -> DaemonStep:
     """Return the steps of several clusters as one. The next step starts at the lowest ``after`` of steps with more
     work; instances examined twice are on their hosts, or wait there."""
     return DaemonStep(

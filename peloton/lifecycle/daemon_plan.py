@@ -20,14 +20,14 @@ def count_daemon_hosts(
 ) -> DaemonPlan:
     """Return the capacity that a planned daemon would find. ``hosts``: all matching hosts. ``neighbours``: pods of the
     examined hosts without free resources."""
-    there = [host for host in hosts if not host.is_away]
+    there = [host for host in hosts if not host.is_unavailable]
     short = [host for host in there if not host.has_capacity]
     examined = [host for host in short if host.hostname in neighbours]
     leaving = [choose_evictions(need, host.capacity, neighbours[host.hostname]) for host in examined]
     evicting = sum(map(bool, leaving))
     return DaemonPlan(
         reach,
-        away_count=len(hosts) - len(there),
+        unavailable_count=len(hosts) - len(there),
         free_count=len(there) - len(short),
         evicting_count=evicting,
         evicted_count=sum(map(len, leaving)),

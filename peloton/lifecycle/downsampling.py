@@ -41,7 +41,7 @@ def downsample(series: Series, step_s: int) -> Series:
             coarse.columns[column] = _average(values, series.covered_s, spans)
             maxima = series.maxima_of(column)
             coarse.maxima[column] = [max(maxima[a:b]) for a, b in spans]
-    coarse.preemptions = joined(mark._replace(at_s=mark.at_s - mark.at_s % step_s) for mark in series.preemptions)
+    coarse.preemptions = merge_marks(mark._replace(at_s=mark.at_s - mark.at_s % step_s) for mark in series.preemptions)
     return coarse
 
 
@@ -58,7 +58,7 @@ def _average(values: Sequence[int], covered_s: Sequence[int], spans: _Spans) -> 
     return means
 
 
-def joined(marks: Iterable[Preemption]) -> list[Preemption]:
+def merge_marks(marks: Iterable[Preemption]) -> list[Preemption]:
     """Return preemptions in order of time, one per interval and pool; at most MARKS_MAX pools of each are named."""
     found = []
     for at_s, group in groupby(sorted(marks), lambda mark: mark.at_s):

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from peloton.model.external import Sighting, Slot
+from peloton.model.external import ObservedPod, Slot
 from peloton.model.ids import JobId, RespoolId
 from peloton.model.job import JobRecord, JobType
 from peloton.model.pod import TERMINAL, PodState
@@ -21,7 +21,7 @@ WAITING_MAX = 20_000
 
 
 @dataclass(frozen=True, slots=True)
-class IntakePlan:
+class AdoptionPlan:
     """Changes of the instances of external pods. ``take``: pods to adopt by job, in their order. ``stop``: instances
     whose pods wait no longer. ``forget``: pods that have no instance any longer. ``left_out``: pods beyond WAITING_MAX.
     """
@@ -32,10 +32,10 @@ class IntakePlan:
     left_out: tuple[str, ...] = ()
 
 
-def plan_intake(seen: Iterable[Sighting], slots: Iterable[Slot], waiting_max: int = WAITING_MAX) -> IntakePlan:
+def plan_adoption(seen: Iterable[ObservedPod], slots: Iterable[Slot], waiting_max: int = WAITING_MAX) -> AdoptionPlan:
     """Plan the adoption of the observed pods, the oldest first. ``slots``: all instances of the cluster's external
     pods."""
-    pods = {sighting.uid: sighting for sighting in seen}
+    pods = {observed.uid: observed for observed in seen}
     held = {slot.uid: slot for slot in slots}
     take: dict[JobId, list[str]] = {}
     stop: dict[JobId, list[int]] = {}
@@ -53,10 +53,10 @@ def plan_intake(seen: Iterable[Sighting], slots: Iterable[Slot], waiting_max: in
     allowed = max(waiting_max - waiting, 0)
     for pod in wanted[:allowed]:
         take.setdefault(pod.job_id, []).append(pod.uid)
-    return IntakePlan(take, stop, tuple(forget), tuple(pod.uid for pod in wanted[allowed:]))
+    return AdoptionPlan(take, stop, tuple(forget), tuple(pod.uid for pod in wanted[allowed:]))
 
 
-def deal(count: int, instances: Mapping[int, tuple[PodState, bool]], gang_size: int = 1) -> list[int]:
+def allocate(count: int, instances: Mapping[int, tuple[PodState, bool]], gang_size: int = 1) -> list[int]:
     """Return the instances for ``count`` more pods, lowest first. ``instances``: state of each existing instance, and
     whether it runs again; they are numbered without gaps.
 
@@ -69,11 +69,11 @@ def deal(count: int, instances: Mapping[int, tuple[PodState, bool]], gang_size: 
     gang_incomplete = all(state is PodState.INITIALIZED for state in members)
     if gang_incomplete:
         first = [i for i in range(size) if i in free or i not in instances]
-        dealt = first + [i for i in free if i >= size]
+        allocated = first + [i for i in free if i >= size]
     else:
-        dealt = [i for i in free if i >= size]
+        allocated = [i for i in free if i >= size]
     fresh = max(len(instances), size if gang_incomplete else 0)
-    return [*dealt, *range(fresh, fresh + max(count - len(dealt), 0))][:count]
+    return [*allocated, *range(fresh, fresh + max(count - len(allocated), 0))][:count]
 
 
 def pool_of(text: str, leaves: Mapping[str, RespoolId]) -> tuple[RespoolId, str]:

@@ -48,12 +48,12 @@ def find_failed_placements(
     """Return the pods outside gangs to requeue: at once if no host could take them even if empty, otherwise after their
     timeout. ``turns``: number of times that the pods in backoff would fill their pool; more turns shorten the timeout.
     """
-    alone = {gang.pods[0][0]: gang for gang in gangs if len(gang.pods) == 1}
+    singles = {gang.pods[0][0]: gang for gang in gangs if len(gang.pods) == 1}
     chosen: list[int] = []
     sorts: dict[Infeasibility, None] = {}
     waited_s: list[float] = []
     for left in batch.unplaced:
-        for gang in (alone[i] for i in left.instances if i in alone):
+        for gang in (singles[i] for i in left.instances if i in singles):
             timeout_s = placement_timeout_s(placement_s, gang.vain_count + turns)
             if left.infeasible:
                 sorts[left.infeasible] = None
@@ -71,7 +71,7 @@ def find_failed_placements(
     return FailedPlacements(_ranges(sorted(chosen)), reason)
 
 
-def unplaced_in_all(
+def find_unplaced(
     gangs: Sequence[ReadyGang], tried: Mapping[str, PlacementBatch], unheard: Collection[str]
 ) -> tuple[Unplaced, ...]:
     """Return the pods that found no host in any of the tried clusters. A pod is infeasible only if no host of these

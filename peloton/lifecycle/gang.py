@@ -94,7 +94,7 @@ class Verdict:
         return self.step in (Step.PLACE, Step.START)
 
 
-def judge(gang: GangProgress, waited_s: float = 0.0, placement_s: float = 1.0, launch_s: float = 1.0) -> Verdict:
+def evaluate(gang: GangProgress, waited_s: float = 0.0, placement_s: float = 1.0, launch_s: float = 1.0) -> Verdict:
     """Return the next step of the launch, which has been at its step for ``waited_s``. Placement may take
     ``placement_s``, less after failed launches, and the start ``launch_s``."""
     verdict = _choose_step(gang)

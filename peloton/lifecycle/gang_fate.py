@@ -76,7 +76,7 @@ class SharedFate:
     more: bool = False  # more members share it
 
 
-def shared_fate(pods: Sequence[PodRecord], allowed: int) -> SharedFate | None:
+def decide_fate(pods: Sequence[PodRecord], allowed: int) -> SharedFate | None:
     """Return the fate of at most ``allowed`` members of a gang, given all of them; None if no member has to change."""
     members = [member_of(pod) for pod in pods]
     what = fate(Counter(members))

@@ -90,7 +90,7 @@ class Condition:
     def holds(self, record: Any, given: Given) -> bool:
         raise NotImplementedError
 
-    def judge(self, leaf: Callable[[Condition], bool]) -> bool:
+    def evaluate(self, leaf: Callable[[Condition], bool]) -> bool:
         """Evaluate the condition without a record, from the answers of its leaves."""
         return leaf(self)
 
@@ -158,8 +158,8 @@ class Not(Condition):
     def holds(self, record: Any, given: Given) -> bool:
         return not self.part.holds(record, given)
 
-    def judge(self, leaf: Callable[[Condition], bool]) -> bool:
-        return not self.part.judge(leaf)
+    def evaluate(self, leaf: Callable[[Condition], bool]) -> bool:
+        return not self.part.evaluate(leaf)
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,9 +172,9 @@ class All(Condition):
                 return False
         return True
 
-    def judge(self, leaf: Callable[[Condition], bool]) -> bool:
+    def evaluate(self, leaf: Callable[[Condition], bool]) -> bool:
         for part in self.parts:  # noqa: SIM110
-            if not part.judge(leaf):
+            if not part.evaluate(leaf):
                 return False
         return True
 
@@ -186,8 +186,8 @@ class Either(Condition):
     def holds(self, record: Any, given: Given) -> bool:
         return any(part.holds(record, given) for part in self.parts)
 
-    def judge(self, leaf: Callable[[Condition], bool]) -> bool:
-        return any(part.judge(leaf) for part in self.parts)
+    def evaluate(self, leaf: Callable[[Condition], bool]) -> bool:
+        return any(part.evaluate(leaf) for part in self.parts)
 
 
 ALWAYS = All()

@@ -57,7 +57,7 @@ class Heartbeats:
             return known
         return _Seen(beat.beat_ns, now_s, self._read_s if known is not None else None)
 
-    def judge(self, beat: Heartbeat, now_s: float, wall_ns: int) -> Liveness:
+    def evaluate(self, beat: Heartbeat, now_s: float, wall_ns: int) -> Liveness:
         """Judge a worker of the last read. ``wall_ns`` is the time of the reader, which the heartbeat's is compared
         with."""
         seen = self._seen[beat.worker]

@@ -11,8 +11,8 @@ from peloton.lifecycle.reason_text import (
     NO_NAMES,
     Names,
     amount_text,
-    avoided_text,
-    counted,
+    explain_avoidance,
+    format_count,
     job_text,
     reservation_text,
 )
@@ -48,7 +48,7 @@ class HostFacts:
     withdrawn: str = ""
 
 
-def joined(hostname: Hostname, cluster: str, left: tuple[str, int] | None, now_ns: int) -> HostEvent:
+def describe_join(hostname: Hostname, cluster: str, left: tuple[str, int] | None, now_ns: int) -> HostEvent:
     """Describe the registration of a host. ``left``: the cluster that it left last, and when."""
     text = f"Joined cluster {cluster}"
     if left is not None:
@@ -57,7 +57,7 @@ def joined(hostname: Hostname, cluster: str, left: tuple[str, int] | None, now_n
     return HostEvent(hostname, Kind.JOINED, text, now_ns, cluster)
 
 
-def left(hostname: Hostname, cluster: str, state: HostState | None, now_ns: int) -> HostEvent:
+def describe_leave(hostname: Hostname, cluster: str, state: HostState | None, now_ns: int) -> HostEvent:
     """Describe the end of a registration. ``state``: state of the host's maintenance, or None. A drained host may leave
     before it is known to be DOWN."""
     text = f"Left cluster {cluster}: its agent is registered no more"
@@ -118,7 +118,7 @@ def _label_changes(before: Labels, now: Labels) -> list[str]:
         else:
             texts.append(f"label {key}={had[key]} is {has[key]} now")
     more = len(texts) - LABELS_NAMED_MAX
-    return texts if more <= 0 else [*texts[:LABELS_NAMED_MAX], f"{counted(more, 'more label')} changed"]
+    return texts if more <= 0 else [*texts[:LABELS_NAMED_MAX], f"{format_count(more, 'more label')} changed"]
 
 
 def _values(labels: Labels) -> Mapping[str, str]:
@@ -132,24 +132,24 @@ def _values(labels: Labels) -> Mapping[str, str]:
 # Experience of pods with the host.
 
 
-def avoided(hostname: Hostname, cluster: str, why: Misfit, for_s: float, now_ns: int) -> HostEvent:
+def describe_avoidance(hostname: Hostname, cluster: str, why: Misfit, for_s: float, now_ns: int) -> HostEvent:
     """Describe that pods avoid the host for ``for_s`` seconds."""
     kind = Kind.FLAPPING if why.rule is HostRule.FLAPPING else Kind.AVOIDED
-    text = f"Avoided for {span_text(for_s)} {avoided_text(why)}"
+    text = f"Avoided for {span_text(for_s)} {explain_avoidance(why)}"
     return HostEvent(hostname, kind, text, now_ns, cluster, now_ns + round(for_s * NS_PER_S))
 
 
-def marked(hostname: Hostname, cluster: str, mark: Mark, before: Mark, reason: str, now_ns: int) -> HostEvent:
+def describe_mark(hostname: Hostname, cluster: str, mark: Mark, before: Mark, reason: str, now_ns: int) -> HostEvent:
     text = f"Marked {mark.lower()}, before {before.lower()}: {reason}"
     return HostEvent(hostname, Kind.MARKED, text, now_ns, cluster)
 
 
-def reserved(kept: HostReservation, cluster: str) -> HostEvent:
+def describe_reservation(kept: HostReservation, cluster: str) -> HostEvent:
     text = f"Reserved {reservation_text(kept)}"
     return HostEvent(kept.hostname, Kind.RESERVED, text, kept.since_ns, cluster, kept.until_ns)
 
 
-def given_back(
+def describe_release(
     kept: HostReservation, cluster: str, now_ns: int, is_late: bool = False, launched_on: str = ""
 ) -> HostEvent:
     """Describe the end of a reservation. ``is_late``: resources did not suffice in time. ``launched_on``: the host on
@@ -195,12 +195,12 @@ def maintenance_asked(cluster: str, request: MaintenanceRequest, instead_of: str
     return HostEvent(request.hostname, Kind.MAINTENANCE_ASKED, text, now_ns, cluster)
 
 
-def drain_begun(host: HostMaintenance, away_count: int, now_ns: int) -> HostEvent:
-    """Describe the start of a drain. ``away_count``: unavailable hosts of the cluster, including this one."""
+def drain_begun(host: HostMaintenance, unavailable_count: int, now_ns: int) -> HostEvent:
+    """Describe the start of a drain. ``unavailable_count``: unavailable hosts of the cluster, including this one."""
     aim = f"to move to host pool {host.to_pool}" if host.is_move else "for its maintenance"
     waited_s = (now_ns - host.requested_ns) / NS_PER_S
     waited = f", {span_text(waited_s)} after it was asked for" if waited_s >= 1 else ""
-    text = f"Drain begun {aim}{waited}; {counted(away_count, 'host')} of the cluster away"
+    text = f"Drain begun {aim}{waited}; {format_count(unavailable_count, 'host')} of the cluster away"
     return _event(host, Kind.DRAINING, text, now_ns)
 
 
@@ -211,10 +211,10 @@ def drain_step(host: HostMaintenance, now: DrainProgress, at_ns: int, names: Nam
     before = host.progress.pod_count
     if not count or (before and count.bit_length() >= before.bit_length()):
         return None
-    text = f"{counted(count, 'pod')} to leave, {now.leaving_count} on their way"
+    text = f"{format_count(count, 'pod')} to leave, {now.leaving_count} on their way"
     if now.blockers:
         kept, first = sum(one.pod_count for one in now.blockers), now.blockers[0]
-        text += f"; {counted(kept, 'pod')} of {counted(len(now.blockers), 'job')} may not go yet, first "
+        text += f"; {format_count(kept, 'pod')} of {format_count(len(now.blockers), 'job')} may not go yet, first "
         text += f"of {job_text(first.job_id, names)}: {first.reason}"
     return _event(host, Kind.DRAIN_PROGRESS, text, at_ns)
 
@@ -227,7 +227,7 @@ def maintenance_step(host: HostMaintenance, state: HostState, now_ns: int) -> Ho
     return _event(host, Kind.DOWN, "Down for maintenance", now_ns)
 
 
-def steered(host: HostMaintenance, act: MaintenanceAct, now_ns: int) -> HostEvent:
+def describe_request(host: HostMaintenance, act: MaintenanceAct, now_ns: int) -> HostEvent:
     """Describe the request of an operator for the host, given its state before."""
     match act:
         case MaintenanceAct.FORCE:

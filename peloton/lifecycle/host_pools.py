@@ -39,11 +39,11 @@ def workload_of(job_type: JobType, shape: PodShape) -> Workload:
     return Workload.SHARED if shape.preemptible else Workload.BATCH
 
 
-def routed(shape: PodShape, job_type: JobType) -> PodShape:
+def route(shape: PodShape, job_type: JobType) -> PodShape:
     return replace(shape, workload=workload_of(job_type, shape))
 
 
-def served_by_name(name: str) -> frozenset[Workload]:
+def infer_workloads(name: str) -> frozenset[Workload]:
     """Return the workloads of a host pool that is created without any."""
     return frozenset({_BY_NAME[name]}) if name in _BY_NAME else frozenset()
 
@@ -72,7 +72,7 @@ def host_pool_of(labels: Mapping[str, object]) -> str:
     return _text_of(labels.get(HOST_POOL_LABEL, ""))
 
 
-def unserved_by(workload: Workload, labels: Mapping[str, object]) -> str | None:
+def find_unserving(workload: Workload, labels: Mapping[str, object]) -> str | None:
     """Return the host pool of a host with these labels if it does not serve the workload. None: a pod may use the host;
     hosts without the label are in no host pool, as host pools are not in use."""
     served = labels.get(SERVED_LABEL)
@@ -95,19 +95,19 @@ def disk_percent(labels: Mapping[str, object]) -> int:
     return int(text) if text.isdecimal() else AT_PAR.disk_percent
 
 
-def announced_disk(size_mib: int, percent: int) -> int:
+def announce_disk(size_mib: int, percent: int) -> int:
     """Return the announced disk that a volume takes, rounded up. Volumes are not overcommitted, so a volume takes the
     share of its size in the announced disk."""
     return -(-size_mib * percent // 100)
 
 
-def announced_with_volumes(capacity: Resources, volumes_mib: int, factors: Factors) -> Resources:
+def announce_with_volumes(capacity: Resources, volumes_mib: int, factors: Factors) -> Resources:
     """Return the announced capacity of a host with volumes on its disk, which are not overcommitted."""
     volumes = Resources(disk_mib=volumes_mib)
-    return announced(capacity - volumes, factors) + volumes
+    return announce(capacity - volumes, factors) + volumes
 
 
-def announced(amounts: Resources, factors: Factors) -> Resources:
+def announce(amounts: Resources, factors: Factors) -> Resources:
     """Return the resources that a host pool announces for this part of a host."""
     return Resources(
         amounts.cpu_milli * factors.cpu_percent // 100,
@@ -117,7 +117,7 @@ def announced(amounts: Resources, factors: Factors) -> Resources:
     )
 
 
-def taken(asked: Resources, factors: Factors) -> Resources:
+def scale_request(asked: Resources, factors: Factors) -> Resources:
     """Return the resources that a pod with this request takes of its cluster. The result is rounded down, so that pods
     that fit the announced resources together fit the cluster, but is never empty, as no cluster accepts a pod without
     resources."""
@@ -137,5 +137,5 @@ def announced_free(free: Resources, capacity: Resources, held: Resources, factor
     The cluster sets the first bound, the host pool the second: pods may have been launched under other factors, and
     take more or less of the cluster than they would now.
     """
-    bounds = zip(announced(free, factors), capacity, held, strict=True)
+    bounds = zip(announce(free, factors), capacity, held, strict=True)
     return Resources(*(max(min(free_amount, have - asked), 0) for free_amount, have, asked in bounds))

@@ -105,7 +105,7 @@ def has_started(counts: Mapping[PodState, int]) -> bool:
     return any(counts.get(s, 0) > 0 for s in _STARTED)
 
 
-def scheduled_count(counts: Mapping[PodState, int]) -> int:
+def count_scheduled(counts: Mapping[PodState, int]) -> int:
     """Return the number of pods that count against the maximum of running instances."""
     return sum(counts.get(s, 0) for s in _SCHEDULED)
 
@@ -125,7 +125,7 @@ def admit_count(job: JobRecord, counts: Mapping[PodState, int], waiting: int, ga
         waiting -= gang_waiting
     if maximum == 0:
         return waiting
-    allowed = max(maximum - scheduled_count(counts), 0)
+    allowed = max(maximum - count_scheduled(counts), 0)
     if job.gang_size > 1 and gang_waiting == job.gang_size and allowed < job.gang_size:
         return 0
     return min(waiting, allowed)

@@ -10,7 +10,7 @@ from enum import StrEnum
 from peloton.model.host import HostState
 from peloton.model.ids import JobId
 from peloton.model.job import JobType
-from peloton.model.maintenance import Blocker, DrainProgress, HostMaintenance, MaintenanceAct, Resident
+from peloton.model.maintenance import Blocker, DrainProgress, HostedPod, HostMaintenance, MaintenanceAct
 from peloton.model.times import NS_PER_S
 
 BLOCKERS_MAX = 20
@@ -53,7 +53,7 @@ def next_step(host: HostMaintenance) -> Step:
 # -- order of hosts --------------------------------------------------------------------------------------------------
 
 
-def away_max(host_count: int, share: float) -> int:
+def unavailable_max(host_count: int, share: float) -> int:
     """Return the maximum of unavailable hosts: a share of all, at least one."""
     return max(1, int(host_count * share))
 
@@ -62,15 +62,15 @@ def turns(hosts: Iterable[HostMaintenance], default_max: int) -> list[HostMainte
     """Return the hosts that start now, in the order of the requests; a host whose bound is reached blocks all later
     ones."""
     ordered = sorted(hosts, key=lambda host: host.seq)
-    away_count = sum(host.is_away for host in ordered)
+    unavailable_count = sum(host.is_unavailable for host in ordered)
     chosen: list[HostMaintenance] = []
     for host in ordered:
         if not host.waits_for_turn:
             continue
-        if away_count >= (host.at_most or default_max):
+        if unavailable_count >= (host.at_most or default_max):
             break
         chosen.append(host)
-        away_count += 1
+        unavailable_count += 1
     return chosen
 
 
@@ -78,8 +78,8 @@ def turn_text(host: HostMaintenance, hosts: Iterable[HostMaintenance], default_m
     """Describe why a host waits for its turn."""
     others = list(hosts)
     ahead = sum(other.waits_for_turn and other.seq < host.seq for other in others)
-    away_count = sum(other.is_away for other in others)
-    bound = f"{away_count} of at most {host.at_most or default_max} hosts are draining or down"
+    unavailable_count = sum(other.is_unavailable for other in others)
+    bound = f"{unavailable_count} of at most {host.at_most or default_max} hosts are draining or down"
     return f"its turn: {bound}" + (f", {ahead} wait before it" if ahead else "")
 
 
@@ -100,19 +100,19 @@ class DrainPlan:
     leaving_count: int = 0
 
 
-def who_leaves(host: HostMaintenance, residents: Sequence[Resident]) -> list[Resident]:
+def who_leaves(host: HostMaintenance, hosted_pods: Sequence[HostedPod]) -> list[HostedPod]:
     """Return the pods that have to leave. Daemons run in all host pools: their pods stay on a host that moves."""
-    return [pod for pod in residents if not (host.is_move and pod.job_type is JobType.DAEMON)]
+    return [pod for pod in hosted_pods if not (host.is_move and pod.job_type is JobType.DAEMON)]
 
 
-def plan_drain(residents: Sequence[Resident], is_forced: bool = False) -> DrainPlan:
+def plan_drain(hosted_pods: Sequence[HostedPod], is_forced: bool = False) -> DrainPlan:
     """Return the actions of a drain. A pod with a volume on the host stays until an operator stops it or forces the
     drain. Pods of daemons leave last, because the other pods may use them."""
     keep: Counter[JobId] = Counter()
     batch: set[JobId] = set()
     services: dict[JobId, list[int]] = {}
-    are_others_left = any(pod.job_type is not JobType.DAEMON for pod in residents)
-    for pod in residents:
+    are_others_left = any(pod.job_type is not JobType.DAEMON for pod in hosted_pods)
+    for pod in hosted_pods:
         if pod.is_leaving or (are_others_left and pod.job_type is JobType.DAEMON):
             continue
         if pod.has_volume and not is_forced:
@@ -125,8 +125,8 @@ def plan_drain(residents: Sequence[Resident], is_forced: bool = False) -> DrainP
         evict=tuple(sorted(batch)),
         disrupt={job: tuple(sorted(instances)) for job, instances in sorted(services.items())},
         keep=dict(sorted(keep.items())),
-        pod_count=len(residents),
-        leaving_count=sum(pod.is_leaving for pod in residents),
+        pod_count=len(hosted_pods),
+        leaving_count=sum(pod.is_leaving for pod in hosted_pods),
     )
 
 

@@ -97,7 +97,7 @@ class ServiceStep:
 
     ask: tuple[int, ...] = ()
     left_count: int = 0
-    away_count: int = 0
+    unavailable_count: int = 0
     is_done: bool = False
 
 
@@ -122,7 +122,7 @@ def next_service_step(pods: ServicePods, migration: Migration, batch: int) -> Se
 
 def service_waits(step: ServiceStep, refusal: str, granted_count: int, target: str) -> str:
     """Describe the condition that a service waits for after its step. ``refusal``: text of its SLA."""
-    away = step.away_count + granted_count
+    away = step.unavailable_count + granted_count
     waits = [f"{_instances(away)} to serve in {target}"] if away else []
     if refusal:
         waits.append(f"its SLA: {refusal}")
@@ -204,7 +204,7 @@ def refusal_of(act: MigrationAct, migration: Migration) -> str:
 # -- texts -----------------------------------------------------------------------------------------------------------
 
 
-def moved_text(progress: MigrationProgress) -> str:
+def describe_moved(progress: MigrationProgress) -> str:
     return f"{_instances(progress.moved_count)} moved, {progress.left_count} left in the services under way"
 
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from peloton.lifecycle.constraints import pod_labels_named
 from peloton.lifecycle.gang import enough_for_both, outside_gang
-from peloton.lifecycle.host_pools import routed
+from peloton.lifecycle.host_pools import route
 from peloton.lifecycle.migration import bound
 from peloton.lifecycle.volumes import at_its_volume
 from peloton.model.job import JobRecord
@@ -37,7 +37,7 @@ def as_placed(pods: Sequence[PlannedRange], job: JobRecord, binding: str) -> lis
     return [replace(each.pods, shape=placed[each.pods.shape]) for each in pods]
 
 
-def planned_pods(
+def plan_pods(
     job: JobRecord, pods: Sequence[PlannedRange], admitted: Sequence[range], queued_count: int, binding: str
 ) -> list[PlannedPods]:
     """Return the first ``queued_count`` instances grouped by their needs. Instances in ``admitted`` are in the first
@@ -53,18 +53,18 @@ def planned_pods(
         for turn, count in ((FIRST, first), (LATER, max(end - begin, 0) - first)):
             if count:
                 found[placed.shape, labels, turn] += count
-    alone = [PlannedPods(shape, count, labels, turn=turn) for (shape, labels, turn), count in found.items()]
+    singles = [PlannedPods(shape, count, labels, turn=turn) for (shape, labels, turn), count in found.items()]
     if not size:
-        return alone
+        return singles
     members = [each for each in pods if each.pods.start < size]
     shape = _prepare_shape(reduce(enough_for_both, (each.pods.shape for each in members)), job, binding)
     labels = tuple(sorted(named.intersection(label for each in members for label in each.labels)))
     turn = FIRST if any(0 in chosen for chosen in admitted) else LATER
-    return [PlannedPods(shape, size, labels, is_gang=True, turn=turn), *alone]
+    return [PlannedPods(shape, size, labels, is_gang=True, turn=turn), *singles]
 
 
 def _prepare_shape(shape: PodShape, job: JobRecord, binding: str) -> PodShape:
-    return at_its_volume(bound(routed(shape, job.type), binding), None)
+    return at_its_volume(bound(route(shape, job.type), binding), None)
 
 
 def _count_below(chosen: Sequence[range]) -> Callable[[int], int]:

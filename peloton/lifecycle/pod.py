@@ -99,7 +99,7 @@ def _report_parameters(pod: PodRecord, status: PodStatus, job_type: JobType, kil
     """Return the parameters of events that are reports."""
     words: dict[str, Any] = {"message": status.message, "reason": status.reason}
     if status.state not in TERMINAL:
-        health = reported_health(pod, status)
+        health = update_health(pod, status)
         is_news = health is not pod.health
         # The report of a live run has a reason only if its health changes.
         return words | {
@@ -145,7 +145,7 @@ def _is_duplicate_id(status: PodStatus) -> bool:
     return status.reason == INVALID_TASK_REASON and DUPLICATE_ID_MESSAGE in status.message
 
 
-def reported_health(pod: PodRecord, status: PodStatus) -> HealthState:
+def update_health(pod: PodRecord, status: PodStatus) -> HealthState:
     """Return the pod's health after a report that it is alive."""
     if status.reason != HEALTH_CHECK_REASON or status.healthy is None:
         return pod.health

@@ -36,7 +36,6 @@ from peloton.lifecycle.pod_terms import (
     GONE,
     HAS_NO_NEXT_RUN,
     HAS_PLACE,
-    HOMELESS,
     HOSTED,
     IN_QUEUE,
     INITIALIZED,
@@ -56,6 +55,7 @@ from peloton.lifecycle.pod_terms import (
     NO_DESIRED_HOST,
     NO_NEXT_RUN,
     NO_PLACE,
+    NO_PREFERRED_HOST,
     NO_TERMINATION,
     NOT_RUNNING_YET,
     NOW,
@@ -103,7 +103,7 @@ class Event(StrEnum):
     CREATE = "create"
     SET_FACTS = "set facts"
     RESUME_NUMBERING = "count on"
-    TAKE_IN = "take in"
+    ADOPT = "take in"
     FORGET = "forget"
     ENQUEUE = "enqueue"
     ENQUEUE_GANG = "enqueue gang"
@@ -199,7 +199,7 @@ TABLE: Mapping[Event, Rule] = {
     Event.RESUME_NUMBERING: _quiet_rule(  # the instance existed before
         {_ROLLOUT}, Row(INITIALIZED | ENDED, None, NUMBERING_RESUMED)
     ),
-    Event.TAKE_IN: _rule(  # its owner, an external controller, has created another pod
+    Event.ADOPT: _rule(  # its owner, an external controller, has created another pod
         {_HOSTMGR},
         Row(
             ENDED & HAS_NO_NEXT_RUN,
@@ -344,7 +344,7 @@ TABLE: Mapping[Event, Rule] = {
     Event.REMOVE: _rule({_ROLLOUT}, Row(ALWAYS, None, REMOVED, goal=_S.DELETED)),
     Event.KEEP: _rule({_ROLLOUT}, Row(GOAL_DELETED, None, goal=Parameter("goal"))),  # another update was removing it
     Event.REVIVE: _rule({_ROLLOUT}, Row(GOAL_ENDED, None, goal=_S.RUNNING)),
-    Event.STAY_ON_HOST: _quiet_rule({_ROLLOUT}, Row(HOSTED & HOMELESS, None, desired_host=Column("host"))),
+    Event.STAY_ON_HOST: _quiet_rule({_ROLLOUT}, Row(HOSTED & NO_PREFERRED_HOST, None, desired_host=Column("host"))),
     Event.LEAVE_HOST: _quiet_rule({_ROLLOUT}, Row(ALWAYS, None, NO_DESIRED_HOST)),
     Event.UPDATE: _rule(
         {_ROLLOUT},

@@ -59,7 +59,7 @@ WORDS: Words = {
     terms.UNPLACED: ("it has no place in a queue", "it has a place in a queue"),
     terms.UNTERMINATED: ("its run was not asked to end", "its run was asked to end"),
     terms.UNSTARTED: ("it has not run yet", "it has run"),
-    terms.HOMELESS: ("it has no desired host", "it has a desired host"),
+    terms.NO_PREFERRED_HOST: ("it has no desired host", "it has a desired host"),
     terms.LAST: ("this eviction is to be its end", "this eviction is not to be its end"),
 }
 JOB_WORDS: Words = {

@@ -60,7 +60,7 @@ HAS_PLACE = ~UNPLACED
 UNTERMINATED = Unset("termination")
 ASKED_TO_END = ~UNTERMINATED  # a row of this table asked its run to end
 UNSTARTED = Unset("started_ns")
-HOMELESS = Unset("desired_host")
+NO_PREFERRED_HOST = Unset("desired_host")
 HEALTHY = In("health", HEALTHY_ENOUGH)
 
 LAUNCHABLE = (

@@ -15,7 +15,7 @@ class PoolFate:
     reason: str
 
 
-def judge_pool(job_type: JobType, pool: str, *, is_known: bool, is_stored: bool, is_leaf: bool) -> PoolFate | None:
+def evaluate_pool(job_type: JobType, pool: str, *, is_known: bool, is_stored: bool, is_leaf: bool) -> PoolFate | None:
     """Decide about the pods of a job; None if the queue of the pool takes them.
 
     ``pool`` is the path of the pool, or its id. ``is_known``: the resource manager has the pool in memory, which may

@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from peloton.lifecycle.reason_text import NO_NAMES, Names, avoided_text, counted, infeasible_text, job_text
-from peloton.lifecycle.stall import failed_runs_text, stall_text
+from peloton.lifecycle.reason_text import NO_NAMES, Names, explain_avoidance, format_count, infeasible_text, job_text
+from peloton.lifecycle.stall import describe_failed_runs, stall_text
 from peloton.model.advice import HostMark, ServiceMark
 from peloton.model.host import HostState
 from peloton.model.ids import Hostname
@@ -54,7 +54,7 @@ def span_text(seconds: float) -> str:
     return f"{whole} s"
 
 
-def locked_components(locked: Collection[str]) -> list[Problem]:
+def report_lockdowns(locked: Collection[str]) -> list[Problem]:
     found = []
     for name, effect in LOCKED.items():
         if name in locked:
@@ -108,7 +108,7 @@ def _control_plane(kind: str) -> str:
     return {"mesos": "Mesos master", "kubernetes": "apiserver"}.get(kind, "control plane")
 
 
-def gone_hosts(
+def report_gone_hosts(
     cluster: str, gone: Mapping[Hostname, float], maintained: Collection[Hostname], now_ns: int
 ) -> list[Problem]:
     """Report hosts that left the cluster. ``gone``: hosts, and seconds since they left. Hosts in maintenance are left
@@ -117,21 +117,21 @@ def gone_hosts(
     for ago_s, name in sorted((ago_s, name) for name, ago_s in gone.items() if name not in maintained):
         text = f"Host {name} left cluster {cluster} {span_text(ago_s)} ago and is not back"
         found.append(_host_problem(CRITICAL, text, name, cluster, now_ns - round(ago_s * NS_PER_S)))
-    return bounded(found, f"more hosts left cluster {cluster} within {span_text(GONE_WITHIN_S)} and are not back")
+    return truncate(found, f"more hosts left cluster {cluster} within {span_text(GONE_WITHIN_S)} and are not back")
 
 
-def avoided_hosts(cluster: str, avoided: Mapping[Hostname, tuple[Misfit, float]]) -> list[Problem]:
+def report_avoided_hosts(cluster: str, avoided: Mapping[Hostname, tuple[Misfit, float]]) -> list[Problem]:
     """Report avoided hosts. ``avoided``: the reason, and the remaining seconds."""
     found = [
         _host_problem(
-            WARNING, f"Host {name} is avoided {avoided_text(why)}, for {span_text(left_s)} more", name, cluster
+            WARNING, f"Host {name} is avoided {explain_avoidance(why)}, for {span_text(left_s)} more", name, cluster
         )
         for name, (why, left_s) in sorted(avoided.items())
     ]
-    return bounded(found, f"more hosts of cluster {cluster} are avoided")
+    return truncate(found, f"more hosts of cluster {cluster} are avoided")
 
 
-def red_marks(
+def report_red_marks(
     cluster: str, hosts: Sequence[HostMark], services: Sequence[ServiceMark], names: Names = NO_NAMES
 ) -> list[Problem]:
     """Report hosts and services that are marked RED."""
@@ -146,8 +146,8 @@ def red_marks(
         for one in services
     ]  # fmt: skip
     return [
-        *bounded(loaded, f"more hosts of cluster {cluster} are marked RED"),
-        *bounded(slow, f"more services in cluster {cluster} are marked RED"),
+        *truncate(loaded, f"more hosts of cluster {cluster} are marked RED"),
+        *truncate(slow, f"more services in cluster {cluster} are marked RED"),
     ]
 
 
@@ -166,10 +166,10 @@ def late_drains(maintained: Iterable[HostMaintenance], now_ns: int) -> list[Prob
         text += f": {left} pods are left and wait for {waits}" if waits else ""
         command = f"peloton host maintenance status {host.hostname}"
         found.append(Problem(WARNING, text, SubjectKind.HOST, host.hostname, host.cluster, host.deadline_ns, command))
-    return bounded(found, "more drains are beyond their deadlines")
+    return truncate(found, "more drains are beyond their deadlines")
 
 
-def held_up_drains(maintained: Iterable[HostMaintenance], now_ns: int, names: Names = NO_NAMES) -> list[Problem]:
+def report_blocked_drains(maintained: Iterable[HostMaintenance], now_ns: int, names: Names = NO_NAMES) -> list[Problem]:
     """Report drains within their deadlines that are blocked by the SLA or the volumes of pods."""
     found = []
     for host in sorted(maintained, key=lambda one: (one.drained_from_ns, one.hostname)):
@@ -179,18 +179,18 @@ def held_up_drains(maintained: Iterable[HostMaintenance], now_ns: int, names: Na
             continue
         named = host.progress.blockers[:BLOCKERS_NAMED_MAX]
         why = "; ".join(
-            f"{counted(one.pod_count, 'pod')} of {job_text(one.job_id, names)}: {one.reason}" for one in named
+            f"{format_count(one.pod_count, 'pod')} of {job_text(one.job_id, names)}: {one.reason}" for one in named
         )
         more = len(host.progress.blockers) - len(named)
         text = f"The drain of host {host.hostname} has been under way for {span_text((now_ns - since_ns) / NS_PER_S)}, "
-        text += f"and pods hold it up: {why}" + (f"; and {counted(more, 'more job')}" if more else "")
+        text += f"and pods hold it up: {why}" + (f"; and {format_count(more, 'more job')}" if more else "")
         text += f". It may be forced in {span_text((deadline_ns - now_ns) / NS_PER_S)}"
         command = f"peloton host maintenance status {host.hostname}"
         found.append(Problem(WARNING, text, SubjectKind.HOST, host.hostname, host.cluster, since_ns, command))
-    return bounded(found, "more drains are held up")
+    return truncate(found, "more drains are held up")
 
 
-def lost_volumes(volumes: Sequence[VolumeRecord], total: int, names: Names = NO_NAMES) -> list[Problem]:
+def report_lost_volumes(volumes: Sequence[VolumeRecord], total: int, names: Names = NO_NAMES) -> list[Problem]:
     """Report LOST volumes. ``volumes``: the first of ``total``."""
     found = []
     for one in volumes:
@@ -199,7 +199,7 @@ def lost_volumes(volumes: Sequence[VolumeRecord], total: int, names: Names = NO_
         text += f"{job_text(one.job_id, names)} waits for it"
         command = f"peloton volume get {one.volume_id}"
         found.append(Problem(CRITICAL, text, SubjectKind.JOB, one.job_id, one.cluster, one.changed_ns, command))
-    return bounded(found, "more volumes are LOST", total)
+    return truncate(found, "more volumes are LOST", total)
 
 
 def stuck_updates(updates: Sequence[tuple[str, UpdateRecord]], total: int) -> list[Problem]:
@@ -210,7 +210,7 @@ def stuck_updates(updates: Sequence[tuple[str, UpdateRecord]], total: int) -> li
         if what := _describe_stuck(update):
             text, command = f"The update of service {name} {what}", f"peloton job why {update.job_id}"
             found.append(Problem(WARNING, text, SubjectKind.JOB, update.job_id, "", update.updated_ns, command))
-    return bounded(found, "more updates of services have failed or stand still", total)
+    return truncate(found, "more updates of services have failed or stand still", total)
 
 
 def _describe_stuck(update: UpdateRecord) -> str:
@@ -221,10 +221,10 @@ def _describe_stuck(update: UpdateRecord) -> str:
         return f"is paused: {bad}, {update.remaining_count} are left"
     if update.state in (UpdateState.ROLLING_BACKWARD, UpdateState.ROLLED_BACK):
         done = "was rolled back" if update.state is UpdateState.ROLLED_BACK else "is being rolled back"
-        instances = counted(update.spec.max_failure_instances, "instance")
+        instances = format_count(update.spec.max_failure_instances, "instance")
         return f"{done}: {instances} failed with version {update.prev_config_version}"
     if why := stall_text(update):
-        runs = failed_runs_text(update)
+        runs = describe_failed_runs(update)
         return f"has stalled{f', {runs}' if runs else ''}: {' '.join(why.split())}"
     if update.awaits_pulse and update.is_active:
         return f"waits for a pulse: {update.remaining_count} of {update.total_count} instances are left"
@@ -249,9 +249,9 @@ def unfit_jobs(jobs: Sequence[UnfitJob]) -> list[Problem]:
         gang = f"its gang of {one.gang_size} does not start, because " if one.gang_size > 1 else ""
         why = "; ".join(infeasible_text(infeasible) for _, infeasible in one.sorts)
         text = f"Job {one.name.strip() or one.job_id} in pool {one.pool_path} cannot run: {gang}"
-        text += f"{counted(count, 'instance')} {verb} no host, even an empty one: {why}"
+        text += f"{format_count(count, 'instance')} {verb} no host, even an empty one: {why}"
         found.append(Problem(WARNING, text, SubjectKind.JOB, one.job_id, command=f"peloton job why {one.job_id}"))
-    return bounded(found, "more jobs have instances that fit no host")
+    return truncate(found, "more jobs have instances that fit no host")
 
 
 def late_recorder(behind_s: float, period_s: int) -> list[Problem]:
@@ -269,10 +269,10 @@ def hopeless_gangs(heads: Sequence[tuple[str, str, int, str]], names: Names = NO
     """Report gangs that can never be admitted: path of the pool, job, number of gangs, and the reason."""
     found = []
     for path, job_id, count, why in heads:
-        gangs = f"{counted(count, 'gang')} of {job_text(job_id, names)} in pool {path}"
+        gangs = f"{format_count(count, 'gang')} of {job_text(job_id, names)} in pool {path}"
         text = f"{gangs} will never start: {why}"
         found.append(Problem(WARNING, text, SubjectKind.POOL, path, command=f"peloton job why {job_id}"))
-    return bounded(found, "more pools have gangs that will never start")
+    return truncate(found, "more pools have gangs that will never start")
 
 
 def lacking_pools(heads: Sequence[tuple[str, str, str, float]], now_ns: int) -> list[Problem]:
@@ -286,14 +286,14 @@ def lacking_pools(heads: Sequence[tuple[str, str, str, float]], now_ns: int) -> 
         text = f"Pool {path} has waited for {span_text(waited_s)} for what it is entitled to: {why}{held}"
         since_ns = now_ns - round(waited_s * NS_PER_S)
         found.append(Problem(WARNING, text, SubjectKind.POOL, path, "", since_ns, f"peloton respool why {path}"))
-    return bounded(found, "more pools wait for what they are entitled to")
+    return truncate(found, "more pools wait for what they are entitled to")
 
 
 def _host_problem(severity: Severity, text: str, name: str, cluster: str, since_ns: int = 0) -> Problem:
     return Problem(severity, text, SubjectKind.HOST, name, cluster, since_ns, f"peloton host why {name}")
 
 
-def bounded(found: list[Problem], others: str, total: int | None = None) -> list[Problem]:
+def truncate(found: list[Problem], others: str, total: int | None = None) -> list[Problem]:
     """Return the first few problems, and one that counts the others."""
     named, count = found[:NAMED_MAX], len(found) if total is None else total
     if count <= len(named):

@@ -45,7 +45,7 @@ def amount_text(kind: str, amount: int) -> str:
     return f"{amount / 1000:g}" if kind in ("cpu", "gpu") else f"{amount} MiB"
 
 
-def counted(count: int, what: str) -> str:
+def format_count(count: int, what: str) -> str:
     return f"{count} {what}{'' if count == 1 else 's'}"
 
 
@@ -113,13 +113,13 @@ def misfit_text(misfit: Misfit) -> str:
         case HostRule.PORTS if misfit.name:
             return f"port {misfit.name} in use"
         case HostRule.PORTS:
-            return f"less than {counted(wanted, 'port')} free, {left} at most"
+            return f"less than {format_count(wanted, 'port')} free, {left} at most"
         case HostRule.NAME_TAKEN:
             return f"a host of cluster {misfit.name} has the same name"
         case HostRule.SKEW if not misfit.bound:
             return f"no label {misfit.name} with a domain that could take the pod"
         case HostRule.SKEW:
-            most = f"at most {counted(wanted, 'pod')} of the job in a {misfit.name}"
+            most = f"at most {format_count(wanted, 'pod')} of the job in a {misfit.name}"
             return f"{most}: {misfit.name}={misfit.kind} has {left}, max skew {misfit.bound}"
         case HostRule.GANG_CAPACITY:
             where = f" in one {misfit.name}" if misfit.name else ""
@@ -130,7 +130,7 @@ def misfit_text(misfit: Misfit) -> str:
             lacking = f", {amount_text(misfit.kind, misfit.bound)} {misfit.kind} short" if misfit.bound else ""
             return f"reserved for it {_span_text(wanted, left)}, not enough room yet{lacking}: {misfit.name}"
         case HostRule.AVOIDED | HostRule.FLAPPING:
-            return f"avoided {avoided_text(misfit)}"
+            return f"avoided {explain_avoidance(misfit)}"
     return _HOST_TEXTS[rule]
 
 
@@ -148,7 +148,7 @@ _HOST_TEXTS = {
 }
 
 
-def avoided_text(avoided: Misfit) -> str:
+def explain_avoidance(avoided: Misfit) -> str:
     if avoided.rule is HostRule.FLAPPING:
         often = f"{avoided.wanted} times within {avoided.left} s" if avoided.wanted else "several times"
         return f"after it was gone and came back {often}"
@@ -166,7 +166,7 @@ def reservation_text(kept: HostReservation) -> str:
     why = (
         f"{kind} {lacking} of {ending} that batch pods hold there has to end" if host.lacking else "there is room soon"
     )
-    among = f", the smallest part on {counted(host.host_count, 'host')}" if host.lacking else ""
+    among = f", the smallest part on {format_count(host.host_count, 'host')}" if host.lacking else ""
     return f"for pod {kept.job_id}-{kept.instance_id} {span}: {why}{among}"
 
 
@@ -184,7 +184,7 @@ def _cluster_text(reason: ClusterReason) -> str:
     where = f"cluster {reason.cluster}: " if reason.cluster else ""
     match reason.rule:
         case ClusterRule.NO_HOST:
-            more = [f"and {counted(reason.more_count, 'more shape')}"] if reason.more_count else []
+            more = [f"and {format_count(reason.more_count, 'more shape')}"] if reason.more_count else []
             return where + "; ".join([*map(_no_host_text, reason.pods), *more])
         case ClusterRule.SILENT:
             return f"{where}its host manager does not answer"
@@ -201,12 +201,12 @@ def _cluster_text(reason: ClusterReason) -> str:
 
 
 def _no_host_text(pods: NoHost) -> str:
-    what = f"gang of {pods.pod_count}" if pods.is_gang else counted(pods.pod_count, "pod")
+    what = f"gang of {pods.pod_count}" if pods.is_gang else format_count(pods.pod_count, "pod")
     return f"{what} without a host ({'; '.join(map(hosts_text, pods.hosts)) or 'no host offered'})"
 
 
 def hosts_text(refusing: RefusingHosts) -> str:
-    return f"{counted(refusing.host_count, 'host')}: {misfit_text(refusing.misfit)}"
+    return f"{format_count(refusing.host_count, 'host')}: {misfit_text(refusing.misfit)}"
 
 
 def infeasible_text(reason: Infeasibility) -> str:
@@ -216,12 +216,12 @@ def infeasible_text(reason: Infeasibility) -> str:
 
 def _infeasible_text(one: Infeasible) -> str:
     where = f"cluster {one.cluster}: " if one.cluster else ""
-    hosts, total = counted(one.host_count, "host"), one.host_count
+    hosts, total = format_count(one.host_count, "host"), one.host_count
     if one.workload and one.served_count < one.host_count:
         pools = f"host pools that serve {one.workload} pods"
         if not one.served_count:
             return f"{where}0 of {hosts} are in {pools}"
-        hosts, total = f"{counted(one.served_count, 'host')} in {pools}", one.served_count
+        hosts, total = f"{format_count(one.served_count, 'host')} in {pools}", one.served_count
     rule = f"meet the constraint {one.constraint}" if one.constraint else "are not kept for others"
     if not one.allowed_count and not one.constraint:
         return f"{where}0 of {hosts} take pods that do not ask for {EXCLUSIVE_LABEL}"
@@ -265,7 +265,7 @@ def requeue_text(reason: RequeueReason) -> str:
             said = UNKNOWN
     if said and reason.placement:
         said = f"{said}: {placement_text(reason.placement)}"
-    more = f"and {counted(reason.more_count, 'more reason')}" if reason.more_count else ""
+    more = f"and {format_count(reason.more_count, 'more reason')}" if reason.more_count else ""
     return "; ".join(part for part in (*map(infeasible_text, reason.infeasible), said, more) if part)
 
 

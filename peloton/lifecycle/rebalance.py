@@ -161,7 +161,7 @@ def move_text(move: Move) -> str:
         case Goal.FREE:
             where = f"{move.source}, which is reserved for it," if why.is_reserved else move.source
             return f"makes room on {where} for a pod of job {why.waiting_job} that fits nowhere{of_several}"
-        case Goal.SPREAD if (even := why.evening) is not None:
+        case Goal.SPREAD if (even := why.spread_excess) is not None:
             return (
                 f"{even.label}={even.source} has {_pods(even.source_count)} of the job, {even.label}={even.target} has "
                 f"{even.target_count}: max skew {even.max_skew}"

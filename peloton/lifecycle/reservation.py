@@ -25,7 +25,7 @@ NAMED_AFTER_S = 10.0
 """Minimum seconds since admission for a pod to be considered."""
 
 
-def reserved_max(host_count: int) -> int:
+def limit_reserved(host_count: int) -> int:
     """Return the maximum of reserved hosts in a cluster."""
     return min(RESERVED_HOSTS_MAX, max(host_count // HOSTS_PER_RESERVED, 1))
 

@@ -66,7 +66,7 @@ class Step:
     change: tuple[int, ...] = ()
     remove: tuple[int, ...] = ()
     kill_count: int = 0  # instances of these on hosts that have not been asked to end
-    rolls_back: bool = False  # too many have failed: nothing starts before ``reversed_update``
+    rolls_back: bool = False  # too many have failed: nothing starts before ``reverse``
 
 
 # -- an instance in flight -----------------------------------------------------------------------------------------
@@ -166,10 +166,10 @@ def _has_settled(update: UpdateRecord, count: PodCounter) -> bool:
     leaving, others = update.current & update.removed, update.current - update.removed
     if leaving and count(ALWAYS, {}, leaving) < len(leaving):
         return True
-    return bool(others) and count(*settled(update), others) > 0
+    return bool(others) and count(*find_settled(update), others) > 0
 
 
-def settled(update: UpdateRecord) -> tuple[Condition, dict[str, Any]]:
+def find_settled(update: UpdateRecord) -> tuple[Condition, dict[str, Any]]:
     """Return the condition of a pod in flight that is done or has failed, and its parameters. The condition does not
     apply to instances that are removed."""
     condition = _done_condition(update) | _HAS_FAILED if _may_fail(update) else _done_condition(update)
@@ -324,7 +324,7 @@ def difference(
     return Difference(added, updated, removed, frozenset(pods) - removed - updated)
 
 
-def reversed_update(update: UpdateRecord, config_version: int, back: Difference) -> UpdateRecord:
+def reverse(update: UpdateRecord, config_version: int, back: Difference) -> UpdateRecord:
     """Return the update on its way back to ``config_version``, a copy of the version before."""
     return replace(
         stall.without_stall(update),
@@ -358,7 +358,7 @@ def progress_of(
         current_count=len(update.current),
         kill_count=kill_count,
         rest_count=chosen_count - kill_count,
-        begun="" if step is None else begun_text(step),
+        begun="" if step is None else describe_step(step),
         rolls_back_to=update.prev_config_version if step is not None and step.rolls_back else 0,
         waiting_for=update.waiting_for if update.is_active else "",
         look_again=step is not None and update.is_active and not update.current and not update.awaits_pulse,
@@ -371,13 +371,13 @@ def progress_of(
     )
 
 
-def begun_text(step: Step) -> str:
+def describe_step(step: Step) -> str:
     """Name the instances that a step put in flight, like "add instance 10 and replace instances 0-4"."""
     parts = (("add", step.add), (_VERBS[step.update.type], step.change), ("remove", step.remove))
     return " and ".join(f"{verb} {instances_text(chosen)}" for verb, chosen in parts if chosen)
 
 
-def paused(update: UpdateRecord) -> UpdateRecord:
+def pause(update: UpdateRecord) -> UpdateRecord:
     if update.state is UpdateState.PAUSED or not update.is_active:
         return update
     return replace(
@@ -389,20 +389,20 @@ def paused(update: UpdateRecord) -> UpdateRecord:
     )
 
 
-def resumed(update: UpdateRecord) -> UpdateRecord:
+def resume(update: UpdateRecord) -> UpdateRecord:
     if update.state is not UpdateState.PAUSED:
         return update
     return replace(update, state=update.prev_state, prev_state=UpdateState.PAUSED, waiting_for="")
 
 
-def aborted(update: UpdateRecord) -> UpdateRecord:
+def abort(update: UpdateRecord) -> UpdateRecord:
     """Return the update as ABORTED. Instances keep their configuration; changes in flight are not undone."""
     if update.state in UPDATE_TERMINAL:
         return update
     return replace(stall.without_stall(update), state=UpdateState.ABORTED, prev_state=update.state, awaits_pulse=False)
 
 
-def pulsed(update: UpdateRecord, now_ns: int) -> UpdateRecord:
+def pulse(update: UpdateRecord, now_ns: int) -> UpdateRecord:
     """Return the update with the time of a pulse. ``next_step`` clears ``awaits_pulse``; until then each pulse signals
     the workflow."""
     return replace(update, pulsed_ns=max(update.pulsed_ns, now_ns)) if update.is_active else update
@@ -420,7 +420,7 @@ def no_pulse_text(job_id: str) -> str:
     return f"the update of job {job_id} needs no pulses: its pulse_seconds are 0"
 
 
-def clipped(instances: Iterable[int], instance_count: int) -> Instances:
+def clip(instances: Iterable[int], instance_count: int) -> Instances:
     """Return the named instances that exist, or all if none is named."""
     named = frozenset(instances)
     everything = frozenset(range(instance_count))

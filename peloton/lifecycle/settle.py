@@ -67,7 +67,7 @@ class Kind(NamedTuple):
     flags: frozenset[Condition]  # true conditions of FLAGS
 
     def meets(self, condition: Condition) -> bool:
-        return condition.judge(self._holds)
+        return condition.evaluate(self._holds)
 
     def _holds(self, leaf: Condition) -> bool:
         if isinstance(leaf, In) and leaf.column == "state":
@@ -293,7 +293,7 @@ def _is_serving_whole(pods: PodCounts) -> bool:
     return bool(members) and all(kind.meets(_SERVES) for kind in members)
 
 
-def ended_progress(job: JobRecord, update: UpdateView) -> JobProgress:
+def end_progress(job: JobRecord, update: UpdateView) -> JobProgress:
     """Return the progress of a job in a terminal state."""
     return JobProgress(
         job.state,
@@ -307,7 +307,7 @@ def ended_progress(job: JobRecord, update: UpdateView) -> JobProgress:
 
 def _progress(view: SettleView, job: JobRecord, now_ns: int) -> JobProgress:
     if job.state in JOB_TERMINAL:
-        return ended_progress(job, view.update)
+        return end_progress(job, view.update)
     pods, counts, is_daemon = view.pods, _counts_by_name(job), job.type is JobType.DAEMON
     update = UpdateView() if view.update.is_creation else view.update
     return JobProgress(

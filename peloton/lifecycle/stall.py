@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from peloton.lifecycle.reason_text import counted
+from peloton.lifecycle.reason_text import format_count
 from peloton.model.pod import HealthState, PodEvent, PodRecord, PodState
 from peloton.model.status_text import status_text
 from peloton.model.times import NS_PER_S
@@ -26,7 +26,7 @@ def deadline_s(update: UpdateRecord) -> int:
     return update.spec.progress_deadline_s or PROGRESS_DEADLINE_S
 
 
-def judge_progress(before: UpdateRecord, after: UpdateRecord, now_ns: int) -> UpdateRecord:
+def evaluate_progress(before: UpdateRecord, after: UpdateRecord, now_ns: int) -> UpdateRecord:
     """Return the update ``after`` a step with the time of its last progress, and of its stall if it has stalled."""
     if not _has_deadline(after):
         return without_stall(after)
@@ -76,8 +76,8 @@ def stall_text(update: UpdateRecord) -> str:
     if not update.stalled_ns or not update.is_active:
         return ""
     cause = f": {update.stall_cause}" if update.stall_cause else ""
-    return f"no instance has become done for {counted(deadline_s(update), 'second')} or more{cause}"
+    return f"no instance has become done for {format_count(deadline_s(update), 'second')} or more{cause}"
 
 
-def failed_runs_text(update: UpdateRecord) -> str:
-    return f"{counted(update.failed_run_count, 'run')} failed" if update.failed_run_count else ""
+def describe_failed_runs(update: UpdateRecord) -> str:
+    return f"{format_count(update.failed_run_count, 'run')} failed" if update.failed_run_count else ""

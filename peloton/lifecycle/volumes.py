@@ -50,18 +50,18 @@ def at_its_volume(shape: PodShape, volume: VolumeRecord | None) -> PodShape:
     return replace(placed, constraint=AllOf((*place, *rest)))
 
 
-def without_volumes(shapes: Sequence[ShapeRange], standing: Collection[int]) -> list[ShapeRange]:
-    """Return the shapes for admission: volumes of ``standing`` instances count already and are not requested again."""
+def without_volumes(shapes: Sequence[ShapeRange], retained: Collection[int]) -> list[ShapeRange]:
+    """Return the shapes for admission: volumes of ``retained`` instances count already and are not requested again."""
     found: list[ShapeRange] = []
     for each in shapes:
         if not each.shape.volume_mib:
             found.append(each)
             continue
-        has_volume = [instance in standing for instance in range(each.start, each.start + each.count)]
+        has_volume = [instance in retained for instance in range(each.start, each.start + each.count)]
         start = each.start
-        for is_standing, group in groupby(has_volume):
+        for is_retained, group in groupby(has_volume):
             count = len(list(group))
-            found.append(ShapeRange(start, count, replace(each.shape, volume_mib=0) if is_standing else each.shape))
+            found.append(ShapeRange(start, count, replace(each.shape, volume_mib=0) if is_retained else each.shape))
             start += count
     return found
 
@@ -81,7 +81,7 @@ def while_it_restarts(host: HostSight, away_s: float, restart_s: float) -> HostS
     return host if host.is_registered or away_s >= restart_s else replace(host, is_registered=True)
 
 
-def observed(volume: VolumeRecord, host: HostSight, now_ns: int) -> tuple[VolumeState, str]:
+def observe(volume: VolumeRecord, host: HostSight, now_ns: int) -> tuple[VolumeState, str]:
     """Return the state of the volume according to its cluster's list, with the note for a pod that waits for it."""
     if host.volumes is not None and volume.volume_id in host.volumes:
         return VolumeState.CREATED, ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from peloton.lifecycle.problems import NAMED_MAX, bounded
+from peloton.lifecycle.problems import NAMED_MAX, truncate
 from peloton.lifecycle.reason_text import NO_NAMES, Names, job_text
 from peloton.model.problem import Problem, Severity, SubjectKind
 from peloton.model.text import shorten
@@ -28,25 +28,25 @@ def temporal_problems(snapshot: TemporalSnapshot, address: str, names: Names = N
         return [Problem(Severity.CRITICAL, text, SubjectKind.ROLE, "temporal", command=STATUS)]
     found = []
     if snapshot.unserved:
-        text = _unserved_text(snapshot)
+        text = _describe_unserved(snapshot)
         found.append(Problem(Severity.CRITICAL, text, SubjectKind.ROLE, "worker", command=STATUS))
     if snapshot.gone_version:
         text, command = (
-            f"{_gone_text(snapshot)}: {STILL}",
+            f"{_describe_gone(snapshot)}: {STILL}",
             f"peloton admin worker promote {snapshot.waiting_versions[-1]}",
         )
         found.append(Problem(Severity.CRITICAL, text, SubjectKind.ROLE, "worker", command=command))
-    failed = [_of_workflow(one.workflow_id, failed_text(one, names)) for one in snapshot.failed]
+    failed = [_of_workflow(one.workflow_id, describe_failed(one, names)) for one in snapshot.failed]
     tasks = [_of_workflow(one.workflow_id, task_text(one, names)) for one in snapshot.tasks]
-    found += bounded(failed, "more workflows have failed", snapshot.failed_count)
-    found += bounded(tasks, "more workflows have workflow tasks that fail again and again", snapshot.task_count)
+    found += truncate(failed, "more workflows have failed", snapshot.failed_count)
+    found += truncate(tasks, "more workflows have workflow tasks that fail again and again", snapshot.task_count)
     return found
 
 
 def activity_problems(activities: Sequence[FailingActivity], total: int, names: Names = NO_NAMES) -> list[Problem]:
     """``activities``: the first of ``total``."""
     found = [_of_workflow(one.workflow_id, activity_text(one, names), one.since_ns) for one in activities]
-    return bounded(found, f"more activities are on attempt {ATTEMPTS} or later", total)
+    return truncate(found, f"more activities are on attempt {ATTEMPTS} or later", total)
 
 
 def job_ids_of(snapshot: TemporalSnapshot, activities: Iterable[FailingActivity]) -> set[str]:
@@ -69,14 +69,14 @@ def merge_activities(reports: Iterable[Iterable[FailingActivity]]) -> list[Faili
 # -- sentences ----------------------------------------------------------------------------------------------------
 
 
-def _unserved_text(snapshot: TemporalSnapshot) -> str:
+def _describe_unserved(snapshot: TemporalSnapshot) -> str:
     if snapshot.is_unserved:
         return f"No worker takes work from Temporal: all {snapshot.queue_count} task queues are without one; {STILL}"
     queues = ", ".join(snapshot.unserved)
     return f"No worker takes work from the task queues {queues} of Temporal: what waits there does not go on"
 
 
-def _gone_text(snapshot: TemporalSnapshot) -> str:
+def _describe_gone(snapshot: TemporalSnapshot) -> str:
     others = ", ".join(snapshot.waiting_versions)
     return (
         f"No worker of version {snapshot.gone_version}, which is current, is up; workers of other versions ({others}) "
@@ -84,7 +84,7 @@ def _gone_text(snapshot: TemporalSnapshot) -> str:
     )
 
 
-def failed_text(failed: FailedWorkflow, names: Names = NO_NAMES) -> str:
+def describe_failed(failed: FailedWorkflow, names: Names = NO_NAMES) -> str:
     error = f": {error_text(failed.error)}" if failed.error else ""
     return f"The workflow of {matter_text(failed.workflow_id, names)} failed{error}; {failed.reason}"
 
@@ -155,8 +155,8 @@ def job_lines(
         return
     if unserved := [queue for queue in queues if queue in snapshot.unserved]:
         yield f"no worker takes its work: no process polls the task queues {', '.join(unserved)} of Temporal"
-    texts = [_gone_text(snapshot)] if snapshot.gone_version else []
-    texts += [failed_text(one, names) for one in trouble.failed]
+    texts = [_describe_gone(snapshot)] if snapshot.gone_version else []
+    texts += [describe_failed(one, names) for one in trouble.failed]
     texts += [task_text(one, names) for one in trouble.tasks]
     texts += [activity_text(one, names) for one in trouble.activities[:NAMED_MAX]]
     yield from (text[0].lower() + text[1:] for text in texts)

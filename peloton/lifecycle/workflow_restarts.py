@@ -30,7 +30,7 @@ class Restart:
     failed: FailedRuns
 
 
-def judge_restart(failed: FailedRuns, now_ns: int) -> Restart:
+def evaluate_restart(failed: FailedRuns, now_ns: int) -> Restart:
     """Decide whether a workflow without a run under way is started."""
     if not failed.count:
         return Restart(True, now_ns, "no run of it has failed lately", failed)

@@ -86,19 +86,19 @@ class DaemonHost:
     capacity: Resources
     left: Resources
     has_capacity: bool = False
-    is_away: bool = False  # in maintenance
+    is_unavailable: bool = False  # in maintenance
 
 
 @dataclass(frozen=True, slots=True)
 class DaemonPlan:
-    """Capacity for a planned daemon on the hosts of a cluster. Each matching host counts once: ``away_count`` are in
-    maintenance, ``free_count`` have free resources now, ``evicting_count`` would have them after the eviction of
+    """Capacity for a planned daemon on the hosts of a cluster. Each matching host counts once: ``unavailable_count``
+    are in maintenance, ``free_count`` have free resources now, ``evicting_count`` would have them after the eviction of
     ``evicted_count`` preemptible pods, ``waiting_count`` have to wait until other pods end. ``unchecked_count`` have no
     free resources, and their pods were not examined. ``overhead``: the daemon's part of ``capacity``, which counts
     hosts that take pods."""
 
     reach: DaemonReach
-    away_count: int = 0
+    unavailable_count: int = 0
     free_count: int = 0
     evicting_count: int = 0
     evicted_count: int = 0

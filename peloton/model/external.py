@@ -13,7 +13,7 @@ from peloton.model.pod import ON_HOST, TERMINAL, PodState
 
 
 @dataclass(frozen=True, slots=True)
-class Sighting:
+class ObservedPod:
     """An external pod as observed in its cluster."""
 
     uid: str

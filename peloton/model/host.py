@@ -96,7 +96,7 @@ class LeasedHost:
     labels: tuple[tuple[str, str], ...] = ()
     pod_labels: tuple[tuple[Label, int], ...] = ()  # label that a constraint names -> pods with it on the host
     capacity: Resources = field(default_factory=Resources)
-    is_shunned: bool = False  # pods of the job failed there: it is tried last
+    is_deprioritized: bool = False  # pods of the job failed there: it is tried last
     pod_slots: int = POD_SLOTS_UNLIMITED  # number of pods that it still takes, whatever their resources
     load_beyond: tuple[int, int] = (0, 0)  # cpu and memory measured beyond what pods hold, in thousandths of the host
 
@@ -111,7 +111,7 @@ class HostLease:
     domains: dict[PodShape, tuple[Domains, ...]] = field(default_factory=dict)  # for shapes that spread
     reserved: tuple[tuple[int, Hostname], ...] = ()  # instance and the host reserved for it
     short: frozenset[PodShape] = field(default=frozenset(), compare=False)  # not enough hosts found: not on the wire
-    homeless: frozenset[PodShape] = field(default=frozenset(), compare=False)  # no host found: not on the wire
+    without_host: frozenset[PodShape] = field(default=frozenset(), compare=False)  # no host found: not on the wire
 
 
 @dataclass(frozen=True, slots=True)

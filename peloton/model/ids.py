@@ -135,7 +135,7 @@ def schedule_id(name: str) -> str:
     return f"job-schedule/{name}"
 
 
-def scheduled_job_workflow_id(name: str) -> str:
+def schedule_workflow_id(name: str) -> str:
     """Return the id of the Temporal workflows of a schedule's runs, to which Temporal appends the time of each."""
     return f"scheduled-job/{name}"
 

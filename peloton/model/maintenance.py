@@ -85,7 +85,7 @@ class HostMaintenance:
         return self.state is HostState.UP and self.goal is HostState.DOWN
 
     @property
-    def is_away(self) -> bool:
+    def is_unavailable(self) -> bool:
         """True if the host takes no pods and counts against the bound of unavailable hosts."""
         return self.state is not HostState.UP
 
@@ -95,7 +95,7 @@ class HostMaintenance:
 
 
 @dataclass(frozen=True, slots=True)
-class Resident:
+class HostedPod:
     """A pod that is on a host according to storage."""
 
     job_id: JobId

@@ -13,14 +13,14 @@ COUNT_MAX = 2**32 - 1
 """Maximum count on the wire, above any real number of occurrences."""
 
 
-def negated(constraint: Constraint) -> Constraint:
+def negate(constraint: Constraint) -> Constraint:
     """Return the negation: it refuses what the constraint accepts, and accepts what the constraint refuses. Pods or
     hosts that the constraint does not restrict stay unrestricted."""
     match constraint:
         case AllOf(parts):
-            return AnyOf(tuple(negated(part) for part in parts))
+            return AnyOf(tuple(negate(part) for part in parts))
         case AnyOf(parts):
-            return AllOf(tuple(negated(part) for part in parts))
+            return AllOf(tuple(negate(part) for part in parts))
         case HostLabel() | PodLabel():
             return _negate_leaf(constraint)
 

@@ -126,7 +126,7 @@ class RefusingHosts:
     misfit: Misfit
 
 
-def merged(misfits: Iterable[tuple[Misfit, int]]) -> tuple[RefusingHosts, ...]:
+def merge_misfits(misfits: Iterable[tuple[Misfit, int]]) -> tuple[RefusingHosts, ...]:
     """Merge ``(misfit, hosts)`` pairs of the same rule and sum their hosts, in the order of the rules. A merged misfit
     has the largest ``left``."""
     counts: dict[tuple[object, ...], int] = {}

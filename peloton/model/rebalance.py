@@ -78,7 +78,7 @@ class PodCensus:
 
 
 @dataclass(frozen=True, slots=True)
-class Evening:
+class SpreadExcess:
     """Excess of a job's pods in one domain of a label over another, above the rule's maximum skew."""
 
     label: str
@@ -100,7 +100,7 @@ class MoveReason:
     waiting_job: JobId = JobId("")  # noqa: RUF009 - job whose pod fits nowhere, for FREE
     mean_load: int = 0  # mean of all hosts, for SPREAD
     is_reserved: bool = False  # the source is reserved for the waiting pod
-    evening: Evening | None = None  # for SPREAD: the domains that the move evens, if not the load of hosts
+    spread_excess: SpreadExcess | None = None  # for SPREAD: the domains that the move evens, if not the load of hosts
 
 
 @dataclass(frozen=True, slots=True)

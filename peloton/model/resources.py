@@ -70,7 +70,7 @@ LEAST_CPU_MILLI = 10
 """Cpu of a pod that requests nothing: no cluster accepts a task without resources."""
 
 
-def needed(asked: Resources) -> Resources:
+def compute_needed(asked: Resources) -> Resources:
     """Return the resources that a pod with this request takes of a host."""
     return asked if any(asked) else Resources(cpu_milli=LEAST_CPU_MILLI)
 
@@ -78,7 +78,7 @@ def needed(asked: Resources) -> Resources:
 def ordinary(asked: Resources, is_revocable: bool) -> Resources:
     """Return the part of a request that counts against the ordinary resources of a host: the cpu of a revocable pod is
     slack."""
-    taken = needed(asked)
+    taken = compute_needed(asked)
     return replace(taken, cpu_milli=0) if is_revocable else taken
 
 

@@ -30,7 +30,7 @@ class VolumeSpec:
 
 
 @dataclass(frozen=True, slots=True)
-class StandingVolume:
+class RetainedVolume:
     """A volume that counts against its pool without a run: no admitted run accounts for it."""
 
     job_id: JobId

@@ -179,7 +179,7 @@ def _admit_queue(
             if not refusal.host_pools:
                 notes.block(row, kind, free, run, refusal)
                 return
-            blocked = ledger.blocked_by(run, refusal)
+            blocked = ledger.find_blocked(run, refusal)
             notes.block(row, kind, free & blocked, run, refusal)
             free -= blocked
             if not free:
@@ -198,14 +198,14 @@ class Bound(NamedTuple):
     host_pools: str = ""  # the one compartment that the rule counts; empty: it counts pods on all hosts
     apart: Need | None = None  # the part of a gang's need that counts here; None: the whole need
 
-    def counted(self, run: GangRun) -> Need:
+    def count_need(self, run: GangRun) -> Need:
         """Return the amounts ``[R]`` that one gang of the run counts under this rule."""
         need = self.apart or run.need
         return (*need[:CPU], 0, *need[CPU + 1 :]) if self.skip_cpu else need
 
     def short(self, run: GangRun, count: int) -> Iterator[tuple[int, int]]:
         """Yield ``(kind, amount)`` for each kind of which ``count`` gangs lack an amount."""
-        for kind, amount in enumerate(self.counted(run)):
+        for kind, amount in enumerate(self.count_need(run)):
             lacking = amount * count - (self.allowed[kind] - self.used[kind])
             if amount and lacking > 0:
                 yield kind, lacking
@@ -300,7 +300,7 @@ class Ledger:
     def amounts(self, name: str, row: int) -> list[int]:
         return self._rows[name][row]
 
-    def blocked_by(self, run: GangRun, why: Reason) -> frozenset[int]:
+    def find_blocked(self, run: GangRun, why: Reason) -> frozenset[int]:
         """Return the compartments whose gangs wait behind this run, refused for reason ``why``."""
         return frozenset(self.parts_of(run)) if why.host_pools else self.compartments
 
@@ -389,7 +389,7 @@ class Ledger:
         found = [map(sub, used, may) for used, may in self._usage_and_entitlement(row, run)]
         return [max(amounts) for amounts in zip(*found, strict=True)]
 
-    def entitled(self, row: int, run: GangRun, kind: int) -> tuple[int, int]:
+    def compare_usage(self, row: int, run: GangRun, kind: int) -> tuple[int, int]:
         """Return the pool's usage and entitlement of one kind, in the run's compartment that is most above its
         entitlement."""
         pairs = [(used[kind], may[kind]) for used, may in self._usage_and_entitlement(row, run)]

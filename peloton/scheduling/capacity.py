@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from peloton.model.planned_capacity import FoundCapacity, PlannedPods
-from peloton.model.reason import Misfit, merged
+from peloton.model.reason import Misfit, merge_misfits
+from peloton.scheduling.bin_packing import BarredFor, PodRequest, gang_misfit, pack_requests
 from peloton.scheduling.fleet import Fleet
-from peloton.scheduling.putting import BarredFor, Want, gang_misfit, put_all
 from peloton.scheduling.recipes import choose
 from peloton.scheduling.spreading import Spreading
 
@@ -23,12 +23,12 @@ def find_capacity(
     found = [FoundCapacity(0)] * len(pods)
     for place in sorted({_place(each) for each in pods}):
         mine = [at for at, each in enumerate(pods) if _place(each) == place]
-        wants = [Want(pods[at].shape, pods[at].labels, pods[at].count, pods[at].is_gang) for at in mine]
-        chosen = put_all(fleet, wants, barred, spreading)
-        for at, want, rows in zip(mine, wants, chosen, strict=True):
-            left = want.count - len(rows)
-            refusing = _find_refusing(fleet, want, left, barred.get(want.shape, {}), spreading) if left else ()
-            found[at] = FoundCapacity(len(rows), merged(refusing))
+        requests = [PodRequest(pods[at].shape, pods[at].labels, pods[at].count, pods[at].is_gang) for at in mine]
+        chosen = pack_requests(fleet, requests, barred, spreading)
+        for at, request, rows in zip(mine, requests, chosen, strict=True):
+            left = request.count - len(rows)
+            refusing = _find_refusing(fleet, request, left, barred.get(request.shape, {}), spreading) if left else ()
+            found[at] = FoundCapacity(len(rows), merge_misfits(refusing))
     return found
 
 
@@ -37,14 +37,14 @@ def _place(pods: PlannedPods) -> tuple[int, bool]:
 
 
 def _find_refusing(
-    fleet: Fleet, want: Want, left: int, barred: Mapping[int, Misfit], spreading: Spreading | None
+    fleet: Fleet, request: PodRequest, left: int, barred: Mapping[int, Misfit], spreading: Spreading | None
 ) -> Iterator[tuple[Misfit, int]]:
     """Yield the refusing hosts by rule, by the resources left after the pods that found a host."""
-    fits = fleet.fitting(want.shape, barred)
-    skewed = dict(spreading.refusing(want.shape, fits)) if spreading is not None else {}
-    found = [one for one in fleet.refusing(want.shape, {**skewed, **barred}) if one[1]]
+    fits = fleet.fitting(request.shape, barred)
+    skewed = dict(spreading.refusing(request.shape, fits)) if spreading is not None else {}
+    found = [one for one in fleet.refusing(request.shape, {**skewed, **barred}) if one[1]]
     yield from found
     fitting = len(fleet) - sum(count for _, count in found)
     if fitting:
-        fit_counts = choose(fleet, want.shape, want.labels, left, barred, spreading)
-        yield gang_misfit(want.shape, left, len(fit_counts)), fitting
+        fit_counts = choose(fleet, request.shape, request.labels, left, barred, spreading)
+        yield gang_misfit(request.shape, left, len(fit_counts)), fitting

@@ -28,11 +28,11 @@ class ClusterView:
 
 
 def order_clusters(
-    clusters: Sequence[ClusterView], wanted: Sequence[tuple[PodShape, int]], homes: Mapping[str, int]
+    clusters: Sequence[ClusterView], wanted: Sequence[tuple[PodShape, int]], preferred: Mapping[str, int]
 ) -> ClusterChoice:
     """Sort the clusters in which to look for hosts for the wanted pods.
 
-    Clusters that most pods return to (``homes``: pods by cluster) come first, then the ones with free resources for
+    Clusters that most pods return to (``preferred``: pods by cluster) come first, then the ones with free resources for
     most of the wanted pods, then the rest by name. Silent clusters are left out, and so are clusters that the
     constraint of every wanted pod excludes.
     """
@@ -45,7 +45,7 @@ def order_clusters(
             passed.append(ClusterReason(cluster.name, ClusterRule.ELSEWHERE, detail=cluster.kind))
         else:
             tried.append(cluster)
-    tried.sort(key=lambda one: (-homes.get(one.name, 0), -_count_fitting(one, wanted), one.name))
+    tried.sort(key=lambda one: (-preferred.get(one.name, 0), -_count_fitting(one, wanted), one.name))
     return ClusterChoice(tuple(one.name for one in tried), tuple(passed))
 
 

@@ -96,12 +96,12 @@ class HostColumns:
         """Return the offered revocable cpu and the part of it that is held, in thousandths of a cpu."""
         return int(self.amounts[-2].sum()), int(self.amounts[-1].sum())
 
-    def held_percents(self, kind: str) -> bytes:
+    def compute_held_percents(self, kind: str) -> bytes:
         """Return the held percentage of each host ``[H]``, one byte each, rounded down."""
         at = RESOURCE_KINDS.index(kind)
         return _percents(self.amounts[_KINDS + at], self.amounts[at])
 
-    def used_percents(self, kind: str, measured: Measured) -> bytes:
+    def compute_used_percents(self, kind: str, measured: Measured) -> bytes:
         """Return the used percentage of each host ``[H]``, one byte each; empty for a kind that is not measured."""
         used = measured.by_kind.get(kind)
         return b"" if used is None else _percents(used, self.amounts[RESOURCE_KINDS.index(kind)])

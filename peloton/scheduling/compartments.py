@@ -102,8 +102,8 @@ def entitle_each(tree: PoolTree, loads: Sequence[CompartmentLoad], usage: Sequen
         slack[0] = tree.slack_limit[0]
         part = replace(tree, reservation=reservation[at], limit=limit[at], slack_limit=slack)
         wants = Load(load.demand, load.slack_demand, own.non_slack, own.slack)
-        dealt = entitle(part, wants, capacity[at], load.compartment.slack_cpu)
-        parts.append(replace(dealt, host_pools=load.compartment.host_pools))
+        allocated = entitle(part, wants, capacity[at], load.compartment.slack_cpu)
+        parts.append(replace(allocated, host_pools=load.compartment.host_pools))
     columns = (sum(getattr(part, name) for part in parts) for name in ("total", "non_slack", "slack"))
     return Entitlement(*columns, parts=tuple(parts))
 

@@ -10,7 +10,7 @@ from peloton.scheduling.admission import Admission, admit
 from peloton.scheduling.backfill import DEFAULT_BACKFILL, Backfill
 from peloton.scheduling.compartments import CompartmentLoad, entitle_each
 from peloton.scheduling.entitlement import Entitlement, Load, entitle
-from peloton.scheduling.eviction import Eviction, HeldRun, held_by
+from peloton.scheduling.eviction import Eviction, HeldRun, sum_usage
 from peloton.scheduling.gangs import GangRun, Queues, Usage
 from peloton.scheduling.preemption import preempt
 from peloton.scheduling.tree import Ints, PoolTree
@@ -81,7 +81,7 @@ def plan_cycle(now: Snapshot) -> Plan:
         left = now.usage.without(may.leaving)
         evictions = preempt(now.tree, entitlement, left, now.waiting, may.held, may.due, may.pod_limit, now.backfill)
         if evictions:
-            leaving = held_by(evictions, may.leaving)
+            leaving = sum_usage(evictions, may.leaving)
 
     # 4. The gangs that are admitted. Resources of the gangs evicted in step 3 become free in a later cycle, for the
     # gangs they were evicted for.

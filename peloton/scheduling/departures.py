@@ -16,25 +16,25 @@ import numpy as np
 from peloton.model.departure import Departure, HostDeparture, JobDeparture
 from peloton.model.ids import Hostname, JobId
 from peloton.model.job import JobType
-from peloton.model.maintenance import Resident
+from peloton.model.maintenance import HostedPod
 from peloton.model.rebalance import PodCensus, PodNow, Stays
 from peloton.model.resources import RESOURCE_KINDS
 from peloton.scheduling.relocation import TRIES_MAX, HostNow, Relocation
 from peloton.scheduling.tree import Flags
 
 GPU = RESOURCE_KINDS.index("gpu")
-HOMES_SOUGHT_MAX = 1_000
+TARGETS_SOUGHT_MAX = 1_000
 """Limit of pods for which another host is searched."""
 
 
 def departures(
-    residents: Mapping[Hostname, Sequence[Resident]], hosts: Sequence[HostNow], census: PodCensus
+    hosted_pods: Mapping[Hostname, Sequence[HostedPod]], hosts: Sequence[HostNow], census: PodCensus
 ) -> list[HostDeparture]:
-    """Return the departures of pods per host if all hosts of ``residents`` were drained at once.
+    """Return the departures of pods per host if all hosts of ``hosted_pods`` were drained at once.
 
-    ``residents`` maps these hosts to their pods; ``hosts`` and ``census`` describe their whole cluster.
+    ``hosted_pods`` maps these hosts to their pods; ``hosts`` and ``census`` describe their whole cluster.
     """
-    homeless, unchecked = _count_homeless(residents.keys(), hosts, census)
+    unplaceable, unchecked = _count_unplaceable(hosted_pods.keys(), hosts, census)
     return [
         HostDeparture(
             host,
@@ -44,22 +44,22 @@ def departures(
                     departure,
                     count,
                     census.grants.get(job_id, 0) if departure is Departure.SLA else 0,
-                    homeless[host, job_id] if departure is Departure.SLA else 0,
+                    unplaceable[host, job_id] if departure is Departure.SLA else 0,
                 )
                 for (job_id, departure), count in sorted(Counter(map(_departure_of, _list_staying(pods))).items())
             ),
             sum(pod.is_leaving for pod in pods),
             unchecked[host],
         )
-        for host, pods in residents.items()
+        for host, pods in hosted_pods.items()
     ]
 
 
-def _list_staying(pods: Sequence[Resident]) -> list[Resident]:
+def _list_staying(pods: Sequence[HostedPod]) -> list[HostedPod]:
     return [pod for pod in pods if not pod.is_leaving]
 
 
-def _departure_of(pod: Resident) -> tuple[JobId, Departure]:
+def _departure_of(pod: HostedPod) -> tuple[JobId, Departure]:
     if pod.job_type is JobType.DAEMON:
         return pod.job_id, Departure.LAST
     if pod.has_volume:
@@ -67,7 +67,7 @@ def _departure_of(pod: Resident) -> tuple[JobId, Departure]:
     return pod.job_id, Departure.REQUEUED if pod.job_type.runs_to_end else Departure.SLA
 
 
-def _count_homeless(
+def _count_unplaceable(
     drained: Collection[Hostname], hosts: Sequence[HostNow], census: PodCensus
 ) -> tuple[Counter[tuple[Hostname, JobId]], Counter[Hostname]]:
     """Count the service pods that no other host takes, tried largest first, and the pods for which that is unknown.
@@ -78,24 +78,24 @@ def _count_homeless(
     relocation = Relocation(hosts, census.pods, census.spread)
     pods = [pod for pod in census.pods if pod.hostname in drained and pod.stays not in (Stays.VOLUME, Stays.LEAVING)]
     pods.sort(key=lambda pod: (tuple(-amount for amount in pod.shape.resources), pod.pod_id))
-    homeless: Counter[tuple[Hostname, JobId]] = Counter()
-    unchecked = Counter(pod.hostname for pod in pods[HOMES_SOUGHT_MAX:])
+    unplaceable: Counter[tuple[Hostname, JobId]] = Counter()
+    unchecked = Counter(pod.hostname for pod in pods[TARGETS_SOUGHT_MAX:])
     for name in drained:
         if name in relocation.at:
             relocation.close(relocation.at[name])
     for pod in pods:
         if (source := relocation.at.get(pod.hostname)) is not None:
             relocation.spread.leave(pod, source)
-    for pod in pods[:HOMES_SOUGHT_MAX]:
+    for pod in pods[:TARGETS_SOUGHT_MAX]:
         if pod.shape.revocable:
             unchecked[pod.hostname] += 1
         elif _relocate(relocation, pod):
             continue
         elif relocation.spread.is_whole(pod):
-            homeless[pod.hostname, pod.pod_id.job_id] += 1
+            unplaceable[pod.hostname, pod.pod_id.job_id] += 1
         else:
             unchecked[pod.hostname] += 1
-    return homeless, unchecked
+    return unplaceable, unchecked
 
 
 def _relocate(relocation: Relocation, pod: PodNow) -> bool:

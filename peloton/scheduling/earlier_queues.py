@@ -25,7 +25,7 @@ class _EarlierQueue:
         if self.lack is None:
             return False
         bound, kind = self.lack
-        return bound.counted(self.runs[self.at])[kind] > bound.allowed[kind] - bound.used[kind]
+        return bound.count_need(self.runs[self.at])[kind] > bound.allowed[kind] - bound.used[kind]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -108,15 +108,15 @@ def _divide(tree: PoolTree, level: Level, wants: _Wants, amounts: Ints) -> Ints:
     claim = wants.claim[at]
 
     reservation = np.minimum(tree.reservation[at], tree.limit[at])
-    dealt = np.maximum(np.minimum(claim, reservation), wants.fixed[at])  # A
-    left = np.maximum(amounts - np.add.reduceat(dealt, level.starts, axis=0), 0)
+    allocated = np.maximum(np.minimum(claim, reservation), wants.fixed[at])  # A
+    left = np.maximum(amounts - np.add.reduceat(allocated, level.starts, axis=0), 0)
 
-    more = fill(share, left, np.maximum(claim - dealt, 0))  # B
+    more = fill(share, left, np.maximum(claim - allocated, 0))  # B
     left -= np.add.reduceat(more, level.starts, axis=0)
-    dealt += more
+    allocated += more
 
-    busy = np.minimum(dealt, wants.busy[at])
-    return busy + _divide_rest(level, left, dealt - busy, np.maximum(wants.ceiling[at] - busy, 0))  # C
+    busy = np.minimum(allocated, wants.busy[at])
+    return busy + _divide_rest(level, left, allocated - busy, np.maximum(wants.ceiling[at] - busy, 0))  # C
 
 
 def _divide_rest(level: Level, left: Ints, idle: Ints, ceiling: Ints) -> Ints:
@@ -143,13 +143,13 @@ def _divide_slack_cpu(tree: PoolTree, load: Load, slack_cpu: int) -> Ints:
     """
     held = tree.roll_up(load.slack_allocation)[:, CPU : CPU + 1]
     wanted = tree.roll_up(load.slack_demand)[:, CPU : CPU + 1]
-    dealt = np.zeros_like(held)
-    dealt[0] = slack_cpu
+    allocated = np.zeros_like(held)
+    allocated[0] = slack_cpu
     for level in tree.levels:
-        at, left = slice(level.begin, level.end), dealt[level.parents]
+        at, left = slice(level.begin, level.end), allocated[level.parents]
         share = level.cpu_by_share
         for want, weights in ((held[at], level.held_cpu), (wanted[at], share), (left[level.group], share)):
             more = fill(weights, left, want)
-            dealt[at] += more
+            allocated[at] += more
             left = left - np.add.reduceat(more, level.starts, axis=0)
-    return dealt[:, 0]
+    return allocated[:, 0]

@@ -63,7 +63,7 @@ class Eviction:
     grounds: Grounds
 
 
-def held_by(evictions: Sequence[Eviction], others: Usage) -> Usage:
+def sum_usage(evictions: Sequence[Eviction], others: Usage) -> Usage:
     """Return the usage of the evicted gangs, added to ``others``."""
     held = others.copy()
     for one in evictions:

@@ -14,7 +14,7 @@ from itertools import islice
 import numpy as np
 
 from peloton.lifecycle.gang import Stage
-from peloton.lifecycle.job import scheduled_count
+from peloton.lifecycle.job import count_scheduled
 from peloton.model.host_pool import Workload
 from peloton.model.ids import JobId
 from peloton.model.job import GangProgress, JobRecord, JobState, JobType
@@ -287,7 +287,7 @@ class Unqueued:
         return max(self.bound - self.used, 0) if self.obstacle is Obstacle.MAXIMUM_RUNNING else 0
 
 
-def unqueued(
+def find_unqueued(
     job: JobRecord, counts: Mapping[PodState, int], placement: PlacementReason, gang: GangProgress = NO_GANG
 ) -> Iterator[Unqueued]:
     """Yield the pods of a job that are in no queue.
@@ -307,7 +307,7 @@ def unqueued(
         yield Unqueued(Obstacle.GANG_INCOMPLETE, gathered, gang_size=gang.size)
         fresh = max(fresh - gathered, 0)
     if fresh and job.goal is not JobState.KILLED and job.is_active:
-        yield _explain_unqueued(job, fresh, scheduled_count(counts))
+        yield _explain_unqueued(job, fresh, count_scheduled(counts))
     ready = counts.get(PodState.READY, 0)
     if ready:
         size = gang.size if gang.size and gang.stages.get(Stage.READY) == gang.size else 0

@@ -63,20 +63,20 @@ def _fill_segments(weights: Weights, amount: Ints, want: Ints) -> Ints:
     raises the level, so a dropped member never has to come back.
     """
     weight, starts, segment = weights.weight, weights.starts, weights.segment
-    dealt = np.where(weights.has_weight, np.minimum(want, amount[segment]), 0)
-    is_short = np.add.reduceat(dealt, starts) > amount
+    allocated = np.where(weights.has_weight, np.minimum(want, amount[segment]), 0)
+    is_short = np.add.reduceat(allocated, starts) > amount
     if not is_short.any():
-        return dealt
-    is_open = is_short[segment] & (dealt > 0)
+        return allocated
+    is_open = is_short[segment] & (allocated > 0)
     if (amount * weights.factor).max() >= _INT64_SAFE:  # Python's integers are slower, but exact at any size
-        amount, dealt, weight = (array.astype(object) for array in (amount, dealt, weight))
-    rest, weights_left, is_open = _water_level(amount, dealt, weight, starts, segment, is_open)
+        amount, allocated, weight = (array.astype(object) for array in (amount, allocated, weight))
+    rest, weights_left, is_open = _water_level(amount, allocated, weight, starts, segment, is_open)
     members = np.flatnonzero(is_open)
     owner = segment[members]
     portion = rest[owner] * weight[members]
-    dealt[members] = portion // weights_left[owner]
-    _add_remainders(dealt, members, portion % weights_left[owner], rest, owner)
-    return dealt.astype(np.int64)
+    allocated[members] = portion // weights_left[owner]
+    _add_remainders(allocated, members, portion % weights_left[owner], rest, owner)
+    return allocated.astype(np.int64)
 
 
 def _water_level(
@@ -93,7 +93,7 @@ def _water_level(
         is_open = is_open & ~is_full
 
 
-def _add_remainders(dealt: Ints, members: Ints, remainder: Ints, rest: Ints, owner: Ints) -> None:
+def _add_remainders(allocated: Ints, members: Ints, remainder: Ints, rest: Ints, owner: Ints) -> None:
     """Give the units that rounding down left over to the largest remainders, ties to the first."""
     if remainder.dtype == object:
         order = np.array(sorted(range(len(members)), key=lambda i: (owner[i], -remainder[i])), np.int64)
@@ -102,5 +102,5 @@ def _add_remainders(dealt: Ints, members: Ints, remainder: Ints, rest: Ints, own
     ranked = owner[order]
     rank = np.arange(len(ranked)) - np.searchsorted(ranked, ranked)
     spent = np.zeros_like(rest)
-    np.add.at(spent, owner, dealt[members])
-    dealt[members[order[rank < (rest - spent)[ranked]]]] += 1
+    np.add.at(spent, owner, allocated[members])
+    allocated[members[order[rank < (rest - spent)[ranked]]]] += 1

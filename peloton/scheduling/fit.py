@@ -20,12 +20,12 @@ from peloton.lifecycle.constraints import (
     matches,
     mentions,
 )
-from peloton.lifecycle.host_pools import announced_disk, disk_percent, host_pool_of, unserved_by
+from peloton.lifecycle.host_pools import announce_disk, disk_percent, find_unserving, host_pool_of
 from peloton.model.host import POD_SLOTS_UNLIMITED
 from peloton.model.host_pool import AT_PAR, Workload
 from peloton.model.pod import PORT_LABEL, Constraint, Label, PodLabel, PodShape
-from peloton.model.reason import HostRule, Infeasible, Misfit, RefusingHosts, merged
-from peloton.model.resources import RESOURCE_KINDS, Resources, needed
+from peloton.model.reason import HostRule, Infeasible, Misfit, RefusingHosts, merge_misfits
+from peloton.model.resources import RESOURCE_KINDS, Resources, compute_needed
 
 NO_PODS: PodLabels = {}
 PORTS_MAX = 2**16
@@ -60,7 +60,7 @@ def label_misfit(constraint: Constraint | None, labels: Labels, workload: Worklo
     """Return the first rule on the labels of the host alone that the pod fails."""
     if EXCLUSIVE_LABEL in labels and not mentions(constraint, EXCLUSIVE_LABEL):
         return Misfit(HostRule.EXCLUSIVE)
-    if (pool := unserved_by(workload, labels)) is not None:
+    if (pool := find_unserving(workload, labels)) is not None:
         return Misfit(HostRule.HOST_POOL, kind=workload, name=pool)
     return None if constraint is None else pods_misfit(constraint, labels, None)
 
@@ -98,16 +98,16 @@ def need_on(shape: PodShape, labels: Labels) -> Resources:
 
     Where a host pool announces its disk with a factor, a new volume takes its size times the factor.
     """
-    need = needed(shape.resources)
+    need = compute_needed(shape.resources)
     if shape.volume_mib:
-        beyond = announced_disk(shape.volume_mib, disk_percent(labels)) - shape.volume_mib
+        beyond = announce_disk(shape.volume_mib, disk_percent(labels)) - shape.volume_mib
         need += Resources(disk_mib=beyond)
     return need
 
 
 def disk_misfit(shape: PodShape, labels: Labels, left: int) -> Misfit:
     """Return the misfit of a pod with a new volume that lacks disk. ``left`` is the announced free disk."""
-    percent, asked = disk_percent(labels), needed(shape.resources).disk_mib
+    percent, asked = disk_percent(labels), compute_needed(shape.resources).disk_mib
     if percent == AT_PAR.disk_percent:
         return Misfit(HostRule.FREE_RESOURCES, "disk", asked, left)
     own = -(-(asked - shape.volume_mib) * 100 // percent)
@@ -191,7 +191,7 @@ def infeasible(shape: PodShape, hosts: Iterable[HostKind]) -> Infeasible | None:
         if why is None:
             return None
         total += kind.count
-        is_served = unserved_by(shape.workload, kind.labels) is None
+        is_served = find_unserving(shape.workload, kind.labels) is None
         served += kind.count if is_served else 0
         if why.rule not in (HostRule.EXCLUSIVE, HostRule.HOST_POOL, HostRule.CONSTRAINT):
             allowed += kind.count
@@ -201,7 +201,7 @@ def infeasible(shape: PodShape, hosts: Iterable[HostKind]) -> Infeasible | None:
     if not total:
         return None
     constraint = describe(shape.constraint) if shape.constraint else ""
-    amounts = needed(shape.resources), largest
+    amounts = compute_needed(shape.resources), largest
     return Infeasible("", total, meeting, allowed, constraint, *amounts, served, shape.workload)
 
 
@@ -214,9 +214,9 @@ def _own_capacity(shape: PodShape, kind: HostKind) -> Resources:
 def reach(shape: PodShape, hosts: Iterable[HostKind]) -> tuple[int, tuple[RefusingHosts, ...]]:
     """Count the hosts that could take the pod if they were empty, and return the first rule that each other one
     fails."""
-    judged = [(misfit(shape, kind.when_empty(), pods=None), kind.count) for kind in hosts]
-    refusing = [(_to_size_rule(why), count) for why, count in judged if why is not None]
-    return sum(count for why, count in judged if why is None), merged(refusing)
+    evaluated = [(misfit(shape, kind.when_empty(), pods=None), kind.count) for kind in hosts]
+    refusing = [(_to_size_rule(why), count) for why, count in evaluated if why is not None]
+    return sum(count for why, count in evaluated if why is None), merge_misfits(refusing)
 
 
 def _to_size_rule(why: Misfit) -> Misfit:

@@ -16,7 +16,7 @@ from peloton.lifecycle.constraints import HOSTNAME_LABEL, Labels, hosts_named, o
 from peloton.model.ids import Hostname
 from peloton.model.pod import Constraint, Label, PodShape
 from peloton.model.reason import HostRule, Misfit
-from peloton.model.resources import Resources, needed
+from peloton.model.resources import Resources, compute_needed
 from peloton.scheduling.fit import by_key, count_fits_with, label_misfit, pods_misfit
 from peloton.scheduling.host_kinds import HostKinds
 from peloton.scheduling.loads import MeasuredLoads
@@ -215,7 +215,7 @@ class Fleet:
         """Place one pod on each of these rows, of which some may be equal."""
         rows, counts = np.unique(chosen, return_counts=True)
         self._save_for_undo(rows, counts, labels)
-        need = np.array(tuple(needed(shape.resources)), np.int64)
+        need = np.array(tuple(compute_needed(shape.resources)), np.int64)
         if shape.revocable:
             self._m[SLACK, rows] -= need[CPU] * counts
             need[CPU] = 0
@@ -240,7 +240,7 @@ class Fleet:
 
     def fitting(self, shape: PodShape, barred: Barred) -> Flags:
         """Return a flag ``[H]`` for hosts that take one more such pod, apart from the constraint on pods there."""
-        hosts, need = self._all, tuple(needed(shape.resources))
+        hosts, need = self._all, tuple(compute_needed(shape.resources))
         fits = hosts[STATE] == READY
         fits &= hosts[SLOTS] > 0
         for kind, amount in enumerate(need):
@@ -255,7 +255,7 @@ class Fleet:
         takes = self._kinds.takes(shape)
         if not takes.all():
             fits &= takes[hosts[KIND]]
-        for row in self._named(shape.constraint):
+        for row in self._find_named(shape.constraint):
             has_capacity = (
                 hosts[STATE, row] == READY and row not in barred and self.count_fits(shape, np.array([row])).any()
             )
@@ -264,15 +264,18 @@ class Fleet:
 
     def nearest(self, shape: PodShape, count: int) -> Ints:
         """Return rows of hosts that would take the pod if they were empty, the least lack first, ties by name."""
-        rows, need = np.flatnonzero(self.large_enough(shape)), np.array(tuple(needed(shape.resources)), np.int64)
+        rows, need = (
+            np.flatnonzero(self.large_enough(shape)),
+            np.array(tuple(compute_needed(shape.resources)), np.int64),
+        )
         lacking = (np.maximum(need[:, None] - self.amounts(FREE, rows), 0) * self.weights[:, None]).sum(axis=0)
         return np.asarray(rows[np.lexsort((self.by_name(rows), lacking))][:count])
 
     def large_enough(self, shape: PodShape) -> Flags:
         """Return a flag ``[H]`` for hosts that would take the pod if they were empty."""
-        hosts, need = self._all, np.array(tuple(needed(shape.resources)), np.int64)[:, None]
+        hosts, need = self._all, np.array(tuple(compute_needed(shape.resources)), np.int64)[:, None]
         meets = self._kinds.takes(shape)[hosts[KIND]]
-        for row in self._named(shape.constraint):
+        for row in self._find_named(shape.constraint):
             meets[row] = self._label_misfit(shape, row) is None
         meets &= (hosts[TOTAL] >= need).all(axis=0)
         if shape.volume_mib:
@@ -282,7 +285,7 @@ class Fleet:
     def count_fits(self, shape: PodShape, rows: Ints) -> Ints:
         """Return how many more such pods each row takes, by the amounts alone."""
         fit_counts = self._m[SLOTS, rows]
-        for kind, amount in enumerate(needed(shape.resources)):
+        for kind, amount in enumerate(compute_needed(shape.resources)):
             if amount:
                 fit_counts = np.minimum(
                     fit_counts, self._m[SLACK if shape.revocable and kind == CPU else kind, rows] // amount
@@ -363,12 +366,12 @@ class Fleet:
                 left[row] = False
                 yield why, 1
         verdicts = self._kinds.verdicts(shape)
-        for row in self._named(shape.constraint):
+        for row in self._find_named(shape.constraint):
             if left[row] and (misfit := self._label_misfit(shape, row)):
                 left[row] = False
                 yield misfit, 1
         named = np.zeros(len(left), np.bool_)
-        named[self._named(shape.constraint)] = True
+        named[self._find_named(shape.constraint)] = True
         if any(verdicts):
             counts = np.bincount(hosts[KIND, left & ~named], minlength=len(verdicts)).tolist()
             yield from ((why, count) for why, count in zip(verdicts, counts, strict=True) if why and count)
@@ -389,7 +392,7 @@ class Fleet:
     def _pods_with(self, label: Label) -> Ints:
         return self._pods.get(label, np.zeros(len(self.names), np.int64))
 
-    def _named(self, constraint: Constraint | None) -> list[int]:
+    def _find_named(self, constraint: Constraint | None) -> list[int]:
         return [self.row_of[name] for name in dict.fromkeys(hosts_named(constraint)) if name in self.row_of]
 
     def _label_misfit(self, shape: PodShape, row: int) -> Misfit | None:

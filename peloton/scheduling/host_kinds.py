@@ -12,7 +12,7 @@ from peloton.lifecycle.host_pools import disk_percent
 from peloton.model.host_pool import HOST_POOL_LABEL, SERVED_LABEL, Workload
 from peloton.model.pod import Constraint, HostLabel, Label, PodShape
 from peloton.model.reason import Misfit
-from peloton.model.resources import needed
+from peloton.model.resources import compute_needed
 from peloton.scheduling.fit import disk_misfit, label_misfit
 from peloton.scheduling.tree import Flags, Ints
 
@@ -30,7 +30,7 @@ class HostKinds:
         self._takes: dict[_Rule, Flags] = {}  # the same as flags
         self._disk_percents = np.zeros(0, np.int64)  # by number: the factor with which disk is announced
 
-    def copied(self) -> HostKinds:
+    def copy(self) -> HostKinds:
         """Return a copy with caches of its own."""
         other = HostKinds()
         other._numbers, other.labels = dict(self._numbers), [*self.labels]
@@ -87,7 +87,7 @@ class HostKinds:
 
     def disk_of(self, shape: PodShape, numbers: Ints) -> Ints:
         """Return the disk that a pod with a new volume takes on hosts of these kinds, as ``need_on`` does."""
-        own = needed(shape.resources).disk_mib - shape.volume_mib
+        own = compute_needed(shape.resources).disk_mib - shape.volume_mib
         return np.asarray((own + -(-shape.volume_mib * self._percents() // 100))[numbers])
 
     def short_of_disk(self, shape: PodShape, numbers: Ints, left: Ints) -> Iterator[tuple[Misfit, int]]:

@@ -27,8 +27,8 @@ def above_bounds(now: Snapshot, plan: Plan, after: Usage) -> Iterator[str]:
     limit = tree.limit.copy()
     limit[0] = UNLIMITED if now.compartments else now.capacity  # each compartment has its own capacity
     yield from grown(tree, "the limit", before.physical(tree), after.physical(tree), limit)
-    for load, was, held, dealt in zip(now.compartments, before.parts, after.parts, may.parts, strict=True):
-        yield from _above_compartment(tree, load.compartment, was, held, dealt)
+    for load, was, held, allocated in zip(now.compartments, before.parts, after.parts, may.parts, strict=True):
+        yield from _above_compartment(tree, load.compartment, was, held, allocated)
     leaf = tree.is_leaf[:, None]
     columns = []
     if not now.compartments:  # a pool above its bound in one compartment may grow in another

@@ -40,7 +40,7 @@ class MeasuredLoads:
         cpu, memory = self._beyond[:, row].tolist()
         return cpu, memory
 
-    def unused(self, rows: Ints, free: Ints, total: Ints) -> Ints:
+    def compute_unused(self, rows: Ints, free: Ints, total: Ints) -> Ints:
         """Return the unused amounts ``[2,H]``, given the free and total amounts ``[R,H]``.
 
         They are negative where more is in use than the host announces.

@@ -130,7 +130,7 @@ class _Job:
         found: Flags | bool = True
         for rule in self.now(shape):
             if self._spread.is_whole:
-                found = found & rule.allowed()
+                found = found & rule.find_allowed()
             elif rule.spread.is_hard:
                 found = found & (left is not None and (rule.at == rule.at[left]) & (rule.at >= 0))
         return found
@@ -146,5 +146,5 @@ def _allow_without_more_skew(most: Rule, least: Rule, source: int, is_whole: boo
         left = most.counts.copy()
         left[domain] -= 1
         has_fewer = (most.at >= 0) & (most.on_rows() < least.counts[domain])
-        found = found | (has_fewer & replace(most, counts=left).allowed())
+        found = found | (has_fewer & replace(most, counts=left).find_allowed())
     return found

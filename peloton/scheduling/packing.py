@@ -67,7 +67,7 @@ def _fill_to_level(fit_counts: Ints, held: Ints, level: int) -> Ints:
     return np.clip(level - held, 0, fit_counts)
 
 
-class PortDealer:
+class PortAllocator:
     """The free ports of one host, allocated in ascending order."""
 
     def __init__(self, ranges: Sequence[tuple[int, int]]) -> None:
@@ -75,7 +75,7 @@ class PortDealer:
         self._ranges = sorted(ranges)
         self._range, self._next = 0, self._ranges[0][0] if ranges else 0
 
-    def deal(self, count: int) -> tuple[int, ...]:
+    def allocate(self, count: int) -> tuple[int, ...]:
         """Allocate the next ports; the caller has checked that there are enough."""
         ports: list[int] = []
         while len(ports) < count:

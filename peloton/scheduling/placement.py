@@ -18,11 +18,11 @@ from peloton.lifecycle.constraints import HOSTNAME_LABEL
 from peloton.model.host import HostLease, LeasedHost, PlacedPod, Placement, PlacementBatch, ReadyGang, Unplaced
 from peloton.model.ids import Hostname, JobId
 from peloton.model.pod import PORT_LABEL, Label, PodShape
-from peloton.model.reason import ClusterReason, HostRule, Misfit, NoHost, RefusingHosts, merged
+from peloton.model.reason import ClusterReason, HostRule, Misfit, NoHost, RefusingHosts, merge_misfits
+from peloton.scheduling.bin_packing import PodRequest, gang_misfit, pack_requests
 from peloton.scheduling.fit import ranges_without
 from peloton.scheduling.fleet import Fleet
-from peloton.scheduling.packing import PortDealer, port_count
-from peloton.scheduling.putting import Want, gang_misfit, put_all
+from peloton.scheduling.packing import PortAllocator, port_count
 from peloton.scheduling.recipes import choose
 from peloton.scheduling.rows import HostRow
 from peloton.scheduling.spreading import Spreading
@@ -39,18 +39,20 @@ def place(job_id: JobId, gangs: Sequence[ReadyGang], lease: HostLease) -> Placem
     found = [_awaits_return(waiting)] if waiting else []
     shape_count = len(found)
     for batches in _group_pods(gangs):
-        wants = [want for want, _ in batches]
-        for (want, pods), placed in zip(batches, hosts.put(wants, [pods for _, pods in batches]), strict=True):
+        requests = [request for request, _ in batches]
+        for (request, pods), placed in zip(batches, hosts.put(requests, [pods for _, pods in batches]), strict=True):
             left = len(pods) - placed
             if left:
                 unplaced_count += left
                 shape_count += 1
                 if len(found) < SHAPES_EXPLAINED_MAX:
-                    refused = ((one.misfit, one.host_count) for one in lease.refused.get(want.shape, ()))
-                    found.append(NoHost(left, want.is_gang, merged(chain(hosts.refusing(want, left), refused))))
-                named = tuple(instance for instance, _ in (pods[:1] if want.is_gang else pods[placed:]))
-                kept += [] if want.is_gang else [instance for instance in named if instance in reserved]
-                why = lease.infeasible.get(want.shape)
+                    refused = ((one.misfit, one.host_count) for one in lease.refused.get(request.shape, ()))
+                    found.append(
+                        NoHost(left, request.is_gang, merge_misfits(chain(hosts.refusing(request, left), refused)))
+                    )
+                named = tuple(instance for instance, _ in (pods[:1] if request.is_gang else pods[placed:]))
+                kept += [] if request.is_gang else [instance for instance in named if instance in reserved]
+                why = lease.infeasible.get(request.shape)
                 unplaced.append(Unplaced(tuple(each for each in named if each not in kept), (why,) if why else ()))
     reason = (ClusterReason(pods=tuple(found), more_count=shape_count - len(found)),) if found else ()
     left_over = tuple(one for one in unplaced if one.instances)
@@ -73,11 +75,11 @@ def _place_returning(
     left: list[ReadyGang] = []
     waiting: list[Hostname] = []
     for gang in gangs:
-        instance, is_alone = gang.pods[0][0], len(gang.pods) == 1
-        homes = (gang.desired_host, reserved.get(instance, "")) if is_alone else ()
-        if any(hosts.put_on(Hostname(home), gang) for home in homes if home):
+        instance, is_single = gang.pods[0][0], len(gang.pods) == 1
+        preferred = (gang.desired_host, reserved.get(instance, "")) if is_single else ()
+        if any(hosts.put_on(Hostname(preferred_host), gang) for preferred_host in preferred if preferred_host):
             continue
-        host = awaited.get(instance) if is_alone and gang.desired_host else None
+        host = awaited.get(instance) if is_single and gang.desired_host else None
         if host is None:
             left.append(gang)
         else:
@@ -95,7 +97,7 @@ class FirstFitPlacer:
 _Labels = tuple[Label, ...]
 _Put = tuple[tuple[int, int], PodShape, _Labels]
 """((instance, run), shape, labels) of a placed pod."""
-_Batch = tuple[Want, list[tuple[int, int]]]
+_Batch = tuple[PodRequest, list[tuple[int, int]]]
 
 
 def _group_pods(gangs: Sequence[ReadyGang]) -> Iterator[list[_Batch]]:
@@ -104,14 +106,14 @@ def _group_pods(gangs: Sequence[ReadyGang]) -> Iterator[list[_Batch]]:
     last: tuple[PodShape, _Labels, list[tuple[int, int]]] | None = None
     for gang in gangs:
         if len(gang.pods) > 1:
-            yield [(Want(gang.shape, gang.labels, len(gang.pods), True), list(gang.pods))]
+            yield [(PodRequest(gang.shape, gang.labels, len(gang.pods), True), list(gang.pods))]
         else:
             # Compare with the last shape first: hashing a shape costs more than placing it.
             if last is None or last[0] is not gang.shape or last[1] != gang.labels:
                 last = (gang.shape, gang.labels, singles.setdefault((gang.shape, gang.labels), []))
             last[2].extend(gang.pods)
     if singles:
-        yield [(Want(shape, labels, len(pods)), pods) for (shape, labels), pods in singles.items()]
+        yield [(PodRequest(shape, labels, len(pods)), pods) for (shape, labels), pods in singles.items()]
 
 
 class _Hosts:
@@ -131,12 +133,12 @@ class _Hosts:
         self._spreading = Spreading(self.fleet, lease.domains) if lease.domains else None
         self._placed: dict[int, list[_Put]] = {}
 
-    def put(self, wants: Sequence[Want], pods: Sequence[Sequence[tuple[int, int]]]) -> list[int]:
+    def put(self, requests: Sequence[PodRequest], pods: Sequence[Sequence[tuple[int, int]]]) -> list[int]:
         """Place pods, and return how many of each request."""
-        chosen = put_all(self.fleet, wants, spreading=self._spreading)
-        for want, of_want, rows in zip(wants, pods, chosen, strict=True):
-            for pod, row in zip(of_want, rows.tolist(), strict=False):
-                self._placed.setdefault(row, []).append((pod, want.shape, want.labels))
+        chosen = pack_requests(self.fleet, requests, spreading=self._spreading)
+        for request, of_request, rows in zip(requests, pods, chosen, strict=True):
+            for pod, row in zip(of_request, rows.tolist(), strict=False):
+                self._placed.setdefault(row, []).append((pod, request.shape, request.labels))
         return [len(rows) for rows in chosen]
 
     def put_on(self, hostname: Hostname, gang: ReadyGang) -> bool:
@@ -152,17 +154,17 @@ class _Hosts:
         self._placed.setdefault(int(rows[0]), []).append((gang.pods[0], gang.shape, gang.labels))
         return True
 
-    def refusing(self, want: Want, left: int) -> Iterator[tuple[Misfit, int]]:
+    def refusing(self, request: PodRequest, left: int) -> Iterator[tuple[Misfit, int]]:
         """Yield hosts by the first rule that they fail now.
 
         Hosts that fail none together lack free resources for the gang of ``left`` pods.
         """
-        found = [one for one in self.fleet.refusing(want.shape, self._refuse_by_skew(want.shape)) if one[1]]
+        found = [one for one in self.fleet.refusing(request.shape, self._refuse_by_skew(request.shape)) if one[1]]
         yield from found
         fitting = len(self.hosts) - sum(count for _, count in found)
         if fitting:
-            fit_counts = len(choose(self.fleet, want.shape, want.labels, left, None, self._spreading))
-            yield gang_misfit(want.shape, left, fit_counts), fitting
+            fit_counts = len(choose(self.fleet, request.shape, request.labels, left, None, self._spreading))
+            yield gang_misfit(request.shape, left, fit_counts), fitting
 
     def _refuse_by_skew(self, shape: PodShape) -> dict[int, Misfit]:
         """Return the rows that take no such pod because of a bound on skew."""
@@ -186,16 +188,16 @@ def _allocate_ports(ranges: Sequence[tuple[int, int]], pods: Sequence[_Put]) -> 
         return tuple(PlacedPod(*pod) for pod, _, _ in pods)
     static = {int(value) for _, _, labels in pods for key, value in labels if key == PORT_LABEL}
     left = ranges_without(ranges, static)
-    dealer, rest = PortDealer(left), port_count(left)
+    allocator, rest = PortAllocator(left), port_count(left)
     placed = []
     for pod, shape, _ in pods:
         if shape.port_count <= rest:
             rest -= shape.port_count
-            placed.append(PlacedPod(*pod, dealer.deal(shape.port_count)))
+            placed.append(PlacedPod(*pod, allocator.allocate(shape.port_count)))
     return tuple(placed)
 
 
 def _row(order: int, host: LeasedHost) -> HostRow:
     kind = tuple(label for label in host.labels if label[0] != HOSTNAME_LABEL)
     counts = host.revocable.cpu_milli, port_count(host.ports), host.pod_slots
-    return HostRow(host.hostname, host.free, host.capacity, *counts, kind, order, rank=int(host.is_shunned))
+    return HostRow(host.hostname, host.free, host.capacity, *counts, kind, order, rank=int(host.is_deprioritized))

@@ -98,7 +98,7 @@ def preempt(
                     unserved.add(run.sort)
                     selection.earlier.enqueue(row, [run], 0, left)
                 elif left:
-                    blocked = selection.blocked_by(row, run)
+                    blocked = selection.find_blocked(row, run)
                     selection.enqueue(row, runs, at, left, free & blocked)
                     free -= blocked  # the run blocks its queue
                     if not free:
@@ -162,10 +162,10 @@ class _Selection:
             trial = min(trial, self._servable_max(row, run, run.gang_count - count, bounds))
         return count
 
-    def blocked_by(self, row: int, run: GangRun) -> frozenset[int]:
+    def find_blocked(self, row: int, run: GangRun) -> frozenset[int]:
         """Return the compartments whose gangs wait behind one that cannot be served, as in admission."""
         why = first_refusal(run, self.ledger.bounds(row, run), is_final=False)
-        return self.ledger.compartments if why is None else self.ledger.blocked_by(run, why)
+        return self.ledger.compartments if why is None else self.ledger.find_blocked(run, why)
 
     def enqueue(self, row: int, runs: Sequence[GangRun], at: int, left: int, parts: Set[int]) -> None:
         """Add ``left`` gangs of ``runs[at]`` to the earlier queues, and the gangs behind it that go to these
@@ -183,7 +183,7 @@ class _Selection:
     def _keep(self, run: GangRun, bounds: Sequence[Bound]) -> None:
         for bound in bounds:
             kinds = self._kept.setdefault(id(bound.used), {}).setdefault(id(bound.allowed), (bound, set()))[1]
-            kinds |= {kind for kind, amount in enumerate(bound.counted(run)) if amount}
+            kinds |= {kind for kind, amount in enumerate(bound.count_need(run)) if amount}
 
     def _servable_max(self, row: int, run: GangRun, rest: int, bounds: Sequence[Bound]) -> int:
         """Return an upper bound of how many of the ``rest`` can be served: as if every candidate of the pool were
@@ -195,7 +195,7 @@ class _Selection:
         for bound in bounds:
             is_reservation = bound.rule is Rule.RESERVATION  # no eviction frees reservations
             if is_reservation or id(bound.used) in mine:
-                need = bound.counted(run)
+                need = bound.count_need(run)
                 for kind, _ in bound.short(run, rest):
                     freed = 0 if is_reservation else sum(one.held.run.need[kind] * one.left for one in own)
                     rest = min(rest, (bound.allowed[kind] - bound.used[kind] + freed) // need[kind])
@@ -285,7 +285,7 @@ class _Selection:
         if not is_inside:
             over = self.ledger.over(pool, held)
             count = min(count, max(-(-over[k] // gives) for _, k, _, gives in helps))
-            used, may = self.ledger.entitled(pool, held, kind)
+            used, may = self.ledger.compare_usage(pool, held, kind)
             rule = Rule.SLACK_ENTITLEMENT if held.revocable else Rule.ENTITLEMENT
         count = min(count, one.left)
         paths = self.ledger.tree.paths
@@ -311,7 +311,7 @@ class _Selection:
     ) -> list[Help]:
         """Return the shortages that evicting the candidate is allowed to reduce, and does."""
         held = one.held.run
-        counted = {id(bound.used): bound.counted(held) for bound in bounds}
+        counted = {id(bound.used): bound.count_need(held) for bound in bounds}
         over = None if is_inside else self.ledger.over(one.held.pool, held)
         found: list[Help] = []
         for bound, kind, lacking in short:
@@ -352,7 +352,7 @@ class _Selection:
         """Return how many of the picked gangs may stay while every gang that was served still fits."""
         run, count = pick.candidate.held.run, pick.count
         for own in pick.bounds:
-            need = own.counted(run)
+            need = own.count_need(run)
             for bound, kinds in self._kept.get(id(own.used), {}).values():
                 for kind in kinds:
                     if need[kind]:

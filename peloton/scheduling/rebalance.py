@@ -27,9 +27,9 @@ from peloton.lifecycle.constraints import pod_labels_named
 from peloton.model.ids import Hostname, JobId, PodId
 from peloton.model.pod import PodShape, Strategy
 from peloton.model.rebalance import Goal, Move, MoveReason, PodCensus, PodNow, RebalancePlan, Stays, WaitingPods
-from peloton.model.resources import needed
-from peloton.scheduling.evening import more_even
+from peloton.model.resources import compute_needed
 from peloton.scheduling.relocation import HostNow, Relocation, TargetOrder, total_need
+from peloton.scheduling.spread_balancing import balance_spread
 from peloton.scheduling.tree import Flags, Ints
 
 WAITING_MAX = 100
@@ -91,20 +91,20 @@ class _Planner:
         return sorted(pods, key=lambda pod: pod.pod_id)
 
     def _carry_out(
-        self, pods: Sequence[PodNow], homes: Sequence[int], goal: Goal, job_id: JobId = NO_JOB, **details: Any
+        self, pods: Sequence[PodNow], target_rows: Sequence[int], goal: Goal, job_id: JobId = NO_JOB, **details: Any
     ) -> None:
         """Make the moves of one goal on one host, as far as SLAs allow now; the host takes no pods meanwhile."""
         source = self._hosts.at[pods[0].hostname]
         before = self._hosts.load(source)
         self._hosts.close(source)
-        for pod, home in zip(pods, homes, strict=True):
+        for pod, target_row in zip(pods, target_rows, strict=True):
             if self._stays(pod):
                 continue
             self._grants[pod.pod_id.job_id] -= 1
             self._left -= 1
-            self._hosts.move(pod, home)
-            why = MoveReason(goal, before, self._hosts.load(home), len(pods), job_id, **details)
-            self._moves.append(Move(pod.pod_id, pod.hostname, self._hosts.hosts[home].hostname, why))
+            self._hosts.move(pod, target_row)
+            why = MoveReason(goal, before, self._hosts.load(target_row), len(pods), job_id, **details)
+            self._moves.append(Move(pod.pod_id, pod.hostname, self._hosts.hosts[target_row].hostname, why))
 
     # Waiting pods.
 
@@ -125,12 +125,12 @@ class _Planner:
     def _waits(self, one: WaitingPods) -> bool:
         """Report whether the pods wait for any host; pods with resources held on their own host are about to return
         there."""
-        home = self._hosts.at.get(one.home)
-        return home is None or not self._hosts.hosts[home].has_holds
+        target_row = self._hosts.at.get(one.home)
+        return target_row is None or not self._hosts.hosts[target_row].has_holds
 
     def _find_hosts_for(self, pod: PodNow) -> Iterator[int]:
         """Yield hosts that can take one more such pod, one after the other as pods are placed there."""
-        if (own := self._reserved_host(pod)) is not None and self._hosts.takes(own, pod):
+        if (own := self._find_reserved_host(pod)) is not None and self._hosts.takes(own, pod):
             yield own
         is_full, is_over = np.zeros(len(self._hosts.hosts), np.bool_), False
         while not is_over:
@@ -144,13 +144,13 @@ class _Planner:
                     break
                 is_full[at] = True
 
-    def _reserved_host(self, pod: PodNow) -> int | None:
+    def _find_reserved_host(self, pod: PodNow) -> int | None:
         """Return the host that is reserved for one such pod."""
         return self._hosts.reserved.get((pod.pod_id.job_id, pod.shape))
 
     def _put(self, at: int, pod: PodNow) -> None:
         self._hosts.put(at, pod)
-        if at == self._reserved_host(pod):
+        if at == self._find_reserved_host(pod):
             del self._hosts.reserved[pod.pod_id.job_id, pod.shape]
 
     def _free_for_waiting(self, waiting: Iterable[tuple[PodNow, int]], is_wanted: bool) -> list[JobId]:
@@ -167,7 +167,7 @@ class _Planner:
 
     def _free_capacity(self, waiting: PodNow) -> bool:
         """Free resources on the host that is reserved for the pod, or else on any."""
-        own = self._reserved_host(waiting)
+        own = self._find_reserved_host(waiting)
         return (own is not None and self._free_capacity_on([own], waiting)) or self._free_capacity_on(
             self._hosts_to_free(waiting), waiting
         )
@@ -176,10 +176,10 @@ class _Planner:
         """Free resources on the host that the fewest pods have to leave, among equals where the least leaves."""
         best: tuple[tuple[int, int, Hostname], Sequence[PodNow], list[int]] | None = None
         searches = 0
-        has_home = cache(lambda shape: bool(self._hosts.open_to(shape).any()))
+        has_target = cache(lambda shape: bool(self._hosts.open_to(shape).any()))
         for at in hosts:
             most = min(self._left, MOVES_PER_HOST_MAX, len(best[1]) if best else MOVES_PER_HOST_MAX)
-            for pods in self._sets_to_leave(at, waiting, most, has_home):
+            for pods in self._sets_to_leave(at, waiting, most, has_target):
                 rank = len(pods), int(total_need(pods).sum()), self._hosts.hosts[at].hostname
                 if best and rank >= best[0]:
                     continue
@@ -188,21 +188,21 @@ class _Planner:
                 searches += 1
                 if searches > SEARCHES_MAX:
                     break
-                if homes := self._hosts.homes(pods, self._order_fullest_first):
-                    best = rank, pods, homes
+                if target_rows := self._hosts.find_targets(pods, self._order_fullest_first):
+                    best = rank, pods, target_rows
         if best is None:
             return False
-        _, leaving, new_homes = best
+        _, leaving, new_rows = best
         source = self._hosts.at[leaving[0].hostname]
-        is_reserved = source == self._reserved_host(waiting)
-        self._carry_out(leaving, new_homes, Goal.FREE, waiting.pod_id.job_id, is_reserved=is_reserved)
+        is_reserved = source == self._find_reserved_host(waiting)
+        self._carry_out(leaving, new_rows, Goal.FREE, waiting.pod_id.job_id, is_reserved=is_reserved)
         self._put(source, waiting)  # even while an SLA still keeps some of the pods
         return True
 
     def _hosts_to_free(self, waiting: PodNow) -> list[int]:
         """Return the hosts to examine, the least lack first, in shares of their capacity."""
         hosts = self._hosts
-        may = hosts.sources & hosts.openings & hosts.allowed(waiting.shape) & hosts.spread.may_come(waiting)
+        may = hosts.sources & hosts.openings & hosts.find_allowed(waiting.shape) & hosts.spread.may_come(waiting)
         lack = np.maximum(total_need([waiting]) - hosts.free, 0)
         share = (lack * 10**6 // np.maximum(hosts.capacity, 1)).sum(axis=1)
         may &= (lack <= hosts.capacity).all(axis=1)
@@ -210,7 +210,7 @@ class _Planner:
         return found[:HOSTS_TRIED_MAX]
 
     def _sets_to_leave(
-        self, at: int, waiting: PodNow, most: int, has_home: Callable[[PodShape], bool]
+        self, at: int, waiting: PodNow, most: int, has_target: Callable[[PodShape], bool]
     ) -> Iterator[tuple[PodNow, ...]]:
         """Yield sets of at most ``most`` pods whose amounts suffice, small ones first.
 
@@ -222,9 +222,9 @@ class _Planner:
         counted = pod_labels_named(waiting.shape.constraint)
         gains: list[tuple[tuple[int, ...], PodNow]] = []  # the part of the lack that each pod covers
         for pod in self._list_movable(at):
-            amounts = tuple(needed(pod.shape.resources))
+            amounts = tuple(compute_needed(pod.shape.resources))
             gain = tuple(min(amounts[kind], want) for kind, want in zip(lacking, lacks, strict=True))
-            if (not lacks or any(gain) or not counted.isdisjoint(pod.labels)) and has_home(pod.shape):
+            if (not lacks or any(gain) or not counted.isdisjoint(pod.labels)) and has_target(pod.shape):
                 gains.append((gain, pod))
         gains.sort(key=lambda one: (-sum(one[0]), one[1].pod_id))
         tried = 0
@@ -256,9 +256,11 @@ class _Planner:
 
     def _level_jobs(self) -> None:
         for job_id in self._hosts.spread.jobs:
-            while self._left and (found := more_even(self._hosts, job_id, self._sources_of(job_id), HOSTS_TRIED_MAX)):
-                pod, target, evening = found
-                self._carry_out([pod], [target], Goal.SPREAD, evening=evening)
+            while self._left and (
+                found := balance_spread(self._hosts, job_id, self._sources_of(job_id), HOSTS_TRIED_MAX)
+            ):
+                pod, target, spread_excess = found
+                self._carry_out([pod], [target], Goal.SPREAD, spread_excess=spread_excess)
 
     def _sources_of(self, job_id: JobId) -> dict[int, list[PodNow]]:
         """Return the hosts that pods of the job may leave, with these pods."""
@@ -288,7 +290,7 @@ class _Planner:
                 if after >= loads[source] or pod.shape.strategy is Strategy.PACK_HOST:
                     continue
                 is_below = self._hosts.load(target, more=[pod]) <= mean
-                if is_below and self._hosts.may_leave(source, [pod]) and self._hosts.homes([pod], _only(target)):
+                if is_below and self._hosts.may_leave(source, [pod]) and self._hosts.find_targets([pod], _only(target)):
                     self._carry_out([pod], [target], Goal.SPREAD, mean_load=mean)
                     return True
         return False
@@ -307,8 +309,8 @@ class _Planner:
             if not self._hosts.may_leave(source, pods):
                 continue
             pods.sort(key=lambda pod: (-int(total_need([pod]).sum()), pod.pod_id))
-            if homes := self._hosts.homes(pods, self._order_fuller_than(source)):
-                self._carry_out(pods, homes, Goal.EMPTY)
+            if target_rows := self._hosts.find_targets(pods, self._order_fuller_than(source)):
+                self._carry_out(pods, target_rows, Goal.EMPTY)
 
     def _order_fuller_than(self, source: int) -> TargetOrder:
         """Return an order of hosts in use that are fuller than this one, and not crowded by the pod; the fullest

@@ -14,7 +14,7 @@ import numpy as np
 
 from peloton.model.layout import GangClose
 from peloton.model.pod import Label, PodShape, Strategy
-from peloton.model.resources import UNLIMITED, needed
+from peloton.model.resources import UNLIMITED, compute_needed
 from peloton.scheduling.fleet import Barred, Fleet
 from peloton.scheduling.loads import LOAD_KINDS
 from peloton.scheduling.packing import emptiest, pack, spread
@@ -60,7 +60,7 @@ class Candidates:
         last = self.fleet.by_name(rows) if by_name else self.fleet.column(ORDER, rows)
         return rows[np.lexsort((last, *(key[at] for key in reversed(keys))))[:count]]
 
-    def filled(self, ordered: Callable[[int], Ints], count: int) -> Ints:
+    def fill_hosts(self, ordered: Callable[[int], Ints], count: int) -> Ints:
         """Fill host after host to its last place. ``ordered(n)`` names the first n."""
         wanted = count
         while True:
@@ -87,13 +87,13 @@ def pack_tightly(hosts: Candidates, count: int) -> Ints:
 
 def _pack_used(hosts: Candidates, count: int) -> Ints:
     left = hosts.fleet.leftover(hosts.rows)
-    return hosts.filled(lambda wanted: hosts.first(wanted, left), count)
+    return hosts.fill_hosts(lambda wanted: hosts.first(wanted, left), count)
 
 
 def _pack_unused(hosts: Candidates, count: int) -> Ints:
     most = np.minimum(hosts.fleet.count_fits(hosts.shape, hosts.rows), min(hosts.at_most, count))
     left = hosts.fleet.leftover(hosts.rows)
-    return hosts.filled(lambda wanted: hosts.first(wanted, -most, left), count)
+    return hosts.fill_hosts(lambda wanted: hosts.first(wanted, -most, left), count)
 
 
 def spread_evenly(hosts: Candidates, count: int) -> Ints:
@@ -107,14 +107,14 @@ def spread_evenly(hosts: Candidates, count: int) -> Ints:
 
 def emptiest_first(hosts: Candidates, count: int) -> Ints:
     """Emptiest host: the one with the largest free share of the kinds that the pod needs, by name among equals."""
-    need = np.array(tuple(needed(hosts.shape.resources)), np.int64)
+    need = np.array(tuple(compute_needed(hosts.shape.resources)), np.int64)
     return _choose_by_share(hosts, count, need, need, _free_and_total)
 
 
 def least_loaded_first(hosts: Candidates, count: int) -> Ints:
     """Least loaded: the host that uses least of its cpu or memory, whichever is scarcer there, by name among equals."""
-    need = np.array(tuple(needed(hosts.shape.resources))[LOAD_KINDS], np.int64)
-    return _choose_by_share(hosts, count, need, np.ones_like(need), _unused_and_total)
+    need = np.array(tuple(compute_needed(hosts.shape.resources))[LOAD_KINDS], np.int64)
+    return _choose_by_share(hosts, count, need, np.ones_like(need), _read_unused_and_total)
 
 
 def _choose_by_share(
@@ -139,9 +139,9 @@ def _free_and_total(hosts: Candidates, rows: Ints) -> tuple[Ints, Ints]:
     return free, total
 
 
-def _unused_and_total(hosts: Candidates, rows: Ints) -> tuple[Ints, Ints]:
+def _read_unused_and_total(hosts: Candidates, rows: Ints) -> tuple[Ints, Ints]:
     free, total = hosts.fleet.amounts(FREE, rows), hosts.fleet.amounts(TOTAL, rows)
-    return hosts.fleet.loads.unused(rows, free, total), total[LOAD_KINDS]
+    return hosts.fleet.loads.compute_unused(rows, free, total), total[LOAD_KINDS]
 
 
 def _find_first_hosts(hosts: Candidates, count: int, key: Ints, by_name: bool = False) -> tuple[Ints, Ints]:
@@ -161,7 +161,7 @@ def least_free_first(hosts: Candidates, count: int) -> Ints:
     """
     kinds = (GPU, *(kind for kind in range(FREE.start, FREE.stop) if kind != GPU))
     keys = [hosts.fleet.column(kind, hosts.rows) for kind in kinds]
-    return hosts.filled(lambda wanted: hosts.first(wanted, *keys), count)
+    return hosts.fill_hosts(lambda wanted: hosts.first(wanted, *keys), count)
 
 
 RECIPES: Mapping[Strategy, Recipe] = {

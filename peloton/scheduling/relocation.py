@@ -28,7 +28,7 @@ from peloton.model.host_pool import Workload
 from peloton.model.ids import Hostname, JobId
 from peloton.model.pod import Constraint, Label, PodShape, Strategy
 from peloton.model.rebalance import JobSpread, PodNow
-from peloton.model.resources import RESOURCE_KINDS, Resources, needed
+from peloton.model.resources import RESOURCE_KINDS, Resources, compute_needed
 from peloton.scheduling.fit import HostView, by_key, label_misfit, misfit
 from peloton.scheduling.moving_spread import MovingSpread
 from peloton.scheduling.tree import Flags, Ints
@@ -125,11 +125,11 @@ class Relocation:
 
     def open_to(self, shape: PodShape) -> Flags:
         """Return a flag ``[H]`` for hosts that fit by the amounts, and by the labels of the hosts alone."""
-        need = np.array(tuple(needed(shape.resources)), np.int64)
+        need = np.array(tuple(compute_needed(shape.resources)), np.int64)
         has_capacity = (self.free >= need).all(axis=1) & (self._ports >= shape.port_count) & (self._slots > 0)
-        return has_capacity & self.targets & self.allowed(shape)
+        return has_capacity & self.targets & self.find_allowed(shape)
 
-    def allowed(self, shape: PodShape) -> Flags:
+    def find_allowed(self, shape: PodShape) -> Flags:
         """Return a flag ``[H]`` for hosts that fit by the labels of the hosts alone."""
         constraint, workload = shape.constraint, shape.workload
         found = self._allowed.get((constraint, workload))
@@ -240,7 +240,7 @@ class Relocation:
         """Let no pod move to the host: it is to be emptied, or its free resources are for another pod."""
         self._is_source[at] = True
 
-    def homes(self, pods: Sequence[PodNow], order: TargetOrder) -> list[int] | None:
+    def find_targets(self, pods: Sequence[PodNow], order: TargetOrder) -> list[int] | None:
         """Return a host for each of these pods, all at once; None when there are none, or after too many tries.
 
         It leaves everything unchanged.
@@ -289,7 +289,7 @@ class Relocation:
 
 
 def _need(pod: PodNow) -> Ints:
-    return np.array(tuple(needed(pod.shape.resources)), np.int64)
+    return np.array(tuple(compute_needed(pod.shape.resources)), np.int64)
 
 
 def total_need(pods: Iterable[PodNow]) -> Ints:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from peloton.model.pod import PodShape
 from peloton.model.reason import HostRule, Misfit
-from peloton.model.resources import RESOURCE_KINDS, needed
+from peloton.model.resources import RESOURCE_KINDS, compute_needed
 from peloton.scheduling.host_kinds import HostKinds
 from peloton.scheduling.rows import DISK, IDLE, KIND, PORTS, SLACK, SLOTS, STATE
 from peloton.scheduling.tree import CPU, Flags, Ints
@@ -17,7 +17,7 @@ def short_of(shape: PodShape, hosts: Ints, kinds: HostKinds, left: Flags) -> Ite
 
     ``hosts`` are the columns of a fleet.
     """
-    for kind, amount in enumerate(needed(shape.resources)):
+    for kind, amount in enumerate(compute_needed(shape.resources)):
         if kind == DISK and shape.volume_mib:
             short = left & (hosts[DISK] < kinds.disk_of(shape, hosts[KIND]))
             yield from kinds.short_of_disk(shape, hosts[KIND, short], hosts[DISK, short])

@@ -15,7 +15,7 @@ STEP = 10
 """Estimates are multiples of this, so that noise of one percent of a cpu changes nothing."""
 
 
-def smoothed(before: int, measured: int) -> int:
+def smooth(before: int, measured: int) -> int:
     """Return the use for the estimate: never less than the measured use."""
     return measured if measured >= before else measured + (before - measured) * (100 - FALL_PERCENT) // 100
 

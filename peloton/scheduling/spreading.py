@@ -50,7 +50,7 @@ class Rule:
     def lowest(self) -> int:
         return int(min(self.counts[self.is_open].min(initial=UNLIMITED), self.outside))
 
-    def allowed(self) -> Flags:
+    def find_allowed(self) -> Flags:
         """Return a flag ``[H]`` for rows that take one more pod without breaking the bound."""
         if not self.spread.is_hard:
             return np.ones(len(self.at), np.bool_)
@@ -139,7 +139,7 @@ class Spreading:
         """Yield rows that would take the pod if not for a bound on skew."""
         left = fits.copy()
         for rule in self.rules(shape):
-            refused = left & ~rule.allowed()
+            refused = left & ~rule.find_allowed()
             label, bound, lowest = rule.spread.label, rule.spread.max_skew, rule.lowest
             for row in np.flatnonzero(refused & (rule.at < 0)).tolist():
                 yield row, Misfit(HostRule.SKEW, name=label)
@@ -191,7 +191,7 @@ def _find_lowest(rules: Sequence[Rule], flags: Flags) -> Flags:
     """Return a flag for rows in the domains with fewest pods, by the first rule, then by the next, within all
     bounds."""
     for rule in rules:
-        flags = flags & rule.allowed()
+        flags = flags & rule.find_allowed()
     for rule in rules:
         on_rows = rule.on_rows()
         flags = flags & (on_rows == on_rows[flags].min(initial=UNLIMITED))

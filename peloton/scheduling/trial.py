@@ -19,7 +19,7 @@ class TrialFleet(Fleet):
         super().__init__()
         self._m, self.names, self.row_of = fleet._m.copy(), [*fleet.names], dict(fleet.row_of)
         self._m[STATE, self._m[STATE] == LEASED] = READY
-        self._kinds, self.loads, self._unused = fleet._kinds.copied(), deepcopy(fleet.loads), [*fleet._unused]
+        self._kinds, self.loads, self._unused = fleet._kinds.copy(), deepcopy(fleet.loads), [*fleet._unused]
         self._weights, self._weights_known = fleet._weights, fleet._weights_known
 
     def put_hosts(self, hosts: Sequence[HostRow]) -> None:

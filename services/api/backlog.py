@@ -19,7 +19,7 @@ from opentelemetry import metrics
 from opentelemetry.metrics import CallbackOptions, Observation
 
 from peloton.errors import InvalidArgument
-from services.api.calls import METER, Calls, overloaded
+from services.api.calls import METER, Calls, make_overloaded
 from services.api.v1.lockdown import LOCKABLE
 from services.grpc_handlers import AroundCalls, within
 from services.storage.jobs.search import Backlog
@@ -107,7 +107,7 @@ class BacklogGate(AroundCalls):
             # Retries are spread over time at the rate at which calls were admitted.
             wait_s = min(RETRY_S + self._refused / max(self._rate, 1.0), RETRY_MAX_S)
             self._refused += 1
-            raise overloaded(*reached, wait_s)
+            raise make_overloaded(*reached, wait_s)
         self._admitted += 1
         self._uncounted += 1
         self._in_flight += 1
@@ -133,17 +133,17 @@ class BacklogGate(AroundCalls):
         for field in fields(Backlog):
             yield Observation(getattr(found, field.name), {"of": field.name})
 
-    def wrapped(self, method: str, handler: Any) -> Any:
+    def wrap(self, method: str, handler: Any) -> Any:
         service, _, name = method.removeprefix("/").rpartition("/")
         if service not in LOCKABLE or not name.startswith(ADDS):
             return handler
 
         @asynccontextmanager
-        async def admitted(request: Any, _: Any) -> AsyncIterator[Any]:
+        async def admit(request: Any, _: Any) -> AsyncIterator[Any]:
             await self.enter()
             try:
                 yield request
             finally:
                 self.leave()
 
-        return within(handler, admitted, handler.request_deserializer)
+        return within(handler, admit, handler.request_deserializer)

@@ -21,11 +21,11 @@ from peloton.api.v0.bulk import bulk_pb2
 from peloton.api.v0.job import job_pb2
 from peloton.errors import Aborted, AlreadyExists, InvalidArgument
 from peloton.model.ids import JobId, new_job_id, parse_job_id
-from services.api.calls import check_wanted, overloaded
+from services.api.calls import check_wanted, make_overloaded
 from services.api.faults import Faults
 from services.api.servicer import Backend, Servicer
 from services.api.v1.specs import Specs
-from services.api.validation import JobJudge, clamp_max_failures, clamp_pod, secret_fault, secret_pod_fault
+from services.api.validation import JobValidator, clamp_max_failures, clamp_pod, secret_fault, secret_pod_fault
 from services.storage.jobs.job_streams import JobStream, stream_rows
 
 log = logging.getLogger(__name__)
@@ -54,7 +54,7 @@ class BulkService(Servicer):
 
     async def CreateJob(self, pieces: AsyncIterator[bulk_pb2.CreateJobRequest], context: Any) -> job_pb2.CreateResponse:
         if self._open >= STREAMS_MAX:
-            raise overloaded("streams", f"{STREAMS_MAX} jobs are being created by streams, the limit")
+            raise make_overloaded("streams", f"{STREAMS_MAX} jobs are being created by streams, the limit")
         self._open += 1
         try:
             return await self._create(pieces, context)
@@ -73,15 +73,15 @@ class BulkService(Servicer):
             refusal.error.invalidJobId.id.CopyFrom(start.id)
             refusal.error.invalidJobId.message = "JobID must be valid UUID"
             return refusal
-        judge = await self._create_judge(start.config)
-        if isinstance(judge, str):
-            return _refused(job_id, judge)
+        validator = await self._create_validator(start.config)
+        if isinstance(validator, str):
+            return _refuse(job_id, validator)
         try:
             stream = await self._calls.run(self._records.job_streams.begin, job_id)
         except AlreadyExists as exists:
             return await self._exists(job_id, exists)
         try:
-            return await self._fill(Filling(stream, start.config, judge), pieces, context)
+            return await self._fill(Filling(stream, start.config, validator), pieces, context)
         except AlreadyExists as exists:
             return await self._exists(job_id, exists)
         finally:
@@ -97,7 +97,7 @@ class BulkService(Servicer):
         except Exception as error:  # it must not hide the error of the call
             log.warning("the stream of job %s is left to the sweep: %s", stream.job_id, error)
 
-    async def _create_judge(self, config: job_pb2.JobConfig) -> JobJudge | str:
+    async def _create_validator(self, config: job_pb2.JobConfig) -> JobValidator | str:
         """Return a validator, or the reason why the job is rejected whatever its instances are."""
         if config.instanceConfig:
             raise InvalidArgument(
@@ -106,13 +106,13 @@ class BulkService(Servicer):
         bounds = await self._specs.pool_bounds(config.respoolID.value)
         if isinstance(bounds, str):
             return bounds
-        judge = JobJudge(config, bounds)
-        if judge.is_blocked:
-            return judge.finish().message()
+        validator = JobValidator(config, bounds)
+        if validator.is_blocked:
+            return validator.finish().message()
         if fault := secret_fault(config, is_new=True):
             raise InvalidArgument(fault)
         clamp_max_failures(config)
-        return judge
+        return validator
 
     async def _fill(
         self, filling: Filling, pieces: AsyncIterator[bulk_pb2.CreateJobRequest], context: Any
@@ -124,12 +124,12 @@ class BulkService(Servicer):
                     # Not counted as a write in flight: STREAMS_MAX pieces bound these bytes.
                     rows = await self._calls.run(filling.take, piece.instances)
                     if filling.faults:
-                        return _refused(stream.job_id, filling.faults.message())
+                        return _refuse(stream.job_id, filling.faults.message())
                     await self._calls.run(self._records.job_streams.add, stream, rows)
                 case "commit":
                     filling.check_complete(piece.commit)
-                    if faults := filling.judge.finish():
-                        return _refused(stream.job_id, faults.message())
+                    if faults := filling.validator.finish():
+                        return _refuse(stream.job_id, faults.message())
                     check_wanted(context)
                     return await self._calls.finish(partial(self._commit, filling))
                 case kind:
@@ -168,10 +168,10 @@ class BulkService(Servicer):
 class Filling:
     """Stream that collects pieces until its commit. For one call at a time."""
 
-    def __init__(self, stream: JobStream, config: job_pb2.JobConfig, judge: JobJudge) -> None:
+    def __init__(self, stream: JobStream, config: job_pb2.JobConfig, validator: JobValidator) -> None:
         self.stream = stream
         self.config = config
-        self.judge = judge
+        self.validator = validator
         self.first_is_controller: bool | None = None  # None: instance 0 has no config of its own
         self._rows = stream_rows(stream.job_id, config)
         self._next_instance = 0
@@ -180,7 +180,7 @@ class Filling:
     @property
     def faults(self) -> Faults:
         """Return the faults of the pieces received so far."""
-        return self.judge.faults_of_instances
+        return self.validator.faults_of_instances
 
     def take(self, piece: bulk_pb2.InstanceConfigs) -> Sequence[dict[str, Any]]:
         """Return the rows to store, unless there are faults. Raises InvalidArgument."""
@@ -197,7 +197,7 @@ class Filling:
             if fault := secret_pod_fault(config):
                 raise InvalidArgument(f"instance {instance}: {fault}")
             clamp_pod(config)
-            self.judge.add(instance, config)
+            self.validator.add(instance, config)
             if not self.faults:
                 rows.append(self._rows.row(instance, config))
             if instance == 0:
@@ -222,7 +222,7 @@ async def _next(pieces: AsyncIterator[bulk_pb2.CreateJobRequest]) -> bulk_pb2.Cr
         raise Aborted(f"nothing came for {IDLE_S_MAX:g} s; nothing is kept") from error
 
 
-def _refused(job_id: JobId, text: str) -> job_pb2.CreateResponse:
+def _refuse(job_id: JobId, text: str) -> job_pb2.CreateResponse:
     response = job_pb2.CreateResponse()
     response.error.invalidConfig.id.value = job_id
     response.error.invalidConfig.message = text

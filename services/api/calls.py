@@ -26,7 +26,7 @@ METER = "peloton.api"
 _refused = metrics.get_meter(METER).create_counter("peloton.api.refused")
 
 
-def overloaded(rule: str, text: str, retry_after_s: float = RETRY_AFTER_S) -> ResourceExhausted:
+def make_overloaded(rule: str, text: str, retry_after_s: float = RETRY_AFTER_S) -> ResourceExhausted:
     """Return the error that rejects a retryable call, and count it."""
     _refused.add(1, {"rule": rule})
     return ResourceExhausted(f"{text}: try again in {retry_after_s:.1f} s", retry_after_s)
@@ -58,9 +58,9 @@ class Calls:
         Raises ResourceExhausted, without starting, when too many writes are in flight.
         """
         if len(self._writes) >= WRITES_MAX:
-            raise overloaded("writes", f"{len(self._writes)} writes are in flight, the bound is {WRITES_MAX}")
+            raise make_overloaded("writes", f"{len(self._writes)} writes are in flight, the bound is {WRITES_MAX}")
         if self._writes and self._write_bytes + size_bytes > WRITE_BYTES_MAX:
-            raise overloaded(
+            raise make_overloaded(
                 "write_bytes",
                 f"writes in flight hold {self._write_bytes:,} bytes and this one has {size_bytes:,}, the bound is "
                 f"{WRITE_BYTES_MAX:,}",

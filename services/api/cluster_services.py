@@ -22,7 +22,7 @@ from peloton.api.v0.rebalance import rebalance_pb2 as rebalance
 from peloton.api.wire_faults import message_of
 from peloton.errors import InvalidArgument, Unavailable
 from services.api.channels import LeaderChannels
-from services.api.forward import passed_on, refusal, relay
+from services.api.forward import filter_metadata, refusal, relay
 from services.grpc_errors import fit_header
 
 log = logging.getLogger(__name__)
@@ -132,15 +132,15 @@ class ClusterServices(grpc.GenericRpcHandler):
         named = list(whole.hostnames) if is_list else [whole.hostname]
         known = await asyncio.to_thread(self._clusters_of_hosts, named)
         first = _first(clusters)
-        homes = {host: known.get(host, first) for host in named}
-        order = sorted(set(homes.values()) or {first})
+        cluster_by_host = {host: known.get(host, first) for host in named}
+        order = sorted(set(cluster_by_host.values()) or {first})
         if any(host not in known for host in named):
             order = [first, *(cluster for cluster in order if cluster != first)]
         channels = [(cluster, await self._channels.to_cluster(cluster)) for cluster in order]
         merged: Any = _NAMES_HOSTS[name][1]()
         done: list[str] = []
         for cluster, channel in channels:
-            mine = [host for host in named if homes[host] == cluster]
+            mine = [host for host in named if cluster_by_host[host] == cluster]
             part: Any = _NAMES_HOSTS[name][0].FromString(request)
             if is_list:
                 part.ClearField("hostnames")
@@ -150,7 +150,7 @@ class ClusterServices(grpc.GenericRpcHandler):
                 answer = await calls.unary_unary(method)(
                     part.SerializeToString(),
                     timeout=context.time_remaining(),
-                    metadata=passed_on(context.invocation_metadata()),
+                    metadata=filter_metadata(context.invocation_metadata()),
                 )
             except grpc.aio.AioRpcError as error:
                 already = f" (done already: {', '.join(done)})" if done else ""

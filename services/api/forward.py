@@ -64,14 +64,14 @@ async def relay(channel: grpc.aio.Channel, method: str, request: bytes, context:
     """Forward a call and return its answer, whatever it is. ``whose`` names the other end of the channel for
     messages."""
     call: Any = channel.unary_unary(method)
-    in_flight = call(request, timeout=context.time_remaining(), metadata=passed_on(context.invocation_metadata()))
+    in_flight = call(request, timeout=context.time_remaining(), metadata=filter_metadata(context.invocation_metadata()))
     try:
         response: bytes = await in_flight
     except grpc.aio.AioRpcError as error:
         log.info("%s answered %s: %s", method, error.code().name, error.details())
-        await context.abort(error.code(), refusal(error, whose), passed_on(error.trailing_metadata()))
+        await context.abort(error.code(), refusal(error, whose), filter_metadata(error.trailing_metadata()))
         raise
-    context.set_trailing_metadata(passed_on(await in_flight.trailing_metadata()))
+    context.set_trailing_metadata(filter_metadata(await in_flight.trailing_metadata()))
     return response
 
 
@@ -84,7 +84,7 @@ def refusal(error: grpc.aio.AioRpcError, whose: str) -> str:
     return details
 
 
-def passed_on(metadata: Iterable[tuple[str, str | bytes]] | None) -> tuple[tuple[str, str | bytes], ...]:
+def filter_metadata(metadata: Iterable[tuple[str, str | bytes]] | None) -> tuple[tuple[str, str | bytes], ...]:
     """Return metadata without the entries that belong to one hop of the transport."""
     return tuple(
         (key, value) for key, value in metadata or () if key not in _HOP_KEYS and not key.startswith((":", "grpc-"))

@@ -21,7 +21,7 @@ _IMMUTABLE = (
 )
 
 
-def touched(old_count: int, new: job_pb2.JobConfig) -> list[int]:
+def find_touched(old_count: int, new: job_pb2.JobConfig) -> list[int]:
     """Return the existing instances for which the request contains a config."""
     return sorted(i for i in new.instanceConfig if i < old_count)
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from peloton.api.convert_history import Grid, columns_to_wire, covered_to_wire, preemptions_to_wire
+from peloton.api.convert_history import Grid, columns_to_wire, encode_coverage, preemptions_to_wire
 from peloton.api.convert_time import rfc3339, unix_seconds
 from peloton.api.v0.history import history_pb2 as pb
 from peloton.errors import InvalidArgument, NotFound
@@ -88,7 +88,7 @@ class HistoryService:
             one = pb.PoolHistory(
                 path=paths[pool_id],
                 pool_id=pool_id,
-                covered_s=covered_to_wire(series, grid),
+                covered_s=encode_coverage(series, grid),
                 columns=columns_to_wire(series, grid, wanted),
                 preemptions=preemptions_to_wire(series.preemptions, grid),
             )
@@ -109,7 +109,7 @@ class HistoryService:
         for name in chosen:
             series = found.get(cluster_series(name), Series())
             columns = columns_to_wire(series, grid, wanted)
-            clusters.append(pb.ClusterHistory(cluster=name, covered_s=covered_to_wire(series, grid), columns=columns))
+            clusters.append(pb.ClusterHistory(cluster=name, covered_s=encode_coverage(series, grid), columns=columns))
         start = rfc3339(grid.start_s * NS_PER_S)
         return pb.GetClusterHistoryResponse(start=start, step_s=grid.step_s, count=grid.count, clusters=clusters)
 

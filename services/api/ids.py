@@ -18,7 +18,7 @@ def wire_id(job_id: str) -> peloton_pb2.JobID:
     return peloton_pb2.JobID(value=job_id)
 
 
-def known_id(wire: peloton_pb2.JobID | v1_peloton_pb2.JobID) -> JobId | None:
+def parse_known_id(wire: peloton_pb2.JobID | v1_peloton_pb2.JobID) -> JobId | None:
     """Return the id in its canonical form; None if it is no UUID, and therefore belongs to no job.
 
     Raises InvalidArgument for a text too long to be repeated in an answer.
@@ -37,7 +37,7 @@ def run_id_of(text: str, job_id: JobId, instance_id: int) -> int:
         pod_id = PodId.parse(text)
     except ValueError as error:
         raise InvalidArgument(str(error)) from error
-    if (known_id(wire_id(pod_id.job_id)), pod_id.instance_id) != (job_id, instance_id):
+    if (parse_known_id(wire_id(pod_id.job_id)), pod_id.instance_id) != (job_id, instance_id):
         raise InvalidArgument(f"run {shorten(text)} is not a run of instance {instance_id} of job {job_id}")
     if pod_id.run_id > RUN_ID_MAX:
         raise InvalidArgument(f"run {shorten(text)} does not exist: the last run that can be is {RUN_ID_MAX}")

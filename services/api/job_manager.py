@@ -17,12 +17,12 @@ from peloton.model.ids import new_job_id
 from peloton.model.job import JobRecord, JobType
 from peloton.model.secret import Secret
 from services.api.calls import check_wanted
-from services.api.growth import growth_faults, touched
-from services.api.ids import known_id, wire_id
+from services.api.growth import find_touched, growth_faults
+from services.api.ids import parse_known_id, wire_id
 from services.api.job_query import job_query
 from services.api.new_jobs import NewJobs
 from services.api.rolling import RollingJobs
-from services.api.secrets import sent_secrets
+from services.api.secrets import parse_secrets
 from services.api.servicer import Backend, write
 from services.api.stored_configs import StoredConfigs, answer, check_size
 from services.api.v1.specs import Specs
@@ -41,7 +41,7 @@ class JobManager(RollingJobs):
     @write
     async def Create(self, request: job_pb2.CreateRequest, context: Any) -> job_pb2.CreateResponse:
         response = job_pb2.CreateResponse()
-        job_id = known_id(request.id) if request.id.value else new_job_id()
+        job_id = parse_known_id(request.id) if request.id.value else new_job_id()
         if job_id is None:
             response.error.invalidJobId.id.CopyFrom(request.id)
             response.error.invalidJobId.message = "JobID must be valid UUID"
@@ -53,7 +53,7 @@ class JobManager(RollingJobs):
             return response
         if refusal := await self.new_jobs.secret_refusal(config):
             raise InvalidArgument(refusal)
-        secrets = sent_secrets(request.secrets)
+        secrets = parse_secrets(request.secrets)
         await self.new_jobs.clamp(config)
         check_wanted(context)
         response.jobId.value = job_id
@@ -83,7 +83,7 @@ class JobManager(RollingJobs):
     @write
     async def Update(self, request: job_pb2.UpdateRequest, context: Any) -> job_pb2.UpdateResponse:
         response = job_pb2.UpdateResponse()
-        record, new = await self._job(known_id(request.id)), request.config
+        record, new = await self._job(parse_known_id(request.id)), request.config
         old = None
         if record is not None:
             old = await self._calls.run(self._records.configs.job_config, record.job_id, record.config_version)
@@ -98,7 +98,7 @@ class JobManager(RollingJobs):
             raise InvalidArgument(f"Job is in a terminal state:{record.state}")
         if refusal := await self._calls.run(secret_fault, new, False):
             raise InvalidArgument(refusal)
-        secrets = sent_secrets(request.secrets)
+        secrets = parse_secrets(request.secrets)
         if old.defaultConfig.secrets and not new.defaultConfig.secrets:
             new.defaultConfig.secrets.extend(old.defaultConfig.secrets)
         if not new.HasField("respoolID"):
@@ -126,7 +126,7 @@ class JobManager(RollingJobs):
         )
         response.id.value = record.job_id
         response.message = f"added {added} instances"
-        self._wake.changed(record.job_id)
+        self._wake.wake(record.job_id)
         return response
 
     async def _refresh_secrets(self, record: JobRecord, secrets: list[Secret], context: Any) -> int:
@@ -135,13 +135,13 @@ class JobManager(RollingJobs):
         return await self._calls.run(self._records.secrets.refresh, record.job_id, record.config_version, secrets)
 
     def _growth_refusal(self, record: JobRecord, old: job_pb2.JobConfig, new: job_pb2.JobConfig) -> str:
-        ids = touched(record.instance_count, new)
+        ids = find_touched(record.instance_count, new)
         existing = self._records.configs.task_configs(record.job_id, record.config_version, ids) if ids else {}
         return growth_faults(old, existing, new).message()
 
     @write
     async def Delete(self, request: job_pb2.DeleteRequest, context: Any) -> job_pb2.DeleteResponse:
-        record = await self._job_or_not_found(known_id(request.id), "job not found")
+        record = await self._job_or_not_found(parse_known_id(request.id), "job not found")
         try:
             await self._calls.run(self._records.jobs.delete, record.job_id)
         except Aborted as active:
@@ -150,16 +150,16 @@ class JobManager(RollingJobs):
 
     async def Refresh(self, request: job_pb2.RefreshRequest, context: Any) -> job_pb2.RefreshResponse:
         """Wake the job's workflow; there is no cache to refresh."""
-        record = await self._job_or_not_found(known_id(request.id), "job not found")
+        record = await self._job_or_not_found(parse_known_id(request.id), "job not found")
         if record.is_active:
-            self._wake.changed(record.job_id)
+            self._wake.wake(record.job_id)
         return job_pb2.RefreshResponse()
 
     # -- reads
 
     async def Get(self, request: job_pb2.GetRequest, context: Any) -> job_pb2.GetResponse | bytes:
         """Return the job; an answer with a configuration is serialized already."""
-        record = await self._job(known_id(request.id))
+        record = await self._job(parse_known_id(request.id))
         if record is None:
             fail = errors_pb2.JobGetRuntimeFail(id=request.id, message=f"job:{request.id.value} not found")
             return job_pb2.GetResponse(error=job_pb2.GetResponse.Error(getRuntimeFail=fail))
@@ -203,7 +203,7 @@ class JobManager(RollingJobs):
         return [convert.job_info(record, config) for record, config in found if config is not None]
 
     async def GetCache(self, request: job_pb2.GetCacheRequest, context: Any) -> job_pb2.GetCacheResponse:
-        record = await self._job_or_not_found(known_id(request.id), "Job not found in cache")
+        record = await self._job_or_not_found(parse_known_id(request.id), "Job not found in cache")
         response = job_pb2.GetCacheResponse(runtime=convert.job_runtime(record))
         config = response.config
         config.changeLog.version = record.config_version

@@ -27,7 +27,7 @@ from peloton.model.times import NS_PER_S
 from peloton.model.update import UpdateRecord
 from services.api.calls import Calls
 from services.api.channels import LeaderChannels
-from services.api.ids import known_id
+from services.api.ids import parse_known_id
 from services.api.job_query import check_no_nul, job_state, time_span
 from services.storage.jobs.job_table import JobFilter, Position
 from services.storage.overview import AskingPod
@@ -132,7 +132,7 @@ def _use(pod: AskingPod, use: hostmgr_pb2.PodUse | None) -> table_pb2.InstanceUs
 
 def _parse_job_id(wire: peloton_pb2.JobID) -> JobId:
     """Parse a job id. Raises NotFound."""
-    job_id = known_id(wire)
+    job_id = parse_known_id(wire)
     if job_id is None:
         raise NotFound(f"job {shorten(wire.value)} not found")
     return job_id

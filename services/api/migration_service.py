@@ -23,7 +23,7 @@ from peloton.model.resources import Resources
 from peloton.model.respool import PoolSpec, pool_paths
 from peloton.model.text import quote, shorten
 from services.api.calls import Calls, check_wanted
-from services.api.servicer import check_ours, write
+from services.api.servicer import check_managed, write
 from services.storage.storage import Storage
 
 LIMIT_DEFAULT, LIMIT_MAX = 20, 1_000
@@ -118,7 +118,7 @@ class MigrationService:
             raise InvalidArgument(f"job_id must be a UUID, not {quote(job_id)}") from None
         if job is None:
             raise NotFound(f"job {job_id} not found")
-        check_ours(job)
+        check_managed(job)
         return job, None
 
 

@@ -157,10 +157,12 @@ class OverviewService:
         return Counted(self._storage.overview.counts(), now_ns)
 
     def _find(self) -> list[Problem]:
-        volumes, total = self._storage.overview.lost_volumes()
+        volumes, total = self._storage.overview.list_lost_volumes()
         return [
-            *problems.locked_components(self._storage.lockdowns.locked()),
-            *problems.lost_volumes(volumes, total, self._storage.overview.job_names(one.job_id for one in volumes)),
+            *problems.report_lockdowns(self._storage.lockdowns.read_locked()),
+            *problems.report_lost_volumes(
+                volumes, total, self._storage.overview.job_names(one.job_id for one in volumes)
+            ),
             *problems.stuck_updates(*self._storage.overview.stuck_updates()),
         ]
 

@@ -57,7 +57,7 @@ class PendingReasons:
     def lacks_reason(pod: PodRecord) -> bool:
         return pod.state in WAITING and not pod.reason
 
-    async def explained(self, pods: Iterable[PodRecord]) -> list[PodRecord]:
+    async def explain(self, pods: Iterable[PodRecord]) -> list[PodRecord]:
         """Return pods of one job, with reasons added to waiting ones as far as known."""
         found = list(pods)
         if not any(map(self.lacks_reason, found)):

@@ -91,7 +91,7 @@ def _path_text(upwards: Sequence[PoolSpec]) -> str:
     return "/" + "/".join(pool.name for pool in reversed(upwards))
 
 
-class PoolJudge:
+class PoolValidator:
     """Validator of a job's requests against its pool; instances with an override are added in rising order."""
 
     def __init__(self, config: job_pb2.JobConfig, bounds: PoolBounds) -> None:
@@ -132,12 +132,12 @@ class PoolJudge:
         if size > GANG_PODS_MAX:
             yield f"{subject} has {size} members, at most {GANG_PODS_MAX} can start together"
         yield from _excess(subject, total, False, self._bounds)
-        yield from _unreserved(subject, total, config, default, default, self._bounds)
+        yield from _check_unreserved(subject, total, config, default, default, self._bounds)
 
     def _pod(self, instance: int, asked: Resources, pod: task_pb2.TaskConfig) -> Iterator[str]:
         subject = f"instance {instance}"
         yield from _excess(subject, asked, _is_revocable(self._config, pod), self._bounds)
-        yield from _unreserved(subject, asked, self._config, pod, self._config.defaultConfig, self._bounds)
+        yield from _check_unreserved(subject, asked, self._config, pod, self._config.defaultConfig, self._bounds)
 
 
 def _excess(subject: str, asked: Resources, is_revocable: bool, bounds: PoolBounds) -> Iterator[str]:
@@ -147,7 +147,7 @@ def _excess(subject: str, asked: Resources, is_revocable: bool, bounds: PoolBoun
         yield f"{subject} asks {kind} {_wire(kind, amount)}, limit of resource pool {path} is {_wire(kind, limit)}"
 
 
-def _unreserved(
+def _check_unreserved(
     subject: str,
     asked: Resources,
     config: job_pb2.JobConfig,

@@ -16,7 +16,7 @@ class OutOfRange(InvalidArgument):
     """Range that covers no instance of the job."""
 
 
-def clipped(ranges: Iterable[Range], instance_count: int) -> list[tuple[int, int]]:
+def clip(ranges: Iterable[Range], instance_count: int) -> list[tuple[int, int]]:
     """Return disjoint ``(start, count)`` in ascending order, with ``to`` clipped to ``instance_count``.
 
     Raises OutOfRange for a range that is empty or lies beyond the last instance.
@@ -42,7 +42,7 @@ def is_whole_job(ranges: Iterable[Range], instance_count: int) -> bool:
     return not asked or (len(asked) == 1 and getattr(asked[0], "from") == 0 and asked[0].to >= instance_count)
 
 
-def named_instances(ranges: Sequence[Range], instance_count: int) -> list[int]:
+def list_instances(ranges: Sequence[Range], instance_count: int) -> list[int]:
     """List the instances in the ranges; empty for a request without ranges. Raises OutOfRange."""
-    spans = clipped(ranges, instance_count) if ranges else []
+    spans = clip(ranges, instance_count) if ranges else []
     return [i for start, count in spans for i in range(start, start + count)]

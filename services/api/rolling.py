@@ -11,8 +11,8 @@ from peloton.errors import InvalidArgument
 from peloton.model.job import JobRecord
 from peloton.model.update import UpdateSpec, UpdateType
 from services.api.calls import check_wanted
-from services.api.ids import known_id
-from services.api.ranges import named_instances
+from services.api.ids import parse_known_id
+from services.api.ranges import list_instances
 from services.api.servicer import Servicer, write
 
 
@@ -39,10 +39,10 @@ class RollingJobs(Servicer):
         batch_size: int,
         context: Any,
     ) -> JobRecord:
-        job = await self._job_or_not_found(known_id(request.id), "job not found")
+        job = await self._job_or_not_found(parse_known_id(request.id), "job not found")
         if not job.type.is_rolled_out:
             raise InvalidArgument(f"{kind} supported only for service jobs")
-        instances = named_instances(request.ranges, job.instance_count)
+        instances = list_instances(request.ranges, job.instance_count)
         check_wanted(context)
         job = await self._calls.run(
             self._records.updates.create,
@@ -56,7 +56,7 @@ class RollingJobs(Servicer):
             "",
             time.time_ns(),
         )
-        self._wake.changed(job.job_id)
+        self._wake.wake(job.job_id)
         return job
 
 

@@ -77,7 +77,7 @@ class ScheduleService:
         fault = times_fault(times) or _zone_fault(times.time_zone) or options_fault(options, request.note)
         if fault or (fault := steering_fault("note", request.note)):
             raise InvalidArgument(f"schedule {name}: {fault}")
-        job = await self._checked_job(request.job_config)
+        job = await self._check_job(request.job_config)
         check_wanted(context)
         await self._schedules.create(name, times, options, job, request.paused, request.note)
         next_ns: Sequence[int] = ()
@@ -85,7 +85,7 @@ class ScheduleService:
             next_ns = (await self._schedules.get(name, 1)).next_ns
         return pb.CreateScheduleResponse(next_times=map(rfc3339_seconds, next_ns))
 
-    async def _checked_job(self, config: job_pb2.JobConfig) -> ScheduledJob:
+    async def _check_job(self, config: job_pb2.JobConfig) -> ScheduledJob:
         """Validate the job like JobManager.Create, and against the limits of schedules. Raises InvalidArgument."""
         if config.type != job_pb2.BATCH:
             kind = job_pb2.JobType.Name(config.type) if config.type in job_pb2.JobType.values() else config.type

@@ -15,7 +15,7 @@ from peloton.model.job import JobRecord
 from peloton.model.schedule import JobStart, ScheduledRun
 from peloton.ports import CALL_DEADLINE_S
 from services.api.backlog import POLL_S, Backlogs, Bounds, excess
-from services.api.calls import Calls, overloaded
+from services.api.calls import Calls, make_overloaded
 from services.api.new_jobs import NewJobs
 from services.api.v1.lockdown import Locks
 from services.storage.jobs.jobs import Jobs
@@ -80,4 +80,4 @@ class ScheduledJobs:
             self._counted_at_s = now_s
             self._reached = excess(await self._calls.run(self._backlogs.backlog), self._bounds)
         if self._reached is not None:
-            raise overloaded(*self._reached)
+            raise make_overloaded(*self._reached)

@@ -17,7 +17,7 @@ from peloton.model.text import quote, shorten
 PATH_MAX = 1_000
 
 
-def sent_secrets(wire: Iterable[v0.Secret | v1.Secret]) -> list[Secret]:
+def parse_secrets(wire: Iterable[v0.Secret | v1.Secret]) -> list[Secret]:
     """Parse secrets and give them new ids; without data, in base64, the job's secret at the path is kept.
 
     Raises InvalidArgument.

@@ -59,7 +59,7 @@ class Servicer:
             await self._wake.start(job_id)
 
 
-def check_ours(job: JobRecord) -> None:
+def check_managed(job: JobRecord) -> None:
     """Raise InvalidArgument for a job whose pods Peloton does not manage."""
     if why := owner_refusal(job):
         raise InvalidArgument(why)
@@ -71,8 +71,8 @@ def write(
     """Decorate a writing method: it is rejected while too many writes are in flight, and always runs to its end."""
 
     @wraps(method)
-    async def bounded(self: Any, request: Request, context: Any) -> Answer:
+    async def run_bounded(self: Any, request: Request, context: Any) -> Answer:
         calls: Calls = self._calls
         return await calls.write(request.ByteSize(), partial(method, self, request, context))
 
-    return bounded
+    return run_bounded

@@ -22,10 +22,10 @@ from peloton.model.pod import TERMINAL, PodEvent, PodRecord, PodState
 from services.api.answers import within_limit
 from services.api.channels import ANSWER_BYTES_MAX
 from services.api.containers import containers_of
-from services.api.ids import RUN_ID_MAX, job_not_found, known_id, out_of_range, run_id_of
+from services.api.ids import RUN_ID_MAX, job_not_found, out_of_range, parse_known_id, run_id_of
 from services.api.job_query import pod_query
-from services.api.ranges import INT32_MAX, OutOfRange, clipped, is_whole_job
-from services.api.servicer import Servicer, check_ours, write
+from services.api.ranges import INT32_MAX, OutOfRange, clip, is_whole_job
+from services.api.servicer import Servicer, check_managed, write
 
 EVENT_RUNS = 10
 """Default number of runs that GetPodEvents returns."""
@@ -41,12 +41,12 @@ class TaskManager(Servicer):
     # -- reads
 
     async def Get(self, request: task_pb2.GetRequest, context: Any) -> task_pb2.GetResponse:
-        record = await self._job(known_id(request.jobId))
+        record = await self._job(parse_known_id(request.jobId))
         if record is None:
             return task_pb2.GetResponse(notFound=job_not_found(request.jobId))
         missing = f"task:{record.job_id}-{request.instanceId} not found"
         pod = await self._calls.run(self._pod_or_not_found, record.job_id, request.instanceId, missing)
-        (pod,) = await self._reasons.explained([pod])
+        (pod,) = await self._reasons.explain([pod])
         return await self._calls.run(self._get, record, pod)
 
     def _get(self, record: JobRecord, pod: PodRecord) -> task_pb2.GetResponse:
@@ -56,7 +56,7 @@ class TaskManager(Servicer):
         return task_pb2.GetResponse(result=self._task_infos(record, [pod])[0], results=map(_past_run, ends.values()))
 
     async def List(self, request: task_pb2.ListRequest, context: Any) -> task_pb2.ListResponse:
-        record = await self._job(known_id(request.jobId))
+        record = await self._job(parse_known_id(request.jobId))
         if record is None:
             return task_pb2.ListResponse(notFound=job_not_found(request.jobId))
         begin, end = 0, record.instance_count
@@ -66,7 +66,7 @@ class TaskManager(Servicer):
         if not response.result.value:
             cause = f"no tasks in range [{begin}, {end})"
             return task_pb2.ListResponse(notFound=job_not_found(request.jobId, cause))
-        for pod in await self._reasons.explained(waiting):
+        for pod in await self._reasons.explain(waiting):
             response.result.value[pod.instance_id].runtime.reason = convert.pod_reason(pod)
         return response
 
@@ -88,7 +88,7 @@ class TaskManager(Servicer):
 
     async def Query(self, request: task_pb2.QueryRequest, context: Any) -> task_pb2.QueryResponse:
         response = task_pb2.QueryResponse()
-        record = await self._job(known_id(request.jobId))
+        record = await self._job(parse_known_id(request.jobId))
         if record is None:
             response.error.notFound.CopyFrom(job_not_found(request.jobId))
             return response
@@ -98,7 +98,7 @@ class TaskManager(Servicer):
         except InvalidArgument as invalid:
             response.error.notFound.CopyFrom(errors_pb2.JobNotFound(id=request.jobId, message=invalid.message))
             return response
-        pods = await self._reasons.explained(pods)
+        pods = await self._reasons.explain(pods)
         infos = await self._calls.run(within_limit, pods, partial(self._task_infos, record))
         response.records.extend(infos)
         asked = request.spec.pagination
@@ -106,7 +106,7 @@ class TaskManager(Servicer):
         return response
 
     async def GetCache(self, request: task_pb2.GetCacheRequest, context: Any) -> task_pb2.GetCacheResponse:
-        record = await self._job_or_not_found(known_id(request.jobId), "Job not found in cache")
+        record = await self._job_or_not_found(parse_known_id(request.jobId), "Job not found in cache")
         return await self._calls.run(self._get_cache, record, request.instanceId)
 
     def _get_cache(self, record: JobRecord, instance_id: int) -> task_pb2.GetCacheResponse:
@@ -115,7 +115,7 @@ class TaskManager(Servicer):
         return task_pb2.GetCacheResponse(runtime=info.runtime, labels=info.config.labels)
 
     async def GetPodEvents(self, request: task_pb2.GetPodEventsRequest, context: Any) -> task_pb2.GetPodEventsResponse:
-        job_id, run_id = known_id(request.jobId), None
+        job_id, run_id = parse_known_id(request.jobId), None
         if job_id is None:
             return task_pb2.GetPodEventsResponse()
         if request.runId:
@@ -128,7 +128,7 @@ class TaskManager(Servicer):
         self, request: task_pb2.BrowseSandboxRequest, context: Any
     ) -> task_pb2.BrowseSandboxResponse:
         response = task_pb2.BrowseSandboxResponse()
-        record = await self._job(known_id(request.jobId))
+        record = await self._job(parse_known_id(request.jobId))
         if record is None:
             response.error.notFound.CopyFrom(job_not_found(request.jobId))
             return response
@@ -170,15 +170,15 @@ class TaskManager(Servicer):
     @write
     async def Start(self, request: task_pb2.StartRequest, context: Any) -> task_pb2.StartResponse:
         response = task_pb2.StartResponse()
-        record = await self._job(known_id(request.jobId))
+        record = await self._job(parse_known_id(request.jobId))
         if record is None:
             response.error.notFound.CopyFrom(job_not_found(request.jobId))
             return response
-        check_ours(record)
+        check_managed(record)
         if record.type is JobType.BATCH and not record.is_active:
             raise InvalidArgument("cannot start tasks in a terminated job")
         try:
-            ranges = clipped(request.ranges, record.instance_count)
+            ranges = clip(request.ranges, record.instance_count)
         except OutOfRange:
             response.error.outOfRange.CopyFrom(out_of_range(record))
             return response
@@ -193,19 +193,19 @@ class TaskManager(Servicer):
                 self._records.pods.set_goals, record.job_id, ranges, goal, now_ns, START_MESSAGE
             )
             response.startedInstanceIds.extend(started)
-        self._wake.changed(record.job_id)
+        self._wake.wake(record.job_id)
         return response
 
     @write
     async def Stop(self, request: task_pb2.StopRequest, context: Any) -> task_pb2.StopResponse:
         response = task_pb2.StopResponse()
-        record = await self._job(known_id(request.jobId))
+        record = await self._job(parse_known_id(request.jobId))
         if record is None:
             response.error.notFound.CopyFrom(job_not_found(request.jobId))
             return response
-        check_ours(record)
+        check_managed(record)
         try:
-            ranges = clipped(request.ranges, record.instance_count)
+            ranges = clip(request.ranges, record.instance_count)
         except OutOfRange:
             response.error.outOfRange.CopyFrom(out_of_range(record))
             return response
@@ -222,37 +222,37 @@ class TaskManager(Servicer):
             response.stoppedInstanceIds.extend(stopped)
             response.invalidInstanceIds.extend(sorted(missing.difference(stopped)))
         if record.is_active:
-            self._wake.changed(job_id)
+            self._wake.wake(job_id)
         return response
 
     @write
     async def Restart(self, request: task_pb2.RestartRequest, context: Any) -> task_pb2.RestartResponse:
-        record = await self._job_or_not_found(known_id(request.jobId), f"job:{request.jobId.value} not found")
-        check_ours(record)
+        record = await self._job_or_not_found(parse_known_id(request.jobId), f"job:{request.jobId.value} not found")
+        check_managed(record)
         await self._calls.run(
-            self._records.pods.want_new_runs, record.job_id, clipped(request.ranges, record.instance_count)
+            self._records.pods.want_new_runs, record.job_id, clip(request.ranges, record.instance_count)
         )
         if record.is_active:
-            self._wake.changed(record.job_id)
+            self._wake.wake(record.job_id)
         return task_pb2.RestartResponse()
 
     async def Refresh(self, request: task_pb2.RefreshRequest, context: Any) -> task_pb2.RefreshResponse:
         """Wake the job's workflow; there is no cache to refresh."""
-        record = await self._job_or_not_found(known_id(request.jobId), "job not found")
+        record = await self._job_or_not_found(parse_known_id(request.jobId), "job not found")
         begin, end = 0, record.instance_count
         if request.HasField("range"):
             begin, end = getattr(request.range, "from"), min(request.range.to, end)
         if begin >= end:
             raise NotFound("tasks not found")
         if record.is_active:
-            self._wake.changed(record.job_id)
+            self._wake.wake(record.job_id)
         return task_pb2.RefreshResponse()
 
     @write
     async def DeletePodEvents(
         self, request: task_pb2.DeletePodEventsRequest, context: Any
     ) -> task_pb2.DeletePodEventsResponse:
-        if job_id := known_id(request.jobId):
+        if job_id := parse_known_id(request.jobId):
             run_id = min(request.runId, RUN_ID_MAX)
             await self._calls.run(self._records.pods.delete_events, job_id, request.instanceId, run_id)
         return task_pb2.DeletePodEventsResponse()

@@ -180,7 +180,7 @@ def _container(part: task_pb2.ContainerConfig) -> Iterator[str]:
     yield from _command(part)
     for check, name in ((part.healthCheck, "health check"), (part.readinessCheck, "readiness check")):
         yield from _check(check, name)
-    yield from checked_port_faults(part)
+    yield from find_port_faults(part)
 
 
 def _volume(pod: task_pb2.TaskConfig) -> Iterator[str]:
@@ -247,7 +247,7 @@ def carries_checked_port(pod: task_pb2.TaskConfig) -> bool:
     return len(pod.ports) > 0 or pod.HasField("healthCheck") or pod.HasField("readinessCheck")
 
 
-def checked_port_faults(pod: Part, default: Part | None = None) -> Iterator[str]:
+def find_port_faults(pod: Part, default: Part | None = None) -> Iterator[str]:
     """Yield faults of HTTP checks that name a port which their container lacks.
 
     ``default`` provides the fields that ``pod``, an override, leaves out.

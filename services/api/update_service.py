@@ -61,7 +61,7 @@ class UpdateService(Servicer):
         )
         create, kind = self._records.updates.create, UpdateType.UPDATE
         job = await self._calls.run(create, job_id, seen, kind, update, config, b"", (), opaque, time.time_ns())
-        self._wake.changed(job_id)
+        self._wake.wake(job_id)
         return svc.CreateUpdateResponse(updateID=peloton_pb2.UpdateID(value=job.update_id))
 
     @write
@@ -87,7 +87,7 @@ class UpdateService(Servicer):
         update = await self._update(request.updateId)
         opaque = opaque_of(request.opaque_data.data) if request.HasField("opaque_data") else None
         await self._calls.run(self._records.updates.steer, update.job_id, None, act, opaque, time.time_ns())
-        self._wake.changed(update.job_id)
+        self._wake.wake(update.job_id)
 
     @write
     async def RollbackUpdate(self, request: svc.RollbackUpdateRequest, context: Any) -> svc.RollbackUpdateResponse:
@@ -95,7 +95,7 @@ class UpdateService(Servicer):
         update = await self._update(request.updateId)
         check_wanted(context)
         await self._calls.run(self._records.updates.roll_back, update.update_id, UpdateKey(), time.time_ns())
-        self._wake.changed(update.job_id)
+        self._wake.wake(update.job_id)
         return svc.RollbackUpdateResponse()
 
     # -- reads

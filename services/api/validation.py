@@ -23,14 +23,14 @@ from peloton.lifecycle.latency import bounds_refusal
 from peloton.model.job import GANG_MEMBERS_MAX
 from peloton.model.text import PROSE, quote, steering_fault
 from services.api.faults import Faults
-from services.api.pool_rules import PoolBounds, PoolJudge
+from services.api.pool_rules import PoolBounds, PoolValidator
 from services.api.task_rules import (
     NEVER_PREEMPTED,
     RULES,
     Carries,
     carries_checked_port,
-    checked_port_faults,
     dynamic_port_fault,
+    find_port_faults,
     has_secret_volume,
     label_faults,
     port_name_fault,
@@ -72,11 +72,11 @@ def job_faults(config: job_pb2.JobConfig, bounds: PoolBounds | None, first_insta
 
     ``bounds`` are the limits along the path of the job's pool, None to skip the pool rules.
     """
-    judge = JobJudge(config, bounds, first_instance)
-    if not judge.is_blocked:
+    validator = JobValidator(config, bounds, first_instance)
+    if not validator.is_blocked:
         for instance in sorted(config.instanceConfig):
-            judge.add(instance, config.instanceConfig[instance])
-    return judge.finish()
+            validator.add(instance, config.instanceConfig[instance])
+    return validator.finish()
 
 
 def clamp_max_failures(config: job_pb2.JobConfig) -> None:
@@ -151,7 +151,7 @@ def daemon_count_fault(config: job_pb2.JobConfig) -> str:
     return f"instanceCount is {config.instanceCount}: a daemon has an instance on each host that matches, leave it out"
 
 
-class JobJudge:
+class JobValidator:
     """Validator of a job whose instance configs are added one by one, by rising instance: ``add`` each, then
     ``finish``.
 
@@ -180,7 +180,7 @@ class JobJudge:
         self._of_default = Faults()  # listed before faults of instances
         self._of_instances = Faults()
         self._of_pool = Faults()
-        self._pool = PoolJudge(config, bounds) if bounds is not None and not self._is_daemon else None
+        self._pool = PoolValidator(config, bounds) if bounds is not None and not self._is_daemon else None
         self._kinds = bounds.kinds if bounds is not None else frozenset()
         blocking = _form_fault(config)
         self.is_blocked = bool(blocking)
@@ -199,7 +199,7 @@ class JobJudge:
             self._of_instances.add(Stage.OVERRIDES, text)
         elif instance in self._instances:
             self._reach.add(instance, override)
-            self._judge_override(instance, override)
+            self._validate_override(instance, override)
             if self._pool is not None and not self._of_instances:  # otherwise amounts may be invalid
                 for text in self._pool.add(instance, override):
                     self._of_pool.add(Stage.POOL_INSTANCES, text)
@@ -212,8 +212,8 @@ class JobJudge:
         if self.is_blocked:
             return self._of_default
         self._reach.finish()
-        self._judge_default()
-        self._judge_running_instances()
+        self._validate_default()
+        self._validate_running_instances()
         faults = self._of_default
         faults.extend(self._of_instances)
         if faults or self._pool is None:
@@ -227,7 +227,7 @@ class JobJudge:
                 faults.add(Stage.POOL_GANG, text)
         return faults
 
-    def _judge_default(self) -> None:
+    def _validate_default(self) -> None:
         """Collect faults of the default config, each reported for the first instance that it applies to."""
         faults, reach = self._of_default, self._reach
         if not self._has_default:
@@ -243,7 +243,7 @@ class JobJudge:
             reached = reach.first(carries) if texts else None
             if reached is not None:
                 _add_pod_faults(faults, reached, texts)
-        texts = list(checked_port_faults(default))
+        texts = list(find_port_faults(default))
         reached = reach.first(carries_checked_port) if texts else None
         if reached is not None:
             _add_pod_faults(faults, reached, texts)
@@ -259,7 +259,7 @@ class JobJudge:
             if reached is not None and reached in self._job_gang:
                 faults.add(Stage.PREEMPTION, GANG_PREEMPTION)
 
-    def _judge_override(self, instance: int, override: task_pb2.TaskConfig) -> None:
+    def _validate_override(self, instance: int, override: task_pb2.TaskConfig) -> None:
         faults = self._of_instances
         if not override.IsInitialized():
             faults.add(Stage.FORM, f"config of instance {instance} lacks required fields: {missing(override)}")
@@ -272,7 +272,7 @@ class JobJudge:
             if carries(override):
                 _add_pod_faults(faults, instance, rule(override))
         if carries_checked_port(override):
-            _add_pod_faults(faults, instance, checked_port_faults(override, self._default))
+            _add_pod_faults(faults, instance, find_port_faults(override, self._default))
         if text := kind_refusal(override, self._kinds):
             _add_pod_faults(faults, instance, [text])
         if override.controller and instance > 0:
@@ -282,7 +282,7 @@ class JobJudge:
         if instance in self._job_gang and self._clashes_with_gang(override):
             faults.add(Stage.PREEMPTION, GANG_PREEMPTION)
 
-    def _judge_running_instances(self) -> None:
+    def _validate_running_instances(self) -> None:
         faults = self._of_default
         for text in layout_faults(self._config):
             faults.add(Stage.RUNNING, text)

@@ -43,7 +43,7 @@ class _Volumes(Servicer):
         wanted = _uuid("volume id", volume_id)
         check_wanted(context)
         volume = await self._calls.run(self._records.volumes.delete, wanted, gives_up, time.time_ns())
-        self._wake.changed(volume.job_id)  # a pod may be waiting for this
+        self._wake.wake(volume.job_id)  # a pod may be waiting for this
 
 
 class VolumeService(_Volumes):

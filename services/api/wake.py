@@ -46,6 +46,6 @@ class Wake:
                 f"the call with the same id is safe"
             ) from error
 
-    def changed(self, job_id: JobId) -> None:
+    def wake(self, job_id: JobId) -> None:
         """Wake the job's workflow without waiting; the waker repeats the signal until it is delivered."""
         self._wakers.jobs_changed([job_id], "a call of the API")

@@ -38,7 +38,7 @@ T = TypeVar("T", Hostname, JobId)
 
 JOB_AGE_MAX_S = 60.0
 """Maximum age in seconds of the cached labels of a job."""
-Noted = Callable[[Hostname, Mark, Mark, str], None]
+OnMarked = Callable[[Hostname, Mark, Mark, str], None]
 """A host, its mark, the previous mark, and the reason."""
 _MARKS = {pb.Mark.Value(f"MARK_{mark}"): mark for mark in Mark}
 _NUMBERS = {mark: number for number, mark in _MARKS.items()}
@@ -82,10 +82,10 @@ class HostAdvisor:
         jobs: Jobs,
         reports: LatencyReports,
         wall_ns: Callable[[], int] = time.time_ns,
-        noted: Noted = lambda *_: None,
+        on_marked: OnMarked = lambda *_: None,
     ) -> None:
-        """``noted`` is called for each host whose mark has changed."""
-        self._noted = noted
+        """``on_marked`` is called for each host whose mark has changed."""
+        self._on_marked = on_marked
         self._policy, self._jobs, self._reports, self._wall_ns = settings.policy, jobs, reports, wall_ns
         self._lock = threading.Lock()
         self._hosts: dict[Hostname, _Marked] = {}
@@ -133,7 +133,7 @@ class HostAdvisor:
         self._note(self._hosts, hostname, measures, now_s)
         now = self._hosts[hostname]
         if now.mark is not before.mark:
-            self._noted(hostname, now.mark, before.mark, mark_text(now.watch, self._policy))
+            self._on_marked(hostname, now.mark, before.mark, mark_text(now.watch, self._policy))
 
     def _note(self, marked: dict[T, _Marked], name: T, measures: Sequence[Measure], now_s: float) -> None:
         before = marked.get(name)

@@ -12,7 +12,7 @@ from services.hostmgr import messages
 
 
 def pods_to_wire(pods: Sequence[PlannedPods]) -> pb.FindRoomRequest:
-    wanted = messages.wanted_to_wire((each.shape, each.count) for each in pods)
+    wanted = messages.encode_wanted((each.shape, each.count) for each in pods)
     return pb.FindRoomRequest(
         pods=[
             pb.PlannedPods(
@@ -29,7 +29,7 @@ def pods_to_wire(pods: Sequence[PlannedPods]) -> pb.FindRoomRequest:
 def pods_from_wire(wire: Iterable[pb.PlannedPods]) -> list[PlannedPods]:
     found = []
     for one in wire:
-        ((shape, count),) = messages.wanted_from_wire([one.wanted])
+        ((shape, count),) = messages.decode_wanted([one.wanted])
         labels = tuple((label.key, label.value) for label in one.labels)
         found.append(PlannedPods(shape, count, labels, one.is_gang, one.turn))
     return found
@@ -50,7 +50,7 @@ def capacity_from_wire(wire: pb.FindRoomResponse) -> list[FoundCapacity]:
 def daemon_plan_to_wire(found_one: DaemonPlan) -> pb.PlanDaemonResponse:
     return pb.PlanDaemonResponse(
         reach=messages.reach_to_wire(found_one.reach),
-        away=found_one.away_count,
+        away=found_one.unavailable_count,
         free=found_one.free_count,
         evicting=found_one.evicting_count,
         evicted_pods=found_one.evicted_count,

@@ -29,7 +29,7 @@ from services.hostmgr.domain_messages import counts_from_wire, counts_to_wire
 CALL_TIMEOUT_S = 20.0
 PREFETCH_TIMEOUT_S = 5.0
 FREE_TIMEOUT_S = 2.0
-JUDGE_TIMEOUT_S = 2.0
+EVALUATION_TIMEOUT_S = 2.0
 """Short: an explanation omits this answer rather than wait for it, and a rebalance does without it."""
 CAPACITY_TIMEOUT_S = 5.0
 """A plan omits this answer and reports that."""
@@ -56,9 +56,9 @@ class HostManagerClient:
         shapes = [shape for shape, _ in gangs]
         request = pb.AcquireHostsRequest(
             job_id=job_id,
-            wanted=messages.wanted_to_wire(gangs),
+            wanted=messages.encode_wanted(gangs),
             for_gang=for_gang,
-            desired=messages.desired_to_wire(desired, shapes),
+            desired=messages.encode_desired(desired, shapes),
             elsewhere=counts_to_wire(elsewhere, shapes),
             waiting=messages.waiting_to_wire(waiting, shapes),
         )
@@ -70,7 +70,7 @@ class HostManagerClient:
     def count_domains(
         self, job_id: JobId, shapes: Sequence[PodShape], without: Sequence[int], for_gang: bool
     ) -> dict[PodShape, tuple[DomainCount, ...]]:
-        wanted = messages.wanted_to_wire([(shape, 1) for shape in shapes])
+        wanted = messages.encode_wanted([(shape, 1) for shape in shapes])
         request = pb.CountDomainsRequest(job_id=job_id, wanted=wanted, without=without, for_gang=for_gang)
         with translate_rpc_errors(NAME):
             return counts_from_wire(
@@ -110,14 +110,16 @@ class HostManagerClient:
 
     def reach(self, shape: PodShape) -> DaemonReach:
         """Returns on how many hosts of the cluster a daemon with such pods runs, and why not on the others."""
-        (pod,) = messages.wanted_to_wire([(shape, 1)])
+        (pod,) = messages.encode_wanted([(shape, 1)])
         with translate_rpc_errors(NAME):
-            answer = self._stub().ReachOfDaemon(pb.ReachOfDaemonRequest(pod=pod), timeout=timeout_s(JUDGE_TIMEOUT_S))
+            answer = self._stub().ReachOfDaemon(
+                pb.ReachOfDaemonRequest(pod=pod), timeout=timeout_s(EVALUATION_TIMEOUT_S)
+            )
         return messages.reach_from_wire(answer)
 
     def plan_daemon(self, shape: PodShape) -> DaemonPlan:
         """Returns the free resources that a daemon with such pods would find on the hosts now."""
-        (pod,) = messages.wanted_to_wire([(shape, 1)])
+        (pod,) = messages.encode_wanted([(shape, 1)])
         with translate_rpc_errors(NAME):
             answer = self._stub().PlanDaemon(pb.ReachOfDaemonRequest(pod=pod), timeout=timeout_s(CAPACITY_TIMEOUT_S))
         return capacity_messages.daemon_plan_from_wire(answer)
@@ -197,15 +199,15 @@ class HostManagerClient:
         request = advice_pb2.AdviceRequest(marks=[advice_pb2.MARK_ORANGE, advice_pb2.MARK_RED])
         with translate_rpc_errors(NAME):
             answer = advice_pb2_grpc.AdviceServiceStub(self._channel()).Advice(
-                request, timeout=timeout_s(JUDGE_TIMEOUT_S)
+                request, timeout=timeout_s(EVALUATION_TIMEOUT_S)
             )
         return messages.marks_from_wire(answer)
 
-    def judge(self, shapes: Sequence[PodShape]) -> dict[PodShape, Infeasible]:
+    def evaluate(self, shapes: Sequence[PodShape]) -> dict[PodShape, Infeasible]:
         """Returns the pods that no host of the cluster could take even if it were empty, with the reason."""
-        request = pb.JudgePodsRequest(pods=messages.wanted_to_wire([(shape, 1) for shape in shapes]))
+        request = pb.JudgePodsRequest(pods=messages.encode_wanted([(shape, 1) for shape in shapes]))
         with translate_rpc_errors(NAME):
-            answer = self._stub().JudgePods(request, timeout=timeout_s(JUDGE_TIMEOUT_S))
+            answer = self._stub().JudgePods(request, timeout=timeout_s(EVALUATION_TIMEOUT_S))
         return messages.infeasible_shapes_from_wire(answer.infeasible, shapes)
 
     def find_capacity(self, pods: Sequence[PlannedPods]) -> list[FoundCapacity]:

@@ -12,7 +12,7 @@ from peloton.lifecycle.daemon import choose_evictions
 from peloton.model.ids import Hostname, JobId, PodId
 from peloton.model.pod import PodShape
 from peloton.model.reason import QosReason, QosRule
-from peloton.model.resources import needed
+from peloton.model.resources import compute_needed
 from peloton.ports import Evictor
 from services.hostmgr.hosts.host_cache import HostCache
 from services.storage.daemons.daemons import Daemons
@@ -87,7 +87,7 @@ class DaemonEvictions:
         for hostname, neighbours in self._records.neighbours(self._cluster, due).items():
             host = self._cache.host(hostname)
             if host is not None and len(chosen) < PODS_AT_ONCE_MAX:
-                leaving = choose_evictions(needed(short[hostname].resources), host.capacity, neighbours)
+                leaving = choose_evictions(compute_needed(short[hostname].resources), host.capacity, neighbours)
                 why = QosReason(QosRule.DAEMON, hostname, 0, 0)
                 chosen += [(pod_id, why) for pod_id in leaving]
         if not chosen:

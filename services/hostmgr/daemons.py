@@ -19,11 +19,11 @@ from peloton.model.daemon import DaemonPlan, DaemonReach, DaemonStep, WaitingDae
 from peloton.model.host import HostLease, LaunchResult, PlacedPod, Placement
 from peloton.model.ids import JobId
 from peloton.model.pod import PodShape
-from peloton.model.reason import ClusterReason, HostRule, Misfit, NoHost, PlacementReason, merged
-from peloton.model.resources import needed
+from peloton.model.reason import ClusterReason, HostRule, Misfit, NoHost, PlacementReason, merge_misfits
+from peloton.model.resources import compute_needed
 from peloton.ports import Lifecycles
 from services.hostmgr.daemon_evictions import DaemonEvictions
-from services.hostmgr.driver import ClusterDriver, RoomWish
+from services.hostmgr.driver import CapacityRequest, ClusterDriver
 from services.hostmgr.hosts.daemon_hosts import DaemonFit
 from services.hostmgr.hosts.host_cache import HOSTS_UNKNOWN, HostCache
 from services.storage.daemons.daemons import Daemons
@@ -61,8 +61,8 @@ class DaemonReconciler:
 
     def start(self) -> None:
         """Reserves resources for daemons; called before the first offer."""
-        self._cache.daemons.want(self._records.wanted())
-        self._cache.daemons.launched(self._records.on_hosts(self._cluster))
+        self._cache.daemons.want(self._records.list_wanted())
+        self._cache.daemons.record_launched(self._records.on_hosts(self._cluster))
 
     def refresh(self) -> None:
         """Rereads daemons, which may have been created, changed or ended, and hosts, whose labels may have changed."""
@@ -71,8 +71,8 @@ class DaemonReconciler:
 
     def _poll(self) -> None:
         self._cache.daemons.hosts_changed()
-        self._cache.daemons.want(self._records.wanted())
-        wanted = set(self._cache.daemons.wanted())
+        self._cache.daemons.want(self._records.list_wanted())
+        wanted = set(self._cache.daemons.list_wanted())
         self._followed = {job: followed for job, followed in self._followed.items() if job in wanted}
         if self._evictions is not None:
             self._evictions.keep(wanted)
@@ -125,14 +125,16 @@ class DaemonReconciler:
         """Returns the free resources that a daemon with such pods would find on the hosts now, without reserving any.
         Raises Unavailable while the hosts are not known."""
         reach, hosts = self.reach(shape), self._cache.finder.for_daemon(shape)
-        short = [host.hostname for host in hosts if not host.has_capacity and not host.is_away][:PLANNED_HOSTS_MAX]
+        short = [host.hostname for host in hosts if not host.has_capacity and not host.is_unavailable][
+            :PLANNED_HOSTS_MAX
+        ]
         neighbours = self._records.neighbours(self._cluster, short)
-        return count_daemon_hosts(needed(shape.resources), reach, hosts, neighbours, self._cache.capacity()[0])
+        return count_daemon_hosts(compute_needed(shape.resources), reach, hosts, neighbours, self._cache.capacity()[0])
 
     def _follow(self, job_id: JobId) -> FollowPlan:
         """Updates the instances of the daemon. A full pass, whose cost is proportional to the hosts, runs when the
         hosts or the daemon have changed, and periodically."""
-        seen, now_s = self._cache.daemons.seen(), time.monotonic()
+        seen, now_s = self._cache.daemons.read_versions(), time.monotonic()
         followed, at_s = self._followed.get(job_id, ((-1, -1), 0.0))
         if followed == seen and now_s - at_s < FOLLOW_AGAIN_S:
             return FollowPlan()
@@ -168,9 +170,9 @@ class DaemonReconciler:
         by_fit = self._cache.daemons.fit_pods(job_id, pods)
         short = frozenset(pod.shape for pod in pods if _lacks_resources(by_fit.refused.get(pod.hostname)))
         holder, shapes = (job_id, False), list(dict.fromkeys(pod.shape for pod in pods))
-        if self._driver.want_room(RoomWish(holder, shapes, short, False, self._cache.may_fit)):
+        if self._driver.request_capacity(CapacityRequest(holder, shapes, short, False, self._cache.may_fit)):
             by_fit = self._cache.daemons.fit_pods(job_id, pods)
-        self._driver.room_sufficed(holder, [shape for shape in shapes if shape not in short])
+        self._driver.demand_met(holder, [shape for shape in shapes if shape not in short])
         return by_fit
 
 
@@ -191,4 +193,4 @@ def _placements(pods: Sequence[WaitingDaemonPod], lease: HostLease) -> list[Plac
 def _why(refused: Sequence[Misfit]) -> PlacementReason:
     if not refused:
         return ()
-    return (ClusterReason(pods=(NoHost(len(refused), hosts=merged((misfit, 1) for misfit in refused)),)),)
+    return (ClusterReason(pods=(NoHost(len(refused), hosts=merge_misfits((misfit, 1) for misfit in refused)),)),)

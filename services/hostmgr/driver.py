@@ -13,18 +13,18 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from peloton.api.convert import carried_labels, volume_spec
+from peloton.api.convert import collect_labels, volume_spec
 from peloton.api.pod_parts import pod_resources
 from peloton.api.pod_parts import ports as pod_ports
 from peloton.api.v0.task import task_pb2
 from peloton.lifecycle.constraints import HostLabels, Labels
-from peloton.lifecycle.host_pools import taken
+from peloton.lifecycle.host_pools import scale_request
 from peloton.model.host import POD_SLOTS_UNLIMITED, HostState
 from peloton.model.host_pool import AT_PAR, Factors
 from peloton.model.ids import Hostname, JobId, PodId
 from peloton.model.job import JobRecord
 from peloton.model.pod import Label, PodShape, PodStatus, port_label
-from peloton.model.resources import Resources, needed, ordinary
+from peloton.model.resources import Resources, compute_needed, ordinary
 from peloton.model.secret import Secret
 from peloton.model.volume import VolumeRecord
 
@@ -180,10 +180,10 @@ class ExchangeAnswer(NamedTuple):
 class DriverEvents(Protocol):
     """Events that a driver reports from any of its threads. Only ``hosts_registered`` may block, on storage."""
 
-    def connected(self) -> None:
+    def on_connect(self) -> None:
         """A session started. It offers all free resources again, and pods may have changed unobserved."""
 
-    def disconnected(self) -> None:
+    def on_disconnect(self) -> None:
         """The session ended, and all its offers are void."""
 
     def hosts_registered(self, hosts: Sequence[RegisteredHost]) -> None:
@@ -198,13 +198,13 @@ class DriverEvents(Protocol):
         their ids for the driver to return to the cluster."""
         ...
 
-    def reported(self, report: PodReport) -> None: ...
+    def on_report(self, report: PodReport) -> None: ...
 
     def host_returned(self) -> None:
         """Reports that a host came back to a control plane without records of its pods; the kills of its pods are
         repeated."""
 
-    def refused(self, why: str) -> None:
+    def on_refuse(self, why: str) -> None:
         """Reports that the cluster rejects Peloton until a setting changes."""
 
 
@@ -212,13 +212,13 @@ class DriverEvents(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class RoomWish:
+class CapacityRequest:
     """The result of a lease, from which the driver decides whether to request more offers."""
 
     holder: Holder
     shapes: Sequence[PodShape]  # of the requested pods
     short: frozenset[PodShape]  # shapes with too few free resources
-    is_poor: bool  # pods of the job failed on some of the leased hosts
+    has_deprioritized_hosts: bool  # pods of the job failed on some of the leased hosts
     may_fit: Callable[[Sequence[PodShape]], bool]  # whether a host could take one, offered or not
 
 
@@ -245,13 +245,13 @@ class PodTemplate:
         """Returns the requested resources without revocable cpu."""
         return ordinary(self.resources, self.revocable)
 
-    def carried_labels(self, dealt: Iterable[int]) -> tuple[Label, ...]:
+    def collect_labels(self, allocated: Iterable[int]) -> tuple[Label, ...]:
         """Returns the labels of a pod with these dynamic ports that its host counts."""
-        return (*carried_labels(self.config), *map(port_label, dealt))
+        return (*collect_labels(self.config), *map(port_label, allocated))
 
-    def ports(self, dealt: Sequence[int]) -> dict[str, int]:
+    def ports(self, allocated: Sequence[int]) -> dict[str, int]:
         """Returns port names with the dynamic ports assigned to a pod, in the order of the config."""
-        return {name: number for (name, _), number in zip(self.dynamic_ports, dealt, strict=True)}
+        return {name: number for (name, _), number in zip(self.dynamic_ports, allocated, strict=True)}
 
 
 class PodLaunch(NamedTuple):
@@ -267,10 +267,10 @@ class PodLaunch(NamedTuple):
     @property
     def taken(self) -> Resources:
         """Returns the resources that the pod takes of the cluster. Slack is offered without a factor."""
-        asked = needed(self.template.resources)
+        asked = compute_needed(self.template.resources)
         if self.factors == AT_PAR:
             return asked
-        return taken(asked, self.factors._replace(cpu_percent=100) if self.template.revocable else self.factors)
+        return scale_request(asked, self.factors._replace(cpu_percent=100) if self.template.revocable else self.factors)
 
 
 @dataclass(frozen=True, slots=True)
@@ -324,12 +324,12 @@ class ClusterDriver(Protocol):
 
     # Offers.
 
-    def want_room(self, wish: RoomWish) -> bool:
+    def request_capacity(self, request: CapacityRequest) -> bool:
         """Handles the result of a lease. Returns whether offers arrived meanwhile, so that another lease may find
         more."""
         ...
 
-    def room_sufficed(self, holder: Holder, shapes: Sequence[PodShape]) -> None:
+    def demand_met(self, holder: Holder, shapes: Sequence[PodShape]) -> None:
         """Reports that a lease found enough free resources for these shapes."""
 
     def return_resources(self, resources_ids: Sequence[str]) -> None:
@@ -403,10 +403,10 @@ class ClusterDriver(Protocol):
 
     # Periodic tasks.
 
-    def tend(self) -> None:
+    def run_periodic(self) -> None:
         """Runs the driver's periodic tasks on the caller's thread. Raises OSError, and what storage raises."""
 
     @property
-    def tend_in_s(self) -> float:
+    def next_run_in_s(self) -> float:
         """Seconds until the next call is due."""
         ...

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from peloton.api.v0.job import job_pb2
-from peloton.model.external import Sighting
+from peloton.model.external import ObservedPod
 
 
 @dataclass(frozen=True, slots=True)
 class FoundPod:
     """An external pod. ``config`` and ``pool`` are set if it waits, unless it is refused."""
 
-    sighting: Sighting
+    observed: ObservedPod
     name: str  # namespace and name
     config: job_pb2.JobConfig | None = None  # the configuration of its owner's job, without the pool
     pool: str = ""  # as named by the pod or its namespace
@@ -23,7 +23,7 @@ class FoundPod:
 
 
 @dataclass(frozen=True, slots=True)
-class Remark:
+class PodCondition:
     """The status that the cluster shows at a waiting pod. ``reason`` is one word, for programs."""
 
     uid: str
@@ -38,13 +38,13 @@ class ExternalCluster(Protocol):
         """Registers ``changed``, which is called when pods appear or stop waiting, except for pods that Peloton has
         bound."""
 
-    def found(self) -> Sequence[FoundPod] | None:
+    def list_pods(self) -> Sequence[FoundPod] | None:
         """Returns all external pods, the oldest first; None while they are not known. Raises OSError."""
         ...
 
-    def remark(self, remarks: Sequence[Remark]) -> None:
+    def set_conditions(self, conditions: Sequence[PodCondition]) -> None:
         """Sets statuses that users see at the pods. A repetition costs nothing. Raises OSError."""
 
-    def hindrances(self) -> dict[str, str]:
+    def blocked_evictions(self) -> dict[str, str]:
         """Returns by uid why evictions of pods are blocked."""
         ...

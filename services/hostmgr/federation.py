@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from peloton.errors import InvalidArgument, PelotonError, Unavailable, Unimplemented
 from peloton.lifecycle.constraints import may_hold_in
-from peloton.lifecycle.daemon import joined
+from peloton.lifecycle.daemon import join_steps
 from peloton.model.advice import Mark, Marked
 from peloton.model.daemon import DaemonPlan, DaemonReach, DaemonStep
 from peloton.model.host import (
@@ -82,7 +82,7 @@ class HostManagers:
 
     # Placement.
 
-    def choose_clusters(self, wanted: Sequence[tuple[PodShape, int]], homes: Mapping[str, int]) -> ClusterChoice:
+    def choose_clusters(self, wanted: Sequence[tuple[PodShape, int]], preferred: Mapping[str, int]) -> ClusterChoice:
         """Orders the clusters for a placement. Raises Unavailable while no host manager leads."""
         clusters = self._clusters_with_leader()
         if len(clusters) == 1:
@@ -92,7 +92,7 @@ class HostManagers:
             ClusterView(name, free.get(name, Resources()), not address, kinds.get(name, ""))
             for name, address in clusters.items()
         ]
-        return order_clusters(views, wanted, homes)
+        return order_clusters(views, wanted, preferred)
 
     def acquire_hosts(
         self,
@@ -164,8 +164,8 @@ class HostManagers:
 
     def _of_lease(self, lease_id: str) -> tuple[str, str]:
         """Returns the cluster and the id of a lease. A lease without a cluster was made when there was only one."""
-        cluster, is_ours, own_id = lease_id.partition("/")
-        return (cluster, own_id) if is_ours else (next(iter(self._clusters_with_leader())), lease_id)
+        cluster, separator, own_id = lease_id.partition("/")
+        return (cluster, own_id) if separator else (next(iter(self._clusters_with_leader())), lease_id)
 
     def kill_running(self, job_id: JobId) -> int:
         """Kills in every cluster that answers; the job repeats the call for the others. Raises Unavailable when none
@@ -176,13 +176,13 @@ class HostManagers:
         clusters = self._clusters_with_leader()
         if len(clusters) == 1:
             return self._client(next(iter(clusters))).prefetch(images)
-        homes = self._hosts.clusters_of([host for hosts in images.values() for host in hosts])
+        cluster_by_host = self._hosts.clusters_of([host for hosts in images.values() for host in hosts])
 
         def ask(cluster: str) -> Prefetched:
-            mine = {image: [h for h in hosts if homes.get(h) == cluster] for image, hosts in images.items()}
+            mine = {image: [h for h in hosts if cluster_by_host.get(h) == cluster] for image, hosts in images.items()}
             return self._client(cluster).prefetch({image: hosts for image, hosts in mine.items() if hosts})
 
-        answers = self._each(sorted(set(homes.values())), ask)
+        answers = self._each(sorted(set(cluster_by_host.values())), ask)
         return Prefetched(sum(one.asked_count for one in answers), any(one.is_possible for one in answers))
 
     def step_daemon(self, job_id: JobId, after: int) -> DaemonStep:
@@ -194,7 +194,7 @@ class HostManagers:
             step = self._client(cluster).step_daemon(job_id, after)
             return step if is_one else replace(step, why=tuple(reason.within(cluster) for reason in step.why))
 
-        return joined(self._each(clusters, ask))
+        return join_steps(self._each(clusters, ask))
 
     def controller(self, cluster: str) -> HostManagerClient:
         return self._client(cluster)
@@ -245,10 +245,10 @@ class HostManagers:
                 left = self._free[cluster] - taken
                 self._free[cluster] = Resources(*(max(amount, 0) for amount in left))
 
-    def judge(self, shapes: Sequence[PodShape]) -> dict[PodShape, Infeasibility]:
+    def evaluate(self, shapes: Sequence[PodShape]) -> dict[PodShape, Infeasibility]:
         """Returns the pods that no host of any cluster could take even if it were empty, with the reason. Raises
         Unavailable when a cluster does not answer: one of its hosts might take them."""
-        answers = {cluster: self._client(cluster).judge(shapes) for cluster in sorted(self._clusters_with_leader())}
+        answers = {cluster: self._client(cluster).evaluate(shapes) for cluster in sorted(self._clusters_with_leader())}
         is_one = len(answers) == 1
         return {
             shape: tuple(found[shape].within("" if is_one else cluster) for cluster, found in answers.items())
@@ -349,7 +349,7 @@ class HostManagers:
         client = self._client(cluster)
         infeasible: dict[PodShape, Infeasible] = {}
         for start in range(0, len(shapes), SHAPES_PER_CALL):
-            infeasible |= client.judge(shapes[start : start + SHAPES_PER_CALL])
+            infeasible |= client.evaluate(shapes[start : start + SHAPES_PER_CALL])
         return MigrationTarget(client.capacity().up, client.free()[0], infeasible)
 
     # Capacity; called by one thread.
@@ -363,10 +363,10 @@ class HostManagers:
             self._held.pop(cluster, None)
 
         self._each(clusters, ask)
-        parts = [self._counted(cluster, now_s) for cluster in clusters]
+        parts = [self._read_capacity(cluster, now_s) for cluster in clusters]
         return total_of(parts)
 
-    def _counted(self, cluster: str, now_s: float) -> Capacity:
+    def _read_capacity(self, cluster: str, now_s: float) -> Capacity:
         known = self._known.get(cluster)
         if known is not None and counts_as_known(known, now_s):
             return known.capacity
@@ -374,6 +374,6 @@ class HostManagers:
         if held is None or now_s - held.said_s > HELD_AGE_MAX_S:
             if held is None:
                 log.warning("cluster %s is silent: it counts with what its pods hold", cluster)
-            amounts, revocable = self._pods.held(cluster)
+            amounts, revocable = self._pods.sum_held(cluster)
             held = self._held[cluster] = Known(Capacity(amounts, revocable, amounts), now_s)
         return held.capacity._replace(registered=known.capacity.registered) if known else held.capacity

@@ -34,4 +34,4 @@ class HostLoads:
         for name in late:
             del self._measured[name]
         beyond = {name: beyond_held(each.load, each.host.capacity, each.host.free) for name, each in news.items()}
-        self._cache.measured(beyond, late)
+        self._cache.set_measured(beyond, late)

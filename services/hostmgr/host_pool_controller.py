@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from peloton.errors import Aborted, InvalidArgument
-from peloton.lifecycle.host_pools import served_by_name, serving
+from peloton.lifecycle.host_pools import infer_workloads, serving
 from peloton.model.host_pool import (
     FACTOR_PERCENT_MAX,
     HOST_POOL_NAME_MAX,
@@ -89,7 +89,7 @@ class HostPoolController:
         now = self._records.all() or HostPools()
         serves = serving(now.pools.values())
         hosts: dict[str, list[Hostname]] = {name: [] for name in now.pools}
-        for hostname in self._records.known_hosts():
+        for hostname in self._records.list_known_hosts():
             hosts[now.of(hostname).current].append(hostname)
         return [(replace(pool, serves=serves[name]), hosts[name]) for name, pool in sorted(now.pools.items())]
 
@@ -98,7 +98,7 @@ class HostPoolController:
         _check_name(name)
         _check_factors(name, factors)
         _check_minimum(name, minimum)
-        pool = HostPool(name, serves or served_by_name(name), Factors(**factors), time.time_ns(), minimum)
+        pool = HostPool(name, serves or infer_workloads(name), Factors(**factors), time.time_ns(), minimum)
         self._records.create(pool)
         self._core.read_host_pools()
 
@@ -127,7 +127,7 @@ class HostPoolController:
         """Moves as many hosts between two pools, each given by name and desired size, as their sizes require; chooses
         the hosts where the least work is lost. Raises InvalidArgument, Aborted."""
         now = self._records.all() or HostPools()
-        places = {hostname: now.of(hostname) for hostname in self._records.known_hosts()}
+        places = {hostname: now.of(hostname) for hostname in self._records.list_known_hosts()}
         counts = Counter(place.desired for place in places.values())
         losing, gaining = (Sizes(name, counts[name], wanted) for name, wanted in (source, destination))
         count, refusal = count_to_move(losing, gaining, now.pools)

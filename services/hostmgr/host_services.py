@@ -235,8 +235,8 @@ class MaintenanceServicer(maintenance_pb2_grpc.MaintenanceServiceServicer):
 
     @abort_on_error
     def Plan(self, request: pb.PlanRequest, context: grpc.ServicerContext) -> pb.PlanResponse:
-        residents = self._maintainer.residents([Hostname(name) for name in _check_hostnames(request.hostnames)])
-        found = departures(residents, *self._rebalancer.snapshot(residents.keys()))
+        hosted_pods = self._maintainer.hosted_pods([Hostname(name) for name in _check_hostnames(request.hostnames)])
+        found = departures(hosted_pods, *self._rebalancer.snapshot(hosted_pods.keys()))
         names = self._names(job.job_id for host in found for job in host.jobs)
         return pb.PlanResponse(hosts=[_departure(host, self._maintainer.cluster, names) for host in found])
 
@@ -280,7 +280,7 @@ class MaintenanceServicer(maintenance_pb2_grpc.MaintenanceServiceServicer):
     def Query(self, request: pb.QueryRequest, context: grpc.ServicerContext) -> pb.QueryResponse:
         wanted = set(request.hostnames)
         hosts = [host for host in self._maintainer.hosts() if not wanted or host.hostname in wanted]
-        away_max, host_count = self._maintainer.away_max(), self._maintainer.host_count()
+        away_max, host_count = self._maintainer.unavailable_max(), self._maintainer.host_count()
         return pb.QueryResponse(hosts=self._wire(hosts), away_max=away_max, host_count=host_count)
 
     def _wire(self, hosts: Sequence[HostMaintenance]) -> list[pb.HostMaintenance]:

@@ -38,10 +38,10 @@ class Launcher:
         in_flight: InFlight[PodId],
         release: Callable[[str], None],
         unsettled: Callable[[], None],
-        chore: Callable[[], None],
+        background_task: Callable[[], None],
     ) -> None:
-        """``release`` releases a lease. ``unsettled`` is called when it is unknown whether pods arrived, ``chore`` when
-        the driver has periodic work due."""
+        """``release`` releases a lease. ``unsettled`` is called when it is unknown whether pods arrived,
+        ``background_task`` when the driver has periodic work due."""
         self._jobs, self._pods, self._volumes = jobs, pods, volumes
         self._cluster = cluster
         self._cache = cache
@@ -50,7 +50,7 @@ class Launcher:
         self._in_flight = in_flight
         self._release = release
         self._unsettled = unsettled
-        self._chore = chore
+        self._background_task = background_task
         self._templates = templates
 
     def launch(self, job_id: JobId, lease_id: str, placements: Sequence[Placement]) -> LaunchResult:
@@ -104,11 +104,11 @@ class Launcher:
         wanted = {instance: spec for instance, *_ in rows if (spec := templates[instance].volume)}
         taken = self._pods.mark_launched(job.job_id, rows, time.time_ns(), self._cluster, wanted) if rows else set()
         launched = [
-            (i, run, host, templates[i].carried_labels(ports.values())) for i, run, host, _, ports in rows if i in taken
+            (i, run, host, templates[i].collect_labels(ports.values())) for i, run, host, _, ports in rows if i in taken
         ]
         self._cache.pods_launched(job.job_id, launched)
         if len(taken) < len(rows):
-            self._cache.host_pools.refused([PodId(job.job_id, i, run) for i, run, *_ in rows if i not in taken])
+            self._cache.host_pools.remove_refused([PodId(job.job_id, i, run) for i, run, *_ in rows if i not in taken])
         volumes = self._volumes.of_instances(job.job_id, sorted(taken & wanted.keys()))
         return taken, self._send(job.job_id, placements, claims, templates, taken, volumes)
 
@@ -133,7 +133,7 @@ class Launcher:
             launches.append(HostLaunch(claim, pods))
         failed = self._driver.launch(launches)
         if failed:
-            self._chore()
+            self._background_task()
             self._writer.commit([launch_refused(pod_id, message, time.time_ns()) for pod_id, message in failed])
         return [pod_id for pod_id, _ in failed]
 

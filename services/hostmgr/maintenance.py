@@ -14,7 +14,15 @@ from typing import Protocol
 
 from peloton.errors import Aborted, Unavailable
 from peloton.lifecycle.host_move import move_changes
-from peloton.lifecycle.maintenance import Step, away_max, drain_progress, next_step, plan_drain, turn_text, who_leaves
+from peloton.lifecycle.maintenance import (
+    Step,
+    drain_progress,
+    next_step,
+    plan_drain,
+    turn_text,
+    unavailable_max,
+    who_leaves,
+)
 from peloton.lifecycle.reason_text import sla_text
 from peloton.lifecycle.sla import Grant
 from peloton.model.host import HostState
@@ -22,26 +30,26 @@ from peloton.model.ids import Hostname, JobId
 from peloton.model.maintenance import (
     Blocker,
     DrainProgress,
+    HostedPod,
     HostMaintenance,
     MaintenanceAct,
     MaintenanceRequest,
-    Resident,
 )
 from peloton.model.pod import TerminationReason
 from peloton.model.text import shorten
 from peloton.ports import HostLifecycles, Lifecycles
 from services.hostmgr.drain_watch import DrainWatch
 from services.hostmgr.driver import HostAddress
+from services.hostmgr.hosted_pods import HostedPods
 from services.hostmgr.hosts.host_cache import HOSTS_UNKNOWN
 from services.hostmgr.manager import HostManagerCore
-from services.hostmgr.residents import Residents
 from services.storage.hosts.host_pools import HostPoolRecords
 from services.storage.hosts.maintenance import Maintenance
 from services.storage.pods.host_pods import HostPods
 
 log = logging.getLogger(__name__)
 
-CHORES_PERIOD_S = 10.0
+TASKS_PERIOD_S = 10.0
 WAKE_PERIOD_S = 300.0
 """Seconds between wake-ups of all maintenances with a step to take: Temporal may have lost their workflows."""
 NOT_A_HOST = "host is not a Peloton agent"
@@ -88,11 +96,11 @@ class HostMaintainer:
         self._jobs, self._hosts, self._watch = jobs, hosts, watch
         self.cluster, self._share = cluster, share
         self._wake_period_s = wake_period_s
-        self._residents = Residents(partial(pods.residents, cluster=cluster))
+        self._hosted_pods = HostedPods(partial(pods.hosted_pods, cluster=cluster))
         self._refreshing = threading.Lock()
         self._wanted = threading.Event()
         self._stopping = False
-        self._thread = threading.Thread(target=self._run_chores, name="host maintenance", daemon=True)
+        self._thread = threading.Thread(target=self._run_background_tasks, name="host maintenance", daemon=True)
         self._refresh()  # before anything is leased
 
     def start(self) -> None:
@@ -122,7 +130,7 @@ class HostMaintainer:
             if host is not None:
                 request = replace(request, ip=host.ip, capacity=host.capacity)
             placed[request.hostname] = request
-        hosts = self._maintenance.request(self.cluster, list(placed.values()), self.away_max(), time.time_ns())
+        hosts = self._maintenance.request(self.cluster, list(placed.values()), self.unavailable_max(), time.time_ns())
         self._apply_changes(hosts)
         maintained = self._maintenance.all(self.cluster)
         return [self._with_turn(host, maintained) for host in hosts]
@@ -130,7 +138,7 @@ class HostMaintainer:
     def steer(self, hostnames: Sequence[str], act: MaintenanceAct) -> list[HostMaintenance]:
         """Applies the act to all of the hosts or none. Raises NotFound, Aborted."""
         asked = list(dict.fromkeys(hostnames))
-        changed = self._maintenance.steer(self.cluster, asked, act, self.away_max(), time.time_ns())
+        changed = self._maintenance.steer(self.cluster, asked, act, self.unavailable_max(), time.time_ns())
         self._apply_changes(changed)
         return [host for host in changed if host.hostname in asked]
 
@@ -154,9 +162,9 @@ class HostMaintainer:
                 for name, pool in due.begin.items()
                 if name in known
             ]
-            changed += self._maintenance.request(self.cluster, asked, self.away_max(), now_ns)
+            changed += self._maintenance.request(self.cluster, asked, self.unavailable_max(), now_ns)
         if due.stay:
-            changed += self._maintenance.stay(self.cluster, due.stay, self.away_max(), now_ns)
+            changed += self._maintenance.stay(self.cluster, due.stay, self.unavailable_max(), now_ns)
         if due.redirect:
             self._maintenance.redirect(self.cluster, due.redirect, now_ns)
             changed += [rows[name] for name in due.redirect]
@@ -167,13 +175,13 @@ class HostMaintainer:
         if changed:
             self._apply_changes(changed)
 
-    def away_max(self) -> int:
-        return away_max(self.host_count(), self._share)
+    def unavailable_max(self) -> int:
+        return unavailable_max(self.host_count(), self._share)
 
     def host_count(self) -> int:
         return self._cache.host_count()
 
-    def residents(self, hostnames: Sequence[Hostname]) -> Mapping[Hostname, Sequence[Resident]]:
+    def hosted_pods(self, hostnames: Sequence[Hostname]) -> Mapping[Hostname, Sequence[HostedPod]]:
         """Returns the pods on hosts of the cluster. Raises Aborted for an unknown host, Unavailable while no host is
         known."""
         if not self.host_count():
@@ -181,28 +189,28 @@ class HostMaintainer:
         known = {host.hostname for host in self._maintenance.all(self.cluster)}
         if unknown := [name for name in hostnames if name not in known and self._cache.host(name) is None]:
             raise Aborted(f"{NOT_A_HOST}: {shorten(unknown[0])}")
-        return self._residents.now_of(hostnames)
+        return self._hosted_pods.now_of(hostnames)
 
     # Steps of the workflow. Each does nothing unless the row has it as the next step.
 
     def cordon(self, hostname: str) -> None:
         """Closes the host to launches when its turn comes."""
         if self._next(hostname, Step.CORDON):
-            self._apply_changes(self._maintenance.admit(self.cluster, self.away_max(), time.time_ns()))
+            self._apply_changes(self._maintenance.admit(self.cluster, self.unavailable_max(), time.time_ns()))
 
     def drain(self, hostname: str) -> None:
         """Runs one round: asks pods to leave that have not been asked; the host is DRAINED once it is empty."""
         if not (host := self._next(hostname, Step.DRAIN)):
             return
-        residents = who_leaves(host, self._residents.of(host.hostname))
-        if not residents and self._is_empty(host):
+        hosted_pods = who_leaves(host, self._hosted_pods.of(host.hostname))
+        if not hosted_pods and self._is_empty(host):
             now_ns = time.time_ns()
             if self._maintenance.move(self.cluster, hostname, HostState.DRAINING, HostState.DRAINED, now_ns):
                 log.info("host %s is drained", hostname)
             self._watch.watch(host.hostname)
             self._refresh()
             return
-        progress = self._ask_to_leave(host, residents)
+        progress = self._ask_to_leave(host, hosted_pods)
         if progress != host.progress:
             self._maintenance.note_drain(host, progress, time.time_ns())
 
@@ -227,7 +235,7 @@ class HostMaintainer:
                 self._core.read_host_pools()
             else:
                 self._notify_cluster(lambda: self._core.driver.bring_up(_address(host)))
-            begun = self._maintenance.end(self.cluster, hostname, self.away_max(), time.time_ns())
+            begun = self._maintenance.end(self.cluster, hostname, self.unavailable_max(), time.time_ns())
             log.info("the %s of host %s is over", "move" if host.is_move else "maintenance", hostname)
             self._watch.watch(host.hostname)
             self._apply_changes(begun)
@@ -240,18 +248,18 @@ class HostMaintainer:
     def _with_turn(self, host: HostMaintenance, hosts: Collection[HostMaintenance]) -> HostMaintenance:
         if not host.waits_for_turn:
             return host
-        return replace(host, progress=DrainProgress(waiting_for=turn_text(host, hosts, self.away_max())))
+        return replace(host, progress=DrainProgress(waiting_for=turn_text(host, hosts, self.unavailable_max())))
 
     # Draining.
 
     def _is_empty(self, host: HostMaintenance) -> bool:
         """Returns whether the host is empty; asks storage after the launches that had claimed the host have ended."""
         return self._cache.is_closed(host.hostname) and not who_leaves(
-            host, self._residents.now_of([host.hostname])[host.hostname]
+            host, self._hosted_pods.now_of([host.hostname])[host.hostname]
         )
 
-    def _ask_to_leave(self, host: HostMaintenance, residents: Sequence[Resident]) -> DrainProgress:
-        plan, now_ns = plan_drain(residents, host.is_forced), time.time_ns()
+    def _ask_to_leave(self, host: HostMaintenance, hosted_pods: Sequence[HostedPod]) -> DrainProgress:
+        plan, now_ns = plan_drain(hosted_pods, host.is_forced), time.time_ns()
         asked: dict[JobId, Collection[int]] = {}
         blockers: list[Blocker] = []
         for job_id in plan.evict:
@@ -262,9 +270,9 @@ class HostMaintainer:
             if grant.refusal:
                 blockers.append(Blocker(job_id, len(grant.refused), sla_text(grant.refusal)))
         for job_id, leaving in asked.items():
-            self._residents.note_leaving(host.hostname, job_id, leaving)
+            self._hosted_pods.note_leaving(host.hostname, job_id, leaving)
         jobs = {job_id for job_id, leaving in asked.items() if leaving}
-        is_leaving = {pod.job_id for pod in residents if pod.is_leaving}
+        is_leaving = {pod.job_id for pod in hosted_pods if pod.is_leaving}
         self._watch.watch(host.hostname, jobs | is_leaving, [JobId(blocker.job_id) for blocker in blockers])
         self._jobs.jobs_changed(jobs, "the drain of a host asked pods to leave")
         return drain_progress(plan, blockers)
@@ -314,10 +322,10 @@ class HostMaintainer:
         except OSError as error:
             raise Unavailable(f"the cluster did not take it: {error}") from error
 
-    def _run_chores(self) -> None:
+    def _run_background_tasks(self) -> None:
         woken_s = time.monotonic()
         while not self._stopping:
-            self._wanted.wait(CHORES_PERIOD_S)
+            self._wanted.wait(TASKS_PERIOD_S)
             self._wanted.clear()
             try:
                 if time.monotonic() - woken_s >= self._wake_period_s:
@@ -332,7 +340,7 @@ class HostMaintainer:
         if self._core.driver.is_connected:
             hosts = self._maintenance.all(self.cluster)
             self._core.driver.drain(
-                [_address(h) for h in hosts if h.is_away and h.goal is HostState.DOWN and not h.is_move]
+                [_address(h) for h in hosts if h.is_unavailable and h.goal is HostState.DOWN and not h.is_move]
             )
 
 

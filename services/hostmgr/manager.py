@@ -27,12 +27,20 @@ from peloton.model.reservation import WaitingPod
 from peloton.ports import Evictor, Lifecycles, PodLifecycles
 from services.hostmgr.daemon_evictions import DaemonEvictions
 from services.hostmgr.daemons import DaemonReconciler
-from services.hostmgr.driver import ClusterDriver, FreeResources, PodOnHost, PodReport, RegisteredHost, RoomWish, Token
+from services.hostmgr.driver import (
+    CapacityRequest,
+    ClusterDriver,
+    FreeResources,
+    PodOnHost,
+    PodReport,
+    RegisteredHost,
+    Token,
+)
 from services.hostmgr.event_writer import EventWriter
 from services.hostmgr.failure_output import FailureOutput
-from services.hostmgr.hosts.domain_counts import NO_COUNTS, Counts, joined
+from services.hostmgr.hosts.domain_counts import NO_COUNTS, Counts, join_counts
 from services.hostmgr.hosts.host_cache import HOSTS_UNKNOWN, HostCache
-from services.hostmgr.hosts.host_notes import CLOSED_BY, HostNotes
+from services.hostmgr.hosts.host_event_recorder import CLOSED_BY, HostEventRecorder
 from services.hostmgr.hosts.hostname_claims import HostnameClaims
 from services.hostmgr.hosts.spread_turns import SpreadTurns
 from services.hostmgr.in_flight import InFlight
@@ -84,7 +92,7 @@ class HostManagerCore:
         self.driver = driver
         self._pods, self._lockdowns = storage.host_pods, storage.lockdowns
         self._disruptions, self._host_pools = storage.disruptions, storage.host_pools
-        self._homes, self._turns = storage.pods.homes, SpreadTurns(settings.lease_s, time.monotonic)
+        self._preferred_hosts, self._turns = storage.pods.preferred_hosts, SpreadTurns(settings.lease_s, time.monotonic)
         self._budgets_at_s = float("-inf")
         self._lifecycles = lifecycles
         labels = {CLUSTER_LABEL: settings.cluster, CLUSTER_KIND_LABEL: driver.capabilities.kind}
@@ -92,8 +100,8 @@ class HostManagerCore:
             labels[VOLUMES_LABEL] = KEPT
         self._open_events = storage.host_events.open
         self._events = EventWriter(storage.host_events.add)
-        self.notes = HostNotes(settings.cluster, self._events.add)
-        self.cache = HostCache(settings.lease_s, cluster_labels=labels, notes=self.notes)
+        self.recorder = HostEventRecorder(settings.cluster, self._events.add)
+        self.cache = HostCache(settings.lease_s, cluster_labels=labels, recorder=self.recorder)
         periods_s = settings.reserve_after_s, settings.reservation_s
         self._reserver = Reserver(settings.cluster, storage.daemons, self.cache, *periods_s)
         self._claims = HostnameClaims(storage.hosts, settings.cluster)
@@ -117,7 +125,7 @@ class HostManagerCore:
             in_flight,
             self.release,
             lambda: self._request_reconcile(ReconcileScope.UNSETTLED),
-            lambda: self._chore_due.set(),
+            lambda: self._background_due.set(),
         )
         evictions = None
         if evictor is not None:
@@ -133,41 +141,41 @@ class HostManagerCore:
             done=self._reconciler.answers.take,
         )
         self._stopping = threading.Event()
-        self._chore_due = threading.Event()
-        self._chores = threading.Thread(target=self._run_chores, name="host chores", daemon=True)
+        self._background_due = threading.Event()
+        self._background_tasks = threading.Thread(target=self._run_background_tasks, name="host chores", daemon=True)
 
     # Start and stop.
 
     def start(self) -> None:
-        for pods in self._pods.labelled(self._settings.cluster):
+        for pods in self._pods.list_labelled(self._settings.cluster):
             self.cache.pod_labels.add(pods)
         if self._settings.uses_host_pools:
             self.read_host_pools()
             self._read_asked()
-        self.notes.succeed(self._open_events(self._settings.cluster, CLOSED_BY))
+        self.recorder.succeed(self._open_events(self._settings.cluster, CLOSED_BY))
         self._events.start()
         self.daemons.start()
         self._report_queue.start()
         self._failure_output.start()
         self.driver.start(self)
-        self._chores.start()
+        self._background_tasks.start()
 
     def stop(self) -> None:
         """Stops the report queue first, while statuses can still be acknowledged."""
         self._stopping.set()
-        self._chore_due.set()
+        self._background_due.set()
         self._report_queue.stop()
         self._failure_output.stop()
         self.driver.stop()
-        self._chores.join()
+        self._background_tasks.join()
         self._events.stop()
 
     # Events of the driver. Only ``hosts_registered`` blocks on storage.
 
-    def connected(self) -> None:
+    def on_connect(self) -> None:
         self._request_reconcile()
 
-    def disconnected(self) -> None:
+    def on_disconnect(self) -> None:
         self.cache.forget_resources()
 
     def read_host_pools(self) -> None:
@@ -177,13 +185,13 @@ class HostManagerCore:
             self.daemons.hosts_changed()  # daemons may be constrained by the label
 
     def _read_asked(self) -> None:
-        self.cache.host_pools.read_asked(partial(self._pods.asked, self._settings.cluster))
+        self.cache.host_pools.read_asked(partial(self._pods.list_requests, self._settings.cluster))
 
     def hosts_registered(self, hosts: Sequence[RegisteredHost]) -> None:
         if not self._stopping.is_set():
-            refused = self._claims.refused([host.hostname for host in hosts])
+            refused = self._claims.find_refused([host.hostname for host in hosts])
             waiting = self.cache.set_hosts(hosts, refused)
-            self.notes.registered(hosts, refused)
+            self.recorder.record_hosts(hosts, refused)
             self._lifecycles.jobs_changed(waiting, "hosts became free")
             self.daemons.hosts_changed()
 
@@ -197,19 +205,19 @@ class HostManagerCore:
     def idle_resources(self, until_s: float, kept: int, limit: int) -> list[str]:
         return self.cache.take_idle(until_s, time.monotonic(), kept, limit)
 
-    def reported(self, report: PodReport) -> None:
+    def on_report(self, report: PodReport) -> None:
         if self._reconciler.answers.is_news(report):
             self._report_queue.add(report)
 
     def host_returned(self) -> None:
         self._reconciling.want_by(time.monotonic() + HOST_BACK_REST_S)
 
-    def refused(self, why: str) -> None:
+    def on_refuse(self, why: str) -> None:
         self._give_up(why)
 
     def _request_reconcile(self, scope: ReconcileScope = ReconcileScope.ALL) -> None:
         self._reconciling.want(scope)
-        self._chore_due.set()
+        self._background_due.set()
 
     # Leases and launches.
 
@@ -226,7 +234,7 @@ class HostManagerCore:
 
         def lease() -> HostLease:
             shapes = [shape for shape, _ in gangs]
-            counts = joined(self._count_domains(job_id, shapes, [pod.instance_id for pod in desired]), elsewhere)
+            counts = join_counts(self._count_domains(job_id, shapes, [pod.instance_id for pod in desired]), elsewhere)
             return lease_hosts(
                 self.cache, self.driver, job_id, gangs, time.monotonic, for_gang, desired, counts, waiting
             )
@@ -260,7 +268,7 @@ class HostManagerCore:
             return NO_COUNTS
         if not self.cache.are_hosts_known:
             raise Unavailable(HOSTS_UNKNOWN)
-        return self.cache.domains.count(spread, self._homes(job_id, self._settings.cluster, without), drained)
+        return self.cache.domains.count(spread, self._preferred_hosts(job_id, self._settings.cluster, without), drained)
 
     def release(self, lease_id: str) -> None:
         self._turns.end(lease_id)
@@ -290,7 +298,7 @@ class HostManagerCore:
         return len(kills)
 
     def _check_unlocked(self, component: str, act: str) -> None:
-        if component in self._lockdowns.locked():
+        if component in self._lockdowns.read_locked():
             raise Unavailable(f"{act} op is locked")
 
     def _kill(self, pods: Sequence[PodOnHost]) -> None:
@@ -323,28 +331,30 @@ class HostManagerCore:
 
     # Periodic tasks: of the driver, resource holds, reconciliation.
 
-    def _run_chores(self) -> None:
+    def _run_background_tasks(self) -> None:
         while not self._stopping.is_set():
-            self._chore_due.clear()
+            self._background_due.clear()
             if self.driver.is_connected:
-                self._attempt("the driver's chores", self.driver.tend)
+                self._attempt("the driver's chores", self.driver.run_periodic)
                 self._attempt("held room", self._review_holds)
                 self._attempt("reserved hosts", self._review_reservations)
                 if self.cache.host_pools.is_stale:
                     self._attempt("what pods have asked for", self._read_asked)
                 self._attempt("disruption budgets", self._set_disruption_budgets)
-                self._attempt("volumes", self._volumes.tend)
+                self._attempt("volumes", self._volumes.run_periodic)
                 self._attempt("daemons", self.daemons.refresh)
                 scope = self._reconciling.take(time.monotonic())
                 if scope and not self._attempt("reconciliation", partial(self._reconcile, scope)):
                     self._reconciling.want(scope)
-            tend_in_s = max(min(self.driver.tend_in_s, self.daemons.signal_in_s), 0.0)
-            self._chore_due.wait(min(tend_in_s, BEHIND_PERIOD_S) if self._reconciling.is_wanted else tend_in_s)
+            next_run_in_s = max(min(self.driver.next_run_in_s, self.daemons.signal_in_s), 0.0)
+            self._background_due.wait(
+                min(next_run_in_s, BEHIND_PERIOD_S) if self._reconciling.is_wanted else next_run_in_s
+            )
             self._stopping.wait(0.2)  # events that arrive together are handled together
 
-    def _attempt(self, what: str, chore: Callable[[], None]) -> bool:
+    def _attempt(self, what: str, action: Callable[[], None]) -> bool:
         try:
-            chore()
+            action()
         except Exception as error:
             if not self._stopping.is_set():
                 log.warning("%s failed, tried again soon: %s", what, error)
@@ -385,10 +395,10 @@ def lease_hosts(
     """Leases offered resources, and once more when the driver obtains further offers on request."""
     holder, shapes = (job_id, for_gang), [shape for shape, _ in wanted]
     lease = cache.acquire(job_id, wanted, clock(), for_gang, desired, counts, waiting)
-    is_poor = any(host.is_shunned for host in lease.hosts)
-    if driver.want_room(RoomWish(holder, shapes, lease.short, is_poor, cache.may_fit)):
+    has_deprioritized_hosts = any(host.is_deprioritized for host in lease.hosts)
+    if driver.request_capacity(CapacityRequest(holder, shapes, lease.short, has_deprioritized_hosts, cache.may_fit)):
         lease = cache.acquire(job_id, wanted, clock(), for_gang, desired, counts, waiting)  # the first lease ends
-    driver.room_sufficed(holder, [shape for shape in shapes if shape not in lease.short])
+    driver.demand_met(holder, [shape for shape in shapes if shape not in lease.short])
     return lease
 
 

@@ -114,7 +114,7 @@ def constraint_from_wire(wire: pb.Constraint) -> Constraint:
     return AllOf(parts) if wire.kind == _Kind.ALL_OF else AnyOf(parts)
 
 
-def wanted_to_wire(gangs: Iterable[tuple[PodShape, int]]) -> list[pb.Wanted]:
+def encode_wanted(gangs: Iterable[tuple[PodShape, int]]) -> list[pb.Wanted]:
     return [
         pb.Wanted(
             resources=resources_to_wire(shape.resources),
@@ -146,7 +146,7 @@ def _workload(text: str) -> Workload:
     return Workload(text) if text in _WORKLOADS else Workload.ANY
 
 
-def wanted_from_wire(wanted: Iterable[pb.Wanted]) -> list[tuple[PodShape, int]]:
+def decode_wanted(wanted: Iterable[pb.Wanted]) -> list[tuple[PodShape, int]]:
     return [
         (
             PodShape(
@@ -165,13 +165,13 @@ def wanted_from_wire(wanted: Iterable[pb.Wanted]) -> list[tuple[PodShape, int]]:
     ]
 
 
-def desired_to_wire(desired: Iterable[Desired], shapes: Sequence[PodShape]) -> list[pb.Desired]:
+def encode_desired(desired: Iterable[Desired], shapes: Sequence[PodShape]) -> list[pb.Desired]:
     return [
         pb.Desired(instance_id=d.instance_id, hostname=d.hostname, wanted_index=shapes.index(d.shape)) for d in desired
     ]
 
 
-def desired_from_wire(desired: Iterable[pb.Desired], shapes: Sequence[PodShape]) -> list[Desired]:
+def decode_desired(desired: Iterable[pb.Desired], shapes: Sequence[PodShape]) -> list[Desired]:
     return [Desired(d.instance_id, Hostname(d.hostname), shapes[d.wanted_index]) for d in desired]
 
 
@@ -200,7 +200,7 @@ def lease_to_wire(lease: HostLease, shapes: Sequence[PodShape]) -> pb.AcquireHos
             ports=[pb.PortRange(begin=begin, end=end) for begin, end in h.ports],
             pod_labels=[pb.PodLabelCount(key=k, value=v, pod_count=count) for (k, v), count in h.pod_labels],
             capacity=resources_to_wire(h.capacity),
-            shunned=h.is_shunned,
+            shunned=h.is_deprioritized,
             pod_slots=h.pod_slots if h.pod_slots < POD_SLOTS_UNLIMITED else None,
             **_labels_to_wire(h.labels),
             cpu_beyond=h.load_beyond[0],
@@ -363,8 +363,8 @@ def capacity_from_wire(wire: pb.HostPoolRoomsResponse) -> tuple[dict[str, HostPo
 
 
 def marks_from_wire(wire: advice_pb2.AdviceResponse) -> tuple[dict[Hostname, Marked], dict[JobId, Marked]]:
-    def marked(one: advice_pb2.HostMark | advice_pb2.ServiceMark) -> Marked:
+    def encode_marked(one: advice_pb2.HostMark | advice_pb2.ServiceMark) -> Marked:
         return Marked(Mark(advice_pb2.Mark.Name(one.mark).removeprefix("MARK_")), one.reason)
 
-    hosts = {Hostname(one.hostname): marked(one) for one in wire.hosts}
-    return hosts, {JobId(one.job_id): marked(one) for one in wire.services}
+    hosts = {Hostname(one.hostname): encode_marked(one) for one in wire.hosts}
+    return hosts, {JobId(one.job_id): encode_marked(one) for one in wire.services}

@@ -84,11 +84,11 @@ class PodUses:
         now_s = self._clock()
         before = watched.use if now_s - watched.at_s < KEPT_S else HostUse()
         watched.use = next_use(before, samples)
-        known = watched.pods.keys() | {counter.pod_id for counter in _advanced_counters(before, watched.use)}
+        known = watched.pods.keys() | {counter.pod_id for counter in _find_advanced(before, watched.use)}
         watched.pods = {pod: use for pod, use in watched.use.pods().items() if pod in known}
         watched.at_s = now_s
 
 
-def _advanced_counters(before: HostUse, after: HostUse) -> list[Counter]:
+def _find_advanced(before: HostUse, after: HostUse) -> list[Counter]:
     """Returns the counters that have advanced and thus yield a rate."""
     return [one for key, one in after.counters.items() if before.counters.get(key, one) is not one]

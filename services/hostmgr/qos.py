@@ -16,7 +16,7 @@ from peloton.errors import InvalidArgument, Unavailable
 from peloton.lifecycle.reason_text import eviction_text
 from peloton.model.ids import Hostname
 from peloton.model.reason import QosRule
-from peloton.model.resources import needed
+from peloton.model.resources import compute_needed
 from peloton.ports import Evictor, Lifecycles
 from peloton.scheduling.qos import (
     Correction,
@@ -118,7 +118,9 @@ class QosController:
         uses = found.use.pods()
         rows = self._pods.revocable(list(uses))
         pods = [
-            RevocablePod(r.pod_id, r.priority, r.started_ns, needed(r.asked).cpu_milli, uses[r.pod_id], r.is_leaving)
+            RevocablePod(
+                r.pod_id, r.priority, r.started_ns, compute_needed(r.asked).cpu_milli, uses[r.pod_id], r.is_leaving
+            )
             for r in rows
         ]
         made = corrections(watch, found.load, pods, policy)
@@ -133,7 +135,7 @@ class QosController:
         except BaseException:
             self._watches[hostname] = watch
             raise
-        self._meter.evicted(made)
+        self._meter.record_evicted(made)
         log.info("%d of %d pods evicted: %s", evicted, len(made), eviction_text(made[0].why))
         with suppress(Unavailable):  # else the job's workflow kills them a little later
             for job_id in dict.fromkeys(each.pod_id.job_id for each in made):
@@ -162,7 +164,7 @@ class QosMeter:
         self._used = Use(sum(use.cpu_milli for use in totals), sum(use.memory_mib for use in totals))
         self._hot_count = sum(watch.hot_count >= policy.sample_count for watch in watches.values())
 
-    def evicted(self, made: Sequence[Correction]) -> None:
+    def record_evicted(self, made: Sequence[Correction]) -> None:
         counts: Counter[QosRule] = Counter(each.why.rule for each in made)
         for cause, count in counts.items():
             self._evicted.add(count, {"cause": cause.value})

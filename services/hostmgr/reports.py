@@ -144,7 +144,7 @@ class StatusWriter:
         now_ns = time.time_ns()
         timed = [s if s.time_ns else replace(s, time_ns=now_ns) for s in statuses]
         outcome = self._pods.apply_status(timed, self._cluster, self._bound_to_host(timed))
-        self._cache.aversions.take(outcome.ends, self._clock())
+        self._cache.avoidances.take(outcome.ends, self._clock())
         waiting = self._cache.pods_ended(outcome.ended)
         self._lifecycles.pods_changed(outcome.changed_jobs, "pods changed on their hosts")
         self._lifecycles.jobs_changed(waiting, "hosts that the job waits for have room")

@@ -11,7 +11,7 @@ from peloton.model.daemon import Neighbour
 from peloton.model.host import HostLease
 from peloton.model.ids import Hostname, JobId
 from peloton.model.reservation import WaitingPod
-from peloton.model.resources import needed
+from peloton.model.resources import compute_needed
 from services.hostmgr.hosts.host_cache import HostCache
 
 POLL_PERIOD_S = 1.0
@@ -42,12 +42,12 @@ class Reserver:
         ):
             return lease
         self._polled_s = now_s
-        candidates = self._cache.reservations.candidates(pod.shape, self._cache.aversions.of_job(job_id, now_s))
+        candidates = self._cache.reservations.candidates(pod.shape, self._cache.avoidances.of_job(job_id, now_s))
         pods = self._pods.neighbours(self._cluster, [one.hostname for one in candidates]) if candidates else {}
         compared = [replace(one, pods=pods.get(one.hostname, ())) for one in candidates]
-        host = soonest(needed(pod.shape.resources), compared)
+        host = soonest(compute_needed(pod.shape.resources), compared)
         if host is None:
-            self._cache.reservations.found_none(job_id, now_s)
+            self._cache.reservations.record_none_found(job_id, now_s)
             return lease
         made = self._cache.reservations.reserve(job_id, pod, host, self._keep_s, now_s)
         return replace(lease, reserved=((made.instance_id, made.hostname),)) if made else lease
@@ -55,8 +55,8 @@ class Reserver:
     def _first_due(self, lease: HostLease, waiting: Sequence[WaitingPod]) -> WaitingPod | None:
         if not self._keep_s or lease.reserved:
             return None
-        homeless = lease.homeless - lease.infeasible.keys()
-        return next((pod for pod in waiting if pod.shape in homeless and is_due(pod, self._after_s)), None)
+        without_host = lease.without_host - lease.infeasible.keys()
+        return next((pod for pod in waiting if pod.shape in without_host and is_due(pod, self._after_s)), None)
 
     def review(self, now_s: float) -> set[JobId]:
         """Releases reservations that have ended; returns the jobs that may find hosts."""

@@ -32,7 +32,7 @@ from services.hostmgr.rebalancer import Rebalancer, RebalanceServicer
 from services.hostmgr.views import ClusterViews, ViewsServicer
 
 THREADS_MAX = 16
-JUDGED_MAX = 1_000
+EVALUATED_MAX = 1_000
 """Limit of pod shapes in one call."""
 Step = pb.MaintenanceStepRequest
 
@@ -54,9 +54,9 @@ class HostsServicer(hostmgr_pb2_grpc.HostsServicer):
 
     @abort_on_error
     def AcquireHosts(self, request: pb.AcquireHostsRequest, context: grpc.ServicerContext) -> pb.AcquireHostsResponse:
-        wanted = messages.wanted_from_wire(request.wanted)
+        wanted = messages.decode_wanted(request.wanted)
         shapes = [shape for shape, _ in wanted]
-        desired = messages.desired_from_wire(request.desired, shapes)
+        desired = messages.decode_desired(request.desired, shapes)
         elsewhere = counts_from_wire(request.elsewhere, shapes)
         waiting = messages.waiting_from_wire(request.waiting, shapes)
         lease = self._core.acquire_hosts(JobId(request.job_id), wanted, request.for_gang, desired, elsewhere, waiting)
@@ -64,7 +64,7 @@ class HostsServicer(hostmgr_pb2_grpc.HostsServicer):
 
     @abort_on_error
     def CountDomains(self, request: pb.CountDomainsRequest, context: grpc.ServicerContext) -> pb.CountDomainsResponse:
-        shapes = [shape for shape, _ in messages.wanted_from_wire(request.wanted)]
+        shapes = [shape for shape, _ in messages.decode_wanted(request.wanted)]
         counts = self._core.count_domains(JobId(request.job_id), shapes, request.without, request.for_gang)
         return pb.CountDomainsResponse(counts=counts_to_wire(counts, shapes))
 
@@ -96,7 +96,7 @@ class HostsServicer(hostmgr_pb2_grpc.HostsServicer):
             revocable=messages.resources_to_wire(revocable),
             host_count=count,
             free=messages.resources_to_wire(self._core.cache.free()) if request.with_free else None,
-            registered=messages.resources_to_wire(self._core.cache.registered_capacity()),
+            registered=messages.resources_to_wire(self._core.cache.sum_registered()),
             kind=self._core.driver.capabilities.kind,
             host_pools=map(messages.host_pool_to_wire, self._core.cache.host_pools.capacities()),
         )
@@ -119,20 +119,20 @@ class HostsServicer(hostmgr_pb2_grpc.HostsServicer):
 
     @abort_on_error
     def JudgePods(self, request: pb.JudgePodsRequest, context: grpc.ServicerContext) -> pb.JudgePodsResponse:
-        if len(request.pods) > JUDGED_MAX:
+        if len(request.pods) > EVALUATED_MAX:
             raise InvalidArgument(
-                f"{len(request.pods)} sorts of pods are asked about, at most {JUDGED_MAX} in one call"
+                f"{len(request.pods)} sorts of pods are asked about, at most {EVALUATED_MAX} in one call"
             )
-        shapes = [shape for shape, _ in messages.wanted_from_wire(request.pods)]
+        shapes = [shape for shape, _ in messages.decode_wanted(request.pods)]
         return pb.JudgePodsResponse(
-            infeasible=messages.infeasible_shapes_to_wire(self._core.cache.judge(shapes), shapes)
+            infeasible=messages.infeasible_shapes_to_wire(self._core.cache.evaluate(shapes), shapes)
         )
 
     @abort_on_error
     def FindRoom(self, request: pb.FindRoomRequest, context: grpc.ServicerContext) -> pb.FindRoomResponse:
-        if len(request.pods) > JUDGED_MAX:
+        if len(request.pods) > EVALUATED_MAX:
             raise InvalidArgument(
-                f"room for {len(request.pods)} sorts of pods is asked for, at most {JUDGED_MAX} in one call"
+                f"room for {len(request.pods)} sorts of pods is asked for, at most {EVALUATED_MAX} in one call"
             )
         if not self._core.cache.are_hosts_known:
             raise Unavailable(HOSTS_UNKNOWN)
@@ -210,12 +210,12 @@ class HostsServicer(hostmgr_pb2_grpc.HostsServicer):
     def ReachOfDaemon(
         self, request: pb.ReachOfDaemonRequest, context: grpc.ServicerContext
     ) -> pb.ReachOfDaemonResponse:
-        ((shape, _),) = messages.wanted_from_wire([request.pod])
+        ((shape, _),) = messages.decode_wanted([request.pod])
         return messages.reach_to_wire(self._core.daemons.reach(shape))
 
     @abort_on_error
     def PlanDaemon(self, request: pb.ReachOfDaemonRequest, context: grpc.ServicerContext) -> pb.PlanDaemonResponse:
-        ((shape, _),) = messages.wanted_from_wire([request.pod])
+        ((shape, _),) = messages.decode_wanted([request.pod])
         return capacity_messages.daemon_plan_to_wire(self._core.daemons.plan(shape))
 
     @abort_on_error

@@ -82,7 +82,7 @@ class ClusterViews:
         measured = Measured.of(columns.hostnames, self._uses())
         states = columns.state_counts()
         marks = [one.mark for one in self._advisor.host_marks()]
-        avoided = self._cache.aversions.avoided_by_all(time.monotonic())
+        avoided = self._cache.avoidances.list_avoided(time.monotonic())
         found, left_out = problems.worst_first(self._problems(view, kind, states.get(HostState.UP, 0)))
         return private.DescribeClusterResponse(
             overview=pb.ClusterOverview(
@@ -103,20 +103,20 @@ class ClusterViews:
 
     def _problems(self, view: HostView, kind: str, up_count: int) -> list[Problem]:
         cluster, now_ns, now_s, driver = self._cluster, self._wall_ns(), time.monotonic(), self._driver
-        aversions, red = self._cache.aversions, {Mark.RED}
+        avoidances, red = self._cache.avoidances, {Mark.RED}
         drains, slow = self._drains(view.maintained), self._advisor.service_marks(red)
         blockers = [one.job_id for host in drains for one in host.progress.blockers]
         names = self.job_names([*blockers, *(one.job_id for one in slow)])
-        gone = aversions.gone_lately(problems.GONE_WITHIN_S, now_s)
+        gone = avoidances.list_gone(problems.GONE_WITHIN_S, now_s)
         return [
             *problems.cluster_problems(
                 cluster, kind, driver.is_connected, driver.unready, view.are_hosts_known, up_count
             ),
-            *problems.gone_hosts(cluster, gone, view.maintained, now_ns),
+            *problems.report_gone_hosts(cluster, gone, view.maintained, now_ns),
             *problems.late_drains(drains, now_ns),
-            *problems.held_up_drains(drains, now_ns, names),
-            *problems.red_marks(cluster, self._advisor.host_marks(red), slow, names),
-            *problems.avoided_hosts(cluster, aversions.avoided_by_all(now_s)),
+            *problems.report_blocked_drains(drains, now_ns, names),
+            *problems.report_red_marks(cluster, self._advisor.host_marks(red), slow, names),
+            *problems.report_avoided_hosts(cluster, avoidances.list_avoided(now_s)),
         ]
 
     def job_names(self, job_ids: Iterable[str]) -> Names:
@@ -142,7 +142,7 @@ class ClusterViews:
         measured = Measured.of(names, self._uses())
         marks = {one.hostname: _MARK_NUMBERS[one.mark] for one in self._advisor.host_marks()}
         flags = dict.fromkeys(maintained, MAINTAINED)
-        for name in self._cache.aversions.avoided_by_all(time.monotonic()):
+        for name in self._cache.avoidances.list_avoided(time.monotonic()):
             flags[name] = flags.get(name, 0) | AVOIDED
         found = pb.HostMap(
             cluster=self._cluster,
@@ -153,7 +153,9 @@ class ClusterViews:
             pod_counts=map(pods.get, names, repeat(0)),
             kinds=[
                 pb.KindPercents(
-                    kind=kind, allocation=columns.held_percents(kind), used=columns.used_percents(kind, measured)
+                    kind=kind,
+                    allocation=columns.compute_held_percents(kind),
+                    used=columns.compute_used_percents(kind, measured),
                 )
                 for kind in RESOURCE_KINDS
             ],

@@ -17,7 +17,7 @@ from peloton.lifecycle.volumes import (
     is_destroyed,
     is_unmade,
     last_run,
-    observed,
+    observe,
     while_it_restarts,
 )
 from peloton.model.ids import JobId
@@ -41,10 +41,10 @@ class VolumeController:
         self._cache, self._driver, self._lifecycles = cache, driver, lifecycles
         self._polled_s = float("-inf")
         self._unmade: dict[str, tuple[int, float]] = {}  # volume -> the pod's last run, first seen at
-        self._away_since_s: dict[str, float] = {}  # hosts of volumes that the cluster does not list
+        self._unavailable_since_s: dict[str, float] = {}  # hosts of volumes that the cluster does not list
         self._leaving: set[str] = set()  # volumes to be deleted that their hosts listed in the last pass
 
-    def tend(self) -> None:
+    def run_periodic(self) -> None:
         """Compares rows with hosts, every few seconds. Raises what storage raises."""
         if not self._driver.capabilities.keeps_volumes or not self._cache.are_hosts_known:
             return
@@ -60,7 +60,9 @@ class VolumeController:
             leaving |= {volume.volume_id for volume in page if not volume.is_wanted} & self._leaving
             unmade |= {volume.volume_id for volume in page} & self._unmade.keys()
         self._leaving = leaving
-        self._away_since_s = {host: since_s for host, since_s in self._away_since_s.items() if host in hosts}
+        self._unavailable_since_s = {
+            host: since_s for host, since_s in self._unavailable_since_s.items() if host in hosts
+        }
         self._unmade = {volume_id: self._unmade[volume_id] for volume_id in unmade}
 
     def _pages(self) -> Iterator[list[VolumeRecord]]:
@@ -78,7 +80,7 @@ class VolumeController:
         changed: set[JobId] = set()
         for volume in volumes:
             host = sights[volume.host]
-            state, note = observed(volume, host, now_ns)
+            state, note = observe(volume, host, now_ns)
             if not volume.is_wanted:
                 if self._is_gone(volume, host, now_ns):
                     gone.append(volume.volume_id)
@@ -94,7 +96,7 @@ class VolumeController:
             if state is not volume.state:
                 changed.add(volume.job_id)
         self._volumes.note(states, now_ns)
-        self._volumes.destroyed(gone)
+        self._volumes.delete_destroyed(gone)
         changed |= self._release_unmade(volumes, sights, now_ns)
         self._lifecycles.jobs_changed(sorted(changed), "volumes were found or lost")
 
@@ -104,9 +106,9 @@ class VolumeController:
         now_s, restart_s = time.monotonic(), self._driver.capabilities.restart_s
         for hostname, sight in found.items():
             if sight.is_registered or sight.is_in_maintenance:  # a host also restarts after a maintenance
-                self._away_since_s.pop(hostname, None)
+                self._unavailable_since_s.pop(hostname, None)
             else:
-                away_s = now_s - self._away_since_s.setdefault(hostname, now_s)
+                away_s = now_s - self._unavailable_since_s.setdefault(hostname, now_s)
                 found[hostname] = while_it_restarts(sight, away_s, restart_s)
         return found
 

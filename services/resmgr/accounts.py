@@ -11,7 +11,7 @@ import numpy as np
 from peloton.model.host_pool import Workload
 from peloton.model.ids import JobId, RespoolId
 from peloton.model.resources import Resources
-from peloton.model.volume import StandingVolume
+from peloton.model.volume import RetainedVolume
 from peloton.scheduling.gangs import Footprint, Usage
 from peloton.scheduling.tree import Ints, PoolTree
 from services.resmgr.ledger import IS_ALLOCATED, PENDING, JobLedger
@@ -67,17 +67,17 @@ class Accounts:
         if row is not None:
             self.usage.charge(row, footprint, count)
 
-    def set_volumes(self, standing: Iterable[StandingVolume]) -> None:
+    def set_volumes(self, retained: Iterable[RetainedVolume]) -> None:
         """Replace the volumes that no run holds by exactly these."""
         volumes = Counter[tuple[RespoolId, JobId]]()
-        for volume in standing:
+        for volume in retained:
             volumes[RespoolId(volume.respool_id), volume.job_id] += volume.size_mib
         if volumes != self.volumes:
             for key in volumes.keys() | self.volumes.keys():
                 self.hold(key[0], VOLUME_MIB, volumes[key] - self.volumes[key])
             self.volumes = volumes
 
-    def moved_to(self, tree: PoolTree) -> Accounts:
+    def move_to(self, tree: PoolTree) -> Accounts:
         """Return the same accounts under a changed tree, without pools that are gone."""
         moved = Accounts(tree, self.volumes.copy(), self.part_of)
         pairs = [(row, self.tree.row[pool]) for pool, row in tree.row.items() if pool in self.tree.row]

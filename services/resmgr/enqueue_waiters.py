@@ -21,7 +21,7 @@ class EnqueueWaiter:
     answer: asyncio.Future[int]
     is_queued: bool = False  # memory has its pods: the next cycle considers them
 
-    async def admitted_count(self) -> int:
+    async def count_admitted(self) -> int:
         """Return how many single pods the next cycle admitted; 0 when none runs within PATIENCE_S."""
         await asyncio.wait([self.answer], timeout=TIMEOUT_S)
         return self.answer.result() if self.answer.done() else 0
@@ -48,22 +48,22 @@ class EnqueueWaiters:
         finally:
             self._waiters.discard(waiter)
 
-    def queued(self, job_id: JobId) -> None:
+    def record_queued(self, job_id: JobId) -> None:
         for waiter in self._waiters:
             waiter.is_queued |= waiter.job_id == job_id
 
     def resolve(self, jobs: Sequence[JobId], chosen: Iterable[Admitted]) -> list[JobId]:
         """Answer the waiters after a cycle has admitted ``chosen``; return the jobs that still need a wake-up."""
-        alone: Counter[JobId] = Counter()
+        singles: Counter[JobId] = Counter()
         gangs: set[JobId] = set()
         for one in chosen:
             if one.run.gang_size == 1:
-                alone[one.run.job_id] += one.gang_count
+                singles[one.run.job_id] += one.gang_count
             else:
                 gangs.add(one.run.job_id)  # launched by a child workflow that the job's workflow starts on its wake-up
         answered = set()
         for waiter in self._waiters:
             if waiter.is_queued and not waiter.answer.done():
-                waiter.answer.set_result(alone[waiter.job_id])
+                waiter.answer.set_result(singles[waiter.job_id])
                 answered.add(waiter.job_id)
         return [job for job in jobs if job not in answered or job in gangs]

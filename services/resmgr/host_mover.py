@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from peloton.errors import PelotonError, Unavailable
-from peloton.lifecycle.reason_text import counted
+from peloton.lifecycle.reason_text import format_count
 from peloton.model.advice import Mark, Marked
 from peloton.model.host_pool import HostPools, HostPoolTotals, Workload
 from peloton.model.ids import Hostname, JobId
@@ -160,7 +160,7 @@ class HostMover:
         jobs = [job for job, why in self._unplaced() if lacks_hosts(why)][:WAITING_JOBS_MAX]
         return await asyncio.to_thread(self._take_snapshot, pools, jobs, self._queued())
 
-    def planned(self, snapshot: MoverSnapshot) -> list[Shift]:
+    def plan_all(self, snapshot: MoverSnapshot) -> list[Shift]:
         """Return the moves that would be decided if their causes had lasted for long enough."""
         at_once = replace(self.policy, take_after_s=0.0, take_after_red_s=0.0, return_after_s=0.0)
         pools, idle = (*snapshot.takers, *snapshot.givers), replace(snapshot, made=())
@@ -170,7 +170,7 @@ class HostMover:
         """Return a text about what the host pool waits for."""
         watch, now_s = self._watches.get(pool.name, MoverWatch()), self._clock()
         if snapshot.moving_count:
-            return f"waits for {counted(snapshot.moving_count, 'host')} on the way"
+            return f"waits for {format_count(snapshot.moving_count, 'host')} on the way"
         if watch.hot_since_s is not None:
             return f"has lacked hosts for {now_s - watch.hot_since_s:.0f} s"
         if watch.spare_since_s is not None:
@@ -199,7 +199,7 @@ class HostMover:
         red = [host for host, marked in hosts.items() if marked.mark is Mark.RED]
         slow_count = sum(marked.mark is Mark.RED for marked in services.values())
         now = pools or self._host_pools.all() or HostPools()
-        return MoverSnapshot.of(Demand(now, totals, wanted, list(hosts), red, slow_count), self._records.made())
+        return MoverSnapshot.of(Demand(now, totals, wanted, list(hosts), red, slow_count), self._records.list_made())
 
     def _make(self, shift: Shift, snapshot: MoverSnapshot) -> Made | None:
         """Store a move of the hosts with the cheapest loss; hosts that an earlier move failed to empty come last.
@@ -223,7 +223,7 @@ class HostMover:
         if not any(place.is_moving for place in pools.hosts.values()):
             return []
         now_ns, given_up, later = self._wall_ns(), list[Made](), set[Hostname]()
-        for one in self._records.made():
+        for one in self._records.list_made():
             last = [host for host in one.hostnames if host not in later]
             later.update(last)
             moving = tuple(host for host in last if pools.of(host) == (one.source, one.destination))

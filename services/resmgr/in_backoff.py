@@ -28,7 +28,7 @@ SAME_HOSTS_S = 10
 """Seconds between releases for more free resources on known hosts: pods of an ended daemon leave one by one."""
 
 
-def held_gangs(tree: PoolTree, waiting: WaitingRuns, ledgers: Iterable[JobLedger], now_ns: int) -> list[HeldGang]:
+def find_held_gangs(tree: PoolTree, waiting: WaitingRuns, ledgers: Iterable[JobLedger], now_ns: int) -> list[HeldGang]:
     """Return the gangs of these jobs that are in a queue and in backoff, by job.
 
     It goes through each queue once, however many gangs are in backoff.
@@ -127,7 +127,7 @@ def _reason(path: str, ledger: JobLedger, run: GangRun, left_ns: int) -> Reason:
     return Reason(Rule.IN_BACKOFF, path, left=-(-left_ns // NS_PER_S), bound=launches, gang_size=run.gang_size)
 
 
-def passed_by(
+def skip_held(
     held: Iterable[HeldGang], waiting: dict[int, PoolQueues], demand: Ints, slack_demand: Ints
 ) -> tuple[dict[int, PoolQueues], Ints, Ints]:
     """Return copies of queues by row, demand and slack demand ``[P,R]``, without the gangs in backoff."""

@@ -188,7 +188,7 @@ class JobLedger:
             apart,
         )
 
-    def held_runs(self, ranges: Sequence[HeldRange]) -> Iterator[tuple[GangRun, bool]]:
+    def list_held_runs(self, ranges: Sequence[HeldRange]) -> Iterator[tuple[GangRun, bool]]:
         """Yield runs of admitted gangs, and whether they are on hosts. The rest of the job's gang is one gang."""
         members: list[tuple[int, int, HeldRange]] = []
         for span in ranges:

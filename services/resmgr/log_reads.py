@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from peloton.model.volume import StandingVolume
+from peloton.model.volume import RetainedVolume
 from services.resmgr.records import AdmissionRecords, LoopRecords
 from services.resmgr.state import LogRow
 
@@ -19,7 +19,7 @@ def read_log(admission: AdmissionRecords, cursor: int, rows_max: int) -> list[Lo
             return rows
 
 
-def read_changes(records: LoopRecords, cursor: int, rows_max: int) -> tuple[list[LogRow], Sequence[StandingVolume]]:
+def read_changes(records: LoopRecords, cursor: int, rows_max: int) -> tuple[list[LogRow], Sequence[RetainedVolume]]:
     """Read the log, then the volumes: a volume had better count twice for a moment, with and without its run, than
     never."""
-    return read_log(records.admission, cursor, rows_max), records.volumes.standing()
+    return read_log(records.admission, cursor, rows_max), records.volumes.list_retained()

@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 
 from peloton.errors import Aborted, NotFound, PelotonError, Unavailable
 from peloton.lifecycle.failed_placements import least_hold_s
-from peloton.lifecycle.pool_fate import PoolFate, judge_pool
+from peloton.lifecycle.pool_fate import PoolFate, evaluate_pool
 from peloton.lifecycle.reason_text import requeue_text
 from peloton.model.admission import EvictionOrder, EvictionResult, HeldRange
 from peloton.model.ids import ROOT_POOL_ID, JobId
@@ -132,12 +132,12 @@ class AdmissionLoop:
         def change() -> int:
             self.state.apply_log(rows)
             self._mark_changed()
-            self.waiters.queued(job_id)
+            self.waiters.record_queued(job_id)
             known = self.state.jobs.get(job_id)
             if known is not None and known.is_unlike(job):  # by an update
                 self._is_stale = True
                 return sum(count for _, _, count in queued)
-            self._meter.queued(queue_seq)
+            self._meter.count_queued(queue_seq)
             return self.state.enqueue_stored(job, shapes, queued)
 
         return change
@@ -147,9 +147,9 @@ class AdmissionLoop:
         row = tree.row.get(pool_id)
         if row is None:
             is_stored = pool_id in self._records.pools.configs()
-            return judge_pool(job.type, pool_id, is_known=False, is_stored=is_stored, is_leaf=False)
+            return evaluate_pool(job.type, pool_id, is_known=False, is_stored=is_stored, is_leaf=False)
         is_leaf = pool_id != ROOT_POOL_ID and bool(tree.is_leaf[row])
-        return judge_pool(job.type, tree.paths[row], is_known=True, is_stored=True, is_leaf=is_leaf)
+        return evaluate_pool(job.type, tree.paths[row], is_known=True, is_stored=True, is_leaf=is_leaf)
 
     async def kill_queued(self, job_id: JobId) -> int:
         """End the job's queued and admitted pods whose goal is KILLED; return how many."""
@@ -174,7 +174,7 @@ class AdmissionLoop:
         gone = await self._requeue(job_id, why, lambda s: self._admission.requeue_pods(job_id, instances, why, s, but))
         count = sum(count for _, _, count in gone.queued)
         if count and (ledger := self.state.jobs.get(job_id)):
-            self._meter.requeued(self.state.path_of(ledger.pool_id), count)
+            self._meter.count_requeued(self.state.path_of(ledger.pool_id), count)
         return count
 
     async def _requeue(self, job_id: JobId, why: RequeueReason, work: Requeue) -> EvictionResult:
@@ -233,7 +233,7 @@ class AdmissionLoop:
         def work() -> tuple[list[LogRow], Mapping[JobId, Sequence[HeldRange]]]:
             rows = self._read_log()
             jobs = jobs_of(self.state)
-            return rows, self._admission.held(jobs) if jobs else {}
+            return rows, self._admission.list_held(jobs) if jobs else {}
 
         def apply(found: tuple[list[LogRow], Mapping[JobId, Sequence[HeldRange]]]) -> A:
             self._apply_log(found[0])
@@ -314,7 +314,7 @@ class AdmissionLoop:
                 log.warning("%d of %d admitted pods were still PENDING; reading everything again", marked, pods)
         jobs = state.apply_admission(plan.admission)
         jobs = self.waiters.resolve(jobs, chosen)
-        self._meter.admitted(state.tree, chosen)
+        self._meter.count_admitted(state.tree, chosen)
         state.remember(plan, self.clock_ns())
         if before is not None and not self._is_stale:
             self._meter.broken(audit(before, plan, state))
@@ -329,7 +329,7 @@ class AdmissionLoop:
         jobs = jobs_to_evict_from(self.state, due)
         if not jobs:
             return None
-        held = await self._in_storage(lambda: self._admission.held(jobs))
+        held = await self._in_storage(lambda: self._admission.list_held(jobs))
         # Pods that ended since the log was read are not among them, and still count in memory: they count as leaving.
         # With 100,000 runs this takes seconds, so it has a thread; the lock keeps the state as it is.
         return await asyncio.to_thread(evictable, self.state, held, due, self.settings.evicted_pods_max)
@@ -340,7 +340,7 @@ class AdmissionLoop:
         results = await self._in_storage(lambda: self._admission.evict([order(one) for one in evictions]), concerned)
         for result in results:
             self.state.apply_eviction(result)
-        self._meter.evicted(evictions)
+        self._meter.count_evicted(evictions)
         self._mark_changed()
         log.info("%s", summary(evictions))
         return [result.job_id for result in results]

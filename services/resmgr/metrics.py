@@ -86,12 +86,12 @@ class AdmissionMeter:
         self._queued_s: OrderedDict[int, float] = OrderedDict()
         self._clock_s = clock_s
 
-    def queued(self, queue_seq: int) -> None:
+    def count_queued(self, queue_seq: int) -> None:
         self._queued_s[queue_seq] = self._clock_s()
         while len(self._queued_s) > QUEUED_TIMES_MAX:
             self._queued_s.popitem(last=False)
 
-    def admitted(self, tree: PoolTree, chosen: Iterable[Admitted]) -> None:
+    def count_admitted(self, tree: PoolTree, chosen: Iterable[Admitted]) -> None:
         now_s, chosen = self._clock_s(), list(chosen)
         self._tally.count_admitted(tree, chosen)
         for one in chosen:
@@ -101,7 +101,7 @@ class AdmissionMeter:
             if queued_s is not None:
                 self._wait_time.record(now_s - queued_s, pool)
 
-    def evicted(self, evictions: Iterable[Eviction]) -> None:
+    def count_evicted(self, evictions: Iterable[Eviction]) -> None:
         """Count evictions by the victim's pool, and whether the waiting gang is of the same pool."""
         evictions = list(evictions)
         self._tally.count_evicted(evictions)
@@ -109,7 +109,7 @@ class AdmissionMeter:
             kind = "inside" if one.grounds.is_inside else "between"
             self._preempted.add(one.run.pod_count, {"pool": one.grounds.pool_path, "kind": kind})
 
-    def requeued(self, pool_path: str, pods: int) -> None:
+    def count_requeued(self, pool_path: str, pods: int) -> None:
         """Count pods that were queued again because no host was found for them."""
         self._requeued.add(pods, {"pool": pool_path})
 

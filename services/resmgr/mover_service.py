@@ -41,7 +41,7 @@ class MoverService:
                 *(self._pool(now, pools, True, self._state(now, snapshot)) for now in snapshot.takers),
                 *(self._pool(now, pools, False, self._state(now, snapshot)) for now in snapshot.givers),
             ],
-            planned=[self._shift(shift) for shift in self._mover.planned(snapshot)],
+            planned=[self._shift(shift) for shift in self._mover.plan_all(snapshot)],
             made=[_move_to_wire(one) for one in snapshot.made[:MADE_MAX]],
         )
 

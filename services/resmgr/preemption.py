@@ -86,7 +86,7 @@ def evictable(
             continue
         stays = [span for span in ranges if not span.is_leaving]
         gone[job_id] = _find_leaving(ledger, stays)
-        runs += [HeldRun(row, run, is_launched) for run, is_launched in ledger.held_runs(stays)]
+        runs += [HeldRun(row, run, is_launched) for run, is_launched in ledger.list_held_runs(stays)]
     return Evictable(runs, state.leaving(gone).usage, due, pod_limit)
 
 

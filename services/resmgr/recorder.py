@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from peloton.errors import Unavailable
-from peloton.lifecycle.downsampling import joined
+from peloton.lifecycle.downsampling import merge_marks
 from peloton.model.history import Column, Preemption, Quantity, Sample, cluster_series, pool_series
 from peloton.model.host import ClusterSums, HostState
 from peloton.model.resources import RESOURCE_KINDS, Resources
@@ -146,7 +146,7 @@ def pool_amounts(
     preemptions = dict[str, tuple[tuple[str, int], ...]]()
     for name, by_cause in _sum_over_subtrees(tree, counted.preempted).items():
         found[name][Column(Quantity.PREEMPTED)] = sum(by_cause.values())
-        marks = joined(Preemption(0, for_pool, pods) for for_pool, pods in by_cause.items())
+        marks = merge_marks(Preemption(0, for_pool, pods) for for_pool, pods in by_cause.items())
         preemptions[name] = tuple((mark.for_pool, mark.pod_count) for mark in marks)
     return found, preemptions
 

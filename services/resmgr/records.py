@@ -17,7 +17,7 @@ from peloton.model.planned_capacity import CapacityAnswer, PlannedPods
 from peloton.model.pod import PodRecord, PodShape, PodState, ShapeRange
 from peloton.model.reason import Infeasibility, RequeueReason
 from peloton.model.update import Disruption, UpdateRecord
-from peloton.model.volume import StandingVolume, VolumeRecord
+from peloton.model.volume import RetainedVolume, VolumeRecord
 from services.resmgr.state import LogRow
 
 Range = tuple[int, int]
@@ -49,7 +49,7 @@ class AdmissionRecords(Protocol):
         """End PENDING and READY pods whose goal is KILLED; return ``(start, count, state before)``."""
         ...
 
-    def held(self, job_ids: Iterable[JobId]) -> Mapping[JobId, Sequence[HeldRange]]:
+    def list_held(self, job_ids: Iterable[JobId]) -> Mapping[JobId, Sequence[HeldRange]]:
         """Return the ranges of pods of these jobs that hold resources, by start."""
         ...
 
@@ -104,8 +104,8 @@ class PoolRecords(Protocol):
     def configs(self) -> dict[RespoolId, ResourcePoolConfig]: ...
 
 
-class StandingVolumes(Protocol):
-    def standing(self) -> Sequence[StandingVolume]:
+class RetainedVolumes(Protocol):
+    def list_retained(self) -> Sequence[RetainedVolume]:
         """Return the volumes that no run holds, which count against their pools by themselves."""
         ...
 
@@ -131,7 +131,7 @@ class ExplainedPods(Protocol):
         """Return the progress of the members of the job's gang."""
         ...
 
-    def failed(self, job_id: JobId, limit: int, only_waiting: bool = False) -> list[PodRecord]:
+    def list_failed(self, job_id: JobId, limit: int, only_waiting: bool = False) -> list[PodRecord]:
         """Return the first pods that ended FAILED or LOST, or KILLED without a stop, by instance."""
         ...
 
@@ -155,7 +155,7 @@ class ExplainedDisruptions(Protocol):
 
 
 class LockedComponents(Protocol):
-    def locked(self) -> set[str]: ...
+    def read_locked(self) -> set[str]: ...
 
 
 class MemoryRecords(Protocol):
@@ -166,7 +166,7 @@ class MemoryRecords(Protocol):
     @property
     def configs(self) -> ShapeRecords: ...
     @property
-    def volumes(self) -> StandingVolumes: ...
+    def volumes(self) -> RetainedVolumes: ...
 
 
 class LoopRecords(MemoryRecords, Protocol):
@@ -194,8 +194,8 @@ class ExternalPodNotes(Protocol):
         ...
 
 
-class ExplainedVolumes(StandingVolumes, Protocol):
-    def lost(self, job_id: JobId, limit: int) -> list[VolumeRecord]: ...
+class ExplainedVolumes(RetainedVolumes, Protocol):
+    def list_lost(self, job_id: JobId, limit: int) -> list[VolumeRecord]: ...
 
 
 class ExplainRecords(LoopRecords, Protocol):
@@ -222,7 +222,7 @@ class CapacitySource(Protocol):
         """Return the capacity of all clusters. Raises Unavailable."""
         ...
 
-    def judge(self, shapes: Sequence[PodShape]) -> Mapping[PodShape, Infeasibility]:
+    def evaluate(self, shapes: Sequence[PodShape]) -> Mapping[PodShape, Infeasibility]:
         """Return the pods that not even an empty host could take, and the reasons. Raises Unavailable."""
         ...
 

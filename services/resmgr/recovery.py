@@ -25,10 +25,10 @@ def rebuild(records: MemoryRecords) -> ResmgrState:
     state.next_seq = found.last_queue_seq + 1
     known = _shapes(records.configs, found.jobs)
     # Read after the snapshot, as the loop reads them after the log.
-    standing = records.volumes.standing()
-    state.accounts.set_volumes(standing)
+    retained = records.volumes.list_retained()
+    state.accounts.set_volumes(retained)
     by_job: dict[JobId, set[int]] = {}
-    for volume in standing:
+    for volume in retained:
         if volume.is_wanted:
             by_job.setdefault(volume.job_id, set()).add(volume.instance_id)
     for pods in found.jobs:

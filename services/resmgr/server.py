@@ -26,7 +26,7 @@ from services.resmgr.recorder import Recorder
 from services.resmgr.records import CapacitySource
 from services.resmgr.servicer import AdmissionServicer
 from services.resmgr.settings import LoopSettings, MoverSettings, RecorderSettings
-from services.resmgr.wanted_hosts import wanted_hosts
+from services.resmgr.wanted_hosts import find_wanted_hosts
 from services.storage.storage import Storage
 
 DRAIN_S = 5.0
@@ -85,14 +85,14 @@ async def serve(
     mover = None
     if host_totals is not None:
         mover = HostMover(
-            lambda: loop.state.unplaced_jobs(),
+            lambda: loop.state.list_unplaced(),
             storage.host_pools,
             storage.mover,
             storage.pods,
             storage.host_pods,
             host_totals,
             mover_settings,
-            queued=lambda: wanted_hosts(loop.state),
+            queued=lambda: find_wanted_hosts(loop.state),
         )
         add_under_all_names(server, MoverService(mover, storage.mover), MOVER_SERVICE)
         mover.start()

@@ -39,7 +39,7 @@ class AdmissionServicer(resmgr_pb2_grpc.AdmissionServicer):
     async def _enqueue(self, job_id: JobId, limit: int) -> Queued:
         with self._loop.waiters.waiter(job_id) as waiter:
             count = await self._loop.enqueue(job_id, limit)
-            return Queued(count, await waiter.admitted_count() if count else 0)
+            return Queued(count, await waiter.count_admitted() if count else 0)
 
     async def KillQueued(self, request: pb.KillQueuedRequest, context: Context) -> pb.KillQueuedResponse:
         killed = self._loop.kill_queued(JobId(request.job_id))

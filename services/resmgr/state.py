@@ -28,7 +28,7 @@ from peloton.scheduling.entitlement import Entitlement
 from peloton.scheduling.gangs import GangRun
 from peloton.scheduling.tree import PoolTree, build_tree
 from services.resmgr.accounts import Accounts
-from services.resmgr.in_backoff import Releases, held_gangs, loads_of, passed_by
+from services.resmgr.in_backoff import Releases, find_held_gangs, loads_of, skip_held
 from services.resmgr.ledger import CODES, HOLDING, IS_ALLOCATED, LEAVING, PENDING, JobLedger
 from services.resmgr.passed import PassedGangs
 from services.resmgr.queues import WaitingRuns
@@ -98,7 +98,7 @@ class ResmgrState:
     def _set_pools(self, pools: dict[RespoolId, PoolSpec]) -> None:
         old = self.tree
         self.pools, self.tree = pools, build_tree(pools.values())
-        self.accounts = self.accounts.moved_to(self.tree)
+        self.accounts = self.accounts.move_to(self.tree)
         for job in self.jobs.values():  # jobs of pools that were unreachable until now
             if job.pool_id not in old.row and job.pool_id in self.tree.row:
                 self.accounts.count(job)
@@ -363,8 +363,8 @@ class ResmgrState:
             for pool_id, queues in self.waiting.pools.items()
             if pool_id in tree.row and tree.is_leaf[tree.row[pool_id]]
         }
-        held = held_gangs(tree, self.waiting, [self.jobs[job_id] for job_id in sorted(self.in_backoff)], now_ns)
-        waiting, demand, slack_demand = passed_by(held, waiting, accounts.demand, accounts.slack_demand)
+        held = find_held_gangs(tree, self.waiting, [self.jobs[job_id] for job_id in sorted(self.in_backoff)], now_ns)
+        waiting, demand, slack_demand = skip_held(held, waiting, accounts.demand, accounts.slack_demand)
         capacity = np.array(tuple(self.capacity), np.int64)
         self._releases.note(tree, capacity, held, now_ns)
         return Snapshot(
@@ -401,11 +401,11 @@ class ResmgrState:
 
     # -- queries ----------------------------------------------------------------------------------------------------
 
-    def unplaced(self, job_id: JobId) -> tuple[int, PlacementReason]:
+    def count_unplaced(self, job_id: JobId) -> tuple[int, PlacementReason]:
         """Return how many pods of the job the last placement left without a host, and why."""
         return self._unplaced.of(job_id)
 
-    def unplaced_jobs(self) -> list[tuple[JobId, PlacementReason]]:
+    def list_unplaced(self) -> list[tuple[JobId, PlacementReason]]:
         """Return the jobs whose last placement left pods without a host, and why, the latest first."""
         return self._unplaced.latest()
 

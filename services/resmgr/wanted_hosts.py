@@ -17,7 +17,7 @@ RUNS_MAX = 1_000
 """Limit of the runs of one queue that are counted."""
 
 
-def wanted_hosts(state: ResmgrState) -> list[tuple[Workload, Resources, int]]:
+def find_wanted_hosts(state: ResmgrState) -> list[tuple[Workload, Resources, int]]:
     """Return workload, request and count of the pods that wait for resources on their hosts by the last cycle.
 
     It counts pods only as far as they fit below the limits of their pool. A member of a gang counts as the mean one.

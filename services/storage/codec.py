@@ -33,7 +33,7 @@ from peloton.model.pod import (
 )
 from peloton.model.resources import Resources
 from peloton.model.respool import PoolSpec
-from services.storage.mapper import Form, Mapper, Part, spread, stored_text
+from services.storage.mapper import Form, Mapper, Part, spread, strip_nul
 from services.storage.tables import JOB, POD, POD_EVENT
 
 _FIRST_STRATEGIES = {Strategy.PACK_HOST, Strategy.SPREAD_JOB, Strategy.EMPTIEST_HOST}
@@ -57,7 +57,7 @@ def pack(data: bytes) -> bytes:
     return _ZSTD_VERSION + compressor.compress(data)
 
 
-def unpacked_size(head: bytes) -> int:
+def read_unpacked_size(head: bytes) -> int:
     """Return the size of the unpacked content of a blob, given its first BLOB_HEAD bytes."""
     return int(zstandard.frame_content_size(head[1:]))
 
@@ -89,10 +89,10 @@ class InstanceFacts:
 
 
 def facts_to_text(facts: InstanceFacts) -> str:
-    return named_facts(facts.name, facts_without_name(facts))
+    return name_facts(facts.name, facts_without_name(facts))
 
 
-def named_facts(name: str, without_name: str) -> str:
+def name_facts(name: str, without_name: str) -> str:
     return f"[{json.dumps(name)},{without_name}"
 
 
@@ -243,7 +243,7 @@ def split_termination(termination: Termination | None) -> tuple[int, int, str]:
     if termination is None:
         return 0, 0, ""
     number = convert.TERMINATION_NUMBERS[termination.reason]
-    return number, termination.exit_code, stored_text(termination.signal)
+    return number, termination.exit_code, strip_nul(termination.signal)
 
 
 TERMINATION = ("termination", "exit_code", "signal")

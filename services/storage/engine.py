@@ -54,7 +54,7 @@ class WriterTurn:
         self._turn.close()
 
     @contextmanager
-    def taken(self) -> Iterator[None]:
+    def hold(self) -> Iterator[None]:
         with self._in_process:
             fcntl.flock(self._gate, fcntl.LOCK_EX)
             try:
@@ -116,7 +116,7 @@ class Database:
         if self._turn is None:
             with self.engine.begin() as conn:
                 return work(conn)
-        with self._turn.taken(), self.engine.connect() as conn:
+        with self._turn.hold(), self.engine.connect() as conn:
             conn.execution_options(peloton_writes=True)
             with conn.begin():
                 return work(conn)

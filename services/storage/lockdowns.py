@@ -14,12 +14,12 @@ def refusal_text(kind: str) -> str:
 
 
 class Lockdowns(Repository):
-    def locked(self) -> set[str]:
+    def read_locked(self) -> set[str]:
         return self._db.read(lambda conn: set(conn.execute(sa.select(LOCKDOWN.c.component)).scalars()))
 
     def refusal(self, kind: str) -> str:
         """Return the reason why calls of this kind, Read or Write, are rejected now; "" if they are not."""
-        return refusal_text(kind) if kind in self.locked() else ""
+        return refusal_text(kind) if kind in self.read_locked() else ""
 
     def set(self, component: str, locked: bool) -> None:
         mine = LOCKDOWN.c.component == component

@@ -38,7 +38,7 @@ NUMBERS: Mapping[type[Enum], Mapping[Any, int]] = {
 """Numbers of enums in columns."""
 
 
-def stored_text(text: str) -> str:
+def strip_nul(text: str) -> str:
     """Remove NUL characters, which PostgreSQL cannot store."""
     return text.replace("\x00", "")
 
@@ -73,7 +73,7 @@ def unstored(value: Any) -> Part:
 
 def to_json(value: Any) -> str:
     """Return a dataclass as JSON without NUL."""
-    return stored_text(json.dumps(asdict(value)))
+    return strip_nul(json.dumps(asdict(value)))
 
 
 def from_json(kind: Any, value: Any) -> Any:
@@ -164,4 +164,4 @@ def _form_of(kind: Any, column: sa.Column[Any]) -> Form:
     base = getattr(kind, "__supertype__", kind)  # of a NewType
     if base not in (int, float, bool, str, bytes):
         raise TypeError(f"field {column.name} of table {column.table.name} is of type {kind}: give its form")
-    return Form(stored_text) if base is str and isinstance(column.type, sa.Text) else Form()
+    return Form(strip_nul) if base is str and isinstance(column.type, sa.Text) else Form()

@@ -20,12 +20,12 @@ _ALEMBIC_LOCK = threading.Lock()  # alembic keeps the running migration in modul
 
 def upgrade(url: str) -> None:
     """Create or upgrade the schema, unless it is newer. Safe to call from several processes and threads at once."""
-    db = schema_version.opened(url)
+    db = schema_version.open_database(url)
 
     def work(conn: sa.Connection) -> None:
         if not db.is_sqlite:
             conn.execute(sa.select(sa.func.pg_advisory_xact_lock(_UPGRADE_LOCK)))
-        found = schema_version.found(conn)
+        found = schema_version.read_version(conn)
         if not _is_newer(found):
             shown = schema_version.shown_to_0_1(schema_version.newest())
             start = _start_version(found)

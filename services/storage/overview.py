@@ -113,7 +113,7 @@ class Overview(Repository):
         return self._db.read(lambda conn: [LeaseRow(*row) for row in conn.execute(query)])
 
     @reading
-    def lost_volumes(self, conn: sa.Connection) -> tuple[list[VolumeRecord], int]:
+    def list_lost_volumes(self, conn: sa.Connection) -> tuple[list[VolumeRecord], int]:
         """Return the first NAMED_MAX lost volumes that pods wait for, and the total number."""
         first = (
             sa.select(VOLUME)

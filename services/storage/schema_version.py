@@ -34,9 +34,9 @@ _VERSION_OF_0_1 = "0009"
 
 def of(url: str) -> str:
     """The version of the schema of a database; empty when it has none. Raises Unavailable."""
-    db = opened(url)
+    db = open_database(url)
     try:
-        return db.read(found)
+        return db.read(read_version)
     except (sa.exc.OperationalError, Unavailable) as error:
         raise unreachable(url, error) from error
     finally:
@@ -72,7 +72,7 @@ def works_on(found: str, wanted: str) -> bool:
     return int(have["oldest"] or have["number"]) <= int(need["number"]) <= int(have["number"])
 
 
-def found(conn: sa.Connection) -> str:
+def read_version(conn: sa.Connection) -> str:
     """Return the version of the database; "" when it has none."""
     inspector = sa.inspect(conn)
     for table in (TABLE, TABLE_OF_0_1):
@@ -87,7 +87,7 @@ def shown_to_0_1(version: str) -> str:
     return _VERSION_OF_0_1 if works_on(version, _VERSION_OF_0_1) else version
 
 
-def opened(url: str) -> Database:
+def open_database(url: str) -> Database:
     """Open a database. Raises InvalidArgument for an invalid URL."""
     try:
         return Database(url)

@@ -21,7 +21,7 @@ from peloton.api.mesos_access import OPEN, MesosAccess
 from peloton.errors import PelotonError
 from services.web import schemas
 from services.web.api import Api
-from services.web.faults import refused
+from services.web.faults import answer_refusal
 from services.web.files import Files
 from services.web.gateway import Gateway
 from services.web.guard import Guard
@@ -97,7 +97,7 @@ def _live(hub: Hub) -> Callable[[Request], Awaitable[Response]]:
         try:
             hub.check(names)
         except PelotonError as error:
-            return refused(error)
+            return answer_refusal(error)
         headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
         return StreamingResponse(hub.stream(names), media_type="text/event-stream", headers=headers)
 

@@ -215,8 +215,8 @@ class RelayedCommand:
             try:
                 return await self._send(request)
             except grpc.aio.AioRpcError as error:
-                is_away = error.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
-                if not self._number or not is_away or tries == TRIES_MAX:
+                is_unavailable = error.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
+                if not self._number or not is_unavailable or tries == TRIES_MAX:
                     raise
             await asyncio.sleep(RETRY_PAUSE_S)
         raise Unavailable("Peloton cannot be reached")

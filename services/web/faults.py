@@ -59,7 +59,7 @@ def refusal(word: str, message: str) -> JSONResponse:
     return Refusal(word, message).response()
 
 
-def refused(error: PelotonError) -> JSONResponse:
+def answer_refusal(error: PelotonError) -> JSONResponse:
     return refusal_of(error).response()
 
 

@@ -26,7 +26,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from peloton.api.public_services import served_methods
+from peloton.api.public_services import list_methods
 from peloton.errors import PelotonError
 from services.web import openapi
 from services.web.api import Api
@@ -75,7 +75,7 @@ def methods() -> dict[str, Method]:
             method.client_streaming,
             method.server_streaming,
         )
-        for path, method in served_methods()
+        for path, method in list_methods()
     }
 
 

@@ -17,7 +17,7 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from peloton.errors import InvalidArgument, PelotonError, Unavailable
-from services.web.faults import Refusal, refusal_of, refused, too_busy
+from services.web.faults import Refusal, answer_refusal, refusal_of, too_busy
 from services.web.log_files import AGENT_FAULTS, CHUNK_BYTES, LogFile, LogFiles
 from services.web.logs import file_of
 
@@ -161,15 +161,15 @@ async def search(pieces: AsyncIterator[bytes], text: bytes) -> Found:
 
 
 def _answering(answer: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
-    async def answered(request: Request) -> Response:
+    async def respond(request: Request) -> Response:
         try:
             return await answer(request)
         except (grpc.aio.AioRpcError, PelotonError, Refusal) as error:
             return refusal_of(error).response()
         except AGENT_FAULTS as error:
-            return refused(Unavailable(f"the agent does not answer: {error!r}"))
+            return answer_refusal(Unavailable(f"the agent does not answer: {error!r}"))
 
-    return answered
+    return respond
 
 
 def _number(request: Request, name: str) -> int:

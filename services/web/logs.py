@@ -18,7 +18,7 @@ from starlette.responses import Response, StreamingResponse
 from peloton.errors import InvalidArgument, PelotonError, Unavailable
 from peloton.model.ids import parse_job_id
 from peloton.model.text import quote
-from services.web.faults import refusal_of, refused
+from services.web.faults import answer_refusal, refusal_of
 from services.web.log_files import AGENT_FAULTS, CHUNK_BYTES, FILE_NAME, LogFile, LogFiles
 
 VIEWERS_MAX = 100
@@ -41,7 +41,7 @@ class Logs:
             if self._viewers >= VIEWERS_MAX:
                 raise Unavailable(f"{VIEWERS_MAX} logs are followed, as many as may be: close one, or try again later")
         except PelotonError as error:
-            return refused(error)
+            return answer_refusal(error)
         seen = request.headers.get("last-event-id", "")
         headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
         frames = self._frames(file, int(seen) if seen.isascii() and seen.isdigit() else None)

@@ -66,7 +66,7 @@ def document() -> Schema:
     schemas: dict[str, Schema] = {ERROR: _error_schema()}
     paths = {}
     for names in SPELLINGS:
-        for method in _documented_service(names).methods:
+        for method in _find_documented(names).methods:
             paths[f"/api/{names[0]}/{method.name}"] = {"post": _operation(names[0], method)}
             _add(schemas, method.input_type)
             _add(schemas, method.output_type)
@@ -80,13 +80,13 @@ def document() -> Schema:
     }
 
 
-def _documented_service(names: tuple[str, ...]) -> ServiceDescriptor:
+def _find_documented(names: tuple[str, ...]) -> ServiceDescriptor:
     """Return the descriptor that has the comments: the service in the package of its messages."""
     return service_of(names[1] if len(names) > 1 else names[0])
 
 
 def _about_service(names: tuple[str, ...]) -> str:
-    service = _documented_service(names)
+    service = _find_documented(names)
     heading = comment_of(service.file.name)
     if len(names) > 1:
         return f"{heading}\n\nAlso called {' and '.join(names[1:])}."

@@ -17,7 +17,7 @@ LIMIT_FILES = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_
 """Files with the memory limit of the process's control group, version 2 and 1."""
 
 
-def cached_max(setting: int, allowance_bytes: int | None = None) -> int:
+def compute_cached_max(setting: int, allowance_bytes: int | None = None) -> int:
     """Return the number of workflows of each task queue to keep: the setting, or by default as many as half of the
     memory holds that the process may use."""
     if setting > 0:

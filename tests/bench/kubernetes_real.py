@@ -122,18 +122,18 @@ class Lives:
     on_node: dict[str, float] = field(default_factory=dict)
     ended: dict[str, float] = field(default_factory=dict)
 
-    def replaced(self, objects: Sequence[Json]) -> None:
+    def on_replace(self, objects: Sequence[Json]) -> None:
         for pod in objects:
-            self.changed("ADDED", pod)
+            self.on_change("ADDED", pod)
 
-    def changed(self, kind: str, object: Json) -> None:
+    def on_change(self, kind: str, object: Json) -> None:
         name, now_s = object["metadata"]["name"], time.monotonic()
         if object["spec"].get("nodeName"):
             self.on_node.setdefault(name, now_s)
         if object["status"].get("phase") in ("Succeeded", "Failed"):
             self.ended.setdefault(name, now_s)
 
-    def lost(self, why: str) -> None:
+    def on_lost(self, why: str) -> None:
         raise AssertionError(why)
 
     def wait(self, is_so: Callable[[], bool]) -> None:
@@ -231,7 +231,7 @@ def driver(kubeconfig: str) -> None:
         states = [(report.token, report.status) for report in reports]
         ended += sum(1 for _, status in states if status is not None and status.state in END_STATES)
         driver.acknowledge([token for token, _ in states if token])
-        driver.tend()
+        driver.run_periodic()
         time.sleep(ACKNOWLEDGE_EVERY_S)
     sys.stdin.read()
     driver.stop()

@@ -11,9 +11,9 @@ from peloton.lifecycle.constraints import host_labels
 from peloton.model.ids import Hostname
 from peloton.model.pod import AllOf, AnyOf, Constraint, HostLabel, Label, PodLabel, PodShape
 from peloton.model.resources import Resources
+from peloton.scheduling.bin_packing import PodRequest, pack_requests
 from peloton.scheduling.fit import label_misfit
 from peloton.scheduling.fleet import Fleet
-from peloton.scheduling.putting import Want, put_all
 from peloton.scheduling.rows import HostRow
 from peloton.scheduling.tree import Ints
 from tests.bench.figures import Times
@@ -37,7 +37,7 @@ def placement_mixed(host_count: int = 50_000, batches: int = 30, small_count: in
     for _ in range(batches):
         wants = batch(random)
         asked += BATCH
-        placed += sum(len(rows) for rows in times.take(lambda wants=wants: put_all(fleet, wants)))
+        placed += sum(len(rows) for rows in times.take(lambda wants=wants: pack_requests(fleet, wants)))
     per_s = BATCH / (float(np.median(times.cpu_ms)) / 1000)
     return {
         "hosts": host_count,
@@ -78,14 +78,14 @@ def hosts(random: Random, count: int, in_use: float) -> list[HostRow]:
     return rows
 
 
-def batch(random: Random) -> list[Want]:
+def batch(random: Random) -> list[PodRequest]:
     """Return about thirty shapes of pods, a third of them with constraints."""
     counts: dict[tuple[PodShape, tuple[Label, ...]], int] = {}
     sorts = [pods(random) for _ in range(30)]
     for _ in range(BATCH):
         key = sorts[min(int(random.expovariate(0.1)), 29)]
         counts[key] = counts.get(key, 0) + 1
-    return [Want(shape, labels, count) for (shape, labels), count in counts.items()]
+    return [PodRequest(shape, labels, count) for (shape, labels), count in counts.items()]
 
 
 def pods(random: Random) -> tuple[PodShape, tuple[Label, ...]]:
@@ -121,7 +121,7 @@ def compared_with_oracle(random: Random, count: int) -> dict[str, Any]:
     fleet, oracle = Fleet(rows), Oracle(rows)
     while np.count_nonzero(fleet.is_used) < count / 2:
         wants = batch(random)
-        put_all(fleet, wants)
+        pack_requests(fleet, wants)
         oracle.put(wants)
     ours, best = int(np.count_nonzero(fleet.is_used)), oracle.used_count
     over = ours / best - 1
@@ -149,7 +149,7 @@ class Oracle:
     def used_count(self) -> int:
         return int(self.is_used.sum())
 
-    def put(self, wants: list[Want]) -> None:
+    def put(self, wants: list[PodRequest]) -> None:
         wants = sorted(wants, key=lambda want: -float((np.array(tuple(want.shape.resources)) / self.mean).max()))
         for want in wants:
             need = np.array((*want.shape.resources, want.shape.port_count, 1), np.int64)

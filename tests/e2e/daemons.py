@@ -31,7 +31,7 @@ class Daemon:
         self.id = cluster.submit(pool, type="DAEMON", sla={"preemptible": False}, defaultConfig=config)
 
     @property
-    def homes(self) -> dict[str, int]:
+    def pod_hosts(self) -> dict[str, int]:
         """Hosts where it runs -> instance."""
         tasks = self.cluster.tasks(self.id).items()
         return {task.runtime.host: i for i, task in tasks if task.runtime.state == TaskState.RUNNING}
@@ -41,8 +41,8 @@ class Daemon:
         self.cluster.wait(
             lambda: self.cluster.counts(self.id).get("RUNNING", 0) == len(hosts), f"{len(hosts)} pods that run"
         )
-        self.cluster.wait(lambda: sorted(self.homes) == sorted(hosts), "pods on these hosts")
-        return self.homes
+        self.cluster.wait(lambda: sorted(self.pod_hosts) == sorted(hosts), "pods on these hosts")
+        return self.pod_hosts
 
     def update(self, command: str, batch: int) -> None:
         """Updates the daemon and waits until the update has succeeded."""
@@ -103,18 +103,18 @@ class Watched:
 @contextmanager
 def watched(cluster: Cluster, daemon: Daemon) -> Iterator[Watched]:
     """Each write of a pod meanwhile, in the order of commits. All of them run at the beginning."""
-    found, homes, away = Watched(), {instance: host for host, instance in daemon.homes.items()}, set[int]()
+    found, pod_hosts, away = Watched(), {instance: host for host, instance in daemon.pod_hosts.items()}, set[int]()
     with closing(Tale(cluster.local.data_dir / "peloton.db").tell()) as tale:
         yield found
         for what, _, line in tale.rest():
             if what != "pod" or line["job_id"] != daemon.id.replace("-", ""):
                 continue
             instance, state = line["instance_id"], POD_STATES[line["state"]]
-            homes.pop(instance, None)
+            pod_hosts.pop(instance, None)
             if state in ON_HOST:
-                homes[instance] = line["host"]
-                there = [each for each, host in homes.items() if host == line["host"]]
+                pod_hosts[instance] = line["host"]
+                there = [each for each, host in pod_hosts.items() if host == line["host"]]
                 found.twice += [f"{line['host']}: {there}"] if len(there) > 1 else []
             away = away - {instance} if state is PodState.RUNNING else away | {instance}
             found.away_most = max(found.away_most, len(away))
-    assert daemon.homes.keys() <= set(homes.values()), "writes were missed"
+    assert daemon.pod_hosts.keys() <= set(pod_hosts.values()), "writes were missed"

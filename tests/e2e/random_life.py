@@ -92,7 +92,7 @@ class Life:
         """Hosts are back, services started; the last update of each comes to its end, and all is as it says."""
         for host in sorted(self.lost):
             self.drill(host, "start")
-        self.cluster.wait(self.heal, "the end of all maintenance")
+        self.cluster.wait(self.restore, "the end of all maintenance")
         for service in self.services:
             service.wait(lambda service=service: self.renewed(service), "the last update")  # type: ignore[misc]
         for service in self.services:
@@ -254,7 +254,7 @@ class Life:
         self.cluster.client.maintenance.Cancel(pb.CancelRequest(hostnames=others[:1]))
         return f"maintenance of {others[0]} cancelled"
 
-    def heal(self) -> bool:
+    def restore(self) -> bool:
         """Ends maintenance of hosts; returns whether no host is in maintenance any more."""
         try:
             return not (self.cancel() or self.complete() or self.maintained())

@@ -152,7 +152,7 @@ def test_a_daemon_follows_its_hosts(cluster: Cluster) -> None:
     and the same instance comes back with it. An update leaves no more hosts without it than its bound says."""
     hosts, some = hosts_of_both(cluster), hosts_numbered(7, 8)
     daemon = Daemon(cluster, cluster.pool("daemon"))
-    homes = daemon.until_on(hosts)
+    pod_hosts = daemon.until_on(hosts)
     others = [host for host in hosts if host not in some]
 
     for host in some:
@@ -160,17 +160,17 @@ def test_a_daemon_follows_its_hosts(cluster: Cluster) -> None:
     daemon.until_on(others)
     for host in some:
         come_back(cluster, host)
-    assert homes == daemon.until_on(hosts)
+    assert pod_hosts == daemon.until_on(hosts)
 
     maintain(cluster, some)
     daemon.until_on(others)
     end_maintenance(cluster, some)
-    assert homes == daemon.until_on(hosts)
+    assert pod_hosts == daemon.until_on(hosts)
 
     with watched(cluster, daemon) as seen:
         daemon.update("sleep 2000", batch=10)
     assert 1 <= seen.away_most <= 10
-    assert homes == daemon.until_on(hosts)
+    assert pod_hosts == daemon.until_on(hosts)
     assert {2} == {task.runtime.configVersion for task in cluster.tasks(daemon.id).values()}
     stop(cluster, daemon.id)
 
@@ -202,7 +202,7 @@ def test_a_daemon_is_never_twice_on_a_host(cluster: Cluster) -> None:
     """Hosts of both kinds leave and come back, and what drives it is killed meanwhile; in the end it is on all."""
     hosts = hosts_of_both(cluster)
     daemon = Daemon(cluster, cluster.pool("lives"))
-    homes = daemon.until_on(hosts)
+    pod_hosts = daemon.until_on(hosts)
     away: list[str] = []
 
     with watched(cluster, daemon) as seen:
@@ -214,11 +214,11 @@ def test_a_daemon_is_never_twice_on_a_host(cluster: Cluster) -> None:
             for host in away:
                 come_back(cluster, host)
             away = leaving
-            gone = lambda away=away: daemon.homes.keys().isdisjoint(away)  # noqa: E731
+            gone = lambda away=away: daemon.pod_hosts.keys().isdisjoint(away)  # noqa: E731
             cluster.wait(gone, f"the end of the pods of hosts that left, after the death of {victim}")
         for host in away:
             come_back(cluster, host)
-        assert homes == daemon.until_on(hosts)
+        assert pod_hosts == daemon.until_on(hosts)
 
     assert [] == seen.twice
     assert [] == launched_twice(cluster, daemon.id, len(hosts))

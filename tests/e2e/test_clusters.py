@@ -77,7 +77,7 @@ def clusters_of(cluster: Cluster, job: str) -> Counter[str]:
     return Counter(t.runtime.cluster for t in cluster.tasks(job).values() if t.runtime.host)
 
 
-def homes(cluster: Cluster, job: str) -> dict[int, str]:
+def pod_hosts(cluster: Cluster, job: str) -> dict[int, str]:
     return {i: t.runtime.host for i, t in cluster.tasks(job).items()}
 
 
@@ -233,7 +233,7 @@ def test_a_host_of_the_second_is_maintained(cluster: Cluster, start: Callable[..
     """Asked for together with one of the first: each goes by the bound of its own cluster."""
     job = start(2, task=in_cluster(B))
     wait_running(cluster, job, 2)
-    host = homes(cluster, job)[0]
+    host = pod_hosts(cluster, job)[0]
 
     answer = cluster.client.maintenance.Start(pb.StartRequest(hostnames=[host, "sim-00000"]))
 
@@ -244,7 +244,7 @@ def test_a_host_of_the_second_is_maintained(cluster: Cluster, start: Callable[..
     cluster.wait(lambda: {states()[h] for h in (host, "sim-00000")} == {host_pb2.HOST_STATE_DOWN}, "both down")
     wait_running(cluster, job, 2)
     assert {B: 2} == clusters_of(cluster, job)
-    assert host not in homes(cluster, job).values()
+    assert host not in pod_hosts(cluster, job).values()
     asked = cluster.client.maintenance.Query(pb.QueryRequest())
     assert (2, HOSTS * 2) == (asked.away_max, asked.host_count)
     cluster.client.maintenance.Complete(pb.CompleteRequest(hostnames=["sim-00000", host]))
@@ -255,7 +255,7 @@ def test_a_service_is_updated_in_place_in_both(cluster: Cluster, start: Callable
     """Every instance is updated on its host, in whichever cluster that is, while other pods wait for the resources."""
     web = start(HOSTS * 2, type="SERVICE")
     wait_running(cluster, web, HOSTS * 2)
-    before = homes(cluster, web)
+    before = pod_hosts(cluster, web)
     waiting = start(1, cpu=2)
     config = cluster.client.jobs.Get(job_pb2.GetRequest(id={"value": web})).jobInfo.config
     config.defaultConfig.command.value = "sleep 2000"
@@ -269,7 +269,7 @@ def test_a_service_is_updated_in_place_in_both(cluster: Cluster, start: Callable
         lambda: cluster.client.updates.GetUpdate(look).updateInfo.status.state == update_pb2.SUCCEEDED, "all updated"
     )
     assert dict.fromkeys(range(HOSTS * 2), 2) == cluster.run_ids(web)
-    assert before == homes(cluster, web)
+    assert before == pod_hosts(cluster, web)
     assert 0 == cluster.counts(waiting).get("RUNNING", 0)
 
 

@@ -96,7 +96,7 @@ def test_a_leader_that_was_replaced_while_it_slept_ends(role: str, cluster: Clus
 
     assert cluster.counts(job) == {"SUCCEEDED": PODS}
     assert launched_twice(cluster, job) == []
-    cluster.wait(lambda: cluster.takes_pods(pool, next(iter(homes(cluster, job).values()))), "a leader again")
+    cluster.wait(lambda: cluster.takes_pods(pool, next(iter(pod_hosts(cluster, job).values()))), "a leader again")
 
 
 def launched_twice(cluster: Cluster, job: str, pods: int = PODS) -> list[str]:
@@ -124,12 +124,12 @@ def test_a_host_that_dies_and_returns_is_used_again(cluster: Cluster) -> None:
         pool, instanceCount=30, defaultConfig=shell("sleep 1000", cpu=1, memory=16, restartPolicy={"maxFailures": 3})
     )
     cluster.wait(lambda: cluster.counts(job) == {"RUNNING": 30}, "all pods running")
-    before = homes(cluster, job)
+    before = pod_hosts(cluster, job)
     host = before[0]
 
     control(cluster, "stop", host)
 
-    cluster.wait(lambda: host not in homes(cluster, job).values(), "no pod there")
+    cluster.wait(lambda: host not in pod_hosts(cluster, job).values(), "no pod there")
     cluster.wait(lambda: set(cluster.states(job).values()) == {"RUNNING"}, "all pods running elsewhere")
     assert {i for i, run in cluster.run_ids(job).items() if run > 1} == {i for i, at in before.items() if at == host}
     control(cluster, "start", host)
@@ -141,7 +141,7 @@ def test_a_host_that_dies_and_returns_is_used_again(cluster: Cluster) -> None:
     assert cluster.finish(job) == "KILLED"
 
 
-def homes(cluster: Cluster, job: str) -> dict[int, str]:
+def pod_hosts(cluster: Cluster, job: str) -> dict[int, str]:
     return {i: task.runtime.host for i, task in cluster.tasks(job).items()}
 
 

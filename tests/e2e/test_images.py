@@ -72,7 +72,7 @@ class Web:
         config = self._config("1")
         self.id = cluster.submit(cluster.pool(name), name=name, type="SERVICE", instanceCount=4, defaultConfig=config)
         self.wait_running()
-        self.homes = self.hosts()
+        self.pod_hosts = self.hosts()
 
     def image(self, version: str) -> str:
         return f"{self.name}:{version}"
@@ -128,7 +128,7 @@ def test_images_are_there_before_their_batch_begins(cluster: Cluster, tmp_path: 
 
     assert {0: 2, 1: 2, 2: 1, 3: 1} == runs
     assert {"misses": 4 + 2, "prefetched": 2, "hits": 2} == images.counts
-    assert web.homes == web.hosts()
+    assert web.pod_hosts == web.hosts()
 
 
 def test_an_emergency_rollback_begins_at_once(cluster: Cluster) -> None:
@@ -143,4 +143,4 @@ def test_an_emergency_rollback_begins_at_once(cluster: Cluster) -> None:
     web.wait_running(run=3)
 
     assert {"misses": 4 + 4, "hits": 4} == images.counts
-    assert web.homes == web.hosts()
+    assert web.pod_hosts == web.hosts()

@@ -126,8 +126,8 @@ def test_a_pod_of_several_containers(cluster: Cluster, pool: str) -> None:
     assert [("setup", True, "SUCCEEDED"), ("web", False, "SUCCEEDED"), ("proxy", False, "FAILED")] == [
         (container.name, container.init, container.state) for container in runtime.containers
     ]
-    dealt = runtime.ports
-    assert f"{dealt['http']} {dealt['admin']}\n" == log_of(cluster, job, container="proxy")
+    allocated = runtime.ports
+    assert f"{allocated['http']} {allocated['admin']}\n" == log_of(cluster, job, container="proxy")
     assert "before\n" == log_of(cluster, job, container="setup")
 
 

@@ -65,7 +65,7 @@ class Rebalanced:
     def runs(self, job: str, count: int) -> None:
         self.cluster.wait(lambda: self.cluster.counts(job) == {"RUNNING": count}, "its pods running")
 
-    def homes(self, job: str) -> Counter[str]:
+    def pod_hosts(self, job: str) -> Counter[str]:
         return Counter(task.runtime.host for task in self.cluster.tasks(job).values())
 
     def stop(self, *jobs: str) -> None:
@@ -89,7 +89,7 @@ def test_a_host_is_freed_for_a_pod_that_fits_nowhere(rebalanced: Rebalanced) -> 
     pool = cluster.pool(f"free-{rebalanced.name}")
     web = rebalanced.submit(pool, 3, 1.5, maximumUnavailableInstances=1)
     rebalanced.runs(web, 3)
-    assert [1, 1, 1] == list(rebalanced.homes(web).values())
+    assert [1, 1, 1] == list(rebalanced.pod_hosts(web).values())
     big = rebalanced.submit(pool, 1, 3.5, "BATCH")
     cluster.wait(lambda: bool(rebalanced.plan("free")["moves"]), "a pod that is known to fit nowhere")
     rebalanced.rebalance("start", "--per-hour", "5")
@@ -114,11 +114,11 @@ def test_consolidation_empties_hosts(rebalanced: Rebalanced) -> None:
     cluster = rebalanced.cluster
     web = rebalanced.submit(cluster.pool(f"empty-{rebalanced.name}"), 3, 0.5, maximumUnavailableInstances=2)
     rebalanced.runs(web, 3)
-    assert 3 == len(rebalanced.homes(web))
+    assert 3 == len(rebalanced.pod_hosts(web))
     cluster.wait(lambda: len(rebalanced.plan("empty")["moves"]) == 2, "moves that empty two hosts")
     rebalanced.rebalance("start", "--goal", "empty")
 
-    cluster.wait(lambda: [3] == list(rebalanced.homes(web).values()), "one host with all of it")
+    cluster.wait(lambda: [3] == list(rebalanced.pod_hosts(web).values()), "one host with all of it")
     rebalanced.runs(web, 3)
     cluster.wait(lambda: rebalanced.moves("EMPTY") == {"MOVED": 2}, "the end of both moves")
 

@@ -36,7 +36,7 @@ def service(cluster: Cluster, pool: str, count: int, **task: Any) -> str:
     return cluster.submit(pool, type="SERVICE", instanceCount=count, defaultConfig=config)
 
 
-def homes(cluster: Cluster, job: str) -> dict[int, str]:
+def pod_hosts(cluster: Cluster, job: str) -> dict[int, str]:
     return {i: task.runtime.host for i, task in cluster.tasks(job).items()}
 
 
@@ -68,14 +68,14 @@ def test_one_pod_per_host(cluster: Cluster) -> None:
 
     expected = [{"hostCount": 3, "rule": "pods with service=web < 1 not met"}]
     cluster.wait(lambda: why(cluster, waiter).get("refusingHosts") == expected, "the rule with its hosts")
-    taken = [host for job in (first, second) for host in homes(cluster, job).values() if host]
+    taken = [host for job in (first, second) for host in pod_hosts(cluster, job).values() if host]
     assert ["h0", "h1", "h2"] == sorted(taken)
 
     cluster.stop_part("hostmgr", now=True)  # the next one knows them from storage
     cluster.start_part("hostmgr")
     stop(cluster, full)
     cluster.wait(lambda: running(cluster, waiter) == 2, "the fourth running")
-    assert 2 == len(set(homes(cluster, waiter).values()))
+    assert 2 == len(set(pod_hosts(cluster, waiter).values()))
     stop(cluster, waiter)
 
 
@@ -89,7 +89,7 @@ def test_an_update_in_place_while_others_want_the_capacity(cluster: Cluster) -> 
     cluster.wait(lambda: cluster.capacity() == 12, "all hosts, known to a new host manager")
     web = service(cluster, cluster.pool("web", own_cpu=9), 3, cpu=3)
     cluster.wait(lambda: running(cluster, web) == 3, "the service running")
-    before = homes(cluster, web)
+    before = pod_hosts(cluster, web)
     batch = cluster.submit(cluster.pool("batch"), instanceCount=1, defaultConfig=shell("sleep 1000", cpu=2))
     cluster.wait(lambda: bool(why(cluster, batch)), "the batch pod admitted without a host")
 
@@ -104,7 +104,7 @@ def test_an_update_in_place_while_others_want_the_capacity(cluster: Cluster) -> 
         lambda: cluster.client.updates.GetUpdate(look).updateInfo.status.state == update_pb2.SUCCEEDED, "all updated"
     )
     assert dict.fromkeys(range(3), 2) == cluster.run_ids(web)
-    assert before == homes(cluster, web)
+    assert before == pod_hosts(cluster, web)
     assert 0 == running(cluster, batch)
     stop(cluster, web)
     cluster.wait(lambda: running(cluster, batch) == 1, "the batch pod running")

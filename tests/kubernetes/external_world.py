@@ -18,7 +18,7 @@ from peloton.model.ids import JobId, RespoolId
 from peloton.model.job import JobRecord
 from peloton.model.pod import PodShape, PodState
 from peloton.scheduling.placement import FirstFitPlacer
-from services.hostmgr.external_intake import ExternalIntake
+from services.hostmgr.external_adoption import ExternalAdoption
 from services.hostmgr.kubernetes.external.external_driver import ExternalPodsDriver
 from services.hostmgr.kubernetes.settings import KubernetesSettings
 from services.hostmgr.manager import HostManagerCore, HostManagerSettings
@@ -85,7 +85,7 @@ class ExternalWorld:
         """Start a new host manager."""
         self.driver = ExternalPodsDriver(self.settings, self.storage.external_pods.uids_of)
         self.core = HostManagerCore(HostManagerSettings(CLUSTER), self.storage, _Wakes(), self.driver)
-        self.intake = ExternalIntake(
+        self.adoption = ExternalAdoption(
             CLUSTER,
             self.driver.external,
             lambda: self.driver.is_connected,
@@ -96,10 +96,10 @@ class ExternalWorld:
             self._why,
         )
         self.core.start()
-        self.intake.start()
+        self.adoption.start()
 
     def step_down(self) -> None:
-        self.intake.stop()
+        self.adoption.stop()
         self.core.stop()
 
     def end(self, name: str) -> None:

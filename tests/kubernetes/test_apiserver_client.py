@@ -38,13 +38,13 @@ class Recorder:
     def __init__(self) -> None:
         self.said: queue.Queue[tuple[str, Any]] = queue.Queue()
 
-    def replaced(self, objects: Sequence[Json]) -> None:
+    def on_replace(self, objects: Sequence[Json]) -> None:
         self.said.put(("replaced", sorted(one["metadata"]["name"] for one in objects)))
 
-    def changed(self, kind: str, object: Json) -> None:
+    def on_change(self, kind: str, object: Json) -> None:
         self.said.put((kind, object["metadata"]["name"]))
 
-    def lost(self, why: str) -> None:
+    def on_lost(self, why: str) -> None:
         self.said.put(("lost", why))
 
     def until(self, kind: str) -> Any:
@@ -135,10 +135,10 @@ def test_the_last_session_is_the_only_one(api: ApiServer) -> None:
     older, newer = (Session(api, NAMESPACE, "local", reported.put) for _ in range(2))
     try:
         older.begin()
-        assert older.is_ours
+        assert older.is_held
         newer.begin()
         assert newer.holder == reported.get(timeout=TIMEOUT_S)
-        assert [False, True] == [older.is_ours, newer.is_ours]
+        assert [False, True] == [older.is_held, newer.is_held]
     finally:
         older.end()
         newer.end()
@@ -178,7 +178,7 @@ def test_a_killed_apiserver_and_store_are_survived() -> None:
             made = {"metadata": {"name": "later", "labels": {"test": "1"}}}
             assert api.ask(Request("POST", "/api/v1/namespaces/default/configmaps", orjson.dumps(made))).status == 201
             assert "later" == recorder.until("ADDED")
-            assert session.is_ours
+            assert session.is_held
         finally:
             reflector.stop()
             session.end()

@@ -10,7 +10,7 @@ import pytest
 from peloton.model.ids import JobId
 from peloton.model.job import JobState, JobType
 from peloton.model.pod import PodState
-from services.hostmgr import external_intake
+from services.hostmgr import external_adoption
 from services.hostmgr.kubernetes.apiserver.wire import ANSWER_TIMEOUT_S, Answer, Request
 from services.hostmgr.kubernetes.external import external_pods
 from services.hostmgr.kubernetes.external.external_requests import RUN
@@ -29,8 +29,8 @@ def bare_world(
     kubernetes: Path, kubernetes_login: Login, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[ExternalWorld]:
     """Return a world whose node does not exist yet."""
-    monkeypatch.setattr(external_intake, "EXPLAIN_S", 0.5)
-    monkeypatch.setattr(external_intake, "IDLE_S", 0.5)
+    monkeypatch.setattr(external_adoption, "EXPLAIN_S", 0.5)
+    monkeypatch.setattr(external_adoption, "IDLE_S", 0.5)
     monkeypatch.setattr(external_pods, "EVICT_AGAIN_S", 0.2)
     world = ExternalWorld(kubernetes, kubernetes_login, tmp_path)
     try:
@@ -99,8 +99,8 @@ def test_instances_are_used_again_by_the_pods_of_a_deployment(world: ExternalWor
         has not ended, would make a third.
         """
         names = list(world.slots(job_id))
-        is_alone = len(names) == 1 and names[0].startswith("web-") and world.states(job_id).count(R) == 1
-        return names[0] if is_alone and names[0] not in seen else None
+        is_single = len(names) == 1 and names[0].startswith("web-") and world.states(job_id).count(R) == 1
+        return names[0] if is_single and names[0] not in seen else None
 
     for _ in range(3):
         name = world.until(the_next, "the only pod to run")

@@ -158,7 +158,7 @@ def test_pods_are_taken_as_they_are(client: Client, wanted: tuple[Json, int], re
     stored = reply.json()
     assert given_back(sent["metadata"], stored["metadata"])
     assert given_back(sent["spec"], stored["spec"])
-    taken = statuses.occupied(stored)
+    taken = statuses.sum_occupied(stored)
     assert taken.memory_mib == template.resources.memory_mib
     assert revocable or any(template.resources) or taken.cpu_milli == 10
     assert revocable or not any(template.resources) or taken == template.resources

@@ -182,7 +182,7 @@ class Day:
         state, lines = self.resmgr.state, [f"{len(self.records.jobs)} jobs have not ended"]
         now, plan = plan_now(state, self._now_ns())
         for job in list(self.records.jobs.values())[:STUCK_SHOWN_MAX]:
-            row, unplaced = state.tree.row[job.record.respool_id], state.unplaced(job.record.job_id)[1]
+            row, unplaced = state.tree.row[job.record.respool_id], state.count_unplaced(job.record.job_id)[1]
             mine = (queue_text(wait.reason) for wait in waits(now, plan, row) if wait.run.job_id == job.record.job_id)
             reasons = dict.fromkeys([*mine, placement_text(unplaced)])
             counts = {state.value: count for state, count in job.counts().items()}
@@ -213,7 +213,7 @@ class Day:
             self._at(self._moment(), self.resmgr.restart)
         for at_s in range(SAMPLE_S, self.end_s, SAMPLE_S):
             self._at(at_s, self._sample)
-        self._at(self.end_s, self._heal)
+        self._at(self.end_s, self._restore)
 
     def _steps_s(self, seconds: float) -> int:
         return max(round(seconds) // self.size.step_s, 1) * self.size.step_s
@@ -267,7 +267,7 @@ class Day:
             self.counts.pool_changes += 1
             self.resmgr.set_pool(pool_spec(pool_id, config))
 
-    def _heal(self) -> None:
+    def _restore(self) -> None:
         """Restore all hosts and pools, so that all waiting pods can run."""
         for row in range(len(self.hosts.hosts)):
             self._return_host(row)

@@ -89,8 +89,8 @@ class DividedDay(Day):
         self.moved_count += 1
         self.resmgr.set_capacity()
 
-    def _heal(self) -> None:
+    def _restore(self) -> None:
         for row, pool in enumerate(self.hosts.first):
             self.hosts.move(row, pool)
-        super()._heal()
+        super()._restore()
         self.resmgr.set_capacity()

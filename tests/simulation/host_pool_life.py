@@ -10,7 +10,7 @@ from typing import Any
 
 from peloton.api.v0.task import task_pb2
 from peloton.lifecycle.constraints import EXCLUSIVE_LABEL
-from peloton.lifecycle.host_pools import announced, serving
+from peloton.lifecycle.host_pools import announce, serving
 from peloton.model.host import Placement
 from peloton.model.host_pool import DEFAULT_HOST_POOL, HostPools, Workload
 from peloton.model.ids import Hostname, JobId, PodId
@@ -54,7 +54,7 @@ class HostPoolLife(JobLife):
         self.places: dict[Hostname, tuple[str, frozenset[Workload]]] = {}  # host pool, and what it serves
 
     def begin(self) -> None:
-        self.core.do_chores()
+        self.core.run_background_tasks()
         for name, serves in SERVES.items():
             self.controller.create(name, frozenset(serves), {})
         self._create(6, 0.5, JobType.SERVICE, Workload.STATELESS)
@@ -85,7 +85,7 @@ class HostPoolLife(JobLife):
 
     def acts(self) -> list[tuple[Act, float]]:
         return [
-            (self.turn, 30), (self.news, 15), (self.room, 8), (self.chores, 5), (self.drain, 12), (self.follow, 3),
+            (self.turn, 30), (self.news, 15), (self.room, 8), (self.run_tasks, 5), (self.drain, 12), (self.follow, 3),
             (self.wait, 3), (self.lead, 1), (self.fail, 1), (self.lose_host, 0.7), (self.return_host, 1),
             (self.move, 3), (self.move_at_once, 1), (self.change_factors, 1), (self.change_workloads, 0.8),
             (self.delete_pool, 0.2), (self.create_pool, 0.5), (self.maintain, 0.5), (self.complete, 1),
@@ -110,7 +110,7 @@ class HostPoolLife(JobLife):
         else:
             raise AssertionError(f"it does not come to rest: {self._maintained()}, {sorted(self.cluster.running())}")
         fresh = SimulatedHostManager(self.storage, self.cluster, self.settings)
-        fresh.do_chores()
+        fresh.run_background_tasks()
         if fresh.cache.host_pools.totals() != self.core.cache.host_pools.totals():
             raise AssertionError(
                 f"in memory {self.core.cache.host_pools.totals()}, read anew {fresh.cache.host_pools.totals()}"
@@ -141,7 +141,7 @@ class HostPoolLife(JobLife):
         if strangers := [pod for pod in host.pods if pod not in self.left and self.jobs[pod.job_id] not in serves]:
             raise AssertionError(f"{host.hostname} is in host pool {name} and shared with {strangers}")
         asked = sum((pod.template.ordinary for pod in host.pods.values()), NOTHING)
-        announced_amounts = announced(host.capacity, pools.pools[name].factors)
+        announced_amounts = announce(host.capacity, pools.pools[name].factors)
         if not host.pods.keys() <= self.seen and not asked.fits_in(announced_amounts):
             raise AssertionError(
                 f"{host.hostname} announces {announced_amounts} in host pool {name}, its pods have asked for {asked}"

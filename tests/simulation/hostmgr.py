@@ -13,9 +13,9 @@ from peloton.model.reason import PlacementReason, RequeueReason
 from services.hostmgr import manager
 from services.hostmgr.drain_watch import DrainWatch
 from services.hostmgr.driver import HostAddress
+from services.hostmgr.hosted_pods import HostedPods
 from services.hostmgr.maintenance import HostMaintainer
 from services.hostmgr.manager import HostManagerCore, HostManagerSettings
-from services.hostmgr.residents import Residents
 from services.storage.storage import Storage
 from tests.doubles.hostmgr.cluster import MemoryCluster
 from tests.doubles.hostmgr.driver import MemoryDriver
@@ -67,7 +67,7 @@ class SimulatedHostManager(HostManagerCore):
     def __init__(self, storage: Storage, cluster: MemoryCluster, settings: HostManagerSettings = SETTINGS) -> None:
         super().__init__(settings, storage, NoListener(), SimulatedDriver(cluster))
         self.cluster = cluster
-        for pods in storage.host_pods.labelled("local"):
+        for pods in storage.host_pods.list_labelled("local"):
             self.cache.pod_labels.add(pods)
         if settings.uses_host_pools:
             self.read_host_pools()
@@ -107,13 +107,13 @@ class SimulatedHostManager(HostManagerCore):
             statuses.append(report.status)
         self._kill_orphans(self._status_writer.commit(statuses))
 
-    def do_chores(self) -> None:
+    def run_background_tasks(self) -> None:
         self.cluster.deliver_hosts()
         self._review_holds()
         self._review_reservations()
         if self.cache.host_pools.is_stale:
             self._read_asked()
-        self._volumes.tend()
+        self._volumes.run_periodic()
         if look := self._reconciling.take(manager.time.monotonic()):
             self._reconcile(look)
 
@@ -140,9 +140,9 @@ class SimulatedMaintainer(HostMaintainer):
 
         def slow_read(hostnames: Collection[str]) -> Any:
             clock.pass_s(2)  # what it saw serves for twenty seconds
-            return storage.host_pods.residents(hostnames, "local")
+            return storage.host_pods.hosted_pods(hostnames, "local")
 
-        self._residents = Residents(slow_read, clock.monotonic)
+        self._hosted_pods = HostedPods(slow_read, clock.monotonic)
 
     def step(self, hostname: str) -> None:
         host = self._maintenance.get("local", hostname)

@@ -134,7 +134,7 @@ class JobLife:
 
     def _catch_up(self, seconds: int) -> None:
         """Run the host manager's steps, and advance the time."""
-        self.core.do_chores()
+        self.core.run_background_tasks()
         self.core.take_hosts()
         self.core.take_news(self.random, 1_000)
         self.clock.pass_s(seconds)
@@ -242,8 +242,8 @@ class JobLife:
         self.core.take_hosts()
         return ""
 
-    def chores(self) -> str:
-        self.core.do_chores()
+    def run_tasks(self) -> str:
+        self.core.run_background_tasks()
         return ""
 
     def drain(self) -> str:

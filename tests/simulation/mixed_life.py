@@ -115,14 +115,14 @@ class MixedLife(RebalancedLife):
         except ApplicationError as error:
             self.story.append(f"placement failed: {error}")
 
-    def chores(self) -> str:
+    def run_tasks(self) -> str:
         self.core.daemons.refresh()
         if self.random.random() < 0.6:  # the time of a round, in which pods that start and end may be stuck
             self.clock.pass_s(LATE_S if self.random.random() < 0.1 else ROUND_S)
         if self.random.random() < 0.5:
             self.fail_other()
         before, is_busy = self.rules.taken["move"], self._in_flight() > 0
-        said = super().chores()
+        said = super().run_tasks()
         self.rules.read(self.tale)
         begun = self.rules.taken["move"] - before
         self.moved_in_flight += begun * is_busy
@@ -182,7 +182,7 @@ class MixedLife(RebalancedLife):
         weights = {self.update: 1, self.restart: 0.3, self.pause: 0.1, self.lose_host: 1, self.return_host: 2,
                    self.complete: 4, self.turn: 15, self.advance: 1}  # fmt: skip
         own = [(act, weights.get(act, weight)) for act, weight in super().acts()]
-        return [*own, (self.chores, 10), (self.all_turns, 8), (self.fail_other, 4)]
+        return [*own, (self.run_tasks, 10), (self.all_turns, 8), (self.fail_other, 4)]
 
     def all_turns(self) -> str:
         """Run a turn of every workflow, and deliver some of the reports: some services come to rest, while others are

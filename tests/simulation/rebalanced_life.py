@@ -22,9 +22,9 @@ class RebalancedLife(ServiceLife):
         records, count_domains = self.storage.rebalances, self.core.count_domains
         self.rebalancer = rebalancer.Rebalancer(self.core.cache, records, CLUSTER, back, NoListener(), count_domains)
 
-    def chores(self) -> str:
+    def run_tasks(self) -> str:
         """Run the periodic steps, and a step of the rebalancing workflow with each of them."""
-        said = super().chores()
+        said = super().run_tasks()
         self.steer()
         self.rebalancer.advance()
         return said + str(self.row())

@@ -10,7 +10,7 @@ import re
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
-from peloton.lifecycle.reservation import reserved_max
+from peloton.lifecycle.reservation import limit_reserved
 from peloton.model.host import Placement
 from peloton.model.ids import Hostname, JobId
 from peloton.model.job import JobState, JobType
@@ -44,7 +44,7 @@ class ReservedLife(JobLife):
         self.stopped: dict[JobId, float] = {}  # -> since when
 
     def begin(self) -> None:
-        self.core.do_chores()
+        self.core.run_background_tasks()
         self.small = self._create(400, 1, JobType.BATCH)
         for part in self._parts(self.small):
             part()
@@ -64,7 +64,7 @@ class ReservedLife(JobLife):
 
     def acts(self) -> list[tuple[Act, float]]:
         return [
-            (self.turn, 35), (self.news, 10), (self.room, 14), (self.chores, 8), (self.finish, 16), (self.wait, 5),
+            (self.turn, 35), (self.news, 10), (self.room, 14), (self.run_tasks, 8), (self.finish, 16), (self.wait, 5),
             (self.lead, 0.5), (self.lose_host, 0.7), (self.return_host, 1), (self.restart, 1), (self.stop, 2),
             (self.start, 4),
         ]  # fmt: skip
@@ -95,11 +95,11 @@ class ReservedLife(JobLife):
         before, self.kept = self.kept, self._reserved()
         jobs = [key[0] for key, _ in self.kept.values()]
         assert len(jobs) == len(set(jobs)), f"a job has several hosts: {self.kept}"
-        assert len(jobs) <= reserved_max(len(HOSTS)), f"{len(jobs)} hosts are reserved"
+        assert len(jobs) <= limit_reserved(len(HOSTS)), f"{len(jobs)} hosts are reserved"
         running = {(pod.job_id, pod.instance_id): host.hostname for pod, host in self.cluster.running().items()}
         for host, (key, _) in self.kept.items():
             assert key not in running, f"{host} is reserved for {key}, which runs on {running.get(key)}"
-        if act == self.chores:
+        if act == self.run_tasks:
             self._check_spans()
         self._count(before, running, act)
 
@@ -127,7 +127,7 @@ class ReservedLife(JobLife):
         for host, (key, since_s) in before.items():
             if self.kept.get(host) != (key, since_s):
                 self._note("found", running.get(key) == host)
-                is_late = act == self.chores and self.clock.monotonic() - since_s >= RESERVATION_S
+                is_late = act == self.run_tasks and self.clock.monotonic() - since_s >= RESERVATION_S
                 self._note("given_back", is_late and key not in running)
 
     def _note(self, what: str, count: int) -> None:

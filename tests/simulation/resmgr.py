@@ -135,7 +135,7 @@ class SimulatedResmgr:
         jobs = jobs_to_evict_from(self.state, due)
         if not jobs:
             return now
-        found = self._admission.held(jobs)
+        found = self._admission.list_held(jobs)
         return replace(now, evictable=evictable(self.state, found, due, LOOP.evicted_pods_max))
 
     def _evict(self, chosen: Sequence[Eviction]) -> list[JobId]:

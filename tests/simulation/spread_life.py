@@ -43,7 +43,7 @@ class SpreadLife(ServiceLife):
         hosts = {host.hostname: host.state for host in self.core.cache.hosts()}
         places = {pod.instance_id: str(placement.hostname) for placement in placements for pod in placement.pods}
         pods = Counter[str]()
-        for host, count in self.storage.pods.homes(job_id, "local", list(places)).items():
+        for host, count in self.storage.pods.preferred_hosts(job_id, "local", list(places)).items():
             if host in hosts:
                 pods[RACKS[host]] += count
         bound: set[str] = set()

@@ -75,7 +75,7 @@ class StandingDay(Day):
         if not self.stands:
             super()._change_pool()
 
-    def _heal(self) -> None:
+    def _restore(self) -> None:
         """Do nothing: this day has no recovery."""
 
 

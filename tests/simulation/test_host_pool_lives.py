@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from peloton.lifecycle.host_pools import announced
+from peloton.lifecycle.host_pools import announce
 from peloton.lifecycle.maintenance import who_leaves
 from peloton.model.maintenance import HostMaintenance
 from peloton.scheduling import fit
@@ -40,15 +40,15 @@ def test_a_random_life(seed: int, template: Path, tmp_path: Path) -> None:
 # What would go wrong is noticed.
 
 
-def _no_pod_leaves_moving(host: HostMaintenance, residents: Any) -> Any:
-    return () if host.is_move else who_leaves(host, residents)
+def _no_pod_leaves_moving(host: HostMaintenance, hosted_pods: Any) -> Any:
+    return () if host.is_move else who_leaves(host, hosted_pods)
 
 
 FAULTS: dict[str, tuple[Any, str, Any, str]] = {
-    "routing": (fit, "unserved_by", lambda *_: None, "shared with"),
+    "routing": (fit, "find_unserving", lambda *_: None, "shared with"),
     "drain": (maintenance, "who_leaves", _no_pod_leaves_moving, "moved from"),
     "leases": (HostResourcesTable, "change_pool", lambda *_: None, "shared with"),
-    "factors": (pooled_hosts, "announced_free", lambda free, _, __, factors: announced(free, factors), "announces"),
+    "factors": (pooled_hosts, "announced_free", lambda free, _, __, factors: announce(free, factors), "announces"),
     "exclusive": (fit, "EXCLUSIVE_LABEL", "another", "exclusive h"),
 }
 

@@ -37,9 +37,9 @@ def test_a_random_life(seed: int, template: Path, tmp_path: Path) -> None:
 # What would go wrong is noticed.
 
 FAULTS: dict[str, tuple[Any, str, Any, str]] = {
-    "others": (HostTable, "kept_from", lambda *_: (Resources(), 0), "left beside"),
+    "others": (HostTable, "sum_kept", lambda *_: (Resources(), 0), "left beside"),
     "span": (HostReservations, "late", lambda *_: [], "is reserved for"),
-    "launched": (ReservationCache, "launched", lambda *_: None, "which runs on"),
+    "launched": (ReservationCache, "record_launched", lambda *_: None, "which runs on"),
 }
 
 

@@ -59,7 +59,7 @@ class VolumeLife(JobLife):
 
     def acts(self) -> list[tuple[Act, float]]:
         return [
-            (self.turn, 30), (self.news, 15), (self.room, 8), (self.chores, 8), (self.wait, 3), (self.lead, 1),
+            (self.turn, 30), (self.news, 15), (self.room, 8), (self.run_tasks, 8), (self.wait, 3), (self.lead, 1),
             (self.restart, 3), (self.stop, 0.5), (self.start, 1), (self.fail, 1), (self.lose_host, 1.5),
             (self.return_host, 1.5), (self.wipe_host, 1), (self.give_up, 3), (self.delete, 1),
             (self.crowd, 1), (self.uncrowd, 0.5),
@@ -89,10 +89,10 @@ class VolumeLife(JobLife):
 
     # What must hold after each step, by the cluster and not by the code under test.
 
-    def chores(self) -> str:
+    def run_tasks(self) -> str:
         """Run the periodic steps, and in some cases release instances."""
         before = {row.volume_id for row in self._rows() if row.is_bound and row.is_wanted}
-        said = super().chores()
+        said = super().run_tasks()
         self.unmade |= before - {row.volume_id for row in self._rows()}
         return said
 

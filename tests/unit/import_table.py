@@ -22,8 +22,8 @@ _REPOSITORIES = (
 )
 _STORED = tuple(f"services.storage.{name}" for name in _REPOSITORIES.split())
 _CHOOSES_HOSTS = (
-    "advice clusters columns departures fit fleet host_pools putting qos rebalance relocation capacity rows spreading "
-    "tree trial"
+    "advice bin_packing capacity clusters columns departures fit fleet host_pools qos rebalance relocation rows "
+    "spreading tree trial"
 )
 _HOSTMGR = ("services.hostmgr", "services.settings", "services.storage")
 _SERVES = ("services.grpc_errors", "services.grpc_handlers", "services.grpc_requests", "services.grpc_status")
@@ -122,7 +122,7 @@ MAY: dict[str, May] = {
         ("temporalio",),
     ),
     "services.workflow_labels": May(("peloton.model", "workflows.attributes"), ("temporalio",)),
-    "services.revival": May(
+    "services.workflow_restarter": May(
         (
             "services.failed_workflows",
             "services.missing_workflows",
@@ -216,7 +216,7 @@ MAY: dict[str, May] = {
         ("grpc",),
     ),
     "services.cluster_drivers": May((*_INSIDE, *_HOSTMGR)),
-    "services.host_judges": May(("peloton.model", "peloton.scheduling", *_HOSTMGR)),
+    "services.host_monitors": May(("peloton.model", "peloton.scheduling", *_HOSTMGR)),
     "services.runtime": May(
         (*_INSIDE, "peloton.scheduling.placement", "workflows.policies", "services"), ("temporalio",)
     ),

@@ -10,11 +10,11 @@ from tests.unit.virtual_time import Gate
 
 
 class Table:
-    """Lease rows in memory, with the rules of storage; ``is_away`` fails every call, ``hang`` holds them."""
+    """Lease rows in memory, with the rules of storage; ``is_unavailable`` fails every call, ``hang`` holds them."""
 
     def __init__(self) -> None:
         self.rows: dict[str, tuple[str, str, float]] = {}  # role -> owner, address, expiry
-        self.is_away = False
+        self.is_unavailable = False
         self.hang = Gate(is_open=True)
         self.renewals_hang = Gate(is_open=True)  # closed: renewals that begin now hang, and other calls are answered
         self.asked = 0
@@ -52,7 +52,7 @@ class Table:
     @contextmanager
     def _reached(self) -> Iterator[None]:
         self.hang.wait()
-        if self.is_away:
+        if self.is_unavailable:
             raise OSError("storage is away")
         with self._lock:
             yield

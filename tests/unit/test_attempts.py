@@ -112,11 +112,11 @@ def test_a_report_names_a_bounded_number(attempts: Attempts) -> None:
 async def test_reports_are_sent_while_there_is_something_and_once_more(attempts: Attempts) -> None:
     """A report that storage refuses is followed by the next one."""
     sent: list[int] = []
-    is_away = [True]
+    is_unavailable = [True]
 
     def take(activities: Sequence[FailingActivity], count: int) -> None:
         sent.append(count)
-        if is_away[0]:
+        if is_unavailable[0]:
             raise OSError("storage is away")
 
     async def until_sent(counts: list[int]) -> None:
@@ -127,7 +127,7 @@ async def test_reports_are_sent_while_there_is_something_and_once_more(attempts:
     fail(attempts, 10)
     async with reporting(attempts, take, 0.001):
         await until_sent([1, 1])
-        is_away[0] = False
+        is_unavailable[0] = False
         fail(attempts, 11, "")
         await until_sent([1, 0])
         before = len(sent)

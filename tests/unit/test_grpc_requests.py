@@ -22,7 +22,7 @@ from services.grpc_requests import (
     Requests,
     RequestsOfThreads,
     UnpackedMemory,
-    unpacked,
+    unpack,
 )
 from services.grpc_status import ErrorsToStatus
 
@@ -192,4 +192,4 @@ def test_compressed_requests_are_bounded_in_all() -> None:
 def test_what_is_not_what_it_says_is_refused(packed: bytes) -> None:
     """No more bytes are unpacked than a message declares, and one with a false size is rejected."""
     with pytest.raises(InvalidArgument, match="a compressed message"):
-        unpacked(packed)
+        unpack(packed)

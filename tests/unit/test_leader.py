@@ -84,7 +84,7 @@ async def test_a_leader_that_cannot_renew_gives_up_before_its_lease_ends(fault: 
     election = candidate(table, TTL_S)
     await election.win()
     if fault == "away":
-        table.is_away = True
+        table.is_unavailable = True
     else:
         table.hang.clear()
 
@@ -105,7 +105,7 @@ async def test_a_slow_election_counts_from_its_beginning(table: Table) -> None:
     await asyncio.wait({winning}, timeout=TTL_S * 0.7)
     table.hang.set()
     await winning
-    table.is_away = True
+    table.is_unavailable = True
 
     with pytest.raises(Unavailable):
         async with asyncio.timeout(120):
@@ -288,7 +288,7 @@ async def test_resigning_does_not_depend_on_storage(fault: str, table: Table) ->
     """A resignation succeeds without storage; the lease expires by itself."""
     election = candidate(table, TTL_S)
     await election.win()
-    table.is_away = fault == "away"
+    table.is_unavailable = fault == "away"
     if fault == "hangs":
         table.hang.clear()
 

@@ -24,7 +24,7 @@ JOB = "6d1d5f5e-7d2a-4c6c-9f4e-0a7d3c1b2e01"
         ("east/host1", ids.maintenance_workflow_id("east", "host1")),
         ("m1", ids.migration_workflow_id("m1")),
         ("east", ids.rebalance_workflow_id("east")),
-        ("nightly", ids.scheduled_job_workflow_id("nightly")),
+        ("nightly", ids.schedule_workflow_id("nightly")),
     ],
 )
 def test_an_id_is_the_kind_and_a_key(key: str, workflow_id: str) -> None:

@@ -57,7 +57,7 @@ class Clusters:
         self.requeued: tuple[list[tuple[int, int]], RequeueReason | None] = ([], None)
         self.launched: tuple[str, tuple[Placement, ...]] = ("", ())
 
-    def choose_clusters(self, wanted: Any, homes: Mapping[str, int]) -> ClusterChoice:
+    def choose_clusters(self, wanted: Any, preferred: Mapping[str, int]) -> ClusterChoice:
         return self.choice
 
     def acquire_hosts(
@@ -272,12 +272,12 @@ def test_no_host_of_any_cluster(is_unfit_for_b: bool) -> None:
     assert (([(0, 1)], reason) if is_unfit_for_b else ([], "")) == requeued(clusters)
 
 
-@pytest.mark.parametrize("is_away", [True, False])
-def test_a_cluster_that_does_not_answer_might_have_a_host(is_away: bool) -> None:
+@pytest.mark.parametrize("is_unavailable", [True, False])
+def test_a_cluster_that_does_not_answer_might_have_a_host(is_unavailable: bool) -> None:
     """A cluster that does not respond, before or during the call, leaves the question open."""
     clusters = Clusters(a=0, b=0)
     clusters.gangs, clusters.infeasible = [waiting(0)], {"a": too_large(7)}
-    if is_away:
+    if is_unavailable:
         clusters.away = {"b"}
     else:
         clusters.choice = ClusterChoice(("a",), (ClusterReason("b", ClusterRule.SILENT),))
@@ -296,12 +296,12 @@ def test_what_one_cluster_left_is_tried_in_the_others_first() -> None:
 def test_placement_does_not_wait_for_the_resource_manager(monkeypatch: pytest.MonkeyPatch) -> None:
     """Launched pods count, and pods without a host wait."""
 
-    def is_away(*_: Any) -> int:
+    def is_unavailable(*_: Any) -> int:
         raise Unavailable("resmgr is away")
 
     clusters = Clusters(a=1)
     clusters.gangs = [waiting(0, LATE_S), waiting(1, LATE_S)]
-    monkeypatch.setattr(clusters, "requeue_pods", is_away)
+    monkeypatch.setattr(clusters, "requeue_pods", is_unavailable)
     result = activities(clusters).place_and_launch(JOB, 10, LATE_S)
 
     assert (1, 0) == (result.launched_count, result.requeued_count)

@@ -40,10 +40,10 @@ class Notes:
         self.woken: list[tuple[JobId, float]] = []
         self.pages = 0
         self.ended = 0
-        self.is_away = False
+        self.is_unavailable = False
 
     def due(self, until_ns: int, limit: int, after: tuple[int, str] = (0, "")) -> Sequence[tuple[int, JobId]]:
-        if self.is_away:
+        if self.is_unavailable:
             raise Unavailable("database away")
         self.pages += 1
         return sorted(row for job, at in self.rows.items() if (row := (at, job)) > after and at <= until_ns)[:limit]
@@ -163,11 +163,11 @@ async def test_no_round_begins_behind_a_long_line() -> None:
 async def test_storage_that_is_away_ends_no_sweep() -> None:
     """A next round makes up for one that storage failed."""
     notes = Notes(job=0.0)
-    notes.is_away = True
+    notes.is_unavailable = True
     sweep = Sweep(notes, notes.wake, clock_ns=clock_ns)
     sweep.start()
     await asyncio.sleep(2 * PERIOD_S)
-    notes.is_away = False
+    notes.is_unavailable = False
     await asyncio.sleep(BUSY_PERIOD_S + SIGNAL_GRACE_S)
     assert ["job"] == notes.jobs
     await sweep.close()

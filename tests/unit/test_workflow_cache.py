@@ -24,7 +24,7 @@ def test_half_of_the_memory_holds_the_workflows_of_both_queues(
     setting: int, allowance_bytes: int, expected: int
 ) -> None:
     """The setting decides where it is given; the default never goes below a thousand workflows."""
-    assert expected == cache.cached_max(setting, allowance_bytes)
+    assert expected == cache.compute_cached_max(setting, allowance_bytes)
 
 
 @pytest.mark.parametrize(("text", "expected"), [(f"{GIB}\n", GIB), ("max\n", None), (None, None)])

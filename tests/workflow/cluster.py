@@ -175,7 +175,7 @@ class Cluster:
             return sum(p.job_id == heard for p in alone)
 
     def _is_member(self, pod: PodRecord) -> bool:
-        return pod.instance_id < self.jobs[pod.job_id].first_alone
+        return pod.instance_id < self.jobs[pod.job_id].first_single
 
     def report(self, pod_ids: Iterable[PodId], state: Callable[[PodId], PodState], reason: str = "TEST") -> None:
         """Statuses from hosts are applied, their jobs notified in one batch, and the freed slots given to

@@ -142,7 +142,7 @@ class FakeResourceManager(Port):
 
 
 class FakeHostManager(Port):
-    def choose_clusters(self, wanted: Sequence[tuple[PodShape, int]], homes: Mapping[str, int]) -> ClusterChoice:
+    def choose_clusters(self, wanted: Sequence[tuple[PodShape, int]], preferred: Mapping[str, int]) -> ClusterChoice:
         return ClusterChoice(("",))
 
     @call

@@ -12,7 +12,7 @@ from peloton.lifecycle.maintenance import Step, drain_progress, next_step, plan_
 from peloton.model.host import HostState
 from peloton.model.ids import Hostname, JobId
 from peloton.model.job import JobType
-from peloton.model.maintenance import Blocker, DrainProgress, HostMaintenance, MaintenanceAct, Resident
+from peloton.model.maintenance import Blocker, DrainProgress, HostedPod, HostMaintenance, MaintenanceAct
 from peloton.ports import MaintenanceController
 from tests.workflow.cluster import Clock
 
@@ -95,7 +95,7 @@ class MaintainedHost:
                 self._move(HostState.DRAINED)
                 return
             plan = plan_drain(
-                [Resident(SERVICE, i, JobType.SERVICE, is_leaving=i >= self.staying)
+                [HostedPod(SERVICE, i, JobType.SERVICE, is_leaving=i >= self.staying)
                  for i in range(self.staying + self.leaving)]
             )  # fmt: skip
             granted = self.staying if self.row.is_forced else min(self.staying, 1 - min(self.away + self.leaving, 1))

@@ -231,9 +231,9 @@ async def update_steered(client: Client) -> JobId:
         service = story.service(job, 6)
         service.broken_versions = {3}
         service.roll_out(1, start_paused=True)
-        service.steer(rollout.paused)
+        service.steer(rollout.pause)
         await wait_until(lambda: len(service.reads_ns) >= 1, "a look at the paused update")
-        service.steer(rollout.resumed)
+        service.steer(rollout.resume)
         await wait_until(lambda: service.versions.count(2) >= 1, "an instance of the new version")
         service.roll_out(3, rollback_on_failure=True, max_instance_attempts=1, max_failure_instances=1)
         await story.rolled_out(job, "update2")

@@ -55,7 +55,7 @@ async def update_asked_by_people(client: Client) -> JobId:
         assert "is not the latest" in await refusal(client, rollout, "resume", "update7")
         service.away_s = 600.0  # so that the rollout does not end before it is rolled back
         assert "update1" == (await ask(client, rollout, "resume", "update1"))["update_id"]
-        await wait_until(lambda: service.is_away(2), "the next instance to be replaced")
+        await wait_until(lambda: service.is_unavailable(2), "the next instance to be replaced")
         service.away_s = 0.1
         assert "update2" == (await ask(client, rollout, "roll_back"))["update_id"]
         await story.rolled_out(job, "update2")

@@ -76,14 +76,14 @@ class RolledService:
         """Wakes each workflow that waits for a pulse, as the api does."""
         with self.lock:
             assert self.update is not None
-            self.update = rollout.pulsed(self.update, now_ns)
+            self.update = rollout.pulse(self.update, now_ns)
         if self.update.awaits_pulse:
             self.tell()
 
     def lose(self, instance: int) -> None:
         self.pods[instance] = replace(self.pods[instance], state=PodState.LOST)
 
-    def is_away(self, version: int) -> bool:
+    def is_unavailable(self, version: int) -> bool:
         """Return whether an instance that is brought to this version is ending."""
         return any(
             pod.desired_config_version == version != pod.config_version and instance not in self.ending
@@ -144,9 +144,13 @@ class RolledService:
                 self.update = self._turned_back(step.update)
 
     def _judged(self, before: UpdateRecord, after: UpdateRecord, now_ns: int) -> UpdateRecord:
-        judged = stall.judge_progress(before, after, now_ns)
-        worst = max((self.pods[i] for i in judged.current), key=lambda pod: pod.failure_count, default=None)
-        return replace(judged, stall_cause=stall.cause_text(judged, worst, None)) if judged.stalled_ns else judged
+        evaluated = stall.evaluate_progress(before, after, now_ns)
+        worst = max((self.pods[i] for i in evaluated.current), key=lambda pod: pod.failure_count, default=None)
+        return (
+            replace(evaluated, stall_cause=stall.cause_text(evaluated, worst, None))
+            if evaluated.stalled_ns
+            else evaluated
+        )
 
     def coming_images(self) -> dict[str, list[Hostname]]:
         with self.lock:
@@ -161,7 +165,7 @@ class RolledService:
     def _turned_back(self, update: UpdateRecord) -> UpdateRecord:
         version = update.config_version + 1
         touched = frozenset(i for i, pod in self.pods.items() if pod.desired_config_version == update.config_version)
-        return rollout.reversed_update(update, version, rollout.Difference(updated=touched))
+        return rollout.reverse(update, version, rollout.Difference(updated=touched))
 
     def _change(self, instance: int, version: int) -> None:
         pod = self.pods[instance]

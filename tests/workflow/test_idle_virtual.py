@@ -108,8 +108,8 @@ def test_only_jobs_are_never_read() -> None:
     usual, chosen = Policies(retry_s=7.0), Policies(look_again_s=77.0)
 
     assert SWEPT == Policies().of_jobs() == SWEPT.of_jobs()
-    assert usual == usual.of_jobs().of_others() == usual.of_others()
-    assert chosen == chosen.of_jobs() == chosen.of_others()
+    assert usual == usual.of_jobs().of_children() == usual.of_children()
+    assert chosen == chosen.of_jobs() == chosen.of_children()
 
 
 def test_runs_of_earlier_releases_are_swept_when_they_continue_as_new() -> None:

@@ -108,4 +108,4 @@ def test_policies_that_cannot_be_read_stay_as_they_are() -> None:
 
 def test_whole_numbers_stay_whole() -> None:
     """Policies may come as decimal numbers from a payload."""
-    assert Policies(place_pods_max=7, retry_s=3.0) == Policies().updated({"place_pods_max": 7.0, "retry_s": 3})
+    assert Policies(place_pods_max=7, retry_s=3.0) == Policies().update({"place_pods_max": 7.0, "retry_s": 3})

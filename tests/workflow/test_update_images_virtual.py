@@ -99,12 +99,12 @@ def test_a_slow_answer_holds_nothing_up() -> None:
     """
     story = with_images(8)
     story.cluster.outages["prefetch"] = 2  # its third attempt comes after the pause
-    story.workflow.on_call[PREFETCH] = lambda: story.service.steer(rollout.paused)
+    story.workflow.on_call[PREFETCH] = lambda: story.service.steer(rollout.pause)
     story.roll_out(2, in_place=True)
     story.until(lambda: bool(story.told_s))
     story.until(lambda: story.status["state"] == "PAUSED")
     assert story.workflow.attempts[PREFETCH] < 3
-    story.service.steer(rollout.resumed)
+    story.service.steer(rollout.resume)
 
     assert story.end().done_count == 8
     assert story.workflow.calls.count(PREFETCH) == 3

@@ -63,10 +63,10 @@ def test_it_reports_what_it_waits_for() -> None:
     story.until(lambda: story.service.versions.count(2) == 2 and story.batches == 2)
     assert story.status == {"state": "ROLLING_FORWARD", "waiting_for": "instances 2-3 to run and be healthy"}
 
-    story.service.steer(rollout.paused)
+    story.service.steer(rollout.pause)
     story.until(lambda: story.status["state"] == "PAUSED")
     assert story.status["waiting_for"] == "somebody to resume it"
-    story.service.steer(rollout.resumed)
+    story.service.steer(rollout.resume)
 
     assert story.end().done_count == 6
 
@@ -76,7 +76,7 @@ def test_abort() -> None:
     story = Story(6).roll_out(2)
     story.until(lambda: story.batches == 2)
 
-    story.service.steer(rollout.aborted)
+    story.service.steer(rollout.abort)
 
     assert story.end().state == "ABORTED"
     assert story.service.versions.count(1) >= 2
@@ -297,7 +297,7 @@ def test_an_update_does_not_wait_for_the_rollout_that_failed() -> None:
     assert 1 == len(story.run_for(20).gangs)
     story.workflow.run(until=lambda: len(story.gangs) == 2 and story.gangs[1].ended)
     assert 30 < story.clock.elapsed_s - began_s < 30 + SLACK_S
-    service.steer(rollout.paused)
+    service.steer(rollout.pause)
     story.workflow.run(until=lambda: len(story.gangs) == 3 and story.gangs[2].ended)
     service.roll_out(2)
     story.workflow.run(until=lambda: len(story.gangs) == 4 and story.gangs[3].ended)
@@ -317,9 +317,9 @@ def test_the_job_reports_what_people_do() -> None:
     story.workflow.run(until=lambda: len(story.gangs) == 1 and bool(story.gangs[0].shown_states))
     began_s = story.clock.elapsed_s
 
-    service.steer(rollout.paused)
+    service.steer(rollout.pause)
     story.workflow.run(until=lambda: story.gangs[0].shown_states[-1] == "PAUSED")
-    service.steer(rollout.aborted)
+    service.steer(rollout.abort)
     story.workflow.run(until=lambda: story.gangs[0].ended)
 
     assert story.gangs[0].result == UpdateResult("update1", "ABORTED", 0, 0)
@@ -368,9 +368,9 @@ def test_a_slow_rollout_that_moves_on_does_not_stall() -> None:
     story = Story(3, away_s=500.0)
     story.roll_out(1)
     story.until(lambda: story.service.versions == [2, 1, 1] and story.batches == 2)
-    story.service.steer(rollout.paused)
+    story.service.steer(rollout.pause)
     story.until(lambda: story.clock.elapsed_s > 2_000)
-    story.service.steer(rollout.resumed)
+    story.service.steer(rollout.resume)
 
     assert 3 == story.end().done_count
     assert not story.service.was_stalled

@@ -11,7 +11,7 @@ from tests.workflow.cluster import Cluster
 from tests.workflow.port import Port, call
 from tests.workflow.rolled import RolledService
 
-STEERS = {UpdateAct.PAUSE: rollout.paused, UpdateAct.RESUME: rollout.resumed, UpdateAct.ABORT: rollout.aborted}
+STEERS = {UpdateAct.PAUSE: rollout.pause, UpdateAct.RESUME: rollout.resume, UpdateAct.ABORT: rollout.abort}
 
 
 class FakeUpdates(Port):
@@ -39,7 +39,7 @@ class FakeUpdates(Port):
     def abort_active(self, job_id: JobId, now_ns: int) -> None:
         rolled = self.cluster.rolled.get(job_id)
         if rolled is not None and rolled.update is not None and rolled.update.is_active:
-            rolled.steer(rollout.aborted)
+            rolled.steer(rollout.abort)
 
     @call
     def steer(

@@ -9,7 +9,7 @@ from peloton.api.v1alpha import peloton_pb2
 from peloton.errors import Aborted, InvalidArgument, PelotonError
 from peloton.model.ids import EntityVersion, JobId, PodId, PodName, parse_job_id
 from peloton.model.text import quote, shorten
-from services.api.ids import RUN_ID_MAX, known_id
+from services.api.ids import RUN_ID_MAX, parse_known_id
 
 UNEXPECTED_VERSION = "unexpected entity version"
 OPAQUE_BYTES_MAX = 64 * 1024
@@ -28,13 +28,13 @@ def prefix_error(outer: str) -> Iterator[None]:
 
 
 def job_id_of(wire: peloton_pb2.JobID, text: str = "JobID must be of UUID format") -> JobId:
-    job_id = known_id(wire)
+    job_id = parse_known_id(wire)
     if job_id is None:
         raise InvalidArgument(text)
     return job_id
 
 
-def seen_version(wire: peloton_pb2.EntityVersion) -> EntityVersion:
+def parse_seen_version(wire: peloton_pb2.EntityVersion) -> EntityVersion:
     """Parse the version known to a writer. Raises Aborted for an invalid text, which cannot be current."""
     try:
         return EntityVersion.parse(wire.value)
@@ -42,7 +42,7 @@ def seen_version(wire: peloton_pb2.EntityVersion) -> EntityVersion:
         raise Aborted(UNEXPECTED_VERSION) from None
 
 
-def asked_version(wire: peloton_pb2.EntityVersion) -> EntityVersion:
+def parse_asked_version(wire: peloton_pb2.EntityVersion) -> EntityVersion:
     """Parse the version that a reader requests. Raises InvalidArgument."""
     try:
         return EntityVersion.parse(wire.value)
@@ -53,7 +53,7 @@ def asked_version(wire: peloton_pb2.EntityVersion) -> EntityVersion:
 def pod_name_of(wire: peloton_pb2.PodName) -> PodName:
     text = wire.value
     job, _, instance = text.rpartition("-")
-    job_id = known_id(peloton_pb2.JobID(value=job)) if len(job) == _UUID_LENGTH else None
+    job_id = parse_known_id(peloton_pb2.JobID(value=job)) if len(job) == _UUID_LENGTH else None
     if job_id is None:
         raise InvalidArgument(f"invalid pelotonTaskID {shorten(text)}")
     try:
@@ -78,10 +78,10 @@ def run_of(wire: peloton_pb2.PodID, name: PodName) -> int:
 
 def opaque_of(text: str) -> str:
     """Return opaque data. Raises InvalidArgument if it cannot be stored."""
-    return bounded_text("opaque data", text, OPAQUE_BYTES_MAX)
+    return check_text("opaque data", text, OPAQUE_BYTES_MAX)
 
 
-def bounded_text(what: str, text: str, bytes_max: int) -> str:
+def check_text(what: str, text: str, bytes_max: int) -> str:
     """Return a text of at most ``bytes_max`` bytes. Raises InvalidArgument, naming ``what``."""
     size_bytes = len(text.encode())
     if size_bytes > bytes_max:

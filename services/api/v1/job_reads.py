@@ -22,10 +22,10 @@ from peloton.model.text import shorten
 from peloton.model.update import UpdateRecord
 from services.api.answers import within_limit
 from services.api.channels import ANSWER_BYTES_MAX
-from services.api.ids import known_id
+from services.api.ids import parse_known_id
 from services.api.secrets import v1_secrets
 from services.api.servicer import Servicer
-from services.api.v1.ids import asked_version, job_id_of, prefix_error, seen_version
+from services.api.v1.ids import job_id_of, parse_asked_version, parse_seen_version, prefix_error
 from services.api.v1.pods import pod_infos
 from services.api.v1.queries import jobs_wanted, pods_wanted
 from services.api.v1.specs import Specs, check_immutable
@@ -41,7 +41,7 @@ class JobReads(Servicer):
     # -- one job
 
     async def GetJob(self, request: svc.GetJobRequest, context: Any) -> svc.GetJobResponse:
-        job_id = known_id(request.job_id)
+        job_id = parse_known_id(request.job_id)
         response = await self._calls.run(self._get_job, request, job_id)
         size_bytes = response.ByteSize()
         if size_bytes > ANSWER_BYTES_MAX:
@@ -56,7 +56,7 @@ class JobReads(Servicer):
             job = self._get_job_or_raise(request.job_id.value, job_id)
             return svc.GetJobResponse(summary=convert_v1.job_summary(job, self._latest_update(job)))
         if request.version.value:
-            version = asked_version(request.version)
+            version = parse_asked_version(request.version)
             with prefix_error("fail to get job spec"):
                 job = self._get_job_or_raise(request.job_id.value, job_id)
                 return svc.GetJobResponse(job_info=self._info(job, version.config))
@@ -78,7 +78,7 @@ class JobReads(Servicer):
         return response
 
     def _info(self, job: JobRecord, version: int) -> stateless_pb2.JobInfo:
-        spec = stored_spec(self._records.configs, job, version)
+        spec = read_spec(self._records.configs, job, version)
         return stateless_pb2.JobInfo(job_id=peloton_pb2.JobID(value=job.job_id), spec=spec)
 
     async def GetJobIDFromJobName(
@@ -92,7 +92,7 @@ class JobReads(Servicer):
 
     async def GetJobCache(self, request: svc.GetJobCacheRequest, context: Any) -> svc.GetJobCacheResponse:
         """Return the fields that the original's cache had, read from storage."""
-        job_id = known_id(request.job_id)
+        job_id = parse_known_id(request.job_id)
         job = await self._calls.run(self._records.jobs.get, job_id) if job_id else None
         if job is None:
             raise NotFound("job not found in cache")
@@ -130,7 +130,7 @@ class JobReads(Servicer):
         return await self._calls.run(self._list_workflows, request)
 
     def _list_workflows(self, request: svc.ListJobWorkflowsRequest) -> svc.ListJobWorkflowsResponse:
-        job = self._get_job_or_raise(request.job_id.value, known_id(request.job_id))
+        job = self._get_job_or_raise(request.job_id.value, parse_known_id(request.job_id))
         response = svc.ListJobWorkflowsResponse()
         size_bytes = 0
         for update in self._records.updates.of_job(job.job_id, request.updates_limit):
@@ -153,7 +153,7 @@ class JobReads(Servicer):
     ) -> svc.GetReplaceJobDiffResponse:
         job_id = job_id_of(request.job_id)
         job = await self._calls.run(self._get_job_or_raise, job_id, job_id)
-        version = seen_version(request.version)
+        version = parse_seen_version(request.version)
         config = await self._specs.config_of(request.spec, time.time_ns())
         with prefix_error("failed to validate spec update"):
             check_immutable(job, config)
@@ -169,13 +169,13 @@ class JobReads(Servicer):
 
     async def ListPods(self, request: svc.ListPodsRequest, context: Any) -> AsyncGenerator[svc.ListPodsResponse, None]:
         """Stream one message for each pod; none for an unknown job."""
-        job_id = known_id(request.job_id)
+        job_id = parse_known_id(request.job_id)
         begin, end = 0, None
         if request.HasField("range"):
             begin, end = getattr(request.range, "from"), request.range.to
         while job_id is not None:
             page = await self._calls.run(self._records.pods.page, job_id, begin, end, PAGE)
-            for pod in await self._reasons.explained(page):
+            for pod in await self._reasons.explain(page):
                 yield svc.ListPodsResponse(pods=[convert_v1.pod_summary(pod)])
             if len(page) < PAGE:
                 return
@@ -183,11 +183,11 @@ class JobReads(Servicer):
 
     async def QueryPods(self, request: svc.QueryPodsRequest, context: Any) -> svc.QueryPodsResponse:
         with prefix_error("failed to find job runtime"):
-            job = await self._calls.run(self._get_job_or_raise, request.job_id.value, known_id(request.job_id))
+            job = await self._calls.run(self._get_job_or_raise, request.job_id.value, parse_known_id(request.job_id))
         with prefix_error("failed to query tasks from DB"):
             query = pods_wanted(request.spec)
             pods, total = await self._calls.run(self._records.search.query_pods, job.job_id, query)
-        pods = await self._reasons.explained(pods)
+        pods = await self._reasons.explain(pods)
         infos: list[pod_pb2.PodInfo] = await self._calls.run(within_limit, pods, partial(pod_infos, self._records))
         asked = request.pagination
         page = query_pb2.Pagination(offset=asked.offset, limit=asked.limit, total=total)
@@ -239,7 +239,7 @@ class JobReads(Servicer):
         return [convert_v1.job_summary(job, self._latest_update(job)) for job in jobs]
 
 
-def stored_spec(configs: Configs, job: JobRecord, version: int) -> stateless_pb2.JobSpec:
+def read_spec(configs: Configs, job: JobRecord, version: int) -> stateless_pb2.JobSpec:
     """Return the spec at a configuration version, with both forms of its containers' commands. Raises NotFound."""
     sent = configs.job_spec(job.job_id, version)
     config = configs.job_config(job.job_id, version, overrides=not sent)

@@ -19,12 +19,12 @@ from peloton.model.job import JobRecord, JobState
 from peloton.model.secret import Secret
 from peloton.model.update import UpdateAct, UpdateSpec, UpdateType
 from services.api.calls import check_wanted
-from services.api.ranges import named_instances
-from services.api.secrets import sent_secrets
+from services.api.ranges import list_instances
+from services.api.secrets import parse_secrets
 from services.api.servicer import Servicer, write
-from services.api.v1.ids import job_id_of, opaque_of, prefix_error, seen_version
+from services.api.v1.ids import job_id_of, opaque_of, parse_seen_version, prefix_error
 from services.api.v1.keys import key_of, key_text
-from services.api.v1.patch import patched
+from services.api.v1.patch import apply_patch
 from services.api.v1.specs import Specs, check_immutable
 from services.storage.jobs.configs import Configs
 
@@ -41,7 +41,7 @@ class JobWrites(Servicer):
         now_ns = time.time_ns()
         config = await self._specs.new_config(request.spec, now_ns)
         with prefix_error("failed to handle create-secrets"):
-            secrets = sent_secrets(request.secrets)
+            secrets = parse_secrets(request.secrets)
         check_wanted(context)
         asked = request.create_spec
         update = UpdateSpec(
@@ -84,7 +84,7 @@ class JobWrites(Servicer):
     async def PatchJob(self, request: svc.PatchJobRequest, context: Any) -> svc.PatchJobResponse:
         job = await self._job_to_update(request.job_id)
         current = await self._calls.run(current_spec, self._records.configs, job)
-        version = await self._roll_out(job, request, patched(current, request.spec), context)
+        version = await self._roll_out(job, request, apply_patch(current, request.spec), context)
         return svc.PatchJobResponse(version=version)
 
     async def _roll_out(
@@ -100,7 +100,7 @@ class JobWrites(Servicer):
             check_immutable(job, config)
         check_wanted(context)
         with prefix_error("failed to handle update-secrets"):
-            secrets = sent_secrets(request.secrets)
+            secrets = parse_secrets(request.secrets)
         asked = request.update_spec
         update = UpdateSpec(
             batch_size=asked.batch_size,
@@ -121,7 +121,7 @@ class JobWrites(Servicer):
     async def RestartJob(self, request: svc.RestartJobRequest, context: Any) -> svc.RestartJobResponse:
         job = await self._job_to_update(request.job_id)
         asked = request.restart_spec
-        instances = named_instances(asked.ranges, job.instance_count)
+        instances = list_instances(asked.ranges, job.instance_count)
         update = UpdateSpec(batch_size=asked.batch_size, in_place=asked.in_place)
         check_wanted(context)
         version = await self._update(job, request, UpdateType.RESTART, update, None, b"", instances)
@@ -130,9 +130,9 @@ class JobWrites(Servicer):
     async def _job_to_update(self, wire: peloton_pb2.JobID) -> JobRecord:
         job_id = job_id_of(wire)
         with prefix_error("failed to get job runtime from cache"):
-            return await self._found_job(job_id)
+            return await self._find_job(job_id)
 
-    async def _found_job(self, job_id: JobId) -> JobRecord:
+    async def _find_job(self, job_id: JobId) -> JobRecord:
         return await self._job_or_not_found(job_id, f"job:{job_id} not found")
 
     async def _update(
@@ -151,7 +151,7 @@ class JobWrites(Servicer):
             job = await self._calls.run(
                 self._records.updates.create,
                 job.job_id,
-                seen_version(request.version),
+                parse_seen_version(request.version),
                 kind,
                 update,
                 config,
@@ -162,7 +162,7 @@ class JobWrites(Servicer):
                 key,
                 secrets,
             )
-        self._wake.changed(job.job_id)
+        self._wake.wake(job.job_id)
         return entity_version(job.entity_version)
 
     # -- actions on active updates
@@ -197,10 +197,10 @@ class JobWrites(Servicer):
         job_id = job_id_of(request.job_id)
         opaque = opaque_of(request.opaque_data.data) if request.HasField("opaque_data") else None
         with prefix_error(outer):
-            await self._found_job(job_id)
-            version = seen_version(request.version)
+            await self._find_job(job_id)
+            version = parse_seen_version(request.version)
             job = await self._calls.run(self._records.updates.steer, job_id, version, act, opaque, time.time_ns())
-        self._wake.changed(job_id)
+        self._wake.wake(job_id)
         return entity_version(job.entity_version)
 
     @write
@@ -208,11 +208,11 @@ class JobWrites(Servicer):
         self, request: svc.PulseJobWorkflowRequest, context: Any
     ) -> svc.PulseJobWorkflowResponse:
         job_id = job_id_of(request.job_id)
-        await self._found_job(job_id)
+        await self._find_job(job_id)
         key = key_text(request.update_key)
         job, update = await self._calls.run(self._records.updates.pulse, job_id, key, time.time_ns())
         if update.awaits_pulse:
-            self._wake.changed(job_id)
+            self._wake.wake(job_id)
         return svc.PulseJobWorkflowResponse(status=workflow_status(job, update))
 
     # -- goals
@@ -237,16 +237,16 @@ class JobWrites(Servicer):
         force: bool = False,
     ) -> peloton_pb2.EntityVersion:
         job_id = job_id_of(request.job_id)
-        await self._found_job(job_id)
-        version = seen_version(request.version)
+        await self._find_job(job_id)
+        version = parse_seen_version(request.version)
         job = await self._calls.run(self._records.jobs.set_service_goal, job_id, version, goal, force, time.time_ns())
-        self._wake.changed(job_id)
+        self._wake.wake(job_id)
         return entity_version(job.entity_version)
 
     async def RefreshJob(self, request: svc.RefreshJobRequest, context: Any) -> svc.RefreshJobResponse:
         """Wake the job's workflows; there is no cache to refresh."""
-        job = await self._found_job(job_id_of(request.job_id))
-        self._wake.changed(job.job_id)
+        job = await self._find_job(job_id_of(request.job_id))
+        self._wake.wake(job.job_id)
         return svc.RefreshJobResponse()
 
 

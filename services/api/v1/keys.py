@@ -9,7 +9,7 @@ from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as svc
 from peloton.errors import InvalidArgument
 from peloton.model.text import quote
 from peloton.model.update import UpdateKey
-from services.api.v1.ids import bounded_text
+from services.api.v1.ids import check_text
 
 KEY_BYTES_MAX = 256
 
@@ -39,4 +39,4 @@ def key_of(request: KeyedRequest) -> UpdateKey:
 
 def key_text(text: str) -> str:
     """Return the text of a key. Raises InvalidArgument if it cannot be stored."""
-    return bounded_text("the update key", text, KEY_BYTES_MAX)
+    return check_text("the update key", text, KEY_BYTES_MAX)

@@ -59,7 +59,7 @@ LOCKABLE = frozenset(
 class Lockdowns(Protocol):
     """Storage of locks, by the name of the component."""
 
-    def locked(self) -> set[str]: ...
+    def read_locked(self) -> set[str]: ...
 
     def set(self, component: str, locked: bool) -> None: ...
 
@@ -76,7 +76,7 @@ class Locks:
 
     async def check(self, kind: str) -> None:
         """Raise Unavailable when calls of this kind, Read or Write, are rejected."""
-        if kind in await self._known():
+        if kind in await self._read_known():
             raise Unavailable(refusal_text(kind))
 
     async def set(self, component: str, locked: bool) -> None:
@@ -85,14 +85,14 @@ class Locks:
 
     async def all(self) -> frozenset[str]:
         """Return the locked components."""
-        return frozenset(await self._calls.run(self._stored.locked))
+        return frozenset(await self._calls.run(self._stored.read_locked))
 
-    async def _known(self) -> frozenset[str]:
+    async def _read_known(self) -> frozenset[str]:
         now_s = self._clock_s()
         known = self._locked
         if known is None or now_s - self._read_at_s >= LOCKED_AGE_MAX_S:
             self._read_at_s = now_s  # before the call: others use the old value meanwhile
-            known = self._locked = frozenset(await self._calls.run(self._stored.locked))
+            known = self._locked = frozenset(await self._calls.run(self._stored.read_locked))
         return known
 
 
@@ -112,14 +112,14 @@ class LockdownGate(AroundCalls):
     def __init__(self, locks: Locks) -> None:
         self._locks = locks
 
-    def wrapped(self, method: str, handler: Any) -> Any:
+    def wrap(self, method: str, handler: Any) -> Any:
         kind = _kind(method)
         if not kind:
             return handler
 
         @asynccontextmanager
-        async def checked(request: Any, _: Any) -> AsyncIterator[Any]:
+        async def check(request: Any, _: Any) -> AsyncIterator[Any]:
             await self._locks.check(kind)
             yield request
 
-        return within(handler, checked, handler.request_deserializer)
+        return within(handler, check, handler.request_deserializer)

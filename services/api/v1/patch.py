@@ -13,7 +13,7 @@ from peloton.errors import InvalidArgument
 _WINS = (("command", ("entrypoint", "environment")), ("container", ("image", "volume_mounts")))
 
 
-def patched(current: stateless_pb2.JobSpec, patch: stateless_pb2.JobSpec) -> stateless_pb2.JobSpec:
+def apply_patch(current: stateless_pb2.JobSpec, patch: stateless_pb2.JobSpec) -> stateless_pb2.JobSpec:
     """Return ``current`` merged with the fields set in ``patch``.
 
     Messages are merged field by field, and so are a pod's only container and the spec of each named instance; other

@@ -18,7 +18,7 @@ from peloton.model.ids import PodId, PodName
 from peloton.model.job import JobRecord, JobState, JobType
 from peloton.model.pod import PodEvent, PodRecord, PodState, TerminationReason
 from services.api.containers import containers_of
-from services.api.servicer import Servicer, check_ours, write
+from services.api.servicer import Servicer, check_managed, write
 from services.api.v1.ids import pod_name_of, prefix_error, run_of
 from services.api.v1.pods import pod_infos, pod_specs
 
@@ -38,7 +38,7 @@ class PodService(Servicer):
         name = pod_name_of(request.pod_name)
         job = await self._job_of(name)
         pod = await self._calls.run(self._records.pods.get, name.job_id, name.instance_id)
-        check_ours(job)
+        check_managed(job)
         if job.type is JobType.BATCH and not job.is_active:
             raise InvalidArgument("cannot start pod in terminated job")
         if job.goal is JobState.DELETED or (pod is not None and pod.goal is PodState.DELETED):
@@ -50,7 +50,7 @@ class PodService(Servicer):
     @write
     async def StopPod(self, request: svc.StopPodRequest, context: Any) -> svc.StopPodResponse:
         name = pod_name_of(request.pod_name)
-        check_ours(await self._job_of(name))
+        check_managed(await self._job_of(name))
         check_created(await self._calls.run(self._records.pods.get, name.job_id, name.instance_id))
         await self._set_goal(name, PodState.KILLED, STOP_MESSAGE)
         return svc.StopPodResponse()
@@ -58,7 +58,7 @@ class PodService(Servicer):
     async def _set_goal(self, name: PodName, goal: PodState, message: str) -> None:
         one = [(name.instance_id, 1)]
         await self._calls.run(self._records.pods.set_goals, name.job_id, one, goal, time.time_ns(), message)
-        self._wake.changed(name.job_id)
+        self._wake.wake(name.job_id)
 
     @write
     async def RestartPod(self, request: svc.RestartPodRequest, context: Any) -> svc.RestartPodResponse:
@@ -67,7 +67,7 @@ class PodService(Servicer):
         except InvalidArgument:
             raise InvalidArgument("invalid pod name") from None
         job, check_sla = await self._job_of(name), request.check_sla
-        check_ours(job)
+        check_managed(job)
         check_created(await self._calls.run(self._records.pods.get, name.job_id, name.instance_id))
         reason = TerminationReason.KILLED_FOR_SLA_AWARE_RESTART if check_sla else TerminationReason.KILLED_FOR_RESTART
         disrupt = partial(
@@ -91,14 +91,14 @@ class PodService(Servicer):
         )
         await self._calls.run(again)  # even if no host has the pod and nothing had to be taken down
         if job.is_active:
-            self._wake.changed(name.job_id)
+            self._wake.wake(name.job_id)
         return svc.RestartPodResponse()
 
     async def RefreshPod(self, request: svc.RefreshPodRequest, context: Any) -> svc.RefreshPodResponse:
         """Wake the job's workflow; there is no cache to refresh."""
         name = pod_name_of(request.pod_name)
         await self._calls.run(self._pod_or_not_found, name, f"pod {name} not found")
-        self._wake.changed(name.job_id)
+        self._wake.wake(name.job_id)
         return svc.RefreshPodResponse()
 
     @write
@@ -114,7 +114,7 @@ class PodService(Servicer):
         name = pod_name_of(request.pod_name)
         with prefix_error("failed to get task runtime"):
             pod = await self._calls.run(self._pod_or_not_found, name, f"pod {name} not found")
-        (pod,) = await self._reasons.explained([pod])
+        (pod,) = await self._reasons.explain([pod])
         return await self._calls.run(self._get_pod, name, pod, request.status_only, request.limit)
 
     def _get_pod(self, name: PodName, pod: PodRecord, status_only: bool, limit: int) -> svc.GetPodResponse:
@@ -150,7 +150,7 @@ class PodService(Servicer):
         if await self._calls.run(self._records.jobs.get, name.job_id) is None:
             raise NotFound("job not found in cache")
         pod = await self._calls.run(self._pod_or_not_found, name, "task not found in cache")
-        (pod,) = await self._reasons.explained([pod])
+        (pod,) = await self._reasons.explain([pod])
         info = (await self._calls.run(pod_infos, self._records, [pod]))[0]
         return svc.GetPodCacheResponse(status=info.status, labels=info.spec.labels)
 
@@ -158,7 +158,7 @@ class PodService(Servicer):
         self, request: svc.BrowsePodSandboxRequest, context: Any
     ) -> svc.BrowsePodSandboxResponse:
         name = pod_name_of(request.pod_name)
-        check_ours(await self._job_of(name))
+        check_managed(await self._job_of(name))
         run_id = run_of(request.pod_id, name) if request.pod_id.value else None
         events = await self._calls.run(self._records.pods.events, name.job_id, name.instance_id, run_id, 1)
         ran = next((event for event in events if event.state is PodState.RUNNING), None)
@@ -180,7 +180,7 @@ class PodService(Servicer):
     ) -> svc.ExchangeWithCommandResponse:
         run, host, agent_id = await self._place_of(request)
         if not request.number:
-            check_ours(await self._job_of(pod_name_of(request.pod_name)))
+            check_managed(await self._job_of(pod_name_of(request.pod_name)))
         asked = hostmgr_pb2.ExchangeWithCommandRequest()
         respell(request, asked)
         asked.pod_id, asked.hostname, asked.agent_id = str(run), host, agent_id

@@ -47,7 +47,7 @@ class Watcher:
         self._empty = asyncio.Event()
         self._empty.set()
 
-    def wanted_of(self, changes: Iterable[Change]) -> list[Change]:
+    def select_wanted(self, changes: Iterable[Change]) -> list[Change]:
         return [change for change in changes if change.revision > self.after and self.wanted.admits(change)]
 
     def has_space_for(self, changes: Iterable[Change]) -> bool:
@@ -76,7 +76,7 @@ class Watcher:
         if self._end is not None:
             raise self._end
 
-    async def emptied(self) -> None:
+    async def wait_empty(self) -> None:
         await self._empty.wait()
 
     async def responses(self) -> AsyncGenerator[WatchResponse, None]:
@@ -252,7 +252,7 @@ class WatchHub:
             if batch.has_gap:  # this process slept longer than changes are kept
                 watcher.finish(Aborted(f"event overflow: {watcher.id}"))
                 continue
-            mine = watcher.wanted_of(batch.changes)
+            mine = watcher.select_wanted(batch.changes)
             if watcher.has_space_for(mine):
                 watcher.put(mine)
             else:
@@ -262,7 +262,7 @@ class WatchHub:
         with suppress(TimeoutError):
             async with asyncio.timeout(self._timeout_s):
                 for watcher, _ in late:
-                    await watcher.emptied()
+                    await watcher.wait_empty()
         for watcher, mine in late:
             watcher.put(mine)
 

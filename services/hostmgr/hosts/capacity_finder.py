@@ -20,7 +20,7 @@ from peloton.scheduling.rows import HostRow
 from peloton.scheduling.spreading import Spreading
 from peloton.scheduling.trial import TrialFleet
 from services.hostmgr.driver import RegisteredHost
-from services.hostmgr.hosts.aversions import Aversions
+from services.hostmgr.hosts.avoidances import HostAvoidances
 from services.hostmgr.hosts.daemon_hosts import DaemonHosts
 from services.hostmgr.hosts.domain_counts import Counts, everywhere
 from services.hostmgr.hosts.host_chooser import HostChooser
@@ -40,11 +40,11 @@ class CapacityFinder:
         table: HostTable,
         chooser: HostChooser,
         daemons: DaemonHosts,
-        aversions: Aversions,
+        avoidances: HostAvoidances,
         clock: Callable[[], float],
     ) -> None:
         self._lock, self._table, self._chooser = lock, table, chooser
-        self._daemons, self._aversions, self._clock = daemons, aversions, clock
+        self._daemons, self._avoidances, self._clock = daemons, avoidances, clock
 
     def find(self, pods: Sequence[PlannedPods], counts: Counts) -> list[FoundCapacity]:
         """Returns for how many planned pods there are free resources. Leased resources count as free. ``counts`` are
@@ -62,12 +62,12 @@ class CapacityFinder:
         fleet = self._fleet()
         flags = zip(fleet.names, fleet.large_enough(shape).tolist(), fleet.fitting(shape, {}).tolist(), strict=True)
         with self._lock:
-            registered, away = dict(self._table.registered.by_name), self._table.away()
+            registered, unavailable = dict(self._table.registered.by_name), self._table.unavailable()
         found = [one for one in sorted(flags) if one[1] and one[0] in registered]
         hosts = [registered[name] for name, *_ in found]
         left = self._daemons.less_overhead([HostKind(host.capacity, host.labels) for host in hosts])
         return [
-            DaemonHost(name, host.capacity, kind.capacity, has_capacity, name in away)
+            DaemonHost(name, host.capacity, kind.capacity, has_capacity, name in unavailable)
             for (name, _, has_capacity), host, kind in zip(found, hosts, left, strict=True)
         ]
 
@@ -82,7 +82,7 @@ class CapacityFinder:
                     table.free_resources.hosts.get(name),
                     self._daemons.missing_on(name),
                 )
-                for name, free in table.unannounced().items()
+                for name, free in table.list_unannounced().items()
             ]
         fleet.put_hosts([_row(*one, len(fleet)) for one in unannounced])
         return fleet
@@ -90,18 +90,21 @@ class CapacityFinder:
     def _prepare(self, fleet: Fleet, shapes: Sequence[PodShape]) -> dict[PodShape, dict[int, Misfit]]:
         """Prepares the fleet as for a lease; returns hosts that take none of the pods."""
         now_s = self._clock()
-        aversion = self._aversions.of_job(UNRECORDED_JOB, now_s)
+        avoidance = self._avoidances.of_job(UNRECORDED_JOB, now_s)
         are_gpus_kept = self._table.gpu_waits.keep_from((UNRECORDED_JOB, False), now_s)
-        self._chooser.prepare(fleet, shapes, frozenset(), aversion)
+        self._chooser.prepare(fleet, shapes, frozenset(), avoidance)
         return {
-            shape: {**self._find_kept(fleet, shape), **self._chooser.barred(fleet, shape, aversion, are_gpus_kept)}
+            shape: {
+                **self._find_kept(fleet, shape),
+                **self._chooser.find_barred(fleet, shape, avoidance, are_gpus_kept),
+            }
             for shape in shapes
         }
 
     def _find_kept(self, fleet: Fleet, shape: PodShape) -> dict[int, Misfit]:
         """Returns the hosts that do not take the pod because of resources held or reserved there."""
         found = {}
-        for name in self._table.kept_on() & fleet.row_of.keys():
+        for name in self._table.find_kept_hosts() & fleet.row_of.keys():
             host = self._table.free_resources.hosts.get(name)
             is_announced = host is not None and bool(host.free_resources)
             why = self._chooser.misfit_on(host, shape, frozenset()) if host and is_announced else Misfit(HostRule.HELD)

@@ -18,7 +18,7 @@ from peloton.model.host_pool import HOST_POOL_LABEL
 from peloton.model.ids import Hostname, JobId, PodId
 from peloton.model.pod import PodShape
 from peloton.model.reason import HostRule, Misfit
-from peloton.model.resources import Resources, needed
+from peloton.model.resources import Resources, compute_needed
 from peloton.scheduling.fit import HostKind, HostView, capacity_misfit, misfit, reach
 from services.hostmgr.driver import NOTHING, RegisteredHost
 from services.hostmgr.hosts.daemon_waits import DaemonWaits
@@ -71,7 +71,7 @@ class DaemonHosts:
             self._news |= {job for job in jobs if wanted.get(job) != self._wanted.get(job)}
             self._waits.keep(wanted)
             self._wanted = wanted
-            held = self._ended | {job: needed(shape.resources) for job, shape in self._shapes.items()}
+            held = self._ended | {job: compute_needed(shape.resources) for job, shape in self._shapes.items()}
             self._ended = {job: held[job] for job in sorted(held.keys() - wanted) if self._pod_counts[job]}
             self._shapes = {job: daemon.shape for job, daemon in sorted(wanted.items())}
             self._naming = tuple(job for job, shape in self._shapes.items() if _names_hosts(shape))
@@ -101,18 +101,18 @@ class DaemonHosts:
         that have a pod which found too few free resources and would fit now."""
         with self._lock:
             found, self._news = self._news, set()
-            return found | self._waits.take_fitting(self._fits, self._table.is_away)
+            return found | self._waits.take_fitting(self._fits, self._table.is_unavailable)
 
     def _fits(self, job_id: JobId, pod: WaitingDaemonPod) -> bool:
         return isinstance(self._as_seen(job_id, pod), HostResources)
 
-    def launched(self, pods: Iterable[tuple[PodId, Hostname]]) -> None:
+    def record_launched(self, pods: Iterable[tuple[PodId, Hostname]]) -> None:
         """Records launched pods of any jobs."""
         with self._lock:
             hosts = {host: None for pod_id, host in pods if self._add(pod_id, host)}
             self.keep_resources(hosts)
 
-    def ended(self, pod_ids: Iterable[PodId]) -> None:
+    def record_ended(self, pod_ids: Iterable[PodId]) -> None:
         with self._lock:
             self.keep_resources([host for pod_id in pod_ids if (host := self._drop(pod_id))])
 
@@ -170,7 +170,7 @@ class DaemonHosts:
             return NOTHING, 0
         there = self._on_host.get(host.hostname, {})
         missing = [job for job in self._daemons_on(host) if job not in there and (before is None or job < before)]
-        return sum((needed(self._shapes[job].resources) for job in missing), NOTHING), len(missing)
+        return sum((compute_needed(self._shapes[job].resources) for job in missing), NOTHING), len(missing)
 
     def _daemons_on(self, host: HostResources) -> tuple[JobId, ...]:
         registered = self._table.registered.by_name.get(host.hostname)
@@ -217,43 +217,45 @@ class DaemonHosts:
             kinds = registered.kinds(registered.by_name if _names_hosts(shape) else ())
         return DaemonReach(*reach(shape, kinds))
 
-    def wanted(self) -> list[JobId]:
+    def list_wanted(self) -> list[JobId]:
         with self._lock:
             return list(self._shapes)
 
-    def seen(self) -> tuple[int, int]:
+    def read_versions(self) -> tuple[int, int]:
         """Returns versions that change with the hosts and with the wanted daemons."""
         with self._lock:
             return self._kinds_version, self.version
 
     # -- overhead
 
-    def overhead(self, away: Collection[Hostname]) -> Resources:
+    def overhead(self, unavailable: Collection[Hostname]) -> Resources:
         """Returns the requests of daemons on all registered hosts but these, and the resources that ended daemons still
         hold there."""
-        return sum(self.overheads(away).values(), NOTHING)
+        return sum(self.overheads(unavailable).values(), NOTHING)
 
-    def overheads(self, away: Collection[Hostname]) -> dict[str, Resources]:
+    def overheads(self, unavailable: Collection[Hostname]) -> dict[str, Resources]:
         """Returns the overhead by host pool, with an empty name while host pools are disabled."""
         found: dict[str, Resources] = {}
         with self._lock:
             if not self._shapes and not self._ended:
                 return found
             registered = self._table.registered
-            for there, held in self._held_by_ended(away):
+            for there, held in self._find_held_by_ended(unavailable):
                 pool = str(there.labels.get(HOST_POOL_LABEL, ""))
                 found[pool] = found.get(pool, NOTHING) + held
-            gone = [HostKind(host.capacity, host.labels, -1) for n in away if (host := registered.by_name.get(n))]
+            gone = [
+                HostKind(host.capacity, host.labels, -1) for n in unavailable if (host := registered.by_name.get(n))
+            ]
             kinds = registered.kinds(registered.by_name if self._naming else ())
             for kind in [*kinds, *gone]:
                 pool = str(kind.labels.get(HOST_POOL_LABEL, ""))
                 found[pool] = found.get(pool, NOTHING) + self._of_kind(kind) * kind.count
         return found
 
-    def _held_by_ended(self, away: Collection[Hostname]) -> Iterator[tuple[RegisteredHost, Resources]]:
+    def _find_held_by_ended(self, unavailable: Collection[Hostname]) -> Iterator[tuple[RegisteredHost, Resources]]:
         for (job, _), (_, name) in self._pods.items() if self._ended else ():
             host = self._table.registered.by_name.get(name)
-            if job in self._ended and host is not None and name not in away:
+            if job in self._ended and host is not None and name not in unavailable:
                 yield host, self._ended[job]
 
     def less_overhead(self, kinds: Sequence[HostKind]) -> list[HostKind]:
@@ -263,7 +265,7 @@ class DaemonHosts:
 
     def _of_kind(self, kind: HostKind) -> Resources:
         """Returns the overhead on a host of this kind, at most its capacity."""
-        wanted = sum((needed(self._shapes[job].resources) for job in self._daemons_matching(kind)), NOTHING)
+        wanted = sum((compute_needed(self._shapes[job].resources) for job in self._daemons_matching(kind)), NOTHING)
         return Resources(*map(min, wanted, kind.capacity))
 
     # -- launches
@@ -284,7 +286,7 @@ class DaemonHosts:
 
     def _as_seen(self, job_id: JobId, pod: WaitingDaemonPod) -> HostResources | Misfit:
         host = self._table.free_resources.hosts.get(pod.hostname)
-        if self._table.is_away(pod.hostname):
+        if self._table.is_unavailable(pod.hostname):
             return Misfit(HostRule.MAINTENANCE)
         if host is not None and host.lease_id:
             return LEASED

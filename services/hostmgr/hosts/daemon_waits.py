@@ -29,11 +29,11 @@ class DaemonWaits:
             self._closed.add(pod.hostname)
 
     def take_fitting(
-        self, fits: Callable[[JobId, WaitingDaemonPod], bool], is_away: Callable[[Hostname], bool]
+        self, fits: Callable[[JobId, WaitingDaemonPod], bool], is_unavailable: Callable[[Hostname], bool]
     ) -> set[JobId]:
         """Returns daemons with a pod that fits now, on hosts whose free resources, lease or maintenance have changed
         since the last call. Each pod is reported once, until it is evaluated again."""
-        opened = {hostname for hostname in self._closed if not is_away(hostname)}
+        opened = {hostname for hostname in self._closed if not is_unavailable(hostname)}
         self._closed -= opened
         found: set[JobId] = set()
         for hostname in opened | self._resources.take_changed():

@@ -30,23 +30,23 @@ class DomainCounts:
         self._version: tuple[int, frozenset[Hostname]] = 0, frozenset()
 
     def count(
-        self, shapes: Iterable[PodShape], homes: Mapping[Hostname, int], drained: Collection[Hostname] = ()
+        self, shapes: Iterable[PodShape], pod_counts: Mapping[Hostname, int], drained: Collection[Hostname] = ()
     ) -> Counts:
-        """Counts pods and open domains. ``homes`` maps the hosts of the job's pods to their number. Pods count on any
-        host; hosts in maintenance and ``drained`` ones open no domain."""
+        """Counts pods and open domains. ``pod_counts`` maps the hosts of the job's pods to their number. Pods count on
+        any host; hosts in maintenance and ``drained`` ones open no domain."""
         with self._lock:
             return {
                 shape: tuple(
-                    DomainCount(self._pods(rule.label, homes), self._open_for(shape, rule.label, drained))
+                    DomainCount(self._pods(rule.label, pod_counts), self._open_for(shape, rule.label, drained))
                     for rule in shape.layout.spread
                 )
                 for shape in shapes
                 if shape.layout
             }
 
-    def _pods(self, label: str, homes: Mapping[Hostname, int]) -> dict[str, int]:
+    def _pods(self, label: str, pod_counts: Mapping[Hostname, int]) -> dict[str, int]:
         pods: dict[str, int] = {}
-        for name, count in homes.items():
+        for name, count in pod_counts.items():
             host = self._table.registered.by_name.get(name) or self._table.withdrawn.get(name)
             if host is not None and (value := only_value(host.labels, label)) is not None:
                 pods[value] = pods.get(value, 0) + count
@@ -55,8 +55,8 @@ class DomainCounts:
     def _open_for(self, shape: PodShape, label: str, drained: Collection[Hostname]) -> frozenset[str]:
         """Returns the label values of hosts that would take the pod if they were empty."""
         if drained:
-            return self._open_without(self._table.away().union(drained), shape, label)
-        version = self._table.registered.kinds_version, frozenset(self._table.away())
+            return self._open_without(self._table.unavailable().union(drained), shape, label)
+        version = self._table.registered.kinds_version, frozenset(self._table.unavailable())
         if version != self._version or len(self._open) >= OPEN_KEPT_MAX:
             self._open.clear()
             self._version = version
@@ -64,11 +64,11 @@ class DomainCounts:
             self._open[shape, label] = self._open_without(version[1], shape, label)
         return self._open[shape, label]
 
-    def _open_without(self, away: Collection[Hostname], shape: PodShape, label: str) -> frozenset[str]:
+    def _open_without(self, unavailable: Collection[Hostname], shape: PodShape, label: str) -> frozenset[str]:
         found: set[str] = set()
         for name, host in self._table.registered.by_name.items():
             value = only_value(host.labels, label)
-            if value is None or value in found or name in away:
+            if value is None or value in found or name in unavailable:
                 continue
             view = HostView(host.labels, host.capacity, host.revocable.cpu_milli, PORTS_MAX)
             if misfit(shape, view, None) is None:
@@ -94,7 +94,7 @@ def everywhere(counts: Counts) -> dict[PodShape, tuple[Domains, ...]]:
     return {shape: tuple(Domains.of(count, count.open) for count in by_rule) for shape, by_rule in counts.items()}
 
 
-def joined(counts: Counts, others: Counts) -> Counts:
+def join_counts(counts: Counts, others: Counts) -> Counts:
     """Adds the counts of one cluster and of the others."""
     return {
         shape: tuple(a.plus(b) for a, b in zip(own, others[shape], strict=True)) if shape in others else own

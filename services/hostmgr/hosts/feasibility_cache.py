@@ -10,7 +10,7 @@ from peloton.model.reason import Infeasible
 
 SHAPES_MAX = 10_000
 """Limit of cached shapes."""
-JUDGED_MAX = 100
+EVALUATED_MAX = 100
 """Limit of shapes that one call evaluates; the others have no result yet."""
 
 
@@ -24,7 +24,7 @@ class FeasibilityCache:
         if version != self._version or len(self._known) > SHAPES_MAX:
             self._known.clear()
             self._version = version
-        return [shape for shape in dict.fromkeys(shapes) if shape not in self._known][:JUDGED_MAX]
+        return [shape for shape in dict.fromkeys(shapes) if shape not in self._known][:EVALUATED_MAX]
 
     def learn(
         self, shapes: Sequence[PodShape], found: Mapping[PodShape, Infeasible | None], version: int

@@ -26,18 +26,18 @@ from peloton.scheduling.fit import infeasible, reach
 from peloton.scheduling.relocation import HostNow
 from services.hostmgr.driver import Claim, FreeResources, Holder, RegisteredHost
 from services.hostmgr.hosts.asked_amounts import PodAmounts
-from services.hostmgr.hosts.aversions import Aversions
+from services.hostmgr.hosts.avoidances import HostAvoidances
 from services.hostmgr.hosts.capacity_finder import CapacityFinder
 from services.hostmgr.hosts.daemon_hosts import DaemonHosts
 from services.hostmgr.hosts.domain_counts import NO_COUNTS, Counts, DomainCounts, near
 from services.hostmgr.hosts.feasibility_cache import FeasibilityCache
 from services.hostmgr.hosts.host_census import hosts_now
 from services.hostmgr.hosts.host_chooser import HostChooser
+from services.hostmgr.hosts.host_event_recorder import NO_RECORDER, HostEventRecorder
 from services.hostmgr.hosts.host_listing import list_hosts
 from services.hostmgr.hosts.host_load_cache import HostLoadCache
-from services.hostmgr.hosts.host_notes import NO_NOTES, HostNotes
 from services.hostmgr.hosts.host_pool_cache import HostPoolCache
-from services.hostmgr.hosts.host_resources import HostResources, leased_host
+from services.hostmgr.hosts.host_resources import HostResources, make_leased_host
 from services.hostmgr.hosts.host_resources_table import HostResourcesTable
 from services.hostmgr.hosts.host_sums import HostSums
 from services.hostmgr.hosts.host_table import HostTable
@@ -61,7 +61,7 @@ class HostCache:
         wall_ns: Callable[[], int] = time.time_ns,
         clock: Callable[[], float] = time.monotonic,
         cluster_labels: Mapping[str, str] | None = None,
-        notes: HostNotes = NO_NOTES,
+        recorder: HostEventRecorder = NO_RECORDER,
     ) -> None:
         """``cluster_labels`` are the cluster's name and kind, which every host has as labels."""
         self._clock, self._lease_s, self._wall_ns = clock, lease_s, wall_ns
@@ -80,14 +80,14 @@ class HostCache:
         self.views = HostViews(self._lock, self._table, lambda: self.are_hosts_known)
         self.loads = HostLoadCache(self._lock, self._table)
         self.reservations = ReservationCache(
-            self._lock, self._table, self._chooser, self._waiting, wall_ns, None, notes
+            self._lock, self._table, self._chooser, self._waiting, wall_ns, None, recorder
         )
         self.host_pools = HostPoolCache(self._lock, self._table, self._waiting, self.daemons)
         self.sums = HostSums(self._lock, self._table)
         self.pod_labels = self._table.pod_labels
         self.launches = InFlight[str]()  # by host, from the claim of a launch to its commit
-        self.aversions = Aversions(lambda: len(self._table.registered.by_name), None, notes.avoided)
-        self.finder = CapacityFinder(self._lock, self._table, self._chooser, self.daemons, self.aversions, clock)
+        self.avoidances = HostAvoidances(lambda: len(self._table.registered.by_name), None, recorder.record_avoided)
+        self.finder = CapacityFinder(self._lock, self._table, self._chooser, self.daemons, self.avoidances, clock)
 
     # Maintenance.
 
@@ -99,7 +99,7 @@ class HostCache:
     def is_closed(self, hostname: str) -> bool:
         """Returns whether no launch is under way on the host and none will start."""
         with self._lock:
-            return self._table.is_away(Hostname(hostname)) and hostname not in self.launches
+            return self._table.is_unavailable(Hostname(hostname)) and hostname not in self.launches
 
     # Events of the cluster.
 
@@ -107,13 +107,13 @@ class HostCache:
         """Sets all registered hosts. ``name_taken`` maps names that belong to another cluster to that cluster. Returns
         the jobs that may find hosts now."""
         taken = {Hostname(name): cluster for name, cluster in (name_taken or {}).items()}
-        ours = [host for host in hosts if host.hostname not in taken]  # outside the lock: it is slow
-        for host in ours:
+        own_hosts = [host for host in hosts if host.hostname not in taken]  # outside the lock: it is slow
+        for host in own_hosts:
             host.labels.update(self._cluster_labels)
         with self._lock:
-            self.aversions.saw({host.hostname for host in ours}, self._table.maintained, self._clock())
+            self.avoidances.saw({host.hostname for host in own_hosts}, self._table.maintained, self._clock())
             self._table.name_taken, self.are_hosts_known = taken, True
-            seen, changed = self._table.pooled.take_in(ours)
+            seen, changed = self._table.pooled.update(own_hosts)
             self._table.set_hosts(seen)
             self._table.free_resources.claimed.heard(self.launches)
             self._table.free_resources.keep(self._table.registered.by_name.keys())
@@ -135,15 +135,15 @@ class HostCache:
     def pods_launched(self, job_id: JobId, pods: Sequence[tuple[int, int, str, tuple[Label, ...]]]) -> None:
         """Records pods ``(instance, run, host, labels)`` that a launch committed, and ends their resource holds."""
         self.pod_labels.add((PodId(job_id, instance, run), host, labels) for instance, run, host, labels in pods)
-        self.daemons.launched((PodId(job_id, instance, run), Hostname(host)) for instance, run, host, _ in pods)
+        self.daemons.record_launched((PodId(job_id, instance, run), Hostname(host)) for instance, run, host, _ in pods)
         with self._lock:
             self._table.pooled.asked.confirm((job_id, instance) for instance, *_ in pods)
             self._table.holds.drop((job_id, instance) for instance, *_ in pods)
-            self.reservations.launched(job_id, {instance: host for instance, _, host, _ in pods})
+            self.reservations.record_launched(job_id, {instance: host for instance, _, host, _ in pods})
 
     def pods_ended(self, pod_ids: Sequence[PodId]) -> set[JobId]:
         """Records ended pods. Returns the jobs that may find hosts now that pods with labels have ended."""
-        self.daemons.ended(pod_ids)
+        self.daemons.record_ended(pod_ids)
         has_labelled = self.pod_labels.remove(pod_ids)
         if not has_labelled and not self._table.pooled.are_used:
             return set()
@@ -176,7 +176,7 @@ class HostCache:
     def take_idle(self, until_s: float, now_s: float, kept: int, limit: int) -> list[str]:
         """Removes idle offers received up to ``until_s``, except ``kept`` of them; they are returned to the cluster."""
         with self._lock:
-            return self._table.free_resources.take_idle(until_s, now_s, kept, limit, self._table.kept_on())
+            return self._table.free_resources.take_idle(until_s, now_s, kept, limit, self._table.find_kept_hosts())
 
     def may_fit(self, shapes: Iterable[PodShape]) -> bool:
         """Returns whether a host has free resources for one of these, by the cluster's last report, offered or not."""
@@ -210,18 +210,18 @@ class HostCache:
         with self._lock:
             if not self.are_hosts_known:
                 raise Unavailable(HOSTS_UNKNOWN)
-            away = self._table.away()
-            total, revocable, count = self._table.registered.capacity(away, self._table.closed)
-            return total - self.daemons.overhead(away), revocable, count
+            unavailable = self._table.unavailable()
+            total, revocable, count = self._table.registered.capacity(unavailable, self._table.closed)
+            return total - self.daemons.overhead(unavailable), revocable, count
 
-    def registered_capacity(self) -> Resources:
+    def sum_registered(self) -> Resources:
         """Returns the capacity of all hosts, including hosts that are draining, or down and unregistered."""
         with self._lock:
             registered = self._table.registered.by_name
             down = (host.capacity for name, host in self._table.maintained.items() if name not in registered)
             return sum(down, self._table.registered.total)
 
-    def judge(self, shapes: Sequence[PodShape]) -> dict[PodShape, Infeasible]:
+    def evaluate(self, shapes: Sequence[PodShape]) -> dict[PodShape, Infeasible]:
         """Returns the pods that no registered host could take even if it were empty, with the reason. Raises
         Unavailable."""
         with self._lock:
@@ -254,16 +254,16 @@ class HostCache:
     def _count_takers(self, shape: PodShape, without: Hostname | None = None) -> int:
         """Counts the hosts in service that could take the pod if they were empty. Evaluates without the lock."""
         with self._lock:
-            left_out = self._table.away() | ({without} if without else set())
+            left_out = self._table.unavailable() | ({without} if without else set())
             kinds = self._table.registered.kinds(hosts_named(shape.constraint), left_out)
         return reach(shape, self.daemons.less_overhead(kinds))[0]
 
     def free(self) -> Resources:
         """Returns the free resources of hosts that take pods and are not leased, offered or not."""
         with self._lock:
-            away = self._table.away() | self._table.name_taken.keys()
-            unannounced = (free for name, free in self._table.unannounced().items() if name not in away)
-            return sum(unannounced, self._table.free_resources.fleet.free_sum(away))
+            unavailable = self._table.unavailable() | self._table.name_taken.keys()
+            unannounced = (free for name, free in self._table.list_unannounced().items() if name not in unavailable)
+            return sum(unannounced, self._table.free_resources.fleet.free_sum(unavailable))
 
     @property
     def resources_count(self) -> int:
@@ -285,11 +285,11 @@ class HostCache:
 
     def hosts(self, names: Collection[str] = ()) -> list[Host]:
         """Returns all known hosts, or the ones with these names, by host name."""
-        avoided = self.aversions.avoided_by_all(time.monotonic())
+        avoided = self.avoidances.list_avoided(time.monotonic())
         with self._lock:  # the sorting needs no lock
             table = self._table
             known = table.registered.by_name, table.withdrawn, table.maintained
-            free = {name: host.free for name, host in table.free_resources.hosts.items()} | table.unannounced()
+            free = {name: host.free for name, host in table.free_resources.hosts.items()} | table.list_unannounced()
         found = list_hosts(*known, free, avoided, self._cluster_labels, self._wall_ns(), names)
         found = self.reservations.shown(found)
         if not self.host_pools.are_used:
@@ -300,7 +300,7 @@ class HostCache:
         """Returns hosts as sources and targets of moves. ``others`` maps hosts to the number of pods that stay on
         them."""
         with self._lock:
-            return hosts_now(self._table, self._wall_ns(), self.aversions.avoided_by_all(self._clock()), others)
+            return hosts_now(self._table, self._wall_ns(), self.avoidances.list_avoided(self._clock()), others)
 
     # Leases.
 
@@ -341,11 +341,11 @@ class HostCache:
             # A job, and its gang, has one placement at a time: the answer of an older lease was lost.
             self._end_lease(self._lease_of_job.pop((job_id, for_gang), ""))
             self._table.holds.expire(now_s)
-            aversion = self.aversions.of_job(job_id, now_s)
+            avoidance = self.avoidances.of_job(job_id, now_s)
             are_gpus_kept = self._table.gpu_waits.keep_from((job_id, for_gang), now_s)
-            own = None if for_gang else self.reservations.asked(job_id, waiting, now_s)
-            choice = self._chooser.choose(job_id, wanted, desired, aversion, are_gpus_kept, counts, own)
-            leased = self._chooser.leased(choice, [shape for shape, _ in wanted], aversion)
+            own = None if for_gang else self.reservations.record_request(job_id, waiting, now_s)
+            choice = self._chooser.choose(job_id, wanted, desired, avoidance, are_gpus_kept, counts, own)
+            leased = self._chooser.lease(choice, [shape for shape, _ in wanted], avoidance)
             lease = choice.lease(leased, near(counts, leased), desired)
             if lease.short:
                 rules = {each.misfit.rule for refusing in lease.refused.values() for each in refusing}
@@ -367,7 +367,7 @@ class HostCache:
             }
             capacity_of, closed, ports_on = self._table.capacity_of, self._table.closed, self.pod_labels.ports_on
             leased = [
-                leased_host(announced, name in closed, (), capacity_of(name), ports_in_use=ports_on(name))
+                make_leased_host(announced, name in closed, (), capacity_of(name), ports_in_use=ports_on(name))
                 for name, announced in ready.items()
             ]
             return self._lease(HostLease(str(uuid.uuid4()), tuple(leased)), (job_id, False), now_s)
@@ -396,7 +396,7 @@ class HostCache:
                 host = self._table.free_resources.hosts.get(hostname)
                 if host is None or host.lease_id != lease_id:
                     continue
-                if hostname in wanted and host.free_resources and not self._table.is_away(hostname):
+                if hostname in wanted and host.free_resources and not self._table.is_unavailable(hostname):
                     claims[hostname] = self._table.free_resources.claim(host)
                 else:
                     left.append(hostname)

@@ -8,24 +8,24 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from peloton.lifecycle.avoidance import NO_AVERSION, Aversion
+from peloton.lifecycle.avoidance import NO_AVOIDANCE, HostAvoidance
 from peloton.lifecycle.constraints import pod_labels_named
 from peloton.model.host import Desired, HostLease, LeasedHost
 from peloton.model.ids import Hostname, JobId
 from peloton.model.layout import Domains
 from peloton.model.pod import PodShape
-from peloton.model.reason import HostRule, Misfit, RefusingHosts, merged
+from peloton.model.reason import HostRule, Misfit, RefusingHosts, merge_misfits
 from peloton.model.reservation import HostReservation
-from peloton.model.resources import RESOURCE_KINDS, Resources, needed
+from peloton.model.resources import RESOURCE_KINDS, Resources, compute_needed
 from peloton.model.times import NS_PER_S
+from peloton.scheduling.bin_packing import PodRequest, find_left_out, pack_requests
 from peloton.scheduling.fit import PORTS_MAX, HostView, by_key, misfit
 from peloton.scheduling.fleet import Fleet
-from peloton.scheduling.putting import Want, left_out, put_all
 from peloton.scheduling.spreading import Spreading
 from peloton.scheduling.tree import Ints
 from services.hostmgr.driver import RegisteredHost
 from services.hostmgr.hosts.domain_counts import NO_COUNTS, Counts, everywhere
-from services.hostmgr.hosts.host_resources import HostResources, leased_host
+from services.hostmgr.hosts.host_resources import HostResources, make_leased_host
 from services.hostmgr.hosts.host_table import HostTable
 from services.hostmgr.hosts.resource_holds import PodKey
 
@@ -46,7 +46,7 @@ class Choice:
     awaited: tuple[tuple[int, Hostname], ...] = ()  # instances that wait for resources held on their host
     is_leased: bool = False  # the host of a returning pod is leased
     own: HostReservation | None = None
-    homeless: set[PodShape] = field(default_factory=set)  # shapes for which no host was found
+    without_host: set[PodShape] = field(default_factory=set)  # shapes for which no host was found
 
     def lease(
         self, hosts: tuple[LeasedHost, ...], domains: dict[PodShape, tuple[Domains, ...]], desired: Sequence[Desired]
@@ -61,7 +61,7 @@ class Choice:
             domains=domains,
             reserved=((self.own.instance_id, self.own.hostname),) if self.own else (),
             short=short,
-            homeless=frozenset(self.homeless),
+            without_host=frozenset(self.without_host),
         )
 
 
@@ -75,7 +75,7 @@ class HostChooser:
         job_id: JobId,
         wanted: Sequence[tuple[PodShape, int]],
         desired: Sequence[Desired] = (),
-        aversion: Aversion = NO_AVERSION,
+        avoidance: HostAvoidance = NO_AVOIDANCE,
         are_gpus_kept: bool = False,
         counts: Counts = NO_COUNTS,
         own: HostReservation | None = None,
@@ -89,57 +89,61 @@ class HostChooser:
             choice.mine |= {own.key}
         fleet = self.table.free_resources.fleet
         try:
-            self.prepare(fleet, [shape for shape, _ in wanted], choice.mine, aversion)
+            self.prepare(fleet, [shape for shape, _ in wanted], choice.mine, avoidance)
             spreading = Spreading(fleet, everywhere(counts)) if counts else None
             settled = self._pick_desired(fleet, job_id, desired, choice, spreading)
-            barred = {shape: self.barred(fleet, shape, aversion, are_gpus_kept) for shape, _ in wanted}
+            barred = {shape: self.find_barred(fleet, shape, avoidance, are_gpus_kept) for shape, _ in wanted}
             wants = [
-                Want(shape, tuple(sorted(pod_labels_named(shape.constraint))), max(count - settled[shape], 0))
+                PodRequest(shape, tuple(sorted(pod_labels_named(shape.constraint))), max(count - settled[shape], 0))
                 for shape, count in wanted
             ]
             fit_counts: dict[PodShape, int] = {}
-            for want, rows in zip(wants, put_all(fleet, wants, barred, spreading), strict=True):
+            for want, rows in zip(wants, pack_requests(fleet, wants, barred, spreading), strict=True):
                 if (picked := self._add_to_lease(fleet, rows, choice)) < want.count:
                     choice.refused[want.shape] = ()
                     fit_counts[want.shape] = picked
                     if not picked and not settled[want.shape]:
-                        choice.homeless.add(want.shape)
+                        choice.without_host.add(want.shape)
             for want in wants:
                 if want.shape in fit_counts and want.shape.layout:
-                    barred[want.shape] |= left_out(fleet, want, fit_counts[want.shape], barred[want.shape], spreading)
+                    barred[want.shape] |= find_left_out(
+                        fleet, want, fit_counts[want.shape], barred[want.shape], spreading
+                    )
             for shape in choice.refused:
-                choice.refused[shape] = merged(self._refusing(fleet, shape, barred[shape], choice))
+                choice.refused[shape] = merge_misfits(self._refusing(fleet, shape, barred[shape], choice))
         finally:
             fleet.restore()
         return choice
 
-    def leased(self, choice: Choice, shapes: Sequence[PodShape], aversion: Aversion) -> tuple[LeasedHost, ...]:
+    def lease(self, choice: Choice, shapes: Sequence[PodShape], avoidance: HostAvoidance) -> tuple[LeasedHost, ...]:
         """Returns the chosen hosts in the form that placement requires."""
         table, pods, fleet = self.table, self.table.pod_labels, self.table.free_resources.fleet
         named = frozenset().union(*(pod_labels_named(shape.constraint) for shape in shapes))
         return tuple(
-            leased_host(
+            make_leased_host(
                 host,
                 name in table.closed,
                 pods.on_host(name, named),
                 table.capacity_of(name),
-                aversion.is_last(name),
+                avoidance.is_last(name),
                 pods.ports_on(name),
                 fleet.loads.of(fleet.row_of[name]),
             )
             for name, host in choice.picked.items()
         )
 
-    def prepare(self, fleet: Fleet, shapes: Sequence[PodShape], mine: frozenset[PodKey], aversion: Aversion) -> None:
+    def prepare(
+        self, fleet: Fleet, shapes: Sequence[PodShape], mine: frozenset[PodKey], avoidance: HostAvoidance
+    ) -> None:
         """Ranks last, in this order, hosts on which pods of the job failed, avoided hosts, and hosts that wait for
         their maintenance; sets held resources aside and counts labelled pods."""
-        for rank, names in enumerate((aversion.shunned, aversion.avoided, self.table.maintained), start=1):
+        for rank, names in enumerate((avoidance.deprioritized, avoidance.avoided, self.table.maintained), start=1):
             if names:
                 fleet.set_rank(fleet.rows(Hostname(name) for name in names), rank)
-        for hostname in self.table.kept_on():
+        for hostname in self.table.find_kept_hosts():
             host = self.table.free_resources.hosts.get(hostname)
             if host is not None and (row := fleet.row_of.get(hostname)) is not None:
-                fleet.set_aside(row, *self.table.kept_from(host, mine))
+                fleet.set_aside(row, *self.table.sum_kept(host, mine))
         for label in frozenset().union(*(pod_labels_named(shape.constraint) for shape in shapes)):
             fleet.set_pods(label, self.table.pod_labels.hosts_with(label))
 
@@ -155,7 +159,9 @@ class HostChooser:
         settled: Counter[PodShape] = Counter()
         for pod in desired[:HOSTS_PER_LEASE_MAX]:
             host = self.table.free_resources.hosts.get(pod.hostname)
-            if (host is None and pod.hostname not in self.table.registered.by_name) or self.table.is_away(pod.hostname):
+            if (host is None and pod.hostname not in self.table.registered.by_name) or self.table.is_unavailable(
+                pod.hostname
+            ):
                 continue
             is_held = self.table.holds.is_held(pod.hostname, (job_id, pod.instance_id))
             if is_held:
@@ -183,24 +189,26 @@ class HostChooser:
                 choice.picked[hostname] = self._as_seen(self.table.free_resources.hosts[hostname], choice.mine)
         return len(rows)
 
-    def barred(self, fleet: Fleet, shape: PodShape, aversion: Aversion, are_gpus_kept: bool) -> dict[int, Misfit]:
+    def find_barred(
+        self, fleet: Fleet, shape: PodShape, avoidance: HostAvoidance, are_gpus_kept: bool
+    ) -> dict[int, Misfit]:
         """Returns hosts that take no such pods, whatever their free resources."""
-        names = {*self.table.away(), *self.table.name_taken, *self.table.free_resources.going}
+        names = {*self.table.unavailable(), *self.table.name_taken, *self.table.free_resources.going}
         names |= self.table.closed.keys() if shape.revocable else set()
         barred = {
             fleet.row_of[name]: why
             for name in names
-            if name in fleet.row_of and (why := self.closed_for(name, shape)) is not None
+            if name in fleet.row_of and (why := self.explain_closed(name, shape)) is not None
         }
         if are_gpus_kept and not shape.resources.gpu_milli:
             has_gpus = fleet.has_gpus.tolist()
             with_gpus = [row for row in fleet.row_of.values() if has_gpus[row]]
             if len(with_gpus) < len(fleet):
                 barred = dict.fromkeys(with_gpus, GPU_KEPT) | barred
-        avoided = {fleet.row_of[name]: why for name, why in aversion.avoided.items() if name in fleet.row_of}
+        avoided = {fleet.row_of[name]: why for name, why in avoidance.avoided.items() if name in fleet.row_of}
         if not avoided or not fleet.fitting(shape, barred)[list(avoided)].any():
             return barred
-        return avoided | barred if self._fits_elsewhere(shape, aversion.avoided) else barred
+        return avoided | barred if self._fits_elsewhere(shape, avoidance.avoided) else barred
 
     def _refusing(
         self, fleet: Fleet, shape: PodShape, barred: Mapping[int, Misfit], choice: Choice
@@ -208,11 +216,11 @@ class HostChooser:
         """Yields the hosts outside the lease by the rule that excludes them. For hosts with held or reserved resources
         the rule says whether that is the reason."""
         picked = {fleet.row_of[name] for name in choice.picked}
-        kept = {fleet.row_of[name] for name in self.table.kept_on() if name in fleet.row_of} - picked
+        kept = {fleet.row_of[name] for name in self.table.find_kept_hosts() if name in fleet.row_of} - picked
         for row in sorted(kept):
             host = self.table.free_resources.hosts[fleet.names[row]]
             if choice.own and (host.hostname, shape) == (choice.own.hostname, choice.own.shape):
-                unheld = host.without(*self.table.holds.held(host.hostname, choice.mine))
+                unheld = host.without(*self.table.holds.sum_held(host.hostname, choice.mine))
                 yield own_reservation(choice.own, unheld.free), 1
             elif why := LEASED if host.lease_id else barred.get(row) or self.misfit_on(host, shape, choice.mine):
                 yield why, 1
@@ -226,13 +234,13 @@ class HostChooser:
         return any(
             name not in avoided
             and misfit(shape, _when_empty(host), by_key(self.table.pod_labels.on_host(name, named))) is None
-            and self.closed_for(name, shape) is None
+            and self.explain_closed(name, shape) is None
             for name, host in self.table.registered.by_name.items()
         )
 
     def _as_seen(self, host: HostResources, mine: frozenset[PodKey]) -> HostResources:
         """Returns the host without the resources held or reserved for other pods."""
-        return host.without(*self.table.kept_from(host, mine))
+        return host.without(*self.table.sum_kept(host, mine))
 
     def _can_hold(self, own: HostReservation, mine: frozenset[PodKey]) -> bool:
         """Returns whether the pod fits now on the host that is reserved for it."""
@@ -241,7 +249,7 @@ class HostChooser:
 
     def misfit_on(self, host: HostResources, shape: PodShape, mine: frozenset[PodKey]) -> Misfit | None:
         """Returns why the host does not take the pod; leases are ignored."""
-        if reason := self.closed_for(host.hostname, shape):
+        if reason := self.explain_closed(host.hostname, shape):
             return reason
         pods = by_key(self.table.pod_labels.on_host(host.hostname, pod_labels_named(shape.constraint)))
         seen = self._as_seen(host, mine)
@@ -249,16 +257,16 @@ class HostChooser:
         if reason is None or seen is host or misfit(shape, host.view, pods):
             return reason
         reserved = self.table.reservations.on(host.hostname)
-        unheld_host = host.without(*self.table.holds.held(host.hostname, mine))
+        unheld_host = host.without(*self.table.holds.sum_held(host.hostname, mine))
         if reserved is None or misfit(shape, unheld_host.view, pods):
             return Misfit(HostRule.HELD)
         return Misfit(HostRule.RESERVED, name=f"{reserved.job_id}-{reserved.instance_id}")
 
-    def closed_for(self, hostname: Hostname, shape: PodShape) -> Misfit | None:
+    def explain_closed(self, hostname: Hostname, shape: PodShape) -> Misfit | None:
         """Returns why the host takes no such pods, whatever its free resources."""
         if shape.revocable and hostname in self.table.closed:
             return Misfit(HostRule.CLOSED)
-        if self.table.is_away(hostname):
+        if self.table.is_unavailable(hostname):
             return Misfit(HostRule.MAINTENANCE)
         if hostname in self.table.name_taken:
             return Misfit(HostRule.NAME_TAKEN, name=self.table.name_taken[hostname])
@@ -278,7 +286,7 @@ class HostChooser:
 def own_reservation(own: HostReservation, free: Resources) -> Misfit:
     """Returns the misfit with the resource kind of which the largest share is missing, and the missing amount."""
     since_s, until_s = own.since_ns // NS_PER_S, own.until_ns // NS_PER_S
-    amounts = zip(needed(own.shape.resources), free, RESOURCE_KINDS, strict=True)
+    amounts = zip(compute_needed(own.shape.resources), free, RESOURCE_KINDS, strict=True)
     short = [(Fraction(need - have, need), need - have, kind) for need, have, kind in amounts if need > have]
     _, lacking, kind = max(short, default=(0, 0, ""), key=lambda one: one[0])
     return Misfit(HostRule.OWN_RESERVATION, kind, since_s, until_s, lacking, own.hostname)

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import TypeVar
 
 from peloton.lifecycle.constraints import label_pairs
-from peloton.lifecycle.reason_text import avoided_text
+from peloton.lifecycle.reason_text import explain_avoidance
 from peloton.model.host import Host, HostState
 from peloton.model.ids import Hostname
 from peloton.model.maintenance import HostMaintenance
@@ -34,14 +34,14 @@ def list_hosts(
     including hosts that are down. ``names`` selects hosts; empty selects all."""
     if names:
         hosts, withdrawn, maintained = _select(hosts, names), _select(withdrawn, names), _select(maintained, names)
-    found = [_registered(a, maintained.get(name), free.get(name, NOTHING)) for name, a in hosts.items()]
+    found = [_describe_registered(a, maintained.get(name), free.get(name, NOTHING)) for name, a in hosts.items()]
     found += [_withdrawn(host) for name, host in withdrawn.items() if name not in maintained]
-    found += [_unregistered(host, cluster_labels) for name, host in maintained.items() if name not in hosts]
+    found += [_describe_unregistered(host, cluster_labels) for name, host in maintained.items() if name not in hosts]
     for at, host in enumerate(found):
         if host.hostname in avoided:
             why, seconds = avoided[host.hostname]
             end = datetime.fromtimestamp(wall_ns / 1e9 + seconds, UTC)
-            found[at] = replace(host, avoided=f"{avoided_text(why)}, until {end:%Y-%m-%d %H:%M:%S} UTC")
+            found[at] = replace(host, avoided=f"{explain_avoidance(why)}, until {end:%Y-%m-%d %H:%M:%S} UTC")
     return sorted(found, key=lambda host: host.hostname)
 
 
@@ -49,7 +49,7 @@ def _select(hosts: Mapping[Hostname, T], names: Collection[str]) -> dict[Hostnam
     return {name: hosts[name] for name in map(Hostname, names) if name in hosts}
 
 
-def _registered(host: RegisteredHost, maintained: HostMaintenance | None, free: Resources) -> Host:
+def _describe_registered(host: RegisteredHost, maintained: HostMaintenance | None, free: Resources) -> Host:
     state, goal = (maintained.state, maintained.goal) if maintained else (HostState.UP, HostState.UP)
     labels = label_pairs(host.labels)
     amounts = (host.capacity, host.revocable, free)
@@ -63,6 +63,6 @@ def _withdrawn(host: RegisteredHost) -> Host:
     return Host(host.hostname, host.state, *amounts, labels, host.ip, goal, avoided=host.withdrawn)
 
 
-def _unregistered(host: HostMaintenance, cluster_labels: Mapping[str, str]) -> Host:
+def _describe_unregistered(host: HostMaintenance, cluster_labels: Mapping[str, str]) -> Host:
     labels = tuple(sorted(cluster_labels.items()))
     return Host(host.hostname, host.state, NOTHING, NOTHING, NOTHING, labels, ip=host.ip, goal=host.goal)

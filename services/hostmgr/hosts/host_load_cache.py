@@ -15,7 +15,7 @@ class HostLoadCache:
     def __init__(self, lock: threading.RLock, table: HostTable) -> None:
         self._lock, self._table = lock, table
 
-    def measured(self, beyond: dict[Hostname, tuple[int, int]], late: Iterable[Hostname] = ()) -> None:
+    def set_measured(self, beyond: dict[Hostname, tuple[int, int]], late: Iterable[Hostname] = ()) -> None:
         """Sets the cpu and memory in use beyond the resources that pods hold, in thousandths of the capacity;
         measurements of ``late`` hosts have expired. Hosts without an offer are skipped."""
         with self._lock:

@@ -55,9 +55,9 @@ class HostPoolCache:
             serves = self._pooled.serves()
             if not serves:
                 return []
-            away = self._table.away()
-            sums = self._table.registered.by_host_pool(away, self._table.closed)
-            overheads = self._daemons.overheads(away)
+            unavailable = self._table.unavailable()
+            sums = self._table.registered.by_host_pool(unavailable, self._table.closed)
+            overheads = self._daemons.overheads(unavailable)
             found = ((name, *sums.get(name, (NOTHING, 0))) for name in sorted(serves))
             return [
                 HostPoolCapacity(name, serves[name], up - overheads.get(name, NOTHING), slack)
@@ -98,8 +98,8 @@ class HostPoolCache:
             return [name for name, _ in self._up() if self._pooled.pool_of(name) == pool] if pool else []
 
     def _up(self) -> Iterator[tuple[Hostname, RegisteredHost]]:
-        away = self._table.away()
-        return ((name, host) for name, host in self._table.registered.by_name.items() if name not in away)
+        unavailable = self._table.unavailable()
+        return ((name, host) for name, host in self._table.registered.by_name.items() if name not in unavailable)
 
     def read_asked(self, read: Callable[[], Iterable[Sequence[PodAmounts]]]) -> None:
         """Reads from storage the requests of the pods on each host; pods may launch and end meanwhile."""
@@ -114,7 +114,7 @@ class HostPoolCache:
         with self._lock:
             self._table.free_resources.recount(self._pooled.asked.end_reading(pods))
 
-    def refused(self, pod_ids: Sequence[PodId]) -> None:
+    def remove_refused(self, pod_ids: Sequence[PodId]) -> None:
         """Removes pods of a claim that storage did not allow to launch."""
         with self._lock:
             self._table.free_resources.recount(self._pooled.asked.remove(pod_ids))

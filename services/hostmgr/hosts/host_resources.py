@@ -96,16 +96,16 @@ PodCounts = tuple[tuple[Label, int], ...]
 """Labels of pods on a host -> number of pods with the label."""
 
 
-def leased_host(
+def make_leased_host(
     host: HostResources,
     is_closed: bool,
     pods: PodCounts,
     capacity: Resources,
-    is_shunned: bool = False,
+    is_deprioritized: bool = False,
     ports_in_use: Collection[int] = (),
     load_beyond: tuple[int, int] = (0, 0),
 ) -> LeasedHost:
     """Returns the leased host. ``ports_in_use`` are ports that may not be assigned, even if the cluster offers them."""
     revocable = Resources() if is_closed else host.revocable
     amounts, labels = (host.free, revocable, ranges_without(host.ports, ports_in_use)), host.label_pairs
-    return LeasedHost(host.hostname, *amounts, labels, pods, capacity, is_shunned, host.pod_slots, load_beyond)
+    return LeasedHost(host.hostname, *amounts, labels, pods, capacity, is_deprioritized, host.pod_slots, load_beyond)

@@ -44,12 +44,12 @@ class HostTable:
             if host := self.free_resources.hosts.get(hostname):
                 self.free_resources.put(host)
 
-    def is_away(self, hostname: Hostname) -> bool:
+    def is_unavailable(self, hostname: Hostname) -> bool:
         """Returns whether the host is in maintenance and takes no pods."""
-        return hostname in self.maintained and self.maintained[hostname].is_away
+        return hostname in self.maintained and self.maintained[hostname].is_unavailable
 
-    def away(self) -> set[Hostname]:
-        return {hostname for hostname in self.maintained if self.is_away(hostname)}
+    def unavailable(self) -> set[Hostname]:
+        return {hostname for hostname in self.maintained if self.is_unavailable(hostname)}
 
     def sight(self, name: Hostname) -> HostSight:
         """Returns the cluster's listing of the host, for the volumes on it."""
@@ -60,23 +60,23 @@ class HostTable:
     def capacity_of(self, hostname: Hostname) -> Resources:
         return self.registered.capacity_of(hostname)
 
-    def kept_on(self) -> set[Hostname]:
+    def find_kept_hosts(self) -> set[Hostname]:
         """Returns hosts with resources held or reserved for pods."""
         return {*self.holds.hostnames(), *self.reservations.hostnames()}
 
-    def kept_from(self, host: HostResources, mine: frozenset[PodKey]) -> tuple[Resources, int]:
+    def sum_kept(self, host: HostResources, mine: frozenset[PodKey]) -> tuple[Resources, int]:
         """Returns the resources of the host that are withheld from a placement of ``mine``, and for how many pods: the
         held ones, and the reserved ones among the rest, so that a reservation never takes resources held for a
         returning pod."""
-        held, count = self.holds.held(host.hostname, mine)
+        held, count = self.holds.sum_held(host.hostname, mine)
         reserved = self.reservations.on(host.hostname)
         if reserved is None or reserved.key in mine:
             return held, count
-        left = host.without(*self.holds.held(host.hostname, frozenset()))
+        left = host.without(*self.holds.sum_held(host.hostname, frozenset()))
         kept = Resources(*map(min, need_on(reserved.shape, host.labels), left.free))
         return held + kept, count + min(left.pod_slots, 1)
 
-    def unannounced(self) -> dict[Hostname, Resources]:
+    def list_unannounced(self) -> dict[Hostname, Resources]:
         """Returns the free resources of registered hosts without offers: their capacity, less the resources that pods
         hold by the cluster's last report and that launches have claimed since."""
         free_resources, claimed = self.free_resources.hosts, self.free_resources.claimed

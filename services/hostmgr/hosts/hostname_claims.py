@@ -21,10 +21,10 @@ class HostnameClaims:
         self._mine: set[str] | None = None
         self._refused: dict[str, str] = {}
 
-    def refused(self, registered: Collection[str]) -> Mapping[str, str]:
+    def find_refused(self, registered: Collection[str]) -> Mapping[str, str]:
         """Returns registered hosts whose name another cluster has, with that cluster."""
         if self._mine is None:
-            self._mine = self._records.claimed(self._cluster)
+            self._mine = self._records.list_claimed(self._cluster)
         is_first = not self._mine
         names = set(registered)
         if gone := self._mine - names:

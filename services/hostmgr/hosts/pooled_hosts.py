@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from peloton.lifecycle.host_pools import announced, announced_free, announced_with_volumes, host_pool_labels, serving
+from peloton.lifecycle.host_pools import announce, announce_with_volumes, announced_free, host_pool_labels, serving
 from peloton.model.host_pool import AT_PAR, Factors, HostInPool, HostPools, Workload
 from peloton.model.ids import Hostname
 from peloton.model.resources import Resources
@@ -56,7 +56,7 @@ class PooledHosts:
         self._by_name = {name: before[name] if before.get(name) == pool else pool for name, pool in fresh.items()}
         self._pools = pools
 
-    def take_in(self, hosts: Sequence[RegisteredHost]) -> tuple[Sequence[RegisteredHost], list[Hostname]]:
+    def update(self, hosts: Sequence[RegisteredHost]) -> tuple[Sequence[RegisteredHost], list[Hostname]]:
         """Applies host pools to all hosts. Returns the hosts, and which of them have changed or are gone; the others
         are the same objects as before."""
         if self._pools is None:
@@ -75,8 +75,8 @@ class PooledHosts:
         return [seen for _, _, seen in found.values()], changed
 
     def again(self) -> tuple[Sequence[RegisteredHost], list[Hostname]]:
-        """Applies changed host pools to the hosts of the last call of ``take_in``."""
-        return self.take_in([host for host, *_ in self._hosts.values()])
+        """Applies changed host pools to the hosts of the last call of ``update``."""
+        return self.update([host for host, *_ in self._hosts.values()])
 
     def _pool_for(self, hostname: str) -> _Pool:
         assert self._pools is not None
@@ -124,7 +124,7 @@ def _apply_pool(host: RegisteredHost, pool: _Pool) -> RegisteredHost:
     labels = {**host.labels, **pool.labels}
     if pool.factors == AT_PAR:
         return replace(host, labels=labels)
-    capacity = announced_with_volumes(host.capacity, host.volumes_mib, pool.factors)
-    held = capacity - announced(host.free, pool.factors)
+    capacity = announce_with_volumes(host.capacity, host.volumes_mib, pool.factors)
+    held = capacity - announce(host.free, pool.factors)
     held_by_others = host.capacity + host.held_by_others - capacity
     return replace(host, capacity=capacity, labels=labels, held=held, held_by_others=held_by_others)

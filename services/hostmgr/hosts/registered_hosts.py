@@ -106,10 +106,12 @@ class RegisteredHosts:
         views = (HostView({}, free, slack, PORTS_MAX) for free, slack in self._free)
         return any(capacity_misfit(shape, view) is None for view in views)
 
-    def capacity(self, away: Collection[Hostname], closed: Mapping[Hostname, int]) -> tuple[Resources, Resources, int]:
-        """Returns sums without the hosts in ``away``, and the number of the others. Closed hosts count with the
+    def capacity(
+        self, unavailable: Collection[Hostname], closed: Mapping[Hostname, int]
+    ) -> tuple[Resources, Resources, int]:
+        """Returns sums without the hosts in ``unavailable``, and the number of the others. Closed hosts count with the
         revocable cpu that their pods hold, as they take no more."""
-        gone = {name: self.by_name[name] for name in away if name in self.by_name}
+        gone = {name: self.by_name[name] for name in unavailable if name in self.by_name}
         total = self.total - sum((host.capacity for host in gone.values()), NOTHING)
         slack = self.revocable_cpu_milli - sum(host.revocable.cpu_milli for host in gone.values())
         for name in closed.keys() - gone.keys():
@@ -118,13 +120,13 @@ class RegisteredHosts:
         return total, Resources(cpu_milli=slack), len(self.by_name) - len(gone)
 
     def by_host_pool(
-        self, away: Collection[Hostname], closed: Mapping[Hostname, int]
+        self, unavailable: Collection[Hostname], closed: Mapping[Hostname, int]
     ) -> dict[str, tuple[Resources, int]]:
         """Returns capacity and revocable cpu_milli of each host pool; empty while host pools are disabled."""
         found = dict(self._by_host_pool)
         if not found:
             return found
-        gone = [self.by_name[name] for name in away if name in self.by_name]
+        gone = [self.by_name[name] for name in unavailable if name in self.by_name]
         for host in gone:
             _add(found, host, host.capacity * -1, -host.revocable.cpu_milli)
         for name in self.by_name.keys() & closed.keys() - {host.hostname for host in gone}:

@@ -10,10 +10,10 @@ from dataclasses import replace
 from opentelemetry import metrics
 from opentelemetry.metrics import CallbackOptions, Meter, Observation
 
-from peloton.lifecycle.avoidance import Aversion
+from peloton.lifecycle.avoidance import HostAvoidance
 from peloton.lifecycle.constraints import pod_labels_named
 from peloton.lifecycle.reason_text import reservation_text
-from peloton.lifecycle.reservation import Candidate, reserved_max
+from peloton.lifecycle.reservation import Candidate, limit_reserved
 from peloton.model.host import Host
 from peloton.model.ids import JobId
 from peloton.model.pod import PodShape
@@ -21,7 +21,7 @@ from peloton.model.reservation import HostReservation, SoonestHost, WaitingPod
 from peloton.model.times import NS_PER_S
 from peloton.scheduling.fit import by_key, label_misfit, pods_misfit
 from services.hostmgr.hosts.host_chooser import HostChooser
-from services.hostmgr.hosts.host_notes import NO_NOTES, HostNotes
+from services.hostmgr.hosts.host_event_recorder import NO_RECORDER, HostEventRecorder
 from services.hostmgr.hosts.host_table import HostTable
 from services.hostmgr.hosts.waiting_jobs import WaitingJobs
 
@@ -46,9 +46,9 @@ class ReservationCache:
         waiting: WaitingJobs,
         wall_ns: Callable[[], int],
         meter: Meter | None = None,
-        notes: HostNotes = NO_NOTES,
+        recorder: HostEventRecorder = NO_RECORDER,
     ) -> None:
-        self._notes = notes
+        self._recorder = recorder
         self._lock, self._table, self._chooser, self._waiting = lock, table, chooser, waiting
         self._wall_ns = wall_ns
         meter = meter or metrics.get_meter("peloton.hostmgr")
@@ -57,20 +57,20 @@ class ReservationCache:
     def may_reserve(self, job_id: JobId, now_s: float) -> bool:
         with self._lock:
             kept = self._table.reservations
-            return len(kept) < reserved_max(len(self._table.registered.by_name)) and kept.may_add(job_id, now_s)
+            return len(kept) < limit_reserved(len(self._table.registered.by_name)) and kept.may_add(job_id, now_s)
 
-    def candidates(self, shape: PodShape, aversion: Aversion) -> list[Candidate]:
+    def candidates(self, shape: PodShape, avoidance: HostAvoidance) -> list[Candidate]:
         """Returns hosts that would take the pod if enough resources were released, without their pods; the ones that
         lack least."""
         with self._lock:
-            return list(self._candidates(shape, aversion))
+            return list(self._candidates(shape, avoidance))
 
-    def _candidates(self, shape: PodShape, aversion: Aversion) -> Iterator[Candidate]:
+    def _candidates(self, shape: PodShape, avoidance: HostAvoidance) -> Iterator[Candidate]:
         table, fleet, named = self._table, self._table.free_resources.fleet, pod_labels_named(shape.constraint)
-        apart = {*table.kept_on(), *table.maintained, *aversion.avoided, *aversion.shunned}
+        apart = {*table.find_kept_hosts(), *table.maintained, *avoidance.avoided, *avoidance.deprioritized}
         for row in fleet.nearest(shape, COMPARED_MAX + len(apart)).tolist():
             hostname = fleet.names[row]
-            if hostname in apart or self._chooser.closed_for(hostname, shape):
+            if hostname in apart or self._chooser.explain_closed(hostname, shape):
                 continue
             host = table.free_resources.hosts[hostname]
             pods = by_key(table.pod_labels.on_host(hostname, named))
@@ -78,7 +78,7 @@ class ReservationCache:
                 is_last = table.capacity_of(hostname).gpu_milli > 0 and not shape.resources.gpu_milli
                 yield Candidate(hostname, host.free, (), is_last)
 
-    def found_none(self, job_id: JobId, now_s: float) -> None:
+    def record_none_found(self, job_id: JobId, now_s: float) -> None:
         with self._lock:
             self._table.reservations.rest(job_id, now_s + FAILED_REST_S)
 
@@ -87,33 +87,33 @@ class ReservationCache:
     ) -> HostReservation | None:
         """Reserves the host; returns None when another thread was faster."""
         with self._lock:
-            if host.hostname in self._table.kept_on() or not self.may_reserve(job_id, now_s):
+            if host.hostname in self._table.find_kept_hosts() or not self.may_reserve(job_id, now_s):
                 return None
             since_ns = self._wall_ns()
             until_ns = since_ns + round(keep_s * NS_PER_S)
             made = HostReservation(job_id, pod.instance_id, pod.shape, host, since_ns, until_ns)
             self._table.reservations.add(made, now_s + keep_s, now_s)
         log.info("host %s is reserved %s", made.hostname, reservation_text(made))
-        self._notes.reserved(made)
+        self._recorder.record_reserved(made)
         return made
 
-    def asked(self, job_id: JobId, waiting: Sequence[WaitingPod], now_s: float) -> HostReservation | None:
+    def record_request(self, job_id: JobId, waiting: Sequence[WaitingPod], now_s: float) -> HostReservation | None:
         """Records that the job requests hosts for these pods. Its reservation ends when its pod is not among them."""
         with self._lock:
             before = self._table.reservations.of_job(job_id)
-            kept = self._table.reservations.asked(job_id, waiting, now_s)
+            kept = self._table.reservations.record_request(job_id, waiting, now_s)
         if before is not None and kept is None:
-            self._notes.given_back(before)
+            self._recorder.record_released(before)
         return kept
 
-    def launched(self, job_id: JobId, hosts: Mapping[int, str]) -> None:
+    def record_launched(self, job_id: JobId, hosts: Mapping[int, str]) -> None:
         """Ends the job's reservation if its pod was launched, on any host. ``hosts`` are by instance."""
         with self._lock:
             kept = self._table.reservations.of_job(job_id)
             if kept is None or kept.instance_id not in hosts:
                 return
             self._table.reservations.drop([job_id])
-        self._notes.given_back(kept, launched_on=hosts[kept.instance_id])
+        self._recorder.record_released(kept, launched_on=hosts[kept.instance_id])
 
     def review(self, rest_s: float, now_s: float) -> set[JobId]:
         """Ends reservations that have expired, whose pods no longer wait, or whose hosts no longer take them; returns
@@ -129,16 +129,16 @@ class ReservationCache:
             log.warning(
                 "host %s is given back, no room came in time: it was reserved %s", one.hostname, reservation_text(one)
             )
-            self._notes.given_back(one, is_late=True)
+            self._recorder.record_released(one, is_late=True)
         for one in dict.fromkeys(ended):
             log.info("host %s is reserved no more: it was %s", one.hostname, reservation_text(one))
-            self._notes.given_back(one)
+            self._recorder.record_released(one)
         return jobs
 
     def _is_lost(self, kept: HostReservation) -> bool:
         """Returns whether the host is gone or takes no such pods."""
         host, shape = self._table.registered.by_name.get(kept.hostname), kept.shape
-        if host is None or self._chooser.closed_for(kept.hostname, shape):
+        if host is None or self._chooser.explain_closed(kept.hostname, shape):
             return True
         with_free = self._table.free_resources.hosts.get(kept.hostname)
         labels = with_free.labels if with_free else host.labels

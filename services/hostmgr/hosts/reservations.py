@@ -55,7 +55,7 @@ class HostReservations:
         self._by_job[made.job_id] = self._by_host[made.hostname] = made
         self._until_s[made.job_id], self._asked_s[made.job_id] = until_s, now_s
 
-    def asked(self, job_id: JobId, waiting: Sequence[WaitingPod], now_s: float) -> HostReservation | None:
+    def record_request(self, job_id: JobId, waiting: Sequence[WaitingPod], now_s: float) -> HostReservation | None:
         """Records that the job requests hosts for these pods. Its reservation ends when its pod is not among them."""
         kept = self._by_job.get(job_id)
         if kept is not None and all(pod.instance_id != kept.instance_id for pod in waiting):

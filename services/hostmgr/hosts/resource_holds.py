@@ -55,7 +55,7 @@ class ResourceHolds:
     def is_held(self, hostname: Hostname, key: PodKey) -> bool:
         return key in self._on_host.get(hostname, {})
 
-    def held(self, hostname: Hostname, apart_from: frozenset[PodKey]) -> tuple[Resources, int]:
+    def sum_held(self, hostname: Hostname, apart_from: frozenset[PodKey]) -> tuple[Resources, int]:
         """Returns the held resources of the host that are withheld from a placement of ``apart_from``, and for how many
         pods."""
         on_host: Mapping[PodKey, Resources] = self._on_host.get(hostname, {})

@@ -63,7 +63,7 @@ class ClusterView:
         """Returns the key of a Peloton pod in the ledger."""
         return f"{self._settings.namespace}/{name}"
 
-    def is_ours(self, pod: Json) -> bool:
+    def is_managed(self, pod: Json) -> bool:
         meta = pod["metadata"]
         labels = meta.get("labels") or {}
         return (
@@ -87,7 +87,7 @@ class ClusterView:
             absent = self.ledger.keep_pods({key_of(pod) for pod in pods})
             names = (key.removeprefix(self.key("")) for key in absent)
             self.unconfirmed |= {name for name in names if pod_id_of(name) is not None}  # others are external
-            reports = self.cache.keep({pod["metadata"]["name"] for pod in pods if self.is_ours(pod)})
+            reports = self.cache.keep({pod["metadata"]["name"] for pod in pods if self.is_managed(pod)})
             for pod in pods:
                 reports += self._take(pod, is_deleted=False, is_listed=True)
             self._is_new_term = True
@@ -116,14 +116,14 @@ class ClusterView:
             self.ledger.drop_pod(key_of(pod))
         elif node:
             self.ledger.put_pod(key_of(pod), node, demand_of(pod))
-        if not node or not self.is_ours(pod):
+        if not node or not self.is_managed(pod):
             return []
         self.unconfirmed.discard(pod["metadata"]["name"])
         self._secrets_seen.update(_secrets_of(pod))
         if (volume_id := volume_id_of(pod)) and has_started(pod):
             self.volumes_begun[volume_id] = node
         known = self.ledger.node(node)
-        report = self.cache.seen(pod, known.uid if known is not None else "", is_deleted, is_listed)
+        report = self.cache.record_state(pod, known.uid if known is not None else "", is_deleted, is_listed)
         return [report] if report is not None else []
 
     # Nodes.
@@ -169,7 +169,7 @@ class ClusterView:
         else:
             self._unready_since.setdefault(name, time.monotonic())
 
-    def judge(self, now_s: float, wall_s: float) -> list[PodReport]:
+    def evaluate(self, now_s: float, wall_s: float) -> list[PodReport]:
         """Reports ends that no event of a watch shows: of pods on lost nodes, and of pods whose containers cannot
         start. The caller holds the lock."""
         reports = self.cache.stuck(wall_s, self._settings.image_timeout_s)

@@ -14,6 +14,7 @@ from peloton.model.pod import PodShape
 from peloton.model.volume import VolumeRecord
 from services.hostmgr.driver import (
     Capabilities,
+    CapacityRequest,
     DriverEvents,
     Exchange,
     ExchangeAnswer,
@@ -23,7 +24,6 @@ from services.hostmgr.driver import (
     HostLaunch,
     PodOnHost,
     PodReport,
-    RoomWish,
     Sandbox,
     Token,
     UseSample,
@@ -57,14 +57,14 @@ PODS = "/api/v1/pods?fieldSelector=spec.nodeName!%3D"
 NODES = "/api/v1/nodes"
 GATHER_S = 0.02
 """Seconds for which changes are gathered into one announcement."""
-JUDGE_PERIOD_S = 0.25
+EVALUATION_PERIOD_S = 0.25
 """Seconds between checks for nodes that have been unready, and pods that have not started, for too long."""
 HOSTS_PERIOD_S = 1.0
 """Seconds between lists of all hosts."""
 REPEAT_S = 3.0
 """Seconds after which unacknowledged reports are repeated."""
 BEGIN_RETRY_S = 1.0
-TEND_S = 0.2
+PERIODIC_S = 0.2
 OVER = "the session with the cluster is over"
 
 
@@ -91,7 +91,7 @@ class KubernetesDriver:
         self._events: DriverEvents | None = None
         self._is_serving = False
         self._nodes_version = -1  # of the hosts listed last
-        self._hosts_at_s = self._judged_at_s = self._repeated_at_s = self._prepared_at_s = float("-inf")
+        self._hosts_at_s = self._evaluated_at_s = self._repeated_at_s = self._prepared_at_s = float("-inf")
         self._woken = threading.Event()
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="kubernetes", daemon=True)
@@ -135,7 +135,7 @@ class KubernetesDriver:
 
     @property
     def is_connected(self) -> bool:
-        return self._is_serving and self._session.is_ours
+        return self._is_serving and self._session.is_held
 
     @property
     def unready(self) -> str:
@@ -152,7 +152,7 @@ class KubernetesDriver:
         if self._events is None or not self._is_serving:
             return  # the reports are repeated in the session
         for report in reports:
-            self._events.reported(report)
+            self._events.on_report(report)
 
     # On the thread of the driver.
 
@@ -168,7 +168,7 @@ class KubernetesDriver:
             except Exception as error:  # storage is unavailable, or the host manager did not record the hosts
                 log.warning("hosts and room are announced again soon: %s", error)
                 self._stopping.wait(BEGIN_RETRY_S)
-            self._woken.wait(JUDGE_PERIOD_S)
+            self._woken.wait(EVALUATION_PERIOD_S)
             self._stopping.wait(GATHER_S)
             self._woken.clear()
         self._stop_watching()
@@ -180,7 +180,7 @@ class KubernetesDriver:
             return True
         except InvalidArgument as error:
             log.error("%s", error)
-            self._sink().refused(str(error))
+            self._sink().on_refuse(str(error))
         except OSError as error:
             log.info("no session with Kubernetes yet: %s", error)
         except Exception:  # for an answer that no apiserver sends
@@ -199,35 +199,35 @@ class KubernetesDriver:
         if self.unready and now_s - self._prepared_at_s >= BEGIN_RETRY_S:
             self._prepared_at_s = now_s
             self._preparation.make_again()
-        if now_s - self._judged_at_s >= JUDGE_PERIOD_S:
-            self._judged_at_s = now_s
+        if now_s - self._evaluated_at_s >= EVALUATION_PERIOD_S:
+            self._evaluated_at_s = now_s
             with self.view.lock:
-                found = self.view.judge(now_s, time.time())
+                found = self.view.evaluate(now_s, time.time())
             self._publish(found)
         self._announce(now_s)
         if now_s - self._repeated_at_s >= REPEAT_S:
             self._repeated_at_s = now_s
             with self.view.lock:
-                found = self.view.cache.unacknowledged()
+                found = self.view.cache.list_unacknowledged()
             self._publish(found)
 
     def _update_session(self) -> None:
         """Ends or starts the session. An interrupted watch may have missed changes, so a new session starts when it is
         current again."""
-        is_current = self._session.is_ours and self._pods.is_current and self._nodes.is_current
+        is_current = self._session.is_held and self._pods.is_current and self._nodes.is_current
         is_new = self.view.take_new_term() if is_current else False
         if self._is_serving and (is_new or not is_current):
             self._end_session()
         if is_current and not self._is_serving:
             self._is_serving = True
             self._hosts_at_s = self._repeated_at_s = float("-inf")
-            self._sink().connected()
+            self._sink().on_connect()
 
     def _end_session(self) -> None:
         self._is_serving = False
         with self.view.lock:
             self.view.ledger.void_resources()
-        self._sink().disconnected()
+        self._sink().on_disconnect()
 
     def _announce(self, now_s: float) -> None:
         """Announces hosts before their free resources."""
@@ -246,10 +246,10 @@ class KubernetesDriver:
 
     # Free resources, all of which are offered.
 
-    def want_room(self, wish: RoomWish) -> bool:
+    def request_capacity(self, request: CapacityRequest) -> bool:
         return False
 
-    def room_sufficed(self, holder: Holder, shapes: Sequence[PodShape]) -> None:
+    def demand_met(self, holder: Holder, shapes: Sequence[PodShape]) -> None:
         """Ignores the call: unsatisfied leases are not recorded."""
 
     def return_resources(self, resources_ids: Sequence[str]) -> None:
@@ -336,18 +336,18 @@ class KubernetesDriver:
 
     # Periodic tasks.
 
-    def tend(self) -> None:
+    def run_periodic(self) -> None:
         self._commands.close_idle()
         self._check()
-        self._deletions.tend()
-        self._secrets.tend()
-        self._folders.tend()
-        self._missing.tend()
-        self.images.tend()
+        self._deletions.run_periodic()
+        self._secrets.run_periodic()
+        self._folders.run_periodic()
+        self._missing.run_periodic()
+        self.images.run_periodic()
 
     @property
-    def tend_in_s(self) -> float:
-        return min(max(self._deletions.due_in_s, TEND_S), HOSTS_PERIOD_S)
+    def next_run_in_s(self) -> float:
+        return min(max(self._deletions.due_in_s, PERIODIC_S), HOSTS_PERIOD_S)
 
 
 class _News:
@@ -359,10 +359,10 @@ class _News:
         changed: Callable[[Json, bool], None],
         wake: Callable[[], None],
     ) -> None:
-        self.replaced, self._changed, self._wake = replaced, changed, wake
+        self.on_replace, self._changed, self._wake = replaced, changed, wake
 
-    def changed(self, kind: str, object: Json) -> None:
+    def on_change(self, kind: str, object: Json) -> None:
         self._changed(object, kind == "DELETED")
 
-    def lost(self, why: str) -> None:
+    def on_lost(self, why: str) -> None:
         self._wake()

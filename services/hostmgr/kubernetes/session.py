@@ -39,7 +39,7 @@ class Session:
         self._replaced = replaced
         self._lock = threading.Lock()
         self.holder = f"{socket.gethostname()}/{os.getpid()}/{uuid.uuid4()}"
-        self._is_ours = False
+        self._is_held = False
         self._reflector: Reflector | None = None
 
     def begin(self) -> None:
@@ -50,10 +50,10 @@ class Session:
         else:
             raise OSError(f"lease {self._name} was not taken over: others wrote to it {TRIES_MAX} times")
         with self._lock:
-            self._is_ours = True
+            self._is_held = True
         log.info("lease %s in namespace %s taken over by %s", self._name, self._namespace, self.holder)
         path = f"{self._leases}?fieldSelector=metadata.name%3D{self._name}"
-        self._reflector = Reflector(self._api, path, _Holders(self._seen))
+        self._reflector = Reflector(self._api, path, _Holders(self._observe))
         self._reflector.start()
 
     def end(self) -> None:
@@ -62,10 +62,10 @@ class Session:
             self._reflector.stop()
 
     @property
-    def is_ours(self) -> bool:
+    def is_held(self) -> bool:
         """Returns whether this process holds the lease by its last observed state."""
         with self._lock:
-            return self._is_ours
+            return self._is_held
 
     def _write(self, found: Answer) -> bool:
         """Returns whether the lease was written; else another process wrote first. Raises OSError."""
@@ -88,12 +88,12 @@ class Session:
             raise Refused(answer)
         return True
 
-    def _seen(self, lease: Json) -> None:
+    def _observe(self, lease: Json) -> None:
         holder = lease["spec"].get("holderIdentity") or ""
         with self._lock:
-            if holder == self.holder or not self._is_ours:
+            if holder == self.holder or not self._is_held:
                 return
-            self._is_ours = False
+            self._is_held = False
         log.warning("lease %s was taken over by %s: this process drives the cluster no more", self._name, holder)
         self._replaced(holder)
 
@@ -104,14 +104,14 @@ class _Holders:
     def __init__(self, seen: Callable[[Json], None]) -> None:
         self._seen = seen
 
-    def replaced(self, objects: Sequence[Json]) -> None:
+    def on_replace(self, objects: Sequence[Json]) -> None:
         for lease in objects:
             self._seen(lease)
 
-    def changed(self, kind: str, object: Json) -> None:
+    def on_change(self, kind: str, object: Json) -> None:
         if kind != "DELETED":
             self._seen(object)
 
-    def lost(self, why: str) -> None:
+    def on_lost(self, why: str) -> None:
         """Ignores the loss: the lease is unchanged until another holder is seen; without an apiserver no process can
         launch."""

@@ -14,6 +14,7 @@ from peloton.model.volume import VolumeRecord, VolumeState
 from peloton.ports import FrameworkRecords
 from services.hostmgr.driver import (
     Capabilities,
+    CapacityRequest,
     DriverEvents,
     Exchange,
     ExchangeAnswer,
@@ -23,7 +24,6 @@ from services.hostmgr.driver import (
     HostLaunch,
     PodOnHost,
     PodTemplate,
-    RoomWish,
     Sandbox,
     Token,
     UseSample,
@@ -78,7 +78,7 @@ class MesosDriver(Callbacks):
             poller,
             lambda hosts: self._events.hosts_registered(hosts),
             self._master,
-            self._denied,
+            self._report_denial,
             self._term,
             self._isolators.label,
         )
@@ -142,26 +142,26 @@ class MesosDriver(Callbacks):
     def registered(self, driver: Subscription, framework_id: Json, master: Json) -> None:
         log.info("subscribed to Mesos at %(hostname)s:%(port)s as %(id)s", {**master, "id": framework_id["value"]})
         self._unsaved_framework_id = framework_id["value"]
-        self._subscribed(driver)
+        self._begin_subscription(driver)
 
     def reregistered(self, driver: Subscription, master: Json) -> None:
         log.info("subscribed again to Mesos at %(hostname)s:%(port)s", master)
-        self._subscribed(driver)
+        self._begin_subscription(driver)
 
-    def _subscribed(self, subscription: Subscription) -> None:
+    def _begin_subscription(self, subscription: Subscription) -> None:
         self._term.begin(subscription.leader_id)
-        self._controller.subscribed()
-        self._events.connected()
+        self._controller.reset()
+        self._events.on_connect()
 
     def disconnected(self, driver: Subscription) -> None:
-        self._term.lost()
+        self._term.end()
         self.agents.connection_lost()
         self._offers.clear()
         self._controller.returns.clear()
-        self._events.disconnected()
+        self._events.on_disconnect()
 
     def resourceOffers(self, driver: Subscription, offers: list[Json]) -> None:
-        free_resources = self._offers.take_in(offers)
+        free_resources = self._offers.receive(offers)
         self._events.resources_announced(free_resources)
         self._controller.offers_came()
         if not self.agents.knows_all([announced.hostname for announced in free_resources]):
@@ -177,10 +177,10 @@ class MesosDriver(Callbacks):
         if status.get("reason") == AGENT_BACK:
             self._events.host_returned()
         if is_limit_refusal(status) and (agent := self.agents.of_id(status["agent_id"]["value"])):
-            self._isolators.refused(agent, status["message"])
+            self._isolators.record_refusal(agent, status["message"])
         if status.get("reason") == AGENT_DRAINING:
             self.agents.want()  # it takes no pods from now on
-        self._events.reported(report_of(status))
+        self._events.on_report(report_of(status))
 
     def slaveLost(self, driver: Subscription, agent_id: Json) -> None:
         log.warning("agent %s is lost", agent_id["value"])
@@ -195,21 +195,21 @@ class MesosDriver(Callbacks):
             # Its pods ended with it: a new framework follows, and reconciliation finds the lost pods.
             driver.forget_framework()
         elif message != SUPERSEDED:
-            self._events.refused(framework_refusal(self._settings, driver.master, message))
+            self._events.on_refuse(framework_refusal(self._settings, driver.master, message))
 
     def denied(self, driver: Subscription, why: str) -> None:
-        self._denied(why)
+        self._report_denial(why)
 
-    def _denied(self, why: str) -> None:
-        self._events.refused(self._settings.access.denial(self.subscription.master, why))
+    def _report_denial(self, why: str) -> None:
+        self._events.on_refuse(self._settings.access.denial(self.subscription.master, why))
 
     # Offers.
 
-    def want_room(self, wish: RoomWish) -> bool:
-        return self._controller.want(wish)
+    def request_capacity(self, request: CapacityRequest) -> bool:
+        return self._controller.want(request)
 
-    def room_sufficed(self, holder: Holder, shapes: Sequence[PodShape]) -> None:
-        self._controller.sufficed(holder, shapes)
+    def demand_met(self, holder: Holder, shapes: Sequence[PodShape]) -> None:
+        self._controller.record_demand_met(holder, shapes)
 
     def return_resources(self, resources_ids: Sequence[str]) -> None:
         """Returns offers. Mesos ignores a DECLINE of offers that were used."""
@@ -366,11 +366,11 @@ class MesosDriver(Callbacks):
 
     # Periodic tasks.
 
-    def tend(self) -> None:
+    def run_periodic(self) -> None:
         try:
             self._save_framework_id()
         finally:
-            self._controller.tend()
+            self._controller.run_periodic()
 
     def _save_framework_id(self) -> None:
         if unsaved := self._unsaved_framework_id:
@@ -379,7 +379,7 @@ class MesosDriver(Callbacks):
                 self._unsaved_framework_id = ""
 
     @property
-    def tend_in_s(self) -> float:
+    def next_run_in_s(self) -> float:
         is_behind = self._unsaved_framework_id or self._controller.returns.are_due
         return BEHIND_PERIOD_S if is_behind else self._controller.period_s
 

@@ -137,7 +137,7 @@ class AgentIsolators:
         if is_new and (lacks := found.lacks):
             log.warning("agent %s, and others like it, get no %s: %s", hostname, " and no ".join(lacks), found.said)
 
-    def refused(self, agent: Agent, message: str) -> None:
+    def record_refusal(self, agent: Agent, message: str) -> None:
         """Records an agent's rejection of a limit: its flags could not be read."""
         key = _key(agent)
         with self._lock:

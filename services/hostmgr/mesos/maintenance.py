@@ -102,9 +102,9 @@ class InverseOffers:
         if not asked:
             return
         agents = (self._agents.of_host(hostname) for hostname in going)
-        ours = {agent.host.host_id for agent in agents if agent is not None}
+        agent_ids = {agent.host.host_id for agent in agents if agent is not None}
         for verb in ("ACCEPT", "DECLINE"):
-            ids = [o["id"] for o in asked if (o["agent_id"]["value"] in ours) == (verb == "ACCEPT")]
+            ids = [o["id"] for o in asked if (o["agent_id"]["value"] in agent_ids) == (verb == "ACCEPT")]
             if ids:
                 body = {"inverse_offer_ids": ids, "filters": {"refuse_seconds": REFUSE_S}}
                 name = f"{verb}_INVERSE_OFFERS"

@@ -34,7 +34,7 @@ class MasterTerm:
         self._settled_s = 0.0
         self._is_subscribed = False
 
-    def lost(self) -> None:
+    def end(self) -> None:
         """Ends the subscription: another master may lead next."""
         self._is_subscribed = False
 

@@ -24,7 +24,7 @@ class OfferCache:
         self._volumes: dict[str, dict[str, Json]] = {}  # by offer, if it has volumes
         self._labels: dict[str, Labels] = {}  # by agent id
 
-    def take_in(self, offers: Iterable[Json]) -> list[FreeResources]:
+    def receive(self, offers: Iterable[Json]) -> list[FreeResources]:
         return [self._resources_of(offer) for offer in offers]
 
     def _resources_of(self, offer: Json) -> FreeResources:

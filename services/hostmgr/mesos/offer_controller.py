@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 
 from peloton.model.pod import PodShape, Strategy
-from services.hostmgr.driver import Holder, RoomWish
+from services.hostmgr.driver import CapacityRequest, Holder
 from services.hostmgr.mesos.codec import accept_call, decline_call
 from services.hostmgr.mesos.resources import Json
 
@@ -108,7 +108,7 @@ class OfferController:
         """Returns the seconds between rounds."""
         return min(self._hold_s / 4, PERIOD_MAX_S)
 
-    def subscribed(self) -> None:
+    def reset(self) -> None:
         """Resets the state: a new subscription is not suppressed, and has not declined offers."""
         with self._lock:
             self._is_suppressed = self._are_some_declined = False
@@ -121,27 +121,27 @@ class OfferController:
         with self._lock:
             self._used_count += host_count
 
-    def sufficed(self, holder: Holder, shapes: Iterable[PodShape]) -> None:
+    def record_demand_met(self, holder: Holder, shapes: Iterable[PodShape]) -> None:
         """Records that a lease found enough resources for pods of these shapes."""
         with self._lock:
             for shape in shapes:
                 self._failed.pop((holder, shape), None)
 
-    def want(self, wish: RoomWish) -> bool:
+    def want(self, request: CapacityRequest) -> bool:
         """Requests offers of Mesos if that may help; returns whether offers have arrived meanwhile. Pods that are
         spread, and pods that would run where pods of their job failed, require offers of all hosts."""
-        holder, short = wish.holder, wish.short
+        holder, short = request.holder, request.short
         now_s = self._clock()
         with self._lock:
             self._asked_s = now_s
             if short:
                 self._short_s = now_s
             not_yet = {shape for shape in short if self._failed.get((holder, shape), (now_s, 0.0))[0] > now_s}
-        asking = [shape for shape in wish.shapes if shape not in not_yet]
-        wants_all = any(wish.is_poor or shape.strategy is not Strategy.PACK_HOST for shape in asking)
+        asking = [shape for shape in request.shapes if shape not in not_yet]
+        wants_all = any(request.has_deprioritized_hosts or shape.strategy is not Strategy.PACK_HOST for shape in asking)
         if not (short or wants_all):
             return False
-        may_fit = wants_all or wish.may_fit(asking)
+        may_fit = wants_all or request.may_fit(asking)
         with self._sending:  # another lease may have requested offers meanwhile
             now_s = self._clock()
             has_asked = self._may_help(may_fit, not not_yet.issuperset(short), now_s) and self._revive(now_s)
@@ -183,7 +183,7 @@ class OfferController:
             self._revived_s = now_s
         return True
 
-    def tend(self) -> None:
+    def run_periodic(self) -> None:
         """Returns offers that launches did not use, and idle ones. Raises what sending raises: it is then unknown what
         Mesos has processed, and ``want`` requests offers when in doubt."""
         self.returns.send(self._send_all)
@@ -191,7 +191,7 @@ class OfferController:
             now_s = self._clock()
             suppresses = self._suppresses(now_s)
             calls: list[Json] = [{"type": "SUPPRESS"}] if suppresses else []
-            idle = self._take_idle(now_s - self._hold_s, self._kept(now_s), DECLINED_MAX)
+            idle = self._take_idle(now_s - self._hold_s, self._count_kept(now_s), DECLINED_MAX)
             batches = (idle[start : start + DECLINE_BATCH] for start in range(0, len(idle), DECLINE_BATCH))
             calls += [decline_call(batch, REFUSED_S) for batch in batches]
             self._set_mesos_state(suppresses, bool(idle))
@@ -217,7 +217,7 @@ class OfferController:
             self._is_suppressed |= is_suppressed
             self._are_some_declined |= are_some_declined
 
-    def _kept(self, now_s: float) -> int:
+    def _count_kept(self, now_s: float) -> int:
         self._used.append((now_s, self._used_count))
         while self._used[0][0] < now_s - 2 * self._hold_s:
             self._used.popleft()

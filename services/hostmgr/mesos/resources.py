@@ -9,7 +9,7 @@ from typing import Any
 
 import orjson
 
-from peloton.model.resources import Resources, needed
+from peloton.model.resources import Resources, compute_needed
 from services.hostmgr.driver import Ports
 
 Json = dict[str, Any]
@@ -88,7 +88,7 @@ class OfferedResources:
     def take(self, wanted: Resources, revocable: bool, ports: Iterable[int]) -> list[Json] | None:
         """Returns entries that make up ``wanted`` (revocable applies to cpu only) and the ports; None when some are
         lacking."""
-        wanted = needed(wanted)
+        wanted = compute_needed(wanted)
         needs = {
             "cpus": wanted.cpu_milli,
             "mem": wanted.memory_mib * 1000,

@@ -23,7 +23,7 @@ def volume_id_of(entry: Json) -> str:
     return name.removeprefix(PREFIX) if name.startswith(PREFIX) else ""
 
 
-def reserved_for(entry: Json) -> str:
+def find_reserved(entry: Json) -> str:
     """Returns the id of the volume for which disk without a volume is reserved; empty for other resources."""
     if "disk" in entry:
         return ""
@@ -37,7 +37,7 @@ def volumes_in(entries: Iterable[Json]) -> dict[str, Json]:
     """Returns by id Peloton's volumes and their incomplete parts."""
     found: dict[str, Json] = {}
     for entry in entries:
-        if volume_id := volume_id_of(entry) or reserved_for(entry):
+        if volume_id := volume_id_of(entry) or find_reserved(entry):
             found[volume_id] = entry
     return found
 

@@ -96,7 +96,7 @@ def with_job(state: ResmgrState, job: JobRecord, shapes: Sequence[ShapeRange]) -
     state.check_queue(job)
     other = copy.copy(state)
     other.jobs = dict(state.jobs)
-    other.accounts = state.accounts.moved_to(state.tree)
+    other.accounts = state.accounts.move_to(state.tree)
     other.waiting = WaitingRuns()
     other.waiting.pools = {
         pool: {kind: list(queue) for kind, queue in queues.items()} for pool, queues in state.waiting.pools.items()
@@ -109,7 +109,7 @@ def with_job(state: ResmgrState, job: JobRecord, shapes: Sequence[ShapeRange]) -
     return other, job.instance_count - allowed
 
 
-def planned_job(job_id: JobId, request: explain_pb2.JobPlanRequest) -> tuple[JobRecord, list[PlannedRange]]:
+def plan_job(job_id: JobId, request: explain_pb2.JobPlanRequest) -> tuple[JobRecord, list[PlannedRange]]:
     """Return the record and pods of a job that does not exist; of a daemon one pod for every host. Raises
     InvalidArgument."""
     config = convert_v1_spec.job_config(request.spec) if request.HasField("spec") else request.config
@@ -131,10 +131,10 @@ def _ranges(config: job_pb2.JobConfig) -> Iterator[PlannedRange]:
 def _range(config: job_pb2.JobConfig, start: int, end: int) -> PlannedRange:
     task = effective_task_config(config, start)
     shape = convert.pod_shape(task, config.sla, config.placementStrategy, layout(config.placement))
-    return PlannedRange(ShapeRange(start, end - start, shape), convert.carried_labels(task))
+    return PlannedRange(ShapeRange(start, end - start, shape), convert.collect_labels(task))
 
 
-def held_in(state: ResmgrState) -> Callable[[int], list[Held]]:
+def make_held_reader(state: ResmgrState) -> Callable[[int], list[Held]]:
     """Return a function from the row of a leaf to the amounts held by its jobs and by volumes, also of deleted jobs."""
     by_pool: dict[RespoolId, dict[JobId, JobLedger | None]] = {}
     for ledger in state.jobs.values():
@@ -144,12 +144,12 @@ def held_in(state: ResmgrState) -> Callable[[int], list[Held]]:
     for pool_id, job_id in volumes:
         by_pool.setdefault(pool_id, {}).setdefault(job_id, None)
 
-    def held(row: int) -> list[Held]:
+    def list_held(row: int) -> list[Held]:
         pool_id = state.tree.ids[row]
         jobs = by_pool.get(pool_id, {}).items()
         return [_sum_held(job_id, ledger, volumes[pool_id, job_id]) for job_id, ledger in jobs]
 
-    return held
+    return list_held
 
 
 def _sum_held(job_id: JobId, ledger: JobLedger | None, volumes_mib: int) -> Held:

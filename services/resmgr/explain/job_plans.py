@@ -12,7 +12,7 @@ from itertools import islice
 
 from peloton.api.v0.explain import explain_pb2 as pb
 from peloton.errors import InvalidArgument, PelotonError
-from peloton.lifecycle.planned import FIRST, PlannedRange, as_placed, planned_pods
+from peloton.lifecycle.planned import FIRST, PlannedRange, as_placed, plan_pods
 from peloton.lifecycle.reason_text import Names
 from peloton.model.admission import HeldRange
 from peloton.model.daemon import DaemonPlan
@@ -23,12 +23,12 @@ from peloton.model.pod import PodShape, PodState, ShapeRange
 from peloton.model.reason import PlacementReason
 from peloton.scheduling.cycle import Plan
 from peloton.scheduling.eviction import Eviction
-from peloton.scheduling.explain import Obstacle, Unqueued, Wait, unfit, unqueued
+from peloton.scheduling.explain import Obstacle, Unqueued, Wait, find_unqueued, unfit
 from services.resmgr.explain import wire
-from services.resmgr.explain.dry_run import candidate_jobs, evictions, plan_now, planned_job, with_job
+from services.resmgr.explain.dry_run import candidate_jobs, evictions, plan_job, plan_now, with_job
 from services.resmgr.explain.job_names import in_evictions, in_queues, names_of
 from services.resmgr.explain.plan_text import capacity_lines, daemon_lines
-from services.resmgr.explain.text import eviction_lines, unqueued_text, wait_lines
+from services.resmgr.explain.text import describe_unqueued, eviction_lines, wait_lines
 from services.resmgr.explain.unfit import UnfitPods
 from services.resmgr.explain.waiting import Found, slack_lines, waiting_of
 from services.resmgr.loop import AdmissionLoop
@@ -80,7 +80,7 @@ class JobPlans:
         job = await asyncio.to_thread(self._job, request)
         if job.record.type is JobType.DAEMON:
             return await self._daemon(job)
-        infeasible = await self._unfit.judge(job.shapes)
+        infeasible = await self._unfit.evaluate(job.shapes)
         now_ns = self._loop.clock_ns()
         in_pool = await self._loop.with_held(
             lambda state: candidate_jobs(_add_job(state, job)[0], now_ns),
@@ -88,7 +88,7 @@ class JobPlans:
         )
         capacity, why = await asyncio.to_thread(self._ask_hosts, job, in_pool, infeasible)
         names = await names_of(self._records, [*in_queues(in_pool.waiting), *in_evictions(in_pool.evictions)])
-        evictions = list(wire.planned_evictions(in_pool.evictions, self._loop.settings, names, job.record.job_id))
+        evictions = list(wire.encode_evictions(in_pool.evictions, self._loop.settings, names, job.record.job_id))
         return _answer(job.record, in_pool, list(unfit(job.shapes, infeasible)), capacity, why, evictions, names)
 
     async def _daemon(self, job: _Job) -> pb.JobPlanResponse:
@@ -103,13 +103,13 @@ class JobPlans:
         known = [capacity for capacity in found.values() if isinstance(capacity, DaemonPlan)]
         return pb.JobPlanResponse(
             poolPath=path,
-            daemon=[wire.planned_daemon(cluster, capacity) for cluster, capacity in found.items()],
+            daemon=[wire.encode_planned_daemon(cluster, capacity) for cluster, capacity in found.items()],
             reasons=[wire.reach_reason(capacity.reach) for capacity in known if capacity.reach.refusing],
             text="\n".join(daemon_lines(path, found)),
         )
 
     def _job(self, request: pb.JobPlanRequest) -> _Job:
-        record, pods = planned_job(new_job_id(), request)
+        record, pods = plan_job(new_job_id(), request)
         binding = self._records.migrations.binding(record)
         return _Job(record, pods, binding, as_placed(pods, record, binding))
 
@@ -134,7 +134,7 @@ class JobPlans:
         self, job: _Job, in_pool: _InPool, infeasible: Mapping[PodShape, object]
     ) -> tuple[pb.PlannedRoom, PlacementReason]:
         """Ask hosts for free resources; pods that not even an empty host could take are left out."""
-        sorts = planned_pods(job.record, job.pods, in_pool.admitted, in_pool.queued_count, job.binding)
+        sorts = plan_pods(job.record, job.pods, in_pool.admitted, in_pool.queued_count, job.binding)
         sorts = [each for each in sorts if each.shape not in infeasible]
         asked, others = sorts[:SORTS_MAX], sorts[SORTS_MAX:]
         try:
@@ -173,18 +173,18 @@ def _answer(
 ) -> pb.JobPlanResponse:
     admitted, in_backoff = in_pool.admitted_count, in_pool.in_backoff_count
     counts = {PodState.PENDING: in_pool.queued_count, PodState.INITIALIZED: in_backoff}
-    others = [one for one in unqueued(job, counts, ()) if one.obstacle is Obstacle.MAXIMUM_RUNNING] + [*unfits]
+    others = [one for one in find_unqueued(job, counts, ()) if one.obstacle is Obstacle.MAXIMUM_RUNNING] + [*unfits]
     hosts_lines = list(capacity_lines(capacity, admitted, in_pool.queued_count - admitted, why))
     capacity.text = "\n".join(hosts_lines)
     lines = [
         *hosts_lines,
         *(line for found in in_pool.waiting for line in wait_lines(*found, names)),
         *in_pool.slack,
-        *map(unqueued_text, others),
+        *map(describe_unqueued, others),
         *eviction_lines(evictions, names),
     ]
     headline = f"In pool {in_pool.path} {admitted} of {job.instance_count} instances would be admitted now."
-    reasons = [wire.unqueued_reason(one) for one in others]
+    reasons = [wire.encode_unqueued(one) for one in others]
     if capacity.hostlessInstances and why:
         reasons.insert(0, wire.capacity_reason(capacity.hostlessInstances, why))
     return pb.JobPlanResponse(

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from peloton.api.v0.explain import explain_pb2 as pb
 from peloton.errors import PelotonError
-from peloton.lifecycle.reason_text import amount_text, counted, placement_text
+from peloton.lifecycle.reason_text import amount_text, format_count, placement_text
 from peloton.model.daemon import DaemonPlan
 from peloton.model.reason import PlacementReason
 from peloton.model.resources import RESOURCE_KINDS
@@ -36,7 +36,7 @@ def capacity_lines(planned: pb.PlannedRoom, admitted: int, queued: int, why: Pla
         who = "hosts have" if queued > 1 else "a host has" if found else "no host has"
         yield f"{who} room now for {of_these} that would wait in the queue"
     if planned.uncheckedInstances:
-        unchecked = counted(planned.uncheckedInstances, "instance")
+        unchecked = format_count(planned.uncheckedInstances, "instance")
         yield f"of {unchecked} it is not known whether hosts have room: they are of too many sorts"
 
 
@@ -54,16 +54,16 @@ def daemon_lines(pool_path: str, found: Mapping[str, DaemonPlan | PelotonError])
 
 def _on_hosts(planned: DaemonPlan) -> Iterator[str]:
     """Yield lines that count each matching host once."""
-    evicted = counted(planned.evicted_count, "preemptible instance")
+    evicted = format_count(planned.evicted_count, "preemptible instance")
     for count, what in (
         (planned.free_count, "with room for it: it would run there at once"),
         (planned.evicting_count, f"where {evicted} would be evicted for it after 10 s"),
         (planned.waiting_count, "without room: it would wait there until others end"),
         (planned.unchecked_count, "without room, where it was not looked at whom it would evict"),
-        (planned.away_count, "in maintenance: it would run there afterwards"),
+        (planned.unavailable_count, "in maintenance: it would run there afterwards"),
     ):
         if count:
-            yield f"{counted(count, 'host')} {what}"
+            yield f"{format_count(count, 'host')} {what}"
     taken = [
         f"{kind} {amount_text(kind, amount)} of {amount_text(kind, whole)}"
         for kind, amount, whole in zip(RESOURCE_KINDS, planned.overhead, planned.capacity, strict=True)

@@ -32,11 +32,11 @@ from peloton.model.reason import Rule
 from peloton.model.text import quote, shorten
 from peloton.scheduling.cycle import Plan, Snapshot
 from peloton.scheduling.eviction import Eviction
-from peloton.scheduling.explain import Unqueued, Wait, holders, loans, unqueued, waits
+from peloton.scheduling.explain import Unqueued, Wait, find_unqueued, holders, loans, waits
 from peloton.scheduling.gangs import QueueKind
 from services.resmgr import pool_rules
 from services.resmgr.explain import dry_run, wire
-from services.resmgr.explain.dry_run import beyond, candidate_jobs, evictions, held_in, with_pool
+from services.resmgr.explain.dry_run import beyond, candidate_jobs, evictions, make_held_reader, with_pool
 from services.resmgr.explain.job_names import in_evictions, in_queues, names_of
 from services.resmgr.explain.job_plans import JobPlans
 from services.resmgr.explain.text import (
@@ -109,24 +109,26 @@ class ExplainService:
         gang = await asyncio.to_thread(self._records.pods.gang, job_id)
         # Permanently failed pods are part of the answer once a batch job has ended: before, they wait for nothing.
         only_waiting = job.type.runs_to_end and job.is_active
-        failures = await asyncio.to_thread(self._records.pods.failed, job_id, FAILURES_MAX, only_waiting)
+        failures = await asyncio.to_thread(self._records.pods.list_failed, job_id, FAILURES_MAX, only_waiting)
         starting = await asyncio.to_thread(self._records.pods.waiting_on_hosts, job_id, FAILURES_MAX)
         waiting: list[Found] = []
         others: list[Unqueued] = []
         recipe = ""
-        locked = await asyncio.to_thread(self._records.lockdowns.locked)
+        locked = await asyncio.to_thread(self._records.lockdowns.read_locked)
         if job.is_active:
             state = await self._state()
             waiting = waiting_of(state, job, *self._read_plan(state))
-            placement = () if "Launch" in locked else state.unplaced(job_id)[1]  # the lock blocks its launch, not hosts
-            others = [*unqueued(job, counts, placement, gang), *await self._unfit.of(job, counts)]
+            placement = (
+                () if "Launch" in locked else state.count_unplaced(job_id)[1]
+            )  # the lock blocks its launch, not hosts
+            others = [*find_unqueued(job, counts, placement, gang), *await self._unfit.of(job, counts)]
             recipe = await asyncio.to_thread(self._recipe, job) if placement else ""
         reach = await asyncio.to_thread(self._reach_of, job)
         path = self._loop.state.path_of(job.respool_id) if job.respool_id in self._loop.state.tree.row else ""
         names = await names_of(self._records, in_queues(waiting))
         lines = [*stuck, *story(job, counts, waiting, others, failures, starting, names)]
         lines += slack_lines(self._loop.state, waiting)
-        lines += _failed_placement_lines(self._loop.state, job, waiting)
+        lines += _list_failed_placements(self._loop.state, job, waiting)
         if job.is_active:
             lines += [*map(reach_line, reach), *filter(None, [recipe])]
             lines += [failure_line(pod, job.type) for pod in failures]
@@ -146,7 +148,7 @@ class ExplainService:
             instanceCounts={state.value: count for state, count in counts.items()},
             waiting=[wire.waiting_gangs(*one, names) for one in waiting],
             reasons=[
-                *(wire.unqueued_reason(one) for one in others),
+                *(wire.encode_unqueued(one) for one in others),
                 *(wire.reach_reason(one) for one in reach if one.refusing),
                 *(wire.start_reason(pod) for pod in starting[0] if job.is_active),
                 *(wire.failure_reason(pod, failure_line(pod, job.type)) for pod in failures if job.is_active),
@@ -179,7 +181,7 @@ class ExplainService:
             return []
         update = self._records.updates.get(job.update_id) if job.update_id else None
         asked = self._records.disruptions.recent(job.job_id, DISRUPTIONS_MAX)
-        lost = self._records.volumes.lost(job.job_id, FAILURES_MAX)
+        lost = self._records.volumes.list_lost(job.job_id, FAILURES_MAX)
         return [*map(volume_line, lost), *update_lines(update), *disruption_lines(job, asked)]
 
     def _mark_lines(self, job: JobRecord) -> list[str]:
@@ -258,7 +260,7 @@ class ExplainService:
         admitted = (one.jobId.value for one in answer.admitted)
         names = await names_of(self._records, [*admitted, *in_evictions(evicted)])
         answer.jobNames.update(names)
-        answer.evictions.extend(wire.planned_evictions(evicted, self._loop.settings, names))
+        answer.evictions.extend(wire.encode_evictions(evicted, self._loop.settings, names))
         answer.text = "\n".join([*plan_lines(answer), *notes])
         return answer
 
@@ -276,9 +278,11 @@ class ExplainService:
         return self._loop.state
 
 
-def _failed_placement_lines(state: ResmgrState, job: JobRecord, waiting: Iterable[Found]) -> Iterable[str]:
+def _list_failed_placements(state: ResmgrState, job: JobRecord, waiting: Iterable[Found]) -> Iterable[str]:
     """Return the last placement reason of pods in backoff, as a line."""
-    if any(wait.reason.rule is Rule.IN_BACKOFF for wait, _ in waiting) and (said := state.unplaced(job.job_id)[1]):
+    if any(wait.reason.rule is Rule.IN_BACKOFF for wait, _ in waiting) and (
+        said := state.count_unplaced(job.job_id)[1]
+    ):
         yield f"placement said last: {placement_text(said)}"
 
 
@@ -287,7 +291,7 @@ def _heads(state: ResmgrState, now: Snapshot, plan: Plan, above: int) -> Iterabl
 
     The heads have no ``head`` yet: that requires the names of jobs.
     """
-    held = held_in(state)
+    held = make_held_reader(state)
     for row in sorted(now.waiting.keys() | {gang.row for gang in now.held}):
         if row != above and above not in now.tree.ancestors[row]:
             continue

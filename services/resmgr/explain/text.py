@@ -14,7 +14,7 @@ from peloton.lifecycle.reason_text import (
     Names,
     amount_text,
     backfill_text,
-    counted,
+    format_count,
     hosts_text,
     infeasible_text,
     job_text,
@@ -22,7 +22,7 @@ from peloton.lifecycle.reason_text import (
     queue_text,
 )
 from peloton.lifecycle.retry import THROTTLED_MESSAGE, fails_quickly
-from peloton.lifecycle.stall import failed_runs_text, stall_text
+from peloton.lifecycle.stall import describe_failed_runs, stall_text
 from peloton.lifecycle.volumes import waiting_text
 from peloton.model.advice import Mark, Marked
 from peloton.model.daemon import DaemonReach
@@ -73,13 +73,13 @@ def story(
 ) -> Iterator[str]:
     """Yield the lines below the headline. Failures of an active job are lines of their own, see ``failure_line``."""
     if not job.is_active:
-        yield from (_ended_line(pod) for pod in failures)
+        yield from (_describe_ended(pod) for pod in failures)
         return
     if job.goal is JobState.KILLED:
         yield "it is being stopped"
     for wait, holders in waiting:
         yield from wait_lines(wait, holders, names)
-    yield from map(unqueued_text, others)
+    yield from map(describe_unqueued, others)
     pods, count = starting
     yield from map(start_line, pods)
     if count > len(pods):
@@ -129,13 +129,13 @@ def wait_text(wait: Wait, names: Names = NO_NAMES) -> str:
 def _describe_gangs(wait: Wait) -> str:
     size, end = wait.run.gang_size, wait.start + wait.gang_count * wait.run.gang_size - 1
     instances = _span(wait.start, end - wait.start + 1)
-    gangs = f" ({counted(wait.gang_count, 'gang')} of {size})" if size > 1 else ""
-    ahead = f"{counted(wait.gangs_ahead, 'gang')} ahead"
+    gangs = f" ({format_count(wait.gang_count, 'gang')} of {size})" if size > 1 else ""
+    ahead = f"{format_count(wait.gangs_ahead, 'gang')} ahead"
     queue = wait.run.queue.name.lower().replace("_", "-")
     return f"{instances}{gangs} in the {queue} queue of {wait.pool_path}, {ahead}"
 
 
-def unqueued_text(one: Unqueued) -> str:
+def describe_unqueued(one: Unqueued) -> str:
     instances, size = _instances(one.pod_count), one.gang_size
     whole = f"gang of {size} waits for hosts for all of it; " if size else ""
     match one.obstacle:
@@ -159,7 +159,7 @@ def unqueued_text(one: Unqueued) -> str:
             return f"{named} {verb} no host, even an empty one: {why}; {waits} for one to join"
 
 
-def _ended_line(pod: PodRecord) -> str:
+def _describe_ended(pod: PodRecord) -> str:
     words = " ".join(f"{pod.message} {pod.reason}".split())
     return f"instance {pod.instance_id}: {pod.state}{f', {words}' if words else ''}"
 
@@ -169,7 +169,7 @@ def _span(start: int, count: int) -> str:
 
 
 def _instances(count: int) -> str:
-    return counted(count, "instance")
+    return format_count(count, "instance")
 
 
 def reach_line(reach: DaemonReach) -> str:
@@ -178,13 +178,13 @@ def reach_line(reach: DaemonReach) -> str:
     where = f"cluster {reach.cluster}: " if reach.cluster else ""
     others = f"; of the others {'; '.join(map(hosts_text, reach.refusing))}" if reach.refusing else ""
     verb = "matches" if reach.matching_count == 1 else "match"
-    return f"{where}{reach.matching_count} of {counted(total, 'host')} {verb}{others}"
+    return f"{where}{reach.matching_count} of {format_count(total, 'host')} {verb}{others}"
 
 
 def pool_lines(answer: pb.PoolWhyResponse, heads: Sequence[Sequence[str]], rules: LoopSettings) -> Iterator[str]:
     """Yield the lines on a pool. ``heads``: the lines of each of ``answer.queues``."""
     pool = answer.pool
-    yield f"Pool {pool.path}: {counted(pool.queuedInstances, 'instance')} in queues"
+    yield f"Pool {pool.path}: {format_count(pool.queuedInstances, 'instance')} in queues"
     for each in pool.amounts:
         if each.limit or each.allocation or each.demand:
             yield (
@@ -202,13 +202,13 @@ def pool_lines(answer: pb.PoolWhyResponse, heads: Sequence[Sequence[str]], rules
     for queue, lines in zip(answer.queues, heads, strict=True):
         name = pb.Queue.Name(queue.queue).removeprefix("QUEUE_").lower().replace("_", "-")
         where = f" of {queue.poolPath}" if queue.poolPath != pool.path else ""
-        waiting = f"{counted(queue.gangCount, 'gang')} of {counted(queue.instanceCount, 'instance')}"
+        waiting = f"{format_count(queue.gangCount, 'gang')} of {format_count(queue.instanceCount, 'instance')}"
         yield f"  {name} queue{where}: {waiting}, first {job_text(queue.head.jobId.value, answer.jobNames)}"
         yield from (f"    {line}" for line in lines)
     if not answer.queues:
         yield "  its queues are empty"
     yield from _loans("borrows", answer.borrowed, "left unused by", answer.lenders)
-    yield from _wanted_back(answer, rules)
+    yield from _describe_wanted_back(answer, rules)
     yield from _loans("lends", answer.lent, "held above their reservations by", answer.borrowers)
 
 
@@ -220,7 +220,7 @@ def _loans(verb: str, mine: Iterable[pb.Loan], words: str, theirs: Sequence[pb.L
         yield f"  {verb} {loan.kind} {_show(loan.kind, loan.amount)}, {words} {others}"
 
 
-def _wanted_back(answer: pb.PoolWhyResponse, rules: LoopSettings) -> Iterator[str]:
+def _describe_wanted_back(answer: pb.PoolWhyResponse, rules: LoopSettings) -> Iterator[str]:
     """Yield the lenders that wait for their loans, and when they have them back."""
     how = f"it comes back as instances in {answer.pool.path} end, for preemption is off"
     if rules.preempts:
@@ -251,7 +251,7 @@ def plan_lines(answer: pb.PoolPlanResponse) -> Iterator[str]:
         "Gangs that would be admitted now:",
         "No waiting gang would be admitted now.",
         [
-            f"{counted(a.gangCount, 'gang')} of {a.gangSize} of {job_text(a.jobId.value, answer.jobNames)} "
+            f"{format_count(a.gangCount, 'gang')} of {a.gangSize} of {job_text(a.jobId.value, answer.jobNames)} "
             f"in {a.poolPath} ({a.gangCountBefore} without the change)"
             for a in answer.admitted
         ],
@@ -280,8 +280,8 @@ def volume_line(volume: VolumeRecord) -> str:
 def update_lines(update: UpdateRecord | None) -> Iterator[str]:
     if update is None or not update.is_active:
         return
-    failed = f", {counted(len(update.failed), 'instance')} failed" if update.failed else ""
-    failed += f", {failed_runs_text(update)}" if update.failed_run_count else ""
+    failed = f", {format_count(len(update.failed), 'instance')} failed" if update.failed else ""
+    failed += f", {describe_failed_runs(update)}" if update.failed_run_count else ""
     waits = f", waits for {update.waiting_for}" if update.waiting_for else ""
     done = f"{len(update.done)} of {update.total_count} done"
     yield f"the {update.type.lower()} {_UPDATE_STATES[update.state]}: {done}{failed}{waits}"
@@ -304,7 +304,7 @@ def failure_line(pod: PodRecord, job_type: JobType) -> str:
 
 
 def _wait_cause(pod: PodRecord, job_type: JobType) -> str:
-    times = counted(pod.failure_count, "time")
+    times = format_count(pod.failure_count, "time")
     if not job_type.runs_to_end:
         return f"it has ended {times}, and each time"
     if fails_quickly(pod):

@@ -8,7 +8,7 @@ from dataclasses import replace
 from itertools import chain, islice
 
 from peloton.errors import Unavailable
-from peloton.lifecycle.host_pools import routed
+from peloton.lifecycle.host_pools import route
 from peloton.lifecycle.migration import bound
 from peloton.lifecycle.problems import UnfitJob
 from peloton.model.ids import JobId
@@ -19,8 +19,8 @@ from peloton.scheduling.explain import Unqueued, unfit
 from services.resmgr.records import CapacitySource, ExplainRecords
 from services.resmgr.state import ResmgrState
 
-JUDGED_INSTANCES_MAX = 10_000
-JUDGED_SHAPES_MAX = 100
+EVALUATED_INSTANCES_MAX = 10_000
+EVALUATED_SHAPES_MAX = 100
 """Limit of the instances, and of the shapes, of one job that are checked for a host."""
 JOBS_MAX = 20
 """Limit of the jobs examined in one round, besides the known ones; a later round takes the next ones."""
@@ -44,11 +44,11 @@ class UnfitPods:
         if is_complete and not any(counts.get(state) for state in NOT_ON_HOSTS):
             return []
         shapes, binding = await self._read_shapes(job)
-        why = await self.judge(shapes)
+        why = await self.evaluate(shapes)
         if why and is_complete:
-            count = min(job.instance_count, JUDGED_INSTANCES_MAX)
+            count = min(job.instance_count, EVALUATED_INSTANCES_MAX)
             queued = await asyncio.to_thread(self._records.admission.waiting_shapes, job.job_id, 0, count)
-            shapes = placed(queued, job.type, binding) or shapes  # empty while all are being placed
+            shapes = apply_constraints(queued, job.type, binding) or shapes  # empty while all are being placed
         return list(unfit(shapes, why))
 
     async def about(self, job: JobRecord) -> list[tuple[int, Infeasibility]]:
@@ -62,23 +62,23 @@ class UnfitPods:
         if job.type is JobType.DAEMON or not waiting:
             return []
         shapes, _ = await self._read_shapes(job)
-        why = await self.judge(shapes)
+        why = await self.evaluate(shapes)
         return [(min(one.pod_count, waiting), one.infeasible) for one in unfit(shapes, why)]
 
     async def _read_shapes(self, job: JobRecord) -> tuple[list[ShapeRange], str]:
         """Return the shapes of its configuration, and the cluster that it is bound to."""
-        count = min(job.instance_count, JUDGED_INSTANCES_MAX)
+        count = min(job.instance_count, EVALUATED_INSTANCES_MAX)
         (shapes,) = await asyncio.to_thread(
             self._records.configs.shapes_of, [(job.job_id, job.config_version, 0, count)]
         )
         binding = await asyncio.to_thread(self._records.migrations.binding, job)
-        return placed(shapes, job.type, binding), binding
+        return apply_constraints(shapes, job.type, binding), binding
 
-    async def judge(self, shapes: Sequence[ShapeRange]) -> Mapping[PodShape, Infeasibility]:
+    async def evaluate(self, shapes: Sequence[ShapeRange]) -> Mapping[PodShape, Infeasibility]:
         """Return the shapes that not even an empty host could take, and why; none while the hosts are unknown."""
-        distinct = list(dict.fromkeys(one.shape for one in shapes))[:JUDGED_SHAPES_MAX]
+        distinct = list(dict.fromkeys(one.shape for one in shapes))[:EVALUATED_SHAPES_MAX]
         try:
-            return await asyncio.to_thread(self._hosts.judge, distinct) if distinct else {}
+            return await asyncio.to_thread(self._hosts.evaluate, distinct) if distinct else {}
         except Unavailable:
             return {}
 
@@ -112,9 +112,9 @@ class UnfitJobs:
 def candidates(state: ResmgrState) -> Iterator[JobId]:
     """Yield the jobs to examine, some of them twice."""
     heads = (queue[0].job_id for queues in state.waiting.pools.values() for queue in queues.values() if queue)
-    return chain(heads, state.in_backoff, (job_id for job_id, _ in state.unplaced_jobs()))
+    return chain(heads, state.in_backoff, (job_id for job_id, _ in state.list_unplaced()))
 
 
-def placed(shapes: Sequence[ShapeRange], job_type: JobType, binding: str = "") -> list[ShapeRange]:
+def apply_constraints(shapes: Sequence[ShapeRange], job_type: JobType, binding: str = "") -> list[ShapeRange]:
     """Return the shapes as placement sees them, with the constraints of job type and binding."""
-    return [replace(one, shape=bound(routed(one.shape, job_type), binding)) for one in shapes]
+    return [replace(one, shape=bound(route(one.shape, job_type), binding)) for one in shapes]

@@ -9,7 +9,7 @@ from peloton.model.job import JobRecord
 from peloton.scheduling.cycle import Plan, Snapshot
 from peloton.scheduling.explain import Holder, Wait, holders, waits
 from peloton.scheduling.tree import CPU
-from services.resmgr.explain.dry_run import held_in
+from services.resmgr.explain.dry_run import make_held_reader
 from services.resmgr.explain.text import slack_line
 from services.resmgr.state import ResmgrState
 
@@ -23,7 +23,7 @@ def waiting_of(state: ResmgrState, job: JobRecord, now: Snapshot, plan: Plan) ->
     row = state.tree.row.get(job.respool_id)
     if row is None:
         return []
-    held = held_in(state)
+    held = make_held_reader(state)
     mine = (wait for wait in waits(now, plan, row) if wait.run.job_id == job.job_id)
     return [(wait, holders(now, plan, wait, held)) for wait in islice(mine, WAITING_MAX)]
 

@@ -27,7 +27,7 @@ from peloton.scheduling.eviction import Eviction
 from peloton.scheduling.explain import Holder, Loan, Obstacle, Unqueued, Wait
 from peloton.scheduling.gangs import QueueKind, Usage
 from peloton.scheduling.tree import Ints, PoolTree
-from services.resmgr.explain.text import reach_line, start_line, unqueued_text, wait_text
+from services.resmgr.explain.text import describe_unqueued, reach_line, start_line, wait_text
 from services.resmgr.settings import LoopSettings
 
 QUEUES = {kind: pb.Queue.Value(f"QUEUE_{kind.name}") for kind in QueueKind}
@@ -109,14 +109,14 @@ def _holder(kind: str, holder: Holder) -> pb.Holder:
     )
 
 
-def unqueued_reason(one: Unqueued) -> pb.Reason:
+def encode_unqueued(one: Unqueued) -> pb.Reason:
     return pb.Reason(
         rule=OBSTACLES[one.obstacle],
         wanted=one.pod_count,
         available=one.left,
         bound=one.gang_size if one.obstacle is Obstacle.GANG_INCOMPLETE else one.bound,
         refusingHosts=_refusing(hosts for cluster in one.placement for pods in cluster.pods for hosts in pods.hosts),
-        text=unqueued_text(one),
+        text=describe_unqueued(one),
     )
 
 
@@ -137,7 +137,7 @@ def reach_reason(reach: DaemonReach) -> pb.Reason:
     )
 
 
-def planned_daemon(cluster: str, planned: DaemonPlan | PelotonError) -> pb.PlannedDaemon:
+def encode_planned_daemon(cluster: str, planned: DaemonPlan | PelotonError) -> pb.PlannedDaemon:
     if isinstance(planned, PelotonError):
         return pb.PlannedDaemon(cluster=cluster, notKnown=planned.message)
     amounts = zip(RESOURCE_KINDS, planned.overhead, planned.capacity, strict=True)
@@ -145,7 +145,7 @@ def planned_daemon(cluster: str, planned: DaemonPlan | PelotonError) -> pb.Plann
         cluster=cluster,
         hosts=planned.reach.matching_count + sum(hosts.host_count for hosts in planned.reach.refusing),
         matchingHosts=planned.reach.matching_count,
-        hostsInMaintenance=planned.away_count,
+        hostsInMaintenance=planned.unavailable_count,
         hostsWithRoom=planned.free_count,
         evictingHosts=planned.evicting_count,
         evictedInstances=planned.evicted_count,
@@ -296,7 +296,7 @@ def pool_plan(
     return answer
 
 
-def planned_evictions(
+def encode_evictions(
     evictions: Iterable[Eviction], rules: LoopSettings, names: Names, planned_job: str = ""
 ) -> Iterator[pb.PlannedEviction]:
     """Yield messages of evictions. ``planned_job``: the id of a job that does not exist, and is not named."""

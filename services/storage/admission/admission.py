@@ -21,7 +21,7 @@ from peloton.model.reason import RequeueReason
 from peloton.model.times import NS_PER_S
 from services.storage.admission.evictions import evict_job
 from services.storage.admission.gang_requeues import requeue_gang
-from services.storage.admission.queue import joined, leave_queue, mark_pending, queueable, refuse
+from services.storage.admission.queue import join_ranges, leave_queue, mark_pending, queueable, refuse
 from services.storage.admission.requeues import back_off, requeue_pods
 from services.storage.admission.snapshot import read_held, read_snapshot, runs_of
 from services.storage.engine import Repository, lock_jobs, reading
@@ -83,7 +83,7 @@ class Admission(Repository):
             lock_jobs(conn, [job_id for job_id, _, _ in items])
             now_ns = self._db.clock_ns()
             note_wakes(conn, [job_id for job_id, _, _ in items], now_ns)
-            return sum(fire(conn, Span(*item), Event.ADMIT, now_ns) for item in joined(items))
+            return sum(fire(conn, Span(*item), Event.ADMIT, now_ns) for item in join_ranges(items))
 
         return self._db.write(work) if items else 0
 
@@ -107,7 +107,7 @@ class Admission(Repository):
 
     # -- evictions and failed placements
 
-    def held(self, job_ids: Iterable[JobId]) -> dict[JobId, list[HeldRange]]:
+    def list_held(self, job_ids: Iterable[JobId]) -> dict[JobId, list[HeldRange]]:
         """Return the pods of these jobs that hold resources, as ranges by start, all read at one moment."""
         return self._db.read(partial(read_held, job_ids=list(job_ids)))
 

@@ -6,7 +6,7 @@ from collections import Counter
 
 import sqlalchemy as sa
 
-from peloton.lifecycle.gang import HOLD, Stage, Step, judge, member_of, progress_of, stage
+from peloton.lifecycle.gang import HOLD, Stage, Step, evaluate, member_of, progress_of, stage
 from peloton.lifecycle.pod_machine import Event
 from peloton.lifecycle.reason_text import requeue_text
 from peloton.model.admission import EvictionResult
@@ -34,7 +34,7 @@ def requeue_gang(
     if job is None or job.state in JOB_TERMINAL or job.gang_size == 1:
         return result
     pods = read_members(conn, job)
-    if judge(progress_of(job.gang_size, Counter(map(member_of, pods)))).step in (Step.RUNNING, Step.SUPERSEDED):
+    if evaluate(progress_of(job.gang_size, Counter(map(member_of, pods)))).step in (Step.RUNNING, Step.SUPERSEDED):
         return result
     ready = [pod for pod in pods if stage(member_of(pod)) is Stage.READY]
     is_whole = len(ready) == job.gang_size

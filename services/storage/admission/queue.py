@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 import sqlalchemy as sa
 
 from peloton.api.convert import POD_STATES
-from peloton.lifecycle.job import is_ending, scheduled_count
+from peloton.lifecycle.job import count_scheduled, is_ending
 from peloton.lifecycle.pod_machine import Event
 from peloton.lifecycle.pod_terms import CONFIG_OUTDATED, GOAL_ENDED, state
 from peloton.model.ids import JobId
@@ -24,7 +24,7 @@ from services.storage.ranges import as_ranges
 from services.storage.tables import POD
 
 
-def joined(items: Iterable[tuple[JobId, int, int]]) -> list[tuple[JobId, int, int]]:
+def join_ranges(items: Iterable[tuple[JobId, int, int]]) -> list[tuple[JobId, int, int]]:
     """Merge adjacent ``(job, start, count)`` ranges: one statement writes a range of unlike pods as fast as of like
     ones."""
     joined: list[tuple[JobId, int, int]] = []
@@ -92,7 +92,7 @@ def _remaining_count(conn: sa.Connection, job: JobRecord) -> int | None:
         return None
     query = sa.select(POD.c.state, sa.func.count()).where(POD.c.job_id == job.job_id).group_by(POD.c.state)
     counts = {POD_STATES[state]: count for state, count in conn.execute(query)}
-    return max(maximum - scheduled_count(counts), 0)
+    return max(maximum - count_scheduled(counts), 0)
 
 
 def refuse(conn: sa.Connection, job_id: str, span: tuple[int, int], message: str, now_ns: int) -> int:

@@ -14,7 +14,7 @@ import sqlalchemy as sa
 
 from peloton.lifecycle.gang import HOLD
 from peloton.lifecycle.pod_machine import Event
-from peloton.lifecycle.pod_terms import CONFIG_OUTDATED, GOAL_ALIVE, HOMELESS, QUEUED
+from peloton.lifecycle.pod_terms import CONFIG_OUTDATED, GOAL_ALIVE, NO_PREFERRED_HOST, QUEUED
 from peloton.lifecycle.reason_text import requeue_text
 from peloton.model.admission import EvictionResult
 from peloton.model.ids import JobId
@@ -99,15 +99,15 @@ class _Requeued:
 def _choose_requeued(conn: sa.Connection, job: JobRecord, named: Sequence[int], but: Sequence[int]) -> _Requeued | None:
     """Choose the pods to requeue; None when no named instance is READY. ``but``: instances to leave out."""
     first = job.gang_size if job.gang_size > 1 else 0
-    alone = sa.and_(POD.c.job_id == job.job_id, POD.c.instance_id >= first, POD.c.instance_id.not_in(but))
+    not_in_gang = sa.and_(POD.c.job_id == job.job_id, POD.c.instance_id >= first, POD.c.instance_id.not_in(but))
     columns = (POD.c.instance_id, POD.c.config_version, POD.c.vain_count, POD.c.updated_ns)
-    query = sa.select(*columns).where(within(conn, Chosen(job.job_id, named)), alone, LAUNCHABLE)
+    query = sa.select(*columns).where(within(conn, Chosen(job.job_id, named)), not_in_gang, LAUNCHABLE)
     chosen = conn.execute(query.order_by(POD.c.instance_id)).all()
     if not chosen:
         return None
     since_ns = min(pod.updated_ns for pod in chosen)
     shapes = _shapes(conn, job.job_id)
-    launched = _read_launched_shapes(conn, alone, since_ns, shapes)
+    launched = _read_launched_shapes(conn, not_in_gang, since_ns, shapes)
     failure_counts: dict[int, int] = {}
     together: dict[PodShape, int] = {}
     for pod in chosen:
@@ -115,7 +115,7 @@ def _choose_requeued(conn: sa.Connection, job: JobRecord, named: Sequence[int], 
         failure_counts[pod.instance_id] = pod.vain_count + 1
         if shape not in launched:
             together[shape] = max(together.get(shape, 0), pod.vain_count + 1)
-    waiting = list(_read_waiting(conn, alone, shapes, together)) if together else []
+    waiting = list(_read_waiting(conn, not_in_gang, shapes, together)) if together else []
     for shape, is_ready, vain_count, _ in waiting:
         together[shape] = max(together[shape], vain_count + is_ready)
     along: dict[int, list[tuple[int, int]]] = {}
@@ -151,22 +151,24 @@ def _by_shape(shapes: _Shapes, version: int, start: int, count: int) -> Iterator
 
 
 def _read_launched_shapes(
-    conn: sa.Connection, alone: sa.ColumnElement[bool], since_ns: int, shapes: _Shapes
+    conn: sa.Connection, not_in_gang: sa.ColumnElement[bool], since_ns: int, shapes: _Shapes
 ) -> set[PodShape]:
     """Return the shapes of pods launched since ``since_ns``, as far as the rows show it: placement works for them."""
     on_host = sa.and_(POD.c.state.in_(ON_HOST_NUMBERS), POD.c.updated_ns >= since_ns)
-    runs = conn.execute(runs_of(alone, sa.or_(on_host, POD.c.started_ns >= since_ns), sa.literal(0)))
+    runs = conn.execute(runs_of(not_in_gang, sa.or_(on_host, POD.c.started_ns >= since_ns), sa.literal(0)))
     return {shape for _, start, count, version, *_ in runs for shape, _ in _by_shape(shapes, version, start, count)}
 
 
 def _read_waiting(
-    conn: sa.Connection, alone: sa.ColumnElement[bool], shapes: _Shapes, wanted: dict[PodShape, int]
+    conn: sa.Connection, not_in_gang: sa.ColumnElement[bool], shapes: _Shapes, wanted: dict[PodShape, int]
 ) -> Iterator[tuple[PodShape, bool, int, tuple[int, int]]]:
     """Yield ranges of PENDING and READY pods of these shapes as (shape, is READY, failed attempts, range).
 
     Pods that return to a preferred host are skipped, since resources are reserved for them there.
     """
-    runs = runs_of(alone, where(QUEUED & GOAL_ALIVE & ~CONFIG_OUTDATED & HOMELESS), POD.c.state, POD.c.vain_count)
+    runs = runs_of(
+        not_in_gang, where(QUEUED & GOAL_ALIVE & ~CONFIG_OUTDATED & NO_PREFERRED_HOST), POD.c.state, POD.c.vain_count
+    )
     for state, first, length, version, _, vain_count in conn.execute(runs.order_by("start")):
         for shape, span in _by_shape(shapes, version, first, length):
             if shape in wanted:

@@ -18,7 +18,7 @@ from peloton.model.daemon import Daemon, Neighbour, Seat, WaitingDaemonPod
 from peloton.model.ids import Hostname, JobId, PodId
 from peloton.model.job import JobRecord, JobState, JobType
 from peloton.model.pod import PodState
-from peloton.model.resources import needed
+from peloton.model.resources import compute_needed
 from services.storage.engine import Repository, reading, writing
 from services.storage.jobs.configs import facts_of, read_facts
 from services.storage.jobs.rows import hold_job
@@ -42,7 +42,7 @@ class Daemons(Repository):
     # -- reading
 
     @reading
-    def wanted(self, conn: sa.Connection) -> list[Daemon]:
+    def list_wanted(self, conn: sa.Connection) -> list[Daemon]:
         """Return daemons whose goal is RUNNING, with the shape of their newest configuration."""
         query = sa.select(JOB.c.job_id, JOB.c.config_version, JOB.c.desired_state_version).where(
             JOB.c.type == _DAEMON, JOB.c.goal == _RUNS, JOB.c.state.not_in(FINISHED_STATES)
@@ -96,7 +96,7 @@ class Daemons(Repository):
                 facts = facts_of(conn, job_id, {pod.instance_id: pod.config_version for pod in pods})
                 for pod in pods:
                     shape, pod_id = facts[pod.instance_id].shape, PodId(JobId(job_id), pod.instance_id, pod.run_id)
-                    asked = needed(shape.resources)
+                    asked = compute_needed(shape.resources)
                     holds = replace(asked, cpu_milli=0) if shape.revocable else asked
                     leave = shape.preemptible, bool(pod.leaves), pod.type == _BATCH
                     one = Neighbour(pod_id, pod.priority, pod.started_ns, holds, *leave)

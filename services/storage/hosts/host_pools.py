@@ -39,7 +39,7 @@ class HostPoolRecords(Repository):
         is_on = mover_is_on(conn)
         return HostPools(version, read_host_pools(conn), read_places(conn), *_read_loans_and_bounds(conn), is_on)
 
-    def known_hosts(self) -> list[Hostname]:
+    def list_known_hosts(self) -> list[Hostname]:
         """Return hosts of all clusters that are registered or in maintenance, by name."""
         query = sa.union(*(sa.select(table.c.hostname) for table in (CLUSTER_HOST, HOST)))
         return self._db.read(lambda conn: sorted(Hostname(name) for name in conn.execute(query).scalars()))
@@ -244,7 +244,7 @@ def put_place(
         conn.execute(HOST_IN_POOL.insert().values(**values, lent_by=lent_by, at_most=at_most))
 
 
-def desired_pool(conn: sa.Connection, hostname: Hostname) -> str:
+def read_desired_pool(conn: sa.Connection, hostname: Hostname) -> str:
     """Return the desired host pool of the host."""
     now = read_places(conn, [hostname]).get(hostname)
     return now.desired if now is not None else DEFAULT_HOST_POOL

@@ -37,7 +37,7 @@ class Hosts(Repository):
         new = [name for name in names if name not in before and holders.get(name) == cluster]
         if new and not is_first:
             left, now_ns = last_left(conn, new), self._db.clock_ns()
-            record(conn, [host_events.joined(Hostname(name), cluster, left.get(name), now_ns) for name in new])
+            record(conn, [host_events.describe_join(Hostname(name), cluster, left.get(name), now_ns) for name in new])
         return {name: holder for name, holder in holders.items() if holder != cluster}
 
     def disclaim(self, cluster: str, hostnames: Collection[str]) -> None:
@@ -52,9 +52,9 @@ class Hosts(Repository):
         maintained = sa.and_(HOST.c.cluster == cluster, HOST.c.hostname.in_(names))
         rows = conn.execute(sa.select(HOST.c.hostname, HOST.c.state).where(maintained))
         states, now_ns = {row.hostname: HOST_STATES[row.state] for row in rows}, self._db.clock_ns()
-        record(conn, [host_events.left(Hostname(name), cluster, states.get(name), now_ns) for name in gone])
+        record(conn, [host_events.describe_leave(Hostname(name), cluster, states.get(name), now_ns) for name in gone])
 
-    def claimed(self, cluster: str) -> set[str]:
+    def list_claimed(self, cluster: str) -> set[str]:
         query = sa.select(CLUSTER_HOST.c.hostname).where(CLUSTER_HOST.c.cluster == cluster)
         return self._db.read(lambda conn: set(conn.execute(query).scalars()))
 

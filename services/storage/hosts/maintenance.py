@@ -29,9 +29,9 @@ from peloton.model.resources import Resources
 from peloton.model.text import shorten
 from services.storage.engine import Repository, take_numbers, writing
 from services.storage.hosts.host_events import record
-from services.storage.hosts.host_pools import HOST_POOLS_SEQ, desired_pool, put_to_rest
+from services.storage.hosts.host_pools import HOST_POOLS_SEQ, put_to_rest, read_desired_pool
 from services.storage.jobs.names import job_names
-from services.storage.mapper import NUMBERS, Form, Mapper, json_form, stored_text, to_json
+from services.storage.mapper import NUMBERS, Form, Mapper, json_form, strip_nul, to_json
 from services.storage.tables import HOST
 
 MAINTENANCE_SEQ = "maintenance"
@@ -57,7 +57,12 @@ class Maintenance(Repository):
 
     @writing
     def request(
-        self, conn: sa.Connection, cluster: str, requests: Sequence[MaintenanceRequest], away_max: int, now_ns: int
+        self,
+        conn: sa.Connection,
+        cluster: str,
+        requests: Sequence[MaintenanceRequest],
+        unavailable_max: int,
+        now_ns: int,
     ) -> list[HostMaintenance]:
         """Request maintenance of hosts; hosts whose turn it is become DRAINING at once. Returns the requested hosts.
 
@@ -81,15 +86,15 @@ class Maintenance(Repository):
                 events.append(host_events.maintenance_asked(cluster, request, host.to_pool, now_ns))
             elif host.waits_for_turn and request.at_most:
                 conn.execute(_update(cluster, host.hostname, at_most=request.at_most))
-        _admit(conn, cluster, away_max, now_ns, events)
+        _admit(conn, cluster, unavailable_max, now_ns, events)
         asked = {request.hostname for request in requests}
         return [host for host in _read(conn, cluster) if host.hostname in asked]
 
     @writing
-    def admit(self, conn: sa.Connection, cluster: str, away_max: int, now_ns: int) -> list[HostMaintenance]:
+    def admit(self, conn: sa.Connection, cluster: str, unavailable_max: int, now_ns: int) -> list[HostMaintenance]:
         """Move waiting hosts to DRAINING as far as the bound allows; returns them."""
         take_numbers(conn, MAINTENANCE_SEQ, 0)
-        return _admit(conn, cluster, away_max, now_ns)
+        return _admit(conn, cluster, unavailable_max, now_ns)
 
     @writing
     def steer(
@@ -98,7 +103,7 @@ class Maintenance(Repository):
         cluster: str,
         hostnames: Sequence[str],
         act: MaintenanceAct,
-        away_max: int,
+        unavailable_max: int,
         now_ns: int,
     ) -> list[HostMaintenance]:
         """Complete, cancel or force maintenance, for all of the hosts or none.
@@ -111,8 +116,8 @@ class Maintenance(Repository):
         take_numbers(conn, MAINTENANCE_SEQ, 0)
         before = {host.hostname: host for host in _read(conn, cluster)}
         changed = [_steer(conn, cluster, hostname, act, now_ns) for hostname in hostnames]
-        events = [host_events.steered(before[host.hostname], act, now_ns) for host in changed]
-        return changed + _admit(conn, cluster, away_max, now_ns, events)
+        events = [host_events.describe_request(before[host.hostname], act, now_ns) for host in changed]
+        return changed + _admit(conn, cluster, unavailable_max, now_ns, events)
 
     @writing
     def move(
@@ -140,13 +145,13 @@ class Maintenance(Repository):
 
     @writing
     def stay(
-        self, conn: sa.Connection, cluster: str, hostnames: Sequence[str], away_max: int, now_ns: int
+        self, conn: sa.Connection, cluster: str, hostnames: Sequence[str], unavailable_max: int, now_ns: int
     ) -> list[HostMaintenance]:
         """Cancel the moves of hosts. Returns them, and others whose drain begins because of it."""
         take_numbers(conn, MAINTENANCE_SEQ, 0)
         hosts = {host.hostname: host for host in _read(conn, cluster) if host.is_move}
         changed = [_cancel_move(conn, hosts[Hostname(name)], now_ns) for name in hostnames if name in hosts]
-        return changed + _admit(conn, cluster, away_max, now_ns)
+        return changed + _admit(conn, cluster, unavailable_max, now_ns)
 
     @writing
     def relabel(self, conn: sa.Connection, cluster: str, hostname: str, now_ns: int) -> bool:
@@ -159,7 +164,7 @@ class Maintenance(Repository):
         host = _read_one(conn, cluster, hostname)
         if host is None or not host.is_move or (host.state, host.goal) != (HostState.DRAINED, HostState.DOWN):
             return False
-        if desired_pool(conn, host.hostname) != host.to_pool:
+        if read_desired_pool(conn, host.hostname) != host.to_pool:
             return False
         before = put_to_rest(conn, host.hostname, host.to_pool, now_ns)
         conn.execute(_update(cluster, hostname, goal=_NUMBERS[HostState.UP], changed_ns=now_ns))
@@ -168,7 +173,7 @@ class Maintenance(Repository):
 
     @writing
     def end(
-        self, conn: sa.Connection, cluster: str, hostname: str, away_max: int, now_ns: int
+        self, conn: sa.Connection, cluster: str, hostname: str, unavailable_max: int, now_ns: int
     ) -> list[HostMaintenance]:
         """End the maintenance of a host that is UP again; returns others whose drain begins because of it."""
         take_numbers(conn, MAINTENANCE_SEQ, 0)
@@ -176,7 +181,7 @@ class Maintenance(Repository):
         if host is not None and host.goal is HostState.UP:
             conn.execute(sa.delete(HOST).where(HOST.c.cluster == cluster, HOST.c.hostname == hostname))
             events.append(host_events.back_up(host, now_ns))
-        return _admit(conn, cluster, away_max, now_ns, events)
+        return _admit(conn, cluster, unavailable_max, now_ns, events)
 
     @writing
     def note_drain(self, conn: sa.Connection, host: HostMaintenance, progress: DrainProgress, now_ns: int) -> None:
@@ -210,16 +215,19 @@ def _cancel_move(conn: sa.Connection, host: HostMaintenance, now_ns: int) -> Hos
 
 
 def _admit(
-    conn: sa.Connection, cluster: str, away_max: int, now_ns: int, events: Sequence[HostEvent] = ()
+    conn: sa.Connection, cluster: str, unavailable_max: int, now_ns: int, events: Sequence[HostEvent] = ()
 ) -> list[HostMaintenance]:
     """Admit waiting hosts as the last step of a transaction; records ``events`` before its own."""
-    chosen = {host.hostname for host in turns(_read(conn, cluster), away_max)}
+    chosen = {host.hostname for host in turns(_read(conn, cluster), unavailable_max)}
     for hostname in chosen:
         draining = {"state": _NUMBERS[HostState.DRAINING], "drained_from_ns": now_ns, "changed_ns": now_ns}
         conn.execute(_update(cluster, hostname, **draining))
     hosts = _read(conn, cluster)
-    begun, away_count = [host for host in hosts if host.hostname in chosen], sum(host.is_away for host in hosts)
-    record(conn, [*events, *(host_events.drain_begun(host, away_count, now_ns) for host in begun)])
+    begun, unavailable_count = (
+        [host for host in hosts if host.hostname in chosen],
+        sum(host.is_unavailable for host in hosts),
+    )
+    record(conn, [*events, *(host_events.drain_begun(host, unavailable_count, now_ns) for host in begun)])
     return begun
 
 
@@ -254,7 +262,7 @@ def _down_instead_of_move_values(request: MaintenanceRequest, now_ns: int) -> di
         "to_pool": "",
         "at_most": request.at_most,
         "deadline_s": request.deadline_s,
-        "reason": stored_text(request.reason),
+        "reason": strip_nul(request.reason),
         "changed_ns": now_ns,
     }
 

@@ -46,7 +46,7 @@ class MoverRecords(Repository):
         take_numbers(conn, HOST_POOLS_SEQ, 1)
         conn.execute(sa.update(COUNTER).where(COUNTER.c.name == MOVER_SWITCH).values(value=int(is_on)))
 
-    def made(self) -> list[Made]:
+    def list_made(self) -> list[Made]:
         """Return logged moves, newest first: all of the last hour, and at least ``MADE_KEPT``."""
         query = sa.select(HOST_POOL_MOVE).order_by(HOST_POOL_MOVE.c.seq.desc())
         return self._db.read(lambda conn: [_MOVES.record(row) for row in conn.execute(query)])

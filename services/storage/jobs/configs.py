@@ -13,7 +13,7 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 
 from peloton.api import convert
 from peloton.api.convert_layout import layout
-from peloton.api.merge import effective_task_config, merged_config
+from peloton.api.merge import effective_task_config, merge_config
 from peloton.api.pod_parts import is_checked
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2
@@ -25,10 +25,10 @@ from services.storage.codec import (
     facts_from_text,
     facts_to_text,
     facts_without_name,
-    named_facts,
+    name_facts,
     pack,
+    read_unpacked_size,
     unpack,
-    unpacked_size,
 )
 from services.storage.engine import Repository, key_table, key_values, reading
 from services.storage.tables import JOB, JOB_CONFIG, OVERRIDE
@@ -56,7 +56,7 @@ class Configs(Repository):
     def overrides_size(self, conn: sa.Connection, job_id: JobId, version: int) -> tuple[int, int]:
         """Return the size in bytes and the number of the overrides in force, without reading them whole."""
         rows = conn.execute(_overrides(job_id, version, sa.func.substr(OVERRIDE.c.config, 1, BLOB_HEAD)))
-        sizes = {instance_id: unpacked_size(head) for instance_id, head in rows}
+        sizes = {instance_id: read_unpacked_size(head) for instance_id, head in rows}
         return sum(sizes.values()), len(sizes)
 
     def job_configs(self, keys: Sequence[tuple[JobId, int]]) -> dict[tuple[JobId, int], job_pb2.JobConfig]:
@@ -286,7 +286,7 @@ class OverrideRows:
         return [self.row(instance_id, self._config.instanceConfig[instance_id]) for instance_id in sorted(instance_ids)]
 
     def row(self, instance_id: int, override: task_pb2.TaskConfig) -> OverrideRow:
-        facts = named_facts(override.name or self._config.defaultConfig.name, self._rest(override))
+        facts = name_facts(override.name or self._config.defaultConfig.name, self._rest(override))
         blob = pack(override.SerializeToString())
         return {**self._key, "instance_id": instance_id, "facts": facts, "config": blob}
 
@@ -297,7 +297,7 @@ class OverrideRows:
         if text is None:
             has_default = self._config.HasField("defaultConfig")
             merged = (
-                merged_config(_copy_without(self._config.defaultConfig, _NOT_IN_FACTS), part) if has_default else part
+                merge_config(_copy_without(self._config.defaultConfig, _NOT_IN_FACTS), part) if has_default else part
             )
             text = facts_without_name(instance_facts(self._config, merged))
             if len(self._known) < _SHARED_FACTS_MAX:
@@ -358,7 +358,7 @@ def instance_facts(config: job_pb2.JobConfig, task: task_pb2.TaskConfig) -> Inst
         health=HealthState.HEALTH_UNKNOWN if is_checked(task) else HealthState.DISABLED,
         grace_s=convert.kill_grace_s(task),
         kill_on_preempt=task.preemptionPolicy.killOnPreempt,
-        labels=convert.carried_labels(task),
+        labels=convert.collect_labels(task),
         image=convert.image_of(task),
     )
 

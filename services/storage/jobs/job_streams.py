@@ -66,7 +66,7 @@ class JobStreams(Repository):
         def commit(conn: sa.Connection) -> None:
             mine = _matches(stream)
             if not conn.execute(sa.delete(JOB_STREAM).where(mine)).rowcount:
-                raise Aborted(_lost_message(stream))
+                raise Aborted(_describe_lost(stream))
             insert_job(conn, job, config)
             insert_config(conn, job.job_id, FIRST_VERSION, config, (), now_ns)
 
@@ -112,7 +112,7 @@ class JobStreams(Repository):
     def _hold(self, conn: sa.Connection, stream: JobStream) -> None:
         """Lock the stream until the commit. Raises Aborted if the token has changed."""
         if not self._take_over(conn, stream, stream.token):
-            raise Aborted(_lost_message(stream))
+            raise Aborted(_describe_lost(stream))
 
     def _take_over(self, conn: sa.Connection, stream: JobStream, token: str) -> bool:
         taken = sa.update(JOB_STREAM).where(_matches(stream)).values(token=token, touched_ns=self._db.clock_ns())
@@ -127,5 +127,5 @@ def _matches(stream: JobStream) -> sa.ColumnElement[bool]:
     return sa.and_(JOB_STREAM.c.job_id == stream.job_id, JOB_STREAM.c.token == stream.token)
 
 
-def _lost_message(stream: JobStream) -> str:
+def _describe_lost(stream: JobStream) -> str:
     return f"job {stream.job_id} is being created by another call; nothing of this one is kept"

@@ -197,7 +197,7 @@ class Jobs(Repository):
             job = next_job(job, _SERVICE_EVENTS[goal], now_ns)
             write_steering(conn, job)
             if goal is JobState.DELETED and update is not None:
-                write_update(conn, update, rollout.aborted(update), now_ns)
+                write_update(conn, update, rollout.abort(update), now_ns)
             note_job(conn, job)
             return job
 

@@ -163,12 +163,12 @@ class Search(Repository):
 
     def jobs_named(self, names: Iterable[JobName], limit: int) -> list[FoundJob]:
         conditions = [_in_pool(JOB.c, pool, JOB.c.name == name) for pool, name in names]
-        return self._found(sa.select(*_FOUND).where(_EXISTS, sa.or_(sa.false(), *conditions)), limit)
+        return self._find(sa.select(*_FOUND).where(_EXISTS, sa.or_(sa.false(), *conditions)), limit)
 
     def jobs_with_id_prefix(self, digits: str, limit: int) -> list[FoundJob]:
         """Find jobs by id prefix; ``digits`` are up to 32 hexadecimal digits, without dashes."""
         first, last = (str(uuid.UUID(digits.ljust(_UUID_DIGITS, digit))) for digit in "0f")
-        return self._found(sa.select(*_FOUND).where(_EXISTS, JOB.c.job_id.between(first, last)), limit)
+        return self._find(sa.select(*_FOUND).where(_EXISTS, JOB.c.job_id.between(first, last)), limit)
 
     def recent_jobs_beginning(self, names: Iterable[JobName], limit: int) -> list[FoundJob]:
         """Find jobs by name prefix among the newest RECENT_JOBS."""
@@ -178,9 +178,9 @@ class Search(Repository):
             _in_pool(recent.c, pool, sa.func.substr(recent.c.name, 1, len(start)) == start) for pool, start in names
         ]
         query = sa.select(recent).where(exists, sa.or_(sa.false(), *conditions))
-        return self._found(query, limit, recent.c)
+        return self._find(query, limit, recent.c)
 
-    def _found(self, query: sa.Select[Any], limit: int, columns: Any = JOB.c) -> list[FoundJob]:
+    def _find(self, query: sa.Select[Any], limit: int, columns: Any = JOB.c) -> list[FoundJob]:
         has_ended = sa.case((columns.state.in_(FINISHED_STATES), 1), else_=0)
         query = query.order_by(has_ended, columns.created_ns.desc(), columns.job_id).limit(limit)
         rows = self._db.read(lambda conn: conn.execute(query).all())

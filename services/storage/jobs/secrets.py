@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import sqlalchemy as sa
 
-from peloton.api.job_secrets import check_mounts, joined, refer_to, secrets_of
+from peloton.api.job_secrets import check_mounts, join_secrets, refer_to, secrets_of
 from peloton.api.v0.job import job_pb2
 from peloton.errors import Aborted
 from peloton.model.ids import JobId
@@ -54,7 +54,7 @@ class Secrets(Repository):
         config = read_config(conn, job_id, version)
         assert config is not None, f"job {job_id} has no configuration {version}"
         kept = secrets_of(config.defaultConfig)
-        refs, written = joined(kept, new, _read(conn, job_id), in_place=True)
+        refs, written = join_secrets(kept, new, _read(conn, job_id), in_place=True)
         if len(refs) > len(kept):
             raise Aborted(f"secret at {refs[-1].path}: the job has none there, and only new instances can have it")
         _write(conn, job_id, written)
@@ -78,7 +78,7 @@ def carry_secrets(
     kept = sent.kept or (tuple(secrets_of(before.defaultConfig)) if before is not None else ())
     if not kept and not sent.new:
         return
-    refs, written = joined(kept, sent.new, _read(conn, job_id) if before is not None else {}, in_place)
+    refs, written = join_secrets(kept, sent.new, _read(conn, job_id) if before is not None else {}, in_place)
     check_mounts(config, refs)
     refer_to(config, refs)
     _write(conn, job_id, written)

@@ -23,7 +23,7 @@ from peloton.lifecycle.settle import (
     SettleView,
     SettleWork,
     UpdateView,
-    ended_progress,
+    end_progress,
     find_work,
     plan_settle,
 )
@@ -67,7 +67,7 @@ def plan_for(
     conn: sa.Connection, job: JobRecord, now_ns: int, wake: Wake | None, created_max: int = 0
 ) -> PendingSettle | JobProgress:
     if job.state in JOB_TERMINAL and not _has_leftover_pods(conn, job):
-        return ended_progress(job, read_update_view(conn, job, now_ns))
+        return end_progress(job, read_update_view(conn, job, now_ns))
     view = read_view(conn, job, now_ns, created_max)
     plan = plan_settle(view, now_ns)
     work = find_work(plan, partial(_find, conn, job.job_id, now_ns), partial(find_shared_fate, conn, job))

@@ -55,7 +55,7 @@ class JobWakes(Repository):
         statement = sa.delete(JOB_WAKE).where(JOB_WAKE.c.job_id.in_(ended), JOB_WAKE.c.noted_ns <= until_ns)
         return self._db.write(lambda conn: conn.execute(statement).rowcount)
 
-    def settled_count(self) -> int:
+    def count_settled(self) -> int:
         """Count active jobs whose workflows have processed the last change; each should have a workflow."""
         is_unseen = JOB_WAKE.c.due_ns <= JOB_WAKE.c.noted_ns
         unseen = sa.select(JOB_WAKE.c.job_id).where(JOB_WAKE.c.job_id == JOB.c.job_id, is_unseen).exists()

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import sqlalchemy as sa
 
-from peloton.lifecycle.host_pools import routed
+from peloton.lifecycle.host_pools import route
 from peloton.lifecycle.migration import bound
 from peloton.model.job import JobType
 from peloton.model.migration import MigrationLoad, MigrationSpec
@@ -31,7 +31,7 @@ def load_of(
     def add(job_id: str, job_type: JobType, only_on_hosts: bool) -> int:
         pods = _pods(conn, job_id, only_on_hosts)
         facts = facts_of(conn, job_id, {i: version for i, version, *_ in pods})
-        own = {i: bound(routed(fact.shape, job_type), spec.target) for i, fact in facts.items()}
+        own = {i: bound(route(fact.shape, job_type), spec.target) for i, fact in facts.items()}
         shapes.update(dict.fromkeys(own.values()))
         misplaced = {i: cluster for i, _, cluster, is_on_host in pods if is_on_host and cluster != spec.target}
         moving.update(own[i] for i in misplaced)

@@ -16,7 +16,7 @@ import sqlalchemy as sa
 
 from peloton.api.convert import JOB_TYPE_NUMBERS
 from peloton.errors import Aborted, NotFound
-from peloton.lifecycle.host_pools import routed
+from peloton.lifecycle.host_pools import route
 from peloton.lifecycle.migration import bound
 from peloton.lifecycle.rebalance import (
     act_refusal,
@@ -74,7 +74,7 @@ WAITING_PODS_MAX = 1_000
 """Maximum number of waiting pods read per job."""
 WAITED_MIN_S = 10.0
 """Minimum wait of a pod: pods admitted later are probably being placed, unless placement has failed before."""
-HOMES_MAX = 100
+PREFERRED_MAX = 100
 """Maximum number of pods per job that wait to return to a preferred host."""
 JOBS_PER_QUERY = 500
 _SERVICE = JOB.c.type == JOB_TYPE_NUMBERS[JobType.SERVICE]
@@ -182,8 +182,8 @@ class Rebalances(Repository):
         if job is None or job.type is not JobType.SERVICE or one is None or not is_running:
             return []
         pods, grants = _of_service(conn, job_id, cluster)
-        homes = {pod.pod_id: pod.hostname for pod in pods if pod.stays is None}
-        able = [move for move in moves if homes.get(move.pod_id) == move.source]
+        pod_hosts = {pod.pod_id: pod.hostname for pod in pods if pod.stays is None}
+        able = [move for move in moves if pod_hosts.get(move.pod_id) == move.source]
         chosen = affordable(able, grants, one.spec.moves_per_hour - hour_count(conn, cluster, now_ns))
         targets = {
             move.pod_id.instance_id: (move.target, f"Moves to {move.target}: {move_text(move)}") for move in chosen
@@ -269,7 +269,7 @@ def _of_service(conn: sa.Connection, job_id: str, cluster: str) -> tuple[list[Po
 def _shapes(conn: sa.Connection, job: JobRecord, facts: dict[int, InstanceFacts]) -> dict[PodShape, PodShape]:
     """Return the shapes of the facts, as seen by placement."""
     binding = binding_of_job(conn, job)
-    return {shape: bound(routed(shape, job.type), binding) for shape in dict.fromkeys(f.shape for f in facts.values())}
+    return {shape: bound(route(shape, job.type), binding) for shape in dict.fromkeys(f.shape for f in facts.values())}
 
 
 def _immovable_reason(shape: PodShape, leaves: bool, has_volume: bool, is_updated: bool) -> Stays | None:
@@ -299,11 +299,11 @@ def _waiting_of(conn: sa.Connection, job_id: str, cluster: str, now_ns: int) -> 
     """Return READY pods outside gangs, by shape, labels and preferred host, if that is in the cluster."""
     counts: Counter[tuple[PodShape, tuple[Label, ...], str]] = Counter()
     waited_s: dict[tuple[PodShape, tuple[Label, ...], str], float] = {}
-    homes_left = HOMES_MAX
+    preferred_left = PREFERRED_MAX
     for gang in ready_gangs(conn, job_id, WAITING_PODS_MAX, now_ns):
-        homes_left -= bool(gang.desired_host)
-        is_ours = not gang.desired_host or (homes_left >= 0 and gang.desired_cluster == cluster)
-        if is_ours and (gang.waited_s >= WAITED_MIN_S or gang.vain_count):
+        preferred_left -= bool(gang.desired_host)
+        is_local = not gang.desired_host or (preferred_left >= 0 and gang.desired_cluster == cluster)
+        if is_local and (gang.waited_s >= WAITED_MIN_S or gang.vain_count):
             key = gang.shape, gang.labels, gang.desired_host
             counts[key] += 1
             waited_s[key] = max(waited_s.get(key, 0.0), gang.waited_s)

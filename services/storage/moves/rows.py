@@ -16,7 +16,7 @@ from peloton.model.migration import (
     ServiceProgress,
     ServiceState,
 )
-from services.storage.mapper import Mapper, json_form, stored_text, to_json
+from services.storage.mapper import Mapper, json_form, strip_nul, to_json
 from services.storage.tables import MIGRATION, MIGRATION_POOL, MIGRATION_SERVICE
 from services.storage.updates import instances
 
@@ -124,7 +124,7 @@ def write_service(
         "state": state,
         "moved": instances.to_text(moved),
         "left_count": left_count,
-        "waiting_for": stored_text(waiting_for),
+        "waiting_for": strip_nul(waiting_for),
     }
     conn.execute(sa.update(MIGRATION_SERVICE).where(_service(migration_id, job_id)).values(**values))
 

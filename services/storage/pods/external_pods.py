@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from peloton.api import convert
 from peloton.api.convert import JOB_TYPE_NUMBERS, POD_STATES
 from peloton.api.v0.job import job_pb2
-from peloton.lifecycle.external import deal
+from peloton.lifecycle.external import allocate
 from peloton.lifecycle.job_machine import JobEvent, next_job
 from peloton.lifecycle.pod_machine import Event
 from peloton.model.external import Slot
@@ -23,7 +23,7 @@ from services.storage.engine import Repository, reading
 from services.storage.jobs.configs import insert_config, read_config
 from services.storage.jobs.rows import hold_job, insert_alone
 from services.storage.jobs.steering import steer_pods, touch_job, write_steering
-from services.storage.mapper import stored_text
+from services.storage.mapper import strip_nul
 from services.storage.pods.creation import insert_batch_pods
 from services.storage.pods.scope import Chosen, within
 from services.storage.pods.writes import fire
@@ -98,12 +98,12 @@ class ExternalPods(Repository):
 
     # -- writing
 
-    def take_in(self, cluster: str, arrival: Arrival, now_ns: int) -> None:
+    def adopt(self, cluster: str, arrival: Arrival, now_ns: int) -> None:
         """Assign an instance of the owner's job to each pod, and create the job if it is missing.
 
         Pods with an active instance keep it. A job that is being deleted does not change.
         """
-        work = partial(_take_in, cluster=cluster, arrival=arrival, now_ns=now_ns)
+        work = partial(_adopt, cluster=cluster, arrival=arrival, now_ns=now_ns)
         self._db.write(work)
 
     def stop(self, job_id: JobId, instance_ids: Sequence[int], message: str, now_ns: int) -> None:
@@ -124,7 +124,7 @@ class ExternalPods(Repository):
         statement = sa.update(EXTERNAL_POD).where(
             EXTERNAL_POD.c.cluster == cluster, EXTERNAL_POD.c.uid == sa.bindparam("of")
         )
-        rows = [{"of": uid, "said": stored_text(text)} for uid, text in sorted(notes.items())]
+        rows = [{"of": uid, "said": strip_nul(text)} for uid, text in sorted(notes.items())]
         if rows:
             self._db.write(lambda conn: conn.execute(statement.values(note=sa.bindparam("said")), rows))
 
@@ -132,7 +132,7 @@ class ExternalPods(Repository):
 # -- within a transaction ----------------------------------------------------------------------------------------------
 
 
-def _take_in(conn: sa.Connection, cluster: str, arrival: Arrival, now_ns: int) -> None:
+def _adopt(conn: sa.Connection, cluster: str, arrival: Arrival, now_ns: int) -> None:
     job = _get_or_create_job(conn, arrival, now_ns)
     if job is None:
         return
@@ -147,17 +147,17 @@ def _take_in(conn: sa.Connection, cluster: str, arrival: Arrival, now_ns: int) -
     if all(map(_is_at_rest, pods.values())):
         job = _adopt_terms(conn, job, arrival.config)
     version = _find_or_create_version(conn, job, arrival.config, now_ns)
-    dealt = deal(len(wanted), pods, job.gang_size)
-    old, fresh = [i for i in dealt if i in pods], [i for i in dealt if i not in pods]
+    allocated = allocate(len(wanted), pods, job.gang_size)
+    old, fresh = [i for i in allocated if i in pods], [i for i in allocated if i not in pods]
     if old:
         message = f"{len(wanted)} pods came" if len(wanted) > 1 else "A pod came"
-        fire(conn, Chosen(job_id, sorted(old)), Event.TAKE_IN, now_ns, version=version, message=message)
+        fire(conn, Chosen(job_id, sorted(old)), Event.ADOPT, now_ns, version=version, message=message)
     for start, count in as_ranges(sorted(fresh)):
         insert_batch_pods(conn, replace(job, config_version=version), start, count, now_ns)
-    values = {"instance_count": max(job.instance_count, *(i + 1 for i in dealt)), "updated_ns": now_ns}
+    values = {"instance_count": max(job.instance_count, *(i + 1 for i in allocated)), "updated_ns": now_ns}
     conn.execute(sa.update(JOB).where(JOB.c.job_id == job_id).values(**values))
     touch_job(conn, job_id, now_ns)
-    _write_slots(conn, cluster, job_id, dict(zip(wanted, dealt, strict=True)), arrival.pods)
+    _write_slots(conn, cluster, job_id, dict(zip(wanted, allocated, strict=True)), arrival.pods)
 
 
 def _get_or_create_job(conn: sa.Connection, arrival: Arrival, now_ns: int) -> JobRecord | None:

@@ -8,7 +8,7 @@ import sqlalchemy as sa
 
 from peloton.api.convert import POD_STATES
 from peloton.lifecycle.gang import Member
-from peloton.lifecycle.gang_fate import SharedFate, fate, is_affected, shared_fate
+from peloton.lifecycle.gang_fate import SharedFate, decide_fate, fate, is_affected
 from peloton.model.job import JobRecord, JobType
 from peloton.model.pod import NextRun, PodRecord
 from services.storage.codec import pod_record
@@ -43,4 +43,4 @@ def find_shared_fate(conn: sa.Connection, job: JobRecord, allowed: int) -> Share
     what = fate(members)
     if not any(is_affected(member, what) for member in members):
         return None
-    return shared_fate(read_members(conn, job), allowed)
+    return decide_fate(read_members(conn, job), allowed)

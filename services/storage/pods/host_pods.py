@@ -21,7 +21,7 @@ from peloton.model.admission import RevocableRun
 from peloton.model.host import ComingBack
 from peloton.model.host_pool import Occupancy
 from peloton.model.ids import Hostname, JobId, PodId
-from peloton.model.maintenance import Resident
+from peloton.model.maintenance import HostedPod
 from peloton.model.pod import Label, PodState, PodStatus
 from peloton.model.resources import Resources, ordinary
 from peloton.model.times import NS_PER_S
@@ -159,7 +159,7 @@ class HostPods(Repository):
         if page:
             yield page
 
-    def labelled(self, cluster: str = "") -> Iterator[list[tuple[PodId, str, tuple[Label, ...]]]]:
+    def list_labelled(self, cluster: str = "") -> Iterator[list[tuple[PodId, str, tuple[Label, ...]]]]:
         """Yield ``(pod id, host, labels)`` of labelled pods on hosts of the cluster, job by job, at most PAGE_PODS at a
         time."""
         for job_id in self._db.read(lambda conn: list(conn.execute(LIVING_JOBS).scalars())):
@@ -169,7 +169,7 @@ class HostPods(Repository):
                 if found:
                     yield found
 
-    def asked(self, cluster: str = "") -> Iterator[list[tuple[PodId, str, Resources]]]:
+    def list_requests(self, cluster: str = "") -> Iterator[list[tuple[PodId, str, Resources]]]:
         """Yield ``(pod id, host, requested resources)`` of pods on hosts of the cluster, without revocable cpu.
 
         Pods come job by job, at most PAGE_PODS at a time.
@@ -181,13 +181,13 @@ class HostPods(Repository):
                 if found:
                     yield found
 
-    def residents(self, hostnames: Collection[str], cluster: str = "") -> dict[Hostname, list[Resident]]:
+    def hosted_pods(self, hostnames: Collection[str], cluster: str = "") -> dict[Hostname, list[HostedPod]]:
         """Return the pods recorded on these hosts of a cluster.
 
         Each call scans the pods of unfinished jobs, since no index covers the host of a pod, so callers should request
         many hosts at once.
         """
-        found: dict[Hostname, list[Resident]] = {Hostname(name): [] for name in hostnames}
+        found: dict[Hostname, list[HostedPod]] = {Hostname(name): [] for name in hostnames}
         leaves = sa.or_(GOAL_ENDED, RUN_SUPERSEDED, POD.c.state == KILLING).label("leaves")
         has_volume = volume_there(POD.c.job_id, POD.c.instance_id, POD.c.host).label("has_volume")
         query = (
@@ -202,7 +202,7 @@ class HostPods(Repository):
             for start in range(0, len(names), HOSTS_PER_QUERY):
                 for row in conn.execute(query.where(POD.c.host.in_(names[start : start + HOSTS_PER_QUERY]))):
                     what = JOB_TYPES[row.type], bool(row.leaves), bool(row.has_volume)
-                    pod = Resident(JobId(row.job_id), row.instance_id, *what)
+                    pod = HostedPod(JobId(row.job_id), row.instance_id, *what)
                     found[Hostname(row.host)].append(pod)
 
         self._db.read(work)
@@ -215,14 +215,14 @@ class HostPods(Repository):
             self._db.read(partial(_add_occupants, job_id=job_id, found=found, now_ns=now_ns))
         return [found[name] for name in sorted(found)]
 
-    def held(self, cluster: str) -> tuple[Resources, Resources]:
+    def sum_held(self, cluster: str) -> tuple[Resources, Resources]:
         """Return the resources held on hosts of the cluster without revocable cpu, and the revocable cpu.
 
         The method scans the pods of unfinished jobs.
         """
         held, revocable = Resources(), Resources()
         for job_id in self._db.read(lambda conn: list(conn.execute(LIVING_JOBS).scalars())):
-            own, own_revocable = self._db.read(partial(_held, job_id=job_id, cluster=cluster))
+            own, own_revocable = self._db.read(partial(_sum_held, job_id=job_id, cluster=cluster))
             held, revocable = held + own, revocable + own_revocable
         return held, revocable
 
@@ -312,8 +312,8 @@ def _add_output(conn: sa.Connection, texts: Sequence[tuple[PodId, str]]) -> None
 
 def _read_coming_back(conn: sa.Connection, job_id: str, chosen: Sequence[int]) -> list[ComingBack]:
     volumes = volumes_of(conn, job_id, chosen).items()
-    homes = {instance: volume.host for instance, volume in volumes if volume.is_bound}
-    returns = sa.or_(POD.c.desired_host != "", POD.c.instance_id.in_(sorted(homes)))
+    volume_hosts = {instance: volume.host for instance, volume in volumes if volume.is_bound}
+    returns = sa.or_(POD.c.desired_host != "", POD.c.instance_id.in_(sorted(volume_hosts)))
     query = sa.select(POD.c.instance_id, POD.c.desired_host, POD.c.desired_config_version).where(
         within(conn, Chosen(job_id, chosen)), GOAL_ALIVE, returns
     )
@@ -321,7 +321,7 @@ def _read_coming_back(conn: sa.Connection, job_id: str, chosen: Sequence[int]) -
     facts = facts_of(conn, job_id, {pod.instance_id: pod.desired_config_version for pod in pods})
     found: list[ComingBack] = []
     for instance, desired, _ in pods:
-        host, own = Hostname(homes.get(instance, desired)), facts[instance]
+        host, own = Hostname(volume_hosts.get(instance, desired)), facts[instance]
         found.append(ComingBack(JobId(job_id), instance, host, own.shape.resources, own.grace_s))
     return found
 
@@ -382,7 +382,7 @@ def _add_occupants(conn: sa.Connection, job_id: str, found: dict[Hostname, Occup
         )
 
 
-def _held(conn: sa.Connection, job_id: str, cluster: str) -> tuple[Resources, Resources]:
+def _sum_held(conn: sa.Connection, job_id: str, cluster: str) -> tuple[Resources, Resources]:
     query = sa.select(POD.c.instance_id, POD.c.config_version).where(
         POD.c.job_id == job_id, POD.c.state.in_(ON_HOST_NUMBERS), POD.c.cluster == cluster
     )

@@ -23,7 +23,7 @@ from services.storage.jobs.steering import revive_job, steer_pods, touch_job
 from services.storage.pods.containers import Containers, read_containers
 from services.storage.pods.creation import insert_batch_pods
 from services.storage.pods.gangs import members_of
-from services.storage.pods.homes import homes_of
+from services.storage.pods.preferred_hosts import read_preferred_hosts
 from services.storage.pods.ready import ready_gang, ready_gangs
 from services.storage.pods.scope import KILLED, ON_HOST_NUMBERS, TERMINAL_NUMBERS, Span, numbers
 from services.storage.pods.sql import where
@@ -84,9 +84,9 @@ class Pods(Repository):
             states[instance_id - start] = state
         return bytes(states).translate(_PUBLIC), count
 
-    def homes(self, job_id: JobId, cluster: str, without: Collection[int] = ()) -> dict[Hostname, int]:
+    def preferred_hosts(self, job_id: JobId, cluster: str, without: Collection[int] = ()) -> dict[Hostname, int]:
         """Count the job's pods in the cluster by preferred host, which is the current host or the one to return to."""
-        return self._db.read(partial(homes_of, job_id=job_id, cluster=cluster, without=without))
+        return self._db.read(partial(read_preferred_hosts, job_id=job_id, cluster=cluster, without=without))
 
     def hosts(self, job_id: JobId) -> dict[Hostname, int]:
         """Count the job's pods by current host."""
@@ -94,7 +94,7 @@ class Pods(Repository):
         rows = self._db.read(lambda conn: list(conn.execute(query.group_by(POD.c.host))))
         return {Hostname(host): count for host, count in rows}
 
-    def failed(self, job_id: JobId, limit: int, only_waiting: bool = False) -> list[PodRecord]:
+    def list_failed(self, job_id: JobId, limit: int, only_waiting: bool = False) -> list[PodRecord]:
         """Return the first pods, by instance, that failed or wait for a retry (``only_waiting``: only these).
 
         Failed pods ended FAILED or LOST, or KILLED without a request.

@@ -9,7 +9,7 @@ import sqlalchemy as sa
 
 from peloton.lifecycle.constraints import pod_labels_named
 from peloton.lifecycle.gang import enough_for_both, outside_gang
-from peloton.lifecycle.host_pools import routed
+from peloton.lifecycle.host_pools import route
 from peloton.lifecycle.migration import bound, may_be_in
 from peloton.lifecycle.volumes import at_its_volume
 from peloton.model.host import ReadyGang
@@ -37,7 +37,7 @@ def ready_gangs(conn: sa.Connection, job_id: str, limit: int, now_ns: int) -> li
     facts = facts_of(conn, job_id, {instance: version for instance, _, version, *_ in pods})
     named, binding = _read_constraint_labels(facts), binding_of_job(conn, job)
     shapes = {
-        shape: bound(routed(outside_gang(shape), job.type), binding)
+        shape: bound(route(outside_gang(shape), job.type), binding)
         for shape in dict.fromkeys(own.shape for own in facts.values())
     }
     volumes = volumes_of(conn, job_id, facts) if any(shape.volume_mib for shape in shapes) else {}
@@ -69,7 +69,7 @@ def ready_gang(conn: sa.Connection, job_id: str) -> ReadyGang | None:
         return None
     facts = facts_of(conn, job_id, {instance: version for instance, _, version, *_ in pods})
     shape = reduce(enough_for_both, (facts[instance].shape for instance, *_ in pods))
-    shape = bound(routed(shape, job.type), binding_of_job(conn, job))
+    shape = bound(route(shape, job.type), binding_of_job(conn, job))
     named = _read_constraint_labels(facts)
     labels = {label for own in facts.values() for label in _labels(own, named)}  # as if each member had all of them
     return ReadyGang(shape, tuple((instance, run) for instance, run, *_ in pods), tuple(sorted(labels)))

@@ -25,7 +25,7 @@ class Span:
 
     kind: ClassVar[str] = "span"
 
-    def named(self, dialect: str) -> dict[str, Any]:
+    def bind(self, dialect: str) -> dict[str, Any]:
         return {"s_job_id": self.job_id, "s_first": self.start, "s_stop": self.start + self.count}
 
 
@@ -38,7 +38,7 @@ class Chosen:
 
     kind: ClassVar[str] = "chosen"
 
-    def named(self, dialect: str) -> dict[str, Any]:
+    def bind(self, dialect: str) -> dict[str, Any]:
         ids = f"[{','.join(map(str, self.instances))}]" if dialect == "sqlite" else list(self.instances)
         return {"s_job_id": self.job_id, "s_ids": ids}
 
@@ -52,14 +52,14 @@ ONE = "one"
 
 @cache
 def in_scope(kind: str, dialect: str) -> sa.ColumnElement[bool]:
-    """Return a condition whose parameters ``named`` provides."""
+    """Return a condition whose parameters ``bind`` provides."""
     return _condition(kind, dialect, lambda name, type_: sa.bindparam(name, type_=type_))
 
 
 def within(conn: sa.Connection, scope: Scope) -> sa.ColumnElement[bool]:
     """Return the condition of a scope with literal values, for statements that are not cached."""
     dialect = conn.dialect.name
-    values = scope.named(dialect)
+    values = scope.bind(dialect)
     return _condition(scope.kind, dialect, lambda name, type_: sa.literal(values[name], type_))
 
 

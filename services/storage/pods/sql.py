@@ -29,7 +29,7 @@ from peloton.lifecycle.guards import (
 )
 from peloton.model.pod import HealthState, NextRun, PodState, Termination
 from services.storage.codec import TERMINATION, ports_to_text, split_termination
-from services.storage.mapper import NUMBERS, stored_text
+from services.storage.mapper import NUMBERS, strip_nul
 from services.storage.tables import POD
 
 
@@ -40,12 +40,12 @@ def columns_of(field: str) -> tuple[str, ...]:
 _STORED: dict[type, Callable[[Any], Any]] = {
     **{kind: NUMBERS[kind].__getitem__ for kind in (PodState, HealthState, NextRun)},
     bool: int,
-    str: stored_text,
+    str: strip_nul,
     dict: ports_to_text,
 }
 
 
-def stored(value: Any) -> Any:
+def encode(value: Any) -> Any:
     """Convert a value of a record's field to its column value, except terminations, which have three columns."""
     convert = _STORED.get(type(value))
     return value if convert is None else convert(value)
@@ -64,7 +64,7 @@ def where(condition: Condition) -> sa.ColumnElement[bool]:
         case Not(part):
             return sa.not_(where(part))
         case In(column, values):
-            numbers = sorted(map(stored, values))
+            numbers = sorted(map(encode, values))
             listed = [_constant(number) for number in numbers]
             return POD.c[column] == listed[0] if len(listed) == 1 else POD.c[column].in_(listed)
         case Unset(column):
@@ -100,7 +100,7 @@ def value_sql(value: Any, column: str) -> sa.ColumnElement[Any]:
             raise AssertionError(f"{value} has no SQL")
         case Termination() | None:
             return _constant(split_termination(value)[TERMINATION.index(column)])
-    return _constant(stored(value))
+    return _constant(encode(value))
 
 
 def _constant(value: Any) -> sa.ColumnElement[Any]:

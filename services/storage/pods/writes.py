@@ -22,9 +22,9 @@ from peloton.model.pod import PodRecord, PodState
 from peloton.model.status_text import OUTPUT_MARK
 from services.storage.codec import PODS, TERMINATION, split_termination
 from services.storage.engine import key_table, key_values
-from services.storage.mapper import stored_text
+from services.storage.mapper import strip_nul
 from services.storage.pods.scope import ONE, Chosen, Scope, Span, in_scope
-from services.storage.pods.sql import columns_of, stored, value_sql, where
+from services.storage.pods.sql import columns_of, encode, value_sql, where
 from services.storage.tables import POD, POD_EVENT
 from services.storage.watch_log import note_pods, pods_of_services
 
@@ -32,7 +32,7 @@ from services.storage.watch_log import note_pods, pods_of_services
 def instances_of(conn: sa.Connection, scope: Scope, condition: Condition) -> list[int]:
     """Return the instances of ``scope`` that meet a condition without parameters, rising."""
     dialect = conn.dialect.name
-    return [row[0] for row in conn.execute(_select_instances(scope.kind, condition, dialect), scope.named(dialect))]
+    return [row[0] for row in conn.execute(_select_instances(scope.kind, condition, dialect), scope.bind(dialect))]
 
 
 @cache
@@ -43,7 +43,7 @@ def _select_instances(kind: str, condition: Condition, dialect: str) -> sa.Selec
 def count_pods(conn: sa.Connection, scope: Scope, condition: Condition, given: Mapping[str, Any]) -> int:
     """Count the pods of ``scope`` that meet a condition with these parameters."""
     dialect = conn.dialect.name
-    values = {**scope.named(dialect), **{f"p_{name}": value for name, value in given.items()}}
+    values = {**scope.bind(dialect), **{f"p_{name}": value for name, value in given.items()}}
     return int(conn.execute(_pod_count(scope.kind, condition, dialect), values).scalar_one())
 
 
@@ -58,7 +58,7 @@ def _pod_count(kind: str, condition: Condition, dialect: str) -> sa.Select[int]:
 def fire(conn: sa.Connection, scope: Scope, event: Event, now_ns: int, **given: Any) -> int:
     """Fire the event on the pods of ``scope``; returns how many changed."""
     dialect = conn.dialect.name
-    values = {**scope.named(dialect), **_bind(event, {**given, "now_ns": now_ns})}
+    values = {**scope.bind(dialect), **_bind(event, {**given, "now_ns": now_ns})}
     changed = conn.execute(update_of(event, scope.kind, dialect), values).rowcount
     if changed and not TABLE[event].is_quiet:
         add_events(conn, scope, now_ns)
@@ -88,7 +88,7 @@ def _bind(event: Event, given: Mapping[str, Any]) -> dict[str, Any]:
     for name, value in given.items():
         kept = _terminations(event).get(name)
         if kept is None:
-            values[f"p_{name}"] = stored(value)
+            values[f"p_{name}"] = encode(value)
         elif value is None and kept:
             values |= dict.fromkeys(f"p_{name}_{column}" for column in TERMINATION)
         else:
@@ -116,7 +116,7 @@ def update_of(event: Event, kind: str, dialect: str) -> sa.Update | sa.Delete:
     condition = sa.and_(in_scope(kind, dialect), sa.or_(*guards))
     if all(row.to is PodState.UNKNOWN for row in rule.rows):
         return sa.delete(POD).where(condition)
-    values = {column: _assigned_value(column, rule.rows, guards) for column in _columns(rule.rows)}
+    values = {column: _assign_value(column, rule.rows, guards) for column in _columns(rule.rows)}
     if not rule.is_quiet:
         values |= {"revision": POD.c.revision + 1, "updated_ns": sa.bindparam("p_now_ns", type_=sa.BigInteger)}
     return sa.update(POD).where(condition).values(values)
@@ -126,7 +126,7 @@ def _columns(rows: Sequence[Row[PodState]]) -> dict[str, None]:
     return dict.fromkeys(column for row in rows for field in row.assigned for column in columns_of(field))
 
 
-def _assigned_value(
+def _assign_value(
     column: str, rows: Sequence[Row[PodState]], guards: Sequence[sa.ColumnElement[bool]]
 ) -> sa.ColumnElement[Any]:
     field = "termination" if column in columns_of("termination") else column
@@ -162,13 +162,13 @@ def write_reported(conn: sa.Connection, pods: Sequence[PodRecord]) -> None:
     rows = [_bind_reported(pod) | {"key_job": pod.job_id, "key_instance": pod.instance_id} for pod in pods]
     conn.execute(_WRITE, rows)
     keys = key_values(conn.dialect.name, [(pod.job_id, pod.instance_id) for pod in pods])
-    inserting, noting = _reported_events(conn.dialect.name)
+    inserting, noting = _insert_reported(conn.dialect.name)
     conn.execute(inserting, keys)
     note_pods(conn, noting, keys)
 
 
 @cache
-def _reported_events(dialect: str) -> tuple[sa.Insert, sa.Select[Any]]:
+def _insert_reported(dialect: str) -> tuple[sa.Insert, sa.Select[Any]]:
     keys = key_table(dialect)
     source = keys.join(POD, sa.and_(POD.c.job_id == keys.c.job_id, POD.c.instance_id == keys.c.instance_id))
     return _inserting_events(sa.true(), dialect, source), pods_of_services(sa.true(), source)
@@ -201,7 +201,7 @@ _COPIED = [c.name for c in POD_EVENT.columns if c.name != "time_ns"]
 def add_events(conn: sa.Connection, scope: Scope, now_ns: int) -> None:
     """Add an event for each pod of ``scope`` that was written at ``now_ns`` and whose revision has none yet."""
     dialect = conn.dialect.name
-    named = {**scope.named(dialect), "p_now_ns": now_ns}
+    named = {**scope.bind(dialect), "p_now_ns": now_ns}
     inserting, noting = _event_statements(scope.kind, dialect)
     conn.execute(inserting, named)
     note_pods(conn, noting, named)
@@ -233,7 +233,7 @@ def forget_earlier_tries(conn: sa.Connection, job_id: str, instances: Sequence[i
     )
     span = POD_EVENT.c.instance_id.between(instances[0], instances[-1])
     forgetting = sa.delete(POD_EVENT).where(POD_EVENT.c.job_id == job_id, span, tried, is_earlier)
-    conn.execute(forgetting, Chosen(job_id, instances).named(conn.dialect.name))
+    conn.execute(forgetting, Chosen(job_id, instances).bind(conn.dialect.name))
 
 
 # -- output --------------------------------------------------------------------------------------------------------
@@ -249,5 +249,5 @@ def add_output(conn: sa.Connection, pod_id: PodId, text: str) -> None:
             table.c.state == POD_STATE_NUMBERS[PodState.FAILED],
             table.c.message.not_like(f"%{OUTPUT_MARK}%"),
         )
-        message = table.c.message + stored_text(f"{OUTPUT_MARK}{text}")
+        message = table.c.message + strip_nul(f"{OUTPUT_MARK}{text}")
         conn.execute(sa.update(table).where(failed).values(message=message))

@@ -20,7 +20,7 @@ from peloton.model.update import Disruption
 from services.storage.engine import Repository, reading
 from services.storage.jobs.rows import hold_job
 from services.storage.jobs.wakes import note_wakes
-from services.storage.mapper import stored_text
+from services.storage.mapper import strip_nul
 from services.storage.pods.scope import ON_HOST_NUMBERS, Chosen, within
 from services.storage.pods.writes import fire, fire_each
 from services.storage.tables import DISRUPTION, FINISHED_STATES, JOB, POD
@@ -186,7 +186,7 @@ def _note(conn: sa.Connection, job_id: str, grant: Grant, reason: TerminationRea
             "reason": number,
             "granted": granted,
             "instances": instances.to_text(named),
-            "message": stored_text(text),
+            "message": strip_nul(text),
         }
         if last is not None and all(getattr(last, name) == value for name, value in values.items()):
             conn.execute(sa.update(DISRUPTION).where(mine, DISRUPTION.c.seq == last.seq).values(time_ns=now_ns))

@@ -118,7 +118,7 @@ def _record(job_id: JobId, key: tuple[int, ...]) -> PodRecord:
     )
 
 
-def changed(
+def find_changed(
     conn: sa.Connection, job_id: str, pods: Mapping[int, PodRecord], config: job_pb2.JobConfig
 ) -> dict[tuple[int, int], bool]:
     """Return (instance, its current version) -> whether its task differs in ``config``, which has its instances.

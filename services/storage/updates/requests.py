@@ -56,7 +56,7 @@ class Wanted:
     secrets: Sent
 
 
-def created_with(conn: sa.Connection, job_id: JobId, key: UpdateKey) -> JobRecord | None:
+def find_created(conn: sa.Connection, job_id: JobId, key: UpdateKey) -> JobRecord | None:
     job = read_job(conn, job_id)
     return job if job is not None and knows_request(conn, job_id, key) else None
 
@@ -82,7 +82,7 @@ def create_update(conn: sa.Connection, job_id: JobId, version: Version, wanted: 
     if current is not None and current.is_active:
         if not (current.type is wanted.type is UpdateType.UPDATE):
             raise InvalidArgument(f"workflow {wanted.type} cannot overwrite workflow {current.type}")
-        write_update(conn, current, rollout.aborted(current), now_ns)
+        write_update(conn, current, rollout.abort(current), now_ns)
     return _store_new(conn, job, wanted, now_ns)
 
 
@@ -129,7 +129,7 @@ def _is_under_way(conn: sa.Connection, job: JobRecord, current: UpdateRecord, wa
     if current.state not in ROLLING or current.type is not wanted.type or current.spec != wanted.spec:
         return False
     if wanted.config is None:
-        return current.updated == rollout.clipped(wanted.named, job.instance_count)
+        return current.updated == rollout.clip(wanted.named, job.instance_count)
     stored = read_config_with_instances(conn, job.job_id, job.config_version)
     return stored is not None and same_job(stored, wanted.config)
 
@@ -148,11 +148,11 @@ def _store_new(conn: sa.Connection, job: JobRecord, wanted: Wanted, now_ns: int)
     config = wanted.config
     if config is None:
         copy_config(conn, job.job_id, job.config_version, version, now_ns)
-        found = rollout.Difference(updated=rollout.clipped(wanted.named, job.instance_count))
+        found = rollout.Difference(updated=rollout.clip(wanted.named, job.instance_count))
     else:
         pods = instances.pods_of(conn, job.job_id)
-        differs = instances.changed(conn, job.job_id, pods, config)
-        found = rollout.difference(pods, wanted_count(job, config), version, differs)
+        differs = instances.find_changed(conn, job.job_id, pods, config)
+        found = rollout.difference(pods, count_wanted(job, config), version, differs)
         rows = OverrideRows(job.job_id, version, config).of(config.instanceConfig)
         insert_config(conn, job.job_id, version, config, rows, now_ns, spec=wanted.job_spec)
     update = UpdateRecord(
@@ -182,7 +182,7 @@ def _store_new(conn: sa.Connection, job: JobRecord, wanted: Wanted, now_ns: int)
     return job
 
 
-def wanted_count(job: JobRecord, config: job_pb2.JobConfig) -> int:
+def count_wanted(job: JobRecord, config: job_pb2.JobConfig) -> int:
     """Return the instance count of the configuration; a daemon keeps its own, which its hosts determine."""
     return job.instance_count if job.type is JobType.DAEMON else config.instanceCount
 
@@ -193,7 +193,7 @@ def adopt_config(conn: sa.Connection, job: JobRecord, config: job_pb2.JobConfig,
     values = {
         "name": config.name,
         "owning_team": config.owningTeam,
-        "instance_count": wanted_count(job, config),
+        "instance_count": count_wanted(job, config),
         "labels": json.dumps(labels, ensure_ascii=False),
         "search": search_text(config),
         **asdict(convert.sla_spec(config)),

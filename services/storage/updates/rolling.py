@@ -17,7 +17,7 @@ from peloton.lifecycle.creation import has_no_pods
 from peloton.lifecycle.job import is_ending
 from peloton.lifecycle.pod_machine import Event
 from peloton.lifecycle.rollout_pods import AtHand, PodSource
-from peloton.lifecycle.stall import judge_progress
+from peloton.lifecycle.stall import evaluate_progress
 from peloton.model.job import JobRecord, JobState
 from peloton.model.pod import PodState, Termination, TerminationReason
 from peloton.model.update import UpdateProgress, UpdateRecord, UpdateState, UpdateType
@@ -30,7 +30,7 @@ from services.storage.ranges import as_ranges
 from services.storage.tables import JOB
 from services.storage.updates import instances
 from services.storage.updates.image_prefetch import next_images
-from services.storage.updates.requests import adopt_config, wanted_count
+from services.storage.updates.requests import adopt_config, count_wanted
 from services.storage.updates.rows import read_update, write_update
 from services.storage.updates.stalls import with_cause
 from services.storage.updates.update_pods import StoredPods
@@ -58,7 +58,7 @@ def advance(conn: sa.Connection, job_id: str, now_ns: int) -> UpdateProgress:
     if not update.is_active:
         return rollout.progress_of(update)
     if job.goal is JobState.DELETED:  # a deletion of an earlier release aborted the update itself
-        after = rollout.aborted(update)
+        after = rollout.abort(update)
         write_update(conn, update, after, now_ns)
         return rollout.progress_of(after)
     is_first = has_no_pods(job, update)
@@ -67,7 +67,7 @@ def advance(conn: sa.Connection, job_id: str, now_ns: int) -> UpdateProgress:
     if update.state is UpdateState.INITIALIZED and update.type is UpdateType.UPDATE and not is_first:
         update = _begin(conn, job, update, now_ns)
     step = rollout.next_step(update, pods, rollout.sla_maximum(job), now_ns)
-    step = replace(step, update=with_cause(conn, judge_progress(before, step.update, now_ns)))
+    step = replace(step, update=with_cause(conn, evaluate_progress(before, step.update, now_ns)))
     _apply(conn, job, step, now_ns)
     write_update(conn, before, step.update, now_ns)
     images = next_images(conn, step.update)
@@ -86,8 +86,8 @@ def _difference(conn: sa.Connection, job: JobRecord, version: int) -> rollout.Di
     pods = instances.pods_of(conn, job.job_id)
     config = read_config_with_instances(conn, job.job_id, version)
     assert config is not None, f"job {job.job_id} has no configuration {version}"
-    differs = instances.changed(conn, job.job_id, pods, config)
-    return rollout.difference(pods, wanted_count(job, config), version, differs)
+    differs = instances.find_changed(conn, job.job_id, pods, config)
+    return rollout.difference(pods, count_wanted(job, config), version, differs)
 
 
 def roll_back_failed(conn: sa.Connection, job_id: str, now_ns: int) -> None:
@@ -115,8 +115,8 @@ def start_rollback(
     conn.execute(sa.update(JOB).where(mine).values(config_version=version, revision=JOB.c.revision + 1))
     adopt_config(conn, job, config, now_ns)
     _relabel(conn, job.job_id, version, back.unchanged, now_ns)
-    job = replace(job, config_version=version, instance_count=wanted_count(job, config))
-    return job, rollout.reversed_update(update, version, back)
+    job = replace(job, config_version=version, instance_count=count_wanted(job, config))
+    return job, rollout.reverse(update, version, back)
 
 
 def _relabel(conn: sa.Connection, job_id: str, version: int, unchanged: Iterable[int], now_ns: int) -> None:

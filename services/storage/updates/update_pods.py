@@ -38,7 +38,7 @@ class StoredPods:
         leaving, others = update.current & update.removed, update.current - update.removed
         found = self._read(self._among(leaving)) if leaving else {}
         if others:
-            condition, given = rollout.settled(update)
+            condition, given = rollout.find_settled(update)
             named = {f"p_{name}": value for name, value in given.items()}
             found |= self._read(sa.and_(self._among(others), where(condition)), named)
         return found
@@ -46,7 +46,7 @@ class StoredPods:
     def coming(self, update: UpdateRecord, limit: int) -> Coming:
         waiting = waiting_of(update)
         changing, leaving = waiting - update.removed, sorted(waiting & update.removed)
-        first = self._added(update, changing, limit)
+        first = self._find_added(update, changing, limit)
         pods: dict[int, PodRecord] = {}
         if changing and (allowed := limit - len(first)) > 0:
             among, serves = self._among(changing), where(terms.AVAILABLE)
@@ -63,7 +63,7 @@ class StoredPods:
         scope = Span(self._job_id, 0, INSTANCE_IDS) if among is None else Chosen(self._job_id, sorted(among))
         return count_pods(self._conn, scope, condition, given)
 
-    def _added(self, update: UpdateRecord, changing: Collection[int], limit: int) -> list[int]:
+    def _find_added(self, update: UpdateRecord, changing: Collection[int], limit: int) -> list[int]:
         """Return the first instances without a pod; nearly always the update adds all of them."""
         gaps = len(changing) - self._existing(changing) if changing and limit > 0 else 0
         if not gaps:

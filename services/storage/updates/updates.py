@@ -41,12 +41,12 @@ from services.storage.updates.image_prefetch import images_to_prefetch
 from services.storage.updates.requests import (
     Wanted,
     check_immutable,
+    count_wanted,
     create_update,
-    created_with,
+    find_created,
     first_state,
     roll_back_update,
     take_name,
-    wanted_count,
 )
 from services.storage.updates.rolling import advance, roll_back_failed
 from services.storage.updates.rows import (
@@ -117,7 +117,7 @@ class Updates(Repository):
         try:
             self._db.write(work)
         except IntegrityError as error:
-            there = self._db.read(lambda conn: created_with(conn, job.job_id, key))
+            there = self._db.read(lambda conn: find_created(conn, job.job_id, key))
             if there is None:
                 raise AlreadyExists(f"job {job.job_id} already exists") from error
             return there
@@ -176,7 +176,7 @@ class Updates(Repository):
         An ended update stays as it is. The workflow version rises in any case. ``opaque`` None keeps the stored data.
         Raises NotFound, Aborted.
         """
-        steer = {UpdateAct.PAUSE: rollout.paused, UpdateAct.RESUME: rollout.resumed, UpdateAct.ABORT: rollout.aborted}
+        steer = {UpdateAct.PAUSE: rollout.pause, UpdateAct.RESUME: rollout.resume, UpdateAct.ABORT: rollout.abort}
         job = hold_version(conn, job_id, version)
         update = read_update(conn, job.update_id)
         if update is None:
@@ -205,7 +205,7 @@ class Updates(Repository):
             )
         if not update.spec.pulse_s:
             raise InvalidArgument(rollout.no_pulse_text(job_id))
-        after = rollout.pulsed(update, now_ns)
+        after = rollout.pulse(update, now_ns)
         mine = UPDATE.c.update_id == update.update_id
         conn.execute(sa.update(UPDATE).where(mine).values(pulsed_ns=after.pulsed_ns))
         if update.awaits_pulse:
@@ -218,7 +218,7 @@ class Updates(Repository):
         row = lock_job(conn, job_id)
         update = read_update(conn, row.update_id) if row is not None else None
         if row is not None and update is not None and update.is_active:
-            write_steered(conn, job_record(row), update, rollout.aborted(update), now_ns)
+            write_steered(conn, job_record(row), update, rollout.abort(update), now_ns)
 
     # -- reading
 
@@ -272,8 +272,8 @@ class Updates(Repository):
         check_immutable(job, config)
         carry_secrets(conn, job_id, job.config_version, config, Sent.of(config, ()))
         pods = instances.pods_of(conn, job_id)
-        differs = instances.changed(conn, job_id, pods, config)
-        return rollout.difference(pods, wanted_count(job, config), job.config_version + 1, differs)
+        differs = instances.find_changed(conn, job_id, pods, config)
+        return rollout.difference(pods, count_wanted(job, config), job.config_version + 1, differs)
 
     # -- steps
 

@@ -15,7 +15,7 @@ from peloton.errors import InvalidArgument
 from peloton.model.ids import JobId, PodId
 from peloton.model.job import JobRecord
 from peloton.model.pod import ENDING_GOALS, PodRecord, PodState
-from peloton.model.volume import StandingVolume, VolumeRecord, VolumeSpec, VolumeState
+from peloton.model.volume import RetainedVolume, VolumeRecord, VolumeSpec, VolumeState
 from services.storage.mapper import Mapper
 from services.storage.pods.scope import ALLOCATED_NUMBERS, READY
 from services.storage.tables import POD, VOLUME
@@ -42,7 +42,7 @@ def volumes_of(conn: sa.Connection, job_id: str, instances: Iterable[int] | None
     return {instance: found[instance] for instance in instances if instance in found}
 
 
-def standing_volumes(conn: sa.Connection) -> list[StandingVolume]:
+def read_retained(conn: sa.Connection) -> list[RetainedVolume]:
     """Read volumes that count against their pools by themselves.
 
     Left out are volumes included in the admission of their instance's current run, while it holds its resources, and
@@ -59,7 +59,7 @@ def standing_volumes(conn: sa.Connection) -> list[StandingVolume]:
         .where(POD.c.job_id.is_(None), sa.not_(is_given_up))
     )
     return [
-        StandingVolume(JobId(job_id), instance, pool, size, bool(wanted))
+        RetainedVolume(JobId(job_id), instance, pool, size, bool(wanted))
         for job_id, instance, pool, size, wanted in conn.execute(query)
     ]
 

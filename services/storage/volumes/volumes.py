@@ -14,15 +14,15 @@ from peloton.lifecycle.volumes import deletion_refusal, is_claimed, last_run
 from peloton.model.ids import JobId
 from peloton.model.job import JOB_TERMINAL
 from peloton.model.pod import ON_HOST, PodRecord
-from peloton.model.volume import StandingVolume, VolumeRecord, VolumeState
+from peloton.model.volume import RetainedVolume, VolumeRecord, VolumeState
 from services.storage.codec import pod_record
 from services.storage.engine import Repository, key_table, key_values, reading, writing
 from services.storage.hosts.host_events import record
 from services.storage.jobs.rows import hold_job
 from services.storage.jobs.wakes import note_wakes
-from services.storage.mapper import stored_text
+from services.storage.mapper import strip_nul
 from services.storage.tables import POD, VOLUME
-from services.storage.volumes.rows import WAITED_FOR, leave, standing_volumes, volume_record, volumes_of
+from services.storage.volumes.rows import WAITED_FOR, leave, read_retained, volume_record, volumes_of
 
 VOLUMES_PER_PAGE = 1_000
 
@@ -52,11 +52,11 @@ class Volumes(Repository):
             query = query.where(VOLUME.c.cluster == cluster)
         return self._db.read(lambda conn: [volume_record(row) for row in conn.execute(query)])
 
-    def standing(self) -> list[StandingVolume]:
+    def list_retained(self) -> list[RetainedVolume]:
         """Return retained volumes, which count against their pools by themselves."""
-        return self._db.read(standing_volumes)
+        return self._db.read(read_retained)
 
-    def lost(self, job_id: JobId, limit: int) -> list[VolumeRecord]:
+    def list_lost(self, job_id: JobId, limit: int) -> list[VolumeRecord]:
         """Return lost volumes of the job, without which their pods cannot run."""
         query = sa.select(VOLUME).where(VOLUME.c.job_id == job_id, WAITED_FOR).order_by(VOLUME.c.instance_id)
         return self._db.read(lambda conn: [volume_record(row) for row in conn.execute(query.limit(limit))])
@@ -133,7 +133,7 @@ class Volumes(Repository):
             events = [volume_seen(one, *states[one.volume_id], now_ns) for one in map(volume_record, before)]
             for volume_id, (state, note) in sorted(states.items()):
                 number = VOLUME_STATE_NUMBERS[state]
-                text, is_new = stored_text(note), VOLUME.c.state != number
+                text, is_new = strip_nul(note), VOLUME.c.state != number
                 changed_ns = sa.case((is_new, now_ns), else_=VOLUME.c.changed_ns)
                 mine = sa.and_(VOLUME.c.volume_id == volume_id, sa.or_(is_new, VOLUME.c.note != text))
                 conn.execute(sa.update(VOLUME).where(mine).values(state=number, note=text, changed_ns=changed_ns))
@@ -142,7 +142,7 @@ class Volumes(Repository):
         if states:
             self._db.write(work)
 
-    def destroyed(self, volume_ids: Sequence[str]) -> None:
+    def delete_destroyed(self, volume_ids: Sequence[str]) -> None:
         """Delete the records of volumes that are destroyed, if they were to be deleted."""
         gone = sa.and_(VOLUME.c.volume_id.in_(volume_ids), VOLUME.c.goal == VOLUME_STATE_NUMBERS[VolumeState.DELETED])
         if volume_ids:

@@ -69,12 +69,12 @@ async def over_time(api: Api, argument: str) -> Any:
         "stepS": answer.step_s,
         "count": answer.count,
         "isRecorded": any(covered_s),
-        "series": _summed(answer.clusters, covered_s),
+        "series": _sum(answer.clusters, covered_s),
         "missing": _missing(answer.clusters, covered_s),
     }
 
 
-def _summed(clusters: Sequence[history_pb2.ClusterHistory], covered_s: Sequence[int]) -> dict[str, Values]:
+def _sum(clusters: Sequence[history_pb2.ClusterHistory], covered_s: Sequence[int]) -> dict[str, Values]:
     columns: dict[int, list[Sequence[float]]] = {}
     for one in clusters:
         for column in one.columns:

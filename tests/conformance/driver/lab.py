@@ -17,9 +17,10 @@ from peloton.api.v0.job.job_pb2 import JobConfig
 from peloton.api.v0.task.task_pb2 import TaskConfig
 from peloton.model.ids import Hostname, JobId, PodId, new_job_id
 from peloton.model.pod import PodShape, PodState
-from peloton.model.resources import Resources, needed
+from peloton.model.resources import Resources, compute_needed
 from peloton.model.secret import Secret
 from services.hostmgr.driver import (
+    CapacityRequest,
     Claim,
     ClusterDriver,
     FreeResources,
@@ -30,7 +31,6 @@ from services.hostmgr.driver import (
     PodReport,
     PodTemplate,
     RegisteredHost,
-    RoomWish,
     Token,
 )
 
@@ -53,13 +53,13 @@ class RecordedEvents:
         self.deaf = self.is_idle = False
         self.acknowledge: Callable[[Sequence[Token]], None] = lambda tokens: None
 
-    def connected(self) -> None:
+    def on_connect(self) -> None:
         with self.changed:
             self.sessions += 1
             self.is_connected = True
             self.changed.notify_all()
 
-    def disconnected(self) -> None:
+    def on_disconnect(self) -> None:
         with self.changed:
             self.free_resources.clear()
             self.is_connected = False
@@ -90,7 +90,7 @@ class RecordedEvents:
             self.changed.notify_all()
             return idle
 
-    def reported(self, report: PodReport) -> None:
+    def on_report(self, report: PodReport) -> None:
         with self.changed:
             self.reports.append(report)
             self.changed.notify_all()
@@ -98,7 +98,7 @@ class RecordedEvents:
     def host_returned(self) -> None:
         """Ignores returned hosts: there is nothing to end here."""
 
-    def refused(self, why: str) -> None:
+    def on_refuse(self, why: str) -> None:
         self.refusals.append(why)
 
 
@@ -145,7 +145,7 @@ class Lab:
         self.wait(
             lambda: self.driver.is_connected and self.events.free_resources and self.events.hosts, "room and hosts"
         )
-        self.tend()
+        self.run_periodic()
         self.wait(lambda: not self.driver.unready, "a driver that is ready")
 
     def stop(self) -> None:
@@ -157,8 +157,8 @@ class Lab:
         for driver in self._drivers:
             driver.stop()
 
-    def tend(self) -> None:
-        self.driver.tend()
+    def run_periodic(self) -> None:
+        self.driver.run_periodic()
 
     def _acknowledge(self, tokens: Sequence[Token]) -> None:
         self.driver.acknowledge(tokens)
@@ -175,7 +175,7 @@ class Lab:
                 self._quietly(lambda: self._acknowledge(tokens))
             if time.monotonic() - tended_s > 0.2 and self.driver.is_connected:
                 tended_s = time.monotonic()
-                self._quietly(self.tend)
+                self._quietly(self.run_periodic)
             with self.events.changed:
                 self.events.changed.wait(0.01)
         return value
@@ -246,10 +246,12 @@ class Lab:
             Hostname(hostname), free_resources[0].host_id, tuple(announced.resources_id for announced in free_resources)
         )
 
-    def want_room(self) -> None:
+    def request_capacity(self) -> None:
         """Requests offers as a lease that found none does."""
         shape = PodShape(Resources.of(0.1))
-        self.driver.want_room(RoomWish((self._job.job_id, False), (shape,), frozenset({shape}), False, lambda _: True))
+        self.driver.request_capacity(
+            CapacityRequest((self._job.job_id, False), (shape,), frozenset({shape}), False, lambda _: True)
+        )
 
     # Pods.
 
@@ -268,7 +270,7 @@ class Lab:
         pod = self.pod(self.template(command, **task))
         while True:
             sessions = self.events.sessions
-            claim = self.claim_of(hostname, cpu=needed(pod.template.resources).cpu_milli / 1000)
+            claim = self.claim_of(hostname, cpu=compute_needed(pod.template.resources).cpu_milli / 1000)
             failed = self.driver.launch([HostLaunch(claim, [pod])])
             if not failed:
                 return PodOnHost(pod.pod_id, claim.hostname, claim.host_id)

@@ -83,7 +83,7 @@ def test_idle_offers_go_back_to_a_cluster_that_shares_it(lab: Lab) -> None:
     lab.wait(lambda: not lab.events.free_resources, "the end of idle room")
     lab.events.is_idle = False
 
-    lab.want_room()
+    lab.request_capacity()
 
     lab.wait(
         lambda: {announced.hostname for announced in lab.events.free_resources.values()} == lab.events.hosts.keys(),

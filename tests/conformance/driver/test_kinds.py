@@ -65,7 +65,7 @@ def test_an_image_is_fetched_ahead_by_a_pod(lab: Lab) -> None:
     assert Prefetched(1) == images.prefetch({cluster.settings.default_image: [host]})
 
     def is_none_left() -> bool:
-        images.tend()
+        images.run_periodic()
         pods = cluster.client.ask("GET", f"/api/v1/namespaces/{cluster.namespace}/pods").json()["items"]
         assert {host} >= {pod["spec"]["nodeName"] for pod in pods}
         return not pods

@@ -171,7 +171,7 @@ def test_an_ended_pod_is_deleted_once_its_end_is_acknowledged(lab: Lab, cluster:
     lab.events.deaf = True
     pod = lab.launch("true")
     lab.wait(lambda: lab.reports_of(pod), "a report")
-    lab.tend()
+    lab.run_periodic()
     assert [str(pod.pod_id)] == names(cluster)
     lab.stop()
     lab.start()
@@ -190,7 +190,7 @@ def test_a_successor_reports_ended_pods_that_are_kept_and_keeps_them(lab: Lab, c
 
     lab.wait_for(pod, PodState.SUCCEEDED)
 
-    lab.tend()
+    lab.run_periodic()
     assert [str(pod.pod_id)] == names(cluster)
 
 

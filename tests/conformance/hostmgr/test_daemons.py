@@ -56,7 +56,7 @@ def run(world: World, job: JobId, count: int) -> None:
     wait(runs, f"{count} pods that run")
 
 
-def homes(world: World, job: JobId) -> list[str]:
+def pod_hosts(world: World, job: JobId) -> list[str]:
     return sorted(pod.host for pod in world.pods(job) if pod.state is PodState.RUNNING)
 
 
@@ -69,7 +69,7 @@ def test_a_pod_on_each_host(world: World) -> None:
     """Each host has one pod, however often the step is repeated."""
     job = a_daemon(world)
     run(world, job, 3)
-    assert (["h0", "h1", "h2"], DaemonStep(after=-1)) == (homes(world, job), step(world, job))
+    assert (["h0", "h1", "h2"], DaemonStep(after=-1)) == (pod_hosts(world, job), step(world, job))
 
 
 def test_offers_are_kept_while_a_daemon_waits(world: World) -> None:
@@ -81,7 +81,7 @@ def test_offers_are_kept_while_a_daemon_waits(world: World) -> None:
     wide = world.job(3, changes=[lambda task: setattr(task.resource, "cpuLimit", 1.5)])
     world.launch(world.place(wide))
     run(world, job, 3)
-    assert (["h0", "h1", "h2"], 4_500) == (homes(world, job), world.core.cache.capacity()[0].cpu_milli)
+    assert (["h0", "h1", "h2"], 4_500) == (pod_hosts(world, job), world.core.cache.capacity()[0].cpu_milli)
 
 
 def test_a_host_that_has_no_free_resources_is_said_to_have_none(world: World) -> None:
@@ -108,7 +108,7 @@ def test_the_pod_of_a_lost_host_comes_back_with_it(world: World) -> None:
     wait(
         lambda: step(world, job) and world.pods(job)[instance["h1"]].goal is PodState.KILLED, "the end of the instance"
     )
-    assert ["h0", "h2"] == homes(world, job)
+    assert ["h0", "h2"] == pod_hosts(world, job)
     world.cluster.agent("h1", "start")
     wait(lambda: world.core.cache.host_count() == 3, "the return of h1")
     assert job in world.wakes.jobs

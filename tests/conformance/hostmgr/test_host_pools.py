@@ -67,9 +67,9 @@ class Manager:
         self.rebalancer = self._rebalancer(wakes)
         self.advisor = HostAdvisor(AdvisorSettings(), self.storage.jobs, LatencyReports(time.monotonic))
         self.views = ClusterViews(cluster, self.core, self.advisor, dict, self.storage.overview)
-        judges = self.rebalancer, self.advisor, self.views
+        checks = self.rebalancer, self.advisor, self.views
         self._server, port = serve(
-            self.core, self.maintainer, images, dict, "127.0.0.1:0", 3_600, *judges, self.controller
+            self.core, self.maintainer, images, dict, "127.0.0.1:0", 3_600, *checks, self.controller
         )
         if self.controller is not None:
             self.controller.start()
@@ -300,7 +300,7 @@ def test_pods_that_no_host_pool_could_take_are_said_so(managers: tuple[Manager, 
     [gang] = east.storage.pods.ready_gangs(east.job(1, 12.0, JobType.SERVICE), 1)
 
     def why() -> str:
-        return infeasible_text(tuple(east.core.cache.judge([gang.shape]).values()))
+        return infeasible_text(tuple(east.core.cache.evaluate([gang.shape]).values()))
 
     assert "0 of 3 hosts are in host pools that serve stateless pods" == why()
     east.stub.ChangeHostPool(CHANGE(hostname="e1", sourcePool="default", destinationPool="services"))

@@ -341,7 +341,7 @@ def come_back(world: World, job: JobId) -> None:
 
 def test_maintenances_with_a_step_to_take_are_woken_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Maintenances whose workflow Temporal may have lost are woken. A host that is DOWN waits for an operator."""
-    monkeypatch.setattr(maintenance, "CHORES_PERIOD_S", 0.02)
+    monkeypatch.setattr(maintenance, "TASKS_PERIOD_S", 0.02)
     controller = Controller(world, wake_period_s=0.05)
     try:
         controller.start("h0", "h1")

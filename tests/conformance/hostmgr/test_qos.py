@@ -30,10 +30,10 @@ class StoredEvictions:
 
     def __init__(self, world: World) -> None:
         self._world = world
-        self.is_away = False
+        self.is_unavailable = False
 
     def evict(self, pods: Sequence[tuple[PodId, QosReason]]) -> int:
-        if self.is_away:
+        if self.is_unavailable:
             raise Unavailable("no resmgr leads at present")
         orders = [EvictionOrder(pod.job_id, pod.instance_id, 1, False, why, pod.run_id) for pod, why in pods]
         return sum(count for result in self._world.storage.admission.evict(orders) for _, count in result.leaving)
@@ -132,7 +132,7 @@ def test_nothing_is_killed_that_was_not_evicted(story: Story) -> None:
     story.run(0.9, 1.0)
     slack = story.run(0.3, 1.0, is_revocable=True)
     story.wait_held(300)
-    story.evictor.is_away = True
+    story.evictor.is_unavailable = True
 
     def refused() -> bool:
         try:
@@ -143,7 +143,7 @@ def test_nothing_is_killed_that_was_not_evicted(story: Story) -> None:
 
     wait(refused, "a refused eviction")
     assert story.world.states(slack) == {"RUNNING": 1}
-    story.evictor.is_away = False
+    story.evictor.is_unavailable = False
 
     assert [each.pod_id.job_id for each in wait(story.round, "a correction")] == [slack]
 

@@ -205,8 +205,8 @@ def test_hosts_are_emptied_and_stay_so(world: World) -> None:
             world.carry(JobId(job_id))
     world.manager.rebalancer.advance()
 
-    homes = {pod.host for job_id in jobs for pod in builders.pods(world.manager.storage, JobId(job_id))}
-    assert 1 == len(homes)
+    pod_hosts = {pod.host for job_id in jobs for pod in builders.pods(world.manager.storage, JobId(job_id))}
+    assert 1 == len(pod_hosts)
     assert {MoveState.MOVED} == {state for _, state in world.moves()}
     assert [] == world.ways(EMPTY)
 

@@ -421,6 +421,6 @@ def test_a_framework_without_a_role_gets_no_pods_with_volumes(make: Make) -> Non
     (gang,) = world.storage.pods.ready_gangs(a_database(world), 10)
 
     assert ("0 of 2 hosts meet the constraint label peloton/volumes=kept") == infeasible_text(
-        tuple(world.core.cache.judge([gang.shape]).values())
+        tuple(world.core.cache.evaluate([gang.shape]).values())
     )
     world.running()

@@ -57,11 +57,11 @@ def a_service_in_a(storage: Storage, count: int = 4, **sla: int) -> JobId:
     admit(storage, job_id)
     launch(storage, job_id)
     turn(storage, job_id, starts=False)
-    assert {A: count} == homes(storage, job_id)
+    assert {A: count} == pod_hosts(storage, job_id)
     return job_id
 
 
-def homes(storage: Storage, job_id: JobId) -> dict[str, int]:
+def pod_hosts(storage: Storage, job_id: JobId) -> dict[str, int]:
     found: dict[str, int] = {}
     for one in pods(storage, job_id):
         if one.host:
@@ -93,14 +93,14 @@ def test_a_service_moves_batch_by_batch(storage: Storage) -> None:
 
     assert [2, 2, 1] == run_to_the_end(storage, migration, job_id)
 
-    assert {B: 5} == homes(storage, job_id)
+    assert {B: 5} == pod_hosts(storage, job_id)
     found = storage.migrations.get(migration.migration_id)
     assert found is not None
     assert (MigrationState.SUCCEEDED, NOW) == (found.state, found.completed_ns)
     assert B == storage.migrations.binding(job_of(storage, job_id))
     storage.pods.want_new_runs(job_id, [(0, 1)])
     cluster_turn(storage, job_id)
-    assert {B: 5} == homes(storage, job_id)
+    assert {B: 5} == pod_hosts(storage, job_id)
 
 
 def test_the_sla_is_asked(storage: Storage) -> None:
@@ -166,16 +166,16 @@ def test_a_rollback_brings_back_what_was_moved(storage: Storage) -> None:
     settle_all(storage, job_id)
     admit(storage, job_id)
     launch(storage, job_id, B)
-    assert {A: 3, B: 1} == homes(storage, job_id)
+    assert {A: 3, B: 1} == pod_hosts(storage, job_id)
     migration = migrate(storage, job_id, batch_size=2)
     storage.migrations.advance(migration.migration_id)
     cluster_turn(storage, job_id)
-    assert {A: 1, B: 3} == homes(storage, job_id)
+    assert {A: 1, B: 3} == pod_hosts(storage, job_id)
 
     storage.migrations.steer(migration.migration_id, MigrationAct.ROLL_BACK)
     run_to_the_end(storage, migration, job_id)
 
-    assert {A: 3, B: 1} == homes(storage, job_id)
+    assert {A: 3, B: 1} == pod_hosts(storage, job_id)
     assert "" == storage.migrations.binding(job_of(storage, job_id))
     with pytest.raises(Aborted, match="the migration of train to cluster b is ROLLED_BACK: start another one"):
         storage.migrations.steer(migration.migration_id, MigrationAct.PAUSE)
@@ -208,8 +208,8 @@ def test_a_pool_moves_service_after_service(storage: Storage) -> None:
     assert (2, 0, 3) == (len(first.services), first.done_count, first.service_count)
     assert [1, 1] == [len(first.to_wake) - 1, first.moved_count - 1]
     run_to_the_end(storage, migration, *services)
-    assert [{B: 1}] * 3 == [homes(storage, job_id) for job_id in services]
-    assert [{A: 1}, {B: 1}] == [homes(storage, running), homes(storage, queued)]
+    assert [{B: 1}] * 3 == [pod_hosts(storage, job_id) for job_id in services]
+    assert [{A: 1}, {B: 1}] == [pod_hosts(storage, running), pod_hosts(storage, queued)]
 
 
 def test_batch_pods_may_be_evicted(storage: Storage) -> None:
@@ -235,7 +235,7 @@ def test_batch_pods_may_be_evicted(storage: Storage) -> None:
     for one in (job_id, gang):
         cluster_turn(storage, one)
     assert MigrationState.SUCCEEDED is storage.migrations.advance(migration.migration_id).state
-    assert ({B: 2}, 0) == (homes(storage, job_id), sum(one.failure_count for one in pods(storage, gang)))
+    assert ({B: 2}, 0) == (pod_hosts(storage, job_id), sum(one.failure_count for one in pods(storage, gang)))
     bound = storage.pods.ready_gang(gang)
     assert bound is not None
     assert bound.shape.constraint is not None

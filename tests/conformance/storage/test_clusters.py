@@ -34,7 +34,7 @@ def test_a_pod_knows_its_cluster_from_its_launch_on(storage: Storage) -> None:
     assert [A, A, B, B] == [pod(storage, job_id, i).cluster for i in range(4)]
     for cluster, mine in ((A, [0, 1]), (B, [2, 3]), ("c", [])):
         assert mine == [row[0].instance_id for page in storage.host_pods.on_hosts(cluster) for row in page]
-    assert [0, 2] == [len(storage.host_pods.residents(["host2", "host3"], c)["host2"]) * 2 for c in (A, B)]  # type: ignore[index]
+    assert [0, 2] == [len(storage.host_pods.hosted_pods(["host2", "host3"], c)["host2"]) * 2 for c in (A, B)]  # type: ignore[index]
 
     storage.pods.set_goals(job_id, [(0, 4)], K, NOW, "stop")
     assert [2, 3] == [row[0].instance_id for row in storage.host_pods.mark_killing(job_id, 10, cluster=B)]
@@ -72,7 +72,7 @@ def test_host_names_belong_to_one_cluster(storage: Storage) -> None:
     assert {} == storage.hosts.claim(A, many)
     assert {} == storage.hosts.claim(A, many[:3])
     assert {"h0001": A, "h1200": A} == storage.hosts.claim(B, ["h0001", "h1200", "other"])
-    assert (set(many), {"other"}) == (storage.hosts.claimed(A), storage.hosts.claimed(B))
+    assert (set(many), {"other"}) == (storage.hosts.list_claimed(A), storage.hosts.list_claimed(B))
 
     storage.hosts.disclaim(A, ["h0001", "other"])
     storage.maintenance.request(B, [MaintenanceRequest(Hostname("down"), "")], 1, NOW)
@@ -100,12 +100,12 @@ def test_what_pods_of_a_cluster_hold(storage: Storage) -> None:
     """The sum covers pods on hosts, with revocable cpu apart."""
     a_job_in_both(storage)
     revocable = a_job_in_both(storage, revocable=True, preemptible=True)
-    assert (Resources(3_000, 400), Resources(3_000)) == storage.host_pods.held(B)
+    assert (Resources(3_000, 400), Resources(3_000)) == storage.host_pods.sum_held(B)
 
     storage.host_pods.apply_status([PodStatus(PodId(revocable, 2, 1), S, NOW)], B)
 
-    assert (Resources(3_000, 300), Resources(1_500)) == storage.host_pods.held(B)
-    assert (Resources(), Resources()) == storage.host_pods.held("c")
+    assert (Resources(3_000, 300), Resources(1_500)) == storage.host_pods.sum_held(B)
+    assert (Resources(), Resources()) == storage.host_pods.sum_held("c")
 
 
 def test_pods_that_come_back_know_the_cluster_of_their_host(storage: Storage) -> None:

@@ -236,15 +236,15 @@ def test_who_waits_to_write_is_next(tmp_path: Path) -> None:
     order: list[str] = []
 
     def write() -> None:
-        with patient.taken():
+        with patient.hold():
             order.append("patient")
 
     waiting = threading.Thread(target=write)
-    with busy.taken():
+    with busy.hold():
         order.append("busy")
         waiting.start()
         _wait_for(lambda: _is_held(f"{path}-gate"))
-    with busy.taken():
+    with busy.hold():
         order.append("busy")
     waiting.join()
     busy.close()

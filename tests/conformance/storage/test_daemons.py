@@ -100,12 +100,12 @@ def test_a_stopped_daemon_follows_no_hosts(storage: Storage) -> None:
     """A stopped daemon ends, also when no host ever matched it."""
     job, idle = a_daemon(storage), a_daemon(storage)
     follow(storage, job, "a")
-    assert [idle, job] == sorted((each.job_id for each in storage.daemons.wanted()), key=[idle, job].index)
+    assert [idle, job] == sorted((each.job_id for each in storage.daemons.list_wanted()), key=[idle, job].index)
     for each in (job, idle):
         storage.jobs.set_goal(each, JobState.KILLED, NOW)
         assert FollowPlan() == follow(storage, each, "a", "b")
         assert JobState.KILLED is world.settle_all(storage, each).state
-    assert [] == storage.daemons.wanted()
+    assert [] == storage.daemons.list_wanted()
 
 
 def test_a_started_daemon_does_not_wait_for_hosts_that_are_gone(storage: Storage) -> None:
@@ -169,7 +169,7 @@ def test_an_update_keeps_the_hosts_and_goes_by_batches(storage: Storage) -> None
     assert 5 == record.instance_count
     alive = [one for one in (world.pod(storage, job, i) for i in range(5)) if one.state is R]
     assert ({2}, {"a", "b", "c", "new"}) == ({one.config_version for one in alive}, {one.host for one in alive})
-    shapes = {daemon.shape.resources.cpu_milli for daemon in storage.daemons.wanted()}
+    shapes = {daemon.shape.resources.cpu_milli for daemon in storage.daemons.list_wanted()}
     assert {3000} == shapes
 
 
@@ -209,7 +209,7 @@ def test_a_rollback_takes_hosts_along_that_joined_meanwhile(storage: Storage) ->
     assert [(R, 3, name) for name in ("a", "b", "full", "joined", "late")] == [
         (one.state, one.config_version, one.host) for one in found
     ]
-    assert [1500] == [daemon.shape.resources.cpu_milli for daemon in storage.daemons.wanted()]
+    assert [1500] == [daemon.shape.resources.cpu_milli for daemon in storage.daemons.list_wanted()]
 
 
 def test_neighbours_are_reported_with_what_matters_for_an_eviction(storage: Storage) -> None:

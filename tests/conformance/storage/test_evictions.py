@@ -256,7 +256,7 @@ def test_what_is_held_and_leaving_is_found_again(storage: Storage) -> None:
     storage.admission.evict([EvictionOrder(job_id, 0, 1, False, PREEMPTED)])
     storage.pods.set_goals(job_id, [(1, 1)], K, NOW, "stop")
 
-    assert storage.admission.held([job_id]) == {
+    assert storage.admission.list_held([job_id]) == {
         job_id: [
             HeldRange(3, 0, 2, 1, is_launched=True, is_leaving=True),
             HeldRange(3, 2, 1, 1, is_launched=True, is_leaving=False),

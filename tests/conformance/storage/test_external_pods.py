@@ -30,7 +30,7 @@ def a_config(cpu: float = 1.0, **sla: object) -> job_pb2.JobConfig:
 
 def take(storage: Storage, uids: Sequence[str], config: job_pb2.JobConfig | None = None, job_id: JobId = JOB) -> None:
     arrival = Arrival(job_id, config or a_config(), {uid: f"default/{uid}" for uid in uids})
-    storage.external_pods.take_in(CLUSTER, arrival, NOW)
+    storage.external_pods.adopt(CLUSTER, arrival, NOW)
 
 
 def instances(storage: Storage) -> dict[str, int]:

@@ -40,7 +40,7 @@ def test_there_is_a_default_host_pool_from_the_first_moment_on(records: HostPool
 
     assert {DEFAULT_HOST_POOL: HostPool(DEFAULT_HOST_POOL)} == before.pools
     assert (IN_DEFAULT, {}) == (before.of("h1"), before.hosts)
-    assert ["h1", "h2", "h3", "h4"] == records.known_hosts()
+    assert ["h1", "h2", "h3", "h4"] == records.list_known_hosts()
 
 
 def test_a_host_pool_is_created_once_and_read_back(records: HostPoolRecords) -> None:

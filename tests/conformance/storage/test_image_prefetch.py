@@ -36,15 +36,15 @@ def a_service_of(storage: Storage, config: job_pb2.JobConfig) -> JobId:
     return job_id
 
 
-def homes(storage: Storage, job_id: JobId) -> dict[int, str]:
+def pod_hosts(storage: Storage, job_id: JobId) -> dict[int, str]:
     return {pod.instance_id: pod.host for pod in pods(storage, job_id)}
 
 
-def expected(homes: dict[int, str], *wanted: tuple[str, int]) -> dict[str, list[str]]:
+def expected(pod_hosts: dict[int, str], *wanted: tuple[str, int]) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for image, instance in wanted:
         hosts = found.setdefault(image, [])
-        hosts += [homes[instance]] if homes[instance] not in hosts else []
+        hosts += [pod_hosts[instance]] if pod_hosts[instance] not in hosts else []
     return found
 
 
@@ -52,7 +52,7 @@ def test_the_new_image_on_the_hosts_of_the_next_batches(storage: Storage) -> Non
     """The answer lists the hosts of the next batches step by step, until no batch is left. The step returns their
     number."""
     job_id = a_service_of(storage, config_of("web:1"))
-    where = homes(storage, job_id)
+    where = pod_hosts(storage, job_id)
     assert {} == storage.updates.images_to_prefetch(job_id)
     update(storage, job_id, config_of("web:2"), IN_PLACE)
 
@@ -61,14 +61,14 @@ def test_the_new_image_on_the_hosts_of_the_next_batches(storage: Storage) -> Non
         progress = turn(storage, job_id)
         assert sum(map(len, images.values())) == progress.coming_image_count
         assert images == storage.updates.images_to_prefetch(job_id)
-    assert where == homes(storage, job_id)
+    assert where == pod_hosts(storage, job_id)
 
 
 def test_instances_with_images_of_their_own(storage: Storage) -> None:
     """Each instance is compared with its current image. An override that stays needs no image, and one that is added or
     removed does."""
     job_id = a_service_of(storage, config_of("web:1", i1="canary:1", i2="canary:1"))
-    where = homes(storage, job_id)
+    where = pod_hosts(storage, job_id)
     update(
         storage, job_id, config_of("web:1", i1="canary:1", i3="canary:2", command="v2"), UpdateSpec(2, in_place=True)
     )
@@ -113,7 +113,7 @@ def test_the_way_back(storage: Storage) -> None:
     """An update back to the former version needs the old image for the instances that had moved, in their order. The
     others need none."""
     job_id = a_service_of(storage, config_of("web:1"))
-    where = homes(storage, job_id)
+    where = pod_hosts(storage, job_id)
     update(storage, job_id, config_of("web:2"), IN_PLACE)
     for _ in range(3):
         turn(storage, job_id)
@@ -123,4 +123,4 @@ def test_the_way_back(storage: Storage) -> None:
 
     assert expected(where, ("web:1", 1), ("web:1", 2)) == storage.updates.images_to_prefetch(job_id)
     assert UpdateState.SUCCEEDED is roll(storage, job_id).state
-    assert where == homes(storage, job_id)
+    assert where == pod_hosts(storage, job_id)

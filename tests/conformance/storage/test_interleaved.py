@@ -73,7 +73,7 @@ def test_a_pod_that_is_started_during_its_final_eviction_runs_again(storage: Sto
 
     storage.pods.set_goals(job_id, [(0, 1)], R, NOW, "start")
 
-    assert [one.is_leaving for one in storage.admission.held([job_id])[job_id]] == [True]
+    assert [one.is_leaving for one in storage.admission.list_held([job_id])[job_id]] == [True]
     assert 1 == storage.jobs.settle(job_id, NOW).kill_count
     assert [0] == [row[0].instance_id for row in storage.host_pods.mark_killing(job_id, 10)]
     world.report(storage, job_id, [0], K)

@@ -16,10 +16,10 @@ from peloton.model.job import JobState, JobType
 from peloton.model.maintenance import (
     Blocker,
     DrainProgress,
+    HostedPod,
     HostMaintenance,
     MaintenanceAct,
     MaintenanceRequest,
-    Resident,
 )
 from peloton.model.pod import PodState, TerminationReason
 from peloton.model.resources import Resources
@@ -219,14 +219,14 @@ def test_residents(storage: Storage) -> None:
     storage.pods.want_new_runs(batch, [(3, 1)])
     world.report(storage, batch, [4], S)
 
-    found = storage.host_pods.residents(["host0", "host1", "elsewhere"])
+    found = storage.host_pods.hosted_pods(["host0", "host1", "elsewhere"])
 
-    expected: dict[str, list[Resident]] = {"host0": [], "host1": [], "elsewhere": []}
+    expected: dict[str, list[HostedPod]] = {"host0": [], "host1": [], "elsewhere": []}
     for job in (first, second):
-        expected["host0"].append(Resident(job, 0, types[job], job == batch))
-        expected["host1"].append(Resident(job, 1, types[job], False))
+        expected["host0"].append(HostedPod(job, 0, types[job], job == batch))
+        expected["host1"].append(HostedPod(job, 1, types[job], False))
         if job == batch:
-            expected["host0"].append(Resident(job, 3, types[job], True))
+            expected["host0"].append(HostedPod(job, 3, types[job], True))
     assert found == expected
 
 

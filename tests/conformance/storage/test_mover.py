@@ -101,7 +101,7 @@ def test_past_moves_are_read_by_the_next_mover(storage: Storage) -> None:
     assert [H1] == lend(storage, "services", "batch", NOW + 5)
     assert [] == lend(storage, "services", "batch", NOW + 9)
 
-    back, there = storage.mover.made()
+    back, there = storage.mover.list_made()
 
     assert a_move("batch", "services") == there
     assert Made("services", "batch", MoverRule.LOAD, "why", (H1,), NOW + 5) == back
@@ -114,12 +114,12 @@ def test_old_moves_are_forgotten(storage: Storage) -> None:
         lend(storage, "batch", "services", NOW + at)
         for host in (H1, H2):
             records.relabel(host, "batch", "batch", NOW)
-    assert MADE_KEPT + 5 == len(storage.mover.made()), "all of them are of the last hour"
+    assert MADE_KEPT + 5 == len(storage.mover.list_made()), "all of them are of the last hour"
 
     later_ns = NOW + (MADE_KEPT_S + 3) * NS_PER_S
     lend(storage, "batch", "services", later_ns)
 
-    kept = [one.at_ns for one in storage.mover.made()]
+    kept = [one.at_ns for one in storage.mover.list_made()]
     assert [later_ns, *(NOW + at for at in range(MADE_KEPT + 4, 5, -1))] == kept
 
 
@@ -138,7 +138,7 @@ def test_hosts_that_do_not_get_away_stay(storage: Storage) -> None:
     assert HostInPool("batch", "batch") == now(records).of(H1)
     assert HostInPool("services", "services") == now(records).of(H2)
     assert {H2: "batch"} == now(records).lent
-    assert [MoverRule.STUCK, MoverRule.LOAD] == [one.rule for one in storage.mover.made()]
+    assert [MoverRule.STUCK, MoverRule.LOAD] == [one.rule for one in storage.mover.list_made()]
     assert storage.mover.give_up(stuck, NOW) is None
 
 

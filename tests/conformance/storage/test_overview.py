@@ -87,12 +87,12 @@ def test_volumes_that_are_lost(storage: Storage) -> None:
     job_id = a_database(storage, count)
     launch(storage, job_id, {instance: f"host{instance}" for instance in range(count)})
     volumes = of_job(storage, job_id)
-    assert ([], 0) == storage.overview.lost_volumes()
+    assert ([], 0) == storage.overview.list_lost_volumes()
     storage.volumes.note({one.volume_id: (VolumeState.LOST, "gone") for one in volumes.values()}, NOW)
     storage.volumes.note({volumes[3].volume_id: (VolumeState.CREATED, "")}, NOW)
     storage.volumes.note({volumes[3].volume_id: (VolumeState.LOST, "again")}, NOW + SECOND)
 
-    found, total = storage.overview.lost_volumes()
+    found, total = storage.overview.list_lost_volumes()
 
     assert (count, NAMED_MAX, volumes[3].volume_id) == (total, len(found), found[0].volume_id)
     assert ("again", "host3") == (found[0].note, found[0].host)

@@ -44,7 +44,7 @@ def test_labelled_pods_on_hosts(storage: Storage, monkeypatch: pytest.MonkeyPatc
     hosts = {i: storage.pods.get(job_id, i).host for i in sorted(launch(storage, job_id))}  # type: ignore[union-attr]
     report(storage, job_id, [4], K)
 
-    found = {pod: (host, labels) for page in storage.host_pods.labelled() for pod, host, labels in page}
+    found = {pod: (host, labels) for page in storage.host_pods.list_labelled() for pod, host, labels in page}
 
     port = port_label(31_000)
     mine = {i: (WEB, EU, port) if i == 1 else (WEB, port) for i in range(4)}
@@ -115,17 +115,17 @@ def test_homes_of_pods(storage: Storage) -> None:
     """The answer has the hosts of current pods and of pods that an update in place replaces at the moment. Ended pods
     have none, and an instance that is left out is missing."""
     job_id = a_service(storage, 4)
-    all_homes = storage.pods.homes(job_id, "")
-    assert {"host0": 2, "host1": 1, "host2": 1} == all_homes
+    all_hosts = storage.pods.preferred_hosts(job_id, "")
+    assert {"host0": 2, "host1": 1, "host2": 1} == all_hosts
     update(storage, job_id, service_config(4, "v2"), UpdateSpec(batch_size=1, in_place=True))
     turn(storage, job_id, starts=False)
     assert "" == pod(storage, job_id, 0).host
 
-    assert all_homes == storage.pods.homes(job_id, "")
-    assert {"host0": 1, "host1": 1, "host2": 1} == storage.pods.homes(job_id, "", [0, 1])
-    assert {} == storage.pods.homes(job_id, "another cluster")
+    assert all_hosts == storage.pods.preferred_hosts(job_id, "")
+    assert {"host0": 1, "host1": 1, "host2": 1} == storage.pods.preferred_hosts(job_id, "", [0, 1])
+    assert {} == storage.pods.preferred_hosts(job_id, "another cluster")
     report(storage, job_id, [1], F)
-    assert {"host0": 2, "host2": 1} == storage.pods.homes(job_id, "")
+    assert {"host0": 2, "host2": 1} == storage.pods.preferred_hosts(job_id, "")
 
 
 @pytest.mark.parametrize("how", ["stopped", "failed", "lost"])

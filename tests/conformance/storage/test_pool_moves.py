@@ -13,7 +13,7 @@ from peloton.model.respool import ROOT_POOL_ID
 from services.storage.storage import Storage
 from tests.conformance.storage.builders import NOW, a_config, admit
 from tests.conformance.storage.services import ALL_AT_ONCE, service_config, turn
-from tests.conformance.storage.test_cluster_moves import A, B, homes, job_of, launch, migrate, run_to_the_end
+from tests.conformance.storage.test_cluster_moves import A, B, job_of, launch, migrate, pod_hosts, run_to_the_end
 
 ENG, MAPS, ROUTES, OTHER = (RespoolId(name) for name in ("eng", "maps", "routes", "other"))
 TOP = (ENG, "/eng")
@@ -40,7 +40,7 @@ def a_service(storage: Storage, pool: RespoolId) -> JobId:
     admit(storage, job_id)
     launch(storage, job_id)
     turn(storage, job_id, starts=False)
-    assert {A: 1} == homes(storage, job_id)
+    assert {A: 1} == pod_hosts(storage, job_id)
     return job_id
 
 
@@ -67,7 +67,7 @@ def test_a_pool_moves_with_all_below_it(pools: Storage) -> None:
     assert ["maps/routes/web", "maps/web"] == names
     assert ["maps/routes/web"] == [one.name for one in first.services]
     run_to_the_end(pools, migration, *jobs)
-    assert [{B: 1}, {B: 1}, {A: 1}] == [homes(pools, job_id) for job_id in jobs]
+    assert [{B: 1}, {B: 1}, {A: 1}] == [pod_hosts(pools, job_id) for job_id in jobs]
     create(pools, RespoolId("new"), MAPS)
     create(pools, MAPS, ENG)  # changed, not new
     assert [B, B, B, B, ""] == bindings(pools, ENG, MAPS, ROUTES, RespoolId("new"), OTHER)
@@ -92,7 +92,7 @@ def test_a_rollback_leaves_each_pool_bound_as_before(pools: Storage) -> None:
     assert found is not None
     assert (MigrationState.ROLLED_BACK, ["!b"] * 3) == (found.state, under_way)
     assert ["", "", B] == bindings(pools, ENG, MAPS, ROUTES)
-    assert [{A: 1}] == [homes(pools, returns)]
+    assert [{A: 1}] == [pod_hosts(pools, returns)]
 
 
 def test_batch_pods_of_all_pools_leave(pools: Storage) -> None:
@@ -112,7 +112,7 @@ def test_batch_pods_of_all_pools_leave(pools: Storage) -> None:
     run_to_the_end(pools, migration, *jobs)
 
     assert (2, {jobs[0], jobs[1]}) == (progress.batch_left_count, set(progress.to_wake))
-    assert [{B: 1}, {B: 1}, {A: 1}] == [homes(pools, job_id) for job_id in jobs]
+    assert [{B: 1}, {B: 1}, {A: 1}] == [pod_hosts(pools, job_id) for job_id in jobs]
 
 
 def test_migrations_of_pools_within_one_another_exclude_each_other(pools: Storage) -> None:

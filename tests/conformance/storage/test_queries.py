@@ -193,9 +193,9 @@ def test_pods_are_counted_as_they_are(storage: Storage, mixed: JobId) -> None:
 
     assert {state: states.count(state) for state in states} == storage.pods.counts(mixed)
     assert [pod.instance_id for pod in storage.pods.page(mixed) if pod.state is F] == [
-        pod.instance_id for pod in storage.pods.failed(mixed, 5)
+        pod.instance_id for pod in storage.pods.list_failed(mixed, 5)
     ]
-    assert ({}, []) == (storage.pods.counts(new_job_id()), storage.pods.failed(mixed, 0))
+    assert ({}, []) == (storage.pods.counts(new_job_id()), storage.pods.list_failed(mixed, 0))
 
 
 def test_the_backlog_is_what_has_not_ended(storage: Storage) -> None:

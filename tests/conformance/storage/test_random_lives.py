@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from peloton.lifecycle.backoff import Backoff
-from peloton.lifecycle.gang import Step, judge
+from peloton.lifecycle.gang import Step, evaluate
 from peloton.model.admission import EvictionOrder
 from peloton.model.ids import JobId, PodId
 from peloton.model.job import JOB_TERMINAL, JobState
@@ -207,7 +207,7 @@ class Life:
         self.before = {pod.instance_id: pod for pod in now}
         job = self.storage.jobs.get(self.job_id)
         assert job is not None
-        self.storage.admission.held([self.job_id])
+        self.storage.admission.list_held([self.job_id])
         self.storage.pods.gang(self.job_id)
         mine = [one for one in self.mirrored.storage.admission.snapshot().jobs if one.job.job_id == self.job_id]
         assert mine == list(self.mirrored.memory.admission.snapshot().jobs)
@@ -242,7 +242,7 @@ class Life:
             self.take("queue", COUNT)
             self.take("admit", (0, COUNT))
             self.take("launch", COUNT)
-            if judge(self.storage.pods.gang(self.job_id)).step is Step.REQUEUE:
+            if evaluate(self.storage.pods.gang(self.job_id)).step is Step.REQUEUE:
                 self.take("requeue")
             self.take("report", [(p.instance_id, S, 0) for p in self.now() if p.state in ON_HOST])
         raise AssertionError(f"job {self.job_id} does not end: {self.now()}")

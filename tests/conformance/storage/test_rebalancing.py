@@ -57,8 +57,8 @@ def run_on(storage: Storage, job_id: JobId, instance: int, host: str) -> None:
     world.report(storage, job_id, [instance], R)
 
 
-def homes(storage: Storage, job_id: JobId) -> Counter[str]:
-    return Counter({str(host): count for host, count in storage.pods.homes(job_id, HERE).items()})
+def pod_hosts(storage: Storage, job_id: JobId) -> Counter[str]:
+    return Counter({str(host): count for host, count in storage.pods.preferred_hosts(job_id, HERE).items()})
 
 
 def states(storage: Storage) -> list[MoveState]:
@@ -76,7 +76,7 @@ def test_a_pod_that_moves_is_to_run_again_on_another_host(storage: Storage) -> N
     moving = world.pod(storage, job_id, 1)
     assert (NEW_HOST, before.run_id + 1) == (moving.desired_host, moving.desired_run_id)
     assert "Moves to host9: makes room on host1 for a pod of job big that fits nowhere" == moving.message
-    assert ({"host1": 0, NEW_HOST: 1}) == {host: homes(storage, job_id)[host] for host in ("host1", NEW_HOST)}
+    assert ({"host1": 0, NEW_HOST: 1}) == {host: pod_hosts(storage, job_id)[host] for host in ("host1", NEW_HOST)}
     assert [(1, NEW_HOST)] == [(one.instance_id, one.hostname) for one in storage.host_pods.coming_back(job_id, [1])]
     end_and_queue(storage, job_id)
     (ready,) = storage.pods.ready_gangs(job_id, 10)

@@ -154,10 +154,13 @@ def test_failures_without_rollback_stop_it(storage: Storage) -> None:
 def test_in_place(storage: Storage) -> None:
     """Each instance in flight requests its former host."""
     job_id = a_service(storage, 4)
-    homes = {p.instance_id: p.host for p in world.pods(storage, job_id)}
+    pod_hosts = {p.instance_id: p.host for p in world.pods(storage, job_id)}
     update(storage, job_id, service_config(4, "v2"), UpdateSpec(batch_size=1, in_place=True))
     storage.updates.advance(job_id, NOW)
-    assert (homes[0], "") == (world.pod(storage, job_id, 0).desired_host, world.pod(storage, job_id, 1).desired_host)
+    assert (pod_hosts[0], "") == (
+        world.pod(storage, job_id, 0).desired_host,
+        world.pod(storage, job_id, 1).desired_host,
+    )
 
 
 def test_pods_in_a_queue_leave_it_for_the_new_configuration(storage: Storage) -> None:

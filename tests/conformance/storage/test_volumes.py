@@ -226,8 +226,8 @@ def test_what_pods_wait_for(storage: Storage) -> None:
 
     storage.volumes.note({ids[0]: (LOST, "gone"), ids[1]: (INITIALIZED, "h1 is away")}, NOW)
 
-    assert ids[:2] == [one.volume_id for one in storage.volumes.lost(job_id, 10)]
-    assert 2 == storage.overview.lost_volumes()[1]
+    assert ids[:2] == [one.volume_id for one in storage.volumes.list_lost(job_id, 10)]
+    assert 2 == storage.overview.list_lost_volumes()[1]
 
 
 def test_offers_are_held_for_pods_with_volumes(storage: Storage) -> None:
@@ -245,7 +245,7 @@ def test_residents_say_whose_volume_is_there(storage: Storage) -> None:
     """Residents with a volume are marked, so that a drain leaves them."""
     job_id = a_database(storage)
     launch(storage, job_id, {0: "h0", 1: "h1"})
-    (resident,) = storage.host_pods.residents(["h0"], "east")["h0"]  # type: ignore[index]
+    (resident,) = storage.host_pods.hosted_pods(["h0"], "east")["h0"]  # type: ignore[index]
 
     assert (0, True) == (resident.instance_id, resident.has_volume)
 
@@ -268,7 +268,7 @@ def test_a_volume_in_use_is_refused_and_given_up(storage: Storage) -> None:
     assert "" == storage.pods.ready_gangs(job_id, 1)[0].desired_host
     assert {0} == launch(storage, job_id, {0: "h1"}, run=2)
     assert {"h0", "h1"} == {one.host for one in storage.volumes.page(cluster="east")}
-    storage.volumes.destroyed([one.volume_id for one in storage.volumes.page(cluster="east")])
+    storage.volumes.delete_destroyed([one.volume_id for one in storage.volumes.page(cluster="east")])
     assert ["h1"] == [one.host for one in storage.volumes.page(cluster="east")]
     with pytest.raises(NotFound):
         storage.volumes.delete(volume.volume_id, True, NOW)

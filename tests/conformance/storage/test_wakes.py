@@ -178,7 +178,7 @@ def test_jobs_that_were_settled_are_counted(storage: Storage) -> None:
     settle_all(storage)
     world.create(storage, world.a_config(1))  # noted
 
-    assert 2 == storage.wakes.settled_count()
+    assert 2 == storage.wakes.count_settled()
 
 
 def test_ended_services_with_an_update_are_counted(storage: Storage) -> None:
@@ -192,7 +192,7 @@ def test_ended_services_with_an_update_are_counted(storage: Storage) -> None:
     settle_all(storage)
     assert JobState.KILLED is storage.jobs.get(job_id).state  # type: ignore[union-attr]
 
-    assert 2 == len(storage.jobs.active_ids()) == storage.wakes.settled_count()
+    assert 2 == len(storage.jobs.active_ids()) == storage.wakes.count_settled()
 
 
 def test_a_change_during_a_settle_stays_noted(storage: Storage) -> None:

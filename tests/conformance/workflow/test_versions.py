@@ -18,7 +18,6 @@ from peloton.lifecycle.worker_ramp import Act, Decision, Promotion, Step
 from peloton.lifecycle.worker_versions import UNVERSIONED
 from peloton.model.ids import JobId, job_workflow_id
 from services import worker_versions
-from services.revival import Revival
 from services.temporal import BATCH_QUEUE
 from services.temporal_connection import connect, connect_config
 from services.wakers import Wakers
@@ -26,6 +25,7 @@ from services.worker.worker import build_workers, run_workers
 from services.worker_admin import WorkerAdmin
 from services.worker_fleet import apply, note_start, read_fleet, read_versions
 from services.worker_versions import VersionClaim, VersionController
+from services.workflow_restarter import WorkflowRestarter
 from tests.conformance.workflow.conftest import VERSIONED
 from tests.workflow.server import (
     SLOTS,
@@ -169,7 +169,7 @@ async def test_an_idle_job_is_moved_by_the_leader(client: Client) -> None:
     async with quiet_job(client) as (story, job), AsyncExitStack() as workers:
         controller = VersionController(client, steps=AT_ONCE)
         wakers = Wakers(client, story_storage(story), QUIET, interval_s=0.05)
-        leader = Revival(client, wakers, period_s=0.2, current_version=lambda: controller.current)
+        leader = WorkflowRestarter(client, wakers, period_s=0.2, current_version=lambda: controller.current)
         await story.stop_worker()
 
         for version in ("e1", "e2"):

@@ -16,7 +16,7 @@ from peloton.lifecycle.constraints import HOSTNAME_LABEL, Labels
 from peloton.lifecycle.volumes import volume_label
 from peloton.model.ids import Hostname, PodId
 from peloton.model.pod import Cause, PodState, PodStatus
-from peloton.model.resources import Resources, needed, ordinary
+from peloton.model.resources import Resources, compute_needed, ordinary
 from peloton.model.volume import HERE, VolumeState
 from services.hostmgr.driver import (
     NOTHING,
@@ -79,7 +79,9 @@ class MemoryHost:
 
     @property
     def revocable_held(self) -> Resources:
-        held = sum(needed(pod.template.resources).cpu_milli for pod in self.pods.values() if pod.template.revocable)
+        held = sum(
+            compute_needed(pod.template.resources).cpu_milli for pod in self.pods.values() if pod.template.revocable
+        )
         return Resources(cpu_milli=held)
 
     @property
@@ -117,7 +119,7 @@ class MemoryHost:
             amounts += Resources(disk_mib=pod.volume.size_mib)
         elif pod.volume is not None and pod.volume.volume_id in self.volumes_in_use:
             return False
-        cpu_milli = needed(pod.template.resources).cpu_milli if pod.template.revocable else 0
+        cpu_milli = compute_needed(pod.template.resources).cpu_milli if pod.template.revocable else 0
         ports = [port for begin, end in self.ports for port in range(begin, end + 1)]
         return (
             amounts.fits_in(self.free) and cpu_milli <= self.revocable_free.cpu_milli and set(pod.ports).issubset(ports)
@@ -152,7 +154,7 @@ class MemoryCluster:
             for host in self.hosts.values():
                 host.resources_id = ""
             self._stale, self._gone = set(self.hosts), []
-            events.connected()
+            events.on_connect()
             self._changed()
             self.deliver_again()
 
@@ -160,7 +162,7 @@ class MemoryCluster:
         with self.lock:
             events, self._events = self._events, None
             if events is not None:
-                events.disconnected()
+                events.on_disconnect()
 
     def serves(self, events: DriverEvents | None) -> bool:
         return events is not None and self._events is events
@@ -216,7 +218,7 @@ class MemoryCluster:
 
     def _deliver(self, report: PodReport) -> None:
         if self._events is not None:
-            self._events.reported(report)
+            self._events.on_report(report)
 
     def _next(self, prefix: str) -> str:
         self._count += 1

@@ -9,6 +9,7 @@ from peloton.model.pod import PodShape
 from peloton.model.volume import VolumeRecord
 from services.hostmgr.driver import (
     Capabilities,
+    CapacityRequest,
     DriverEvents,
     Exchange,
     ExchangeAnswer,
@@ -17,7 +18,6 @@ from services.hostmgr.driver import (
     HostAddress,
     HostLaunch,
     PodOnHost,
-    RoomWish,
     Sandbox,
     Token,
     UseSample,
@@ -32,7 +32,7 @@ class MemoryDriver:
 
     capabilities = Capabilities(kind="memory", announces_revocable=True, keeps_volumes=True)
     unready = ""
-    tend_in_s = 1.0
+    next_run_in_s = 1.0
 
     def __init__(self, cluster: MemoryCluster) -> None:
         self.cluster = cluster
@@ -54,10 +54,10 @@ class MemoryDriver:
         if not self.is_connected:
             raise ConnectionError("the session with the cluster is over")
 
-    def want_room(self, wish: RoomWish) -> bool:
+    def request_capacity(self, request: CapacityRequest) -> bool:
         return False  # all free resources are offered already
 
-    def room_sufficed(self, holder: Holder, shapes: Sequence[PodShape]) -> None:
+    def demand_met(self, holder: Holder, shapes: Sequence[PodShape]) -> None:
         """Ignores the call: unsatisfied leases are not recorded."""
 
     def return_resources(self, resources_ids: Sequence[str]) -> None:
@@ -122,5 +122,5 @@ class MemoryDriver:
     def exchange(self, pod: PodOnHost, exchange: Exchange) -> ExchangeAnswer:
         raise OSError(NO_FILES)
 
-    def tend(self) -> None:
+    def run_periodic(self) -> None:
         self.cluster.deliver_again()

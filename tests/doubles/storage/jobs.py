@@ -36,7 +36,7 @@ class MemoryJob:
         return self.record.gang_size
 
     @property
-    def first_alone(self) -> int:
+    def first_single(self) -> int:
         """Return the first instance outside the gang."""
         return self.gang_size if self.gang_size > 1 else 0
 
@@ -80,7 +80,7 @@ class MemoryJob:
                 initial_health=facts.health,
             )
 
-    def alone(self, condition: Condition, *states_of: set[int]) -> Iterator[PodRecord]:
+    def singles(self, condition: Condition, *states_of: set[int]) -> Iterator[PodRecord]:
         """Yield pods outside the gang, in the given states, that meet a condition, by instance."""
         instances = set().union(*states_of)
-        return (pod for pod in self.pods.those(condition, instances) if pod.instance_id >= self.first_alone)
+        return (pod for pod in self.pods.those(condition, instances) if pod.instance_id >= self.first_single)

@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from peloton.lifecycle.gang_fate import SharedFate, shared_fate
+from peloton.lifecycle.gang_fate import SharedFate, decide_fate
 from peloton.lifecycle.guards import Condition
 from peloton.lifecycle.pod_machine import Event, next_pod, no_pod
 from peloton.lifecycle.pod_terms import TIMED, WAITS
@@ -127,7 +127,7 @@ class MemoryPods:
         progress."""
         view = SettleView(job, self.count_for(job, now_ns), update or UpdateView())
         plan = plan_settle(view, now_ns)
-        work = find_work(plan, partial(self._find, now_ns), self._shared_fate)
+        work = find_work(plan, partial(self._find, now_ns), self._decide_fate)
         for change in work.changes:
             self.fire(change.instances, change.event, now_ns, **change.given)
         if work.changes:
@@ -165,8 +165,8 @@ class MemoryPods:
         cutoff_ns = action.started_before_ns
         return [pod.instance_id for pod in found if not cutoff_ns or pod.started_ns < cutoff_ns][:limit]
 
-    def _shared_fate(self, allowed: int) -> SharedFate | None:
-        return shared_fate(self.members(), allowed) if self._gang_size > 1 else None
+    def _decide_fate(self, allowed: int) -> SharedFate | None:
+        return decide_fate(self.members(), allowed) if self._gang_size > 1 else None
 
 
 def _first(times_ns: Iterable[int]) -> int:

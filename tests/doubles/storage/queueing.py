@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from peloton.lifecycle.gang import HOLD, Stage, Step, judge, member_of, stage
+from peloton.lifecycle.gang import HOLD, Stage, Step, evaluate, member_of, stage
 from peloton.lifecycle.goal import goal_after_eviction
-from peloton.lifecycle.job import is_ending, scheduled_count
+from peloton.lifecycle.job import count_scheduled, is_ending
 from peloton.lifecycle.pod_machine import Event
 from peloton.lifecycle.pod_terms import (
     CONFIG_OUTDATED,
     GOAL_ALIVE,
     GOAL_ENDED,
-    HOMELESS,
     INITIALIZED,
     LAUNCHABLE,
+    NO_PREFERRED_HOST,
     QUEUED,
     READY,
     RUN_SUPERSEDED,
@@ -75,15 +75,15 @@ def queueable(job: MemoryJob, limit: int) -> list[Range]:
     if limit <= 0 or job.has_ended or is_ending(record):
         return []
     maximum = record.sla.maximum_running_instances
-    allowed = max(maximum - scheduled_count(job.pods.counts()), 0) if maximum else limit
+    allowed = max(maximum - count_scheduled(job.pods.counts()), 0) if maximum else limit
     waiting = [pod.instance_id for pod in job.pods.those(GOAL_ALIVE, job.pods.in_state[_S.INITIALIZED])]
     gang: list[Range] = []
     if size > 1 and sum(instance < size for instance in waiting) == size:
         if maximum and allowed < size:
             return []
         gang, allowed, limit = [(0, size)], allowed - size, limit - size
-    alone = [instance for instance in waiting if instance >= job.first_alone]
-    return gang + as_ranges(alone[: max(min(limit, allowed), 0)])
+    singles = [instance for instance in waiting if instance >= job.first_single]
+    return gang + as_ranges(singles[: max(min(limit, allowed), 0)])
 
 
 def mark_pending(job: MemoryJob, ranges: Sequence[Range], queue_seq: int, now_ns: int) -> list[tuple[int, int, int]]:
@@ -218,7 +218,7 @@ def _return_to_queue(
 def requeue_gang(job: MemoryJob, reason: RequeueReason, least_hold_s: int, now_ns: int) -> EvictionResult:
     record, result = job.record, EvictionResult(job.record.job_id)
     members = job.pods.members()
-    if job.has_ended or not members or judge(job.launch_progress()).step in (Step.RUNNING, Step.SUPERSEDED):
+    if job.has_ended or not members or evaluate(job.launch_progress()).step in (Step.RUNNING, Step.SUPERSEDED):
         return result
     ready = [pod for pod in members if stage(member_of(pod)) is Stage.READY]
     since_ns = min((pod.updated_ns for pod in ready), default=now_ns)
@@ -253,7 +253,7 @@ def requeue_pods(
     chosen = [
         pod
         for pod in job.pods.those(LAUNCHABLE, named)
-        if pod.instance_id >= job.first_alone and pod.instance_id not in but
+        if pod.instance_id >= job.first_single and pod.instance_id not in but
     ]
     if job.has_ended or not chosen:
         return result
@@ -289,7 +289,7 @@ def _find_backoff_groups(
     launched = {
         job.shape(pod.instance_id)
         for pod in job.pods.records.values()
-        if pod.instance_id >= job.first_alone
+        if pod.instance_id >= job.first_single
         and (pod.started_ns >= since_ns or (pod.state in ON_HOST and pod.updated_ns >= since_ns))
     }
     together: dict[PodShape, int] = {}
@@ -298,7 +298,9 @@ def _find_backoff_groups(
         if shape not in launched:
             together[shape] = max(together.get(shape, 0), pod.vain_count + 1)
     in_state = job.pods.in_state
-    waits = job.alone(QUEUED & GOAL_ALIVE & ~CONFIG_OUTDATED & HOMELESS, in_state[_S.PENDING], in_state[_S.READY])
+    waits = job.singles(
+        QUEUED & GOAL_ALIVE & ~CONFIG_OUTDATED & NO_PREFERRED_HOST, in_state[_S.PENDING], in_state[_S.READY]
+    )
     waiting = [pod for pod in waits if job.shape(pod.instance_id) in together and pod.instance_id not in but]
     for pod in waiting:
         shape = job.shape(pod.instance_id)

@@ -16,13 +16,13 @@ from peloton.errors import Aborted, AlreadyExists, NotFound
 from peloton.lifecycle.backoff import NO_BACKOFF, Backoff
 from peloton.lifecycle.gang import enough_for_both
 from peloton.lifecycle.goal import default_pod_goal
-from peloton.lifecycle.host_pools import routed
+from peloton.lifecycle.host_pools import route
 from peloton.lifecycle.job_machine import JobEvent, next_job
 from peloton.lifecycle.pod import is_eviction
 from peloton.lifecycle.pod_machine import Event
 from peloton.lifecycle.pod_terms import GOAL_ALIVE, KILLING, LAUNCHABLE, ON_REQUEST, REVIVABLE, RUN_SUPERSEDED, UNWANTED
 from peloton.lifecycle.reason_text import NO_NAMES, Names
-from peloton.lifecycle.settle import STOP_MESSAGE, UpdateView, ended_progress
+from peloton.lifecycle.settle import STOP_MESSAGE, UpdateView, end_progress
 from peloton.lifecycle.wake import Wake, next_due_ns
 from peloton.model.admission import AdmissionSnapshot, EvictionOrder, EvictionResult, HeldRange
 from peloton.model.host import ReadyGang
@@ -32,7 +32,7 @@ from peloton.model.pod import ON_HOST, PodRecord, PodState, PodStatus, ShapeRang
 from peloton.model.reason import EvictionReason, Grounds, RequeueReason
 from peloton.model.respool import PoolSpec
 from peloton.model.times import NS_PER_S
-from peloton.model.volume import StandingVolume
+from peloton.model.volume import RetainedVolume
 from services.storage.codec import InstanceFacts
 from services.storage.jobs.configs import instance_facts
 from services.storage.jobs.steering import START_MESSAGE
@@ -107,7 +107,7 @@ class MemoryJobs(_Repository):
         job = self._rows.known(job_id)
         if job.has_ended:
             self._rows.wakes.pop(job_id, None)
-            return ended_progress(job.record, UpdateView())
+            return end_progress(job.record, UpdateView())
         job.record, progress = job.pods.settle(job.record, now_ns)
         if not progress.settle_again:
             self._rows.take_back(job_id, progress, now_ns)
@@ -149,7 +149,7 @@ class MemoryWakes(_Repository):
             del wakes[job_id]
         return len(ended)
 
-    def settled_count(self) -> int:
+    def count_settled(self) -> int:
         wakes = self._rows.wakes
         unseen = {job_id for job_id, wake in wakes.items() if wake.is_unseen}
         return sum(not job.has_ended and job_id not in unseen for job_id, job in self._rows.jobs.items())
@@ -183,9 +183,9 @@ class MemoryPodRecords(_Repository):
 
     def ready_gangs(self, job_id: JobId, limit: int) -> list[ReadyGang]:
         job, now_ns = self._rows.known(job_id), self._rows.clock_ns()
-        pods = list(job.alone(LAUNCHABLE, job.pods.in_state[PodState.READY]))[:limit]
+        pods = list(job.singles(LAUNCHABLE, job.pods.in_state[PodState.READY]))[:limit]
         own = {pod.instance_id: job.shape(pod.instance_id) for pod in pods}
-        shapes = {shape: routed(shape, job.record.type) for shape in dict.fromkeys(own.values())}
+        shapes = {shape: route(shape, job.record.type) for shape in dict.fromkeys(own.values())}
         return [
             ReadyGang(
                 shapes[own[pod.instance_id]],
@@ -203,7 +203,7 @@ class MemoryPodRecords(_Repository):
         if job.gang_size == 1 or len(members) < job.gang_size:
             return None
         shape = reduce(enough_for_both, (job.shape(pod.instance_id) for pod in members))
-        shape = routed(shape, job.record.type)
+        shape = route(shape, job.record.type)
         return ReadyGang(shape, tuple((pod.instance_id, pod.desired_run_id) for pod in members))
 
     def set_goals(self, job_id: JobId, ranges: Sequence[Range], goal: PodState, now_ns: int, message: str) -> list[int]:
@@ -320,7 +320,7 @@ class MemoryAdmission(_Repository):
         job = self._rows.jobs.get(job_id)
         return queueing.kill_queued(job, now_ns) if job is not None else []
 
-    def held(self, job_ids: Iterable[JobId]) -> dict[JobId, list[HeldRange]]:
+    def list_held(self, job_ids: Iterable[JobId]) -> dict[JobId, list[HeldRange]]:
         return {
             job_id: queueing.held(self._rows.jobs[job_id]) if job_id in self._rows.jobs else [] for job_id in job_ids
         }
@@ -385,7 +385,7 @@ class MemoryAdmission(_Repository):
 class NoVolumes:
     """Volume repository without volumes: pods in memory have none."""
 
-    def standing(self) -> list[StandingVolume]:
+    def list_retained(self) -> list[RetainedVolume]:
         return []
 
 

@@ -17,12 +17,12 @@ def copy_of_api(folder: Path) -> Path:
 
 def test_generated_code_is_up_to_date() -> None:
     """The generator produces the files in the tree, byte for byte."""
-    assert generate.outdated_files(generate.REPOSITORY_ROOT) == {}
+    assert generate.find_outdated(generate.REPOSITORY_ROOT) == {}
 
 
 def test_every_proto_file_below_the_api_folder_is_compiled() -> None:
     """A .proto file in any folder has its module, its types, and service code if it declares a service with stubs."""
-    files = generate.generated_files(generate.REPOSITORY_ROOT)
+    files = generate.generate_files(generate.REPOSITORY_ROOT)
     for proto in generate.proto_files(generate.REPOSITORY_ROOT):
         stem = proto.with_suffix("")
         assert {Path(f"{stem}_pb2.py"), Path(f"{stem}_pb2.pyi")} <= files.keys()
@@ -36,7 +36,7 @@ def test_a_changed_proto_file_is_noticed(tmp_path: Path) -> None:
     root = copy_of_api(tmp_path)
     proto = root / "peloton/api/v0/changelog/changelog.proto"
     proto.write_text(proto.read_text().replace("string updatedBy = 4;", "string updatedBy = 4;\n  string note = 5;"))
-    outdated = [path.name for path in generate.outdated_files(root)]
+    outdated = [path.name for path in generate.find_outdated(root)]
     assert outdated == ["changelog_pb2.py", "changelog_pb2.pyi"]
 
 
@@ -44,7 +44,7 @@ def test_code_without_its_proto_file_is_noticed(tmp_path: Path) -> None:
     """A generated file without its .proto file is outdated, and must be deleted."""
     root = copy_of_api(tmp_path)
     (root / "peloton/api/v1alpha/watch/svc/watch_svc.proto").unlink()
-    outdated = {path.name: content for path, content in generate.outdated_files(root).items()}
+    outdated = {path.name: content for path, content in generate.find_outdated(root).items()}
     comments = outdated.pop(TABLE)
     assert comments is not None
     assert b"watch_svc.proto" not in comments
@@ -56,7 +56,7 @@ def test_a_changed_comment_is_noticed(tmp_path: Path) -> None:
     root = copy_of_api(tmp_path)
     proto = root / "peloton/api/v0/job/job.proto"
     proto.write_text(proto.read_text().replace("// What the owner asks for.", "// What the owner wants."))
-    outdated = {path.name: content for path, content in generate.outdated_files(root).items()}
+    outdated = {path.name: content for path, content in generate.find_outdated(root).items()}
     assert outdated.keys() == {TABLE, "job_pb2.pyi"}
     assert b'"peloton.api.v0.job.JobConfig": "What the owner wants."' in (outdated[TABLE] or b"")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from peloton.api.job_secrets import check_mounts, joined
+from peloton.api.job_secrets import check_mounts, join_secrets
 from peloton.api.v0.job import job_pb2
 from peloton.errors import InvalidArgument
 from peloton.model.secret import SECRETS_BYTES_MAX, SECRETS_MAX, Secret
@@ -17,22 +17,22 @@ NEW = Secret("9", "/run/key", b"new")
 def test_data_for_a_path_that_has_a_secret_replaces_it() -> None:
     """New data is stored under a new id, or in place under the old one with the next revision; other secrets are
     unchanged."""
-    assert ([NEW, OTHER], [NEW]) == joined([KEY, OTHER], [NEW], STORED, in_place=False)
+    assert ([NEW, OTHER], [NEW]) == join_secrets([KEY, OTHER], [NEW], STORED, in_place=False)
     in_place = Secret("1", "/run/key", b"new", 5)
-    assert ([in_place, OTHER], [in_place]) == joined([KEY, OTHER], [NEW], STORED, in_place=True)
+    assert ([in_place, OTHER], [in_place]) == join_secrets([KEY, OTHER], [NEW], STORED, in_place=True)
 
 
 @pytest.mark.parametrize("data", [b"old", b""])
 def test_the_same_or_no_data_changes_nothing(data: bytes) -> None:
     """The same data or none changes nothing, so a request may contain the job's secrets."""
-    assert ([KEY, OTHER], []) == joined([KEY, OTHER], [Secret("9", "/run/key", data)], STORED, in_place=False)
+    assert ([KEY, OTHER], []) == join_secrets([KEY, OTHER], [Secret("9", "/run/key", data)], STORED, in_place=False)
 
 
 def test_another_path_joins() -> None:
     """A secret with a new path is appended."""
     third = Secret("9", "/run/third", b"x")
 
-    assert ([KEY, third], [third]) == joined([KEY], [third], STORED, in_place=True)
+    assert ([KEY, third], [third]) == join_secrets([KEY], [third], STORED, in_place=True)
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_another_path_joins() -> None:
 def test_what_is_refused(kept: list[Secret], sent: list[Secret], text: str) -> None:
     """The error has the path and the numbers."""
     with pytest.raises(InvalidArgument) as refused:
-        joined(kept, sent, STORED, in_place=False)
+        join_secrets(kept, sent, STORED, in_place=False)
 
     assert text == refused.value.message
 

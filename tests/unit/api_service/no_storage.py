@@ -9,5 +9,5 @@ class NoStorage:
     def __getattr__(self, repository: str) -> NoStorage:
         return self
 
-    def locked(self) -> set[str]:
+    def read_locked(self) -> set[str]:
         return set()

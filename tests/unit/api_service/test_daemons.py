@@ -76,7 +76,7 @@ async def test_it_is_started_again(jobs: Any, tasks: Any, storage: Storage, coun
     assert list(range(count)) == list(answer.startedInstanceIds)
     storage.jobs.settle(JOB, NOW_NS)
     storage.daemons.follow(JOB, "local", HOSTS, NOW_NS)
-    assert [JOB] == [daemon.job_id for daemon in storage.daemons.wanted()]
+    assert [JOB] == [daemon.job_id for daemon in storage.daemons.list_wanted()]
     assert [PodState.RUNNING] * 2 == [pod.goal for pod in storage.pods.page(JOB)]
 
 

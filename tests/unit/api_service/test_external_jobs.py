@@ -27,7 +27,7 @@ SEEN = EntityVersion(value="1-1-1")
 def external_job(storage: Storage) -> None:
     config = job_pb2.JobConfig(name="Job team/train", type=job_pb2.EXTERNAL, owningTeam="team")
     config.respoolID.value = LEAF
-    storage.external_pods.take_in("k8s", Arrival(JOB, config, {"uid": "team/train-1"}), NOW_NS)
+    storage.external_pods.adopt("k8s", Arrival(JOB, config, {"uid": "team/train-1"}), NOW_NS)
 
 
 Calls = dict[str, Callable[[Any, Any, Any, Any], Awaitable[Any]]]

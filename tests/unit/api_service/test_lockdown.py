@@ -110,7 +110,7 @@ async def test_locks_are_stored(admin: Any, storage: Storage) -> None:
     """Storage has the locks under the names of the components, for the processes that launch and kill."""
     await admin.Lockdown(lock(svc.Kill, svc.Launch, svc.GoalStateEngine))
 
-    assert storage.lockdowns.locked() == {"Kill", "Launch", "GoalStateEngine"}
+    assert storage.lockdowns.read_locked() == {"Kill", "Launch", "GoalStateEngine"}
 
 
 async def test_the_call_of_the_original_locks_kills(admin: Any, channel: grpc.aio.Channel, storage: Storage) -> None:
@@ -118,9 +118,9 @@ async def test_the_call_of_the_original_locks_kills(admin: Any, channel: grpc.ai
     raw: Any = channel
     answer = await raw.unary_unary("/peloton.private.hostmgr.hostsvc.InternalHostService/DisableKillTasks")(b"")
 
-    assert (b"", {"Kill"}) == (answer, storage.lockdowns.locked())
+    assert (b"", {"Kill"}) == (answer, storage.lockdowns.read_locked())
     await admin.RemoveLockdown(unlock(svc.Component.Kill))
-    assert set() == storage.lockdowns.locked()
+    assert set() == storage.lockdowns.read_locked()
 
 
 async def test_what_is_locked_can_be_asked(admin: Any, storage: Storage) -> None:
@@ -142,7 +142,7 @@ async def test_what_is_locked_can_be_asked(admin: Any, storage: Storage) -> None
 async def test_unknown_components(admin: Any, storage: Storage, method: str, request_: Any, text: str) -> None:
     """The call fails; the existing components are locked nevertheless."""
     assert await refused(getattr(admin, method)(request_)) == (Status.INVALID_ARGUMENT, text)
-    assert storage.lockdowns.locked() == ({"Kill"} if method == "Lockdown" else set())
+    assert storage.lockdowns.read_locked() == ({"Kill"} if method == "Lockdown" else set())
 
 
 def test_only_services_that_exist_are_lockable() -> None:

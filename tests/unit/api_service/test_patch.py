@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from peloton.api.mesos.v1 import mesos_pb2
 from peloton.api.v1alpha.job.stateless import stateless_pb2
 from peloton.api.v1alpha.pod import pod_pb2
-from services.api.v1.patch import patched
+from services.api.v1.patch import apply_patch
 from tests.unit.api.v1_specs import pod_specs
 
 Spec = stateless_pb2.JobSpec
@@ -27,8 +27,8 @@ def test_a_patch_that_says_nothing_new(pod: pod_pb2.PodSpec, count: int) -> None
     """The empty patch and the spec itself change nothing."""
     spec = Spec(name="web", instance_count=count, default_spec=pod, instance_spec={1: pod})
 
-    assert patched(spec, Spec()) == spec
-    assert patched(spec, spec) == spec
+    assert apply_patch(spec, Spec()) == spec
+    assert apply_patch(spec, spec) == spec
 
 
 @given(pod_specs(), pod_specs())
@@ -36,7 +36,7 @@ def test_what_is_patched_is_there(before: pod_pb2.PodSpec, patch: pod_pb2.PodSpe
     """Every field of the patch has its value afterwards, and the current spec is unchanged."""
     current = Spec(default_spec=before)
     kept = Spec(default_spec=before)
-    after = patched(current, Spec(default_spec=patch)).default_spec.containers[0]
+    after = apply_patch(current, Spec(default_spec=patch)).default_spec.containers[0]
 
     wanted = patch.containers[0]
     assert after.image == (wanted.image or before.containers[0].image)
@@ -56,7 +56,7 @@ def test_messages_are_merged_and_lists_replaced() -> None:
     patch.labels.add(key="b", value="2")
     patch.default_spec.containers.add(resource=pod_pb2.ResourceSpec(cpu_limit=4))
     patch.instance_spec[1].kill_grace_period_seconds = 7
-    spec = patched(current, patch)
+    spec = apply_patch(current, patch)
 
     assert spec.sla == stateless_pb2.SlaSpec(priority=1, maximum_unavailable_instances=2)
     assert [(label.key, label.value) for label in spec.labels] == [("b", "2")]
@@ -70,7 +70,7 @@ def test_mesos_messages_are_taken_whole() -> None:
     current = a_spec(command=mesos_pb2.CommandInfo(value="old", arguments=["x"]))
     patch = a_spec(command=mesos_pb2.CommandInfo(value="new"))
 
-    assert patched(current, patch).default_spec.containers[0].command == mesos_pb2.CommandInfo(value="new")
+    assert apply_patch(current, patch).default_spec.containers[0].command == mesos_pb2.CommandInfo(value="new")
 
 
 @pytest.mark.parametrize("count", [0, 2])
@@ -80,4 +80,4 @@ def test_containers_that_are_not_one_to_one_are_replaced(count: int) -> None:
     current.default_spec.containers.extend(pod_pb2.ContainerSpec(name=str(i)) for i in range(count))
     patch = a_spec(image="web:2")
 
-    assert list(patched(current, patch).default_spec.containers) == list(patch.default_spec.containers)
+    assert list(apply_patch(current, patch).default_spec.containers) == list(patch.default_spec.containers)

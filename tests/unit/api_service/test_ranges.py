@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from peloton.api.v0.task import task_pb2
-from services.api.ranges import OutOfRange, clipped, is_whole_job
+from services.api.ranges import OutOfRange, clip, is_whole_job
 
 Pairs = list[tuple[int, int]]
 
@@ -29,7 +29,7 @@ def test_clipped(name: str) -> None:
     """The result is disjoint and ascending (start, count) within the job."""
     asked, ranges = CLIPPED[name]
 
-    assert ranges == clipped(wire(asked), 10)
+    assert ranges == clip(wire(asked), 10)
 
 
 @pytest.mark.parametrize("pairs", [[(10, 11)], [(3, 3)], [(4, 2)], [(1, 2), (12, 20)]])
@@ -37,14 +37,14 @@ def test_out_of_range(pairs: Pairs) -> None:
     """A range outside the job is refused with the numbers."""
     begin, end = pairs[-1]
     with pytest.raises(OutOfRange) as caught:
-        clipped(wire(pairs), 10)
+        clip(wire(pairs), 10)
 
     assert f"instances [{begin}, {end}) asked, the job has instances [0, 10)" == caught.value.message
 
 
 def test_job_without_instances() -> None:
     """The range over a job without instances is empty."""
-    assert clipped([], 0) == []
+    assert clip([], 0) == []
 
 
 WHOLE: dict[str, tuple[Pairs, bool]] = {

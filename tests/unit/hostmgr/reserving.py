@@ -14,7 +14,7 @@ from peloton.model.resources import Resources
 from peloton.scheduling.placement import place
 from services.hostmgr.driver import FreeResources, RegisteredHost
 from services.hostmgr.hosts.host_cache import HostCache
-from services.hostmgr.hosts.host_notes import HostNotes
+from services.hostmgr.hosts.host_event_recorder import HostEventRecorder
 from services.hostmgr.reserver import Reserver
 from tests.unit.hostmgr.test_hosts import LEASE_S
 
@@ -32,8 +32,8 @@ class World:
         def wall_ns() -> int:
             return int(self.now_s * NS)
 
-        notes = HostNotes("local", self.events.append, wall_ns)
-        self.cache = HostCache(LEASE_S, wall_ns=wall_ns, clock=lambda: self.now_s, notes=notes)
+        recorder = HostEventRecorder("local", self.events.append, wall_ns)
+        self.cache = HostCache(LEASE_S, wall_ns=wall_ns, clock=lambda: self.now_s, recorder=recorder)
         self.size = {Hostname(name): Resources.of(cpu, 10_000) for name, cpu in cpus.items()}
         self.pods: dict[PodId, tuple[Hostname, Resources]] = {}
         self.services: set[JobId] = set()

@@ -36,7 +36,7 @@ class Jobs:
     def __init__(self) -> None:
         self.jobs: dict[JobId, JobRecord] = {}
         self.asked: list[set[JobId]] = []
-        self.is_away = False
+        self.is_unavailable = False
 
     def add(self, job_id: JobId, type_: JobType = JobType.SERVICE, **labels: str) -> None:
         named = tuple((f"peloton/{key.replace('_', '-')}", value) for key, value in labels.items())
@@ -46,7 +46,7 @@ class Jobs:
         )
 
     def get_many(self, job_ids: Iterable[JobId]) -> list[JobRecord]:
-        if self.is_away:
+        if self.is_unavailable:
             raise Unavailable("the database is away")
         self.asked.append(set(job_ids))
         return [self.jobs[job_id] for job_id in job_ids if job_id in self.jobs]
@@ -170,13 +170,13 @@ def test_hosts_are_marked_while_storage_is_away() -> None:
     """Hosts are marked while storage is unavailable, and services again when it is back."""
     story = Story()
     story.jobs.add(WEB)
-    story.jobs.is_away = True
+    story.jobs.is_unavailable = True
     for _ in range(3):
         story.report(WEB, SLOW)
         with pytest.raises(Unavailable):
             story.round(h1=4.0)
     assert {H1: Mark.RED} == story.hosts()
-    story.jobs.is_away = False
+    story.jobs.is_unavailable = False
     for _ in range(2):
         story.report(WEB, SLOW)
         story.round()

@@ -10,7 +10,7 @@ from peloton.model.host import HostState
 from peloton.model.ids import Hostname, PodId
 from peloton.model.pod import HostLabel, PodShape
 from services.hostmgr.hosts.host_cache import HostCache
-from tests.unit.hostmgr.test_aversions import there
+from tests.unit.hostmgr.test_avoidances import there
 from tests.unit.hostmgr.test_hosts import JOB, LEASE_S, shape
 from tests.unit.hostmgr.test_maintenance import maintained
 

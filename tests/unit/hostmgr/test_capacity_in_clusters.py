@@ -44,14 +44,14 @@ def test_a_silent_cluster_is_named_and_the_others_count() -> None:
     """The query fails if no cluster answers."""
     world = World(a=4, b=3)
     world.all.find_capacity([PlannedPods(ONE, 1)])  # caches the free resources there
-    world.managers["a"].is_away = True
+    world.managers["a"].is_unavailable = True
     answer = world.all.find_capacity([PlannedPods(ONE, 5)])
     away = ClusterReason("a", ClusterRule.FAILED, detail="away")
 
     assert CapacityAnswer((3,), (away, lacks("b", 2, 3))) == answer
     world.silence("a")
     assert "silent" in [reason.rule for reason in world.all.find_capacity([PlannedPods(ONE, 5)]).why]
-    world.managers["b"].is_away = True
+    world.managers["b"].is_unavailable = True
     with pytest.raises(Unavailable, match="away"):
         world.all.find_capacity([PlannedPods(ONE, 5)])
 
@@ -59,7 +59,7 @@ def test_a_silent_cluster_is_named_and_the_others_count() -> None:
 def test_a_daemon_is_planned_in_every_cluster() -> None:
     """Each cluster is called once; one that does not answer is listed with the error, and a single one has no name."""
     world = World(a=4, b=3)
-    world.managers["b"].is_away = True
+    world.managers["b"].is_unavailable = True
     found = world.all.plan_daemon(ONE)
 
     a, b = found["a"], found["b"]

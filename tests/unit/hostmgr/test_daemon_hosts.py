@@ -147,9 +147,9 @@ def test_a_pod_that_would_fit_only_without_the_daemon_fits_nowhere() -> None:
     """The pod is reported as unfit at once, and no longer when the daemon is removed."""
     cache = a_cache(a_daemon(), x="a")
     whole = shape(4.0)
-    assert {whole} == cache.judge([whole]).keys()
+    assert {whole} == cache.evaluate([whole]).keys()
     cache.daemons.want([])
-    assert {} == cache.judge([whole])
+    assert {} == cache.evaluate([whole])
 
 
 def test_a_daemon_is_on_hosts_that_could_take_it_when_empty() -> None:
@@ -291,7 +291,7 @@ def test_idle_offers_that_are_kept_do_not_go_back_to_the_cluster() -> None:
 def planned(cache: HostCache, cpu: float, **more: Any) -> dict[str, str]:
     """Return the hosts that match a planned daemon, and whether each has resources for it."""
     found = cache.finder.for_daemon(shape(cpu, **more))
-    return {host.hostname: "away" if host.is_away else "room" if host.has_capacity else "full" for host in found}
+    return {host.hostname: "away" if host.is_unavailable else "room" if host.has_capacity else "full" for host in found}
 
 
 def test_hosts_of_a_daemon_that_is_planned() -> None:

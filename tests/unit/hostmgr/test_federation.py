@@ -41,7 +41,7 @@ class HostManager:
     """The host manager of one cluster, which counts its calls."""
 
     def __init__(self, cpu: int) -> None:
-        self.cpu, self.is_away = cpu, False
+        self.cpu, self.is_unavailable = cpu, False
         self.cpus_come = 0  # with each count
         self.kind = "mesos"
         self.asked: Counter[str] = Counter()
@@ -52,7 +52,7 @@ class HostManager:
 
     def _note(self, what: str) -> None:
         self.asked[what] += 1
-        if self.is_away:
+        if self.is_unavailable:
             raise Unavailable("away")
 
     def free(self) -> tuple[Resources, str]:
@@ -64,7 +64,7 @@ class HostManager:
         up, revocable, registered = Resources(self.cpu * 1_000), Resources(self.cpu), Resources(self.cpu * 2_000)
         return Capacity(up, revocable, registered, tuple(self.host_pools))
 
-    def judge(self, shapes: Sequence[PodShape]) -> dict[PodShape, Infeasible]:
+    def evaluate(self, shapes: Sequence[PodShape]) -> dict[PodShape, Infeasible]:
         self._note("judge")
         return {
             shape: Infeasible(host_count=self.cpu) for shape in shapes if shape.resources.cpu_milli > self.cpu * 1_000
@@ -135,7 +135,7 @@ class World:
             lambda: self.now_s,
         )
 
-    def held(self, cluster: str) -> tuple[Resources, Resources]:
+    def sum_held(self, cluster: str) -> tuple[Resources, Resources]:
         self.looks += 1
         return Resources(2_000), Resources(1)
 
@@ -143,7 +143,7 @@ class World:
         return {name: name[0] for name in hostnames if name[0] in self.managers}
 
     def silence(self, name: str) -> None:
-        self.addresses[name], self.managers[name].is_away = "", True
+        self.addresses[name], self.managers[name].is_unavailable = "", True
 
     def asked(self) -> dict[str, dict[str, int]]:
         return {name: dict(manager.asked) for name, manager in self.managers.items() if manager.asked}
@@ -282,10 +282,10 @@ def test_kills_go_to_all_that_answer() -> None:
     world = World(a=4, b=3)
     assert 7 == world.all.kill_running(JOB)
 
-    world.managers["a"].is_away = True
+    world.managers["a"].is_unavailable = True
     assert 3 == world.all.kill_running(JOB)
 
-    world.managers["b"].is_away = True
+    world.managers["b"].is_unavailable = True
     with pytest.raises(Unavailable):
         world.all.kill_running(JOB)
 
@@ -317,7 +317,7 @@ def test_capacity_is_that_of_all_clusters() -> None:
         assert (Resources(6_000), Resources(5), Resources(14_000)) == world.all.capacity()[:3]
     assert 2 == world.looks
 
-    world.addresses["b"], world.managers["b"].is_away = "host:2", False
+    world.addresses["b"], world.managers["b"].is_unavailable = "host:2", False
     assert (Resources(7_000), Resources(7), Resources(14_000)) == world.all.capacity()[:3]
     world.silence("a")
     world.silence("b")
@@ -357,11 +357,11 @@ def test_pods_that_no_host_of_any_cluster_could_take() -> None:
     world, large = World(a=1, b=2), PodShape(Resources(2_000))
     huge = PodShape(Resources(3_000))
 
-    assert {huge: (Infeasible("a", 1), Infeasible("b", 2))} == world.all.judge([ONE, large, huge])
-    assert {large: (Infeasible("", 1),)} == World(a=1).all.judge([ONE, large])
-    world.managers["b"].is_away = True
+    assert {huge: (Infeasible("a", 1), Infeasible("b", 2))} == world.all.evaluate([ONE, large, huge])
+    assert {large: (Infeasible("", 1),)} == World(a=1).all.evaluate([ONE, large])
+    world.managers["b"].is_unavailable = True
     with pytest.raises(Unavailable):
-        world.all.judge([huge])
+        world.all.evaluate([huge])
 
 
 def test_hosts_of_a_daemon_are_counted_by_cluster() -> None:
@@ -370,6 +370,6 @@ def test_hosts_of_a_daemon_are_counted_by_cluster() -> None:
 
     assert [DaemonReach(1, cluster="a"), DaemonReach(2, cluster="b")] == world.all.reach(ONE)
     assert [DaemonReach(1)] == World(a=1).all.reach(ONE)
-    world.managers["b"].is_away = True
+    world.managers["b"].is_unavailable = True
     with pytest.raises(Unavailable):
         world.all.reach(ONE)

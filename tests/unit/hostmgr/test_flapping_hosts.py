@@ -8,7 +8,7 @@ from typing import Any
 from peloton.model.host import HostState
 from peloton.model.ids import Hostname, JobId
 from services.hostmgr.hosts.host_cache import HostCache
-from tests.unit.hostmgr.test_aversions import there
+from tests.unit.hostmgr.test_avoidances import there
 from tests.unit.hostmgr.test_hosts import LEASE_S, free_part, leased, refused, shape
 from tests.unit.hostmgr.test_maintenance import maintained
 
@@ -35,7 +35,7 @@ class Cluster:
             self.show()
 
     def avoided(self) -> list[str]:
-        return sorted(self.cache.aversions.avoided_by_all(self.now_s))
+        return sorted(self.cache.avoidances.list_avoided(self.now_s))
 
     def lease(self, count: int) -> Any:
         return self.cache.acquire(JobId("job"), [(shape(4.0), count)], self.now_s)

@@ -13,12 +13,12 @@ from peloton.model.host import POD_SLOTS_UNLIMITED, ComingBack, HostState
 from peloton.model.ids import Hostname, JobId
 from peloton.model.maintenance import HostMaintenance
 from peloton.model.pod import AllOf, HostLabel, PodLabel, PodShape, Strategy
-from peloton.model.reason import Misfit, RefusingHosts, merged
+from peloton.model.reason import Misfit, RefusingHosts, merge_misfits
 from peloton.model.reservation import HostReservation, SoonestHost
-from peloton.model.resources import Resources, free_share, needed
+from peloton.model.resources import Resources, compute_needed, free_share
 from peloton.scheduling import fit
 from services.hostmgr.driver import FreeResources
-from services.hostmgr.hosts.aversions import Aversions
+from services.hostmgr.hosts.avoidances import HostAvoidances
 from services.hostmgr.hosts.host_cache import HostCache
 from services.hostmgr.hosts.host_chooser import LEASED
 from tests.unit.hostmgr.test_hosts import JOB, OTHER, agent, free_part, pool_with, shape
@@ -81,7 +81,7 @@ def act(pool: HostCache, what: str, on: Any) -> None:
         case "close":
             pool.close_to_revocable(dict.fromkeys(on, 0))
         case "maintain":
-            pool.set_maintained(maintained(name, is_away) for name, is_away in on.items())
+            pool.set_maintained(maintained(name, is_unavailable) for name, is_unavailable in on.items())
         case "hold":
             pool.hold([ComingBack(OTHER, 0, on, Resources(1_000), 0)], 0.0)
         case "reserve":
@@ -91,14 +91,18 @@ def act(pool: HostCache, what: str, on: Any) -> None:
                 made = HostReservation(OTHER, 0, shape(2.0), host, 0, 10**12)
                 pool._table.reservations.add(made, 1_000.0, 0.0)
         case "measure":
-            pool.loads.measured(on, [NAMES[0]])
+            pool.loads.set_measured(on, [NAMES[0]])
         case "label":
             pool.pods_launched(OTHER, [(NAMES.index(on), 0, on, (("app", "web"),))])
 
 
-def maintained(name: str, is_away: bool) -> HostMaintenance:
+def maintained(name: str, is_unavailable: bool) -> HostMaintenance:
     return HostMaintenance(
-        "", Hostname(name), HostState.DRAINING if is_away else HostState.UP, HostState.DOWN, drained_from_ns=is_away
+        "",
+        Hostname(name),
+        HostState.DRAINING if is_unavailable else HostState.UP,
+        HostState.DOWN,
+        drained_from_ns=is_unavailable,
     )
 
 
@@ -132,13 +136,13 @@ class Scan:
     def share(self, name: str, put: int) -> int:
         host = self.seen[name]
         free = fit.free_for(self.wanted, host.view)
-        need = needed(self.wanted.resources)
+        need = compute_needed(self.wanted.resources)
         left = [have - put * amount for have, amount in zip(free, need, strict=True)]
         return free_share(left, self.table.capacity_of(name), need)
 
     def unused(self, name: str, put: int) -> int:
         """Return the smaller unused part, in millionths, of cpu and memory."""
-        fleet, need = self.table.free_resources.fleet, needed(self.wanted.resources)
+        fleet, need = self.table.free_resources.fleet, compute_needed(self.wanted.resources)
         free, total = self.seen[name].free, self.table.capacity_of(name)
         cpu, memory = fleet.loads.of(fleet.row_of[name])
         amounts = (
@@ -160,7 +164,7 @@ class Scan:
         is_used = {
             name: not self.table.capacity_of(name).fits_in(self.table.free_resources.hosts[name].free) for name in names
         }
-        is_used |= dict.fromkeys(self.table.kept_on(), True)
+        is_used |= dict.fromkeys(self.table.find_kept_hosts(), True)
         put = Counter[str]()
         match self.wanted.strategy:
             case Strategy.PACK_HOST:
@@ -196,7 +200,7 @@ class Scan:
 def scanned(pool: HostCache, wanted: PodShape, count: int) -> tuple[set[str], tuple[RefusingHosts, ...]]:
     """Return the hosts that a scan takes, and the reasons for the others if they are too few."""
     scan = Scan(pool, wanted)
-    return set(scan.taken(count)), merged(scan.refused) if sum(scan.free_resources.values()) < count else ()
+    return set(scan.taken(count)), merge_misfits(scan.refused) if sum(scan.free_resources.values()) < count else ()
 
 
 @given(st.lists(FREE_RESOURCES_OF_HOSTS, max_size=8), st.lists(ACTS, max_size=12), SHAPES, st.integers(1, 12))
@@ -211,7 +215,7 @@ def test_a_lease_takes_what_a_scan_of_all_hosts_takes(
     pool.set_hosts([agent(name, 2_000, 0) for name in NAMES])
     for what, on in acts:
         act(pool, what, on)
-    pool.aversions = Aversions(lambda: len(NAMES))  # no host is avoided for having been gone
+    pool.avoidances = HostAvoidances(lambda: len(NAMES))  # no host is avoided for having been gone
     hosts, reasons = scanned(pool, wanted, count)
 
     lease = pool.acquire(JOB, [(wanted, count)], 0.0)

@@ -105,7 +105,7 @@ def test_loads_cross_the_wire() -> None:
     beyond the allocation, which counts as zero.
     """
     story = Story()
-    story.cache.loads.measured({Hostname("h1"): (-100, 20)})
+    story.cache.loads.set_measured({Hostname("h1"): (-100, 20)})
     lease = story.cache.acquire(JOB, [(shape(2), 2)], 0.0)
     wire = lease_to_wire(lease, [])
 

@@ -14,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from peloton.api.convert import new_job_record
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2
-from peloton.lifecycle.host_pools import announced, announced_free, announced_with_volumes
+from peloton.lifecycle.host_pools import announce, announce_with_volumes, announced_free
 from peloton.lifecycle.volumes import at_its_volume
 from peloton.model.host import ReadyGang
 from peloton.model.host_pool import DEFAULT_HOST_POOL, Factors, HostInPool, HostPool, HostPools, Workload
@@ -45,10 +45,10 @@ class Events:
     def __init__(self, cache: HostCache) -> None:
         self._cache = cache
 
-    def connected(self) -> None:
+    def on_connect(self) -> None:
         pass
 
-    def disconnected(self) -> None:
+    def on_disconnect(self) -> None:
         self._cache.forget_resources()
 
     def hosts_registered(self, hosts: Sequence[RegisteredHost]) -> None:
@@ -111,7 +111,7 @@ class Life(RuleBasedStateMachine):
         """Return the resources announced for pods, without volumes."""
         known = self.cache._table.registered.by_name.get(host)
         own = CAPACITY - Resources(disk_mib=known.volumes_mib if known is not None else 0)
-        return announced(own, self.pools.pools[self.pools.of(host).current].factors)
+        return announce(own, self.pools.pools[self.pools.of(host).current].factors)
 
     # Events.
 
@@ -183,7 +183,7 @@ class Life(RuleBasedStateMachine):
             self.ended += [pod for pod, _ in taken]
             return
         self.cache.pods_launched(JOB, [(pod.instance_id, pod.run_id, host, ()) for pod, host in taken])
-        self.cache.host_pools.refused([pod for pod, _ in left])
+        self.cache.host_pools.remove_refused([pod for pod, _ in left])
         for host in claims:
             have = zip(self.asked_on(host), before[host], self.announced_of(host), strict=True)
             assert all(now <= max(was, most) for now, was, most in have), "more than the host pool announces"
@@ -284,7 +284,7 @@ class Life(RuleBasedStateMachine):
         known, total = self.cache._table.registered, NOTHING
         for name, host in known.by_name.items():
             factors = self.pools.pools[self.pools.of(name).current].factors
-            total += announced_with_volumes(CAPACITY, host.volumes_mib, factors)
+            total += announce_with_volumes(CAPACITY, host.volumes_mib, factors)
         assert total == known.total
 
     @invariant()

@@ -96,7 +96,7 @@ def test_the_meter_sums_over_hosts() -> None:
     first = look(HostUse(), [row(POD, 3, 100)])
 
     meter.note({Hostname("a"): look(first, [row(POD, 3.5, 101, 20)])}, {Hostname("a"): HostWatch(2)}, QosPolicy())
-    meter.evicted([Correction(PodId.parse(POD), QosReason(QosRule.HOT_CPU, "a", 3_500, 4_000, 90))])
+    meter.record_evicted([Correction(PodId.parse(POD), QosReason(QosRule.HOT_CPU, "a", 3_500, 4_000, 90))])
 
     data = reader.get_metrics_data()
     assert data is not None

@@ -34,7 +34,7 @@ class Table:
         for name in hostnames:
             del self.rows[name]
 
-    def claimed(self, cluster: str) -> set[str]:
+    def list_claimed(self, cluster: str) -> set[str]:
         return {name for name, holder in self.rows.items() if holder == cluster}
 
 
@@ -43,7 +43,7 @@ def test_storage_is_asked_about_what_changed() -> None:
     table = Table(h1="b", h0="b")
     claims = HostnameClaims(table, "b")
 
-    looks = [claims.refused(names) for names in (["h1", "h2"], ["h1", "h2"], ["h2"])]
+    looks = [claims.find_refused(names) for names in (["h1", "h2"], ["h1", "h2"], ["h2"])]
 
     assert [{}, {}, {}] == looks
     assert [("disclaim", ["h0"]), ("claim", ["h2"]), ("disclaim", ["h1"])] == table.calls
@@ -55,10 +55,10 @@ def test_hosts_with_which_a_cluster_begins_have_not_joined_it() -> None:
     table = Table(h9="a")
     claims = HostnameClaims(table, "b")
 
-    claims.refused(["h9"])
-    claims.refused(["h1", "h2"])
-    claims.refused(["h1", "h2", "h3"])
-    HostnameClaims(table, "b").refused(["h1", "h2", "h3", "h4"])
+    claims.find_refused(["h9"])
+    claims.find_refused(["h1", "h2"])
+    claims.find_refused(["h1", "h2", "h3"])
+    HostnameClaims(table, "b").find_refused(["h1", "h2", "h3", "h4"])
 
     assert [("begin", ["h9"]), ("begin", ["h1", "h2"]), ("claim", ["h3"]), ("claim", ["h4"])] == table.calls
 
@@ -68,10 +68,10 @@ def test_a_name_of_another_cluster_is_refused_until_it_is_free(caplog: pytest.Lo
     table = Table(h1="a")
     claims = HostnameClaims(table, "b")
 
-    looks = [claims.refused(["h1", "h2"]), claims.refused(["h1", "h2"])]
+    looks = [claims.find_refused(["h1", "h2"]), claims.find_refused(["h1", "h2"])]
     del table.rows["h1"]
 
-    assert [{"h1": "a"}, {"h1": "a"}, {}] == [*looks, claims.refused(["h1", "h2"])]
+    assert [{"h1": "a"}, {"h1": "a"}, {}] == [*looks, claims.find_refused(["h1", "h2"])]
     assert ["host h1 is not used: cluster a has one of that name, and names are unique over all clusters"] == [
         record.getMessage() for record in caplog.records
     ]

@@ -18,7 +18,7 @@ from services.hostmgr.domain_messages import counts_from_wire, counts_to_wire
 from services.hostmgr.driver import FreeResources, RegisteredHost
 from services.hostmgr.hosts.host_cache import HostCache
 from services.hostmgr.hosts.host_chooser import HOSTS_PER_LEASE_MAX
-from services.hostmgr.messages import lease_from_wire, lease_to_wire, wanted_from_wire, wanted_to_wire
+from services.hostmgr.messages import decode_wanted, encode_wanted, lease_from_wire, lease_to_wire
 
 JOB = JobId("00000000-0000-4000-8000-000000000001")
 OTHER = JobId("00000000-0000-4000-8000-000000000002")
@@ -84,7 +84,7 @@ def test_every_host_has_the_labels_of_its_cluster() -> None:
     assert [expected] * 2 == [host.labels for host in pool.hosts()]
     assert [expected] == [host.labels for host in pool.acquire(JOB, [(shape(1), 1)], 0.0).hosts]
     assert {"east": False, "west": True} == {
-        name: not pool.judge([shape(constraint=HostLabel(CLUSTER_LABEL, name, "=", 1))]) for name in ("east", "west")
+        name: not pool.evaluate([shape(constraint=HostLabel(CLUSTER_LABEL, name, "=", 1))]) for name in ("east", "west")
     }
 
 
@@ -352,7 +352,7 @@ def test_spread_crosses_the_wire() -> None:
     rules = Spread("rack", 2), Spread("zone", is_hard=False)
     shapes = [shape(), shape(layout=Layout(rules)), shape(2, layout=Layout(rules[:1], GangClose("rack", True)))]
     wanted = [(each, 1) for each in shapes]
-    assert wanted == wanted_from_wire(wanted_to_wire(wanted))
+    assert wanted == decode_wanted(encode_wanted(wanted))
 
     racks, zones = DomainCount({"a": 1, "b": 0}, frozenset("ac")), DomainCount({}, frozenset("x"))
     counts = {shapes[1]: (racks, zones), shapes[2]: (zones,)}
@@ -367,11 +367,11 @@ def test_spread_crosses_the_wire() -> None:
 def test_strategies_cross_the_wire(strategy: Strategy) -> None:
     """A host manager of release 0.1 packs for unknown strategies; the flags of its workers are read."""
     wanted = [(shape(strategy=strategy), 2)]
-    (wire,) = wanted_to_wire(wanted)
+    (wire,) = encode_wanted(wanted)
 
-    assert wanted == wanted_from_wire([wire])
+    assert wanted == decode_wanted([wire])
     wire.ClearField("strategy")
-    (of_old,) = wanted_from_wire([wire])
+    (of_old,) = decode_wanted([wire])
     known = Strategy.PACK_HOST if strategy in (Strategy.DEFRAGMENT, Strategy.LEAST_LOADED) else strategy
     assert known is of_old[0].strategy
 

@@ -49,7 +49,7 @@ def a_cache(**attributes: list[dict[str, Any]]) -> HostCache:
     cache = HostCache(LEASE_S, cluster_labels={"peloton/cluster": "west"})
     answer = orjson.dumps({"type": "GET_AGENTS", "get_agents": {"agents": agents}})
     cache.set_hosts(agent.host for agent in AgentReader().read([answer]))
-    cache.add_resources(OfferCache().take_in(offers))
+    cache.add_resources(OfferCache().receive(offers))
     return cache
 
 
@@ -99,7 +99,7 @@ def test_what_no_host_could_take_is_known_by_each_value() -> None:
     cache = a_cache(both=RACKS["both"])
     one, joined = (shape(constraint=HostLabel("rack", value)) for value in ("b", "a,b"))
 
-    assert [joined] == list(cache.judge([one, joined]))
+    assert [joined] == list(cache.evaluate([one, joined]))
 
 
 def test_a_lease_has_all_values_and_earlier_releases_read_them_joined() -> None:

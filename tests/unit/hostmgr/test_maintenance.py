@@ -10,14 +10,14 @@ from typing import Any
 from peloton.model.host import CLUSTER_KIND_LABEL, CLUSTER_LABEL, HostState
 from peloton.model.ids import Hostname, JobId
 from peloton.model.job import JobType
-from peloton.model.maintenance import HostMaintenance, Resident
+from peloton.model.maintenance import HostedPod, HostMaintenance
 from peloton.model.reason import SlaRefusal
 from peloton.model.resources import Resources
 from services.hostmgr.drain_watch import REFUSAL_S, DrainWatch
 from services.hostmgr.driver import FreeResources, RegisteredHost
+from services.hostmgr.hosted_pods import AGE_MAX_S, ASKED_WITHIN_S, REST_PER_QUERY, HostedPods
 from services.hostmgr.hosts.host_cache import HostCache
 from services.hostmgr.hosts.host_chooser import GOES_NOTICE_NS
-from services.hostmgr.residents import AGE_MAX_S, ASKED_WITHIN_S, REST_PER_QUERY, Residents
 from tests.unit.hostmgr.test_hosts import JOB, LEASE_S, OTHER, free_part, leased, pool_with, refused, shape
 
 UP, DRAINING, DOWN = HostState.UP, HostState.DRAINING, HostState.DOWN
@@ -98,7 +98,7 @@ def test_capacity_without_those_that_go() -> None:
     pool.set_maintained([maintained("h1", DRAINING), maintained("h2", UP), gone])
 
     assert pool.capacity() == (Resources.of(8, 4096), Resources.of(2, 0), 2)
-    assert pool.registered_capacity() == Resources.of(4 * 3 + 2, 2048 * 3 + 1)
+    assert pool.sum_registered() == Resources.of(4 * 3 + 2, 2048 * 3 + 1)
     assert pool.host_count() == 4
 
 
@@ -151,7 +151,7 @@ def test_the_cluster_takes_a_host_away_soon() -> None:
 
 # Pods on a host.
 
-POD = Resident(JOB, 1, JobType.BATCH, False)
+POD = HostedPod(JOB, 1, JobType.BATCH, False)
 
 
 class Storage:
@@ -160,15 +160,15 @@ class Storage:
         self.took_s = 0.0
         self.looks: list[set[str]] = []
 
-    def residents(self, hostnames: Collection[str]) -> dict[Hostname, list[Resident]]:
+    def hosted_pods(self, hostnames: Collection[str]) -> dict[Hostname, list[HostedPod]]:
         self.looks.append(set(hostnames))
         self.now_s += self.took_s
         return {Hostname(name): [POD] for name in hostnames}
 
 
-def looking() -> tuple[Storage, Residents]:
+def looking() -> tuple[Storage, HostedPods]:
     storage = Storage()
-    return storage, Residents(storage.residents, lambda: storage.now_s)
+    return storage, HostedPods(storage.hosted_pods, lambda: storage.now_s)
 
 
 H1, H2 = Hostname("h1"), Hostname("h2")
@@ -176,59 +176,59 @@ H1, H2 = Hostname("h1"), Hostname("h2")
 
 def test_one_read_serves_all_hosts() -> None:
     """One query serves all hosts for a moment; a host that was not in it is queried with the others."""
-    storage, residents = looking()
-    assert [POD] == residents.of(H1) == residents.of(H2) == residents.of(H1)
+    storage, hosted_pods = looking()
+    assert [POD] == hosted_pods.of(H1) == hosted_pods.of(H2) == hosted_pods.of(H1)
     storage.now_s += AGE_MAX_S
-    residents.of(H1)
-    residents.of(H2)
+    hosted_pods.of(H1)
+    hosted_pods.of(H2)
 
     assert storage.looks == [{"h1"}, {"h1", "h2"}, {"h1", "h2"}]
 
 
 def test_a_slow_read_serves_longer() -> None:
     """Queries take a bounded part of the time, however long one query takes."""
-    storage, residents = looking()
+    storage, hosted_pods = looking()
     storage.took_s = 2.0
-    residents.of(H1)
+    hosted_pods.of(H1)
     storage.now_s += REST_PER_QUERY * 2.0 - 0.1
-    residents.of(H1)
+    hosted_pods.of(H1)
     assert len(storage.looks) == 1
     storage.now_s += 0.1
-    residents.of(H1)
+    hosted_pods.of(H1)
 
     assert len(storage.looks) == 2
 
 
 def test_hosts_without_requests_are_forgotten() -> None:
     """Hosts without a request are no longer queried."""
-    storage, residents = looking()
-    residents.of(H1)
+    storage, hosted_pods = looking()
+    hosted_pods.of(H1)
     storage.now_s += ASKED_WITHIN_S
-    residents.of(H2)
+    hosted_pods.of(H2)
 
     assert storage.looks == [{"h1"}, {"h2"}]
 
 
 def test_who_was_notified_is_not_asked_again() -> None:
     """A leaving pod is marked even if the query is older; the next query overrides the mark."""
-    storage, residents = looking()
-    residents.of(H1)
-    residents.note_leaving(H1, JOB, [1])
-    residents.note_leaving(H2, JOB, [1])
-    assert residents.of(H2) == [POD]
-    residents.note_leaving(H1, JOB, [1])
+    storage, hosted_pods = looking()
+    hosted_pods.of(H1)
+    hosted_pods.note_leaving(H1, JOB, [1])
+    hosted_pods.note_leaving(H2, JOB, [1])
+    assert hosted_pods.of(H2) == [POD]
+    hosted_pods.note_leaving(H1, JOB, [1])
 
-    assert residents.of(H1) == [replace(POD, is_leaving=True)]
-    residents.note_leaving(H1, OTHER, [1])
+    assert hosted_pods.of(H1) == [replace(POD, is_leaving=True)]
+    hosted_pods.note_leaving(H1, OTHER, [1])
     storage.now_s += AGE_MAX_S
-    assert residents.of(H1) == [POD]
+    assert hosted_pods.of(H1) == [POD]
 
 
 def test_now_means_now() -> None:
     """The decision that a host is empty never uses an old query."""
-    storage, residents = looking()
-    residents.of(H1)
-    residents.now_of([H1])
+    storage, hosted_pods = looking()
+    hosted_pods.of(H1)
+    hosted_pods.now_of([H1])
 
     assert storage.looks == [{"h1"}, {"h1"}]
 

@@ -126,10 +126,10 @@ class Master:
         self.answers = answers
         self.agents = {"agent"}
         self.asked: list[list[str]] = []
-        self.is_away = False
+        self.is_unavailable = False
 
     def reconcile(self, pods: Sequence[PodOnHost]) -> None:
-        if self.is_away:
+        if self.is_unavailable:
             raise OSError("away")
         self.asked.append([str(pod.pod_id) for pod in pods])
         self.answers([answer(str(pod.pod_id)) for pod in pods if pod.host_id in self.agents])
@@ -181,10 +181,10 @@ def test_a_read_that_fails_forgets_no_pod(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(reconcile, "ANSWER_TIMEOUT_S", 0.0)
     made, master = reconciler(pod_row(0, agent="away"))
     made.ask(ReconcileScope.ALL, master.reconcile)
-    master.is_away = True
+    master.is_unavailable = True
     with pytest.raises(OSError, match="away"):
         made.ask(ReconcileScope.UNSETTLED, master.reconcile)
-    master.is_away, master.agents = False, {"away"}
+    master.is_unavailable, master.agents = False, {"away"}
 
     made.ask(ReconcileScope.UNSETTLED, master.reconcile)
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from peloton.lifecycle.reason_text import placement_text
-from peloton.lifecycle.reservation import NAMED_MAX, reserved_max, waiting_pods
+from peloton.lifecycle.reservation import NAMED_MAX, limit_reserved, waiting_pods
 from peloton.model.host import ComingBack, Desired, HostState, ReadyGang
 from peloton.model.ids import Hostname, JobId
 from peloton.model.maintenance import HostMaintenance
@@ -198,7 +198,7 @@ def test_a_few_hosts_are_reserved_at_a_time() -> None:
     world.wait(1)
     world.look(OTHER, [LARGE])
     assert [JOB] == list(world.reserved)
-    assert [1, 1, 2, 8, 8] == [reserved_max(count) for count in (1, 19, 20, 80, 50_000)]
+    assert [1, 1, 2, 8, 8] == [limit_reserved(count) for count in (1, 19, 20, 80, 50_000)]
 
 
 def test_a_reservation_is_given_back_in_time() -> None:
@@ -311,7 +311,7 @@ def test_a_reservation_never_leaks(acts: Sequence[tuple[str, Any, Any]]) -> None
         act(world, what, on, more)
         kept = world.reserved
         since_s = {one: since_s.get(one, world.now_s) for one in kept.items()}
-        assert len(kept) == len({*kept.values()}) <= reserved_max(3)
+        assert len(kept) == len({*kept.values()}) <= limit_reserved(3)
         if what == "wait":
             assert all(world.now_s - begun_s < KEEP_S for begun_s in since_s.values())
         for name, size in world.size.items():
@@ -321,4 +321,4 @@ def test_a_reservation_never_leaks(acts: Sequence[tuple[str, Any, Any]]) -> None
     world.wait(KEEP_S)
 
     table = world.cache._table
-    assert ({}, set()) == (world.reserved, {*table.kept_on()} - {*table.holds.hostnames()})
+    assert ({}, set()) == (world.reserved, {*table.find_kept_hosts()} - {*table.holds.hostnames()})

@@ -12,7 +12,7 @@ from services.hostmgr.driver import RegisteredHost
 from services.hostmgr.hosts import resource_holds
 from services.hostmgr.hosts.host_cache import HostCache
 from services.hostmgr.hosts.resource_holds import HOLD_S
-from services.hostmgr.messages import desired_from_wire, desired_to_wire, lease_from_wire, lease_to_wire
+from services.hostmgr.messages import decode_desired, encode_desired, lease_from_wire, lease_to_wire
 from tests.unit.hostmgr.test_hosts import JOB, OTHER, free_part, leased, pool_with, refused, shape
 
 H1 = Hostname("h1")
@@ -128,7 +128,7 @@ def test_desired_hosts_cross_the_wire() -> None:
     """Each desired host has the shape of its pod."""
     desired = [Desired(3, H1, SMALL), Desired(0, Hostname("h2"), BIG)]
 
-    assert desired == desired_from_wire(desired_to_wire(desired, [BIG, SMALL]), [BIG, SMALL])
+    assert desired == decode_desired(encode_desired(desired, [BIG, SMALL]), [BIG, SMALL])
 
 
 def test_emptiest_hosts_are_leased_first() -> None:

@@ -43,8 +43,8 @@ def shape(cpu: float = 1, constraint: HostLabel | None = None, layout: Layout = 
     return PodShape(Resources.of(cpu, 10), constraint=constraint, layout=layout)
 
 
-def count(of: HostCache, wanted: PodShape, **homes: int) -> DomainCount:
-    [found] = of.domains.count([wanted], {Hostname(name): number for name, number in homes.items()})[wanted]
+def count(of: HostCache, wanted: PodShape, **pod_counts: int) -> DomainCount:
+    [found] = of.domains.count([wanted], {Hostname(name): number for name, number in pod_counts.items()})[wanted]
     return found
 
 
@@ -54,17 +54,17 @@ def test_domains_are_open_where_a_host_could_take_the_pod() -> None:
     """
     hosts = cache()
     pods = {"a": 3, "c": 1, "small": 2}
-    homes = {"h1": 1, "h2": 2, "h4": 1, "h5": 2, "gone": 7}
+    pod_counts = {"h1": 1, "h2": 2, "h4": 1, "h5": 2, "gone": 7}
 
-    assert DomainCount(pods, frozenset("abc")) == count(hosts, shape(), **homes)
-    assert DomainCount(pods, frozenset("a")) == count(hosts, shape(constraint=HostLabel("disk", "ssd")), **homes)
-    assert DomainCount(pods, frozenset()) == count(hosts, shape(5), **homes)
+    assert DomainCount(pods, frozenset("abc")) == count(hosts, shape(), **pod_counts)
+    assert DomainCount(pods, frozenset("a")) == count(hosts, shape(constraint=HostLabel("disk", "ssd")), **pod_counts)
+    assert DomainCount(pods, frozenset()) == count(hosts, shape(5), **pod_counts)
     hosts.set_maintained(maintained(name, True) for name in ("h2", "h4"))
-    assert DomainCount(pods, frozenset("ab")) == count(hosts, shape(), **homes)
+    assert DomainCount(pods, frozenset("ab")) == count(hosts, shape(), **pod_counts)
     wanted = shape()
     planned = hosts.domains.count([wanted], {Hostname("h3"): 2}, drained=[Hostname("h3")])
     assert [DomainCount({"b": 2}, frozenset("a"))] == [*planned[wanted]], "without those that are to be drained"
-    assert DomainCount(pods, frozenset("ab")) == count(hosts, shape(), **homes)
+    assert DomainCount(pods, frozenset("ab")) == count(hosts, shape(), **pod_counts)
 
 
 def test_a_lease_has_the_hosts_that_the_bound_allows() -> None:

@@ -31,7 +31,7 @@ def task(*ports: int, **more: Any) -> task_pb2.TaskConfig:
 
 def pods(count: int, *ports: int, start: int = 0) -> list[ReadyGang]:
     """Return pods as storage reads them."""
-    shape, labels = shape_of(*ports), convert.carried_labels(task(*ports))
+    shape, labels = shape_of(*ports), convert.collect_labels(task(*ports))
     return [ReadyGang(shape, ((start + at, 1),), labels) for at in range(count)]
 
 
@@ -51,7 +51,7 @@ def test_pods_with_one_static_port_are_on_hosts_of_their_own() -> None:
 def test_pods_of_other_jobs_count() -> None:
     """The labels that a launch adds, of static and of dynamic ports, count; the end of the pod frees the port."""
     pool = pool_with(free_part("h1"), free_part("h2"), free_part("h3"))
-    pool.pods_launched(OTHER, [(0, 1, "h1", convert.carried_labels(task(8080))), (1, 1, "h2", (port_label(8080),))])
+    pool.pods_launched(OTHER, [(0, 1, "h1", convert.collect_labels(task(8080))), (1, 1, "h2", (port_label(8080),))])
 
     taken = pool.acquire(JOB, [(shape_of(8080), 2)], 0.0)
     assert (["h3"], {"port 8080 in use": 2}) == ([one.hostname for one in taken.hosts], refused(taken))

@@ -1,4 +1,5 @@
-"""Pods that no registered host could take even if it were empty: the reason in a lease, and the answer of ``judge``."""
+"""Pods that no registered host could take even if it were empty: the reason in a lease, and what ``evaluate``
+returns."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ from peloton.model.pod import HostLabel, PodShape
 from peloton.model.reason import Infeasible
 from peloton.model.resources import Resources
 from services.hostmgr.driver import RegisteredHost
-from services.hostmgr.hosts.feasibility_cache import JUDGED_MAX
+from services.hostmgr.hosts.feasibility_cache import EVALUATED_MAX
 from services.hostmgr.hosts.host_cache import HostCache
 from services.hostmgr.hosts.registered_hosts import RegisteredHosts
 from services.hostmgr.messages import lease_from_wire, lease_to_wire
@@ -56,13 +57,13 @@ def test_a_lease_that_is_too_little_says_what_no_host_could_take() -> None:
 def test_hosts_that_come_are_read() -> None:
     """Results for earlier hosts are dropped; a host that stays unchanged has no effect."""
     pool = registered(agent("h1"), agent("h2"))
-    assert {shape(7): TOO_LARGE} == texts(pool.judge([shape(7), shape(2)]))
-    assert {shape(7): TOO_LARGE} == texts(pool.judge([shape(7)]))
+    assert {shape(7): TOO_LARGE} == texts(pool.evaluate([shape(7), shape(2)]))
+    assert {shape(7): TOO_LARGE} == texts(pool.evaluate([shape(7)]))
 
     pool.set_hosts([agent("h1"), agent("h2"), agent("h3", cpu=8)])
-    assert {} == pool.judge([shape(7)])
+    assert {} == pool.evaluate([shape(7)])
     pool.set_hosts([agent("h1"), agent("h2")])
-    assert {shape(7): TOO_LARGE} == texts(pool.judge([shape(7)]))
+    assert {shape(7): TOO_LARGE} == texts(pool.evaluate([shape(7)]))
 
 
 @pytest.mark.parametrize(
@@ -81,25 +82,25 @@ def test_pods_that_name_a_host(name: str, cpu: float, why: str) -> None:
     """Equal hosts are evaluated together, except for named ones."""
     wanted = shape(cpu, constraint=HostLabel("hostname", name))
 
-    assert ({wanted: why} if why else {}) == texts(registered(agent("h1"), agent("h2")).judge([wanted]))
+    assert ({wanted: why} if why else {}) == texts(registered(agent("h1"), agent("h2")).evaluate([wanted]))
 
 
 def test_before_the_hosts_are_known() -> None:
-    """A lease says nothing of pods that fit no host, and ``judge`` is Unavailable."""
+    """A lease says nothing of pods that fit no host, and ``evaluate`` is Unavailable."""
     pool = pool_with(free_part("h1"))
 
     assert {} == pool.acquire(JOB, [(shape(7), 1)], 0.0).infeasible
     with pytest.raises(Unavailable):
-        pool.judge([shape(7)])
+        pool.evaluate([shape(7)])
 
 
 def test_a_call_finds_out_about_a_bounded_number_of_shapes() -> None:
     """The next call continues with the remaining shapes."""
     pool = registered(agent("h1"))
-    shapes: list[PodShape] = [shape(5 + number) for number in range(JUDGED_MAX + 1)]
+    shapes: list[PodShape] = [shape(5 + number) for number in range(EVALUATED_MAX + 1)]
 
-    assert JUDGED_MAX == len(pool.judge(shapes))
-    assert JUDGED_MAX + 1 == len(pool.judge(shapes))
+    assert EVALUATED_MAX == len(pool.evaluate(shapes))
+    assert EVALUATED_MAX + 1 == len(pool.evaluate(shapes))
 
 
 AGENTS = st.dictionaries(st.sampled_from("abcdef"), st.tuples(st.integers(1, 2), st.sampled_from("xy")))

@@ -172,7 +172,7 @@ def test_a_host_that_is_back_or_went_for_maintenance_is_not_wrong() -> None:
     assert ["Host b left"] == [text[:11] for text in story.problems() if text.startswith("Host") and "left" in text]
     story.cache.set_hosts([host("b")])
     assert not any("left" in text for text in story.problems())
-    assert {} == story.cache.aversions.gone_lately(60.0, time.monotonic() + 100.0)
+    assert {} == story.cache.avoidances.list_gone(60.0, time.monotonic() + 100.0)
 
 
 def test_the_map_has_one_entry_for_each_host() -> None:
@@ -244,7 +244,7 @@ def test_pods_are_measured(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def held_cpu(columns: HostColumns) -> dict[str, int]:
     """Return the allocation by host, in percent."""
-    return dict(zip(columns.hostnames, columns.held_percents("cpu"), strict=True))
+    return dict(zip(columns.hostnames, columns.compute_held_percents("cpu"), strict=True))
 
 
 def test_columns_follow_hosts_that_come_change_and_go() -> None:

@@ -8,19 +8,19 @@ from dataclasses import replace
 import pytest
 
 from peloton.lifecycle.avoidance import (
+    DEPRIORITIZED_S,
     FOR_ALL,
     FOR_ONE,
     QUICK_S,
-    SHUNNED_S,
     WINDOW_S,
     Record,
     Rule,
     RunEnd,
     after_failure,
     after_success,
-    avoided_max,
-    failed_lately,
+    count_failed,
     is_own_fault,
+    limit_avoided,
     run_end,
 )
 from peloton.lifecycle.endings import RULES
@@ -127,7 +127,7 @@ def test_beyond_the_share_of_hosts_none_is_avoided() -> None:
     full = after_failure(record, end(B), FOR_ALL, 1000.0, may_avoid=False)
 
     assert (False, 3) == (full.is_avoided(1000.0), len(full.failures))
-    assert [1, 1, 2, 12_500] == [avoided_max(count) for count in (1, 3, 8, 50_000)]
+    assert [1, 1, 2, 12_500] == [limit_avoided(count) for count in (1, 3, 8, 50_000)]
 
 
 def test_a_record_is_over_when_it_says_no_more_than_a_new_one() -> None:
@@ -135,7 +135,7 @@ def test_a_record_is_over_when_it_says_no_more_than_a_new_one() -> None:
     once, avoided = after([end(A)]), after([end(A), end(A, 1), end(B)])
     last_s = avoided.until_s + FOR_ALL.longest_s
 
-    assert [False, True] == [once.is_over(FOR_ALL, now_s) for now_s in (1000.0, 1000.0 + SHUNNED_S)]
+    assert [False, True] == [once.is_over(FOR_ALL, now_s) for now_s in (1000.0, 1000.0 + DEPRIORITIZED_S)]
     assert [False, True] == [avoided.is_over(FOR_ALL, now_s) for now_s in (last_s, last_s + 1.0)]
     assert 2 == after([end(A), end(A, 1), end(B)], record=avoided, now_s=last_s).times
 
@@ -146,7 +146,7 @@ def test_a_job_failed_lately_where_it_would_keep_away() -> None:
     """
     records = [Record(failed_s=0.0, until_s=5_000.0), Record(failed_s=1_000.0), Record(failed_s=0.0)]
 
-    assert 2 == failed_lately(records, 1_000.0)
+    assert 2 == count_failed(records, 1_000.0)
 
 
 @pytest.mark.parametrize(

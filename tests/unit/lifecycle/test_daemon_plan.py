@@ -55,7 +55,7 @@ def test_each_host_counts_once(
     room = planned(drawn)
 
     assert (away, free, evicting, evicted, waiting, unchecked) == (
-        room.away_count, room.free_count, room.evicting_count, room.evicted_count, room.waiting_count,
+        room.unavailable_count, room.free_count, room.evicting_count, room.evicted_count, room.waiting_count,
         room.unchecked_count,
     )  # fmt: skip
     assert (REACH, CAPACITY) == (room.reach, room.capacity)

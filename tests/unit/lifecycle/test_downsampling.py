@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from peloton.lifecycle.downsampling import MARKS_MAX, cut, downsample, joined, merge
+from peloton.lifecycle.downsampling import MARKS_MAX, cut, downsample, merge, merge_marks
 from peloton.model.history import Column, Preemption, Quantity, Series
 
 MINUTE_S, HOUR_S = 60, 3_600
@@ -27,7 +27,7 @@ def minutes(draw: st.DrawFn, most: int = 200) -> Series:
         [number * MINUTE_S for number in times],
         draw(st.lists(st.integers(1, MINUTE_S), min_size=count, max_size=count)),
         {column: draw(amounts) for column in COLUMNS},
-        preemptions=joined(draw(st.lists(marks, max_size=20))),
+        preemptions=merge_marks(draw(st.lists(marks, max_size=20))),
     )
 
 
@@ -95,8 +95,8 @@ def test_few_causes_are_named() -> None:
     """Causes with the most pods are named; the others are one mark without a name, and no pod is lost."""
     marks = [Preemption(0, f"/{number}", number + 1) for number in range(MARKS_MAX + 2)]
 
-    found = joined(marks)
+    found = merge_marks(marks)
 
     assert MARKS_MAX + 1 == len(found)
     assert Preemption(0, "", 1 + 2) == found[-1]
-    assert found == joined(found)
+    assert found == merge_marks(found)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from peloton.lifecycle.external import IntakePlan, deal, plan_intake, pool_of
-from peloton.model.external import Sighting, Slot
+from peloton.lifecycle.external import AdoptionPlan, allocate, plan_adoption, pool_of
+from peloton.model.external import ObservedPod, Slot
 from peloton.model.ids import JobId, RespoolId
 from peloton.model.pod import ON_HOST, TERMINAL, PodState
 
@@ -15,12 +15,12 @@ _LIVING = [PodState.INITIALIZED, PodState.PENDING, PodState.READY, *sorted(ON_HO
 _STATES = [*_LIVING, *sorted(TERMINAL - {PodState.DELETED})]
 
 
-def waiting(uid: str, job: JobId = A) -> Sighting:
-    return Sighting(uid, job, waits=True)
+def waiting(uid: str, job: JobId = A) -> ObservedPod:
+    return ObservedPod(uid, job, waits=True)
 
 
-def gone(uid: str, job: JobId = A) -> Sighting:
-    return Sighting(uid, job, waits=False)
+def gone(uid: str, job: JobId = A) -> ObservedPod:
+    return ObservedPod(uid, job, waits=False)
 
 
 def slot(uid: str, state: PodState | None, instance: int = 0, runs_again: bool = False) -> Slot:
@@ -29,49 +29,49 @@ def slot(uid: str, state: PodState | None, instance: int = 0, runs_again: bool =
 
 def test_a_pod_that_waits_gets_an_instance_of_its_owners_job() -> None:
     """Waiting pods are assigned to instances by job, in their order."""
-    plan = plan_intake([waiting("p2"), waiting("p1"), waiting("q", B)], [])
-    assert IntakePlan(take={A: ["p2", "p1"], B: ["q"]}) == plan
+    plan = plan_adoption([waiting("p2"), waiting("p1"), waiting("q", B)], [])
+    assert AdoptionPlan(take={A: ["p2", "p1"], B: ["q"]}) == plan
 
 
 def test_a_pod_that_has_an_instance_is_not_taken_again() -> None:
     """A pod with an instance is not assigned another, whatever the state of its instance, unless that has ended."""
     for state in _LIVING:
-        assert IntakePlan() == plan_intake([waiting("p")], [slot("p", state)])
+        assert AdoptionPlan() == plan_adoption([waiting("p")], [slot("p", state)])
 
 
 def test_a_pod_whose_run_ended_in_the_queue_is_taken_again() -> None:
     """A pod whose gang left the queue with a member, and which still waits, is assigned an instance again."""
-    assert {A: ["p"]} == plan_intake([waiting("p")], [slot("p", PodState.KILLED)]).take
+    assert {A: ["p"]} == plan_adoption([waiting("p")], [slot("p", PodState.KILLED)]).take
 
 
 def test_a_run_that_was_never_bound_goes_on_with_its_pod() -> None:
     """A run that was never bound is LOST, and another run starts for its pod without an intake."""
-    assert IntakePlan() == plan_intake([waiting("p")], [slot("p", PodState.LOST, runs_again=True)])
+    assert AdoptionPlan() == plan_adoption([waiting("p")], [slot("p", PodState.LOST, runs_again=True)])
 
 
 def test_a_pod_that_is_deleted_while_it_waits_leaves_the_queue() -> None:
     """A waiting pod that is deleted, or bound by another scheduler, leaves the queue."""
     for seen in ([], [gone("p")]):
-        plan = plan_intake(seen, [slot("p", PodState.PENDING, 3)])
-        assert IntakePlan(stop={A: [3]}, forget=("p",)) == plan
+        plan = plan_adoption(seen, [slot("p", PodState.PENDING, 3)])
+        assert AdoptionPlan(stop={A: [3]}, forget=("p",)) == plan
 
 
 def test_a_pod_on_a_host_keeps_its_instance_until_its_end_is_stored() -> None:
     """The cluster reports how it ends; then the instance is free."""
-    assert IntakePlan() == plan_intake([], [slot("p", PodState.RUNNING)])
-    assert IntakePlan(forget=("p",)) == plan_intake([gone("p")], [slot("p", PodState.SUCCEEDED)])
+    assert AdoptionPlan() == plan_adoption([], [slot("p", PodState.RUNNING)])
+    assert AdoptionPlan(forget=("p",)) == plan_adoption([gone("p")], [slot("p", PodState.SUCCEEDED)])
 
 
 def test_pods_beyond_the_bound_wait_outside() -> None:
     """The oldest pods are assigned first, and pods that have an instance count in the bound."""
-    plan = plan_intake([waiting("a"), waiting("b"), waiting("c")], [slot("a", PodState.PENDING)], waiting_max=2)
+    plan = plan_adoption([waiting("a"), waiting("b"), waiting("c")], [slot("a", PodState.PENDING)], waiting_max=2)
     assert ({A: ["b"]}, ("c",)) == (plan.take, plan.left_out)
 
 
 def test_instances_at_rest_are_dealt_before_new_ones() -> None:
     """Ended instances are assigned before new ones, so that their number is bounded by the pods alive at a time."""
     found = {0: (PodState.RUNNING, False), 1: (PodState.SUCCEEDED, False), 2: (PodState.LOST, True)}
-    assert [1, 3] == deal(2, found)
+    assert [1, 3] == allocate(2, found)
 
 
 def test_a_gang_gathers_in_its_instances_and_later_pods_stand_alone() -> None:
@@ -79,11 +79,11 @@ def test_a_gang_gathers_in_its_instances_and_later_pods_stand_alone() -> None:
     it.
     """
     waits, runs, ended = (PodState.INITIALIZED, False), (PodState.RUNNING, False), (PodState.KILLED, False)
-    assert [0, 1] == deal(2, {}, gang_size=3)
-    assert [2, 3] == deal(2, {0: waits, 1: waits}, gang_size=3)
-    assert [1] == deal(1, {0: waits, 1: ended, 2: waits}, gang_size=3)
-    assert [3] == deal(1, {0: runs, 1: ended, 2: runs}, gang_size=3)
-    assert [0, 1, 2] == deal(3, {0: ended, 1: ended, 2: ended}, gang_size=3)
+    assert [0, 1] == allocate(2, {}, gang_size=3)
+    assert [2, 3] == allocate(2, {0: waits, 1: waits}, gang_size=3)
+    assert [1] == allocate(1, {0: waits, 1: ended, 2: waits}, gang_size=3)
+    assert [3] == allocate(1, {0: runs, 1: ended, 2: runs}, gang_size=3)
+    assert [0, 1, 2] == allocate(3, {0: ended, 1: ended, 2: ended}, gang_size=3)
 
 
 _INSTANCES = st.lists(st.tuples(st.sampled_from(_STATES), st.booleans()), max_size=8)
@@ -98,10 +98,10 @@ def test_dealt_instances_are_free_and_leave_no_gap(
     gang_incomplete = all(state is PodState.INITIALIZED or state in TERMINAL for state, _ in found[:gang_size])
     if len(found) < gang_size and not gang_incomplete:
         return  # a gang is only under way when all of its members were there
-    dealt = deal(count, instances, gang_size)
-    assert count == len(dealt) == len(set(dealt))
-    assert all(i not in instances or (instances[i][0] in TERMINAL and not instances[i][1]) for i in dealt)
-    assert list(range(len(found) + sum(i not in instances for i in dealt))) == sorted({*instances, *dealt})
+    allocated = allocate(count, instances, gang_size)
+    assert count == len(allocated) == len(set(allocated))
+    assert all(i not in instances or (instances[i][0] in TERMINAL and not instances[i][1]) for i in allocated)
+    assert list(range(len(found) + sum(i not in instances for i in allocated))) == sorted({*instances, *allocated})
 
 
 _SEEN = st.dictionaries(st.sampled_from("abcdef"), st.booleans())
@@ -116,8 +116,8 @@ def test_after_an_intake_each_waiting_pod_has_one_instance(
     changes nothing.
     """
     slots = [slot(uid, state, i, again) for i, (uid, (state, again)) in enumerate(held.items())]
-    sightings = [Sighting(uid, A, waits) for uid, waits in seen.items()]
-    plan = plan_intake(sightings, slots, waiting_max)
+    observed_pods = [ObservedPod(uid, A, waits) for uid, waits in seen.items()]
+    plan = plan_adoption(observed_pods, slots, waiting_max)
     taken = plan.take.get(A, [])
     assert not {*taken} & {*plan.left_out}
     after = {one.uid: one for one in slots if one.uid not in plan.forget}
@@ -127,7 +127,7 @@ def test_after_an_intake_each_waiting_pod_has_one_instance(
             assert not after[uid].is_at_rest
         elif not waits:
             assert uid not in after or after[uid].is_on_host
-    again = plan_intake(sightings, after.values(), waiting_max)
+    again = plan_adoption(observed_pods, after.values(), waiting_max)
     assert ({}, {}, (), plan.left_out) == (again.take, again.stop, again.forget, again.left_out)
 
 

@@ -11,7 +11,7 @@ from peloton.lifecycle.failed_placements import (
     least_hold_s,
     placement_timeout_s,
 )
-from peloton.lifecycle.gang import HOLD, Step, Verdict, judge
+from peloton.lifecycle.gang import HOLD, Step, Verdict, evaluate
 from peloton.model.host import PlacementBatch, ReadyGang, Unplaced
 from peloton.model.ids import JobId
 from peloton.model.job import GangProgress
@@ -63,7 +63,7 @@ def test_pods_that_were_tried_before_give_up_sooner(
 
 def test_gangs_with_failed_launches_give_up_sooner() -> None:
     """Gangs whose launch failed before have a shorter timeout, as pods do."""
-    seen = [judge(GangProgress(2, {"ready": 2}, 2), waited_s, placement_s=600) for waited_s in (149, 150)]
+    seen = [evaluate(GangProgress(2, {"ready": 2}, 2), waited_s, placement_s=600) for waited_s in (149, 150)]
 
     assert [
         Verdict(Step.PLACE),

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from peloton.lifecycle.gang import HOLD, Member, Stage, Step, judge, progress_of, stage
+from peloton.lifecycle.gang import HOLD, Member, Stage, Step, evaluate, progress_of, stage
 from peloton.lifecycle.gang_fate import Fate, fate, has_failed_finally, is_affected
 from peloton.lifecycle.reason_text import requeue_text
 from peloton.model.job import GangProgress
@@ -93,7 +93,7 @@ def gang(**stages: int) -> GangProgress:
 )  # fmt: skip
 def test_verdicts(seen: GangProgress, waited_s: float, expected: tuple[Step, str]) -> None:
     """Each verdict is the next step of the launch, with 10 s for placement and 5 s for the start."""
-    verdict = judge(seen, waited_s, placement_s=10, launch_s=5)
+    verdict = evaluate(seen, waited_s, placement_s=10, launch_s=5)
     assert expected == (verdict.step, requeue_text(verdict.reason) if verdict.reason else "")
 
 
@@ -103,7 +103,7 @@ def test_a_launch_never_waits_for_ever(stages: dict[str, int], is_late: bool) ->
     ended well.
     """
     seen = GangProgress(sum(stages.values()), stages)
-    verdict = judge(seen, 10.0 if is_late else 0.0, 10, 10)
+    verdict = evaluate(seen, 10.0 if is_late else 0.0, 10, 10)
 
     assert not (is_late and verdict.is_waiting)
     assert (verdict.step is Step.RUNNING) == (bool(stages) and set(stages) <= {Stage.RUNNING, Stage.DONE})

@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 
 from peloton.lifecycle.constraints import host_labels
 from peloton.lifecycle.host_pools import (
-    announced,
+    announce,
     announced_free,
+    find_unserving,
     host_pool_labels,
-    served_by_name,
+    infer_workloads,
+    scale_request,
     serving,
-    taken,
-    unserved_by,
     workload_of,
 )
 from peloton.model.host_pool import AT_PAR, FACTOR_PERCENT_MAX, Factors, HostPool, Workload
@@ -79,9 +79,9 @@ def test_names_of_the_original_say_what_is_served() -> None:
     names = ("batch_reserved", "shared", "stateless", "batch", "stateful", "gpu")
 
     assert [W.BATCH, W.SHARED, W.STATELESS, W.BATCH, W.STATEFUL, W.GPU] == [
-        next(iter(served_by_name(name))) for name in names
+        next(iter(infer_workloads(name))) for name in names
     ]
-    assert frozenset() == served_by_name("default") == served_by_name("canary") == served_by_name("")
+    assert frozenset() == infer_workloads("default") == infer_workloads("canary") == infer_workloads("")
 
 
 def test_a_host_refuses_what_its_host_pool_does_not_serve() -> None:
@@ -92,18 +92,18 @@ def test_a_host_refuses_what_its_host_pool_does_not_serve() -> None:
     counted = host_labels("h1", labels.items())
 
     for form in (labels, counted):
-        assert [None, "services", None] == [unserved_by(work, form) for work in (W.GPU, W.BATCH, W.ANY)]
-    assert "idle" == unserved_by(W.BATCH, host_pool_labels("idle", []))
-    assert unserved_by(W.BATCH, {}) is None
+        assert [None, "services", None] == [find_unserving(work, form) for work in (W.GPU, W.BATCH, W.ANY)]
+    assert "idle" == find_unserving(W.BATCH, host_pool_labels("idle", []))
+    assert find_unserving(W.BATCH, {}) is None
 
 
 def test_sixteen_cpus_of_ten() -> None:
     """Each kind has a factor of its own; gpus have none."""
     factors = Factors(160, 150, 100)
 
-    assert Resources(16_000, 96_000, 500, 4_000) == announced(Resources(10_000, 64_000, 500, 4_000), factors)
-    assert Resources(625, 66, 10, 1_000) == taken(Resources(1_000, 100, 10, 1_000), factors)
-    assert Resources(1) == taken(Resources(1), factors), "no cluster accepts a pod that takes nothing"
+    assert Resources(16_000, 96_000, 500, 4_000) == announce(Resources(10_000, 64_000, 500, 4_000), factors)
+    assert Resources(625, 66, 10, 1_000) == scale_request(Resources(1_000, 100, 10, 1_000), factors)
+    assert Resources(1) == scale_request(Resources(1), factors), "no cluster accepts a pod that takes nothing"
 
 
 @given(AMOUNTS, FACTORS, st.lists(st.tuples(*[st.integers(11, 4_000)] * 3), max_size=20))
@@ -113,12 +113,12 @@ def test_what_fits_the_announced_resources_fits_the_cluster(
     """All pods of a launch that fit the announced resources fit the cluster; with factors of 100 each uses its
     request.
     """
-    room = announced(free, factors)
+    room = announce(free, factors)
     asked = took = Resources()
     for pod in (Resources(*amounts) for amounts in pods):
         if (asked + pod).fits_in(room):
-            asked, took = asked + pod, took + taken(pod, factors)
-        assert pod == taken(pod, AT_PAR)
+            asked, took = asked + pod, took + scale_request(pod, factors)
+        assert pod == scale_request(pod, AT_PAR)
 
     assert took.fits_in(free)
 
@@ -133,6 +133,6 @@ def test_offers_are_bounded_by_cluster_and_host_pool(
     room = announced_free(free, capacity, held, factors)
 
     assert all(amount >= 0 for amount in room)
-    assert room.fits_in(announced(free, factors))
+    assert room.fits_in(announce(free, factors))
     for amount, most, asked in zip(room, capacity, held, strict=True):
         assert asked + amount <= max(most, asked)

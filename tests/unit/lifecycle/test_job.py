@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from peloton.lifecycle import deadline
-from peloton.lifecycle.job import admit_count, has_started, roll_up, scheduled_count
+from peloton.lifecycle.job import admit_count, count_scheduled, has_started, roll_up
 from peloton.model.ids import JobId, RespoolId
 from peloton.model.job import JOB_TERMINAL, JobRecord, JobState, JobType, SlaSpec
 from peloton.model.pod import TERMINAL, PodState
@@ -119,7 +119,7 @@ def test_scheduled_pods_are_those_between_queue_and_end() -> None:
     """Pods that wait to be queued, and ended ones, do not count against the maximum."""
     every = dict.fromkeys(PodState, 1)  # states that only clients use count nowhere
 
-    assert 7 == scheduled_count(every)
+    assert 7 == count_scheduled(every)
 
 
 GANG = SlaSpec(maximum_running_instances=4, minimum_running_instances=3)

@@ -14,7 +14,6 @@ from peloton.lifecycle.maintenance import (
     NEXT_STEP,
     DrainPlan,
     Step,
-    away_max,
     details,
     drain_progress,
     next_step,
@@ -22,11 +21,12 @@ from peloton.lifecycle.maintenance import (
     refusal_of,
     turn_text,
     turns,
+    unavailable_max,
 )
 from peloton.model.host import HostState
 from peloton.model.ids import Hostname, JobId
 from peloton.model.job import JobType
-from peloton.model.maintenance import Blocker, DrainProgress, HostMaintenance, MaintenanceAct, Resident
+from peloton.model.maintenance import Blocker, DrainProgress, HostedPod, HostMaintenance, MaintenanceAct
 
 UP, DRAINING, DRAINED, DOWN = HostState.UP, HostState.DRAINING, HostState.DRAINED, HostState.DOWN
 A, B, C = (JobId(f"00000000-0000-4000-8000-00000000000{i}") for i in range(3))
@@ -74,7 +74,7 @@ BOUNDS = {
 @pytest.mark.parametrize(("count", "share", "expected"), BOUNDS.values(), ids=BOUNDS.keys())
 def test_bound(count: int, share: float, expected: int) -> None:
     """A bound is a share of the hosts, at least one."""
-    assert expected == away_max(count, share)
+    assert expected == unavailable_max(count, share)
 
 
 TURNS: dict[str, tuple[list[HostMaintenance], int, list[str]]] = {
@@ -104,7 +104,7 @@ def test_turns_keep_the_bound(rows: list[tuple[HostState, HostState, int]], boun
     begun = turns(hosts, bound)
     after = [replace(h, state=DRAINING) if h in begun else h for h in hosts]
 
-    away = sum(h.is_away for h in hosts)
+    away = sum(h.is_unavailable for h in hosts)
     for number, chosen in enumerate(begun, away + 1):
         assert number <= (chosen.at_most or bound)
     waiting = [h for h in after if h.waits_for_turn]
@@ -122,17 +122,17 @@ def test_turn_text() -> None:
 
 def test_plan_of_a_drain() -> None:
     """Batch jobs are evicted as jobs, services by instance; leaving pods are not changed; daemons leave last."""
-    residents = [
-        Resident(B, 4, JobType.SERVICE, False),
-        Resident(A, 1, JobType.BATCH, False),
-        Resident(B, 2, JobType.SERVICE, False),
-        Resident(B, 7, JobType.SERVICE, True),
-        Resident(A, 2, JobType.BATCH, False),
-        Resident(C, 0, JobType.DAEMON, False),
+    hosted_pods = [
+        HostedPod(B, 4, JobType.SERVICE, False),
+        HostedPod(A, 1, JobType.BATCH, False),
+        HostedPod(B, 2, JobType.SERVICE, False),
+        HostedPod(B, 7, JobType.SERVICE, True),
+        HostedPod(A, 2, JobType.BATCH, False),
+        HostedPod(C, 0, JobType.DAEMON, False),
     ]
 
-    assert plan_drain(residents) == DrainPlan((A,), {B: (2, 4)}, pod_count=6, leaving_count=1)
-    assert plan_drain(residents[-1:]) == DrainPlan((), {C: (0,)}, pod_count=1)
+    assert plan_drain(hosted_pods) == DrainPlan((A,), {B: (2, 4)}, pod_count=6, leaving_count=1)
+    assert plan_drain(hosted_pods[-1:]) == DrainPlan((), {C: (0,)}, pod_count=1)
 
 
 PROGRESS = {
@@ -212,16 +212,16 @@ def test_refusals(act: MaintenanceAct, asked: HostMaintenance, expected: str) ->
 
 def test_pods_with_volumes_stay_until_an_operator_stops_them() -> None:
     """A pod with a volume counts as waiting with its job; a forced drain evicts it like others."""
-    service = Resident(A, 0, JobType.SERVICE, is_leaving=False)
-    residents = [service, replace(service, instance_id=1, has_volume=True)]
+    service = HostedPod(A, 0, JobType.SERVICE, is_leaving=False)
+    hosted_pods = [service, replace(service, instance_id=1, has_volume=True)]
 
-    plan = plan_drain(residents)
+    plan = plan_drain(hosted_pods)
     progress = drain_progress(plan, [])
 
     assert ({A: (0,)}, {A: 1}) == (plan.disrupt, plan.keep)
     assert (2, 1) == (progress.pod_count, progress.leaving_count)
     assert "the end of 1 pod and somebody to stop 1 pod with its volume on the host" == progress.waiting_for
     assert [(A, 1)] == [(blocker.job_id, blocker.pod_count) for blocker in progress.blockers]
-    assert DrainPlan(disrupt={A: (0, 1)}, pod_count=2) == plan_drain(residents, is_forced=True)
-    stopped = [replace(one, is_leaving=True) for one in residents]
+    assert DrainPlan(disrupt={A: (0, 1)}, pod_count=2) == plan_drain(hosted_pods, is_forced=True)
+    stopped = [replace(one, is_leaving=True) for one in hosted_pods]
     assert DrainPlan(pod_count=2, leaving_count=2) == plan_drain(stopped)

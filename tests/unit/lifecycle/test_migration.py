@@ -153,11 +153,11 @@ def test_no_step_exceeds_the_batch(
 
     step = next_service_step(pods, migration, batch)
 
-    assert not step.ask or len(step.ask) + step.away_count <= batch
+    assert not step.ask or len(step.ask) + step.unavailable_count <= batch
     assert all(not may_be_in(clusters[i], binding_of(migration)) and i not in pods.leaving for i in step.ask)
     assert migration is FORWARD or set(step.ask) <= moved
-    assert step.is_done == (not step.ask and not step.left_count and not step.away_count)
-    assert step.ask or step.away_count >= batch or not step.left_count
+    assert step.is_done == (not step.ask and not step.left_count and not step.unavailable_count)
+    assert step.ask or step.unavailable_count >= batch or not step.left_count
 
 
 @given(st.integers(1, 12), st.integers(1, 5), st.integers(0, 12))

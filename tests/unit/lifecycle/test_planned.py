@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from random import Random
 
-from peloton.lifecycle.planned import FIRST, LATER, PlannedRange, as_placed, planned_pods
+from peloton.lifecycle.planned import FIRST, LATER, PlannedRange, as_placed, plan_pods
 from peloton.model.host_pool import Workload
 from peloton.model.ids import JobId, RespoolId
 from peloton.model.job import JobRecord, JobState, JobType, SlaSpec
@@ -37,7 +37,7 @@ def test_pods_that_are_admitted_take_the_first_turn() -> None:
     """Each instance has its own resources; instances beyond the maximum of running instances are left out."""
     pods = [PlannedRange(ShapeRange(0, 4, cpu(1))), PlannedRange(ShapeRange(4, 6, cpu(2)))]
 
-    found = planned_pods(job(10), pods, [range(2), range(5, 6)], 8, "")
+    found = plan_pods(job(10), pods, [range(2), range(5, 6)], 8, "")
 
     assert [(1, 2, FIRST, False), (1, 2, LATER, False), (2, 1, FIRST, False), (2, 3, LATER, False)] == reported(found)
     assert {Workload.BATCH} == {each.shape.workload for each in found}
@@ -52,7 +52,7 @@ def test_a_gang_is_one_thing() -> None:
         PlannedRange(ShapeRange(0, 1, cpu(2, layout=layout))), PlannedRange(ShapeRange(1, 4, cpu(1, layout=layout)))
     ]  # fmt: skip
 
-    now, later = (planned_pods(job(5, gang=3), pods, chosen, 5, "") for chosen in ([range(5)], []))
+    now, later = (plan_pods(job(5, gang=3), pods, chosen, 5, "") for chosen in ([range(5)], []))
 
     assert [(2, 3, FIRST, True), (1, 2, FIRST, False)] == reported(now)
     assert [(2, 3, LATER, True), (1, 2, LATER, False)] == reported(later)
@@ -67,7 +67,7 @@ def test_labels_that_constraints_name_go_with_the_pods() -> None:
         PlannedRange(ShapeRange(2, 1, apart), (WEB,)),
         PlannedRange(ShapeRange(3, 1, apart)),
     ]
-    found = planned_pods(job(4), pods, [range(4)], 4, "")
+    found = plan_pods(job(4), pods, [range(4)], 4, "")
 
     assert [(3, (WEB,)), (1, ())] == [(each.count, each.labels) for each in found]
 
@@ -94,7 +94,7 @@ def test_every_instance_is_counted_once() -> None:
         begin = size if 1 < size <= count else 0
         first = [instance for span in admitted for instance in span if begin <= instance < count]
 
-        found = [each for each in planned_pods(job(30, max(size, 1)), pods, admitted, count, "") if not each.is_gang]
+        found = [each for each in plan_pods(job(30, max(size, 1)), pods, admitted, count, "") if not each.is_gang]
 
         assert (len(first), max(count - begin, 0)) == (
             sum(each.count for each in found if each.turn == FIRST), sum(each.count for each in found)

@@ -48,7 +48,7 @@ def test_about_how_long(seconds: float, text: str) -> None:
 
 def test_components_that_are_locked() -> None:
     """A locked component is reported with the actions that it blocks; a lock without effect is no problem."""
-    (found,) = problems.locked_components({"Kill", "GoalStateEngine"})
+    (found,) = problems.report_lockdowns({"Kill", "GoalStateEngine"})
 
     assert "Kill is locked: no pod is killed until somebody unlocks it: peloton admin unlock Kill" == found.text
     assert (Severity.CRITICAL, SubjectKind.COMPONENT, "Kill") == (found.severity, found.subject_kind, found.subject_id)
@@ -90,7 +90,7 @@ def test_hosts_that_left() -> None:
     """Hosts that left are reported, the latest first, without hosts in maintenance; of many a few are named."""
     gone = {Hostname(f"h{number}"): 10.0 * number for number in range(1, 9)}
 
-    found = problems.gone_hosts("west", gone, {Hostname("h2")}, NOW)
+    found = problems.report_gone_hosts("west", gone, {Hostname("h2")}, NOW)
 
     assert ["h1", "h3", "h4", "h5", "h6", "west"] == [one.subject_id for one in found]
     assert "Host h3 left cluster west 30 s ago and is not back" == found[1].text
@@ -102,7 +102,7 @@ def test_hosts_that_left() -> None:
 def test_avoided_hosts_and_red_marks() -> None:
     """Avoided hosts and red marks are reported with their reasons."""
     why = Misfit(HostRule.FLAPPING, wanted=3, left=40)
-    (avoided,) = problems.avoided_hosts("west", {Hostname("h1"): (why, 300.0)})
+    (avoided,) = problems.report_avoided_hosts("west", {Hostname("h1"): (why, 300.0)})
     host = HostMark(Hostname("h2"), Mark.RED, NOW, "memory 97 %, red from 90 %")
     service = ServiceMark(JOB, Mark.RED, NOW, "p99 900 ms, red from 500 ms")
 
@@ -110,7 +110,7 @@ def test_avoided_hosts_and_red_marks() -> None:
     assert [
         "Host h2 is marked RED: memory 97 %, red from 90 %",
         f"Service {JOB} is marked RED: p99 900 ms, red from 500 ms",
-    ] == texts(problems.red_marks("west", [host], [service]))
+    ] == texts(problems.report_red_marks("west", [host], [service]))
 
 
 def test_drains_beyond_their_deadlines() -> None:
@@ -152,7 +152,7 @@ def test_drains_that_pods_hold_up() -> None:
         replace(held, progress=DrainProgress(4, 4)),
     ]
 
-    (found,) = problems.held_up_drains([held, *others], NOW)
+    (found,) = problems.report_blocked_drains([held, *others], NOW)
 
     assert (
         f"The drain of host h1 has been under way for 10 min, and pods hold it up: 2 pods of job {JOB}: {no}; 1 pod of "
@@ -165,7 +165,7 @@ def test_lost_volumes() -> None:
     """Lost volumes beyond the named ones are counted."""
     volume = VolumeRecord("v1", JOB, 3, 1, "p", "west", "h1", "data", 100, VolumeState.LOST, note="h1 is gone")
 
-    named, more = problems.lost_volumes([volume], 8, {JOB: "db"})
+    named, more = problems.report_lost_volumes([volume], 8, {JOB: "db"})
 
     assert "Volume v1 on host h1 is LOST (h1 is gone): instance 3 of job db waits for it" == named.text
     assert ("7 more volumes are LOST", SubjectKind.CLUSTER) == (more.text, more.subject_kind)

@@ -81,10 +81,10 @@ def test_a_paused_one_waits_for_a_person() -> None:
     """Pause, abort and the end stop the wait for a pulse; a resumed update waits for one again."""
     waits = next_step(update(), service(), now_ns=NOW).update
     assert waits.awaits_pulse
-    stopped = next_step(rollout.paused(waits), service(), now_ns=NOW)
+    stopped = next_step(rollout.pause(waits), service(), now_ns=NOW)
     assert (False, "somebody to resume it") == (stopped.update.awaits_pulse, stopped.update.waiting_for)
-    assert not rollout.aborted(waits).awaits_pulse
-    assert next_step(rollout.resumed(stopped.update), service(), now_ns=NOW).update.awaits_pulse
+    assert not rollout.abort(waits).awaits_pulse
+    assert next_step(rollout.resume(stopped.update), service(), now_ns=NOW).update.awaits_pulse
 
 
 def test_no_poll_is_needed_for_a_pulse() -> None:
@@ -98,11 +98,11 @@ def test_no_poll_is_needed_for_a_pulse() -> None:
 def test_a_pulse() -> None:
     """The newest time counts; an ended update is not changed, and a step finds out whether it still waits."""
     waits = next_step(update(pulsed_s=9), service(), now_ns=NOW).update
-    again = rollout.pulsed(waits, NOW)
+    again = rollout.pulse(waits, NOW)
     assert (NOW, True) == (again.pulsed_ns, again.awaits_pulse)
-    assert NOW == rollout.pulsed(again, NOW - S).pulsed_ns
+    assert NOW == rollout.pulse(again, NOW - S).pulsed_ns
     ended = update(UpdateState.SUCCEEDED)
-    assert ended == rollout.pulsed(ended, NOW)
+    assert ended == rollout.pulse(ended, NOW)
 
 
 Moves = st.lists(st.tuples(st.sampled_from(["pulse", "wait", "come up"]), st.integers(0, 6)), max_size=40)
@@ -122,7 +122,7 @@ def test_it_goes_on_exactly_while_pulses_come(count: int, batch: int, pulse_s: i
             now += size * S
         elif act == "pulse":
             now += 1
-            one, last = rollout.pulsed(one, now), now
+            one, last = rollout.pulse(one, now), now
         else:
             for i in sorted(one.current)[: size + 1]:
                 pods[i] = service_pod(i, 2)
@@ -130,7 +130,7 @@ def test_it_goes_on_exactly_while_pulses_come(count: int, batch: int, pulse_s: i
         step = next_step(one, pods, now_ns=now)
         is_fresh = not pulse_s or (last > 0 and now - last <= pulse_s * S)
         assert is_fresh or not step.update.current - before
-        would = next_step(rollout.pulsed(one, now + 1), pods, now_ns=now + 1).change
+        would = next_step(rollout.pulse(one, now + 1), pods, now_ns=now + 1).change
         assert step.update.awaits_pulse == (not is_fresh and would != ())
         one = step.update
         for i in step.change:

@@ -6,7 +6,7 @@ import pytest
 
 from peloton.api import convert_reason as wire
 from peloton.lifecycle.reason_text import misfit_text, placement_text, requeue_text
-from peloton.model.reason import ClusterReason, ClusterRule, HostRule, Misfit, RequeueReason, RequeueRule, merged
+from peloton.model.reason import ClusterReason, ClusterRule, HostRule, Misfit, RequeueReason, RequeueRule, merge_misfits
 from tests.reasons import HOT, lacking_capacity, too_large
 
 MISFITS = [
@@ -55,7 +55,7 @@ def test_hosts_that_fail_one_rule_are_counted_together() -> None:
     """Hosts that fail one rule are counted together, with the largest free amount among them."""
     little, more = (Misfit(HostRule.FREE_RESOURCES, "cpu", 4_000, left) for left in (500, 2_500))
 
-    (found,) = merged([(little, 2), (more, 1), (Misfit(HostRule.LEASED), 0)])
+    (found,) = merge_misfits([(little, 2), (more, 1), (Misfit(HostRule.LEASED), 0)])
 
     assert (3, more) == (found.host_count, found.misfit)
 

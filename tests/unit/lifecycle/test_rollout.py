@@ -179,13 +179,13 @@ def test_a_paused_update_tracks_and_begins_nothing() -> None:
 def test_pause_resume_abort() -> None:
     """A resumed update has its former state; an ended update does not change."""
     one = update(state=BACKWARD)
-    stopped = rollout.paused(one)
+    stopped = rollout.pause(one)
     ended = update(state=UpdateState.SUCCEEDED)
-    assert (PAUSED, BACKWARD) == (stopped.state, rollout.resumed(stopped).state)
-    assert UpdateState.ABORTED is rollout.aborted(stopped).state
-    assert [ended] * 3 == [rollout.paused(ended), rollout.resumed(ended), rollout.aborted(ended)]
-    assert rollout.paused(stopped) == stopped
-    assert ("somebody to resume it", "") == (stopped.waiting_for, rollout.resumed(stopped).waiting_for)
+    assert (PAUSED, BACKWARD) == (stopped.state, rollout.resume(stopped).state)
+    assert UpdateState.ABORTED is rollout.abort(stopped).state
+    assert [ended] * 3 == [rollout.pause(ended), rollout.resume(ended), rollout.abort(ended)]
+    assert rollout.pause(stopped) == stopped
+    assert ("somebody to resume it", "") == (stopped.waiting_for, rollout.resume(stopped).waiting_for)
 
 
 def test_races_of_the_instances() -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from peloton.lifecycle.rollout import begun_text, next_step, progress_of
+from peloton.lifecycle.rollout import describe_step, next_step, progress_of
 from peloton.lifecycle.rollout_phase import (
     Phase,
     batch_text,
@@ -100,9 +100,9 @@ def test_every_sort_of_instance_is_named_with_what_is_done_to_it() -> None:
     one = update(UpdateSpec(), added={100}, updated=range(3), removed={7, 8})
     pods = {i: service_pod(i, 4) for i in (0, 1, 2, 7, 8)}
 
-    assert "add instance 100 and replace instances 0-2 and remove instances 7-8" == begun_text(next_step(one, pods))
+    assert "add instance 100 and replace instances 0-2 and remove instances 7-8" == describe_step(next_step(one, pods))
     restart = update(UpdateSpec(), type=UpdateType.RESTART, updated=range(3))
-    assert "restart instances 0-2" == begun_text(next_step(restart, pods))
+    assert "restart instances 0-2" == describe_step(next_step(restart, pods))
 
 
 def test_names_are_bounded() -> None:
@@ -110,7 +110,7 @@ def test_names_are_bounded() -> None:
     pods = {i: service_pod(i, 4) for i in range(0, 10_000, 2)}
     step = next_step(update(UpdateSpec(), updated=pods), pods)
 
-    assert "replace instances 0, 2, 4 and 4997 more" == begun_text(step)
+    assert "replace instances 0, 2, 4 and 4997 more" == describe_step(step)
 
 
 @pytest.mark.parametrize(

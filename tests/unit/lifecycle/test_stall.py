@@ -22,7 +22,7 @@ ROLLING = UpdateRecord(
 
 
 def after_s(seconds: float, after: UpdateRecord = ROLLING, before: UpdateRecord = ROLLING) -> UpdateRecord:
-    return stall.judge_progress(before, after, START + int(seconds * NS_PER_S))
+    return stall.evaluate_progress(before, after, START + int(seconds * NS_PER_S))
 
 
 def test_an_update_without_progress_stalls_at_its_deadline() -> None:
@@ -65,24 +65,24 @@ def test_progress_starts_the_time_again_and_ends_a_stall() -> None:
 )
 def test_an_update_that_is_not_to_move_has_no_deadline(after: UpdateRecord) -> None:
     """Updates that are paused, ended or waiting for a pulse have no deadline; their earlier times are removed."""
-    judged = after_s(10_000, replace(after, stalled_ns=5, stall_cause="x"))
+    evaluated = after_s(10_000, replace(after, stalled_ns=5, stall_cause="x"))
 
     assert (0, 0, "", 0.0) == (
-        judged.progressed_ns,
-        judged.stalled_ns,
-        judged.stall_cause,
-        stall.stalls_in_s(judged, 0),
+        evaluated.progressed_ns,
+        evaluated.stalled_ns,
+        evaluated.stall_cause,
+        stall.stalls_in_s(evaluated, 0),
     )
 
 
 def test_the_time_begins_with_the_step_that_finds_it_rolling() -> None:
     """The time starts again after a pause, when the update rolls back, and for an update of an earlier release."""
-    held = rollout.paused(after_s(600))
-    back = rollout.reversed_update(after_s(600), 3, rollout.Difference(updated=frozenset({0})))
+    held = rollout.pause(after_s(600))
+    back = rollout.reverse(after_s(600), 3, rollout.Difference(updated=frozenset({0})))
 
-    for before in (replace(ROLLING, progressed_ns=0), rollout.resumed(held), back):
-        judged = after_s(900, before, before)
-        assert (START + 900 * NS_PER_S, 0) == (judged.progressed_ns, judged.stalled_ns)
+    for before in (replace(ROLLING, progressed_ns=0), rollout.resume(held), back):
+        evaluated = after_s(900, before, before)
+        assert (START + 900 * NS_PER_S, 0) == (evaluated.progressed_ns, evaluated.stalled_ns)
 
 
 def test_an_update_that_waits_for_a_pulse_and_has_pods_in_flight_may_stall() -> None:

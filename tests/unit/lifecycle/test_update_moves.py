@@ -79,7 +79,7 @@ def test_counts_never_miss_a_step(update: UpdateRecord, life: list[Any], maximum
     for changed, seconds, is_pulsed, is_taken in life:
         pods |= {i: service_pod(i, **fields) for i, fields in changed.items()}
         now_ns += seconds * 10**9
-        update = rollout.pulsed(update, now_ns) if is_pulsed else update
+        update = rollout.pulse(update, now_ns) if is_pulsed else update
         step = rollout.next_step(update, pods, maximum, now_ns)
         assert step == rollout.next_step(update, Whole(pods), maximum, now_ns)
         expected = step.rolls_back or step.update != update
@@ -111,7 +111,7 @@ def test_a_pulse_that_came_and_went_changes_what_is_waited_for() -> None:
     update = UpdateRecord("u", JOB, UpdateType.UPDATE, spec, UpdateState.ROLLING_FORWARD, 2, 1, updated=frozenset({0}))
     pods = {0: service_pod(0)}
     waits = rollout.next_step(update, pods, now_ns=NOW).update
-    went = rollout.pulsed(waits, NOW - 6 * 10**9)
+    went = rollout.pulse(waits, NOW - 6 * 10**9)
 
     assert waits.awaits_pulse
     assert not rollout.may_move(waits, AtHand(pods).count, now_ns=NOW)

@@ -14,7 +14,7 @@ from peloton.lifecycle.volumes import (
     deletion_refusal,
     is_destroyed,
     is_unmade,
-    observed,
+    observe,
     volume_label,
     while_it_restarts,
 )
@@ -103,7 +103,7 @@ def test_what_a_cluster_lists_is_the_state(
     before: VolumeState, host: HostSight, after: tuple[VolumeState, str]
 ) -> None:
     """A host that has not listed its volumes, is in maintenance, or may be about to create one has lost none."""
-    assert after == observed(replace(V, state=before), host, NOW_NS)
+    assert after == observe(replace(V, state=before), host, NOW_NS)
 
 
 @pytest.mark.parametrize(("away_s", "expected"), [(0, (CREATED, "")), (29, (CREATED, "")), (30, (LOST, GONE))])
@@ -111,16 +111,16 @@ def test_a_host_may_be_away_for_a_restart(away_s: float, expected: tuple[VolumeS
     """A host may restart: its volumes keep their state for a while; a lost one is not restored by that."""
     gone = HostSight(None, is_registered=False)
     host = while_it_restarts(gone, away_s, 30)
-    assert expected == observed(V, host, NOW_NS)
-    assert LOST is observed(replace(V, state=LOST), host, NOW_NS)[0]
+    assert expected == observe(V, host, NOW_NS)
+    assert LOST is observe(replace(V, state=LOST), host, NOW_NS)[0]
     assert HERE is while_it_restarts(HERE, away_s, 30)
 
 
 def test_what_is_not_known_of_a_volume_is_reported_while_its_host_is_away() -> None:
     """Missing information is shown while the host is down; a volume with goal DELETED is given up with its host."""
     waited_for = replace(V, state=INITIALIZED, note=UNKNOWN)
-    assert (INITIALIZED, "") == observed(waited_for, HostSight(None), NOW_NS)
-    assert (LOST, GONE) == observed(replace(waited_for, goal=DELETED), HostSight(None, is_registered=False), NOW_NS)
+    assert (INITIALIZED, "") == observe(waited_for, HostSight(None), NOW_NS)
+    assert (LOST, GONE) == observe(replace(waited_for, goal=DELETED), HostSight(None, is_registered=False), NOW_NS)
 
 
 NEW = replace(V, state=INITIALIZED)
@@ -153,7 +153,7 @@ def test_a_volume_is_unmade_when_its_launch_is_over_and_its_host_does_not_have_i
 
 def test_a_list_may_be_older_than_the_volume() -> None:
     """A list that is older than the volume does not make it lost."""
-    assert (CREATED, "") == observed(V, HostSight(frozenset()), NOW_NS - 1)
+    assert (CREATED, "") == observe(V, HostSight(frozenset()), NOW_NS - 1)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from peloton.model.resources import Resources
 from services.resmgr.audit import faults
 from services.resmgr.recovery import rebuild
 from services.resmgr.state import ResmgrState
-from services.resmgr.wanted_hosts import wanted_hosts
+from services.resmgr.wanted_hosts import find_wanted_hosts
 from tests.unit.resmgr.asked import asking
 from tests.unit.resmgr.world import FAST, World
 
@@ -60,17 +60,17 @@ async def test_queued_pods_say_which_hosts_they_want(world: World) -> None:
     async with asking(world) as asked:
         loop = asked.server.loop
         await asked.queue(wide, narrow)
-        assert wanted_hosts(loop.state) == [(Workload.SHARED, Resources.of(1), 8 - 2)]
+        assert find_wanted_hosts(loop.state) == [(Workload.SHARED, Resources.of(1), 8 - 2)]
 
         world.hosts.answer = capacity(batch=0, rest=93)
         await loop.learn_capacity()
         await loop.run_cycle()
-        assert wanted_hosts(loop.state) == [(Workload.SHARED, Resources.of(1), 8 - 2)]
+        assert find_wanted_hosts(loop.state) == [(Workload.SHARED, Resources.of(1), 8 - 2)]
 
         world.hosts.answer = capacity(batch=50, rest=43)
         await loop.learn_capacity()
         await loop.run_cycle()
-        assert wanted_hosts(loop.state) == []
+        assert find_wanted_hosts(loop.state) == []
 
 
 async def test_hosts_that_move_bring_their_capacity(world: World) -> None:

@@ -96,7 +96,7 @@ async def test_without_a_cycle_the_answer_comes_in_time(world: World, monkeypatc
 async def left(loop: AdmissionLoop, job: JobId) -> None:
     with loop.waiters.waiter(job) as waiter:
         await loop.enqueue(job, 100)
-        await waiter.admitted_count()
+        await waiter.count_admitted()
         raise asyncio.CancelledError
 
 

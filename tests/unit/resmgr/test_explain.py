@@ -183,7 +183,7 @@ async def test_an_instance_of_a_service_that_fails(world: World, state: PodState
         world.finish(job, [0], state)
         answer = await asked.why(job)
 
-    due = rfc3339_seconds(world.storage.pods.failed(job, 1)[0].due_ns)
+    due = rfc3339_seconds(world.storage.pods.list_failed(job, 1)[0].due_ns)
     reported = f"instance 0 {state} on h1; it runs again at {due}: it has ended 1 time, and each time doubles the wait"
     assert answer.text.splitlines()[1:3] == [
         f"  {reported}",
@@ -204,7 +204,7 @@ async def test_an_instance_of_a_batch_job_that_waits_for_its_retry(world: World)
             world.finish(job, [0], PodState.FAILED, no_other_host=True)
         answers = [(await asked.why(job)).text.splitlines() for job in (again, resting)]
 
-    (failed,) = world.storage.pods.failed(again, 9, only_waiting=True)
+    (failed,) = world.storage.pods.list_failed(again, 9, only_waiting=True)
     due = rfc3339_seconds(failed.due_ns)
     why = "no other host could take it, and each failure doubles the wait"
     reported = f"instance 0 FAILED on h1; it runs again at {due}: {why}"

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from peloton.lifecycle.failed_placements import find_failed_placements
-from peloton.lifecycle.gang import Step, judge
+from peloton.lifecycle.gang import Step, evaluate
 from peloton.model.host import PlacementBatch, Unplaced
 from peloton.model.ids import JobId, RespoolId
 from peloton.model.pod import PodState
@@ -98,7 +98,7 @@ class VirtualCluster:
         if job in self.gangs:
             gang = storage.pods.gang(job)
             waited_s = (now_ns - storage.pods.page(job, 0, 1)[0].updated_ns) / 1e9
-            verdict = judge(gang, waited_s, POLICIES.gang_placement_s)
+            verdict = evaluate(gang, waited_s, POLICIES.gang_placement_s)
             if verdict.step is Step.REQUEUE:
                 await self.loop.requeue_gang(job, verdict.reason or REQUEUED)
             return verdict.step is Step.PLACE

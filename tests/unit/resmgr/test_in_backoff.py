@@ -13,7 +13,7 @@ from peloton.model.reason import Reason, Rule
 from peloton.model.resources import Resources
 from peloton.scheduling.cycle import HeldGang
 from peloton.scheduling.gangs import GangRun
-from services.resmgr.in_backoff import passed_by
+from services.resmgr.in_backoff import skip_held
 from services.resmgr.queues import PoolQueues
 from services.resmgr.recovery import rebuild
 from tests.reasons import REQUEUED
@@ -43,7 +43,7 @@ def test_passed_by(queues: list[list[tuple[int, int, bool, bool]]]) -> None:
     demand, slack_demand = _wanted(waiting, len(queues), False), _wanted(waiting, len(queues), True)
     before = {row: {kind: list(queue) for kind, queue in kinds.items()} for row, kinds in waiting.items()}
 
-    left, *wanted = passed_by(held, waiting, demand, slack_demand)
+    left, *wanted = skip_held(held, waiting, demand, slack_demand)
 
     kept = {
         row: {kind: stay for kind, queue in kinds.items() if (stay := [r for r in queue if r.job_id not in gone])}

@@ -51,9 +51,9 @@ def test_admitted_pods_and_their_wait(world: World) -> None:
     reader, now_s = InMemoryMetricReader(), [10.0]
     meter = AdmissionMeter(MeterProvider([reader]).get_meter("test"), lambda: now_s[0])
 
-    meter.queued(1)
+    meter.count_queued(1)
     now_s[0] = 12.5
-    meter.admitted(state.tree, plan_cycle(state.snapshot(100, 0)).admission.admitted)
+    meter.count_admitted(state.tree, plan_cycle(state.snapshot(100, 0)).admission.admitted)
 
     data = reader.get_metrics_data()
     assert data is not None
@@ -71,9 +71,11 @@ def test_evicted_and_requeued_pods_and_broken_invariants(world: World) -> None:
     run = GangRun(JobId("low"), 0, 2, 3, (1000, 0, 0, 0), 0, 1)
     away = Grounds(Rule.ENTITLEMENT, "/a", "/b", "back", "cpu", 1, 2, 1)
 
-    meter.evicted([Eviction(1, run, True, away), Eviction(1, run, True, replace(away, for_pool="/a", priority=1))])
-    meter.evicted([Eviction(1, run, False, away)])
-    meter.requeued("/a", 3)
+    meter.count_evicted(
+        [Eviction(1, run, True, away), Eviction(1, run, True, replace(away, for_pool="/a", priority=1))]
+    )
+    meter.count_evicted([Eviction(1, run, False, away)])
+    meter.count_requeued("/a", 3)
     meter.broken(0)
     meter.broken(2)
 

@@ -117,7 +117,7 @@ class ResmgrMachine(RuleBasedStateMachine):
             self.world.launch(job_id, 3)
         self.read_log()
         due = frozenset(range(len(self.state.tree.ids)))
-        held = self.world.storage.admission.held(jobs_to_evict_from(self.state, due))
+        held = self.world.storage.admission.list_held(jobs_to_evict_from(self.state, due))
         now = replace(self.state.snapshot(9, self.world.now_ns), evictable=evictable(self.state, held, due, 9))
         for result in self.world.storage.admission.evict([order(one) for one in plan_cycle(now).evictions]):
             self.state.apply_eviction(result)

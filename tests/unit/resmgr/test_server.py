@@ -354,7 +354,7 @@ async def test_client(world: World, server: ResmgrServer) -> None:
     try:
         assert await asyncio.to_thread(client.enqueue, job, 2) == Queued(2)
         await asyncio.to_thread(client.note_unplaced, job, 1, lacking_capacity(1))
-        assert server.loop.state.unplaced(job) == (1, lacking_capacity(1))
+        assert server.loop.state.count_unplaced(job) == (1, lacking_capacity(1))
         with pytest.raises(InvalidArgument, match="invalid pod id 'x'"):
             await asyncio.to_thread(client.evict, [("x", HOT)])  # type: ignore[attr-defined]
         with pytest.raises(InvalidArgument, match="1001 pods are to be evicted, at most 1000 at a time"):

@@ -15,7 +15,7 @@ from peloton.model.pod import Cause, PodState, PodStatus
 from peloton.model.resources import Resources
 from peloton.model.volume import VolumeSpec, VolumeState
 from services.resmgr.audit import faults
-from services.resmgr.explain.dry_run import held_in
+from services.resmgr.explain.dry_run import make_held_reader
 from services.resmgr.loop import AdmissionLoop
 from services.resmgr.pool_rules import with_defaults
 from services.resmgr.recovery import rebuild
@@ -78,7 +78,7 @@ async def disk(loop: AdmissionLoop, world: World) -> int:
     holders.
     """
     await loop.run_cycle()
-    held = held_in(loop.state)
+    held = make_held_reader(loop.state)
     for row, amounts in enumerate(loop.state.accounts.non_slack.tolist()):
         assert amounts[DISK] == sum(one.non_slack[DISK] for one in held(row))
     assert [] == list(faults(loop.state))
@@ -135,7 +135,7 @@ async def test_a_volume_counts_until_its_host_has_destroyed_it(
 
     await loop.run_cycle()
     assert ({READY: [0]} if is_lost else {PENDING: [0]}) == world.states(second)
-    world.storage.volumes.destroyed([volume.volume_id])
+    world.storage.volumes.delete_destroyed([volume.volume_id])
     await loop.run_cycle()
     assert {READY: [0]} == world.states(second)
     assert SIZE_MB == await disk(loop, world)
@@ -168,7 +168,7 @@ async def test_a_given_up_volume_counts_alongside_the_new_one(world: World, loop
     await admit(loop, job)
 
     assert {PENDING: [0]} == world.states(job)
-    world.storage.volumes.destroyed([volume.volume_id])
+    world.storage.volumes.delete_destroyed([volume.volume_id])
     await loop.run_cycle()
     assert {READY: [0]} == world.states(job)
     assert SIZE_MB == await disk(loop, world)

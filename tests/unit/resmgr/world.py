@@ -72,7 +72,7 @@ class FixedCapacity:
             raise Unavailable("no host manager leads at present")
         return self.answer
 
-    def judge(self, shapes: Sequence[PodShape]) -> dict[PodShape, Infeasibility]:
+    def evaluate(self, shapes: Sequence[PodShape]) -> dict[PodShape, Infeasibility]:
         if self.answer is None:
             raise Unavailable("no host manager leads at present")
         return {shape: why for shape in shapes if (why := self.unfit.get(shape.resources.cpu_milli))}

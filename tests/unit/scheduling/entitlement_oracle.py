@@ -56,10 +56,10 @@ def entitle(
         root = build(pools, amounts, ROOT_POOL_ID, None)
         look(root, kind, capacity[kind])
         root.total = capacity[kind]
-        deal(root, kind)
+        allocate(root, kind)
         if RESOURCE_KINDS[kind] == "cpu":
             root.slack = slack_cpu
-            deal_slack_cpu(root, kind)
+            distribute_slack_cpu(root, kind)
         collect(root, result)
     return result
 
@@ -95,7 +95,7 @@ def look(node: Node, kind: int, capacity: int) -> None:
     node.claim = max(min(claim, node.usable), min(node.fixed, capacity))
 
 
-def deal(node: Node, kind: int) -> None:
+def allocate(node: Node, kind: int) -> None:
     """Distributes top down: guarantees, claims by share, the rest by share."""
     left = node.total
     for child in node.children:
@@ -108,14 +108,14 @@ def deal(node: Node, kind: int) -> None:
     for child, more in zip(node.children, water_fill(left, asked, shares), strict=True):
         child.total += more
         left -= more
-    deal_rest(node.children, left)
+    distribute_rest(node.children, left)
     for child in node.children:
         child.slack = min(max(child.total - child.wants, 0), child.borrows)
         child.non_slack = child.total - child.slack
-        deal(child, kind)
+        allocate(child, kind)
 
 
-def deal_rest(children: Sequence[Node], left: int) -> None:
+def distribute_rest(children: Sequence[Node], left: int) -> None:
     """Distributes the rest by share, and counts idle amounts of STATIC pools below a child as part of its share: a
     child with more idle amounts than its share keeps them, and the others share the remainder.
     """
@@ -134,7 +134,7 @@ def deal_rest(children: Sequence[Node], left: int) -> None:
         child.total = b + part
 
 
-def deal_slack_cpu(node: Node, kind: int) -> None:
+def distribute_slack_cpu(node: Node, kind: int) -> None:
     left = node.slack
     for child in node.children:
         child.slack = 0
@@ -149,7 +149,7 @@ def deal_slack_cpu(node: Node, kind: int) -> None:
             child.slack += more
         left = node.slack - sum(child.slack for child in node.children)
     for child in node.children:
-        deal_slack_cpu(child, kind)
+        distribute_slack_cpu(child, kind)
 
 
 def below(node: Node, what: str, kind: int) -> int:

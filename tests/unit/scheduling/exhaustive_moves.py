@@ -12,7 +12,7 @@ from peloton.lifecycle.constraints import matches
 from peloton.model.ids import Hostname, JobId, PodId
 from peloton.model.pod import Label, PodShape, Strategy
 from peloton.model.rebalance import PodNow, WaitingPods
-from peloton.model.resources import needed
+from peloton.model.resources import compute_needed
 from peloton.scheduling.fit import by_key
 from tests.unit.scheduling.moves_table import Cluster
 
@@ -30,7 +30,7 @@ def broken(cluster: Cluster) -> set[tuple[PodId, Hostname]]:
 
 def takes(cluster: Cluster, host: str, shape: PodShape, labels: tuple[Label, ...]) -> bool:
     """Returns whether the host fits the pod by free resources and constraint, and by the constraints of its pods."""
-    if not needed(shape.resources).fits_in(cluster.free(host)):
+    if not compute_needed(shape.resources).fits_in(cluster.free(host)):
         return False
     newcomer = PodNow(PodId(JobId("newcomer"), 0, 1), Hostname(host), shape, labels)
     after = replace(cluster, pods=[*cluster.pods, newcomer])

@@ -10,7 +10,7 @@ from peloton.model.ids import Hostname, JobId, PodId
 from peloton.model.layout import Domains, Layout, Spread
 from peloton.model.pod import Label, PodShape, Strategy
 from peloton.model.rebalance import Goal, JobSpread, Move, PodCensus, PodNow, RebalancePlan, WaitingPods
-from peloton.model.resources import Resources, needed
+from peloton.model.resources import Resources, compute_needed
 from peloton.scheduling.fit import HostView, misfit
 from peloton.scheduling.rebalance import plan
 from peloton.scheduling.relocation import HostNow
@@ -36,7 +36,7 @@ class Cluster:
         return [pod for pod in self.pods if pod.hostname == host]
 
     def free(self, host: str) -> Resources:
-        return self.capacities[host] - sum((needed(pod.shape.resources) for pod in self.on(host)), Resources())
+        return self.capacities[host] - sum((compute_needed(pod.shape.resources) for pod in self.on(host)), Resources())
 
     def host(self, host: str) -> HostNow:
         counts = Counter(label for pod in self.on(host) for label in set(pod.labels))

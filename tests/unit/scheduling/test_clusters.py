@@ -119,15 +119,17 @@ VIEWS = st.lists(
 
 
 @given(VIEWS, st.randoms(), st.dictionaries(st.sampled_from("abcdef"), st.integers(1, 3)))
-def test_every_cluster_is_tried_once_or_has_a_reason(views: list[ClusterView], random, homes: dict[str, int]) -> None:  # type: ignore[no-untyped-def]
+def test_every_cluster_is_tried_once_or_has_a_reason(
+    views: list[ClusterView], random, preferred: dict[str, int]
+) -> None:  # type: ignore[no-untyped-def]
     """The choice does not depend on the order of the arguments."""
-    choice = order_clusters(views, [(SMALL, 3)], homes)
+    choice = order_clusters(views, [(SMALL, 3)], preferred)
     shuffled = list(views)
     random.shuffle(shuffled)
 
     assert sorted(v.name for v in views) == sorted([*choice.order, *(one.cluster for one in choice.passed_over)])
     assert {v.name for v in views if v.is_silent} == {one.cluster for one in choice.passed_over}
-    assert choice == order_clusters(shuffled, [(SMALL, 3)], homes)
+    assert choice == order_clusters(shuffled, [(SMALL, 3)], preferred)
 
 
 def test_a_silent_cluster_counts_for_a_while() -> None:

@@ -15,36 +15,36 @@ from peloton.model.host_pool import SERVED_LABEL, Workload
 from peloton.model.ids import Hostname, JobId
 from peloton.model.job import JobType
 from peloton.model.layout import Domains
-from peloton.model.maintenance import Resident
+from peloton.model.maintenance import HostedPod
 from peloton.model.rebalance import PodNow
 from peloton.model.resources import Resources
-from peloton.scheduling.departures import HOMES_SOUGHT_MAX, departures
+from peloton.scheduling.departures import TARGETS_SOUGHT_MAX, departures
 from peloton.scheduling.placement import place
 from tests.unit.scheduling.moves_table import Cluster, cpu, hosts_of, over, pods_on
 
 RACKS = {f"h{at}": {"rack": "abc"[at // 2]} for at in range(6)}
 
 
-def planned(cluster: Cluster, *drained: str, others: Sequence[Resident] = ()) -> list[HostDeparture]:
+def planned(cluster: Cluster, *drained: str, others: Sequence[HostedPod] = ()) -> list[HostDeparture]:
     """Plans the departures. ``others``: pods on the first host that are not of services."""
-    residents = {Hostname(name): [resident(pod) for pod in cluster.on(name)] for name in drained}
-    residents[Hostname(drained[0])] += others
-    return departures(residents, [cluster.host(name) for name in cluster.capacities], cluster.census(drained))
+    hosted_pods = {Hostname(name): [hosted_pod(pod) for pod in cluster.on(name)] for name in drained}
+    hosted_pods[Hostname(drained[0])] += others
+    return departures(hosted_pods, [cluster.host(name) for name in cluster.capacities], cluster.census(drained))
 
 
-def resident(pod: PodNow) -> Resident:
-    return Resident(pod.pod_id.job_id, pod.pod_id.instance_id, JobType.SERVICE, is_leaving=False)
+def hosted_pod(pod: PodNow) -> HostedPod:
+    return HostedPod(pod.pod_id.job_id, pod.pod_id.instance_id, JobType.SERVICE, is_leaving=False)
 
 
 def test_each_pod_leaves_as_pods_of_its_kind_do() -> None:
     """Pods are counted by the way in which they leave; pods that are leaving already are counted separately."""
     job = JobId
     others = [
-        Resident(job("batch"), 0, JobType.BATCH, is_leaving=False),
-        Resident(job("batch"), 1, JobType.BATCH, is_leaving=False),
-        Resident(job("batch"), 2, JobType.BATCH, is_leaving=True),
-        Resident(job("database"), 0, JobType.SERVICE, is_leaving=False, has_volume=True),
-        Resident(job("logs"), 7, JobType.DAEMON, is_leaving=False),
+        HostedPod(job("batch"), 0, JobType.BATCH, is_leaving=False),
+        HostedPod(job("batch"), 1, JobType.BATCH, is_leaving=False),
+        HostedPod(job("batch"), 2, JobType.BATCH, is_leaving=True),
+        HostedPod(job("database"), 0, JobType.SERVICE, is_leaving=False, has_volume=True),
+        HostedPod(job("logs"), 7, JobType.DAEMON, is_leaving=False),
     ]
     cluster = Cluster(hosts_of("h1", "h2"), pods_on("web", "h1", cpu(2), 3), grants=1)
 
@@ -74,7 +74,7 @@ def test_pods_that_no_other_host_takes_are_counted() -> None:
 
 def test_for_more_pods_than_a_bound_no_host_is_searched_for() -> None:
     """Pods above a bound are counted as unchecked, and not as pods without a host."""
-    pods = pods_on("web", "h1", cpu(0), HOMES_SOUGHT_MAX + 2)
+    pods = pods_on("web", "h1", cpu(0), TARGETS_SOUGHT_MAX + 2)
     cluster = Cluster(hosts_of("h1", "h2", "h3"), pods)
 
     (found,) = planned(cluster, "h1")
@@ -88,8 +88,8 @@ def fill_hosts(cluster: Cluster, *drained: str) -> tuple[int, int]:
     return sum(job.homeless_count for host in found for job in host.jobs), sum(host.unchecked_count for host in found)
 
 
-@pytest.mark.parametrize(("is_hard", "homeless"), [(True, 1), (False, 0)])
-def test_a_bound_on_skew_keeps_pods_from_hosts_with_capacity(is_hard: bool, homeless: int) -> None:
+@pytest.mark.parametrize(("is_hard", "unplaceable"), [(True, 1), (False, 0)])
+def test_a_bound_on_skew_keeps_pods_from_hosts_with_capacity(is_hard: bool, unplaceable: int) -> None:
     """The other host of the rack is full: a pod in the next rack would make two there and none here. A rack whose hosts
     are all drained no longer counts.
     """
@@ -97,7 +97,7 @@ def test_a_bound_on_skew_keeps_pods_from_hosts_with_capacity(is_hard: bool, home
     pods = [*pods_on("web", "h0", spread), *pods_on("web", "h2", spread), *pods_on("full", "h1", cpu(8))]
     cluster = Cluster(hosts_of("h0", "h1", "h2"), pods, labels=RACKS)
 
-    assert (homeless, 0) == fill_hosts(cluster, "h0")
+    assert (unplaceable, 0) == fill_hosts(cluster, "h0")
     assert (1, 0) == fill_hosts(cluster, "h0", "h1")  # the one that fills its host
 
 

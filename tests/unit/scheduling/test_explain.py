@@ -15,8 +15,8 @@ from peloton.model.job import JobRecord, JobState, JobType, SlaSpec
 from peloton.model.pod import PodState
 from peloton.model.reason import ClusterReason, HostRule, Misfit, NoHost, RefusingHosts, Rule
 from peloton.scheduling.cycle import Snapshot, plan_cycle
-from peloton.scheduling.explain import Held, Obstacle, holders, loans, unqueued, waits
-from services.resmgr.explain.text import headline, story, unqueued_text, wait_lines
+from peloton.scheduling.explain import Held, Obstacle, find_unqueued, holders, loans, waits
+from services.resmgr.explain.text import describe_unqueued, headline, story, wait_lines
 from tests.unit.scheduling.pool_table import amounts, pool, pool_id
 from tests.unit.scheduling.test_admission import Cluster, run
 
@@ -306,10 +306,10 @@ def test_the_maximum_of_running_instances() -> None:
     """Instances that are not queued because enough of the job run are reported with both numbers."""
     job = replace(JOB, sla=SlaSpec(maximum_running_instances=4))
 
-    (found,) = unqueued(job, {PodState.RUNNING: 4, PodState.INITIALIZED: 2}, ())
+    (found,) = find_unqueued(job, {PodState.RUNNING: 4, PodState.INITIALIZED: 2}, ())
 
     assert (found.obstacle, found.pod_count, found.left, found.bound) == (Obstacle.MAXIMUM_RUNNING, 2, 0, 4)
-    assert unqueued_text(found) == "2 instances held back: at most 4 may run at a time, 4 are queued or running"
+    assert describe_unqueued(found) == "2 instances held back: at most 4 may run at a time, 4 are queued or running"
 
 
 def test_no_host() -> None:
@@ -320,14 +320,14 @@ def test_no_host() -> None:
     )
     note = (ClusterReason(pods=(NoHost(2, hosts=refusing),)),)
 
-    (found,) = unqueued(JOB, {PodState.READY: 2, PodState.RUNNING: 4}, note)
+    (found,) = find_unqueued(JOB, {PodState.READY: 2, PodState.RUNNING: 4}, note)
 
     assert (Obstacle.NO_HOST, 2, note) == (found.obstacle, found.pod_count, found.placement)
     reported = (
         "admitted, but 2 pods without a host (3 hosts: less than 2 gpu free, 1 at most; 1 host: label rack=b not met)"
     )
-    assert reported == unqueued_text(found)
-    assert list(unqueued(JOB, {PodState.RUNNING: 6}, note)) == []
+    assert reported == describe_unqueued(found)
+    assert list(find_unqueued(JOB, {PodState.RUNNING: 6}, note)) == []
 
 
 def test_jobs_that_do_not_wait() -> None:

@@ -11,8 +11,8 @@ import pytest
 from peloton.model.ids import Hostname
 from peloton.model.pod import PodShape
 from peloton.model.resources import Resources
+from peloton.scheduling.bin_packing import PodRequest, pack_requests
 from peloton.scheduling.fleet import Fleet
-from peloton.scheduling.putting import Want, put_all
 from peloton.scheduling.rows import HostRow
 from tests.bench.placement import Oracle, batch, hosts
 from tests.unit.scheduling.exact_packing import fewest_hosts
@@ -41,7 +41,7 @@ def test_small_placements_are_within_a_hundredth_of_the_best(is_mixed: bool) -> 
     for _ in range(CASES):
         totals, wanted = small_case(random, is_mixed)
         fleet = fleet_of(totals)
-        chosen = put_all(fleet, [Want(PodShape(resources), (), count) for resources, count in wanted])
+        chosen = pack_requests(fleet, [PodRequest(PodShape(resources), (), count) for resources, count in wanted])
         if [len(rows) for rows in chosen] == [count for _, count in wanted]:  # else they need more hosts
             used += len(np.unique(np.concatenate(chosen)))
             best += fewest_hosts(totals, wanted)
@@ -56,9 +56,9 @@ def test_batches_are_within_a_fiftieth_of_best_fit_decreasing() -> None:
     rows = hosts(random, 600, in_use=0)
     fleet, oracle = Fleet(rows), Oracle(rows)
     while np.count_nonzero(fleet.is_used) < 400:
-        wants = batch(random)
-        put_all(fleet, wants)
-        oracle.put(wants)
+        requests = batch(random)
+        pack_requests(fleet, requests)
+        oracle.put(requests)
 
     assert np.count_nonzero(fleet.is_used) <= 1.02 * oracle.used_count
 
@@ -68,7 +68,9 @@ def test_a_second_read_moves_no_pod_to_a_host_that_does_not_take_it() -> None:
     random = Random(4)
     for _ in range(50):
         totals, wanted = small_case(random, is_mixed=True)
-        chosen = put_all(fleet_of(totals), [Want(PodShape(resources), (), count) for resources, count in wanted])
+        chosen = pack_requests(
+            fleet_of(totals), [PodRequest(PodShape(resources), (), count) for resources, count in wanted]
+        )
         taken: dict[int, Resources] = {}
         for (resources, _), rows in zip(wanted, chosen, strict=True):
             for row, count in Counter(rows.tolist()).items():

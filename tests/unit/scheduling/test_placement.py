@@ -319,7 +319,7 @@ def test_single_pods_of_one_shape_are_placed_to_the_last(
 @pytest.mark.parametrize("strategy", list(Strategy))
 def test_hosts_on_which_the_job_failed_take_what_others_leave(strategy: Strategy) -> None:
     """Hosts without failures of the job are filled first, whatever the strategy, and no pod waits for this reason."""
-    hosts = (replace(host("bad", cpu=8), is_shunned=True), host("h1", cpu=2), host("h2", cpu=2))
+    hosts = (replace(host("bad", cpu=8), is_deprioritized=True), host("h1", cpu=2), host("h2", cpu=2))
     pods = shape(strategy=strategy)
 
     few, many = place(JOB, singles(pods, 4), lease(*hosts)), place(JOB, singles(pods, 6), lease(*hosts))

@@ -15,7 +15,7 @@ from peloton.model.ids import Hostname, JobId, PodId
 from peloton.model.layout import Layout, Spread
 from peloton.model.pod import AnyOf, Constraint, HostLabel, PodLabel, PodShape, Strategy
 from peloton.model.rebalance import Goal, PodNow, Stays, WaitingPods
-from peloton.model.resources import Resources, needed
+from peloton.model.resources import Resources, compute_needed
 from peloton.scheduling.rebalance import CROWDED_LOAD, SPREAD_MARGIN
 from tests.nightly import examples
 from tests.unit.scheduling.exhaustive_moves import broken, fewest_moves, takes
@@ -251,7 +251,7 @@ def clusters(
     for name in names:
         for i in range(draw(st.integers(0, pods_max))):
             shape, labels = draw(shapes(layouts=layouts)), draw(st.sampled_from([(), (LABEL,)]))
-            if needed(shape.resources).fits_in(cluster.free(name)):
+            if compute_needed(shape.resources).fits_in(cluster.free(name)):
                 stays = draw(st.sampled_from([None, None, None, Stays.VOLUME]))
                 job = draw(st.sampled_from("abc"))
                 pods.append(PodNow(PodId(JobId(job), int(name[1:]) * 10 + i, 1), Hostname(name), shape, labels, stays))

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from peloton.scheduling.slack import estimate, smoothed, target
+from peloton.scheduling.slack import estimate, smooth, target
 
 AMOUNTS = st.integers(0, 100_000)
 
@@ -52,9 +52,9 @@ def test_use_is_believed_at_once_and_forgotten_slowly(before: int, measured: lis
     """The smoothed use is never below the last measurement nor above the highest one, and comes to rest."""
     seen = before
     for each in measured:
-        was, before, seen = before, smoothed(before, each), max(seen, each)
+        was, before, seen = before, smooth(before, each), max(seen, each)
         assert each <= before <= seen
         assert before <= max(was, each)
     for _ in range(40):
-        before = smoothed(before, measured[-1])
+        before = smooth(before, measured[-1])
     assert before == measured[-1]

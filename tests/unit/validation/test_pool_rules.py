@@ -9,7 +9,7 @@ from peloton.api.v0.job import job_pb2
 from peloton.model.ids import ROOT_POOL_ID, RespoolId
 from peloton.model.resources import RESOURCE_KINDS, UNLIMITED, Resources
 from peloton.model.respool import PoolResource, PoolSpec
-from services.api.pool_rules import PoolBounds, PoolJudge, pool_bounds, pool_fault
+from services.api.pool_rules import PoolBounds, PoolValidator, pool_bounds, pool_fault
 from services.api.validation import job_faults
 
 
@@ -94,7 +94,7 @@ def test_pods_that_may_not_be_preempted_fit_the_reservation(name: str) -> None:
     config.defaultConfig.resource.memLimitMb = 64
     bounds = PoolBounds((UNLIMITED,) * 4, ("/",) * 4, reservations, "/eng/maps")
 
-    texts = list(PoolJudge(config, bounds).plain(0, None))
+    texts = list(PoolValidator(config, bounds).plain(0, None))
 
     start, end = "instance 0 is not preemptible and asks ", " (set sla.preemptible, or raise the reservation)"
     assert [f"{start}{text}{end}" for text in said] == texts
@@ -106,7 +106,7 @@ def test_a_gang_is_bounded() -> None:
     config.sla.minimumRunningInstances = 10_001
     config.sla.preemptible = True
 
-    texts = list(PoolJudge(config, PoolBounds((UNLIMITED,) * 4, ("/",) * 4)).gang())
+    texts = list(PoolValidator(config, PoolBounds((UNLIMITED,) * 4, ("/",) * 4)).gang())
 
     assert ["the gang of instances 0-10000 has 10001 members, at most 10000 can start together"] == texts
 

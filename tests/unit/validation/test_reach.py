@@ -24,18 +24,18 @@ def test_the_first_that_has_the_default(overrides: dict[int, set[str]], start: i
         configs[instance] = task_pb2.TaskConfig()
         for name in names:
             getattr(configs[instance], name).SetInParent()
-    judged = range(start, stop)
+    evaluated = range(start, stop)
 
-    reach = Reach(judged, CARRIES.values())
+    reach = Reach(evaluated, CARRIES.values())
     for instance in sorted(configs):
-        if instance in judged:
+        if instance in evaluated:
             reach.add(instance, configs[instance])
     reach.finish()
 
-    plain = [i for i in judged if i not in overrides]
+    plain = [i for i in evaluated if i not in overrides]
     assert reach.plain == next(iter(plain), None)
     assert reach.plain_but_0 == next((i for i in plain if i), None)
     for name, carries in CARRIES.items():
-        first = next((i for i in judged if name not in overrides.get(i, ())), None)
+        first = next((i for i in evaluated if name not in overrides.get(i, ())), None)
         assert reach.first(carries) == first
         assert reach.config_at(carries) is (None if first is None else configs.get(first))

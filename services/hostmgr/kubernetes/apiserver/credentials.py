@@ -90,7 +90,7 @@ class Plugin:
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._plugin = plugin
-        self._spec = {"interactive": False, **({"cluster": _described(cluster)} if plugin.wants_cluster else {})}
+        self._spec = {"interactive": False, **({"cluster": _describe(cluster)} if plugin.wants_cluster else {})}
         self._clock = clock
         self._lock = threading.Lock()
         self._current: Credential | None = None
@@ -196,7 +196,7 @@ def source_of(user: UserEntry, cluster: ClusterEntry) -> Source:
     return Fixed(Credential())
 
 
-def _described(cluster: ClusterEntry) -> dict[str, Any]:
+def _describe(cluster: ClusterEntry) -> dict[str, Any]:
     authority = cluster.ca_data
     if not authority and cluster.ca_file:
         authority = Path(cluster.ca_file).read_bytes()

@@ -79,7 +79,7 @@ class Section:
             self.refuse(key, f"want text, not {value!r}; put it in quotes")
         return value
 
-    def required(self, key: str) -> str:
+    def require(self, key: str) -> str:
         return self.text(key) or self.refuse(key, "is missing")
 
     def flag(self, key: str) -> bool:
@@ -123,7 +123,7 @@ class Section:
 
     def pairs(self, key: str) -> tuple[tuple[str, str], ...]:
         rows = [self.row(key, index) for index in range(len(self.list(key)))]
-        return tuple((row.required("name"), row.text("value")) for row in rows)
+        return tuple((row.require("name"), row.text("value")) for row in rows)
 
     def row(self, key: str, index: int) -> Section:
         value = self.list(key)[index]
@@ -131,7 +131,7 @@ class Section:
             self.refuse(f"{key}[{index}]", "want a mapping")
         return Section(value, self._file, f"{self._place}{key}[{index}].")
 
-    def named(self, key: str, name: str, kind: str) -> Section:
+    def find_named(self, key: str, name: str, kind: str) -> Section:
         """Returns the ``kind`` section of the first entry with this name."""
         names = []
         for index in range(len(self.list(key))):
@@ -170,14 +170,14 @@ def parse_kubeconfig(content: bytes, path: str, context: str = "") -> tuple[Clus
     name = context or whole.text("current-context")
     if not name:
         whole.refuse("current-context", "is missing: set it, or PELOTON_KUBERNETES_CONTEXT")
-    chosen = whole.named("contexts", name, "context")
-    cluster = _cluster(whole.named("clusters", chosen.required("cluster"), "cluster"))
+    chosen = whole.find_named("contexts", name, "context")
+    cluster = _cluster(whole.find_named("clusters", chosen.require("cluster"), "cluster"))
     user = chosen.text("user")
-    return cluster, _user(user, whole.named("users", user, "user")) if user else UserEntry()
+    return cluster, _user(user, whole.find_named("users", user, "user")) if user else UserEntry()
 
 
 def _cluster(fields: Section) -> ClusterEntry:
-    server = fields.required("server")
+    server = fields.require("server")
     if fault := fault_of_address(server):
         fields.refuse("server", fault)
     if fields.has("proxy-url"):
@@ -229,7 +229,7 @@ def _user(name: str, fields: Section) -> UserEntry:
 
 
 def _plugin(fields: Section) -> ExecPlugin:
-    version = fields.required("apiVersion")
+    version = fields.require("apiVersion")
     if version not in EXEC_VERSIONS:
         fields.refuse("apiVersion", f"want {' or '.join(EXEC_VERSIONS)}, not {version!r}")
     mode = fields.text("interactiveMode") or "IfAvailable"
@@ -237,7 +237,7 @@ def _plugin(fields: Section) -> ExecPlugin:
         fields.refuse("interactiveMode", "is Always: a host manager has no terminal; want Never or IfAvailable")
     if mode not in ("Never", "IfAvailable"):
         fields.refuse("interactiveMode", f"want Never or IfAvailable, not {mode!r}")
-    command = fields.required("command")
+    command = fields.require("command")
     return ExecPlugin(
         version,
         fields.path("command") if "/" in command else command,

@@ -34,14 +34,14 @@ IDENTITY = "/api/v1/namespaces/kube-system"
 class Watched(Protocol):
     """Handler of a watch, called on the thread of one reflector."""
 
-    def replaced(self, objects: Sequence[Json]) -> None:
+    def on_replace(self, objects: Sequence[Json]) -> None:
         """Sets all objects, replacing all earlier ones."""
 
-    def changed(self, kind: str, object: Json) -> None:
+    def on_change(self, kind: str, object: Json) -> None:
         """Applies a change. ``kind`` is ADDED, MODIFIED or DELETED; the object is in its new or last state."""
 
-    def lost(self, why: str) -> None:
-        """Reports an interruption of the watch: objects may be out of date until ``replaced`` is called."""
+    def on_lost(self, why: str) -> None:
+        """Reports an interruption of the watch: objects may be out of date until ``on_replace`` is called."""
 
 
 class Expired(Exception):
@@ -114,7 +114,7 @@ class Reflector:
         if not self._is_lost and not self._stopping.is_set():
             self._is_lost = True
             log.warning("watch of %s lost: %s", self._name, why)
-            self._handler.lost(why)
+            self._handler.on_lost(why)
 
     # Lists.
 
@@ -133,7 +133,7 @@ class Reflector:
             raise OSError(f"the list of {self._name} expires while it is read")
         if self._stopping.is_set():
             return
-        self._handler.replaced(objects)
+        self._handler.on_replace(objects)
         self._version, self._store, self._is_lost = version, store, False
 
     def _pages(self, is_paged: bool) -> tuple[list[Json], str]:
@@ -147,7 +147,7 @@ class Reflector:
                 if self._stopping.is_set():
                     break
         except Refused as error:
-            raise _expired_or(error) from None
+            raise _classify_error(error) from None
         return objects, version
 
     def _identity(self) -> str:
@@ -178,7 +178,7 @@ class Reflector:
         try:
             stream = self._api.stream(with_query(self._path, query))
         except Refused as error:
-            raise _expired_or(error) from None
+            raise _classify_error(error) from None
         with stream:
             with self._lock:
                 self._stream = stream
@@ -200,12 +200,12 @@ class Reflector:
         kind, object = event["type"], event["object"]
         if kind == "ERROR":
             answer = Answer(int(object.get("code") or 500), orjson.dumps(object))
-            raise _expired_or(Refused(answer))
+            raise _classify_error(Refused(answer))
         if kind in ("ADDED", "MODIFIED", "DELETED"):
-            self._handler.changed(kind, object)
+            self._handler.on_change(kind, object)
         self._version = object["metadata"]["resourceVersion"]
         self._has_heard = True
 
 
-def _expired_or(error: Refused) -> Expired | Refused:
+def _classify_error(error: Refused) -> Expired | Refused:
     return Expired(error.answer.message) if error.answer.status == HTTPStatus.GONE else error

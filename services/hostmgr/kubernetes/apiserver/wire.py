@@ -329,9 +329,9 @@ class _Batch:
         except OSError as error:
             self._broke(flight, error)
             return
-        self._answered(flight)
+        self._complete(flight)
 
-    def _answered(self, flight: _Flight) -> None:
+    def _complete(self, flight: _Flight) -> None:
         read = flight.connection.answer
         answer = Answer(read.status, b"".join(read.take()), read.retry_after_s)
         index, flight.index = flight.index, -1

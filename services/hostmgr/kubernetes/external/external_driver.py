@@ -13,13 +13,15 @@ from services.hostmgr.driver import DriverEvents, HostLaunch, PodOnHost, PodRepo
 from services.hostmgr.kubernetes.apiserver.watch import Reflector
 from services.hostmgr.kubernetes.apiserver.wire import Json
 from services.hostmgr.kubernetes.cluster_view import key_of
-from services.hostmgr.kubernetes.driver import OVER, REPEAT_S, TEND_S, KubernetesDriver
+from services.hostmgr.kubernetes.driver import OVER, PERIODIC_S, REPEAT_S, KubernetesDriver
 from services.hostmgr.kubernetes.external.external_pods import ExternalPods, UidsOf
 from services.hostmgr.kubernetes.external.external_requests import get_request, is_bound_as, read_answer
-from services.hostmgr.kubernetes.pods.launches import OURS, demand_of
+from services.hostmgr.kubernetes.pods.launches import SCHEDULER_NAME, demand_of
 from services.hostmgr.kubernetes.settings import KubernetesSettings
 
-PODS_OF_OTHERS = f"/api/v1/pods?fieldSelector=spec.schedulerName%3D{OURS}&labelSelector=%21peloton.io%2Fcluster"
+EXTERNAL_PODS = (
+    f"/api/v1/pods?fieldSelector=spec.schedulerName%3D{SCHEDULER_NAME}&labelSelector=%21peloton.io%2Fcluster"
+)
 """Pods for Peloton to place; pods that Peloton creates carry the label."""
 
 
@@ -28,7 +30,7 @@ class ExternalPodsDriver(KubernetesDriver):
         super().__init__(settings)
         gone = self.view.external_pod_gone
         self.external = ExternalPods(self.api, settings.cluster, self._host_id, self._publish, uids_of, gone)
-        self._external_news = Reflector(self.api, PODS_OF_OTHERS, self.external)
+        self._external_news = Reflector(self.api, EXTERNAL_PODS, self.external)
         self._resent_at_s = 0.0
 
     def start(self, events: DriverEvents) -> None:
@@ -87,7 +89,7 @@ class ExternalPodsDriver(KubernetesDriver):
 
     def acknowledge(self, tokens: Sequence[Token]) -> None:
         super().acknowledge(tokens)
-        self._publish([report for token in tokens if (report := self.external.acknowledged(token)) is not None])
+        self._publish([report for token in tokens if (report := self.external.acknowledge(token)) is not None])
 
     def reconcile(self, pods: Sequence[PodOnHost]) -> None:
         self._check()
@@ -121,7 +123,7 @@ class ExternalPodsDriver(KubernetesDriver):
         for (run, pod), answer in zip(asked, self.api.ask_all([get_request(pod) for _, pod in asked]), strict=True):
             now = read_answer(answer) or {}
             if now and is_bound_as(now, run, pod["metadata"]["uid"]):
-                self.external.changed("MODIFIED", now)
+                self.external.on_change("MODIFIED", now)
                 bound.append(str(run))
                 continue
             lost.append(_unknown(run))
@@ -133,18 +135,18 @@ class ExternalPodsDriver(KubernetesDriver):
 
     # Periodic tasks.
 
-    def tend(self) -> None:
-        super().tend()
+    def run_periodic(self) -> None:
+        super().run_periodic()
         self.external.evict_again()
         now_s = time.monotonic()
         if now_s - self._resent_at_s >= REPEAT_S:
             self._resent_at_s = now_s
-            self._publish(self.external.unacknowledged())
+            self._publish(self.external.list_unacknowledged())
         self.external.write_events()
 
     @property
-    def tend_in_s(self) -> float:
-        return TEND_S if self.external.has_events else super().tend_in_s
+    def next_run_in_s(self) -> float:
+        return PERIODIC_S if self.external.has_events else super().next_run_in_s
 
 
 def _is_external(launch: HostLaunch) -> bool:

@@ -16,10 +16,10 @@ from http import HTTPStatus
 from urllib.parse import quote
 
 from peloton.api.v0.job import job_pb2
-from peloton.model.external import Sighting
+from peloton.model.external import ObservedPod
 from peloton.model.ids import JobId, PodId
 from services.hostmgr.driver import PodReport
-from services.hostmgr.external_port import FoundPod, Remark
+from services.hostmgr.external_port import FoundPod, PodCondition
 from services.hostmgr.kubernetes.apiserver.wire import Answer, ApiServer, Json, Request, fault_of
 from services.hostmgr.kubernetes.external.external_requests import (
     MESSAGE_MAX,
@@ -31,7 +31,7 @@ from services.hostmgr.kubernetes.external.external_requests import (
     get_request,
     is_bound_as,
     read_answer,
-    said_of,
+    read_condition,
 )
 from services.hostmgr.kubernetes.external.external_specs import (
     Owner,
@@ -53,7 +53,7 @@ NAMESPACE_AGE_S = 30.0
 """Maximum age in seconds of the cached annotations of a namespace."""
 OWNERS_MAX = 10_000
 """Limit of ReplicaSets whose controllers are cached."""
-REMARKS_MAX = 500
+CONDITIONS_MAX = 500
 """Limit of conditions written in one call; the others follow in the next calls."""
 EVENTS_MAX, EVENTS_AT_ONCE = 100, 10
 """Limits of binding events written in one call, while other periodic tasks wait, and in one batch: bindings require
@@ -75,7 +75,7 @@ class _Seen:
     refusal: str = ""
     config: job_pb2.JobConfig | None = None
     found: tuple[Json, bool, str, FoundPod] | None = None  # the cached result, valid for this object, wait and pool
-    said: Remark | None = None  # shown at the pod
+    said: PodCondition | None = None  # shown at the pod
 
 
 class ExternalPods:
@@ -110,7 +110,7 @@ class ExternalPods:
     def watch(self, changed: Callable[[], None]) -> None:
         self._changed = changed
 
-    def replaced(self, objects: Sequence[Json]) -> None:
+    def on_replace(self, objects: Sequence[Json]) -> None:
         with self._lock:
             before, self._pods = self._pods, {}
             reports = self._cache.keep({pod["metadata"].get("annotations", {}).get(RUN, "") for pod in objects})
@@ -129,7 +129,7 @@ class ExternalPods:
         self._publish(reports)
         self._changed()
 
-    def changed(self, kind: str, object: Json) -> None:
+    def on_change(self, kind: str, object: Json) -> None:
         with self._lock:
             reports = self._take(object, kind == "DELETED")
         if reports:
@@ -137,7 +137,7 @@ class ExternalPods:
         if not _run_of(object):  # bound pods are covered by reports
             self._changed()
 
-    def lost(self, why: str) -> None:
+    def on_lost(self, why: str) -> None:
         log.info("the watch of pods of others is interrupted: %s", why)
         with self._lock:
             self._is_listed = False
@@ -156,7 +156,9 @@ class ExternalPods:
             return []
         self._runs[run] = meta["uid"]
         node = pod["spec"]["nodeName"]
-        report = self._cache.seen({**pod, "metadata": {**meta, "name": run}}, self._host_id_of(node), is_deleted)
+        report = self._cache.record_state(
+            {**pod, "metadata": {**meta, "name": run}}, self._host_id_of(node), is_deleted
+        )
         if is_deleted:
             self._forget_if_done(run)
         return [report] if report is not None else []
@@ -169,15 +171,15 @@ class ExternalPods:
 
     # Interface for the adoption of pods.
 
-    def found(self) -> Sequence[FoundPod] | None:
+    def list_pods(self) -> Sequence[FoundPod] | None:
         with self._lock:
             if not self._is_listed:
                 return None
             pods = sorted(self._pods.values(), key=_age)
             bound = frozenset(self._bound)
-        return [self._found(seen, bound) for seen in pods]
+        return [self._make_found(seen, bound) for seen in pods]
 
-    def _found(self, seen: _Seen, bound: frozenset[str]) -> FoundPod:
+    def _make_found(self, seen: _Seen, bound: frozenset[str]) -> FoundPod:
         pod = seen.pod
         waits = wants_host(pod) and pod["metadata"]["uid"] not in bound
         pool = pool_named(pod) or self._pool_of(pod["metadata"]["namespace"]) if waits else ""
@@ -191,12 +193,12 @@ class ExternalPods:
         seen.owner = owner
         name = f"{meta['namespace']}/{meta['name']}"
         try:
-            sighting = Sighting(meta["uid"], owner.job_id, waits)
+            observed = ObservedPod(meta["uid"], owner.job_id, waits)
             if waits and seen.config is None:
                 seen.config = config_of(pod, owner, self._cluster)
         except Refused as refused:
-            return FoundPod(Sighting(meta["uid"], JobId(meta["uid"]), False), name, refusal=str(refused))
-        return FoundPod(sighting, name, seen.config, pool, since_s=seen.since_s)
+            return FoundPod(ObservedPod(meta["uid"], JobId(meta["uid"]), False), name, refusal=str(refused))
+        return FoundPod(observed, name, seen.config, pool, since_s=seen.since_s)
 
     def _owner_of(self, pod: Json) -> Owner:
         """Returns the pod's controller; for a ReplicaSet its own controller, so that a Deployment is one job through
@@ -228,28 +230,28 @@ class ExternalPods:
             self._namespaces[namespace] = (now_s, pool)
         return pool
 
-    def remark(self, remarks: Sequence[Remark]) -> None:
+    def set_conditions(self, conditions: Sequence[PodCondition]) -> None:
         """Shows statuses at pods. A rejected status is not repeated until it changes; a new reason also writes an
         event."""
-        sent: list[tuple[_Seen, Json, Remark]] = []
+        sent: list[tuple[_Seen, Json, PodCondition]] = []
         with self._lock:
-            for remark in remarks:
-                seen = self._pods.get(remark.uid)
-                if seen is None or not wants_host(seen.pod) or seen.said == remark or len(sent) == REMARKS_MAX:
+            for condition in conditions:
+                seen = self._pods.get(condition.uid)
+                if seen is None or not wants_host(seen.pod) or seen.said == condition or len(sent) == CONDITIONS_MAX:
                     continue
-                if said_of(seen.pod) != (remark.reason, remark.message[:MESSAGE_MAX]):
-                    sent.append((seen, seen.pod, remark))
-                seen.said = remark
+                if read_condition(seen.pod) != (condition.reason, condition.message[:MESSAGE_MAX]):
+                    sent.append((seen, seen.pod, condition))
+                seen.said = condition
         answers = self._api.ask_all([condition_request(pod, one.reason, one.message) for _, pod, one in sent])
         events = []
         for (seen, pod, one), answer in zip(sent, answers, strict=True):
             if isinstance(answer, OSError) or answer.status == HTTPStatus.CONFLICT or answer.may_pass:
                 seen.said = None  # it has changed meanwhile, or cannot be written now: retried in the next call
-            elif answer.is_ok and said_of(pod)[0] != one.reason:
+            elif answer.is_ok and read_condition(pod)[0] != one.reason:
                 events.append(event_request(pod, "Warning", one.reason, one.message))
         _first_error([*answers, *self._api.ask_all(events)])
 
-    def hindrances(self) -> dict[str, str]:
+    def blocked_evictions(self) -> dict[str, str]:
         with self._lock:
             return {self._runs[run]: why for run, (why, _) in self._hindered.items() if run in self._runs}
 
@@ -364,17 +366,17 @@ class ExternalPods:
         with self._lock:
             return list(self._cache.pods)
 
-    def acknowledged(self, token: tuple[str, ...]) -> PodReport | None:
+    def acknowledge(self, token: tuple[str, ...]) -> PodReport | None:
         """Acknowledges a report; returns the next one."""
         with self._lock:
-            report, stored = self._cache.acknowledged(token)
+            report, stored = self._cache.acknowledge(token)
             if stored is not None and stored.pod.is_gone:
                 self._forget_if_done(stored.pod.name)
             return report
 
-    def unacknowledged(self) -> list[PodReport]:
+    def list_unacknowledged(self) -> list[PodReport]:
         with self._lock:
-            return self._cache.unacknowledged()
+            return self._cache.list_unacknowledged()
 
 
 def _run_of(pod: Json) -> str:

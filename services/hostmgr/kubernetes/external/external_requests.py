@@ -66,7 +66,7 @@ def eviction_request(pod: Json) -> Request:
     return Request("POST", f"{pod_path(pod)}/eviction", orjson.dumps(body))
 
 
-def said_of(pod: Json) -> tuple[str, str]:
+def read_condition(pod: Json) -> tuple[str, str]:
     """Returns reason and message of the condition PodScheduled, if that is False."""
     for condition in pod.get("status", {}).get("conditions") or ():
         if condition["type"] == "PodScheduled" and condition["status"] == "False":

@@ -16,7 +16,7 @@ from peloton.model.host import CLUSTER_LABEL
 from peloton.model.ids import JobId, parse_job_id
 from peloton.model.resources import RESOURCE_KINDS
 from services.hostmgr.kubernetes.apiserver.wire import Json
-from services.hostmgr.kubernetes.pods.statuses import is_over, occupied
+from services.hostmgr.kubernetes.pods.statuses import is_over, sum_occupied
 
 POOL = "peloton.io/pool"
 """Resource pool of a pod or a namespace: as an annotation its path (``/team/dev``); as a label, whose value may have no
@@ -123,7 +123,7 @@ def config_of(pod: Json, owner: Owner, cluster: str) -> job_pb2.JobConfig:
 def _fill(task: task_pb2.TaskConfig, pod: Json, cluster: str) -> None:
     spec = pod["spec"]
     try:
-        asked = occupied(pod)
+        asked = sum_occupied(pod)
     except ValueError as error:
         raise Refused(str(error)) from None
     for kind, wanted, unit in zip(RESOURCE_KINDS, asked, ("m", "Mi", "Mi", "m"), strict=True):

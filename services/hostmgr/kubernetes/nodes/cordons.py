@@ -34,10 +34,10 @@ class Cordons:
         is_cordoned = bool((node.get("spec") or {}).get("unschedulable"))
         if is_cordoned and annotations.get(MAINTENANCE) in (state, DOWN):
             return
-        ours = {MAINTENANCE: state}
+        managed = {MAINTENANCE: state}
         if not is_cordoned:
-            ours[CORDONED] = "true"
-        self._patch(name, {"metadata": {"annotations": ours}, "spec": {"unschedulable": True}})
+            managed[CORDONED] = "true"
+        self._patch(name, {"metadata": {"annotations": managed}, "spec": {"unschedulable": True}})
 
     def bring_up(self, name: str) -> None:
         """Uncordons the node, if the cordon is Peloton's."""

@@ -70,7 +70,7 @@ class Ledger:
             line.node, line.host, line.slack_milli, line.goes_ns, line.is_lost = None, None, None, 0, False
             self._end_former(line)
             line.being_made.clear()
-            self._changed(name)
+            self._note_change(name)
 
     def lose_node(self, name: str) -> None:
         """Marks a node as lost after it was unreachable for too long: it is no host until it is ready."""
@@ -102,7 +102,7 @@ class Ledger:
             return
         line = self._lines[name]
         line.count(line.demands.pop(pod), -1)
-        self._changed(name)
+        self._note_change(name)
 
     def _add(self, pod: str, node: str, demand: Demand) -> None:
         line = self._lines.setdefault(node, Line())
@@ -111,7 +111,7 @@ class Ledger:
         self._node_of[pod] = node
         self._dirty.add(node)
 
-    def _changed(self, name: str) -> None:
+    def _note_change(self, name: str) -> None:
         line = self._lines[name]
         if line.node is None and not line.demands and line.announced is None:
             del self._lines[name]

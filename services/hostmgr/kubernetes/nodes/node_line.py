@@ -98,14 +98,14 @@ def host_of(line: Line) -> RegisteredHost:
     if line.host is None:
         slack, slack_held = Resources(cpu_milli=line.slack_total_milli), Resources(cpu_milli=line.slack_held_milli)
         capacity = less(node.capacity, line.foreign)  # pools share the part that external pods leave
-        ours = line.held - line.foreign
+        managed = line.held - line.foreign
         volumes = node_volumes.there(node.volumes)
         labels = node.labels | {volume_label(one): HERE for one in sorted(volumes)} if volumes else node.labels
         amounts = capacity, slack, labels, slack_held
         line.host = RegisteredHost(
             *(node.uid, node.name, node.ip, *amounts),
             withdrawn=node.withdrawn,
-            held=ours + line.kept,
+            held=managed + line.kept,
             held_by_others=node.capacity - capacity,
             volumes=volumes,
             volumes_begun=frozenset(node.volumes) - volumes,

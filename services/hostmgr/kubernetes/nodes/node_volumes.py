@@ -42,7 +42,7 @@ _REFUSING = {
 }
 
 
-def annotated(volume_id: str, volume: NodeVolume | None) -> dict[str, str | None]:
+def annotate(volume_id: str, volume: NodeVolume | None) -> dict[str, str | None]:
     """Returns the volume's entry in a patch of the annotations; None removes it."""
     return {ANNOTATION + volume_id: None if volume is None else str(volume)}
 

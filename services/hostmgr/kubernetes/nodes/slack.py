@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 from peloton.model.ids import Hostname
-from peloton.scheduling.slack import estimate, smoothed
+from peloton.scheduling.slack import estimate, smooth
 from services.hostmgr.driver import UseSample
 from services.hostmgr.kubernetes.cluster_view import ClusterView
 from services.hostmgr.kubernetes.nodes.node_line import Demand
@@ -124,7 +124,7 @@ class SlackEstimator:
                 return
             allocated, measured = _ordinary(ledger.demands_on(name), counts)
             allocated = min(allocated, node.capacity.cpu_milli)
-            used = smoothed(before.used_milli, measured)
+            used = smooth(before.used_milli, measured)
             self._nodes[name] = _Measured(counts, used)
             ledger.set_slack(name, estimate(last or 0, allocated, used))
 

@@ -83,12 +83,12 @@ class NodeUse:
 
     def _samples_from_summary(self, summary: Json) -> list[UseSample]:
         try:
-            return [self._sample_of_pod(pod) for pod in summary.get("pods") or () if _measured(pod)]
+            return [self._sample_of_pod(pod) for pod in summary.get("pods") or () if _list_measured(pod)]
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"a summary of a kubelet that cannot be read: {error!r}") from None
 
     def _sample_of_pod(self, pod: Json) -> UseSample:
-        parts = _measured(pod)
+        parts = _list_measured(pod)
         cpu_s = sum(int(part["cpu"]["usageCoreNanoSeconds"]) for part in parts) / 1e9
         at_s = min(_time(part["cpu"]["time"]) for part in parts)
         memory = sum(int((part.get("memory") or {}).get("workingSetBytes") or 0) for part in parts)
@@ -146,7 +146,7 @@ class NodeUse:
             return None
 
 
-def _measured(pod: Json) -> list[Json]:
+def _list_measured(pod: Json) -> list[Json]:
     """Returns the measured parts: the pod as a whole, or its containers."""
     parts = [pod] if pod.get("cpu") else pod.get("containers") or []
     return [part for part in parts if (part.get("cpu") or {}).get("usageCoreNanoSeconds") is not None]

@@ -51,7 +51,7 @@ class PodLogs:
 
     def tail(self, pod: str, limit_bytes: int) -> bytes:
         """Returns the end of the log of the container that failed, or else of the first one."""
-        with self._open(pod, {"container": _failed(self._pod(pod)), "tailLines": str(TAIL_LINES)}) as stream:
+        with self._open(pod, {"container": _describe_failure(self._pod(pod)), "tailLines": str(TAIL_LINES)}) as stream:
             return _end_of(stream.pieces(), limit_bytes)
 
     def _open(self, pod: str, query: dict[str, str], follow: bool = False) -> Stream:
@@ -91,7 +91,7 @@ def _has_begun(status: Json) -> bool:
     return "running" in state or "terminated" in state or bool(status.get("restartCount"))
 
 
-def _failed(pod: Json) -> str:
+def _describe_failure(pod: Json) -> str:
     for name, status in _statuses(pod):
         ended = (status.get("state") or {}).get("terminated") or {}
         if ended.get("exitCode"):

@@ -15,9 +15,9 @@ from peloton.api import convert
 from peloton.api.mesos.v1 import mesos_pb2
 from peloton.api.pod_parts import Part, check_times, http_port, resources
 from peloton.api.v0.task import task_pb2
-from peloton.lifecycle.host_pools import taken
+from peloton.lifecycle.host_pools import scale_request
 from peloton.model.host_pool import AT_PAR, Factors
-from peloton.model.resources import Resources, needed
+from peloton.model.resources import Resources, compute_needed
 from services.hostmgr.kubernetes.apiserver.wire import Json
 from services.hostmgr.kubernetes.pods.statuses import GPU
 from services.hostmgr.kubernetes.pods.volumes import PodVolumes
@@ -63,10 +63,10 @@ class ContainerManifest:
         """Checks of a named port, whose number differs between pods."""
         self._rest = {key: orjson.Fragment(orjson.dumps(value)) for key, value in rest.items()}
 
-    def body(self, variables: dict[str, str], dealt: Iterator[int]) -> Json:
-        """Returns the container. ``variables`` are common to all containers of the pod. ``dealt`` yields the pod's
+    def body(self, variables: dict[str, str], allocated: Iterator[int]) -> Json:
+        """Returns the container. ``variables`` are common to all containers of the pod. ``allocated`` yields the pod's
         dynamic ports, of which the container takes its own."""
-        ports = [(name, env_name, value or next(dealt)) for name, env_name, value in self._ports]
+        ports = [(name, env_name, value or next(allocated)) for name, env_name, value in self._ports]
         own = {env_name: str(number) for _, env_name, number in ports if env_name}
         env = [*self._variables, *({"name": name, "value": value} for name, value in (variables | own).items())]
         body: Json = {**self._rest, "env": env}
@@ -126,12 +126,12 @@ def _resources(part: Part, asked: Asked) -> Json:
     resources are offered with a factor: requests are then divided by it. A revocable pod requests no cpu: it gets the
     cpu that others leave. Resources without a request are not limited."""
     if asked.takes_least:
-        return {"requests": _amounts(taken(needed(Resources()), asked.factors))}
+        return {"requests": _amounts(scale_request(compute_needed(Resources()), asked.factors))}
     wanted = resources(part.resource)
     own = wanted - Resources(wanted.cpu_milli) if asked.is_revocable else wanted
     if not any(own):
         return {}
-    return {"requests": _amounts(taken(own, asked.factors)), "limits": _amounts(own)}
+    return {"requests": _amounts(scale_request(own, asked.factors)), "limits": _amounts(own)}
 
 
 def _amounts(asked: Resources) -> Json:

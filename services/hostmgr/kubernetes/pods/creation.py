@@ -58,7 +58,7 @@ class Creation:
                 elif outcome is Outcome.UNKNOWN:
                     unknown = unknown or why
         finally:
-            self._deletions.created([str(pod.pod_id) for pod, _ in sent])
+            self._deletions.end_creation([str(pod.pod_id) for pod, _ in sent])
         if unknown:
             raise OSError(unknown)
         return failed
@@ -115,7 +115,7 @@ class Creation:
         """Reports a pod that Kubernetes rejects permanently."""
         claim = launch.claim
         with self._view.lock:
-            reports = self._view.cache.refused(pod.pod_id, claim.hostname, claim.host_id, why, time.time_ns())
+            reports = self._view.cache.report_refused(pod.pod_id, claim.hostname, claim.host_id, why, time.time_ns())
         self._publish([reports] if reports is not None else [])
 
     def _resolve_existing(self, name: str) -> tuple[Outcome, str]:
@@ -127,6 +127,6 @@ class Creation:
         [found] = self._deletions.fetch([name])
         if isinstance(found, OSError):
             return Outcome.UNKNOWN, str(found)
-        if found is None or self._view.is_ours(found):
+        if found is None or self._view.is_managed(found):
             return Outcome.TAKEN, ""
         return Outcome.REFUSED, f"a pod {name} that is not ours is in namespace {self._namespace}"

@@ -61,7 +61,7 @@ class Deletions:
         self._publish(reports)
         self._delete(deletions)
 
-    def created(self, names: Sequence[str]) -> None:
+    def end_creation(self, names: Sequence[str]) -> None:
         """Handles the end of the creation of pods. Raises OSError when a pod that must end may stay alive."""
         with self._view.lock:
             self._view.posting.difference_update(names)
@@ -142,7 +142,7 @@ class Deletions:
         reports = []
         with self._view.lock:
             for token in tokens:
-                report, stored = self._view.cache.acknowledged(token)
+                report, stored = self._view.cache.acknowledge(token)
                 reports += [report] if report is not None else []
                 if stored is not None and (removal := self._removal_of(stored)) is not None:
                     self._removals.add(removal)
@@ -160,7 +160,7 @@ class Deletions:
             return Removal(now_s + DELETED_BY_NODE_S, own.name, own.uid)
         return Removal(min(ended_s or now_s, now_s) + self._log_retention_s, own.name, own.uid)
 
-    def tend(self) -> None:
+    def run_periodic(self) -> None:
         """Deletes due pods, and reads pods that may not exist. Raises OSError."""
         view = self._view
         with view.lock:

@@ -80,7 +80,7 @@ class ImagePods:
         metadata = {"name": f"peloton-image-{digest}", "labels": {LABEL: settings.cluster}}
         return orjson.dumps({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
 
-    def tend(self) -> None:
+    def run_periodic(self) -> None:
         """Deletes pods whose image is present or whose deadline has passed. Raises OSError."""
         now_s = time.monotonic()
         with self._lock:

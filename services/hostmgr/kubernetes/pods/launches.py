@@ -16,12 +16,12 @@ from services.hostmgr.kubernetes.apiserver.wire import Answer, Json, Request
 from services.hostmgr.kubernetes.nodes.node_line import Demand
 from services.hostmgr.kubernetes.pods.manifests import PodManifest
 from services.hostmgr.kubernetes.pods.reasons import refusal_cause
-from services.hostmgr.kubernetes.pods.statuses import occupied, ports, revocable_cpu_milli
+from services.hostmgr.kubernetes.pods.statuses import ports, revocable_cpu_milli, sum_occupied
 from services.hostmgr.kubernetes.pods.volumes import volume_id_of
 from services.hostmgr.kubernetes.preparation import is_unprepared
 from services.hostmgr.kubernetes.settings import KubernetesSettings
 
-OURS = "peloton"
+SCHEDULER_NAME = "peloton"
 """The ``schedulerName`` of every pod of Peloton, and of external pods for Peloton to place."""
 
 
@@ -55,9 +55,9 @@ def verdict_of(answer: Answer | OSError) -> Verdict:
 
 def demand_of(pod: Json) -> Demand:
     """Returns the demand of any pod on a node."""
-    is_foreign = pod.get("spec", {}).get("schedulerName") != OURS
+    is_foreign = pod.get("spec", {}).get("schedulerName") != SCHEDULER_NAME
     volume = "" if is_foreign else volume_id_of(pod)
-    return Demand(occupied(pod), revocable_cpu_milli(pod), tuple(sorted(ports(pod))), is_foreign, volume)
+    return Demand(sum_occupied(pod), revocable_cpu_milli(pod), tuple(sorted(ports(pod))), is_foreign, volume)
 
 
 class _Rendered:

@@ -70,14 +70,14 @@ class PodManifest:
         for env_name, number in zip(self._env_names, pod.ports, strict=True):
             if env_name:
                 variables[env_name] = str(number)
-        dealt = iter(pod.ports)
+        allocated = iter(pod.ports)
         spec = {
             **self._spec,
             "nodeName": node,
-            "containers": [container.body(variables, dealt) for container in self._containers],
+            "containers": [container.body(variables, allocated) for container in self._containers],
         }
         if self._init_containers:
-            spec["initContainers"] = [container.body(variables, dealt) for container in self._init_containers]
+            spec["initContainers"] = [container.body(variables, allocated) for container in self._init_containers]
         volumes = list[orjson.Fragment | Json](self._volumes)
         if pod.volume is not None:
             volumes.append(folder_volume(self._volumes_root, pod.volume.volume_id, is_volume_new))
@@ -126,12 +126,12 @@ def _labels_of(template: PodTemplate, cluster: str) -> tuple[Json, Json]:
         f"{LABEL}job-type": job.type.value,
         f"{LABEL}pool": template.pool_path,
     }
-    theirs = {key: value for key, value in template.labels if not key.startswith(("peloton.", LABEL))}
+    user_labels = {key: value for key, value in template.labels if not key.startswith(("peloton.", LABEL))}
     labels: Json = {f"{LABEL}cluster": cluster, f"{LABEL}job": job.job_id}
     annotations: Json = {}
     if template.revocable:
         annotations[REVOCABLE_CPU] = f"{template.resources.cpu_milli}m"
-    for key, value in (own | theirs).items():
+    for key, value in (own | user_labels).items():
         if LABEL_KEY.fullmatch(key) and LABEL_VALUE.fullmatch(value):
             labels[key] = value
         else:

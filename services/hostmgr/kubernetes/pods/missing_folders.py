@@ -17,7 +17,7 @@ from services.hostmgr.kubernetes.apiserver.wire import ApiServer, Request, fault
 from services.hostmgr.kubernetes.cluster_view import ClusterView
 from services.hostmgr.kubernetes.nodes.node_volumes import NodeVolume, Stage
 from services.hostmgr.kubernetes.pods.pod_cache import OwnPod
-from services.hostmgr.kubernetes.pods.volume_folders import staged_request
+from services.hostmgr.kubernetes.pods.volume_folders import build_staged_request
 from services.hostmgr.kubernetes.pods.volumes import volume_id_of
 from services.hostmgr.kubernetes.settings import KubernetesSettings
 
@@ -46,7 +46,7 @@ class MissingFolders:
         self._polled_s = float("-inf")
         self._is_forbidden = False
 
-    def tend(self) -> None:
+    def run_periodic(self) -> None:
         """Marks missing volumes, and ends the pods that wait for them. Raises OSError."""
         if not self._settings.volumes or time.monotonic() - self._polled_s < POLL_PERIOD_S:
             return
@@ -81,7 +81,7 @@ class MissingFolders:
 
     def _lose(self, own: OwnPod, volume_id: str, known: NodeVolume, why: str) -> None:
         """Marks the volume, then ends the pod, so that its next run is not sent to the node."""
-        answer = self._api.ask(staged_request(own.node, volume_id, known, Stage.GONE))
+        answer = self._api.ask(build_staged_request(own.node, volume_id, known, Stage.GONE))
         if fault := fault_of(answer, HTTPStatus.NOT_FOUND, HTTPStatus.UNPROCESSABLE_ENTITY):
             raise OSError(f"volume {volume_id}: {fault}")
         if not answer.is_ok:

@@ -17,11 +17,11 @@ from peloton.model.pod import TERMINAL, Cause, PodState, PodStatus
 from services.hostmgr.driver import PodReport
 from services.hostmgr.kubernetes.apiserver.wire import Json
 from services.hostmgr.kubernetes.pods.statuses import (
-    finished_s,
+    find_refused_since,
     is_over,
     phase,
     pod_id_of,
-    refused_since,
+    read_finished_s,
     report_of,
     stuck,
 )
@@ -75,7 +75,9 @@ class PodCache:
 
     # Events of the watch.
 
-    def seen(self, pod: Json, host_id: str, is_deleted: bool = False, is_listed: bool = False) -> PodReport | None:
+    def record_state(
+        self, pod: Json, host_id: str, is_deleted: bool = False, is_listed: bool = False
+    ) -> PodReport | None:
         """Records a watched state. ``is_listed``: the pod was in this state before the watch started. A predecessor may
         have reported its start, so for a pod that has ended only the end is reported."""
         meta, node = pod["metadata"], pod.get("spec", {}).get("nodeName", "")
@@ -109,7 +111,7 @@ class PodCache:
     def keep(self, there: Collection[str]) -> list[PodReport]:
         """Records all other pods as gone."""
         gone = [own for own in self.pods.values() if own.pod and own.name not in there]
-        return [report for own in gone if (report := self.seen(own.pod, own.host_id, is_deleted=True))]
+        return [report for own in gone if (report := self.record_state(own.pod, own.host_id, is_deleted=True))]
 
     def end(self, name: str, state: PodState, cause: Cause, reason: str, message: str, now_ns: int) -> PodReport | None:
         """Reports an end that the object does not show."""
@@ -118,7 +120,7 @@ class PodCache:
             return None
         return self._note(own, _report(own, state, now_ns, reason, message, cause))
 
-    def refused(self, pod_id: PodId, node: str, host_id: str, message: str, now_ns: int) -> PodReport | None:
+    def report_refused(self, pod_id: PodId, node: str, host_id: str, message: str, now_ns: int) -> PodReport | None:
         """Reports a pod that the apiserver rejects permanently."""
         own = self._put(OwnPod(str(pod_id), "", node, host_id, {}, is_gone=True))
         return self.end(own.name, PodState.FAILED, Cause.INVALID, "Invalid", message, now_ns)
@@ -133,7 +135,7 @@ class PodCache:
                 continue
             if own.last == _WAITING:  # being started: no container has reported a wait that may be endless
                 continue
-            own.refused_s = refused_since(own.pod, own.refused_s, now_s)
+            own.refused_s = find_refused_since(own.pod, own.refused_s, now_s)
             report = stuck(own.pod, now_s, image_timeout_s, own.host_id, own.refused_s)
             if report and (first := self._note(own, report)):
                 found.append(first)
@@ -142,7 +144,9 @@ class PodCache:
     def waiting(self, since_s: float) -> list[OwnPod]:
         """Returns the pods that have waited for their containers since then, or for longer."""
         own = (self.pods[name] for name in self._waiting)
-        return [one for one in own if not one.has_ended and not one.is_leaving and 0 < _taken_on_s(one.pod) <= since_s]
+        return [
+            one for one in own if not one.has_ended and not one.is_leaving and 0 < _read_accepted_s(one.pod) <= since_s
+        ]
 
     def kill_asked(self, name: str) -> None:
         """Records a kill, for a pod that has not been seen yet until ``forget_kill``."""
@@ -164,7 +168,7 @@ class PodCache:
         self._unacknowledged[own.name] = None
         return report if len(own.reports) == 1 else None
 
-    def acknowledged(self, token: tuple[str, ...]) -> tuple[PodReport | None, Stored | None]:
+    def acknowledge(self, token: tuple[str, ...]) -> tuple[PodReport | None, Stored | None]:
         """Acknowledges a report; returns the next one, or the pod whose end was acknowledged."""
         own = self.pods.get(token[1])
         if own is None or not own.reports or own.reports[0].token != token:
@@ -177,9 +181,9 @@ class PodCache:
             return None, None
         own.is_stored = True
         self._forget_if_done(own)
-        return None, Stored(own, finished_s(own.pod))
+        return None, Stored(own, read_finished_s(own.pod))
 
-    def unacknowledged(self) -> list[PodReport]:
+    def list_unacknowledged(self) -> list[PodReport]:
         return [self.pods[name].reports[0] for name in self._unacknowledged]
 
     def answer(self, name: str) -> PodReport | None:
@@ -224,7 +228,7 @@ class PodCache:
             del self._on_node[own.node]
 
 
-def _taken_on_s(pod: Json) -> float:
+def _read_accepted_s(pod: Json) -> float:
     """Returns when its kubelet accepted the pod, since the epoch; 0: not yet."""
     text = pod.get("status", {}).get("startTime")
     return datetime.fromisoformat(text).timestamp() if text else 0.0

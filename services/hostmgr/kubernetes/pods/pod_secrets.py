@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 UNUSED_S, UNSEEN_S = 15.0, 120.0
 """Seconds after which an unused Secret is deleted; longer after a launch without an observed pod."""
 SWEEP_S = 5.0
-JOB_LABEL, CLUSTER_LABEL, OURS_LABEL = "peloton.io/job", "peloton.io/cluster", "peloton.io/secret"
+JOB_LABEL, CLUSTER_LABEL, MANAGED_LABEL = "peloton.io/job", "peloton.io/cluster", "peloton.io/secret"
 
 
 @dataclass(slots=True)
@@ -101,7 +101,7 @@ class PodSecrets:
         return refusals
 
     def _body(self, name: str, job_id: str, secret: Secret) -> bytes:
-        labels = {CLUSTER_LABEL: self._cluster, JOB_LABEL: job_id, OURS_LABEL: secret.secret_id}
+        labels = {CLUSTER_LABEL: self._cluster, JOB_LABEL: job_id, MANAGED_LABEL: secret.secret_id}
         return orjson.dumps(
             {
                 "apiVersion": "v1",
@@ -112,7 +112,7 @@ class PodSecrets:
             }
         )
 
-    def tend(self) -> None:
+    def run_periodic(self) -> None:
         """Deletes Secrets that no live pod uses. The pods must be known. Raises OSError."""
         now_s = time.monotonic()
         with self._lock:
@@ -140,7 +140,7 @@ class PodSecrets:
 
     def _list(self, now_s: float) -> None:
         """Reads the Secrets that a predecessor has created."""
-        selector = quote(f"{OURS_LABEL},{CLUSTER_LABEL}={self._cluster}")
+        selector = quote(f"{MANAGED_LABEL},{CLUSTER_LABEL}={self._cluster}")
         answer = self._api.ask(Request("GET", f"{self._path}?labelSelector={selector}"))
         if answer.status == HTTPStatus.FORBIDDEN:
             log.info("no rights to Secrets: jobs with secrets do not run in cluster %s", self._cluster)

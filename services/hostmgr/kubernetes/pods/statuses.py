@@ -78,11 +78,13 @@ def stuck(
         meta = pod["metadata"]
         token = (meta.get("namespace", ""), meta["name"], meta.get("uid", ""), reason)
         end = (PodState.FAILED, cause)
-        return PodReport(meta["name"], end[0].value, partial(_ended, pod, *end, message, reason, host_id, now_s), token)
+        return PodReport(
+            meta["name"], end[0].value, partial(_make_end, pod, *end, message, reason, host_id, now_s), token
+        )
     return None
 
 
-def refused_since(pod: Json, before_s: float, now_s: float) -> float:
+def find_refused_since(pod: Json, before_s: float, now_s: float) -> float:
     """Returns since when a registry has refused an image of the pod, 0 if none does; ``before_s`` is the previous
     result."""
     pulls = {pull_of(waiting.get("reason", ""), waiting.get("message", "")) for _, waiting in _waiting(pod)}
@@ -100,7 +102,7 @@ def is_over(pod: Json) -> bool:
     return phase(pod) in ("Succeeded", "Failed")
 
 
-def occupied(pod: Json) -> Resources:
+def sum_occupied(pod: Json) -> Resources:
     """Returns the requested resources of its node: of its containers and sidecars, or of an init container with the
     sidecars before it."""
     spec = pod.get("spec", {})
@@ -187,7 +189,7 @@ def _state(pod: Json, deleted: bool, kill_asked: bool) -> tuple[PodState, Cause]
     if is_over(pod):
         return _end(pod, kill_asked)
     if deleted:
-        return _forced_end(pod, kill_asked)
+        return _classify_forced_end(pod, kill_asked)
     if phase(pod) == "Running":
         return PodState.RUNNING, Cause.NO_ENDING
     return PodState.STARTING if _has_begun(pod) else PodState.LAUNCHED, Cause.NO_ENDING
@@ -201,7 +203,7 @@ def _end(pod: Json, kill_asked: bool) -> tuple[PodState, Cause]:
         return PodState.LOST, own
     if own is not None:
         return PodState.FAILED, own
-    if not _ended_by_itself(pod):
+    if not _has_ended_by_itself(pod):
         why = _disruption(pod)
         if kill_asked:
             return PodState.KILLED, Cause.PROGRAM
@@ -214,7 +216,7 @@ def _end(pod: Json, kill_asked: bool) -> tuple[PodState, Cause]:
     return PodState.FAILED, container_cause(guilty[1].get("reason", "")) if guilty else Cause.PROGRAM
 
 
-def _forced_end(pod: Json, kill_asked: bool) -> tuple[PodState, Cause]:
+def _classify_forced_end(pod: Json, kill_asked: bool) -> tuple[PodState, Cause]:
     """Returns the end of a pod that was deleted before its containers were seen to end."""
     if kill_asked:
         return PodState.KILLED, Cause.PROGRAM
@@ -226,7 +228,7 @@ def _forced_end(pod: Json, kill_asked: bool) -> tuple[PodState, Cause]:
     return PodState.LOST, why
 
 
-def _ended_by_itself(pod: Json) -> bool:
+def _has_ended_by_itself(pod: Json) -> bool:
     """Returns whether its containers ended before its deletion was requested. Times are in whole seconds, and the
     kubelet replaces the time of the request when all containers have ended. In doubt the answer is no, so that no
     unfinished work counts."""
@@ -235,7 +237,7 @@ def _ended_by_itself(pod: Json) -> bool:
         return _disruption(pod) is None
     if not (grace_s := meta.get("deletionGracePeriodSeconds", 0)):
         return False
-    ends = [_seconds(ended["finishedAt"]) for _, ended in _terminated(pod) if ended.get("finishedAt")]
+    ends = [_seconds(ended["finishedAt"]) for _, ended in _list_terminated(pod) if ended.get("finishedAt")]
     return bool(ends) and max(ends) < _seconds(text) - grace_s
 
 
@@ -268,7 +270,7 @@ def _waiting(pod: Json) -> list[tuple[str, Json]]:
     return [(name, state["waiting"]) for name, state in _statuses(pod) if "waiting" in state]
 
 
-def _terminated(pod: Json) -> list[tuple[str, Json]]:
+def _list_terminated(pod: Json) -> list[tuple[str, Json]]:
     return [(name, state["terminated"]) for name, state in _statuses(pod) if "terminated" in state]
 
 
@@ -283,7 +285,7 @@ def _has_begun(pod: Json) -> bool:
 def _guilty(pod: Json) -> tuple[str, Json] | None:
     """Returns the container that failed first; sidecars are ended after all others, and do not decide the end."""
     sidecars = {each["name"] for each in filter(_is_sidecar, pod.get("spec", {}).get("initContainers") or ())}
-    failed = [(name, ended) for name, ended in _terminated(pod) if ended.get("exitCode")]
+    failed = [(name, ended) for name, ended in _list_terminated(pod) if ended.get("exitCode")]
     return min(failed, key=lambda each: (each[0] in sidecars, each[1].get("finishedAt") or ""), default=None)
 
 
@@ -373,12 +375,12 @@ def _pod_status(pod: Json, deleted: bool, kill_asked: bool, host_id: str) -> Pod
         return None
     if cause is not Cause.NO_ENDING:
         reason, message = _end_words(pod, state, cause, deleted)
-        return _ended(pod, state, cause, message, reason, host_id, finished_s(pod))
+        return _make_end(pod, state, cause, message, reason, host_id, read_finished_s(pod))
     health = _health(pod)
     return PodStatus(
         pod_id,
         state,
-        _nanoseconds(_seconds(_started(pod))) if state is PodState.RUNNING and not health else 0,
+        _nanoseconds(_seconds(_read_start(pod))) if state is PodState.RUNNING and not health else 0,
         host=pod.get("spec", {}).get("nodeName", ""),
         agent_id=host_id,
         message=why,
@@ -390,7 +392,7 @@ def _pod_status(pod: Json, deleted: bool, kill_asked: bool, host_id: str) -> Pod
     )
 
 
-def _ended(
+def _make_end(
     pod: Json, state: PodState, cause: Cause, message: str, reason: str, host_id: str, ended_s: float
 ) -> PodStatus | None:
     pod_id = pod_id_of(pod["metadata"]["name"])
@@ -439,16 +441,16 @@ def _exit_text(pod: Json, name: str, ended: Json) -> str:
 # -- times ---------------------------------------------------------------------------------------------------------
 
 
-def _started(pod: Json) -> str:
+def _read_start(pod: Json) -> str:
     starts = [state["running"].get("startedAt", "") for _, state in _statuses(pod) if "running" in state]
     return min(filter(None, starts), default="")
 
 
-def finished_s(pod: Json) -> float:
+def read_finished_s(pod: Json) -> float:
     """Returns when the last container ended; 0: unknown."""
     if not is_over(pod):
         return 0.0
-    return max((_seconds(ended.get("finishedAt") or "") for _, ended in _terminated(pod)), default=0.0)
+    return max((_seconds(ended.get("finishedAt") or "") for _, ended in _list_terminated(pod)), default=0.0)
 
 
 def _seconds(text: str) -> float:

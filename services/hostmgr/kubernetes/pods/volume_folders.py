@@ -27,7 +27,7 @@ from services.hostmgr.kubernetes.apiserver.wire import (
     fault_of,
 )
 from services.hostmgr.kubernetes.cluster_view import ClusterView
-from services.hostmgr.kubernetes.nodes.node_volumes import NodeVolume, Stage, annotated
+from services.hostmgr.kubernetes.nodes.node_volumes import NodeVolume, Stage, annotate
 from services.hostmgr.kubernetes.pods.launches import Outcome, Verdict
 from services.hostmgr.kubernetes.pods.statuses import is_over, phase
 from services.hostmgr.kubernetes.settings import KubernetesSettings, own_name
@@ -91,7 +91,7 @@ class VolumeFolders:
 
     # Periodic tasks.
 
-    def tend(self) -> None:
+    def run_periodic(self) -> None:
         """Marks volumes with which a pod has started as kept, so that no later pod gets an empty folder. Raises
         OSError."""
         with self._view.lock:
@@ -102,7 +102,7 @@ class VolumeFolders:
                     due.append((node, volume_id, known))
                 elif known is not None or not self._view.ledger.is_being_made(node, volume_id):
                     del begun[volume_id]
-        requests = [staged_request(*each, Stage.KEPT) for each in due]
+        requests = [build_staged_request(*each, Stage.KEPT) for each in due]
         for (_, volume_id, _), answer in zip(due, self._api.ask_all(requests) if due else (), strict=True):
             if why := fault_of(answer, HTTPStatus.NOT_FOUND, HTTPStatus.UNPROCESSABLE_ENTITY):
                 raise OSError(f"volume {volume_id}: {why}")
@@ -111,7 +111,7 @@ class VolumeFolders:
         """Writes annotations: node, id and volume of each."""
         requests = []
         for node, volume_id, volume in changes:
-            patch: Json = {"metadata": {"annotations": annotated(volume_id, volume)}}
+            patch: Json = {"metadata": {"annotations": annotate(volume_id, volume)}}
             requests.append(Request("PATCH", f"/api/v1/nodes/{quote(node)}", orjson.dumps(patch), MERGE_PATCH))
         return self._api.ask_all(requests) if requests else []
 
@@ -191,9 +191,9 @@ class VolumeFolders:
         return orjson.dumps({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
 
 
-def staged_request(node: str, volume_id: str, known: NodeVolume, stage: Stage) -> Request:
+def build_staged_request(node: str, volume_id: str, known: NodeVolume, stage: Stage) -> Request:
     """Returns a patch that is rejected (422) if the volume has changed since ``known``."""
-    [key] = annotated(volume_id, known)
+    [key] = annotate(volume_id, known)
     path = f"/metadata/annotations/{key.replace('/', '~1')}"
     patch = [
         {"op": "test", "path": path, "value": str(known)},

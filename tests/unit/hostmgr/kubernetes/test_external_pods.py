@@ -10,7 +10,7 @@ import orjson
 import pytest
 
 from peloton.model.ids import JobId, PodId
-from services.hostmgr.external_port import Remark
+from services.hostmgr.external_port import PodCondition
 from services.hostmgr.kubernetes.apiserver import wire
 from services.hostmgr.kubernetes.apiserver.wire import Json
 from services.hostmgr.kubernetes.external import external_pods
@@ -41,7 +41,7 @@ def pods_on(serve: Callable[[str, str], Iterator[bytes]]) -> Iterator[tuple[Exte
     with scripted(note) as server, api_of(server) as api:
         uids = {(JOB, 0): UID}
         pods = ExternalPods(api, "k8s", lambda node: "", lambda reports: None, lambda keys: uids, lambda pod: None)
-        pods.replaced([a_pod()])
+        pods.on_replace([a_pod()])
         yield pods, asked
 
 
@@ -66,8 +66,8 @@ def test_a_wrong_owner_of_one_pod_does_not_stop_the_others(owner: Json) -> None:
 
     with pods_on(serve) as (pods, asked):
         reference = {**owner, "controller": True, "uid": JOB}
-        pods.changed("ADDED", a_pod(name="web-2", uid="1" + UID[1:], ownerReferences=[reference]))
-        assert [UID, JOB] == [one.sighting.job_id for one in pods.found() or ()]
+        pods.on_change("ADDED", a_pod(name="web-2", uid="1" + UID[1:], ownerReferences=[reference]))
+        assert [UID, JOB] == [one.observed.job_id for one in pods.list_pods() or ()]
         assert not any(" " in line.partition(" ")[2] or "/secrets" in line for line in asked)
 
 
@@ -75,7 +75,7 @@ def test_a_remark_is_written_once() -> None:
     """The condition is written once, with an event when its reason is new."""
     with pods_on(accept) as (pods, asked):
         for _ in range(2):
-            pods.remark([Remark(UID, "PelotonQueued", "pool /dev is full")])
+            pods.set_conditions([PodCondition(UID, "PelotonQueued", "pool /dev is full")])
         assert ["PATCH pods/web-1/status", "POST events"] == asked
 
 
@@ -87,8 +87,8 @@ def test_a_remark_that_is_forbidden_is_not_repeated() -> None:
 
     with pods_on(forbid) as (pods, asked):
         with pytest.raises(OSError, match="403"):
-            pods.remark([Remark(UID, "PelotonQueued", "full")])
-        pods.remark([Remark(UID, "PelotonQueued", "full")])
+            pods.set_conditions([PodCondition(UID, "PelotonQueued", "full")])
+        pods.set_conditions([PodCondition(UID, "PelotonQueued", "full")])
         assert ["PATCH pods/web-1/status"] == asked
 
 
@@ -100,7 +100,7 @@ def test_a_remark_that_came_too_late_is_repeated() -> None:
 
     with pods_on(conflict) as (pods, asked):
         for _ in range(2):
-            pods.remark([Remark(UID, "PelotonQueued", "full")])
+            pods.set_conditions([PodCondition(UID, "PelotonQueued", "full")])
         assert ["PATCH pods/web-1/status"] * 2 == asked
 
 
@@ -139,9 +139,9 @@ def test_a_pod_that_was_bound_does_not_wait_any_more() -> None:
     soon.
     """
     with pods_on(accept) as (pods, _):
-        waiting = [one.sighting.waits for one in pods.found() or ()]
+        waiting = [one.observed.waits for one in pods.list_pods() or ()]
         pods.bind([(FIRST, a_pod(), "n")])
-        assert ([True], [False]) == (waiting, [one.sighting.waits for one in pods.found() or ()])
+        assert ([True], [False]) == (waiting, [one.observed.waits for one in pods.list_pods() or ()])
 
 
 def test_the_event_of_a_binding_is_written_after_it() -> None:
@@ -161,33 +161,33 @@ def test_of_a_pod_that_we_have_bound_there_is_no_news_for_the_intake() -> None:
         ours, foreign = a_pod(annotations={RUN: str(FIRST)}), a_pod()
         for bound in (ours, foreign):
             bound["spec"]["nodeName"] = "n"
-        pods.changed("MODIFIED", ours)
+        pods.on_change("MODIFIED", ours)
         assert [] == changes
-        pods.changed("MODIFIED", foreign)
+        pods.on_change("MODIFIED", foreign)
         assert ["changed"] == changes
 
 
 def test_what_is_found_of_a_pod_is_kept_until_it_changes() -> None:
     """A round over many pods parses only the changed ones."""
     with pods_on(accept) as (pods, _):
-        [first], [again] = pods.found() or (), pods.found() or ()
-        assert (True, True) == (first.sighting.waits, first is again)
+        [first], [again] = pods.list_pods() or (), pods.list_pods() or ()
+        assert (True, True) == (first.observed.waits, first is again)
 
         gated = a_pod()
         gated["spec"]["schedulingGates"] = [{"name": "later"}]
-        pods.changed("MODIFIED", gated)
-        [held] = pods.found() or ()
-        assert not held.sighting.waits
-        pods.changed("MODIFIED", a_pod(annotations={"peloton.io/pool": "/dev"}))
-        [named] = pods.found() or ()
-        assert (True, "/dev") == (named.sighting.waits, named.pool)
+        pods.on_change("MODIFIED", gated)
+        [held] = pods.list_pods() or ()
+        assert not held.observed.waits
+        pods.on_change("MODIFIED", a_pod(annotations={"peloton.io/pool": "/dev"}))
+        [named] = pods.list_pods() or ()
+        assert (True, "/dev") == (named.observed.waits, named.pool)
 
 
 def test_pods_are_not_known_while_the_watch_is_interrupted() -> None:
     """An unknown state allows no conclusion from the absence of a pod."""
     with pods_on(accept) as (pods, _):
-        pods.lost("the apiserver is away")
-        assert pods.found() is None
+        pods.on_lost("the apiserver is away")
+        assert pods.list_pods() is None
         with pytest.raises(ConnectionError):
             pods.pods_of([FIRST])
 
@@ -201,17 +201,17 @@ def ran(phase: str) -> Json:
 
 def acknowledge(pods: ExternalPods) -> None:
     """Acknowledge all reports."""
-    while reports := pods.unacknowledged():
+    while reports := pods.list_unacknowledged():
         for report in reports:
-            pods.acknowledged(report.token)
+            pods.acknowledge(report.token)
 
 
 def test_a_run_whose_pod_went_unseen_is_not_bound_any_more() -> None:
     """The owner deleted the pod while the watch was interrupted: reconciliation reports the run as lost."""
     with pods_on(accept) as (pods, _):
         pods.bind([(FIRST, a_pod(), "n")])
-        pods.lost("the apiserver is away")
-        pods.replaced([])
+        pods.on_lost("the apiserver is away")
+        pods.on_replace([])
         assert (False, {FIRST: {}}) == (pods.has(str(FIRST)), pods.pods_of([FIRST]))
 
 
@@ -219,17 +219,17 @@ def test_a_run_is_forgotten_when_its_end_is_stored_and_its_pod_is_gone() -> None
     """The run is removed after the later of the two events, even if the watch was interrupted."""
     with pods_on(accept) as (pods, _):
         for is_stored_first in (True, False):
-            pods.changed("MODIFIED", ran("Succeeded"))
+            pods.on_change("MODIFIED", ran("Succeeded"))
             if is_stored_first:
                 acknowledge(pods)
             assert pods.has(str(FIRST))
-            pods.changed("DELETED", ran("Succeeded"))
+            pods.on_change("DELETED", ran("Succeeded"))
             acknowledge(pods)
             assert not pods.has(str(FIRST))
 
-        pods.changed("MODIFIED", ran("Succeeded"))
+        pods.on_change("MODIFIED", ran("Succeeded"))
         acknowledge(pods)
-        pods.replaced([])
+        pods.on_replace([])
         assert not pods.has(str(FIRST))
 
 
@@ -239,12 +239,12 @@ def test_a_pod_that_is_gone_leaves_its_node(is_seen: bool) -> None:
     gone: list[Json] = []
     with scripted(lambda _: iter([answer(201, {})])) as server, api_of(server) as api:
         pods = ExternalPods(api, "k8s", str, lambda _: None, lambda _: {}, gone.append)
-        pods.replaced([a_pod()])
+        pods.on_replace([a_pod()])
         pods.bind([(FIRST, a_pod(), "n")])
         if is_seen:
-            pods.changed("DELETED", a_pod())
+            pods.on_change("DELETED", a_pod())
         else:
-            pods.replaced([])
+            pods.on_replace([])
     assert [a_pod()] == gone
 
 
@@ -260,23 +260,23 @@ def test_an_eviction_that_a_budget_forbids_is_repeated_while_the_pod_runs(monkey
     """
     monkeypatch.setattr(external_pods, "EVICT_AGAIN_S", 0.0)
     with pods_on(budget) as (pods, asked):
-        pods.changed("MODIFIED", ran("Running"))
+        pods.on_change("MODIFIED", ran("Running"))
         pods.evict([str(FIRST)])
         pods.evict_again()
-        assert {UID} == pods.hindrances().keys()
-        pods.changed("MODIFIED", ran("Succeeded"))
+        assert {UID} == pods.blocked_evictions().keys()
+        pods.on_change("MODIFIED", ran("Succeeded"))
         pods.evict_again()
         pods.evict([str(FIRST)])
-        assert (["POST pods/web-1/eviction"] * 2, {}) == (asked, pods.hindrances())
+        assert (["POST pods/web-1/eviction"] * 2, {}) == (asked, pods.blocked_evictions())
 
 
 def test_a_pod_that_went_unseen_is_not_to_be_evicted_any_more() -> None:
     """A missing pod has no blocked eviction."""
     with pods_on(budget) as (pods, _):
-        pods.changed("MODIFIED", ran("Running"))
+        pods.on_change("MODIFIED", ran("Running"))
         pods.evict([str(FIRST)])
-        pods.replaced([])
-        assert {} == pods.hindrances()
+        pods.on_replace([])
+        assert {} == pods.blocked_evictions()
 
 
 def test_a_remark_that_failed_in_the_apiserver_is_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -289,7 +289,7 @@ def test_a_remark_that_failed_in_the_apiserver_is_repeated(monkeypatch: pytest.M
     with pods_on(fail) as (pods, asked):
         for _ in range(2):
             with pytest.raises(OSError, match="500"):
-                pods.remark([Remark(UID, "PelotonQueued", "full")])
+                pods.set_conditions([PodCondition(UID, "PelotonQueued", "full")])
         assert 2 * wire.TRIES_MAX == len(asked)
 
 

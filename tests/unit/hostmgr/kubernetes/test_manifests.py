@@ -128,14 +128,14 @@ def test_a_revocable_pod_requests_no_cpu() -> None:
     made = manifest(task, revocable=True)
 
     assert {"requests": {"memory": "100Mi"}, "limits": {"memory": "100Mi"}} == container(task, (), True)["resources"]
-    assert (1_500, 0) == (statuses.revocable_cpu_milli(made), statuses.occupied(made).cpu_milli)
+    assert (1_500, 0) == (statuses.revocable_cpu_milli(made), statuses.sum_occupied(made).cpu_milli)
     assert {} == container({"resource": {"cpuLimit": 1}}, (), True)["resources"]
 
 
 @pytest.mark.parametrize("task", [{"resource": {"cpuLimit": 0.25, "memLimitMb": 64, "gpuLimit": 1}}, {}])
 def test_what_a_pod_takes_is_what_it_was_given(task: Json) -> None:
     """The ledger reads the placed amounts from a pod."""
-    taken = statuses.occupied(manifest(task))
+    taken = statuses.sum_occupied(manifest(task))
 
     assert taken == (template(task).resources if task else Resources(cpu_milli=10))
 
@@ -325,7 +325,7 @@ def test_several_containers_take_what_was_placed() -> None:
     """The amounts are the sum of parallel containers, or the largest init container."""
     made = template(SEVERAL)
 
-    assert Resources(2_000, 150) == made.resources == statuses.occupied(manifest(SEVERAL, (31_000, 31_001)))
+    assert Resources(2_000, 150) == made.resources == statuses.sum_occupied(manifest(SEVERAL, (31_000, 31_001)))
     assert [("http", "PORT"), ("admin", "ADMIN")] == made.dynamic_ports
 
 

@@ -13,7 +13,7 @@ from peloton.model.volume import VolumeRecord, VolumeState
 from services.hostmgr.driver import PodLaunch
 from services.hostmgr.kubernetes.nodes.ledger import Ledger
 from services.hostmgr.kubernetes.nodes.node_line import Demand
-from services.hostmgr.kubernetes.nodes.node_volumes import NodeVolume, Stage, annotated, volumes_of
+from services.hostmgr.kubernetes.nodes.node_volumes import NodeVolume, Stage, annotate, volumes_of
 from services.hostmgr.kubernetes.pods.manifests import PodManifest
 from services.hostmgr.kubernetes.settings import KubernetesSettings
 from tests.unit.hostmgr.kubernetes.test_ledger import CAPACITY, claim, free_resources, ledger, node
@@ -31,7 +31,7 @@ def use(made: Ledger, volume: VolumeRecord = V, pod: str = "a", demand: Demand =
 @pytest.mark.parametrize("volume", [NodeVolume(1, Stage.NEW), NodeVolume(2**31 - 1, Stage.GOING)])
 def test_a_volume_is_read_as_it_is_written(volume: NodeVolume) -> None:
     """Annotations of other programs are ignored."""
-    texts = {key: text for key, text in annotated("v", volume).items() if text is not None}
+    texts = {key: text for key, text in annotate("v", volume).items() if text is not None}
     assert {"v": volume} == volumes_of({"example.com/x": "1", **texts})
 
 

@@ -136,7 +136,7 @@ def test_an_image_is_there_before_its_pod(api: ApiServer, monkeypatch: pytest.Mo
         return found
 
     def none_is_left() -> bool:
-        images.tend()
+        images.run_periodic()
         return not pods()
 
     wanted = {"ahead:2": [Hostname(NODE)], "absent:1": [Hostname(NODE)]}
@@ -144,7 +144,7 @@ def test_an_image_is_there_before_its_pod(api: ApiServer, monkeypatch: pytest.Mo
     wait(lambda: "ahead:2" in page()["hosts"].get(NODE, {"present": ()})["present"])  # no node is listed at first
 
     def one_is_left() -> bool:
-        images.tend()
+        images.run_periodic()
         return ["absent:1"] == pods()
 
     wait(one_is_left)

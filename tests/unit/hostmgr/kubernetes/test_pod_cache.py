@@ -30,16 +30,16 @@ def state(report: PodReport | None) -> str:
 def acknowledge(cache: PodCache, report: PodReport | None) -> PodReport | None:
     """Acknowledge a report and return the next one."""
     assert report is not None
-    following, _ = cache.acknowledged(report.token)
+    following, _ = cache.acknowledge(report.token)
     return following
 
 
 def test_a_state_follows_the_acknowledgement_of_the_one_before() -> None:
     """A state is reported after the acknowledgement of the one before, however fast the pod was; waiting is no news."""
     cache = PodCache()
-    assert cache.seen(pod("Pending"), "h") is None
-    running = cache.seen(pod("Running", RUNNING), "h")
-    assert cache.seen(pod("Succeeded", ENDED), "h") is None
+    assert cache.record_state(pod("Pending"), "h") is None
+    running = cache.record_state(pod("Running", RUNNING), "h")
+    assert cache.record_state(pod("Succeeded", ENDED), "h") is None
 
     assert ("RUNNING", "SUCCEEDED") == (state(running), state(acknowledge(cache, running)))
 
@@ -62,12 +62,12 @@ def test_a_wait_is_reported_once_for_each_kind_of_it() -> None:
     seen += [("ErrImagePull", down), ("ErrImagePull", "dial tcp 10.0.0.2:443: connection refused")]
     reported = []
     for reason, message in seen:
-        if report := cache.seen(waits(reason, message), "h"):
+        if report := cache.record_state(waits(reason, message), "h"):
             reported.append(report.status)
             acknowledge(cache, report)
 
     assert [(refused, True), (down, True)] == [(status.message, status.waits) for status in reported if status]
-    assert "RUNNING" == state(cache.seen(pod("Running", RUNNING), "h"))
+    assert "RUNNING" == state(cache.record_state(pod("Running", RUNNING), "h"))
 
 
 def test_a_refused_pull_ends_its_pod_in_time() -> None:
@@ -75,9 +75,9 @@ def test_a_refused_pull_ends_its_pod_in_time() -> None:
     cache = PodCache()
     took_s = 1_767_323_045.0
     for at_s, message in ((0, ": not found"), (100, ": 503 Service"), (101, ": not found")):
-        cache.seen(waits("ErrImagePull", message), "h")
+        cache.record_state(waits("ErrImagePull", message), "h")
         assert [] == cache.stuck(took_s + at_s, 900.0)
-    for report in cache.unacknowledged():
+    for report in cache.list_unacknowledged():
         while report:
             report = acknowledge(cache, report)  # type: ignore[assignment]
 
@@ -90,7 +90,7 @@ def test_a_refused_pull_ends_its_pod_in_time() -> None:
 def test_a_pod_that_ended_unseen_has_run() -> None:
     """The start is reported first, at its own time."""
     cache = PodCache()
-    first = cache.seen(pod("Succeeded", ENDED), "h")
+    first = cache.record_state(pod("Succeeded", ENDED), "h")
     assert first is not None
     assert first.status is not None
 
@@ -100,44 +100,44 @@ def test_a_pod_that_ended_unseen_has_run() -> None:
 
 def test_a_pod_that_had_ended_before_we_read_has_its_end_reported_alone() -> None:
     """A predecessor may have reported the start: a second RUNNING would be wrong for the run."""
-    assert "SUCCEEDED" == state(PodCache().seen(pod("Succeeded", ENDED), "h", is_listed=True))
-    assert "RUNNING" == state(PodCache().seen(pod("Running", RUNNING), "h", is_listed=True))
+    assert "SUCCEEDED" == state(PodCache().record_state(pod("Succeeded", ENDED), "h", is_listed=True))
+    assert "RUNNING" == state(PodCache().record_state(pod("Running", RUNNING), "h", is_listed=True))
 
 
 def test_reports_come_again_until_they_are_acknowledged() -> None:
     """The first unacknowledged report of each pod is repeated; unexpected tokens change nothing."""
     cache = PodCache()
-    running = cache.seen(pod("Running", RUNNING), "h")
-    cache.seen(pod("Succeeded", ENDED), "h")
+    running = cache.record_state(pod("Running", RUNNING), "h")
+    cache.record_state(pod("Succeeded", ENDED), "h")
 
-    assert (None, None) == cache.acknowledged(("peloton", NAME, "u-1", "SUCCEEDED"))
-    assert [running] == cache.unacknowledged() == cache.unacknowledged()
+    assert (None, None) == cache.acknowledge(("peloton", NAME, "u-1", "SUCCEEDED"))
+    assert [running] == cache.list_unacknowledged() == cache.list_unacknowledged()
     end = acknowledge(cache, running)
-    assert [end] == cache.unacknowledged()
+    assert [end] == cache.list_unacknowledged()
     assert acknowledge(cache, end) is None
-    assert [] == cache.unacknowledged()
+    assert [] == cache.list_unacknowledged()
 
 
 def test_an_acknowledged_end_says_when_the_pod_ended() -> None:
     """The log is kept from that time on; the pod stays in the book until it is deleted."""
     cache = PodCache()
-    end = acknowledge(cache, cache.seen(pod("Succeeded", ENDED), "h"))
+    end = acknowledge(cache, cache.record_state(pod("Succeeded", ENDED), "h"))
     assert end is not None
-    _, stored = cache.acknowledged(end.token)
+    _, stored = cache.acknowledge(end.token)
     assert stored is not None
 
     assert (1_767_323_046.0, True) == (stored.ended_s, stored.pod.is_stored)
     assert "SUCCEEDED" == state(cache.answer(NAME))
-    cache.seen(pod("Succeeded", ENDED), "h", is_deleted=True)
+    cache.record_state(pod("Succeeded", ENDED), "h", is_deleted=True)
     assert {} == cache.pods
 
 
 def test_an_end_is_reported_though_the_pod_is_gone() -> None:
     """A kubelet deletes a killed pod at once."""
     cache = PodCache()
-    acknowledge(cache, cache.seen(pod("Running", RUNNING), "h"))
+    acknowledge(cache, cache.record_state(pod("Running", RUNNING), "h"))
     cache.kill_asked(NAME)
-    reported = [cache.seen(seen, "h", is_deleted=kind == "DELETED") for kind, seen in recorded("term-handled")]
+    reported = [cache.record_state(seen, "h", is_deleted=kind == "DELETED") for kind, seen in recorded("term-handled")]
     [report] = [report for report in reported if report is not None]
 
     assert "KILLED" == report.state_text
@@ -149,17 +149,17 @@ def test_a_kill_before_the_pod_was_seen_is_remembered() -> None:
     """The end of such a pod counts as killed."""
     cache = PodCache()
     cache.kill_asked(NAME)
-    cache.seen(pod("Pending"), "h")
+    cache.record_state(pod("Pending"), "h")
 
-    assert "KILLED" == state(cache.seen(pod("Pending"), "h", is_deleted=True))
+    assert "KILLED" == state(cache.record_state(pod("Pending"), "h", is_deleted=True))
 
 
 def test_a_pod_has_one_end() -> None:
     """The first end counts, whatever is seen or reported later."""
     cache = PodCache()
-    running = cache.seen(pod("Running", RUNNING), "h")
+    running = cache.record_state(pod("Running", RUNNING), "h")
     assert cache.end(NAME, PodState.LOST, Cause.HOST_LOST, "NodeLost", "away", 5) is None
-    assert cache.seen(pod("Succeeded", ENDED), "h") is None
+    assert cache.record_state(pod("Succeeded", ENDED), "h") is None
     assert cache.end(NAME, PodState.LOST, Cause.HOST_GONE, "NodeGone", "gone", 6) is None
 
     end = acknowledge(cache, running)
@@ -174,7 +174,7 @@ def test_pods_that_a_list_lacks_are_gone() -> None:
     cache = PodCache()
     other = NAME[:-1] + "7"
     for name in (NAME, other):
-        acknowledge(cache, cache.seen(pod("Running", RUNNING, name), "h"))
+        acknowledge(cache, cache.record_state(pod("Running", RUNNING, name), "h"))
 
     [report] = cache.keep({other})
 
@@ -185,7 +185,7 @@ def test_a_pod_that_the_apiserver_refuses_has_failed() -> None:
     """The pod fails by the request, with the message of the apiserver."""
     cache = PodCache()
 
-    report = cache.refused(PodId.parse(NAME), "n1", "h", "spec.containers: Required value", 5)
+    report = cache.report_refused(PodId.parse(NAME), "n1", "h", "spec.containers: Required value", 5)
 
     assert report is not None
     assert report.status is not None
@@ -199,8 +199,8 @@ def test_answers_do_not_overtake_reports() -> None:
     """An answer has no token, and says no more than the reports."""
     cache = PodCache()
     assert cache.answer(NAME) is None
-    running = cache.seen(pod("Running", RUNNING), "h")
-    cache.seen(pod("Succeeded", ENDED), "h")
+    running = cache.record_state(pod("Running", RUNNING), "h")
+    cache.record_state(pod("Succeeded", ENDED), "h")
 
     answer = cache.answer(NAME)
 
@@ -213,10 +213,10 @@ def test_answers_do_not_overtake_reports() -> None:
 def test_pods_are_found_by_their_node() -> None:
     """Pods are listed by node until they are deleted."""
     cache = PodCache()
-    cache.seen(pod("Running", RUNNING), "h")
+    cache.record_state(pod("Running", RUNNING), "h")
     assert ([NAME], ["n1"]) == ([own.name for own in cache.on_node("n1")], list(cache.nodes()))
 
-    acknowledge(cache, acknowledge(cache, cache.unacknowledged()[0]) or cache.keep(())[0])
+    acknowledge(cache, acknowledge(cache, cache.list_unacknowledged()[0]) or cache.keep(())[0])
 
     assert ([], []) == (cache.on_node("n1"), list(cache.nodes()))
 
@@ -224,10 +224,10 @@ def test_pods_are_found_by_their_node() -> None:
 def test_another_pod_of_the_name_replaces_the_first() -> None:
     """Another client created the pod: the end of the first one does not concern it."""
     cache = PodCache()
-    acknowledge(cache, cache.seen(pod("Running", RUNNING), "h"))
+    acknowledge(cache, cache.record_state(pod("Running", RUNNING), "h"))
 
-    again = cache.seen(pod("Running", RUNNING, uid="u-2"), "h")
+    again = cache.record_state(pod("Running", RUNNING, uid="u-2"), "h")
 
     assert ("RUNNING", "u-2") == (state(again), cache.pods[NAME].uid)
-    assert cache.seen(pod("Running", RUNNING), "h", is_deleted=True) is None
+    assert cache.record_state(pod("Running", RUNNING), "h", is_deleted=True) is None
     assert not cache.pods[NAME].has_ended

@@ -128,11 +128,11 @@ def test_a_secret_goes_when_no_live_pod_has_it(secrets: PodSecrets, store: Store
     """A secret is created again by the next launch. Pods that are being created count."""
     secrets.make([launch(JOB, KEY)])
     for live.names, live.jobs in (({NAME}, set()), (set(), {JOB})):
-        secrets.tend()
+        secrets.run_periodic()
         assert [NAME] == list(store.secrets)
 
     live.names, live.jobs = {"another"}, {OTHER}
-    secrets.tend()
+    secrets.run_periodic()
     assert [] == list(store.secrets)
     secrets.make([launch(JOB, KEY)])
     assert [NAME] == list(store.secrets)
@@ -142,10 +142,10 @@ def test_one_that_was_just_made_stays(secrets: PodSecrets, store: Store, live: P
     """The pods of the secret, or of a later launch that reuses it, may not be visible yet."""
     for seen in (set[str](), {NAME}):
         live.names = seen
-        secrets.tend()
+        secrets.run_periodic()
         secrets.make([launch(JOB, KEY)])
         live.names = set()
-        secrets.tend()
+        secrets.run_periodic()
         assert [NAME] == list(store.secrets)
 
 
@@ -157,7 +157,7 @@ def test_a_successor_removes_what_is_left(secrets: PodSecrets, store: Store, liv
         }
     live.names.add("used")
 
-    secrets.tend()
+    secrets.run_periodic()
 
     assert ["used"] == list(store.secrets)
 
@@ -177,5 +177,5 @@ def test_another_cluster_of_the_namespace_has_secrets_of_its_own(secrets: PodSec
         secrets.make([launch(JOB, KEY)])
         live.names = {NAME}
         for each in (others, secrets):
-            each.tend()
+            each.run_periodic()
     assert NAME in store.secrets

@@ -99,11 +99,11 @@ def test_a_session_takes_the_lease_over_at_once(leases: Leases, server: Server) 
     with api_of(server) as api:
         older, newer = (Session(api, "peloton", "local", reported.put) for _ in range(2))
         older.begin()
-        assert older.is_ours
+        assert older.is_held
         newer.begin()
 
         assert reported.get(timeout=TIMEOUT_S) == newer.holder
-        assert [False, True] == [older.is_ours, newer.is_ours]
+        assert [False, True] == [older.is_held, newer.is_held]
         assert leases.lease is not None
         spec: dict[str, Any] = leases.lease["spec"]
         assert (newer.holder, 1) == (spec["holderIdentity"], spec["leaseTransitions"])
@@ -119,7 +119,7 @@ def test_a_lease_that_is_deleted_stays_ours(leases: Leases, server: Server) -> N
         older, newer = (Session(api, "peloton", "local", reported.put) for _ in range(2))
         older.begin()
         leases.put(None)
-        assert older.is_ours
+        assert older.is_held
         newer.begin()
         assert reported.get(timeout=TIMEOUT_S) == newer.holder
         older.end()
@@ -132,7 +132,7 @@ def test_writes_of_others_are_tried_again(leases: Leases, server: Server) -> Non
     with api_of(server) as api:
         session = Session(api, "peloton", "local", pytest.fail)
         session.begin()
-        assert session.is_ours
+        assert session.is_held
         session.end()
 
 

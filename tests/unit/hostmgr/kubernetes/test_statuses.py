@@ -311,7 +311,7 @@ def test_an_image_that_its_registry_refuses_is_given_up_after_a_bounded_time() -
     is at fault.
     """
     pod, refused_s = waiting("ErrImagePull", NOT_FOUND), statuses._seconds("2026-11-22T03:40:00Z")
-    since_s = statuses.refused_since(pod, 0.0, refused_s)
+    since_s = statuses.find_refused_since(pod, 0.0, refused_s)
     early = statuses.stuck(pod, refused_s + PULL_REFUSED_S - 1, 900.0, refused_s=since_s)
     report = statuses.stuck(pod, refused_s + PULL_REFUSED_S, 900.0, refused_s=since_s)
 
@@ -329,9 +329,9 @@ def test_a_refusal_is_forgotten_with_another_failure() -> None:
     """A back-off without a cause does not end it."""
     back_off = waiting("ImagePullBackOff", 'Back-off pulling image "x:1"')
 
-    assert 5.0 == statuses.refused_since(waiting("ErrImagePull", NOT_FOUND), 5.0, 9.0)
-    assert 5.0 == statuses.refused_since(back_off, 5.0, 9.0)
-    assert 0.0 == statuses.refused_since(waiting("ErrImagePull", BUSY), 5.0, 9.0)
+    assert 5.0 == statuses.find_refused_since(waiting("ErrImagePull", NOT_FOUND), 5.0, 9.0)
+    assert 5.0 == statuses.find_refused_since(back_off, 5.0, 9.0)
+    assert 0.0 == statuses.find_refused_since(waiting("ErrImagePull", BUSY), 5.0, 9.0)
 
 
 def probed(ready: str, since: str) -> Json:
@@ -425,7 +425,7 @@ TAKEN = {
 def test_what_a_pod_takes(case: str) -> None:
     """The amounts are the peak of the pod, as Kubernetes computes it, rounded up."""
     spec, taken = TAKEN[case]
-    assert taken == statuses.occupied({"spec": spec})
+    assert taken == statuses.sum_occupied({"spec": spec})
 
 
 def test_sidecars_take_ports_of_the_node() -> None:

@@ -70,7 +70,7 @@ def test_a_launched_pod_that_a_new_list_lacks_is_fetched() -> None:
         world.launch(OWN)
         world.view.pods_replaced([])
         assert [OWN] == world.held
-        world.deletions.tend()
+        world.deletions.run_periodic()
         assert ([], [(NAME, "LOST")]) == (world.held, [(one.pod, one.state_text) for one in world.reported])
         assert [f"/api/v1/namespaces/peloton/pods/{NAME}"] == world.asked
 
@@ -80,7 +80,7 @@ def test_a_pod_of_others_is_not_fetched_among_ours() -> None:
     with a_world() as world:
         world.launch(EXTERNAL, "peloton/web-2")
         world.view.pods_replaced([])
-        world.deletions.tend()
+        world.deletions.run_periodic()
         assert ([], []) == (world.asked, world.reported)
 
 
@@ -95,7 +95,7 @@ def test_what_a_watch_shows_is_newer_than_what_was_fetched_before() -> None:
             return answer(200, a_pod("Running"))
 
         world.serve = answer_late
-        world.deletions.tend()
+        world.deletions.run_periodic()
         own = world.view.own(NAME)
         assert own is not None
         assert ([], True) == (world.held, own.is_over)
@@ -107,5 +107,5 @@ def test_a_pod_that_is_fetched_and_found_counts() -> None:
         world.launch(OWN)
         world.view.pods_replaced([])
         world.serve = lambda _: answer(200, a_pod("Running"))
-        world.deletions.tend()
+        world.deletions.run_periodic()
         assert (["RUNNING"], [OWN]) == ([one.state_text for one in world.reported], world.held)

@@ -45,17 +45,17 @@ class Recorder:
         self.said: queue.Queue[tuple[Any, ...]] = queue.Queue()
         self.fails_once_at = ""
 
-    def replaced(self, objects: Sequence[Json]) -> None:
+    def on_replace(self, objects: Sequence[Json]) -> None:
         self.said.put(("replaced", *[one["metadata"]["name"] for one in objects]))
 
-    def changed(self, kind: str, object: Json) -> None:
+    def on_change(self, kind: str, object: Json) -> None:
         name = object["metadata"]["name"]
         if name == self.fails_once_at:
             self.fails_once_at = ""
             raise RuntimeError("not taken")
         self.said.put((kind, name))
 
-    def lost(self, why: str) -> None:
+    def on_lost(self, why: str) -> None:
         self.said.put(("lost", why))
 
     def next(self, count: int = 1) -> list[tuple[Any, ...]]:

@@ -146,7 +146,7 @@ def test_the_environment(task: dict[str, Any], ports: tuple[int, ...], expected:
 
 
 @pytest.mark.parametrize(
-    ("ports", "dealt", "stored", "discovered"),
+    ("ports", "allocated", "stored", "discovered"),
     [
         ([], (), {}, None),
         ([{"name": "http"}], (31000,), {"http": 31000}, [{"name": "http", "number": 31000}]),
@@ -159,10 +159,12 @@ def test_the_environment(task: dict[str, Any], ports: tuple[int, ...], expected:
         ),
     ],
 )
-def test_ports(ports: list[Any], dealt: tuple[int, ...], stored: dict[str, int], discovered: list[Any] | None) -> None:
+def test_ports(
+    ports: list[Any], allocated: tuple[int, ...], stored: dict[str, int], discovered: list[Any] | None
+) -> None:
     """Dynamic ports alone are stored with the pod; all of them can be discovered from outside."""
-    assert stored == template({"ports": ports}).ports(dealt)
-    discovery = info({"ports": ports}, dealt).get("discovery")
+    assert stored == template({"ports": ports}).ports(allocated)
+    discovery = info({"ports": ports}, allocated).get("discovery")
     if discovered is None:
         assert discovery is None
     else:

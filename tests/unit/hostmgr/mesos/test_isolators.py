@@ -111,7 +111,7 @@ def test_a_refusal_says_which_isolator_an_agent_lacks(agents: Agents) -> None:
     """Later launches leave that limit out, although the agent does not show its flags."""
     silent = agents.agent("a")
     agents.isolators.of([silent])
-    agents.isolators.refused(silent, "CPU limits can only be set on tasks launched in Mesos containers when ...")
+    agents.isolators.record_refusal(silent, "CPU limits can only be set on tasks launched in Mesos containers when ...")
     found = agents.isolators.of([silent])["a-S"]
     assert (False, True, True) == (found.limits_cpu, found.limits_memory, found.mounts_secrets)
 

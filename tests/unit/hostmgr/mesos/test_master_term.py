@@ -43,7 +43,7 @@ def answers(text: str) -> list[dict[str, Any]]:
 
 def test_another_master_settles(term: MasterTerm, clock: Clock) -> None:
     """Another master settles from its subscription on, for the time that agents may take to register."""
-    term.lost()
+    term.end()
     assert term.is_settling
     clock.now_s += 5
     term.begin("m2")
@@ -56,7 +56,7 @@ def test_another_master_settles(term: MasterTerm, clock: Clock) -> None:
 
 def test_the_same_master_does_not_settle_again(term: MasterTerm) -> None:
     """A reconnection does not change the agents that a master has registered."""
-    term.lost()
+    term.end()
     term.begin("m1")
 
     assert not term.is_settling

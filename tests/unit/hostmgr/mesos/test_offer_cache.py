@@ -21,7 +21,7 @@ def offer(offer_id: str, **more: Any) -> dict[str, Any]:
 
 def test_an_offer_is_capacity_on_its_host() -> None:
     """The free resources of an offer have the labels of its agent."""
-    (announced,) = OfferCache().take_in([offer("o1")])
+    (announced,) = OfferCache().receive([offer("o1")])
 
     assert ("o1", "h1", "h1-S", Resources.of(4), 0) == (
         announced.resources_id,
@@ -39,14 +39,14 @@ def test_a_host_that_mesos_takes_away_says_when(start_ns: int, goes_ns: int) -> 
     unavailability = {"start": {"nanoseconds": start_ns}}
 
     assert [goes_ns] == [
-        announced.goes_ns for announced in OfferCache().take_in([offer("o1", unavailability=unavailability)])
+        announced.goes_ns for announced in OfferCache().receive([offer("o1", unavailability=unavailability)])
     ]
 
 
 def test_an_offer_is_used_once() -> None:
     """A rescinded or used offer holds nothing; the others of a claim are valid."""
     cache = OfferCache()
-    cache.take_in([offer("o1"), offer("o2"), offer("o3")])
+    cache.receive([offer("o1"), offer("o2"), offer("o3")])
     cache.forget(["o1"])
 
     standing, pot = cache.use(["o1", "o2"])
@@ -62,7 +62,7 @@ def test_labels_of_a_bounded_number_of_agents_are_remembered(monkeypatch: pytest
     monkeypatch.setattr(offer_cache, "LABELLED_MAX", 1)
     cache = OfferCache()
 
-    free_resources = cache.take_in([offer("o1"), offer("o2", hostname="h2", agent_id={"value": "h2-S"}), offer("o3")])
+    free_resources = cache.receive([offer("o1"), offer("o2", hostname="h2", agent_id={"value": "h2-S"}), offer("o3")])
 
     assert ["h1", "h2", "h1"] == [announced.labels["hostname"] for announced in free_resources]
     assert free_resources[0].labels is not free_resources[2].labels

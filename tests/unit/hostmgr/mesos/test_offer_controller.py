@@ -49,7 +49,7 @@ class Mesos:
         self.pool = HostCache(30.0, clock=lambda: self.now_s)
         self.cache = OfferCache()
         self.controller = OfferController(self.take_idle, self.send_all, HOLD_S, clock=lambda: self.now_s)
-        self.want_room, self.room_sufficed = self.controller.want, self.controller.sufficed
+        self.request_capacity, self.demand_met = self.controller.want, self.controller.record_demand_met
         self._count = 0
         self.pool.set_hosts(
             RegisteredHost(f"{name}-S", Hostname(name), "ip:1", Resources.of(4), Resources(), {}) for name in ("a", "b")
@@ -73,7 +73,7 @@ class Mesos:
             raise self.fails
         self.calls += calls
         if self.subscribes:
-            driver = threading.Thread(target=self.controller.subscribed, daemon=True)
+            driver = threading.Thread(target=self.controller.reset, daemon=True)
             driver.start()
             driver.join(HANG_S)
             assert not driver.is_alive(), "the driver waits for a call to Mesos"
@@ -87,7 +87,7 @@ class Mesos:
             cpus = {"name": "cpus", "type": "SCALAR", "scalar": {"value": 4.0}}
             ids = {"id": {"value": f"O{self._count}"}, "agent_id": {"value": f"{name}-S"}}
             offer = {**ids, "hostname": name, "resources": [cpus], "attributes": list(attributes)}
-            self.pool.add_resources(self.cache.take_in([offer]))
+            self.pool.add_resources(self.cache.receive([offer]))
         self.controller.offers_came()
 
     def want(self, shape: PodShape = SMALL, count: int = 1, job: JobId = JOB) -> int:
@@ -96,11 +96,11 @@ class Mesos:
         self.pool.release(lease.lease_id)
         return len(lease.hosts)
 
-    def tend(self, after_s: float = 0.0) -> list[str]:
+    def run_periodic(self, after_s: float = 0.0) -> list[str]:
         """Run the periodic tasks and return the types of the calls made."""
         self.now_s += after_s
         before = len(self.calls)
-        self.controller.tend()
+        self.controller.run_periodic()
         return [call["type"] for call in self.calls[before:]]
 
 
@@ -128,8 +128,8 @@ def test_times_that_make_no_sense(settings: dict[str, float], text: str) -> None
 
 def test_offers_are_held_for_their_time(mesos: Mesos) -> None:
     """Offers are declined when their time is over, with a filter."""
-    assert [] == mesos.tend(HOLD_S - 1)
-    assert ["DECLINE"] == mesos.tend(1)
+    assert [] == mesos.run_periodic(HOLD_S - 1)
+    assert ["DECLINE"] == mesos.run_periodic(1)
 
     assert 0 == mesos.pool.resources_count
     decline = mesos.calls[-1]["decline"]
@@ -139,26 +139,26 @@ def test_offers_are_held_for_their_time(mesos: Mesos) -> None:
 
 def test_mesos_makes_none_when_nothing_waits(mesos: Mesos) -> None:
     """Mesos receives one SUPPRESS, however long no job waits."""
-    mesos.tend(HOLD_S)
+    mesos.run_periodic(HOLD_S)
 
-    assert ["SUPPRESS"] == mesos.tend(WAITING_AGE_S)
-    assert [] == mesos.tend(3_600)
+    assert ["SUPPRESS"] == mesos.run_periodic(WAITING_AGE_S)
+    assert [] == mesos.run_periodic(3_600)
 
 
 def test_who_waits_keeps_offers_coming(mesos: Mesos) -> None:
     """A failed lease keeps offers coming until it is older than the retry interval of a job."""
-    mesos.tend(HOLD_S)
+    mesos.run_periodic(HOLD_S)
     mesos.now_s += 3_600
     mesos.want(LARGE)
 
-    assert [] == mesos.tend(WAITING_AGE_S - 1)
-    assert "SUPPRESS" in mesos.tend(1)
+    assert [] == mesos.run_periodic(WAITING_AGE_S - 1)
+    assert "SUPPRESS" in mesos.run_periodic(1)
 
 
 def test_a_lease_asks_for_what_was_given_back(mesos: Mesos) -> None:
     """The lease revives offers and is given the declined resources at once."""
-    mesos.tend(HOLD_S)
-    mesos.tend(3_600)
+    mesos.run_periodic(HOLD_S)
+    mesos.run_periodic(3_600)
     assert "SUPPRESS" == mesos.calls[-1]["type"]
 
     assert 1 == mesos.want()
@@ -169,7 +169,7 @@ def test_offers_that_suffice_are_not_asked_for(mesos: Mesos) -> None:
     """Sufficient offers cause no REVIVE, even while others are filtered."""
     mesos.now_s += HOLD_S / 2
     mesos.offer("b")
-    assert ["DECLINE"] == mesos.tend(HOLD_S / 2)
+    assert ["DECLINE"] == mesos.run_periodic(HOLD_S / 2)
 
     assert 1 == mesos.want()
     assert "REVIVE" not in [call["type"] for call in mesos.calls]
@@ -179,7 +179,7 @@ def test_pods_that_spread_see_all_hosts(mesos: Mesos) -> None:
     """A pod that fits an offer at hand would be placed there otherwise."""
     mesos.now_s += HOLD_S / 2
     mesos.offer("b")
-    mesos.tend(HOLD_S / 2)
+    mesos.run_periodic(HOLD_S / 2)
 
     mesos.want(PodShape(Resources.of(1), strategy=Strategy.EMPTIEST_HOST))
     assert "REVIVE" == mesos.calls[-1]["type"]
@@ -188,7 +188,7 @@ def test_pods_that_spread_see_all_hosts(mesos: Mesos) -> None:
 def test_what_fits_nowhere_asks_for_nothing(mesos: Mesos) -> None:
     """No agent has the resources free, so other frameworks keep their offers."""
     mesos.want(LARGE)
-    mesos.tend(HOLD_S)
+    mesos.run_periodic(HOLD_S)
 
     assert 0 == mesos.want(LARGE)
     assert ["DECLINE"] == [call["type"] for call in mesos.calls]
@@ -202,8 +202,8 @@ def revives_while_waiting(mesos: Mesos, shape: PodShape, for_s: float, job: JobI
         before = len(mesos.calls)
         assert 0 == mesos.want(shape, job=job)
         asked += [mesos.now_s - begin_s for call in mesos.calls[before:] if call["type"] == "REVIVE"]
-        mesos.tend(HOLD_S)
-        mesos.tend(30 - HOLD_S)
+        mesos.run_periodic(HOLD_S)
+        mesos.run_periodic(30 - HOLD_S)
     return asked
 
 
@@ -211,7 +211,7 @@ def test_who_is_not_helped_by_offers_asks_ever_more_rarely(mesos: Mesos) -> None
     """Free resources exist, but no host has the label: other frameworks are offered them meanwhile. Other jobs cause a
     REVIVE at once, and so do other pods of this job.
     """
-    mesos.tend(HOLD_S)
+    mesos.run_periodic(HOLD_S)
 
     asked = revives_while_waiting(mesos, ON_GPU, 2_400)
 
@@ -223,21 +223,21 @@ def test_who_is_not_helped_by_offers_asks_ever_more_rarely(mesos: Mesos) -> None
 
 def test_who_found_enough_begins_again(mesos: Mesos) -> None:
     """The next shortage of the job causes a REVIVE at once."""
-    mesos.tend(HOLD_S)
+    mesos.run_periodic(HOLD_S)
     assert [0, 60] == revives_while_waiting(mesos, ON_GPU, 90)
     gpu = {"name": "gpu", "type": "TEXT", "text": {"value": "yes"}}
     mesos.offer("c", attributes=[gpu])
     assert 1 == mesos.want(ON_GPU)
-    mesos.tend(HOLD_S)
+    mesos.run_periodic(HOLD_S)
 
     assert [0] == revives_while_waiting(mesos, ON_GPU, 30)
 
 
 def test_who_found_nothing_asks_when_mesos_makes_no_offers(mesos: Mesos) -> None:
     """A REVIVE is needed to learn about new hosts."""
-    mesos.tend(HOLD_S)
+    mesos.run_periodic(HOLD_S)
     assert [0, 60, 180] == revives_while_waiting(mesos, ON_GPU, 210)
-    mesos.tend(WAITING_AGE_S)
+    mesos.run_periodic(WAITING_AGE_S)
     assert "SUPPRESS" == mesos.calls[-1]["type"]
 
     assert [0] == revives_while_waiting(mesos, ON_GPU, 30)
@@ -246,7 +246,7 @@ def test_who_found_nothing_asks_when_mesos_makes_no_offers(mesos: Mesos) -> None
 def test_of_many_unmet_requests_the_last_ones_are_remembered(mesos: Mesos, monkeypatch: pytest.MonkeyPatch) -> None:
     """A job beyond the limit causes one more REVIVE."""
     monkeypatch.setattr(offer_controller, "FAILED_MAX", 1)
-    mesos.tend(HOLD_S)
+    mesos.run_periodic(HOLD_S)
 
     assert [[0], [0], [0]] == [revives_while_waiting(mesos, ON_GPU, 30, job) for job in (JOB, OTHER, JOB)]
 
@@ -254,8 +254,8 @@ def test_of_many_unmet_requests_the_last_ones_are_remembered(mesos: Mesos, monke
 def test_a_lease_does_not_wait_long_for_mesos(mesos: Mesos) -> None:
     """A second one does not wait again for the same offers."""
     mesos.answers = False
-    mesos.tend(HOLD_S)
-    mesos.tend(3_600)
+    mesos.run_periodic(HOLD_S)
+    mesos.run_periodic(3_600)
 
     assert 0 == mesos.want()
     mesos.now_s += OFFERS_WAIT_S
@@ -265,8 +265,8 @@ def test_a_lease_does_not_wait_long_for_mesos(mesos: Mesos) -> None:
 
 def test_a_question_that_was_lost_is_asked_again(mesos: Mesos) -> None:
     """The next lease repeats the lost call."""
-    mesos.tend(HOLD_S)
-    mesos.tend(3_600)
+    mesos.run_periodic(HOLD_S)
+    mesos.run_periodic(3_600)
     mesos.fails = Disconnected("away")
     assert 0 == mesos.want()
 
@@ -278,10 +278,10 @@ def test_offers_whose_refusal_was_lost_go_back_once_more(mesos: Mesos) -> None:
     """Mesos may still count the offers as held."""
     mesos.fails = OSError("broken pipe")
     with pytest.raises(OSError, match="broken pipe"):
-        mesos.tend(HOLD_S)
+        mesos.run_periodic(HOLD_S)
 
     mesos.fails = None
-    mesos.tend()
+    mesos.run_periodic()
     assert [{"value": "O1"}, {"value": "O2"}] == mesos.calls[-1]["decline"]["offer_ids"]
     assert {"refuse_seconds": 0} == mesos.calls[-1]["decline"]["filters"]
     mesos.want(count=9)
@@ -290,9 +290,9 @@ def test_offers_whose_refusal_was_lost_go_back_once_more(mesos: Mesos) -> None:
 
 def test_a_new_subscription_hides_nothing(mesos: Mesos) -> None:
     """Filters end with the subscription, in Mesos and in the keeper."""
-    mesos.tend(HOLD_S)
-    mesos.tend(3_600)
-    mesos.controller.subscribed()
+    mesos.run_periodic(HOLD_S)
+    mesos.run_periodic(3_600)
+    mesos.controller.reset()
     mesos.pool.forget_resources()
 
     assert 0 == mesos.want()
@@ -303,8 +303,8 @@ def test_a_subscription_waits_for_no_demand(mesos: Mesos) -> None:
     """The thread of events continues while a call to a master hangs."""
     mesos.subscribes = True
 
-    mesos.tend(HOLD_S)
-    mesos.tend(WAITING_AGE_S)
+    mesos.run_periodic(HOLD_S)
+    mesos.run_periodic(WAITING_AGE_S)
     mesos.want()
 
     assert ["DECLINE", "SUPPRESS", "REVIVE"] == [call["type"] for call in mesos.calls]
@@ -312,9 +312,9 @@ def test_a_subscription_waits_for_no_demand(mesos: Mesos) -> None:
 
 def test_a_new_subscription_may_have_heard_what_the_old_one_was_notified(mesos: Mesos) -> None:
     """The next lease calls REVIVE, since a SUPPRESS may have reached the new subscription."""
-    mesos.tend(HOLD_S)
+    mesos.run_periodic(HOLD_S)
     mesos.subscribes = True
-    assert ["SUPPRESS"] == mesos.tend(WAITING_AGE_S)
+    assert ["SUPPRESS"] == mesos.run_periodic(WAITING_AGE_S)
     mesos.subscribes = False
 
     assert 1 == mesos.want()
@@ -327,19 +327,19 @@ def test_leased_hosts_and_held_offers_are_not_given_back(mesos: Mesos) -> None:
     other = "b" if leased.hostname == "a" else "a"
     mesos.pool.hold([ComingBack(JOB, 1, Hostname(other), Resources.of(1), 30)], mesos.now_s)
 
-    assert [] == mesos.tend()
+    assert [] == mesos.run_periodic()
     assert 2 == mesos.pool.resources_count
 
 
 def test_a_large_job_keeps_its_offers(mesos: Mesos) -> None:
     """The number of idle offers that are kept follows the number that launches use."""
-    mesos.tend()
+    mesos.run_periodic()
     claimed = mesos.claim().hostname
     assert KEPT_PER_USED > 1
 
-    assert [] == mesos.tend(HOLD_S)
+    assert [] == mesos.run_periodic(HOLD_S)
     assert 1 == mesos.pool.resources_count
-    assert ["DECLINE"] == mesos.tend(2 * HOLD_S)
+    assert ["DECLINE"] == mesos.run_periodic(2 * HOLD_S)
     assert claimed not in mesos.pool.hosts()
 
 
@@ -347,8 +347,8 @@ def test_what_is_given_back_is_free(mesos: Mesos) -> None:
     """Declined offers count as free by the report of the agents; used ones do not."""
     mesos.claim()
     assert Resources.of(4) == mesos.pool.free()
-    mesos.tend()
-    mesos.tend(3 * HOLD_S)
+    mesos.run_periodic()
+    mesos.run_periodic(3 * HOLD_S)
 
     assert 0 == mesos.pool.resources_count
     assert Resources.of(4) == mesos.pool.free()

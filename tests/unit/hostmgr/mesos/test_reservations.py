@@ -107,7 +107,7 @@ STATIC, DYNAMIC = ({"type": kind, "role": "eng"} for kind in ("STATIC", "DYNAMIC
 
 
 @pytest.mark.parametrize(
-    ("resource", "is_ours"),
+    ("resource", "is_managed"),
     [
         (entry(), True),
         (entry(role="*"), True),
@@ -132,9 +132,9 @@ STATIC, DYNAMIC = ({"type": kind, "role": "eng"} for kind in ("STATIC", "DYNAMIC
         (entry("disk", reservations=[STATIC], disk={"persistence": {"id": "v"}, "volume": {"mode": "RW"}}), False),
     ],
 )
-def test_whose_a_resource_is(resource: Json, is_ours: bool) -> None:
+def test_whose_a_resource_is(resource: Json, is_managed: bool) -> None:
     """A framework with the role eng/maps may use reservations of its role and of the roles above it."""
-    assert is_for_pods(resource, roles_above("eng/maps")) == is_ours
+    assert is_for_pods(resource, roles_above("eng/maps")) == is_managed
 
 
 def test_a_reserved_cluster_takes_pods() -> None:
@@ -146,6 +146,6 @@ def test_a_reserved_cluster_takes_pods() -> None:
     (host,) = [one for one in offers(recorded[12]) if one["hostname"] == "peloton-mesos-agent0"]
     agents = AgentReader(role="peloton").read([orjson.dumps(recorded[6]["response"])])
     pool.set_hosts(agent.host for agent in agents if agent.host.hostname == host["hostname"])
-    pool.add_resources(OfferCache(role="peloton").take_in([host]))
+    pool.add_resources(OfferCache(role="peloton").receive([host]))
 
     assert pool.capacity()[0] == pool.free() == Resources.of(4, 2048, 20_000)

@@ -36,7 +36,7 @@ OVERLAP = timedelta(minutes=2)
 """Time by which two polls overlap, as lists of Temporal lag behind. A workflow that is signalled twice reads its state
 once more.
 """
-REVIVED_MAX = 100_000
+RESTARTED_MAX = 100_000
 """Workflows restarted by one poll, as many as there may be jobs."""
 
 
@@ -48,7 +48,7 @@ OUTDATED_PER_POLL = 100
 """Runs signalled by one poll, 5 a second: each replays its history and continues as new, some 0.1 s of CPU."""
 
 
-class Revival:
+class WorkflowRestarter:
     def __init__(
         self,
         client: Client,
@@ -95,7 +95,7 @@ class Revival:
         began = datetime.now(UTC)
         closed_after = (self._since - OVERLAP).isoformat()
         query = f"ExecutionStatus = 'Terminated' AND CloseTime > '{closed_after}' AND PelotonType IS NOT NULL"
-        for workflow_id in await self._list(query, REVIVED_MAX):
+        for workflow_id in await self._list(query, RESTARTED_MAX):
             self._wakers.restart(workflow_id, TERMINATED)
         self._since = began
 

@@ -17,7 +17,9 @@ from services.storage.tables import POD
 WAITING_NUMBERS = [POD_STATE_NUMBERS[state] for state in QUEUED | {PodState.READY}]
 
 
-def homes_of(conn: sa.Connection, job_id: JobId, cluster: str, without: Collection[int]) -> dict[Hostname, int]:
+def read_preferred_hosts(
+    conn: sa.Connection, job_id: JobId, cluster: str, without: Collection[int]
+) -> dict[Hostname, int]:
     """Count pods by preferred host: the current host, or the one to which a pod returns or moves."""
     is_there = POD.c.state.in_(ON_HOST_NUMBERS)
     moves = sa.and_(RUN_SUPERSEDED, POD.c.desired_host != "")

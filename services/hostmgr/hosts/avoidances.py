@@ -19,15 +19,15 @@ from peloton.lifecycle.avoidance import (
     FAILED_HOSTS_MAX,
     FOR_ALL,
     FOR_ONE,
-    NO_AVERSION,
-    Aversion,
+    NO_AVOIDANCE,
+    HostAvoidance,
     Record,
     RunEnd,
     after_failure,
     after_success,
-    avoided_max,
-    failed_lately,
+    count_failed,
     is_own_fault,
+    limit_avoided,
 )
 from peloton.lifecycle.flapping import Returns, after_return
 from peloton.lifecycle.reason_text import misfit_text
@@ -41,20 +41,20 @@ JOBS_MAX = 10_000
 """Limits of recorded hosts and jobs with failures; the ones with the oldest failures are dropped."""
 NUMBERED_MAX = 3
 """Limit of avoided hosts for which a reason lists each; more are counted under one rule."""
-Noted = Callable[[Hostname, Misfit, float], None]
+OnAvoided = Callable[[Hostname, Misfit, float], None]
 """A host, why it is avoided, and for how many seconds."""
 NEW = Record()
 NEVER = Returns()
 
 
-class Aversions:
+class HostAvoidances:
     """Records of failures and returns of hosts. Any thread may call; times are of the monotonic clock."""
 
     def __init__(
-        self, host_count: Callable[[], int], meter: Meter | None = None, noted: Noted = lambda *_: None
+        self, host_count: Callable[[], int], meter: Meter | None = None, on_avoided: OnAvoided = lambda *_: None
     ) -> None:
-        """``noted`` is called for each host when its avoidance starts."""
-        self._host_count, self._noted = host_count, noted
+        """``on_avoided`` is called for each host when its avoidance starts."""
+        self._host_count, self._on_avoided = host_count, on_avoided
         self._lock = threading.Lock()
         self._hosts: OrderedDict[Hostname, Record] = OrderedDict()
         self._jobs: OrderedDict[JobId, dict[Hostname, Record]] = OrderedDict()
@@ -75,27 +75,27 @@ class Aversions:
         with self._lock:
             for end in ends:
                 if end.is_failure:
-                    self._failed(end, now_s, host_count)
+                    self._record_failure(end, now_s, host_count)
                 else:
-                    self._succeeded(end, now_s)
+                    self._record_success(end, now_s)
 
-    def _failed(self, end: RunEnd, now_s: float, host_count: int) -> None:
+    def _record_failure(self, end: RunEnd, now_s: float, host_count: int) -> None:
         job_id, host = end.pod_id.job_id, end.host
         self._forget_old(now_s)
-        own = self._jobs[job_id] = _remembered(self._jobs.get(job_id, {}), now_s)
+        own = self._jobs[job_id] = _select_recorded(self._jobs.get(job_id, {}), now_s)
         self._jobs.move_to_end(job_id)
         if len(self._jobs) > JOBS_MAX:
             self._jobs.popitem(last=False)
-        count_before = failed_lately(own.values(), now_s)
+        count_before = count_failed(own.values(), now_s)
         if len(own) <= FAILED_HOSTS_MAX or host in own:
             own[host] = after_failure(own.get(host, NEW), end, FOR_ONE, now_s, may_avoid=end.is_batch)
-        count = failed_lately(own.values(), now_s)
+        count = count_failed(own.values(), now_s)
         if is_own_fault(count, host_count):
             if count > count_before:
                 self._exonerate(job_id)
             return
         self._drop_expired(now_s)
-        may_avoid = len(self._avoided) < avoided_max(host_count)
+        may_avoid = len(self._avoided) < limit_avoided(host_count)
         record = after_failure(self._hosts.get(host, NEW), end, FOR_ALL, now_s, may_avoid)
         self._hosts[host] = record
         self._hosts.move_to_end(host)
@@ -124,7 +124,7 @@ class Aversions:
                 self._excused.discard(self._gone.popitem(last=False)[0])
             suspect = [host for host in back if host not in self._excused]
             self._excused.difference_update(back)
-            most = avoided_max(len(there))
+            most = limit_avoided(len(there))
             if len(suspect) <= most:
                 for host in suspect:
                     self._came_back(host, now_s, most)
@@ -144,7 +144,7 @@ class Aversions:
     def _avoid(self, host: Hostname, record: Record | Returns, now_s: float) -> None:
         self._avoided[host] = record
         log.warning("host %s is %s; for %.0f s", host, misfit_text(record.why), record.until_s - now_s)
-        self._noted(host, record.why, record.until_s - now_s)
+        self._on_avoided(host, record.why, record.until_s - now_s)
 
     def _exonerate(self, job_id: JobId) -> None:
         """Removes the failures of the job from hosts, because the job itself is broken."""
@@ -152,7 +152,7 @@ class Aversions:
             if record := self._hosts.get(host):
                 self._hosts[host] = replace(record, failures=tuple(f for f in record.failures if f.job_id != job_id))
 
-    def _succeeded(self, end: RunEnd, now_s: float) -> None:
+    def _record_success(self, end: RunEnd, now_s: float) -> None:
         if record := self._hosts.get(end.host):
             self._hosts[end.host] = after_success(record, now_s)
         own = self._jobs.get(end.pod_id.job_id)
@@ -163,41 +163,41 @@ class Aversions:
         """Drops expired records, the oldest failures first."""
         while self._hosts and next(iter(self._hosts.values())).is_over(FOR_ALL, now_s):
             self._avoided.pop(self._hosts.popitem(last=False)[0], None)
-        while self._jobs and not _remembered(next(iter(self._jobs.values())), now_s):
+        while self._jobs and not _select_recorded(next(iter(self._jobs.values())), now_s):
             self._jobs.popitem(last=False)
 
     def _drop_expired(self, now_s: float) -> None:
         for host in [host for host, record in self._avoided.items() if not record.is_avoided(now_s)]:
             del self._avoided[host]
 
-    def of_job(self, job_id: JobId, now_s: float) -> Aversion:
+    def of_job(self, job_id: JobId, now_s: float) -> HostAvoidance:
         with self._lock:
             self._drop_expired(now_s)
             own = self._jobs.get(job_id, {})
             avoided = {host: record.why for host, record in self._avoided.items()}
             if len(avoided) > NUMBERED_MAX:
                 avoided = {host: Misfit(why.rule) for host, why in avoided.items()}
-            if is_own_fault(failed_lately(own.values(), now_s), self._host_count()):
+            if is_own_fault(count_failed(own.values(), now_s), self._host_count()):
                 own = {}
             avoided |= {host: record.why for host, record in own.items() if record.is_avoided(now_s)}
-            shunned = frozenset(host for host, record in own.items() if record.is_shunned(now_s))
-            return Aversion(avoided, shunned) if avoided or shunned else NO_AVERSION
+            deprioritized = frozenset(host for host, record in own.items() if record.is_deprioritized(now_s))
+            return HostAvoidance(avoided, deprioritized) if avoided or deprioritized else NO_AVOIDANCE
 
-    def avoided_by_all(self, now_s: float) -> dict[Hostname, tuple[Misfit, float]]:
+    def list_avoided(self, now_s: float) -> dict[Hostname, tuple[Misfit, float]]:
         """Returns the avoided hosts, with the reason and the remaining seconds."""
         with self._lock:
             self._drop_expired(now_s)
             return {host: (record.why, record.until_s - now_s) for host, record in self._avoided.items()}
 
-    def gone_lately(self, within_s: float, now_s: float) -> dict[Hostname, float]:
+    def list_gone(self, within_s: float, now_s: float) -> dict[Hostname, float]:
         """Returns the hosts that left the cluster since this process leads and are not back, and how many seconds
         ago."""
         with self._lock:
             return {host: now_s - at_s for host, at_s in self._gone.items() if now_s - at_s <= within_s}
 
     def _read_avoided(self, _: CallbackOptions) -> list[Observation]:
-        return [Observation(len(self.avoided_by_all(time.monotonic())))]
+        return [Observation(len(self.list_avoided(time.monotonic())))]
 
 
-def _remembered(own: dict[Hostname, Record], now_s: float) -> dict[Hostname, Record]:
+def _select_recorded(own: dict[Hostname, Record], now_s: float) -> dict[Hostname, Record]:
     return {host: record for host, record in own.items() if not record.is_over(FOR_ONE, now_s)}

@@ -7,16 +7,16 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from peloton.model.ids import JobId
-from peloton.model.rebalance import Evening, PodNow
+from peloton.model.rebalance import PodNow, SpreadExcess
 from peloton.model.resources import UNLIMITED
 from peloton.scheduling.relocation import Relocation, TargetOrder
 from peloton.scheduling.spreading import Rule
 from peloton.scheduling.tree import Flags
 
 
-def more_even(
+def balance_spread(
     hosts: Relocation, job_id: JobId, sources: Mapping[int, Sequence[PodNow]], tries_max: int
-) -> tuple[PodNow, int, Evening] | None:
+) -> tuple[PodNow, int, SpreadExcess] | None:
     """Choose a pod to move and the host that it moves to, or None if no rule is violated or no move is possible.
 
     A domain with more than ``max_skew`` pods above another gives a pod: the fullest one that has a pod for it; the
@@ -30,8 +30,8 @@ def more_even(
         for source in sorted(uneven, key=lambda at: (-counts[at], -loads[at], at))[:tries_max]:
             for pod in sources[source]:
                 order = _lowest_first(hosts, most, counts[source] - most.spread.max_skew)
-                if hosts.may_leave(source, [pod]) and (homes := hosts.homes([pod], order)):
-                    return pod, homes[0], _make_evening(hosts, most, source, homes[0], counts[source])
+                if hosts.may_leave(source, [pod]) and (target_rows := hosts.find_targets([pod], order)):
+                    return pod, target_rows[0], _make_excess(hosts, most, source, target_rows[0], counts[source])
     return None
 
 
@@ -47,7 +47,7 @@ def _lowest_first(hosts: Relocation, rule: Rule, below: int) -> TargetOrder:
     return order
 
 
-def _make_evening(hosts: Relocation, rule: Rule, source: int, target: int, source_count: int) -> Evening:
+def _make_excess(hosts: Relocation, rule: Rule, source: int, target: int, source_count: int) -> SpreadExcess:
     at, values = hosts.values_of(rule.spread.label)
     counts = source_count, int(rule.counts[rule.at[target]])
-    return Evening(rule.spread.label, values[at[source]], values[at[target]], *counts, rule.spread.max_skew)
+    return SpreadExcess(rule.spread.label, values[at[source]], values[at[target]], *counts, rule.spread.max_skew)

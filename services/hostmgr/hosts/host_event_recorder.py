@@ -20,7 +20,7 @@ CLOSED_BY = {Kind.CORDONED: Kind.UNCORDONED, Kind.RESERVED: Kind.GIVEN_BACK}
 """Kinds of events with a start and an end, of which a host manager holds only its own."""
 
 
-class HostNotes:
+class HostEventRecorder:
     """Recorder of events. Any thread may call and none blocks: ``add`` only queues the event."""
 
     def __init__(
@@ -41,7 +41,7 @@ class HostNotes:
             elif event.kind is Kind.RESERVED:
                 self._add(host_events.reservation_lost(event, self._wall_ns()))
 
-    def registered(self, hosts: Sequence[RegisteredHost], but: Collection[str] = ()) -> None:
+    def record_hosts(self, hosts: Sequence[RegisteredHost], but: Collection[str] = ()) -> None:
         """Records changes of the cluster's hosts; ``but`` are unused hosts. Called by one thread. A host that is the
         same object as before costs next to nothing."""
         before, self._seen = self._seen, {host.hostname: host for host in hosts if host.hostname not in but}
@@ -68,22 +68,22 @@ class HostNotes:
         elif event.kind is Kind.UNCORDONED:
             self._cordoned.discard(event.hostname)
 
-    def avoided(self, hostname: Hostname, why: Misfit, for_s: float) -> None:
-        self._add(host_events.avoided(hostname, self._cluster, why, for_s, self._wall_ns()))
+    def record_avoided(self, hostname: Hostname, why: Misfit, for_s: float) -> None:
+        self._add(host_events.describe_avoidance(hostname, self._cluster, why, for_s, self._wall_ns()))
 
-    def marked(self, hostname: Hostname, mark: Mark, before: Mark, reason: str) -> None:
-        self._add(host_events.marked(hostname, self._cluster, mark, before, reason, self._wall_ns()))
+    def record_mark(self, hostname: Hostname, mark: Mark, before: Mark, reason: str) -> None:
+        self._add(host_events.describe_mark(hostname, self._cluster, mark, before, reason, self._wall_ns()))
 
-    def reserved(self, kept: HostReservation) -> None:
-        self._add(host_events.reserved(kept, self._cluster))
+    def record_reserved(self, kept: HostReservation) -> None:
+        self._add(host_events.describe_reservation(kept, self._cluster))
 
-    def given_back(self, kept: HostReservation, is_late: bool = False, launched_on: str = "") -> None:
-        self._add(host_events.given_back(kept, self._cluster, self._wall_ns(), is_late, launched_on))
+    def record_released(self, kept: HostReservation, is_late: bool = False, launched_on: str = "") -> None:
+        self._add(host_events.describe_release(kept, self._cluster, self._wall_ns(), is_late, launched_on))
 
 
 def _facts(host: RegisteredHost) -> HostFacts:
     return HostFacts(host.host_id, host.capacity + host.held_by_others, host.labels, host.withdrawn)
 
 
-NO_NOTES = HostNotes("", lambda _: None)
+NO_RECORDER = HostEventRecorder("", lambda _: None)
 """A recorder that discards events."""

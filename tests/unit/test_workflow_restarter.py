@@ -20,8 +20,8 @@ from peloton.model.host import HostState
 from peloton.model.ids import Hostname, JobId, RespoolId
 from peloton.model.job import JobRecord, JobState, JobType, SlaSpec
 from peloton.model.maintenance import HostMaintenance
-from services.revival import Revival
 from services.wakers import Wakers
+from services.workflow_restarter import WorkflowRestarter
 from tests.unit.virtual_time import in_virtual_time
 from workflows.policies import Policies
 
@@ -101,9 +101,9 @@ def storage() -> Any:
 async def reviving(client: FakeTemporal, **options: Any) -> AsyncIterator[None]:
     temporal: Any = client
     wakers = Wakers(temporal, storage(), Policies())
-    revival = Revival(temporal, wakers, period_s=1.0, **options)
+    restarter = WorkflowRestarter(temporal, wakers, period_s=1.0, **options)
     yield
-    await revival.close()
+    await restarter.close()
     await wakers.close()
 
 

@@ -18,7 +18,7 @@ from services.settings import Settings
 from services.storage.jobs.jobs import Jobs
 
 
-def settings_for_judges(settings: Settings) -> tuple[QosSettings, AdvisorSettings]:
+def read_monitor_settings(settings: Settings) -> tuple[QosSettings, AdvisorSettings]:
     """Return the settings of the checks. Raises InvalidArgument for numbers out of range."""
     qos = QosPolicy(
         settings.qos_hot_percent, settings.qos_target_percent, settings.qos_samples, closed_s=settings.qos_closed_s
@@ -42,7 +42,7 @@ def advising(
     endpoint cannot be opened.
     """
     reports = LatencyReports(time.monotonic)
-    advisor = HostAdvisor(advisor_settings, jobs, reports, noted=core.notes.marked)
+    advisor = HostAdvisor(advisor_settings, jobs, reports, on_marked=core.recorder.record_mark)
     readers: list[SampleReader] = [qos, advisor]
     if settings.advisor:
         readers.append(HostLoads(core.cache.loads))

@@ -26,7 +26,7 @@ Laid = Ints
 
 
 @dataclass(frozen=True, slots=True)
-class Small:
+class PackingProblem:
     """A small placement problem: S shapes, H hosts, K amounts (resources, ports and pods)."""
 
     free: Ints  # [H,K]
@@ -35,11 +35,11 @@ class Small:
     counts: Ints  # [S] pods
     may: Flags  # [S,H]
 
-    def opened(self, laid: Laid) -> int:
+    def count_opened(self, laid: Laid) -> int:
         """Count the unused hosts that receive pods."""
         return int(((laid.sum(axis=0) > 0) & ~self.used).sum())
 
-    def fewest(self) -> int:
+    def lower_bound(self) -> int:
         """Return a lower bound of the hosts that any placement opens."""
         rest = (self.needs * self.counts[:, None]).sum(axis=0) - self.free[self.used].sum(axis=0)
         sorted_free = -np.sort(-self.free[~self.used], axis=0)
@@ -47,26 +47,26 @@ class Small:
         return max((int((enough[:, kind] < lack).sum()) + 1 for kind, lack in enumerate(rest) if lack > 0), default=0)
 
 
-def fewer(small: Small, laid: Laid) -> Laid | None:
+def minimize_hosts(problem: PackingProblem, laid: Laid) -> Laid | None:
     """Return another placement of the same pods that opens fewer hosts, or None."""
-    best, least, bound = None, small.opened(laid), small.fewest()
-    tries = _generate_placements(small) if least > 1 else iter(())
+    best, least, bound = None, problem.count_opened(laid), problem.lower_bound()
+    tries = _generate_placements(problem) if least > 1 else iter(())
     while least > bound and (other := next(tries, None)) is not None:
-        if (count := small.opened(other)) < least and (other.sum(axis=1) == small.counts).all():
+        if (count := problem.count_opened(other)) < least and (other.sum(axis=1) == problem.counts).all():
             best, least = other, count
     return best
 
 
-def _generate_placements(small: Small) -> Iterator[Laid]:
-    mean = np.maximum(small.free.sum(axis=0) // len(small.free), 1)
+def _generate_placements(problem: PackingProblem) -> Iterator[Laid]:
+    mean = np.maximum(problem.free.sum(axis=0) // len(problem.free), 1)
     for is_balanced in (True, False):
-        yield _host_by_host(small, mean, is_balanced)
-    shapes = len(small.counts)
-    largest = sorted(range(shapes), key=lambda shape: -int((small.needs[shape] * SCALE // mean).max()))
+        yield _host_by_host(problem, mean, is_balanced)
+    shapes = len(problem.counts)
+    largest = sorted(range(shapes), key=lambda shape: -int((problem.needs[shape] * SCALE // mean).max()))
     total = int(np.prod(np.arange(1, shapes + 1)))
     step = max(total // ORDERS_MAX, 1) | 1  # odd, so that the sampled permutations differ early
     for order in islice(permutations(largest), 0, total, step):
-        yield _shape_by_shape(small, order, mean)
+        yield _shape_by_shape(problem, order, mean)
 
 
 def _count_fitting(free: Ints, need: Ints) -> Ints:
@@ -74,13 +74,13 @@ def _count_fitting(free: Ints, need: Ints) -> Ints:
     return np.asarray((free[..., wanted] // need[wanted]).min(axis=-1))
 
 
-def _shape_by_shape(small: Small, shapes: Sequence[int], mean: Ints) -> Laid:
-    free, used = small.free.copy(), small.used.copy()
-    laid = np.zeros(small.may.shape, np.int64)
+def _shape_by_shape(problem: PackingProblem, shapes: Sequence[int], mean: Ints) -> Laid:
+    free, used = problem.free.copy(), problem.used.copy()
+    laid = np.zeros(problem.may.shape, np.int64)
     for shape in shapes:
-        left, need = int(small.counts[shape]), small.needs[shape]
+        left, need = int(problem.counts[shape]), problem.needs[shape]
         while left:
-            fit_counts = np.where(small.may[shape], _count_fitting(free, need), 0)
+            fit_counts = np.where(problem.may[shape], _count_fitting(free, need), 0)
             if not fit_counts.any():
                 break
             tight = (free * SCALE // mean).sum(axis=1)
@@ -94,31 +94,31 @@ def _shape_by_shape(small: Small, shapes: Sequence[int], mean: Ints) -> Laid:
     return laid
 
 
-def _host_by_host(small: Small, mean: Ints, is_balanced: bool) -> Laid:
+def _host_by_host(problem: PackingProblem, mean: Ints, is_balanced: bool) -> Laid:
     """Fill the hosts one by one, used ones first.
 
     Each takes the pod whose needs point most where its free resources and the demand are, or, unless ``is_balanced``,
     the one that leaves least.
     """
-    laid, counts = np.zeros(small.may.shape, np.int64), small.counts.copy()
-    waiting = list(range(len(small.used)))
+    laid, counts = np.zeros(problem.may.shape, np.int64), problem.counts.copy()
+    waiting = list(range(len(problem.used)))
     while counts.any() and waiting:
-        rest = np.maximum((small.needs * counts[:, None]).sum(axis=0), 1)
-        fullest = (small.free * SCALE // rest).min(axis=1)
-        at = min(waiting, key=lambda host: (not small.used[host], -int(fullest[host])))
+        rest = np.maximum((problem.needs * counts[:, None]).sum(axis=0), 1)
+        fullest = (problem.free * SCALE // rest).min(axis=1)
+        at = min(waiting, key=lambda host: (not problem.used[host], -int(fullest[host])))
         waiting.remove(at)
-        free = small.free[at].copy()
+        free = problem.free[at].copy()
         while True:
-            fits = (counts > 0) & small.may[:, at] & (small.needs <= free).all(axis=1)
+            fits = (counts > 0) & problem.may[:, at] & (problem.needs <= free).all(axis=1)
             if not fits.any():
                 break
-            demand = (small.needs * counts[:, None]).sum(axis=0) * SCALE // mean
+            demand = (problem.needs * counts[:, None]).sum(axis=0) * SCALE // mean
             if is_balanced:
-                score = -((small.needs * SCALE // mean) * (free * SCALE // mean) * demand).sum(axis=1)
+                score = -((problem.needs * SCALE // mean) * (free * SCALE // mean) * demand).sum(axis=1)
             else:
-                score = (((free - small.needs) * SCALE // mean) ** 2 * demand).sum(axis=1)
+                score = (((free - problem.needs) * SCALE // mean) ** 2 * demand).sum(axis=1)
             shape = int(np.argmin(np.where(fits, score, np.iinfo(np.int64).max)))
             laid[shape, at] += 1
             counts[shape] -= 1
-            free -= small.needs[shape]
+            free -= problem.needs[shape]
     return laid

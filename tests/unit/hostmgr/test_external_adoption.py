@@ -11,11 +11,11 @@ import pytest
 from peloton.api.v0.explain import explain_pb2
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.respool import respool_pb2
-from peloton.model.external import Sighting
+from peloton.model.external import ObservedPod
 from peloton.model.ids import JobId, RespoolId
-from services.hostmgr import external_intake
-from services.hostmgr.external_intake import MOMENT_S, QUEUED
-from services.hostmgr.external_port import FoundPod, Remark
+from services.hostmgr import external_adoption
+from services.hostmgr.external_adoption import MOMENT_S, QUEUED
+from services.hostmgr.external_port import FoundPod, PodCondition
 from services.storage import migrate
 from services.storage.storage import Storage
 
@@ -28,19 +28,19 @@ class OnePod:
     """A cluster that records the conditions of its one pod."""
 
     def __init__(self) -> None:
-        self.remarks: list[Remark] = []
+        self.conditions: list[PodCondition] = []
 
     def watch(self, changed: Callable[[], None]) -> None:
         """Watch nothing, since the pod does not change."""
 
-    def found(self) -> Sequence[FoundPod]:
+    def list_pods(self) -> Sequence[FoundPod]:
         config = job_pb2.JobConfig(name="train", type=job_pb2.EXTERNAL)
-        return [FoundPod(Sighting(UID, JOB, True), "team/train-1", config, "/dev", since_s=CAME_S)]
+        return [FoundPod(ObservedPod(UID, JOB, True), "team/train-1", config, "/dev", since_s=CAME_S)]
 
-    def remark(self, remarks: Sequence[Remark]) -> None:
-        self.remarks += remarks
+    def set_conditions(self, conditions: Sequence[PodCondition]) -> None:
+        self.conditions += conditions
 
-    def hindrances(self) -> dict[str, str]:
+    def blocked_evictions(self) -> dict[str, str]:
         return {}
 
 
@@ -67,12 +67,12 @@ def test_a_pod_shows_why_it_waits_when_it_has_waited_for_a_moment(
     storage: Storage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Most pods are bound before: a condition and an event would cost more than their binding."""
-    monkeypatch.setattr(external_intake, "EXPLAIN_S", 0.5)
+    monkeypatch.setattr(external_adoption, "EXPLAIN_S", 0.5)
     cluster, answer = OnePod(), explain_pb2.JobWhyResponse(poolPath="/dev")
     parts = storage.external_pods, storage.jobs, storage.pools, NoLifecycles(), lambda job_id: answer
-    intake = external_intake.ExternalIntake("k8s", cluster, lambda: True, *parts)
-    intake.round(CAME_S)
-    intake.round(CAME_S + MOMENT_S / 2)
-    assert [] == cluster.remarks
-    intake.round(CAME_S + MOMENT_S)
-    assert [(UID, QUEUED)] == [(one.uid, one.reason) for one in cluster.remarks]
+    adoption = external_adoption.ExternalAdoption("k8s", cluster, lambda: True, *parts)
+    adoption.round(CAME_S)
+    adoption.round(CAME_S + MOMENT_S / 2)
+    assert [] == cluster.conditions
+    adoption.round(CAME_S + MOMENT_S)
+    assert [(UID, QUEUED)] == [(one.uid, one.reason) for one in cluster.conditions]

@@ -34,10 +34,10 @@ from peloton.model.rebalance import RebalanceAct
 from services.job_waker import JobWaker
 from services.lifecycles import MAINTENANCE, start
 from services.missing_workflows import MissingWorkflows
-from services.revival import Revival
 from services.temporal import BATCH_QUEUE, MAINTENANCE_QUEUE, SERVICE_QUEUE
 from services.wakers import Wakers
 from services.workflow_labels import maintenance_labels
+from services.workflow_restarter import WorkflowRestarter
 from tests.conformance.workflow.conftest import RESTARTED
 from tests.workflow.fakes import FakeRecords
 from tests.workflow.migration_stories import migration_story
@@ -58,7 +58,7 @@ async def client(temporal_address: str) -> Client:
 
 
 @asynccontextmanager
-async def reviving(
+async def restarting(
     client: Client,
     task_queue: str = BATCH_QUEUE,
     finds_missing: bool = False,
@@ -69,7 +69,7 @@ async def reviving(
         wakers = Wakers(client, story_storage(story, **rows), QUIET, interval_s=0.05)
         expected = (lambda: len(story.cluster.jobs)) if finds_missing else (lambda: 0)
         missing = MissingWorkflows(client, expected, lambda: list(story.cluster.jobs))
-        looking = Revival(client, wakers, period_s=0.2, missing=missing)
+        looking = WorkflowRestarter(client, wakers, period_s=0.2, missing=missing)
         try:
             yield story
         finally:
@@ -96,7 +96,7 @@ async def terminate(handle: WorkflowHandle[Any, Any]) -> str | None:
 async def test_a_terminated_job_carries_on(client: Client) -> None:
     """Pods of a job with a terminated workflow run on, although nothing of the job changes, and no other ones are
     started."""
-    async with reviving(client, run_s=600.0) as story:
+    async with restarting(client, run_s=600.0) as story:
         job = await story.submit(3, policies=QUIET)
         await story.pods(job, "RUNNING", 3)
         await restarted(story.handle(job), await terminate(story.handle(job)))
@@ -109,7 +109,7 @@ async def test_a_terminated_job_carries_on(client: Client) -> None:
 async def test_a_job_that_temporal_has_lost_carries_on(client: Client) -> None:
     """A job whose workflow is gone without a trace, as with Temporal's store, is found though nothing of the job
     changes."""
-    async with reviving(client, finds_missing=True, run_s=600.0) as story:
+    async with restarting(client, finds_missing=True, run_s=600.0) as story:
         job = await story.submit(3, policies=QUIET)
         await story.pods(job, "RUNNING", 3)
         execution = WorkflowExecution(workflow_id=story.handle(job).id)
@@ -130,7 +130,7 @@ async def test_a_job_whose_workflow_fails_is_started_again_later_each_time(
     changes."""
     waits = Backoff(initial_s=1, max_s=4)
     monkeypatch.setattr(workflow_restarts, "RESTARTS", waits)
-    async with reviving(client, finds_missing=True) as story:
+    async with restarting(client, finds_missing=True) as story:
         story.cluster.refusals.update(enqueue=6)  # an attempt within the workflow task, then one of an activity
         job = await story.submit(1, policies=QUIET)
         waker = JobWaker(client, job_storage(FakeRecords(story.cluster).get), QUIET, interval_s=0.05)
@@ -156,7 +156,7 @@ async def test_a_job_whose_workflow_fails_is_started_again_later_each_time(
 
 async def test_a_terminated_update_carries_on(client: Client) -> None:
     """An update whose workflow is terminated continues without a signal of its job."""
-    async with reviving(client, run_s=600.0) as story:
+    async with restarting(client, run_s=600.0) as story:
         job = await story.submit(1, policies=QUIET)
         service = story.service(job, 4)
         service.roll_out(1, start_paused=True)
@@ -164,7 +164,7 @@ async def test_a_terminated_update_carries_on(client: Client) -> None:
         await wait_until(lambda: len(service.reads_ns) >= 1, "a look at the paused update")
         story.cluster.jobs[job].record = replace(story.cluster.jobs[job].record, update_id="update1")
         await restarted(update, await terminate(update))
-        service.steer(rollout.resumed)
+        service.steer(rollout.resume)
         await story.rolled_out(job, "update1")
         story.cluster.kill(job)
         await story.result(job)
@@ -174,7 +174,7 @@ async def test_a_terminated_update_carries_on(client: Client) -> None:
 
 async def test_a_terminated_launch_is_begun_again(client: Client) -> None:
     """A terminated launch is started again by the job, which is signalled though nothing of it has changed."""
-    async with reviving(client, hosts=0) as story:
+    async with restarting(client, hosts=0) as story:
         job = await story.submit(4, sla=SlaSpec(minimum_running_instances=4), policies=QUIET)
         await wait_until(lambda: story.cluster.calls["ready_gang"] >= 1, "a placement without hosts")
         gang = client.get_workflow_handle(gang_workflow_id(job, 1))
@@ -186,7 +186,7 @@ async def test_a_terminated_launch_is_begun_again(client: Client) -> None:
 
 async def test_a_terminated_daemon_carries_on(client: Client) -> None:
     """A daemon with a terminated workflow continues without changes of hosts and without a signal of its job."""
-    async with reviving(client, task_queue=SERVICE_QUEUE, hosts=2, run_s=600.0) as story:
+    async with restarting(client, task_queue=SERVICE_QUEUE, hosts=2, run_s=600.0) as story:
         job = new_job_id()
         story.daemon_hosts.submit(job)
         story.daemon_hosts.tell(job)
@@ -201,7 +201,7 @@ async def test_a_terminated_daemon_carries_on(client: Client) -> None:
 async def test_a_terminated_maintenance_carries_on(client: Client) -> None:
     """The workflow of a terminated maintenance is started again, and reads the host's progress."""
     host = HostMaintenance("local", Hostname("revived"), HostState.UP, HostState.DOWN)
-    async with reviving(client, rows={"maintenance": SimpleNamespace(get=lambda *_: host)}):
+    async with restarting(client, rows={"maintenance": SimpleNamespace(get=lambda *_: host)}):
         await start(client, MAINTENANCE, "local/revived", host, maintenance_labels(host), QUIET)
         handle = client.get_workflow_handle(maintenance_workflow_id("local", "revived"))
         await restarted(handle, await terminate(handle))
@@ -212,7 +212,7 @@ async def test_a_terminated_migration_carries_on(client: Client) -> None:
     """The workflow of a terminated migration is started again, and continues from its rows."""
     async with (
         migration_story(client, task_queue=MAINTENANCE_QUEUE) as story,
-        reviving(client, rows={"migrations": SimpleNamespace(get=lambda _: story.pool.row)}),
+        restarting(client, rows={"migrations": SimpleNamespace(get=lambda _: story.pool.row)}),
     ):
         await story.half()
         story.pool.act(MigrationAct.PAUSE)
@@ -227,7 +227,7 @@ async def test_terminated_rebalancing_carries_on(client: Client) -> None:
     """The workflow of terminated rebalancing is started again, and reads how many pods were moved."""
     async with (
         rebalance_story(client, task_queue=MAINTENANCE_QUEUE) as story,
-        reviving(client, rows={"rebalances": story.cluster}),
+        restarting(client, rows={"rebalances": story.cluster}),
     ):
         await story.moved(2)
         await restarted(story.handle, await terminate(story.handle))

@@ -16,14 +16,14 @@ from itertools import islice
 from peloton.api.v0.explain import explain_pb2
 from peloton.api.v0.job import job_pb2
 from peloton.errors import PelotonError
-from peloton.lifecycle.external import IntakePlan, plan_intake, pool_of
+from peloton.lifecycle.external import AdoptionPlan, plan_adoption, pool_of
 from peloton.model.external import Slot
 from peloton.model.ids import JobId, RespoolId
 from peloton.model.job import JobState
 from peloton.model.pod import PodState
 from peloton.model.respool import pool_paths
 from peloton.ports import PodLifecycles
-from services.hostmgr.external_port import ExternalCluster, FoundPod, Remark
+from services.hostmgr.external_port import ExternalCluster, FoundPod, PodCondition
 from services.storage.jobs.jobs import Jobs
 from services.storage.pods.external_pods import TAKEN_MAX, Arrival, ExternalPods
 from services.storage.pools import Pools
@@ -53,7 +53,7 @@ _Terms = tuple[job_pb2.JobConfig, RespoolId]
 Why = Callable[[JobId], explain_pb2.JobWhyResponse]
 
 
-class ExternalIntake:
+class ExternalAdoption:
     def __init__(
         self,
         name: str,
@@ -102,38 +102,40 @@ class ExternalIntake:
 
     def round(self, now_s: float) -> None:
         """Runs one comparison and applies the resulting plan."""
-        found = self._cluster.found()
+        found = self._cluster.list_pods()
         if found is None:
             return
         slots = self._pods.slots(self._name)
         pools = _Pools(self._pools, self._default_pool)
         terms, refused = _evaluate_pods(found, pools)
-        plan = plan_intake([one.sighting for one in found if one.sighting.uid not in refused], slots)
-        by_uid = {one.sighting.uid: one for one in found}
+        plan = plan_adoption([one.observed for one in found if one.observed.uid not in refused], slots)
+        by_uid = {one.observed.uid: one for one in found}
         self._give_back(plan)
-        self._take_in(plan, by_uid, terms)
-        self._pods.note(self._name, _changed_notes(self._cluster.hindrances(), slots))
+        self._adopt(plan, by_uid, terms)
+        self._pods.note(self._name, _find_changed_notes(self._cluster.blocked_evictions(), slots))
         self._end_idle_jobs(now_s)
-        remarks = [Remark(uid, REFUSED, why) for uid, why in refused.items()]
-        remarks += [Remark(uid, LEFT_OUT, "too many pods wait in this cluster already") for uid in plan.left_out]
+        conditions = [PodCondition(uid, REFUSED, why) for uid, why in refused.items()]
+        conditions += [
+            PodCondition(uid, LEFT_OUT, "too many pods wait in this cluster already") for uid in plan.left_out
+        ]
         if now_s - self._explained_at_s >= EXPLAIN_S:
             self._explained_at_s = now_s
             old = {uid for uid, one in by_uid.items() if now_s - one.since_s >= MOMENT_S}
-            remarks += self._explain_waiting([slot for slot in slots if slot.uid in old])
-        self._cluster.remark(remarks)
+            conditions += self._explain_waiting([slot for slot in slots if slot.uid in old])
+        self._cluster.set_conditions(conditions)
 
-    def _give_back(self, plan: IntakePlan) -> None:
+    def _give_back(self, plan: AdoptionPlan) -> None:
         for job_id, instances in plan.stop.items():
             self._pods.stop(job_id, instances, GONE_MESSAGE, time.time_ns())
         self._pods.forget(self._name, plan.forget)
         self._lifecycles.jobs_changed(plan.stop, "external pods do not wait any more")
 
-    def _take_in(self, plan: IntakePlan, found: Mapping[str, FoundPod], terms: Mapping[str, _Terms]) -> None:
+    def _adopt(self, plan: AdoptionPlan, found: Mapping[str, FoundPod], terms: Mapping[str, _Terms]) -> None:
         for job_id, uids in plan.take.items():
             for config, alike in _group_by_config(uids, {uid: _complete_config(*terms[uid]) for uid in uids}):
                 for start in range(0, len(alike), TAKEN_MAX):
                     names = {uid: found[uid].name for uid in alike[start : start + TAKEN_MAX]}
-                    self._pods.take_in(self._name, Arrival(job_id, config, names), time.time_ns())
+                    self._pods.adopt(self._name, Arrival(job_id, config, names), time.time_ns())
             self._lifecycles.jobs_changed([job_id], "external pods came")
 
     def _end_idle_jobs(self, now_s: float) -> None:
@@ -144,23 +146,23 @@ class ExternalIntake:
                 self._jobs.set_goal(job_id, JobState.KILLED, time.time_ns())
                 self._lifecycles.jobs_changed([job_id], "the owner has no pods any more")
 
-    def _explain_waiting(self, slots: Sequence[Slot]) -> list[Remark]:
+    def _explain_waiting(self, slots: Sequence[Slot]) -> list[PodCondition]:
         """Returns the resource manager's reasons for waiting pods; a bounded number at a time, in turn."""
         waiting = {slot.uid: slot for slot in slots if not slot.is_on_host and not slot.is_at_rest}
         later = [uid for uid in sorted(waiting) if uid > self._explained_last]
         chosen = [waiting[uid] for uid in (later or sorted(waiting))[:EXPLAINED_MAX]]
         self._explained_last = chosen[-1].uid if chosen else ""
         answers: dict[JobId, explain_pb2.JobWhyResponse] = {}
-        remarks: list[Remark] = []
+        conditions: list[PodCondition] = []
         for slot in chosen:
             try:
                 if slot.job_id not in answers:
                     answers[slot.job_id] = self._why(slot.job_id)
             except PelotonError as error:
                 log.info("why external pods of job %s wait is not known: %s", slot.job_id, error)
-                return remarks
-            remarks.append(Remark(slot.uid, *said_of(slot, answers[slot.job_id])))
-        return remarks
+                return conditions
+            conditions.append(PodCondition(slot.uid, *describe(slot, answers[slot.job_id])))
+        return conditions
 
 
 class _Pools:
@@ -174,7 +176,7 @@ class _Pools:
         self._default = default
         self._named: dict[str, tuple[RespoolId, str]] = {}
 
-    def named(self, text: str) -> tuple[RespoolId, str]:
+    def find(self, text: str) -> tuple[RespoolId, str]:
         """Returns the pool, or why there is none."""
         if text not in self._named:
             self._named[text] = pool_of(text or self._default, self._leaves)
@@ -186,11 +188,11 @@ def _evaluate_pods(found: Iterable[FoundPod], pools: _Pools) -> tuple[dict[str, 
     terms: dict[str, _Terms] = {}
     refused: dict[str, str] = {}
     for one in found:
-        uid = one.sighting.uid
+        uid = one.observed.uid
         if one.refusal:
             refused[uid] = one.refusal
-        elif one.sighting.waits and one.config is not None:
-            pool, why = pools.named(one.pool)
+        elif one.observed.waits and one.config is not None:
+            pool, why = pools.find(one.pool)
             if why:
                 refused[uid] = why
                 continue
@@ -216,12 +218,16 @@ def _group_by_config(
         yield configs[alike[0]], alike
 
 
-def _changed_notes(hindrances: Mapping[str, str], slots: Iterable[Slot]) -> dict[str, str]:
+def _find_changed_notes(blocked_evictions: Mapping[str, str], slots: Iterable[Slot]) -> dict[str, str]:
     """Returns changed notes, including empty ones for pods whose eviction is no longer blocked."""
-    return {slot.uid: hindrances.get(slot.uid, "") for slot in slots if slot.note != hindrances.get(slot.uid, "")}
+    return {
+        slot.uid: blocked_evictions.get(slot.uid, "")
+        for slot in slots
+        if slot.note != blocked_evictions.get(slot.uid, "")
+    }
 
 
-def said_of(slot: Slot, answer: explain_pb2.JobWhyResponse) -> tuple[str, str]:
+def describe(slot: Slot, answer: explain_pb2.JobWhyResponse) -> tuple[str, str]:
     """Returns the reason and message to show at the pod of this instance."""
     if slot.state is PodState.PENDING:
         for one in answer.waiting:

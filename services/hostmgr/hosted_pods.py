@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
 from peloton.model.ids import Hostname, JobId
-from peloton.model.maintenance import Resident
+from peloton.model.maintenance import HostedPod
 
 AGE_MAX_S = 0.25
 ASKED_WITHIN_S = 60.0
@@ -16,19 +16,19 @@ ASKED_WITHIN_S = 60.0
 REST_PER_QUERY = 10
 """Ratio of the time for which a query's result is used to the duration of the query."""
 
-Find = Callable[[Collection[str]], Mapping[Hostname, Sequence[Resident]]]
+Find = Callable[[Collection[str]], Mapping[Hostname, Sequence[HostedPod]]]
 
 
-class Residents:
+class HostedPods:
     def __init__(self, find: Find, clock: Callable[[], float] = time.monotonic) -> None:
         self._find = find
         self._clock = clock
         self._lock = threading.Lock()
         self._asked_s: dict[Hostname, float] = {}
-        self._found: dict[Hostname, Sequence[Resident]] = {}
+        self._found: dict[Hostname, Sequence[HostedPod]] = {}
         self._good_until_s = 0.0
 
-    def of(self, hostname: Hostname) -> Sequence[Resident]:
+    def of(self, hostname: Hostname) -> Sequence[HostedPod]:
         """Returns the pods on a host from the cached query."""
         with self._lock:
             now_s = self._clock()
@@ -46,7 +46,7 @@ class Residents:
                     for pod in self._found[hostname]
                 ]
 
-    def now_of(self, hostnames: Collection[Hostname]) -> Mapping[Hostname, Sequence[Resident]]:
+    def now_of(self, hostnames: Collection[Hostname]) -> Mapping[Hostname, Sequence[HostedPod]]:
         """Queries storage for the pods on these hosts, without the cache."""
         return self._find(hostnames)
 

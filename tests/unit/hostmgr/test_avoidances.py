@@ -10,14 +10,14 @@ import pytest
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
-from peloton.lifecycle.avoidance import NO_AVERSION, SHUNNED_S, RunEnd
+from peloton.lifecycle.avoidance import DEPRIORITIZED_S, NO_AVOIDANCE, RunEnd
 from peloton.lifecycle.reason_text import misfit_text
 from peloton.model.ids import Hostname, JobId, PodId
 from peloton.model.pod import HostLabel, PodLabel, Strategy
 from peloton.model.resources import Resources
 from services.hostmgr.driver import RegisteredHost
-from services.hostmgr.hosts import aversions
-from services.hostmgr.hosts.aversions import Aversions
+from services.hostmgr.hosts import avoidances
+from services.hostmgr.hosts.avoidances import HostAvoidances
 from services.hostmgr.hosts.host_cache import HostCache
 from tests.unit.hostmgr.test_hosts import JOB, OTHER, THIRD, agent, free_part, leased, pool_with, refused, shape
 
@@ -43,7 +43,7 @@ SICK = [failed(JOB), failed(JOB, 1), failed(OTHER)]
 def three_hosts(ends: Sequence[RunEnd] = ()) -> HostCache:
     pool = pool_with(free_part("h1"), free_part("h2"), free_part("h3"))
     pool.set_hosts([there("h1"), there("h2"), there("h3")])
-    pool.aversions.take(ends, 0.0)
+    pool.avoidances.take(ends, 0.0)
     return pool
 
 
@@ -68,7 +68,7 @@ def test_who_can_run_nowhere_else_runs_there() -> None:
 
     alone = pool_with(free_part("h1"))
     alone.set_hosts([there("h1"), there("h2")])
-    alone.aversions.take(SICK, 0.0)
+    alone.avoidances.take(SICK, 0.0)
     alone.set_hosts([there("h1")])
     assert ["h1"] == leased(alone, shape(), 1, now_s=1.0, job=THIRD)
 
@@ -98,14 +98,14 @@ def test_hosts_that_take_no_such_pods_are_not_waited_for() -> None:
     revocable = shape(revocable=True)
     closed = pool_with(free_part("h1", revocable=4), free_part("h2", revocable=4))
     closed.set_hosts([replace(there(name), revocable=Resources(4_000)) for name in ("h1", "h2")])
-    closed.aversions.take(SICK, 0.0)
+    closed.avoidances.take(SICK, 0.0)
     assert ["h2"] == leased(closed, revocable, 5, now_s=1.0, job=THIRD)
     closed.close_to_revocable({H2: 0})
     assert ["h1"] == leased(closed, revocable, 5, now_s=2.0, job=THIRD)
 
     going = pool_with(free_part("h1"), replace(free_part("h2"), goes_ns=1))
     going.set_hosts([there("h1"), there("h2")])
-    going.aversions.take(SICK, 0.0)
+    going.avoidances.take(SICK, 0.0)
     assert ["h1"] == leased(going, shape(), 1, now_s=1.0, job=THIRD)
 
 
@@ -117,7 +117,7 @@ def test_a_host_on_which_a_pod_of_a_job_failed_comes_last_for_it(strategy: Strat
     few = pool.acquire(JOB, [(shape(4.0, strategy=strategy), 2)], 1.0)
     assert {H2, H3} == {host.hostname for host in few.hosts}
     all_of_them = pool.acquire(JOB, [(shape(4.0, strategy=strategy), 3)], 2.0)
-    assert [(H2, False), (H3, False), (H1, True)] == [(h.hostname, h.is_shunned) for h in all_of_them.hosts]
+    assert [(H2, False), (H3, False), (H1, True)] == [(h.hostname, h.is_deprioritized) for h in all_of_them.hosts]
     pool.release(all_of_them.lease_id)
     assert "h1" in leased(pool, shape(4.0, strategy=strategy), 1, now_s=3.0, job=OTHER)
 
@@ -138,51 +138,51 @@ def test_a_service_goes_where_its_pods_failed_when_there_is_no_other_capacity() 
 
     lease = pool.acquire(JOB, [(shape(4.0), 3)], 1.0)
 
-    assert [(H2, False), (H3, False), (H1, True)] == [(host.hostname, host.is_shunned) for host in lease.hosts]
+    assert [(H2, False), (H3, False), (H1, True)] == [(host.hostname, host.is_deprioritized) for host in lease.hosts]
 
 
 def test_a_job_that_fails_on_all_hosts_goes_anywhere() -> None:
     """The job itself is broken: neither it nor other jobs avoid hosts, and its failures count against no host."""
     everywhere = [failed(JOB, instance, host) for host in (H1, H2, H3) for instance in range(3)]
-    memory = Aversions(lambda: 3)
+    memory = HostAvoidances(lambda: 3)
 
     memory.take([*everywhere, failed(OTHER), failed(OTHER, 1)], 0.0)
 
-    assert NO_AVERSION == memory.of_job(JOB, 1.0)
-    assert {} == memory.avoided_by_all(1.0)
+    assert NO_AVOIDANCE == memory.of_job(JOB, 1.0)
+    assert {} == memory.list_avoided(1.0)
 
 
 def test_failures_of_long_ago_make_no_job_broken() -> None:
     """A job that runs for weeks fails on every host at some time; it still avoids a degraded host."""
-    memory = Aversions(lambda: 4)
+    memory = HostAvoidances(lambda: 4)
     for number, host in enumerate((H1, H2, H3)):
-        memory.take([failed(JOB, number, host)], number * SHUNNED_S)
-    now_s = 3 * SHUNNED_S
+        memory.take([failed(JOB, number, host)], number * DEPRIORITIZED_S)
+    now_s = 3 * DEPRIORITIZED_S
 
     memory.take([failed(JOB, 0), failed(JOB, 1), failed(OTHER)], now_s)
 
     assert {H1: WHY} == {host: misfit_text(why) for host, why in memory.of_job(JOB, now_s).avoided.items()}
-    assert {H1} == memory.of_job(JOB, now_s).shunned
+    assert {H1} == memory.of_job(JOB, now_s).deprioritized
 
 
 def test_a_job_that_was_broken_is_no_longer_once_its_failures_are_old() -> None:
     """A repaired job avoids one bad host again."""
-    memory = Aversions(lambda: 3)
+    memory = HostAvoidances(lambda: 3)
     memory.take([failed(JOB, 0, host) for host in (H1, H2, H3)], 0.0)
-    assert NO_AVERSION == memory.of_job(JOB, 1.0)
+    assert NO_AVOIDANCE == memory.of_job(JOB, 1.0)
 
-    memory.take([failed(JOB)], SHUNNED_S)
+    memory.take([failed(JOB)], DEPRIORITIZED_S)
 
-    assert {H1} == memory.of_job(JOB, SHUNNED_S).shunned
+    assert {H1} == memory.of_job(JOB, DEPRIORITIZED_S).deprioritized
 
 
 def test_what_is_old_takes_no_space() -> None:
     """Old records are removed: of hosts, of jobs, and of hosts in the record of a job that continues to fail."""
-    memory = Aversions(lambda: 100)
+    memory = HostAvoidances(lambda: 100)
     memory.take([failed(JOB, number, Hostname(f"h{number}")) for number in range(5)], 0.0)
     memory.take([failed(OTHER, 0, Hostname("h7"))], 1.0)
 
-    memory.take([failed(JOB, 0, Hostname("h9"))], SHUNNED_S + 1.0)
+    memory.take([failed(JOB, 0, Hostname("h9"))], DEPRIORITIZED_S + 1.0)
 
     assert {"h9"} == memory._hosts.keys()
     assert {JOB: {"h9"}} == {job: own.keys() for job, own in memory._jobs.items()}
@@ -190,54 +190,54 @@ def test_what_is_old_takes_no_space() -> None:
 
 def test_how_often_a_host_was_avoided_is_remembered_beyond_that() -> None:
     """The count survives so that the next avoidance is longer."""
-    memory = Aversions(lambda: 100)
+    memory = HostAvoidances(lambda: 100)
     thrice = [failed(JOB, instance) for instance in range(3)]
     memory.take(thrice, 0.0)
 
-    memory.take(thrice, SHUNNED_S + 1.0)
+    memory.take(thrice, DEPRIORITIZED_S + 1.0)
 
-    assert {H1} == memory.of_job(JOB, 3 * SHUNNED_S).avoided.keys()
+    assert {H1} == memory.of_job(JOB, 3 * DEPRIORITIZED_S).avoided.keys()
 
 
 def test_success_is_forgiveness() -> None:
     """A job that succeeds on a host no longer avoids it; old failures are forgotten too."""
-    memory = Aversions(lambda: 3)
+    memory = HostAvoidances(lambda: 3)
     memory.take([failed(JOB), failed(OTHER)], 0.0)
     memory.take([succeeded(JOB)], 1.0)
 
-    assert NO_AVERSION == memory.of_job(JOB, 1.0)
-    assert {H1} == memory.of_job(OTHER, 1.0).shunned
-    assert NO_AVERSION == memory.of_job(OTHER, SHUNNED_S)
+    assert NO_AVOIDANCE == memory.of_job(JOB, 1.0)
+    assert {H1} == memory.of_job(OTHER, 1.0).deprioritized
+    assert NO_AVOIDANCE == memory.of_job(OTHER, DEPRIORITIZED_S)
 
 
 def test_no_more_than_a_share_of_the_hosts_is_avoided() -> None:
     """The limit holds since many bad hosts are a sign of another cause."""
-    memory = Aversions(lambda: 8)
+    memory = HostAvoidances(lambda: 8)
     hosts = [Hostname(f"h{number}") for number in range(4)]
 
     for number, host in enumerate(hosts):
         jobs = JobId(f"{number}a"), JobId(f"{number}b")
         memory.take([failed(jobs[0], 0, host), failed(jobs[0], 1, host), failed(jobs[1], 0, host)], float(number))
 
-    assert hosts[:2] == [*memory.avoided_by_all(5.0)]
+    assert hosts[:2] == [*memory.list_avoided(5.0)]
 
 
 def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Hosts and jobs that failed longest ago are forgotten."""
-    monkeypatch.setattr(aversions, "HOSTS_MAX", 2)
-    monkeypatch.setattr(aversions, "JOBS_MAX", 2)
-    memory = Aversions(lambda: 100)
+    monkeypatch.setattr(avoidances, "HOSTS_MAX", 2)
+    monkeypatch.setattr(avoidances, "JOBS_MAX", 2)
+    memory = HostAvoidances(lambda: 100)
 
     memory.take([failed(JobId(f"j{number}"), 0, Hostname(f"h{number}")) for number in range(3)], 0.0)
 
-    assert [False, True, True] == [bool(memory.of_job(JobId(f"j{n}"), 1.0).shunned) for n in range(3)]
+    assert [False, True, True] == [bool(memory.of_job(JobId(f"j{n}"), 1.0).deprioritized) for n in range(3)]
     assert {"h1", "h2"} == memory._hosts.keys()
 
 
 def test_many_reasons_are_reported_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """The reasons of a placement are counted: separate ones would fill it."""
-    monkeypatch.setattr(aversions, "NUMBERED_MAX", 0)
-    memory = Aversions(lambda: 3)
+    monkeypatch.setattr(avoidances, "NUMBERED_MAX", 0)
+    memory = HostAvoidances(lambda: 3)
     memory.take(SICK, 0.0)
 
     assert "avoided after pods of several jobs failed there" == misfit_text(memory.of_job(THIRD, 1.0).avoided[H1])
@@ -247,9 +247,9 @@ def test_it_is_reported_once_measured_and_shown(caplog: pytest.LogCaptureFixture
     """The avoidance is a line in the log, a gauge, and a text of the host."""
     reader = InMemoryMetricReader()
     meter = MeterProvider(metric_readers=[reader]).get_meter("test")
-    memory = Aversions(lambda: 3, meter)
+    memory = HostAvoidances(lambda: 3, meter)
     with caplog.at_level(logging.WARNING):
-        memory.take([*SICK, failed(THIRD)], aversions.time.monotonic())
+        memory.take([*SICK, failed(THIRD)], avoidances.time.monotonic())
 
     assert [f"host h1 is {WHY}; for 60 s"] == [record.getMessage() for record in caplog.records]
     data = reader.get_metrics_data()
@@ -258,7 +258,7 @@ def test_it_is_reported_once_measured_and_shown(caplog: pytest.LogCaptureFixture
     assert ("peloton.hosts.avoided", 1) == (metric.name, next(iter(metric.data.data_points)).value)
 
     pool = three_hosts()
-    pool.aversions.take(SICK, aversions.time.monotonic())
+    pool.avoidances.take(SICK, avoidances.time.monotonic())
     shown = {host.hostname: host.avoided for host in pool.hosts()}
     assert shown[H1].startswith("after 3 pods of 2 jobs failed there within 1 s, until ")
     assert ["", ""] == [shown[H2], shown[H3]]

@@ -19,8 +19,8 @@ from services.hostmgr import event_writer
 from services.hostmgr.driver import RegisteredHost
 from services.hostmgr.event_writer import EventWriter
 from services.hostmgr.hosts.host_cache import HostCache
-from services.hostmgr.hosts.host_notes import HostNotes
-from tests.unit.hostmgr.test_aversions import SICK
+from services.hostmgr.hosts.host_event_recorder import HostEventRecorder
+from tests.unit.hostmgr.test_avoidances import SICK
 
 H1, H2 = Hostname("h1"), Hostname("h2")
 SECOND = 10**9
@@ -31,7 +31,7 @@ WHY = Misfit(HostRule.AVOIDED, wanted=3, bound=2, left=4)
 class Story:
     def __init__(self) -> None:
         self.events: list[HostEvent] = []
-        self.notes = HostNotes("west", self.events.append, lambda: NOW)
+        self.recorder = HostEventRecorder("west", self.events.append, lambda: NOW)
 
     def reported(self) -> list[tuple[HostEventKind, str]]:
         reported = [(event.kind, event.text) for event in self.events]
@@ -50,31 +50,31 @@ def test_a_host_changes_while_it_is_registered() -> None:
     recorded elsewhere.
     """
     story, host = Story(), a_host()
-    story.notes.registered([host, a_host("h2")])
-    story.notes.registered([host])
+    story.recorder.record_hosts([host, a_host("h2")])
+    story.recorder.record_hosts([host])
     held = replace(host, held=Resources.of(1), labels={**host.labels, volume_label("v1"): "here"})
-    story.notes.registered([held, a_host("h2")])
+    story.recorder.record_hosts([held, a_host("h2")])
     others = replace(host, capacity=Resources.of(3, 2_048), held_by_others=Resources.of(1))
-    story.notes.registered([others])
+    story.recorder.record_hosts([others])
     assert [] == story.reported()
 
-    story.notes.registered([replace(host, host_id="new", capacity=Resources.of(8, 1_024))])
+    story.recorder.record_hosts([replace(host, host_id="new", capacity=Resources.of(8, 1_024))])
     assert [
         (
             HostEventKind.CHANGED,
             "Registered anew as new, before as h1-S; cpu 4 is 8 now; memory 2048 MiB is 1024 MiB now",
         )
     ] == story.reported()
-    story.notes.registered([host])
+    story.recorder.record_hosts([host])
     story.reported()
-    story.notes.registered([replace(host, labels={"rack": "b", "zone": "z"}, withdrawn="cordoned by kubectl")])
+    story.recorder.record_hosts([replace(host, labels={"rack": "b", "zone": "z"}, withdrawn="cordoned by kubectl")])
     assert [
         (HostEventKind.CHANGED, "Label hostname=h1 is gone; label rack=a is b now; label zone=z is new"),
         (HostEventKind.CORDONED, "Takes no pods: cordoned by kubectl"),
     ] == story.reported()
-    story.notes.registered([replace(host, labels={"rack": "b", "zone": "z"})])
+    story.recorder.record_hosts([replace(host, labels={"rack": "b", "zone": "z"})])
     assert [(HostEventKind.UNCORDONED, "Takes pods again, before not: cordoned by kubectl")] == story.reported()
-    story.notes.registered([replace(host, labels={f"l{at}": "1" for at in range(9)})])
+    story.recorder.record_hosts([replace(host, labels={f"l{at}": "1" for at in range(9)})])
     ((_, text),) = story.reported()
     assert text.endswith("; 6 more labels changed")
 
@@ -85,29 +85,29 @@ CORDON = "cordoned by kubectl"
 def test_hosts_that_are_cordoned_or_not_as_their_last_event_says() -> None:
     """A host manager that begins to lead finds nothing new, nor when such a host comes back."""
     story, cordoned = Story(), a_host("h2", withdrawn=CORDON)
-    story.notes.succeed([HostEvent(H2, HostEventKind.CORDONED, "", NOW, "west")])
+    story.recorder.succeed([HostEvent(H2, HostEventKind.CORDONED, "", NOW, "west")])
 
-    story.notes.registered([a_host(), cordoned])
-    story.notes.registered([a_host()])
-    story.notes.registered([a_host(), cordoned])
+    story.recorder.record_hosts([a_host(), cordoned])
+    story.recorder.record_hosts([a_host()])
+    story.recorder.record_hosts([a_host(), cordoned])
 
     assert [] == story.reported()
-    story.notes.registered([a_host(), a_host("h2")])
+    story.recorder.record_hosts([a_host(), a_host("h2")])
     assert [(HostEventKind.UNCORDONED, f"Takes pods again, before not: {CORDON}")] == story.reported()
-    story.notes.registered([a_host()])
-    story.notes.registered([a_host(), a_host("h2")])
+    story.recorder.record_hosts([a_host()])
+    story.recorder.record_hosts([a_host(), a_host("h2")])
     assert [] == story.reported()
 
 
 def test_a_cordon_that_changed_while_no_host_manager_led() -> None:
     """The next host manager records the change, even of a host that is missing when it starts."""
     story = Story()
-    story.notes.succeed([HostEvent(H2, HostEventKind.CORDONED, "", NOW, "west")])
+    story.recorder.succeed([HostEvent(H2, HostEventKind.CORDONED, "", NOW, "west")])
 
-    story.notes.registered([a_host(withdrawn=CORDON)])
+    story.recorder.record_hosts([a_host(withdrawn=CORDON)])
     assert [(HostEventKind.CORDONED, f"Takes no pods: {CORDON}")] == story.reported()
 
-    story.notes.registered([a_host(withdrawn=CORDON), a_host("h2")])
+    story.recorder.record_hosts([a_host(withdrawn=CORDON), a_host("h2")])
     assert [(HostEventKind.UNCORDONED, "Takes pods again, since a time at which no host manager saw it")] == (
         story.reported()
     )
@@ -117,7 +117,7 @@ def test_reservations_end_with_the_host_manager_that_made_them() -> None:
     """The next host manager records their end: reservations were in memory."""
     story = Story()
 
-    story.notes.succeed([HostEvent(H1, HostEventKind.RESERVED, "", NOW - 90 * SECOND, "west", NOW + SECOND)])
+    story.recorder.succeed([HostEvent(H1, HostEventKind.RESERVED, "", NOW - 90 * SECOND, "west", NOW + SECOND)])
 
     assert [(HostEventKind.GIVEN_BACK, "Reserved no more, after 90 s: another host manager leads")] == story.reported()
 
@@ -125,8 +125,8 @@ def test_reservations_end_with_the_host_manager_that_made_them() -> None:
 def test_a_host_whose_name_another_cluster_has_is_not_read() -> None:
     """The host belongs to the other cluster."""
     story = Story()
-    story.notes.registered([a_host()], but=["h1"])
-    story.notes.registered([a_host(capacity=Resources.of(8))])
+    story.recorder.record_hosts([a_host()], but=["h1"])
+    story.recorder.record_hosts([a_host(capacity=Resources.of(8))])
 
     assert [] == story.reported()
 
@@ -134,10 +134,10 @@ def test_a_host_whose_name_another_cluster_has_is_not_read() -> None:
 def test_hosts_are_avoided_and_marked() -> None:
     """The events have the duration of the avoidance and the measurement of the mark."""
     story = Story()
-    story.notes.avoided(H1, WHY, 600.0)
+    story.recorder.record_avoided(H1, WHY, 600.0)
     assert NOW + 600 * SECOND == story.events[0].until_ns
-    story.notes.avoided(H1, Misfit(HostRule.FLAPPING, wanted=3, left=40), 60.0)
-    story.notes.marked(H2, Mark.RED, Mark.GREEN, "cpu 95 %, red from 90 %")
+    story.recorder.record_avoided(H1, Misfit(HostRule.FLAPPING, wanted=3, left=40), 60.0)
+    story.recorder.record_mark(H2, Mark.RED, Mark.GREEN, "cpu 95 %, red from 90 %")
 
     assert [
         (HostEventKind.AVOIDED, "Avoided for 10 min after 3 pods of 2 jobs failed there within 4 s"),
@@ -149,11 +149,11 @@ def test_hosts_are_avoided_and_marked() -> None:
 def test_the_host_cache_reports_what_it_decides() -> None:
     """One event is recorded each time that a host begins to be avoided."""
     story = Story()
-    cache = HostCache(30.0, notes=story.notes)
+    cache = HostCache(30.0, recorder=story.recorder)
     cache.set_hosts([a_host(name) for name in ("h1", "h2", "h3", "h4", "h5", "h6", "h7", "h8")])
 
-    cache.aversions.take(SICK, 0.0)
-    cache.aversions.take([replace(SICK[0], pod_id=PodId(JobId("late"), 0, 1))], 1.0)
+    cache.avoidances.take(SICK, 0.0)
+    cache.avoidances.take([replace(SICK[0], pod_id=PodId(JobId("late"), 0, 1))], 1.0)
 
     ((kind, text),) = story.reported()
     assert (HostEventKind.AVOIDED, "3 pods of 2 jobs failed" in text) == (kind, True)
@@ -164,10 +164,10 @@ class Store:
 
     def __init__(self) -> None:
         self.batches: list[list[HostEvent]] = []
-        self.refused, self.is_away = threading.Event(), False
+        self.refused, self.is_unavailable = threading.Event(), False
 
     def write(self, events: Sequence[HostEvent]) -> None:
-        if self.is_away:
+        if self.is_unavailable:
             self.refused.set()
             raise Unavailable("storage does not answer")
         self.batches.append(list(events))
@@ -196,13 +196,13 @@ def test_events_are_written_in_batches(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_events_wait_for_storage() -> None:
     """Events whose write failed are written later, once."""
     store = Store()
-    store.is_away = True
+    store.is_unavailable = True
     writer = EventWriter(store.write, gather_s=0.0, retry_s=0.0)
     writer.start()
     for number in range(30):
         writer.add(numbered(number))
     assert store.refused.wait(10)
-    store.is_away = False
+    store.is_unavailable = False
     writer.stop()
 
     assert list(range(30)) == store.numbers()
