@@ -46,8 +46,8 @@ PARTICIPLE = re.compile(r"\w+ed|told|said|kept|held|made|sent|seen|found|known|l
 VERBS_IN_ED = {"need", "feed", "seed", "embed", "exceed", "proceed", "succeed", "shed"}
 
 BUDGETS = {
-    "product": {"odd": 0, "riddles": 0, "participles": 396},
-    "tests": {"odd": 0, "riddles": 0, "participles": 396},
+    "product": {"odd": 0, "riddles": 0, "participles": 99},
+    "tests": {"odd": 0, "riddles": 0, "participles": 373},
 }
 """Faults that are left."""
 PROSE_BUDGETS = {"documents": 0, "protos": 0}

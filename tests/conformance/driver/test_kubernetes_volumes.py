@@ -151,7 +151,8 @@ def test_a_folder_that_stays_away_is_lost(
     assert "1000Mi gone" == shown(cluster, volume)
     assert not folder.exists()
     lab.wait(lambda: not is_listed(lab, volume), "the list of the node")
-    assert "is gone from node h0" in try_launch(lab, kept)[1]
+    # The lost pod uses the volume until the apiserver has deleted it.
+    lab.wait(lambda: "is gone from node h0" in try_launch(lab, kept)[1], "the refusal of the volume")
     shutil.move(moved, folder)
     annotation = {"metadata": {"annotations": {f"peloton.io/volume-{volume.volume_id}": "1000Mi kept"}}}
     assert 200 == cluster.client.ask("PATCH", "/api/v1/nodes/h0", annotation, MERGE_PATCH).status
