@@ -13,10 +13,8 @@ from tests.sharing import Shared
 
 STARTED = {
     "test_elastic_pools",
-    "test_own_mesos",
     "test_pressure",
     "test_real_kubelet",
-    "test_up",
     "test_upgrade",
 }
 """Modules whose clusters start each process as users do: their stories may be about what such a process takes, or about

@@ -67,6 +67,12 @@ def nursery() -> Nursery:
         return _nurseries[0]
 
 
+def kill_nurseries() -> None:
+    """End the forked roles that are left, with the process that forked them."""
+    while _nurseries:
+        _nurseries.pop().kill()
+
+
 class Process:
     """The part of ``asyncio.subprocess.Process`` that a supervised process uses."""
 

@@ -1,11 +1,13 @@
-"""`peloton up --mesos`: on a Mesos of the user's, which is left as it was found."""
+"""`peloton up --mesos --temporal`: on a Mesos and a Temporal server of the user, which are left as they were found."""
 
 from __future__ import annotations
 
+import asyncio
 import http.client
 import json
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
@@ -13,10 +15,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from temporalio.client import Client, WorkflowExecutionStatus
 
-from tests.e2e.local import Cluster, shell, temporary
+from peloton.model.ids import job_workflow_id
+from services.lab.local.temporal_server import starts_workflows, temporal_binary
+from tests.e2e.local import TIMEOUT_S, Cluster, shell, temporary
 from tests.e2e.test_up import up
 from tests.ports import free_ports
+from workflows.attributes import SEARCH_ATTRIBUTES
 
 pytestmark = pytest.mark.xdist_group("up")
 
@@ -33,23 +39,54 @@ def master(tmp_path: Path) -> Iterator[str]:
             process.terminate()
 
 
+@pytest.fixture
+def temporal() -> Iterator[str]:
+    """Yield the address of the user's Temporal server, which has a namespace for the test."""
+    port, ui_port = free_ports(2)
+    command = [temporal_binary(), "server", "start-dev", "--ip", "127.0.0.1", "--log-level", "error"]
+    command += ["--headless", "--namespace", "ours", "--port", str(port), "--ui-port", str(ui_port)]
+    command += [f"--search-attribute={attribute.name}=Keyword" for attribute in SEARCH_ATTRIBUTES]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as server:
+        try:
+            address = f"127.0.0.1:{port}"
+            deadline_s = time.monotonic() + TIMEOUT_S
+            while not starts_workflows(address):
+                assert time.monotonic() < deadline_s, "Temporal does not come up"
+                time.sleep(0.1)
+            yield address
+        finally:
+            server.terminate()
+
+
 def ask(master: str, type_: str) -> Any:
     with closing(http.client.HTTPConnection(master, timeout=10)) as connection:
         connection.request("POST", "/api/v1", json.dumps({"type": type_}), {"Content-Type": "application/json"})
         return json.loads(connection.getresponse().read())[type_.lower()]
 
 
-def test_a_cluster_on_a_mesos_that_runs(master: str, tmp_path: Path) -> None:
-    """None is started, and with the data folder the framework and its pods go."""
-    settings = replace(temporary(tmp_path), data_dir=None, mesos=master)
+def test_a_cluster_on_a_mesos_and_a_temporal_that_run(master: str, temporal: str, tmp_path: Path) -> None:
+    """None of either is started. The framework and its pods go with the data folder; the job's workflow is in the
+    namespace of the settings, and still there after the cluster.
+    """
+    environment = {"PELOTON_TEMPORAL_NAMESPACE": "ours"}
+    settings = replace(temporary(tmp_path, temporal=temporal, environment=environment), data_dir=None, mesos=master)
     with Cluster(settings) as cluster:
-        job = cluster.submit(cluster.pool("ours"), instanceCount=2, defaultConfig=shell("sleep 300"))
-        cluster.wait(lambda: {"RUNNING": 2} == cluster.counts(job), "running pods")
+        pool = cluster.pool("ours")
+        short = cluster.submit(pool, instanceCount=3, defaultConfig=shell("sleep 1"))
+        long = cluster.submit(pool, instanceCount=2, defaultConfig=shell("sleep 300"))
+        cluster.wait(lambda: {"RUNNING": 2} == cluster.counts(long), "running pods")
+        assert "SUCCEEDED" == cluster.finish(short)
         framework = ask(master, "GET_FRAMEWORKS")["frameworks"][0]["framework_info"]["id"]["value"]
-        assert "minicluster" not in cluster.local.parts
+        assert not {"minicluster", "temporal"} & set(cluster.local.parts)
 
     assert f"mesos: framework {framework} is torn down" in cluster.log
     assert [] == ask(master, "GET_FRAMEWORKS").get("frameworks", [])
+
+    async def status() -> WorkflowExecutionStatus | None:
+        client = await Client.connect(temporal, namespace="ours")
+        return (await client.get_workflow_handle(job_workflow_id(short)).describe()).status
+
+    assert WorkflowExecutionStatus.COMPLETED == asyncio.run(status())
 
 
 def test_a_mesos_that_cannot_be_used_is_named() -> None:

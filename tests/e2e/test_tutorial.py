@@ -28,8 +28,8 @@ pytestmark = pytest.mark.xdist_group("tutorial")
 @contextmanager
 def peloton_up(environment: dict[str, str], log: Path, port: int) -> Iterator[subprocess.Popen[bytes]]:
     with log.open("wb") as output:
-        command = [str(INSTALLED / "peloton"), "up", "--port", str(port)]
-        up = subprocess.Popen(command, env=environment, stdout=output, stderr=output)
+        command = [sys.executable, "-m", "tests.e2e.forked_up", "up", "--port", str(port)]
+        up = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=output, stderr=output)
         try:
             wait_for_line(log, "ready", up)
             yield up

@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 import fcntl
 import os
 import signal
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
-from temporalio.client import Client, WorkflowExecutionStatus
 
-from peloton.model.ids import job_workflow_id
 from services.lab.local.control import control_file
-from services.lab.local.temporal_server import starts_workflows, temporal_binary
-from tests.e2e.local import TIMEOUT_S, Cluster, shell, temporary
 from tests.ports import free_ports
-from workflows.attributes import SEARCH_ATTRIBUTES
 
 pytestmark = pytest.mark.xdist_group("up")
 
@@ -82,39 +74,6 @@ def test_clusters_need_names_of_their_own(tmp_path: Path) -> None:
     for refused in (twice, first):
         assert "each cluster needs a name of its own, and the first one is local" in refused.stderr
     assert "a hosts file describes one cluster" in with_file.stderr
-
-
-@pytest.fixture
-def temporal() -> Iterator[str]:
-    """The Temporal server of another user, with a namespace for the test."""
-    port, ui_port = free_ports(2)
-    command = [temporal_binary(), "server", "start-dev", "--ip", "127.0.0.1", "--log-level", "error"]
-    command += ["--headless", "--namespace", "ours", "--port", str(port), "--ui-port", str(ui_port)]
-    command += [f"--search-attribute={attribute.name}=Keyword" for attribute in SEARCH_ATTRIBUTES]
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as server:
-        try:
-            address = f"127.0.0.1:{port}"
-            deadline_s = time.monotonic() + TIMEOUT_S
-            while not starts_workflows(address):
-                assert time.monotonic() < deadline_s, "Temporal does not come up"
-                time.sleep(0.1)
-            yield address
-        finally:
-            server.terminate()
-
-
-def test_a_temporal_server_that_runs_is_used(temporal: str, tmp_path: Path) -> None:
-    """None is started; the job's workflow is in the namespace of the settings, and still there after the cluster."""
-    environment = {"PELOTON_TEMPORAL_NAMESPACE": "ours"}
-    with Cluster(temporary(tmp_path, simulate=3, temporal=temporal, environment=environment)) as cluster:
-        job = cluster.submit(cluster.pool("theirs"), instanceCount=3, defaultConfig=shell("sleep 1"))
-        assert ("SUCCEEDED", False) == (cluster.finish(job), "temporal" in cluster.local.parts)
-
-    async def status() -> WorkflowExecutionStatus | None:
-        client = await Client.connect(temporal, namespace="ours")
-        return (await client.get_workflow_handle(job_workflow_id(job)).describe()).status
-
-    assert WorkflowExecutionStatus.COMPLETED == asyncio.run(status())
 
 
 def test_a_temporal_server_that_is_not_there_is_named() -> None:
