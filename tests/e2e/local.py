@@ -37,9 +37,9 @@ from tests.waiting import LONGEST_S, QUIET_S, timeout_s
 
 TIMEOUT_S = LONGEST_S
 """The timeout of calls and of processes that a story starts; a wait for a condition has that of ``tests.waiting``."""
-POLL_S, POLL_MAX_S, POLLS_PER_WAIT = 0.05, 0.2, 20
-"""Bounds of the pause between two reads, which is a twentieth of the time waited so far: a long wait leaves the cores
-to others."""
+POLL_S, POLL_MAX_S, POLLS_PER_WAIT = 0.1, 0.5, 8
+"""Bounds of the pause between two reads, which is an eighth of the time waited so far: reads take a third of the CPU of
+a story, and a long wait leaves the cores to others."""
 MESOS = os.environ.get("PELOTON_TEST_MESOS", "")
 """A real Mesos, host:port, on which the stories of batch jobs run."""
 STRICT = {"PELOTON_CHECK_INVARIANTS": "true", "PELOTON_RETRY_WAIT_S": "1"}

@@ -18,12 +18,14 @@ from tests.e2e.daemons import Daemon, come_back, end_maintenance, leave, maintai
 from tests.e2e.local import Cluster, bound_to, shell, temporary
 from tests.e2e.test_faults import launched_twice
 from tests.kubernetes.client import MERGE, Client, login_of
+from tests.nightly import NIGHTLY
 
 pytestmark = pytest.mark.xdist_group("both kinds")
 MESOS, KUBERNETES = "local", "kubernetes"
 HOSTS, CPUS = 20, 4
 """Hosts of each cluster, and cpus of each host: two hosts of a cluster may be maintained at a time."""
-PODS = 300
+PODS = 100
+"""More than the hosts of one cluster hold."""
 GPUS = 2
 """The gpus of one host of each cluster."""
 GPU_HOSTS = ("sim-00000", "kubernetes-sim-00000")
@@ -67,15 +69,13 @@ def test_one_job_runs_on_mesos_and_on_kubernetes(cluster: Cluster) -> None:
     """Pods of one job run on both clusters, on neither alone; each is launched once."""
     expected = {f"{MESOS} is mesos": HOSTS, f"{KUBERNETES} is kubernetes": HOSTS}
     cluster.wait(lambda: kinds(cluster) == expected, "the hosts of both kinds")
-    job = cluster.submit(
-        cluster.pool("large"), instanceCount=PODS, defaultConfig=shell("sleep 1000", cpu=0.36, memory=1)
-    )
+    job = cluster.submit(cluster.pool("large"), instanceCount=PODS, defaultConfig=shell("sleep 1000", cpu=1, memory=1))
 
     cluster.wait(lambda: cluster.counts(job) == {"RUNNING": PODS}, "all of them running")
 
     where = that_run(cluster, job)
     assert {MESOS, KUBERNETES} == where.keys()
-    assert max(where.values()) <= HOSTS * int(CPUS / 0.36)
+    assert max(where.values()) <= HOSTS * CPUS
     assert [] == launched_twice(cluster, job)
     stop(cluster, job)
 
@@ -198,6 +198,7 @@ def test_preemptible_pods_free_resources_for_a_daemon(cluster: Cluster) -> None:
         stop(cluster, job)
 
 
+@NIGHTLY
 def test_a_daemon_is_never_twice_on_a_host(cluster: Cluster) -> None:
     """Hosts of both kinds leave and come back, and what drives it is killed meanwhile; in the end it is on all."""
     hosts = hosts_of_both(cluster)

@@ -20,6 +20,7 @@ from peloton.api.v0.task import task_pb2
 from peloton.api.v0.update import update_pb2
 from peloton.api.v0.update.svc import update_svc_pb2
 from tests.e2e.local import Cluster, bound_to, shell, temporary
+from tests.nightly import NIGHTLY
 
 pytestmark = pytest.mark.xdist_group("clusters")
 A, B = "local", "b"
@@ -207,6 +208,7 @@ def test_a_cluster_without_a_host_manager(cluster: Cluster, start: Callable[...,
     cluster.wait(lambda: cluster.counts(there) == {"KILLED": 2}, "the stopped pods ended")
 
 
+@NIGHTLY
 def test_a_master_is_away(cluster: Cluster, start: Callable[..., str]) -> None:
     """Pods are not declared lost while the Mesos of their cluster is down; as their hosts forgot them they run again
     when it is back, and pods of the other cluster were never touched."""
@@ -251,6 +253,7 @@ def test_a_host_of_the_second_is_maintained(cluster: Cluster, start: Callable[..
     cluster.wait(lambda: set(states().values()) == {host_pb2.HOST_STATE_UP}, "both back")
 
 
+@NIGHTLY
 def test_a_service_is_updated_in_place_in_both(cluster: Cluster, start: Callable[..., str]) -> None:
     """Every instance is updated on its host, in whichever cluster that is, while other pods wait for the resources."""
     web = start(HOSTS * 2, type="SERVICE")
@@ -283,6 +286,7 @@ def clusters_that_serve(cluster: Cluster, job: str) -> Counter[str]:
     return Counter(t.runtime.cluster for t in tasks if t.runtime.state == task_pb2.TaskState.RUNNING)
 
 
+@NIGHTLY
 def test_a_service_migrates_and_back(cluster: Cluster, start: Callable[..., str]) -> None:
     """Instances migrate one by one while resources are free; a rollback, through the end of host manager, worker and
     resource manager, brings back the migrated ones. The second migration completes, and new pods come up in the

@@ -13,10 +13,11 @@ from services.storage.storage import Storage
 from tests.e2e.local import Cluster, shell
 from tests.e2e.service import Service
 from tests.e2e.shared import SIMULATED, Lend
+from tests.nightly import nightly
 
 pytestmark = pytest.mark.xdist_group("faults")
-PODS = 320
-"""Four times what the hosts hold."""
+PODS = 160
+"""Twice what the hosts hold."""
 LEASES = {"resmgr": "resmgr", "hostmgr": "hostmgr/local"}
 """The lease of each role that has a leader."""
 
@@ -78,7 +79,7 @@ def test_nothing_is_lost_with_the_store_of_temporal(cluster: Cluster) -> None:
     assert {job: [] for job in pods} == {job: launched_twice(cluster, job, count) for job, count in pods.items()}
 
 
-@pytest.mark.parametrize("role", ["resmgr", "hostmgr"])
+@pytest.mark.parametrize("role", ["resmgr", nightly("hostmgr")])
 def test_a_leader_that_was_replaced_while_it_slept_ends(role: str, cluster: Cluster) -> None:
     """Stopped in the middle of a job until its standby leads, it ends itself on waking, and the job does not notice."""
     pool = cluster.pool(f"replaced-{role}")

@@ -13,10 +13,11 @@ from click.testing import CliRunner
 from cli.main import peloton
 from peloton.api.v0.task import task_pb2
 from tests.e2e.local import Cluster, bound_to, shell, temporary
+from tests.nightly import nightly
 from tests.ports import free_ports
 
 pytestmark = pytest.mark.xdist_group("rebalance")
-KINDS = ("local", "kubernetes")
+KINDS = ("local", nightly("kubernetes"))
 HOSTS, CPUS = 2, 4
 """Hosts of each cluster, and cpus of each host."""
 SOON = {

@@ -29,7 +29,7 @@ from tests.kubernetes.client import Client, login_of
 
 pytestmark = pytest.mark.xdist_group("kubernetes")
 NODES, CPUS = 3, 4
-PODS = 300
+PODS = 150
 GREEDY = "x = bytearray(300 * 2**20)\nfor i in range(0, len(x), 4096): x[i] = 1\nimport time; time.sleep(1000)"
 SERVER = """
 import os, pathlib, socket, sys, time

@@ -20,6 +20,7 @@ from peloton.model.ids import ROOT_POOL_ID
 from services.storage.storage import Storage
 from tests.e2e.local import Cluster, shell
 from tests.e2e.shared import SIMULATED, Lend
+from tests.nightly import nightly
 
 pytestmark = pytest.mark.xdist_group("simulated")
 HOSTS = 10
@@ -201,10 +202,11 @@ def failures_of_evicted(cluster: Cluster, job: str) -> dict[int, int]:
         storage.close()
 
 
-VICTIMS = [["hostmgr"], ["worker"], ["temporal"], ["api", "worker", "resmgr", "hostmgr", "temporal"]]
+ROLES = ["api", "worker", "resmgr", "hostmgr", "temporal"]
+VICTIMS = [nightly(["hostmgr"]), nightly(["worker"]), nightly(["temporal"]), ROLES]
 
 
-@pytest.mark.parametrize("victims", VICTIMS, ids=lambda victims: victims[0] if len(victims) == 1 else "everything")
+@pytest.mark.parametrize("victims", VICTIMS, ids=["hostmgr", "worker", "temporal", "everything"])
 def test_a_maintenance_survives_the_death_of(victims: list[str], cluster: Cluster, job: str) -> None:
     """Killed right after the start, and again half-way up: the host goes DOWN and comes UP all the same."""
     host = next(iter(hosts_of(cluster, job)))

@@ -11,7 +11,7 @@ from tests.postgres import Postgres, postgres
 
 __all__ = ["postgres"]  # a fixture
 pytestmark = pytest.mark.xdist_group("postgres")
-PODS = 200
+PODS = 100
 
 
 def test_a_job_on_postgresql_survives_the_death_of_its_host_manager(postgres: Postgres, tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from tests.kubernetes.client import Client, login_of
 from tests.kubernetes.deployment import host_manager_of
 from tests.kubernetes.fake_kubelet import FakeKubelets
 from tests.kubernetes.fixtures import REAL_KUBERNETES
+from tests.nightly import NIGHTLY
 
 pytestmark = REAL_KUBERNETES
 NAMESPACE = "stories"
@@ -106,6 +107,7 @@ def test_a_service(cluster: Cluster, pool: str) -> None:
     service.wait(lambda: not service.pods(), "the end of its pods")
 
 
+@NIGHTLY
 def test_a_user_drains_a_node(cluster: Cluster, pool: str, kubernetes: Path) -> None:
     """Pods of a service leave no faster than its SLA allows and come back elsewhere; pods of a batch job leave at once,
     also without retries."""

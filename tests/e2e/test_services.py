@@ -19,7 +19,7 @@ from peloton.api.v1alpha.watch.svc import watch_svc_pb2
 from tests.e2e.local import TIMEOUT_S, Cluster
 from tests.e2e.service import SLEEP, Service, hosts_of
 from tests.e2e.shared import FIVE_HOSTS, Lend
-from tests.nightly import NIGHTLY
+from tests.nightly import NIGHTLY, nightly
 
 pytestmark = pytest.mark.xdist_group("services")
 NEWER, NEWEST, FAILS = "sleep 1001", "sleep 1002", "exit 1"
@@ -354,7 +354,9 @@ class Watcher:
         return lambda: version in self.versions().values()
 
 
-@pytest.mark.parametrize("victim", ["worker", "api", "resmgr", "hostmgr", "temporal"])
+@pytest.mark.parametrize(
+    "victim", [nightly("worker"), nightly("api"), nightly("resmgr"), "hostmgr", nightly("temporal")]
+)
 def test_a_rollout_survives_the_death_of(victim: str, cluster: Cluster, make: Make) -> None:
     """All instances end on the new version, which ran once each, after a kill in the middle; no more than the batch
     were unavailable. Only launches that die with the host manager on their way to Mesos need a further run."""

@@ -10,7 +10,7 @@ import yaml
 from services.lab.shared.simulation.description import load_simulation
 from tests.e2e.local import Cluster, shell, temporary
 
-HOSTS, PODS = 50, 200
+HOSTS, PODS = 20, 80
 JOB = "5a3c1e50-0000-4000-8000-000000000001"
 DESCRIPTION = {
     "seed": 11,
@@ -19,7 +19,7 @@ DESCRIPTION = {
         {"name": "slow", "share": 1, "slow": {"uniform": [2, 4]}, "attributes": {"rack": "c"}},
         {
             "name": "shaky",
-            "count": 10,
+            "count": 5,
             "attributes": {"rack": "d"},
             "failures": {"every_s": {"exponential": {"mean": 8}}, "repair_s": {"uniform": [1, 4]}},
         },

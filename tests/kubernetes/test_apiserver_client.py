@@ -16,6 +16,7 @@ from services.hostmgr.kubernetes.apiserver.watch import Reflector
 from services.hostmgr.kubernetes.apiserver.wire import ANSWER_TIMEOUT_S, Answer, ApiServer, Json, Refused, Request
 from services.hostmgr.kubernetes.session import Session
 from tests.kubernetes.fixtures import REAL_KUBERNETES, running_control_plane
+from tests.nightly import NIGHTLY
 
 pytestmark = REAL_KUBERNETES
 TIMEOUT_S = 180.0
@@ -156,6 +157,7 @@ def test_refusals_say_why(control_plane: Any, api: ApiServer) -> None:
         user.close()
 
 
+@NIGHTLY
 def test_a_killed_apiserver_and_store_are_survived() -> None:
     """Changes during an outage of both are in the list that follows; the session remains valid."""
     with running_control_plane() as plane:

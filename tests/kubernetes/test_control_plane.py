@@ -14,6 +14,7 @@ from tests.kubernetes.client import MERGE, Client, Json, Login, login_of
 from tests.kubernetes.control_plane import ControlPlane
 from tests.kubernetes.fake_kubelet import FakeKubelets
 from tests.kubernetes.fixtures import REAL_KUBERNETES, running_control_plane
+from tests.nightly import NIGHTLY
 
 pytestmark = REAL_KUBERNETES
 TIMEOUT_S = 180.0
@@ -114,6 +115,7 @@ def test_a_node_takes_no_more_than_it_has(client: Client, kubelets: FakeKubelets
     assert client.ask("DELETE", f"{PODS}/fits?gracePeriodSeconds=0").status == 200
 
 
+@NIGHTLY
 def test_pods_of_a_lost_node_wait_for_it() -> None:
     """Pods of a lost node are marked as deleted once their toleration is over, and are removed when the node is
     back.
@@ -160,6 +162,7 @@ def test_an_ordinary_user_needs_a_role(control_plane: ControlPlane) -> None:
         assert 403 == user.ask("GET", "/api/v1/pods").status
 
 
+@NIGHTLY
 def test_nothing_is_left_of_it() -> None:
     """Two control planes share no state, and the processes of a closed one are gone."""
     with running_control_plane() as plane, Client(plane.login) as client:
