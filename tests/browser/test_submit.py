@@ -114,7 +114,7 @@ def test_a_job_is_typed_planned_and_created_once(shown: World, browser: Browser)
         page.view.wait_for_url(re.compile(f"/jobs/{UUID}$"))
         expect(page.view.get_by_role("heading", level=1)).to_have_text("typed")
         assert [] == [fault for fault in page.page.faults if "/files/" not in fault]
-    assert [page.view.url.rpartition("/")[2]] == jobs_named(shown, "typed")
+        assert [page.view.url.rpartition("/")[2]] == jobs_named(shown, "typed")
 
 
 def test_a_daemon_is_planned(shown: World, browser: Browser) -> None:

@@ -182,3 +182,4 @@ def test_a_chart_begins_with_two_points_and_its_labels_differ(visit: Visit) -> N
     assert len(labels) > 1
     assert sorted(set(labels)) == labels  # the same one is at one place
     assert [] == [text for text in labels if not re.fullmatch(r"\d\d:\d\d:\d\d", text)]
+    view.close()  # the script that notes texts would remain

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import urljoin, urlsplit
+from weakref import WeakKeyDictionary
 
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, ConsoleMessage, Locator, Request, ViewportSize, expect, sync_playwright
@@ -98,6 +99,10 @@ class Opened:
         return list(self.view.evaluate(STICKS_OUT))
 
 
+_IDLE: WeakKeyDictionary[Browser, list[Opened]] = WeakKeyDictionary()
+"""Pages that no test has open, by their browser."""
+
+
 @dataclass(frozen=True)
 class Seen:
     """Results of one page in one theme."""
@@ -114,31 +119,52 @@ class Seen:
 def opened(
     browser: Browser, url: str, theme: str = "light", size: ViewportSize = SIZE, permissions: Sequence[str] = ()
 ) -> Iterator[Opened]:
-    """Return the page once it is drawn and live."""
-    with browser.new_context(
-        viewport=size,
-        color_scheme=theme,  # type: ignore[arg-type]
-        reduced_motion="reduce",
-        locale="en-GB",
-        timezone_id="Europe/Lisbon",
-        permissions=permissions,
-    ) as context:
-        found = Opened(context.new_page())
-        view = found.view
-        view.set_default_timeout(TIMEOUT_MS)
-        view.add_init_script(NOTE_WHAT_IS_ASKED)
-        view.on("pageerror", lambda error: found.faults.append(str(error)))
-        view.on("console", lambda reported: found.faults.append(reported.text) if is_fault(reported) else None)
-        view.on(
-            "response",
-            lambda reported: (
-                found.faults.append(f"{reported.status} {reported.url}") if reported.status >= 400 else None
-            ),
-        )
-        view.on("request", found.note)
+    """Return the page once it is drawn and live. Pages without permissions are reused, see ``_lent``."""
+    idle = _IDLE.setdefault(browser, [])
+    found = _lent(idle, url) if idle and not permissions else _new_page(browser, permissions)
+    view = found.view
+    view.set_viewport_size(size)
+    view.emulate_media(color_scheme=theme, reduced_motion="reduce")  # type: ignore[arg-type]
+    is_reusable = False
+    try:
         view.goto(url)
         settle(view)
         yield found
+        is_reusable = not permissions and not view.is_closed()
+    finally:
+        if is_reusable:
+            view.unroute_all()
+            view.goto("about:blank")  # ends scripts and streams
+            idle.append(found)
+        else:
+            view.context.close()
+
+
+def _new_page(browser: Browser, permissions: Sequence[str]) -> Opened:
+    context = browser.new_context(locale="en-GB", timezone_id="Europe/Lisbon", permissions=permissions)
+    found = Opened(context.new_page())
+    view = found.view
+    view.set_default_timeout(TIMEOUT_MS)
+    view.add_init_script(NOTE_WHAT_IS_ASKED)
+    view.on("pageerror", lambda error: found.faults.append(str(error)))
+    view.on("console", lambda reported: found.faults.append(reported.text) if is_fault(reported) else None)
+    view.on(
+        "response",
+        lambda reported: found.faults.append(f"{reported.status} {reported.url}") if reported.status >= 400 else None,
+    )
+    view.on("request", found.note)
+    return found
+
+
+def _lent(idle: list[Opened], url: str) -> Opened:
+    """Return a page of an earlier test without the data that it stored in the browser. A new context takes more CPU
+    than most tests of a page; a test whose scripts would remain closes its page, which is then not reused.
+    """
+    found = idle.pop()
+    found.view.goto(urljoin(url, "/settings.json"))  # the shortest answer of the same origin
+    found.view.evaluate("() => [localStorage, sessionStorage].forEach((storage) => storage.clear())")
+    found.faults, found.stream = [], ""
+    return found
 
 
 def is_fault(reported: ConsoleMessage) -> bool:
