@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from copy import copy
 
 import click
 
@@ -51,9 +52,10 @@ STOPPING = {
     "restart": "Stop and start the part or host NAME.",
 }
 ON_HOSTS = {
-    "sicken": "Fail every pod that begins on HOST, until `heal`; pods that run there continue.",
-    "heal": "Let pods run on HOST again.",
+    "degrade": "Fail every pod that begins on HOST, until `restore`; pods that run there continue.",
+    "restore": "Let pods run on HOST again.",
 }
+OLD_NAMES = {"sicken": "degrade", "heal": "restore"}
 
 
 @verb_commands(STOPPING, group=local)
@@ -76,6 +78,12 @@ def start_part(settings: Settings, verb: str, name: str) -> None:
 @click.pass_obj
 def change_host(settings: Settings, verb: str, host: str) -> None:
     _call(settings, verb, host)
+
+
+for old_name, verb in OLD_NAMES.items():
+    alias = copy(change_host[verb])
+    alias.hidden = True
+    local.add_command(alias, old_name)
 
 
 @local.command(cls=Command)

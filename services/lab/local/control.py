@@ -27,7 +27,8 @@ from services.lab.local.temporal_server import answers
 
 MASTER = "master"
 """The name of the first cluster's master; that of another one is ``master-CLUSTER``."""
-OF_HOSTS = ("sicken", "heal")
+OF_HOSTS = ("degrade", "restore")
+OLD_ACTIONS = {"sicken": "degrade", "heal": "restore"}
 ACTIONS = ("stop", "start", "restart", *OF_HOSTS, "status", "failover", "failover-empty")
 CALL_TIMEOUT_S = 60.0
 MASTER_TIMEOUT_S = 10.0
@@ -86,15 +87,18 @@ class ControlServer:
         return isinstance(token, str) and secrets.compare_digest(token.encode(), self._cluster.token.encode())
 
     async def _act(self, action: str, name: str, now: bool) -> list[str]:
+        action = OLD_ACTIONS.get(action, action)
         if action not in ACTIONS:
-            raise InvalidArgument(f"no action {action!r}; there are {', '.join(ACTIONS)}")
+            raise InvalidArgument(f"unknown action {action!r}; known actions: {', '.join(ACTIONS)}")
         if action == "status":
             return await self._status()
         if action.startswith("failover"):
             if self._cluster.settings.mesos:
-                raise InvalidArgument(f"the Mesos at {self._cluster.mesos} is not emulated: its masters are not ours")
+                raise InvalidArgument(
+                    f"the Mesos at {self._cluster.mesos} is not emulated: this command cannot change its masters"
+                )
             if self._cluster.settings.no_mesos:
-                raise InvalidArgument("there is no Mesos whose master could change")
+                raise InvalidArgument("this local cluster has no Mesos: start it without --mesos or --kubernetes")
             body = {"empty_registry": action == "failover-empty"}
             answer = await asyncio.to_thread(
                 self._mesos, self._cluster.mesos, "POST", "/minicluster/master/failover", body
@@ -172,7 +176,7 @@ class ControlServer:
                 agents = await asyncio.to_thread(self._mesos, master, "GET", "/minicluster/agents")
                 shown, more = agents["agents"][:HOSTS_SHOWN_MAX], len(agents["agents"]) - HOSTS_SHOWN_MAX
                 lines += [
-                    f"{a['name']:22} {a['state']:12} host, {len(a['tasks'])} pods{', sick' if a['sick'] else ''}"
+                    f"{a['name']:22} {a['state']:12} host, {len(a['tasks'])} pods" + ", degraded" * a["degraded"]
                     for a in shown
                 ]
                 lines += [f"... and {more} more hosts"] if more > 0 else []

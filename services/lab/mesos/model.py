@@ -164,7 +164,7 @@ class Agent:
     returns: bool = False
     deactivated: bool = False
     gone: bool = False
-    sick: bool = False  # every task fails here as soon as it starts
+    is_degraded: bool = False  # every task fails here as soon as it starts
     unreachable_at: float | None = None
     registered_at: float = 0.0
     reregistered_at: float | None = None

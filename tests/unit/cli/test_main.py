@@ -308,3 +308,17 @@ def test_local_parts_are_those_of_the_first_address(monkeypatch: pytest.MonkeyPa
     result = CliRunner().invoke(peloton, ["--address", "localhost:25397,localhost:24221", "local", "status"])
 
     assert (0, [25397]) == (result.exit_code, asked)
+
+
+@pytest.mark.parametrize(("name", "action"), [("degrade", "degrade"), ("sicken", "degrade"), ("heal", "restore")])
+def test_old_names_of_local_commands(name: str, action: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands that were renamed keep their old names, which the help does not list."""
+    asked: list[tuple[str, str]] = []
+    monkeypatch.setattr(
+        "services.lab.local.control.call", lambda port, action, host, now: asked.append((action, host)) or []
+    )
+
+    result = CliRunner().invoke(peloton, ["local", name, "h1"])
+
+    assert (0, [(action, "h1")]) == (result.exit_code, asked)
+    assert (name == action) == (name in CliRunner().invoke(peloton, ["local", "--help"]).output.split())

@@ -126,8 +126,8 @@ class Container:
         failed = False
         with (directory / "stdout").open("ab") as stdout, (directory / "stderr").open("ab") as stderr:
             try:
-                if task.agent.sick:
-                    raise OSError("the host is sick")
+                if task.agent.is_degraded:
+                    raise OSError("the host is degraded")
                 self.executor_pid = runtime.processes.spawn_idle(EXECUTOR, task.id, self._handle_executor_exit)
                 self.pid = runtime.processes.spawn(
                     self.command(task.info.get("command", {})),

@@ -38,7 +38,7 @@ class SimulatedTask:
 
     def start(self, info: Json) -> None:
         agent = self._task.agent
-        if not agent.sick:
+        if not agent.is_degraded:
             self._plan = self._runtime.behaviour(self._task, info)
         self._timer = self._runtime.images.use(agent.spec.name, image_of(info), self._begin) or self._timer
 

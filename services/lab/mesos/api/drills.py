@@ -13,7 +13,8 @@ from services.lab.mesos.model import Agent
 from services.lab.mesos.resources import Json
 from services.lab.shared.http.server import Connection
 
-VERBS = ("stop", "start", "sicken", "heal")
+VERBS = ("stop", "start", "degrade", "restore")
+OLD_VERBS = {"sicken": "degrade", "heal": "restore"}
 _NAMES_SHOWN = 10
 AGENTS_BACK_MAX_S = 600.0
 
@@ -43,13 +44,14 @@ class Drills:
 
     def act(self, verb: str, name: str, body: Json) -> Json:
         agent = self._agent(name)
+        verb = OLD_VERBS.get(verb, verb)
         match verb:
             case "stop":
                 self._stop(agent, body.get("now", False))
             case "start":
                 self._start(agent)
             case _:
-                agent.sick = verb == "sicken"
+                agent.is_degraded = verb == "degrade"
         return _row(agent)
 
     def _agent(self, name: str) -> Agent:
@@ -97,7 +99,7 @@ def _row(agent: Agent) -> Json:
         "id": agent.id,
         "state": _state(agent),
         "tasks": sorted(task.id for task in agent.all_tasks if not task.released or not agent.registered),
-        "sick": agent.sick,
+        "degraded": agent.is_degraded,
     }
 
 

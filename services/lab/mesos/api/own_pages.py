@@ -9,7 +9,7 @@ from urllib.parse import parse_qs, unquote
 import orjson
 
 from services.lab.mesos.agents.sandbox_collector import Collector
-from services.lab.mesos.api.drills import VERBS, Drills, Refused
+from services.lab.mesos.api.drills import OLD_VERBS, VERBS, Drills, Refused
 from services.lab.mesos.master.registry import Registry
 from services.lab.mesos.resources import Json
 from services.lab.shared.http.cross_site import body_fault
@@ -49,7 +49,7 @@ class OwnPages:
             case ["agents"]:
                 _check_method(request, "GET")
                 return self._drills.agents()
-            case ["agents", name, verb] if verb in VERBS:
+            case ["agents", name, verb] if verb in VERBS or verb in OLD_VERBS:
                 return self._drills.act(verb, name, self._body_of_drill(request))
             case ["master", "failover"]:
                 return self._drills.replace_master(self._body_of_drill(request), request.connection)

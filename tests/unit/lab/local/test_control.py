@@ -105,6 +105,14 @@ async def test_a_host_is_found_in_its_cluster(
     assert {cluster: [("stop", host), ("start", host)]} == done
 
 
+@pytest.mark.parametrize(("action", "verb"), [("sicken", "degrade"), ("heal", "restore"), ("restore", "restore")])
+async def test_old_names_of_actions(action: str, verb: str, masters: dict[str, Master], tmp_path: Path) -> None:
+    """Actions that were renamed keep their old names."""
+    assert [f"host sim-0: {verb} done"] == await ask(masters, tmp_path, action, "sim-0")
+
+    assert [(verb, "sim-0")] == masters["local"].done
+
+
 @pytest.mark.parametrize("name", ["a b", "h\u00f6st", "west-nosuch", "../x?y#z", ""])
 async def test_an_unknown_name_is_reported(name: str, masters: dict[str, Master], tmp_path: Path) -> None:
     """Each unknown name is an error, whatever is in it."""

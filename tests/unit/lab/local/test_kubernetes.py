@@ -94,7 +94,7 @@ async def test_it_is_asked_with_the_token_of_its_kubeconfig(tmp_path: Path) -> N
         with pytest.raises(NotFound, match="there is no node 'x'"):
             cluster.act_on_node("x", "start")
         with pytest.raises(InvalidArgument, match="it can be stopped and started"):
-            cluster.act_on_node("kubernetes-node-0", "sicken")
+            cluster.act_on_node("kubernetes-node-0", "degrade")
         write_kubeconfig(cluster.kubeconfig, "", "another")
         with pytest.raises(InvalidArgument, match="Unauthorized"):
             cluster.nodes()

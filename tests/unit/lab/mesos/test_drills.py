@@ -77,22 +77,28 @@ async def test_drills_answer_in_clear_text(start: Start) -> None:
     assert 409 == (await request(cluster.port, "POST", "/minicluster/agents/a0/start"))[0]
 
 
-@pytest.mark.parametrize("simulate", [False, True])
-async def test_what_begins_on_a_sick_host_fails_at_once(simulate: bool, start: Start) -> None:
-    """A task that starts on a degraded host exits with 1 until the host is restored; running tasks continue."""
+@pytest.mark.parametrize(
+    ("simulate", "degrade", "restore"),
+    [(False, "degrade", "restore"), (True, "degrade", "restore"), (True, "sicken", "heal")],
+)
+async def test_tasks_that_start_on_a_degraded_host_fail_at_once(
+    simulate: bool, degrade: str, restore: str, start: Start
+) -> None:
+    """A task that starts on a degraded host exits with 1 until the host is restored; running tasks continue. The old
+    names of both verbs work."""
     cluster, scheduler = await start(simulate=simulate)
     await scheduler.launch("before", "sleep 1000")
     await scheduler.status("before", "TASK_RUNNING")
 
-    status, row = await request(cluster.port, "POST", "/minicluster/agents/a0/sicken")
-    assert (200, True, ["before"]) == (status, row["sick"], row["tasks"])
-    await scheduler.launch("sick", "sleep 1000")
-    failed = await scheduler.status("sick", "TASK_FAILED")
+    status, row = await request(cluster.port, "POST", f"/minicluster/agents/a0/{degrade}")
+    assert (200, True, ["before"]) == (status, row["degraded"], row["tasks"])
+    await scheduler.launch("degraded", "sleep 1000")
+    failed = await scheduler.status("degraded", "TASK_FAILED")
     assert "Command exited with status 1" == failed["message"]
     assert "reason" not in failed
 
-    _, row = await request(cluster.port, "POST", "/minicluster/agents/a0/heal")
-    assert not row["sick"]
+    _, row = await request(cluster.port, "POST", f"/minicluster/agents/a0/{restore}")
+    assert not row["degraded"]
     assert "before" in row["tasks"]
     await scheduler.launch("well", "true")
     await scheduler.status("well", "TASK_FINISHED")

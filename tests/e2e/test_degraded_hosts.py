@@ -11,7 +11,7 @@ from tests.e2e.local import Cluster, bound_to, shell
 from tests.e2e.shared import SIMULATED, Lend
 from tests.e2e.test_faults import control
 
-pytestmark = pytest.mark.xdist_group("faults")  # its last module: the sick host is avoided for some minutes
+pytestmark = pytest.mark.xdist_group("faults")  # its last module: the degraded host is avoided for some minutes
 HOSTS, PER_HOST = 10, 10
 
 
@@ -22,11 +22,11 @@ def farm(lend: Lend) -> Iterator[Cluster]:
 
 
 @pytest.fixture
-def sick(farm: Cluster) -> Iterator[str]:
+def degraded(farm: Cluster) -> Iterator[str]:
     """A host on which every pod fails at once."""
-    control(farm, "sicken", "sim-00001")
+    control(farm, "degrade", "sim-00001")
     yield "sim-00001"
-    control(farm, "heal", "sim-00001")
+    control(farm, "restore", "sim-00001")
 
 
 def failures(cluster: Cluster, job: str) -> list[int]:
@@ -38,7 +38,7 @@ def hosts_used(cluster: Cluster, job: str) -> set[str]:
     return {task.runtime.host for task in cluster.tasks(job).values()}
 
 
-def test_a_sick_host_does_not_burn_a_job(farm: Cluster, sick: str) -> None:
+def test_a_degraded_host_does_not_burn_a_job(farm: Cluster, degraded: str) -> None:
     """Pods fail once where everything fails, a tenth of them at most; then the job avoids that host, although the other
     hosts are full for longer than its retries wait."""
     pool, host_cpus = farm.pool("burnt"), farm.capacity() / HOSTS
@@ -49,27 +49,27 @@ def test_a_sick_host_does_not_burn_a_job(farm: Cluster, sick: str) -> None:
     assert "SUCCEEDED" == farm.finish(job)
     assert {0, 1} == set(failures(farm, job))
     assert PER_HOST >= sum(failures(farm, job))
-    assert sick not in hosts_used(farm, job)
+    assert degraded not in hosts_used(farm, job)
 
 
-def test_a_host_on_which_several_jobs_fail_is_avoided(farm: Cluster, sick: str) -> None:
+def test_a_host_on_which_several_jobs_fail_is_avoided(farm: Cluster, degraded: str) -> None:
     """Jobs that have never been there avoid the host, with the reason; pods that can run on no other host still run
     there."""
     pool = farm.pool("avoiding")
-    there = bound_to("hostname", sick)
+    there = bound_to("hostname", degraded)
     for _ in range(2):
         job = farm.submit(pool, instanceCount=3, defaultConfig=shell("true", **there))
         assert "FAILED" == farm.finish(job)
 
-    assert re.match(r"after \d+ pods of \d jobs failed there within 1 s, until 2", farm.avoided()[sick])
-    farm.wait(lambda: any(kind == "AVOIDED" for kind, _ in farm.host_events(sick)), "an event of that")
-    reported = [text for kind, text in farm.host_events(sick) if kind == "AVOIDED"]
+    assert re.match(r"after \d+ pods of \d jobs failed there within 1 s, until 2", farm.avoided()[degraded])
+    farm.wait(lambda: any(kind == "AVOIDED" for kind, _ in farm.host_events(degraded)), "an event of that")
+    reported = [text for kind, text in farm.host_events(degraded) if kind == "AVOIDED"]
     assert re.match(r"Avoided for \d+ (s|min) after \d+ pods of \d jobs failed there within 1 s$", reported[-1])
     elsewhere = farm.submit(pool, instanceCount=20, defaultConfig=shell("sleep 1", cpu=0.1))
     assert "SUCCEEDED" == farm.finish(elsewhere)
-    assert sick not in hosts_used(farm, elsewhere)
+    assert degraded not in hosts_used(farm, elsewhere)
 
-    control(farm, "heal", sick)
+    control(farm, "restore", degraded)
     bound = farm.submit(pool, instanceCount=1, defaultConfig=shell("true", **there))
     assert "SUCCEEDED" == farm.finish(bound)
-    assert [sick] == [*farm.avoided()]
+    assert [degraded] == [*farm.avoided()]
