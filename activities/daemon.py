@@ -34,4 +34,4 @@ class DaemonActivities:
         try:
             self._resmgr.note_unplaced(job_id, step.waiting_count, step.why)
         except PelotonError as error:
-            activity.logger.info("why pods are not on their hosts was not noted: %s", error)
+            activity.logger.info("reasons of waiting daemon pods not stored: %s", error)

@@ -55,7 +55,7 @@ class PlacementActivities:
         try:
             return self._resmgr.requeue_pods(job, failed.instances, failed.reason, reserved)
         except Unavailable as error:
-            activity.logger.info("pods without a host not queued again: %s", error)
+            activity.logger.info("pods without a host not requeued: %s", error)
             return 0
 
     def _launch(self, job: JobId, batch: PlacementBatch) -> LaunchResult:
@@ -150,7 +150,7 @@ class PlacementActivities:
         try:
             return self._resmgr.note_unplaced(batch.job_id, batch.unplaced_count, batch.why)
         except PelotonError as error:
-            activity.logger.info("reason of unplaced pods not noted: %s", error)
+            activity.logger.info("reason of unplaced pods not stored: %s", error)
             return 0
 
 

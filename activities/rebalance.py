@@ -27,4 +27,4 @@ class RebalanceActivities:
         try:
             self._records.steer([cluster], RebalanceAct.STOP)
         except (Aborted, NotFound) as refusal:
-            activity.logger.info("nothing to stop: %s", refusal)
+            activity.logger.info("rebalancing not stopped: %s", refusal)

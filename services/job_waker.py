@@ -78,7 +78,7 @@ class JobWaker(Waker):
         try:
             rolled = await asyncio.to_thread(self._stored.jobs.roll_up, sorted(quiet), time.time_ns())
         except Exception as error:  # of storage: the workflows read again, and retry
-            log.warning("%d jobs not counted: %s", len(quiet), error)
+            log.warning("pods of %d jobs not counted, retrying: %s", len(quiet), error)
             rolled = RolledUp(list(quiet), [])
         for job_id in rolled.needs_work:
             for cause in quiet[job_id]:

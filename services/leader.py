@@ -66,7 +66,7 @@ class LeaderElection:
         waited = False
         while not await self._try(self._leases.acquire):
             if not waited:
-                log.info("%s: another process leads; standing by", self._role)
+                log.info("%s: another process is the leader, standing by", self._role)
             waited = True
             await asyncio.sleep(self._ttl_s / RENEWALS_PER_TTL)
 
@@ -75,7 +75,7 @@ class LeaderElection:
         self._address = address
         if not await self._try(self._leases.renew):
             raise Unavailable(f"{self._role}: leadership lost")
-        log.info("%s leads at %s", self._role, address)
+        log.info("%s: became leader at %s", self._role, address)
 
     async def hold(self) -> None:
         """Renew until leadership is lost; then raise Unavailable. The process must stop acting as leader at once."""
@@ -118,10 +118,10 @@ class LeaderElection:
         asked = loop.run_in_executor(self._asking, self._leases.holds, self._role, self._owner)
         if await self._is_answered(asked) and not asked.exception():
             if asked.result():
-                log.warning("%s: lease not renewed yet; no other process leads", self._role)
+                log.warning("%s: lease expired and not renewed; no other process is leader", self._role)
             return asked.result()
         asked.cancel()
-        log.warning("%s: storage does not say who leads", self._role)
+        log.warning("%s: cannot read the leader from storage", self._role)
         return False
 
     async def _is_answered(self, question: asyncio.Future[bool]) -> bool:

@@ -52,7 +52,7 @@ async def lead_when_elected(
 def _end_with_the_lease(holding: asyncio.Task[None]) -> None:
     """A leader that lost its lease ends at once, whatever its threads are doing: another one may lead already."""
     if not holding.cancelled():
-        log.error("%s; this process ends", holding.exception())
+        log.error("%s; exiting", holding.exception())
         logging.shutdown()
         os._exit(1)
 

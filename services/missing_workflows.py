@@ -71,5 +71,5 @@ class MissingWorkflows:
         self._missed = set(missed)
         self._rests_until_s = self._clock() + REST_PER_COMPARISON * (self._clock() - began_s)
         if missing:
-            log.warning("%d of %d active jobs have no workflow: it is started", len(missing), len(active))
+            log.warning("%d of %d active jobs have no workflow, starting it", len(missing), len(active))
         return missing

@@ -490,10 +490,10 @@ async def _end_deletions(jobs: Jobs) -> None:
     """
     try:
         for job_id in await asyncio.to_thread(jobs.half_deleted):
-            log.info("job %s is being deleted: going on with it", job_id)
+            log.info("resuming the deletion of job %s", job_id)
             await asyncio.to_thread(jobs.delete, job_id)
     except Exception as error:  # storage is unavailable: the next api that starts finds them
-        log.warning("deletions that were broken off have not ended: %s", error)
+        log.warning("interrupted deletions not resumed, retrying: %s", error)
 
 
 async def _connect(shared: Shared, stop: asyncio.Event) -> Client | None:

@@ -28,9 +28,7 @@ class Settings:
     database: str = setting(
         "", "SQLAlchemy URL of the store, required: sqlite:///FILE or postgresql+psycopg://USER:PASSWORD@HOST/NAME"
     )
-    database_pool: int = setting(
-        16, "connections that a process keeps open to PostgreSQL; it opens as many again in need"
-    )
+    database_pool: int = setting(16, "PostgreSQL connections of the pool of a process; it opens as many more on demand")
     temporal: str = setting("", "host:port of the Temporal frontend; empty: as Temporal's own configuration says")
     temporal_namespace: str = setting("", "Temporal namespace; empty: as Temporal's own configuration says")
     mesos: str = setting("localhost:5050", "Mesos master: host:port, or zk://HOSTS/PATH")
@@ -53,7 +51,7 @@ class Settings:
     kubernetes_namespace: str = setting("peloton", "namespace of the pods")
     kubernetes_node_selector: str = setting("", "labels of the nodes to use, KEY=VALUE,KEY=VALUE; empty: all nodes")
     kubernetes_taint: str = setting("peloton.io/dedicated", "key of the taint of dedicated nodes, which pods tolerate")
-    kubernetes_pool: str = setting("", "pool of pods that others make for Peloton and that name none; empty: none")
+    kubernetes_pool: str = setting("", "pool of external pods that name none; empty: none")
     kubernetes_priority_class: str = setting("peloton", "priority class of the pods; empty: that of the cluster")
     kubernetes_default_image: str = setting("busybox:stable", "image of pods that name none")
     kubernetes_ports: str = setting("25000-29999", "ports of nodes that pods get, FIRST-LAST; empty: none")
@@ -89,19 +87,23 @@ class Settings:
     temporal_ui: str = setting("", "URL of Temporal's Web UI, to which pages link; empty: they do not")
     leader_ttl_s: float = setting(5.0, "seconds after which a silent leader is replaced")
     entitlement_period_s: float = setting(5.0, "seconds between entitlement cycles")
-    preemption: bool = setting(True, "whether pools get back what they lent: true or false")
+    preemption: bool = setting(True, "whether preemption reclaims what pools have lent: true or false")
     preemption_period_s: float = setting(60.0, "seconds between rounds of preemption")
-    preemption_rounds: int = setting(5, "rounds in a row above its entitlement after which a pool gives back")
+    preemption_rounds: int = setting(
+        5, "rounds in a row above its entitlement after which pods of a pool are preempted"
+    )
     backfill_s: int = setting(
         300,
         "seconds for which a waiting gang may be passed by gangs behind it in its queue that fit; 0: never",
     )
-    check_invariants: bool = setting(False, "whether the resource manager checks its books after each cycle")
+    check_invariants: bool = setting(
+        False, "whether the resource manager checks its state for consistency after each cycle"
+    )
     qos: bool = setting(True, "whether revocable pods leave hot hosts: true or false")
-    qos_period_s: float = setting(5.0, "seconds between looks at what hosts use")
+    qos_period_s: float = setting(5.0, "seconds between measurements of the usage of hosts")
     qos_hot_percent: int = setting(90, "percent of a host's cpu or memory above which it is hot")
     qos_target_percent: int = setting(80, "percent below which evictions bring a hot host")
-    qos_samples: int = setting(2, "looks in a row that must agree before pods leave")
+    qos_samples: int = setting(2, "measurements in a row that must agree before pods are evicted")
     qos_closed_s: float = setting(60.0, "seconds for which a host that was hot takes no revocable pods at first")
     advisor: bool = setting(
         False, "whether all hosts are measured and marked, not only those with revocable pods: true or false"
@@ -124,36 +126,38 @@ class Settings:
         0, "milliseconds of p99 from which on a service is marked orange; 0: it is not, by p99"
     )
     p99_red_ms: int = setting(0, "the same for red")
-    agents_period_s: float = setting(10.0, "seconds between looks at Mesos's agents: which there are, and their slack")
+    agents_period_s: float = setting(10.0, "seconds between reads of Mesos's list of agents and of their slack")
     agent_reregister_timeout_s: float = setting(
         600.0, "seconds that agents have to come back to a new Mesos master before their pods are given up"
     )
     pod_placement_timeout_s: float = setting(
-        600.0, "seconds in which an admitted pod that stands alone finds a host, or is queued again"
+        600.0, "placement timeout in seconds of an admitted pod without a gang; it is requeued then"
     )
     offer_hold_s: float = setting(10.0, "seconds after which offers that no launch has used go back to Mesos")
     gang_placement_timeout_s: float = setting(
-        600.0, "seconds in which an admitted gang finds hosts for all, or is queued again"
+        600.0, "placement timeout in seconds of an admitted gang; it is requeued then"
     )
-    gang_launch_timeout_s: float = setting(300.0, "seconds in which all of a launched gang runs, or it is queued again")
+    gang_launch_timeout_s: float = setting(
+        300.0, "seconds in which all pods of a launched gang must run; it is requeued otherwise"
+    )
     retry_wait_s: int = setting(
-        10, "seconds that a failed batch pod waits at first, for its only host or at its third quick failure; 0: never"
+        10, "first backoff in seconds of a failed batch pod, on its only host or at its third quick failure; 0: none"
     )
-    retry_wait_max_s: int = setting(600, "seconds beyond which that time is not doubled with each further failure")
-    host_lease_s: float = setting(30.0, "seconds a placement may hold hosts")
+    retry_wait_max_s: int = setting(600, "maximum in seconds of that backoff, which doubles with each further failure")
+    host_lease_s: float = setting(30.0, "seconds for which a placement may lease hosts")
     host_pools: bool = setting(False, "whether hosts are partitioned into host pools: true or false")
     history_period_s: int = setting(
         60, "seconds between samples of the time series of pools and clusters, which divide a minute; 0: none"
     )
-    mover_period_s: float = setting(10.0, "seconds between looks of the mover of host pools, while it is on")
+    mover_period_s: float = setting(10.0, "seconds between rounds of the mover of host pools, while it is enabled")
     mover_high_percent: int = setting(80, "percent of its hosts in use above which a host pool takes hosts")
-    mover_target_percent: int = setting(65, "percent to which it takes hosts, and below which it gives them back")
+    mover_target_percent: int = setting(65, "percent down to which it takes hosts, and below which it returns them")
     mover_marked_percent: int = setting(30, "percent of its hosts marked orange or red above which it takes hosts")
     mover_take_after_s: float = setting(60.0, "seconds for which it must have lacked hosts")
     mover_take_after_urgent_s: float = setting(
-        15.0, "the same while pods wait for hosts, or a host or a service is marked red"
+        15.0, "the same, in seconds, while pods wait for hosts, or a host or a service is marked red"
     )
-    mover_return_after_s: float = setting(900.0, "seconds for which it must have had hosts to spare, at first")
+    mover_return_after_s: float = setting(900.0, "seconds for which it must have had spare hosts, at first")
     mover_return_after_max_s: float = setting(
         14_400.0, "seconds beyond which that time is not doubled when it was too short"
     )
@@ -166,18 +170,18 @@ class Settings:
     host_reservation_after_s: float = setting(
         120.0, "seconds after which a host is reserved for an admitted pod that fits on none now"
     )
-    host_reservation_s: float = setting(
-        1_800.0, "seconds after which such a host is given back at the latest; 0: none is reserved"
+    host_reservation_s: float = setting(1_800.0, "seconds after which such a reservation expires; 0: no reservations")
+    maintenance_share: float = setting(
+        0.1, "share of the hosts that may be in maintenance at a time; always at least one host"
     )
-    maintenance_share: float = setting(0.1, "share of the hosts that may be in maintenance at a time; at least one may")
     maintenance_deadline_s: int = setting(3_600, "seconds after which the drain of a host may be forced")
-    prefetch_url: str = setting("", "URL that has hosts fetch images ahead; empty: none are fetched ahead")
-    jobs_paced: int = setting(100, "jobs that wait to be started from which on calls that bring more take longer")
+    prefetch_url: str = setting("", "URL of a service that prefetches images on hosts; empty: no prefetch")
+    jobs_paced: int = setting(100, "delay calls that create jobs above this many jobs that wait to be started")
     jobs_waiting_max: int = setting(
-        10_000, "jobs not yet begun at which no more are taken; clients shall come back later"
+        10_000, "reject new jobs (RESOURCE_EXHAUSTED) above this many jobs that wait to be started"
     )
-    jobs_active_max: int = setting(100_000, "jobs that have not ended at which no more are taken")
-    pods_active_max: int = setting(2_000_000, "pods wanted by jobs that have not ended at which no more are taken")
+    jobs_active_max: int = setting(100_000, "reject new jobs above this many jobs that have not ended")
+    pods_active_max: int = setting(2_000_000, "reject new jobs above this many pods of jobs that have not ended")
     otlp: str = setting("", "OTLP gRPC endpoint for metrics; empty: none are exported")
     log_level: str = setting("INFO", "DEBUG, INFO, WARNING or ERROR")
 

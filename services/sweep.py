@@ -84,7 +84,7 @@ class Sweep:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        self._task = asyncio.create_task(self._run(), name="sweep of jobs that are to be woken")
+        self._task = asyncio.create_task(self._run(), name="sweep of jobs with missed changes")
 
     async def close(self) -> None:
         if self._task is not None:
@@ -109,7 +109,7 @@ class Sweep:
                 break
             self._after = page[-1]
         if woken_count:
-            log.info("%d jobs with changes that their workflows had yet to see were woken", woken_count)
+            log.info("woke %d jobs whose workflows had missed changes", woken_count)
         return woken_count
 
     def _choose(self, page: Sequence[tuple[int, JobId]]) -> list[JobId]:
@@ -137,4 +137,4 @@ class Sweep:
                 if self._after == _FIRST:
                     pause_s = self._period_s
             except Exception as error:  # of storage: the next round makes up for it
-                log.warning("jobs that are to be woken are not looked for: %s", error)
+                log.warning("sweep of jobs with missed changes failed, retrying: %s", error)

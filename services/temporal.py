@@ -44,7 +44,11 @@ async def register_search_attributes(client: Client) -> None:
     except RPCError as error:
         if error.status not in (RPCStatusCode.PERMISSION_DENIED, RPCStatusCode.UNIMPLEMENTED):
             raise
-        log.warning("add the search attributes %s, all keywords: we may not (%s)", ", ".join(sorted(missing)), error)
+        log.warning(
+            "search attributes %s are missing and could not be added: add them as keywords (%s)",
+            ", ".join(sorted(missing)),
+            error,
+        )
 
 
 def queue_of(job_type: JobType) -> str:

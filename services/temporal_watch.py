@@ -108,7 +108,7 @@ class TemporalWatch:
         if self._known and age_s < POLL_AGE_S:
             return self._known[1]
         if self._reading is None or self._reading.done():
-            self._reading = asyncio.create_task(self._read(), name="look at Temporal")
+            self._reading = asyncio.create_task(self._read(), name="read of Temporal")
         if self._known and age_s < KNOWN_AGE_S:
             await asyncio.wait({self._reading}, timeout=WAIT_S)
             return self._known[1]

@@ -183,7 +183,7 @@ class Waker:
         self._failed_count += 1
         if self._loop.time() - self._warned_at_s >= WARNINGS_EVERY_S:
             last = self._row.workflow_id(due.key)
-            log.warning("%d attempts to wake failed, the last one of %s: %s", self._failed_count, last, error)
+            log.warning("%d signals to workflows failed, the last one to %s: %s", self._failed_count, last, error)
             self._warned_at_s, self._failed_count = self._loop.time(), 0
         if (other := self._cancel_retry(due.key)) is not None:  # of a note that did not wait for it
             due = Due(due.key, min(due.rank, other.due.rank), due.causes | other.due.causes)

@@ -260,7 +260,7 @@ async def set_current(client: Client, version: str, token: bytes = b"") -> None:
         ),
         **RETRYING,
     )
-    log.info("workflows begin on workers of version %s", version or "none, as releases up to 0.1 have")
+    log.info("new workflows start on workers of version %s", version or "none, as releases up to 0.1 have")
 
 
 async def set_ramping(client: Client, version: str, percent: float, token: bytes = b"") -> bytes:

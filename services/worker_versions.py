@@ -83,7 +83,7 @@ class _Watch(ABC):
                 failures += 1
                 self.forget_agreement()
                 if failures == FAILURES_SHOWN:
-                    log.warning("versions of workers in Temporal: %s", error)
+                    log.warning("versions of workers not read from Temporal: %s", error)
             await asyncio.sleep(PERIOD_S if is_settled else Backoff(RETRY_S, PERIOD_S).delay_s(max(failures, 1)))
 
     @abstractmethod
@@ -120,7 +120,7 @@ class VersionClaim(_Watch):
         try:
             self._is_noted = await note_start(self._client, self._version, self._started_s)
         except RPCError as error:
-            log.info("the start of this worker is noted later: %s", error)
+            log.info("start of this worker not recorded, retrying: %s", error)
 
     async def close_in_order(self) -> None:
         """Close, and remove the record of the start: the worker did not crash."""
@@ -205,7 +205,7 @@ class VersionController(_Watch):
         )
         found = [one.id async for one in self._client.list_workflows(query, limit=MOVED_MAX, rpc_timeout=RPC_TIMEOUT)]
         if found:
-            log.info("%d workflows are pinned to versions without workers, and go on with the current one", len(found))
+            log.info("moved %d workflows pinned to versions without workers to the current version", len(found))
         slots = asyncio.Semaphore(MOVES_IN_FLIGHT_MAX)
         calls = await asyncio.gather(*(self._unpin(one, slots) for one in found), return_exceptions=True)
         if errors := [call for call in calls if isinstance(call, BaseException)]:

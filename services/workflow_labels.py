@@ -71,7 +71,7 @@ def job_labels(job: JobRecord, pool: str) -> Labels:
             (STATE, job.state.value),
         ),
         _details(
-            f"This workflow looks after the {kind} job **{name}**{owner}.",
+            f"This workflow runs the {kind} job **{name}**{owner}.",
             f"`peloton job get {job.job_id}` shows the job.",
             f"`peloton job why {job.job_id}` says what it waits for.",
             "**Request Cancellation**, or the workflow update `stop`, stops the job and all its pods.",
@@ -109,7 +109,7 @@ def maintenance_labels(host: HostMaintenance) -> Labels:
         points = (
             f"This workflow drains host **{name}** and puts it into host pool **{host.to_pool}**.",
             f"`{command} status` shows what it waits for.",
-            f"`{command} cancel {name}` keeps the host where it is.",
+            f"`{command} cancel {name}` leaves the host in its pool.",
             "**Request Cancellation** does so, too.",
         )
     else:
@@ -177,7 +177,7 @@ def schedule_labels(name: str, job_name: str, pool: str, owner: str) -> tuple[Ty
             f"This workflow creates a job for a time of schedule **{name}**, and ends with the job.",
             f"`peloton job schedule show {name}` shows the schedule and its runs.",
             "**Request Cancellation** stops the job.",
-            "**Terminate** leaves the job as it is; the schedule goes on without waiting for it.",
+            "**Terminate** leaves the job as it is; the schedule continues without waiting for it.",
         ),
     )
     return _attributes((TYPE, SCHEDULE_TYPE), *described), runs

@@ -43,7 +43,7 @@ RESTARTED_MAX = 100_000
 TERMINATED = "a workflow of the object was terminated"
 FAILED = "a workflow of the object failed"
 MISSING = "Temporal had no workflow of the job"
-OUTDATED = "it is to go on with the current version of the workers"
+OUTDATED = "it moves to the current version of the workers"
 OUTDATED_PER_POLL = 100
 """Runs signalled by one poll, 5 a second: each replays its history and continues as new, some 0.1 s of CPU."""
 
@@ -69,7 +69,7 @@ class WorkflowRestarter:
         self._restarted: dict[str, int] = {}  # workflows that failed, and the moment for which they were started again
         self._others_period_s, self._others_woken_s = others_period_s, time.monotonic()
         self._since = datetime.now(UTC)
-        self._task = asyncio.create_task(self._run(), name="revival of terminated workflows")
+        self._task = asyncio.create_task(self._run(), name="restart of terminated workflows")
 
     async def close(self) -> None:
         self._task.cancel()
@@ -88,7 +88,7 @@ class WorkflowRestarter:
                     await self._wakers.wake_active()
                     self._others_woken_s = time.monotonic()
             except Exception as error:  # of Temporal or of storage: the next poll makes up for it
-                log.warning("terminated workflows are not looked for: %s", error)
+                log.warning("terminated workflows not listed, retrying: %s", error)
 
     async def _restart_terminated(self) -> None:
         """Start the workflows that were terminated since the last poll."""
@@ -105,7 +105,7 @@ class WorkflowRestarter:
         self._restarted = {one: due_ns for one, due_ns in self._restarted.items() if one in found}
         for workflow_id, restart in found.items():
             if restart.is_due and self._restarted.get(workflow_id) != restart.due_ns:
-                log.warning("workflow %s is started again: %s", workflow_id, restart.reason)
+                log.warning("restarting workflow %s: %s", workflow_id, restart.reason)
                 self._wakers.restart(workflow_id, FAILED)
                 self._restarted[workflow_id] = restart.due_ns
         return {workflow_id for workflow_id, restart in found.items() if not restart.is_due}

@@ -86,7 +86,7 @@ class DaemonWorkflow(SignalledWorkflow):
         self.step = await workflow.execute_activity_method(
             DaemonActivities.step,
             args=[self.job_id, after],
-            summary=f"look at the instances from {after + 1} on",
+            summary=f"read the instances from {after + 1} on",
             **HOSTMGR_CALL,
         )
         self.launched_count += self.step.launched_count

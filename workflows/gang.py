@@ -104,7 +104,7 @@ class GangWorkflow(SignalledWorkflow):
 
     async def read(self) -> Verdict:
         self.wakeup_pending = False
-        seen = await run_local(RecordsActivities.read_gang, self.job_id, summary="look at the gang")
+        seen = await run_local(RecordsActivities.read_gang, self.job_id, summary="read the gang")
         self.member_count = seen.size
         step = evaluate(seen).step
         if step.value != self.life.step:

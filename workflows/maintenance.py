@@ -97,7 +97,7 @@ class HostMaintenanceWorkflow(SignalledWorkflow):
     async def cancel(self) -> RequestAnswer:
         return await self.steer(MaintenanceAct.CANCEL)
 
-    @workflow.update(description="Force the drain after its deadline: pods leave whatever the SLA says.")
+    @workflow.update(description="Force the drain after its deadline: pods leave even if their SLA forbids it.")
     async def force(self) -> RequestAnswer:
         return await self.steer(MaintenanceAct.FORCE)
 
@@ -130,7 +130,7 @@ class HostMaintenanceWorkflow(SignalledWorkflow):
 
     async def read(self) -> HostMaintenance:
         self.wakeup_pending = False
-        self.note(await run_local(MaintenanceActivities.read, *self.key, summary="look at the host"))
+        self.note(await run_local(MaintenanceActivities.read, *self.key, summary="read the host"))
         return self.host
 
     async def cordon(self) -> None:
@@ -173,7 +173,7 @@ class HostMaintenanceWorkflow(SignalledWorkflow):
         self.refusal = await workflow.execute_activity_method(
             MaintenanceActivities.cancel,
             args=self.key,
-            summary="keep the host where it is: the workflow was cancelled",
+            summary="cancel the move: the workflow was cancelled",
             **HOSTMGR_CALL,
         )
         self.wakeup_pending = True

@@ -108,7 +108,7 @@ class MigrationWorkflow(SignalledWorkflow):
         """Wait until a user resumes the migration or rolls it back."""
         await self.signal_jobs()
         await self.wait_for_change(self.policies.look_again_s)
-        await self.take_step(f"look whether it may continue: {describe_moved(self.progress)}")
+        await self.take_step(f"check whether it may continue: {describe_moved(self.progress)}")
 
     async def finish(self) -> MigrationResult:
         await workflow.wait_condition(workflow.all_handlers_finished)

@@ -100,7 +100,7 @@ class RebalanceWorkflow(SignalledWorkflow):
 
     async def rest(self) -> None:
         await self.wait_for_change(self.policies.look_again_s)
-        await self.take_step("look whether it may continue")
+        await self.take_step("check whether it may continue")
 
     async def finish(self) -> RebalanceResult:
         await workflow.wait_condition(workflow.all_handlers_finished)

@@ -41,4 +41,8 @@ async def carry_out(step: Callable[..., R], *args: Any, summary: str) -> R:
         if isinstance(error.cause, ApplicationError):
             raise ApplicationError(error.cause.message, type=error.cause.type, non_retryable=True) from None
         limit_s = REQUEST_CALL["schedule_to_close_timeout"].total_seconds()
-        refuse(Unavailable(f"{summary}: no answer within {limit_s:.0f} s: look whether it was done, and ask again"))
+        refuse(
+            Unavailable(
+                f"{summary}: no answer within {limit_s:.0f} s: check whether it was done, then repeat the request"
+            )
+        )

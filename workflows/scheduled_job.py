@@ -161,7 +161,7 @@ class ScheduledJobWorkflow:
                 await workflow.wait_condition(
                     lambda: self.wakeup_pending,
                     timeout=None if self.is_notified else timedelta(seconds=timeout_s),
-                    timeout_summary=None if self.is_notified else "look again whether the job has ended",
+                    timeout_summary=None if self.is_notified else "poll whether the job has ended",
                 )
             self.wakeup_pending = False
             if end := await run_local(ScheduleActivities.read_end, self.job_id, summary="has the job ended?"):

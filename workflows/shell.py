@@ -31,7 +31,7 @@ class SignalledWorkflow:
         self.life: Any = getattr(input, "life", None)
         self.renewal = Renewal()
         self.wakeup_pending = False
-        self.wake_timer = WakeTimer()  # the time to look again
+        self.wake_timer = WakeTimer()  # the time of the next poll
 
     @workflow.signal
     def changed(self) -> None:
@@ -73,4 +73,4 @@ class SignalledWorkflow:
 
 
 def look_again_text(waiting_for: str) -> str:
-    return f"look again: waits for {waiting_for}"[:SUMMARY_MAX] if waiting_for else "look again"
+    return f"poll: waits for {waiting_for}"[:SUMMARY_MAX] if waiting_for else "poll"

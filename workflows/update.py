@@ -144,7 +144,7 @@ class UpdateWorkflow(SignalledWorkflow):
         named = update_id or self.shown_update_id
         return await self.request(RequestActivities.roll_back, named, summary="roll the update back")
 
-    @workflow.update(description="Let an update that needs pulses go on. Its update key may be given.")
+    @workflow.update(description="Send a pulse to an update that requires pulses. Its update key may be given.")
     async def pulse(self, key: str = "") -> RequestAnswer:
         return await self.request(RequestActivities.pulse, self.job_id, key, summary="pulse the update")
 

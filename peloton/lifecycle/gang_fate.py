@@ -19,7 +19,7 @@ from peloton.model.pod import (
     TerminationReason,
 )
 
-RESTART_REASON = "REASON_GANG_RUNS_ANEW"
+RESTART_REASON = "REASON_GANG_RESTARTED"
 
 
 class Fate(StrEnum):
@@ -93,4 +93,4 @@ def decide_fate(pods: Sequence[PodRecord], allowed: int) -> SharedFate | None:
         why = Termination(cause.termination.reason if cause.termination else TerminationReason.FAILED)
         return SharedFate(what, affected[:allowed], f"Gang ends: {end}, {words}", f"Gang ends: {end}", why, more)
     why = Termination(TerminationReason.KILLED_FOR_RESTART)
-    return SharedFate(what, affected[:allowed], f"Gang runs anew: {end}, {words}", RESTART_REASON, why, more)
+    return SharedFate(what, affected[:allowed], f"Gang restarted: {end}, {words}", RESTART_REASON, why, more)

@@ -60,7 +60,7 @@ def describe_join(hostname: Hostname, cluster: str, left: tuple[str, int] | None
 def describe_leave(hostname: Hostname, cluster: str, state: HostState | None, now_ns: int) -> HostEvent:
     """Describe the end of a registration. ``state``: state of the host's maintenance, or None. A drained host may leave
     before it is known to be DOWN."""
-    text = f"Left cluster {cluster}: its agent is registered no more"
+    text = f"Left cluster {cluster}: its agent is no longer registered"
     if state in (HostState.DRAINED, HostState.DOWN):
         text = f"Left cluster {cluster} for its maintenance"
     return HostEvent(hostname, Kind.LEFT, text, now_ns, cluster)
@@ -70,7 +70,7 @@ def changes(hostname: Hostname, cluster: str, before: HostFacts, now: HostFacts,
     """Describe the changes of a host that stays registered."""
     texts = []
     if before.host_id != now.host_id:
-        texts.append(f"registered anew as {now.host_id}, before as {before.host_id}")
+        texts.append(f"registered again as {now.host_id}, before as {before.host_id}")
     texts += [
         f"{kind} {amount_text(kind, had)} is {amount_text(kind, has)} now"
         for kind, had, has in zip(RESOURCE_KINDS, before.capacity, now.capacity, strict=True)
@@ -84,7 +84,7 @@ def changes(hostname: Hostname, cluster: str, before: HostFacts, now: HostFacts,
     if now.withdrawn and not before.withdrawn:
         found.append(_describe_cordon(hostname, cluster, now.withdrawn, now_ns))
     if before.withdrawn and not now.withdrawn:
-        text = f"Takes pods again, before not: {before.withdrawn}"
+        text = f"Takes pods again; it did not before: {before.withdrawn}"
         found.append(HostEvent(hostname, Kind.UNCORDONED, text, now_ns, cluster))
     return found
 
@@ -156,18 +156,18 @@ def describe_release(
     which the pod was launched."""
     span = span_text((now_ns - kept.since_ns) / NS_PER_S)
     pod = f"pod {kept.job_id}-{kept.instance_id}"
-    text = f"Reserved no more, after {span}: {pod} waits no more, or the host takes it no more"
+    text = f"Reservation ended after {span}: {pod} no longer waits, or no longer fits the host"
     if is_late:
-        text = f"Given back, after {span} in which no room for {pod} came"
+        text = f"Reservation expired after {span}: not enough resources became free for {pod}"
     elif launched_on:
         where = "here" if launched_on == kept.hostname else f"on {launched_on}"
-        text = f"Reserved no more, after {span}: {pod} is launched {where}"
+        text = f"Reservation ended after {span}: {pod} is launched {where}"
     return HostEvent(kept.hostname, Kind.GIVEN_BACK, text, now_ns, cluster)
 
 
 def reservation_lost(reserved: HostEvent, now_ns: int) -> HostEvent:
     """Describe a reservation lost with the previous leader, which kept it in memory only."""
-    text = f"Reserved no more, after {span_text((now_ns - reserved.at_ns) / NS_PER_S)}: another host manager leads"
+    text = f"Reservation ended after {span_text((now_ns - reserved.at_ns) / NS_PER_S)}: another host manager leads"
     return HostEvent(reserved.hostname, Kind.GIVEN_BACK, text, now_ns, reserved.cluster)
 
 
@@ -189,7 +189,7 @@ def volume_seen(volume: VolumeRecord, state: VolumeState, note: str, now_ns: int
 
 def maintenance_asked(cluster: str, request: MaintenanceRequest, instead_of: str, now_ns: int) -> HostEvent:
     """Describe a request for maintenance. ``instead_of``: the host pool to which the host was moving."""
-    text = "Maintenance asked for"
+    text = "Maintenance requested"
     text += f", instead of the move to host pool {instead_of}" if instead_of else ""
     text += f": {request.reason}" if request.reason else ""
     return HostEvent(request.hostname, Kind.MAINTENANCE_ASKED, text, now_ns, cluster)
@@ -199,8 +199,8 @@ def drain_begun(host: HostMaintenance, unavailable_count: int, now_ns: int) -> H
     """Describe the start of a drain. ``unavailable_count``: unavailable hosts of the cluster, including this one."""
     aim = f"to move to host pool {host.to_pool}" if host.is_move else "for its maintenance"
     waited_s = (now_ns - host.requested_ns) / NS_PER_S
-    waited = f", {span_text(waited_s)} after it was asked for" if waited_s >= 1 else ""
-    text = f"Drain begun {aim}{waited}; {format_count(unavailable_count, 'host')} of the cluster away"
+    waited = f", {span_text(waited_s)} after the request" if waited_s >= 1 else ""
+    text = f"Drain begun {aim}{waited}; {format_count(unavailable_count, 'host')} of the cluster unavailable"
     return _event(host, Kind.DRAINING, text, now_ns)
 
 
@@ -211,10 +211,12 @@ def drain_step(host: HostMaintenance, now: DrainProgress, at_ns: int, names: Nam
     before = host.progress.pod_count
     if not count or (before and count.bit_length() >= before.bit_length()):
         return None
-    text = f"{format_count(count, 'pod')} to leave, {now.leaving_count} on their way"
+    text = f"{format_count(count, 'pod')} remaining, {now.leaving_count} of them terminating"
     if now.blockers:
         kept, first = sum(one.pod_count for one in now.blockers), now.blockers[0]
-        text += f"; {format_count(kept, 'pod')} of {format_count(len(now.blockers), 'job')} may not go yet, first "
+        text += (
+            f"; {format_count(kept, 'pod')} of {format_count(len(now.blockers), 'job')} blocked by their SLA, first "
+        )
         text += f"of {job_text(first.job_id, names)}: {first.reason}"
     return _event(host, Kind.DRAIN_PROGRESS, text, at_ns)
 
@@ -232,7 +234,7 @@ def describe_request(host: HostMaintenance, act: MaintenanceAct, now_ns: int) ->
     match act:
         case MaintenanceAct.FORCE:
             text = f"Drain forced {span_text((now_ns - host.drained_from_ns) / NS_PER_S)} after it began: "
-            return _event(host, Kind.DRAIN_FORCED, f"{text}pods leave whatever the SLA of their jobs", now_ns)
+            return _event(host, Kind.DRAIN_FORCED, f"{text}pods leave even if the SLA of their jobs forbids it", now_ns)
         case MaintenanceAct.CANCEL:
             what = f"Move to host pool {host.to_pool}" if host.is_move else "Maintenance"
             how = "before its turn" if host.waits_for_turn else f"while the host was {host.state}"

@@ -141,7 +141,7 @@ def drain_progress(plan: DrainPlan, blockers: Sequence[Blocker]) -> DrainProgres
         jobs = "1 job" if len(blockers) == 1 else f"{len(blockers)} jobs"
         waits.append(f"the SLA of {jobs} to let {_pods(refused)} go")
     if kept:
-        waits.append(f"somebody to stop {_pods(kept)} with {'its volume' if kept == 1 else 'volumes'} on the host")
+        waits.append(f"an operator to stop {_pods(kept)} with {'its volume' if kept == 1 else 'volumes'} on the host")
     named = [*blockers, *(Blocker(job_id, count, HAS_VOLUME) for job_id, count in plan.keep.items())]
     return DrainProgress(plan.pod_count, leaving, tuple(named[:BLOCKERS_MAX]), " and ".join(waits))
 
@@ -165,7 +165,7 @@ def details(host: HostMaintenance, refusal: str = "") -> str:
     progress = host.progress
     lines = [f"Host {host.hostname} is **{host.state}**: {_purpose(host)}."]
     if host.state is DRAINING and progress.pod_count:
-        lines += ["", f"{_pods(progress.pod_count)} on the host, {progress.leaving_count} told to leave."]
+        lines += ["", f"{_pods(progress.pod_count)} on the host, {progress.leaving_count} terminating."]
     if progress.waiting_for:
         lines += ["", f"It waits for {progress.waiting_for}."]
     if progress.blockers:

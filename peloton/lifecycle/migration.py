@@ -29,7 +29,7 @@ SERVICES_NAMED_MAX = 20
 """Maximum services named by a progress."""
 BATCH_SHARE = 10
 """Divisor of a service's instances for the default batch size: a tenth moves at a time."""
-TO_RESUME = "somebody to resume it"
+TO_RESUME = "an operator to resume it"
 _NOT = "!"
 
 
@@ -239,7 +239,7 @@ def plan_refusal(name: str, cluster: str, load: MigrationLoad, target: Migration
     if short := _describe_shortage(load.needed, target.capacity):
         return f"{name} needs {short}: cluster {cluster} is too small for what moves"
     if not is_forced and (short := _describe_shortage(load.needed, target.free)):
-        return f"{name} needs {short} free in cluster {cluster}: make room, or force it to move as room comes free"
+        return f"{name} needs {short} free in cluster {cluster}: free resources there, or force the migration"
     return ""
 
 
@@ -258,7 +258,7 @@ def plan_text(name: str, spec: MigrationSpec, load: MigrationLoad, target: Migra
     services = "1 service" if load.service_count == 1 else f"{load.service_count} services"
     lines = [f"{name} to cluster {spec.target}: {_instances(load.instance_count)} of {services} move, {batch}"]
     if load.batch_pod_count:
-        fate = "are evicted and run anew there" if spec.evicts_batch else "end where they are"
+        fate = "are evicted and restart there" if spec.evicts_batch else "end where they are"
         lines.append(f"{load.batch_pod_count} batch pods on hosts elsewhere {fate}; queued ones go there at once")
     if leaves:
         lines.append(f"pods leave: {leaves}")

@@ -80,7 +80,7 @@ GROUPS: dict[str, Mapping[str, Any]] = {
     "queued": terms.IN_QUEUE,
     "adopted": terms.ADOPTED,
     "adopts": terms.ADOPTS,
-    "runs anew": terms.RUN_RESTARTED,
+    "restarts": terms.RUN_RESTARTED,
     "no next run": terms.NO_NEXT_RUN,
     "no termination": terms.NO_TERMINATION,
     "words": terms.WORDS,

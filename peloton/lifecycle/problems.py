@@ -58,7 +58,7 @@ def report_lockdowns(locked: Collection[str]) -> list[Problem]:
     found = []
     for name, effect in LOCKED.items():
         if name in locked:
-            text = f"{name} is locked: {effect} until somebody unlocks it: peloton admin unlock {name}"
+            text = f"{name} is locked: {effect} until it is unlocked: peloton admin unlock {name}"
             found.append(Problem(CRITICAL, text, SubjectKind.COMPONENT, name, command="peloton admin status"))
     return found
 

@@ -73,8 +73,8 @@ _LAUNCH = {
     Step.PLACE: "The gang waits for hosts for all of it",
     Step.START: "The gang was launched, and waits until all of it runs",
     Step.RUNNING: "All of the gang runs: the launch is done",
-    Step.REQUEUE: "The launch was in vain: the gang is queued again",
-    Step.SUPERSEDED: "The launch is over: members have failed, were stopped or run anew",
+    Step.REQUEUE: "The launch failed: the gang is requeued",
+    Step.SUPERSEDED: "The launch is over: members have failed, were stopped or were restarted",
 }
 
 

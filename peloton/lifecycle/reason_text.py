@@ -65,10 +65,10 @@ def queue_text(reason: Reason, names: Names = NO_NAMES) -> str:
     if rule in (Rule.BATCH_BOUND, Rule.NO_CYCLE):
         return "waits for the next admission cycle"
     if rule is Rule.IN_BACKOFF and size == 1:
-        return f"held back for {left} s because no host was found; others pass by"
+        return f"in backoff for {left} s after no host was found; later gangs may be admitted first"
     if rule is Rule.IN_BACKOFF:
-        launches = f"{bound} launch{'' if bound == 1 else 'es'}"
-        return f"gang of {size}: held back for {left} s after {launches} in vain; others pass it by"
+        launches = f"{bound} failed launch{'' if bound == 1 else 'es'}"
+        return f"gang of {size}: in backoff for {left} s after {launches}; later gangs may be admitted first"
     who = f"gang of {size}: " if size > 1 else ""
     asked, limit = f"{who}{kind} {amount_text(kind, wanted)} wanted", amount_text(kind, bound)
     which = f"{rule} of {path}"
@@ -123,12 +123,12 @@ def misfit_text(misfit: Misfit) -> str:
             return f"{most}: {misfit.name}={misfit.kind} has {left}, max skew {misfit.bound}"
         case HostRule.GANG_CAPACITY:
             where = f" in one {misfit.name}" if misfit.name else ""
-            return f"room for {left} of the gang's {wanted} pods{where}"
+            return f"fits {left} of the gang's {wanted} pods{where}"
         case HostRule.RESERVED:
             return f"reserved for pod {misfit.name}"
         case HostRule.OWN_RESERVATION:
             lacking = f", {amount_text(misfit.kind, misfit.bound)} {misfit.kind} short" if misfit.bound else ""
-            return f"reserved for it {_span_text(wanted, left)}, not enough room yet{lacking}: {misfit.name}"
+            return f"reserved for it {_span_text(wanted, left)}, not enough free resources yet{lacking}: {misfit.name}"
         case HostRule.AVOIDED | HostRule.FLAPPING:
             return f"avoided {explain_avoidance(misfit)}"
     return _HOST_TEXTS[rule]
@@ -143,8 +143,8 @@ _HOST_TEXTS = {
     HostRule.GOES_SOON: "scheduled for maintenance in the cluster",
     HostRule.CLOSED: "closed to revocable pods after it was hot",
     HostRule.GPU_KEPT: "kept for pods with gpus, which wait",
-    HostRule.HELD: "room held for pods that come back",
-    HostRule.RETURN: "no room yet for a pod that comes back and waits for it",
+    HostRule.HELD: "resources reserved for returning pods",
+    HostRule.RETURN: "not enough free resources yet for a returning pod",
 }
 
 
@@ -164,7 +164,9 @@ def reservation_text(kept: HostReservation) -> str:
     host = kept.host
     kind, lacking, ending = host.kind, amount_text(host.kind, host.lacking), amount_text(host.kind, host.ending)
     why = (
-        f"{kind} {lacking} of {ending} that batch pods hold there has to end" if host.lacking else "there is room soon"
+        f"{kind} {lacking} of {ending} that batch pods hold there has to end"
+        if host.lacking
+        else "enough resources are free soon"
     )
     among = f", the smallest part on {format_count(host.host_count, 'host')}" if host.lacking else ""
     return f"for pod {kept.job_id}-{kept.instance_id} {span}: {why}{among}"
@@ -289,7 +291,7 @@ def _grounds_text(grounds: Grounds, names: Names) -> str:
 def _qos_text(reason: QosReason) -> str:
     host, used, total = reason.hostname, reason.used, reason.total
     if reason.rule is QosRule.DAEMON:
-        return f"host {reason.hostname} makes room for a daemon"
+        return f"host {reason.hostname} frees resources for a daemon"
     if reason.rule is QosRule.LESS_SLACK:
         return f"host {host} has cpu {total / 1000:g} of slack left, revocable pods hold {used / 1000:g}"
     amounts = f"memory {used} of {total} MiB"

@@ -34,9 +34,9 @@ NAMED_MAX = 20
 """Maximum jobs that a progress names."""
 HOUR_S = 3_600
 NS_PER_S = 1_000_000_000
-TO_RESUME = "somebody to resume it"
+TO_RESUME = "an operator to resume it"
 TO_GAIN = "something to gain"
-TO_TAKE_CAPACITY = "pods that wait to take the room that was made"
+TO_TAKE_CAPACITY = "waiting pods to be placed on the freed resources"
 
 
 def grants_left(maximum: int, instance_count: int, missing_count: int) -> int:
@@ -160,7 +160,7 @@ def move_text(move: Move) -> str:
     match why.goal:
         case Goal.FREE:
             where = f"{move.source}, which is reserved for it," if why.is_reserved else move.source
-            return f"makes room on {where} for a pod of job {why.waiting_job} that fits nowhere{of_several}"
+            return f"frees resources on {where} for a pod of job {why.waiting_job} that fits nowhere{of_several}"
         case Goal.SPREAD if (even := why.spread_excess) is not None:
             return (
                 f"{even.label}={even.source} has {_pods(even.source_count)} of the job, {even.label}={even.target} has "

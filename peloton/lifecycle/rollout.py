@@ -38,7 +38,7 @@ from peloton.model.update import (
     UpdateType,
 )
 
-TO_RESUME = "somebody to resume it"
+TO_RESUME = "an operator to resume it"
 _NAMED_MAX = 3
 _VERBS = {
     UpdateType.UPDATE: "replace",

@@ -13,7 +13,7 @@ from peloton.model.update import UpdateProgress, UpdateState
 
 BEGIN = "begin: find what differs"
 CONTINUE = "continue the rollout"
-NEXT = "look for another update"
+NEXT = "find the next update"
 
 
 class Phase(StrEnum):
@@ -46,7 +46,7 @@ def watch_text(progress: UpdateProgress) -> str:
 
 
 def wait_text(progress: UpdateProgress) -> str:
-    return f"look whether it may continue{_wait_suffix(progress)}"
+    return f"check whether it may continue{_wait_suffix(progress)}"
 
 
 def roll_back_text(progress: UpdateProgress) -> str:

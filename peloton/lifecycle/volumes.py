@@ -97,7 +97,7 @@ def observe(volume: VolumeRecord, host: HostSight, now_ns: int) -> tuple[VolumeS
         return volume.state, ""  # its creation may be under way
     if host.volumes is None:
         return volume.state, volume.note
-    return VolumeState.LOST, f"host {volume.host} is there, and has it no more"
+    return VolumeState.LOST, f"host {volume.host} is registered and no longer has it"
 
 
 def is_claimed(volume: VolumeRecord) -> bool:

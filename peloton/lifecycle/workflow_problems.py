@@ -73,7 +73,7 @@ def _describe_unserved(snapshot: TemporalSnapshot) -> str:
     if snapshot.is_unserved:
         return f"No worker takes work from Temporal: all {snapshot.queue_count} task queues are without one; {STILL}"
     queues = ", ".join(snapshot.unserved)
-    return f"No worker takes work from the task queues {queues} of Temporal: what waits there does not go on"
+    return f"No worker takes work from the task queues {queues} of Temporal: tasks in them wait"
 
 
 def _describe_gone(snapshot: TemporalSnapshot) -> str:
@@ -90,7 +90,7 @@ def describe_failed(failed: FailedWorkflow, names: Names = NO_NAMES) -> str:
 
 
 def task_text(task: FailingTask, names: Names = NO_NAMES) -> str:
-    text = f"The workflow of {matter_text(task.workflow_id, names)} does not go on: "
+    text = f"The workflow of {matter_text(task.workflow_id, names)} is stuck: "
     cause = f" ({task.cause})" if task.cause else ""
     return f"{text}its workflow tasks fail again and again{cause}; the logs of the workers say why"
 
@@ -151,7 +151,7 @@ def job_lines(
 ) -> Iterator[str]:
     """Yield what keeps the workflows of one job from going on. ``queues``: the task queues that they use."""
     if snapshot.fault:
-        yield f"Temporal at {address} does not answer ({error_text(snapshot.fault)}): the job does not go on meanwhile"
+        yield f"Temporal at {address} does not answer ({error_text(snapshot.fault)}): the job makes no progress"
         return
     if unserved := [queue for queue in queues if queue in snapshot.unserved]:
         yield f"no worker takes its work: no process polls the task queues {', '.join(unserved)} of Temporal"

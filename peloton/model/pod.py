@@ -98,11 +98,11 @@ class Cause(StrEnum):
     HOST_LOST = "its host is lost"
     HOST_GONE = "its host was taken out of its cluster"
     HOST_DRAINED = "its host is drained"
-    PREEMPTED = "its host had no room for it any more"
+    PREEMPTED = "its host had too few resources left for it"
     FRAMEWORK = "its cluster removed the framework"
     REMOVED = "it was removed from its cluster"  # by another client of the cluster
     NOT_STARTED = "it was killed before it started"
-    RESOURCES_GONE = "the room for it was gone when it was launched"
+    RESOURCES_GONE = "its resources were taken before it was launched"
     INVALID = "its cluster does not take it"
     IMAGE = "its image cannot be pulled"  # refused by the registry, or no such image
     NO_ENDING = "nothing ended it"  # report of a live run, or the answer to a reconciliation

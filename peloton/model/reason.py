@@ -29,7 +29,7 @@ class Rule(StrEnum):
     PRIORITY = "priority"
     BATCH_BOUND = "batch bound"
     NO_CYCLE = "no cycle yet"
-    IN_BACKOFF = "held back"
+    IN_BACKOFF = "backoff"
 
 
 NOT_BACKFILLED = -1
@@ -37,7 +37,7 @@ NOT_BACKFILLED = -1
 
 
 class Reason(NamedTuple):
-    """The first rule that a gang fails. For HELD_BACK ``left`` is in seconds, and ``bound`` counts failed launches of
+    """The first rule that a gang fails. For IN_BACKOFF ``left`` is in seconds, and ``bound`` counts failed launches of
     the gang."""
 
     rule: Rule

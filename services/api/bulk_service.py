@@ -95,7 +95,7 @@ class BulkService(Servicer):
         try:
             await self._calls.run(self._records.job_streams.discard, stream)
         except Exception as error:  # it must not hide the error of the call
-            log.warning("the stream of job %s is left to the sweep: %s", stream.job_id, error)
+            log.warning("stream of job %s not discarded, the sweep retries: %s", stream.job_id, error)
 
     async def _create_validator(self, config: job_pb2.JobConfig) -> JobValidator | str:
         """Return a validator, or the reason why the job is rejected whatever its instances are."""
@@ -159,9 +159,9 @@ class BulkService(Servicer):
                 before_ns = time.time_ns() - int(LEFT_S * 1e9)
                 left = await self._calls.run(self._records.job_streams.discard_older, before_ns)
                 if left:
-                    log.info("discarded %d streams that were left in the middle of a creation", left)
+                    log.info("discarded %d abandoned streams of job creations", left)
             except Exception as error:  # storage is unavailable: the next sweep retries
-                log.warning("streams that were left could not be discarded: %s", error)
+                log.warning("abandoned streams of job creations not discarded, retrying: %s", error)
             await asyncio.sleep(SWEEP_S)
 
 

@@ -36,7 +36,7 @@ def check_wanted(context: Any) -> None:
     """Raise Unavailable if the caller no longer waits; called right before a commit, so that nothing is stored then."""
     remaining_s: float | None = context.time_remaining()
     if context.cancelled() or (remaining_s is not None and remaining_s <= 0):
-        raise Unavailable("the caller no longer waits; nothing has been stored")
+        raise Unavailable("the call was cancelled by its caller; nothing has been stored")
 
 
 class Calls:

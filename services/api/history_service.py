@@ -102,7 +102,7 @@ class HistoryService:
         chosen = sorted(set(request.clusters)) or known
         for name in chosen:
             if name not in known:
-                raise NotFound(f"there is no cluster {shorten(name)}, but {', '.join(known) or 'none at all'}")
+                raise NotFound(f"unknown cluster {shorten(name)}; known clusters: {', '.join(known) or 'none'}")
         grid = self._grid(request, len(chosen), len(wanted))
         found = self._read([cluster_series(name) for name in chosen], grid, wanted)
         clusters = []

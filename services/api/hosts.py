@@ -89,7 +89,7 @@ class RemoteHosts:
             clusters = await self._channels.clusters()
             return await asyncio.gather(*map(self._capacity_of, clusters or [""]))
         except (Unavailable, grpc.aio.AioRpcError) as error:
-            log.warning("the capacity of all clusters is not known: %s", error)
+            log.warning("capacity of all clusters is unknown: %s", error)
             return []
 
     async def _capacity_of(self, cluster: str) -> hostmgr_pb2.ClusterCapacityResponse:

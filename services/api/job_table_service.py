@@ -113,7 +113,7 @@ class JobTableService:
             request = hostmgr_pb2.MeasurePodsRequest(hostnames=hostnames)
             answer: hostmgr_pb2.MeasurePodsResponse = await stub.MeasurePods(request, timeout=MEASURE_S)
         except (Unavailable, grpc.aio.AioRpcError) as error:
-            log.debug("the host manager of cluster %s does not measure: %s", cluster, error)
+            log.debug("no usage from the host manager of cluster %s: %s", cluster, error)
             return ()
         return answer.pods
 
@@ -223,9 +223,11 @@ def position_of(token: str, oldest_first: bool) -> Position:
         order, created_ns, job_id, back, is_included = fields
         position = Position(int(created_ns), parse_job_id(job_id), bool(back), bool(is_included))
     except (ValueError, TypeError, AttributeError, OverflowError, RecursionError) as error:
-        raise InvalidArgument(f"pageToken {quote(token)} is none that this service gave") from error
+        raise InvalidArgument(
+            f"pageToken {quote(token)} was not issued by this service: start again without a token"
+        ) from error
     if order != int(oldest_first):
-        raise InvalidArgument("pageToken is of the other order: begin anew without one")
+        raise InvalidArgument("pageToken belongs to the other sort order: start again without a token")
     if not 0 <= position.created_ns <= _CREATED_MAX:
-        raise InvalidArgument(f"pageToken {quote(token)} is none that this service gave")
+        raise InvalidArgument(f"pageToken {quote(token)} was not issued by this service: start again without a token")
     return position

@@ -75,7 +75,7 @@ class LookupService:
 
 def _check(text: str, what: str) -> None:
     if "\0" in text or len(text) > TEXT_MAX:
-        raise InvalidArgument(f"{what} is called so: want at most {TEXT_MAX} characters and no NUL")
+        raise InvalidArgument(f"{what} has that name: want at most {TEXT_MAX} characters and no NUL")
 
 
 def pools_meant(text: str, paths: Iterable[str]) -> list[str]:

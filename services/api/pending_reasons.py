@@ -87,5 +87,5 @@ class PendingReasons:
             stub = explain_pb2_grpc.ExplainServiceStub(await self._channels.to(RESMGR))
             return reasons_of(await stub.JobWhy(request, timeout=TIMEOUT_S))
         except (Unavailable, grpc.aio.AioRpcError) as error:
-            log.info("why pods of job %s wait is not known: %s", job_id, error)
+            log.info("reason why pods of job %s wait is unknown: %s", job_id, error)
             return Reasons()

@@ -68,7 +68,7 @@ class ScheduleService:
     @property
     def _schedules(self) -> Schedules:
         if self._kept is None:
-            raise Unavailable("no Temporal is known, which keeps the schedules")
+            raise Unavailable("this api has no connection to Temporal, which stores schedules")
         return self._kept
 
     @write

@@ -198,15 +198,15 @@ def _volume(pod: task_pb2.TaskConfig) -> Iterator[str]:
 
 
 def _batch_volume(_: task_pb2.TaskConfig) -> Iterator[str]:
-    yield "volume is given for a batch job: only pods of services come back to a volume"
+    yield "volume is given for a batch job: only services have volumes"
 
 
 def _daemon_volume(_: task_pb2.TaskConfig) -> Iterator[str]:
-    yield "volume is given for a daemon: only pods of services come back to a volume"
+    yield "volume is given for a daemon: only services have volumes"
 
 
 def _daemon_preemption(_: task_pb2.TaskConfig) -> Iterator[str]:
-    yield "preemption policy is given for a daemon: nobody evicts it"
+    yield "preemption policy is given for a daemon: pods of daemons are never evicted"
 
 
 def _daemon_terms(pod: task_pb2.TaskConfig) -> Iterator[str]:

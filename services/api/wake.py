@@ -39,7 +39,7 @@ class Wake:
             async with asyncio.timeout(START_TIMEOUT_S):
                 await self._wakers.start_job(job_id)
         except Exception as error:  # of any kind: the job is stored, and a repeated call starts its workflow
-            log.warning("workflow of job %s could not be started: %s", job_id, error)
+            log.warning("workflow of job %s not started: %s", job_id, error)
             self._wakers.jobs_changed([job_id], "the job was created")  # retried by the waker
             raise Unavailable(
                 f"job {job_id} {IS_STORED} ({type(error).__name__}: {error}); the api goes on trying, and repeating "

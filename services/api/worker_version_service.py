@@ -28,7 +28,7 @@ class NoWorkers:
     """Workers of an api without Temporal."""
 
     async def read(self) -> Outlook:
-        raise Unavailable("this api knows no Temporal")
+        raise Unavailable("this api has no connection to Temporal")
 
     async def promote(self, build: str, percent: float) -> Outlook:
         return await self.read()

@@ -119,7 +119,7 @@ class HostAdvisor:
         for job_id in strange:
             self._reports.forget(job_id)
         if strange:
-            log.info("latencies of %d jobs that are no services are dropped, of job %s first", len(strange), strange[0])
+            log.info("dropped latencies of %d jobs that are not services, the first is %s", len(strange), strange[0])
 
     def _read_jobs(self, job_ids: Collection[JobId], now_s: float) -> None:
         nothing = float("-inf"), None

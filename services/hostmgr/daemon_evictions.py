@@ -95,9 +95,9 @@ class DaemonEvictions:
         try:
             evicted = self._evictor.evict(chosen[:PODS_AT_ONCE_MAX])
         except Unavailable as error:
-            log.info("pods not evicted for a daemon yet: %s", error)
+            log.info("pods not evicted for a daemon, retrying: %s", error)
             return 0
-        log.info("%d of %d pods evicted: hosts make room for a daemon", evicted, len(chosen))
+        log.info("evicted %d of %d pods to free resources for a daemon", evicted, len(chosen))
         with suppress(Unavailable):  # else their jobs' workflows kill them a little later
             for job_id in dict.fromkeys(pod_id.job_id for pod_id, _ in chosen):
                 self._kill(job_id)

@@ -32,7 +32,7 @@ PODS_PER_STEP_MAX = 1_000
 PLANNED_HOSTS_MAX = 1_000
 """Limit of hosts without free resources for a planned daemon whose pods are examined."""
 FOLLOW_AGAIN_S = 300.0
-NEWS = "hosts of the daemon joined or left, or have room for it"
+NEWS = "hosts of the daemon joined or left, or have free resources"
 Launch = Callable[[JobId, str, Sequence[Placement]], LaunchResult]
 
 

@@ -71,7 +71,7 @@ class EventWriter:
             try:
                 self._write(batch)
             except Exception as error:
-                log.warning("%d events of hosts not stored, tried again soon: %s", len(batch), error)
+                log.warning("%d host events not stored, retrying: %s", len(batch), error)
                 with self._lock:
                     self._waiting.extendleft(reversed(batch))
                     self._keep_bound()
@@ -83,5 +83,5 @@ class EventWriter:
             batch = [self._waiting.popleft() for _ in range(min(BATCH_MAX, len(self._waiting)))]
             dropped, self._dropped_count = self._dropped_count, 0
         if dropped:
-            log.warning("%d events of hosts wait for storage: %d older ones are lost", WAITING_MAX, dropped)
+            log.warning("queue of host events is full (%d): dropped the %d oldest", WAITING_MAX, dropped)
         return batch

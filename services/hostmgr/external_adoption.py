@@ -95,7 +95,7 @@ class ExternalAdoption:
                 if self._is_connected():
                     self.round(time.monotonic())
             except Exception as error:  # storage, cluster or resource manager unavailable: the next round repeats
-                log.warning("the intake of external pods is repeated soon: %s", error)
+                log.warning("sync of external pods failed, retrying: %s", error)
                 self._stopping.wait(ROUND_S)
             self._woken.wait(ROUND_S)
             self._stopping.wait(max(PAUSE_SHARE * (time.thread_time() - began_s), GATHER_S))
@@ -159,7 +159,7 @@ class ExternalAdoption:
                 if slot.job_id not in answers:
                     answers[slot.job_id] = self._why(slot.job_id)
             except PelotonError as error:
-                log.info("why external pods of job %s wait is not known: %s", slot.job_id, error)
+                log.info("reason why external pods of job %s wait is unknown: %s", slot.job_id, error)
                 return conditions
             conditions.append(PodCondition(slot.uid, *describe(slot, answers[slot.job_id])))
         return conditions

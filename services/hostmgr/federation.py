@@ -233,7 +233,7 @@ class HostManagers:
                 try:
                     found[cluster], self._kinds[cluster] = self._client(cluster).free()
                 except Unavailable as error:
-                    log.info("what is free in cluster %s is not known: %s", cluster, error)
+                    log.info("free resources of cluster %s are unknown: %s", cluster, error)
         with self._lock:
             self._free = found
             return dict(found)
@@ -342,7 +342,7 @@ class HostManagers:
         clusters = self._clusters()
         if cluster not in clusters:
             raise InvalidArgument(
-                f"there is no cluster {shorten(cluster)}, but {', '.join(sorted(clusters)) or 'none at all'}"
+                f"unknown cluster {shorten(cluster)}; known clusters: {', '.join(sorted(clusters)) or 'none'}"
             )
         if not clusters[cluster]:
             raise Unavailable(f"cluster {cluster} has no host manager at present")
@@ -373,7 +373,7 @@ class HostManagers:
         held = self._held.get(cluster)
         if held is None or now_s - held.said_s > HELD_AGE_MAX_S:
             if held is None:
-                log.warning("cluster %s is silent: it counts with what its pods hold", cluster)
+                log.warning("cluster %s does not answer: its capacity is counted as what its pods hold", cluster)
             amounts, revocable = self._pods.sum_held(cluster)
             held = self._held[cluster] = Known(Capacity(amounts, revocable, amounts), now_s)
         return held.capacity._replace(registered=known.capacity.registered) if known else held.capacity

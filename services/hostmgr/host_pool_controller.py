@@ -72,7 +72,7 @@ class HostPoolController:
                 self._follow()
             except Exception as error:
                 if not self._stopping.is_set():
-                    log.warning("host pools not read, tried again soon: %s", error)
+                    log.warning("host pools not read, retrying: %s", error)
 
     def _follow(self) -> None:
         """Starts moves of hosts with another desired pool, and cancels moves of hosts that no longer have one."""

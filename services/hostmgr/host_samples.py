@@ -91,10 +91,10 @@ class HostSamples:
             try:
                 reader.take_samples(measured_now, self._uses.keys(), time.monotonic())
             except Unavailable as error:
-                log.info("%s; hosts are measured again soon", error)
+                log.info("hosts not sampled, retrying: %s", error)
             except Exception:
                 if not self._stopping.is_set():
-                    log.exception("judging the hosts failed; it is repeated")
+                    log.exception("evaluation of hosts failed, retrying")
 
     def measure(self) -> list[HostSample]:
         """Measures the next hosts. Hosts that do not answer are omitted."""

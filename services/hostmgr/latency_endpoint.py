@@ -203,7 +203,7 @@ class _Server(ThreadingHTTPServer):
             self._free.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        log.debug("a report from %s was broken off", client_address, exc_info=True)
+        log.debug("connection of a report from %s closed early", client_address, exc_info=True)
 
 
 class LatencyEndpoint:

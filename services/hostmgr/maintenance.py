@@ -236,7 +236,7 @@ class HostMaintainer:
             else:
                 self._notify_cluster(lambda: self._core.driver.bring_up(_address(host)))
             begun = self._maintenance.end(self.cluster, hostname, self.unavailable_max(), time.time_ns())
-            log.info("the %s of host %s is over", "move" if host.is_move else "maintenance", hostname)
+            log.info("%s of host %s ended", "move" if host.is_move else "maintenance", hostname)
             self._watch.watch(host.hostname)
             self._apply_changes(begun)
 
@@ -334,7 +334,7 @@ class HostMaintainer:
                 self._announce()
             except Exception as error:
                 if not self._stopping:
-                    log.warning("maintenance not announced to the cluster, tried again soon: %s", error)
+                    log.warning("maintenance not announced to the cluster, retrying: %s", error)
 
     def _announce(self) -> None:
         if self._core.driver.is_connected:

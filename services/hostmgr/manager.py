@@ -311,11 +311,11 @@ class HostManagerCore:
             raise Unavailable(f"{len(pods)} pods not killed yet: {error}") from error
 
     def _kill_orphans(self, orphans: list[PodId]) -> None:
-        log.info("killing %d runs that are not wanted any more", len(orphans))
+        log.info("killing %d orphaned runs", len(orphans))
         try:
             self._kill([PodOnHost(pod_id) for pod_id in orphans])
         except Unavailable as error:
-            log.info("%s; reconciliation finds them again", error)
+            log.info("%s; reconciliation will retry", error)
 
     # Callbacks on the thread of the report queue.
 
@@ -327,7 +327,7 @@ class HostManagerCore:
         try:
             self.driver.acknowledge(tokens)
         except OSError as error:
-            log.info("%d acknowledgements not sent: %s; the reports come again", len(tokens), error)
+            log.info("%d acknowledgements not sent, the cluster will resend the updates: %s", len(tokens), error)
 
     # Periodic tasks: of the driver, resource holds, reconciliation.
 
@@ -336,7 +336,7 @@ class HostManagerCore:
             self._background_due.clear()
             if self.driver.is_connected:
                 self._attempt("the driver's chores", self.driver.run_periodic)
-                self._attempt("held room", self._review_holds)
+                self._attempt("resource holds", self._review_holds)
                 self._attempt("reserved hosts", self._review_reservations)
                 if self.cache.host_pools.is_stale:
                     self._attempt("what pods have asked for", self._read_asked)
@@ -357,12 +357,14 @@ class HostManagerCore:
             action()
         except Exception as error:
             if not self._stopping.is_set():
-                log.warning("%s failed, tried again soon: %s", what, error)
+                log.warning("%s failed, retrying: %s", what, error)
             return False
         return True
 
     def _review_holds(self) -> None:
-        self._lifecycles.jobs_changed(self.cache.review_holds(self._pods.coming_back, time.monotonic()), "freed room")
+        self._lifecycles.jobs_changed(
+            self.cache.review_holds(self._pods.coming_back, time.monotonic()), "resources were freed"
+        )
 
     def _review_reservations(self) -> None:
         self._lifecycles.jobs_changed(self._reserver.review(time.monotonic()), "reserved hosts were given back")

@@ -54,7 +54,7 @@ class PodUses:
         """Returns the use of Peloton's pods on these hosts, as measured within the last seconds. Raises
         InvalidArgument."""
         if len(hostnames) > HOSTS_PER_CALL_MAX:
-            raise InvalidArgument(f"{len(hostnames)} hosts are asked for, at most {HOSTS_PER_CALL_MAX} are allowed")
+            raise InvalidArgument(f"{len(hostnames)} hosts in one call, at most {HOSTS_PER_CALL_MAX} are allowed")
         names = list(dict.fromkeys(hostnames))
         wait([asked for asked in map(self._ask, names) if asked is not None], timeout=TIMEOUT_S)
         oldest_s = self._clock() - KEPT_S

@@ -136,7 +136,7 @@ class QosController:
             self._watches[hostname] = watch
             raise
         self._meter.record_evicted(made)
-        log.info("%d of %d pods evicted: %s", evicted, len(made), eviction_text(made[0].why))
+        log.info("evicted %d of %d pods: %s", evicted, len(made), eviction_text(made[0].why))
         with suppress(Unavailable):  # else the job's workflow kills them a little later
             for job_id in dict.fromkeys(each.pod_id.job_id for each in made):
                 self._core.kill_running(job_id)

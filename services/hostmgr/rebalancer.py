@@ -139,7 +139,7 @@ class Rebalancer:
                 back = self._coming_back(job_id, [move.pod_id.instance_id for move in begun])
                 self._cache.hold(back, time.monotonic())
                 self._wake([job_id])
-                log.info("%d pods of job %s move to other hosts", len(begun), job_id)
+                log.info("moving %d pods of job %s to other hosts", len(begun), job_id)
 
     def _wake(self, job_ids: Iterable[JobId]) -> None:
         self._lifecycles.jobs_changed(set(job_ids), "rebalancing asked pods to move")

@@ -139,7 +139,7 @@ class Answers:
         self._changed.notify_all()
         if not self._awaited:
             seconds = self._clock() - self._began_s
-            log.info("the cluster has answered for all pods: the last %d within %.1f s", self._asked_count, seconds)
+            log.info("reconciliation complete: the last %d pods within %.1f s", self._asked_count, seconds)
 
     def wait(self, most: int) -> None:
         """Waits until at most ``most`` answers are open, or no further answer arrives."""

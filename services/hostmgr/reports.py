@@ -82,7 +82,7 @@ class ReportQueue:
                 if batch:
                     self._process(batch)
             except Exception:
-                log.exception("%d reports of pods not committed: they come again", len(batch))
+                log.exception("%d status updates not stored, the cluster will resend them", len(batch))
                 if not all(report.token for report in batch):
                     self._missed()
                 is_last |= self._stopping.wait(self._retry_s)  # storage is unavailable; the queue is bounded
@@ -93,7 +93,9 @@ class ReportQueue:
         with self._counting:
             count, self._dropped_count = self._dropped_count, 0
         if count:
-            log.warning("%d reports of pods wait already: %d were left to come again", QUEUE_MAX, count)
+            log.warning(
+                "queue of status updates is full (%d): %d dropped, the cluster will resend them", QUEUE_MAX, count
+            )
 
     def _gather(self) -> tuple[list[PodReport], bool]:
         first = self._reports.get()
@@ -147,7 +149,7 @@ class StatusWriter:
         self._cache.avoidances.take(outcome.ends, self._clock())
         waiting = self._cache.pods_ended(outcome.ended)
         self._lifecycles.pods_changed(outcome.changed_jobs, "pods changed on their hosts")
-        self._lifecycles.jobs_changed(waiting, "hosts that the job waits for have room")
+        self._lifecycles.jobs_changed(waiting, "hosts that the job waits for have free resources")
         self._committed(statuses)
         return list(outcome.orphans)
 

@@ -120,9 +120,7 @@ class HostsServicer(hostmgr_pb2_grpc.HostsServicer):
     @abort_on_error
     def JudgePods(self, request: pb.JudgePodsRequest, context: grpc.ServicerContext) -> pb.JudgePodsResponse:
         if len(request.pods) > EVALUATED_MAX:
-            raise InvalidArgument(
-                f"{len(request.pods)} sorts of pods are asked about, at most {EVALUATED_MAX} in one call"
-            )
+            raise InvalidArgument(f"{len(request.pods)} pod shapes in one call, the limit is {EVALUATED_MAX}")
         shapes = [shape for shape, _ in messages.decode_wanted(request.pods)]
         return pb.JudgePodsResponse(
             infeasible=messages.infeasible_shapes_to_wire(self._core.cache.evaluate(shapes), shapes)
@@ -131,9 +129,7 @@ class HostsServicer(hostmgr_pb2_grpc.HostsServicer):
     @abort_on_error
     def FindRoom(self, request: pb.FindRoomRequest, context: grpc.ServicerContext) -> pb.FindRoomResponse:
         if len(request.pods) > EVALUATED_MAX:
-            raise InvalidArgument(
-                f"room for {len(request.pods)} sorts of pods is asked for, at most {EVALUATED_MAX} in one call"
-            )
+            raise InvalidArgument(f"{len(request.pods)} pod shapes in one call, the limit is {EVALUATED_MAX}")
         if not self._core.cache.are_hosts_known:
             raise Unavailable(HOSTS_UNKNOWN)
         pods = capacity_messages.pods_from_wire(request.pods)

@@ -134,7 +134,10 @@ class VolumeController:
             is_begun = volume_id in sights[volume.host].begun
             if self._volumes.let_go(volume, run, is_begun, now_ns):
                 log.warning(
-                    "volume %s was never made on %s: %s may have one anywhere", volume_id, volume.host, volume.pod_name
+                    "volume %s was never created on %s: %s may be placed on any host",
+                    volume_id,
+                    volume.host,
+                    volume.pod_name,
                 )
                 changed.add(volume.job_id)
         return changed

@@ -134,7 +134,7 @@ class HostMover:
         except Unavailable:
             raise
         except PelotonError as error:
-            log.warning("no hosts move between host pools: %s", error)
+            log.warning("hosts not moved between host pools, retrying: %s", error)
 
     async def turn(self) -> list[Made]:
         """Read once, and move the hosts that are due; return these moves.

@@ -116,7 +116,7 @@ class AdmissionLoop:
             if not fate.is_final:
                 raise Aborted(f"job {job_id} waits: {fate.reason}")
             refused = self._admission.refuse(job_id, fate.reason, self.clock_ns())
-            log.warning("%d instances of job %s have failed: %s", refused, job_id, fate.reason)
+            log.warning("failed %d instances of job %s: %s", refused, job_id, fate.reason)
             return lambda: refused
         ranges: list[Range] = self._admission.queueable(job_id, limit)
         if not ranges:
@@ -182,7 +182,7 @@ class AdmissionLoop:
             if (gone.held_until_ns or gone.in_backoff) and job_id in self.state.jobs:
                 self.state.apply_eviction(gone)
                 self._mark_changed()
-                log.info("job %s, queued again and held back: %s", job_id, requeue_text(why))
+                log.info("requeued job %s with backoff: %s", job_id, requeue_text(why))
             return gone
 
         return await self._commit(lambda: work(least_hold_s(self.state.turns_held_back(job_id))), apply)

@@ -109,7 +109,7 @@ class Recorder:
         try:
             clusters = {cluster_series(name): cluster_amounts(sums) for name, sums in self._sums().items()}
         except Unavailable as error:
-            log.info("the hosts of this minute are not known: %s", error)
+            log.info("hosts of this minute not recorded: %s", error)
             clusters = {}
         return self._records.add(Sample(at_s, self.period_s, amounts | clusters, preemptions))
 

@@ -32,11 +32,11 @@ class Outage:
         due_s = self._since_s + LOG_AFTER_S if self._logged_s is None else self._logged_s + LOG_EVERY_S
         if now_s >= due_s:
             self._logged_s = now_s
-            log.warning("%s: %s, for %.0f s now", self._what, error, now_s - self._since_s)
+            log.warning("%s failing for %.0f s: %s", self._what, now_s - self._since_s, error)
 
     def is_over(self) -> None:
         if self._since_s is not None and self._logged_s is not None:
-            log.info("%s: works again after %.0f s", self._what, self._clock() - self._since_s)
+            log.info("%s recovered after %.0f s", self._what, self._clock() - self._since_s)
         self._since_s = self._logged_s = None
 
 
@@ -52,5 +52,5 @@ async def repeat(one_round: Callable[[], Coroutine[Any, Any, None]], retry_perio
             outage.goes_on(error)
             await asyncio.sleep(retry_period_s)
         except Exception:
-            log.exception("%s failed; it will be tried again", name)
+            log.exception("%s failed, retrying", name)
             await asyncio.sleep(retry_period_s)

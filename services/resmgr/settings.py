@@ -29,7 +29,7 @@ class LoopSettings:
     log_rows_max: int = 20_000  # in one read
     preempts: bool = True
     preemption_period_s: float = 60.0  # between rounds of preemption
-    sustained_over_count: int = 5  # rounds in a row above its entitlement after which a pool gives back
+    sustained_over_count: int = 5  # rounds in a row above its entitlement after which pods of a pool are preempted
     evicted_pods_max: int = 10_000  # in one round
     checks_invariants: bool = False  # after each cycle
     backfill_s: int = BACKFILL_MAX_S  # seconds for which a waiting gang may be passed; 0: never

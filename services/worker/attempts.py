@@ -129,7 +129,7 @@ async def reporting(attempts: Attempts, report: Report, period_s: float = REPORT
                     await asyncio.to_thread(report, found, count)
                     had_some = count > 0
                 except Exception as error:  # of storage: the next report makes up for it
-                    log.debug("failing activities are not reported: %s", error)
+                    log.debug("failing activities not reported, retrying: %s", error)
             await asyncio.sleep(period_s)
 
     task = asyncio.create_task(run(), name="reports of failing activities")

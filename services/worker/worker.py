@@ -134,8 +134,8 @@ async def working(
         workers = build_workers(client, ports, build=build_id(), cached_max=cached_max, attempts=attempts)
         async with run_workers(workers), reporting(attempts, report):
             server = client.service_client.config.target_host
-            log.info("worker of version %s polls %s at %s", build_id(), ", ".join(SLOTS), server)
-            log.info("worker keeps at most %d workflows of each queue in memory", cached_max)
+            log.info("worker of version %s polls task queues %s at %s", build_id(), ", ".join(SLOTS), server)
+            log.info("worker caches at most %d workflows of each queue", cached_max)
             yield
             await claim.close_in_order()
     finally:

@@ -259,7 +259,7 @@ def creator(kubeconfig: str) -> None:
 def wait(is_so: Callable[[], bool]) -> None:
     pause, until_s = threading.Event(), time.monotonic() + TIMEOUT_S
     while not is_so():
-        assert time.monotonic() < until_s, "waited in vain"
+        assert time.monotonic() < until_s, "timed out"
         pause.wait(0.02)
 
 

@@ -30,7 +30,7 @@ HOSTS_TIMEOUT_S = 20.0
 PAGE_PODS = 10_000
 CPUS_PER_HOST = 4
 HELD = shell("sleep 36000", cpu=1, memory=64)
-ANSWERED = "the cluster has answered for all pods"
+ANSWERED = "reconciliation complete"
 
 
 def wide(

@@ -96,7 +96,7 @@ def test_search_on_a_narrow_screen(shown: World, browser: Browser) -> None:
 
 
 def search_for_nothing(view: View) -> None:
-    view.get_by_role("combobox", name="Search").fill("nobody is called so")
-    expect(view.get_by_text("Nothing is called so.")).to_be_visible()
+    view.get_by_role("combobox", name="Search").fill("nobody has that name")
+    expect(view.get_by_text("Nothing has that name.")).to_be_visible()
     view.keyboard.press("Escape")
     expect(view.get_by_role("combobox", name="Search")).to_be_hidden()

@@ -351,4 +351,4 @@ def test_a_pool_migrates(cluster: Cluster, start: Callable[..., str]) -> None:
     assert [{home: 1}, {target: 2}] == [clusters_of(cluster, job) for job in (batch, late)]
     assert dict.fromkeys(range(1), 1) == cluster.run_ids(batch)
     refused = CliRunner().invoke(peloton, ["-a", cluster.local.address, "migrate", pool, "--to", "nowhere"])
-    assert (1, True) == (refused.exit_code, f"there is no cluster nowhere, but {B}, {A}" in refused.output)
+    assert (1, True) == (refused.exit_code, f"unknown cluster nowhere; known clusters: {B}, {A}" in refused.output)

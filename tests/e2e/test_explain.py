@@ -91,7 +91,7 @@ def test_no_host_has_two_gpus(cluster: Cluster) -> None:
     pool = cluster.pool("gpus", gpu=3)
     config = {**shell("sleep 600"), "resource": {"cpuLimit": 0.1, "memLimitMb": 16, "diskLimitMb": 1, "gpuLimit": 2}}
     job = cluster.submit(pool, instanceCount=1, defaultConfig=config)
-    cluster.wait(lambda: reason(cluster, job).get("rule") == "RULE_HELD_BACK", "it is held back")
+    cluster.wait(lambda: reason(cluster, job).get("rule") == "RULE_HELD_BACK", "it is in backoff")
 
     (found,) = json.loads(run(cluster, "--json", "job", "why", job))["reasons"]
 

@@ -136,7 +136,7 @@ def test_a_host_that_dies_and_returns_is_used_again(cluster: Cluster) -> None:
     control(cluster, "start", host)
     assert cluster.takes_pods(pool, host)
     (lost, back) = [event for event in cluster.host_events(host) if event[0] in ("LEFT", "JOINED")][-2:]
-    assert ("LEFT", True) == (lost[0], lost[1].endswith("its agent is registered no more"))
+    assert ("LEFT", True) == (lost[0], lost[1].endswith("its agent is no longer registered"))
     assert ("JOINED", True) == (back[0], back[1].startswith("Came back after "))
     cluster.client.tasks.Stop(task_pb2.StopRequest(jobId={"value": job}))
     assert cluster.finish(job) == "KILLED"

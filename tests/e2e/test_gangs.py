@@ -57,7 +57,7 @@ def test_a_gang_without_hosts_for_all_is_passed_by(cluster: Cluster) -> None:
     cluster.wait(lambda: "gang of 4 waits for hosts for all of it" in why(cluster, four), "a gang that waits for hosts")
     others = cluster.submit(pool, instanceCount=3, defaultConfig=shell("sleep 2", cpu=3, memory=1))
 
-    cluster.wait(lambda: "held back for" in why(cluster, four), "the gang held back")
+    cluster.wait(lambda: "in backoff for" in why(cluster, four), "the gang in backoff")
     reported = cluster.task(four, 3).runtime.message
     assert reported.startswith("queued again: no hosts for all 4 members of the gang in 5 s: ")
     assert cluster.finish(others) == "SUCCEEDED"
@@ -65,7 +65,7 @@ def test_a_gang_without_hosts_for_all_is_passed_by(cluster: Cluster) -> None:
     assert launches(cluster, four, 4) == {}
 
     cluster.client.tasks.Stop(task_pb2.StopRequest(jobId={"value": filler}))
-    assert cluster.finish(four) == "SUCCEEDED"  # it is held back for a minute the second time
+    assert cluster.finish(four) == "SUCCEEDED"  # it is in backoff for a minute the second time
     assert launches(cluster, four, 4) == {1: [0, 1, 2, 3]}
 
 

@@ -67,7 +67,7 @@ def test_pods_of_a_host_that_mesos_drains_move(cluster: Cluster) -> None:
     reported = dict(cluster.host_events(host))
     why = "an operator of Mesos (drains it|has drained it, and must reactivate it)"  # as it was seen first, and last
     assert re.fullmatch(f"Takes no pods: {why}", reported["CORDONED"])
-    assert re.fullmatch(f"Takes pods again, before not: {why}", reported["UNCORDONED"])
+    assert re.fullmatch(f"Takes pods again; it did not before: {why}", reported["UNCORDONED"])
     again = cluster.submit(pool, instanceCount=1, defaultConfig=shell("true", **bound_to("hostname", host)))
     assert "SUCCEEDED" == cluster.finish(again)
     service.stop()

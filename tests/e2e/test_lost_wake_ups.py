@@ -19,7 +19,7 @@ from tests.nightly import NIGHTLY
 from tests.waiting import QUIET_S
 
 pytestmark = pytest.mark.xdist_group("faults")
-WOKEN = "jobs with changes that their workflows had yet to see were woken"
+WOKEN = "whose workflows had missed changes"
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +72,7 @@ def test_roles_that_start_wake_no_idle_job(cluster: Cluster, pool: str, storage:
     event to the history of an idle job."""
     job = idle_job(cluster, pool, storage)
     before = events(cluster, job)
-    for role, said in (("api", "API at"), ("resmgr", "leads"), ("hostmgr", "the cluster has answered for all pods")):
+    for role, said in (("api", "API at"), ("resmgr", "became leader"), ("hostmgr", "reconciliation complete")):
         since = len(cluster.log)
         cluster.kill(role)
         cluster.wait(

@@ -79,7 +79,7 @@ def test_a_plan_says_which_pods_find_a_host_now(cluster: Cluster, file: Path) ->
     missing = "2 pods without a host (4 hosts: less than 2.5 cpu free, 2 at most)"
     expected = [
         "In pool /planned 3 of 3 instances would be admitted now.",
-        f"  hosts have room for 1 of these now; 2 would wait for a host: {missing}",
+        f"  hosts have free resources for 1 of these now; 2 would wait for a host: {missing}",
     ]
 
     def plan() -> list[str]:
@@ -92,7 +92,7 @@ def test_a_plan_says_which_pods_find_a_host_now(cluster: Cluster, file: Path) ->
     assert [
         "The daemon of pool /planned would stand in no queue: hosts decide where it runs.",
         "  4 of 4 hosts match",
-        "    4 hosts with room for it: it would run there at once",
+        "    4 hosts with free resources: it would run there at once",
     ] == run(cluster, "job", "daemon", "plan", "/planned", agent).stdout.splitlines()[:3]
     job, _ = create(cluster, "/planned", file, 3, task)
     cluster.wait(lambda: cluster.counts(job).get("RUNNING") == 1, "the pod that has a host")
@@ -110,13 +110,13 @@ def test_a_constraint_that_no_host_meets(cluster: Cluster, file: Path) -> None:
     stuck, reported = create(cluster, "/nowhere", file, 8, task)
     assert f"Warning: instances 0-7 {NO_RACK}; they wait for one to join\n" == reported
     assert NO_RACK in run(cluster, "job", "plan", "/nowhere", file).stdout
-    cluster.wait(lambda: "held back for" in why(cluster, stuck), "the pods held back", AT_ONCE_S)
+    cluster.wait(lambda: "in backoff for" in why(cluster, stuck), "the pods in backoff", AT_ONCE_S)
 
     assert cluster.finish(ordinary(cluster, pool), AT_ONCE_S) == "SUCCEEDED"
-    assert "because no host was found; others pass by" in why(cluster, stuck)
+    assert "after no host was found; later gangs may be admitted first" in why(cluster, stuck)
     assert NO_RACK in why(cluster, stuck)
-    assert "held back for" in run(cluster, "respool", "why", "/nowhere").stdout
-    tries = r"queued again, (1 try|\d+ tries) in vain, the next in \d+ s: "
+    assert "in backoff for" in run(cluster, "respool", "why", "/nowhere").stdout
+    tries = r"queued again, (1 attempt|\d+ attempts) failed, the next in \d+ s: "
     assert re.fullmatch(tries + "0 of 4 hosts meet the constraint label rack=z", cluster.task(stuck).runtime.message)
     cluster.client.tasks.Stop(task_pb2.StopRequest(jobId={"value": stuck}))
     assert cluster.finish(stuck) == "KILLED"
@@ -128,7 +128,7 @@ def test_a_pod_larger_than_every_host(cluster: Cluster, file: Path) -> None:
     pool = cluster.pool("large", cpu=8)
     large, reported = create(cluster, "/large", file, 1, shell("true", cpu=7, memory=1))
     assert f"Warning: {TOO_LARGE}; it waits for one to join\n" == reported
-    cluster.wait(lambda: "held back for" in why(cluster, large), "the pod held back", AT_ONCE_S)
+    cluster.wait(lambda: "in backoff for" in why(cluster, large), "the pod in backoff", AT_ONCE_S)
     assert cluster.finish(ordinary(cluster, pool), AT_ONCE_S) == "SUCCEEDED"
 
     gang = cluster.submit(
@@ -138,7 +138,7 @@ def test_a_pod_larger_than_every_host(cluster: Cluster, file: Path) -> None:
         defaultConfig=shell("true", cpu=1, memory=1),
         instanceConfig={"1": shell("true", cpu=7, memory=1)},
     )
-    cluster.wait(lambda: "held back for" in why(cluster, gang), "the gang held back", AT_ONCE_S)
+    cluster.wait(lambda: "in backoff for" in why(cluster, gang), "the gang in backoff", AT_ONCE_S)
     assert TOO_LARGE.replace("instance 0", "instance 1") in why(cluster, gang)
     assert cluster.finish(ordinary(cluster, pool), AT_ONCE_S) == "SUCCEEDED"
 
@@ -169,7 +169,7 @@ def test_a_service_that_fits_no_host(cluster: Cluster, file: Path) -> None:
     result = run(cluster, "job", "stateless", "create", "/served", file, "--jobID", service)
 
     assert f"Warning: instances 0-7 {NO_RACK}; they wait for one to join\n" == result.stderr
-    cluster.wait(lambda: "held back for" in why(cluster, service), "the pods held back", AT_ONCE_S)
+    cluster.wait(lambda: "in backoff for" in why(cluster, service), "the pods in backoff", AT_ONCE_S)
     assert cluster.finish(ordinary(cluster, pool), AT_ONCE_S) == "SUCCEEDED"
 
 
@@ -187,7 +187,7 @@ def test_two_jobs_that_wait_for_an_empty_host(tmp_path: Path) -> None:
         pool = cluster.pool("turns", cpu=5)
         stuck = [cluster.submit(pool, instanceCount=20, defaultConfig=shell("true", cpu=4, memory=1)) for _ in range(2)]
         assert cluster.finish(ordinary(cluster, pool, cpu=2), 4 * 40) == "SUCCEEDED"
-        assert all("held back for" in why(cluster, job) or "admitted" in why(cluster, job) for job in stuck)
+        assert all("in backoff for" in why(cluster, job) or "admitted" in why(cluster, job) for job in stuck)
 
 
 @NIGHTLY
@@ -202,7 +202,7 @@ def test_hosts_that_do_not_become_free_in_time(tmp_path: Path) -> None:
         cluster.wait(lambda: cluster.counts(filler) == {"RUNNING": 2}, "hosts that are half full")
         pool = cluster.pool("late", cpu=4)
         late = cluster.submit(pool, instanceCount=1, defaultConfig=shell("true", cpu=3, memory=1))
-        cluster.wait(lambda: "held back for" in why(cluster, late), "the pod held back", AT_ONCE_S)
+        cluster.wait(lambda: "in backoff for" in why(cluster, late), "the pod in backoff", AT_ONCE_S)
         assert ": no host found in 3 s: 1 pod without a host" in cluster.task(late).runtime.message
         assert cluster.finish(ordinary(cluster, pool, cpu=2), AT_ONCE_S) == "SUCCEEDED"
 

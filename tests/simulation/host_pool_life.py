@@ -113,7 +113,7 @@ class HostPoolLife(JobLife):
         fresh.run_background_tasks()
         if fresh.cache.host_pools.totals() != self.core.cache.host_pools.totals():
             raise AssertionError(
-                f"in memory {self.core.cache.host_pools.totals()}, read anew {fresh.cache.host_pools.totals()}"
+                f"in memory {self.core.cache.host_pools.totals()}, read again {fresh.cache.host_pools.totals()}"
             )
 
     def _run_all(self) -> bool:

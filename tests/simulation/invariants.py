@@ -142,7 +142,7 @@ def check_in_backoff(records: Records, admission: Admission) -> None:
     """Check, before the rows are written, that no run in backoff is admitted."""
     for chosen in admission.admitted:
         if _is_in_backoff(records, chosen.run):
-            raise Broken(f"{chosen.run.job_id} was admitted from {chosen.run.start} on while it is held back")
+            raise Broken(f"{chosen.run.job_id} was admitted from {chosen.run.start} on while it is in backoff")
 
 
 def _is_in_backoff(records: Records, run: GangRun) -> bool:

@@ -73,7 +73,7 @@ def test_an_admission_of_what_is_in_backoff_is_noticed(monkeypatch: pytest.Monke
     """A step fails when the ledger forgets backoffs."""
     monkeypatch.setattr(resmgr, "PLACEMENT_S", 60.0)
     monkeypatch.setattr(JobLedger, "back_off", lambda *_: None)
-    with pytest.raises(AssertionError, match="while it is held back"):
+    with pytest.raises(AssertionError, match="while it is in backoff"):
         Day(11, SMALL, ROUGH).run()
 
 

@@ -282,9 +282,9 @@ async def test_temporal_that_hangs(watch: TemporalWatch, server: FakeTemporal, m
     server.hangs = True
 
     assert "no answer within 0.01 s" == (await watch.read_snapshot()).fault
-    assert [
-        "Temporal at temporal:7233 does not answer (no answer within 0.01 s): the job does not go on meanwhile"
-    ] == (await watch.why(RECORD))
+    assert ["Temporal at temporal:7233 does not answer (no answer within 0.01 s): the job makes no progress"] == (
+        await watch.why(RECORD)
+    )
 
 
 async def test_a_read_that_takes_long_is_not_waited_for_at_once(
@@ -362,7 +362,7 @@ async def test_why_a_job_does_not_go_on(watch: TemporalWatch, server: FakeTempor
 
     tasks = "its workflow tasks fail again and again; the logs of the workers say why"
     assert [
-        f"the workflow of job web does not go on: {tasks}",
+        f"the workflow of job web is stuck: {tasks}",
         "the workflow of the launch of the gang of job web waits: its activity enqueue is on attempt 5: down",
     ] == lines
     assert 2 == server.calls["describe"]

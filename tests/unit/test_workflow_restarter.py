@@ -140,7 +140,7 @@ async def test_one_workflow_that_cannot_be_started_keeps_no_other_from_it(caplog
 
     assert [ids[0], *ids[2:]] == client.started
     assert client.attempts[ids[1]] >= 3
-    assert f"the last one of {ids[1]}: {ids[1]}: no" in caplog.text
+    assert f"the last one to {ids[1]}: {ids[1]}: no" in caplog.text
 
 
 @in_virtual_time

@@ -78,7 +78,7 @@ def test_what_blocks_is_reported() -> None:
 
     assert story.status["waiting_for"] == "the end of 1 pod and the SLA of 1 job to let 2 pods go"
     assert story.workflow.current_details.splitlines()[2:] == [
-        "3 pods on the host, 1 told to leave.",
+        "3 pods on the host, 1 terminating.",
         "",
         "It waits for the end of 1 pod and the SLA of 1 job to let 2 pods go.",
         "",

@@ -77,7 +77,7 @@ def test_each_step_names_itself() -> None:
     assert list(dict.fromkeys(story.workflow.summaries)) == [
         "begin: take instances down that go to b",
         f"take the next instances down that go to b: {moved}",
-        f"look whether it may continue: {moved}",
+        f"check whether it may continue: {moved}",
         "take the next instances down that come back: 2 instances moved, 0 left in the services under way",
     ]
 

@@ -79,7 +79,7 @@ def test_each_step_names_itself() -> None:
         "begin: plan a round, and begin its moves",
         "watch 2 of 2 moves",
         "plan the next round: 2 moves begun within the last hour",
-        "look whether it may continue",
+        "check whether it may continue",
     ]
 
 
@@ -121,7 +121,7 @@ def test_paused_rebalancing_moves_nothing() -> None:
     story = Story()
     story.until(lambda: story.cluster.moving == 2)
     story.cluster.act(RebalanceAct.PAUSE)
-    story.until(lambda: story.status["waiting_for"] == "somebody to resume it" and not story.cluster.moving)
+    story.until(lambda: story.status["waiting_for"] == "an operator to resume it" and not story.cluster.moving)
     looks, begun = story.cluster.calls["advance"], len(story.cluster.begun_ns)
     paused_s = story.clock.elapsed_s
     story.until(lambda: story.clock.elapsed_s > paused_s + 1_000)

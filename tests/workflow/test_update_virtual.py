@@ -65,7 +65,7 @@ def test_it_reports_what_it_waits_for() -> None:
 
     story.service.steer(rollout.pause)
     story.until(lambda: story.status["state"] == "PAUSED")
-    assert story.status["waiting_for"] == "somebody to resume it"
+    assert story.status["waiting_for"] == "an operator to resume it"
     story.service.steer(rollout.resume)
 
     assert story.end().done_count == 6

@@ -241,7 +241,7 @@ class WatchHub:
                 if batch.is_last:
                     await asyncio.sleep(self._poll_s)
         except Exception as error:  # of any kind: the watchers resume
-            log.exception("the log of changes cannot be followed")
+            log.exception("cannot follow the log of changes, retrying")
             for watcher in list(self._joined.values()):
                 watcher.finish(Unavailable(f"changes cannot be read ({type(error).__name__}): resume"))
             self._joined.clear()

@@ -36,7 +36,7 @@ class HostnameClaims:
             self._mine |= new - refused.keys()
         for hostname in sorted(refused.keys() - self._refused.keys()):
             log.error(
-                "host %s is not used: cluster %s has one of that name, and names are unique over all clusters",
+                "host %s is ignored: cluster %s has a host of that name, and names are unique over all clusters",
                 hostname,
                 refused[hostname],
             )

@@ -127,11 +127,13 @@ class ReservationCache:
             jobs = self._waiting.pop_all() if late or ended else set()
         for one in late:
             log.warning(
-                "host %s is given back, no room came in time: it was reserved %s", one.hostname, reservation_text(one)
+                "reservation of host %s expired before enough resources were free: it was reserved %s",
+                one.hostname,
+                reservation_text(one),
             )
             self._recorder.record_released(one, is_late=True)
         for one in dict.fromkeys(ended):
-            log.info("host %s is reserved no more: it was %s", one.hostname, reservation_text(one))
+            log.info("reservation of host %s ended: it was %s", one.hostname, reservation_text(one))
             self._recorder.record_released(one)
         return jobs
 

@@ -157,7 +157,7 @@ class ClusterView:
         try:
             found = node_of(node, self._settings)
         except ValueError as error:
-            log.warning("node %s is left out: %s", name, error)
+            log.warning("node %s is ignored: %s", name, error)
             found = None
         if found is None:
             self._unready_since.pop(name, None)

@@ -166,7 +166,7 @@ class KubernetesDriver:
             try:
                 self._tick()
             except Exception as error:  # storage is unavailable, or the host manager did not record the hosts
-                log.warning("hosts and room are announced again soon: %s", error)
+                log.warning("hosts and offers not published, retrying: %s", error)
                 self._stopping.wait(BEGIN_RETRY_S)
             self._woken.wait(EVALUATION_PERIOD_S)
             self._stopping.wait(GATHER_S)

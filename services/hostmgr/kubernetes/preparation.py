@@ -71,7 +71,7 @@ class Preparation:
 
     def _miss(self, why: str) -> None:
         if why != self.lacking:
-            log.warning("no pods can be created: %s", why)
+            log.warning("cannot create pods: %s", why)
         self.lacking = why
 
 

@@ -94,7 +94,7 @@ class Session:
             if holder == self.holder or not self._is_held:
                 return
             self._is_held = False
-        log.warning("lease %s was taken over by %s: this process drives the cluster no more", self._name, holder)
+        log.warning("lease %s was taken over by %s: this process no longer controls the cluster", self._name, holder)
         self._replaced(holder)
 
 

@@ -103,7 +103,7 @@ class AgentWatch:
             self._denied(str(error))
         except Exception as error:
             if not self._stopping.is_set():
-                log.warning("agents failed, tried again soon: %s", error)
+                log.warning("list of agents not read, retrying: %s", error)
 
     def _poll(self, master: str) -> None:
         agents = self._label(self._with_awaited(self._poller.poll(master)))

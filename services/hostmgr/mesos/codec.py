@@ -67,7 +67,7 @@ def _pod_status(task_id: str, agent_id: str, status: Json) -> PodStatus | None:
     state, pod_id = _STATES.get(status["state"]), _pod_id(task_id)
     if state is None or pod_id is None:
         if status["state"] not in _SAY_NOTHING:
-            log.warning("status %s of %s is not ours", status["state"], task_id)
+            log.warning("ignored status %s of task %s: its id is not a Peloton pod id", status["state"], task_id)
         return None
     return PodStatus(
         pod_id,

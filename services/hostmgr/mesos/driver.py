@@ -190,7 +190,7 @@ class MesosDriver(Callbacks):
         self._inverse_offers.came(offers)
 
     def error(self, driver: Subscription, message: str) -> None:
-        log.error("Mesos refuses the framework: %s", message)
+        log.error("Mesos rejected the framework: %s", message)
         if message == REMOVED:
             # Its pods ended with it: a new framework follows, and reconciliation finds the lost pods.
             driver.forget_framework()

@@ -120,7 +120,7 @@ class AgentIsolators:
         try:
             flag = str(self._read_flags(agent.address, agent.process)["isolation"])
         except (OSError, ValueError, LookupError, TypeError) as error:
-            log.info("flags of agent %s not read, taken to have all isolators: %s", agent.host.hostname, error)
+            log.info("flags of agent %s not read, assuming all isolators: %s", agent.host.hostname, error)
             with self._lock:
                 self._asked.pop(key, None)
                 _put(self._silent_until_s, key, self._clock() + ASK_AGAIN_S)
@@ -135,7 +135,9 @@ class AgentIsolators:
             self._asked.pop(key, None)
             _put(self._known, key, found)
         if is_new and (lacks := found.lacks):
-            log.warning("agent %s, and others like it, get no %s: %s", hostname, " and no ".join(lacks), found.said)
+            log.warning(
+                "agent %s, and others with its flags, get no %s: %s", hostname, " and no ".join(lacks), found.said
+            )
 
     def record_refusal(self, agent: Agent, message: str) -> None:
         """Records an agent's rejection of a limit: its flags could not be read."""

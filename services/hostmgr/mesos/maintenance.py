@@ -111,7 +111,7 @@ class InverseOffers:
                 try:
                     self._send_all([{"type": name, name.lower(): body}])
                 except OSError as error:
-                    log.info("%d inverse offers not answered: %s; Mesos asks again", len(ids), error)
+                    log.info("%d inverse offers not answered, Mesos will resend them: %s", len(ids), error)
 
 
 def _key(machine: Json) -> tuple[str, str]:

@@ -42,7 +42,7 @@ class MasterTerm:
         if master_id != self._master_id:
             self._master_id = master_id
             self._settled_s = self._clock() + self._timeout_s
-            text = "Mesos master %s is new here: pods on agents that it does not know are not given up for %.0f s"
+            text = "new leading Mesos master %s: pods on agents unknown to it are kept for %.0f s"
             log.info(text, master_id, self._timeout_s)
         self._is_subscribed = True
 

@@ -172,11 +172,13 @@ class OfferController:
             refusals = self._send_all([{"type": "REVIVE"}])
         except OSError as error:
             self._came.set()
-            log.info("Mesos not asked for offers: %s", error)  # waiting jobs ask again, or a subscription wakes them
+            log.info(
+                "offers not requested, retrying: %s", error
+            )  # waiting jobs ask again, or a subscription wakes them
             return False
         if any(refusals):
             self._came.set()
-            log.warning("Mesos refuses to make offers: %s", refusals[0])
+            log.warning("Mesos rejected the request for offers: %s", refusals[0])
             return False
         with self._lock:
             self._is_suppressed = self._are_some_declined = False
@@ -209,7 +211,7 @@ class OfferController:
             is_idle = now_s - self._asked_s >= self._hold_s and now_s - self._short_s >= WAITING_AGE_S
             if not is_idle or self._is_suppressed:
                 return False
-        log.info("no pod waits for hosts: Mesos makes no offers until one does")
+        log.info("no pod waits for a host: suppressed offers")
         return True
 
     def _set_mesos_state(self, is_suppressed: bool, are_some_declined: bool) -> None:

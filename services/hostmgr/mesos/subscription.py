@@ -146,7 +146,7 @@ class Subscription(pymesos.MesosSchedulerDriver):  # type: ignore[misc]
         try:
             stream = EventStream(self._master or "", self.gen_request(), self._access)
         except (OSError, ValueError) as error:
-            log.warning("Mesos master %s not reached: %s", self._master, error)
+            log.warning("cannot reach Mesos master %s: %s", self._master, error)
             self._step_back()
             return None
         selector.register(stream.sock, selectors.EVENT_READ)

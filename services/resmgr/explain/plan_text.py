@@ -19,7 +19,7 @@ def capacity_lines(planned: pb.PlannedRoom, admitted: int, queued: int, why: Pla
     ``why``: the reason of instances that would be admitted and find no host.
     """
     if planned.notKnown:
-        yield f"whether hosts have room for them now is not known: {planned.notKnown}"
+        yield f"free resources of hosts are unknown: {planned.notKnown}"
         return
     if admitted:
         found, hostless = planned.foundInstances, planned.hostlessInstances
@@ -27,17 +27,17 @@ def capacity_lines(planned: pb.PlannedRoom, admitted: int, queued: int, why: Pla
         who = "a host has" if admitted == found == 1 else "no host has" if admitted == 1 else "hosts have"
         others = "it" if admitted == 1 else str(hostless)
         wait = f"; {others} would wait for a host: {placement_text(why)}" if hostless and why else ""
-        yield f"{who} room for {of_these} now{wait}"
+        yield f"{who} free resources for {of_these} now{wait}"
     if queued:
         found = planned.queuedFoundInstances
         of_these = (
             "the one" if queued == 1 else f"all {queued}" if found == queued else f"{found or 'none'} of the {queued}"
         )
         who = "hosts have" if queued > 1 else "a host has" if found else "no host has"
-        yield f"{who} room now for {of_these} that would wait in the queue"
+        yield f"{who} free resources now for {of_these} that would wait in the queue"
     if planned.uncheckedInstances:
         unchecked = format_count(planned.uncheckedInstances, "instance")
-        yield f"of {unchecked} it is not known whether hosts have room: they are of too many sorts"
+        yield f"{unchecked} were not compared with hosts: they have too many shapes"
 
 
 def daemon_lines(pool_path: str, found: Mapping[str, DaemonPlan | PelotonError]) -> Iterator[str]:
@@ -56,10 +56,10 @@ def _on_hosts(planned: DaemonPlan) -> Iterator[str]:
     """Yield lines that count each matching host once."""
     evicted = format_count(planned.evicted_count, "preemptible instance")
     for count, what in (
-        (planned.free_count, "with room for it: it would run there at once"),
+        (planned.free_count, "with free resources: it would run there at once"),
         (planned.evicting_count, f"where {evicted} would be evicted for it after 10 s"),
-        (planned.waiting_count, "without room: it would wait there until others end"),
-        (planned.unchecked_count, "without room, where it was not looked at whom it would evict"),
+        (planned.waiting_count, "without free resources: it would wait there until pods end"),
+        (planned.unchecked_count, "without free resources, evictions not evaluated"),
         (planned.unavailable_count, "in maintenance: it would run there afterwards"),
     ):
         if count:

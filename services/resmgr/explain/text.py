@@ -151,7 +151,9 @@ def describe_unqueued(one: Unqueued) -> str:
         case Obstacle.NEXT_CYCLE:
             return f"{instances} about to be queued"
         case Obstacle.MAXIMUM_RUNNING:
-            return f"{instances} held back: at most {one.bound} may run at a time, {one.used} are queued or running"
+            return (
+                f"{instances} not queued yet: at most {one.bound} may run at a time, {one.used} are queued or running"
+            )
         case Obstacle.FITS_NO_HOST:
             named = f"{instances}, the first {one.first}," if one.has_gaps else _span(one.first, one.pod_count)
             verb, waits = ("fits", "it waits") if one.pod_count == 1 else ("fit", "they wait")

@@ -85,8 +85,8 @@ def requeue_pods(
 
 
 def tries_text(vain_count: int, delay_ns: int) -> str:
-    tries = "1 try" if vain_count == 1 else f"{vain_count} tries"
-    return f"{tries} in vain, the next in {-(-delay_ns // NS_PER_S)} s"
+    tries = "1 attempt" if vain_count == 1 else f"{vain_count} attempts"
+    return f"{tries} failed, the next in {-(-delay_ns // NS_PER_S)} s"
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,7 @@ from services.storage.ranges import as_ranges
 from services.storage.tables import DAEMON_HOST, FINISHED_STATES, JOB, POD
 
 CAME_BACK, LEFT = "Its host matches again", "Its host does not match any more"
-PASSED = "Its host has room for it"
+PASSED = "Its host has free resources for it"
 _BATCH, _DAEMON = JOB_TYPE_NUMBERS[JobType.BATCH], JOB_TYPE_NUMBERS[JobType.DAEMON]
 _RUNS = JOB_STATE_NUMBERS[JobState.RUNNING]
 _SAME = sa.and_(POD.c.job_id == DAEMON_HOST.c.job_id, POD.c.instance_id == DAEMON_HOST.c.instance_id)

@@ -78,7 +78,9 @@ def test_a_pod_of_another_user_is_not_taken_for_ours(lab: Lab, cluster: Kubernet
 
     _, failed = launch(lab, [pod])
 
-    assert [f"a pod {pod.pod_id} that is not ours is in namespace {cluster.namespace}"] == [why for _, why in failed]
+    assert [f"namespace {cluster.namespace} has a pod {pod.pod_id} that Peloton does not manage"] == [
+        why for _, why in failed
+    ]
 
 
 def test_a_pod_that_kubernetes_cannot_run_has_failed(lab: Lab) -> None:

@@ -177,7 +177,7 @@ def test_preemptible_pods_free_resources(world: World, monkeypatch: pytest.Monke
         lambda: world.states(others).keys().isdisjoint({"RUNNING", "PREEMPTING", "KILLING"}), "the evicted pods to end"
     )
     events = world.storage.pods.events(others, 0, None, 0)
-    assert any("makes room for a daemon" in event.message for event in events)
+    assert any("frees resources for a daemon" in event.message for event in events)
 
 
 def test_a_plan_says_where_a_daemon_would_run(world: World) -> None:

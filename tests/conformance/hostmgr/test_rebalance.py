@@ -100,7 +100,7 @@ def test_a_pod_of_a_service_yields_to_one_that_fits_nowhere(world: World) -> Non
         move.goal,
         move.cluster,
     )
-    assert f"makes room on {move.source} for a pod of job {big} that fits nowhere" == move.reason
+    assert f"frees resources on {move.source} for a pod of job {big} that fits nowhere" == move.reason
     assert [("of batch jobs", 1)] == [(one.reason, one.pod_count) for one in answer.staying]
     assert answer == world.plan(FREE)
 
@@ -241,7 +241,7 @@ def test_what_is_not_started_moves_nothing(world: World) -> None:
     world.rebalance(Goal.EMPTY)
     world.manager.storage.rebalances.steer(["east"], RebalanceAct.PAUSE)
     world.manager.rebalancer.advance()
-    assert ("somebody to resume it", "PAUSED") == (world.row().progress.waiting_for, world.row().progress.state)
+    assert ("an operator to resume it", "PAUSED") == (world.row().progress.waiting_for, world.row().progress.state)
 
     world.manager.storage.rebalances.steer(["east"], RebalanceAct.STOP)
     world.manager.rebalancer.advance()

@@ -312,7 +312,7 @@ def test_a_lost_volume_says_what_is_known_by_now(make: Make) -> None:
 
     world.cluster.agent(made.host, "start")
 
-    wait(lambda: volume(world, job).note == f"host {made.host} is there, and has it no more", "the other reason")
+    wait(lambda: volume(world, job).note == f"host {made.host} is registered and no longer has it", "the other reason")
     assert (made.volume_id, lost.changed_ns) == (volume(world, job).volume_id, volume(world, job).changed_ns)
     wait(lambda: world.states(job) == {"LOST": 1}, "the loss of the pod")
     world.admit(job)

@@ -148,7 +148,7 @@ def test_a_paused_migration_takes_no_step(storage: Storage) -> None:
 
     progress = storage.migrations.advance(migration.migration_id)
 
-    assert (MigrationState.PAUSED, 0, "somebody to resume it") == (
+    assert (MigrationState.PAUSED, 0, "an operator to resume it") == (
         progress.state,
         progress.moved_count,
         progress.waiting_for,

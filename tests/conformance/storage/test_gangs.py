@@ -175,7 +175,7 @@ def test_a_gang_is_retried_as_one(storage: Storage) -> None:
 
     assert 1 == world.settle_all(storage, job_id).kill_count
     assert [(I, 2), (I, 2), (R, 1), (R, 1)] == runs(storage, job_id)
-    reported = "Gang runs anew: instance 1 is FAILED, Command exited with status 3"
+    reported = "Gang restarted: instance 1 is FAILED, Command exited with status 3"
     assert [reported] * 2 == [world.pod(storage, job_id, i).message.strip() for i in (0, 2)]
     storage.host_pods.mark_killing(job_id, 10)
     world.report(storage, job_id, [2], K)

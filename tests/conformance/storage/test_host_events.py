@@ -50,7 +50,7 @@ def test_hosts_join_leave_and_come_back(storage: Storage, clock: Clock) -> None:
     storage.hosts.claim(C, [H1, H2])
 
     assert [
-        ("LEFT", f"Left cluster {C}: its agent is registered no more"),
+        ("LEFT", f"Left cluster {C}: its agent is no longer registered"),
         ("JOINED", "Came back after 3 min"),
     ] == reported(storage)
     assert [("JOINED", f"Joined cluster {C}")] == reported(storage, H2)
@@ -113,21 +113,21 @@ def test_a_maintenance_from_its_request_to_its_end(storage: Storage) -> None:
     records.steer(C, [H2], MaintenanceAct.CANCEL, 1, at)
 
     assert [
-        ("MAINTENANCE_ASKED", "Maintenance asked for: a new disk"),
-        ("DRAINING", "Drain begun for its maintenance; 1 host of the cluster away"),
-        ("DRAIN_PROGRESS", "8 pods to leave, 3 on their way; 5 pods of 1 job may not go yet, first of job train: its "
-         "SLA keeps 5"),
-        ("DRAIN_PROGRESS", "7 pods to leave, 3 on their way"),
-        ("DRAIN_PROGRESS", "3 pods to leave, 3 on their way"),
-        ("DRAIN_PROGRESS", "1 pod to leave, 1 on their way"),
-        ("DRAIN_FORCED", "Drain forced 5 min after it began: pods leave whatever the SLA of their jobs"),
+        ("MAINTENANCE_ASKED", "Maintenance requested: a new disk"),
+        ("DRAINING", "Drain begun for its maintenance; 1 host of the cluster unavailable"),
+        ("DRAIN_PROGRESS", "8 pods remaining, 3 of them terminating; 5 pods of 1 job blocked by their "
+         "SLA, first of job train: its SLA keeps 5"),
+        ("DRAIN_PROGRESS", "7 pods remaining, 3 of them terminating"),
+        ("DRAIN_PROGRESS", "3 pods remaining, 3 of them terminating"),
+        ("DRAIN_PROGRESS", "1 pod remaining, 1 of them terminating"),
+        ("DRAIN_FORCED", "Drain forced 5 min after it began: pods leave even if the SLA of their jobs forbids it"),
         ("DRAINED", "Drained in 5 min: forced"),
         ("DOWN", "Down for maintenance"),
         ("COMPLETED", "Maintenance completed after 2 h down: the host may come back"),
         ("UP", "Takes pods again, 2 h after its drain began"),
     ] == reported(storage)  # fmt: skip
     assert ["MAINTENANCE_ASKED", "DRAINING", "CANCELLED"] == [kind for kind, _ in reported(storage, H2)]
-    assert ", 2 h after it was asked for; 1 host of the cluster away" in reported(storage, H2)[1][1]
+    assert ", 2 h after the request; 1 host of the cluster unavailable" in reported(storage, H2)[1][1]
     assert "Maintenance cancelled while the host was DRAINING" == reported(storage, H2)[-1][1]
 
 
@@ -159,7 +159,7 @@ def test_moves_by_hand(pools: Storage) -> None:
         ("POOL_WANTED", "To move from host pool batch to services once it is drained, by hand"),
         (
             "DRAINING",
-            "Drain begun to move to host pool services; 1 host of the cluster away",
+            "Drain begun to move to host pool services; 1 host of the cluster unavailable",
         ),
         ("DRAINED", "Drained in 3 min"),
         ("POOL_CHANGED", "Moved from host pool batch to services, drained"),
@@ -190,9 +190,9 @@ def test_moves_by_the_mover(pools: Storage) -> None:
         wanted,
         (
             "DRAINING",
-            "Drain begun to move to host pool services; 1 host of the cluster away",
+            "Drain begun to move to host pool services; 1 host of the cluster unavailable",
         ),
-        ("MAINTENANCE_ASKED", "Maintenance asked for, instead of the move to host pool services: it smokes"),
+        ("MAINTENANCE_ASKED", "Maintenance requested, instead of the move to host pool services: it smokes"),
         ("POOL_CHANGED", "Moved from host pool default to services, emptied by its maintenance"),
     ] == reported(pools)
     stays = ("POOL_WANTED", "To stay in host pool default, by the mover: not empty after 3600 s")

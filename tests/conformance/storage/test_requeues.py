@@ -15,7 +15,7 @@ from tests.conformance.storage import builders as world
 from tests.conformance.storage.builders import NOW, READY, SECOND, Clock, K, P, everywhere
 
 WHY = RequeueReason(RequeueRule.FITS_NO_HOST, infeasible=((Infeasible(host_count=3, constraint="label rack=z"),),))
-REPORTED = "queued again, 1 try in vain, the next in 30 s: 0 of 3 hosts meet the constraint label rack=z"
+REPORTED = "queued again, 1 attempt failed, the next in 30 s: 0 of 3 hosts meet the constraint label rack=z"
 
 
 def held_until(storage: Storage, job_id: str) -> dict[int, int]:
@@ -208,5 +208,5 @@ def test_failed_tries_leave_a_bounded_number_of_events(storage: Storage, clock: 
     assert {P, READY} <= second
     if gang == 1:
         assert storage.pods.events(job_id, 0, 2, 10)[1].message.startswith(
-            "queued again, 10 tries in vain, the next in"
+            "queued again, 10 attempts failed, the next in"
         )

@@ -220,7 +220,7 @@ def test_pause_resume_abort(storage: Storage) -> None:
     job = update(storage, job_id, service_config(3, "v2"), ONE_BY_ONE)
     job = storage.updates.steer(job_id, job.entity_version, UpdateAct.PAUSE, "note", NOW)
     progress = storage.updates.advance(job_id, NOW)
-    assert (0, "somebody to resume it") == (progress.current_count, progress.waiting_for)
+    assert (0, "an operator to resume it") == (progress.current_count, progress.waiting_for)
     job = storage.updates.steer(job_id, job.entity_version, UpdateAct.RESUME, None, NOW)
     turn(storage, job_id)
     job = storage.updates.steer(job_id, job.entity_version, UpdateAct.ABORT, "", NOW)

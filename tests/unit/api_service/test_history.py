@@ -124,7 +124,7 @@ async def test_clusters(history: Any, storage: Storage) -> None:
     (only,) = (await history.GetClusterHistory(pb.GetClusterHistoryRequest(clusters=["other"]))).clusters
     assert "other" == only.cluster
     found = await refused(history.GetClusterHistory(pb.GetClusterHistoryRequest(clusters=["x"])))
-    assert (grpc.StatusCode.NOT_FOUND, "there is no cluster x, but local, other") == found
+    assert (grpc.StatusCode.NOT_FOUND, "unknown cluster x; known clusters: local, other") == found
 
 
 @pytest.mark.parametrize(

@@ -103,12 +103,16 @@ async def test_a_token_is_of_one_order(table: Any) -> None:
     assert ["etl"] == [job.name for job in first.jobs]
     other = table_pb2.ListJobsRequest(pageToken=first.nextPageToken)
 
-    assert (grpc.StatusCode.INVALID_ARGUMENT, "pageToken is of the other order: begin anew without one") == (
-        await refused(table.ListJobs(other))
-    )
+    assert (
+        grpc.StatusCode.INVALID_ARGUMENT,
+        "pageToken belongs to the other sort order: start again without a token",
+    ) == (await refused(table.ListJobs(other)))
     for token in ("x", "W10", "WzEsMixudWxsLDAsMF0", "MQ", "Wzk" * 50, "é"):
         code, details = await refused(table.ListJobs(table_pb2.ListJobsRequest(pageToken=token)))
-        assert (grpc.StatusCode.INVALID_ARGUMENT, True) == (code, "is none that this service gave" in details)
+        assert (grpc.StatusCode.INVALID_ARGUMENT, True) == (
+            code,
+            "was not issued by this service: start again without a token" in details,
+        )
 
 
 @pytest.mark.parametrize(

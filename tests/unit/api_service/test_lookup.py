@@ -98,7 +98,7 @@ async def test_what_can_be_no_name(lookup: Any, text: str) -> None:
     request = lookup_pb2.FindJobsRequest(text=text)
     code, details = await refused(lookup.FindJobs(request))
 
-    assert (grpc.StatusCode.INVALID_ARGUMENT, True) == (code, details.startswith("no job is called so"))
+    assert (grpc.StatusCode.INVALID_ARGUMENT, True) == (code, details.startswith("no job has that name"))
 
 
 @pytest.mark.usefixtures("two")
@@ -126,7 +126,7 @@ async def test_no_name_of_anything(lookup: Any) -> None:
     """A text with NUL is refused, as for jobs."""
     code, details = await refused(lookup.Find(lookup_pb2.FindRequest(text="\0")))
 
-    assert (grpc.StatusCode.INVALID_ARGUMENT, True) == (code, details.startswith("nothing is called so"))
+    assert (grpc.StatusCode.INVALID_ARGUMENT, True) == (code, details.startswith("nothing has that name"))
 
 
 def test_pools_that_a_text_means() -> None:

@@ -37,7 +37,7 @@ class Clusters:
 
     def target(self, cluster: str, shapes: Sequence[PodShape]) -> MigrationTarget:
         if cluster != "b":
-            raise InvalidArgument(f"there is no cluster {cluster}, but b")
+            raise InvalidArgument(f"unknown cluster {cluster}; known clusters: b")
         found = {shape: self.infeasible for shape in shapes if self.infeasible}
         return MigrationTarget(self.capacity, self.free, found)
 
@@ -125,7 +125,7 @@ async def test_what_cannot_work_is_refused_before_it_begins(migrations: Any, clu
     clusters.free = Resources.of(2, 100_000, 100_000)
     assert (
         Status.ABORTED,
-        "web needs cpu 3 and finds 2 free in cluster b: make room, or force it to move as room comes free",
+        "web needs cpu 3 and finds 2 free in cluster b: free resources there, or force the migration",
     ) == await refused(migrations.Start(request))
     assert (await migrations.Start(pb.StartRequest(job_id=JOB, target="b", force=True, dry_run=True))).plan.text
     clusters.capacity = clusters.free
@@ -156,7 +156,7 @@ REFUSED: dict[str, tuple[pb.StartRequest, Status, str]] = {
     "unknown target": (
         pb.StartRequest(pool_path=POOL, target="c"),
         Status.INVALID_ARGUMENT,
-        "there is no cluster c, but b",
+        "unknown cluster c; known clusters: b",
     ),
     "no id": (pb.StartRequest(job_id="x", target="b"), Status.INVALID_ARGUMENT, "job_id must be a UUID, not 'x'"),
     "unknown job": (

@@ -96,10 +96,10 @@ def test_a_rollout_that_has_stalled_says_so() -> None:
 
 def test_pods_without_versions() -> None:
     """The view supports an API that does not count by version."""
-    answer = job_answer(update=workflow_status("PAUSED", waiting_for="somebody to resume it"))
+    answer = job_answer(update=workflow_status("PAUSED", waiting_for="an operator to resume it"))
     answer.job_info.status.pod_stats.update({"POD_STATE_RUNNING": 3, "POD_STATE_LOST": 0})
     seen = of_update(answer.job_info)
-    assert (["pods: 3 RUNNING"], f"somebody to resume it: peloton job stateless resume {JOB}") == (
+    assert (["pods: 3 RUNNING"], f"an operator to resume it: peloton job stateless resume {JOB}") == (
         seen.pod_lines, seen.waiting_for,
     )  # fmt: skip
 

@@ -105,7 +105,7 @@ def test_offers_that_are_held_are_not_there_for_new_pods() -> None:
     hosts.hold([ComingBack(OTHER, 0, Hostname("h1"), Resources(3_000), 0)], 0.0)
 
     assert (1, []) == found(hosts, 1)
-    assert (0, ["1 host: room held for pods that come back"]) == found(hosts, 1, cpu=2)
+    assert (0, ["1 host: resources reserved for returning pods"]) == found(hosts, 1, cpu=2)
 
 
 def test_labels_of_pods_that_are_planned_count_too() -> None:

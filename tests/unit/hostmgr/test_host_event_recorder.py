@@ -62,7 +62,7 @@ def test_a_host_changes_while_it_is_registered() -> None:
     assert [
         (
             HostEventKind.CHANGED,
-            "Registered anew as new, before as h1-S; cpu 4 is 8 now; memory 2048 MiB is 1024 MiB now",
+            "Registered again as new, before as h1-S; cpu 4 is 8 now; memory 2048 MiB is 1024 MiB now",
         )
     ] == story.reported()
     story.recorder.record_hosts([host])
@@ -73,7 +73,7 @@ def test_a_host_changes_while_it_is_registered() -> None:
         (HostEventKind.CORDONED, "Takes no pods: cordoned by kubectl"),
     ] == story.reported()
     story.recorder.record_hosts([replace(host, labels={"rack": "b", "zone": "z"})])
-    assert [(HostEventKind.UNCORDONED, "Takes pods again, before not: cordoned by kubectl")] == story.reported()
+    assert [(HostEventKind.UNCORDONED, "Takes pods again; it did not before: cordoned by kubectl")] == story.reported()
     story.recorder.record_hosts([replace(host, labels={f"l{at}": "1" for at in range(9)})])
     ((_, text),) = story.reported()
     assert text.endswith("; 6 more labels changed")
@@ -93,7 +93,7 @@ def test_hosts_that_are_cordoned_or_not_as_their_last_event_says() -> None:
 
     assert [] == story.reported()
     story.recorder.record_hosts([a_host(), a_host("h2")])
-    assert [(HostEventKind.UNCORDONED, f"Takes pods again, before not: {CORDON}")] == story.reported()
+    assert [(HostEventKind.UNCORDONED, f"Takes pods again; it did not before: {CORDON}")] == story.reported()
     story.recorder.record_hosts([a_host()])
     story.recorder.record_hosts([a_host(), a_host("h2")])
     assert [] == story.reported()
@@ -119,7 +119,7 @@ def test_reservations_end_with_the_host_manager_that_made_them() -> None:
 
     story.recorder.succeed([HostEvent(H1, HostEventKind.RESERVED, "", NOW - 90 * SECOND, "west", NOW + SECOND)])
 
-    assert [(HostEventKind.GIVEN_BACK, "Reserved no more, after 90 s: another host manager leads")] == story.reported()
+    assert [(HostEventKind.GIVEN_BACK, "Reservation ended after 90 s: another host manager leads")] == story.reported()
 
 
 def test_a_host_whose_name_another_cluster_has_is_not_read() -> None:
@@ -219,6 +219,6 @@ def test_no_more_events_wait_than_a_bound(monkeypatch: pytest.MonkeyPatch, caplo
     writer.stop()
 
     assert list(range(10, 30)) == store.numbers()
-    assert ["20 events of hosts wait for storage: 10 older ones are lost"] == [
+    assert ["queue of host events is full (20): dropped the 10 oldest"] == [
         record.getMessage() for record in caplog.records
     ]

@@ -72,7 +72,7 @@ def test_a_name_of_another_cluster_is_refused_until_it_is_free(caplog: pytest.Lo
     del table.rows["h1"]
 
     assert [{"h1": "a"}, {"h1": "a"}, {}] == [*looks, claims.find_refused(["h1", "h2"])]
-    assert ["host h1 is not used: cluster a has one of that name, and names are unique over all clusters"] == [
+    assert ["host h1 is ignored: cluster a has a host of that name, and names are unique over all clusters"] == [
         record.getMessage() for record in caplog.records
     ]
 

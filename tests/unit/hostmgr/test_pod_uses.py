@@ -119,7 +119,7 @@ def test_bounds() -> None:
     uses = hosts.uses()
     names = [Hostname(f"h{i}") for i in range(HOSTS_KEPT + 1)]
 
-    with pytest.raises(InvalidArgument, match="101 hosts are asked for, at most 100 are allowed"):
+    with pytest.raises(InvalidArgument, match="101 hosts in one call, at most 100 are allowed"):
         uses.on(names[: HOSTS_PER_CALL_MAX + 1])
     for name in names:
         uses.on([name])

@@ -197,8 +197,8 @@ def test_updates_that_find_no_capacity_are_reported_together(
     full.start()
     full.stop()
 
-    reported = [text for text in caplog.messages if "wait already" in text]
-    assert ["2 reports of pods wait already: 998 were left to come again"] == reported
+    reported = [text for text in caplog.messages if "status updates is full" in text]
+    assert ["queue of status updates is full (2): 998 dropped, the cluster will resend them"] == reported
 
 
 def test_stopping_commits_what_waits(recorder: Recorder, committer: ReportQueue) -> None:

@@ -97,9 +97,8 @@ def test_others_get_only_what_is_free_beyond_the_reserved_pod() -> None:
     lease, _ = world.look(OTHER, [SMALL])
     assert {f"reserved for pod {JOB}-0": 1} == refused(lease)
     _, batch = world.look(JOB, [LARGE, SMALL])
-    reported = (
-        "1 host: reserved for it since 1970-01-01 00:02:00, until 00:32:00 UTC, not enough room yet, 1 cpu short: a"
-    )
+    reserved = "1 host: reserved for it since 1970-01-01 00:02:00, until 00:32:00 UTC"
+    reported = f"{reserved}, not enough free resources yet, 1 cpu short: a"
     assert reported in placement_text(batch.why)
 
     for pod in sorted(world.pods)[:2]:
@@ -124,7 +123,7 @@ def test_the_pod_goes_to_its_host_before_others_of_its_job() -> None:
 
     assert [1] == [pod.instance_id for pod in world.pods]
     assert {} == world.reserved
-    assert f"Reserved no more, after 0 s: pod {JOB}-1 is launched here" == world.events[-1].text
+    assert f"Reservation ended after 0 s: pod {JOB}-1 is launched here" == world.events[-1].text
 
 
 def test_a_pod_for_which_a_host_is_reserved_has_not_failed() -> None:
@@ -141,7 +140,7 @@ def test_a_pod_for_which_a_host_is_reserved_has_not_failed() -> None:
         world.end(pod)
     world.look(JOB, [LARGE])
     assert ([elsewhere], {}) == ([host for pod, (host, _) in world.pods.items() if pod.job_id == JOB], world.reserved)
-    assert f"Reserved no more, after 0 s: pod {JOB}-0 is launched on {elsewhere}" == world.events[-1].text
+    assert f"Reservation ended after 0 s: pod {JOB}-0 is launched on {elsewhere}" == world.events[-1].text
 
 
 def test_a_pod_that_comes_back_finds_its_resources_on_a_reserved_host() -> None:
@@ -221,7 +220,7 @@ def test_a_reservation_is_given_back_in_time() -> None:
     assert ("RESERVED", "GIVEN_BACK") == (made.kind, over.kind)
     assert made.text.startswith(f"Reserved for pod {JOB}-0 since ")
     assert KEEP_S * 10**9 == made.until_ns - made.at_ns
-    assert f"Given back, after 30 min in which no room for pod {JOB}-0 came" == over.text
+    assert f"Reservation expired after 30 min: not enough resources became free for pod {JOB}-0" == over.text
     world.wait(KEEP_S)
     world.look(JOB, [LARGE])
     assert {JOB: "a"} == world.reserved
@@ -235,7 +234,7 @@ def test_a_reservation_ends_with_the_wait_of_its_pod() -> None:
     assert {JOB: "a"} == world.reserved
     world.wait(1)
     assert {} == world.reserved
-    assert world.events[-1].text.endswith(f": pod {JOB}-0 waits no more, or the host takes it no more")
+    assert world.events[-1].text.endswith(f": pod {JOB}-0 no longer waits, or no longer fits the host")
 
     world.look(JOB, [LARGE])
     assert {JOB: "a"} == world.reserved

@@ -44,7 +44,7 @@ def test_others_do_not_see_what_is_held() -> None:
     pool = held("h1")
     lease = pool.acquire(OTHER, [(SMALL, 1)], 1.0)
 
-    assert ((), {"room held for pods that come back": 1}) == (lease.hosts, refused(lease))
+    assert ((), {"resources reserved for returning pods": 1}) == (lease.hosts, refused(lease))
     assert [] == leased(pool, SMALL, 1)
     assert () == come_back(pool, instance=7).hosts
     [host] = pool.acquire(OTHER, [(shape(1), 1)], 1.0).hosts
@@ -58,7 +58,7 @@ def test_the_slot_of_who_comes_back_is_held() -> None:
 
     lease = pool.acquire(OTHER, [(shape(0.1), 1)], 1.0)
 
-    assert ((), {"room held for pods that come back": 1}) == (lease.hosts, refused(lease))
+    assert ((), {"resources reserved for returning pods": 1}) == (lease.hosts, refused(lease))
     assert [(H1, 1)] == [(host.hostname, host.pod_slots) for host in come_back(pool).hosts]
 
 

@@ -101,7 +101,7 @@ def test_a_lease_for_a_gang_is_close() -> None:
     assert ["h1", "h2"] == sorted(host.hostname for host in lease.hosts)
     hosts.release(lease.lease_id)
     lease = hosts.acquire(JOB, [(wanted, 9)], 1.0, for_gang=True)
-    assert {"room for 8 of the gang's 9 pods in one rack": 2} == refused(lease)
+    assert {"fits 8 of the gang's 9 pods in one rack": 2} == refused(lease)
 
 
 class Clock:

@@ -167,7 +167,7 @@ def test_details() -> None:
     assert details(host(state=DRAINING, progress=progress)).splitlines() == [
         "Host h1 is **DRAINING**: it is going down for maintenance.",
         "",
-        "3 pods on the host, 1 told to leave.",
+        "3 pods on the host, 1 terminating.",
         "",
         "It waits for the end of 1 pod.",
         "",
@@ -220,7 +220,7 @@ def test_pods_with_volumes_stay_until_an_operator_stops_them() -> None:
 
     assert ({A: (0,)}, {A: 1}) == (plan.disrupt, plan.keep)
     assert (2, 1) == (progress.pod_count, progress.leaving_count)
-    assert "the end of 1 pod and somebody to stop 1 pod with its volume on the host" == progress.waiting_for
+    assert "the end of 1 pod and an operator to stop 1 pod with its volume on the host" == progress.waiting_for
     assert [(A, 1)] == [(blocker.job_id, blocker.pod_count) for blocker in progress.blockers]
     assert DrainPlan(disrupt={A: (0, 1)}, pod_count=2) == plan_drain(hosted_pods, is_forced=True)
     stopped = [replace(one, is_leaving=True) for one in hosted_pods]

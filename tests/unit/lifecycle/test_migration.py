@@ -211,7 +211,7 @@ def test_a_migration_is_over_when_all_is_done() -> None:
     found = [progress_of(*case) for case in ((FORWARD, services), (BACK, services), (paused, []), (FORWARD, [], 1))]
 
     assert ["SUCCEEDED", "ROLLED_BACK", "PAUSED", "MIGRATING"] == [one.state for one in found]
-    assert ["", "", "somebody to resume it", "1 batch pods to end"] == [one.waiting_for for one in found]
+    assert ["", "", "an operator to resume it", "1 batch pods to end"] == [one.waiting_for for one in found]
     assert (2, 2, 3) == (found[0].done_count, found[0].service_count, found[0].moved_count)
     assert "SUCCEEDED" == progress_of(FORWARD, []).state
 

@@ -50,7 +50,7 @@ def test_components_that_are_locked() -> None:
     """A locked component is reported with the actions that it blocks; a lock without effect is no problem."""
     (found,) = problems.report_lockdowns({"Kill", "GoalStateEngine"})
 
-    assert "Kill is locked: no pod is killed until somebody unlocks it: peloton admin unlock Kill" == found.text
+    assert "Kill is locked: no pod is killed until it is unlocked: peloton admin unlock Kill" == found.text
     assert (Severity.CRITICAL, SubjectKind.COMPONENT, "Kill") == (found.severity, found.subject_kind, found.subject_id)
 
 

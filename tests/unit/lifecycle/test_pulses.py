@@ -82,7 +82,7 @@ def test_a_paused_one_waits_for_a_person() -> None:
     waits = next_step(update(), service(), now_ns=NOW).update
     assert waits.awaits_pulse
     stopped = next_step(rollout.pause(waits), service(), now_ns=NOW)
-    assert (False, "somebody to resume it") == (stopped.update.awaits_pulse, stopped.update.waiting_for)
+    assert (False, "an operator to resume it") == (stopped.update.awaits_pulse, stopped.update.waiting_for)
     assert not rollout.abort(waits).awaits_pulse
     assert next_step(rollout.resume(stopped.update), service(), now_ns=NOW).update.awaits_pulse
 

@@ -25,7 +25,7 @@ MISFITS = [
     (Misfit(HostRule.NAME_TAKEN, name="b"), "a host of cluster b has the same name"),
     (Misfit(HostRule.AVOIDED), "avoided after pods of several jobs failed there"),
     (Misfit(HostRule.AVOIDED, wanted=3, bound=1, left=2), "avoided after 3 pods of the job failed there within 2 s"),
-    (Misfit(HostRule.GANG_CAPACITY, wanted=9, left=8), "room for 8 of the gang's 9 pods"),
+    (Misfit(HostRule.GANG_CAPACITY, wanted=9, left=8), "fits 8 of the gang's 9 pods"),
 ]
 
 

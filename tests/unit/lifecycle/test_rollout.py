@@ -185,7 +185,7 @@ def test_pause_resume_abort() -> None:
     assert UpdateState.ABORTED is rollout.abort(stopped).state
     assert [ended] * 3 == [rollout.pause(ended), rollout.resume(ended), rollout.abort(ended)]
     assert rollout.pause(stopped) == stopped
-    assert ("somebody to resume it", "") == (stopped.waiting_for, rollout.resume(stopped).waiting_for)
+    assert ("an operator to resume it", "") == (stopped.waiting_for, rollout.resume(stopped).waiting_for)
 
 
 def test_races_of_the_instances() -> None:

@@ -58,7 +58,7 @@ def test_a_batch_in_flight_is_watched() -> None:
 @pytest.mark.parametrize(
     ("one", "waits_for"),
     [
-        (update(state=UpdateState.PAUSED, done=range(20), current=range(20, 30)), "somebody to resume it"),
+        (update(state=UpdateState.PAUSED, done=range(20), current=range(20, 30)), "an operator to resume it"),
         (update(UpdateSpec(10, pulse_s=60)), "its first pulse"),
     ],
 )
@@ -67,7 +67,7 @@ def test_an_update_that_may_not_continue_waits(one: UpdateRecord, waits_for: str
     progress = look(one)
 
     assert Phase.WAIT is phase_of(progress)
-    assert f"look whether it may continue: waits for {waits_for}" == wait_text(progress)
+    assert f"check whether it may continue: waits for {waits_for}" == wait_text(progress)
 
 
 def test_an_update_that_the_sla_refuses_waits() -> None:

@@ -80,7 +80,7 @@ def test_a_pod_whose_volume_is_not_there_yet_may_go_anywhere() -> None:
 
 GONE = "host h1 is not in cluster east"
 UNKNOWN = f"{GONE}; no pod has run with it, and whether the host has made it is not known"
-EMPTY = "host h1 is there, and has it no more"
+EMPTY = "host h1 is registered and no longer has it"
 
 
 @pytest.mark.parametrize(

@@ -51,7 +51,7 @@ def test_task_queues_without_a_worker_are_named() -> None:
     """Task queues without a worker, which an upgrade of some workers may leave, are named."""
     (found,) = temporal_problems(TemporalSnapshot("", 2, ["batch-long"]), ADDRESS)
 
-    said = "No worker takes work from the task queues batch-long of Temporal: what waits there does not go on"
+    said = "No worker takes work from the task queues batch-long of Temporal: tasks in them wait"
     assert said == found.text
 
 
@@ -87,9 +87,7 @@ def test_workflows_that_failed_and_whose_tasks_fail() -> None:
         "The workflow of the launch of the gang of job web failed: job not found; it failed once within 60 min, and is "
     )
     assert f"{said}started again in 9 s" == first.text
-    said = (
-        "The workflow of job web does not go on: its workflow tasks fail again and again (NonDeterministicError); the "
-    )
+    said = "The workflow of job web is stuck: its workflow tasks fail again and again (NonDeterministicError); the "
     assert f"{said}logs of the workers say why" == second.text
     assert (Severity.WARNING, SubjectKind.JOB, JOB) == subject(second)
     assert f"peloton job why {JOB}" == second.command
@@ -144,5 +142,5 @@ def test_why_a_job_does_not_go_on() -> None:
         "the workflow of job web waits: its activity enqueue1 is on attempt 12: resmgr: connection refused",
     ] == list(job_lines(look, ADDRESS, QUEUES, trouble, NAMES))
     (away,) = job_lines(TemporalSnapshot("connection refused"), ADDRESS, QUEUES, trouble, NAMES)
-    assert "Temporal at temporal:7233 does not answer (connection refused): the job does not go on meanwhile" == away
+    assert "Temporal at temporal:7233 does not answer (connection refused): the job makes no progress" == away
     assert [] == list(job_lines(TemporalSnapshot("", 4), ADDRESS, QUEUES, JobTrouble()))

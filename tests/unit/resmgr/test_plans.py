@@ -84,11 +84,11 @@ async def test_a_plan_of_a_job(world: World) -> None:
     assert (answer.admittedInstances, answer.waitingInstances, answer.heldBackInstances) == (1, 4, 1)
     assert answer.text.splitlines() == [
         "In pool /p 1 of 6 instances would be admitted now.",
-        "  a host has room for it now",
-        "  hosts have room now for all 4 that would wait in the queue",
+        "  a host has free resources for it now",
+        "  hosts have free resources now for all 4 that would wait in the queue",
         "  instances 1-4 in the ordinary queue of /p, 1 gang ahead: cpu 1 wanted, 0 left of the pool limit of /p: 4",
         "    held by job job: cpu 3",
-        "  1 instance held back: at most 5 may run at a time, 5 are queued or running",
+        "  1 instance not queued yet: at most 5 may run at a time, 5 are queued or running",
     ]
     assert after == before
 
@@ -201,8 +201,11 @@ async def test_a_plan_says_for_how_many_hosts_have_capacity(world: World) -> Non
     )  # fmt: skip
     assert (pb.RULE_NO_HOST, 1, [3]) == (reason.rule, reason.wanted, [one.hostCount for one in reason.refusingHosts])
     assert f"would be admitted, but {why}" == reason.text
-    reported = f"hosts have room for 3 of these now; 1 would wait for a host: {why}"
-    assert [reported, "hosts have room now for none of the 2 that would wait in the queue"] == room.text.splitlines()
+    reported = f"hosts have free resources for 3 of these now; 1 would wait for a host: {why}"
+    assert [
+        reported,
+        "hosts have free resources now for none of the 2 that would wait in the queue",
+    ] == room.text.splitlines()
     assert [f"  {line}" for line in room.text.splitlines()] == answer.text.splitlines()[1:3]
     assert [(4, 0), (2, 1)] == [(each.count, each.turn) for each in world.hosts.asked_for]
 
@@ -218,7 +221,7 @@ async def test_pods_that_fit_no_host_are_not_asked_about(world: World) -> None:
         one = await asked.stub.JobPlan(pb.JobPlanRequest(config=config))
 
     assert [(0, 2), (1, 1)] == [(each.room.foundInstances, each.room.hostlessInstances) for each in (none, one)]
-    assert "  hosts have room for none of these now" == none.text.splitlines()[1]
+    assert "  hosts have free resources for none of these now" == none.text.splitlines()[1]
     assert [pb.RULE_FITS_NO_HOST] == [reason.rule for reason in none.reasons]
     assert [1_000] == [each.shape.resources.cpu_milli for each in world.hosts.asked_for]
 
@@ -233,7 +236,7 @@ async def test_a_plan_without_an_answer_of_the_host_manager(world: World) -> Non
 
     why = "no host manager leads at present"
     assert (2, why, 0) == (answer.admittedInstances, answer.room.notKnown, answer.room.foundInstances)
-    assert f"  whether hosts have room for them now is not known: {why}" in answer.text.splitlines()
+    assert f"  free resources of hosts are unknown: {why}" in answer.text.splitlines()
 
 
 async def test_a_plan_of_many_sorts_of_pods(world: World) -> None:
@@ -249,7 +252,7 @@ async def test_a_plan_of_many_sorts_of_pods(world: World) -> None:
         answer.admittedInstances, answer.room.foundInstances, answer.room.hostlessInstances,
         answer.room.uncheckedInstances,
     )  # fmt: skip
-    assert "of 30 instances it is not known whether hosts have room: they are of too many sorts" in answer.room.text
+    assert "30 instances were not compared with hosts: they have too many shapes" in answer.room.text
 
 
 async def test_a_plan_of_a_daemon(world: World) -> None:
@@ -282,10 +285,10 @@ async def test_a_plan_of_a_daemon(world: World) -> None:
     assert answer.text.splitlines() == [
         "The daemon of pool /p would stand in no queue: hosts decide where it runs.",
         "  cluster east: 9 of 13 hosts match; of the others 4 hosts: label role=edge not met",
-        "    2 hosts with room for it: it would run there at once",
+        "    2 hosts with free resources: it would run there at once",
         "    1 host where 3 preemptible instances would be evicted for it after 10 s",
-        "    4 hosts without room: it would wait there until others end",
-        "    1 host without room, where it was not looked at whom it would evict",
+        "    4 hosts without free resources: it would wait there until pods end",
+        "    1 host without free resources, evictions not evaluated",
         "    1 host in maintenance: it would run there afterwards",
         "    its overhead, which pools would have less: cpu 1.6 of 16, memory 128 MiB of 4096 MiB",
         "  cluster west: what it would find on hosts is not known: the host manager is away",

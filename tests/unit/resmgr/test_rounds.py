@@ -30,9 +30,9 @@ def test_an_outage_is_reported_once_it_lasts(caplog: pytest.LogCaptureFixture) -
         outage.is_over()
 
     assert [
-        ("WARNING", "capacity round: no hostmgr leads at present, for 10 s now"),
-        ("WARNING", "capacity round: no hostmgr leads at present, for 70 s now"),
-        ("INFO", "capacity round: works again after 70 s"),
+        ("WARNING", "capacity round failing for 10 s: no hostmgr leads at present"),
+        ("WARNING", "capacity round failing for 70 s: no hostmgr leads at present"),
+        ("INFO", "capacity round recovered after 70 s"),
     ] == [(record.levelname, record.getMessage()) for record in caplog.records]
 
 
@@ -54,4 +54,4 @@ async def test_rounds_go_on_whatever_fails(caplog: pytest.LogCaptureFixture) -> 
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
 
-    assert ["some round failed; it will be tried again"] == [record.getMessage() for record in caplog.records]
+    assert ["some round failed, retrying"] == [record.getMessage() for record in caplog.records]

@@ -53,7 +53,7 @@ def marks(values: Sequence[int], policy: AdvicePolicy = POLICY, period_s: float 
         # A sample above the bound in between restarts the hold time.
         ([80] * 3 + [10, 10, 75, 10, 10, 10, 10], [GREEN] * 2 + [ORANGE] * 7 + [GREEN]),
     ],
-    ids=["rises to red", "rises to orange", "in a row", "margin", "one step", "two steps", "anew"],
+    ids=["rises to red", "rises to orange", "in a row", "margin", "one step", "two steps", "again"],
 )
 def test_marks_rise_and_fall(values: Sequence[int], expected: Sequence[Mark]) -> None:
     """A mark rises after three samples in a row, and falls after a minute below the bound by a tenth."""

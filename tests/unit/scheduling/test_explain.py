@@ -309,7 +309,9 @@ def test_the_maximum_of_running_instances() -> None:
     (found,) = find_unqueued(job, {PodState.RUNNING: 4, PodState.INITIALIZED: 2}, ())
 
     assert (found.obstacle, found.pod_count, found.left, found.bound) == (Obstacle.MAXIMUM_RUNNING, 2, 0, 4)
-    assert describe_unqueued(found) == "2 instances held back: at most 4 may run at a time, 4 are queued or running"
+    assert (
+        describe_unqueued(found) == "2 instances not queued yet: at most 4 may run at a time, 4 are queued or running"
+    )
 
 
 def test_no_host() -> None:

@@ -44,7 +44,7 @@ def test_a_gang_that_fits_into_no_domain() -> None:
     """
     waits = run(HOSTS, REQUIRED, 10)
     assert 0 == waits.placed_count
-    assert [("room for 9 of the gang's 10 pods in one rack", 5)] == texts(waits)
+    assert [("fits 9 of the gang's 10 pods in one rack", 5)] == texts(waits)
     assert 10 == run(HOSTS, PREFERRED, 10).placed_count
 
 

@@ -113,7 +113,7 @@ def test_a_gang_needs_a_slot_for_each_member() -> None:
     batch = place(JOB, [gang(shape(0.1), 4)], lease(host("h1", slots=2), host("h2", slots=1)))
 
     assert {} == where(batch)
-    assert "gang of 4 without a host (2 hosts: room for 3 of the gang's 4 pods)" == placement_text(batch.why)
+    assert "gang of 4 without a host (2 hosts: fits 3 of the gang's 4 pods)" == placement_text(batch.why)
 
 
 def test_gangs_are_whole() -> None:
@@ -122,7 +122,7 @@ def test_gangs_are_whole() -> None:
 
     assert where(batch) == {"h1": [20, 21]}
     assert batch.unplaced_count == 9
-    assert placement_text(batch.why) == "gang of 9 without a host (2 hosts: room for 8 of the gang's 9 pods)"
+    assert placement_text(batch.why) == "gang of 9 without a host (2 hosts: fits 8 of the gang's 9 pods)"
 
 
 def test_reasons_count_hosts_by_rule() -> None:

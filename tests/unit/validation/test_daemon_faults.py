@@ -79,8 +79,11 @@ def test_its_instances_are_not_counted_by_people() -> None:
     [
         (own_instance, "instanceConfig is given for instance 3: all instances of a daemon are alike"),
         (no_command, "missing command info for instance 0"),
-        (with_volume, "Invalid config for instance 0, volume is given for a daemon: only pods of services come back"),
-        (preemptible_pods, "Invalid config for instance 0, preemption policy is given for a daemon: nobody evicts it"),
+        (with_volume, "Invalid config for instance 0, volume is given for a daemon: only services have volumes"),
+        (
+            preemptible_pods,
+            "Invalid config for instance 0, preemption policy is given for a daemon: pods of daemons are never evicted",
+        ),
         (with_pods, "Invalid config for instance 0, constraint on labels of pods is given for a daemon"),
         (
             lambda config: setattr(config.defaultConfig, "revocable", True),

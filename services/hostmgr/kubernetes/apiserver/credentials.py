@@ -69,7 +69,7 @@ class TokenFile:
                 except OSError as error:
                     if renew or not self._current.authorization:
                         raise
-                    log.warning("token file not read, the last token is used: %s", error)
+                    log.warning("token file not read, using the last token: %s", error)
                 self._read_s = now_s
             return self._current
 

@@ -93,12 +93,12 @@ class Reflector:
                     self._check_store()
                 self._watch()
             except Expired as error:
-                log.info("%s is listed anew: %s", self._name, error)
+                log.info("relisting %s: %s", self._name, error)
                 self._version = ""
             except (OSError, ValueError) as error:
                 why = str(error) or type(error).__name__
             except Exception as error:  # of the handler: all objects are listed for it again, after a pause
-                log.exception("objects of %s were not taken", self._name)
+                log.exception("changes of %s were not applied, relisting", self._name)
                 self._version, self._has_heard = "", False
                 why = repr(error)
             failures = (1 if why else 0) if self._has_heard else failures + 1
@@ -122,13 +122,13 @@ class Reflector:
         """Lists all objects for the handler. Raises OSError, ValueError."""
         store = self._identity()
         if self._store and store and store != self._store:
-            log.warning("the apiserver has another store: cluster %s instead of %s", store, self._store)
+            log.warning("the apiserver has a different store: cluster %s instead of %s", store, self._store)
         for attempt in range(PAGED_LISTS_MAX + 1):
             try:
                 objects, version = self._pages(is_paged=attempt < PAGED_LISTS_MAX)
                 break
             except Expired:
-                log.info("the list of %s took longer than its version is kept", self._name)
+                log.info("the version of the list of %s expired while it was read, relisting", self._name)
         else:
             raise OSError(f"the list of {self._name} expires while it is read")
         if self._stopping.is_set():

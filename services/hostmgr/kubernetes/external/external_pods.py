@@ -138,7 +138,7 @@ class ExternalPods:
             self._changed()
 
     def on_lost(self, why: str) -> None:
-        log.info("the watch of pods of others is interrupted: %s", why)
+        log.info("watch of external pods lost: %s", why)
         with self._lock:
             self._is_listed = False
 
@@ -318,7 +318,7 @@ class ExternalPods:
         for start in range(0, len(some), EVENTS_AT_ONCE):
             for answer in self._api.ask_all(some[start : start + EVENTS_AT_ONCE]):
                 if why := fault_of(answer):
-                    log.info("an event was not written: %s", why)
+                    log.info("Kubernetes event not written: %s", why)
                     return
 
     def has(self, run: str) -> bool:

@@ -282,7 +282,7 @@ class Ledger:
         lines = [line for resources_id in claim.resources_ids if (line := self._take(resources_id)) is not None]
         line = next((line for line in lines if line.node is not None and line.node.uid == claim.host_id), None)
         if line is None or not line.is_open or line.is_lost:
-            why = f"the room on {claim.hostname} is gone: the node, or what runs on it, has changed meanwhile"
+            why = f"the claim on {claim.hostname} is stale: the node or its pods have changed since"
             return {pod: why for pod, _ in pods}
         refused = {}
         for pod, demand in pods:
@@ -303,7 +303,7 @@ class Ledger:
         if not line.slots:
             return f"node {name} takes {line.node.pods_max} pods, and has them"
         if not demand.held.fits_in(line.free):
-            return f"node {name} has not enough room left: {line.free} for {demand.held}"
+            return f"node {name} has too few free resources: {line.free} for {demand.held}"
         if demand.slack_milli > line.slack_free_milli:
             return f"node {name} has {line.slack_free_milli}m of revocable cpu left for {demand.slack_milli}m"
         taken = {port for other in line.demands.values() for port in other.ports}

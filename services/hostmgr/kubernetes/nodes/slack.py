@@ -79,7 +79,7 @@ class SlackEstimator:
                     self.run_round()
             except Exception:
                 if not self._stopping.is_set():
-                    log.exception("measuring the slack of nodes failed; it is repeated")
+                    log.exception("measuring the slack of nodes failed, retrying")
 
     def run_round(self) -> None:
         """Measures the next nodes."""
@@ -99,7 +99,7 @@ class SlackEstimator:
         try:
             return self._samples_of(Hostname(name))
         except (OSError, ValueError) as error:
-            log.debug("what pods of node %s use is not known: %s", name, error)
+            log.debug("usage of pods on node %s is unknown: %s", name, error)
             return None
 
     def _note_silence(self, name: str) -> None:

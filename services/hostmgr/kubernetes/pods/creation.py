@@ -129,4 +129,4 @@ class Creation:
             return Outcome.UNKNOWN, str(found)
         if found is None or self._view.is_managed(found):
             return Outcome.TAKEN, ""
-        return Outcome.REFUSED, f"a pod {name} that is not ours is in namespace {self._namespace}"
+        return Outcome.REFUSED, f"namespace {self._namespace} has a pod {name} that Peloton does not manage"

@@ -56,7 +56,7 @@ class ImagePods:
             answers = self._api.ask_all(requests)
         refusals = [why for answer in answers if (why := fault_of(answer, HTTPStatus.CONFLICT))]
         if refusals:
-            log.info("%d of %d images are not fetched ahead: %s", len(refusals), len(wanted), refusals[0])
+            log.info("%d of %d images not prefetched: %s", len(refusals), len(wanted), refusals[0])
         if wanted and len(refusals) == len(wanted):
             raise Unavailable(f"image prefetch by pods: {refusals[0]}")
         return Prefetched(len(wanted) - len(refusals))

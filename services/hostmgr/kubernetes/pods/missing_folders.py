@@ -71,7 +71,7 @@ class MissingFolders:
         answer = self._api.ask(Request("GET", f"{self._events}?fieldSelector={selector}"))
         if answer.status == HTTPStatus.FORBIDDEN:
             if not self._is_forbidden:
-                log.warning("volumes whose folders are gone are not noticed: %s", answer.message)
+                log.warning("missing folders of volumes are not detected: %s", answer.message)
             self._is_forbidden = True
             return ""
         if why := fault_of(answer):

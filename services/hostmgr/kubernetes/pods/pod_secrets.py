@@ -143,7 +143,10 @@ class PodSecrets:
         selector = quote(f"{MANAGED_LABEL},{CLUSTER_LABEL}={self._cluster}")
         answer = self._api.ask(Request("GET", f"{self._path}?labelSelector={selector}"))
         if answer.status == HTTPStatus.FORBIDDEN:
-            log.info("no rights to Secrets: jobs with secrets do not run in cluster %s", self._cluster)
+            log.info(
+                "access to Secrets is forbidden: jobs with secrets cannot run in cluster %s",
+                self._cluster,
+            )
         elif not answer.is_ok:
             raise Unavailable(f"list of Secrets: {answer.message}")
         else:

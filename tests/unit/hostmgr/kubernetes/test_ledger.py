@@ -108,7 +108,7 @@ def test_a_launch_takes_what_fits_and_the_rest_is_announced() -> None:
     refused = made.use(claim(free_resources(made)["n1"]), wanted("a", "b", "c", "d", "e"))
 
     assert ["e"] == list(refused)
-    assert "node n1 has not enough room left" in refused["e"]
+    assert "node n1 has too few free resources" in refused["e"]
     assert {} == free_resources(made)  # no cpu is left
     made.drop_pod("a")
     assert Resources.of(1, 700, 10_000) == free_resources(made)["n1"].free
@@ -147,7 +147,7 @@ def test_a_launch_on_capacity_that_is_gone_gets_nothing(change: Any) -> None:
 
     refused = made.use(claim(on_node), wanted("a"))
 
-    assert "the room on n1 is gone" in refused["a"]
+    assert "the claim on n1 is stale" in refused["a"]
 
 
 def test_a_pod_that_is_launched_again_counts_once() -> None:

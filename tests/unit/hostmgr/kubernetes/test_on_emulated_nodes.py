@@ -83,7 +83,7 @@ def wait(is_so: Callable[[], bool]) -> None:
         if is_so():
             return
         pause.wait(0.02)
-    raise AssertionError("waited in vain")
+    raise AssertionError("timed out")
 
 
 def test_a_log_is_followed_to_the_end_of_its_container(api: ApiServer, tmp_path: Path) -> None:

@@ -308,4 +308,4 @@ def wait(is_so: Callable[[], bool]) -> None:
         if is_so():
             return
         pause.wait(0.005)
-    raise AssertionError("waited in vain")
+    raise AssertionError("timed out")
