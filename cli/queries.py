@@ -123,9 +123,9 @@ def set_v1_page(
         page.order_by.add(order=v1.query.OrderBy.Order.Value(f"ORDER_BY_{order.upper()}")).property.value = field
 
 
-def say_if_more(end: int, total: int, how: str) -> None:
+def say_if_more(end: int, found: v0.query.Pagination | v1.query.Pagination, how: str) -> None:
     """Print that there are more after ``end``, the last one shown. The API counts no further than it examines."""
-    if end < total:
-        say_more(end, total if total < READ_MAX else None, how)
-    elif total >= READ_MAX:
+    if end < found.total:
+        say_more(end, found.total if found.total < READ_MAX else None, how)
+    elif found.total >= READ_MAX or found.cut:
         say_more(end, None, "older ones are found with conditions, see `peloton job query --help`")

@@ -79,7 +79,7 @@ def query(settings: Settings, wanted: JobConditions) -> None:
     response = settings.client.jobs.Query(request)
     raise_if_refused(settings, response, QUERY_TEXTS)
     print_list(settings, response, TABLE, response.results)
-    say_if_more(wanted.offset + len(response.results), response.pagination.total, "see --offset and --limit")
+    say_if_more(wanted.offset + len(response.results), response.pagination, "see --offset and --limit")
 
 
 @click.command("list", cls=Command)
@@ -111,7 +111,7 @@ def list_jobs(settings: Settings, states: tuple[str, ...], respool: str | None, 
     if wanted is not None:
         del response.results[wanted:]
     print_list(settings, response, TABLE, response.results)
-    say_if_more(len(response.results), response.pagination.total, "--limit 0 shows all")
+    say_if_more(len(response.results), response.pagination, "--limit 0 shows all")
 
 
 def pages(settings: Settings, request: v0.job.QueryRequest, size: int) -> Iterator[v0.job.QueryResponse]:

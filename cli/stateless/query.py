@@ -63,7 +63,7 @@ def query(settings: Settings, wanted: JobConditions) -> None:
     set_v1_page(spec.pagination, wanted.offset, wanted.limit, wanted.considered, wanted.sort, wanted.sortorder)
     response = settings.client.services.QueryJobs(request)
     print_list(settings, response, TABLE, response.records)
-    say_if_more(wanted.offset + len(response.records), response.pagination.total, "see --offset and --limit")
+    say_if_more(wanted.offset + len(response.records), response.pagination, "see --offset and --limit")
 
 
 @click.command("list", cls=Command)

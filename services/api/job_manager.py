@@ -185,12 +185,14 @@ class JobManager(RollingJobs):
             return response
         try:
             query = job_query(request, time.time_ns())
-            records, total = await self._calls.run(self._records.search.query_jobs, query)
+            records, total, is_cut = await self._calls.run(self._records.search.query_jobs, query)
         except InvalidArgument as invalid:
             response.error.err.message = invalid.message
             return response
         asked = request.spec.pagination
-        response.pagination.CopyFrom(query_pb2.Pagination(offset=asked.offset, limit=asked.limit, total=total))
+        response.pagination.CopyFrom(
+            query_pb2.Pagination(offset=asked.offset, limit=asked.limit, total=total, cut=is_cut)
+        )
         response.spec.CopyFrom(request.spec)
         response.results.extend(convert.job_summary(record) for record in records)
         if not request.summaryOnly:

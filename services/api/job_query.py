@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import chain
+
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from peloton.api import convert
@@ -18,6 +20,8 @@ from services.storage.jobs.search import LIMIT_DEFAULT, MAX_LIMIT_DEFAULT, JobQu
 ROWS_MAX = 10_000
 """Maximum number of rows that one query considers, whatever its ``maxLimit``."""
 
+CONDITIONS_MAX = 16
+"""Maximum number of labels, and of keywords, in one query."""
 RECENT_NS = 7 * 24 * 3600 * NS_PER_S
 """Age up to which ended jobs are searched without a time range."""
 CLOCK_SKEW_NS = 30 * NS_PER_S
@@ -27,7 +31,11 @@ TIME_MAX_NS = 2**62
 def job_query(request: job_pb2.QueryRequest, now_ns: int) -> JobQuery:
     """Convert a job query. Raises InvalidArgument."""
     spec = request.spec
-    check_no_nul(request.respoolID.value, spec.owner, spec.name, *spec.keywords)
+    labels = [(label.key, label.value) for label in spec.labels]
+    check_no_nul(request.respoolID.value, spec.owner, spec.name, *spec.keywords, *chain.from_iterable(labels))
+    for conditions, noun in ((labels, "labels"), (spec.keywords, "keywords")):
+        if len(conditions) > CONDITIONS_MAX:
+            raise InvalidArgument(f"the query has {len(conditions)} {noun}, at most {CONDITIONS_MAX} are allowed")
     states = frozenset(job_state(number) for number in spec.jobStates)
     created = time_span(spec.creationTimeRange) if spec.HasField("creationTimeRange") else None
     completed = time_span(spec.completionTimeRange) if spec.HasField("completionTimeRange") else None
@@ -37,7 +45,7 @@ def job_query(request: job_pb2.QueryRequest, now_ns: int) -> JobQuery:
         respool_id=request.respoolID.value,
         owner=spec.owner,
         name=spec.name,
-        labels=[label.value for label in spec.labels],
+        labels=labels,
         keywords=list(spec.keywords),
         states=sorted(states),
         created=created,

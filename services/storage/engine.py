@@ -20,7 +20,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import DBAPIError, OperationalError
 
-from peloton.errors import Unavailable
+from peloton.errors import ResourceExhausted, Unavailable
 from services.storage.sqlite_files import fault_of
 from services.storage.tables import COUNTER, JOB
 
@@ -32,6 +32,9 @@ ATTEMPTS_MAX = 6
 """Attempts of a transaction that conflicts with others."""
 BUSY_TIMEOUT_MS = 30_000
 POOL_SIZE = 16
+_STEPS_PER_CHECK = 10_000
+"""Steps of SQLite between two looks at the clock."""
+_CANCELLED_STATE = "57014"  # by statement_timeout
 _LOST_RACE_STATES = frozenset({"40001", "40P01"})  # serialization failure, deadlock
 _UNAVAILABLE_STATES = frozenset({"57P01", "57P02", "57P03", "53300"})  # stopping, crashed, starting, full
 
@@ -86,15 +89,22 @@ class Database:
             self._turn.close()
 
     @contextmanager
-    def reading(self) -> Iterator[sa.Connection]:
-        """Open a read transaction on one consistent snapshot. Raises Unavailable."""
+    def reading(self, timeout_s: float = 0) -> Iterator[sa.Connection]:
+        """Open a read transaction on one consistent snapshot. Raises Unavailable.
+
+        ``timeout_s`` bounds the transaction on SQLite and each statement on PostgreSQL. Raises ResourceExhausted.
+        """
         with _translate_errors(self._path), self.engine.connect() as conn:
             if not self.is_sqlite:
                 conn.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
-            yield conn
+            if not timeout_s:
+                yield conn
+                return
+            with _limit_time(conn, timeout_s):
+                yield conn
 
-    def read(self, work: Callable[[sa.Connection], T]) -> T:
-        with self.reading() as conn:
+    def read(self, work: Callable[[sa.Connection], T], timeout_s: float = 0) -> T:
+        with self.reading(timeout_s) as conn:
             return work(conn)
 
     def write(self, work: Callable[[sa.Connection], T]) -> T:
@@ -178,6 +188,29 @@ def _begin_sqlite(conn: sa.Connection) -> None:
     # A transaction that reads first and writes later would fail instead of waiting for the lock.
     writes = conn.get_execution_options().get("peloton_writes", False)
     conn.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+
+@contextmanager
+def _limit_time(conn: sa.Connection, timeout_s: float) -> Iterator[None]:
+    """Interrupt queries that take longer. Raises ResourceExhausted."""
+    raw: Any = conn.connection.driver_connection
+    if conn.dialect.name == "sqlite":
+        deadline_s = time.monotonic() + timeout_s
+        raw.set_progress_handler(lambda: time.monotonic() > deadline_s, _STEPS_PER_CHECK)
+    else:
+        conn.exec_driver_sql(f"SET LOCAL statement_timeout = {int(timeout_s * 1_000)}")
+    try:
+        yield
+    except DBAPIError as error:
+        code = getattr(error.orig, "sqlite_errorcode", None)
+        if code == sqlite3.SQLITE_INTERRUPT or getattr(error.orig, "sqlstate", None) == _CANCELLED_STATE:
+            raise ResourceExhausted(
+                f"query took longer than {timeout_s:g} s: add conditions that fewer rows meet"
+            ) from error
+        raise
+    finally:
+        if conn.dialect.name == "sqlite":
+            raw.set_progress_handler(None, 0)
 
 
 @contextmanager

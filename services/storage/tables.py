@@ -309,6 +309,7 @@ class ExternalPod(SQLModel, table=True):
 METADATA = SQLModel.metadata
 JOB = METADATA.tables["job"]
 JOB_CONFIG = METADATA.tables["job_config"]
+JOB_LABEL = METADATA.tables["job_label"]
 JOB_SECRET = METADATA.tables["job_secret"]
 JOB_WAKE = METADATA.tables["job_wake"]
 OVERRIDE = METADATA.tables["job_config_override"]

@@ -201,10 +201,12 @@ class JobReads(Servicer):
             return response
         respool_id = await self._calls.run(self._pool_at, request.spec.respool.value)
         query = jobs_wanted(request.spec, respool_id, time.time_ns())
-        jobs, total = await self._calls.run(self._records.search.query_jobs, query)
+        jobs, total, is_cut = await self._calls.run(self._records.search.query_jobs, query)
         response.records.extend(await self._calls.run(self._summaries, jobs))
         asked = request.spec.pagination
-        response.pagination.CopyFrom(query_pb2.Pagination(offset=asked.offset, limit=asked.limit, total=total))
+        response.pagination.CopyFrom(
+            query_pb2.Pagination(offset=asked.offset, limit=asked.limit, total=total, cut=is_cut)
+        )
         response.spec.CopyFrom(request.spec)
         return response
 

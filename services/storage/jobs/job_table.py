@@ -2,13 +2,14 @@
 
 A page continues from a position, the creation time and id of a job, and never counts the rows before it. One condition
 selects the index to scan: the narrowest by a bounded count. The others are filters on the scanned rows, at most
-SCAN_ROWS_MAX per call. A page that stops at that limit says so, and the next page continues.
+SCAN_ROWS_MAX per call. A page that stops at that limit says so, and the next page continues. ``search.py`` chooses rows
+in the same way.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -19,7 +20,8 @@ from peloton.api.convert import JOB_STATE_NUMBERS, JOB_TYPE_NUMBERS
 from peloton.model.job import JobRecord, JobState, JobType
 from services.storage.codec import job_record
 from services.storage.engine import Repository
-from services.storage.tables import JOB, NO_BATCH, OWNER_INDEXED_MAX, SHORT_OWNER
+from services.storage.jobs.tables import indexed_label
+from services.storage.tables import JOB, JOB_LABEL, NO_BATCH, OWNER_INDEXED_MAX, SHORT_OWNER
 
 SCAN_ROWS_MAX = 20_000
 """Maximum number of index rows scanned for one page or one count."""
@@ -27,6 +29,8 @@ COUNT_MAX = 10_000
 """Maximum number of matching jobs counted; there may be more."""
 DRIVE_VALUES_MAX = 32
 """Maximum number of pools or states whose indexes are scanned side by side; larger sets become row filters."""
+PAGE_S = 5.0
+"""Timeout of a page or a count."""
 
 Condition = sa.ColumnElement[bool]
 
@@ -82,11 +86,12 @@ class JobCount:
 
 class JobTable(Repository):
     def page(self, wanted: JobFilter, size: int, at: Position | None = None, oldest_first: bool = False) -> JobPage:
-        return self._db.read(partial(_page, wanted=wanted, size=size, at=at, oldest_first=oldest_first))
+        work = partial(_page, wanted=wanted, size=size, at=at, oldest_first=oldest_first)
+        return self._db.read(work, PAGE_S)
 
     def count(self, wanted: JobFilter) -> JobCount:
         """Count matching jobs, up to COUNT_MAX jobs and SCAN_ROWS_MAX scanned rows."""
-        return self._db.read(partial(_count, wanted=wanted))
+        return self._db.read(partial(_count, wanted=wanted), PAGE_S)
 
 
 # -- index scan ----------------------------------------------------------------------------------------------------
@@ -95,21 +100,25 @@ _Found = tuple[int, str]  # creation time and id of a job
 
 
 @dataclass(frozen=True)
-class _Walk:
-    """Scan of the table: ``streams`` of conditions, each a range of one index, scanned side by side; and filters."""
+class Walk:
+    """Scan of ``table``, the jobs or their labels: ``streams`` of conditions, each a range of one index, scanned side
+    by side; and filters on jobs."""
 
+    table: sa.Table
     falls: bool
     streams: Sequence[Sequence[Condition]]
     asked: Sequence[Condition]
     scan_rows: int  # per stream
 
+    def key(self) -> tuple[Any, ...]:
+        return self.table.c.created_ns, self.table.c.job_id
+
     def order(self) -> list[Any]:
-        columns: tuple[Any, ...] = (JOB.c.created_ns, JOB.c.job_id)
-        return [column.desc() if self.falls else column for column in columns]
+        return [column.desc() if self.falls else column for column in self.key()]
 
     def beyond(self, at: Position) -> list[Condition]:
         """Return conditions for the rows after ``at``; the first one lets an index start there."""
-        created_ns, job_id = JOB.c.created_ns, JOB.c.job_id
+        created_ns, job_id = self.key()
         if self.falls:
             tie = job_id <= at.job_id if at.is_included else job_id < at.job_id
             return [created_ns <= at.created_ns, sa.or_(created_ns < at.created_ns, tie)]
@@ -120,10 +129,24 @@ class _Walk:
         """Return conditions for the rows up to and including ``end``."""
         return replace(self, falls=not self.falls).beyond(Position(*end, is_included=True))
 
+    def bounded(self, conn: sa.Connection) -> Iterator[tuple[list[Condition], bool]]:
+        """Yield for each stream the conditions of its matching jobs among the first ``scan_rows`` and those created at
+        the same moment as the last of these, and whether the stream has as many rows."""
+        created_ns, _ = self.key()
+        at = created_ns.desc() if self.falls else created_ns
+        for stream in self.streams:
+            within, is_full = [*stream], False
+            if self.asked:
+                query = sa.select(created_ns).where(*stream).order_by(at).offset(self.scan_rows - 1).limit(1)
+                end = conn.execute(query).scalar_one_or_none()
+                if is_full := end is not None:
+                    within.append(created_ns >= end if self.falls else created_ns <= end)
+            yield [*within, *self.asked, _EXISTS], is_full
+
 
 def _page(conn: sa.Connection, wanted: JobFilter, size: int, at: Position | None, oldest_first: bool) -> JobPage:
     back = at is not None and at.back
-    walk = _walk(conn, wanted, falls=oldest_first == back)
+    walk = make_walk(conn, wanted, falls=oldest_first == back)
     found: list[_Found] = []
     ends: list[_Found] = []
     for stream in walk.streams:
@@ -149,22 +172,22 @@ def _page(conn: sa.Connection, wanted: JobFilter, size: int, at: Position | None
 
 
 def _stream_page(
-    conn: sa.Connection, walk: _Walk, here: Sequence[Condition], size: int
+    conn: sa.Connection, walk: Walk, here: Sequence[Condition], size: int
 ) -> tuple[list[_Found], _Found | None]:
     """Return the first ``size + 1`` matching rows and the last row scanned; None if the scan reached the end."""
     within, end = here, None
     if walk.asked:
         end = _row_at(conn, walk, here, walk.scan_rows - 1)
         within = [*here, *(walk.up_to(end) if end is not None else [])]
-    query = sa.select(JOB.c.created_ns, JOB.c.job_id).where(*within, *walk.asked, _EXISTS)
+    query = sa.select(*walk.key()).where(*within, *walk.asked, _EXISTS)
     rows = conn.execute(query.order_by(*walk.order()).limit(size + 1)).all()
     matching = [(row[0], row[1]) for row in rows]
     return matching, matching[-1] if len(matching) > size else end
 
 
-def _row_at(conn: sa.Connection, walk: _Walk, here: Sequence[Condition], offset: int) -> _Found | None:
+def _row_at(conn: sa.Connection, walk: Walk, here: Sequence[Condition], offset: int) -> _Found | None:
     """Return the row at this offset after the first, from an index alone."""
-    query = sa.select(JOB.c.created_ns, JOB.c.job_id).where(*here).order_by(*walk.order()).offset(offset).limit(1)
+    query = sa.select(*walk.key()).where(*here).order_by(*walk.order()).offset(offset).limit(1)
     row = conn.execute(query).one_or_none()
     return None if row is None else (row[0], row[1])
 
@@ -177,14 +200,11 @@ def _read(conn: sa.Connection, found: Sequence[_Found]) -> list[JobRecord]:
 
 
 def _count(conn: sa.Connection, wanted: JobFilter) -> JobCount:
-    walk = _walk(conn, wanted, falls=True)
+    walk = make_walk(conn, wanted, falls=True)
     count, is_exact = 0, True
-    for stream in walk.streams:
-        within = [*stream]
-        if walk.asked and (end := _row_at(conn, walk, stream, walk.scan_rows - 1)) is not None:
-            within += walk.up_to(end)
-            is_exact = False
-        count += _count_up_to(conn, [*within, *walk.asked, _EXISTS], COUNT_MAX + 1)
+    for conditions, is_cut in walk.bounded(conn):
+        is_exact = is_exact and not is_cut
+        count += _count_up_to(conn, conditions, COUNT_MAX + 1)
         if count > COUNT_MAX:
             return JobCount(COUNT_MAX, is_exact=False)
     return JobCount(count, is_exact)
@@ -198,28 +218,47 @@ def _count_up_to(conn: sa.Connection, conditions: Sequence[Condition], most: int
 # -- conditions ----------------------------------------------------------------------------------------------------
 
 _EXISTS = JOB.c.state != JOB_STATE_NUMBERS[JobState.DELETED]
-# Same text as in the partial indexes.
-_IS_NO_BATCH: Condition = sa.literal_column(NO_BATCH, sa.Boolean)
-_IS_SHORT: Condition = sa.literal_column(SHORT_OWNER, sa.Boolean)
+# Same text as in the partial indexes; SQLite compares a boolean expression with 1, and no index has that.
+_IS_NO_BATCH, _IS_SHORT = sa.text(NO_BATCH), sa.text(SHORT_OWNER)
 
 
-def _walk(conn: sa.Connection, wanted: JobFilter, falls: bool) -> _Walk:
+def make_walk(
+    conn: sa.Connection, wanted: JobFilter, falls: bool, others: Sequence[Condition] = (), rows_max: int = 0
+) -> Walk:
+    """Choose the index to scan, for at most ``rows_max`` rows, by default SCAN_ROWS_MAX; ``others`` must hold, too."""
     find = sa.func.instr if conn.dialect.name == "sqlite" else sa.func.strpos
-    span: list[Condition] = [JOB.c.created_ns.between(*wanted.created)] if wanted.created is not None else []
-    narrow = _list_drivers(wanted)
-    driver = _choose_narrowest(conn, narrow, span)
-    asked = [sa.or_(sa.false(), *each) for each in narrow if each is not driver] + _list_row_filters(wanted)
+    drivers = [*_list_drivers(wanted), *_list_label_drivers(wanted)]
+    driver = _choose_narrowest(conn, drivers, wanted)
+    table = driver.table if driver is not None else JOB
+    asked = [each.filter() for each in drivers if each is not driver and each.table is JOB] + _list_row_filters(wanted)
     asked += [find(JOB.c.labels, json.dumps(label, ensure_ascii=False)) > 0 for label in wanted.labels]
     if prefix := wanted.name_prefix:
         asked.append(sa.func.substr(JOB.c.name, 1, len(prefix)) == prefix)
     if wanted.name_part:
         asked.append(find(JOB.c.name, wanted.name_part) > 0)
-    streams = [[*span, one] for one in driver] if driver is not None else [span]
-    return _Walk(falls, streams, asked, max(SCAN_ROWS_MAX // max(len(streams), 1), 1))
+    if table is not JOB:
+        asked.append(JOB.c.job_id == table.c.job_id)
+    span = _list_span(table, wanted)
+    streams = [[*span, one] for one in driver.alternatives] if driver is not None else [span]
+    return Walk(table, falls, streams, [*asked, *others], max((rows_max or SCAN_ROWS_MAX) // max(len(streams), 1), 1))
 
 
-def _list_drivers(wanted: JobFilter) -> list[list[Condition]]:
-    """Return, for each condition with an index, its alternatives, of which one must hold."""
+def _list_span(table: sa.Table, wanted: JobFilter) -> list[Condition]:
+    return [table.c.created_ns.between(*wanted.created)] if wanted.created is not None else []
+
+
+@dataclass(frozen=True)
+class _Driver:
+    """Condition with an index on ``table``: its alternatives, of which one must hold."""
+
+    alternatives: Sequence[Condition]
+    table: sa.Table = JOB
+
+    def filter(self) -> Condition:
+        return sa.or_(sa.false(), *self.alternatives)
+
+
+def _list_drivers(wanted: JobFilter) -> list[_Driver]:
     found: list[list[Condition]] = []
     if wanted.pools is not None and len(wanted.pools) <= DRIVE_VALUES_MAX:
         found.append([JOB.c.respool_id == pool for pool in sorted(wanted.pools)])
@@ -230,7 +269,11 @@ def _list_drivers(wanted: JobFilter) -> list[list[Condition]]:
         found.append([sa.and_(JOB.c.type == number, _IS_NO_BATCH) for number in numbers])
     if 0 < len(wanted.owner) <= OWNER_INDEXED_MAX:
         found.append([sa.and_(JOB.c.owning_team == wanted.owner, _IS_SHORT)])
-    return found
+    return [_Driver(alternatives) for alternatives in found]
+
+
+def _list_label_drivers(wanted: JobFilter) -> list[_Driver]:
+    return [_Driver([JOB_LABEL.c.label == indexed_label(*label)], JOB_LABEL) for label in wanted.labels]
 
 
 def _list_row_filters(wanted: JobFilter) -> list[Condition]:
@@ -244,17 +287,15 @@ def _list_row_filters(wanted: JobFilter) -> list[Condition]:
     return conditions
 
 
-def _choose_narrowest(
-    conn: sa.Connection, drivers: Sequence[list[Condition]], span: Sequence[Condition]
-) -> list[Condition] | None:
+def _choose_narrowest(conn: sa.Connection, drivers: Sequence[_Driver], wanted: JobFilter) -> _Driver | None:
     """Return the driver that matches the fewest rows, counted up to SCAN_ROWS_MAX; the first of equals, None if there
     is none."""
     if len(drivers) < 2:
         return drivers[0] if drivers else None
 
-    def rows(driver: list[Condition]) -> int:
-        count = 0
-        for one in driver:
+    def rows(driver: _Driver) -> int:
+        span, count = _list_span(driver.table, wanted), 0
+        for one in driver.alternatives:
             count += _count_up_to(conn, [one, *span], SCAN_ROWS_MAX - count)
             if count >= SCAN_ROWS_MAX:
                 break

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import re
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
@@ -21,11 +19,15 @@ from peloton.model.text import quote
 from peloton.model.times import NS_PER_S
 from services.storage.codec import facts_from_text, job_record, pod_record
 from services.storage.engine import Repository
+from services.storage.jobs.job_table import JobFilter, make_walk
 from services.storage.tables import FINISHED_STATES, JOB, JOB_CONFIG, JOB_NAME, OVERRIDE, POD
 
 LIMIT_DEFAULT = 10
 MAX_LIMIT_DEFAULT = 100
-_PAGE_ROWS = 500
+QUERY_ROWS_MAX = 100_000
+"""Maximum number of index rows scanned for one query of jobs."""
+QUERY_S = 5.0
+"""Timeout of a query of jobs."""
 _UNSET = 2**62
 """Sort key of an unset time: last in ascending order, first in descending order."""
 
@@ -41,7 +43,7 @@ class JobQuery:
     defaults.
     """
 
-    labels: Sequence[str] = ()  # values; keys are ignored
+    labels: Sequence[tuple[str, str]] = ()  # key and value, both exact
     keywords: Sequence[str] = ()
     states: Sequence[JobState] = ()
     respool_id: str = ""
@@ -53,6 +55,17 @@ class JobQuery:
     offset: int = 0
     limit: int = 0
     max_limit: int = 0
+
+
+class FoundJobs(NamedTuple):
+    """Page of jobs, and the number of matches within ``max_limit``.
+
+    With ``is_cut`` only the newest QUERY_ROWS_MAX rows of one condition were examined, and older jobs may match.
+    """
+
+    jobs: list[JobRecord]
+    total: int
+    is_cut: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,9 +150,9 @@ class Search(Repository):
         query = query.where(JOB.c.state.not_in(FINISHED_STATES), JOB.c.state != JOB_STATE_NUMBERS[JobState.DELETED])
         return self._db.read(lambda conn: Backlog(*(int(n or 0) for n in conn.execute(query).one())))
 
-    def query_jobs(self, query: JobQuery) -> tuple[list[JobRecord], int]:
-        """Return one page, newest jobs first by default, and the number of matches within ``max_limit``."""
-        return self._db.read(partial(_query_jobs, query=query))
+    def query_jobs(self, query: JobQuery) -> FoundJobs:
+        """Return one page, newest jobs first by default. Raises InvalidArgument, ResourceExhausted after QUERY_S."""
+        return self._db.read(partial(_query_jobs, query=query), QUERY_S)
 
     def jobs_after(self, job_id: str, limit: int) -> list[JobRecord]:
         """Return a page of all jobs, by id; "" begins."""
@@ -195,34 +208,44 @@ class Search(Repository):
 # -- jobs ----------------------------------------------------------------------------------------------------------
 
 
-def _query_jobs(conn: sa.Connection, query: JobQuery) -> tuple[list[JobRecord], int]:
-    statement = _order_by(sa.select(JOB).where(*_job_conditions(conn, query)), query.order)
-    wanted = [token for value in query.labels for token in _tokens(value)]
-    most = query.max_limit or MAX_LIMIT_DEFAULT
-    # Labels are compared by whole words, which SQL cannot do: rows are read until enough of them match.
-    statement = statement.execution_options(yield_per=_PAGE_ROWS) if wanted else statement.limit(most)
-    with conn.execute(statement) as rows:
-        matching = (row for row in rows if set(wanted) <= set(_tokens(row.labels)))
-        found = list(islice(matching, most))
+def _query_jobs(conn: sa.Connection, query: JobQuery) -> FoundJobs:
+    most, order = query.max_limit or MAX_LIMIT_DEFAULT, query.order or [("creation_time", True)]
+    others = [_contains(conn, JOB.c.search, word.lower()) for word in query.keywords]
+    if query.completed is not None:
+        begin, end = _by_second(query.completed)
+        others.append(JOB.c.completed_ns.between(begin, end))
+    if query.order:
+        others.append(sa.true())  # limits the scan, since all its rows are sorted
+    walk = make_walk(conn, _filter(query), True, others, QUERY_ROWS_MAX)
+    bounded = list(walk.bounded(conn))
+    parts = []
+    for conditions, _ in bounded:
+        part = sa.select(JOB.c.job_id).where(*conditions)
+        part = _order_by(part, order) if query.order else part.order_by(*walk.order())  # an index has the latter
+        parts.append(sa.select(part.limit(most).subquery()))
+    ids = sa.union_all(*parts) if len(parts) > 1 else parts[0]
+    statement = _order_by(sa.select(JOB).where(JOB.c.job_id.in_(ids)), order).limit(most)
+    found = conn.execute(statement).all()
     stop = query.offset + (query.limit or LIMIT_DEFAULT)
-    return [job_record(row) for row in found[query.offset : stop]], len(found)
+    is_cut = len(found) < most and any(is_cut for _, is_cut in bounded)
+    return FoundJobs([job_record(row) for row in found[query.offset : stop]], len(found), is_cut)
 
 
-def _job_conditions(conn: sa.Connection, query: JobQuery) -> list[sa.ColumnElement[bool]]:
-    conditions: list[sa.ColumnElement[bool]] = [JOB.c.state != JOB_STATE_NUMBERS[JobState.DELETED]]
-    if query.states:
-        conditions.append(JOB.c.state.in_([JOB_STATE_NUMBERS[state] for state in query.states]))
-    if query.respool_id:
-        conditions.append(JOB.c.respool_id == query.respool_id)
-    if query.owner:
-        conditions.append(JOB.c.owning_team == query.owner)
-    if query.name:
-        conditions.append(_contains(conn, JOB.c.name, query.name))
-    conditions += [_contains(conn, JOB.c.search, word.lower()) for word in query.keywords]
-    for column, span in ((JOB.c.created_ns, query.created), (JOB.c.completed_ns, query.completed)):
-        if span is not None:
-            conditions += [column >= span[0] // NS_PER_S * NS_PER_S, column < (span[1] // NS_PER_S + 1) * NS_PER_S]
-    return conditions
+def _filter(query: JobQuery) -> JobFilter:
+    return JobFilter(
+        pools=frozenset([query.respool_id]) if query.respool_id else None,
+        owner=query.owner,
+        states=frozenset(query.states),
+        labels=tuple(query.labels),
+        name_part=query.name,
+        created=_by_second(query.created) if query.created is not None else None,
+    )
+
+
+def _by_second(span: tuple[int, int]) -> tuple[int, int]:
+    """Extend a range to whole seconds."""
+    begin, end = (at // NS_PER_S * NS_PER_S for at in span)
+    return begin, end + NS_PER_S - 1
 
 
 def _contains(conn: sa.Connection, column: sa.ColumnElement[str], text: str) -> sa.ColumnElement[bool]:
@@ -231,15 +254,11 @@ def _contains(conn: sa.Connection, column: sa.ColumnElement[str], text: str) -> 
     return find(column, text) > 0
 
 
-def _tokens(text: str) -> list[str]:
-    return re.findall(r"\w+", text.lower())
-
-
 def _order_by(statement: sa.Select[Any], order: Sequence[Order]) -> sa.Select[Any]:
     for name, _ in order:
         if name not in JOB_ORDER:
             raise InvalidArgument(f"jobs cannot be sorted by {quote(name)}: only by {', '.join(JOB_ORDER)}")
-    for name, falls in order or [("creation_time", True)]:
+    for name, falls in order:
         statement = statement.order_by(JOB_ORDER[name].desc() if falls else JOB_ORDER[name])
     return statement.order_by(JOB.c.job_id)
 

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import random
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
 import pytest
-import sqlalchemy as sa
 
 from peloton.api import convert
 from peloton.errors import NotFound
@@ -19,6 +17,7 @@ from services.storage.jobs import job_table
 from services.storage.jobs.job_table import OWNER_INDEXED_MAX, JobCount, JobFilter, JobPage, Position
 from services.storage.storage import Storage
 from tests.conformance.storage.builders import NOW, SECOND, S, a_config, a_running_job, create, report
+from tests.conformance.storage.plans import plans_of
 
 POOLS = tuple(f"p{number}" for number in range(40))
 STATES = (JobState.RUNNING, JobState.FAILED, JobState.SUCCEEDED, JobState.DELETED)
@@ -172,28 +171,6 @@ def test_an_index_alone_counts_the_jobs_of_pools(storage: Storage, states: froze
     assert counts
     alone = "COVERING INDEX" if storage.db.is_sqlite else "Index Only Scan"
     assert all(alone in plan for plan in counts), counts
-
-
-def plans_of(storage: Storage, work: Callable[[], object]) -> list[tuple[str, str]]:
-    """Returns each query of the work with its plan, with indexes preferred, since tables of tests are small."""
-    engine, asked = storage.db.engine, list[tuple[str, Any]]()
-
-    def note(_conn: object, _cursor: object, query: str, parameters: Any, *_: object) -> None:
-        asked.append((query, parameters))
-
-    sa.event.listen(engine, "before_cursor_execute", note)
-    try:
-        work()
-    finally:
-        sa.event.remove(engine, "before_cursor_execute", note)
-    how = "EXPLAIN QUERY PLAN" if storage.db.is_sqlite else "EXPLAIN"
-    queries = [(query, parameters) for query, parameters in asked if query.startswith("SELECT")]
-    with engine.connect() as conn:
-        if not storage.db.is_sqlite:
-            for way in ("seqscan", "bitmapscan"):
-                conn.execute(sa.text(f"SET LOCAL enable_{way} = off"))
-        plans = [conn.exec_driver_sql(f"{how} {query}", parameters).all() for query, parameters in queries]
-    return [(query, "\n".join(str(row[-1]) for row in plan)) for (query, _), plan in zip(queries, plans, strict=True)]
 
 
 def test_a_byte_is_the_state_of_an_instance(storage: Storage) -> None:

@@ -18,7 +18,10 @@ from peloton.errors import Unavailable
 from peloton.model.job import JOB_TERMINAL
 from services.storage import migrate, schema_version
 from services.storage.engine import Database
+from services.storage.jobs.search import JobQuery
+from services.storage.storage import Storage
 from services.storage.tables import FINISHED_STATES, METADATA
+from tests.conformance.storage.builders import a_config, create
 from tests.postgres import Postgres
 
 VERSION_TABLES = ("schema_version", "alembic_version")
@@ -150,6 +153,22 @@ def test_a_schema_between_two_releases_is_upgraded(empty: str) -> None:
     )
     schema_version.check(empty)
     db.close()
+
+
+def test_labels_of_earlier_jobs_are_indexed(empty: str) -> None:
+    """The upgrade indexes the labels of existing jobs, and triggers those of jobs that the release before creates."""
+    migrate.upgrade(empty)
+    storage = Storage(empty)
+    earlier = create(storage, a_config())
+    storage.db.write(partial(_execute, statement="DROP TABLE job_label"))
+    storage.db.write(partial(_execute, statement="UPDATE schema_version SET version_num = '0027_from_0009'"))
+
+    migrate.upgrade(empty)
+
+    later = create(storage, a_config())
+    found = storage.search.query_jobs(JobQuery(labels=[("stage", "prod-eu")])).jobs
+    assert {earlier, later} == {job.job_id for job in found}
+    storage.close()
 
 
 def _execute(conn: sa.Connection, statement: str) -> None:

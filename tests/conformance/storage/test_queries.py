@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import pytest
+import sqlalchemy as sa
 
 from peloton.api import convert
-from peloton.errors import InvalidArgument
+from peloton.errors import InvalidArgument, ResourceExhausted
 from peloton.model.ids import JobId, new_job_id
 from peloton.model.job import JobState
+from services.storage.jobs import search
 from services.storage.jobs.search import Backlog, JobQuery, PodQuery
+from services.storage.jobs.tables import LABEL_INDEXED_MAX
 from services.storage.storage import Storage
+from services.storage.tables import JOB_LABEL
 from tests.conformance.storage import builders as world
 from tests.conformance.storage.builders import NOW, SECOND, F, I, K, R, S
+from tests.conformance.storage.plans import plans_of
+from tests.conformance.storage.services import a_service, service_config, update
+
+ENDLESS = """
+WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 1000000000) SELECT count(*) FROM n
+"""
 
 
 def named(storage: Storage, name: str, created_s: int = 0, count: int = 1, **fields: str) -> JobId:
@@ -22,7 +32,7 @@ def named(storage: Storage, name: str, created_s: int = 0, count: int = 1, **fie
     config.description = fields.get("description", "")
     del config.labels[:]
     if "label" in fields:
-        config.labels.add(key="key", value=fields["label"])
+        config.labels.add(key="tier", value=fields["label"])
     job_id = new_job_id()
     storage.jobs.create(convert.new_job_record(job_id, config, NOW + created_s * SECOND), config, NOW)
     return job_id
@@ -54,10 +64,12 @@ def three(storage: Storage) -> tuple[JobId, JobId, JobId]:
         ({"respool_id": "p1"}, ["beta", "alpha"]),
         ({"states": [JobState.INITIALIZED, JobState.RUNNING]}, ["Alphabet", "beta", "alpha"]),
         ({"states": [JobState.KILLED]}, []),
-        ({"labels": ["PROD"]}, ["beta", "alpha"]),
-        ({"labels": ["prod-eu"]}, ["alpha"]),
-        ({"labels": ["prod", "us"]}, ["beta"]),
-        ({"labels": ["pro"]}, []),
+        ({"labels": [("tier", "prod-eu")]}, ["alpha"]),
+        ({"labels": [("tier", "prod-eu"), ("tier", "prod-us")]}, []),
+        ({"labels": [("stage", "prod-eu")]}, []),
+        ({"labels": [("tier", "prod")]}, []),
+        ({"labels": [("tier", "PROD-EU")]}, []),
+        ({"labels": [("tier", "prod-us")], "owner": "eats", "order": [("creation_time", False)]}, ["beta"]),
         ({"keywords": ["a_model"]}, ["alpha"]),
         ({"keywords": ["MODEL 100%"]}, ["alpha"]),
         ({"keywords": ["model", "worker"]}, ["alpha"]),
@@ -87,12 +99,12 @@ def test_pages_count_what_matches_within_the_cap(storage: Storage) -> None:
     for number in range(12):
         named(storage, f"job{number}", number, label="red")
 
-    found, total = storage.search.query_jobs(JobQuery())
+    found, total, _ = storage.search.query_jobs(JobQuery())
     assert (10, 12) == (len(found), total)
-    found, total = storage.search.query_jobs(JobQuery(max_limit=5, offset=3))
+    found, total, _ = storage.search.query_jobs(JobQuery(max_limit=5, offset=3))
     assert (["job8", "job7"], 5) == ([job.name for job in found], total)
     assert (1, 7) == (lambda page: (len(page[0]), page[1]))(
-        storage.search.query_jobs(JobQuery(labels=["red"], max_limit=7, limit=1))
+        storage.search.query_jobs(JobQuery(labels=[("tier", "red")], max_limit=7, limit=1))
     )
 
 
@@ -102,10 +114,94 @@ def test_ended_jobs_are_found_by_when_they_ended(storage: Storage) -> None:
     world.report(storage, job_id, [0], S, NOW + 5 * SECOND + 7)
     world.settle_all(storage, job_id, NOW + 6 * SECOND)
 
-    found, _ = storage.search.query_jobs(JobQuery(completed=(NOW + 5 * SECOND, NOW + 5 * SECOND)))
+    found, *_ = storage.search.query_jobs(JobQuery(completed=(NOW + 5 * SECOND, NOW + 5 * SECOND)))
     assert [job_id] == [job.job_id for job in found]
-    found, _ = storage.search.query_jobs(JobQuery(order=[("completion_time", False)]))
+    found, *_ = storage.search.query_jobs(JobQuery(order=[("completion_time", False)]))
     assert [job_id, living] == [job.job_id for job in found]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ['"quoted", "x"', "ü" * LABEL_INDEXED_MAX + "1", "line\nbreak\x01", "\N{GRINNING FACE}" * 150, "back\\slash"],
+)
+def test_labels_are_compared_exactly(storage: Storage, text: str) -> None:
+    """A label is found by any text, and a longer one with the same beginning is another label."""
+    labelled, _ = named(storage, "labelled", label=text), named(storage, "other", label=text + "2")
+
+    found = storage.search.query_jobs(JobQuery(labels=[("tier", text)])).jobs
+
+    assert [labelled] == [job.job_id for job in found]
+
+
+def test_labels_of_jobs_change_and_go(storage: Storage) -> None:
+    """A job is found by the labels of its configuration, after an update by the new ones, and not after its
+    deletion."""
+    service, job_id = a_service(storage, 1), world.a_running_job(storage, 1)
+    config = service_config(1, "v2")
+    config.labels.add(key="tier", value="new")
+    update(storage, service, config)
+    before = storage.db.read(lambda conn: conn.execute(sa.select(JOB_LABEL.c.job_id, JOB_LABEL.c.label)).all())
+    world.report(storage, job_id, [0], S)
+    world.settle_all(storage, job_id)
+    storage.jobs.delete(job_id)
+
+    after = storage.db.read(lambda conn: conn.execute(sa.select(JOB_LABEL.c.job_id, JOB_LABEL.c.label)).all())
+    assert {(service, '"tier": "new"'), (job_id, '"stage": "prod-eu"')} <= {tuple(row) for row in before}
+    assert {service} == {row.job_id for row in after}
+    config.ClearField("labels")
+    update(storage, service, config)
+    assert [] == names(storage, labels=[("tier", "new")])
+
+
+@pytest.mark.parametrize(
+    ("query", "index"),
+    [
+        (JobQuery(labels=[("tier", "red")]), "label"),
+        (JobQuery(labels=[("tier", "red")], order=[("name", False)]), "label"),
+        (JobQuery(owner="maps"), "owner"),
+        (JobQuery(respool_id="p1"), "pool"),
+        (JobQuery(states=[JobState.RUNNING]), "state"),
+        (JobQuery(name="nosuch"), "created"),
+    ],
+)
+def test_an_index_selects_the_rows_of_a_query(storage: Storage, query: JobQuery, index: str) -> None:
+    """The plan of no query reads the whole table of jobs."""
+    named(storage, "alpha", label="red")
+    name = "job_label" if index == "label" else f"ix_job_{index}"
+    used = "PRIMARY KEY (label=?" if storage.db.is_sqlite and index == "label" else name
+
+    plans = [plan for _, plan in plans_of(storage, lambda: storage.search.query_jobs(query))]
+
+    assert all(used in plan for plan in plans), plans
+    assert not any("Seq Scan on job" in plan or "SCAN job\n" in f"{plan}\n" for plan in plans), plans
+
+
+@pytest.mark.parametrize("order", [[], [("name", False)]])
+def test_a_query_examines_the_newest_jobs_up_to_a_bound(
+    storage: Storage, order: list[tuple[str, bool]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Older jobs are not found, and the page says that the query was cut unless it found as many as requested."""
+    monkeypatch.setattr(search, "QUERY_ROWS_MAX", 3)
+    for number in range(5):
+        named(storage, f"job{number}", number, label="red")
+
+    old = storage.search.query_jobs(JobQuery(name="job1", labels=[("tier", "red")], order=order))
+    new = storage.search.query_jobs(JobQuery(name="job3", labels=[("tier", "red")], order=order))
+    enough = storage.search.query_jobs(JobQuery(name="job", max_limit=2, order=order))
+
+    assert ([], 0, True) == old
+    assert ["job3"] == [job.name for job in new.jobs]
+    assert (2, False) == (enough.total, enough.is_cut)
+
+
+def test_a_query_ends_after_its_time(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A query that takes too long is refused with its limit, and its connection serves the next one."""
+    monkeypatch.setattr(search, "QUERY_S", 0.001)
+    monkeypatch.setattr(search, "_query_jobs", lambda conn, query: conn.execute(sa.text(ENDLESS)).all())
+
+    with pytest.raises(ResourceExhausted, match=r"^query took longer than 0.001 s: add conditions"):
+        storage.search.query_jobs(JobQuery())
+    assert (0, 0) == (storage.search.backlog().jobs_active, storage.search.backlog().jobs_waiting)
 
 
 def test_jobs_cannot_be_sorted_by_anything(storage: Storage) -> None:

@@ -12,7 +12,7 @@ from peloton.api.v0.task import task_pb2
 from peloton.errors import InvalidArgument
 from peloton.model.job import JobState
 from peloton.model.pod import PodState
-from services.api.job_query import ROWS_MAX, job_query, pod_query
+from services.api.job_query import CONDITIONS_MAX, ROWS_MAX, job_query, pod_query
 from services.storage.jobs.search import JobQuery, PodQuery
 
 S = 10**9
@@ -46,7 +46,7 @@ def test_job_query() -> None:
     )
 
     assert query(spec) == JobQuery(
-        labels=["gold"],
+        labels=[("tier", "gold")],
         keywords=["spark"],
         states=[JobState.PENDING, JobState.RUNNING],
         respool_id="pool",
@@ -106,6 +106,19 @@ def test_bounds() -> None:
     assert (plain.limit, plain.max_limit, greedy.max_limit) == (10, 100, ROWS_MAX)
 
 
+@pytest.mark.parametrize(
+    ("spec", "noun"),
+    [
+        (job_pb2.QuerySpec(labels=[peloton_pb2.Label()] * (CONDITIONS_MAX + 1)), "labels"),
+        (job_pb2.QuerySpec(keywords=["word"] * (CONDITIONS_MAX + 1)), "keywords"),
+    ],
+)
+def test_too_many_conditions(spec: job_pb2.QuerySpec, noun: str) -> None:
+    """The error names both numbers."""
+    with pytest.raises(InvalidArgument, match=f"^the query has 17 {noun}, at most 16 are allowed$"):
+        query(spec)
+
+
 def test_unknown_states() -> None:
     """Unknown states are refused with their number."""
     with pytest.raises(InvalidArgument, match=r"^job state 77 is not known$"):
@@ -114,7 +127,12 @@ def test_unknown_states() -> None:
         pod_query(task_pb2.QuerySpec(taskStates=[77]))
 
 
-@pytest.mark.parametrize("spec", [job_pb2.QuerySpec(name="a\0"), job_pb2.QuerySpec(keywords=["b", "a\0"])])
+LABEL_WITH_NUL = job_pb2.QuerySpec(labels=[peloton_pb2.Label(key="tier", value="a\0")])
+
+
+@pytest.mark.parametrize(
+    "spec", [job_pb2.QuerySpec(name="a\0"), job_pb2.QuerySpec(keywords=["b", "a\0"]), LABEL_WITH_NUL]
+)
 def test_nul(spec: job_pb2.QuerySpec) -> None:
     """Texts with NUL are refused, since no database can hold them."""
     with pytest.raises(InvalidArgument, match="contains NUL"):

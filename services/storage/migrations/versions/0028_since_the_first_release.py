@@ -5,10 +5,11 @@ A database of a version in between, of which there is no release, has a part of 
 
 from alembic import op
 
+from services.storage.migrations import job_labels
 from services.storage.migrations import operations as do
 from services.storage.migrations.operations import BIG, BIG_ZERO, BLOB, BOOL, INT, NO_TEXT, SEQ, SMALL, TEXT, UUID, ZERO
 
-revision = "0027_from_0009"
+revision = "0028_from_0009"
 down_revision = "0009"
 branch_labels = None
 depends_on = None
@@ -47,6 +48,7 @@ TABLES = (
         hostnames=TEXT,
         moved_ns=BIG,
     ),
+    do.table("job_label", "label created_ns job_id", do.WITHOUT_ROWID, label=TEXT, created_ns=BIG, job_id=UUID),
     do.table("job_secret", "job_id secret_id", job_id=UUID, secret_id=UUID, revision=INT, data=BLOB),
     do.table("job_wake", "job_id", job_id=UUID, noted_ns=BIG, due_ns=BIG),
     do.table(
@@ -140,6 +142,7 @@ def upgrade() -> None:
         do.add_columns(table, **columns)
     _create_indexes()
     do.add_counters(*COUNTERS)
+    job_labels.create(op.get_bind())
 
 
 def _create_indexes() -> None:
@@ -159,6 +162,7 @@ def _create_indexes() -> None:
 
 
 def downgrade() -> None:
+    job_labels.drop(op.get_bind())
     for name in ("ix_job_owner", "ix_job_pool", "ix_job_state", "ix_job_type"):
         op.drop_index(name, "job")
     do.drop_tables(TABLES)
