@@ -7,29 +7,25 @@ import os
 from collections.abc import Mapping
 from functools import cache
 
-from peloton.api.mesos_access import MesosAccess, TlsFiles, read_access
+from peloton.api.mesos_access import MesosAccess
+from services.role_settings import read_mesos_access
+from services.setting_rules import CLI
+from services.settings import load
+from services.settings_table import CONFIG, SETTINGS
 
 TIMEOUT_S = 20.0
 
 
 @cache
 def access() -> MesosAccess:
-    """Return the access that the environment sets, by the host manager's names. Raises InvalidArgument."""
+    """Return the access that the settings say, by the host manager's names. Raises InvalidArgument."""
     return access_from(os.environ)
 
 
 def access_from(environment: Mapping[str, str]) -> MesosAccess:
-    def value(name: str) -> str:
-        return environment.get(f"PELOTON_MESOS_{name}", "")
-
-    files = TlsFiles(
-        value("TLS_CA_FILE"), value("TLS_CERT_FILE"), value("TLS_KEY_FILE"), is_true(value("TLS_NAMES") or "true")
-    )
-    return read_access(value("PRINCIPAL"), value("SECRET_FILE"), is_true(value("TLS")), files)
-
-
-def is_true(text: str) -> bool:
-    return text.lower() in ("true", "1", "yes", "on")
+    """Return the access that these variables say: others, which concern roles, are not checked."""
+    names = {CONFIG, *(setting.variable for setting in SETTINGS.values() if CLI in setting.rule.readers)}
+    return read_mesos_access(load({name: text for name, text in environment.items() if name in names}))
 
 
 def connect(host: str, port: str, timeout_s: float = TIMEOUT_S) -> http.client.HTTPConnection:

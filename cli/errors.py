@@ -10,7 +10,7 @@ import click
 from cli.settings import Settings
 from cli.terminal import echo
 from peloton.api.limits import code_of, is_connection_failure
-from peloton.errors import PelotonError
+from peloton.errors import InvalidSettings, PelotonError
 
 if TYPE_CHECKING:
     import grpc
@@ -26,12 +26,23 @@ class Failed(click.ClickException):
         echo("; ".join(lines), file=file or sys.stderr)
 
 
+class Misconfigured(Failed):
+    """Settings that break rules: a line for each fault, and the exit code of wrong usage."""
+
+    exit_code = 2
+
+    def show(self, file: IO[Any] | None = None) -> None:
+        echo(self.message, file=file or sys.stderr)
+
+
 def failure(error: Exception, settings: Settings | None) -> Exception:
     """Return the exception to raise in place of ``error``; exceptions of Click are complete themselves."""
     while isinstance(error, ExceptionGroup):  # of concurrent parts; the first failure is the cause
         error = error.exceptions[0]
     if isinstance(error, (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError)):
         return error  # a pipe whose reader has ended, such as head, is for Click: it ends silently
+    if isinstance(error, InvalidSettings):
+        return Misconfigured(error.message)
     if isinstance(error, PelotonError):
         return Failed(error.message)
     if is_rpc_error(error):

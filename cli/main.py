@@ -19,6 +19,7 @@ ENTRIES = {
     "demo": Entry("cli.demo", "demo", "Start a cluster, create a pool, run a job; then clean up."),
     "local": Entry("cli.local", "local", "Look at, stop and start the parts of the local Peloton."),
     "serve": Entry("cli.serve", "serve", "Run one or more roles of Peloton in this process."),
+    "settings": Entry("cli.role_settings", "settings", "Print the settings of roles, and check them."),
     "top": Entry("cli.top.command", "top", "Show pools, jobs and hosts live."),
     "overview": Entry("cli.overview", "overview", "Show the present problems, and how full the clusters are."),
     "job": Entry("cli.job.group", "job", "Create, watch, query, update and stop jobs."),

@@ -1,4 +1,7 @@
-"""The writer of docs/cli.md from the commands: ``python -m cli.reference``; ``--check`` only compares it."""
+"""The writer of docs/cli.md, from the commands, and docs/settings.md, from the table: ``python -m cli.reference``.
+
+``--check`` only compares them.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +13,10 @@ import click
 
 from cli.command import LazyGroup
 from cli.main import peloton
+from services import settings_page
 
 TARGET = Path(__file__).resolve().parent.parent / "docs" / "cli.md"
+SETTINGS = TARGET.with_name("settings.md")
 WIDTH = 100
 OPENING = """# The `peloton` command
 
@@ -79,15 +84,16 @@ def reference() -> str:
 
 
 def main(arguments: list[str]) -> int:
-    text = reference()
+    pages = {TARGET: reference(), SETTINGS: settings_page.page()}
     if arguments == ["--check"]:
-        is_current = TARGET.is_file() and TARGET.read_text() == text
-        click.echo(f"{TARGET.name} is {'current' if is_current else 'out of date: run python -m cli.reference'}")
-        return 0 if is_current else 1
+        old = [target.name for target, text in pages.items() if not target.is_file() or target.read_text() != text]
+        click.echo(f"{', '.join(old)}: out of date, run python -m cli.reference" if old else "the pages are current")
+        return 1 if old else 0
     if arguments:
         click.echo("usage: python -m cli.reference [--check]", err=True)
         return 2
-    TARGET.write_text(text)
+    for target, text in pages.items():
+        target.write_text(text)
     return 0
 
 

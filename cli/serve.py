@@ -1,33 +1,36 @@
-"""``peloton serve``: run roles of Peloton in this process, by settings from the environment."""
+"""``peloton serve``: run roles of Peloton in this process, by settings from the environment or a file."""
 
 from __future__ import annotations
 
 import click
 
 from cli.command import Command
-
-ROLE_NAMES = ("api", "worker", "resmgr", "hostmgr", "web")
+from cli.role_settings import ROLE_NAMES as ROLE_NAMES
+from cli.role_settings import config_option
 
 
 @click.command(cls=Command)
 @click.argument("roles", nargs=-1, required=True, type=click.Choice(ROLE_NAMES))
 @click.option("--upgrade-schema", is_flag=True, help="Upgrade the database schema first.")
+@config_option
 @click.option("--migrate", is_flag=True, hidden=True)  # its old name
-def serve(roles: tuple[str, ...], upgrade_schema: bool, migrate: bool) -> None:
+def serve(roles: tuple[str, ...], upgrade_schema: bool, config: str, migrate: bool) -> None:
     """Run one or more ROLES in this process, in the foreground, until SIGTERM or Ctrl-C.
 
-    Temporal, the database and Mesos are found by settings in the environment: PELOTON_TEMPORAL, PELOTON_DATABASE,
-    which is required, PELOTON_MESOS and more, see docs/operations.md. Role web needs PELOTON_API alone.
+    Temporal, the database and Mesos are found by settings in the environment or a file: PELOTON_TEMPORAL,
+    PELOTON_DATABASE, which is required, PELOTON_MESOS and more, see `peloton settings` and docs/settings.md. Role web
+    needs PELOTON_API alone. Settings that break a rule end the command with exit code 2, and nothing starts.
 
     \b
     Examples:
       PELOTON_DATABASE=postgresql+psycopg://peloton@db/peloton peloton serve --upgrade-schema api
       PELOTON_DATABASE=postgresql+psycopg://peloton@db/peloton peloton serve worker
       PELOTON_API=peloton.example.com:5397 peloton serve web
+      peloton serve --config /etc/peloton.toml hostmgr
     """
     import gc
 
     gc.disable()  # until the roles are loaded
     from services import runtime
 
-    runtime.run(roles, upgrade=upgrade_schema or migrate)
+    runtime.run(roles, upgrade=upgrade_schema or migrate, config=config)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import click
 
 from cli.command import Command
+from cli.role_settings import config_option
 from cli.terminal import echo
 
 
 @click.command("upgrade-schema", cls=Command)
-def upgrade_schema() -> None:
+@config_option
+def upgrade_schema(config: str) -> None:
     """Create or upgrade the schema of the database that PELOTON_DATABASE names.
 
     Roles of the release before work on the new schema: upgrade it before the first role of a new release starts.
@@ -21,7 +23,7 @@ def upgrade_schema() -> None:
     """
     from services import runtime
 
-    before, after = runtime.upgrade_schema()
+    before, after = runtime.upgrade_schema(config)
     if before == after:
         echo(f"The schema is at version {after}: nothing to upgrade")
     else:

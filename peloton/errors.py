@@ -22,6 +22,10 @@ class InvalidArgument(PelotonError):
     code = "INVALID_ARGUMENT"
 
 
+class InvalidSettings(InvalidArgument):
+    """Settings of a process that break a rule. The message has a line for each fault; the process ends with code 2."""
+
+
 class NotFound(PelotonError):
     """Error of the caller: the named object does not exist."""
 

@@ -19,13 +19,13 @@ from typing import TYPE_CHECKING, Any
 from temporalio.client import Client
 from temporalio.envconfig import ClientConnectConfig
 
-from peloton.errors import InvalidArgument, PelotonError, Unavailable
+from peloton.errors import PelotonError, Unavailable
 from peloton.lifecycle.backoff import Backoff
 from peloton.lifecycle.worker_ramp import Promotion
 from peloton.model.ids import hostmgr_role
 from peloton.model.workflow_trouble import FailingActivity
 from peloton.ports import ImagePrefetcher
-from services import telemetry, temporal, temporal_connection
+from services import role_settings, telemetry, temporal, temporal_connection
 from services.leader import LeaderChannels, LeaderElection
 from services.leading import Leading, lead_when_elected
 from services.settings import Settings, load
@@ -76,22 +76,26 @@ class Shared:
     policies: Policies = field(default_factory=Policies)
 
 
-def upgrade_schema() -> tuple[str, str]:
-    """Upgrade the schema of the database that the environment names. Returns the versions before and after.
+def upgrade_schema(config: str = "") -> tuple[str, str]:
+    """Upgrade the schema of the database that the settings name. Returns the versions before and after.
 
-    Raises Unavailable, and InvalidArgument when the environment names no database.
+    Raises Unavailable, and InvalidSettings when the settings name no database.
     """
     from services.storage import migrate
 
-    database = load().require_database()
+    database = load(config=config).require_database()
     before = schema_version.of(database)
     migrate.upgrade(database)
     return before, schema_version.of(database)
 
 
-def run(roles: Sequence[str], upgrade: bool = False) -> None:
-    """Run roles until SIGTERM or SIGINT. Ends the process with code 1 when one of them fails."""
-    settings = load()
+def run(roles: Sequence[str], upgrade: bool = False, config: str = "") -> None:
+    """Run roles until SIGTERM or SIGINT. Ends the process with code 1 when one of them fails.
+
+    Raises InvalidSettings before anything starts. ``config``: the file of settings.
+    """
+    settings = load(config=config)
+    role_settings.check(settings, roles)
     telemetry.configure(settings, "+".join(roles))
     failed = False
     try:
@@ -150,7 +154,7 @@ async def run_api(shared: Shared, stop: asyncio.Event) -> None:
     from services.temporal_watch import TemporalWatch
     from services.worker_admin import WorkerAdmin
 
-    settings, promotion = shared.settings, _promotion(shared.settings)
+    settings, promotion = shared.settings, Promotion(shared.settings.worker_promote)
     async with _wakers(shared, Rank.PEOPLE) as wakers:
         address = f"{settings.host}:{settings.port}"
         api = await server.start(
@@ -183,7 +187,7 @@ async def run_worker(shared: Shared, stop: asyncio.Event) -> None:
     from services.worker.cache import compute_cached_max
     from services.worker.worker import WorkerPorts, working
 
-    promotion = _promotion(shared.settings)
+    promotion = Promotion(shared.settings.worker_promote)
     client = await _connect(shared, stop)
     if client is None:
         return
@@ -248,7 +252,7 @@ async def run_resmgr(shared: Shared, stop: asyncio.Event) -> None:
     from services.worker_versions import VersionController
     from services.workflow_restarter import WorkflowRestarter
 
-    settings, capacity, promotion = shared.settings, _host_managers(shared), _promotion(shared.settings)
+    settings, capacity, promotion = shared.settings, _host_managers(shared), Promotion(shared.settings.worker_promote)
     loop_settings = LoopSettings(
         entitlement_period_s=settings.entitlement_period_s,
         preempts=settings.preemption,
@@ -305,7 +309,7 @@ async def run_hostmgr(shared: Shared, stop: asyncio.Event) -> None:
 
     sys.setswitchinterval(SWITCH_S)
     settings, storage = shared.settings, shared.storage
-    role = _hostmgr_role(settings)
+    role = hostmgr_role(settings.cluster)
     qos_settings, advisor_settings = host_monitors.read_monitor_settings(settings)
     endpoint = prefetcher(settings.prefetch_url)
     evictor = ResourceManagerClient(shared.channels.channel("resmgr"))
@@ -438,22 +442,6 @@ def _host_managers(shared: Shared) -> HostManagers:
         shared.storage.hosts,
         shared.storage.host_pods,
     )
-
-
-def _hostmgr_role(settings: Settings) -> str:
-    """Return the role of the cluster's host manager. Raises InvalidArgument for an invalid cluster name."""
-    try:
-        return hostmgr_role(settings.cluster)
-    except ValueError as error:
-        raise InvalidArgument(f"PELOTON_CLUSTER: {error}") from None
-
-
-def _promotion(settings: Settings) -> Promotion:
-    """Return the mode of promotion. Raises InvalidArgument."""
-    try:
-        return Promotion(settings.worker_promote)
-    except ValueError:
-        raise InvalidArgument(f"PELOTON_WORKER_PROMOTE={settings.worker_promote!r}: want auto or manual") from None
 
 
 ROLES: dict[str, Callable[[Shared, asyncio.Event], Coroutine[Any, Any, None]]] = {

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 
 import uvicorn
 
-from peloton.api.mesos_access import MesosAccess, TlsFiles, read_access
 from peloton.errors import Unavailable
+from services.role_settings import read_mesos_access
 from services.settings import Settings
 from services.web.app import WebSettings, create_app
 from services.web.terminal import MESSAGE_BYTES_MAX
@@ -32,7 +32,9 @@ class _Server(uvicorn.Server):
 async def run(settings: Settings, stop: asyncio.Event) -> None:
     """Serve until ``stop``. Raises Unavailable when the port is in use, InvalidArgument for invalid addresses."""
     names = tuple(name for one in settings.web_hosts.split(",") if (name := one.strip()))
-    web = WebSettings(settings.api, settings.temporal_ui, names, _agents(settings), settings.temporal_namespace)
+    web = WebSettings(
+        settings.api, settings.temporal_ui, names, read_mesos_access(settings), settings.temporal_namespace
+    )
     app = create_app(web)
     host, port = settings.host, settings.web_port
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -56,11 +58,3 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
         await app.state.hub.close()
         server.should_exit = True
         await running
-
-
-def _agents(settings: Settings) -> MesosAccess:
-    """Read the access to Mesos agents. Raises InvalidArgument naming the setting."""
-    files = TlsFiles(
-        settings.mesos_tls_ca_file, settings.mesos_tls_cert_file, settings.mesos_tls_key_file, settings.mesos_tls_names
-    )
-    return read_access(settings.mesos_principal, settings.mesos_secret_file, settings.mesos_tls, files)

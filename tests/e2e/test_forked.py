@@ -42,7 +42,7 @@ async def test_its_output_and_its_exit_code_are_reported(nursery: Nursery, tmp_p
     said: asyncio.Queue[str] = asyncio.Queue()
     async with running(tmp_path, said, "serve", "api", PELOTON_DATABASE="") as part:
         await said_with("PELOTON_DATABASE", said)
-        await said_with("ended with exit code 1", said)
+        await said_with("ended with exit code 2", said)
 
         assert part.starts >= 1
 

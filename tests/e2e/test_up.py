@@ -109,7 +109,7 @@ def test_a_role_without_a_database_ends() -> None:
     command = [sys.executable, "-m", "cli.main", "serve", "worker"]
     refused = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment)
 
-    assert 1 == refused.returncode
+    assert 2 == refused.returncode
     assert "PELOTON_DATABASE is not set" in refused.stderr
 
 

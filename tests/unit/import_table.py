@@ -42,6 +42,7 @@ _WAKES = May(
     ("temporalio",),
 )
 _CLI = ("peloton.api", "peloton.model", "peloton.errors", "cli")
+_SETTINGS = ("services.role_settings", "services.setting_rules", "services.settings", "services.settings_table")
 _CLI_OTHERS = ("click", "google", "grpc", "rich", "yaml")
 
 _MINICLUSTER = tuple(
@@ -61,7 +62,13 @@ MAY: dict[str, May] = {
     "workflows": May(("peloton.model", "peloton.errors", "peloton.lifecycle", "activities"), ("temporalio",)),
     "activities": May(("peloton.model", "peloton.errors", "peloton.lifecycle", "peloton.ports"), ("temporalio",)),
     # The shell, in processes. A service reaches another one through its client, and storage through its repositories.
-    "services.settings": May(("peloton.errors",)),
+    "services.setting_rules": May(("peloton.model.ids",)),
+    "services.settings_table": May(("peloton.errors", "services.setting_rules")),
+    "services.settings_page": May(("services.setting_rules", "services.settings_table")),
+    "services.settings": May(("peloton.errors", "services.setting_rules", "services.settings_table")),
+    "services.role_settings": May(
+        ("peloton.api.mesos_access", "peloton.errors", "services.hostmgr.kubernetes.settings", "services.settings")
+    ),
     "services.grpc_errors": May(("peloton.errors", "peloton.model.text", "peloton.ports"), ("grpc",)),
     "services.grpc_handlers": May((), ("grpc",)),
     "services.grpc_status": May(_GRPC, ("grpc",)),
@@ -170,7 +177,7 @@ MAY: dict[str, May] = {
         ("httptools", "orjson", "yaml"),
     ),
     "services.web": May(
-        ("peloton.api", "peloton.errors", "peloton.model", "services.settings"),
+        ("peloton.api", "peloton.errors", "peloton.model", "services.role_settings", "services.settings"),
         ("google", "grpc", "orjson", "starlette", "uvicorn"),  # which serves WebSockets by the package of that name
     ),
     "services.worker": May(
@@ -204,6 +211,7 @@ MAY: dict[str, May] = {
             "peloton.api",
             "peloton.errors",
             "services.log_lines",
+            "services.settings",
             "services.temporal_connection",
             "services.lab.kubernetes.kubeconfig",
             "services.lab.shared.hosts",
@@ -215,18 +223,21 @@ MAY: dict[str, May] = {
         ),
         ("grpc",),
     ),
-    "services.cluster_drivers": May((*_INSIDE, *_HOSTMGR)),
+    "services.cluster_drivers": May((*_INSIDE, *_HOSTMGR, "services.role_settings")),
     "services.host_monitors": May(("peloton.model", "peloton.scheduling", *_HOSTMGR)),
     "services.runtime": May(
         (*_INSIDE, "peloton.scheduling.placement", "workflows.policies", "services"), ("temporalio",)
     ),
     "services.teardown": May(("peloton.errors", "peloton.model.ids", "services")),
-    # The command line calls the API; only the commands that run processes import services.
+    # The command line calls the API; only commands that run processes or read settings of roles import services.
     "cli": May(_CLI, _CLI_OTHERS),
     "cli.up": May((*_CLI, "services.lab.local"), _CLI_OTHERS),
     "cli.local": May((*_CLI, "services.lab.local"), _CLI_OTHERS),
     "cli.demo": May((*_CLI, "services.lab.local"), _CLI_OTHERS),
     "cli.top": May(_CLI, (*_CLI_OTHERS, "textual")),
     "cli.upgrade_schema": May((*_CLI, "services.runtime"), _CLI_OTHERS),
+    "cli.agents": May((*_CLI, *_SETTINGS)),
+    "cli.reference": May((*_CLI, "services.settings_page"), _CLI_OTHERS),
+    "cli.role_settings": May((*_CLI, *_SETTINGS), _CLI_OTHERS),
     "cli.serve": May((*_CLI, "services.runtime"), _CLI_OTHERS),
 }

@@ -10,7 +10,7 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
@@ -30,6 +30,7 @@ from services.lab.local.temporal_server import (
     starts_workflows,
     without_client_configuration,
 )
+from services.settings import given_variables, load
 
 READY_TIMEOUT_S = 120.0
 TEMPORAL_UI_PORT = 8233
@@ -61,13 +62,13 @@ def prefetch_url(master: str) -> str:
     return f"http://{master}/minicluster/images"
 
 
-def own_defaults(environment: Mapping[str, str], has_real_mesos: bool = False) -> dict[str, str]:
-    """Return defaults of variables that the environment does not set.
+def own_defaults(given: Collection[str], has_real_mesos: bool = False) -> dict[str, str]:
+    """Return defaults of the variables that are not ``given``.
 
     Agents of a real Mesos have as long to come back to a new master as in any other deployment: without ZooKeeper they
     find it after 75 s.
     """
-    left_out = {*environment, *([REREGISTER] if has_real_mesos else ())}
+    left_out = {*given, *([REREGISTER] if has_real_mesos else ())}
     return {name: value for name, value in QUICKER.items() if name not in left_out}
 
 
@@ -183,7 +184,10 @@ class LocalCluster:
         await self.stop()
 
     async def start(self) -> None:
-        """Start everything and wait until a job could run. Raises Unavailable naming what is missing."""
+        """Start everything and wait until a job could run. Raises Unavailable naming what is missing, and
+        InvalidSettings for variables that the roles would refuse.
+        """
+        load({**os.environ, **self.settings.environment})
         if not self._has_port:
             raise Unavailable(f"port {self.port} is taken: is another `peloton up` running? choose one with --port")
         if self.settings.temporal and not await is_reachable(
@@ -265,6 +269,7 @@ class LocalCluster:
         upgrade(self.database)
 
     def _describe_parts(self) -> None:
+        given = given_variables()
         environment: dict[str, str | None] = {
             **({} if self.settings.temporal else without_client_configuration(os.environ)),
             "PELOTON_DATABASE": self.database,
@@ -272,8 +277,8 @@ class LocalCluster:
             "PELOTON_MESOS": self.mesos,
             "PYTHONUNBUFFERED": "1",
             "MINICLUSTER_TOKEN": self.token,
-            **own_defaults(os.environ, has_real_mesos=bool(self.settings.mesos)),
-            **self._prefetch_default(os.environ),
+            **own_defaults(given, has_real_mesos=bool(self.settings.mesos)),
+            **self._prefetch_default(given),
             **self.settings.environment,
         }
 
@@ -321,9 +326,9 @@ class LocalCluster:
         first = len(self._pod_ports) - share if index == 0 else share * (index - 1)
         return self._pod_ports[first : first + share]
 
-    def _prefetch_default(self, environment: Mapping[str, str]) -> dict[str, str]:
-        """Return the endpoint by which emulated hosts fetch images ahead, unless the environment names another one."""
-        if not self.has_own_mesos or PREFETCH_URL in environment:
+    def _prefetch_default(self, given: Collection[str]) -> dict[str, str]:
+        """Return the endpoint by which emulated hosts fetch images ahead, unless the user names another one."""
+        if not self.has_own_mesos or PREFETCH_URL in given:
             return {}
         return {PREFETCH_URL: prefetch_url(self.mesos)}
 

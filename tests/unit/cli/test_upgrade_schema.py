@@ -29,7 +29,7 @@ def test_without_a_database_it_is_refused(run: Run, monkeypatch: pytest.MonkeyPa
 
     refused = run("admin upgrade-schema")
 
-    assert 1 == refused.exit_code
+    assert 2 == refused.exit_code
     assert "PELOTON_DATABASE is not set" in refused.stderr
 
 
@@ -37,7 +37,7 @@ def test_without_a_database_it_is_refused(run: Run, monkeypatch: pytest.MonkeyPa
 def test_a_role_upgrades_it_on_demand(line: str, is_upgraded: bool, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """The old name of the option has the same effect, and is not in any help."""
     asked: list[Any] = []
-    monkeypatch.setattr(runtime, "run", lambda roles, upgrade: asked.append((roles, upgrade)))
+    monkeypatch.setattr(runtime, "run", lambda roles, upgrade, config: asked.append((roles, upgrade)))
 
     run(f"serve {line} api")
 

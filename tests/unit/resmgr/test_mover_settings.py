@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
-from peloton.errors import InvalidArgument
+from peloton.errors import InvalidSettings
 from peloton.scheduling.mover import MoverPolicy
 from services.resmgr.settings import MoverSettings, mover_settings
 from services.settings import load
@@ -28,21 +30,22 @@ def test_numbers_of_the_mover_are_settings() -> None:
 @pytest.mark.parametrize(
     ("name", "text", "said"),
     [
-        ("TARGET_PERCENT", "80", "PELOTON_MOVER_TARGET_PERCENT=80, PELOTON_MOVER_HIGH_PERCENT=80: want 0 < target"),
-        ("HIGH_PERCENT", "101", "PELOTON_MOVER_HIGH_PERCENT=101: want 0 < target < high <= 100"),
-        ("MARKED_PERCENT", "-1", "PELOTON_MOVER_MARKED_PERCENT=-1: want 0 to 100"),
-        ("TAKE_AFTER_S", "5", "PELOTON_MOVER_TAKE_AFTER_URGENT_S=15, PELOTON_MOVER_TAKE_AFTER_S=5: want at least 0"),
-        ("TAKE_AFTER_S", "inf", "PELOTON_MOVER_TAKE_AFTER_S=inf"),
-        ("RETURN_AFTER_S", "0", "PELOTON_MOVER_RETURN_AFTER_S=0"),
-        ("RETURN_AFTER_MAX_S", "60", "PELOTON_MOVER_RETURN_AFTER_S=900, PELOTON_MOVER_RETURN_AFTER_MAX_S=60"),
-        ("SETTLE_S", "nan", "PELOTON_MOVER_SETTLE_S=nan: want at least 0"),
-        ("HOSTS_AT_A_TIME", "0", "PELOTON_MOVER_HOSTS_AT_A_TIME=0, PELOTON_MOVER_HOSTS_PER_HOUR=30: want 1 to 1000"),
-        ("HOSTS_PER_HOUR", "1001", "PELOTON_MOVER_HOSTS_PER_HOUR=1001"),
-        ("PERIOD_S", "0", "PELOTON_MOVER_PERIOD_S=0: want more than 0"),
-        ("GIVE_UP_S", "nan", "PELOTON_MOVER_GIVE_UP_S=nan: want more than 0"),
+        ("TARGET_PERCENT", "80", "{}=80 (environment), PELOTON_MOVER_HIGH_PERCENT=80 (default): want the first less"),
+        ("HIGH_PERCENT", "101", "{}=101 (environment): want whole percent from 1 to 100"),
+        ("MARKED_PERCENT", "-1", "{}=-1 (environment): want whole percent from 0 to 100"),
+        ("TAKE_AFTER_S", "5", "PELOTON_MOVER_TAKE_AFTER_URGENT_S=15.0 (default), {}=5.0 (environment): want the first"),
+        ("TAKE_AFTER_S", "inf", "{}=inf (environment)"),
+        ("RETURN_AFTER_S", "0", "{}=0 (environment)"),
+        ("RETURN_AFTER_MAX_S", "60", "PELOTON_MOVER_RETURN_AFTER_S=900.0 (default), {}=60.0 (environment)"),
+        ("SETTLE_S", "nan", "{}=nan (environment): want seconds from 0 to"),
+        ("HOSTS_AT_A_TIME", "0", "{}=0 (environment): want a whole number from 1 to 1,000"),
+        ("HOSTS_PER_HOUR", "1001", "{}=1001 (environment)"),
+        ("PERIOD_S", "0", "{}=0 (environment): want seconds from 0.1"),
+        ("GIVE_UP_S", "nan", "{}=nan (environment): want seconds from 0.1"),
     ],
 )
 def test_numbers_that_cannot_be_meant_are_refused(name: str, text: str, said: str) -> None:
     """Impossible numbers are rejected with each variable involved and its value."""
-    with pytest.raises(InvalidArgument, match=said):
-        mover_settings(load({f"PELOTON_MOVER_{name}": text}))
+    variable = f"PELOTON_MOVER_{name}"
+    with pytest.raises(InvalidSettings, match=re.escape(said.format(variable))):
+        load({variable: text})

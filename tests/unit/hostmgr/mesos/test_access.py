@@ -11,11 +11,11 @@ import pytest
 
 from peloton.api.mesos_access import OPEN, TlsFiles, read_access
 from peloton.errors import InvalidArgument
-from services.cluster_drivers import mesos_access
 from services.hostmgr.mesos.agent_watch import AgentWatch
 from services.hostmgr.mesos.agents import AgentPoller
 from services.hostmgr.mesos.master_term import MasterTerm
 from services.hostmgr.mesos.operator import Denied
+from services.role_settings import read_mesos_access
 from services.settings import load
 from tests.unit.hostmgr.mesos.sockets import TIMEOUT_S
 
@@ -32,7 +32,7 @@ def test_the_secret_is_in_a_file(tmp_path: Path) -> None:
 
 def test_without_settings_nothing_is_presented() -> None:
     """The connection is plain text, without a credential header."""
-    assert OPEN == mesos_access(load({}))
+    assert OPEN == read_mesos_access(load({}))
     assert ("", "") == (OPEN.authorization, OPEN.header)
 
 
@@ -55,7 +55,7 @@ def test_settings_that_cannot_be_meant_are_named(settings: dict[str, str], text:
     environment = {f"PELOTON_MESOS_{name}": value for name, value in settings.items()}
 
     with pytest.raises(InvalidArgument) as refused:
-        mesos_access(load(environment))
+        read_mesos_access(load(environment))
 
     assert refused.value.message.startswith(text)
 
@@ -63,7 +63,7 @@ def test_settings_that_cannot_be_meant_are_named(settings: dict[str, str], text:
 def test_a_url_is_no_master() -> None:
     """A URL cannot set https for masters found through ZooKeeper: a setting does."""
     with pytest.raises(InvalidArgument, match="want HOST:PORT or zk://HOSTS/PATH; for TLS set PELOTON_MESOS_TLS=true"):
-        mesos_access(load({"PELOTON_MESOS": "https://m:5050"}))
+        load({"PELOTON_MESOS": "https://m:5050"})
 
 
 def test_who_may_not_list_agents_gives_up() -> None:

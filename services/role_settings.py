@@ -1,0 +1,59 @@
+"""Checks of the settings of roles that need more than the table: files, and the rules of a cluster's driver."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import TYPE_CHECKING
+
+from peloton.api.mesos_access import MesosAccess, TlsFiles, read_access
+from peloton.errors import InvalidArgument, InvalidSettings
+from services.settings import Settings
+
+if TYPE_CHECKING:
+    from services.hostmgr.kubernetes.settings import KubernetesSettings
+
+
+def check(settings: Settings, roles: Collection[str]) -> None:
+    """Raise InvalidSettings when one of the roles could not run with the settings. Nothing is started or connected."""
+    try:
+        if set(roles) - {"web"}:
+            settings.require_database()
+        manages_hosts = "hostmgr" in roles
+        if manages_hosts and settings.kubernetes:
+            read_kubernetes_settings(settings)
+        if "web" in roles or (manages_hosts and not settings.kubernetes):
+            read_mesos_access(settings)
+    except InvalidSettings:
+        raise
+    except InvalidArgument as error:
+        raise InvalidSettings(error.message) from None
+
+
+def read_mesos_access(settings: Settings) -> MesosAccess:
+    """Read the access to the Mesos master and its agents. Raises InvalidArgument naming the setting."""
+    files = TlsFiles(
+        settings.mesos_tls_ca_file, settings.mesos_tls_cert_file, settings.mesos_tls_key_file, settings.mesos_tls_names
+    )
+    return read_access(settings.mesos_principal, settings.mesos_secret_file, settings.mesos_tls, files)
+
+
+def read_kubernetes_settings(settings: Settings) -> KubernetesSettings:
+    """Read the settings of the Kubernetes driver. Raises InvalidArgument naming the setting."""
+    from services.hostmgr.kubernetes.settings import KubernetesSettings, read_node_selector, read_ports
+
+    return KubernetesSettings(
+        settings.kubernetes,
+        context=settings.kubernetes_context,
+        cluster=settings.cluster,
+        namespace=settings.kubernetes_namespace,
+        node_selector=read_node_selector(settings.kubernetes_node_selector),
+        taint=settings.kubernetes_taint,
+        priority_class=settings.kubernetes_priority_class,
+        log_retention_s=settings.kubernetes_log_retention_s,
+        image_timeout_s=settings.kubernetes_image_timeout_s,
+        lost_node_s=settings.kubernetes_lost_node_s,
+        slack_period_s=settings.kubernetes_slack_period_s,
+        default_image=settings.kubernetes_default_image,
+        ports=read_ports(settings.kubernetes_ports),
+        volumes=settings.kubernetes_volumes,
+    )
