@@ -141,7 +141,7 @@ def test_all_faults_are_named() -> None:
 
 
 def test_variables_of_commands_pods_and_tests_are_known() -> None:
-    """They are no settings, and no faults; variables with another prefix are not Peloton's."""
+    """Variables that roles ignore are no faults, and neither are those with another prefix."""
     others = [*OTHER_VARIABLES, "PELOTON_TEST_SEEDS", "PELOTON_BENCH_HOSTS", "_PELOTON_COMPLETE", "peloton_port"]
     others.remove("PELOTON_CONFIG")
 
@@ -253,7 +253,7 @@ def test_the_parts_of_the_local_cluster_get_settings_that_load(tmp_path: Path) -
 async def test_the_local_cluster_refuses_bad_settings_before_it_starts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its roles would end one after the other, and be started again for ever."""
+    """The cluster starts no role that would end, and be started again and again."""
     monkeypatch.setenv("PELOTON_LEADER_TTL_S", "nan")
     cluster = LocalCluster(LocalSettings(0, tmp_path / "data"), lambda part, line: None)
     with pytest.raises(InvalidSettings, match="PELOTON_LEADER_TTL_S=nan"):

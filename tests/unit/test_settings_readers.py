@@ -1,0 +1,66 @@
+"""The readers in the table of settings are the roles whose code reads them."""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+from services.setting_rules import CLI, ROLES
+from services.settings_table import SETTINGS
+
+SERVICES = Path(__file__).resolve().parents[2] / "services"
+SERVERS = {"api", "worker", "resmgr", "hostmgr"}
+AGENTS = {"hostmgr", "web", CLI}
+READERS = {
+    "cluster_drivers.py": {"hostmgr"},
+    "host_monitors.py": {"hostmgr"},
+    "resmgr/settings.py": {"resmgr"},
+    "telemetry.py": {*ROLES},
+    "web/server.py": {"web"},
+    "role_settings.py:read_mesos_access": AGENTS,
+    "role_settings.py:read_kubernetes_settings": {"hostmgr"},
+    "runtime.py:_run": SERVERS,
+    "runtime.py:run_api": {"api"},
+    "runtime.py:run_worker": {"worker"},
+    "runtime.py:run_resmgr": {"resmgr"},
+    "runtime.py:run_hostmgr": {"hostmgr"},
+    "runtime.py:_serve_hosts": {"hostmgr"},
+    "runtime.py:_bounds": {"api", "worker"},
+    "runtime.py:_lead": {"resmgr", "hostmgr"},
+    "runtime.py:_wakers": {"api", "resmgr", "hostmgr"},
+    "settings_table.py:require_database": SERVERS,
+    "settings_table.py:advertised": {"resmgr", "hostmgr"},
+}
+"""The roles that run a function, or all functions of a module."""
+ELSEWHERE = {"role_settings.py:check", "teardown.py:tear_down"}
+
+
+def read_settings(path: Path) -> Iterator[tuple[str, str]]:
+    """Return the functions of a module, each with the settings that it reads."""
+    module = ast.parse(path.read_text(encoding="utf-8"))
+    members = [member for one in module.body if isinstance(one, ast.ClassDef) for member in one.body]
+    for function in [*module.body, *members]:
+        if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+            continue
+        owner = "self" if path.name == "settings_table.py" else "settings"
+        for node in ast.walk(function):
+            if isinstance(node, ast.Attribute) and node.attr in SETTINGS:
+                of = node.value.attr if isinstance(node.value, ast.Attribute) else getattr(node.value, "id", "")
+                if of == owner:
+                    yield function.name, node.attr
+
+
+def test_readers_are_those_of_the_code() -> None:
+    """Each setting is read by the roles that the table names, and by no other."""
+    found = defaultdict(set)
+    modules = [SERVICES / name for name in {place.split(":")[0] for place in READERS} | {"teardown.py"}]
+    for path in modules:
+        module = path.relative_to(SERVICES).as_posix()
+        for function, name in read_settings(path):
+            place = f"{module}:{function}"
+            if place not in ELSEWHERE:
+                found[name] |= READERS.get(module) or READERS[place]
+
+    assert {name: set(setting.rule.readers) for name, setting in SETTINGS.items()} == found
