@@ -19,7 +19,7 @@ from services.storage.jobs.jobs import Jobs
 
 
 def read_monitor_settings(settings: Settings) -> tuple[QosSettings, AdvisorSettings]:
-    """Return the settings of the checks. Raises InvalidArgument for numbers out of range."""
+    """Return the settings of the checks."""
     qos = QosPolicy(
         settings.qos_hot_percent, settings.qos_target_percent, settings.qos_samples, closed_s=settings.qos_closed_s
     )

@@ -18,7 +18,6 @@ from typing import Any, Protocol
 from opentelemetry import metrics
 from opentelemetry.metrics import CallbackOptions, Observation
 
-from peloton.errors import InvalidArgument
 from services.api.calls import METER, Calls, make_overloaded
 from services.api.v1.lockdown import LOCKABLE
 from services.grpc_handlers import AroundCalls, within
@@ -44,12 +43,6 @@ class Bounds:
     jobs_waiting: int = 10_000
     jobs_active: int = 100_000
     pods_active: int = 2_000_000
-
-    def __post_init__(self) -> None:
-        for field in fields(self):
-            if getattr(self, field.name) < 1:
-                name = field.name.upper() + ("" if field.name == "jobs_paced" else "_MAX")
-                raise InvalidArgument(f"PELOTON_{name}={getattr(self, field.name)}: want a number from 1")
 
 
 def excess(found: Backlog, bounds: Bounds) -> tuple[str, str] | None:

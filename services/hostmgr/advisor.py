@@ -52,19 +52,6 @@ class Jobs(Protocol):
 class AdvisorSettings:
     policy: AdvicePolicy = field(default_factory=AdvicePolicy)
 
-    def __post_init__(self) -> None:
-        policy = self.policy
-        if not 0 < policy.orange_percent <= policy.red_percent:
-            raise InvalidArgument(
-                f"a host is marked orange from {policy.orange_percent} % on and red from {policy.red_percent} % on: "
-                "want 0 < PELOTON_ADVISOR_ORANGE_PERCENT <= PELOTON_ADVISOR_RED_PERCENT"
-            )
-        if policy.sample_count < 1 or not 0 <= policy.margin_percent < 100 or policy.hold_s < 0:
-            raise InvalidArgument(
-                "PELOTON_ADVISOR_SAMPLES must be at least 1, PELOTON_ADVISOR_MARGIN_PERCENT 0 to 99 and "
-                "PELOTON_ADVISOR_HOLD_S at least 0"
-            )
-
 
 @dataclass(frozen=True, slots=True)
 class _Marked:

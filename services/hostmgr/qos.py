@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from opentelemetry import metrics
 from opentelemetry.metrics import CallbackOptions, Meter, Observation
 
-from peloton.errors import InvalidArgument, Unavailable
+from peloton.errors import Unavailable
 from peloton.lifecycle.reason_text import eviction_text
 from peloton.model.ids import Hostname
 from peloton.model.reason import QosRule
@@ -46,16 +46,6 @@ class QosSettings:
     enabled: bool = True
     period_s: float = 5.0
     policy: QosPolicy = field(default_factory=QosPolicy)
-
-    def __post_init__(self) -> None:
-        policy = self.policy
-        if not 0 < policy.target_percent < policy.hot_percent:
-            raise InvalidArgument(
-                f"a hot host cannot be brought below {policy.target_percent} % when it is hot from "
-                f"{policy.hot_percent} % on: want 0 < PELOTON_QOS_TARGET_PERCENT < PELOTON_QOS_HOT_PERCENT"
-            )
-        if self.period_s <= 0 or policy.sample_count < 1:
-            raise InvalidArgument("PELOTON_QOS_PERIOD_S must be above 0 and PELOTON_QOS_SAMPLES at least 1")
 
 
 class QosController:

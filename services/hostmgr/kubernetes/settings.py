@@ -50,16 +50,10 @@ class KubernetesSettings:
             )
         if not LABEL_KEY.fullmatch(self.taint):
             raise InvalidArgument(f"PELOTON_KUBERNETES_TAINT={self.taint!r}: want the key of a taint")
-        if not self.default_image:
-            raise InvalidArgument("PELOTON_KUBERNETES_DEFAULT_IMAGE is empty: want an image for pods that name none")
         if self.volumes and (not _FOLDER.fullmatch(self.volumes) or {".", ".."} & {*self.volumes.split("/")}):
             raise InvalidArgument(
                 f"PELOTON_KUBERNETES_VOLUMES={self.volumes!r}: want an absolute path like /var/lib/peloton/volumes"
             )
-        for name in ("log_retention_s", "image_timeout_s", "lost_node_s", "slack_period_s"):
-            value = getattr(self, name)
-            if not 0 <= value < float("inf"):
-                raise InvalidArgument(f"PELOTON_KUBERNETES_{name.upper()}={value:g}: want at least 0 seconds")
 
 
 def own_name(cluster: str) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import KW_ONLY, dataclass
 
 from peloton.api.mesos_access import OPEN, MesosAccess
-from peloton.errors import InvalidArgument
 from services.hostmgr.mesos.resources import Json
 from services.hostmgr.mesos.subscription import local_address
 
@@ -23,13 +22,6 @@ class MesosSettings:
     access: MesosAccess = OPEN
     agent_reregister_timeout_s: float = 600.0
     offer_hold_s: float = 10.0
-
-    def __post_init__(self) -> None:
-        if not self.offer_hold_s > 0:
-            raise InvalidArgument(f"PELOTON_OFFER_HOLD_S={self.offer_hold_s:g}: want more than 0 seconds")
-        if not self.agent_reregister_timeout_s >= 0:
-            text = f"PELOTON_AGENT_REREGISTER_TIMEOUT_S={self.agent_reregister_timeout_s:g}: want at least 0 seconds"
-            raise InvalidArgument(text)
 
 
 def framework_info(settings: MesosSettings, known_id: str | None) -> Json:

@@ -20,7 +20,7 @@ from peloton.api.v0.short_names.task_pb2_grpc import TaskManagerStub
 from peloton.api.v0.task import task_pb2
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2
 from peloton.api.v1alpha.job.stateless.svc.stateless_svc_pb2_grpc import JobServiceStub
-from peloton.errors import InvalidArgument, ResourceExhausted
+from peloton.errors import ResourceExhausted
 from peloton.model.job import JobState
 from services.api.backlog import PACE_MAX_S, POLL_S, RETRY_MAX_S, BacklogGate, Bounds, excess
 from services.api.calls import Calls
@@ -48,12 +48,6 @@ BOUNDS = Bounds(jobs_waiting=3, jobs_active=10, pods_active=100)
 def test_each_bound_is_reported_with_its_numbers(found: Backlog, expected: tuple[str, str] | None) -> None:
     """The refusal has the bound's numbers; a backlog below all bounds is accepted."""
     assert expected == excess(found, BOUNDS)
-
-
-def test_a_bound_below_one_is_a_mistake() -> None:
-    """The error names the setting."""
-    with pytest.raises(InvalidArgument, match="PELOTON_JOBS_ACTIVE_MAX=0: want a number from 1"):
-        Bounds(jobs_active=0)
 
 
 class Store:

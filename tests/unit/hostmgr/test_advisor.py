@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from peloton.errors import InvalidArgument, Unavailable
+from peloton.errors import Unavailable
 from peloton.model.advice import HostMark, LatencyBounds, Mark, PodLatency, ServiceMark
 from peloton.model.ids import Hostname, JobId, PodName, RespoolId
 from peloton.model.job import JobRecord, JobState, JobType, SlaSpec
@@ -181,22 +181,6 @@ def test_hosts_are_marked_while_storage_is_away() -> None:
         story.report(WEB, SLOW)
         story.round()
     assert {WEB: Mark.RED} == story.services()
-
-
-@pytest.mark.parametrize(
-    "policy",
-    [
-        AdvicePolicy(orange_percent=0),
-        AdvicePolicy(orange_percent=95),
-        AdvicePolicy(sample_count=0),
-        AdvicePolicy(margin_percent=100),
-        AdvicePolicy(hold_s=-1),
-    ],
-)
-def test_settings_that_cannot_be_meant_are_refused(policy: AdvicePolicy) -> None:
-    """The error names each variable involved."""
-    with pytest.raises(InvalidArgument, match="PELOTON_ADVISOR_"):
-        AdvisorSettings(policy)
 
 
 class Cluster:

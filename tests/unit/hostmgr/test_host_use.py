@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
-from peloton.errors import InvalidArgument
 from peloton.model.ids import Hostname, PodId
 from peloton.model.reason import QosReason, QosRule
 from peloton.scheduling.qos import Correction, HostWatch, QosPolicy, Use
@@ -16,7 +14,7 @@ from services.hostmgr.host_samples import in_turn
 from services.hostmgr.host_use import HostUse, next_use
 from services.hostmgr.hosts.host_cache import HostCache
 from services.hostmgr.mesos.codec import samples_of
-from services.hostmgr.qos import QosMeter, QosSettings
+from services.hostmgr.qos import QosMeter
 from tests.unit.hostmgr.test_hosts import agent
 
 POD = "00000000-0000-4000-8000-000000000001-0-1"
@@ -61,19 +59,6 @@ def test_what_cannot_be_measured_is_left_out() -> None:
     second = look(first, [row(POD, 1, 101)])
 
     assert second.total() == Use(0, 0)
-
-
-@pytest.mark.parametrize(
-    ("policy", "fault"),
-    [
-        (QosPolicy(hot_percent=80, target_percent=80), "want 0 < PELOTON_QOS_TARGET_PERCENT < PELOTON_QOS_HOT_PERCENT"),
-        (QosPolicy(sample_count=0), "PELOTON_QOS_SAMPLES at least 1"),
-    ],
-)
-def test_settings_that_cannot_be_meant_are_refused(policy: QosPolicy, fault: str) -> None:
-    """The error names the settings."""
-    with pytest.raises(InvalidArgument, match=fault):
-        QosSettings(policy=policy)
 
 
 def test_every_host_has_its_turn() -> None:

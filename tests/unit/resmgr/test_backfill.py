@@ -6,10 +6,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-import pytest
 
 from peloton.api.v0.explain import explain_pb2 as pb
-from peloton.errors import InvalidArgument
 from peloton.model.ids import JobId, RespoolId
 from peloton.model.pod import PodState
 from peloton.model.reason import Reason, Rule
@@ -20,7 +18,6 @@ from peloton.scheduling.gangs import GangRun
 from services.resmgr.ledger import HOLDING, PENDING
 from services.resmgr.passed import PassedGangs
 from services.resmgr.recovery import rebuild
-from services.resmgr.settings import LoopSettings
 from services.resmgr.state import ResmgrState
 from tests.unit.resmgr.asked import asking
 from tests.unit.resmgr.test_loop import running
@@ -148,9 +145,3 @@ async def test_job_why_says_for_how_long_a_gang_may_be_passed(world: World) -> N
     assert (pb.RULE_POOL_LIMIT, True) == (waiting.reason.rule, waiting.reason.HasField("backfillS"))
     assert BACKFILL_MAX_S - 30 < waiting.reason.backfillS <= BACKFILL_MAX_S
     assert f"gangs behind it that fit may go first for {waiting.reason.backfillS} s more" in why.text
-
-
-def test_a_backfill_that_cannot_be_meant() -> None:
-    """The setting is named with its number."""
-    with pytest.raises(InvalidArgument, match="PELOTON_BACKFILL_S=-1: want at least 0"):
-        LoopSettings(backfill_s=-1)

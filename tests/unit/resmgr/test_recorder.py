@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from peloton.errors import InvalidArgument, Unavailable
+from peloton.errors import InvalidSettings, Unavailable
 from peloton.model.history import Column, Quantity, Sample, Series, cluster_series, pool_series
 from peloton.model.host import ClusterSums, HostState
 from peloton.model.ids import ROOT_POOL_ID
@@ -16,6 +16,7 @@ from services.resmgr.recorder import Recorder, pool_amounts
 from services.resmgr.recovery import rebuild
 from services.resmgr.settings import RecorderSettings
 from services.resmgr.tally import Tally
+from services.settings import load
 from tests.unit.resmgr.test_loop import running, until
 from tests.unit.resmgr.test_preemption import ROUNDS, lend, two_pools
 from tests.unit.resmgr.world import World
@@ -200,5 +201,5 @@ async def test_no_period_no_series(world: World) -> None:
 @pytest.mark.parametrize("period_s", [-1, 7, 120])
 def test_a_period_divides_a_minute(period_s: int) -> None:
     """Samples with another period would not add up to minutes."""
-    with pytest.raises(InvalidArgument, match=f"PELOTON_HISTORY_PERIOD_S={period_s}: want 0"):
-        RecorderSettings(period_s)
+    with pytest.raises(InvalidSettings, match=f"PELOTON_HISTORY_PERIOD_S={period_s}"):
+        load({"PELOTON_HISTORY_PERIOD_S": str(period_s)})

@@ -8,7 +8,6 @@ from typing import Any, cast
 
 import pytest
 
-from peloton.errors import InvalidArgument
 from peloton.model.host import ComingBack, HostLease
 from peloton.model.ids import Hostname, JobId
 from peloton.model.pod import HostLabel, PodShape, Strategy
@@ -17,7 +16,6 @@ from services.hostmgr.driver import Claim, ClusterDriver, RegisteredHost
 from services.hostmgr.hosts.host_cache import HostCache
 from services.hostmgr.manager import lease_hosts
 from services.hostmgr.mesos import offer_controller
-from services.hostmgr.mesos.framework import MesosSettings
 from services.hostmgr.mesos.offer_cache import OfferCache
 from services.hostmgr.mesos.offer_controller import (
     KEPT_PER_USED,
@@ -110,20 +108,6 @@ def mesos() -> Mesos:
     made = Mesos()
     made.offer()
     return made
-
-
-@pytest.mark.parametrize(
-    ("settings", "text"),
-    [
-        ({"offer_hold_s": 0.0}, "PELOTON_OFFER_HOLD_S=0: want more than 0 seconds"),
-        ({"agent_reregister_timeout_s": -1.0}, "PELOTON_AGENT_REREGISTER_TIMEOUT_S=-1: want at least 0 seconds"),
-        ({"agent_reregister_timeout_s": float("nan")}, "PELOTON_AGENT_REREGISTER_TIMEOUT_S=nan: want at least 0"),
-    ],
-)
-def test_times_that_make_no_sense(settings: dict[str, float], text: str) -> None:
-    """The error names the variable."""
-    with pytest.raises(InvalidArgument, match=text):
-        MesosSettings("m:1", **settings)  # type: ignore[arg-type]
 
 
 def test_offers_are_held_for_their_time(mesos: Mesos) -> None:
