@@ -9,15 +9,11 @@ import click
 
 from cli.command import Command
 from cli.output import Table, print_table
+from cli.serve import ROLE_NAMES, config_option
 from cli.settings import Settings, pass_settings
 from cli.terminal import echo
 
-ROLE_NAMES = ("api", "worker", "resmgr", "hostmgr", "web")
 EMPTY = '""'
-
-config_option = click.option(
-    "--config", metavar="FILE", default="", help="The TOML file of settings. PELOTON_CONFIG names it, too."
-)
 
 
 class Row(NamedTuple):
@@ -47,12 +43,12 @@ def settings(settings: Settings, role: str | None, config: str) -> None:
     """
     from services import role_settings
     from services.setting_rules import mask
-    from services.settings import find, load
+    from services.settings import find
     from services.settings_table import SETTINGS
 
     found = find(config=config)
     if role:
-        role_settings.check(load(config=config), [role])
+        role_settings.load_for([role], config=config)
     rows: list[dict[str, Any]] = [
         {"name": name, "variable": row.variable, "value": mask(found[name].value), "source": found[name].source}
         | {"default": row.default, "type": row.kind, "unit": row.unit, "wanted": row.wanted}

@@ -5,8 +5,11 @@ from __future__ import annotations
 import click
 
 from cli.command import Command
-from cli.role_settings import ROLE_NAMES as ROLE_NAMES
-from cli.role_settings import config_option
+
+ROLE_NAMES = ("api", "worker", "resmgr", "hostmgr", "web")
+config_option = click.option(
+    "--config", metavar="FILE", default="", help="The TOML file of settings. PELOTON_CONFIG names it, too."
+)
 
 
 @click.command(cls=Command)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from cli.command import Command
-from cli.role_settings import config_option
+from cli.serve import config_option
 from cli.terminal import echo
 
 

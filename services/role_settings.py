@@ -2,31 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import os
+import re
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
 from peloton.api.mesos_access import MesosAccess, TlsFiles, read_access
 from peloton.errors import InvalidArgument, InvalidSettings
-from services.settings import Settings
+from services.setting_rules import PREFIX
+from services.settings import DEFAULT, Settings, find
+from services.settings_table import SETTINGS
 
 if TYPE_CHECKING:
     from services.hostmgr.kubernetes.settings import KubernetesSettings
 
 
-def check(settings: Settings, roles: Collection[str]) -> None:
-    """Raise InvalidSettings when one of the roles could not run with the settings. Nothing is started or connected."""
+def load_for(roles: Collection[str], environment: Mapping[str, str] = os.environ, config: str = "") -> Settings:
+    """Read the settings and check them for the roles. Raises InvalidSettings with the sources of the values."""
+    found = find(environment, config)
+    settings = Settings(**{name: one.value for name, one in found.items()})
     try:
-        if set(roles) - {"web"}:
-            settings.require_database()
-        manages_hosts = "hostmgr" in roles
-        if manages_hosts and settings.kubernetes:
-            read_kubernetes_settings(settings)
-        if "web" in roles or (manages_hosts and not settings.kubernetes):
-            read_mesos_access(settings)
-    except InvalidSettings:
-        raise
+        check(settings, roles)
     except InvalidArgument as error:
-        raise InvalidSettings(error.message) from None
+        named = re.findall(rf"{PREFIX}[A-Z0-9_]+", error.message)
+        given = [found[name] for name, one in SETTINGS.items() if one.variable in named]
+        sources = ", ".join(f"{one.label}: {one.source}" for one in given if one.source != DEFAULT)
+        raise InvalidSettings(f"{error.message} ({sources})" if sources else error.message) from None
+    return settings
+
+
+def check(settings: Settings, roles: Collection[str]) -> None:
+    """Raise InvalidArgument when one of the roles could not run with the settings. Nothing is started or connected."""
+    if set(roles) - {"web"}:
+        settings.require_database()
+    manages_hosts = "hostmgr" in roles
+    if manages_hosts and settings.kubernetes:
+        read_kubernetes_settings(settings)
+    if "web" in roles or (manages_hosts and not settings.kubernetes):
+        read_mesos_access(settings)
 
 
 def read_mesos_access(settings: Settings) -> MesosAccess:

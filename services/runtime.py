@@ -94,8 +94,7 @@ def run(roles: Sequence[str], upgrade: bool = False, config: str = "") -> None:
 
     Raises InvalidSettings before anything starts. ``config``: the file of settings.
     """
-    settings = load(config=config)
-    role_settings.check(settings, roles)
+    settings = role_settings.load_for(roles, config=config)
     telemetry.configure(settings, "+".join(roles))
     failed = False
     try:

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from peloton.errors import InvalidSettings
-from services.setting_rules import PREFIX as PREFIX
-from services.setting_rules import Setting, Together, mask
+from services.setting_rules import PREFIX, Setting, Together, mask
 from services.settings_table import CONFIG, OTHER_PREFIXES, OTHER_VARIABLES, SETTINGS, TOGETHER
 from services.settings_table import Settings as Settings
 

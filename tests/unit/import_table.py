@@ -67,7 +67,10 @@ MAY: dict[str, May] = {
     "services.settings_page": May(("services.setting_rules", "services.settings_table")),
     "services.settings": May(("peloton.errors", "services.setting_rules", "services.settings_table")),
     "services.role_settings": May(
-        ("peloton.api.mesos_access", "peloton.errors", "services.hostmgr.kubernetes.settings", "services.settings")
+        (
+            *("peloton.api.mesos_access", "peloton.errors", "services.hostmgr.kubernetes.settings"),
+            *("services.setting_rules", "services.settings", "services.settings_table"),
+        )
     ),
     "services.grpc_errors": May(("peloton.errors", "peloton.model.text", "peloton.ports"), ("grpc",)),
     "services.grpc_handlers": May((), ("grpc",)),

@@ -13,6 +13,7 @@ import pytest
 
 from peloton.errors import InvalidSettings
 from services.lab.local.cluster import QUICKER, LocalCluster, LocalSettings, own_defaults
+from services.role_settings import load_for
 from services.setting_rules import Setting, mask
 from services.settings import Settings, find, given_variables, is_unknown, load
 from services.settings_table import OTHER_VARIABLES, SETTINGS
@@ -127,6 +128,23 @@ def test_every_default_keeps_the_rules() -> None:
 def test_settings_that_contradict_each_other_are_refused(given: dict[str, str], wanted: str) -> None:
     """The fault names each of them with its value and its source."""
     assert wanted in refusal({f"PELOTON_{name}": text for name, text in given.items()})
+
+
+def test_files_of_a_role_are_checked_at_its_start(tmp_path: Path) -> None:
+    """The fault has the source of each setting that it names; other roles do not read the file."""
+    file = tmp_path / "peloton.toml"
+    file.write_text('mesos_secret_file = "/none"\ndatabase = "sqlite:///x"')
+    environment = {"PELOTON_MESOS_PRINCIPAL": "ops", "PELOTON_CONFIG": str(file)}
+    for roles in (["hostmgr"], ["api", "web"]):
+        with pytest.raises(InvalidSettings, match=rf"cannot be read.* \(mesos_secret_file: {file}\)"):
+            load_for(roles, environment)
+
+    assert "ops" == load_for(["api", "worker", "resmgr"], environment).mesos_principal
+    kubernetes = {**environment, "PELOTON_KUBERNETES": "in-cluster", "PELOTON_KUBERNETES_PORTS": "9-1"}
+    with pytest.raises(
+        InvalidSettings, match=r"PELOTON_KUBERNETES_PORTS='9-1'.* \(PELOTON_KUBERNETES_PORTS: environment"
+    ):
+        load_for(["hostmgr"], kubernetes)
 
 
 def test_all_faults_are_named() -> None:
