@@ -22,7 +22,8 @@ COPY --from=build /opt/peloton /opt/peloton
 COPY deploy/entrypoint.sh deploy/healthcheck.py /opt/peloton/deploy/
 ENV PATH=/opt/peloton/bin:$PATH \
     PYTHONUNBUFFERED=1 \
-    PELOTON_HOST=0.0.0.0
+    PELOTON_HOST=0.0.0.0 \
+    PELOTON_HEALTH_FILE=/tmp/peloton-health.json
 USER peloton
 EXPOSE 5397
 STOPSIGNAL SIGTERM

@@ -4,4 +4,5 @@
 set -eu
 PELOTON_ADVERTISE="${PELOTON_ADVERTISE:-$(hostname)}"
 export PELOTON_ADVERTISE
+rm -f "${PELOTON_HEALTH_FILE:-}" # of the process before a restart of the container
 exec peloton serve "$@"

@@ -61,12 +61,13 @@ class LeaderElection:
         self._threads = ThreadPoolExecutor(2, thread_name_prefix=f"{role} lease")
         self._asking = ThreadPoolExecutor(1, thread_name_prefix=f"{role} lease question")
 
-    async def win(self) -> None:
-        """Return when this process has the lease."""
+    async def win(self, stand_by: Callable[[], None] = lambda: None) -> None:
+        """Return when this process has the lease; call ``stand_by`` when another process has it."""
         waited = False
         while not await self._try(self._leases.acquire):
             if not waited:
                 log.info("%s: another process is the leader, standing by", self._role)
+                stand_by()
             waited = True
             await asyncio.sleep(self._ttl_s / RENEWALS_PER_TTL)
 

@@ -7,6 +7,7 @@ import logging
 import os
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 
 from peloton.errors import PelotonError
 from services.leader import LeaderElection
@@ -29,15 +30,20 @@ async def lead_when_elected(
     advertised: str,
     stop: asyncio.Event,
     lead: Callable[[], Awaitable[Leading]],
+    note: Callable[[str], None] = lambda _: None,
 ) -> None:
-    """Stand by, lead, and resign. ``advertised``: the host under which others reach this one."""
-    if await _first(election.win(), stop):
+    """Stand by, lead, and resign. ``advertised``: the host under which others reach this one. ``note`` receives what
+    the role waits for: a standby and a leader at work are ready, and wait for nothing.
+    """
+    if await _first(election.win(partial(note, "")), stop):
         return
+    note("it has the lease and does not serve yet")
     holding = asyncio.create_task(election.hold(), name=f"{role} lease")
     holding.add_done_callback(_end_with_the_lease)
     try:
         leading = await lead()
         await election.announce(f"{advertised}:{leading.port}")
+        note("")
         try:
             await (stop.wait() if leading.failed is None else _first(leading.failed, stop))
         except PelotonError:

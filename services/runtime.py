@@ -11,9 +11,10 @@ import signal
 import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import asdict, dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from temporalio.client import Client
@@ -26,6 +27,7 @@ from peloton.model.ids import hostmgr_role
 from peloton.model.workflow_trouble import FailingActivity
 from peloton.ports import ImagePrefetcher
 from services import role_settings, telemetry, temporal, temporal_connection
+from services.health import ProcessHealth, heartbeat, probing
 from services.leader import LeaderChannels, LeaderElection
 from services.leading import Leading, lead_when_elected
 from services.settings import Settings, load
@@ -73,6 +75,7 @@ class Shared:
     temporal_config: ClientConnectConfig
     identity: str  # of this process, in histories
     channels: LeaderChannels
+    health: ProcessHealth
     policies: Policies = field(default_factory=Policies)
 
 
@@ -108,6 +111,14 @@ def run(roles: Sequence[str], upgrade: bool = False, config: str = "") -> None:
 
 
 async def _run(settings: Settings, roles: Sequence[str], upgrade: bool) -> None:
+    health = ProcessHealth(roles)
+    async with AsyncExitStack() as stack:
+        if settings.health_file:
+            await stack.enter_async_context(heartbeat(health, Path(settings.health_file)))
+        await _run_roles(settings, roles, upgrade, health)
+
+
+async def _run_roles(settings: Settings, roles: Sequence[str], upgrade: bool, health: ProcessHealth) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -115,7 +126,7 @@ async def _run(settings: Settings, roles: Sequence[str], upgrade: bool) -> None:
     if set(roles) == {WEB}:  # it needs the API alone
         from services.web import server
 
-        return await server.run(settings, stop)
+        return await server.run(settings, stop, partial(health.note, WEB, ""))
     database = settings.require_database()
     config = temporal_connection.connect_config(settings.temporal, settings.temporal_namespace)
     identity = "+".join(dict.fromkeys(roles))
@@ -134,8 +145,9 @@ async def _run(settings: Settings, roles: Sequence[str], upgrade: bool) -> None:
             gang_placement_s=settings.gang_placement_timeout_s,
             gang_launch_s=settings.gang_launch_timeout_s,
         )
-        shared = Shared(settings, storage, client, config, identity, channels, policies)
-        async with asyncio.TaskGroup() as group:
+        shared = Shared(settings, storage, client, config, identity, channels, health, policies)
+        probe = partial(storage.leases.leader, "resmgr", 0.0)
+        async with probing(health, probe), asyncio.TaskGroup() as group:
             for role in dict.fromkeys(roles):
                 group.create_task(ROLES[role](shared, stop), name=role)
             await asyncio.sleep(0)  # each begins with its imports
@@ -172,6 +184,7 @@ async def run_api(shared: Shared, stop: asyncio.Event) -> None:
         log.info("API at %s", address)
         await _sweep(shared, wakers).once()  # jobs stored just before a crash have no workflow yet
         await wakers.wake_active()
+        shared.health.note("api", "")
         deleting = asyncio.create_task(_end_deletions(shared.storage.jobs), name="deletions that were broken off")
         await stop.wait()
         deleting.cancel()
@@ -184,9 +197,11 @@ async def run_worker(shared: Shared, stop: asyncio.Event) -> None:
     from services.api.channels import LeaderChannels as ApiChannels
     from services.resmgr.client import ResourceManagerClient
     from services.worker.cache import compute_cached_max
+    from services.worker.polls import watching_polls
     from services.worker.worker import WorkerPorts, working
 
     promotion = Promotion(shared.settings.worker_promote)
+    shared.health.note("worker", "Temporal does not answer")
     client = await _connect(shared, stop)
     if client is None:
         return
@@ -214,7 +229,9 @@ async def run_worker(shared: Shared, stop: asyncio.Event) -> None:
     def report(activities: Sequence[FailingActivity], count: int) -> None:
         storage.activity_reports.put(client.identity, activities, count, time.time_ns())
 
-    async with working(client, ports, compute_cached_max(shared.settings.cached_workflows), report, promotion):
+    note = partial(shared.health.note, "worker")
+    cached_max = compute_cached_max(shared.settings.cached_workflows)
+    async with working(client, ports, cached_max, report, promotion), watching_polls(client, note):
         await stop.wait()
     await calls.close()
     await api_channels.close()
@@ -416,7 +433,7 @@ async def _serve_hosts(
 async def run_web(shared: Shared, stop: asyncio.Event) -> None:
     from services.web import server
 
-    await server.run(shared.settings, stop)
+    await server.run(shared.settings, stop, partial(shared.health.note, WEB, ""))
 
 
 def _fail(loop: asyncio.AbstractEventLoop, failed: asyncio.Future[None], why: str) -> None:
@@ -455,7 +472,8 @@ ROLES: dict[str, Callable[[Shared, asyncio.Event], Coroutine[Any, Any, None]]] =
 async def _lead(shared: Shared, role: str, stop: asyncio.Event, lead: Callable[[], Awaitable[Leading]]) -> None:
     """Stand by, lead, and resign."""
     election = LeaderElection(shared.storage.leases, role, shared.settings.leader_ttl_s)
-    await lead_when_elected(election, role, shared.settings.advertised, stop, lead)
+    note = partial(shared.health.note, role.partition("/")[0])
+    await lead_when_elected(election, role, shared.settings.advertised, stop, lead, note)
 
 
 @asynccontextmanager

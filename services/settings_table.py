@@ -503,6 +503,11 @@ class Settings:
         "OTLP gRPC endpoint for metrics, such as `http://collector:4317`; empty: none are exported",
         form=ENDPOINT,
     )
+    health_file: str = setting(
+        "",
+        ALL,
+        "file in which the process states its [health](operations.md#health) every two seconds; empty: none",
+    )
     log_level: str = setting(
         "INFO", ALL, "DEBUG, INFO, WARNING or ERROR", form=one_of("DEBUG", "INFO", "WARNING", "ERROR")
     )

@@ -17,6 +17,7 @@ from typing import Protocol
 
 from peloton.model.ids import JobId
 from peloton.model.times import NS_PER_S
+from services.ticks import ticking
 
 log = logging.getLogger(__name__)
 
@@ -127,14 +128,16 @@ class Sweep:
 
     async def _run(self) -> None:
         pause_s = self._period_s
-        while True:
-            await asyncio.sleep(pause_s)
-            pause_s = min(BUSY_PERIOD_S, self._period_s)
-            if self._backlog() >= ROUND_JOBS_MAX:
-                continue
-            try:
-                await self.once(SIGNAL_GRACE_S)
-                if self._after == _FIRST:
-                    pause_s = self._period_s
-            except Exception as error:  # of storage: the next round makes up for it
-                log.warning("sweep of jobs with missed changes failed, retrying: %s", error)
+        with ticking("sweep of jobs that are to be woken", self._period_s) as loop:
+            while True:
+                await asyncio.sleep(pause_s)
+                loop.tick()
+                pause_s = min(BUSY_PERIOD_S, self._period_s)
+                if self._backlog() >= ROUND_JOBS_MAX:
+                    continue
+                try:
+                    await self.once(SIGNAL_GRACE_S)
+                    if self._after == _FIRST:
+                        pause_s = self._period_s
+                except Exception as error:  # of storage: the next round makes up for it
+                    log.warning("sweep of jobs with missed changes failed, retrying: %s", error)

@@ -22,10 +22,12 @@ from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
 from peloton.lifecycle.backoff import Backoff
+from peloton.lifecycle.liveness import ENGINE_BOUND_S
 from peloton.lifecycle.worker_ramp import STEPS, Act, Decision, Fleet, Promotion, Step, decide
 from peloton.lifecycle.worker_versions import UNVERSIONED, WorkerVersions
 from services.recheck import Recheck
 from services.temporal import RPC_TIMEOUT
+from services.ticks import ticking
 from services.worker_fleet import (
     DEPLOYMENT,
     apply,
@@ -74,17 +76,19 @@ class _Watch(ABC):
 
     async def _run(self) -> None:
         failures = 0
-        while True:
-            is_settled = False
-            try:
-                is_settled, failures = await self._act(), 0
-            except Exception as error:  # of a new worker that has not polled all task queues yet, of a client that has
-                # not connected yet, or of metadata that a user edited
-                failures += 1
-                self.forget_agreement()
-                if failures == FAILURES_SHOWN:
-                    log.warning("versions of workers not read from Temporal: %s", error)
-            await asyncio.sleep(PERIOD_S if is_settled else Backoff(RETRY_S, PERIOD_S).delay_s(max(failures, 1)))
+        with ticking("versions of the workers", bound_s=ENGINE_BOUND_S) as loop:
+            while True:
+                loop.tick()
+                is_settled = False
+                try:
+                    is_settled, failures = await self._act(), 0
+                except Exception as error:  # of a new worker that has not polled all task queues yet, of a client that
+                    # has not connected yet, or of metadata that a user edited
+                    failures += 1
+                    self.forget_agreement()
+                    if failures == FAILURES_SHOWN:
+                        log.warning("versions of workers not read from Temporal: %s", error)
+                await asyncio.sleep(PERIOD_S if is_settled else Backoff(RETRY_S, PERIOD_S).delay_s(max(failures, 1)))
 
     @abstractmethod
     async def _act(self) -> bool:

@@ -19,10 +19,12 @@ from datetime import UTC, datetime, timedelta
 
 from temporalio.client import Client
 
+from peloton.lifecycle.liveness import ENGINE_BOUND_S
 from services.failed_workflows import FailedWorkflows
 from services.missing_workflows import MissingWorkflows
 from services.recheck import Recheck
 from services.temporal import RPC_TIMEOUT
+from services.ticks import ticking
 from services.wakers import Wakers
 
 log = logging.getLogger(__name__)
@@ -76,19 +78,21 @@ class WorkflowRestarter:
         await asyncio.gather(self._task, return_exceptions=True)
 
     async def _run(self) -> None:
-        while True:
-            await asyncio.sleep(self._period_s)
-            try:
-                await self._restart_terminated()
-                failed = await self._restart_failed()
-                if self._missing is not None:
-                    self._wakers.jobs.jobs_swept(await self._missing.find(failed), MISSING)
-                await self._renew()
-                if time.monotonic() - self._others_woken_s >= self._others_period_s:
-                    await self._wakers.wake_active()
-                    self._others_woken_s = time.monotonic()
-            except Exception as error:  # of Temporal or of storage: the next poll makes up for it
-                log.warning("terminated workflows not listed, retrying: %s", error)
+        with ticking("revival of terminated workflows", self._period_s, ENGINE_BOUND_S) as loop:
+            while True:
+                await asyncio.sleep(self._period_s)
+                loop.tick()
+                try:
+                    await self._restart_terminated()
+                    failed = await self._restart_failed()
+                    if self._missing is not None:
+                        self._wakers.jobs.jobs_swept(await self._missing.find(failed), MISSING)
+                    await self._renew()
+                    if time.monotonic() - self._others_woken_s >= self._others_period_s:
+                        await self._wakers.wake_active()
+                        self._others_woken_s = time.monotonic()
+                except Exception as error:  # of Temporal or of storage: the next poll makes up for it
+                    log.warning("terminated workflows not listed, retrying: %s", error)
 
     async def _restart_terminated(self) -> None:
         """Start the workflows that were terminated since the last poll."""

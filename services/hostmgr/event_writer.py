@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 from peloton.model.host_event import HostEvent
+from services.ticks import ticking
 
 log = logging.getLogger(__name__)
 
@@ -56,14 +57,17 @@ class EventWriter:
 
     def _run(self) -> None:
         is_last = False
-        while not is_last:
-            self._due.wait()
-            self._stopping.wait(self._gather_s)
-            self._due.clear()
-            is_last = self._stopping.is_set()
-            if not self._flush():
-                self._stopping.wait(self._retry_s)
-                self._due.set()
+        with ticking("events of hosts") as loop:
+            while not is_last:
+                loop.rest()
+                self._due.wait()
+                self._stopping.wait(self._gather_s)
+                loop.tick()
+                self._due.clear()
+                is_last = self._stopping.is_set()
+                if not self._flush():
+                    self._stopping.wait(self._retry_s)
+                    self._due.set()
 
     def _flush(self) -> bool:
         """Writes queued events; returns whether all were stored."""

@@ -27,6 +27,7 @@ from services.hostmgr.external_port import ExternalCluster, FoundPod, PodConditi
 from services.storage.jobs.jobs import Jobs
 from services.storage.pods.external_pods import TAKEN_MAX, Arrival, ExternalPods
 from services.storage.pools import Pools
+from services.ticks import ticking
 
 log = logging.getLogger(__name__)
 
@@ -88,17 +89,19 @@ class ExternalAdoption:
         self._thread.join()
 
     def _run(self) -> None:
-        while not self._stopping.is_set():
-            self._woken.clear()
-            began_s = time.thread_time()
-            try:
-                if self._is_connected():
-                    self.round(time.monotonic())
-            except Exception as error:  # storage, cluster or resource manager unavailable: the next round repeats
-                log.warning("sync of external pods failed, retrying: %s", error)
-                self._stopping.wait(ROUND_S)
-            self._woken.wait(ROUND_S)
-            self._stopping.wait(max(PAUSE_SHARE * (time.thread_time() - began_s), GATHER_S))
+        with ticking("intake of external pods", ROUND_S) as loop:
+            while not self._stopping.is_set():
+                loop.tick()
+                self._woken.clear()
+                began_s = time.thread_time()
+                try:
+                    if self._is_connected():
+                        self.round(time.monotonic())
+                except Exception as error:  # storage, cluster or resource manager unavailable: the next round repeats
+                    log.warning("sync of external pods failed, retrying: %s", error)
+                    self._stopping.wait(ROUND_S)
+                self._woken.wait(ROUND_S)
+                self._stopping.wait(max(PAUSE_SHARE * (time.thread_time() - began_s), GATHER_S))
 
     def round(self, now_s: float) -> None:
         """Runs one comparison and applies the resulting plan."""

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from peloton.model.ids import PodId
 from peloton.model.pod import PodState, PodStatus
 from services.hostmgr.driver import PodOnHost
+from services.ticks import ticking
 
 log = logging.getLogger(__name__)
 
@@ -58,11 +59,13 @@ class FailureOutput:
                     return
 
     def _run(self) -> None:
-        while not self._stopping.wait(PERIOD_S):
-            try:
-                self.run_round()
-            except Exception as error:  # storage is unavailable: these pods keep their message
-                log.info("output of failed pods not stored: %s", error)
+        with ticking("output of failed pods", PERIOD_S) as loop:
+            while not self._stopping.wait(PERIOD_S):
+                loop.tick()
+                try:
+                    self.run_round()
+                except Exception as error:  # storage is unavailable: these pods keep their message
+                    log.info("output of failed pods not stored: %s", error)
 
     def run_round(self) -> None:
         texts = []

@@ -27,6 +27,7 @@ from services.hostmgr.maintenance import HostMaintainer
 from services.hostmgr.manager import HostManagerCore
 from services.storage.hosts.host_pools import HostPoolRecords
 from services.storage.pods.host_pods import HostPods
+from services.ticks import ticking
 
 log = logging.getLogger(__name__)
 
@@ -66,13 +67,15 @@ class HostPoolController:
         self._thread.join()
 
     def _run(self) -> None:
-        while not self._stopping.wait(self._period_s):
-            try:
-                self._core.read_host_pools()
-                self._follow()
-            except Exception as error:
-                if not self._stopping.is_set():
-                    log.warning("host pools not read, retrying: %s", error)
+        with ticking("host pools", self._period_s) as loop:
+            while not self._stopping.wait(self._period_s):
+                loop.tick()
+                try:
+                    self._core.read_host_pools()
+                    self._follow()
+                except Exception as error:
+                    if not self._stopping.is_set():
+                        log.warning("host pools not read, retrying: %s", error)
 
     def _follow(self) -> None:
         """Starts moves of hosts with another desired pool, and cancels moves of hosts that no longer have one."""

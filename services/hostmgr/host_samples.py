@@ -17,6 +17,7 @@ from peloton.scheduling.qos import HostLoad, Use
 from services.hostmgr.driver import RegisteredHost
 from services.hostmgr.host_use import HostUse, next_use
 from services.hostmgr.manager import HostManagerCore
+from services.ticks import ticking
 
 log = logging.getLogger(__name__)
 
@@ -82,8 +83,10 @@ class HostSamples:
         return {hostname: use.total() for hostname, use in self._uses.items()}
 
     def _run(self) -> None:
-        while not self._stopping.wait(self._period_s):
-            self.run_round()
+        with ticking("host samples", self._period_s) as loop:
+            while not self._stopping.wait(self._period_s):
+                loop.tick()
+                self.run_round()
 
     def run_round(self) -> None:
         measured_now = self.measure()

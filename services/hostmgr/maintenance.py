@@ -46,6 +46,7 @@ from services.hostmgr.manager import HostManagerCore
 from services.storage.hosts.host_pools import HostPoolRecords
 from services.storage.hosts.maintenance import Maintenance
 from services.storage.pods.host_pods import HostPods
+from services.ticks import ticking
 
 log = logging.getLogger(__name__)
 
@@ -324,17 +325,19 @@ class HostMaintainer:
 
     def _run_background_tasks(self) -> None:
         woken_s = time.monotonic()
-        while not self._stopping:
-            self._wanted.wait(TASKS_PERIOD_S)
-            self._wanted.clear()
-            try:
-                if time.monotonic() - woken_s >= self._wake_period_s:
-                    self._wake_all()
-                    woken_s = time.monotonic()
-                self._announce()
-            except Exception as error:
-                if not self._stopping:
-                    log.warning("maintenance not announced to the cluster, retrying: %s", error)
+        with ticking("host maintenance", TASKS_PERIOD_S) as loop:
+            while not self._stopping:
+                self._wanted.wait(TASKS_PERIOD_S)
+                loop.tick()
+                self._wanted.clear()
+                try:
+                    if time.monotonic() - woken_s >= self._wake_period_s:
+                        self._wake_all()
+                        woken_s = time.monotonic()
+                    self._announce()
+                except Exception as error:
+                    if not self._stopping:
+                        log.warning("maintenance not announced to the cluster, retrying: %s", error)
 
     def _announce(self) -> None:
         if self._core.driver.is_connected:

@@ -51,6 +51,7 @@ from services.hostmgr.reports import ReportQueue, StatusWriter
 from services.hostmgr.reserver import Reserver
 from services.hostmgr.volumes import VolumeController
 from services.storage.storage import Storage
+from services.ticks import ticking
 
 log = logging.getLogger(__name__)
 
@@ -332,25 +333,28 @@ class HostManagerCore:
     # Periodic tasks: of the driver, resource holds, reconciliation.
 
     def _run_background_tasks(self) -> None:
-        while not self._stopping.is_set():
-            self._background_due.clear()
-            if self.driver.is_connected:
-                self._attempt("the driver's chores", self.driver.run_periodic)
-                self._attempt("resource holds", self._review_holds)
-                self._attempt("reserved hosts", self._review_reservations)
-                if self.cache.host_pools.is_stale:
-                    self._attempt("what pods have asked for", self._read_asked)
-                self._attempt("disruption budgets", self._set_disruption_budgets)
-                self._attempt("volumes", self._volumes.run_periodic)
-                self._attempt("daemons", self.daemons.refresh)
-                scope = self._reconciling.take(time.monotonic())
-                if scope and not self._attempt("reconciliation", partial(self._reconcile, scope)):
-                    self._reconciling.want(scope)
-            next_run_in_s = max(min(self.driver.next_run_in_s, self.daemons.signal_in_s), 0.0)
-            self._background_due.wait(
-                min(next_run_in_s, BEHIND_PERIOD_S) if self._reconciling.is_wanted else next_run_in_s
-            )
-            self._stopping.wait(0.2)  # events that arrive together are handled together
+        with ticking("host chores") as loop:
+            while not self._stopping.is_set():
+                loop.tick()
+                self._background_due.clear()
+                if self.driver.is_connected:
+                    self._attempt("the driver's chores", self.driver.run_periodic)
+                    self._attempt("resource holds", self._review_holds)
+                    self._attempt("reserved hosts", self._review_reservations)
+                    if self.cache.host_pools.is_stale:
+                        self._attempt("what pods have asked for", self._read_asked)
+                    self._attempt("disruption budgets", self._set_disruption_budgets)
+                    self._attempt("volumes", self._volumes.run_periodic)
+                    self._attempt("daemons", self.daemons.refresh)
+                    scope = self._reconciling.take(time.monotonic())
+                    if scope and not self._attempt("reconciliation", partial(self._reconcile, scope)):
+                        self._reconciling.want(scope)
+                next_run_in_s = max(min(self.driver.next_run_in_s, self.daemons.signal_in_s), 0.0)
+                loop.rest()
+                self._background_due.wait(
+                    min(next_run_in_s, BEHIND_PERIOD_S) if self._reconciling.is_wanted else next_run_in_s
+                )
+                self._stopping.wait(0.2)  # events that arrive together are handled together
 
     def _attempt(self, what: str, action: Callable[[], None]) -> bool:
         try:

@@ -18,6 +18,7 @@ from peloton.ports import PodLifecycles
 from services.hostmgr.driver import PodReport, Token
 from services.hostmgr.hosts.host_cache import HostCache
 from services.storage.pods.host_pods import HostPods
+from services.ticks import ticking
 
 log = logging.getLogger(__name__)
 
@@ -74,20 +75,23 @@ class ReportQueue:
             self._missed()
 
     def _run(self) -> None:
-        while True:
-            batch, is_last = self._gather()
-            self._log_dropped()
-            is_last |= self._stopping.is_set() and self._reports.empty()
-            try:
-                if batch:
-                    self._process(batch)
-            except Exception:
-                log.exception("%d status updates not stored, the cluster will resend them", len(batch))
-                if not all(report.token for report in batch):
-                    self._missed()
-                is_last |= self._stopping.wait(self._retry_s)  # storage is unavailable; the queue is bounded
-            if is_last:
-                return
+        with ticking("status committer") as loop:
+            while True:
+                loop.rest()
+                batch, is_last = self._gather()
+                loop.tick()
+                self._log_dropped()
+                is_last |= self._stopping.is_set() and self._reports.empty()
+                try:
+                    if batch:
+                        self._process(batch)
+                except Exception:
+                    log.exception("%d status updates not stored, the cluster will resend them", len(batch))
+                    if not all(report.token for report in batch):
+                        self._missed()
+                    is_last |= self._stopping.wait(self._retry_s)  # storage is unavailable; the queue is bounded
+                if is_last:
+                    return
 
     def _log_dropped(self) -> None:
         with self._counting:

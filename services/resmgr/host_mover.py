@@ -120,7 +120,8 @@ class HostMover:
         return self.settings.policy
 
     def start(self) -> None:
-        self._task = asyncio.create_task(repeat(self._mover_round, self.settings.period_s), name="mover of host pools")
+        period_s = self.settings.period_s
+        self._task = asyncio.create_task(repeat(self._mover_round, period_s, period_s), name="mover of host pools")
 
     async def stop(self) -> None:
         if self._task is not None:

@@ -84,10 +84,15 @@ class AdmissionLoop:
     async def start(self) -> None:
         """Rebuild memory from storage, then begin; raise the errors of storage."""
         await self._commit(lambda: None, lambda _: None)
-        rounds = {"admission": self._admission_round, "capacity": self._capacity_round, "prune": self._prune_round}
+        settings = self.settings
+        rounds = {
+            "admission": (self._admission_round, settings.entitlement_period_s),
+            "capacity": (self._capacity_round, settings.capacity_period_s),
+            "prune": (self._prune_round, settings.prune_period_s),
+        }
         self._loops = [
-            asyncio.create_task(repeat(one_round, self.settings.retry_period_s), name=f"resmgr {name}")
-            for name, one_round in rounds.items()
+            asyncio.create_task(repeat(one_round, settings.retry_period_s, period_s), name=f"resmgr {name}")
+            for name, (one_round, period_s) in rounds.items()
         ]
 
     async def stop(self) -> None:

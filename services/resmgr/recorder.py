@@ -71,7 +71,8 @@ class Recorder:
     def start(self) -> None:
         if self.period_s:
             self._recorded_s = self._clock_s()
-            self._task = asyncio.create_task(repeat(self._recorder_round, float(self.period_s)), name="recorder")
+            period_s = float(self.period_s)
+            self._task = asyncio.create_task(repeat(self._recorder_round, period_s, period_s), name="recorder")
 
     async def stop(self) -> None:
         if self._task is not None:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, NoReturn
 
 from peloton.errors import Unavailable
+from services.ticks import ticking
 
 log = logging.getLogger(__name__)
 
@@ -40,17 +41,23 @@ class Outage:
         self._since_s = self._logged_s = None
 
 
-async def repeat(one_round: Callable[[], Coroutine[Any, Any, None]], retry_period_s: float) -> NoReturn:
-    """Repeat ``one_round``, which keeps the pace; after a failed one there is a pause."""
+async def repeat(
+    one_round: Callable[[], Coroutine[Any, Any, None]], retry_period_s: float, period_s: float = 0.0
+) -> NoReturn:
+    """Repeat ``one_round``, which keeps the pace by waiting for ``period_s`` at most; after a failed one there is a
+    pause.
+    """
     name = one_round.__name__.strip("_").replace("_", " ")
     outage = Outage(name)
-    while True:
-        try:
-            await one_round()
-            outage.is_over()
-        except Unavailable as error:
-            outage.goes_on(error)
-            await asyncio.sleep(retry_period_s)
-        except Exception:
-            log.exception("%s failed, retrying", name)
-            await asyncio.sleep(retry_period_s)
+    with ticking(name, max(period_s, retry_period_s)) as loop:
+        while True:
+            loop.tick()
+            try:
+                await one_round()
+                outage.is_over()
+            except Unavailable as error:
+                outage.goes_on(error)
+                await asyncio.sleep(retry_period_s)
+            except Exception:
+                log.exception("%s failed, retrying", name)
+                await asyncio.sleep(retry_period_s)

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import logging
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import uvicorn
 
@@ -29,8 +29,10 @@ class _Server(uvicorn.Server):
         yield
 
 
-async def run(settings: Settings, stop: asyncio.Event) -> None:
-    """Serve until ``stop``. Raises Unavailable when the port is in use, InvalidArgument for invalid addresses."""
+async def run(settings: Settings, stop: asyncio.Event, serves: Callable[[], None]) -> None:
+    """Serve until ``stop``; call ``serves`` when browsers can connect. Raises Unavailable when the port is in use,
+    InvalidArgument for invalid addresses.
+    """
     names = tuple(name for one in settings.web_hosts.split(",") if (name := one.strip()))
     web = WebSettings(
         settings.api, settings.temporal_ui, names, read_mesos_access(settings), settings.temporal_namespace
@@ -51,6 +53,7 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
         )  # fmt: skip
         server = _Server(config)
         running = asyncio.create_task(server.serve([listening]), name="web")
+        serves()  # connections wait in the socket until the server takes them
         stopping = asyncio.create_task(stop.wait())
         await asyncio.wait({running, stopping}, return_when=asyncio.FIRST_COMPLETED)
         stopping.cancel()

@@ -135,7 +135,9 @@ class ForkedCluster(LocalCluster):
         super()._describe_parts()
         for name, part in self.parts.items():
             if part.argv[: len(SERVE)] == SERVE:
-                self.parts[name] = ForkedPart(name, part.argv, part.environment, part.log_path, part.report)
+                self.parts[name] = ForkedPart(
+                    name, part.argv, part.environment, part.log_path, part.report, part.health_path
+                )
 
     def _migrate(self) -> None:
         path = self.data_dir / "peloton.db"

@@ -140,6 +140,9 @@ class Cluster:
     def asleep(self, *parts: str) -> Iterator[None]:
         """Stops these processes, or all of them, during the block, as when their machine sleeps."""
         stopped = [self.local.part(name) for name in parts or self.local.parts]
+        health_paths = [part.health_path for part in stopped]
+        for part in stopped:
+            part.health_path = None  # they hang on purpose
         running = [part.process for part in stopped if part.process and part.is_running]
         with between_writes(self.local.database):
             for process in running:
@@ -150,6 +153,8 @@ class Cluster:
         finally:
             for process in running:
                 process.send_signal(signal.SIGCONT)
+            for part, path in zip(stopped, health_paths, strict=True):
+                part.health_path = path
 
     def stop_part(self, part: str, now: bool = False) -> None:
         self._run(self.local.part(part).stop(now))

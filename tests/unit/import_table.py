@@ -81,6 +81,9 @@ MAY: dict[str, May] = {
     "services.log_lines": May(("peloton.model.text",)),
     "services.telemetry": May(("peloton.errors", "services.log_lines", "services.settings"), ("opentelemetry",)),
     "services.rested": May(),
+    "services.ticks": May(("peloton.lifecycle.liveness",)),
+    "services.health_file": May(),
+    "services.health": May(("peloton.lifecycle.liveness", "services.health_file", "services.ticks")),
     "services.recheck": May(),
     "services.payloads": May(("peloton.model",), ("temporalio",)),
     "services.temporal": May(("peloton.model", "workflows.attributes"), ("temporalio",)),
@@ -134,22 +137,24 @@ MAY: dict[str, May] = {
     "services.workflow_labels": May(("peloton.model", "workflows.attributes"), ("temporalio",)),
     "services.workflow_restarter": May(
         (
+            "peloton.lifecycle.liveness",
             "services.failed_workflows",
             "services.missing_workflows",
             "services.recheck",
             "services.temporal",
+            "services.ticks",
             "services.wakers",
         ),
         ("temporalio",),
     ),
-    "services.sweep": May(("peloton.model",)),
+    "services.sweep": May(("peloton.model", "services.ticks")),
     "services.missing_workflows": May(("peloton.model",), ("temporalio",)),
     "services.worker_fleet": May(
         ("peloton.lifecycle", "services.payloads", "services.temporal", "services.temporal_connection"),
         ("google", "temporalio"),
     ),
     "services.worker_versions": May(
-        ("peloton.lifecycle", "services.recheck", "services.temporal", "services.worker_fleet"),
+        ("peloton.lifecycle", "services.recheck", "services.temporal", "services.ticks", "services.worker_fleet"),
         ("google", "temporalio"),
     ),
     "services.worker_admin": May(("peloton.errors", "peloton.lifecycle", "services.worker_fleet"), ("temporalio",)),
@@ -160,7 +165,7 @@ MAY: dict[str, May] = {
         ("google", "grpc", "grpc_health", "grpc_reflection", "opentelemetry"),
     ),
     "services.resmgr": May(
-        (*_INSIDE, *_STORED, *_SERVES, "peloton.scheduling", "services.settings"),
+        (*_INSIDE, *_STORED, *_SERVES, "peloton.scheduling", "services.settings", "services.ticks"),
         ("google", "grpc", "numpy", "opentelemetry"),
     ),
     "services.hostmgr": May(
@@ -169,14 +174,23 @@ MAY: dict[str, May] = {
             *_STORED,
             *_SERVES,
             "services.rested",
+            "services.ticks",
             *(f"peloton.scheduling.{name}" for name in _CHOOSES_HOSTS.split()),
         ),
         ("google", "grpc", "opentelemetry"),
     ),
     # A driver of a cluster imports its port and no module above it; processes are put together in the runtime.
-    "services.hostmgr.mesos": May((*_INSIDE, "services.hostmgr.driver"), ("google", "httptools", "orjson", "pymesos")),
+    "services.hostmgr.mesos": May(
+        (*_INSIDE, "services.hostmgr.driver", "services.ticks"), ("google", "httptools", "orjson", "pymesos")
+    ),
     "services.hostmgr.kubernetes": May(
-        (*_INSIDE, "peloton.scheduling.slack", "services.hostmgr.driver", "services.hostmgr.external_port"),
+        (
+            *_INSIDE,
+            "peloton.scheduling.slack",
+            "services.hostmgr.driver",
+            "services.hostmgr.external_port",
+            "services.ticks",
+        ),
         ("httptools", "orjson", "yaml"),
     ),
     "services.web": May(
@@ -192,6 +206,7 @@ MAY: dict[str, May] = {
             "activities",
             "services.lifecycles",
             "services.temporal",
+            "services.ticks",
             "services.worker_fleet",
             "services.worker_versions",
         ),
@@ -213,6 +228,7 @@ MAY: dict[str, May] = {
         (
             "peloton.api",
             "peloton.errors",
+            "services.health_file",
             "services.log_lines",
             "services.settings",
             "services.temporal_connection",

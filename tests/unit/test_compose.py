@@ -139,12 +139,12 @@ def test_whom_a_service_waits_for_exists_and_can_be_waited_for() -> None:
                 assert services()[other]["restart"] in ("no", "on-failure")
 
 
-def test_every_role_has_a_health_check_of_its_own() -> None:
-    """Each role is checked by the script for that role, which the image contains."""
+def test_every_role_has_a_health_check_of_its_own_process() -> None:
+    """Each role is checked by the script that reads what its process says, and ends it when it hangs."""
     script = "/opt/peloton/deploy/healthcheck.py"
     checks = {role: services()[role]["healthcheck"]["test"] for role in ROLE_NAMES}
 
-    assert {role: ["CMD", "python", script, role] for role in ROLE_NAMES} == checks
+    assert {role: ["CMD", "python", script, "restart"] for role in ROLE_NAMES} == checks
 
 
 def test_every_image_is_pinned() -> None:

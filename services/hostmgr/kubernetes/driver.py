@@ -49,6 +49,7 @@ from services.hostmgr.kubernetes.pods.volume_folders import NOT_KEPT, VolumeFold
 from services.hostmgr.kubernetes.preparation import Preparation
 from services.hostmgr.kubernetes.session import Session
 from services.hostmgr.kubernetes.settings import KubernetesSettings
+from services.ticks import ticking
 
 log = logging.getLogger(__name__)
 
@@ -162,15 +163,17 @@ class KubernetesDriver:
                 return
         self._pods.start()
         self._nodes.start()
-        while not self._stopping.is_set():
-            try:
-                self._tick()
-            except Exception as error:  # storage is unavailable, or the host manager did not record the hosts
-                log.warning("hosts and offers not published, retrying: %s", error)
-                self._stopping.wait(BEGIN_RETRY_S)
-            self._woken.wait(EVALUATION_PERIOD_S)
-            self._stopping.wait(GATHER_S)
-            self._woken.clear()
+        with ticking("kubernetes", EVALUATION_PERIOD_S) as loop:
+            while not self._stopping.is_set():
+                loop.tick()
+                try:
+                    self._tick()
+                except Exception as error:  # storage is unavailable, or the host manager did not record the hosts
+                    log.warning("hosts and offers not published, retrying: %s", error)
+                    self._stopping.wait(BEGIN_RETRY_S)
+                self._woken.wait(EVALUATION_PERIOD_S)
+                self._stopping.wait(GATHER_S)
+                self._woken.clear()
         self._stop_watching()
 
     def _begin(self) -> bool:

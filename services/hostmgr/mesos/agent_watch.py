@@ -12,6 +12,7 @@ from services.hostmgr.driver import RegisteredHost
 from services.hostmgr.mesos.agents import Agent, AgentPoller
 from services.hostmgr.mesos.master_term import MasterTerm
 from services.hostmgr.mesos.operator import Denied
+from services.ticks import ticking
 
 log = logging.getLogger(__name__)
 
@@ -89,12 +90,15 @@ class AgentWatch:
             return [*agents, *self._awaited.values()]
 
     def _run(self) -> None:
-        while not self._stopping.is_set():
-            self._now.clear()
-            if (master := self._find_master()) and self._poller.is_due:
-                self._attempt(master)
-            self._now.wait(self._poller.due_in_s)
-            self._stopping.wait(REST_S)
+        with ticking("agents") as loop:
+            while not self._stopping.is_set():
+                loop.tick()
+                self._now.clear()
+                if (master := self._find_master()) and self._poller.is_due:
+                    self._attempt(master)
+                loop.rest()
+                self._now.wait(self._poller.due_in_s)
+                self._stopping.wait(REST_S)
 
     def _attempt(self, master: str) -> None:
         try:

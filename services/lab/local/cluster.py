@@ -37,6 +37,7 @@ TEMPORAL_UI_PORT = 8233
 WEB_PORT = 5398
 AGENT_TIMEOUT_S = 5.0
 PREFETCH_URL = "PELOTON_PREFETCH_URL"
+HEALTH_FILE = "PELOTON_HEALTH_FILE"
 
 REREGISTER = "PELOTON_AGENT_REREGISTER_TIMEOUT_S"
 QUICKER = {
@@ -284,7 +285,9 @@ class LocalCluster:
 
         def add(name: str, argv: Sequence[str], **own: str) -> None:
             log_path = self.data_dir / "logs" / f"{name}.log"
-            self.parts[name] = Part(name, argv, {**environment, **own}, log_path, self.report)
+            health_path = self.data_dir / "health" / f"{name}.json" if is_role(name) else None
+            whole = {**environment, **own, HEALTH_FILE: str(health_path or "")}
+            self.parts[name] = Part(name, argv, whole, log_path, self.report, health_path)
 
         python = [sys.executable, "-m"]
         if not self.settings.temporal:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from services import health_file
 from services.lab.shared.processes import die_with_parent
 from services.log_lines import printable
 
@@ -18,6 +19,9 @@ STOP_TIMEOUT_S = 10.0
 RESTART_FIRST_S = 0.3
 RESTART_MAX_S = 10.0
 STABLE_AFTER_S = 30.0
+CHECK_PERIOD_S = 5.0
+HUNG_CHECKS = 3
+"""Checks in a row that must find a process hung: after the machine has slept, all files are old at first."""
 LINE_BYTES_MAX = 1 << 20
 """Limit of one line of output; far fewer bytes of it are shown."""
 
@@ -29,6 +33,9 @@ class Part:
     environment: Mapping[str, str | None]  # in addition to the inherited one; None removes a variable
     log_path: Path
     report: Callable[[str, str], None]  # (part, line) for people
+    health_path: Path | None = None  # the file in which the process states its health
+    check_period_s: float = CHECK_PERIOD_S
+    stale_s: float = health_file.STALE_S
     process: asyncio.subprocess.Process | None = None
     is_wanted: bool = False
     starts: int = 0
@@ -97,8 +104,10 @@ class Part:
         while self.is_wanted:
             assert self.process is not None
             started_s = time.monotonic()
+            checking = asyncio.create_task(self._kill_when_hung(self.process), name=f"health of {self.name}")
             await self._pump(self.process)
             code = await self.process.wait()
+            checking.cancel()
             if not self.is_wanted:
                 return
             delay_s = RESTART_FIRST_S if time.monotonic() - started_s > STABLE_AFTER_S else delay_s
@@ -113,6 +122,20 @@ class Part:
             if not self.is_wanted and self.is_running:  # a stop came during the start
                 self.process.kill()
                 await self.process.wait()
+
+    async def _kill_when_hung(self, process: asyncio.subprocess.Process) -> None:
+        """Kill the process when its health file says so, or is too old, at several checks in a row. A process that has
+        not written it yet is starting.
+        """
+        hung_count = 0
+        while self.health_path is not None and hung_count < HUNG_CHECKS:
+            await asyncio.sleep(self.check_period_s)
+            health = await asyncio.to_thread(health_file.read, self.health_path, self.stale_s)
+            is_hung = health is not None and health.pid == process.pid and bool(health.hung)
+            hung_count = hung_count + 1 if is_hung else 0
+            if health is not None and hung_count == HUNG_CHECKS:
+                self.report(self.name, f"hung: {health.hung}; killed")
+                process.kill()
 
     async def _pump(self, process: asyncio.subprocess.Process) -> None:
         assert process.stdout is not None

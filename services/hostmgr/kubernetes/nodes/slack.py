@@ -18,6 +18,7 @@ from peloton.scheduling.slack import estimate, smooth
 from services.hostmgr.driver import UseSample
 from services.hostmgr.kubernetes.cluster_view import ClusterView
 from services.hostmgr.kubernetes.nodes.node_line import Demand
+from services.ticks import ticking
 
 log = logging.getLogger(__name__)
 
@@ -73,13 +74,15 @@ class SlackEstimator:
             self._thread.join()
 
     def _run(self) -> None:
-        while not self._stopping.wait(self._period_s):
-            try:
-                if self._is_due():
-                    self.run_round()
-            except Exception:
-                if not self._stopping.is_set():
-                    log.exception("measuring the slack of nodes failed, retrying")
+        with ticking("kubernetes slack", self._period_s) as loop:
+            while not self._stopping.wait(self._period_s):
+                loop.tick()
+                try:
+                    if self._is_due():
+                        self.run_round()
+                except Exception:
+                    if not self._stopping.is_set():
+                        log.exception("measuring the slack of nodes failed, retrying")
 
     def run_round(self) -> None:
         """Measures the next nodes."""

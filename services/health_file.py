@@ -1,0 +1,44 @@
+"""The file in which a process states its health every few seconds; supervisors and probes of containers read it.
+
+A process that is stopped, or whose interpreter is blocked, does not write: a file that is too old means a hung process.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+WRITE_PERIOD_S = 2.0
+STALE_S = 30.0
+"""Age of the file above which its process is hung."""
+
+
+@dataclass(frozen=True)
+class Health:
+    """Health of a process: why it is hung, and what its roles wait for; empty when it is live and when it is ready."""
+
+    pid: int
+    hung: str = ""
+    waits: str = ""
+
+
+def write(path: Path, health: Health) -> None:
+    """Replace the file. Raises OSError."""
+    new = path.with_name(f"{path.name}.{health.pid}")
+    new.write_text(json.dumps(asdict(health)), encoding="utf-8")
+    os.replace(new, path)
+
+
+def read(path: Path, stale_s: float = STALE_S) -> Health | None:
+    """Return the health as the file and its age state it; None without a file, before the first write."""
+    try:
+        health = Health(**json.loads(path.read_text(encoding="utf-8")))
+        age_s = time.time() - path.stat().st_mtime
+    except FileNotFoundError:
+        return None
+    if age_s > stale_s:
+        return Health(health.pid, f"no heartbeat for {age_s:.0f} s (bound {stale_s:.0f} s)", health.waits)
+    return health
