@@ -11,9 +11,8 @@ COPY workflows workflows
 COPY activities activities
 COPY services services
 COPY cli cli
-# pymesos comes as source, pure Python: no compiler is needed. http-parser is ours, see docs/adr/0010.
 RUN /opt/peloton/bin/pip install --no-cache-dir --disable-pip-version-check \
-        -c constraints.txt ./third_party/http-parser .
+        -c constraints.txt '.[web,postgres]'
 
 FROM python:3.12-slim
 

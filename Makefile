@@ -20,7 +20,7 @@ ROUGH ?=
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo up dev test durations nightly lint types check web fmt proto docs bench sim kubernetes browser screenshots clean
+.PHONY: help demo up dev test durations nightly lint types check dist web fmt proto docs bench sim kubernetes browser screenshots clean
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -28,11 +28,11 @@ help: ## list the targets
 # The stamps record for which pins an environment was made, and for which .proto files code was generated.
 PROTOS := $(shell find peloton/api -name '*.proto')
 
-$(VENV)/run.stamp: pyproject.toml constraints.txt third_party/http-parser/pyproject.toml hatch_build.py $(PROTOS)
-	@$(PYTHON) -c 'import sys; assert (3, 11) <= sys.version_info < (3, 14), "Peloton needs Python 3.11 to 3.13, not " + sys.version.split()[0] + "; name one with make PYTHON=..."'
+$(VENV)/run.stamp: pyproject.toml constraints.txt third_party/pymesos/requirements.txt hatch_build.py $(PROTOS)
+	@$(PYTHON) -c 'import sys; assert (3, 11) <= sys.version_info < (3, 15), "Peloton needs Python 3.11 to 3.14, not " + sys.version.split()[0] + "; name one with make PYTHON=..."'
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || { echo "python3 -m venv failed: on Debian install python3-venv"; rm -rf $(VENV); exit 1; }
 	@echo "installing what Peloton needs into $(VENV) ..."
-	@$(PIP) install -c constraints.txt ./third_party/http-parser -e .
+	@$(PIP) install -c constraints.txt -e '.[local]'
 	@touch $@
 
 $(VENV)/dev.stamp: $(VENV)/run.stamp
@@ -77,6 +77,10 @@ nightly: $(VENV)/dev.stamp ## what make test leaves out: more seeds, kinds of cl
 kubernetes: $(VENV)/dev.stamp ## build a real Kubernetes control plane for the tests, where Go is installed
 	@$(BIN)/python -m tests.kubernetes.build $(if $(UNTIL),--until $(UNTIL))
 	@$(BIN)/python -m tests.kubernetes.kubelet_parts $(if $(UNTIL),--until $(UNTIL))
+
+dist: $(VENV)/dev.stamp ## build a source distribution and a wheel into dist
+	@rm -rf dist
+	@$(BIN)/python -m hatchling build
 
 web: ## build the web pages, where Node is installed
 	@cd services/web/app && npm ci --no-audit --no-fund --silent && npm run --silent build

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING
 import click
 
 from cli.command import Command
-from cli.terminal import echo
+from cli.examples import EXAMPLES
+from cli.terminal import echo, program
 from peloton.errors import PelotonError
 
 if TYPE_CHECKING:
     from services.lab.local.cluster import LocalCluster
 
-EXAMPLES = Path(__file__).parent.parent / "examples" / "tutorial"
+TUTORIAL = EXAMPLES / "tutorial"
 
 
 @click.command(cls=Command)
@@ -58,7 +59,7 @@ def say(text: str, bold: bool = False) -> None:
 
 async def _run_job(cluster: LocalCluster) -> bool:
     """Drive the command line as a user would: every step is a command that is shown."""
-    pool, job = str(EXAMPLES / "pool.yaml"), str(EXAMPLES / "hello.yaml")
+    pool, job = str(TUTORIAL / "pool.yaml"), str(TUTORIAL / "hello.yaml")
     steps = (
         ["respool", "create", "/tutorial", pool],
         ["job", "create", "/tutorial", job, "--watch"],
@@ -69,17 +70,24 @@ async def _run_job(cluster: LocalCluster) -> bool:
     for step in steps:
         if not await _cli(cluster, step):
             return False
-    say("To look around for longer, run `peloton up` and, in another terminal:")
-    say("  .venv/bin/peloton respool create /tutorial examples/tutorial/pool.yaml")
-    say("  .venv/bin/peloton job create /tutorial examples/tutorial/hello.yaml --watch")
-    say("  .venv/bin/peloton task list hello;  .venv/bin/peloton task logs hello 7;  .venv/bin/peloton job why hello")
-    say("  .venv/bin/peloton local status    (and stop, start, restart: failure drills)")
+    say_what_to_try()
     return True
+
+
+def say_what_to_try() -> None:
+    name = program()
+    say(f"To look around for longer, run `{name} up` and, in another terminal:")
+    if not Path("examples").exists():
+        say(f"  {name} examples    (copies the files that the next commands name)")
+    say(f"  {name} respool create /tutorial examples/tutorial/pool.yaml")
+    say(f"  {name} job create /tutorial examples/tutorial/hello.yaml --watch")
+    say(f"  {name} task list hello;  {name} task logs hello 7;  {name} job why hello")
+    say(f"  {name} local status    (and stop, start, restart: failure drills)")
 
 
 async def _cli(cluster: LocalCluster, arguments: list[str]) -> bool:
     """Run one command as a process of its own, as a user would start it; return whether it succeeded."""
-    shown = " ".join(argument.replace(f"{EXAMPLES.parent.parent}/", "") for argument in arguments)
+    shown = " ".join(argument.replace(f"{EXAMPLES}/", "examples/") for argument in arguments)
     say(f"$ peloton {shown}", bold=True)
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "cli.main", "--address", cluster.address, *arguments

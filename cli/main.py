@@ -34,6 +34,7 @@ ENTRIES = {
     "migration": Entry("cli.migration", "migration", "Move services and pools to other clusters."),
     "admin": Entry("cli.admin", "admin", "Lock parts of Peloton, upgrade the schema, promote versions of the workers."),
     "schema": Entry("cli.schema", "schema", "Print the JSON schema of job, service or pool files, for editors."),
+    "examples": Entry("cli.examples", "examples", "Copy the example files into a folder."),
     "version": Entry("cli.version", "version", "Print the version."),
     "completion": Entry("cli.completion", "completion", "Print the completion script of a shell."),
 }

@@ -7,6 +7,9 @@ the direction of text are escaped when they are printed.
 from __future__ import annotations
 
 import codecs
+import os
+import shlex
+import shutil
 import sys
 from collections.abc import Iterable
 from typing import IO, TYPE_CHECKING, Any
@@ -32,6 +35,16 @@ def echo(
     style."""
     shown = escape(text, PROSE)
     click.echo(prefix + (click.style(shown, fg=fg, bold=bold) if fg or bold else shown), err=err, nl=nl, file=file)
+
+
+def program() -> str:
+    """Return what to type to run this program again: its name where PATH leads to it, and else the path as typed."""
+    typed = sys.argv[0]
+    found = shutil.which("peloton")
+    is_script = os.path.basename(typed) == "peloton" and os.path.exists(typed)
+    if not is_script or (found and os.path.samefile(found, typed)):
+        return "peloton"
+    return shlex.quote(typed)
 
 
 def echo_output(chunks: Iterable[bytes], raw: bool, prefix: str = "") -> None:

@@ -21,6 +21,7 @@ from temporalio.client import Client
 from temporalio.envconfig import ClientConnectConfig
 
 from peloton.errors import PelotonError, Unavailable
+from peloton.extras import require_extra
 from peloton.lifecycle.backoff import Backoff
 from peloton.lifecycle.worker_ramp import Promotion
 from peloton.model.ids import hostmgr_role
@@ -123,6 +124,8 @@ async def _run_roles(settings: Settings, roles: Sequence[str], upgrade: bool, he
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
+    if WEB in roles:
+        require_extra("web", "starlette", "role web")
     if set(roles) == {WEB}:  # it needs the API alone
         from services.web import server
 

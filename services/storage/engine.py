@@ -21,6 +21,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import DBAPIError, OperationalError
 
 from peloton.errors import ResourceExhausted, Unavailable
+from peloton.extras import require_extra
 from services.storage.sqlite_files import fault_of
 from services.storage.tables import COUNTER, JOB
 
@@ -168,6 +169,8 @@ def make_engine(url: str, pool_size: int = POOL_SIZE) -> sa.Engine:
     parsed = sa.make_url(url)
     if parsed.drivername in ("postgresql", "postgres"):
         parsed = parsed.set(drivername="postgresql+psycopg")
+    if parsed.drivername == "postgresql+psycopg":
+        require_extra("postgres", "psycopg", "PostgreSQL")
     if parsed.get_backend_name() != "sqlite":
         return sa.create_engine(
             parsed, pool_size=pool_size, max_overflow=pool_size, pool_pre_ping=True, hide_parameters=True

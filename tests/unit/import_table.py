@@ -54,6 +54,7 @@ MAY: dict[str, May] = {
     # The inside: it only thinks.
     "peloton.model": May(),
     "peloton.errors": May(),
+    "peloton.extras": May(("peloton.errors",)),
     "peloton.ports": May(("peloton.model",)),
     "peloton.lifecycle": May(("peloton.model",)),
     "peloton.scheduling": May(("peloton.model", "peloton.lifecycle"), ("numpy",)),
@@ -159,7 +160,9 @@ MAY: dict[str, May] = {
     ),
     "services.worker_admin": May(("peloton.errors", "peloton.lifecycle", "services.worker_fleet"), ("temporalio",)),
     "services.temporal_connection": May(("peloton.errors", "services.payloads"), ("temporalio",)),
-    "services.storage": May(_INSIDE, ("alembic", "google", "psycopg", "sqlalchemy", "sqlmodel", "zstandard")),
+    "services.storage": May(
+        (*_INSIDE, "peloton.extras"), ("alembic", "google", "psycopg", "sqlalchemy", "sqlmodel", "zstandard")
+    ),
     "services.api": May(
         (*_INSIDE, *_STORED, *_SERVES, "services.rested"),
         ("google", "grpc", "grpc_health", "grpc_reflection", "opentelemetry"),
@@ -181,7 +184,7 @@ MAY: dict[str, May] = {
     ),
     # A driver of a cluster imports its port and no module above it; processes are put together in the runtime.
     "services.hostmgr.mesos": May(
-        (*_INSIDE, "services.hostmgr.driver", "services.ticks"), ("google", "httptools", "orjson", "pymesos")
+        (*_INSIDE, "services.hostmgr.driver", "services.ticks"), ("google", "httptools", "orjson")
     ),
     "services.hostmgr.kubernetes": May(
         (
@@ -228,6 +231,7 @@ MAY: dict[str, May] = {
         (
             "peloton.api",
             "peloton.errors",
+            "peloton.extras",
             "services.health_file",
             "services.log_lines",
             "services.settings",
@@ -245,7 +249,7 @@ MAY: dict[str, May] = {
     "services.cluster_drivers": May((*_INSIDE, *_HOSTMGR, "services.role_settings")),
     "services.host_monitors": May(("peloton.model", "peloton.scheduling", *_HOSTMGR)),
     "services.runtime": May(
-        (*_INSIDE, "peloton.scheduling.placement", "workflows.policies", "services"), ("temporalio",)
+        (*_INSIDE, "peloton.extras", "peloton.scheduling.placement", "workflows.policies", "services"), ("temporalio",)
     ),
     "services.teardown": May(("peloton.errors", "peloton.model.ids", "services")),
     # The command line calls the API; only commands that run processes or read settings of roles import services.

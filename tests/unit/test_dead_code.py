@@ -19,7 +19,7 @@ pytestmark = pytest.mark.xdist_group(TIDY)
 PACKAGES = ("peloton", "workflows", "activities", "services", "cli", "deploy")
 DECORATORS = ["@*.command", "@*.group", "@verb_commands", "@*.listens_for", "@on", "@*.validator"]
 """Decorators of functions that click, SQLAlchemy, Textual and Temporal call."""
-GENERATED = ["*_pb2*"]
+GENERATED = ["*_pb2*", "*/mesos/pymesos/*"]
 BY_OTHERS = {
     "click": "command_class format_commands",
     "gRPC": "intercept_unary_unary intercept_unary_stream intercept_stream_unary intercept_service",

@@ -25,10 +25,21 @@ def test_no_other_project_ships_our_package(package: str) -> None:
     assert owners - {DISTRIBUTION} == set()
 
 
-def test_the_stand_in_is_the_installed_http_parser() -> None:
-    """The installed http_parser is the project's: the released one cannot be compiled any more."""
-    assert metadata.version("http-parser").endswith("+httptools")
-    assert set(metadata.packages_distributions()["http_parser"]) == {"http-parser"}
+def test_pymesos_is_that_of_the_package() -> None:
+    """The driver loads pymesos from the package alone: no other distribution of these names can take its place."""
+    code = """if True:
+        import sys
+        sys.modules["pymesos"] = sys.modules["http_parser"] = None
+        import services.hostmgr.mesos.subscription as loaded
+        print([each.__module__ for each in loaded.Subscription.__mro__ if each.__module__.count("pymesos")])
+    """
+    package = "services.hostmgr.mesos.pymesos"
+
+    names = [f"{package}.{name}" for name in ("scheduler", "process", "interface")]
+    assert ast.literal_eval(run(code)) == names
+    required = {re.split(r"[^\w-]", line)[0] for line in metadata.requires(DISTRIBUTION) or []}
+    assert "kazoo" in required
+    assert {"http-parser", "pymesos"} & required == set()
 
 
 def run(code: str) -> str:
@@ -45,7 +56,7 @@ def test_the_driver_leaves_ctrl_c_alone() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
         import services.hostmgr.mesos.subscription
         kept = signal.getsignal(signal.SIGINT) is signal.default_int_handler
-        print("pymesos" in sys.modules, kept, logging.getLogger("pymesos").handlers)
+        print("services.hostmgr.mesos.pymesos.process" in sys.modules, kept, logging.getLogger("services").handlers)
     """
 
     assert run(code) == "True True []\n"
@@ -56,7 +67,7 @@ def test_pymesos_takes_ctrl_c_when_it_is_imported_alone() -> None:
     code = """if True:
         import signal, warnings
         warnings.simplefilter("ignore")
-        import pymesos
+        import services.hostmgr.mesos.pymesos.process
         print(signal.getsignal(signal.SIGINT) is signal.default_int_handler)
     """
 

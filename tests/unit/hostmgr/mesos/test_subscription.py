@@ -243,7 +243,7 @@ def test_a_zookeeper_that_is_away_is_named(monkeypatch: pytest.MonkeyPatch) -> N
     def away(self: Any) -> None:
         raise TimeoutError("Connection time-out")
 
-    monkeypatch.setattr("pymesos.detector.MasterDetector.start", away)
+    monkeypatch.setattr("services.hostmgr.mesos.pymesos.detector.MasterDetector.start", away)
     driver = Subscription(Scheduler(), {}, "zk://127.0.0.1:1/mesos")
 
     with pytest.raises(Unavailable, match=r"ZooKeeper of zk://127\.0\.0\.1:1/mesos not reached: Connection time-out"):

