@@ -26,6 +26,16 @@ class GenerateCode(BuildHookInterface):  # type: ignore[type-arg]
 
         generate_services(root, root)
         extract_pymesos(download_pymesos(root), root / PYMESOS_TARGET)
+        write_commit(root)
+        build_data["artifacts"].append("/cli/commit.txt")
+
+
+def write_commit(root: Path) -> None:
+    """Write the commit of the checkout for ``peloton version``; a source distribution brought its own."""
+    if (root / ".git").exists():
+        command = ["git", "-C", str(root), "rev-parse", "HEAD"]
+        found = subprocess.run(command, capture_output=True, text=True, check=True)
+        (root / "cli" / "commit.txt").write_text(found.stdout)
 
 
 def download_pymesos(root: Path) -> Path:

@@ -43,9 +43,9 @@ ENTRIES = {
 def print_version(ctx: click.Context, param: click.Parameter, value: bool) -> None:
     if not value or ctx.resilient_parsing:
         return
-    from cli.version import read_version
+    from cli.version import describe_version
 
-    echo(f"peloton {read_version()}")
+    echo(describe_version())
     ctx.exit()
 
 

@@ -182,7 +182,9 @@ def test_version(run: Run) -> None:
     plain = run("--version").stdout
 
     assert plain == run("version").stdout
-    assert plain == f"peloton {json.loads(run('version --json').stdout)['version']}\n"
+    answer = json.loads(run("version --json").stdout)
+    commit = f" ({answer['commit']})" if answer["commit"] else ""
+    assert plain == f"peloton {answer['version']}{commit}\n"
 
 
 ADDRESSES = {"PELOTON_JOBMGR_URL": 0, "JOBMGR_URL": 0, "PELOTON_RESMGR_URL": 1}
