@@ -1,5 +1,5 @@
 import { createHash } from "node:crypto";
-import { readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { dirname, join, relative } from "node:path";
 import { defineConfig, type Plugin } from "vite";
 
@@ -20,6 +20,32 @@ function stamp(): Plugin {
   };
 }
 
+// Licences of all packages that the bundle may contain: those of package-lock.json that are not for development alone.
+function licences(): Plugin {
+  return {
+    name: "licences",
+    generateBundle(_, bundle) {
+      const packages: Record<string, { dev?: boolean; version?: string; license?: string }> =
+        JSON.parse(readFileSync("package-lock.json", "utf-8")).packages;
+      const shipped = Object.keys(packages).filter((path) => path && !packages[path]!.dev).sort();
+      const folders = new Set(shipped.map((path) => `/${path}/`));
+      for (const chunk of Object.values(bundle)) {
+        for (const id of chunk.type === "chunk" ? chunk.moduleIds : []) {
+          const folder = /^.*?(\/node_modules\/(?:@[^/]+\/)?[^/]+\/)/.exec(id)?.[1];
+          if (folder && !folders.has(folder)) this.error(`${folder} is in the bundle, but for development alone: make it a dependency`);
+        }
+      }
+      const parts = shipped.map((path) => {
+        const file = ["LICENSE", "LICENSE.md", "LICENSE.txt", "LICENCE"].map((name) => join(path, name)).find(existsSync);
+        if (!file) return this.error(`${path} has no licence file`);
+        const { version, license } = packages[path]!;
+        return `=== ${path.replace("node_modules/", "")} ${version} (${license})\n\n${readFileSync(file, "utf-8").trim()}\n`;
+      });
+      this.emitFile({ type: "asset", fileName: "THIRD_PARTY_LICENSES.txt", source: parts.join("\n") });
+    },
+  };
+}
+
 function examples(): string[] {
   const imports = readFileSync(EXAMPLES, "utf-8").matchAll(/"([^"]+)\?raw"/g);
   return [...imports].map(([, path]) => join(dirname(EXAMPLES), path!));
@@ -34,6 +60,6 @@ function files(path: string): string[] {
 
 export default defineConfig({
   build: { outDir: ASSETS, emptyOutDir: true, target: "es2022", modulePreload: { polyfill: false } },
-  plugins: [stamp()],
+  plugins: [licences(), stamp()],
   server: { proxy: { "/api": API, "/files": API, "/live": API, "/logs": API, "/schemas": API, "/settings.json": API, "/terminal": { target: API, ws: true } } },
 });
