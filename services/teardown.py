@@ -13,7 +13,7 @@ from typing import Any
 
 from peloton.errors import PelotonError, Unavailable
 from peloton.model.ids import hostmgr_role
-from services.cluster_drivers import mesos_access
+from services.cluster_drivers import read_mesos_access
 from services.hostmgr.mesos.framework import MesosSettings, framework_info
 from services.hostmgr.mesos.subscription import Callbacks, Subscription
 from services.settings import Settings, load
@@ -59,7 +59,7 @@ def tear_down(settings: Settings) -> str:
         _await_end_of_leader(storage.leases, settings.cluster)
     finally:
         storage.close()
-    access = mesos_access(settings)
+    access = read_mesos_access(settings)
     ours = MesosSettings(
         settings.mesos, cluster=settings.cluster, role=settings.mesos_role, user=settings.mesos_user, access=access
     )
