@@ -1,7 +1,7 @@
 """The mark of tests that ``make nightly`` runs and ``make test`` leaves out.
 
-``make test`` proves each behaviour once. Nightly are further seeds and kinds of clusters, faults of the product that
-the simulation must notice, small runs of the benchmarks, and stories of more than half a minute that shorter tests
+``make test`` proves each behaviour once. Nightly are further seeds and kinds of clusters, long random lives, faults of
+the product that the simulation must notice, small runs of the benchmarks, and long or repeated stories that other tests
 cover in parts. Properties are tried with a quarter of their examples in ``make test``, and nightly with all of them.
 """
 
@@ -16,6 +16,7 @@ import pytest
 NIGHTLY = pytest.mark.nightly
 PROPERTY = pytest.mark.property
 """A test that plays a state machine of hypothesis, which its function does not show."""
+SEEDS, STEPS = "PELOTON_TEST_SEEDS", "PELOTON_TEST_STEPS"
 ALL_EXAMPLES = "PELOTON_TEST_ALL_EXAMPLES"
 EXAMPLES_SHARE = 4
 EXAMPLES_MIN = 20
@@ -30,10 +31,20 @@ def seeds(default: str) -> list[Any]:
     """Seeds of random lives: the ones in PELOTON_TEST_SEEDS (as in 1,2,3), or the default, of which only the first one
     is played by ``make test``.
     """
-    if chosen := os.environ.get("PELOTON_TEST_SEEDS", ""):
+    if chosen := os.environ.get(SEEDS, ""):
         return [int(seed) for seed in chosen.split(",")]
     first, *others = (int(seed) for seed in default.split(","))
     return [first, *map(nightly, others)]
+
+
+def lives(short: tuple[int, int], steps: int, long: str = "1,2") -> list[Any]:
+    """Seeds and steps of random lives: a short one in ``make test``, and nightly the long ones, each of so many steps.
+    PELOTON_TEST_SEEDS and PELOTON_TEST_STEPS choose others.
+    """
+    if SEEDS in os.environ or STEPS in os.environ:
+        chosen = os.environ.get(SEEDS, long).split(",")
+        return [(int(seed), int(os.environ.get(STEPS, steps))) for seed in chosen]
+    return [short, *(nightly(int(seed), steps) for seed in long.split(","))]
 
 
 def takes_all_examples() -> bool:

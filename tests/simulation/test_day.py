@@ -26,6 +26,9 @@ from tests.simulation.divided import DividedDay
 from tests.simulation.figures import report
 
 SMALL = Size(hosts=40, pools=12, pods=1_000, hours=2, step_s=10)
+SHORT = replace(SMALL, pods=500, hours=1)
+DIVIDED = ((21, USUAL), (22, ROUGH), (24, ROUGH), (33, USUAL))
+"""Seeds and chances of long days with host pools."""
 
 
 @pytest.mark.parametrize("seed", [1, nightly(2)])
@@ -36,7 +39,8 @@ def test_a_small_day_keeps_every_invariant_and_ends_every_job(seed: int) -> None
     assert sum(counts.ended.values()) == counts.jobs
 
 
-@pytest.mark.parametrize("seed", [11, nightly(12)])
+@NIGHTLY
+@pytest.mark.parametrize("seed", [11, 12])
 def test_a_rough_day_keeps_every_invariant_and_ends_every_job(seed: int) -> None:
     """A day with many more failures breaks no invariant, and all jobs end."""
     counts = Day(seed, SMALL, ROUGH).run()
@@ -47,20 +51,24 @@ def test_a_rough_day_keeps_every_invariant_and_ends_every_job(seed: int) -> None
 
 @pytest.mark.parametrize("seed", [nightly(11), 12])
 def test_a_day_of_impatient_placement(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A day in which pods are queued again after a minute without a host breaks no invariant."""
+    """A rough day with a placement timeout of one minute breaks no invariant, and all jobs end."""
     monkeypatch.setattr(resmgr, "PLACEMENT_S", 60.0)
     counts = Day(seed, SMALL, ROUGH).run()
 
     assert sum(counts.ended.values()) == counts.jobs
+    assert min(counts.lost_pods, counts.kills, counts.pool_changes, counts.failed_pods, counts.rejected) > 0
     assert counts.requeued_pods > 0
 
 
-@pytest.mark.parametrize(("seed", "chances"), [(21, USUAL), nightly(22, ROUGH), nightly(24, ROUGH), nightly(33, USUAL)])
-def test_a_day_on_divided_hosts(seed: int, chances: Chances) -> None:
+@pytest.mark.parametrize(
+    ("seed", "chances", "size"),
+    [(21, USUAL, SHORT), *(nightly(seed, chances, SMALL) for seed, chances in DIVIDED)],
+)
+def test_a_day_on_divided_hosts(seed: int, chances: Chances, size: Size) -> None:
     """A day with host pools whose hosts move breaks no invariant: no compartment's allocation exceeds its capacity, and
     no pod is placed on hosts that do not serve it.
     """
-    day = DividedDay(seed, SMALL, chances)
+    day = DividedDay(seed, size, chances)
     counts = day.run()
 
     assert sum(counts.ended.values()) == counts.jobs

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -15,24 +14,22 @@ from peloton.scheduling import fit
 from services.hostmgr import maintenance
 from services.hostmgr.hosts import pooled_hosts
 from services.hostmgr.hosts.host_resources_table import HostResourcesTable
-from tests.nightly import NIGHTLY, seeds
+from tests.nightly import NIGHTLY, lives
 from tests.simulation.host_pool_life import HostPoolLife
 from tests.simulation.job_life import first_fault
 
-SEEDS = seeds("1,2")
-STEPS = int(os.environ.get("PELOTON_TEST_STEPS", "400"))
 ACTS = {"move", "move_at_once", "change_factors", "change_workloads", "drain", "lead", "lose_host", "maintain"}
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_a_random_life(seed: int, template: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("seed", "steps"), lives((2, 200), steps=400))
+def test_a_random_life(seed: int, steps: int, template: Path, tmp_path: Path) -> None:
     """No moved host is shared by two host pools after any step, no host is filled beyond the announced capacity of its
     host pool, and exclusive hosts have only pods that request them; in the end all pods run.
 
     PELOTON_TEST_SEEDS=1,2,3 plays others, PELOTON_TEST_STEPS longer ones.
     """
     with HostPoolLife(seed, template, tmp_path) as life:
-        life.live(STEPS)
+        life.live(steps)
         life.end()
         assert ACTS <= {name for name, count in life.done.items() if count}
 

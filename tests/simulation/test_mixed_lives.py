@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
 
 from peloton.model.rebalance import Goal
 from peloton.model.volume import VolumeState
-from tests.nightly import seeds
+from tests.nightly import lives
 from tests.simulation.mixed_life import MixedLife
 
-SEEDS = seeds("1,2")
-STEPS = int(os.environ.get("PELOTON_TEST_STEPS", "400"))
 MOVES_IN_FLIGHT_MIN = 3
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_a_random_life(seed: int, template: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("seed", "steps"), lives((5, 200), steps=400))
+def test_a_random_life(seed: int, steps: int, template: Path, tmp_path: Path) -> None:
     """Rebalancing moves only services without volumes, within their SLA and the budget; no volume is in two pods, no
     daemon twice on a host, and no host is overcommitted. Most moves begin while other pods start and end. In the end
     all pods run, and without other acts no pod moves.
@@ -26,7 +23,7 @@ def test_a_random_life(seed: int, template: Path, tmp_path: Path) -> None:
     PELOTON_TEST_SEEDS=1,2,3 plays others, PELOTON_TEST_STEPS longer ones.
     """
     with MixedLife(seed, template, tmp_path) as life:
-        life.live(STEPS)
+        life.live(steps)
         assert life.moved_in_flight >= MOVES_IN_FLIGHT_MIN
         life.end()
         life.rest(Goal.FREE, Goal.EMPTY)

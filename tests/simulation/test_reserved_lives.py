@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -12,24 +11,22 @@ from peloton.model.resources import Resources
 from services.hostmgr.hosts.host_table import HostTable
 from services.hostmgr.hosts.reservation_cache import ReservationCache
 from services.hostmgr.hosts.reservations import HostReservations
-from tests.nightly import NIGHTLY, seeds
+from tests.nightly import NIGHTLY, lives
 from tests.simulation.job_life import first_fault
 from tests.simulation.reserved_life import ReservedLife
 
-SEEDS = seeds("1,2")
-STEPS = int(os.environ.get("PELOTON_TEST_STEPS", "500"))
 ACTS = {"reserved", "found", "given_back", "lead", "stop", "lose_host", "restart"}
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_a_random_life(seed: int, template: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("seed", "steps"), lives((1, 300), steps=500))
+def test_a_random_life(seed: int, steps: int, template: Path, tmp_path: Path) -> None:
     """Other pods use only the unreserved resources, and a job has one host at a time, for a bounded time; in the end
     all large pods run, and no host is reserved.
 
     PELOTON_TEST_SEEDS=1,2,3 plays others, PELOTON_TEST_STEPS longer ones.
     """
     with ReservedLife(seed, template, tmp_path) as life:
-        life.live(STEPS)
+        life.live(steps)
         life.end()
         assert ACTS <= {name for name, count in life.done.items() if count}
 

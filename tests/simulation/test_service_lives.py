@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -16,34 +15,31 @@ from peloton.model.resources import Resources
 from services.hostmgr.hosts.domain_counts import DomainCounts
 from services.hostmgr.hosts.pod_labels import PodLabelIndex
 from services.hostmgr.hosts.resource_holds import ResourceHolds
-from tests.nightly import NIGHTLY, seeds
+from tests.nightly import NIGHTLY, lives
 from tests.simulation.rebalanced_life import RebalancedLife
 from tests.simulation.service_life import ServiceLife
 from tests.simulation.spread_life import SpreadLife
 
-SEEDS = seeds("1,2")
-STEPS = int(os.environ.get("PELOTON_TEST_STEPS", "800"))
 
-
-@pytest.mark.parametrize("seed", SEEDS)
-def test_a_random_life(seed: int, template: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("seed", "steps"), lives((4, 200), steps=800))
+def test_a_random_life(seed: int, steps: int, template: Path, tmp_path: Path) -> None:
     """Each step keeps batch, SLA, neighbours and the way home; in the end every instance runs the last configuration.
 
     PELOTON_TEST_SEEDS=1,2,3 plays others, PELOTON_TEST_STEPS longer ones.
     """
     with ServiceLife(seed, template, tmp_path) as life:
-        life.live(STEPS)
+        life.live(steps)
         life.end()
         assert min(life.rules.taken[cause] for cause in ("update", "maintenance", "broken", "started")) > 0
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_a_random_life_while_the_cluster_is_rebalanced(seed: int, template: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("seed", "steps"), lives((1, 100), steps=400))
+def test_a_random_life_while_the_cluster_is_rebalanced(seed: int, steps: int, template: Path, tmp_path: Path) -> None:
     """No move breaks an SLA, a constraint or the return of a pod to its host; without other acts, rebalancing comes to
     rest.
     """
     with RebalancedLife(seed, template, tmp_path) as life:
-        life.live(STEPS // 2)
+        life.live(steps)
         life.end()
         for goals in ((Goal.FREE, Goal.SPREAD), (Goal.FREE, Goal.EMPTY)):
             life.rest(*goals)
@@ -52,11 +48,11 @@ def test_a_random_life_while_the_cluster_is_rebalanced(seed: int, template: Path
         assert life.rules.taken["move"] > 0
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_a_random_life_of_services_that_spread(seed: int, template: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("seed", "steps"), lives((2, 100), steps=400))
+def test_a_random_life_of_services_that_spread(seed: int, steps: int, template: Path, tmp_path: Path) -> None:
     """No launch breaks a hard bound when workers or host managers die, hosts are lost, or updates are under way."""
     with SpreadLife(seed, template, tmp_path) as life:
-        life.live(STEPS // 2)
+        life.live(steps)
         life.end()
         assert min(life.died, life.spread, *(life.rules.taken[cause] for cause in ("update", "broken"))) > 0
 

@@ -6,7 +6,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.nightly import ALL_EXAMPLES, EXAMPLES_MIN, NIGHTLY, PROPERTY, examples, mark_properties
+from tests.nightly import (
+    ALL_EXAMPLES,
+    EXAMPLES_MIN,
+    NIGHTLY,
+    PROPERTY,
+    SEEDS,
+    STEPS,
+    examples,
+    lives,
+    mark_properties,
+    nightly,
+)
 
 
 @pytest.mark.parametrize(("count", "tried"), [(400, 100), (100, 25), (60, EXAMPLES_MIN), (10, 10)])
@@ -17,6 +28,19 @@ def test_make_test_tries_a_quarter_of_the_examples(count: int, tried: int, monke
 
     monkeypatch.setenv(ALL_EXAMPLES, "1")
     assert count == examples(count)
+
+
+def test_make_test_plays_one_short_life(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The long lives are nightly, and environment variables choose others."""
+    for name in (SEEDS, STEPS):
+        monkeypatch.delenv(name, raising=False)
+    assert [(4, 200), nightly(1, 800), nightly(2, 800)] == lives((4, 200), steps=800)
+
+    monkeypatch.setenv(SEEDS, "7,8")
+    assert [(7, 800), (8, 800)] == lives((4, 200), steps=800)
+
+    monkeypatch.setenv(STEPS, "30")
+    assert [(7, 30), (8, 30)] == lives((4, 200), steps=800)
 
 
 @given(st.integers())
