@@ -36,7 +36,7 @@ async def said_with(word: str, said: asyncio.Queue[str]) -> None:
             pass
 
 
-async def test_its_output_and_its_exit_code_are_reported(nursery: Nursery, tmp_path: Path) -> None:
+async def test_its_output_and_its_exit_code_are_reported(tmp_path: Path) -> None:
     """Output and exit code are reported as for a process that its supervisor started, with the environment that it was
     given."""
     said: asyncio.Queue[str] = asyncio.Queue()

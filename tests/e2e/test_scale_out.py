@@ -19,7 +19,7 @@ from tests.e2e.local import TIMEOUT_S, Cluster, job_config, shell, temporary
 from tests.e2e.service import Service
 
 pytestmark = pytest.mark.xdist_group("scale out")
-JOBS, PODS = 12, 10
+JOBS, PODS = 6, 10
 
 
 @pytest.fixture(scope="module")

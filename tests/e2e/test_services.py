@@ -114,6 +114,7 @@ def test_a_version_that_fails_is_rolled_back(make: Make) -> None:
     assert service.runs() == {0: 3, 1: 1, 2: 1, 3: 1}
 
 
+@NIGHTLY
 def test_a_version_that_fails_without_rollback(make: Make) -> None:
     """The update fails where it is; the instances that it did not reach run on."""
     service = make(3, livenessCheck=HEALTH)
@@ -155,6 +156,7 @@ def test_pause_and_resume(make: Make, tmp_path: Path) -> None:
     assert service.versions() == [2] * 3
 
 
+@NIGHTLY
 def test_abort(make: Make, tmp_path: Path) -> None:
     """Instances stay where they are: some run the new version, some the old one, and none is changed further."""
     service = make(4)
@@ -168,6 +170,7 @@ def test_abort(make: Make, tmp_path: Path) -> None:
     assert (service.update_state, service.versions()) == ("ABORTED", [2, 1, 1, 1])
 
 
+@NIGHTLY
 def test_a_newer_update_overwrites(make: Make, tmp_path: Path) -> None:
     """The older one is aborted, and all instances end on the newest version."""
     service = make(4)
@@ -219,6 +222,7 @@ def is_gone(service: Service) -> bool:
     return False
 
 
+@NIGHTLY
 def test_grow_and_shrink(make: Make) -> None:
     """Instances are added and removed; the remaining ones are not touched."""
     service = make(2)

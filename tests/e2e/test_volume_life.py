@@ -19,9 +19,9 @@ from peloton.api.v0.volume.svc import volume_svc_pb2
 from tests.e2e.database import Stateful, pool_config
 from tests.e2e.local import Cluster, temporary
 from tests.e2e.shared import FIVE_HOSTS, Lend
-from tests.nightly import nightly
+from tests.nightly import NIGHTLY
 
-pytestmark = pytest.mark.xdist_group("services")
+pytestmark = [NIGHTLY, pytest.mark.xdist_group("services")]
 SEEDS = [int(seed) for seed in os.environ.get("PELOTON_TEST_SEEDS", "1").split(",")]
 ROUNDS = int(os.environ.get("PELOTON_TEST_STEPS", "1"))
 INSTANCES = 3
@@ -137,7 +137,7 @@ class Life:
         return sorted([*mesos, *top.glob(f"kubernetes/nodes/*/volumes/{volume_id}")])
 
 
-@pytest.fixture(params=["mesos", nightly("kubernetes")])
+@pytest.fixture(params=["mesos", "kubernetes"])
 def cluster(request: pytest.FixtureRequest, tmp_path: Path, lend: Lend) -> Iterator[tuple[Cluster, str]]:
     """Yield a cluster and the name of its host manager."""
     is_mesos = request.param == "mesos"

@@ -18,6 +18,7 @@ from tests.kubernetes.client import Login
 from tests.kubernetes.external_world import ExternalWorld, wait
 from tests.kubernetes.fake_kubelet import ALLOCATABLE, FakeKubelets
 from tests.kubernetes.fixtures import REAL_KUBERNETES
+from tests.nightly import nightly
 
 pytestmark = REAL_KUBERNETES
 CPUS = int(ALLOCATABLE["cpu"])
@@ -202,7 +203,7 @@ def pods_of_one(world: ExternalWorld, name: str, count: int, command: str) -> Jo
     return JobId(uid)
 
 
-@pytest.mark.parametrize("arrived", [0, CPUS // 2, CPUS])
+@pytest.mark.parametrize("arrived", [nightly(0), CPUS // 2, nightly(CPUS)])
 def test_a_host_manager_dies_while_it_binds(arrived: int, world: ExternalWorld) -> None:
     """The successor distinguishes bound pods from waiting ones: each runs once, as the run in storage, and never more
     than fit on the node.
@@ -219,7 +220,7 @@ def test_a_host_manager_dies_while_it_binds(arrived: int, world: ExternalWorld) 
     assert (arrived, before) == (len(before), before & after)
 
 
-@pytest.mark.parametrize("arrived", [0, CPUS // 2, CPUS])
+@pytest.mark.parametrize("arrived", [nightly(0), CPUS // 2, nightly(CPUS)])
 def test_a_host_manager_dies_while_it_evicts(arrived: int, world: ExternalWorld, kubelets: FakeKubelets) -> None:
     """The successor evicts the rest, and binds no pod in the place of pods that have not left yet."""
     old = pods_of_one(world, "old", CPUS, "sleep 1000")
