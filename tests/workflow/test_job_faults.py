@@ -6,6 +6,7 @@ import pytest
 
 from peloton.model.ids import PodId
 from peloton.model.pod import PodState
+from tests.nightly import nightly
 from tests.workflow.stories import JOB, Story
 from tests.workflow.virtual import Fault
 from workflows.policies import Policies
@@ -41,7 +42,7 @@ def call_count(story: Story) -> int:
 
 
 @pytest.mark.parametrize("fault", Fault)
-@pytest.mark.parametrize("admission_s", [0.1, 0])
+@pytest.mark.parametrize("admission_s", [nightly(0.1), 0])
 def test_every_call_of_a_life_fails_once(fault: Fault, admission_s: float) -> None:
     """A failure of any call leaves a job that succeeds and takes little longer. Without a delay of admission the job
     learns of it only from an answer, which is lost.

@@ -18,6 +18,7 @@ from services.storage.jobs.job_table import OWNER_INDEXED_MAX, JobCount, JobFilt
 from services.storage.storage import Storage
 from tests.conformance.storage.builders import NOW, SECOND, S, a_config, a_running_job, create, report
 from tests.conformance.storage.plans import plans_of
+from tests.nightly import nightly
 
 POOLS = tuple(f"p{number}" for number in range(40))
 STATES = (JobState.RUNNING, JobState.FAILED, JobState.SUCCEEDED, JobState.DELETED)
@@ -96,14 +97,14 @@ def pages(storage: Storage, wanted: JobFilter, size: int, at: Position | None, o
             return
 
 
-@pytest.mark.parametrize("rows", [10_000, 7])
+@pytest.mark.parametrize(("rows", "count"), [(10_000, 60), (7, 30), nightly(7, 60)])
 @pytest.mark.parametrize("oldest_first", [False, True])
 def test_pages_are_what_an_oracle_finds(
-    storage: Storage, oldest_first: bool, rows: int, monkeypatch: pytest.MonkeyPatch
+    storage: Storage, oldest_first: bool, rows: int, count: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Every job that matches comes once and in order, also when a page reads few rows. Pages back give the same."""
     monkeypatch.setattr(job_table, "SCAN_ROWS_MAX", rows)
-    table = a_table(storage)
+    table = a_table(storage, count)
     for name, wanted in FILTERS.items():
         expected = [job.job_id for job in table if matches(job, wanted)]
         expected = expected[::-1] if oldest_first else expected

@@ -15,6 +15,7 @@ from peloton.model.ids import JobId, RespoolId
 from peloton.model.pod import PodState
 from peloton.model.resources import Resources
 from services.resmgr.loop import AdmissionLoop
+from tests.nightly import nightly
 from tests.reasons import REQUEUED, lacking_capacity
 from tests.unit.resmgr.world import World, fast
 from workflows.policies import Policies
@@ -133,8 +134,13 @@ def two_gangs(world: World, pool: RespoolId) -> list[JobId]:
     return [world.job(pool, 2, gang=2, cpu=LARGE / 2) for _ in range(2)]
 
 
-@pytest.mark.parametrize("flaps", [False, True])
-@pytest.mark.parametrize("hopeless", [two_of_one_job, two_hundred_of_one_shape, two_jobs, twenty_jobs, two_gangs])
+SETS = [two_of_one_job, two_hundred_of_one_shape, two_jobs, twenty_jobs, two_gangs]
+WITH_FLAPS = [nightly(jobs, True) for jobs in SETS if jobs not in (two_of_one_job, two_gangs)]
+
+
+@pytest.mark.parametrize(
+    ("hopeless", "flaps"), [*((jobs, False) for jobs in SETS), (two_of_one_job, True), (two_gangs, True), *WITH_FLAPS]
+)
 async def test_others_of_the_pool_are_placed(world: World, hopeless: Jobs, flaps: bool) -> None:
     """Other jobs of the pool are placed after the first tries, and at once later on, even on a cluster with flapping
     hosts.

@@ -344,9 +344,9 @@ def test_max_failures_is_cut_down() -> None:
 
 
 def test_many_overrides_cost_little() -> None:
-    """100,000 overrides of many fields are validated without merging, in a few microseconds each."""
-    job = config(100_000)
-    for instance in range(100_000):
+    """25,000 overrides of many fields are validated without merging, in a few microseconds each."""
+    job = config(25_000)
+    for instance in range(25_000):
         pod = job.instanceConfig[instance]
         pod.resource.cpuLimit = 1
         pod.command.value = "work"
@@ -355,7 +355,7 @@ def test_many_overrides_cost_little() -> None:
     started = time.process_time()
 
     assert job_faults(job, BOUNDS).message() == ""
-    assert time.process_time() - started < 10
+    assert time.process_time() - started < 2.5
 
 
 BOUNDED = {
