@@ -15,7 +15,7 @@ import pytest
 
 NIGHTLY = pytest.mark.nightly
 PROPERTY = pytest.mark.property
-"""A test that plays a state machine of hypothesis, which its function does not show."""
+"""A test that tries a number of examples, which its function does not show."""
 SEEDS, STEPS = "PELOTON_TEST_SEEDS", "PELOTON_TEST_STEPS"
 ALL_EXAMPLES = "PELOTON_TEST_ALL_EXAMPLES"
 EXAMPLES_SHARE = 4

@@ -44,6 +44,7 @@ from tests.conformance.hostmgr.emulated import Emulated
 from tests.conformance.hostmgr.link import Link
 from tests.conformance.hostmgr.world import World, wait
 from tests.conformance.storage.services import roll
+from tests.nightly import PROPERTY, examples
 from tests.unit.api_service.conftest import LEAF
 from tests.unit.api_service.fakes import RecordedWakes
 from tests.unit.api_service.services import create as create_service
@@ -52,7 +53,7 @@ from tests.unit.api_service.story import wire
 from tests.unit.resmgr.world import FAST, FixedCapacity, pool_config
 
 SEED = int(os.environ.get("PELOTON_TEST_SEEDS", "1").split(",")[0])
-CALLS = int(os.environ.get("PELOTON_TEST_CALLS", "4000"))
+CALLS = int(os.environ.get("PELOTON_TEST_CALLS", "0")) or examples(8000)
 AT_ONCE = 16
 CALL_S = 30.0
 MESSAGES_MAX = 3
@@ -211,6 +212,7 @@ async def jobs_with_pods(channel: grpc.aio.Channel, storage: Storage) -> None:
     roll(storage, service)
 
 
+@PROPERTY
 async def test_no_request_is_answered_with_a_fault_of_ours(
     world: World, channel: grpc.aio.Channel, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -15,6 +15,7 @@ from peloton.scheduling.bin_packing import PodRequest, pack_requests
 from peloton.scheduling.fleet import Fleet
 from peloton.scheduling.rows import HostRow
 from tests.bench.placement import Oracle, batch, hosts
+from tests.nightly import nightly
 from tests.unit.scheduling.exact_packing import fewest_hosts
 
 SIZES = [Resources.of(32, 128_000), Resources.of(64, 256_000), Resources.of(48, 384_000)]
@@ -34,7 +35,7 @@ def small_case(random: Random, is_mixed: bool) -> tuple[list[Resources], list[tu
     return totals, [(shape, random.randint(1, 9)) for shape in sorted(shapes, key=tuple)]
 
 
-@pytest.mark.parametrize("is_mixed", [False, True])
+@pytest.mark.parametrize("is_mixed", [nightly(False), True])
 def test_small_placements_are_within_a_hundredth_of_the_best(is_mixed: bool) -> None:
     """Packing of many small cases, of one size of hosts and of three, is within a hundredth of the optimum."""
     random, used, best = Random(2), 0, 0
