@@ -1,5 +1,5 @@
 # Peloton, all roles in one image:  docker build -t peloton .  &&  docker run peloton api
-# The first argument names the role (or roles), settings come from the environment: see docs/operations.md.
+# The first argument names the role (or roles), settings come from the environment or a file: see docs/settings.md.
 FROM python:3.12-slim AS build
 
 WORKDIR /src

@@ -13,9 +13,9 @@ from typing import Any
 
 from peloton.errors import PelotonError, Unavailable
 from peloton.model.ids import hostmgr_role
-from services.cluster_drivers import read_mesos_access
 from services.hostmgr.mesos.framework import MesosSettings, framework_info
 from services.hostmgr.mesos.subscription import Callbacks, Subscription
+from services.role_settings import read_mesos_access
 from services.settings import Settings, load
 from services.storage.leases import Leases
 from services.storage.storage import Storage
