@@ -88,7 +88,7 @@ class Settings:
         "principal that the framework authenticates as; empty: it does not. See [Mesos](operations.md#mesos)",
     )
     mesos_secret_file: str = setting("", AGENTS, "file with the secret of the principal, in one line")
-    mesos_tls: bool = setting(False, AGENTS, "whether master and agents speak TLS; true or false")
+    mesos_tls: bool = setting(False, AGENTS, "whether master and agents speak TLS")
     mesos_tls_ca_file: str = setting(
         "", AGENTS, "PEM file of the authorities whose certificates are trusted; empty: those of this machine"
     )
@@ -98,7 +98,7 @@ class Settings:
         True,
         AGENTS,
         "whether the certificate of a master or an agent must name the address it is reached by. Masters found "
-        "through ZooKeeper, and agents, are reached by IP address; true or false",
+        "through ZooKeeper, and agents, are reached by IP address",
     )
     kubernetes: str = setting(
         "",
@@ -232,8 +232,8 @@ class Settings:
     preemption: bool = setting(
         True,
         "resmgr",
-        "whether pools reclaim resources that they lent, and gangs of higher priority those of lower priority; true "
-        "or false. Without it non-preemptible pods may use more than their pool's reservation",
+        "whether pools reclaim resources that they lent, and gangs of higher priority those of lower priority. "
+        "Without it non-preemptible pods may use more than their pool's reservation",
     )
     preemption_period_s: float = setting(60.0, "resmgr", "seconds between rounds of preemption", low=0.1, high=DAY_S)
     preemption_rounds: int = setting(
@@ -254,9 +254,7 @@ class Settings:
         "whether the resource manager checks its accounts after each cycle; a fault is an error in its log and "
         "counts in a metric, nothing stops. Costs some milliseconds per 100,000 pods and cycle",
     )
-    qos: bool = setting(
-        True, "hostmgr", "whether revocable pods leave hosts that are hot or short of slack; true or false"
-    )
+    qos: bool = setting(True, "hostmgr", "whether revocable pods leave hosts that are hot or short of slack")
     qos_period_s: float = setting(5.0, "hostmgr", "seconds between measurements of hosts", low=0.1, high=3_600)
     qos_hot_percent: int = setting(
         90, "hostmgr", "percent of a host's cpu or memory above which it is hot", low=1, high=100
@@ -276,8 +274,7 @@ class Settings:
     advisor: bool = setting(
         False,
         "hostmgr",
-        "whether all hosts are measured and [marked](host-advisor.md), not only those with revocable pods; true or "
-        "false",
+        "whether all hosts are measured and [marked](host-advisor.md), not only those with revocable pods",
     )
     advisor_orange_percent: int = setting(
         80, "hostmgr", "percent of a host's cpu or memory in use from which on it is marked orange", low=1, high=100
