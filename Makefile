@@ -15,12 +15,13 @@ HOURS ?=
 STEP_S ?=
 STEPS ?=
 ROUGH ?=
+SITE ?= dist/site
 
 # Every process of a test run would compile all modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo up dev test durations nightly lint types check dist web fmt proto docs bench sim kubernetes browser screenshots clean
+.PHONY: help demo up dev test durations nightly lint types check dist web fmt proto docs site bench sim kubernetes browser screenshots clean
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -101,6 +102,14 @@ proto: $(VENV)/dev.stamp ## generate code from the .proto files
 docs: $(VENV)/dev.stamp ## generate docs/cli.md, docs/settings.md and docs/pod-states.md
 	@$(BIN)/python -m cli.reference
 	@$(BIN)/python -m peloton.lifecycle.pod_page
+
+$(VENV)/site/run.stamp: deploy/site/requirements.txt
+	@$(PYTHON) -m venv $(VENV)/site
+	@$(VENV)/site/bin/pip --disable-pip-version-check --quiet install -r $<
+	@touch $@
+
+site: $(VENV)/site/run.stamp ## build the documentation as a site into dist/site
+	@$(VENV)/site/bin/mkdocs build --quiet --strict --site-dir $(abspath $(SITE))
 
 bench: $(VENV)/dev.stamp ## run all benchmark cases, or CASE=name; one JSON line each; PROFILE=DIR, RECORD=1
 	@$(BIN)/python -m tests.bench.run $(CASE) $(if $(PROFILE),--profile $(PROFILE)) $(if $(RECORD),--record)
