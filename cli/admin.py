@@ -1,4 +1,4 @@
-"""``peloton admin``: lock parts of the API during an operation on the cluster; the schema; versions of the workers."""
+"""``peloton admin``: locks of the API during an operation on the cluster; the database; versions of the workers."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import click
 
 from cli.admin_workers import worker
+from cli.check_store import check_store
 from cli.command import Group, verb_commands
 from cli.errors import Failed
 from cli.output import Table, print_for_programs, print_list
@@ -21,12 +22,13 @@ components_argument = click.argument("components", metavar="COMPONENT...", nargs
 
 @click.group(cls=Group)
 def admin() -> None:
-    """Lock parts of Peloton, upgrade the schema, promote versions of the workers.
+    """Lock parts of Peloton, check the database, upgrade its schema, promote versions of the workers.
 
     COMPONENT is one or more of GoalStateEngine, Read, Write, Kill, Launch.
     """
 
 
+admin.add_command(check_store)
 admin.add_command(worker)
 admin.add_command(upgrade_schema)
 

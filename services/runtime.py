@@ -93,6 +93,33 @@ def upgrade_schema(config: str = "") -> tuple[str, str]:
     return before, schema_version.of(database)
 
 
+def check_store() -> tuple[list[dict[str, Any]], int]:
+    """Check the rows of the database that the settings name. Returns the findings and the number of rules.
+
+    Raises Unavailable, and InvalidSettings when the settings name no database.
+    """
+    from services.storage.checks import CHECKS, Checks
+
+    url = load().require_database()
+    schema_version.check(url)
+    db = schema_version.open_database(url)
+    try:
+        findings = list(Checks(db).findings())
+    finally:
+        db.close()
+    found = [
+        {
+            "table": one.check.table,
+            "rule": one.check.rule,
+            "count": one.count,
+            "first_ids": list(one.first_ids),
+            "is_note": one.check.is_note,
+        }
+        for one in findings
+    ]
+    return found, len(CHECKS)
+
+
 def run(roles: Sequence[str], upgrade: bool = False, config: str = "") -> None:
     """Run roles until SIGTERM or SIGINT. Ends the process with code 1 when one of them fails.
 

@@ -16,6 +16,7 @@ from peloton.model.maintenance import MaintenanceRequest
 from peloton.model.pod import PodState, TerminationReason
 from peloton.model.resources import Resources
 from peloton.model.update import UpdateAct, UpdateSpec, UpdateState, UpdateType
+from services.storage.checks import Checks
 from tests.availability import Pod, Rules, Tale
 from tests.doubles.hostmgr.cluster import MemoryHost
 from tests.reasons import PREEMPTED
@@ -97,6 +98,9 @@ class ServiceLife(JobLife):
         for service in self.services:
             self.rules.end(service.job_id.replace("-", ""), service.count)
         self._check_memory()
+        assert {"job without pool"} == {
+            finding.check.name for finding in Checks(self.storage.db).findings()
+        }  # no pools
 
     def _settle_owner(self, service: Service) -> None:
         self.storage.updates.steer(service.job_id, None, UpdateAct.ABORT, None, self.clock.ns)

@@ -258,6 +258,7 @@ MAY: dict[str, May] = {
     "cli.local": May((*_CLI, "services.lab.local"), _CLI_OTHERS),
     "cli.demo": May((*_CLI, "services.lab.local"), _CLI_OTHERS),
     "cli.top": May(_CLI, (*_CLI_OTHERS, "textual")),
+    "cli.check_store": May((*_CLI, "services.runtime"), _CLI_OTHERS),
     "cli.upgrade_schema": May((*_CLI, "services.runtime"), _CLI_OTHERS),
     "cli.agents": May((*_CLI, *_SETTINGS)),
     "cli.reference": May((*_CLI, "services.settings_page"), _CLI_OTHERS),
