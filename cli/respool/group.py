@@ -39,11 +39,12 @@ def respool() -> None:
 
 
 def read_config(settings: Settings, path: str, config: Path) -> v0.respool.ResourcePoolConfig:
-    """Return the file's content with the parent, which only the path may name."""
+    """Return the file's content with the name and parent of the path. The file may repeat the name, or the path."""
     if path == "/":
         raise Failed("/ is the root pool: it is the whole cluster and has no configuration file")
     pool_config = load_config(config, v0.respool.ResourcePoolConfig)
     parent_path, _, name = path.rpartition("/")
+    pool_config.name = {"": name, path: name}.get(pool_config.name, pool_config.name)
     if name != pool_config.name:
         raise Failed(f"resource pool name in path:{shorten(name)} and config:{shorten(pool_config.name)} don't match")
     if pool_config.HasField("parent"):
@@ -57,7 +58,7 @@ def read_config(settings: Settings, path: str, config: Path) -> v0.respool.Resou
 @click.argument("config", type=CONFIG_FILE)
 @pass_settings
 def create(settings: Settings, path: str, config: Path) -> None:
-    """Create the pool POOL from the YAML file CONFIG, whose name is the last part of the path.
+    """Create the pool POOL from the YAML file CONFIG, which may repeat the name, the last part of the path.
 
     \b
     Examples:

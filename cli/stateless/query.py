@@ -70,15 +70,14 @@ def query(settings: Settings, wanted: JobConditions) -> None:
 @limit_option
 @pass_settings
 def list_jobs(settings: Settings, limit: int | None) -> None:
-    """List all jobs, newest first, with the latest update of each service.
+    """List all services, newest first, with the latest update of each.
 
     \b
     Example:
       peloton job stateless list
     """
-    jobs = [
-        job for response in settings.client.services.ListJobs(v1.job_svc.ListJobsRequest()) for job in response.jobs
-    ]
+    request = v1.job_svc.ListJobsRequest(services_only=True)
+    jobs = [job for response in settings.client.services.ListJobs(request) for job in response.jobs]
     jobs.sort(key=lambda job: job.status.creation_time, reverse=True)
     shown = jobs[: rows_wanted(settings, limit)]
     print_list(settings, v1.job_svc.ListJobsResponse(jobs=shown), TABLE, shown)

@@ -16,7 +16,7 @@ from peloton.api.v1alpha.pod import pod_pb2
 from peloton.api.v1alpha.query import query_pb2
 from peloton.errors import InvalidArgument, NotFound, ResourceExhausted
 from peloton.model.ids import JobId
-from peloton.model.job import JobRecord
+from peloton.model.job import JobRecord, JobType
 from peloton.model.respool import pool_paths
 from peloton.model.text import shorten
 from peloton.model.update import UpdateRecord
@@ -216,10 +216,10 @@ class JobReads(Servicer):
         return next((str(pool) for pool, known in paths.items() if known == (path.rstrip("/") or "/")), "")
 
     async def ListJobs(self, request: svc.ListJobsRequest, context: Any) -> AsyncGenerator[svc.ListJobsResponse, None]:
-        """Stream one message for each job of any type."""
-        after = ""
+        """Stream one message for each job of any type, or for each service."""
+        after, type_ = "", JobType.SERVICE if request.services_only else None
         while True:
-            page = await self._calls.run(self._records.search.jobs_after, after, PAGE)
+            page = await self._calls.run(self._records.search.jobs_after, after, PAGE, type_)
             for summary in await self._calls.run(self._summaries, page):
                 yield svc.ListJobsResponse(jobs=[summary])
             if len(page) < PAGE:

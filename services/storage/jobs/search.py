@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
-from peloton.api.convert import JOB_STATE_NUMBERS, JOB_STATES, JOB_TYPES, POD_STATE_NUMBERS
+from peloton.api.convert import JOB_STATE_NUMBERS, JOB_STATES, JOB_TYPE_NUMBERS, JOB_TYPES, POD_STATE_NUMBERS
 from peloton.errors import InvalidArgument
 from peloton.model.ids import JobId, RespoolId
 from peloton.model.job import JobRecord, JobState, JobType
@@ -154,9 +154,11 @@ class Search(Repository):
         """Return one page, newest jobs first by default. Raises InvalidArgument, ResourceExhausted after QUERY_S."""
         return self._db.read(partial(_query_jobs, query=query), QUERY_S)
 
-    def jobs_after(self, job_id: str, limit: int) -> list[JobRecord]:
-        """Return a page of all jobs, by id; "" begins."""
+    def jobs_after(self, job_id: str, limit: int, type_: JobType | None = None) -> list[JobRecord]:
+        """Return a page of all jobs, or of those of a type, by id; "" begins."""
         query = sa.select(JOB).where(JOB.c.state != JOB_STATE_NUMBERS[JobState.DELETED])
+        if type_ is not None:
+            query = query.where(JOB.c.type == JOB_TYPE_NUMBERS[type_])
         if job_id:
             query = query.where(JOB.c.job_id > job_id)
         query = query.order_by(JOB.c.job_id).limit(limit)

@@ -235,11 +235,14 @@ async def test_query_jobs_without_a_spec(v1: Any, service: None) -> None:
 
 
 async def test_list_jobs(v1: Any, job: JobId) -> None:
-    """The list has jobs of every type."""
+    """The list has jobs of every type, or services alone."""
     await create(v1, spec(), OTHER)
     found = [summary.job_id.value async for page in v1.ListJobs(svc.ListJobsRequest()) for summary in page.jobs]
 
-    assert found == [OTHER, job]
+    services = svc.ListJobsRequest(services_only=True)
+    only = [summary.job_id.value async for page in v1.ListJobs(services) for summary in page.jobs]
+
+    assert (found, only) == ([OTHER, job], [OTHER])
 
 
 async def test_cache(v1: Any, storage: Storage, service: None) -> None:

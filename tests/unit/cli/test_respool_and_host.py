@@ -57,6 +57,20 @@ def test_warnings_are_reported(run: Run, api: FakeApi, config: Path) -> None:
     assert {"warnings": ["12 is more than 8"]} == json.loads(result.stdout)
 
 
+@pytest.mark.parametrize("line", ["", "name: maps\n", "name: /eng/maps\n"])
+def test_a_file_may_repeat_the_name(run: Run, api: FakeApi, tmp_path: Path, line: str) -> None:
+    """A file without a name, or with the name or the path of the pool, creates the pool at the path."""
+    api.answers["respools.LookupResourcePoolID"] = [found("p")]
+    api.answers["respools.CreateResourcePool"] = [
+        respool_pb2.CreateResponse(result=peloton_pb2.ResourcePoolID(value="new"))
+    ]
+    (tmp_path / "pool.yaml").write_text(f"{line}description: maps of the world\n")
+
+    result = run("respool", "create", "/eng/maps", tmp_path / "pool.yaml")
+
+    assert (0, "maps") == (result.exit_code, api.requests("respools.CreateResourcePool")[0].config.name)
+
+
 WRONG_FILES = {
     "name": (CONFIG, "/eng/search", "resource pool name in path:search and config:maps don't match"),
     "root": (CONFIG, "/", "/ is the root pool: it is the whole cluster and has no configuration file"),

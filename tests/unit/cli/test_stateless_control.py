@@ -197,6 +197,7 @@ def test_list_prints_a_table_newest_first(run: Run, api: FakeApi) -> None:
     stream = [svc.ListJobsResponse(jobs=[summary("old")]), svc.ListJobsResponse(jobs=[new])]
     api.answers["services.ListJobs"] = [stream]
     assert TABLE == run("job stateless list").stdout
+    assert api.requests("services.ListJobs")[0].services_only
     assert ["new", "old"] == [job["name"] for job in json.loads(run("job stateless list -j").stdout)["jobs"]]
 
 
