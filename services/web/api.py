@@ -16,6 +16,7 @@ from peloton.api.v0.overview.overview_pb2_grpc import OverviewServiceStub
 from peloton.api.v0.schedule.schedule_pb2_grpc import ScheduleServiceStub
 from peloton.api.v0.short_names.task_pb2_grpc import TaskManagerStub
 from peloton.api.v0.table.table_pb2_grpc import JobTableServiceStub
+from peloton.api.v0.volume.svc.volume_svc_pb2_grpc import VolumeServiceStub
 from peloton.api.v1alpha.job.stateless.svc.stateless_svc_pb2_grpc import JobServiceStub
 from peloton.api.v1alpha.pod.svc.pod_svc_pb2_grpc import PodServiceStub
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from peloton.api.v0.schedule.schedule_pb2_grpc import ScheduleServiceAsyncStub
     from peloton.api.v0.short_names.task_pb2_grpc import TaskManagerAsyncStub
     from peloton.api.v0.table.table_pb2_grpc import JobTableServiceAsyncStub
+    from peloton.api.v0.volume.svc.volume_svc_pb2_grpc import VolumeServiceAsyncStub
     from peloton.api.v1alpha.job.stateless.svc.stateless_svc_pb2_grpc import JobServiceAsyncStub
     from peloton.api.v1alpha.pod.svc.pod_svc_pb2_grpc import PodServiceAsyncStub
 
@@ -83,6 +85,10 @@ class Api:
     @cached_property
     def schedules(self) -> ScheduleServiceAsyncStub:
         return ScheduleServiceStub(self.channel)
+
+    @cached_property
+    def volumes(self) -> VolumeServiceAsyncStub:
+        return VolumeServiceStub(self.channel)
 
     @cached_property
     def tasks(self) -> TaskManagerAsyncStub:

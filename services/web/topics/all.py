@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from services.web.live import Topic
-from services.web.topics import hosts, job, jobs, overview, pools, schedules, service
+from services.web.topics import hosts, job, jobs, overview, pools, schedules, service, volumes
 
 TOPICS = {
     "host": Topic(hosts.read_host, period_s=2.0, takes_argument=True),
@@ -24,5 +24,6 @@ TOPICS = {
     "pool-history": Topic(pools.over_time, period_s=30.0, takes_argument=True),
     "cluster-history": Topic(overview.over_time, period_s=30.0, takes_argument=True),
     "schedules": Topic(schedules.read, period_s=5.0, takes_argument=True),
+    "volumes": Topic(volumes.read, period_s=5.0),
     "service": Topic(service.read, period_s=1.0, takes_argument=True),
 }

@@ -9,15 +9,18 @@ import grpc
 import grpc.aio
 import pytest
 
+from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.explain import explain_pb2
 from peloton.api.v0.history import history_pb2
 from peloton.api.v0.host.svc import host_svc_pb2
 from peloton.api.v0.maintenance import maintenance_pb2
 from peloton.api.v0.overview import overview_pb2 as pb
 from peloton.api.v0.schedule import schedule_pb2
+from peloton.api.v0.volume import volume_pb2
+from peloton.api.v0.volume.svc import volume_svc_pb2
 from peloton.errors import InvalidArgument, NotFound
 from services.web.api import Api
-from services.web.topics import hosts, overview, schedules
+from services.web.topics import hosts, overview, schedules, volumes
 
 
 class Answers:
@@ -181,6 +184,19 @@ async def test_other_ranges_of_clusters_are_refused() -> None:
     api, _ = api_of()
     with pytest.raises(InvalidArgument, match="'2' hours: want 1, 6"):
         await overview.over_time(api, "2/cpu")
+
+
+async def test_volumes_of_all_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pages are read up to the limit, and the volumes are in the order of jobs."""
+    late, early = (volume_pb2.PersistentVolumeInfo(jobId=peloton_pb2.JobID(value=job)) for job in ("b", "a"))
+    answer = volume_svc_pb2.ListVolumesResponse(volumes={"1": late, "2": early}, next="2")
+    api, stubs = api_of(ListVolumes=answer)
+    monkeypatch.setattr(volumes, "LIMIT", 3)
+
+    reported = await volumes.read(api)
+
+    assert ["a", "a", "b"] == [one["jobId"]["value"] for one in reported["volumes"]]
+    assert (True, 2) == (reported["hasMore"], len(stubs.asked))
 
 
 async def test_schedules_of_a_pool_or_of_all() -> None:

@@ -1,8 +1,10 @@
 // A pool: what it has and may use, its queue in order and why each waits, over time, and what a change would do.
+import { call } from "../api";
 import { KIND_NAMES, KINDS } from "../format";
 import { useLive } from "../live";
 import type { PageProps } from "./all";
 import { chosenKind, KindChoice } from "../parts/kind-choice";
+import { Confirm } from "../parts/confirm";
 import { PoolBar, PoolBarLegend } from "../parts/pool-bar";
 import { PoolHistory } from "../parts/pool-history";
 import { PoolPlan } from "../parts/pool-plan";
@@ -10,6 +12,8 @@ import { Loans, Queue } from "../parts/pool-queue";
 import { Absent, Stale } from "../parts/problem";
 import { SameAs } from "../parts/same-as";
 import { amountsOf, nameOf, type Pool as PoolRow, poolHref, poolOf, type PoolTold, type Row, scaleOf } from "../pools";
+import { go } from "../router";
+import { RESPOOLS } from "../submit";
 
 export default function Pool({ arguments: { path: rest = "" } }: PageProps) {
   const path = `/${rest}`;
@@ -40,6 +44,13 @@ export default function Pool({ arguments: { path: rest = "" } }: PageProps) {
         {value.pool.isLeaf && <a href={`/submit?kind=job&pool=${encodeURIComponent(path)}`}>Submit a job to it</a>}
         <a href={`/submit?kind=pool&parent=${encodeURIComponent(path)}`}>Create a pool below it</a>
       </p>
+      {value.pool.isLeaf && path !== "/" && (
+        <p class="buttons">
+          <Confirm label="Delete" weight="danger" title={`Delete ${path}?`} act={() => call(RESPOOLS, "DeleteResourcePool", { path: { value: path } }).then(() => go("/pools"))}>
+            <p>What is reserved for it goes to the other pools. It is refused while a job uses the pool.</p>
+          </Confirm>
+        </p>
+      )}
       <Queue told={value} path={path} />
       <Loans told={value} />
       <p><KindChoice kinds={kinds.length ? kinds : KINDS} chosen={kind} /></p>
