@@ -64,7 +64,7 @@ def rpc_failure(error: grpc.RpcError, settings: Settings | None) -> str:
     code, details = code_of(error), error.details() or ""
     client = settings.open_client if settings else None
     address = client.last_address if client else "the API"
-    if code == "UNAVAILABLE" and is_connection_failure(details):
+    if code == "UNAVAILABLE" and is_connection_failure(error):
         return f'cannot reach Peloton at {address}: is "peloton up" running? (or name another with --address)'
     if code == "UNAVAILABLE":
         return f"{details} (UNAVAILABLE at {address}, try again)"

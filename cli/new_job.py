@@ -23,7 +23,9 @@ from cli.settings import Settings
 from cli.terminal import echo
 from cli.watching import AWAY_CODES
 from cli.wire import v0, v1
-from peloton.api.limits import IS_STORED, LOCKED_DOWN, was_never_sent
+from peloton.api.error_details import reason_of
+from peloton.api.limits import was_never_sent
+from peloton.errors import Reason
 from peloton.model.secret import SECRETS_BYTES_MAX
 
 WARNING_TIMEOUT_S = 20.0
@@ -117,7 +119,7 @@ def report_unknown_outcome(job_id: str, group: str) -> Iterator[None]:
     try:
         yield
     except (Exception, KeyboardInterrupt) as error:
-        if is_rpc_error(error) and IS_STORED in (error.details() or ""):
+        if is_rpc_error(error) and reason_of(error) == Reason.JOB_NOT_STARTED:
             raise Failed(f"{error.details()}: see `{group} get {job_id}`") from error
         if isinstance(error, KeyboardInterrupt) or may_have_happened(error):
             echo(
@@ -132,8 +134,8 @@ def may_have_happened(error: Exception) -> bool:
     """Report whether the API may have carried out the call that failed."""
     if not is_rpc_error(error):
         return False
-    code, details = error.code().name, error.details() or ""
-    return code in AWAY_CODES and not was_never_sent(details) and LOCKED_DOWN not in details
+    is_refused = reason_of(error) == Reason.LOCKED_DOWN
+    return error.code().name in AWAY_CODES and not was_never_sent(error) and not is_refused
 
 
 def print_created(

@@ -19,12 +19,15 @@ from cli.stateless.rollout import count_states, job_state_name, of_update
 from cli.terminal import echo
 from cli.watching import AWAY_CODES, WatchPace
 from cli.wire import v1
+from peloton.api.error_details import reason_of
+from peloton.errors import Reason
 
 if TYPE_CHECKING:
     import grpc
 
 CANCEL_TIMEOUT_S = 2.0
-OVERFLOW = "event overflow"
+OVERFLOW = (Reason.WATCH_OVERFLOW, "")
+"""Reasons of ABORTED for which a watch resumes; servers up to 0.1 give none."""
 labels_option = click.option("--labels", "labels", type=LABEL, multiple=True,
                              help="All of these labels, as KEY:VALUE. Repeatable.")  # fmt: skip
 
@@ -164,8 +167,8 @@ class Changes:
 
 
 def may_resume(error: grpc.RpcError) -> bool:
-    code, details = error.code().name, error.details() or ""
-    return code in AWAY_CODES or (code == "ABORTED" and OVERFLOW in details)
+    code = error.code().name
+    return code in AWAY_CODES or (code == "ABORTED" and reason_of(error) in OVERFLOW)
 
 
 def change_lines(message: v1.watch_svc.WatchResponse) -> Iterator[str]:

@@ -1,25 +1,112 @@
 """Error classes: the message of every expected refusal names the object, the rule and the numbers.
 
 The class says who can fix the error and whether the same call may be repeated; operations.md has the table for clients.
+The reason says which rule refused; programs compare it, and docs/errors.md lists all of them.
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Self
+
+METADATA_CHARS_MAX = 200
+"""Characters of a value in the metadata of a reason, which a header carries."""
+
+
+class Reason(StrEnum):
+    """Reasons of errors. A reason that clients have seen is never renamed; new ones may be added."""
+
+    code: str
+    meaning: str
+
+    def __new__(cls, name: str, code: str, meaning: str) -> Self:
+        """Return the reason; ``code``: the usual code of its errors, ``meaning``: with the keys of its metadata."""
+        reason = str.__new__(cls, name)
+        reason._value_ = name
+        reason.code, reason.meaning = code, meaning
+        return reason
+
+    INVALID_REQUEST = "INVALID_REQUEST", "INVALID_ARGUMENT", "the request breaks a rule that the text names"
+    OBJECT_NOT_FOUND = "OBJECT_NOT_FOUND", "NOT_FOUND", "the named object does not exist"
+    JOB_NOT_FOUND = "JOB_NOT_FOUND", "NOT_FOUND", "no job has this id or name; `job`"
+    POD_NOT_FOUND = "POD_NOT_FOUND", "NOT_FOUND", "the job has no such pod; `pod`"
+    POOL_NOT_FOUND = "POOL_NOT_FOUND", "NOT_FOUND", "no resource pool has this id or path; `pool`"
+    HOST_NOT_FOUND = "HOST_NOT_FOUND", "NOT_FOUND", "no cluster has registered this host; `host`"
+    HOST_POOL_NOT_FOUND = "HOST_POOL_NOT_FOUND", "NOT_FOUND", "no host pool has this name; `host_pool`"
+    CLUSTER_NOT_FOUND = "CLUSTER_NOT_FOUND", "NOT_FOUND", "no cluster has this name; `cluster`"
+    UPDATE_NOT_FOUND = "UPDATE_NOT_FOUND", "NOT_FOUND", "the job has no such update"
+    VOLUME_NOT_FOUND = "VOLUME_NOT_FOUND", "NOT_FOUND", "no volume has this id; `volume`"
+    SCHEDULE_NOT_FOUND = "SCHEDULE_NOT_FOUND", "NOT_FOUND", "no schedule has this name; `schedule`"
+    OBJECT_EXISTS = "OBJECT_EXISTS", "ALREADY_EXISTS", "an object with this name or id exists"
+    JOB_EXISTS = "JOB_EXISTS", "ALREADY_EXISTS", "a job with this id exists; `job`"
+    HOST_POOL_EXISTS = "HOST_POOL_EXISTS", "ALREADY_EXISTS", "a host pool with this name exists; `host_pool`"
+    SCHEDULE_EXISTS = "SCHEDULE_EXISTS", "ALREADY_EXISTS", "a schedule with this name exists; `schedule`"
+    STATE_CONFLICT = "STATE_CONFLICT", "ABORTED", "the present state of the object forbids the change"
+    VERSION_CONFLICT = (
+        "VERSION_CONFLICT",
+        "ABORTED",
+        "the object has changed since it was read (INVALID_ARGUMENT of v0)",
+    )
+    SLA_VIOLATION = "SLA_VIOLATION", "ABORTED", "the SLA of the job forbids to take down more instances now"
+    WATCH_OVERFLOW = (
+        "WATCH_OVERFLOW",
+        "ABORTED",
+        "the watcher reads too slowly: resume after the last revision; `watch`",
+    )
+    TEMPORARILY_UNAVAILABLE = (
+        "TEMPORARILY_UNAVAILABLE",
+        "UNAVAILABLE",
+        "a part of Peloton, or a dependency, does not answer",
+    )
+    LOCKED_DOWN = "LOCKED_DOWN", "UNAVAILABLE", "an administrator has locked these calls, and nothing was done; `kind`"
+    JOB_NOT_STARTED = "JOB_NOT_STARTED", "UNAVAILABLE", "the job is stored, and its workflow is started later; `job`"
+    LIMIT_REACHED = "LIMIT_REACHED", "RESOURCE_EXHAUSTED", "the request or its answer exceeds a limit"
+    ANSWER_TOO_LARGE = (
+        "ANSWER_TOO_LARGE",
+        "RESOURCE_EXHAUSTED",
+        "the answer exceeds the size of a message; `bytes`, `limit`",
+    )
+    MESSAGE_TOO_LARGE = (
+        "MESSAGE_TOO_LARGE",
+        "RESOURCE_EXHAUSTED",
+        "a compressed message unpacks to too much; `bytes`, `limit`",
+    )
+    QUEUE_FULL = "QUEUE_FULL", "RESOURCE_EXHAUSTED", "too many jobs or pods are active, or wait to be started; `rule`"
+    OVERLOADED = "OVERLOADED", "RESOURCE_EXHAUSTED", "too many calls are in progress; `rule`"
+    POSITION_NOT_KEPT = (
+        "POSITION_NOT_KEPT",
+        "OUT_OF_RANGE",
+        "the position in a stream is not kept any more, or does not exist yet",
+    )
+    NOT_OFFERED = "NOT_OFFERED", "UNIMPLEMENTED", "this function does not exist here"
+    OPERATION_CANCELLED = "OPERATION_CANCELLED", "CANCELLED", "the caller or an operator cancelled the operation"
+    INTERNAL_ERROR = "INTERNAL_ERROR", "INTERNAL", "a bug of Peloton: the log of the role has the stack"
 
 
 class PelotonError(Exception):
     """Base of all expected errors, never raised itself. ``code`` is the name of a gRPC status code."""
 
     code: str
+    reason: str = Reason.INTERNAL_ERROR  # as text: another role may be newer
+    metadata: Mapping[str, str] = MappingProxyType({})
 
     def __init__(self, message: str) -> None:
         super().__init__(message)
         self.message = message
+
+    def because(self, reason: str, **metadata: object) -> Self:
+        """Set a more specific reason than that of the class; ``metadata``: the object, the rule and the numbers."""
+        self.reason, self.metadata = reason, {key: str(value)[:METADATA_CHARS_MAX] for key, value in metadata.items()}
+        return self
 
 
 class InvalidArgument(PelotonError):
     """Error of the caller: the call is invalid, and repeating it does not help."""
 
     code = "INVALID_ARGUMENT"
+    reason = Reason.INVALID_REQUEST
 
 
 class InvalidSettings(InvalidArgument):
@@ -30,18 +117,21 @@ class NotFound(PelotonError):
     """Error of the caller: the named object does not exist."""
 
     code = "NOT_FOUND"
+    reason = Reason.OBJECT_NOT_FOUND
 
 
 class AlreadyExists(PelotonError):
     """Error of the caller, or the answer to a repeated call whose first answer was lost."""
 
     code = "ALREADY_EXISTS"
+    reason = Reason.OBJECT_EXISTS
 
 
 class Aborted(PelotonError):
     """Conflict with the current state, an error of neither side. The caller has to read the state again and decide."""
 
     code = "ABORTED"
+    reason = Reason.STATE_CONFLICT
 
     def __init__(self, message: str, status: str = "") -> None:
         """Set ``status``, the gRPC status, where clients of the original API expect another one than ABORTED."""
@@ -53,6 +143,7 @@ class Unavailable(PelotonError):
     """Temporary error of Peloton: the caller may repeat the same call."""
 
     code = "UNAVAILABLE"
+    reason = Reason.TEMPORARILY_UNAVAILABLE
 
 
 class ResourceExhausted(PelotonError):
@@ -60,6 +151,7 @@ class ResourceExhausted(PelotonError):
     too large, which the caller has to change."""
 
     code = "RESOURCE_EXHAUSTED"
+    reason = Reason.LIMIT_REACHED
 
     def __init__(self, message: str, retry_after_s: float | None = None) -> None:
         super().__init__(message)
@@ -70,24 +162,28 @@ class OutOfRange(PelotonError):
     """Error of the caller: a position in a stream that is no longer kept, or does not exist yet."""
 
     code = "OUT_OF_RANGE"
+    reason = Reason.POSITION_NOT_KEPT
 
 
 class Unimplemented(PelotonError):
     """Error of the caller: the function does not exist here."""
 
     code = "UNIMPLEMENTED"
+    reason = Reason.NOT_OFFERED
 
 
 class Cancelled(PelotonError):
     """The caller or an operator cancelled the operation."""
 
     code = "CANCELLED"
+    reason = Reason.OPERATION_CANCELLED
 
 
 class Internal(PelotonError):
     """Bug of Peloton, as the answer of another role. It is raised only for such answers."""
 
     code = "INTERNAL"
+    reason = Reason.INTERNAL_ERROR
 
 
 ERRORS: dict[str, type[PelotonError]] = {

@@ -1,4 +1,4 @@
-"""Peloton's errors on gRPC and back: the code is the status, the message is the details."""
+"""Peloton's errors on gRPC and back: the code is the status, the message its text, the reason in its details."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from typing import Any, TypeVar
 
 import grpc
 
-from peloton.errors import ERRORS, Internal, PelotonError, Unavailable
+from peloton.api import error_details
+from peloton.api.error_details import Details
+from peloton.api.limits import OWN_CODE, RETRY_AFTER
+from peloton.errors import ERRORS, Aborted, Internal, PelotonError, ResourceExhausted, Unavailable
 from peloton.model.text import cut
 from peloton.ports import CALL_DEADLINE_S
 
@@ -23,9 +26,38 @@ DETAILS_BYTES_MAX = 6_000
 above 16 KiB always."""
 
 
+REPEATED_BYTES_MAX = 800
+"""Bytes of the text as sent above which it is cut where the details of the status repeat it."""
+RETRY_KEYS = (RETRY_AFTER, "grpc-retry-pushback-ms")
+"""Trailing metadata that give the delay before a retry: Peloton's key, and the one that gRPC's own retries read."""
+
+
 def status_of(error: PelotonError) -> grpc.StatusCode:
-    """Return the gRPC status that the error's code names."""
-    return grpc.StatusCode[error.code]
+    """Return the gRPC status that the error's code names, or the one that clients of the original expect."""
+    return grpc.StatusCode[error.status if isinstance(error, Aborted) else error.code]
+
+
+def trailing_of(error: PelotonError) -> tuple[tuple[str, str | bytes], ...]:
+    """Return the trailing metadata of the status: its details, the delay before a retry, and the code of an error whose
+    status is another one.
+    """
+    retry_after_s = error.retry_after_s if isinstance(error, ResourceExhausted) else None
+    details = Details(error.reason, error.metadata, retry_after_s)
+    status, text = status_of(error), fit_header(error.message, REPEATED_BYTES_MAX)
+    trailing: list[tuple[str, str | bytes]] = [
+        (error_details.KEY, error_details.encode(status.value[0], text, details)),
+    ]
+    if retry_after_s is not None:
+        trailing += ((key, str(round(retry_after_s * 1000))) for key in RETRY_KEYS)
+    if status.name != error.code:
+        trailing.append((OWN_CODE, error.code))
+    return tuple(trailing)
+
+
+def abort(context: Any, error: PelotonError) -> Any:
+    """Abort a call of a synchronous server with the status of the error."""
+    context.set_trailing_metadata(trailing_of(error))
+    context.abort(status_of(error), details_of(error))
 
 
 def details_of(error: PelotonError) -> str:
@@ -33,11 +65,11 @@ def details_of(error: PelotonError) -> str:
     return fit_header(error.message)
 
 
-def fit_header(text: str) -> str:
+def fit_header(text: str, bytes_max: int = DETAILS_BYTES_MAX) -> str:
     """Return the text, or as much of its beginning as fits a header together with a count of its characters."""
-    if _count_fitting(text, DETAILS_BYTES_MAX) == len(text):
+    if _count_fitting(text, bytes_max) == len(text):
         return text
-    return cut(text, _count_fitting(text, DETAILS_BYTES_MAX - len(cut(text, 0))))
+    return cut(text, _count_fitting(text, bytes_max - len(cut(text, 0))))
 
 
 def _count_fitting(text: str, bytes_max: int) -> int:
@@ -61,7 +93,7 @@ def abort_on_error(method: Callable[..., R]) -> Callable[..., R]:
         try:
             return method(self, request, context)
         except PelotonError as error:
-            context.abort(status_of(error), details_of(error))
+            abort(context, error)
         except Exception:
             log.exception("%s failed", method.__name__)
             context.abort(grpc.StatusCode.INTERNAL, f"{method.__name__} failed; the server's log says why")
@@ -78,7 +110,9 @@ def from_grpc(error: grpc.RpcError, what: str) -> PelotonError:
     details = (error.details() if isinstance(error, grpc.Call) else "") or str(error)
     if code in (grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED):
         return Unavailable(f"{what} did not answer in time: {details}")
-    return ERRORS.get(code.name, Internal)(f"{what}: {details}")
+    found = error_details.details_of(error.trailing_metadata() if isinstance(error, grpc.Call) else ())
+    translated = ERRORS.get(code.name, Internal)(f"{what}: {details}")
+    return translated.because(found.reason, **found.metadata) if found.reason else translated
 
 
 def timeout_s(bound_s: float) -> float:

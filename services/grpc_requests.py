@@ -19,8 +19,8 @@ import grpc.aio
 
 from peloton.api.limits import MESSAGE_SIZES
 from peloton.api.wire_faults import message_of
-from peloton.errors import InvalidArgument, PelotonError, ResourceExhausted
-from services.grpc_errors import details_of, status_of
+from peloton.errors import InvalidArgument, PelotonError, Reason, ResourceExhausted
+from services.grpc_errors import abort
 from services.grpc_handlers import AroundCalls, within
 
 UNPACKED_BYTES_MAX = 8 * 2**20
@@ -67,14 +67,14 @@ class UnpackedMemory:
             raise ResourceExhausted(
                 f"a compressed message unpacks to {size_bytes:,} bytes, the limit is {message_bytes_max:,}: send it "
                 f"without compression, or in pieces"
-            )
+            ).because(Reason.MESSAGE_TOO_LARGE, bytes=size_bytes, limit=message_bytes_max)
         with self._lock:
             if self._bytes + size_bytes > self._bytes_max:
                 raise ResourceExhausted(
                     f"compressed requests have unpacked to {self._bytes:,} bytes and this one has {size_bytes:,}, the "
                     f"bound is {self._bytes_max:,}: try again in {RETRY_AFTER_S:.1f} s",
                     RETRY_AFTER_S,
-                )
+                ).because(Reason.OVERLOADED, rule="unpacked_bytes")
             self._bytes += size_bytes
         try:
             yield
@@ -171,7 +171,7 @@ class RequestsOfThreads(grpc.ServerInterceptor):
                 with self._memory.for_unpacked(raw):
                     return handler.unary_unary(_as_wanted(read, raw), context)
             except PelotonError as error:
-                context.abort(status_of(error), details_of(error))
+                abort(context, error)
 
         make: Any = grpc.unary_unary_rpc_method_handler
         return make(answer, None, handler.response_serializer)  # type: ignore[no-any-return]

@@ -11,15 +11,11 @@ from typing import Any
 import grpc
 import grpc.aio
 
-from peloton.api.limits import OWN_CODE, RETRY_AFTER
-from peloton.errors import Aborted, PelotonError, ResourceExhausted
-from services.grpc_errors import details_of, status_of
+from peloton.errors import Internal, PelotonError
+from services.grpc_errors import details_of, status_of, trailing_of
 from services.grpc_handlers import AroundCalls, within
 
 log = logging.getLogger(__name__)
-
-RETRY_KEYS = (RETRY_AFTER, "grpc-retry-pushback-ms")
-"""Trailing metadata that give the delay before a retry: Peloton's key, and the one that gRPC's own retries read."""
 
 
 class ErrorsToStatus(AroundCalls):
@@ -46,14 +42,9 @@ class ErrorsToStatus(AroundCalls):
 
     async def _abort(self, context: Any, method: str, error: Exception) -> None:
         match error:
-            case ResourceExhausted(retry_after_s=float(seconds)):
-                trailing = tuple((key, str(round(seconds * 1000))) for key in RETRY_KEYS)
-                await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, details_of(error), trailing)
-            case Aborted(status=str(status)) if status != error.code:
-                await context.abort(grpc.StatusCode[status], details_of(error), ((OWN_CODE, error.code),))
             case PelotonError():
-                await context.abort(status_of(error), details_of(error))
+                await context.abort(status_of(error), details_of(error), trailing_of(error))
             case _:
                 log.error("%s failed", method, exc_info=error)
                 text = f"internal error in {method}: {type(error).__name__}; see the log of the {self._role}"
-                await context.abort(grpc.StatusCode.INTERNAL, text)
+                await context.abort(grpc.StatusCode.INTERNAL, text, trailing_of(Internal(text)))

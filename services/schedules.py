@@ -15,7 +15,7 @@ from temporalio.client import Client, ScheduleOverlapPolicy, WorkflowExecution, 
 from temporalio.common import Priority
 from temporalio.service import RPCError, RPCStatusCode
 
-from peloton.errors import AlreadyExists, InvalidArgument, NotFound, ResourceExhausted, Unavailable
+from peloton.errors import AlreadyExists, InvalidArgument, NotFound, Reason, ResourceExhausted, Unavailable
 from peloton.lifecycle.schedule import cron_of
 from peloton.model.ids import schedule_id, schedule_workflow_id
 from peloton.model.job import JobRecord
@@ -80,10 +80,14 @@ def _translate_errors(method: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P
         try:
             return await method(*args, **kwargs)
         except temporal.ScheduleAlreadyRunningError:
-            raise AlreadyExists(f"schedule {name} exists: choose another name, or delete it first") from None
+            raise AlreadyExists(f"schedule {name} exists: choose another name, or delete it first").because(
+                Reason.SCHEDULE_EXISTS, schedule=name
+            ) from None
         except RPCError as error:
             if error.status is RPCStatusCode.NOT_FOUND:
-                raise NotFound(f"schedule {name} not found") from error
+                raise NotFound(f"schedule {name} not found").because(
+                    Reason.SCHEDULE_NOT_FOUND, schedule=name
+                ) from error
             if error.status is RPCStatusCode.INVALID_ARGUMENT:
                 raise InvalidArgument(f"Temporal refuses the schedule: {error.message}") from error
             if error.status is RPCStatusCode.RESOURCE_EXHAUSTED:

@@ -9,12 +9,13 @@ from cli.errors import Failed
 from cli.refusals import raise_if_refused
 from cli.settings import Settings
 from cli.wire import v0
+from peloton.api.error_details import reason_of
+from peloton.errors import Reason
 
 if TYPE_CHECKING:
     from peloton.api.client import Client
 
 VERSION_ATTEMPTS_MAX = 5
-STALE_VERSION = "invalid job configuration version"
 T = TypeVar("T")
 
 
@@ -64,6 +65,6 @@ def with_current_version(
         try:
             return send(job)
         except grpc.RpcError as error:
-            if wanted or STALE_VERSION not in (error.details() or "") or attempt == VERSION_ATTEMPTS_MAX:
+            if wanted or reason_of(error) != Reason.VERSION_CONFLICT or attempt == VERSION_ATTEMPTS_MAX:
                 raise
     raise AssertionError("the last attempt returns or raises")

@@ -10,9 +10,12 @@ from typing import Any, TypeVar
 from cli.errors import Failed
 from cli.settings import Settings
 from cli.wire import v1
+from peloton.api.error_details import reason_of
+from peloton.errors import Reason
 
+CONFLICTS = (Reason.VERSION_CONFLICT, "")
+"""Reasons of ABORTED that tell to read the version again; servers up to 0.1 give none."""
 ATTEMPTS_MAX = 5
-VERSION_CONFLICT = "unexpected entity version"
 Answer = TypeVar("Answer")
 
 
@@ -56,7 +59,7 @@ class Service:
             try:
                 return call(request)
             except grpc.RpcError as error:
-                is_stale = error.code() is grpc.StatusCode.ABORTED and VERSION_CONFLICT in (error.details() or "")
+                is_stale = error.code() is grpc.StatusCode.ABORTED and reason_of(error) in CONFLICTS
                 if is_stale and version:
                     raise Failed(f"{error.details()} (ABORTED): the service is at {self.version}") from error
                 if not is_stale or attempt == ATTEMPTS_MAX:

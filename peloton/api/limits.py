@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from peloton.api.error_details import reason_of
+
 MESSAGE_BYTES_MAX = 256 * 2**20
 """Maximum bytes of a message; a job with a configuration for each of many instances is large."""
 
@@ -42,20 +44,13 @@ _CONNECTION_WORDS = (
 )  # fmt: skip
 
 
-def is_connection_failure(details: str) -> bool:
-    """Return whether these details of UNAVAILABLE are from the gRPC library, which found no server, and not from a
-    server. Only their beginning is compared: a server may quote the words further on."""
-    return details.lower().startswith(_CONNECTION_WORDS)
+def is_connection_failure(error: Any) -> bool:
+    """Return whether an UNAVAILABLE is from the gRPC library, which found no server, and not from a server: it has no
+    reason, and begins with the library's words. Servers up to 0.1 give no reasons.
+    """
+    return not reason_of(error) and (error.details() or "").lower().startswith(_CONNECTION_WORDS)
 
 
-LOCKED_DOWN = "APIs are locked down"
-"""Words in the refusal of a call by a lock-down: nothing was done."""
-
-IS_STORED = "is stored, but its workflow could not be started yet"
-"""Words in the error for a job that was created while Temporal is unavailable; the api continues to start its workflow.
-"""
-
-
-def was_never_sent(details: str) -> bool:
-    """Return whether these details of UNAVAILABLE say that there was no connection on which to send the call."""
-    return details.lower().startswith(_NEVER_CONNECTED_WORDS)
+def was_never_sent(error: Any) -> bool:
+    """Return whether an UNAVAILABLE says that there was no connection on which to send the call."""
+    return not reason_of(error) and (error.details() or "").lower().startswith(_NEVER_CONNECTED_WORDS)

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from google.protobuf.message import Message
 
-from peloton.errors import ResourceExhausted
+from peloton.errors import Reason, ResourceExhausted
 from peloton.model.pod import PodRecord
 from services.api.channels import ANSWER_BYTES_MAX
 
@@ -28,5 +28,5 @@ def within_limit(pods: Sequence[PodRecord], infos_of: Callable[[list[PodRecord]]
             raise ResourceExhausted(
                 f"the answer has {len(pods)} pods, and the first {len(infos)} take {size_bytes} bytes already, the "
                 f"limit is {ANSWER_BYTES_MAX}; ask for a smaller limit"
-            )
+            ).because(Reason.ANSWER_TOO_LARGE, bytes=size_bytes, limit=ANSWER_BYTES_MAX)
     return infos

@@ -18,6 +18,7 @@ from typing import Any, Protocol
 from opentelemetry import metrics
 from opentelemetry.metrics import CallbackOptions, Observation
 
+from peloton.errors import Reason
 from services.api.calls import METER, Calls, make_overloaded
 from services.api.v1.lockdown import LOCKABLE
 from services.grpc_handlers import AroundCalls, within
@@ -100,7 +101,7 @@ class BacklogGate(AroundCalls):
             # Retries are spread over time at the rate at which calls were admitted.
             wait_s = min(RETRY_S + self._refused / max(self._rate, 1.0), RETRY_MAX_S)
             self._refused += 1
-            raise make_overloaded(*reached, wait_s)
+            raise make_overloaded(*reached, wait_s).because(Reason.QUEUE_FULL, rule=reached[0])
         self._admitted += 1
         self._uncounted += 1
         self._in_flight += 1

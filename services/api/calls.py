@@ -11,7 +11,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from opentelemetry import metrics
 
-from peloton.errors import ResourceExhausted, Unavailable
+from peloton.errors import Reason, ResourceExhausted, Unavailable
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -29,7 +29,9 @@ _refused = metrics.get_meter(METER).create_counter("peloton.api.refused")
 def make_overloaded(rule: str, text: str, retry_after_s: float = RETRY_AFTER_S) -> ResourceExhausted:
     """Return the error that rejects a retryable call, and count it."""
     _refused.add(1, {"rule": rule})
-    return ResourceExhausted(f"{text}: try again in {retry_after_s:.1f} s", retry_after_s)
+    return ResourceExhausted(f"{text}: try again in {retry_after_s:.1f} s", retry_after_s).because(
+        Reason.OVERLOADED, rule=rule
+    )
 
 
 def check_wanted(context: Any) -> None:

@@ -154,7 +154,11 @@ class ClusterServices(grpc.GenericRpcHandler):
                 )
             except grpc.aio.AioRpcError as error:
                 already = f" (done already: {', '.join(done)})" if done else ""
-                await context.abort(error.code(), fit_header(f"{refusal(error, _host_manager(cluster))}{already}"))
+                await context.abort(
+                    error.code(),
+                    fit_header(f"{refusal(error, _host_manager(cluster))}{already}"),
+                    filter_metadata(error.trailing_metadata()),
+                )
                 raise
             merged.MergeFromString(answer)
             done += mine

@@ -12,6 +12,7 @@ from typing import Any
 import grpc
 import grpc.aio
 
+from peloton.api.error_details import KEY as DETAILS
 from peloton.api.limits import is_connection_failure
 from services.api.channels import LeaderChannels
 
@@ -79,7 +80,7 @@ def refusal(error: grpc.aio.AioRpcError, whose: str) -> str:
     """Return the error details; gRPC's text about an unreachable server is replaced, since it would seem to mean the
     api."""
     details = error.details() or ""
-    if error.code() == grpc.StatusCode.UNAVAILABLE and is_connection_failure(details):
+    if error.code() == grpc.StatusCode.UNAVAILABLE and is_connection_failure(error):
         return f"{whose} does not answer: it may be being replaced, try again"
     return details
 
@@ -87,5 +88,7 @@ def refusal(error: grpc.aio.AioRpcError, whose: str) -> str:
 def filter_metadata(metadata: Iterable[tuple[str, str | bytes]] | None) -> tuple[tuple[str, str | bytes], ...]:
     """Return metadata without the entries that belong to one hop of the transport."""
     return tuple(
-        (key, value) for key, value in metadata or () if key not in _HOP_KEYS and not key.startswith((":", "grpc-"))
+        (key, value)
+        for key, value in metadata or ()
+        if key == DETAILS or (key not in _HOP_KEYS and not key.startswith((":", "grpc-")))
     )

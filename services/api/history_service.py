@@ -9,7 +9,7 @@ from typing import Any
 from peloton.api.convert_history import Grid, columns_to_wire, encode_coverage, preemptions_to_wire
 from peloton.api.convert_time import rfc3339, unix_seconds
 from peloton.api.v0.history import history_pb2 as pb
-from peloton.errors import InvalidArgument, NotFound
+from peloton.errors import InvalidArgument, NotFound, Reason
 from peloton.lifecycle.downsampling import downsample
 from peloton.model.history import Column, Quantity, Series, cluster_series, pool_series
 from peloton.model.ids import RespoolId
@@ -152,7 +152,7 @@ def chosen_pools(paths: dict[RespoolId, str], wanted: Sequence[str], levels: int
     known = set(paths.values())
     tops = {each.rstrip("/") or "/" for each in wanted}
     if unknown := sorted(tops - known):
-        raise NotFound(f"resource pool {shorten(unknown[0])} not found")
+        raise NotFound(f"resource pool {shorten(unknown[0])} not found").because(Reason.POOL_NOT_FOUND, pool=unknown[0])
     found = [
         (_parts(path), pool_id) for pool_id, path in paths.items() if any(_is_within(path, top, levels) for top in tops)
     ]

@@ -11,6 +11,7 @@ from typing import Any, Protocol, TypeVar
 import grpc
 import grpc.aio
 
+from peloton.api.error_details import details_of
 from peloton.api.private import hostmgr_pb2, hostmgr_pb2_grpc
 from peloton.errors import ERRORS, NotFound, PelotonError, Unavailable
 from peloton.model.ids import PodId
@@ -126,6 +127,8 @@ class RemoteHosts:
                 fault = error
             except grpc.aio.AioRpcError as error:
                 found = ERRORS.get(error.code().name, PelotonError)(error.details() or error.code().name)
+                if (details := details_of(error.trailing_metadata())).reason:
+                    found.because(details.reason, **details.metadata)
                 if not isinstance(found, NotFound | Unavailable):
                     raise found from error
                 if fault is None or isinstance(found, Unavailable):

@@ -18,7 +18,7 @@ from peloton.api.private import hostmgr_pb2, hostmgr_pb2_grpc
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.table import table_pb2
 from peloton.api.v0.update import update_pb2
-from peloton.errors import InvalidArgument, NotFound, Unavailable
+from peloton.errors import InvalidArgument, NotFound, Reason, Unavailable
 from peloton.model.ids import ROOT_POOL_ID, JobId, RespoolId, parse_job_id
 from peloton.model.job import JobRecord
 from peloton.model.respool import PoolSpec, pool_paths
@@ -79,7 +79,7 @@ class JobTableService:
     def _get(self, job_id: JobId) -> table_pb2.JobRow:
         job = self._records.jobs.get(job_id)
         if job is None:
-            raise NotFound(f"job {job_id} not found")
+            raise NotFound(f"job {job_id} not found").because(Reason.JOB_NOT_FOUND, job=job_id)
         update = self._records.updates.some([job.update_id]).get(job.update_id) if job.update_id else None
         return _row(job, pool_paths(self._records.pools.specs()), update)
 
@@ -134,7 +134,7 @@ def _parse_job_id(wire: peloton_pb2.JobID) -> JobId:
     """Parse a job id. Raises NotFound."""
     job_id = parse_known_id(wire)
     if job_id is None:
-        raise NotFound(f"job {shorten(wire.value)} not found")
+        raise NotFound(f"job {shorten(wire.value)} not found").because(Reason.JOB_NOT_FOUND, job=wire.value)
     return job_id
 
 
@@ -170,7 +170,7 @@ def _subtree(asked: str, pools: tuple[PoolSpec, ...], paths: _Paths) -> frozense
     """Return the leaf pools of a subtree, which can have jobs; None for all pools."""
     path = asked if asked in paths.values() else paths.get(RespoolId(asked))
     if path is None:
-        raise NotFound(f"resource pool {shorten(asked)} not found")
+        raise NotFound(f"resource pool {shorten(asked)} not found").because(Reason.POOL_NOT_FOUND, pool=asked)
     if path == paths[ROOT_POOL_ID]:
         return None
     parents = {pool.parent_id for pool in pools}

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from peloton.api.convert_time import rfc3339
 from peloton.api.v0.migration import migration_pb2 as pb
-from peloton.errors import Aborted, InvalidArgument, NotFound, Unavailable
+from peloton.errors import Aborted, InvalidArgument, NotFound, Reason, Unavailable
 from peloton.lifecycle.migration import plan_refusal, plan_text
 from peloton.model.ids import JobId, RespoolId, parse_job_id
 from peloton.model.job import JobRecord
@@ -117,7 +117,7 @@ class MigrationService:
         except ValueError:
             raise InvalidArgument(f"job_id must be a UUID, not {quote(job_id)}") from None
         if job is None:
-            raise NotFound(f"job {job_id} not found")
+            raise NotFound(f"job {job_id} not found").because(Reason.JOB_NOT_FOUND, job=job_id)
         check_managed(job)
         return job, None
 
@@ -126,7 +126,7 @@ def _pool(pools: Sequence[PoolSpec], path: str) -> Pool:
     paths = pool_paths(pools)
     pool_id = next((pool_id for pool_id, own in paths.items() if own == path), None)
     if pool_id is None:
-        raise NotFound(f"resource pool {shorten(path)} not found")
+        raise NotFound(f"resource pool {shorten(path)} not found").because(Reason.POOL_NOT_FOUND, pool=path)
     return pool_id, path
 
 

@@ -22,7 +22,7 @@ from peloton.api.private import hostmgr_pb2, hostmgr_pb2_grpc, resmgr_pb2, resmg
 from peloton.api.v0.explain import explain_pb2, explain_pb2_grpc
 from peloton.api.v0.overview import overview_pb2 as pb
 from peloton.api.v0.respool import respool_pb2
-from peloton.errors import InvalidArgument, NotFound, Unavailable
+from peloton.errors import InvalidArgument, NotFound, Reason, Unavailable
 from peloton.lifecycle import problems
 from peloton.lifecycle.workflow_problems import activity_problems, job_ids_of, merge_activities, temporal_problems
 from peloton.model.ids import HOSTMGR_ROLE
@@ -240,7 +240,7 @@ class OverviewService:
             self._host_pods.popitem(last=False)
         found = await self._calls.run(rested.get)
         if not found and not await self._calls.run(self._storage.hosts.clusters_of, [hostname]):
-            raise NotFound(f"host {shorten(hostname)} not found")
+            raise NotFound(f"host {shorten(hostname)} not found").because(Reason.HOST_NOT_FOUND, host=hostname)
         paths = pool_paths(await self._calls.run(self._storage.pools.specs)) if found else {}
         pods = sorted(found[:HOST_PODS_MAX], key=lambda pod: (paths.get(pod.respool_id, ""), -pod.priority, pod.pod_id))
         return pb.GetHostPodsResponse(

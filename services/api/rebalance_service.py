@@ -9,7 +9,7 @@ from peloton.api.convert_rebalance import GOAL_NUMBERS, goals_of
 from peloton.api.convert_time import rfc3339
 from peloton.api.service_names import REBALANCE_SERVICE
 from peloton.api.v0.rebalance import rebalance_pb2 as pb
-from peloton.errors import InvalidArgument, NotFound
+from peloton.errors import InvalidArgument, NotFound, Reason
 from peloton.lifecycle.rebalance import PER_HOUR_DEFAULT, PER_HOUR_MAX, goals_refusal
 from peloton.model.rebalance import Goal, MoveRecord, Rebalance, RebalanceAct, RebalanceSpec
 from peloton.model.text import shorten
@@ -48,7 +48,9 @@ class RebalanceService:
             raise NotFound("no cluster is known")
         if request.cluster and request.cluster not in known:
             named = request.cluster[:NAME_MAX]
-            raise NotFound(f"cluster {shorten(named)} not found, but {', '.join(sorted(known))}")
+            raise NotFound(f"cluster {shorten(named)} not found, but {', '.join(sorted(known))}").because(
+                Reason.CLUSTER_NOT_FOUND, cluster=named
+            )
         check_wanted(context)
         found = await self._calls.run(self._records.start, [request.cluster] if request.cluster else list(known), spec)
         return pb.StartRebalanceResponse(rebalances=self._notify(found))

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from peloton.api.v0.job import job_pb2
-from peloton.errors import AlreadyExists, InvalidArgument, NotFound, Unavailable
+from peloton.errors import AlreadyExists, InvalidArgument, NotFound, Reason, Unavailable
 from peloton.lifecycle.schedule import job_id_of, job_name_of
 from peloton.model.job import JobRecord
 from peloton.model.schedule import JobStart, ScheduledRun
@@ -80,4 +80,4 @@ class ScheduledJobs:
             self._counted_at_s = now_s
             self._reached = excess(await self._calls.run(self._backlogs.backlog), self._bounds)
         if self._reached is not None:
-            raise make_overloaded(*self._reached)
+            raise make_overloaded(*self._reached).because(Reason.QUEUE_FULL, rule=self._reached[0])

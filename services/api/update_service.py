@@ -8,7 +8,7 @@ from typing import Any
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.update import update_pb2
 from peloton.api.v0.update.svc import update_svc_pb2 as svc
-from peloton.errors import InvalidArgument, NotFound, Unavailable
+from peloton.errors import InvalidArgument, NotFound, Reason, Unavailable
 from peloton.model.ids import parse_job_id
 from peloton.model.job import JobState
 from peloton.model.update import UpdateAct, UpdateKey, UpdateRecord, UpdateSpec, UpdateType
@@ -139,10 +139,10 @@ class UpdateService(Servicer):
         try:
             update_id = parse_job_id(wire.value)  # a UUID like a job's
         except ValueError:
-            raise NotFound("update not found") from None
+            raise NotFound("update not found").because(Reason.UPDATE_NOT_FOUND) from None
         update = await self._calls.run(self._records.updates.get, update_id)
         if update is None:
-            raise NotFound("update not found")
+            raise NotFound("update not found").because(Reason.UPDATE_NOT_FOUND)
         return update
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from peloton.api.convert_volume import v1_volume_info, volume_info
 from peloton.api.v0.volume.svc import volume_svc_pb2 as svc
 from peloton.api.v1alpha.volume.svc import volume_svc_pb2 as v1_svc
-from peloton.errors import InvalidArgument, NotFound
+from peloton.errors import InvalidArgument, NotFound, Reason
 from peloton.model.ids import parse_job_id
 from peloton.model.pod import PodRecord
 from peloton.model.text import quote
@@ -35,7 +35,7 @@ class _Volumes(Servicer):
     async def _get(self, volume_id: str) -> tuple[VolumeRecord, PodRecord | None]:
         volume = await self._calls.run(self._records.volumes.get, _uuid("volume id", volume_id))
         if volume is None:
-            raise NotFound(f"volume {volume_id} not found")
+            raise NotFound(f"volume {volume_id} not found").because(Reason.VOLUME_NOT_FOUND, volume=volume_id)
         pods = await self._calls.run(self._records.volumes.pods_of, [volume])
         return volume, pods.get(volume.volume_id)
 

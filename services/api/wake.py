@@ -7,8 +7,7 @@ import logging
 from collections.abc import Iterable
 from typing import Protocol
 
-from peloton.api.limits import IS_STORED
-from peloton.errors import Unavailable
+from peloton.errors import Reason, Unavailable
 from peloton.model.ids import JobId
 from peloton.ports import Lifecycles
 
@@ -42,9 +41,10 @@ class Wake:
             log.warning("workflow of job %s not started: %s", job_id, error)
             self._wakers.jobs_changed([job_id], "the job was created")  # retried by the waker
             raise Unavailable(
-                f"job {job_id} {IS_STORED} ({type(error).__name__}: {error}); the api goes on trying, and repeating "
+                f"job {job_id} is stored, but its workflow could not be started yet "
+                f"({type(error).__name__}: {error}); the api goes on trying, and repeating "
                 f"the call with the same id is safe"
-            ) from error
+            ).because(Reason.JOB_NOT_STARTED, job=job_id) from error
 
     def wake(self, job_id: JobId) -> None:
         """Wake the job's workflow without waiting; the waker repeats the signal until it is delivered."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 
-from peloton.errors import NotFound, Unavailable
+from peloton.errors import NotFound, Reason, Unavailable
 from peloton.lifecycle.retry import REASON_LAUNCH_REFUSED
 from peloton.model.host import LaunchResult, Placement
 from peloton.model.ids import Hostname, JobId, PodId
@@ -58,7 +58,7 @@ class Launcher:
         pods that the cluster rejects after the commit are stored as LOST and get a new run."""
         job = self._jobs.get(job_id)
         if job is None:
-            raise NotFound(f"job {job_id} not found")
+            raise NotFound(f"job {job_id} not found").because(Reason.JOB_NOT_FOUND, job=job_id)
         if (why := self._driver.unready) and job.type is not JobType.EXTERNAL:
             raise Unavailable(why)
         templates = self._templates.of_job(job, [pod.instance_id for p in placements for pod in p.pods])

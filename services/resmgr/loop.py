@@ -17,7 +17,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
-from peloton.errors import Aborted, NotFound, PelotonError, Unavailable
+from peloton.errors import Aborted, NotFound, PelotonError, Reason, Unavailable
 from peloton.lifecycle.failed_placements import least_hold_s
 from peloton.lifecycle.pool_fate import PoolFate, evaluate_pool
 from peloton.lifecycle.reason_text import requeue_text
@@ -116,7 +116,7 @@ class AdmissionLoop:
     def _store_enqueue(self, job_id: JobId, limit: int) -> Callable[[], int]:
         job = self._records.jobs.get(job_id)
         if job is None:
-            raise NotFound(f"job {job_id} not found")
+            raise NotFound(f"job {job_id} not found").because(Reason.JOB_NOT_FOUND, job=job_id)
         if fate := self._pool_fate(job):
             if not fate.is_final:
                 raise Aborted(f"job {job_id} waits: {fate.reason}")

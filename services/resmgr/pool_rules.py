@@ -11,6 +11,7 @@ from peloton.api.config_bounds import CONTROLLER_PERCENT_MAX, POOL_KINDS, POOL_N
 from peloton.api.convert_pool import UNITS, pool_spec
 from peloton.api.v0.respool import respool_pb2 as pb
 from peloton.errors import AlreadyExists, InvalidArgument, NotFound
+from peloton.errors import Reason as ErrorReason
 from peloton.lifecycle.reason_text import queue_text
 from peloton.model.ids import ROOT_POOL_ID, RespoolId
 from peloton.model.reason import Reason
@@ -326,4 +327,4 @@ def find(state: ResmgrState, path: str) -> RespoolId:
     try:
         return state.tree.ids[state.tree.paths.index(wanted)]
     except ValueError:
-        raise NotFound(NOT_FOUND) from None
+        raise NotFound(NOT_FOUND).because(ErrorReason.POOL_NOT_FOUND) from None

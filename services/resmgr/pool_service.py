@@ -14,7 +14,7 @@ from peloton.api.config_bounds import POOL_KINDS
 from peloton.api.convert_pool import pool_spec
 from peloton.api.v0.peloton_pb2 import ResourcePoolID
 from peloton.api.v0.respool import respool_pb2 as pb
-from peloton.errors import AlreadyExists, InvalidArgument, NotFound, PelotonError, Unavailable
+from peloton.errors import AlreadyExists, InvalidArgument, NotFound, PelotonError, Reason, Unavailable
 from peloton.model.ids import ROOT_POOL_ID, RespoolId
 from peloton.model.resources import RESOURCE_KINDS
 from peloton.model.text import ID_CHARS_MAX, shorten
@@ -128,7 +128,7 @@ class PoolService:
         if check:
             pool_rules.check_config(state, pool_id, config, state.pools)
         elif pool_id not in state.pools:
-            raise NotFound(pool_rules.NOT_FOUND)
+            raise NotFound(pool_rules.NOT_FOUND).because(Reason.POOL_NOT_FOUND)
         else:
             pool_rules.check_values(config)  # force accepts no invalid numbers,
             config.parent.value = state.pools[pool_id].parent_id  # and moves no pool

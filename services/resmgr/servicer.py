@@ -17,7 +17,7 @@ from peloton.model.admission import EvictionOrder
 from peloton.model.ids import JobId, PodId
 from peloton.model.job import Queued
 from peloton.ports import REQUEUED_PODS_MAX
-from services.grpc_errors import details_of, status_of
+from services.grpc_errors import details_of, status_of, trailing_of
 from services.resmgr.loop import AdmissionLoop
 
 log = logging.getLogger(__name__)
@@ -92,7 +92,7 @@ async def _answer(work: Awaitable[T], context: Context) -> T:
     try:
         return await work
     except PelotonError as error:
-        await context.abort(status_of(error), details_of(error))
+        await context.abort(status_of(error), details_of(error), trailing_of(error))
     except Exception:
         log.exception("admission call failed")
         await context.abort(grpc.StatusCode.UNAVAILABLE, "the resource manager could not reach its storage")

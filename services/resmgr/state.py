@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-from peloton.errors import InvalidArgument, NotFound
+from peloton.errors import InvalidArgument, NotFound, Reason
 from peloton.model.admission import EvictionResult
 from peloton.model.host import HostPoolCapacity
 from peloton.model.ids import ROOT_POOL_ID, JobId, RespoolId
@@ -108,7 +108,9 @@ class ResmgrState:
         """Raise NotFound or InvalidArgument unless gangs of this job may be queued in its pool."""
         row = self.tree.row.get(job.respool_id)
         if row is None:
-            raise NotFound(f"resource pool {job.respool_id} not found")
+            raise NotFound(f"resource pool {job.respool_id} not found").because(
+                Reason.POOL_NOT_FOUND, pool=job.respool_id
+            )
         if job.respool_id == ROOT_POOL_ID or not self.tree.is_leaf[row]:
             raise InvalidArgument(f"resource pool {self.tree.paths[row]} takes no jobs: it is not a leaf")
 

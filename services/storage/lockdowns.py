@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-from peloton.api.limits import LOCKED_DOWN
 from services.storage.engine import Repository
 from services.storage.tables import LOCKDOWN
 
 
 def refusal_text(kind: str) -> str:
-    return f"All {kind.lower()} {LOCKED_DOWN}"
+    return f"All {kind.lower()} APIs are locked down"
 
 
 class Lockdowns(Repository):

@@ -16,7 +16,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from peloton.api.convert import JOB_STATE_NUMBERS, JOB_STATES, JOB_TYPES, POD_STATES
-from peloton.errors import NotFound
+from peloton.errors import NotFound, Reason
 from peloton.lifecycle.host_pools import workload_of
 from peloton.lifecycle.problems import NAMED_MAX
 from peloton.model.host_pool import Workload
@@ -198,7 +198,7 @@ class Overview(Repository):
         def work(conn: sa.Connection) -> list[AskingPod]:
             job = read_job(conn, job_id)
             if job is None or job.state is JobState.DELETED:
-                raise NotFound(f"job {job_id} not found")
+                raise NotFound(f"job {job_id} not found").because(Reason.JOB_NOT_FOUND, job=job_id)
             rows = list(conn.execute(query))
             facts = facts_of(conn, job_id, {row.instance_id: row.config_version for row in rows})
             return [

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from base64 import b64encode
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 import grpc
 import grpc.aio
+from google.protobuf.json_format import MessageToDict
+from google.protobuf.message import Message
+from google.rpc.error_details_pb2 import ErrorInfo
 from starlette.responses import JSONResponse
 
+from peloton.api.error_details import DOMAIN, list_messages
 from peloton.api.limits import RETRY_AFTER, code_of, is_connection_failure
 from peloton.errors import PelotonError
 
@@ -35,15 +41,32 @@ HTTP_STATUSES = {
 class Refusal(Exception):
     """Error response. ``status`` overrides the status of the code; ``headers`` are added to the response."""
 
-    def __init__(self, code: str, message: str, status: int = 0, headers: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        code: str,
+        message: str,
+        status: int = 0,
+        headers: Mapping[str, str] | None = None,
+        details: Iterable[Message] = (),
+    ) -> None:
         super().__init__(message)
         self.code = code
         self.message = message
         self.status = status or HTTP_STATUSES[code]
         self.headers = dict(headers or {})
+        self.details = list(details)
 
-    def content(self) -> dict[str, str]:
-        return {"code": self.code, "message": self.message}
+    def content(self) -> dict[str, Any]:
+        """Return the body as Connect defines it; each detail is readable below ``debug``."""
+        shown = [
+            {
+                "type": one.DESCRIPTOR.full_name,
+                "value": b64encode(one.SerializeToString()).decode().rstrip("="),
+                "debug": MessageToDict(one),
+            }
+            for one in self.details
+        ]
+        return {"code": self.code, "message": self.message} | ({"details": shown} if shown else {})
 
     def response(self) -> JSONResponse:
         return JSONResponse(self.content(), self.status, self.headers)
@@ -75,7 +98,8 @@ def refusal_of(error: BaseException) -> Refusal:
         case Refusal():
             return error
         case PelotonError():
-            return Refusal(code_word(error.code), error.message)
+            info = ErrorInfo(reason=error.reason, domain=DOMAIN, metadata=error.metadata)
+            return Refusal(code_word(error.code), error.message, details=[info])
         case grpc.aio.AioRpcError():
             return _refusal_of_call(error)
     return Refusal("internal", f"internal error: {type(error).__name__}; see the log of role web")
@@ -83,8 +107,10 @@ def refusal_of(error: BaseException) -> Refusal:
 
 def _refusal_of_call(error: grpc.aio.AioRpcError) -> Refusal:
     details = error.details() or ""
-    if error.code() is grpc.StatusCode.UNAVAILABLE and is_connection_failure(details):
+    if error.code() is grpc.StatusCode.UNAVAILABLE and is_connection_failure(error):
         return Refusal("unavailable", f"the api does not answer: {details}")
     waits_ms = [int(value) for key, value in error.trailing_metadata() if key == RETRY_AFTER]
     headers = {"Retry-After": str(math.ceil(waits_ms[0] / 1000))} if waits_ms else {}
-    return Refusal(code_word(code_of(error)), details, headers=headers)
+    return Refusal(
+        code_word(code_of(error)), details, headers=headers, details=list_messages(error.trailing_metadata())
+    )

@@ -73,7 +73,10 @@ MAY: dict[str, May] = {
             *("services.setting_rules", "services.settings", "services.settings_table"),
         )
     ),
-    "services.grpc_errors": May(("peloton.errors", "peloton.model.text", "peloton.ports"), ("grpc",)),
+    "services.grpc_errors": May(
+        ("peloton.api.error_details", "peloton.api.limits", "peloton.errors", "peloton.model.text", "peloton.ports"),
+        ("grpc",),
+    ),
     "services.grpc_handlers": May((), ("grpc",)),
     "services.grpc_status": May(_GRPC, ("grpc",)),
     "services.grpc_requests": May((*_GRPC, "peloton.api.wire_faults"), ("google", "grpc")),

@@ -13,6 +13,7 @@ import pytest
 
 from cli.main import peloton
 from cli.reference import context, installed_commands
+from peloton.api import error_page
 from peloton.lifecycle.pod_page import TARGET, page
 from services import settings_page
 from services.settings import is_unknown
@@ -88,6 +89,11 @@ def test_every_command_is_in_the_reference() -> None:
 def test_the_page_of_pod_states_is_current() -> None:
     """The page docs/pod-states.md is generated from the pod machine's table."""
     assert page() == text(TARGET)
+
+
+def test_the_page_of_errors_is_current() -> None:
+    """The page docs/errors.md is generated from the reasons of errors."""
+    assert error_page.render() == text(error_page.TARGET)
 
 
 def test_every_target_that_is_named_exists_and_is_explained() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from peloton.api.v1alpha import peloton_pb2
-from peloton.errors import Aborted, InvalidArgument, PelotonError
+from peloton.errors import Aborted, InvalidArgument, PelotonError, Reason
 from peloton.model.ids import EntityVersion, JobId, PodId, PodName, parse_job_id
 from peloton.model.text import quote, shorten
 from services.api.ids import RUN_ID_MAX, parse_known_id
@@ -19,12 +19,15 @@ _UUID_LENGTH = 36
 
 @contextmanager
 def prefix_error(outer: str) -> Iterator[None]:
-    """Prefix errors raised in this block: their code stays, the text becomes ``outer: code:<code> message:<text>``."""
+    """Prefix errors raised in this block: their code and reason stay, the text becomes ``outer: code:<code>
+    message:<text>``.
+    """
     try:
         yield
     except PelotonError as inner:
         code = inner.code.lower().replace("_", "-")
-        raise type(inner)(f"{outer}: code:{code} message:{inner.message}") from inner
+        outer_error = type(inner)(f"{outer}: code:{code} message:{inner.message}")
+        raise outer_error.because(inner.reason, **inner.metadata) from inner
 
 
 def job_id_of(wire: peloton_pb2.JobID, text: str = "JobID must be of UUID format") -> JobId:
@@ -39,7 +42,7 @@ def parse_seen_version(wire: peloton_pb2.EntityVersion) -> EntityVersion:
     try:
         return EntityVersion.parse(wire.value)
     except ValueError:
-        raise Aborted(UNEXPECTED_VERSION) from None
+        raise Aborted(UNEXPECTED_VERSION).because(Reason.VERSION_CONFLICT) from None
 
 
 def parse_asked_version(wire: peloton_pb2.EntityVersion) -> EntityVersion:

@@ -14,7 +14,7 @@ from peloton.api.v1alpha.job.stateless import stateless_pb2
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as svc
 from peloton.api.v1alpha.pod import pod_pb2
 from peloton.api.v1alpha.query import query_pb2
-from peloton.errors import InvalidArgument, NotFound, ResourceExhausted
+from peloton.errors import InvalidArgument, NotFound, Reason, ResourceExhausted
 from peloton.model.ids import JobId
 from peloton.model.job import JobRecord, JobType
 from peloton.model.respool import pool_paths
@@ -48,7 +48,7 @@ class JobReads(Servicer):
             raise ResourceExhausted(
                 f"the spec of job {request.job_id.value} takes {size_bytes} bytes, the limit of one answer is "
                 f"{ANSWER_BYTES_MAX}; summary_only leaves it out"
-            )
+            ).because(Reason.ANSWER_TOO_LARGE, bytes=size_bytes, limit=ANSWER_BYTES_MAX)
         return response
 
     def _get_job(self, request: svc.GetJobRequest, job_id: JobId | None) -> svc.GetJobResponse:
@@ -87,7 +87,9 @@ class JobReads(Servicer):
         can_be = "\0" not in request.job_name
         ids = await self._calls.run(self._records.search.services_named, request.job_name) if can_be else []
         if not ids:
-            raise NotFound(f'job id for job name not found: "{shorten(request.job_name)}"')
+            raise NotFound(f'job id for job name not found: "{shorten(request.job_name)}"').because(
+                Reason.JOB_NOT_FOUND, job=request.job_name
+            )
         return svc.GetJobIDFromJobNameResponse(job_id=[peloton_pb2.JobID(value=job_id) for job_id in ids])
 
     async def GetJobCache(self, request: svc.GetJobCacheRequest, context: Any) -> svc.GetJobCacheResponse:
@@ -95,7 +97,7 @@ class JobReads(Servicer):
         job_id = parse_known_id(request.job_id)
         job = await self._calls.run(self._records.jobs.get, job_id) if job_id else None
         if job is None:
-            raise NotFound("job not found in cache")
+            raise NotFound("job not found in cache").because(Reason.JOB_NOT_FOUND)
         update = await self._calls.run(self._latest_update, job)
         status = convert_v1.job_status(job, update)
         status.version.CopyFrom(convert_v1.entity_version(convert_v1.config_only(job.config_version)))
@@ -231,7 +233,7 @@ class JobReads(Servicer):
     def _get_job_or_raise(self, text: str, job_id: JobId | None) -> JobRecord:
         job = self._records.jobs.get(job_id) if job_id else None
         if job is None:
-            raise NotFound(f"job:{shorten(text)} not found")
+            raise NotFound(f"job:{shorten(text)} not found").because(Reason.JOB_NOT_FOUND, job=text)
         return job
 
     def _latest_update(self, job: JobRecord) -> UpdateRecord | None:

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from peloton.api.public_services import JOB_SERVICE, POD_SERVICE, UPDATE_SERVICE, WATCH_SERVICE
 from peloton.api.service_names import BULK_SERVICE, JOB_MANAGER, LOOKUP_SERVICE, SCHEDULE_SERVICE, TASK_MANAGER
-from peloton.errors import Unavailable
+from peloton.errors import Reason, Unavailable
 from services.api.calls import Calls
 from services.grpc_handlers import AroundCalls, within
 from services.storage.lockdowns import refusal_text
@@ -77,7 +77,7 @@ class Locks:
     async def check(self, kind: str) -> None:
         """Raise Unavailable when calls of this kind, Read or Write, are rejected."""
         if kind in await self._read_known():
-            raise Unavailable(refusal_text(kind))
+            raise Unavailable(refusal_text(kind)).because(Reason.LOCKED_DOWN, kind=kind)
 
     async def set(self, component: str, locked: bool) -> None:
         await self._calls.run(self._stored.set, component, locked)

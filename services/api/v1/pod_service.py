@@ -11,7 +11,7 @@ from peloton.api.private import hostmgr_pb2
 from peloton.api.respell import respell
 from peloton.api.v1alpha.pod import pod_pb2
 from peloton.api.v1alpha.pod.svc import pod_svc_pb2 as svc
-from peloton.errors import Aborted, InvalidArgument, NotFound, Unavailable
+from peloton.errors import Aborted, InvalidArgument, NotFound, Reason, Unavailable
 from peloton.lifecycle.goal import default_pod_goal
 from peloton.lifecycle.reason_text import sla_text
 from peloton.model.ids import PodId, PodName
@@ -81,7 +81,7 @@ class PodService(Servicer):
         )
         grant = await self._calls.run(disrupt)
         if grant.refusal:
-            raise Aborted(f"pod restart would violate SLA: {sla_text(grant.refusal)}")
+            raise Aborted(f"pod restart would violate SLA: {sla_text(grant.refusal)}").because(Reason.SLA_VIOLATION)
         again = partial(
             self._records.pods.want_new_runs,
             name.job_id,
@@ -148,7 +148,7 @@ class PodService(Servicer):
     async def GetPodCache(self, request: svc.GetPodCacheRequest, context: Any) -> svc.GetPodCacheResponse:
         name = pod_name_of(request.pod_name)
         if await self._calls.run(self._records.jobs.get, name.job_id) is None:
-            raise NotFound("job not found in cache")
+            raise NotFound("job not found in cache").because(Reason.JOB_NOT_FOUND)
         pod = await self._calls.run(self._pod_or_not_found, name, "task not found in cache")
         (pod,) = await self._reasons.explain([pod])
         info = (await self._calls.run(pod_infos, self._records, [pod]))[0]
@@ -209,7 +209,9 @@ class PodService(Servicer):
         with prefix_error("fail to get job config"):
             job = await self._job_or_not_found(name.job_id, f"job:{name.job_id} not found")
         if name.instance_id >= job.instance_count:
-            raise NotFound(f"pod {name} not found: the job has instances [0, {job.instance_count})")
+            raise NotFound(f"pod {name} not found: the job has instances [0, {job.instance_count})").because(
+                Reason.POD_NOT_FOUND, pod=name, instances=job.instance_count
+            )
         return job
 
     def _pod_or_not_found(self, name: PodName, text: str) -> PodRecord:

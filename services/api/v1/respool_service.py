@@ -15,7 +15,7 @@ from peloton.api.v0.short_names.respool_pb2_grpc import ResourceManagerStub
 from peloton.api.v1alpha import peloton_pb2
 from peloton.api.v1alpha.respool import respool_pb2
 from peloton.api.v1alpha.respool.svc import respool_svc_pb2 as svc
-from peloton.errors import Aborted, AlreadyExists, InvalidArgument, NotFound, PelotonError, Unavailable
+from peloton.errors import Aborted, AlreadyExists, InvalidArgument, NotFound, PelotonError, Reason, Unavailable
 from peloton.model.ids import ROOT_POOL_ID
 from peloton.model.text import quote
 from services.api.channels import LeaderChannels
@@ -108,7 +108,8 @@ class ResourcePoolService:
         with translate_rpc_errors("resource manager"):
             answer = await call(request, timeout=context.time_remaining() or CALL_TIMEOUT_S)
         for field, error in answer.error.ListFields():
-            raise _ERRORS[field.name](error.message)
+            refused = _ERRORS[field.name](error.message)
+            raise refused.because(Reason.POOL_NOT_FOUND) if isinstance(refused, NotFound) else refused
         return answer
 
 

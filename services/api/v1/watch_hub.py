@@ -15,7 +15,16 @@ from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import aclosing, suppress
 
 from peloton.api.v1alpha.watch.svc.watch_svc_pb2 import WatchResponse
-from peloton.errors import Aborted, Cancelled, NotFound, OutOfRange, PelotonError, ResourceExhausted, Unavailable
+from peloton.errors import (
+    Aborted,
+    Cancelled,
+    NotFound,
+    OutOfRange,
+    PelotonError,
+    Reason,
+    ResourceExhausted,
+    Unavailable,
+)
 from peloton.model.text import shorten
 from services.api.calls import RETRY_AFTER_S, Calls
 from services.api.v1.watch_changes import Batch, Change, ChangeReader, Filter, Key, Wants
@@ -58,7 +67,7 @@ class Watcher:
         if self._end is not None or not changes:
             return
         if not self.has_space_for(changes):
-            self.finish(Aborted(f"event overflow: {self.id}"))
+            self.finish(Aborted(f"event overflow: {self.id}").because(Reason.WATCH_OVERFLOW, watch=self.id))
             return
         for change in changes:
             self._pending.pop(change.key, None)  # the newer one moves to the end, so that revisions rise
@@ -116,7 +125,7 @@ class WatchHub:
     async def watch(self, wanted: Filter, start_revision: int) -> AsyncGenerator[WatchResponse, None]:
         """Yield the id and the revision after which changes follow, then the changes."""
         if len(self._watchers) >= CLIENTS_MAX:
-            raise ResourceExhausted("max client reached", RETRY_AFTER_S)
+            raise ResourceExhausted("max client reached", RETRY_AFTER_S).because(Reason.OVERLOADED, rule="watches")
         watcher = Watcher(wanted)
         self._watchers[watcher.id] = watcher
         try:
@@ -197,7 +206,7 @@ class WatchHub:
             await self._end_cancelled(batch)
             if batch.has_gap:
                 await self._check_kept(cursor)
-                raise Aborted(f"event overflow: {watcher.id}")
+                raise Aborted(f"event overflow: {watcher.id}").because(Reason.WATCH_OVERFLOW, watch=watcher.id)
             for change in batch.changes:
                 watcher.check()
                 if watcher.wanted.admits(change):
@@ -250,7 +259,9 @@ class WatchHub:
         late: list[tuple[Watcher, list[Change]]] = []
         for watcher in list(self._joined.values()):
             if batch.has_gap:  # this process slept longer than changes are kept
-                watcher.finish(Aborted(f"event overflow: {watcher.id}"))
+                watcher.finish(
+                    Aborted(f"event overflow: {watcher.id}").because(Reason.WATCH_OVERFLOW, watch=watcher.id)
+                )
                 continue
             mine = watcher.select_wanted(batch.changes)
             if watcher.has_space_for(mine):

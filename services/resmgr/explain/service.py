@@ -20,7 +20,7 @@ from peloton.api.v0.explain import explain_pb2 as pb
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.peloton_pb2 import JobID
 from peloton.api.v0.respool import respool_pb2
-from peloton.errors import InvalidArgument, NotFound, PelotonError
+from peloton.errors import InvalidArgument, NotFound, PelotonError, Reason
 from peloton.lifecycle.migration import binding_text
 from peloton.lifecycle.reason_text import placement_text
 from peloton.model.admission import HeldRange
@@ -103,7 +103,7 @@ class ExplainService:
             raise InvalidArgument(f"JobID must be valid UUID, not {quote(request.jobId.value)}") from None
         job = await asyncio.to_thread(self._records.jobs.get, job_id)
         if job is None:
-            raise NotFound(f"job {job_id} not found")
+            raise NotFound(f"job {job_id} not found").because(Reason.JOB_NOT_FOUND, job=job_id)
         stuck = await self._workflows.why(job) if self._workflows and job.is_active else []  # first: it takes longest
         counts = await asyncio.to_thread(self._records.pods.counts, job_id)
         gang = await asyncio.to_thread(self._records.pods.gang, job_id)
@@ -207,7 +207,9 @@ class ExplainService:
         try:
             row = state.tree.row[pool_rules.find(state, path)]
         except NotFound:
-            raise NotFound(f"resource pool {shorten(path)} not found") from None
+            raise NotFound(f"resource pool {shorten(path)} not found").because(
+                Reason.POOL_NOT_FOUND, pool=path
+            ) from None
         now, plan = self._read_plan(state)
         found = list(islice(_heads(state, now, plan, row), HEADS_MAX))
         owed = loans(now, plan, row)

@@ -11,7 +11,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from peloton.errors import AlreadyExists, InvalidArgument, NotFound
+from peloton.errors import AlreadyExists, InvalidArgument, NotFound, Reason
 from peloton.lifecycle import host_events
 from peloton.model.host_pool import DEFAULT_HOST_POOL, IN_DEFAULT, Factors, HostInPool, HostPool, HostPools, Workload
 from peloton.model.ids import Hostname
@@ -52,7 +52,9 @@ class HostPoolRecords(Repository):
         take_numbers(conn, HOST_POOLS_SEQ, 1)
         pools = read_host_pools(conn)
         if pool.name in pools:
-            raise AlreadyExists(f"host pool {pool.name} exists already")
+            raise AlreadyExists(f"host pool {pool.name} exists already").because(
+                Reason.HOST_POOL_EXISTS, host_pool=pool.name
+            )
         if len(pools) >= HOST_POOLS_MAX:
             raise InvalidArgument(f"there are {len(pools)} host pools, the limit is {HOST_POOLS_MAX}")
         conn.execute(HOST_POOL.insert().values(**_row(pool)))
@@ -213,7 +215,7 @@ def mover_is_on(conn: sa.Connection) -> bool:
 def _get_existing(conn: sa.Connection, name: str) -> HostPool:
     pool = read_host_pools(conn).get(name)
     if pool is None:
-        raise NotFound(f"host pool {shorten(name)} not found")
+        raise NotFound(f"host pool {shorten(name)} not found").because(Reason.HOST_POOL_NOT_FOUND, host_pool=name)
     return pool
 
 
@@ -229,7 +231,9 @@ def _check_hosts(conn: sa.Connection, hostnames: Sequence[str]) -> None:
         for table in (CLUSTER_HOST, HOST):
             known |= set(conn.execute(sa.select(table.c.hostname).where(table.c.hostname.in_(names))).scalars())
     if unknown := sorted(set(hostnames) - known):
-        raise NotFound(f"host not found: {', '.join(map(shorten, unknown[:10]))}")
+        raise NotFound(f"host not found: {', '.join(map(shorten, unknown[:10]))}").because(
+            Reason.HOST_NOT_FOUND, host=unknown[0]
+        )
 
 
 def put_place(

@@ -17,7 +17,7 @@ import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
 
 from peloton.api.v0.job import job_pb2
-from peloton.errors import Aborted, AlreadyExists
+from peloton.errors import Aborted, AlreadyExists, Reason
 from peloton.model.ids import JobId
 from peloton.model.job import JobRecord
 from services.storage.engine import Repository, writing
@@ -47,7 +47,7 @@ class JobStreams(Repository):
             insert = self._db.upsert(JOB_STREAM).values(job_id=job_id, **values)
             conn.execute(insert.on_conflict_do_update(index_elements=[JOB_STREAM.c.job_id], set_=values))
             if conn.execute(sa.select(JOB.c.job_id).where(JOB.c.job_id == job_id)).first() is not None:
-                raise AlreadyExists(f"job {job_id} already exists")
+                raise AlreadyExists(f"job {job_id} already exists").because(Reason.JOB_EXISTS, job=job_id)
 
         self._db.write(take)
         self._clear(stream)
@@ -73,7 +73,9 @@ class JobStreams(Repository):
         try:
             self._db.write(commit)
         except IntegrityError as error:
-            raise AlreadyExists(f"job {job.job_id} already exists") from error
+            raise AlreadyExists(f"job {job.job_id} already exists").because(
+                Reason.JOB_EXISTS, job=job.job_id
+            ) from error
 
     def discard(self, stream: JobStream) -> None:
         """Delete the stream and its pieces; does nothing if it has ended."""

@@ -16,7 +16,7 @@ from sqlalchemy.exc import IntegrityError
 
 from peloton.api.convert import JOB_STATE_NUMBERS, JOB_STATES
 from peloton.api.v0.job import job_pb2
-from peloton.errors import Aborted, AlreadyExists, InvalidArgument, NotFound
+from peloton.errors import Aborted, AlreadyExists, InvalidArgument, NotFound, Reason
 from peloton.lifecycle import rollout
 from peloton.lifecycle.external import owner_refusal
 from peloton.lifecycle.goal import default_pod_goal
@@ -123,7 +123,9 @@ class Jobs(Repository):
         try:
             self._db.write(work)
         except IntegrityError as error:
-            raise AlreadyExists(f"job {job.job_id} already exists") from error
+            raise AlreadyExists(f"job {job.job_id} already exists").because(
+                Reason.JOB_EXISTS, job=job.job_id
+            ) from error
 
     def add_instances(
         self,
@@ -145,7 +147,7 @@ class Jobs(Repository):
         def work(conn: sa.Connection) -> int:
             job = hold_job(conn, job_id)
             if job is None:
-                raise NotFound(f"job {job_id} not found")
+                raise NotFound(f"job {job_id} not found").because(Reason.JOB_NOT_FOUND, job=job_id)
             if job.state in JOB_TERMINAL:
                 raise InvalidArgument(f"Job is in a terminal state:{job.state}")
             carry_secrets(conn, job_id, job.config_version, config, sent, in_place=True)
@@ -154,7 +156,7 @@ class Jobs(Repository):
                 if stored == grown_config(config, new_count):
                     return job.config_version  # an earlier call grew the job
             if job.config_version != expected_version:
-                raise Aborted(_ADDED_INSTANCES_VERSION)
+                raise Aborted(_ADDED_INSTANCES_VERSION).because(Reason.VERSION_CONFLICT)
             if new_count < job.instance_count:
                 raise InvalidArgument(f"new instance count can't be less: {new_count} < {job.instance_count}")
             store_growth(conn, job, grown_config(config, new_count), config, now_ns)
@@ -212,7 +214,7 @@ class Jobs(Repository):
         """
         job = self.get(job_id)
         if job is None:
-            raise NotFound(f"job {job_id} not found")
+            raise NotFound(f"job {job_id} not found").because(Reason.JOB_NOT_FOUND, job=job_id)
         if why := owner_refusal(job):
             raise InvalidArgument(why)
         if job.type is JobType.SERVICE:

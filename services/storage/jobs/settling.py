@@ -13,7 +13,7 @@ from dataclasses import replace
 import sqlalchemy as sa
 
 from peloton.api.convert import JOB_STATE_NUMBERS, JOB_TYPE_NUMBERS
-from peloton.errors import NotFound
+from peloton.errors import NotFound, Reason
 from peloton.lifecycle.settle import plan_settle
 from peloton.lifecycle.wake import Wake, shown_by_ns
 from peloton.model.ids import JobId
@@ -56,7 +56,7 @@ def read_pending(
 ) -> tuple[PendingSettle | JobProgress, Wake | None]:
     job = read_job(conn, job_id)
     if job is None:
-        raise NotFound(f"job {job_id} not found")
+        raise NotFound(f"job {job_id} not found").because(Reason.JOB_NOT_FOUND, job=job_id)
     wake = read_wake(conn, job_id)
     return plan_for(conn, job, now_ns, wake, created_max), wake
 

@@ -8,7 +8,7 @@ from functools import partial
 import sqlalchemy as sa
 
 from peloton.api.convert import POD_STATE_NUMBERS, POD_STATES
-from peloton.errors import NotFound
+from peloton.errors import NotFound, Reason
 from peloton.lifecycle.gang import progress_of
 from peloton.lifecycle.pod_machine import Event
 from peloton.lifecycle.pod_terms import GOAL_ALIVE, RUN_SUPERSEDED, WAITS_ON_HOST
@@ -77,7 +77,7 @@ class Pods(Repository):
         query = sa.select(POD.c.instance_id, POD.c.state).where(mine)
         job = read_job(conn, job_id)
         if job is None or job.state is JobState.DELETED:
-            raise NotFound(f"job {job_id} not found")
+            raise NotFound(f"job {job_id} not found").because(Reason.JOB_NOT_FOUND, job=job_id)
         count = max(job.instance_count, (conn.execute(last).scalar() or 0) + 1)
         states = bytearray(max(min(limit, count - start), 0))
         for instance_id, state in conn.execute(query):
@@ -236,7 +236,7 @@ def _create_chunk(conn: sa.Connection, job_id: str, now_ns: int) -> tuple[int, i
     """Create the next pods; returns the counts of pods before and after, and the target count."""
     job = hold_job(conn, job_id)
     if job is None:
-        raise NotFound(f"job {job_id} not found")
+        raise NotFound(f"job {job_id} not found").because(Reason.JOB_NOT_FOUND, job=job_id)
     last = conn.execute(sa.select(sa.func.max(POD.c.instance_id)).where(POD.c.job_id == job_id)).scalar()
     start = 0 if last is None else last + 1  # chunks are created in order, each as a whole or not at all
     count = min(CHUNK_PODS, job.instance_count - start)

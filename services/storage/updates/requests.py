@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from peloton.api import convert
 from peloton.api.compare import same_job
 from peloton.api.v0.job import job_pb2
-from peloton.errors import Aborted, InvalidArgument, NotFound
+from peloton.errors import Aborted, InvalidArgument, NotFound, Reason
 from peloton.lifecycle import rollout
 from peloton.lifecycle.job_machine import TO_BE_DELETED, JobEvent, next_job
 from peloton.model.ids import JobId
@@ -90,7 +90,7 @@ def roll_back_update(conn: sa.Connection, update_id: str, key: UpdateKey, now_ns
     """Roll a service back to the configuration before its latest update, by a new update with the same pace."""
     update = read_update(conn, update_id)
     if update is None:
-        raise NotFound("update not found")
+        raise NotFound("update not found").because(Reason.UPDATE_NOT_FOUND)
     job = hold_version(conn, update.job_id, None)
     if knows_request(conn, job.job_id, key):
         return job

@@ -12,7 +12,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from peloton.api import convert
-from peloton.errors import Aborted, AlreadyExists, InvalidArgument, NotFound
+from peloton.errors import Aborted, AlreadyExists, InvalidArgument, NotFound, Reason
 from peloton.lifecycle.external import owner_refusal
 from peloton.model.ids import EntityVersion, JobId
 from peloton.model.job import JobRecord, JobState
@@ -210,7 +210,7 @@ def hold_version(conn: sa.Connection, job_id: JobId, version: Version) -> JobRec
     """Read and lock the job, if it has the version known to the client."""
     job = hold_job(conn, job_id)
     if job is None or job.state is JobState.DELETED:
-        raise NotFound(f"job {job_id} not found")
+        raise NotFound(f"job {job_id} not found").because(Reason.JOB_NOT_FOUND, job=job_id)
     if why := owner_refusal(job):
         raise InvalidArgument(why)
     check_version(job, version)
@@ -219,6 +219,6 @@ def hold_version(conn: sa.Connection, job_id: JobId, version: Version) -> JobRec
 
 def check_version(job: JobRecord, version: Version) -> None:
     if isinstance(version, EntityVersion) and version != job.entity_version:
-        raise Aborted(UNEXPECTED_VERSION)
+        raise Aborted(UNEXPECTED_VERSION).because(Reason.VERSION_CONFLICT)
     if isinstance(version, int) and version != job.config_version:
-        raise InvalidArgument("invalid job configuration version")
+        raise InvalidArgument("invalid job configuration version").because(Reason.VERSION_CONFLICT)

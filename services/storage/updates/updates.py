@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
 
 from peloton.api.v0.job import job_pb2
-from peloton.errors import Aborted, AlreadyExists, InvalidArgument, NotFound
+from peloton.errors import Aborted, AlreadyExists, InvalidArgument, NotFound, Reason
 from peloton.lifecycle import rollout
 from peloton.model.ids import EntityVersion, Hostname, JobId
 from peloton.model.job import JobRecord, JobState
@@ -119,7 +119,9 @@ class Updates(Repository):
         except IntegrityError as error:
             there = self._db.read(lambda conn: find_created(conn, job.job_id, key))
             if there is None:
-                raise AlreadyExists(f"job {job.job_id} already exists") from error
+                raise AlreadyExists(f"job {job.job_id} already exists").because(
+                    Reason.JOB_EXISTS, job=job.job_id
+                ) from error
             return there
         return job
 
@@ -180,7 +182,7 @@ class Updates(Repository):
         job = hold_version(conn, job_id, version)
         update = read_update(conn, job.update_id)
         if update is None:
-            raise NotFound("no workflow found")
+            raise NotFound("no workflow found").because(Reason.UPDATE_NOT_FOUND)
         if update_id and update_id != job.update_id:
             raise Aborted(rollout.not_latest_text(update_id, job_id, job.update_id))
         after = steer[act](update)
@@ -197,7 +199,7 @@ class Updates(Repository):
         job = hold_version(conn, job_id, None)  # a step under way would overwrite this time
         update = read_update(conn, job.update_id)
         if update is None:
-            raise NotFound("no workflow found")
+            raise NotFound("no workflow found").because(Reason.UPDATE_NOT_FOUND)
         if key_text and update.key.text != key_text:
             raise Aborted(
                 f"the update of job {job_id} is not {quote(key_text)} but {quote(update.key.text)}, "

@@ -8,7 +8,7 @@ from dataclasses import replace
 import sqlalchemy as sa
 
 from peloton.api.convert_volume import VOLUME_STATE_NUMBERS
-from peloton.errors import Aborted, NotFound
+from peloton.errors import Aborted, NotFound, Reason
 from peloton.lifecycle.host_events import volume_seen
 from peloton.lifecycle.volumes import deletion_refusal, is_claimed, last_run
 from peloton.model.ids import JobId
@@ -85,11 +85,11 @@ class Volumes(Repository):
         query = sa.select(VOLUME).where(VOLUME.c.volume_id == volume_id)
         row = conn.execute(query).one_or_none()
         if row is None:
-            raise NotFound(f"volume {volume_id} not found")
+            raise NotFound(f"volume {volume_id} not found").because(Reason.VOLUME_NOT_FOUND, volume=volume_id)
         job = hold_job(conn, row.job_id)  # a launch locks it as well
         row = conn.execute(query).one_or_none()
         if row is None:
-            raise NotFound(f"volume {volume_id} not found")
+            raise NotFound(f"volume {volume_id} not found").because(Reason.VOLUME_NOT_FOUND, volume=volume_id)
         volume = volume_record(row)
         if not volume.is_wanted:
             return volume

@@ -15,6 +15,7 @@ import grpc
 from google.protobuf.message import Message
 
 from peloton.api import service_names
+from peloton.api.limits import _CONNECTION_WORDS
 from peloton.api.v0.host.svc import host_svc_pb2
 from peloton.api.v0.lookup import lookup_pb2
 from peloton.api.v0.update.svc import update_svc_pb2
@@ -23,6 +24,8 @@ from peloton.api.v1alpha.admin.svc import admin_svc_pb2
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2
 from peloton.api.v1alpha.pod.svc import pod_svc_pb2
 from peloton.api.v1alpha.watch.svc import watch_svc_pb2
+from peloton.errors import ERRORS, Reason
+from services.grpc_errors import trailing_of
 
 SERVICES = {
     "jobs": "peloton.api.job.JobManager",
@@ -50,7 +53,7 @@ SERVICES = {
     "admin": admin_svc_pb2.DESCRIPTOR.services_by_name["AdminService"].full_name,
 }
 
-Status = tuple[grpc.StatusCode, str] | tuple[grpc.StatusCode, str, tuple[tuple[str, str], ...]]
+Status = tuple[grpc.StatusCode, str] | tuple[grpc.StatusCode, str, tuple[tuple[str, str | bytes], ...]]
 Answer = Message | Status | Callable[[Any], Message] | list[Message | Status]
 
 
@@ -59,6 +62,22 @@ class Call(NamedTuple):
     request: Any
     headers: dict[str, str]
     time_left_s: float
+
+
+def because(reason: Reason, code: grpc.StatusCode, text: str) -> Status:
+    """Return a status with this reason."""
+    return code, text, trailing_of(ERRORS[code.name](text).because(reason))
+
+
+def trailing_metadata(answer: Status) -> tuple[tuple[str, str | bytes], ...]:
+    """Return the metadata of a status: its own, or the general reason of its code, unless the words are those of the
+    gRPC library, which found no server.
+    """
+    code, text = answer[:2]
+    if len(answer) > 2:
+        return answer[2]
+    is_of_library = text.lower().startswith(_CONNECTION_WORDS)
+    return trailing_of(ERRORS[code.name](text)) if code.name in ERRORS and not is_of_library else ()
 
 
 class FakeApi:
@@ -80,7 +99,7 @@ class FakeApi:
         answers = self.answers.get(method, [(grpc.StatusCode.INTERNAL, f"no answer given for {method}")])
         answer = answers.pop(0) if len(answers) > 1 else answers[0]
         if isinstance(answer, tuple):
-            context.set_trailing_metadata(answer[2] if len(answer) > 2 else ())
+            context.set_trailing_metadata(trailing_metadata(answer))
             context.abort(*answer[:2])
         if isinstance(answer, list):
             return self.stream(answer, context)
@@ -89,7 +108,8 @@ class FakeApi:
     def stream(self, answers: list[Message | Status], context: Any) -> Iterator[Message]:
         for answer in answers:
             if isinstance(answer, tuple):
-                context.abort(*answer)
+                context.set_trailing_metadata(trailing_metadata(answer))
+                context.abort(*answer[:2])
             else:
                 yield answer
 

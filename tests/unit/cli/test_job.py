@@ -14,8 +14,9 @@ from peloton.api.v0.errors import errors_pb2
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.respool import respool_pb2
 from peloton.api.v0.task import task_pb2
+from peloton.errors import Reason
 from tests.unit.cli.conftest import Run
-from tests.unit.cli.fake_api import Answer, FakeApi
+from tests.unit.cli.fake_api import Answer, FakeApi, because
 
 JOB = "91b1b8e5-2ba8-11e7-bc23-0242ac11000d"
 OTHER = "0d21ab15-e3b1-4b3b-8f1a-7b3f5a3c9a11"
@@ -427,7 +428,7 @@ def test_rolling_commands_retry_on_a_stale_version(run: Run, api: FakeApi, verb:
     newer.jobInfo.runtime.configurationVersion = 8
     api.answers["jobs.Get"] = [job_answer(), newer]
     done = getattr(job_pb2, f"{verb}Response")(resourceVersion=9)
-    stale = (grpc.StatusCode.INVALID_ARGUMENT, "invalid job configuration version")
+    stale = because(Reason.VERSION_CONFLICT, grpc.StatusCode.INVALID_ARGUMENT, "invalid job configuration version")
     api.answers[f"jobs.{verb}"] = [stale, done]
     result = run(f"job rolling-{verb.lower()} {JOB} 5 -r 0:2 -r 4:")
     assert (0, {"resourceVersion": "9"}) == (result.exit_code, json.loads(result.stdout))

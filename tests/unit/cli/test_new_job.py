@@ -10,16 +10,18 @@ import pytest
 from peloton.api.v0.explain import explain_pb2 as explain
 from peloton.api.v0.job import job_pb2
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as svc
+from peloton.errors import Reason
 from tests.unit.cli.conftest import Run
-from tests.unit.cli.fake_api import FakeApi
+from tests.unit.cli.fake_api import FakeApi, because
 from tests.unit.cli.test_job import pool_answer
 
 STORED = "job x is stored, but its workflow could not be started yet (TimeoutError)"
+LOCKED_DOWN = "All write APIs are locked down"
 OPEN_ENDS = {
     "late": (grpc.StatusCode.DEADLINE_EXCEEDED, "late", True),
     "cut off": (grpc.StatusCode.UNAVAILABLE, "Socket closed", True),
     "never sent": (grpc.StatusCode.UNAVAILABLE, "failed to connect to all addresses", False),
-    "locked down": (grpc.StatusCode.UNAVAILABLE, "All write APIs are locked down", False),
+    "locked down": (grpc.StatusCode.UNAVAILABLE, LOCKED_DOWN, False),
     "refused": (grpc.StatusCode.INTERNAL, "no", False),
 }
 
@@ -34,7 +36,8 @@ def test_a_create_without_an_answer_reports_the_id(
     file.write_text("name: hello\n")
     method = "jobs.Create" if group == "job" else "services.CreateJob"
     api.answers["respools.LookupResourcePoolID"] = [pool_answer()]
-    api.answers[method] = [(code, details)]
+    is_locked = details == LOCKED_DOWN
+    api.answers[method] = [because(Reason.LOCKED_DOWN, code, details) if is_locked else (code, details)]
 
     first, second = (run(*group.split(), "create", "/dev", file) for _ in range(2))
 
@@ -55,7 +58,7 @@ def test_a_stored_job_is_not_called_uncertain(group: str, run: Run, api: FakeApi
     file.write_text("name: hello\n")
     api.answers["respools.LookupResourcePoolID"] = [pool_answer()]
     method = "jobs.Create" if group == "job" else "services.CreateJob"
-    api.answers[method] = [(grpc.StatusCode.UNAVAILABLE, STORED)]
+    api.answers[method] = [because(Reason.JOB_NOT_STARTED, grpc.StatusCode.UNAVAILABLE, STORED)]
     result = run(*group.split(), "create", "/dev", file, "--jobID", "x")
 
     assert (1, f"{STORED}: see `peloton {group} get x`\n") == (result.exit_code, result.stderr)

@@ -9,11 +9,12 @@ import pytest
 
 from peloton.api.v1alpha import peloton_pb2
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as svc
+from peloton.errors import Reason
 from tests.unit.cli.conftest import Run
-from tests.unit.cli.fake_api import FakeApi
+from tests.unit.cli.fake_api import FakeApi, because
 from tests.unit.cli.service_answers import JOB, SPEC, job_answer, pool_answer, replaced, spec, version, workflow_status
 
-STALE = (grpc.StatusCode.ABORTED, "unexpected entity version")
+STALE = because(Reason.VERSION_CONFLICT, grpc.StatusCode.ABORTED, "unexpected entity version")
 
 
 @pytest.fixture

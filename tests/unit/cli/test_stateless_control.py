@@ -10,11 +10,13 @@ from peloton.api.v1alpha import peloton_pb2
 from peloton.api.v1alpha.job.stateless import stateless_pb2
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as svc
 from peloton.api.v1alpha.pod import pod_pb2
+from peloton.errors import Reason
 from tests.unit.cli.conftest import Run
-from tests.unit.cli.fake_api import FakeApi
+from tests.unit.cli.fake_api import FakeApi, because
 from tests.unit.cli.service_answers import JOB, job_answer, pool_answer, spec, version, workflow_status
 
-STALE = (grpc.StatusCode.ABORTED, "failed to pause workload: code:aborted message:unexpected entity version")
+STALE_TEXT = "failed to pause workload: code:aborted message:unexpected entity version"
+STALE = because(Reason.VERSION_CONFLICT, grpc.StatusCode.ABORTED, STALE_TEXT)
 WRITES = {
     "start": ("StartJob", svc.StartJobResponse, "Job started. New EntityVersion: 1-2-1"),
     "stop": ("StopJob", svc.StopJobResponse, "Job stopped. New EntityVersion: 1-2-1"),

@@ -11,12 +11,13 @@ from peloton.api.v0.job import job_pb2
 from peloton.api.v0.update import update_pb2
 from peloton.api.v0.update.svc import update_svc_pb2 as svc
 from peloton.api.v1alpha.admin.svc import admin_svc_pb2 as admin_svc
+from peloton.errors import Reason
 from tests.unit.cli.conftest import Run
-from tests.unit.cli.fake_api import FakeApi
+from tests.unit.cli.fake_api import FakeApi, because
 from tests.unit.cli.service_answers import JOB, pool_answer
 
 UPDATE = "0d21ab15-e3b1-4b3b-8f1a-7b3f5a3c9a11"
-STALE = (grpc.StatusCode.INVALID_ARGUMENT, "invalid job configuration version")
+STALE = because(Reason.VERSION_CONFLICT, grpc.StatusCode.INVALID_ARGUMENT, "invalid job configuration version")
 UNKNOWN = (grpc.StatusCode.NOT_FOUND, "update not found")
 
 

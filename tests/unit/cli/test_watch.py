@@ -13,12 +13,13 @@ from peloton.api.v1alpha import peloton_pb2
 from peloton.api.v1alpha.job.stateless import stateless_pb2
 from peloton.api.v1alpha.pod import pod_pb2
 from peloton.api.v1alpha.watch.svc import watch_svc_pb2 as svc
+from peloton.errors import Reason
 from tests.unit.cli.conftest import Run
-from tests.unit.cli.fake_api import FakeApi
+from tests.unit.cli.fake_api import FakeApi, because
 from tests.unit.cli.service_answers import JOB, version, workflow_status
 
 CANCELLED = (grpc.StatusCode.CANCELLED, "watch cancelled: task_1")
-OVERFLOW = (grpc.StatusCode.ABORTED, "event overflow: task_1")
+OVERFLOW = because(Reason.WATCH_OVERFLOW, grpc.StatusCode.ABORTED, "event overflow: task_1")
 AWAY = (grpc.StatusCode.UNAVAILABLE, "api is not there")
 
 
