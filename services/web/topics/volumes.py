@@ -13,7 +13,7 @@ from services.web.api import TIMEOUT_S, Api
 LIMIT = 500
 
 
-async def read(api: Api) -> Any:
+async def read(api: Api, _: str) -> Any:
     """Return at most LIMIT ``volumes``, by job and instance, and ``hasMore``."""
     found: list[volume_pb2.PersistentVolumeInfo] = []
     request = volume_svc_pb2.ListVolumesRequest()

@@ -193,7 +193,7 @@ async def test_volumes_of_all_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
     api, stubs = api_of(ListVolumes=answer)
     monkeypatch.setattr(volumes, "LIMIT", 3)
 
-    reported = await volumes.read(api)
+    reported = await volumes.read(api, "")
 
     assert ["a", "a", "b"] == [one["jobId"]["value"] for one in reported["volumes"]]
     assert (True, 2) == (reported["hasMore"], len(stubs.asked))
