@@ -17,7 +17,7 @@ from tests.browser.pages import pages
 from tests.browser.stage import COUNTS, FOREVER, Stage
 from tests.browser.views import button, confirm, hesitate, opened, rows
 from tests.e2e.service import Service
-from tests.nightly import nightly
+from tests.nightly import NIGHTLY
 
 pytestmark = pytest.mark.xdist_group("stories")
 PAGE_OF_JOBS = 50
@@ -331,8 +331,8 @@ def test_what_there_is_not_is_said_in_words_with_a_way_back(visit: Visit, path: 
     assert target == urlsplit(view.url).path
 
 
-@pytest.mark.parametrize("count", [3, nightly(len(pages()))], ids=["some", "all"])
-def test_pages_say_that_the_api_is_away_and_come_back(stage: Stage, browser: Browser, count: int) -> None:
+@NIGHTLY
+def test_pages_say_that_the_api_is_away_and_come_back(stage: Stage, browser: Browser) -> None:
     """Pages that are open say it, and pages that are opened meanwhile; also when role web itself stops and starts."""
     job = stage.running("stays")
     given = {
@@ -349,7 +349,7 @@ def test_pages_say_that_the_api_is_away_and_come_back(stage: Stage, browser: Bro
         stage.cluster.stop_part("api")
         expect(old).to_be_visible()
         expect(view.get_by_role("heading", level=1)).to_have_text("stays")
-        for one in pages()[:count]:
+        for one in pages():
             view.goto(stage.url + one.address(given))
             expect(away).to_be_visible()
         view.goto(f"{stage.url}/jobs/{job}")

@@ -38,7 +38,8 @@ def header(view: View) -> Any:
 
 def test_the_header_says_how_old_the_page_is_while_the_api_is_away(stage: Stage, browser: Browser) -> None:
     """The header is amber with the time of the shown data, and gRPC's message in its details. A page that is opened
-    meanwhile shows neither counts nor a connection attempt.
+    meanwhile shows neither counts nor a connection attempt. The page is live again when role api has started, and so it
+    is after a restart of role web.
     """
     job = stage.running("ages")
     with opened(browser, f"{stage.url}/jobs/{job}") as page:
@@ -63,9 +64,17 @@ def test_the_header_says_how_old_the_page_is_while_the_api_is_away(stage: Stage,
         expect(header(view).get_by_role("status")).to_have_count(0)
 
         view.goto(f"{stage.url}/jobs/{job}")
+        expect(view.get_by_role("alert").filter(has_text="the api does not answer").first).to_be_visible()
         stage.cluster.start_part("api")
         expect(header(view).get_by_text("Live", exact=True)).to_be_visible()
         expect(view.get_by_role("heading", level=1)).to_have_text("ages")
+        expect(view.get_by_role("region", name="Configuration")).to_contain_text("Each instance asks for")
+        expect(view.get_by_role("alert")).to_have_count(0)
+
+        stage.cluster.stop_part("web")
+        expect(mark.get_by_text(AS_OF)).to_be_visible()
+        stage.cluster.start_part("web")
+        expect(header(view).get_by_text("Live", exact=True)).to_be_visible()
 
 
 def test_a_topic_that_is_not_answered_makes_the_page_stale(visit: Visit) -> None:
