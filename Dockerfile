@@ -11,6 +11,7 @@ COPY workflows workflows
 COPY activities activities
 COPY services services
 COPY cli cli
+COPY examples examples
 RUN /opt/peloton/bin/pip install --no-cache-dir --disable-pip-version-check \
         -c constraints.txt '.[web,postgres]'
 

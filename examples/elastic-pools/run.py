@@ -167,8 +167,8 @@ def draw(samples: Path, picture: Path) -> None:
         import plot
     except ModuleNotFoundError as error:
         print(f"no plot, because {error.name} is not installed. To get it:")
-        print("  .venv/bin/pip install -c constraints.txt -e '.[docs]'")
-        print(f"  .venv/bin/python examples/elastic-pools/plot.py {samples} {picture}")
+        print(f"  {sys.executable} -m pip install matplotlib")
+        print(f"  {sys.executable} {Path(__file__).with_name('plot.py')} {samples} {picture}")
         return
     plot.draw(samples, picture)
     print(f"the plot is in {picture}")

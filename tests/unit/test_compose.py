@@ -200,6 +200,13 @@ def test_what_the_dockerfile_copies_exists_and_is_sent() -> None:
     assert {source.split("/")[0] for source in sources} == sent
 
 
+def test_the_image_has_the_extras_of_production() -> None:
+    """The image has the pages and the driver of PostgreSQL, and no Temporal server."""
+    [install] = [words for words in dockerfile() if words[0] == "RUN" and "install" in words]
+
+    assert install[-1] == "'.[web,postgres]'"
+
+
 def test_the_image_holds_all_packages_and_runs_serve() -> None:
     """The build stage has each package of the wheel, the base is pinned, and the entry point runs the roles."""
     text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
@@ -209,6 +216,6 @@ def test_the_image_holds_all_packages_and_runs_serve() -> None:
     bases = [words[1] for words in dockerfile() if words[0] == "FROM"]
     last = shlex.split((ROOT / "deploy/entrypoint.sh").read_text(encoding="utf-8").strip().splitlines()[-1])
 
-    assert set(ast.literal_eval(packages[1])) - copied == set()
+    assert {*ast.literal_eval(packages[1]), "examples", "third_party"} - copied == set()
     assert bases == ["python:3.12-slim", "python:3.12-slim"]
     assert last == ["exec", "peloton", "serve", "$@"]

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
-import sys
-import tarfile
 import zipfile
 from pathlib import Path
 
 import pytest
 
 from cli.examples import EXAMPLES
-from tests.unit.tidy import PYMESOS, ROOT, files
+from tests.package import build_distributions
+from tests.unit.tidy import PYMESOS, files
 
 pytestmark = pytest.mark.xdist_group("package")  # one worker builds it once
 SOURCES = Path("services/web/app")
@@ -20,24 +17,7 @@ SOURCES = Path("services/web/app")
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Returns the folder of a source distribution, built from a copy of the tree, and of the wheel built from that."""
-    copy, dist = tmp_path_factory.mktemp("tree"), tmp_path_factory.mktemp("dist")
-    for path in files():
-        if path.parts[0] not in ("docs", "tests"):
-            (copy / path.parent).mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(ROOT / path, copy / path)
-    build("sdist", copy, dist)
-    [source] = dist.glob("*.tar.gz")
-    with tarfile.open(source) as archive:
-        archive.extractall(dist, filter="data")
-    build("wheel", dist / source.name.removesuffix(".tar.gz"), dist)
-    return dist
-
-
-def build(target: str, folder: Path, dist: Path) -> None:
-    command = [sys.executable, "-m", "hatchling", "build", "--target", target, "--directory", str(dist)]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=300)
-    assert done.returncode == 0, done.stderr
+    return build_distributions(tmp_path_factory.mktemp("built"))
 
 
 @pytest.fixture(scope="module")
