@@ -43,6 +43,7 @@ BY_OTHERS = {
     "JSON of dataclasses": "hits misses prefetched",
     "tests": "settings_of shares_capacity",
     "enum": "_missing_",
+    "mkdocs": "on_page_markdown",
     "public API": "PLACING PLACED LAUNCHING",
 }
 """Names that are used where no name is written: by libraries, and by tests that read internals."""
