@@ -15,11 +15,18 @@ if TYPE_CHECKING:
     from services.storage.pods.external_pods import ExternalPods
     from services.storage.storage import Storage
 
+DRIVERS: dict[str, Callable[[Settings, FrameworkRecords], ClusterDriver]] = {}
+"""Drivers of plugins, by the scheme of the address in PELOTON_MESOS."""
+
 
 def cluster_driver_of(
     settings: Settings, records: FrameworkRecords, external_pods: ExternalPods
 ) -> Callable[[], ClusterDriver]:
     """Makes the driver of this host manager's cluster. Raises InvalidArgument naming the setting."""
+    scheme, separator, _ = settings.mesos.partition("://")
+    if separator and scheme in DRIVERS:
+        make = DRIVERS[scheme]
+        return lambda: make(settings, records)
     if settings.kubernetes:
         from services.hostmgr.kubernetes.external.external_driver import ExternalPodsDriver
 

@@ -31,6 +31,7 @@ from services import role_settings, telemetry, temporal, temporal_connection
 from services.health import ProcessHealth, heartbeat, probing
 from services.leader import LeaderChannels, LeaderElection
 from services.leading import Leading, lead_when_elected
+from services.plugins import load_plugins
 from services.settings import Settings, load
 from services.storage import schema_version
 from services.storage.jobs.jobs import Jobs
@@ -157,6 +158,7 @@ async def _run_roles(settings: Settings, roles: Sequence[str], upgrade: bool, he
         from services.web import server
 
         return await server.run(settings, stop, partial(health.note, WEB, ""))
+    load_plugins()
     database = settings.require_database()
     config = temporal_connection.connect_config(settings.temporal, settings.temporal_namespace)
     identity = "+".join(dict.fromkeys(roles))

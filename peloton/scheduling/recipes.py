@@ -6,7 +6,7 @@ when not all fit. It decides by the resources that the pods before have left.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
@@ -164,13 +164,14 @@ def least_free_first(hosts: Candidates, count: int) -> Ints:
     return hosts.fill_hosts(lambda wanted: hosts.first(wanted, *keys), count)
 
 
-RECIPES: Mapping[Strategy, Recipe] = {
+RECIPES: dict[Strategy, Recipe] = {
     Strategy.PACK_HOST: pack_tightly,
     Strategy.SPREAD_JOB: spread_evenly,
     Strategy.EMPTIEST_HOST: emptiest_first,
     Strategy.DEFRAGMENT: least_free_first,
     Strategy.LEAST_LOADED: least_loaded_first,
 }
+"""The recipes by strategy. A plugin may replace one; workers and host managers need the same."""
 
 
 def choose(

@@ -81,6 +81,7 @@ MAY: dict[str, May] = {
     "services.grpc_status": May(_GRPC, ("grpc",)),
     "services.grpc_requests": May((*_GRPC, "peloton.api.wire_faults"), ("google", "grpc")),
     "services.leader": May(("peloton.api.limits", "peloton.errors", "peloton.ports"), ("grpc",)),
+    "services.plugins": May(("peloton.errors",)),
     "services.leading": May(("peloton.errors", "services.leader")),
     "services.log_lines": May(("peloton.model.text",)),
     "services.telemetry": May(("peloton.errors", "services.log_lines", "services.settings"), ("opentelemetry",)),
