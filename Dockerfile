@@ -4,7 +4,7 @@ FROM python:3.12-slim AS build
 
 WORKDIR /src
 RUN python -m venv /opt/peloton
-COPY pyproject.toml hatch_build.py constraints.txt README.md LICENSE ./
+COPY pyproject.toml hatch_build.py constraints.txt README.md LICENSE NOTICE ./
 COPY third_party third_party
 COPY peloton peloton
 COPY workflows workflows
