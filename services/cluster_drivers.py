@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from services.storage.pods.external_pods import ExternalPods
     from services.storage.storage import Storage
 
-DRIVERS: dict[str, Callable[[Settings, FrameworkRecords], ClusterDriver]] = {}
+DRIVERS: dict[str, Callable[[Settings, FrameworkRecords, ExternalPods], ClusterDriver]] = {}
 """Drivers of plugins, by the scheme of the address in PELOTON_MESOS."""
 
 
@@ -26,7 +26,7 @@ def cluster_driver_of(
     scheme, separator, _ = settings.mesos.partition("://")
     if separator and scheme in DRIVERS:
         make = DRIVERS[scheme]
-        return lambda: make(settings, records)
+        return lambda: make(settings, records, external_pods)
     if settings.kubernetes:
         from services.hostmgr.kubernetes.external.external_driver import ExternalPodsDriver
 

@@ -3,12 +3,14 @@
 import logging
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import cast
 
 from peloton.model.ids import PodId
 from peloton.ports import FrameworkRecords
 from services.cluster_drivers import DRIVERS, cluster_driver_of
 from services.hostmgr.driver import ClusterDriver, HostLaunch
 from services.settings import Settings
+from services.storage.pods.external_pods import ExternalPods
 
 log = logging.getLogger("audit")
 SCHEME = "audit"
@@ -29,9 +31,9 @@ class AuditedDriver:
         return self._driver.launch(launches)
 
 
-def make(settings: Settings, records: FrameworkRecords) -> AuditedDriver:
+def make(settings: Settings, records: FrameworkRecords, external_pods: ExternalPods) -> ClusterDriver:
     plain = replace(settings, mesos=settings.mesos.removeprefix(f"{SCHEME}://"))
-    return AuditedDriver(cluster_driver_of(plain, records, external_pods=None)())
+    return cast(ClusterDriver, AuditedDriver(cluster_driver_of(plain, records, external_pods)()))
 
 
 def register() -> None:
