@@ -108,6 +108,20 @@ def test_a_pool_is_changed(stage: Stage, visit: Visit) -> None:
     assert (2, 2) == limit_and_share(stage, "grows")
 
 
+def test_a_pool_is_deleted(stage: Stage, visit: Visit) -> None:
+    """The button asks first, deletes the pool, and leads to the other pools."""
+    pool = stage.pool("goes")
+    view = visit("/pools/goes")
+
+    hesitate(view, "Delete")
+    confirm(view, "Delete")
+
+    expect(view).to_have_url(re.compile("/pools$"))
+    found = stage.cluster.client.respools.Query(respool_pb2.QueryRequest()).resourcePools
+    assert pool not in {one.id.value for one in found}
+    del stage.pools["goes"]
+
+
 def limit_and_share(stage: Stage, pool: str) -> tuple[float, float]:
     """Return limit and share of cpu."""
     cpu = next(one for one in stage.pool_config(pool).resources if one.kind == "cpu")

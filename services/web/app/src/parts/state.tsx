@@ -2,7 +2,7 @@
 
 export type Tone = "good" | "busy" | "waiting" | "bad" | "over" | "none";
 
-// Of jobs, pods, hosts and their events, updates, and schedules and their runs, without the prefix of their enum.
+// Of jobs, pods, hosts and their events, updates, volumes, and schedules and their runs, without the prefix of their enum.
 const TONES: Record<string, Tone> = {
   RUNNING: "good", SUCCEEDED: "over", READY: "busy", UP: "good", GREEN: "good",
   INITIALIZED: "waiting", PENDING: "waiting", PLACING: "busy", PLACED: "busy", LAUNCHING: "busy", LAUNCHED: "busy", STARTING: "busy",
@@ -11,6 +11,7 @@ const TONES: Record<string, Tone> = {
   JOINED: "good", LEFT: "bad", CORDONED: "waiting", UNCORDONED: "good", AVOIDED: "bad", FLAPPING: "bad", RESERVED: "waiting",
   VOLUME_LOST: "bad", VOLUME_FOUND: "good", MAINTENANCE_ASKED: "waiting", DRAIN_PROGRESS: "busy", DRAIN_FORCED: "bad", COMPLETED: "over", CANCELLED: "over",
   KILLING: "waiting", PREEMPTING: "waiting", KILLED: "over", DELETED: "over",
+  CREATED: "good", DELETING: "waiting",
   ACTIVE: "good", REFUSED: "bad", TERMINATED: "over",
 };
 

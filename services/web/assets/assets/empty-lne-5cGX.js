@@ -1,1 +1,0 @@
-import{n as e}from"./same-as-DX3A-Uio.js";import{y as t}from"./index-mF3-islq.js";function n({children:n,command:r}){return t(`div`,{class:`empty`,children:[t(`p`,{children:n}),r&&t(`p`,{children:t(e,{text:r})})]})}export{n as t};
