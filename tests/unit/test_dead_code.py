@@ -42,7 +42,7 @@ BY_OTHERS = {
     "pod machine, which names columns": "initial_health",
     "JSON of dataclasses": "hits misses prefetched",
     "tests": "settings_of shares_capacity",
-    "enum": "_missing_",
+    "enum": "_missing_ _value_",
     "mkdocs": "on_page_markdown",
     "public API": "PLACING PLACED LAUNCHING",
 }
