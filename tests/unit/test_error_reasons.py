@@ -13,6 +13,7 @@ import pytest
 from google.rpc.error_details_pb2 import ErrorInfo
 from google.rpc.status_pb2 import Status
 
+from cli.watch import may_resume
 from peloton.api import error_details
 from peloton.api.error_details import Details, details_of, encode, reason_of
 from peloton.api.limits import is_connection_failure, was_never_sent
@@ -206,8 +207,11 @@ def test_an_error_without_our_details_has_no_reason(value: bytes) -> None:
 class Call:
     """An error as a client sees it."""
 
-    def __init__(self, text: str, details: Details | None) -> None:
-        self._text, self._details = text, details
+    def __init__(self, text: str, details: Details | None, code: grpc.StatusCode = grpc.StatusCode.UNAVAILABLE) -> None:
+        self._text, self._details, self._code = text, details, code
+
+    def code(self) -> grpc.StatusCode:
+        return self._code
 
     def details(self) -> str:
         return self._text
@@ -224,6 +228,15 @@ def test_only_the_library_means_a_missing_connection() -> None:
     assert was_never_sent(Call(text, None))
     assert not is_connection_failure(Call(text, Details(Unavailable.reason)))
     assert not was_never_sent(Call(text, Details(Unavailable.reason)))
+
+
+@pytest.mark.parametrize(
+    ("details", "resumes"),
+    [(None, True), (Details(Reason.WATCH_OVERFLOW), True), (Details(Reason.STATE_CONFLICT), False)],
+)
+def test_the_code_decides_for_an_error_without_a_reason(details: Details | None, resumes: bool) -> None:
+    """An older server gives no reason: a client resumes a watch that was ABORTED. It does not for another reason."""
+    assert may_resume(cast(Any, Call("event overflow", details, grpc.StatusCode.ABORTED))) is resumes
 
 
 async def test_json_over_http_shows_the_details() -> None:
