@@ -27,6 +27,7 @@ ENTRIES = {
     "pod": Entry("cli.pod.group", "pod", "Look at, start, stop and restart the pods of services; read their logs."),
     "watch": Entry("cli.watch", "watch", "Print changes of services and their pods as they happen."),
     "update": Entry("cli.update", "update", "Update services by API v0, where an update has an id."),
+    "usage": Entry("cli.usage", "usage", "Show core-, GiB- and GPU-hours of pools and owners."),
     "respool": Entry("cli.respool.group", "respool", "Divide the cluster into resource pools."),
     "host": Entry("cli.host.group", "host", "Look at the hosts of the cluster, and maintain them."),
     "volume": Entry("cli.volume", "volume", "Look at the volumes of services, and delete them."),

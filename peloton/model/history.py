@@ -9,8 +9,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
+from urllib.parse import quote, unquote
 
 from peloton.model.ids import RespoolId
+
+OWNERS_PREFIX = "owner/"
+OTHER_OWNERS = "*"
+"""Stands for the owners beyond the limit of series, in their place in the name. An owner of this name is quoted."""
 
 
 class Quantity(StrEnum):
@@ -23,6 +28,8 @@ class Quantity(StrEnum):
     ALLOCATION = "allocation"  # for a cluster: resources of registered hosts that pods hold
     SLACK_ALLOCATION = "slack_allocation"  # the revocable part of the allocation
     DEMAND = "demand"  # demand of queued pods
+    BORROWED = "borrowed"  # the part of the allocation above the reservation
+    LENT = "lent"  # the part of the reservation that other pools hold
     # Quantities of a cluster, by kind.
     CAPACITY = "capacity"  # hosts that take pods
     REGISTERED = "registered"  # all hosts
@@ -73,6 +80,17 @@ class Series:
 def pool_series(pool_id: RespoolId) -> str:
     """Return the name of a pool's series."""
     return f"pool/{pool_id}"
+
+
+def owner_series(pool_id: RespoolId, owner: str | None) -> str:
+    """Return the name of the series of one owner's pods in one pool; None: of all owners beyond the limit."""
+    return f"{OWNERS_PREFIX}{pool_id}/{OTHER_OWNERS if owner is None else quote(owner, safe='')}"
+
+
+def parse_owner_series(name: str) -> tuple[RespoolId, str]:
+    """Return the pool and the owner of a series."""
+    pool_id, owner = name.removeprefix(OWNERS_PREFIX).split("/")
+    return RespoolId(pool_id), unquote(owner)
 
 
 def cluster_series(cluster: str) -> str:

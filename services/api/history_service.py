@@ -1,4 +1,4 @@
-"""Peloton's HistoryService: time series of pools and clusters from storage."""
+"""Peloton's HistoryService: time series of pools and clusters, and usage, from storage."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from peloton.model.resources import RESOURCE_KINDS
 from peloton.model.respool import pool_paths
 from peloton.model.text import quote, shorten
 from peloton.model.times import NS_PER_S
+from services.api import usage
 from services.api.calls import Calls
 from services.api.channels import ClusterLookup
 from services.storage.history.history import HOUR_S, KEPT_S, MINUTE_S, History
@@ -36,6 +37,8 @@ POOL_QUANTITIES = (
     Quantity.ALLOCATION,
     Quantity.SLACK_ALLOCATION,
     Quantity.DEMAND,
+    Quantity.BORROWED,
+    Quantity.LENT,
 )
 CLUSTER_QUANTITIES = (
     Quantity.CAPACITY,
@@ -76,6 +79,9 @@ class HistoryService:
     ) -> pb.GetClusterHistoryResponse:
         return await self._calls.run(self._cluster_history, request)
 
+    async def GetUsage(self, request: pb.GetUsageRequest, context: Any) -> pb.GetUsageResponse:
+        return await self._calls.run(self._usage, request)
+
     def _pool_history(self, request: pb.GetPoolHistoryRequest) -> pb.GetPoolHistoryResponse:
         wanted = columns_of(request.kinds, POOL_QUANTITIES, POOL_COUNTS)
         paths = pool_paths(self._pools.specs())
@@ -113,6 +119,16 @@ class HistoryService:
         start = rfc3339(grid.start_s * NS_PER_S)
         return pb.GetClusterHistoryResponse(start=start, step_s=grid.step_s, count=grid.count, clusters=clusters)
 
+    def _usage(self, request: pb.GetUsageRequest) -> pb.GetUsageResponse:
+        end_s = seconds("end", request.end) if request.end else int(self._clock_s())
+        start_s = seconds("start", request.start) if request.start else end_s - usage.SPAN_DEFAULT_S
+        check_order(start_s, end_s)
+        paths = pool_paths(self._pools.specs())
+        tops = check_paths(paths, request.paths or ["/"])
+        chosen = {pool_id for pool_id, path in paths.items() if any(_is_within(path, top) for top in tops)}
+        period = usage.Period(start_s - start_s % HOUR_S, end_s)
+        return usage.read_usage(self._history, paths, chosen, set(request.owners), period, request.daily)
+
     def _grid(self, request: Request, series_count: int, column_count: int) -> Grid:
         now_s = int(self._clock_s())
         end_s = seconds("end", request.end) if request.end else now_s
@@ -149,10 +165,7 @@ def chosen_pools(paths: dict[RespoolId, str], wanted: Sequence[str], levels: int
     """
     if not wanted:
         raise InvalidArgument("no path of a pool is given: want at least one, such as /")
-    known = set(paths.values())
-    tops = {each.rstrip("/") or "/" for each in wanted}
-    if unknown := sorted(tops - known):
-        raise NotFound(f"resource pool {shorten(unknown[0])} not found").because(Reason.POOL_NOT_FOUND, pool=unknown[0])
+    tops = check_paths(paths, wanted)
     found = [
         (_parts(path), pool_id) for pool_id, path in paths.items() if any(_is_within(path, top, levels) for top in tops)
     ]
@@ -161,19 +174,32 @@ def chosen_pools(paths: dict[RespoolId, str], wanted: Sequence[str], levels: int
     return [pool_id for _, pool_id in sorted(found)]
 
 
+def check_paths(paths: dict[RespoolId, str], wanted: Iterable[str]) -> set[str]:
+    """Return the paths without a slash at the end. Raises NotFound."""
+    tops = {each.rstrip("/") or "/" for each in wanted}
+    if unknown := sorted(tops - set(paths.values())):
+        raise NotFound(f"resource pool {shorten(unknown[0])} not found").because(Reason.POOL_NOT_FOUND, pool=unknown[0])
+    return tops
+
+
 def _parts(path: str) -> list[str]:
     return [part for part in path.split("/") if part]
 
 
-def _is_within(path: str, top: str, levels: int) -> bool:
+def _is_within(path: str, top: str, levels: int | None = None) -> bool:
     own, above = _parts(path), _parts(top)
-    return own[: len(above)] == above and len(own) - len(above) <= levels
+    return own[: len(above)] == above and (levels is None or len(own) - len(above) <= levels)
+
+
+def check_order(start_s: int, end_s: int) -> None:
+    """Raises InvalidArgument if the start is not before the end."""
+    if start_s >= end_s:
+        raise InvalidArgument(f"the start, {rfc3339(start_s * NS_PER_S)}, is not before the end")
 
 
 def grid_of(start_s: int, end_s: int, step_s: int, now_s: int, series_count: int, column_count: int) -> Grid:
     """Choose the intervals. Raises InvalidArgument for intervals that are not stored, or too many for one answer."""
-    if start_s >= end_s:
-        raise InvalidArgument(f"the start, {rfc3339(start_s * NS_PER_S)}, is not before the end")
+    check_order(start_s, end_s)
     minutes_from_s = now_s - KEPT_S[MINUTE_S]
     fits = VALUES_MAX // max(series_count * column_count * 2, 1)  # a mean and a maximum
     if step_s:

@@ -6,6 +6,7 @@ A setting has them checked after each cycle: faults are logged and counted, and 
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Iterator
 from itertools import islice
 
@@ -14,6 +15,7 @@ import numpy as np
 from peloton.model.ids import JobId
 from peloton.model.resources import RESOURCE_KINDS
 from peloton.scheduling.cycle import Plan, Snapshot
+from peloton.scheduling.gangs import Footprint
 from peloton.scheduling.invariants import above_bounds, wrong_evictions
 from services.resmgr.accounts import COLUMNS
 from services.resmgr.ledger import HOLDING, IS_ALLOCATED, LEAVING, PENDING
@@ -73,6 +75,11 @@ def faults(state: ResmgrState) -> Iterator[str]:
         counts = (ledger.pending_count, queued.get(job_id, 0), ledger.allocated_count)
         if counts != (pending, pending, held):
             yield f"job {job_id} counts {counts} as pending, queued and allocated, its pods are {pending} and {held}"
+        counted = Counter[Footprint]()
+        for count, footprint in ledger.footprints.tally(np.flatnonzero(IS_ALLOCATED[ledger.states])):
+            counted[footprint] += count
+        if counted != ledger.held:
+            yield f"job {job_id} holds {dict(ledger.held)}, its pods add up to {dict(counted)}"
         if ledger.is_over:
             yield f"job {job_id} neither waits nor holds anything, and is remembered"
         if (job_id in state.evicted) != bool((ledger.states == LEAVING).any()):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice, pairwise
 from operator import le
@@ -91,6 +92,8 @@ class JobLedger:
     def __init__(self, job: JobRecord) -> None:
         self.job_id: JobId = job.job_id
         self.pool_id: RespoolId = job.respool_id
+        self.owner = job.owning_team
+        self.held = Counter[Footprint]()  # pods that hold resources
         self.priority = job.sla.priority
         self.gang_size = job.gang_size
         self.requeue_count = job.gang_requeue_count  # failed launches of the gang in a row

@@ -1,7 +1,7 @@
 """The recorder of time series of pools and clusters.
 
-Once a minute it stores allocation, entitlement, demand and the like of all pools, and the sums over the hosts of each
-cluster. The leader runs it, so that each series has one writer.
+Once a minute it stores allocation, entitlement, demand and the like of all pools, the allocation of each owner in each
+pool, and the sums over the hosts of each cluster. The leader runs it, so that each series has one writer.
 """
 
 from __future__ import annotations
@@ -13,12 +13,23 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
+import numpy as np
+
 from peloton.errors import Unavailable
 from peloton.lifecycle.downsampling import merge_marks
-from peloton.model.history import Column, Preemption, Quantity, Sample, cluster_series, pool_series
+from peloton.model.history import (
+    Column,
+    Preemption,
+    Quantity,
+    Sample,
+    cluster_series,
+    owner_series,
+    pool_series,
+)
 from peloton.model.host import ClusterSums, HostState
 from peloton.model.resources import RESOURCE_KINDS, Resources
-from peloton.scheduling.tree import PoolTree
+from peloton.scheduling.lending import compute_lending
+from peloton.scheduling.tree import Ints, PoolTree
 from services.resmgr.metrics import amounts_of
 from services.resmgr.rounds import repeat
 from services.resmgr.settings import RecorderSettings
@@ -29,6 +40,8 @@ log = logging.getLogger(__name__)
 
 POOLS_MAX = 5_000
 """Limit of pools with time series: the upper ones, if there are more."""
+OWNERS_MAX = 1_000
+"""Limit of owners with a time series, each owner counted once for each of its pools."""
 HOSTS_IN = {
     HostState.UP: Column(Quantity.HOSTS_UP),
     HostState.DRAINING: Column(Quantity.HOSTS_DRAINING),
@@ -96,7 +109,9 @@ class Recorder:
         """
         counted, is_stored = self._tally.take(), False
         try:
-            amounts, preemptions = pool_amounts(self._state(), counted)
+            state = self._state()
+            amounts, preemptions = pool_amounts(state, counted)
+            amounts |= owner_amounts(state)
             is_stored = await asyncio.to_thread(self._store, end_s - self.period_s, amounts, preemptions)
             self._recorded_s = end_s
         finally:
@@ -136,6 +151,8 @@ def pool_amounts(
     for quantity in (Quantity.RESERVATION, Quantity.LIMIT):
         arrays[quantity] = arrays[quantity].copy()
         arrays[quantity][0] = tuple(state.capacity)
+    lending = compute_lending(tree, arrays[Quantity.RESERVATION], arrays[Quantity.ALLOCATION])
+    arrays |= {Quantity.BORROWED: lending.borrowed, Quantity.LENT: lending.lent}
     for quantity, array in arrays.items():
         columns = [Column(quantity, kind) for kind in RESOURCE_KINDS]
         for pool_id, row in zip(tree.ids[:POOLS_MAX], array.tolist(), strict=False):
@@ -150,6 +167,43 @@ def pool_amounts(
         marks = merge_marks(Preemption(0, for_pool, pods) for for_pool, pods in by_cause.items())
         preemptions[name] = tuple((mark.for_pool, mark.pod_count) for mark in marks)
     return found, preemptions
+
+
+def owner_amounts(state: ResmgrState) -> dict[str, Amounts]:
+    """Return allocation and borrowed part of each pool's owners, by the name of the series.
+
+    An owner's pods borrow in proportion to what they hold of the pool. The ``OWNERS_MAX`` with most cpu have a series
+    each; the others of a pool share one.
+    """
+    if state.capacity is None:
+        return {}
+    tree, held = state.tree, dict[tuple[int, str], Ints]()  # by row of the pool and name of the series
+    for ledger in state.jobs.values():
+        row = tree.row.get(ledger.pool_id) if ledger.held else None
+        if row is not None:
+            sums = _sums(held, (row, owner_series(ledger.pool_id, ledger.owner)))
+            for footprint, count in ledger.held.items():
+                sums += np.multiply(footprint.need, count)
+    for row, name in sorted(held, key=lambda key: -int(held[key][0]))[OWNERS_MAX:]:
+        rest = _sums(held, (row, owner_series(tree.ids[row], None)))
+        rest += held.pop((row, name))
+    allocation = state.accounts.non_slack + state.accounts.slack
+    borrowed = np.maximum(allocation - tree.reservation, 0)
+    found = dict[str, Amounts]()
+    for (row, name), sums in held.items():
+        share = sums * borrowed[row] // np.maximum(allocation[row], 1)
+        amounts = {Quantity.ALLOCATION: sums.tolist(), Quantity.BORROWED: share.tolist()}
+        found[name] = {
+            Column(quantity, kind): amount
+            for quantity, of_kinds in amounts.items()
+            for kind, amount in zip(RESOURCE_KINDS, of_kinds, strict=True)
+            if amount
+        }
+    return found
+
+
+def _sums(held: dict[tuple[int, str], Ints], key: tuple[int, str]) -> Ints:
+    return held.setdefault(key, np.zeros(len(RESOURCE_KINDS), np.int64))
 
 
 def _sum_over_subtrees(tree: PoolTree, pods: Mapping[tuple[str, str], int]) -> dict[str, Counter[str]]:

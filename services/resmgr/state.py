@@ -25,7 +25,7 @@ from peloton.scheduling.admission import Admission
 from peloton.scheduling.compartments import Compartment, compartments, part_of
 from peloton.scheduling.cycle import Plan, Snapshot
 from peloton.scheduling.entitlement import Entitlement
-from peloton.scheduling.gangs import GangRun
+from peloton.scheduling.gangs import Footprint, GangRun
 from peloton.scheduling.tree import PoolTree, build_tree
 from services.resmgr.accounts import Accounts
 from services.resmgr.in_backoff import Releases, find_held_gangs, loads_of, skip_held
@@ -196,7 +196,7 @@ class ResmgrState:
                 self.evicted.add(job.job_id)
             ledger.allocated_count += count
             for _, length, footprint in ledger.footprints.pieces(start, count):
-                self.accounts.hold(ledger.pool_id, footprint, length)
+                self._hold(ledger, footprint, length)
 
     def apply_admission(self, admission: Admission) -> list[JobId]:
         """Move admitted gangs from their queues to the allocation. Return their jobs."""
@@ -212,7 +212,7 @@ class ResmgrState:
             self._unplaced.forget(run.job_id)  # placement tries again
             for _, length, footprint in ledger.footprints.pieces(run.start, pods):
                 self.accounts.want(ledger.pool_id, footprint, -length)
-                self.accounts.hold(ledger.pool_id, footprint, length)
+                self._hold(ledger, footprint, length)
             jobs[run.job_id] = None
         for (row, _), taken in by_queue.items():
             self.waiting.take(self.tree.ids[row], taken[0][0].queue, taken)
@@ -328,11 +328,18 @@ class ResmgrState:
         ledger.states[instances] = codes
         ended = instances[~IS_ALLOCATED[codes]]
         for count, footprint in ledger.footprints.tally(ended):
-            self.accounts.hold(ledger.pool_id, footprint, -count)
+            self._hold(ledger, footprint, -count)
         ledger.allocated_count -= len(ended)
         if ledger.job_id in self.evicted and not (ledger.states == LEAVING).any():
             self.evicted.discard(ledger.job_id)
         return len(ended)
+
+    def _hold(self, ledger: JobLedger, footprint: Footprint, count: int) -> None:
+        """Add ``count`` pods to the allocation of the job and of its pool; a negative count releases them."""
+        self.accounts.hold(ledger.pool_id, footprint, count)
+        ledger.held[footprint] += count
+        if not ledger.held[footprint]:
+            del ledger.held[footprint]
 
     def _forget(self, ledger: JobLedger) -> None:
         if ledger.is_over:

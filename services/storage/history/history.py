@@ -71,6 +71,20 @@ class History(Repository):
             ):
                 pass
 
+    def list_names(self, prefix: str, step_s: int, start_s: int, end_s: int) -> list[str]:
+        """List series with this prefix that have intervals in ``start_s <= t < end_s``, sorted."""
+        after = prefix[:-1] + chr(ord(prefix[-1]) + 1)
+        is_page = sa.and_(_PAGE.step_s == step_s, _PAGE.start_s > start_s - SPAN_S[step_s], _PAGE.start_s < end_s)
+        pages = sa.select(_PAGE.series).distinct().where(_PAGE.series >= prefix, _PAGE.series < after, is_page)
+        at = HISTORY_SAMPLE.c.at_s
+        samples = sa.select(HISTORY_SAMPLE).where(at >= start_s, at < end_s).order_by(at)
+
+        def work(conn: sa.Connection) -> set[str]:
+            recent = samples_to_series([(row.at_s, row.sample) for row in conn.execute(samples)])
+            return {*conn.execute(pages).scalars(), *(name for name in recent if name.startswith(prefix))}
+
+        return sorted(self._db.read(work))
+
     def read(
         self, names: Collection[str], step_s: int, start_s: int, end_s: int, columns: Sequence[Column] | None = None
     ) -> dict[str, Series]:

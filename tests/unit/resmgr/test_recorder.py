@@ -8,13 +8,16 @@ from dataclasses import dataclass, field
 import pytest
 
 from peloton.errors import InvalidSettings, Unavailable
-from peloton.model.history import Column, Quantity, Sample, Series, cluster_series, pool_series
+from peloton.model.history import Column, Quantity, Sample, Series, cluster_series, owner_series, pool_series
 from peloton.model.host import ClusterSums, HostState
-from peloton.model.ids import ROOT_POOL_ID
+from peloton.model.ids import ROOT_POOL_ID, RespoolId
 from peloton.model.resources import Resources
-from services.resmgr.recorder import Recorder, pool_amounts
+from services.resmgr import recorder
+from services.resmgr.audit import faults
+from services.resmgr.recorder import Recorder, owner_amounts, pool_amounts
 from services.resmgr.recovery import rebuild
 from services.resmgr.settings import RecorderSettings
+from services.resmgr.state import ResmgrState
 from services.resmgr.tally import Tally
 from services.settings import load
 from tests.unit.resmgr.test_loop import running, until
@@ -203,3 +206,41 @@ def test_a_period_divides_a_minute(period_s: int) -> None:
     """Samples with another period would not add up to minutes."""
     with pytest.raises(InvalidSettings, match=f"PELOTON_HISTORY_PERIOD_S={period_s}"):
         load({"PELOTON_HISTORY_PERIOD_S": str(period_s)})
+
+
+def holding(world: World, held: dict[tuple[RespoolId, str], int]) -> ResmgrState:
+    """Return the state in which owners hold cores of pools, in pods of one core."""
+    for (pool_id, owner), count in held.items():
+        job = world.job(pool_id, count, owner=owner)
+        world.storage.admission.mark_pending(job, world.storage.admission.queueable(job, count), 1)
+        world.storage.admission.mark_ready([(job, 0, count)])
+    state = rebuild(world.storage)
+    state.set_capacity(Resources.of(100, 100_000), Resources())
+    return state
+
+
+def test_owners_have_what_their_pods_hold(world: World) -> None:
+    """Owners of one pool borrow in proportion; the pool that lends and the pool that borrows have the same amount."""
+    maps, rides = world.pool("maps", 40, 100), world.pool("rides", 60, 100)
+    state = holding(world, {(maps, "alice"): 60, (maps, "b/ob"): 20, (rides, "alice"): 10})
+
+    owners, (pools, _) = owner_amounts(state), pool_amounts(state, Tally())
+
+    assert {
+        owner_series(maps, "alice"): {cpu(Quantity.ALLOCATION): 60_000, cpu(Quantity.BORROWED): 30_000},
+        owner_series(maps, "b/ob"): {cpu(Quantity.ALLOCATION): 20_000, cpu(Quantity.BORROWED): 10_000},
+        owner_series(rides, "alice"): {cpu(Quantity.ALLOCATION): 10_000},
+    } == owners
+    assert 40_000 == pools[pool_series(maps)][cpu(Quantity.BORROWED)] == pools[pool_series(rides)][cpu(Quantity.LENT)]
+    assert [] == list(faults(state))
+
+
+def test_owners_beyond_the_limit_share_a_series(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The owners with most cpu keep a series of their own; an owner named like the shared one is quoted."""
+    monkeypatch.setattr(recorder, "OWNERS_MAX", 2)
+    maps = world.pool("maps", 40, 100)
+    state = holding(world, {(maps, "*"): 30, (maps, "b"): 20, (maps, "c"): 5, (maps, "d"): 4})
+
+    found = {name: amounts[cpu(Quantity.ALLOCATION)] for name, amounts in owner_amounts(state).items()}
+
+    assert {f"owner/{maps}/%2A": 30_000, f"owner/{maps}/b": 20_000, f"owner/{maps}/*": 9_000} == found

@@ -138,10 +138,11 @@ class World:
         preemptible: bool = True,
         revocable: bool = False,
         max_failures: int = 0,
+        owner: str = "",
     ) -> JobId:
         """Store a job whose pods are INITIALIZED. ``cpus`` sets the amounts of the first pods."""
         config = job_pb2.JobConfig(name="job", type=job_pb2.BATCH, instanceCount=count)
-        config.respoolID.value = pool_id
+        config.respoolID.value, config.owningTeam = pool_id, owner
         config.sla.priority, config.sla.preemptible, config.sla.revocable = priority, preemptible, revocable
         config.sla.minimumRunningInstances = gang
         config.defaultConfig.resource.cpuLimit = cpu
