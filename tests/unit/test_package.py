@@ -55,7 +55,7 @@ def test_the_wheel_has_no_sources_of_pages_and_no_tests(names: set[str]) -> None
 
 
 def test_the_wheel_requires_nothing_that_cannot_be_installed(built: Path) -> None:
-    """Neither pymesos nor http-parser, which cannot be compiled, is a requirement, of the wheel or of an extra."""
+    """The requirements, also those of extras, include neither pymesos nor http-parser, which cannot be compiled."""
     [wheel] = built.glob("*.whl")
     with zipfile.ZipFile(wheel) as archive:
         [metadata] = [name for name in archive.namelist() if name.endswith(".dist-info/METADATA")]

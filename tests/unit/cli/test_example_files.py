@@ -61,7 +61,7 @@ def test_the_program_is_named_as_the_shell_finds_it(
 def test_the_demo_says_how_to_get_the_files_that_it_names(
     has_examples: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Without a folder of examples the hints begin with the command that copies it."""
+    """The hints begin with the command that copies the examples, where their folder is missing."""
     monkeypatch.chdir(tmp_path)
     if has_examples:
         Path("examples").mkdir()
