@@ -56,9 +56,7 @@ before or after the command's name, unless the command has an option of the same
 """
 
 
-def installed_commands(
-    command: click.Command, ctx: click.Context
-) -> Iterator[tuple[str, click.Command, click.Context]]:
+def iterate_commands(command: click.Command, ctx: click.Context) -> Iterator[tuple[str, click.Command, click.Context]]:
     """Path, command and context of ``command`` and everything below it, parents first."""
     yield ctx.command_path, command, ctx
     if not isinstance(command, click.Group):
@@ -68,7 +66,7 @@ def installed_commands(
             continue
         child = command.get_command(ctx, name)
         if child is not None and not child.hidden:
-            yield from installed_commands(child, context(child, name, ctx))
+            yield from iterate_commands(child, context(child, name, ctx))
 
 
 def context(command: click.Command, name: str, parent: click.Context | None = None) -> click.Context:
@@ -78,7 +76,7 @@ def context(command: click.Command, name: str, parent: click.Context | None = No
 
 def reference() -> str:
     sections = [OPENING]
-    for path, command, ctx in installed_commands(peloton, context(peloton, "peloton")):
+    for path, command, ctx in iterate_commands(peloton, context(peloton, "peloton")):
         sections.append(f"{'#' * min(4, len(path.split()) + 1)} `{path}`\n\n```text\n{command.get_help(ctx)}\n```\n")
     return "\n".join(sections)
 

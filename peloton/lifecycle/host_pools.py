@@ -130,7 +130,7 @@ def scale_request(asked: Resources, factors: Factors) -> Resources:
     return found if any(found) else asked
 
 
-def announced_free(free: Resources, capacity: Resources, held: Resources, factors: Factors) -> Resources:
+def compute_announced_free(free: Resources, capacity: Resources, held: Resources, factors: Factors) -> Resources:
     """Return the free announced resources of a host: ``capacity`` is announced, the cluster has ``free`` left, and the
     pods requested ``held``.
 

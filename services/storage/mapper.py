@@ -66,7 +66,7 @@ def spread(kind: type[Any]) -> Part:
     return Part(names, kind, attrgetter(*names))
 
 
-def unstored(value: Any) -> Part:
+def not_stored(value: Any) -> Part:
     """Leave a field out of the table: it is read as ``value``."""
     return Part((), lambda: value, lambda _: ())
 

@@ -41,14 +41,14 @@ class Submitted:
 
 def churn(jobs: int = 1_000, pods: int = 10, clients: int = 20, hosts: int = 100) -> dict[str, Any]:
     """Jobs of 10 one-second pods, submitted by 20 clients as fast as each is answered."""
-    return churned(LocalSettings(port=0, simulate=hosts), jobs, pods, clients)
+    return run_churn(LocalSettings(port=0, simulate=hosts), jobs, pods, clients)
 
 
 def churn_paced(
     jobs: int = 1_000, pods: int = 10, clients: int = 20, hosts: int = 100, per_second: float = 11
 ) -> dict[str, Any]:
     """The same load in a steady stream, slightly above the target rate."""
-    return churned(LocalSettings(port=0, simulate=hosts), jobs, pods, clients, per_second)
+    return run_churn(LocalSettings(port=0, simulate=hosts), jobs, pods, clients, per_second)
 
 
 def scale_out(jobs: int = 400, pods: int = 10, clients: int = 20, hosts: int = 100) -> dict[str, Any]:
@@ -56,12 +56,12 @@ def scale_out(jobs: int = 400, pods: int = 10, clients: int = 20, hosts: int = 1
     found = {}
     for count in (1, 2):
         settings = LocalSettings(port=0, simulate=hosts, workers=count, apis=count)
-        found[f"{count}_and_{count}"] = churned(settings, jobs, pods, clients)
+        found[f"{count}_and_{count}"] = run_churn(settings, jobs, pods, clients)
     one, two = (found[name]["jobs_per_second"] for name in found)
     return {"cores": os.cpu_count(), **found, "speed_up": round(two / one, 2)}
 
 
-def churned(settings: LocalSettings, jobs: int, pods: int, clients: int, per_second: float = 0) -> dict[str, Any]:
+def run_churn(settings: LocalSettings, jobs: int, pods: int, clients: int, per_second: float = 0) -> dict[str, Any]:
     """Submit the jobs. ``per_second``: jobs that all clients submit together; 0: as fast as they are answered."""
     with Cluster(settings) as cluster:
         config = job_config(cluster.pool("bench"), instanceCount=pods, defaultConfig=shell("sleep 1", memory=16))
@@ -74,7 +74,7 @@ def churned(settings: LocalSettings, jobs: int, pods: int, clients: int, per_sec
             address = cluster.local.addresses
             made = [one for some in threads.map(lambda due: submit(address, config, due), due_s) for one in some]
         submitted_s = time.monotonic() - started_s
-        states = ended(cluster, [one.job_id for one in made])
+        states = wait_for_ends(cluster, [one.job_id for one in made])
         seconds = time.monotonic() - started_s
         used_cpu = {name: round(used - used_cpu[name], 1) for name, used in cpu_seconds(cluster).items()}
         waits_s = sorted(first_running_s(cluster, made))
@@ -120,7 +120,7 @@ def submit(address: str, config: Any, due_s: Sequence[float]) -> list[Submitted]
     return made
 
 
-def ended(cluster: Cluster, job_ids: Sequence[str]) -> list[JobState]:
+def wait_for_ends(cluster: Cluster, job_ids: Sequence[str]) -> list[JobState]:
     """Wait until no job is active. It reads storage instead of the API, where reads of each job would add load."""
     storage = Storage(cluster.local.database)
     try:

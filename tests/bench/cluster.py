@@ -14,7 +14,7 @@ from peloton.model.pod import PodState
 from services.lab.local.cluster import LocalSettings
 from services.storage.storage import Storage
 from tests.bench.figures import cpu_s, status_kib
-from tests.bench.profile import profiled
+from tests.bench.profile import profile_parts
 from tests.e2e import local
 from tests.e2e.local import JOB_END, shell
 from tests.waiting import LONGEST_S
@@ -32,7 +32,7 @@ class Cluster(local.Cluster):
 
     def __enter__(self) -> Cluster:
         super().__enter__()
-        self._profile = profiled(self.local.parts)
+        self._profile = profile_parts(self.local.parts)
         self._profile.__enter__()
         return self
 
@@ -51,7 +51,7 @@ def throughput_10k() -> dict[str, Any]:
     """10,000 one-second pods on 1,000 simulated hosts, from submit to SUCCEEDED, while a client polls."""
     hosts = 1_000
     with Cluster(LocalSettings(port=0, simulate=hosts)) as cluster:
-        life = lived(cluster, cluster.pool("bench"), 10_000, shell("sleep 1", cpu=1, memory=64))
+        life = run_job(cluster, cluster.pool("bench"), 10_000, shell("sleep 1", cpu=1, memory=64))
         return {"hosts": hosts, **life}
 
 
@@ -59,7 +59,7 @@ def kubernetes() -> dict[str, Any]:
     """10,000 empty pods on 1,000 simulated nodes of an emulated Kubernetes, from submit to SUCCEEDED."""
     nodes = 1_000
     with Cluster(LocalSettings(port=0, kubernetes=nodes, no_mesos=True)) as cluster:
-        life = lived(cluster, cluster.pool("bench"), 10_000, shell("true", cpu=0.1, memory=16))
+        life = run_job(cluster, cluster.pool("bench"), 10_000, shell("true", cpu=0.1, memory=16))
         return {"nodes": nodes, **life, "ratio_to_target": round(KUBERNETES_TARGET / life["pods_per_second"], 2)}
 
 
@@ -88,7 +88,7 @@ def small_jobs() -> dict[str, Any]:
         }
 
 
-def lived(cluster: Cluster, pool: str, pods: int, config: dict[str, Any], **more: Any) -> dict[str, Any]:
+def run_job(cluster: Cluster, pool: str, pods: int, config: dict[str, Any], **more: Any) -> dict[str, Any]:
     """Run a job from submit to its end, while a client polls it. ``cpu_ms``: CPU of each process, for a pod, from
     submit on.
     """
@@ -116,9 +116,9 @@ def lived(cluster: Cluster, pool: str, pods: int, config: dict[str, Any], **more
         "first_running_seconds": round(first_s, 2),
         "seconds": round(seconds, 2),
         "pods_per_second": round(pods / seconds, 1),
-        "pods_stored_succeeded": stored_count(cluster, job),
+        "pods_stored_succeeded": count_stored(cluster, job),
         "history_events": history_events(cluster, job),
-        "bytes_per_pod": {name: round(size / pods) for name, size in stored_bytes(cluster).items()},
+        "bytes_per_pod": {name: round(size / pods) for name, size in measure_stored_bytes(cluster).items()},
         "written_mib": written_mib(cluster),
         "job_get_p50_ms": round(sorted(answers_s)[len(answers_s) // 2] * 1000, 1),
         "job_get_p99_ms": round(sorted(answers_s)[int(len(answers_s) * 0.99)] * 1000, 1),
@@ -128,7 +128,7 @@ def lived(cluster: Cluster, pool: str, pods: int, config: dict[str, Any], **more
     }
 
 
-def stored_count(cluster: Cluster, job: str) -> int:
+def count_stored(cluster: Cluster, job: str) -> int:
     storage = Storage(cluster.local.database)
     try:
         return storage.pods.counts(JobId(job)).get(PodState.SUCCEEDED, 0)
@@ -167,7 +167,7 @@ def peak_memory_mib(cluster: Cluster) -> dict[str, int]:
     return _of_each(cluster, lambda pid: status_kib("VmHWM", pid) // 1024)
 
 
-def stored_bytes(cluster: Cluster) -> dict[str, int]:
+def measure_stored_bytes(cluster: Cluster) -> dict[str, int]:
     """Return the bytes of Peloton's and Temporal's stores in files, with their write-ahead logs; Peloton's only on
     SQLite.
     """

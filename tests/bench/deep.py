@@ -32,7 +32,7 @@ from services.storage.storage import Storage
 from services.storage.tables import POD
 from tests.bench.cluster import Cluster, cpu_seconds, peak_memory_mib
 from tests.bench.figures import status_kib
-from tests.bench.otlp import Histogram, collected
+from tests.bench.otlp import Histogram, run_collector
 from tests.e2e.local import shell
 from tests.postgres import running_postgres
 from tests.unit.resmgr.world import World
@@ -67,7 +67,7 @@ class Size:
 
 def deep(size: Size = Size(), database: str = "") -> dict[str, Any]:
     """A million pods on SQLite."""
-    with tempfile.TemporaryDirectory(prefix="peloton-") as folder, collected() as (collector, environment):
+    with tempfile.TemporaryDirectory(prefix="peloton-") as folder, run_collector() as (collector, environment):
         settings = LocalSettings(
             port=0, data_dir=Path(folder), simulate=size.hosts, database=database, environment=environment
         )

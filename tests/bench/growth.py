@@ -7,7 +7,7 @@ from typing import Any
 
 from peloton.api.v0.job import job_pb2
 from services.lab.local.cluster import LocalSettings
-from tests.bench.cluster import Cluster, cpu_seconds, history_events, peak_memory_mib, stored_count
+from tests.bench.cluster import Cluster, count_stored, cpu_seconds, history_events, peak_memory_mib
 from tests.e2e.local import JOB_END, shell
 
 TARGET_S = 250
@@ -52,7 +52,7 @@ def updates(updates: int = 500, added: int = 10, hosts: int = 100) -> dict[str, 
             "last_50_calls_p50_ms": round(sorted(calls_s[-50:])[len(calls_s[-50:]) // 2] * 1000, 1),
             "seconds": round(seconds, 1),
             "updates_per_second": round(updates / seconds, 1),
-            "pods_stored_succeeded": stored_count(cluster, job),
+            "pods_stored_succeeded": count_stored(cluster, job),
             "history_events": history_events(cluster, job),
             "peak_memory_mib": peak_memory_mib(cluster),
             "cpu_seconds": cpu_seconds(cluster),

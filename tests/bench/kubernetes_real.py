@@ -59,7 +59,7 @@ def kubernetes_real() -> dict[str, Any]:
         part("kubelets", plane) as kubelets,
     ):
         ask(kubelets)
-        peloton = launched(plane, kubelets)
+        peloton = measure_launches(plane, kubelets)
         delete_pods(plane)
         plane.start("kube-scheduler")
         with part("creator", plane) as creator:
@@ -73,7 +73,7 @@ def kubernetes_real() -> dict[str, Any]:
     }
 
 
-def launched(plane: ControlPlane, kubelets: subprocess.Popen[str]) -> dict[str, Any]:
+def measure_launches(plane: ControlPlane, kubelets: subprocess.Popen[str]) -> dict[str, Any]:
     """Measure Peloton's driver."""
     with part("driver", plane) as driver:
         return run(plane, {"driver": driver, "fake_kubelet": kubelets})

@@ -36,7 +36,7 @@ from tests.bench.kubernetes_real import (
     TIMEOUT_S,
     ask,
     delete_pods,
-    launched,
+    measure_launches,
     part,
     ready,
     run,
@@ -73,7 +73,7 @@ def kueue(count: int = PODS) -> dict[str, Any]:
     ):
         ask(kubelets)
         peloton_bind = bound(plane, kubelets, Path(folder), count)
-        peloton = launched(plane, kubelets)
+        peloton = measure_launches(plane, kubelets)
         delete_pods(plane)
         plane.start("kube-scheduler")
         with (
@@ -195,12 +195,15 @@ def manifests(shipped: Path, port: int) -> Iterator[tuple[str, Json]]:
 def queue() -> Iterator[tuple[str, Json]]:
     resources = [{"name": name, "nominalQuota": quota} for name, quota in QUOTA.items()]
     group = {"coveredResources": list(QUOTA), "flavors": [{"name": "default", "resources": resources}]}
-    yield f"{API}/resourceflavors", named("ResourceFlavor", "default", {})
-    yield f"{API}/clusterqueues", named("ClusterQueue", QUEUE, {"namespaceSelector": {}, "resourceGroups": [group]})
-    yield f"{API}/namespaces/{NAMESPACE}/localqueues", named("LocalQueue", QUEUE, {"clusterQueue": QUEUE})
+    yield f"{API}/resourceflavors", make_object("ResourceFlavor", "default", {})
+    yield (
+        f"{API}/clusterqueues",
+        make_object("ClusterQueue", QUEUE, {"namespaceSelector": {}, "resourceGroups": [group]}),
+    )
+    yield f"{API}/namespaces/{NAMESPACE}/localqueues", make_object("LocalQueue", QUEUE, {"clusterQueue": QUEUE})
 
 
-def named(kind: str, name: str, spec: Json) -> Json:
+def make_object(kind: str, name: str, spec: Json) -> Json:
     return {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": kind, "metadata": {"name": name}, "spec": spec}
 
 

@@ -83,7 +83,7 @@ def live(sizes: LiveSize | None = None) -> dict[str, Any]:
         wait_quiet(cluster, 0.0)
         created_cpu_s = _used_s(cluster, before_s)
         memory_mib = _memory_mib(cluster)
-        idle = used_cores(cluster, sizes.idle_s)
+        idle = measure_cores(cluster, sizes.idle_s)
         idle_cores = sum(idle.values())
         restarts = {role: _restarted(cluster, role, made, idle_cores, sizes.restart_s) for role in ROLES}
         stops_s = sorted(one for found in restarts.values() for one in found.pop("stops"))
@@ -165,7 +165,7 @@ def _used_s(cluster: Cluster, before_s: dict[str, float], restarted: str = "") -
     return {name: used - (0.0 if name == restarted else before_s.get(name, 0.0)) for name, used in now_s.items()}
 
 
-def used_cores(cluster: Cluster, seconds_max: float) -> dict[str, float]:
+def measure_cores(cluster: Cluster, seconds_max: float) -> dict[str, float]:
     """Cores that each process uses in the next seconds."""
     before_s, began_s = cpu_seconds(cluster), time.monotonic()
     time.sleep(seconds_max)
@@ -177,7 +177,7 @@ def wait_quiet(cluster: Cluster, idle_cores: float) -> None:
     """Wait until three reads of two seconds in a row find only idle processes."""
     deadline_s, quiet = time.monotonic() + TIMEOUT_S, 0
     while quiet < 3:
-        cores = sum(used_cores(cluster, 2.0).values())
+        cores = sum(measure_cores(cluster, 2.0).values())
         quiet = quiet + 1 if cores <= idle_cores + QUIET_CORES else 0
         assert time.monotonic() < deadline_s, f"the processes never rest: they use {cores:.2f} cores"
 

@@ -16,9 +16,9 @@ from tests.bench.live import (
     answers,
     create_services,
     live_settings,
+    measure_cores,
     size,
     stop_seconds,
-    used_cores,
     wait_all_run,
     wait_quiet,
     wait_rolled,
@@ -46,7 +46,7 @@ def live_faults(services: int = 0, hosts: int = 0, stopped_s: float = STOPPED_S)
         pool = cluster.pool("bench", cpu=1e6, memory=1e9)
         made = create_services(cluster, pool, services)
         wait_quiet(cluster, 0.0)
-        idle = sum(used_cores(cluster, IDLE_S).values())
+        idle = sum(measure_cores(cluster, IDLE_S).values())
         found = {name: _outcome(cluster, pool, fault, made, idle) for name, fault in faults.items()}
         figures = run_figures(cluster, PodState.RUNNING)
         rolled_pods = sum(service.count for service in made[: 2 * len(faults)] if service.command == NEW)

@@ -58,7 +58,7 @@ class Collector(pb_grpc.MetricsServiceServicer):
 
 
 @contextmanager
-def collected() -> Iterator[tuple[Collector, dict[str, str]]]:
+def run_collector() -> Iterator[tuple[Collector, dict[str, str]]]:
     """A running collector, and the environment of processes that are to report to it every second."""
     collector = Collector()
     server = grpc.server(ThreadPoolExecutor(1, thread_name_prefix="collector"))

@@ -12,7 +12,7 @@ from tests.browser.views import chromium, opened, settle
 DRAWN = "drawn"
 
 
-def traced(url: str, trace: Path) -> dict[str, Any]:
+def measure_trace(url: str, trace: Path) -> dict[str, Any]:
     """Loads a page of which the browser has the app in its cache, and writes the trace."""
     with chromium() as browser, opened(browser, url) as page:
         browser.start_tracing(page=page.view, path=trace)
@@ -20,10 +20,10 @@ def traced(url: str, trace: Path) -> dict[str, Any]:
         settle(page.view)
         page.view.evaluate(f"() => performance.mark('{DRAWN}').startTime")
         browser.stop_tracing()
-    return painted(json.loads(trace.read_text(encoding="utf-8"))["traceEvents"])
+    return measure_paint(json.loads(trace.read_text(encoding="utf-8"))["traceEvents"])
 
 
-def painted(events: list[dict[str, Any]]) -> dict[str, Any]:
+def measure_paint(events: list[dict[str, Any]]) -> dict[str, Any]:
     """Return times from the start of the navigation: the first paint, the first contentful paint, and the mark of a
     drawn page; also the total and the longest work of the main thread meanwhile, in ms.
     """

@@ -47,7 +47,7 @@ def placement_mixed(host_count: int = 50_000, batches: int = 30, small_count: in
         "placements_per_cpu_second": round(per_s),
         "ratio_to_target": round(PLACEMENTS_PER_S / per_s, 3),
         "unplaced": asked - placed,
-        **compared_with_oracle(random, small_count),
+        **compare_with_oracle(random, small_count),
     }
 
 
@@ -113,7 +113,7 @@ def pods(random: Random) -> tuple[PodShape, tuple[Label, ...]]:
     return PodShape(resources, random.choice([0, 0, 1]), constraint=constraint), labels
 
 
-def compared_with_oracle(random: Random, count: int) -> dict[str, Any]:
+def compare_with_oracle(random: Random, count: int) -> dict[str, Any]:
     """Place the same batches one pod after the other, the largest first, each on the host in use with least left, or
     else on the unused one that takes most of it.
     """

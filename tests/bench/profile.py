@@ -43,7 +43,7 @@ def _program() -> str:
 
 
 @contextmanager
-def profiled(parts: dict[str, Part]) -> Iterator[None]:
+def profile_parts(parts: dict[str, Part]) -> Iterator[None]:
     """Write `PART.txt` (stacks, for flame graphs) and `PART.md` (the table), if profiling is on. A second cluster of
     the same case overwrites the files of the first.
     """

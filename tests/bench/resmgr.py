@@ -28,7 +28,9 @@ REBUILD_TARGET_S = 10
 JOBS_PER_POOL = 10
 
 
-def queued_million(job_count: int = 1_000, pods_per_job: int = 1_000, leaf_count: int = 1_000) -> dict[str, Any]:
+def measure_queued_million(
+    job_count: int = 1_000, pods_per_job: int = 1_000, leaf_count: int = 1_000
+) -> dict[str, Any]:
     """A million pods in a thousand queues: queued call by call, then kill -9, then a successor that reads them back."""
     with _sqlite() as url, tempfile.TemporaryDirectory() as folder:
         began_s = time.monotonic()

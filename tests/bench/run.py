@@ -65,7 +65,7 @@ CASES: dict[str, Callable[[], dict[str, Any]]] = {
     "placement-mixed": placement_mixed,
     "rebalance": rebalance,
     "partition-spike": partition_spike,
-    "queued-million": resmgr.queued_million,
+    "queued-million": resmgr.measure_queued_million,
     "rebuild": resmgr.rebuild,
     "resmgr-churn": resmgr.resmgr_churn,
     "many-shapes": resmgr.many_shapes,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from services.lab.local.cluster import LocalSettings
-from tests.bench.cluster import Cluster, lived
+from tests.bench.cluster import Cluster, run_job
 from tests.e2e.local import shell
 from tests.postgres import running_postgres
 
@@ -23,7 +23,7 @@ def throughput_postgres() -> dict[str, Any]:
 
 def _throughput(database: str, pods: int = 100_000, hosts: int = 1_000) -> dict[str, Any]:
     with Cluster(LocalSettings(port=0, simulate=hosts, database=database)) as cluster:
-        life = lived(cluster, cluster.pool("bench"), pods, shell("true", cpu=1, memory=64))
+        life = run_job(cluster, cluster.pool("bench"), pods, shell("true", cpu=1, memory=64))
         rate = pods / life["seconds"]
         database = "postgresql" if database else "sqlite"
         return {"database": database, "hosts": hosts, **life, "ratio_to_target": round(1_000 / rate, 2)}
@@ -43,5 +43,5 @@ def _job_create(overrides: int, pods: int = 50_000, hosts: int = 1_000) -> dict[
     own = {str(i): {"name": f"pod{i}", **shell(f"sleep 10; echo {i}", cpu=0.1, memory=16)} for i in range(overrides)}
     with Cluster(LocalSettings(port=0, simulate=hosts)) as cluster:
         config = shell("sleep 10", cpu=0.1, memory=16)
-        life = lived(cluster, cluster.pool("bench", cpu=900), pods, config, instanceConfig=own)
+        life = run_job(cluster, cluster.pool("bench", cpu=900), pods, config, instanceConfig=own)
         return {"hosts": hosts, "overrides": overrides, **life, "ratio_to_target": round(life["seconds"] / 80, 2)}

@@ -79,7 +79,7 @@ def admission_pass(leaf_count: int = 1_000, runs: int = 20) -> dict[str, Any]:
     names = ("snapshot", "entitlement", "admission", "plan_cycle", "apply", "whole_cycle", "next_whole_cycle")
     times = {name: Times() for name in names}
     for _ in range(runs):
-        state = queued_state(leaf_count)
+        state = make_queued_state(leaf_count)
         now = times["snapshot"].take(lambda state=state: state.snapshot(limit, 0))
         queue_count = sum(len(queues) for queues in now.waiting.values())
         entitled = times["entitlement"].take(lambda now=now: _entitle(now))
@@ -88,7 +88,7 @@ def admission_pass(leaf_count: int = 1_000, runs: int = 20) -> dict[str, Any]:
         )
         plan = times["plan_cycle"].take(lambda now=now: plan_cycle(now))
         times["apply"].take(lambda state=state, plan=plan: state.apply_admission(plan.admission))
-        again = queued_state(leaf_count)
+        again = make_queued_state(leaf_count)
         times["whole_cycle"].take(lambda again=again: _cycle(again, limit))
         times["next_whole_cycle"].take(lambda again=again: _cycle(again, limit))
     return {
@@ -109,7 +109,7 @@ def _cycle(state: ResmgrState, pod_limit: int) -> None:
     state.remember(plan, 0)
 
 
-def queued_state(leaf_count: int) -> ResmgrState:
+def make_queued_state(leaf_count: int) -> ResmgrState:
     """Return a state in which each leaf has a job for each of its queues, some of them gangs, of which a part fits."""
     state = ResmgrState(organisation(leaf_count))
     state.set_capacity(CAPACITY, SLACK)

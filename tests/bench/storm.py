@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from services.lab.local.cluster import LocalSettings
-from tests.bench.churn import Submitted, ended, first_running_s, share, submit
+from tests.bench.churn import Submitted, first_running_s, share, submit, wait_for_ends
 from tests.bench.cluster import Cluster, cpu_seconds
 from tests.e2e.local import job_config, shell
 
@@ -40,13 +40,13 @@ def _storm(config: tuple[str, ...], jobs: int, quiet_jobs: int, clients: int, ho
         storm_job, quiet_job = (job_config(cluster.pool(name), instanceCount=1, defaultConfig=pod) for name in "ab")
         address = cluster.local.addresses
         alone = submit(address, quiet_job, [0.0] * quiet_jobs)
-        ended(cluster, [one.job_id for one in alone])
+        wait_for_ends(cluster, [one.job_id for one in alone])
         with ThreadPoolExecutor(clients) as threads:
             stormed = list(threads.map(lambda _: submit(address, storm_job, [0.0] * (jobs // clients)), range(clients)))
         quiet = submit(address, quiet_job, [0.0] * quiet_jobs)
         submitted_s = time.monotonic()
         crowd = [one for some in stormed for one in some]
-        ended(cluster, [one.job_id for one in (*crowd, *quiet)])
+        wait_for_ends(cluster, [one.job_id for one in (*crowd, *quiet)])
         return {
             "alone_p50_seconds": _waited_s(cluster, alone, 0.5),
             "quiet_p50_seconds": _waited_s(cluster, quiet, 0.5),

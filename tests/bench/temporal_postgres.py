@@ -23,7 +23,7 @@ import yaml
 from peloton.errors import Unavailable
 from services.lab.local.cluster import LocalSettings
 from services.lab.local.temporal_server import temporal_binary
-from tests.bench.churn import churned
+from tests.bench.churn import run_churn
 from tests.bench.figures import Missing, cpu_s
 from tests.ports import free_ports
 from tests.postgres import Postgres, running_postgres
@@ -49,10 +49,10 @@ TIMEOUT_S = 120.0
 def churn_temporal_postgres(jobs: int = 300, pods: int = 10, clients: int = 20, hosts: int = 100) -> dict[str, Any]:
     """Case ``churn`` with one PostgreSQL for Peloton and for Temporal, after a run with the server of `peloton up`."""
     build()
-    embedded = churned(LocalSettings(port=0, simulate=hosts), jobs, pods, clients)
+    embedded = run_churn(LocalSettings(port=0, simulate=hosts), jobs, pods, clients)
     with running_postgres() as postgres, temporal_on(postgres) as temporal:
         settings = LocalSettings(port=0, simulate=hosts, database=postgres.create_database(), temporal=temporal.address)
-        found = churned(settings, jobs, pods, clients)
+        found = run_churn(settings, jobs, pods, clients)
         return {
             **found,
             "temporal_cpu_seconds": cpu_s(temporal.process.pid),

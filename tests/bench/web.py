@@ -17,7 +17,7 @@ from services.lab.local.cluster import LocalSettings
 from tests.bench.busy import Busy
 from tests.bench.cluster import Cluster, peak_memory_mib
 from tests.bench.figures import Missing, cpu_s
-from tests.bench.paint import traced
+from tests.bench.paint import measure_trace
 from tests.bench.wide import hold
 from tests.browser.chromium import lacking
 from tests.browser.pages import pages
@@ -77,7 +77,7 @@ def web_paint(host_count: int = 50_000, pods_per_host: int = 2) -> dict[str, Any
         drawn = {}
         for name, address in (("job", f"/jobs/{job}"), ("hosts", "/hosts")):
             trace = Path(tempfile.gettempdir(), f"peloton-web-paint-{name}.json")
-            drawn[name] = traced(cluster.local.web_url + address, trace) | {"trace": str(trace)}
+            drawn[name] = measure_trace(cluster.local.web_url + address, trace) | {"trace": str(trace)}
     return {
         "hosts": host_count,
         "instances": host_count * pods_per_host,

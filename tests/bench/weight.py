@@ -51,7 +51,7 @@ def config_weight(
             "is_compressible": is_compressible,
             "config_bytes": sent.size_bytes // pods,
             "sent_mib": round(sent.size_bytes / 2**20, 1),
-            "stored_mib": round(stored_config_bytes(cluster) / 2**20, 1),
+            "stored_mib": round(measure_config_bytes(cluster) / 2**20, 1),
             "accepted_seconds": round(accepted_s, 1),
             "api_cpu_ms_per_config": round(cpu_at_accept["api"] / pods * 1000, 3),
             "accepted_memory_mib": at_accept,
@@ -132,7 +132,7 @@ def ran_until(cluster: Cluster, job_id: str, pods: int) -> dict[str, Any]:
     }
 
 
-def stored_config_bytes(cluster: Cluster) -> int:
+def measure_config_bytes(cluster: Cluster) -> int:
     """Return the bytes of the stored configurations, without indexes and the like."""
     db = Database(cluster.local.database)
     try:

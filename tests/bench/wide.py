@@ -111,27 +111,27 @@ def failover(cluster: Cluster, drill: Callable[[], None], host_count: int, pods:
     registered again with the same free resources.
     """
     free_cpu = CPUS_PER_HOST * host_count - pods
-    lines = answered(cluster)
+    lines = count_reconciliations(cluster)
     began_s, answered_s = time.monotonic(), 0.0
     drill()
     while True:
         time.sleep(POLL_S)
         waited_s = time.monotonic() - began_s
-        if not answered_s and answered(cluster) > lines:
+        if not answered_s and count_reconciliations(cluster) > lines:
             answered_s = waited_s
-        if answered_s and known(cluster) == (host_count, free_cpu):
+        if answered_s and count_known(cluster) == (host_count, free_cpu):
             return {"seconds": round(time.monotonic() - began_s, 1), "answered_seconds": round(answered_s, 1)}
-        assert waited_s < FAILOVER_TIMEOUT_S, f"{known(cluster)} of {host_count} hosts, free cpus"
+        assert waited_s < FAILOVER_TIMEOUT_S, f"{count_known(cluster)} of {host_count} hosts, free cpus"
 
 
-def answered(cluster: Cluster) -> int:
+def count_reconciliations(cluster: Cluster) -> int:
     """Return how often the host manager has logged that all pods were reconciled: unknown ones of a new master are
     queried again.
     """
     return (cluster.local.data_dir / "logs" / "hostmgr.log").read_text().count(ANSWERED)
 
 
-def known(cluster: Cluster) -> tuple[int, int]:
+def count_known(cluster: Cluster) -> tuple[int, int]:
     """Return the number of hosts and their free cpus; none while no host manager leads."""
     try:
         found = cluster.client.hosts.QueryHosts(host_svc_pb2.QueryHostsRequest(), timeout=HOSTS_TIMEOUT_S).host_infos

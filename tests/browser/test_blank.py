@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Browser
 
 from cli.main import peloton
-from cli.reference import context, installed_commands
+from cli.reference import context, iterate_commands
 from tests.browser.conftest import Visit
 from tests.browser.pages import pages
 from tests.browser.stage import Stage
@@ -24,7 +24,7 @@ ROOT = Path(__file__).resolve().parents[2]
 @pytest.mark.parametrize("path", ["/", "/pools", "/jobs", "/services"])
 def test_a_page_without_anything_teaches_the_next_command(visit: Visit, path: str) -> None:
     """The command that the page names exists, and so do its files."""
-    known = {path for path, _, _ in installed_commands(peloton, context(peloton, "peloton"))}
+    known = {path for path, _, _ in iterate_commands(peloton, context(peloton, "peloton"))}
 
     lines = [shlex.split(line) for line in visit(path).locator(".empty code").all_text_contents()]
 

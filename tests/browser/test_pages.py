@@ -11,7 +11,7 @@ import pytest
 from playwright.sync_api import Browser
 
 from cli.main import peloton
-from cli.reference import context, installed_commands
+from cli.reference import context, iterate_commands
 from tests.browser import pictures
 from tests.browser.pages import Page, pages
 from tests.browser.views import NARROW, THEMES, Seen, opened, see
@@ -69,7 +69,7 @@ def test_a_page_has_a_title_of_its_own(look: Look, page: Page) -> None:
 
 def test_a_page_says_what_gives_the_same(look: Look, page: Page) -> None:
     """The line on the page is an existing command."""
-    commands = {path for path, _, _ in installed_commands(peloton, context(peloton, "peloton"))}
+    commands = {path for path, _, _ in iterate_commands(peloton, context(peloton, "peloton"))}
 
     lines = [shlex.split(line) for line in look(page, THEMES[0]).same_as if line.startswith("peloton ")]
 

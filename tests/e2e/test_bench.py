@@ -79,7 +79,7 @@ def test_rebalance() -> None:
 
 def test_queued_million() -> None:
     """All pods are queued, and a successor has the same queues."""
-    found = resmgr.queued_million(job_count=3, pods_per_job=4, leaf_count=2)
+    found = resmgr.measure_queued_million(job_count=3, pods_per_job=4, leaf_count=2)
 
     assert found["queued"]["queued_pods"] == 12
     assert found["queued"].keys() >= MEMORY | {"enqueue_seconds", "plan_cpu_median_ms"}

@@ -193,7 +193,7 @@ def last_lines(output: str) -> str:
     return "\n".join(output.splitlines()[-OUTPUT_LINES_SHOWN:])
 
 
-def asked_until(argv: Sequence[str]) -> float | None:
+def deadline_of(argv: Sequence[str]) -> float | None:
     """Read the arguments: the unix time until which a build may go on, or None for no bound."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--until", type=float, metavar="UNIX_TIME", help="give up then; without it: never")
@@ -202,7 +202,7 @@ def asked_until(argv: Sequence[str]) -> float | None:
 
 
 def main(argv: Sequence[str]) -> int:
-    until_s, began_s = asked_until(argv), time.monotonic()
+    until_s, began_s = deadline_of(argv), time.monotonic()
     if is_built():
         print(f"Kubernetes {kubernetes_version()} is built: {program()}")
         return 0

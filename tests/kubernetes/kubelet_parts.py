@@ -57,7 +57,7 @@ def _run(argv: list[str], where: Path) -> None:
 
 
 def main(argv: Sequence[str]) -> int:
-    until_s, began_s = build.asked_until(argv), time.monotonic()
+    until_s, began_s = build.deadline_of(argv), time.monotonic()
     if why := unfit():
         print(f"no real kubelet for the tests, which skip what needs it: {why}")
         return 0

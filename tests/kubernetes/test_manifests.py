@@ -128,14 +128,14 @@ def _smallest() -> Json:
     return {"metadata": {"name": "try"}, "spec": {"priorityClassName": "manifests", "containers": [container]}}
 
 
-def given_back(sent: Any, stored: Any) -> bool:
+def is_returned(sent: Any, stored: Any) -> bool:
     """Return whether all sent fields are stored, among defaults; empty ones may be left out."""
     if isinstance(sent, dict):
         if "requests" in sent:  # amounts may be written otherwise
             return all(amount(sent[kind][of]) == amount(stored[kind][of]) for kind in sent for of in sent[kind])
-        return all(given_back(value, stored.get(key, "")) for key, value in sent.items())
+        return all(is_returned(value, stored.get(key, "")) for key, value in sent.items())
     if isinstance(sent, list):
-        return len(sent) <= len(stored) and all(map(given_back, sent, stored))
+        return len(sent) <= len(stored) and all(map(is_returned, sent, stored))
     return bool(sent == stored)
 
 
@@ -156,8 +156,8 @@ def test_pods_are_taken_as_they_are(client: Client, wanted: tuple[Json, int], re
 
     assert reply.status == 201, reply.body
     stored = reply.json()
-    assert given_back(sent["metadata"], stored["metadata"])
-    assert given_back(sent["spec"], stored["spec"])
+    assert is_returned(sent["metadata"], stored["metadata"])
+    assert is_returned(sent["spec"], stored["spec"])
     taken = statuses.sum_occupied(stored)
     assert taken.memory_mib == template.resources.memory_mib
     assert revocable or any(template.resources) or taken.cpu_milli == 10

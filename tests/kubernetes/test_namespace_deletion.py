@@ -28,13 +28,13 @@ def test_pods_end_with_their_namespace_and_others_run_when_it_is_back(kubernetes
 
         cluster.client.ask("DELETE", path)
 
-        assert not launched(lab)
+        assert not try_launch(lab)
         statuses = [lab.wait_for(pod, *END_STATES).status for pod in pods]
         assert [Cause.REMOVED] * 2 == [status.cause for status in statuses if status is not None]
         lab.wait(lambda: cluster.client.ask("GET", path).status == http.client.NOT_FOUND, "no namespace")
-        assert not launched(lab)
+        assert not try_launch(lab)
         shared.driver_kubeconfig(cluster.namespace)
-        lab.wait(lambda: launched(lab), "its roles to hold")
+        lab.wait(lambda: try_launch(lab), "its roles to hold")
         lab.running()
         lab.wait(lambda: not lab.driver.unready, "a driver that is ready")
         assert sessions == lab.events.sessions
@@ -44,6 +44,6 @@ def test_pods_end_with_their_namespace_and_others_run_when_it_is_back(kubernetes
         cluster.close()
 
 
-def launched(lab: Lab) -> bool:
+def try_launch(lab: Lab) -> bool:
     """Return whether one more pod is launched."""
     return not lab.driver.launch([HostLaunch(lab.claim_of(cpu=0.5), [lab.pod(lab.template())])])

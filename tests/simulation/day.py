@@ -30,7 +30,7 @@ from tests.simulation import invariants
 from tests.simulation.description import HOUR_S, RUN_MAX_S, RUN_SIGMA, JobPlan, Size, draw_hosts, draw_jobs, draw_pools
 from tests.simulation.figures import Figures
 from tests.simulation.hosts import SimulatedHosts
-from tests.simulation.pool_changes import changed, config_of
+from tests.simulation.pool_changes import change_pool, config_of
 from tests.simulation.records import Job, Records
 from tests.simulation.resmgr import SimulatedResmgr
 
@@ -257,7 +257,9 @@ class Day:
     def _change_pool(self) -> None:
         """Request other limits, reservations or shares; the real rules accept or reject them."""
         state = self.resmgr.state
-        config = config_of(changed(self.random, self.random.choice(sorted(state.pools.values(), key=lambda p: p.name))))
+        config = config_of(
+            change_pool(self.random, self.random.choice(sorted(state.pools.values(), key=lambda p: p.name)))
+        )
         pool_id = next(p for p, spec in state.pools.items() if (spec.name, spec.parent_id) == _key(config))
         try:
             check_config(state, pool_id, config, state.pools)

@@ -11,7 +11,7 @@ from peloton.model.respool import PoolSpec, ReservationType
 from services.resmgr.pool_rules import wire_amount, with_defaults
 
 
-def changed(random: Random, pool: PoolSpec) -> PoolSpec:
+def change_pool(random: Random, pool: PoolSpec) -> PoolSpec:
     """Return the pool with more or less of everything, or with another share."""
     less_or_more = random.choice([0.3, 0.6, 0.9, 1.1, 1.5])
     what = random.choice(["limit", "reservation", "both", "share"])

@@ -45,7 +45,12 @@ FAULTS: dict[str, tuple[Any, str, Any, str]] = {
     "routing": (fit, "find_unserving", lambda *_: None, "shared with"),
     "drain": (maintenance, "who_leaves", _no_pod_leaves_moving, "moved from"),
     "leases": (HostResourcesTable, "change_pool", lambda *_: None, "shared with"),
-    "factors": (pooled_hosts, "announced_free", lambda free, _, __, factors: announce(free, factors), "announces"),
+    "factors": (
+        pooled_hosts,
+        "compute_announced_free",
+        lambda free, _, __, factors: announce(free, factors),
+        "announces",
+    ),
     "exclusive": (fit, "EXCLUSIVE_LABEL", "another", "exclusive h"),
 }
 

@@ -11,7 +11,7 @@ import pytest
 
 from peloton.scheduling.tree import build_tree
 from tests.bench import baseline, run, temporal_postgres
-from tests.bench.paint import painted
+from tests.bench.paint import measure_paint
 from tests.bench.pools import DEPTH, leaves, organisation
 from tests.bench.profile import table
 from tests.unit import test_docs
@@ -181,7 +181,7 @@ def test_a_trace_says_when_a_page_was_painted() -> None:
         *(task(150, 20), task(210, 30), task(390, 40), task(220, 50, tid=2), task(220, 50, pid=8)),
     ]
 
-    assert painted(events) == {
+    assert measure_paint(events) == {
         "first_paint_ms": 50,
         "first_contents_ms": 60,
         "drawn_ms": 200,

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from cli.main import peloton
-from cli.reference import context, installed_commands
+from cli.reference import context, iterate_commands
 from peloton.api import error_page
 from peloton.lifecycle.pod_page import TARGET, page
 from services import settings_page
@@ -81,7 +81,7 @@ def test_no_document_names_an_unknown_setting() -> None:
 def test_every_command_is_in_the_reference() -> None:
     """docs/cli.md has a section for each command."""
     sections = set(re.findall(r"^#+ `(.+)`$", text(DOCS / "cli.md"), re.MULTILINE))
-    commands = [path for path, _, _ in installed_commands(peloton, context(peloton, "peloton"))]
+    commands = [path for path, _, _ in iterate_commands(peloton, context(peloton, "peloton"))]
 
     assert [command for command in commands if command not in sections] == []
 

@@ -85,34 +85,34 @@ def test_ctrl_c_ends_a_process_that_uses_the_driver() -> None:
     assert "KeyboardInterrupt" in done.stderr
 
 
-def loaded_by(statement: str) -> set[str]:
+def modules_loaded_by(statement: str) -> set[str]:
     names = run(f"{statement}\nimport sys; print(sorted({{name.partition('.')[0] for name in sys.modules}}))")
     return set(ast.literal_eval(names))
 
 
 def test_a_worker_can_load_workflows_without_the_heavy_packages() -> None:
     """A workflow imports neither numpy nor storage, so that its sandbox loads."""
-    assert loaded_by("import workflows.job") & {"numpy", "sqlalchemy", "sqlmodel", "services"} == set()
+    assert modules_loaded_by("import workflows.job") & {"numpy", "sqlalchemy", "sqlmodel", "services"} == set()
 
 
 def test_the_command_line_starts_light() -> None:
     """``peloton --help`` loads click only: no gRPC, storage, Temporal or numpy."""
     heavy = {"grpc", "google", "sqlalchemy", "sqlmodel", "temporalio", "numpy", "rich", "services", "textual"}
 
-    assert loaded_by("import cli.main") & heavy == set()
+    assert modules_loaded_by("import cli.main") & heavy == set()
 
 
 def test_only_top_loads_what_draws_it() -> None:
     """No command's module loads Textual, which would be half of its start: it is loaded when `top` runs."""
     load = "import cli.main, importlib; [importlib.import_module(each.module) for each in cli.main.ENTRIES.values()]"
 
-    assert "click" in loaded_by(load)
-    assert loaded_by(load) & {"textual"} == set()
+    assert "click" in modules_loaded_by(load)
+    assert modules_loaded_by(load) & {"textual"} == set()
 
 
 def test_roles_start_without_alembic() -> None:
     """Roles start without alembic, a tenth of the start of each process: only a migration of a database loads it."""
-    assert loaded_by("import services.runtime") & {"alembic", "mako", "pygments"} == set()
+    assert modules_loaded_by("import services.runtime") & {"alembic", "mako", "pygments"} == set()
 
 
 WITHOUT_DEV = """

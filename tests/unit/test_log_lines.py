@@ -35,7 +35,7 @@ def test_a_record_has_bounded_lines_and_so_many() -> None:
     assert (RECORD_LINES_MAX + 1, f"... ({RECORD_LINES_MAX + 2} lines)") == (len(lines), lines[-1])
 
 
-def relayed(script: str, log_path: Path, last: str) -> list[str]:
+def relay_lines(script: str, log_path: Path, last: str) -> list[str]:
     """Returns the lines that the supervisor of a printing process shows, up to the last expected one."""
     lines: list[str] = []
 
@@ -62,7 +62,7 @@ PRINT = f"print('a\\0' + 'x' * 716_000); print('y' * {2 * LINE_BYTES_MAX}); prin
 
 def test_lines_of_parts_are_bounded_on_the_terminal_and_in_the_file(tmp_path: Path) -> None:
     """Lines of parts are bounded; a line that is too long to be read is replaced by a note."""
-    lines = relayed(PRINT, tmp_path / "p.log", "end")
+    lines = relay_lines(PRINT, tmp_path / "p.log", "end")
 
     assert lines[0].startswith("a\\x00xx")
     assert lines[0].endswith("... (716002 characters)")
@@ -74,7 +74,7 @@ def test_a_log_that_cannot_be_written_is_named_and_ends_nothing() -> None:
     """A full disk is reported once, with the file's name; the lines still reach the terminal."""
     full = Path("/dev/full")
 
-    lines = relayed("print('one'); print('two'); print('end', flush=True); input()", full, "end")
+    lines = relay_lines("print('one'); print('two'); print('end', flush=True); input()", full, "end")
 
     lost = f"log file {full} cannot be written: No space left on device"
     assert (1, ["one", "two", "end"]) == (lines.count(lost), [line for line in lines if line in ("one", "two", "end")])

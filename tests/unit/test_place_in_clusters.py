@@ -108,7 +108,7 @@ def activities(clusters: Any) -> PlacementActivities:
     return PlacementActivities(clusters, clusters, clusters, FirstFitPlacer())
 
 
-def placed(clusters: Clusters) -> PlacementBatch:
+def place_in(clusters: Clusters) -> PlacementBatch:
     """Returns the launched pods, and the count and reasons of the others."""
     activities(clusters).place_and_launch(JOB, 10)
     lease_id, placements = clusters.launched
@@ -129,7 +129,7 @@ def test_the_next_is_tried_when_nothing_fits() -> None:
     clusters = Clusters(a=0, b=2)
     clusters.gangs = [single(0), single(1)]
 
-    batch = placed(clusters)
+    batch = place_in(clusters)
 
     assert ("b/1", ["b0", "b1"]) == (batch.lease_id, [p.hostname for p in batch.placements])
     assert (["a/1"], (0, ())) == (clusters.released, clusters.unplaced)
@@ -140,7 +140,7 @@ def test_a_batch_ends_where_something_fits() -> None:
     clusters = Clusters(a=1, b=2)
     clusters.gangs = [single(0), single(1)]
 
-    batch = placed(clusters)
+    batch = place_in(clusters)
 
     assert (["a0"], 1) == ([p.hostname for p in batch.placements], batch.unplaced_count)
     assert (1, batch.why) == clusters.unplaced
@@ -169,7 +169,7 @@ def test_pods_that_come_back_wait_for_the_turn_of_their_cluster() -> None:
     clusters = Clusters(a=2, b=2)
     clusters.gangs = [single(0, "a1"), single(1, "b0"), single(2), single(3, "c0")]
 
-    batch = placed(clusters)
+    batch = place_in(clusters)
 
     assert [("a", 3, ["a1", "c0"])] == clusters.acquired
     assert {"a1": 0, "a0": 2} == {p.hostname: p.pods[0].instance_id for p in batch.placements}
@@ -183,14 +183,14 @@ def test_a_cluster_that_is_away_is_passed_over() -> None:
     clusters.gangs, clusters.away = [single(0)], {"a"}
     clusters.choice = ClusterChoice(("a", "b"), (ClusterReason("c", ClusterRule.ELSEWHERE),))
 
-    why = placed(clusters).why
+    why = place_in(clusters).why
 
     reported = "cluster a: a is away; cluster b: 1 pod without a host (no host offered); cluster c: no pod may go there"
     assert f"{reported}: label peloton/cluster=c" == placement_text(why)
     assert (1, why) == clusters.unplaced
     clusters.away = {"a", "b"}
     with pytest.raises(ApplicationError, match="a is away"):
-        placed(clusters)
+        place_in(clusters)
 
 
 def test_no_cluster_may_take_them() -> None:
@@ -198,7 +198,7 @@ def test_no_cluster_may_take_them() -> None:
     clusters = Clusters(a=2)
     clusters.gangs, clusters.choice = [single(0)], ClusterChoice((), (ClusterReason("a", ClusterRule.ELSEWHERE),))
 
-    batch = placed(clusters)
+    batch = place_in(clusters)
 
     assert ([], 1, clusters.choice.passed_over) == (clusters.acquired, batch.unplaced_count, batch.why)
 
@@ -208,12 +208,12 @@ def test_one_cluster_is_as_ever() -> None:
     clusters = Clusters(a=1)
     clusters.gangs = [single(0), single(1)]
 
-    batch = placed(clusters)
+    batch = place_in(clusters)
 
     assert "1 pod without a host (1 host: less than 1 cpu free, 0 at most)" == placement_text(batch.why)
     clusters.away = {"a"}
     with pytest.raises(ApplicationError, match="a is away"):
-        placed(clusters)
+        place_in(clusters)
 
 
 LATE_S = 600.0
@@ -223,7 +223,7 @@ def waiting(instance: int, waited_s: float = 0.0) -> ReadyGang:
     return ReadyGang(ONE, ((instance, 1),), waited_s=waited_s)
 
 
-def requeued(clusters: Clusters) -> tuple[list[tuple[int, int]], str]:
+def requeues_of(clusters: Clusters) -> tuple[list[tuple[int, int]], str]:
     """Returns the pods that are queued again after a placement, and the reason."""
     result = activities(clusters).place_and_launch(JOB, 10, LATE_S)
     assert result.requeued_count == sum(count for _, count in clusters.requeued[0])
@@ -235,10 +235,10 @@ def test_pods_give_up_sooner_when_much_of_their_pool_is_in_backoff() -> None:
     """The resource manager answers a report of unplaced pods with the number in backoff."""
     clusters = Clusters(a=0)
     clusters.gangs = [waiting(0, LATE_S / 4), waiting(1, LATE_S / 4 - 1)]
-    assert ([], "") == requeued(clusters)
+    assert ([], "") == requeues_of(clusters)
     clusters.turns = 2
 
-    assert [(0, 1)] == requeued(clusters)[0]
+    assert [(0, 1)] == requeues_of(clusters)[0]
 
 
 def test_pods_that_waited_for_too_long_are_queued_again() -> None:
@@ -246,7 +246,7 @@ def test_pods_that_waited_for_too_long_are_queued_again() -> None:
     clusters = Clusters(a=1)
     clusters.gangs = [waiting(0, LATE_S), waiting(1, LATE_S), waiting(2, LATE_S), waiting(3, LATE_S - 1)]
 
-    instances, reason = requeued(clusters)
+    instances, reason = requeues_of(clusters)
 
     assert [(1, 2)] == instances
     assert reason.startswith("no host found in 600 s: 3 pods without a host")
@@ -257,7 +257,7 @@ def test_pods_that_no_host_could_take_are_queued_again_at_once() -> None:
     clusters = Clusters(a=0)
     clusters.gangs, clusters.infeasible = [waiting(0), waiting(2)], {"a": too_large(7)}
 
-    assert ([(0, 1), (2, 1)], "no host has cpu 7: the largest of 3 hosts has 4") == requeued(clusters)
+    assert ([(0, 1), (2, 1)], "no host has cpu 7: the largest of 3 hosts has 4") == requeues_of(clusters)
 
 
 @pytest.mark.parametrize("is_unfit_for_b", [True, False])
@@ -269,7 +269,7 @@ def test_no_host_of_any_cluster(is_unfit_for_b: bool) -> None:
     larger = "the largest of 3 hosts has 4"
     reason = f"cluster a: no host has cpu 7: {larger}; cluster b: no host has cpu 8: {larger}"
 
-    assert (([(0, 1)], reason) if is_unfit_for_b else ([], "")) == requeued(clusters)
+    assert (([(0, 1)], reason) if is_unfit_for_b else ([], "")) == requeues_of(clusters)
 
 
 @pytest.mark.parametrize("is_unavailable", [True, False])
@@ -282,7 +282,7 @@ def test_a_cluster_that_does_not_answer_might_have_a_host(is_unavailable: bool) 
     else:
         clusters.choice = ClusterChoice(("a",), (ClusterReason("b", ClusterRule.SILENT),))
 
-    assert ([], "") == requeued(clusters)
+    assert ([], "") == requeues_of(clusters)
 
 
 def test_what_one_cluster_left_is_tried_in_the_others_first() -> None:
@@ -290,7 +290,7 @@ def test_what_one_cluster_left_is_tried_in_the_others_first() -> None:
     clusters = Clusters(a=1, b=1)
     clusters.gangs = [waiting(0, LATE_S), waiting(1, LATE_S)]
 
-    assert ([], "") == requeued(clusters)
+    assert ([], "") == requeues_of(clusters)
 
 
 def test_placement_does_not_wait_for_the_resource_manager(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -313,7 +313,7 @@ def test_pods_that_wait_for_their_host_keep_what_they_have() -> None:
     comes_back = ReadyGang(ONE, ((0, 1),), desired_host="a7", desired_cluster="a", waited_s=LATE_S)
     clusters.gangs, clusters.awaited = [comes_back], ((0, Hostname("a7")),)
 
-    assert ([], "") == requeued(clusters)
+    assert ([], "") == requeues_of(clusters)
 
 
 def test_a_pod_for_which_a_host_is_reserved_waits_on() -> None:
@@ -323,7 +323,7 @@ def test_a_pod_for_which_a_host_is_reserved_waits_on() -> None:
     clusters = Clusters(a=0, b=0)
     clusters.gangs, clusters.reserved = [waiting(0, LATE_S), waiting(1, LATE_S)], {"b": ((0, Hostname("b7")),)}
 
-    assert ([(1, 1)], [0]) == (requeued(clusters)[0], clusters.kept)
+    assert ([(1, 1)], [0]) == (requeues_of(clusters)[0], clusters.kept)
     assert [(0, LATE_S), (1, LATE_S)] == [(pod.instance_id, pod.waited_s) for pod in clusters.waiting]
 
 

@@ -343,7 +343,7 @@ async def test_workflows_that_failed_and_wait(watch: TemporalWatch, server: Fake
     assert 1 == seen.failed_count
 
 
-def described(attempt: int, error: str = "down", task_attempt: int = 0) -> DescribeWorkflowExecutionResponse:
+def describe_answer(attempt: int, error: str = "down", task_attempt: int = 0) -> DescribeWorkflowExecutionResponse:
     found = DescribeWorkflowExecutionResponse()
     pending = found.pending_activities.add(attempt=attempt, last_failure=failure(error))
     pending.activity_type.name = "enqueue"
@@ -356,7 +356,7 @@ async def test_why_a_job_does_not_go_on(watch: TemporalWatch, server: FakeTempor
     """All workflows of the job are read; the answer is used for a while."""
     own, gang = job_workflow_id(JOB), f"gang/{JOB}/1"
     server.running = [running(own), running(gang)]
-    server.described = {own: described(1, task_attempt=4), gang: described(5)}
+    server.described = {own: describe_answer(1, task_attempt=4), gang: describe_answer(5)}
 
     lines = [await watch.why(RECORD) for _ in range(100)][-1]
 

@@ -24,27 +24,27 @@ from tests.unit.tidy import (
     TEXT_ENDINGS,
     TEXT_NAMES,
     TIDY,
-    banned_call_faults,
     cluster_word_faults,
     docstring_faults,
     files,
+    find_banned_calls,
     import_circles,
     import_faults,
     import_graph,
     is_below,
     is_migration,
+    list_raised,
     merge_faults,
     name_faults,
     name_of,
     names,
     path_faults,
     python_files,
-    raised,
     reachable,
     sdk_faults,
     size_faults,
     tree_of,
-    walked,
+    walk,
 )
 from tests.unit.tidy_pods import POD_ACTORS, POD_WRITES, events_caused, pod_write_faults
 from tests.unit.tidy_words import (
@@ -69,7 +69,7 @@ def forget_trees() -> Iterator[None]:
     gc.disable()
     yield
     tree_of.cache_clear()
-    walked.cache_clear()
+    walk.cache_clear()
     gc.enable()
 
 
@@ -217,7 +217,7 @@ def test_no_module_is_called_after_nothing() -> None:
 
 def test_the_inside_has_no_clock() -> None:
     """Time, chance and environment reach the inside and the workflows as arguments only."""
-    none([fault for path in python_files(*BANNED_CALLS_IN) for fault in banned_call_faults(path, tree_of(path))])
+    none([fault for path in python_files(*BANNED_CALLS_IN) for fault in find_banned_calls(path, tree_of(path))])
 
 
 def test_the_host_manager_knows_no_cluster() -> None:
@@ -265,7 +265,7 @@ def test_no_refusal_is_without_a_code() -> None:
     """No error is raised without a code, or as INTERNAL, which is the code of a bug."""
     faults = {PelotonError.__name__, "Internal"}
 
-    assert [path for path in files(*PACKAGES) if path.suffix == ".py" and faults & raised(tree_of(path))] == []
+    assert [path for path in files(*PACKAGES) if path.suffix == ".py" and faults & list_raised(tree_of(path))] == []
 
 
 # The rules themselves.
@@ -335,7 +335,7 @@ def test_the_circle_rule_notices(graph: dict[str, str], circles: list[list[str]]
 )
 def test_the_clock_rule_notices(source: str, count: int) -> None:
     """A clock or a random source is found under any name, except Temporal's own clock."""
-    assert len(list(banned_call_faults(Path("workflows/x.py"), ast.parse(source)))) == count
+    assert len(list(find_banned_calls(Path("workflows/x.py"), ast.parse(source)))) == count
 
 
 def test_the_other_rules_notice() -> None:

@@ -56,27 +56,27 @@ OLD, NEW = Version("old", 1.0), Version("new", 2.0)
 TAKEOVER = Decision(Act.MAKE_CURRENT, "new", "version old has no worker")
 
 
-def unserved(verdict: str = "", current: str = "old") -> Fleet:
+def make_unserved_fleet(verdict: str = "", current: str = "old") -> Fleet:
     return Fleet(current, {"new"}, {"old": OLD, "new": Version("new", 2.0, verdict=verdict)})
 
 
 def test_a_version_takes_over_when_reads_have_agreed_for_a_while(clock: Clock) -> None:
     """A poll that sees workers of the current version, or that fails, restarts the time."""
     controller = Watched()
-    assert not controller.is_sure_of(TAKEOVER, unserved())
+    assert not controller.is_sure_of(TAKEOVER, make_unserved_fleet())
     clock.now_s = 9.0
-    assert not controller.is_sure_of(TAKEOVER, unserved())
+    assert not controller.is_sure_of(TAKEOVER, make_unserved_fleet())
     controller.forget_agreement()
     clock.now_s = 15.0
-    assert not controller.is_sure_of(TAKEOVER, unserved())
+    assert not controller.is_sure_of(TAKEOVER, make_unserved_fleet())
     clock.now_s = 25.0
-    assert controller.is_sure_of(TAKEOVER, unserved())
+    assert controller.is_sure_of(TAKEOVER, make_unserved_fleet())
 
 
 def test_a_version_that_was_given_up_waits_for_longer(clock: Clock) -> None:
     """A rejected version waits longer, as the current version may have one worker, which is restarted."""
     controller = Watched()
-    bad = unserved("crashes")
+    bad = make_unserved_fleet("crashes")
     assert not controller.is_sure_of(TAKEOVER, bad)
     clock.now_s = 59.0
     assert not controller.is_sure_of(TAKEOVER, bad)
@@ -88,7 +88,7 @@ def test_what_follows_from_no_absence_is_done_at_once(clock: Clock) -> None:
     """The first version of a cluster is current at once, and steps of a ramp are taken; verdicts are not."""
     served = Fleet("old", {"old", "new"}, {"old": OLD, "new": NEW})
     controller = Watched()
-    assert controller.is_sure_of(TAKEOVER, unserved(current=""))
+    assert controller.is_sure_of(TAKEOVER, make_unserved_fleet(current=""))
     assert controller.is_sure_of(Decision(Act.RAMP, "new", "newer", 5.0), served)
     assert not controller.is_sure_of(Decision(Act.GIVE_UP, "new", "3 of its workers crashed"), served)
 

@@ -92,7 +92,7 @@ def tree_of(path: Path) -> ast.Module:
 
 
 @cache
-def walked(tree: ast.AST) -> tuple[ast.AST, ...]:
+def walk(tree: ast.AST) -> tuple[ast.AST, ...]:
     """All nodes of a tree, cached for the rules that read all of them."""
     return tuple(ast.walk(tree))
 
@@ -106,7 +106,7 @@ def python_files(*folders: str) -> list[Path]:
 
 def imports(tree: ast.AST, module: str) -> Iterator[tuple[int, str]]:
     """Line and full name of everything imported, wherever in the file; a submodule by its own name."""
-    for node in walked(tree):
+    for node in walk(tree):
         if isinstance(node, ast.Import):
             yield from ((node.lineno, alias.name) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -125,7 +125,7 @@ SDK_INTERNALS_IN = Path("tests/workflow/sdk.py")
 
 def sdk_faults(path: Path, tree: ast.AST) -> Iterator[str]:
     """Yield imports and attributes that are internals of Temporal's SDK."""
-    for node in walked(tree):
+    for node in walk(tree):
         names = []
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
@@ -220,16 +220,16 @@ def import_circles(graph: Mapping[str, Iterable[str]]) -> list[list[str]]:
 def size_faults(path: Path, tree: ast.Module, line_count: int) -> Iterator[str]:
     if line_count > FILE_LINES_MAX:
         yield f"{path}:{line_count}: a file has at most {FILE_LINES_MAX} lines"
-    for node in walked(tree):
+    for node in walk(tree):
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             length = (node.end_lineno or node.lineno) - node.lineno + 1
             if length > FUNCTION_LINES_MAX:
                 yield f"{path}:{node.lineno}: {node.name} has {length} lines, at most {FUNCTION_LINES_MAX}"
 
 
-def raised(tree: ast.Module) -> set[str]:
+def list_raised(tree: ast.Module) -> set[str]:
     """Names of the classes that it raises."""
-    calls = [node.exc for node in walked(tree) if isinstance(node, ast.Raise)]
+    calls = [node.exc for node in walk(tree) if isinstance(node, ast.Raise)]
     return {call.func.id for call in calls if isinstance(call, ast.Call) and isinstance(call.func, ast.Name)}
 
 
@@ -249,7 +249,7 @@ def cluster_word_faults(path: Path, tree: ast.Module) -> Iterator[str]:
 
 def names(tree: ast.Module) -> Iterator[tuple[int, str]]:
     """All names in a module except its imports."""
-    for node in walked(tree):
+    for node in walk(tree):
         match node:
             case ast.Name(id=name) | ast.Attribute(attr=name) | ast.arg(arg=name) | ast.keyword(arg=str(name)):
                 yield node.lineno, name  # type: ignore[attr-defined]
@@ -257,16 +257,16 @@ def names(tree: ast.Module) -> Iterator[tuple[int, str]]:
                 yield node.lineno, name
 
 
-def banned_call_faults(path: Path, tree: ast.Module) -> Iterator[str]:
+def find_banned_calls(path: Path, tree: ast.Module) -> Iterator[str]:
     if path.parts[0] not in BANNED_CALLS_IN:
         return
     aliases: dict[str, str] = {}
-    for node in walked(tree):
+    for node in walk(tree):
         if isinstance(node, ast.Import):
             aliases |= {alias.asname or alias.name: alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
             aliases |= {alias.asname or alias.name: f"{node.module}.{alias.name}" for alias in node.names}
-    for node in walked(tree):
+    for node in walk(tree):
         name = dotted(node, aliases)
         if name and BANNED_CALLS.match(name) and (path.as_posix(), name) not in ALLOWED_CALLS:
             yield f"{path}:{node.lineno}: {name} in {path.parts[0]}/: time and chance are passed in"  # type: ignore[attr-defined]
@@ -295,7 +295,7 @@ def merge_faults(path: Path, text: str) -> Iterator[str]:
 
 
 def tests_of(tree: ast.Module) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
-    for node in walked(tree):
+    for node in walk(tree):
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.name.startswith("test_"):
             yield node
 

@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 
 from peloton.lifecycle.pod_machine import Actor, Event
-from tests.unit.tidy import is_migration, tree_of, walked
+from tests.unit.tidy import is_migration, tree_of, walk
 
 POD_WRITES = "services/storage/pods/writes.py"
 POD_ACTORS: dict[str, set[Actor]] = {
@@ -47,7 +47,7 @@ def pod_write_faults(path: Path, tree: ast.Module) -> Iterator[str]:
     """Statements that write pods, or a table that cannot be determined here, outside of the one module for them."""
     if path.as_posix() in (POD_WRITES, "services/storage/engine.py") or is_migration(path):
         return  # the callers of the engine's ``upsert`` name its table
-    for node in walked(tree):
+    for node in walk(tree):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and _POD_SQL.search(node.value):
             yield f"{path}:{node.lineno}: pods are written by {POD_WRITES}"
         elif isinstance(node, ast.Call) and (table := _written_table(node)) and table not in other_tables():
@@ -71,7 +71,7 @@ def _written_table(call: ast.Call) -> str:
 
 def events_caused(path: Path, tree: ast.Module) -> Iterator[tuple[int, Event]]:
     """Line and event of every mention of an event of the pod machine."""
-    for node in walked(tree):
+    for node in walk(tree):
         if isinstance(node, ast.Attribute) and getattr(node.value, "id", "") == "Event" and node.attr in _EVENTS:
             yield node.lineno, Event[node.attr]
 

@@ -386,11 +386,11 @@ RECIPES: tuple[Recipe, ...] = (
 )
 
 
-def scrubbed(node: Any) -> Any:
+def scrub(node: Any) -> Any:
     """Returns the node without stack traces, which depend on the machine."""
     if isinstance(node, dict):
-        return {key: scrubbed(value) for key, value in node.items() if key != "stackTrace"}
-    return [scrubbed(value) for value in node] if isinstance(node, list) else node
+        return {key: scrub(value) for key, value in node.items() if key != "stackTrace"}
+    return [scrub(value) for value in node] if isinstance(node, list) else node
 
 
 async def record(prefix: str = "") -> dict[str, dict[str, Any]]:
@@ -411,7 +411,7 @@ async def record(prefix: str = "") -> dict[str, dict[str, Any]]:
             runs = await histories_of(environment.client, workflow_id)
             children = [child for run in runs for child in await children_in(environment.client, run)]
             for number, history in enumerate([*runs, *children], 1):
-                recorded[f"{recipe.__name__}-{number}.json.gz"] = scrubbed(history.to_json_dict())
+                recorded[f"{recipe.__name__}-{number}.json.gz"] = scrub(history.to_json_dict())
     return recorded
 
 

@@ -27,7 +27,7 @@ def fails(*pods: tuple[int, int]) -> Callable[[PodId], PodState]:
     return lambda pod: PodState.FAILED if (pod.instance_id, pod.run_id) in pods else PodState.SUCCEEDED
 
 
-def promised_events(gang: Virtual, calls: Counter[str]) -> int:
+def promise_events(gang: Virtual, calls: Counter[str]) -> int:
     """Returns the number of events that the docstring of the workflow promises."""
     timers = gang.commands["start_timer"]
     vain = calls["place_gang"] - calls["launch"]
@@ -57,7 +57,7 @@ def test_history_budget() -> None:
         (gang,) = story.gangs
         calls, job = Counter(story.workflow.calls), story.workflow
 
-        assert gang.events <= promised_events(gang, calls)
+        assert gang.events <= promise_events(gang, calls)
         told = job.commands["signal_external_workflow_execution"]
         turns = 14 + 7 * job.wakes + len(job.shown_states) + 6 * calls["enqueue"]
         assert job.events <= turns + 15 + 5 * told
@@ -120,7 +120,7 @@ def test_a_gang_with_a_member_that_no_host_could_take() -> None:
     assert {"RUNNING": 2, "PENDING": 4} == story.counts
     assert ["requeue"] == story.outcomes
     assert f"queued again: {WHY_UNFIT}" == story.cluster.jobs[JOB].pods.records[0].message
-    assert story.gangs[0].events <= promised_events(story.gangs[0], Counter(story.workflow.calls))
+    assert story.gangs[0].events <= promise_events(story.gangs[0], Counter(story.workflow.calls))
 
 
 def test_hosts_that_come_in_time() -> None:
@@ -131,7 +131,7 @@ def test_hosts_that_come_in_time() -> None:
     assert ("SUCCEEDED", {"SUCCEEDED": 4}) == story.run()
     assert story.workflow.ended_at_s < 45 + 62
     assert ["together"] == story.outcomes
-    assert story.gangs[0].events <= promised_events(story.gangs[0], Counter(story.workflow.calls))
+    assert story.gangs[0].events <= promise_events(story.gangs[0], Counter(story.workflow.calls))
 
 
 def test_one_member_is_refused() -> None:

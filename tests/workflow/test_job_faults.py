@@ -30,7 +30,7 @@ def _life(admission_s: float) -> Story:
     return story.submit(15, max_failures=2, policies=policies)
 
 
-def killed_life() -> Story:
+def run_killed() -> Story:
     story = life().run_until_pods("RUNNING", 6)
     story.cluster.kill(JOB)
     return story
@@ -62,12 +62,12 @@ def test_every_call_of_a_life_fails_once(fault: Fault, admission_s: float) -> No
 @pytest.mark.parametrize("fault", Fault)
 def test_every_call_of_a_killed_life_fails_once(fault: Fault) -> None:
     """A failure of any call after a kill leaves every pod ended and no additional pod launched."""
-    usual = killed_life()
+    usual = run_killed()
     before = len(usual.workflow.calls)
     calls = call_count(usual)
 
     for index in range(before, calls):
-        story = killed_life()
+        story = run_killed()
         story.workflow.faults[index] = fault
         assert "KILLED" == story.run()[0], f"call {index}: {story.workflow.calls[index]}"
         assert story.workflow.ended_at_s < usual.workflow.ended_at_s + SLACK_S, f"call {index}"

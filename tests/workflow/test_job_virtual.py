@@ -33,7 +33,7 @@ def fail_first_runs(count: int, runs: int) -> object:
     return ending
 
 
-def promised_events(story: Story) -> int:
+def promise_events(story: Story) -> int:
     """Returns the number of events that the docstring of the workflow promises for a job of one run."""
     calls, wakes = Counter(story.workflow.calls), story.workflow.wakes
     large = 14 + 6 * calls["enqueue"] + 7 * calls["place_and_launch"]
@@ -51,7 +51,7 @@ def test_job_succeeds(pods: int, events_max: int) -> None:
     assert ("SUCCEEDED", {"SUCCEEDED": pods}) == story.run()
     assert {PodId(JOB, i, 1) for i in range(pods)} == set(story.cluster.launched)
     assert ["PENDING", "RUNNING", "SUCCEEDED"] == story.workflow.shown_states[-3:]
-    assert story.workflow.events <= min(events_max, promised_events(story))
+    assert story.workflow.events <= min(events_max, promise_events(story))
 
 
 def test_admitted_at_once() -> None:
@@ -323,7 +323,7 @@ def test_dependency_away_for_an_hour() -> None:
 
     assert ("SUCCEEDED", {"SUCCEEDED": 10}) == story.run()
     assert HOUR_S * 0.9 < story.workflow.ended_at_s < HOUR_S * 1.1
-    assert story.workflow.events <= promised_events(story) + 6  # it was an activity from its second attempt on
+    assert story.workflow.events <= promise_events(story) + 6  # it was an activity from its second attempt on
 
 
 def test_placement_does_not_wait_for_the_resource_manager() -> None:
@@ -353,7 +353,7 @@ def test_history_budget(pods: int, hosts: int) -> None:
     story = Story(hosts=hosts).submit(pods)
     story.run()
 
-    assert story.workflow.events <= promised_events(story)
+    assert story.workflow.events <= promise_events(story)
     assert story.cluster.calls["launch"] <= pods / 1_000 + pods / (hosts * 10)
 
 

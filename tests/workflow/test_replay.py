@@ -34,7 +34,7 @@ def read(path: Path) -> dict[str, Any]:
     return dict(json.loads(gzip.decompress(path.read_bytes())))
 
 
-def named(path: Path) -> str:
+def name_of(path: Path) -> str:
     return f"{path.parent.name}-{path.name.removesuffix('.json.gz')}"
 
 
@@ -92,13 +92,13 @@ def test_a_release_freezes_what_is_recorded(copied: Path) -> None:
         freeze("0.9", copied)
 
 
-@pytest.mark.parametrize("path", HISTORIES, ids=named)
+@pytest.mark.parametrize("path", HISTORIES, ids=name_of)
 async def test_history_replays(path: Path) -> None:
     """The code gives the commands that were recorded."""
     await replay(history(read(path)))
 
 
-@pytest.mark.parametrize("path", HISTORIES, ids=named)
+@pytest.mark.parametrize("path", HISTORIES, ids=name_of)
 async def test_history_replays_under_other_policies(path: Path) -> None:
     """The same with other numbers of patience and batch size, without the sandbox as in a worker."""
     events = read(path)

@@ -27,10 +27,10 @@ def rolling(**spec: object) -> UpdateStory:
 
 def refusal(workflow: Virtual, name: str, *args: object) -> tuple[str, str | None]:
     """Return the message that a user reads, and the code of the error."""
-    return refused(workflow, workflow.send(name, *args))
+    return refusal_of(workflow, workflow.send(name, *args))
 
 
-def refused(workflow: Virtual, request: str) -> tuple[str, str | None]:
+def refusal_of(workflow: Virtual, request: str) -> tuple[str, str | None]:
     """Return the same of a request that was sent."""
     with pytest.raises(ApplicationError) as refusal:
         workflow.answer(request)
@@ -95,7 +95,7 @@ def test_a_job_that_grows_while_the_last_request_is_answered_goes_on() -> None:
     story.cluster.grow(JOB, 5)
 
     assert request not in story.run_until_pods("RUNNING", 2).workflow.answers
-    assert ("the job has ended", "ABORTED") == refused(story.workflow, request)
+    assert ("the job has ended", "ABORTED") == refusal_of(story.workflow, request)
     assert ("SUCCEEDED", {"SUCCEEDED": 5}) == story.run()
 
 
@@ -105,7 +105,7 @@ def test_a_job_that_is_deleted_while_the_last_request_is_answered_is_forgotten()
     story.cluster.delete(JOB)
     story.cluster.tell(JOB)
 
-    assert ("the job has ended", "ABORTED") == refused(story.workflow, request)
+    assert ("the job has ended", "ABORTED") == refusal_of(story.workflow, request)
     story.workflow.run()
     assert (None, 1) == (story.workflow.failure, story.cluster.calls["delete"])
     assert JOB not in story.cluster.jobs

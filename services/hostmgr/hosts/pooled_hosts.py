@@ -6,7 +6,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from peloton.lifecycle.host_pools import announce, announce_with_volumes, announced_free, host_pool_labels, serving
+from peloton.lifecycle.host_pools import (
+    announce,
+    announce_with_volumes,
+    compute_announced_free,
+    host_pool_labels,
+    serving,
+)
 from peloton.model.host_pool import AT_PAR, Factors, HostInPool, HostPools, Workload
 from peloton.model.ids import Hostname
 from peloton.model.resources import Resources
@@ -115,7 +121,7 @@ class PooledHosts:
             return free
         known = self._hosts.get(hostname)
         capacity = known[2].capacity - Resources(disk_mib=known[0].volumes_mib) if known is not None else NOTHING
-        return announced_free(free, capacity, self.asked.on_host(hostname), self._pool_for(hostname).factors)
+        return compute_announced_free(free, capacity, self.asked.on_host(hostname), self._pool_for(hostname).factors)
 
 
 def _apply_pool(host: RegisteredHost, pool: _Pool) -> RegisteredHost:

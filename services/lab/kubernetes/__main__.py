@@ -1,6 +1,6 @@
 """`python -m services.lab.kubernetes`."""
 
-from services.lab.kubernetes.command import emulated_kubernetes
+from services.lab.kubernetes.command import run_emulated_kubernetes
 
 if __name__ == "__main__":
-    emulated_kubernetes(prog_name="emulated-kubernetes")
+    run_emulated_kubernetes(prog_name="emulated-kubernetes")

@@ -37,7 +37,7 @@ def check_quota(store: Store, pod: Json) -> None:
             raise forbidden(PODS, metadata["name"], f"exceeded quota: {entry.body['metadata']['name']}, {numbers}")
 
 
-def admitted_spec(store: Store, name: str, spec: Json) -> Json:
+def admit_spec(store: Store, name: str, spec: Json) -> Json:
     """Return the spec of a new pod with its priority and the default tolerations. Raises ApiError 403."""
     priority_class = _priority_class(store, name, spec.get("priorityClassName") or "")
     value = int(priority_class.get("value") or 0)

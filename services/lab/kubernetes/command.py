@@ -11,12 +11,12 @@ from typing import Any
 
 import click
 
-from services.lab.kubernetes.kubeconfig import kept_token
+from services.lab.kubernetes.kubeconfig import read_or_make_token
 from services.lab.kubernetes.nodes.options import node_options, nodes_from
 from services.lab.kubernetes.server import EmulatedKubernetes
 from services.lab.kubernetes.settings import EmulatedKubernetesSettings
 from services.lab.kubernetes.store import EVENTS_MAX
-from services.lab.shared.commands import FOLDER, stopped_by_signal
+from services.lab.shared.commands import FOLDER, stop_event
 from services.lab.shared.yaml_rows import PORT_MAX
 
 HELP = """Run an emulated Kubernetes: an apiserver with its store and its nodes, in one process.
@@ -43,7 +43,7 @@ pod's life.
     "--events", default=EVENTS_MAX, type=click.IntRange(1), metavar="N", help="Events of a resource that are kept."
 )
 @node_options
-def emulated_kubernetes(**options: Any) -> None:
+def run_emulated_kubernetes(**options: Any) -> None:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
     try:
         asyncio.run(_serve(settings_from(options)))
@@ -57,7 +57,7 @@ def settings_from(options: dict[str, Any]) -> EmulatedKubernetesSettings:
         data_dir=data_dir,
         port=options["port"],
         host=options["host"],
-        token=kept_token(data_dir / "kubeconfig"),
+        token=read_or_make_token(data_dir / "kubeconfig"),
         allowed_hosts=options["allow_host"],
         events_max=options["events"],
         nodes=nodes_from(options),
@@ -66,7 +66,7 @@ def settings_from(options: dict[str, Any]) -> EmulatedKubernetesSettings:
 
 async def _serve(settings: EmulatedKubernetesSettings) -> None:
     gc.set_threshold(*GARBAGE)
-    stop = stopped_by_signal()
+    stop = stop_event()
     cluster = EmulatedKubernetes(settings)
     try:
         await cluster.start()

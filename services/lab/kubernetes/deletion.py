@@ -34,7 +34,7 @@ def check_preconditions(resource: Resource, body: Json, options: DeleteOptions) 
             raise conflict(resource, metadata["name"], why, kind=resource.kind)
 
 
-def marked(resource: Resource, body: Json, options: DeleteOptions, now_s: float) -> tuple[Json, bool]:
+def mark_deleted(resource: Resource, body: Json, options: DeleteOptions, now_s: float) -> tuple[Json, bool]:
     """Return the object with its deletion recorded (the same one without a change), and whether to remove it now."""
     metadata = body["metadata"]
     is_waiting = bool(metadata.get("finalizers")) or resource is NAMESPACES
@@ -43,11 +43,11 @@ def marked(resource: Resource, body: Json, options: DeleteOptions, now_s: float)
         if options.grace_s is None or options.grace_s >= metadata.get("deletionGracePeriodSeconds", 0):
             return body, False
         grace_s = 1 if options.grace_s < 0 else options.grace_s
-        return _noted(body, grace_s, now_s), not grace_s and not is_waiting
+        return _with_deletion(body, grace_s, now_s), not grace_s and not is_waiting
     if resource is not PODS and not is_waiting:
         return body, True
     grace_s = _grace_s(resource, body, options)
-    noted = _noted(body, grace_s, now_s)
+    noted = _with_deletion(body, grace_s, now_s)
     if resource is NAMESPACES:
         noted = {**noted, "status": {**(body.get("status") or {}), "phase": "Terminating"}}
     if "generation" in metadata:
@@ -55,7 +55,7 @@ def marked(resource: Resource, body: Json, options: DeleteOptions, now_s: float)
     return noted, not grace_s and not is_waiting
 
 
-def _noted(body: Json, grace_s: int, now_s: float) -> Json:
+def _with_deletion(body: Json, grace_s: int, now_s: float) -> Json:
     until = stamp(now_s + grace_s)
     return {
         **body,

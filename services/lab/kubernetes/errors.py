@@ -95,13 +95,13 @@ def unsupported_media_type(accepted: Sequence[str]) -> ApiError:
     return ApiError(415, "UnsupportedMediaType", text)
 
 
-def expired(message: str) -> ApiError:
+def resource_expired(message: str) -> ApiError:
     return ApiError(410, "Expired", message)
 
 
 def too_old(version: int, oldest: int) -> ApiError:
     """Return the error of a watch from a version before the window of events."""
-    return expired(f"too old resource version: {version} ({oldest})")
+    return resource_expired(f"too old resource version: {version} ({oldest})")
 
 
 def too_large(version: int, current: int) -> ApiError:

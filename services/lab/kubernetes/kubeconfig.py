@@ -12,7 +12,7 @@ NAME = "peloton-emulated"
 TOKEN_BYTES = 24
 
 
-def kept_token(path: Path) -> str:
+def read_or_make_token(path: Path) -> str:
     """Return the token in the kubeconfig of an earlier start, so that clients keep working over a restart; else a new
     one.
     """

@@ -6,7 +6,7 @@ from collections import OrderedDict
 from itertools import count
 from typing import NamedTuple
 
-from services.lab.kubernetes.errors import bad_request, expired, too_large
+from services.lab.kubernetes.errors import bad_request, resource_expired, too_large
 from services.lab.kubernetes.requests import whole_number
 from services.lab.kubernetes.resources import Resource
 from services.lab.kubernetes.selectors import Matches, by_fields, by_labels
@@ -58,7 +58,7 @@ class Lists:
                 raise bad_request("continue key is not valid: it was not given by a list")
             found = self._snapshots.get(name)
             if found is None:
-                raise expired(_TOO_OLD)
+                raise resource_expired(_TOO_OLD)
             return self._page(name, found, int(offset), limit)
         version = whole_number(query, "resourceVersion")
         if version is not None and version > self._store.version:

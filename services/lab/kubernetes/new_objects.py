@@ -25,7 +25,7 @@ JOB_NAME, CONTROLLER_UID = "batch.kubernetes.io/job-name", "batch.kubernetes.io/
 RETRIES = 6
 
 
-def filled(resource: Resource, body: Json) -> Json:
+def fill_defaults(resource: Resource, body: Json) -> Json:
     """Return the object with its defaults and its first status."""
     fill = _BY_KIND.get(resource.plural)
     return body if fill is None else fill(body)

@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 
 from services.lab.kubernetes.errors import ApiError, bad_request, unsupported_media_type
-from services.lab.kubernetes.requests import checked_object
+from services.lab.kubernetes.requests import check_object
 from services.lab.kubernetes.resources import Json
 
 MERGE = "application/merge-patch+json"
@@ -31,7 +31,7 @@ _KEYS: dict[str, str] = {
 """Lists that strategic patches merge, and the key of their members; all others are replaced."""
 
 
-def merged(target: Any, patch: Any) -> Any:
+def merge_patch(target: Any, patch: Any) -> Any:
     """Apply a merge patch."""
     if not isinstance(patch, dict):
         return patch
@@ -40,7 +40,7 @@ def merged(target: Any, patch: Any) -> Any:
         if value is None:
             result.pop(key, None)
         else:
-            result[key] = merged(result.get(key), value)
+            result[key] = merge_patch(result.get(key), value)
     return result
 
 
@@ -59,13 +59,13 @@ def strategically_merged(target: Json, patch: Json) -> Json:
         elif isinstance(value, dict):
             result[key] = strategically_merged(result.get(key) or {}, value)
         elif isinstance(value, list) and key in _KEYS:
-            result[key] = _merged_members(result.get(key) or [], value, _KEYS[key])
+            result[key] = _merge_members(result.get(key) or [], value, _KEYS[key])
         else:
             result[key] = value
     return result
 
 
-def _merged_members(members: list[Json], patches: list[Json], key: str) -> list[Json]:
+def _merge_members(members: list[Json], patches: list[Json], key: str) -> list[Json]:
     found = {one[key]: one for one in members}
     for one in patches:
         if one.get("$patch") == "delete":
@@ -75,7 +75,7 @@ def _merged_members(members: list[Json], patches: list[Json], key: str) -> list[
     return list(found.values())
 
 
-def stepped(target: Json, steps: Any) -> Json:
+def apply_json_patch(target: Json, steps: Any) -> Json:
     """Apply a JSON patch. Raises ApiError 422 for an impossible step, 400 for an invalid patch."""
     if not isinstance(steps, list) or len(steps) > STEPS_MAX or not all(isinstance(one, dict) for one in steps):
         raise bad_request(f"error decoding patch: a JSON patch is a list of at most {STEPS_MAX} operations")
@@ -83,13 +83,13 @@ def stepped(target: Json, steps: Any) -> Json:
     for step in steps:
         try:
             path = [part.replace("~1", "/").replace("~0", "~") for part in step["path"].split("/")[1:]]
-            result = _stepped(result, path, step)
+            result = _apply_step(result, path, step)
         except (AttributeError, KeyError, IndexError, TypeError, ValueError) as error:
             raise ApiError(422, "Invalid", f"the server rejected our request: {step}: {error!r}") from None
     return result  # type: ignore[no-any-return]
 
 
-def _stepped(target: Any, path: list[str], step: Json) -> Any:
+def _apply_step(target: Any, path: list[str], step: Json) -> Any:
     """Do a step: add, replace, remove or test. Raises LookupError or ValueError for an impossible one."""
     key: Any = path[0]
     if isinstance(target, list):
@@ -97,7 +97,7 @@ def _stepped(target: Any, path: list[str], step: Json) -> Any:
     else:
         target = dict(target)
     if len(path) > 1:
-        target[key] = _stepped(target[key], path[1:], step)
+        target[key] = _apply_step(target[key], path[1:], step)
         return target
     match step["op"]:
         case "add" if isinstance(target, list):
@@ -128,8 +128,8 @@ def change_of(kind: str, body: bytes) -> Callable[[Json], Json]:
     except ValueError as error:
         raise bad_request(f"error decoding patch: {error}") from None
     if kind == JSON:
-        return lambda target: checked_object(stepped(target, patch))
+        return lambda target: check_object(apply_json_patch(target, patch))
     if not isinstance(patch, dict):
         raise bad_request("error decoding patch: it is no object")
-    merge = merged if kind == MERGE else strategically_merged
-    return lambda target: checked_object(merge(target, patch))
+    merge = merge_patch if kind == MERGE else strategically_merged
+    return lambda target: check_object(merge(target, patch))

@@ -30,7 +30,7 @@ class PodRequests:
             raise bad_request("name in URL does not match name in Binding object")
         if not node:
             raise invalid(PODS, target.name, [cause("target.name", "FieldValueRequired", "Required value")])
-        pod = self._registry.found(PODS, target.namespace, target.name)
+        pod = self._registry.read(PODS, target.namespace, target.name)
         check_uid(PODS, pod, metadata.get("uid") or "")
         bind(self._registry, pod, node, metadata.get("annotations") or {})
         return json_answer(201, success(201))
@@ -41,7 +41,7 @@ class PodRequests:
         if (body.get("metadata") or {}).get("name", target.name) != target.name:
             raise bad_request("name in URL does not match name in Eviction object")
         options = delete_options(body.get("deleteOptions") or {}, query)
-        pod = self._registry.found(PODS, target.namespace, target.name)
+        pod = self._registry.read(PODS, target.namespace, target.name)
         check_preconditions(PODS, pod, options)
         is_going = "deletionTimestamp" in pod["metadata"]
         if not is_over(pod) and pod["status"].get("phase") != "Pending" and not is_going:

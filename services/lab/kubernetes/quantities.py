@@ -21,11 +21,11 @@ _FACTORS: dict[str, Fraction] = {
 
 def amount(value: Any) -> Fraction:
     """Return the amount. Raises ValueError for an invalid text."""
-    return _parsed(str(value))
+    return _parse(str(value))
 
 
 @lru_cache(maxsize=AMOUNTS_KEPT)
-def _parsed(text: str) -> Fraction:
+def _parse(text: str) -> Fraction:
     found = _AMOUNT.fullmatch(text)
     if found is None:
         raise ValueError(f"{text!r} is no quantity")

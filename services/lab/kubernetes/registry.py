@@ -10,9 +10,9 @@ from collections.abc import Callable
 import orjson
 
 from services.lab.kubernetes import admission, validation
-from services.lab.kubernetes.deletion import DeleteOptions, check_preconditions, marked
+from services.lab.kubernetes.deletion import DeleteOptions, check_preconditions, mark_deleted
 from services.lab.kubernetes.errors import bad_request, cause, conflict, invalid, not_found, was_modified
-from services.lab.kubernetes.new_objects import filled
+from services.lab.kubernetes.new_objects import fill_defaults
 from services.lab.kubernetes.pods import CHANGEABLE, frozen, with_condition, with_defaults
 from services.lab.kubernetes.resources import PODS, Json, Resource
 from services.lab.kubernetes.store import Entry, Store
@@ -36,9 +36,9 @@ class Registry:
         metadata = _new_metadata(resource, namespace, body)
         if resource.namespaced:
             admission.check_namespace(self.store, resource, namespace, metadata["name"])
-        new = filled(resource, {**body, "metadata": metadata})
+        new = fill_defaults(resource, {**body, "metadata": metadata})
         if resource is PODS:
-            new["spec"] = admission.admitted_spec(self.store, metadata["name"], new["spec"])
+            new["spec"] = admission.admit_spec(self.store, metadata["name"], new["spec"])
         if faults := validation.faults(resource, new):
             raise invalid(resource, metadata["name"], faults)
         if resource is PODS:
@@ -49,12 +49,12 @@ class Registry:
 
     def update(self, resource: Resource, namespace: str, name: str, body: Json) -> Entry:
         """Replace all but the status."""
-        old = self.found(resource, namespace, name)
-        new = _checked(resource, name, body, old)
+        old = self.read(resource, namespace, name)
+        new = _check_metadata(resource, name, body, old)
         if "status" in resource.subresources:
             new = {**{key: value for key, value in new.items() if key != "status"}, "status": old.get("status") or {}}
         if resource is PODS:
-            new["spec"] = _changed_spec(name, old, new)
+            new["spec"] = _change_spec(name, old, new)
         if faults := validation.faults(resource, new):
             raise invalid(resource, name, faults)
         if resource.has_generation and new.get("spec") != old.get("spec"):
@@ -69,8 +69,11 @@ class Registry:
 
     def update_status(self, resource: Resource, namespace: str, name: str, body: Json) -> Entry:
         """Replace the status, and labels and annotations; the spec is unchanged."""
-        old = self.found(resource, namespace, name)
-        metadata = {**_checked(resource, name, body, old)["metadata"], "finalizers": old["metadata"].get("finalizers")}
+        old = self.read(resource, namespace, name)
+        metadata = {
+            **_check_metadata(resource, name, body, old)["metadata"],
+            "finalizers": old["metadata"].get("finalizers"),
+        }
         status = body.get("status") or {}
         if resource is PODS:
             status = {"qosClass": old["status"].get("qosClass"), **status}
@@ -85,10 +88,10 @@ class Registry:
         is_status: bool = False,
     ) -> Entry:
         """Apply ``change``, which returns the patched object; a version in it must equal the stored one."""
-        new = change(self.found(resource, namespace, name))
+        new = change(self.read(resource, namespace, name))
         return (self.update_status if is_status else self.update)(resource, namespace, name, new)
 
-    def found(self, resource: Resource, namespace: str, name: str) -> Json:
+    def read(self, resource: Resource, namespace: str, name: str) -> Json:
         """Return the object. Raises ApiError 404."""
         entry = self.store.get(resource.plural, namespace, name)
         if entry is None:
@@ -123,7 +126,7 @@ class Registry:
         if entry is None:
             raise not_found(resource, name)
         check_preconditions(resource, entry.body, options)
-        new, is_over = marked(resource, entry.body, options, time.time())
+        new, is_over = mark_deleted(resource, entry.body, options, time.time())
         if new is not entry.body:
             entry = self.store.update(resource.plural, new)
         # A subscriber of the store may have deleted the object already.
@@ -153,7 +156,7 @@ def _new_metadata(resource: Resource, namespace: str, body: Json) -> Json:
     return metadata | {key: value for key, value in given.items() if value is not None and key not in left_out}
 
 
-def _checked(resource: Resource, name: str, body: Json, old: Json) -> Json:
+def _check_metadata(resource: Resource, name: str, body: Json, old: Json) -> Json:
     """Return the new body with the metadata that clients cannot set. Raises ApiError."""
     given, kept = body.get("metadata") or {}, old["metadata"]
     if given.get("name", name) != name:
@@ -172,7 +175,7 @@ def _without_empty(metadata: Json) -> Json:
     return {key: value for key, value in metadata.items() if value or (value is not None and key not in optional)}
 
 
-def _changed_spec(name: str, old: Json, new: Json) -> Json:
+def _change_spec(name: str, old: Json, new: Json) -> Json:
     spec = with_defaults(new.get("spec") or {})
     for field in ("priority", "preemptionPolicy", "tolerations"):
         if field not in spec and field in old["spec"]:

@@ -87,10 +87,10 @@ def object_of(request: Request) -> Json:
         decoded = yaml.safe_load(request.body) if kind.endswith("yaml") else orjson.loads(request.body)
     except (ValueError, yaml.YAMLError) as error:
         raise bad_request(f"couldn't get version/kind; json parse error: {error}") from None
-    return checked_object(decoded)
+    return check_object(decoded)
 
 
-def checked_object(body: object) -> Json:
+def check_object(body: object) -> Json:
     """Return an object whose largest parts are objects. Raises ApiError 400."""
     if not isinstance(body, dict):
         raise bad_request("the body of the request is no object")
@@ -100,7 +100,7 @@ def checked_object(body: object) -> Json:
     return body
 
 
-def described_as(body: Json, resource: Resource) -> Json:
+def check_kind(body: Json, resource: Resource) -> Json:
     """Return the object, whose kind must be this one. Raises ApiError 400."""
     if body.get("kind", resource.kind) != resource.kind:
         raise bad_request(

@@ -14,8 +14,8 @@ from services.lab.kubernetes.registry import Registry
 from services.lab.kubernetes.requests import (
     Target,
     accepts_json,
+    check_kind,
     delete_options,
-    described_as,
     is_true,
     media_type,
     object_of,
@@ -76,13 +76,13 @@ class Rest:
         if method == "GET":
             return self._read(request, target, query)
         if method == "POST" and not target.name and (target.namespace or not resource.namespaced):
-            body = described_as(object_of(request), resource)
+            body = check_kind(object_of(request), resource)
             return answer(201, self._registry.create(resource, target.namespace, body).encoded)
         if method == "DELETE" and not target.subresource:
             return self._delete(request, target, query)
         if target.name and method == "PUT":
             write = self._registry.update_status if target.subresource else self._registry.update
-            body = described_as(object_of(request), resource)
+            body = check_kind(object_of(request), resource)
             return answer(200, write(resource, target.namespace, target.name, body).encoded)
         if target.name and method == "PATCH":
             change = patches.change_of(media_type(request), request.body)
@@ -96,7 +96,7 @@ class Rest:
             self._watches.serve(request, resource, target.namespace, target.name, query)
             return None
         if target.name:
-            body = self._registry.found(resource, target.namespace, target.name)
+            body = self._registry.read(resource, target.namespace, target.name)
             table = table_of(accept, resource, query)
             return json_answer(200, body if table is None else table.rows([body], {}))
         page = self._lists.page(resource, target.namespace, query)
@@ -112,7 +112,7 @@ class Rest:
     def _scale(self, request: Request, target: Target) -> bytes:
         """Read or change the number of replicas of a Deployment."""
         where = (target.resource, target.namespace, target.name)
-        body = self._registry.found(*where)
+        body = self._registry.read(*where)
         if request.method == "GET":
             return json_answer(200, scale.scale_of(body))
         if request.method == "PUT":
@@ -121,7 +121,9 @@ class Rest:
             wanted = patches.change_of(media_type(request), request.body)(scale.scale_of(body))
         else:
             raise method_not_allowed()
-        return json_answer(200, scale.scale_of(self._registry.update(*where, scale.scaled(body, wanted)).body))
+        return json_answer(
+            200, scale.scale_of(self._registry.update(*where, scale.scale_deployment(body, wanted)).body)
+        )
 
     def _delete(self, request: Request, target: Target, query: dict[str, str]) -> bytes:
         resource = target.resource

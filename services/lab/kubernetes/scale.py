@@ -23,7 +23,7 @@ def scale_of(deployment: Json) -> Json:
     }
 
 
-def scaled(deployment: Json, scale: Json) -> Json:
+def scale_deployment(deployment: Json, scale: Json) -> Json:
     """Return the Deployment with the replicas of the Scale. Raises ApiError 400."""
     replicas = (scale.get("spec") or {}).get("replicas", 0)
     if not isinstance(replicas, int) or not 0 <= replicas <= REPLICAS_MAX:

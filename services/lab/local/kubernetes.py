@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import quote
 
 from peloton.errors import InvalidArgument, NotFound, Unavailable
-from services.lab.kubernetes.kubeconfig import kept_token
+from services.lab.kubernetes.kubeconfig import read_or_make_token
 from services.lab.local.emulated import ask
 
 CLUSTER = "kubernetes"
@@ -91,4 +91,4 @@ class LocalKubernetes:
         self._ask("POST", f"/emulation/nodes/{quote(name, safe='')}/{verb}")
 
     def _ask(self, method: str, path: str) -> Any:
-        return ask("the emulated Kubernetes", self.address, kept_token(self.kubeconfig), method, path)
+        return ask("the emulated Kubernetes", self.address, read_or_make_token(self.kubeconfig), method, path)

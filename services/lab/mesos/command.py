@@ -14,7 +14,7 @@ import click
 from services.lab.mesos.http.authentication import load_credentials, tls_context
 from services.lab.mesos.server import Minicluster
 from services.lab.mesos.settings import DEFAULT_ISOLATION, MiniclusterSettings
-from services.lab.shared.commands import FILE, FOLDER, hosts_from, read_ports, stopped_by_signal
+from services.lab.shared.commands import FILE, FOLDER, hosts_from, read_ports, stop_event
 from services.lab.shared.hosts import DEFAULT_PORTS, default_hosts
 from services.lab.shared.simulation.behaviour import TASK_VARIABLES
 from services.lab.shared.yaml_rows import PORT_MAX
@@ -144,7 +144,7 @@ def settings_from(options: dict[str, Any]) -> MiniclusterSettings:
 
 
 async def _serve(settings: MiniclusterSettings) -> None:
-    stop, loop = stopped_by_signal(), asyncio.get_running_loop()
+    stop, loop = stop_event(), asyncio.get_running_loop()
     cluster = Minicluster(settings)
     returns: set[asyncio.Task[None]] = set()  # references, which the loop does not keep
     loop.add_signal_handler(signal.SIGUSR1, cluster.stop_master)

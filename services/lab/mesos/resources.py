@@ -138,7 +138,7 @@ def take_from(left: Resources, right: Resources) -> None:
             del left[kind]
 
 
-def added(left: Resources, right: Resources) -> Resources:
+def add(left: Resources, right: Resources) -> Resources:
     result = dict(left)
     add_to(result, right)
     return result
@@ -158,7 +158,7 @@ def scalar_of(resources: Resources, kind: Kind) -> int:
     return value
 
 
-def taken(left: Resources, right: Resources) -> Resources:
+def subtract(left: Resources, right: Resources) -> Resources:
     """Return `left` without `right`."""
     result = dict(left)
     take_from(result, right)

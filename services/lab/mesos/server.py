@@ -85,7 +85,7 @@ class Minicluster:
             server = AgentServer(settings, runtime)
             await server.http.start(settings.host, 0, settings.tls)
             self._agent_servers.append(server)
-            total = kept.restored(spec, total_of(spec))
+            total = kept.restore(spec, total_of(spec))
             server.agent = master.agents.create(spec, server.http.port, runtime, total=total)
             master.agents.register(server.agent)
 

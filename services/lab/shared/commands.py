@@ -50,7 +50,7 @@ def hosts_from(
         raise click.UsageError(str(error)) from error
 
 
-def stopped_by_signal() -> asyncio.Event:
+def stop_event() -> asyncio.Event:
     """Return an event that SIGTERM and SIGINT set."""
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):

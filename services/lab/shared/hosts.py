@@ -46,11 +46,11 @@ class HostSpec:
 
 def default_hosts(prefix: str = "", among: range = DEFAULT_PORTS) -> tuple[HostSpec, ...]:
     """Return the three default hosts."""
-    shares = dealt_ports(3, among=among)
+    shares = divide_ports(3, among=among)
     return tuple(HostSpec(name=f"{prefix}agent{index}", ports=ports) for index, ports in enumerate(shares))
 
 
-def dealt_ports(
+def divide_ports(
     count: int, taken: Iterable[tuple[int, int]] = (), among: range = DEFAULT_PORTS
 ) -> list[tuple[tuple[int, int], ...]]:
     """Divide the ports ``among`` these that are not ``taken`` into equal shares for ``count`` hosts.
@@ -70,7 +70,7 @@ def _ranges(ports: list[int]) -> tuple[tuple[int, int], ...]:
     return tuple(zip(starts, ends, strict=True))
 
 
-def simulated_hosts(count: int, prefix: str = "") -> tuple[HostSpec, ...]:
+def make_simulated_hosts(count: int, prefix: str = "") -> tuple[HostSpec, ...]:
     """Return `count` equal hosts sim-00000, sim-00001, ... for the simulate mode."""
     if not 0 < count <= MAX_HOSTS:
         raise ValueError(f"the number of simulated hosts must be between 1 and {MAX_HOSTS}, got {count}")
@@ -91,7 +91,7 @@ def load_hosts(path: Path, among: range = DEFAULT_PORTS) -> tuple[HostSpec, ...]
         seen[host.name] = index
     without = [index for index, row in enumerate(rows) if "ports" not in row]
     taken = [ports for index, host in enumerate(hosts) if index not in without for ports in host.ports]
-    for index, ports in zip(without, dealt_ports(len(without), taken, among), strict=True):
+    for index, ports in zip(without, divide_ports(len(without), taken, among), strict=True):
         hosts[index] = replace(hosts[index], ports=ports)
     return tuple(hosts)
 

@@ -42,7 +42,7 @@ class Client(Protocol):
         """Report that the command has read all input that was written, or has ended."""
         ...
 
-    def ended(self, status: int) -> None:
+    def on_end(self, status: int) -> None:
         """Report the end, after all output. ``status`` is as ``wait`` returns it."""
         ...
 
@@ -191,7 +191,7 @@ class Interactive:
             os.close(self._input)
             self._input = None
         self._client.input_taken()
-        self._client.ended(self.status)
+        self._client.on_end(self.status)
 
     def close(self) -> None:
         """Close input and output at once; `Processes` kills the command."""

@@ -57,7 +57,7 @@ Others may hold its user's passwords.
 """
 
 
-def passed_environment(more: Collection[str] = ()) -> dict[str, str]:
+def environment_of_children(more: Collection[str] = ()) -> dict[str, str]:
     """Return the variables that children inherit, including the names ``more``."""
     names = {*PASSED, *more}
     found = {key: value for key, value in os.environ.items() if key in names or key.startswith("LC_")}

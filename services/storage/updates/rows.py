@@ -30,7 +30,7 @@ from peloton.model.update import (
 from services.storage.jobs.rows import hold_job
 from services.storage.jobs.secrets import forget_unused
 from services.storage.jobs.wakes import note_wakes
-from services.storage.mapper import Form, Mapper, Part, unstored
+from services.storage.mapper import Form, Mapper, Part, not_stored
 from services.storage.tables import JOB, JOB_CONFIG, OVERRIDE, POD, UPDATE, UPDATE_EVENT
 from services.storage.updates import instances
 from services.storage.watch_log import note_job, note_service
@@ -60,7 +60,7 @@ _UPDATES = Mapper(
         lambda text: UpdateSpec(**json.loads(text)),
     ),
     key=Part(("update_key", "request_digest"), UpdateKey, attrgetter("text", "digest")),
-    failed_run_count=unstored(0),
+    failed_run_count=not_stored(0),
 )
 _PLAIN = [field.name for field in fields(UpdateRecord) if field.name not in _SETS]
 update_record = _UPDATES.record

@@ -65,7 +65,7 @@ class Emulated:
             elif action == "stop":
                 agents.crash(agent)
             else:
-                agents.lost(agent)
+                agents.disconnect(agent)
 
         self._do(act())
 

@@ -24,7 +24,7 @@ CREDENTIALS = {"alice": "a secret", "bob": "b"}
 ALICE = MesosAccess("alice", "a secret")
 
 
-def encrypted(path: Path) -> MesosAccess:
+def make_tls_access(path: Path) -> MesosAccess:
     """Credentials of Alice with her own certificate. She trusts only the authority of the tests."""
     secret = path / "secret"
     secret.write_text("a secret\n")
@@ -35,7 +35,7 @@ def encrypted(path: Path) -> MesosAccess:
 def test_credentials_and_tls_reach_master_and_agents(make: Make, tmp_path: Path) -> None:
     """The event stream, calls, the list of agents, files and statistics all require credentials and TLS here."""
     tls = tls_context(CERTIFICATES / "server.pem", CERTIFICATES / "ca.pem")
-    world = make(simulate=False, credentials=CREDENTIALS, tls=tls, access=encrypted(tmp_path))
+    world = make(simulate=False, credentials=CREDENTIALS, tls=tls, access=make_tls_access(tmp_path))
     job = world.running(2, command="echo hello; sleep 300")
     pod = world.pod(job)
     world.host(pod.host)

@@ -20,7 +20,7 @@ def quick_follow_ups(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reconcile, "FOLLOW_UPS_S", (0.2, 0.4, 0.6, 0.8))
 
 
-def asked(world: World, after: int) -> None:
+def wait_for_reconciliation(world: World, after: int) -> None:
     """Reports that Mesos was asked about all pods, and again about the ones that it did not know."""
     wait(lambda: world.link.calls[after:].count("RECONCILE") >= 3, "questions after the first")
 
@@ -36,7 +36,7 @@ def test_pods_outlive_a_master_that_lost_its_registry(world: World) -> None:
 
     world.lose_registry()
     wait(lambda: "SUBSCRIBE" in world.link.calls[calls:], "another subscription")
-    asked(world, calls)
+    wait_for_reconciliation(world, calls)
 
     assert [] == world.tasks()
     assert {"RUNNING": 3} == world.states(job)
@@ -80,7 +80,7 @@ def test_a_kill_meanwhile_waits_for_the_agent(make: Make) -> None:
     wait(lambda: world.mesos.is_connected, "the subscription")
 
     world.kill(job)
-    asked(world, calls)
+    wait_for_reconciliation(world, calls)
     assert {"KILLING": 1} == world.states(job)
 
     world.cluster.agent(host, "start")

@@ -23,7 +23,7 @@ KILLED, LAUNCHED, LOST, RUNNING = PodState.KILLED, PodState.LAUNCHED, PodState.L
 MASTER = {"hostname": "a new", "port": 5050}
 
 
-def relaunched(world: World, job: JobId) -> None:
+def wait_for_relaunch(world: World, job: JobId) -> None:
     """Settles the job, which gives the lost run its successor, and waits until the successor runs."""
     world.admit(job)
     world.launch(world.place(job))
@@ -61,7 +61,7 @@ def test_a_launch_that_mesos_never_got_is_lost_and_repeated(world: World) -> Non
     world.lead()
 
     world.wait_states(job, {"LOST": 1})
-    relaunched(world, job)
+    wait_for_relaunch(world, job)
     assert [(1, LAUNCHED), (1, LOST), (2, LAUNCHED), (2, RUNNING)] == world.history(job)
     assert batch.job_id in world.wakes.jobs
 
@@ -119,7 +119,7 @@ def test_a_leader_that_was_replaced_launches_nothing(world: World) -> None:
 
     assert LaunchResult(0, 0, 1) == older.launch(batch.job_id, batch.lease_id, batch.placements)
     assert newer.is_set()
-    relaunched(world, batch.job_id)
+    wait_for_relaunch(world, batch.job_id)
 
 
 # The connection breaks.
@@ -153,7 +153,7 @@ def test_a_launch_while_mesos_is_away_is_lost_and_repeated(world: World) -> None
     assert LaunchResult(0, 0, 1) == world.launch(batch)
     assert (LOST, "REASON_HOST_REJECT_OFFER") == (world.pod(batch.job_id).state, world.pod(batch.job_id).reason)
     world.link.up()
-    relaunched(world, batch.job_id)
+    wait_for_relaunch(world, batch.job_id)
 
 
 def test_a_launch_whose_answer_is_lost_runs_once(any_world: World) -> None:
@@ -182,7 +182,7 @@ def test_a_launch_that_is_lost_on_its_way_is_repeated(any_world: World) -> None:
         world.launch(batch)
 
     world.wait_states(job, {"LOST": 1})
-    relaunched(world, job)
+    wait_for_relaunch(world, job)
     free = 3 * 4_000 - 1_000
     wait(lambda: world._cluster is None or sum(h.free.cpu_milli for h in world.core.cache.hosts()) == free, "offers")
 

@@ -286,7 +286,7 @@ def test_pods_of_services_leave_as_their_sla_allows(world: World) -> None:
         controller.start(host)
 
         assert [controller.drain(host) for _ in range(3)] == [DRAINING] * 3
-        assert asked_to_leave(world, job) == on_host(world, job, host)[:1]
+        assert list_departures(world, job) == on_host(world, job, host)[:1]
         progress = controller.maintainer.hosts()[0].progress
         assert (progress.pod_count, progress.leaving_count) == (4, 1)
         assert progress.waiting_for == "the end of 1 pod and the SLA of 1 job to let 3 pods go"
@@ -296,20 +296,22 @@ def test_pods_of_services_leave_as_their_sla_allows(world: World) -> None:
 
         come_back(world, job)
         wait(
-            lambda: controller.drain(host) is DRAINING and len(asked_to_leave(world, job)) == 1,
+            lambda: controller.drain(host) is DRAINING and len(list_departures(world, job)) == 1,
             "the next one told to go",
         )
         assert host in controller.woken.hosts
 
         controller.maintainer.steer([host], MaintenanceAct.FORCE)
-        wait(lambda: controller.drain(host) is DRAINING and len(asked_to_leave(world, job)) == 3, "the rest told to go")
+        wait(
+            lambda: controller.drain(host) is DRAINING and len(list_departures(world, job)) == 3, "the rest told to go"
+        )
         assert controller.maintainer.hosts()[0].progress.blockers == ()
         come_back(world, job)
         wait(lambda: controller.drain(host) is DRAINED, "drained")
         assert world.states(job) == {"RUNNING": 7}
 
 
-def asked_to_leave(world: World, job: JobId) -> list[int]:
+def list_departures(world: World, job: JobId) -> list[int]:
     return [p.instance_id for p in world.pods(job) if p.desired_run_id > p.run_id]
 
 

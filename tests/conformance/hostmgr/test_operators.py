@@ -31,7 +31,7 @@ def ends(world: World, job: JobId) -> list[PodEvent]:
     return [e for e in world.storage.pods.events(job, 0, None, 0) if e.state in (PodState.KILLED, PodState.LOST)]
 
 
-def seen(world: World, host: str) -> tuple[HostState, bool]:
+def read_state(world: World, host: str) -> tuple[HostState, bool]:
     """Returns the state of the host, and whether placement avoids it."""
     (found,) = (h for h in world.core.cache.hosts() if h.hostname == host)
     return found.state, bool(found.avoided)
@@ -55,11 +55,11 @@ def test_pods_of_a_drained_host_run_elsewhere(make: Any) -> None:
     pod = world.pod(job)
     assert (2, 0) == (pod.run_id, pod.failure_count)
     assert host != pod.host
-    wait(lambda: seen(world, host) == (HostState.DRAINED, True), "a host that is shown as drained")
+    wait(lambda: read_state(world, host) == (HostState.DRAINED, True), "a host that is shown as drained")
     assert capacity - 1 == world.core.cache.capacity()[2]
 
     ask(world, "REACTIVATE_AGENT", host)
-    wait(lambda: seen(world, host) == (HostState.UP, False), "the host to be back")
+    wait(lambda: read_state(world, host) == (HostState.UP, False), "the host to be back")
     assert capacity == world.core.cache.capacity()[2]
 
 
@@ -70,7 +70,7 @@ def test_pods_of_a_deactivated_host_run_on(make: Any) -> None:
     host = home(world, job)
 
     ask(world, "DEACTIVATE_AGENT", host)
-    wait(lambda: seen(world, host) == (HostState.UP, True), "a host that is shown as avoided")
+    wait(lambda: read_state(world, host) == (HostState.UP, True), "a host that is shown as avoided")
     other = world.running()
 
     assert host != world.pod(other).host

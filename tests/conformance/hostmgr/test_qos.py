@@ -20,7 +20,7 @@ from services.hostmgr.host_samples import HostSamples
 from services.hostmgr.qos import QosController, QosSettings
 from services.lab.shared.hosts import HostSpec
 from tests.conformance.hostmgr.world import World, wait
-from tests.unit.hostmgr.test_hosts import refused
+from tests.unit.hostmgr.test_hosts import refusals_of
 
 HOST = HostSpec("h", cpus=1, mem=1024, revocable_cpus=1)
 
@@ -100,7 +100,7 @@ def test_a_hot_host_sends_the_youngest_away(story: Story) -> None:
     assert (story.world.pod(young).state, story.world.pod(young).run_id) == ("INITIALIZED", 2)
     shape = PodShape(Resources.of(0.1, 16), revocable=True)
     lease = story.world.core.acquire_hosts(young, [(shape, 1)])
-    assert refused(lease) == {"closed to revocable pods after it was hot": 1}
+    assert refusals_of(lease) == {"closed to revocable pods after it was hot": 1}
     story.now_s += 1_000
     assert story.round() == []
     assert young in story.world.wakes.jobs

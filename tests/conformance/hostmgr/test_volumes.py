@@ -86,9 +86,7 @@ def wait_volume(world: World, job: JobId, state: VolumeState) -> VolumeRecord:
     return volume(world, job)
 
 
-def died_after_the_commit(
-    world: World, then: Callable[[str], object] = lambda host: None
-) -> tuple[JobId, VolumeRecord]:
+def die_after_commit(world: World, then: Callable[[str], object] = lambda host: None) -> tuple[JobId, VolumeRecord]:
     """Commits a launch of which Mesos never hears, and which the next host manager reports as lost. The pod is READY
     again."""
     job = a_database(world)
@@ -181,7 +179,7 @@ def test_a_volume_needs_capacity_in_one_piece(make: Make) -> None:
 def test_a_host_manager_that_dies_after_its_commit(make: Make) -> None:
     """Mesos has never heard of the launch. The next run of the pod creates the volume, on the chosen host."""
     world = make(hosts=HOSTS)
-    job, chosen = died_after_the_commit(world)
+    job, chosen = die_after_commit(world)
     assert VolumeState.INITIALIZED is chosen.state
 
     launch(world, job)
@@ -194,7 +192,7 @@ def test_a_host_manager_that_dies_after_its_commit(make: Make) -> None:
 def test_a_volume_that_never_came_to_be_does_not_keep_its_host(make: Make) -> None:
     """The pod goes to any host with free resources once its launch is known to have failed."""
     world = make(hosts=HOSTS, agents_period_s=0.1)
-    job, chosen = died_after_the_commit(world)
+    job, chosen = die_after_commit(world)
 
     wait(lambda: volume(world, job).volume_id != chosen.volume_id, "the end of the choice")
 
@@ -211,7 +209,7 @@ def test_a_volume_that_never_came_to_be_does_not_keep_its_host(make: Make) -> No
 def test_a_host_that_is_away_may_have_made_the_volume(make: Make) -> None:
     """The pod waits for the host and reports it. It is released when the host returns without the volume."""
     world = make(hosts=HOSTS, agents_period_s=0.1)
-    job, chosen = died_after_the_commit(world, lambda host: world.cluster.agent(host, "stop"))
+    job, chosen = die_after_commit(world, lambda host: world.cluster.agent(host, "stop"))
 
     wait(lambda: volume(world, job).note.startswith(f"host {chosen.host} is not in cluster local; no pod"), "the note")
 

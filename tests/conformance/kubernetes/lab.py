@@ -207,5 +207,5 @@ def pod(name: str, node: str = "", **spec: Any) -> Json:
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": whole}
 
 
-def labelled(body: Json, **labels: str) -> Json:
+def with_labels(body: Json, **labels: str) -> Json:
     return {**body, "metadata": {**body["metadata"], "labels": labels}}

@@ -83,7 +83,7 @@ def kubectl(cluster: Cluster, tmp_path: Path) -> Kubectl:
     return run
 
 
-def started(cluster: Cluster, kubectl: Kubectl) -> None:
+def wait_for_start(cluster: Cluster, kubectl: Kubectl) -> None:
     kubectl("create", "-f", "-", sent=POD)
     kubectl("wait", "--for=condition=Ready", "pod/web", f"--timeout={TIMEOUT_S:.0f}s")
     cluster.wait(f"{PODS}/web/log", lambda found: found.status == 200 and b"hello" in found.body)
@@ -91,7 +91,7 @@ def started(cluster: Cluster, kubectl: Kubectl) -> None:
 
 def test_a_pod_is_made_read_and_deleted(cluster: Cluster, kubectl: Kubectl) -> None:
     """A pod is created, listed, described, read, labelled, applied twice and deleted."""
-    started(cluster, kubectl)
+    wait_for_start(cluster, kubectl)
 
     row = kubectl("get", "pods", "-o", "wide", "--no-headers").split()
     assert row[:4] == ["web", "1/1", "Running", "0"]
@@ -110,7 +110,7 @@ def test_a_pod_is_made_read_and_deleted(cluster: Cluster, kubectl: Kubectl) -> N
 
 def test_a_watch_prints_each_change(cluster: Cluster, kubectl: Kubectl, tmp_path: Path) -> None:
     """A get -w prints until the pod has gone through its lifecycle."""
-    started(cluster, kubectl)
+    wait_for_start(cluster, kubectl)
     command = [KUBECTL or "", f"--cache-dir={tmp_path / 'cache'}", "get", "pods", "-w", "--no-headers"]
     environment = {**os.environ, "KUBECONFIG": str(cluster.server.kubeconfig)}
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as watch:
@@ -125,7 +125,7 @@ def test_a_watch_prints_each_change(cluster: Cluster, kubectl: Kubectl, tmp_path
 
 def test_a_node_is_drained(cluster: Cluster, kubectl: Kubectl) -> None:
     """cordon shows, drain evicts what is there, uncordon takes both back; taints come and go."""
-    started(cluster, kubectl)
+    wait_for_start(cluster, kubectl)
 
     assert kubectl("cordon", "node-0") == "node/node-0 cordoned\n"
     assert kubectl("get", "node", "node-0", "--no-headers").split()[1] == "Ready,SchedulingDisabled"

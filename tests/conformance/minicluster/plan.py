@@ -52,7 +52,7 @@ class Plan:
     phase: float | None = None
 
 
-def recorded_host(name: str) -> HostSpec:
+def make_host(name: str) -> HostSpec:
     """agentN.local as in the recordings."""
     number = int("".join(char for char in name if char.isdigit()))
     zone = "z1"

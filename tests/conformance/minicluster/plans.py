@@ -10,7 +10,7 @@ from tests.conformance.minicluster.replayer import Replay
 
 def _lost(host: str, frozen: bool = False) -> Hook:
     async def act(replay: Replay) -> None:
-        replay.cluster.master.agents.lost(replay.agent(host), frozen=frozen)
+        replay.cluster.master.agents.disconnect(replay.agent(host), frozen=frozen)
 
     return act
 
@@ -25,7 +25,7 @@ def _back(host: str, after_s: float) -> Hook:
 def _lost_and_back(host: str, after_s: float, crash: str | None = None) -> Hook:
     async def act(replay: Replay) -> None:
         agents = replay.cluster.master.agents
-        agents.lost(replay.agent(host))
+        agents.disconnect(replay.agent(host))
         if crash is not None:
             replay.crash(crash)
         replay.later(after_s, agents.register, replay.agent(host))

@@ -38,7 +38,7 @@ from tests.conformance.minicluster.matching import (
 )
 from tests.conformance.minicluster.normalise import Normaliser, difference
 from tests.conformance.minicluster.paced import INSTANT_S, LoopClock, ReplayLoop, Sleeps
-from tests.conformance.minicluster.plan import Found, Plan, recorded_host
+from tests.conformance.minicluster.plan import Found, Plan, make_host
 from tests.conformance.minicluster.recording import Recording
 
 # Recorded seconds an event may be late before it counts as missing.
@@ -62,7 +62,7 @@ class Replay:
         names = plan.hosts or tuple(recording.hosts)
         settings = MiniclusterSettings(
             data_dir=data_dir,
-            hosts=tuple(recorded_host(name) for name in names),
+            hosts=tuple(make_host(name) for name in names),
             switch_user=True,
             **{"executor_start_s": 0.2, "allowed_hosts": ("x",), **plan.settings},
         )

@@ -27,7 +27,7 @@ MINUTE = 60 * SECOND
 Kind = HostEventKind
 
 
-def reported(storage: Storage, hostname: str = H1) -> list[tuple[str, str]]:
+def list_events(storage: Storage, hostname: str = H1) -> list[tuple[str, str]]:
     """Returns kind and text of each event, the oldest first."""
     events = storage.host_events.page(hostname)
     assert all(event.cluster == C for event in events)
@@ -42,7 +42,7 @@ def test_hosts_join_leave_and_come_back(storage: Storage, clock: Clock) -> None:
     """The first hosts of a cluster have no event of joining. A repeated claim adds no event. A host that is DOWN for
     maintenance is not lost."""
     storage.hosts.claim(C, [H1], is_first=True)
-    assert [] == reported(storage)
+    assert [] == list_events(storage)
     storage.hosts.claim(C, [H1, H2])
     storage.hosts.disclaim(C, [H1])
     storage.hosts.disclaim(C, [H1])
@@ -52,13 +52,13 @@ def test_hosts_join_leave_and_come_back(storage: Storage, clock: Clock) -> None:
     assert [
         ("LEFT", f"Left cluster {C}: its agent is no longer registered"),
         ("JOINED", "Came back after 3 min"),
-    ] == reported(storage)
-    assert [("JOINED", f"Joined cluster {C}")] == reported(storage, H2)
+    ] == list_events(storage)
+    assert [("JOINED", f"Joined cluster {C}")] == list_events(storage, H2)
     storage.maintenance.request(C, [MaintenanceRequest(H1, "ip")], 1, NOW)
     storage.maintenance.move(C, H1, DRAINING, DRAINED, NOW)
     storage.maintenance.move(C, H1, DRAINED, DOWN, NOW)
     storage.hosts.disclaim(C, [H1])
-    assert ("LEFT", f"Left cluster {C} for its maintenance") == reported(storage)[-1]
+    assert ("LEFT", f"Left cluster {C} for its maintenance") == list_events(storage)[-1]
     storage.hosts.claim("other", [H1])
     assert "Joined cluster other, 0 s after it left cluster cluster" == storage.host_events.page(H1)[0].text
 
@@ -125,10 +125,10 @@ def test_a_maintenance_from_its_request_to_its_end(storage: Storage) -> None:
         ("DOWN", "Down for maintenance"),
         ("COMPLETED", "Maintenance completed after 2 h down: the host may come back"),
         ("UP", "Takes pods again, 2 h after its drain began"),
-    ] == reported(storage)  # fmt: skip
-    assert ["MAINTENANCE_ASKED", "DRAINING", "CANCELLED"] == [kind for kind, _ in reported(storage, H2)]
-    assert ", 2 h after the request; 1 host of the cluster unavailable" in reported(storage, H2)[1][1]
-    assert "Maintenance cancelled while the host was DRAINING" == reported(storage, H2)[-1][1]
+    ] == list_events(storage)  # fmt: skip
+    assert ["MAINTENANCE_ASKED", "DRAINING", "CANCELLED"] == [kind for kind, _ in list_events(storage, H2)]
+    assert ", 2 h after the request; 1 host of the cluster unavailable" in list_events(storage, H2)[1][1]
+    assert "Maintenance cancelled while the host was DRAINING" == list_events(storage, H2)[-1][1]
 
 
 @pytest.fixture
@@ -167,7 +167,7 @@ def test_moves_by_hand(pools: Storage) -> None:
         ("POOL_WANTED", "To move from host pool services to batch once it is drained, by hand"),
         ("POOL_WANTED", "To stay in host pool services, by hand"),
         ("POOL_CHANGED", "Moved from host pool services to default, as host pool services is deleted"),
-    ] == reported(pools)
+    ] == list_events(pools)
 
 
 def test_moves_by_the_mover(pools: Storage) -> None:
@@ -176,7 +176,7 @@ def test_moves_by_the_mover(pools: Storage) -> None:
     why = "82 % of services in use, from 80 %"
     made = Made(DEFAULT_HOST_POOL, "services", MoverRule.LOAD, why, (H1, H2), NOW)
     pools.mover.lend(made, DEFAULT_HOST_POOL, 5)
-    assert [] == reported(pools), "it is off"
+    assert [] == list_events(pools), "it is off"
     pools.mover.switch(True)
     pools.mover.lend(made, DEFAULT_HOST_POOL, 5)
     pools.maintenance.request(C, [MaintenanceRequest(H1, "ip", to_pool="services")], 1, NOW)
@@ -194,9 +194,9 @@ def test_moves_by_the_mover(pools: Storage) -> None:
         ),
         ("MAINTENANCE_ASKED", "Maintenance requested, instead of the move to host pool services: it smokes"),
         ("POOL_CHANGED", "Moved from host pool default to services, emptied by its maintenance"),
-    ] == reported(pools)
+    ] == list_events(pools)
     stays = ("POOL_WANTED", "To stay in host pool default, by the mover: not empty after 3600 s")
-    assert [wanted, stays] == reported(pools, H2)
+    assert [wanted, stays] == list_events(pools, H2)
 
 
 def test_pages_go_on_from_a_number(storage: Storage) -> None:

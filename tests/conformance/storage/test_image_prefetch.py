@@ -40,7 +40,7 @@ def pod_hosts(storage: Storage, job_id: JobId) -> dict[int, str]:
     return {pod.instance_id: pod.host for pod in pods(storage, job_id)}
 
 
-def expected(pod_hosts: dict[int, str], *wanted: tuple[str, int]) -> dict[str, list[str]]:
+def expect_images(pod_hosts: dict[int, str], *wanted: tuple[str, int]) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for image, instance in wanted:
         hosts = found.setdefault(image, [])
@@ -57,7 +57,7 @@ def test_the_new_image_on_the_hosts_of_the_next_batches(storage: Storage) -> Non
     update(storage, job_id, config_of("web:2"), IN_PLACE)
 
     for coming in ((1, 2), (2, 3), (3,), ()):
-        images = expected(where, *(("web:2", i) for i in coming))
+        images = expect_images(where, *(("web:2", i) for i in coming))
         progress = turn(storage, job_id)
         assert sum(map(len, images.values())) == progress.coming_image_count
         assert images == storage.updates.images_to_prefetch(job_id)
@@ -75,7 +75,7 @@ def test_instances_with_images_of_their_own(storage: Storage) -> None:
 
     turn(storage, job_id)
 
-    assert expected(where, ("web:1", 2), ("canary:2", 3)) == storage.updates.images_to_prefetch(job_id)
+    assert expect_images(where, ("web:1", 2), ("canary:2", 3)) == storage.updates.images_to_prefetch(job_id)
 
 
 def test_an_image_that_stays(storage: Storage) -> None:
@@ -121,6 +121,6 @@ def test_the_way_back(storage: Storage) -> None:
 
     assert 1 < turn(storage, job_id).total_count < 4
 
-    assert expected(where, ("web:1", 1), ("web:1", 2)) == storage.updates.images_to_prefetch(job_id)
+    assert expect_images(where, ("web:1", 1), ("web:1", 2)) == storage.updates.images_to_prefetch(job_id)
     assert UpdateState.SUCCEEDED is roll(storage, job_id).state
     assert where == pod_hosts(storage, job_id)

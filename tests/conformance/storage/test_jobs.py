@@ -290,7 +290,7 @@ def test_deleting_forgets_everything(storage: Storage) -> None:
     assert 1 == len(world.pods(storage, other))
 
 
-def ended(storage: Storage, count: int) -> JobId:
+def create_ended_job(storage: Storage, count: int) -> JobId:
     job_id = world.a_job(storage, count)
     storage.jobs.set_goal(job_id, JobState.KILLED, NOW)
     world.settle_all(storage, job_id)
@@ -302,7 +302,7 @@ def test_a_deletion_that_was_broken_off_is_found_and_ended(
 ) -> None:
     """The process died between two chunks. The job is invisible, and its id is free again once the rest is deleted."""
     monkeypatch.setattr("services.storage.jobs.jobs.CHUNK_PODS", 2)
-    job_id = ended(storage, 6)
+    job_id = create_ended_job(storage, 6)
 
     def die() -> None:
         raise RuntimeError("killed")
@@ -323,7 +323,7 @@ def test_a_late_deletion_leaves_another_job_of_that_id_alone(
 ) -> None:
     """Two processes delete a job, and its id is used again before the slower one finishes."""
     monkeypatch.setattr("services.storage.jobs.jobs.CHUNK_PODS", 2)
-    job_id = ended(storage, 6)
+    job_id = create_ended_job(storage, 6)
 
     def again() -> None:
         storage.jobs.delete(job_id)

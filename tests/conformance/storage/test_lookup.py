@@ -14,7 +14,7 @@ from services.storage.storage import Storage
 from tests.conformance.storage.builders import NOW, SECOND, a_config
 
 
-def named(
+def create_named_job(
     storage: Storage, number: int, name: str, pool: str = "p1", start: str = "00", state: JobState = JobState.RUNNING
 ) -> JobId:
     """Creates job ``number`` so many seconds after the others."""
@@ -32,9 +32,9 @@ def ids(found: list[FoundJob]) -> list[str]:
 
 def test_names_are_compared_whole(storage: Storage) -> None:
     """A part of a name does not match, nor does a name in another pool."""
-    named(storage, 1, "tile")
-    here = named(storage, 2, "tiles", "p1")
-    there = named(storage, 3, "tiles", "p2")
+    create_named_job(storage, 1, "tile")
+    here = create_named_job(storage, 2, "tiles", "p1")
+    there = create_named_job(storage, 3, "tiles", "p2")
 
     assert [there, here] == ids(storage.search.jobs_named([("", "tiles")], 10))
     assert [here] == ids(storage.search.jobs_named([("p1", "tiles"), ("p2", "tile")], 10))
@@ -44,8 +44,8 @@ def test_names_are_compared_whole(storage: Storage) -> None:
 
 def test_jobs_that_have_not_ended_come_first(storage: Storage) -> None:
     """Jobs that have not ended come first, then the newest. A limit returns the first of them."""
-    old, new = named(storage, 1, "etl"), named(storage, 2, "etl")
-    ended = named(storage, 3, "etl", state=JobState.FAILED)
+    old, new = create_named_job(storage, 1, "etl"), create_named_job(storage, 2, "etl")
+    ended = create_named_job(storage, 3, "etl", state=JobState.FAILED)
 
     assert [new, old, ended] == ids(storage.search.jobs_named([("", "etl")], 10))
     assert [new, old] == ids(storage.search.jobs_named([("", "etl")], 2))
@@ -57,8 +57,8 @@ def test_jobs_that_have_not_ended_come_first(storage: Storage) -> None:
 
 def test_ids_are_found_by_their_beginning(storage: Storage) -> None:
     """An id is found by any number of its first digits."""
-    first, second = named(storage, 1, "a", start="0f"), named(storage, 2, "b", start="0f")
-    named(storage, 3, "c", start="10")
+    first, second = create_named_job(storage, 1, "a", start="0f"), create_named_job(storage, 2, "b", start="0f")
+    create_named_job(storage, 3, "c", start="10")
 
     assert [second, first] == ids(storage.search.jobs_with_id_prefix("0fa1", 10))
     assert [first] == ids(storage.search.jobs_with_id_prefix(first.replace("-", ""), 10))
@@ -67,7 +67,7 @@ def test_ids_are_found_by_their_beginning(storage: Storage) -> None:
 
 def test_deleted_jobs_have_no_name(storage: Storage) -> None:
     """A job that is being deleted is not found."""
-    named(storage, 1, "gone", state=JobState.DELETED)
+    create_named_job(storage, 1, "gone", state=JobState.DELETED)
 
     assert [] == storage.search.jobs_named([("", "gone")], 10)
     assert [] == storage.search.jobs_with_id_prefix("00a1", 10)
@@ -77,9 +77,9 @@ def test_deleted_jobs_have_no_name(storage: Storage) -> None:
 def test_the_newest_jobs_are_searched_for_beginnings(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
     """Case and special characters count, and only a number of the newest jobs are searched."""
     monkeypatch.setattr("services.storage.jobs.search.RECENT_JOBS", 3)
-    named(storage, 1, "tiles-old")
-    named(storage, 2, "Tiles")
-    low, other = named(storage, 3, "tiles%", "p1"), named(storage, 4, "tiles_x", "p2")
+    create_named_job(storage, 1, "tiles-old")
+    create_named_job(storage, 2, "Tiles")
+    low, other = create_named_job(storage, 3, "tiles%", "p1"), create_named_job(storage, 4, "tiles_x", "p2")
 
     assert [other, low] == ids(storage.search.recent_jobs_beginning([("", "tiles")], 10))
     assert [low] == ids(storage.search.recent_jobs_beginning([("", "tiles%")], 10))

@@ -34,7 +34,7 @@ COMPLETE, CANCEL, FORCE = MaintenanceAct.COMPLETE, MaintenanceAct.CANCEL, Mainte
 C = "cluster"
 
 
-def asked(*names: str, **options: int) -> list[MaintenanceRequest]:
+def make_requests(*names: str, **options: int) -> list[MaintenanceRequest]:
     return [MaintenanceRequest(Hostname(name), "10.0.0.1", **options) for name in names]  # type: ignore[arg-type]
 
 
@@ -45,7 +45,7 @@ def rows(storage: Storage, cluster: str = C) -> dict[str, tuple[HostState, HostS
 
 def bring(storage: Storage, name: str, state: HostState) -> None:
     """Brings the only host in maintenance up to ``state``."""
-    storage.maintenance.request(C, asked(name), 1, NOW)
+    storage.maintenance.request(C, make_requests(name), 1, NOW)
     for before, after in ((DRAINING, DRAINED), (DRAINED, DOWN)):
         if rows(storage)[name][0] is state:
             return
@@ -54,8 +54,8 @@ def bring(storage: Storage, name: str, state: HostState) -> None:
 
 def test_hosts_begin_in_their_order_under_the_bound(storage: Storage) -> None:
     """The first hosts are DRAINING at once. The rest is UP with the goal DOWN, in the order of the calls."""
-    first = storage.maintenance.request(C, asked("b", "a", deadline_s=60), 1, NOW)
-    storage.maintenance.request(C, asked("c"), 1, NOW + 1)
+    first = storage.maintenance.request(C, make_requests("b", "a", deadline_s=60), 1, NOW)
+    storage.maintenance.request(C, make_requests("c"), 1, NOW + 1)
 
     assert rows(storage) == {"b": (DRAINING, DOWN), "a": (UP, DOWN), "c": (UP, DOWN)}
     assert first[0] == HostMaintenance(
@@ -69,7 +69,7 @@ def test_hosts_begin_in_their_order_under_the_bound(storage: Storage) -> None:
 def test_what_a_host_has_is_remembered(storage: Storage) -> None:
     """The resources of the host are stored at the request, because no other source knows them while it is DOWN."""
     has = Resources(1_000, 2, 3, 4)
-    (host,) = storage.maintenance.request(C, asked("a", capacity=has), 1, NOW)
+    (host,) = storage.maintenance.request(C, make_requests("a", capacity=has), 1, NOW)
     assert [has, has] == [host.capacity, storage.maintenance.all(C)[0].capacity]
 
 
@@ -78,17 +78,17 @@ def test_asking_again_changes_nothing(storage: Storage) -> None:
     bring(storage, "a", DOWN)
     before = storage.maintenance.all(C)
 
-    assert storage.maintenance.request(C, asked("a", deadline_s=9), 1, NOW + 9) == before
+    assert storage.maintenance.request(C, make_requests("a", deadline_s=9), 1, NOW + 9) == before
     assert storage.maintenance.all(C) == before
 
 
 def test_who_waits_takes_the_bound_of_a_later_call(storage: Storage) -> None:
     """A call without a bound keeps the bound. A host that has begun keeps its own."""
-    storage.maintenance.request(C, asked("a", "b", "c"), 1, NOW)
-    storage.maintenance.request(C, asked("c", at_most=9), 1, NOW)
+    storage.maintenance.request(C, make_requests("a", "b", "c"), 1, NOW)
+    storage.maintenance.request(C, make_requests("c", at_most=9), 1, NOW)
     assert rows(storage) == {"a": (DRAINING, DOWN), "b": (UP, DOWN), "c": (UP, DOWN)}
 
-    again = storage.maintenance.request(C, asked("a", "b", at_most=2), 1, NOW)
+    again = storage.maintenance.request(C, make_requests("a", "b", at_most=2), 1, NOW)
 
     assert [(h.hostname, h.state, h.at_most) for h in again] == [("a", DRAINING, 0), ("b", DRAINING, 2)]
     assert storage.maintenance.all(C)[2].state is DRAINING  # the bound no longer delays it
@@ -96,15 +96,15 @@ def test_who_waits_takes_the_bound_of_a_later_call(storage: Storage) -> None:
 
 def test_clusters_do_not_meet(storage: Storage) -> None:
     """A host of the same name in another cluster is another host, under another bound."""
-    storage.maintenance.request(C, asked("a"), 1, NOW)
-    storage.maintenance.request("other", asked("a"), 1, NOW)
+    storage.maintenance.request(C, make_requests("a"), 1, NOW)
+    storage.maintenance.request("other", make_requests("a"), 1, NOW)
 
     assert rows(storage) == rows(storage, "other") == {"a": (DRAINING, DOWN)}
 
 
 def test_the_whole_way(storage: Storage) -> None:
     """Each step follows only the one before. The last one deletes the row, and the next host begins."""
-    storage.maintenance.request(C, asked("a", "b"), 1, NOW)
+    storage.maintenance.request(C, make_requests("a", "b"), 1, NOW)
     assert not storage.maintenance.move(C, "a", DRAINED, DOWN, NOW)
 
     assert storage.maintenance.move(C, "a", DRAINING, DRAINED, NOW)
@@ -120,7 +120,7 @@ def test_the_whole_way(storage: Storage) -> None:
 
 def test_cancel(storage: Storage) -> None:
     """A waiting host is forgotten. A draining one has the goal UP, and is not DRAINED any more."""
-    storage.maintenance.request(C, asked("a", "b"), 1, NOW)
+    storage.maintenance.request(C, make_requests("a", "b"), 1, NOW)
 
     cancelled = storage.maintenance.steer(C, ["b", "a"], CANCEL, 1, NOW)
 
@@ -129,15 +129,15 @@ def test_cancel(storage: Storage) -> None:
     assert not storage.maintenance.move(C, "a", DRAINING, DRAINED, NOW)
     assert storage.maintenance.steer(C, ["a"], CANCEL, 1, NOW)
     with pytest.raises(Aborted, match="maintenance of host a is being ended: ask again once it is UP"):
-        storage.maintenance.request(C, asked("c", "a"), 1, NOW)
+        storage.maintenance.request(C, make_requests("c", "a"), 1, NOW)
     assert rows(storage) == {"a": (DRAINING, UP)}
 
 
 def test_a_cancelled_wait_lets_others_begin(storage: Storage) -> None:
     """Waiting hosts begin once a host with a tighter bound is cancelled."""
-    storage.maintenance.request(C, asked("a"), 5, NOW)
-    storage.maintenance.request(C, asked("tight", at_most=1), 5, NOW)
-    storage.maintenance.request(C, asked("b"), 5, NOW)
+    storage.maintenance.request(C, make_requests("a"), 5, NOW)
+    storage.maintenance.request(C, make_requests("tight", at_most=1), 5, NOW)
+    storage.maintenance.request(C, make_requests("b"), 5, NOW)
 
     changed = storage.maintenance.steer(C, ["tight"], CANCEL, 5, NOW)
 
@@ -147,7 +147,7 @@ def test_a_cancelled_wait_lets_others_begin(storage: Storage) -> None:
 
 def test_force(storage: Storage) -> None:
     """The drain is forced from the deadline on, which is stored."""
-    storage.maintenance.request(C, asked("a", deadline_s=60), 1, NOW)
+    storage.maintenance.request(C, make_requests("a", deadline_s=60), 1, NOW)
     with pytest.raises(Aborted, match="host a may be forced 60 s after its drain began: 1 s are left"):
         storage.maintenance.steer(C, ["a"], FORCE, 1, NOW + 59 * SECOND)
 
@@ -159,7 +159,7 @@ def test_force(storage: Storage) -> None:
 def test_all_of_the_hosts_or_none(storage: Storage) -> None:
     """An error about one host leaves the others as they were."""
     bring(storage, "a", DOWN)
-    storage.maintenance.request(C, asked("b"), 2, NOW)
+    storage.maintenance.request(C, make_requests("b"), 2, NOW)
     before = storage.maintenance.all(C)
 
     for act, error, text in (
@@ -182,7 +182,7 @@ def test_the_bound_holds_in_a_race(open_storage: Callable[[], Storage]) -> None:
 
     def ask(number: int) -> None:
         storage = storages[number % 4]
-        storage.maintenance.request(C, asked(f"h{number}"), 3, NOW)
+        storage.maintenance.request(C, make_requests(f"h{number}"), 3, NOW)
         storage.maintenance.admit(C, 3, NOW)
 
     with ThreadPoolExecutor(4) as pool:
@@ -195,7 +195,7 @@ def test_the_bound_holds_in_a_race(open_storage: Callable[[], Storage]) -> None:
 
 def test_progress_is_kept(storage: Storage) -> None:
     """The progress is kept as it was noted. A step deletes it."""
-    storage.maintenance.request(C, asked("a"), 1, NOW)
+    storage.maintenance.request(C, make_requests("a"), 1, NOW)
     progress = DrainProgress(3, 1, (Blocker(new_job_id(), 2, 'wörter "und" zahlen'),), "the end of 1 pod")
 
     storage.maintenance.note_drain(storage.maintenance.all(C)[0], progress, NOW)
@@ -234,7 +234,7 @@ def test_no_launch_on_a_host_that_goes(storage: Storage) -> None:
     """The transaction of the launch refuses the host. A host that waits for its turn still takes pods."""
     job_id = world.a_job(storage, 6)
     world.admit(storage, job_id)
-    storage.maintenance.request(C, asked("host1", "host2"), 1, NOW)
+    storage.maintenance.request(C, make_requests("host1", "host2"), 1, NOW)
 
     assert world.launch(storage, job_id, cluster=C) == {0, 2, 3, 5}
     assert world.states(storage, job_id)[1] is PodState.READY

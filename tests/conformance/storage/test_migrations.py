@@ -92,11 +92,11 @@ def test_a_process_of_the_release_before_meets_a_newer_schema(empty: str, oldest
     else:
         migrate.upgrade(empty)
         schema_version.check(empty)
-        assert newer == recorded(db, "schema_version")
+        assert newer == read_version(db, "schema_version")
     db.close()
 
 
-def recorded(db: Database, table: str) -> str | None:
+def read_version(db: Database, table: str) -> str | None:
     return db.read(lambda conn: conn.execute(sa.text(f"SELECT version_num FROM {table}")).scalar())
 
 
@@ -119,12 +119,14 @@ def test_a_schema_of_0_1_is_upgraded_and_0_1_goes_on(empty: str) -> None:
         command.upgrade(configuration, "0009")
 
     db.write(of_0_1)
-    assert "0009" == recorded(db, "alembic_version")
+    assert "0009" == read_version(db, "alembic_version")
 
     migrate.upgrade(empty)
 
     schema_version.check(empty)
-    assert [schema_version.newest(), "0009"] == [recorded(db, table) for table in ("schema_version", "alembic_version")]
+    assert [schema_version.newest(), "0009"] == [
+        read_version(db, table) for table in ("schema_version", "alembic_version")
+    ]
     db.close()
 
 

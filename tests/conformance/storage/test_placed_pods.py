@@ -17,7 +17,7 @@ from tests.conformance.storage.services import a_service, service_config, turn, 
 WEB, EU = ("app", "web"), ("zone", "eu")
 
 
-def labelled_job(storage: Storage, count: int, constraint: bool = False) -> JobId:
+def create_labelled_job(storage: Storage, count: int, constraint: bool = False) -> JobId:
     """Creates an admitted job. Instance 1 has an additional zone."""
     config = a_config(count)
     config.defaultConfig.ClearField("labels")
@@ -40,7 +40,7 @@ def test_labelled_pods_on_hosts(storage: Storage, monkeypatch: pytest.MonkeyPatc
     """The answer contains every run on a host, with the labels of its own configuration and its dynamic ports, without
     ended runs."""
     monkeypatch.setattr(host_pods, "PAGE_PODS", 2)
-    job_id = labelled_job(storage, 5)
+    job_id = create_labelled_job(storage, 5)
     hosts = {i: storage.pods.get(job_id, i).host for i in sorted(launch(storage, job_id))}  # type: ignore[union-attr]
     report(storage, job_id, [4], K)
 
@@ -55,8 +55,10 @@ def test_labelled_pods_on_hosts(storage: Storage, monkeypatch: pytest.MonkeyPatc
 
 def test_ready_pods_carry_the_labels_that_are_counted(storage: Storage) -> None:
     """A READY pod has the labels that a constraint of its job names, and none without a constraint."""
-    assert [((WEB),)] * 2 == [gang.labels for gang in storage.pods.ready_gangs(labelled_job(storage, 2, True), 10)]
-    assert [()] * 2 == [gang.labels for gang in storage.pods.ready_gangs(labelled_job(storage, 2), 10)]
+    assert [((WEB),)] * 2 == [
+        gang.labels for gang in storage.pods.ready_gangs(create_labelled_job(storage, 2, True), 10)
+    ]
+    assert [()] * 2 == [gang.labels for gang in storage.pods.ready_gangs(create_labelled_job(storage, 2), 10)]
 
 
 def test_pods_come_back_to_a_host(storage: Storage) -> None:

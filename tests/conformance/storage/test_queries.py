@@ -24,7 +24,7 @@ WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 1000000
 """
 
 
-def named(storage: Storage, name: str, created_s: int = 0, count: int = 1, **fields: str) -> JobId:
+def create_named_job(storage: Storage, name: str, created_s: int = 0, count: int = 1, **fields: str) -> JobId:
     config = world.a_config(count)
     config.name = name
     config.owningTeam = fields.get("team", "maps")
@@ -45,9 +45,11 @@ def names(storage: Storage, **query: object) -> list[str]:
 @pytest.fixture
 def three(storage: Storage) -> tuple[JobId, JobId, JobId]:
     return (
-        named(storage, "alpha", 0, 3, team="maps", pool="p1", label="prod-eu", description="Trains A_Model 100%"),
-        named(storage, "beta", 1, 1, team="eats", pool="p1", label="prod-us"),
-        named(storage, "Alphabet", 2, 2, team="maps", pool="p2"),
+        create_named_job(
+            storage, "alpha", 0, 3, team="maps", pool="p1", label="prod-eu", description="Trains A_Model 100%"
+        ),
+        create_named_job(storage, "beta", 1, 1, team="eats", pool="p1", label="prod-us"),
+        create_named_job(storage, "Alphabet", 2, 2, team="maps", pool="p2"),
     )
 
 
@@ -97,7 +99,7 @@ def test_jobs_are_found(storage: Storage, query: dict[str, object], expected: li
 def test_pages_count_what_matches_within_the_cap(storage: Storage) -> None:
     """The total is the number of matches up to the cap. By default a page has ten of at most a hundred."""
     for number in range(12):
-        named(storage, f"job{number}", number, label="red")
+        create_named_job(storage, f"job{number}", number, label="red")
 
     found, total, _ = storage.search.query_jobs(JobQuery())
     assert (10, 12) == (len(found), total)

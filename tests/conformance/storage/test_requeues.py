@@ -18,7 +18,7 @@ WHY = RequeueReason(RequeueRule.FITS_NO_HOST, infeasible=((Infeasible(host_count
 REPORTED = "queued again, 1 attempt failed, the next in 30 s: 0 of 3 hosts meet the constraint label rack=z"
 
 
-def held_until(storage: Storage, job_id: str) -> dict[int, int]:
+def read_backoffs(storage: Storage, job_id: str) -> dict[int, int]:
     """Returns by instance the end of the backoff of PENDING pods."""
     (found,) = (one for one in storage.admission.snapshot().jobs if one.job.job_id == job_id)
     return {i: span.held_until_ns for span in found.pending for i in range(span.start, span.start + span.count)}
@@ -42,7 +42,7 @@ def test_pods_without_a_host_go_back_to_their_place(storage: Storage, clock: Clo
         world.pod(storage, job_id).message,
         world.pod(storage, job_id).reason,
     )
-    assert {0: until_ns, 1: until_ns, 3: until_ns, 4: until_ns, 5: 0} == held_until(storage, job_id)
+    assert {0: until_ns, 1: until_ns, 3: until_ns, 4: until_ns, 5: 0} == read_backoffs(storage, job_id)
     assert EvictionResult(job_id) == storage.admission.requeue_pods(job_id, [(0, 2), (3, 3)], WHY)
     assert EvictionResult(job_id) == storage.admission.requeue_pods(job_id, [], WHY)
 
@@ -58,7 +58,7 @@ def test_each_pod_is_in_backoff_longer_each_time_in_a_row(storage: Storage, cloc
         storage.admission.requeue_pods(job_id, [(0, 2)], WHY).in_backoff
     )
     storage.admission.mark_ready([(job_id, 0, 2)])
-    assert {} == held_until(storage, job_id)
+    assert {} == read_backoffs(storage, job_id)
     world.launch(storage, job_id)
     world.report(storage, job_id, [0, 1], PodState.LOST)
     world.settle_all(storage, job_id)
@@ -78,7 +78,7 @@ def test_a_pod_that_waits_for_its_reserved_host_stays_while_its_like_are_queued_
 
     assert [(7, 0, 1), (7, 2, 1)] == gone.queued
     assert [P, READY, P, P, P] == world.states(storage, job_id)
-    assert {0, 2, 3, 4} == {instance for instance, until_ns in held_until(storage, job_id).items() if until_ns}
+    assert {0, 2, 3, 4} == {instance for instance, until_ns in read_backoffs(storage, job_id).items() if until_ns}
     assert EvictionResult(job_id) == storage.admission.requeue_pods(job_id, [(1, 1)], WHY, but=[1])
 
 
@@ -107,7 +107,7 @@ def test_pods_that_are_to_end_are_passed_over(storage: Storage) -> None:
     storage.pods.set_goals(job_id, [(0, 2)], PodState.SUCCEEDED, NOW, "start")
     world.settle_all(storage, job_id)
     world.queue(storage, job_id)
-    assert [0, 0] == [held_until(storage, job_id)[i] for i in (0, 1)]
+    assert [0, 0] == [read_backoffs(storage, job_id)[i] for i in (0, 1)]
     storage.jobs.set_goal(job_id, JobState.KILLED, NOW)
     storage.admission.kill_queued(job_id, NOW)
     world.settle_all(storage, job_id)
@@ -145,7 +145,7 @@ def test_pods_of_one_shape_are_in_backoff_together(storage: Storage, clock: Cloc
     until_ns = clock() + 30 * SECOND
     assert [(1, 0, 2), (1, 3, 1)] == gone.queued
     assert [(0, 2, until_ns), (3, 1, until_ns), (4, 3, until_ns)] == gone.in_backoff
-    assert {0: until_ns, 1: until_ns, 3: until_ns, 4: until_ns, 5: until_ns, 6: until_ns, 7: 0} == held_until(
+    assert {0: until_ns, 1: until_ns, 3: until_ns, 4: until_ns, 5: until_ns, 6: until_ns, 7: 0} == read_backoffs(
         storage, job_id
     )
     assert events == len(storage.pods.events(job_id, 5, None, 10))
@@ -167,7 +167,7 @@ def test_a_shape_that_finds_hosts_is_not_in_backoff(storage: Storage, clock: Clo
 
     assert [(1, 1, 1)] == storage.admission.requeue_pods(job_id, [(1, 1)], WHY).queued
     assert [READY, P, P] == world.states(storage, job_id)[2:]
-    assert [0, 0] == [held_until(storage, job_id)[i] for i in (3, 4)]
+    assert [0, 0] == [read_backoffs(storage, job_id)[i] for i in (3, 4)]
 
 
 @everywhere

@@ -18,7 +18,7 @@ def record(storage: Storage, job_id: object) -> object:
     return storage.jobs.get_many([job_id])[0]  # type: ignore[list-item]
 
 
-def launched_job(storage: Storage, count: int, **config: object) -> object:
+def create_launched_job(storage: Storage, count: int, **config: object) -> object:
     job_id = world.a_job(storage, count, **config)
     world.admit(storage, job_id)
     world.launch(storage, job_id)
@@ -28,7 +28,7 @@ def launched_job(storage: Storage, count: int, **config: object) -> object:
 
 def test_pods_that_run_are_counted(storage: Storage) -> None:
     """Jobs whose pods begin to run are RUNNING after one call. Their workflows only have to show it."""
-    jobs = sorted(launched_job(storage, 3) for _ in range(3))  # type: ignore[type-var]
+    jobs = sorted(create_launched_job(storage, 3) for _ in range(3))  # type: ignore[type-var]
     for job in jobs:
         world.report(storage, job, range(3), R, NOW + SECOND)  # type: ignore[arg-type]
 
@@ -71,7 +71,7 @@ def test_others_are_signalled(storage: Storage, monkeypatch: pytest.MonkeyPatch)
     timed = world.a_config(2)
     timed.sla.maxRunningTime = 60
     with_deadline = world.create(storage, timed)
-    gang = launched_job(storage, 4, minimumRunningInstances=2)
+    gang = create_launched_job(storage, 4, minimumRunningInstances=2)
     unknown = large[:-1] + ("0" if large[-1] != "0" else "1")
     storage.pods.create(with_deadline, lambda _: None)
     world.admit(storage, with_deadline)
@@ -84,7 +84,7 @@ def test_others_are_signalled(storage: Storage, monkeypatch: pytest.MonkeyPatch)
 
 def test_a_job_that_changes_meanwhile_is_reported(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
     """The counts are written only to a job that has not changed since. The workflow of a changed job is notified."""
-    job = launched_job(storage, 2)
+    job = create_launched_job(storage, 2)
     world.report(storage, job, [0, 1], R)  # type: ignore[arg-type]
     before_write(storage, 1, lambda: storage.jobs.set_goal(job, JobState.KILLED, NOW), monkeypatch)  # type: ignore[arg-type]
 
@@ -116,7 +116,7 @@ def test_it_counts_as_settling_does(storage: Storage, reports: list[tuple[int, P
 def test_no_transaction_writes_more_jobs_than_the_bound(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each transaction writes at most the bound of jobs, so that other writes happen in between."""
     monkeypatch.setattr("services.storage.jobs.jobs.ROLLED_UP_JOBS_MAX", 2)
-    jobs = sorted(launched_job(storage, 1) for _ in range(5))  # type: ignore[type-var]
+    jobs = sorted(create_launched_job(storage, 1) for _ in range(5))  # type: ignore[type-var]
     for job in jobs:
         world.report(storage, job, [0], R, NOW + SECOND)  # type: ignore[arg-type]
     written: list[int] = []

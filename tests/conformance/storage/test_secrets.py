@@ -21,7 +21,7 @@ IDS = [f"00000000-0000-4000-8000-00000000000{digit}" for digit in range(10)]
 FIRST, SECOND = Secret(IDS[1], "/run/key", b"first \x00\xff"), Secret(IDS[2], "/run/key", b"second")
 
 
-def referred(storage: Storage, job_id: JobId, version: int | None = None) -> list[tuple[str, str]]:
+def list_references(storage: Storage, job_id: JobId, version: int | None = None) -> list[tuple[str, str]]:
     config = storage.configs.job_config(job_id, version)
     assert config is not None
     assert all(not one.HasField("value") for one in config.defaultConfig.secrets)
@@ -33,7 +33,7 @@ def data(storage: Storage, job_id: JobId, *secret_ids: str) -> list[tuple[bytes,
     return [(one.data, one.revision) for one in storage.secrets.with_data(job_id, wanted)]
 
 
-def stored(storage: Storage, job_id: JobId) -> list[str]:
+def list_stored(storage: Storage, job_id: JobId) -> list[str]:
     query = sa.select(JOB_SECRET.c.secret_id).where(JOB_SECRET.c.job_id == job_id).order_by(JOB_SECRET.c.secret_id)
     return storage.db.read(lambda conn: list(conn.execute(query).scalars()))
 
@@ -70,8 +70,8 @@ def test_a_rotated_secret_is_rolled_out_and_back(storage: Storage) -> None:
     assert repeated is not None
     assert [frozenset({0, 1}), frozenset()] == [rotated.updated, repeated.updated]
     expected = [[(FIRST.secret_id, "/run/key")], [(SECOND.secret_id, "/run/key")], [(SECOND.secret_id, "/run/key")]]
-    assert expected == [referred(storage, job_id, version) for version in (1, 2, 3)]
-    assert [(FIRST.secret_id, "/run/key")] == referred(storage, job_id, back.config_version)
+    assert expected == [list_references(storage, job_id, version) for version in (1, 2, 3)]
+    assert [(FIRST.secret_id, "/run/key")] == list_references(storage, job_id, back.config_version)
     assert [(FIRST.data, 0), (SECOND.data, 0)] == data(storage, job_id, FIRST.secret_id, SECOND.secret_id)
 
 
@@ -83,7 +83,7 @@ def test_an_update_without_secrets_keeps_them(storage: Storage) -> None:
     update(storage, job_id, service_config(3))
 
     assert frozenset() == found.updated
-    assert [(FIRST.secret_id, "/run/key")] == referred(storage, job_id)
+    assert [(FIRST.secret_id, "/run/key")] == list_references(storage, job_id)
 
 
 def test_data_that_no_configuration_needs_is_forgotten(storage: Storage) -> None:
@@ -93,7 +93,7 @@ def test_data_that_no_configuration_needs_is_forgotten(storage: Storage) -> None
         update(storage, job_id, service_config(2, command=f"v{number}"), secrets=[SECOND])
         roll(storage, job_id)
 
-    assert [SECOND.secret_id] == stored(storage, job_id)
+    assert [SECOND.secret_id] == list_stored(storage, job_id)
 
 
 def test_a_batch_job_gets_new_data_in_place(storage: Storage) -> None:
@@ -111,7 +111,7 @@ def test_a_batch_job_gets_new_data_in_place(storage: Storage) -> None:
         grown.CopyFrom(config)
         grown.instanceCount = 3
         storage.jobs.add_instances(job_id, grown, 3, 1, NOW, [Secret(IDS[4], "/run/other", b"x")])
-    assert [(FIRST.secret_id, "/run/key"), (IDS[4], "/run/other")] == referred(storage, job_id, 2)
+    assert [(FIRST.secret_id, "/run/key"), (IDS[4], "/run/other")] == list_references(storage, job_id, 2)
 
 
 def test_a_refused_creation_stores_nothing(storage: Storage) -> None:
@@ -122,7 +122,7 @@ def test_a_refused_creation_stores_nothing(storage: Storage) -> None:
     with pytest.raises(InvalidArgument, match="is not one of this job: send its data"):
         storage.jobs.create(convert.new_job_record(job_id, config, NOW), config, NOW, [SECOND])
 
-    assert ([], None) == (stored(storage, job_id), storage.jobs.get(job_id))
+    assert ([], None) == (list_stored(storage, job_id), storage.jobs.get(job_id))
 
 
 def test_secrets_go_with_their_job(storage: Storage) -> None:
@@ -135,7 +135,7 @@ def test_secrets_go_with_their_job(storage: Storage) -> None:
 
     storage.jobs.delete(job_id)
 
-    assert [] == stored(storage, job_id)
+    assert [] == list_stored(storage, job_id)
     with pytest.raises(Aborted, match="is not stored"):
         data(storage, job_id, FIRST.secret_id)
 

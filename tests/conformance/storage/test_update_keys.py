@@ -23,7 +23,7 @@ ONE = EntityVersion(1, 1, 1)
 ROUNDS = 5
 
 
-def created(storage: Storage, job_id: JobId, key: UpdateKey, count: int = 2) -> str:
+def create_with_key(storage: Storage, job_id: JobId, key: UpdateKey, count: int = 2) -> str:
     config = service_config(count)
     job = storage.updates.create_service(convert.new_job_record(job_id, config, NOW), config, b"", PULSED, "", NOW, key)
     return job.update_id
@@ -99,13 +99,13 @@ def test_a_forgotten_key_is_stopped_by_its_version(storage: Storage) -> None:
 def test_a_creation_is_done_once(storage: Storage) -> None:
     """The creation is recognized by its key, later too. With another key, or none, the job exists already."""
     job_id = new_job_id()
-    first = created(storage, job_id, FIRST)
-    assert first == created(storage, job_id, FIRST)
+    first = create_with_key(storage, job_id, FIRST)
+    assert first == create_with_key(storage, job_id, FIRST)
     for key in (OTHER_WORDS, SECOND_KEY, UpdateKey()):
         with pytest.raises(AlreadyExists):
-            created(storage, job_id, key)
+            create_with_key(storage, job_id, key)
     newer = update(storage, job_id, service_config(2, "v2"))
-    assert newer.update_id == created(storage, job_id, FIRST)
+    assert newer.update_id == create_with_key(storage, job_id, FIRST)
 
 
 def test_requests_at_once_make_one_update(storage: Storage, open_storage: Callable[[], Storage]) -> None:
@@ -123,11 +123,11 @@ def test_creations_at_once_make_one_job(storage: Storage, open_storage: Callable
     writers = [storage, open_storage(), open_storage()]
     for _ in range(ROUNDS):
         job_id = new_job_id()
-        assert 1 == len(set(together(*(lambda g=g: created(g, job_id, FIRST) for g in writers))))  # type: ignore[misc]  # noqa: B023
+        assert 1 == len(set(together(*(lambda g=g: create_with_key(g, job_id, FIRST) for g in writers))))  # type: ignore[misc]  # noqa: B023
 
         def attempt(writer: Storage, key: UpdateKey, job_id: JobId) -> bool:
             try:
-                created(writer, job_id, key)
+                create_with_key(writer, job_id, key)
             except AlreadyExists:
                 return False
             return True

@@ -33,7 +33,7 @@ BIG = 101
 """Pods of a job whose steps are activities: one more than fit into a workflow task."""
 
 
-async def started_at(story: ServerStory, job_id: JobId) -> datetime:
+async def read_start(story: ServerStory, job_id: JobId) -> datetime:
     """The time at which a worker took the first task of the job."""
     history = await story.handle(job_id).fetch_history()
     return next(
@@ -53,8 +53,8 @@ async def test_a_pool_does_not_wait_behind_the_crowd_of_another(client: Client) 
         await story.start_worker()
         for record in (*crowd, late):
             await story.result(record.job_id)
-        late_at = await started_at(story, late.job_id)
-        before = sum([await started_at(story, record.job_id) < late_at for record in crowd])
+        late_at = await read_start(story, late.job_id)
+        before = sum([await read_start(story, record.job_id) < late_at for record in crowd])
         story.replays_only(late.job_id)  # all histories are alike
 
     assert before <= 2 * SLOTS

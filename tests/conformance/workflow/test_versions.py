@@ -83,7 +83,7 @@ async def quiet_job(client: Client, steps: Sequence[Step] = AT_ONCE) -> AsyncIte
         await controller.close()
 
 
-async def seen(fact: Callable[[], Awaitable[bool]], what: str) -> None:
+async def wait_for_fact(fact: Callable[[], Awaitable[bool]], what: str) -> None:
     try:
         async with asyncio.timeout(TIMEOUT_S):
             while not await fact():
@@ -96,7 +96,7 @@ async def current(client: Client, version: str) -> None:
     async def is_current() -> bool:
         return (await read_versions(client)).current == version
 
-    await seen(is_current, f"version {version or 'none'} as the current one")
+    await wait_for_fact(is_current, f"version {version or 'none'} as the current one")
 
 
 async def wake(story: ServerStory, job: JobId) -> list[str]:
@@ -110,7 +110,7 @@ async def wake(story: ServerStory, job: JobId) -> list[str]:
         last = (await histories_of(story.client, job_workflow_id(job)))[-1]  # which may have only begun
         return any(event.HasField("workflow_task_completed_event_attributes") for event in last.events)
 
-    await seen(is_done, "another look at the job")
+    await wait_for_fact(is_done, "another look at the job")
     return await versions_of(story, job)
 
 
@@ -121,7 +121,7 @@ async def goes_on(story: ServerStory, job: JobId, version: str) -> None:
     async def is_there() -> bool:
         return (await wake(story, job))[-1] == version
 
-    await seen(is_there, f"the job on version {version or 'none'}")
+    await wait_for_fact(is_there, f"the job on version {version or 'none'}")
 
 
 async def versions_of(story: ServerStory, job: JobId) -> list[str]:
@@ -179,7 +179,7 @@ async def test_an_idle_job_is_moved_by_the_leader(client: Client) -> None:
             async def is_moved(version: str = version) -> bool:
                 return (await versions_of(story, job))[-1] == version
 
-            await seen(is_moved, f"the idle job on version {version}")
+            await wait_for_fact(is_moved, f"the idle job on version {version}")
         for watch in (leader, wakers, controller):
             await watch.close()
         story.cluster.kill(job)
@@ -257,10 +257,10 @@ async def test_a_version_whose_workers_crash_stays_at_its_first_step(client: Cli
                     fleet = await read_fleet(client)
                     return (fleet.current, fleet.ramping, fleet.percent) == ("f1", "f2", NEVER[0].percent)
 
-                await seen(is_ramping, "the first step of the new version")
+                await wait_for_fact(is_ramping, "the first step of the new version")
                 for age_s in (50.0, 40.0, 30.0):  # starts of workers that did not stop in order
                     assert await note_start(client, "f2", time.time() - age_s)
-                await seen(is_given_up, "the new version given up")
+                await wait_for_fact(is_given_up, "the new version given up")
                 before = await read_fleet(client)
                 assert "3 of its workers crashed" in before.version("f2").verdict
                 await goes_on(story, job, "f1")
@@ -272,7 +272,7 @@ async def test_a_version_whose_workers_crash_stays_at_its_first_step(client: Cli
                 assert not (await read_fleet(client)).version("f2").verdict
                 await goes_on(story, job, "f2")
                 await admin.roll_back()
-                await seen(is_given_up, "the promoted version given up again")
+                await wait_for_fact(is_given_up, "the promoted version given up again")
                 await current(client, "f1")
                 await goes_on(story, job, "f1")
                 with pytest.raises(Aborted, match="no version older than the current one, f1, has a worker"):

@@ -77,7 +77,7 @@ async def restarting(
             await wakers.close()
 
 
-async def restarted(handle: WorkflowHandle[Any, Any], run_id: str | None) -> None:
+async def wait_for_restart(handle: WorkflowHandle[Any, Any], run_id: str | None) -> None:
     async with asyncio.timeout(TIMEOUT_S):
         while True:
             with suppress(RPCError):  # it is gone
@@ -99,7 +99,7 @@ async def test_a_terminated_job_carries_on(client: Client) -> None:
     async with restarting(client, run_s=600.0) as story:
         job = await story.submit(3, policies=QUIET)
         await story.pods(job, "RUNNING", 3)
-        await restarted(story.handle(job), await terminate(story.handle(job)))
+        await wait_for_restart(story.handle(job), await terminate(story.handle(job)))
         story.cluster.kill(job)
 
         assert ("KILLED", {"KILLED": 3}) == await story.result(job)
@@ -116,7 +116,7 @@ async def test_a_job_that_temporal_has_lost_carries_on(client: Client) -> None:
         request = DeleteWorkflowExecutionRequest(namespace=client.namespace, workflow_execution=execution)
         run_id = (await story.handle(job).describe()).run_id
         await client.workflow_service.delete_workflow_execution(request)
-        await restarted(story.handle(job), run_id)
+        await wait_for_restart(story.handle(job), run_id)
         story.cluster.kill(job)
 
         assert ("KILLED", {"KILLED": 3}) == await story.result(job)
@@ -163,7 +163,7 @@ async def test_a_terminated_update_carries_on(client: Client) -> None:
         update = client.get_workflow_handle(update_workflow_id(job))
         await wait_until(lambda: len(service.reads_ns) >= 1, "a look at the paused update")
         story.cluster.jobs[job].record = replace(story.cluster.jobs[job].record, update_id="update1")
-        await restarted(update, await terminate(update))
+        await wait_for_restart(update, await terminate(update))
         service.steer(rollout.resume)
         await story.rolled_out(job, "update1")
         story.cluster.kill(job)
@@ -178,7 +178,7 @@ async def test_a_terminated_launch_is_begun_again(client: Client) -> None:
         job = await story.submit(4, sla=SlaSpec(minimum_running_instances=4), policies=QUIET)
         await wait_until(lambda: story.cluster.calls["ready_gang"] >= 1, "a placement without hosts")
         gang = client.get_workflow_handle(gang_workflow_id(job, 1))
-        await restarted(gang, await terminate(gang))
+        await wait_for_restart(gang, await terminate(gang))
         story.cluster.add_hosts(1)
 
         assert ("SUCCEEDED", {"SUCCEEDED": 4}) == await story.result(job)
@@ -192,7 +192,7 @@ async def test_a_terminated_daemon_carries_on(client: Client) -> None:
         story.daemon_hosts.tell(job)
         handle = client.get_workflow_handle(daemon_workflow_id(job))
         await story.pods(job, "RUNNING", 2)
-        await restarted(handle, await terminate(handle))
+        await wait_for_restart(handle, await terminate(handle))
         story.cluster.kill(job)
         story.daemon_hosts.tell(job)
         assert DaemonResult() == DaemonResult(**await handle.result())
@@ -204,7 +204,7 @@ async def test_a_terminated_maintenance_carries_on(client: Client) -> None:
     async with restarting(client, rows={"maintenance": SimpleNamespace(get=lambda *_: host)}):
         await start(client, MAINTENANCE, "local/revived", host, maintenance_labels(host), QUIET)
         handle = client.get_workflow_handle(maintenance_workflow_id("local", "revived"))
-        await restarted(handle, await terminate(handle))
+        await wait_for_restart(handle, await terminate(handle))
         await handle.terminate()
 
 
@@ -217,7 +217,7 @@ async def test_a_terminated_migration_carries_on(client: Client) -> None:
         await story.half()
         story.pool.act(MigrationAct.PAUSE)
         await wait_until(lambda: story.pool.row is not None and story.pool.row.state == "PAUSED", "a pause")
-        await restarted(story.handle, await terminate(story.handle))
+        await wait_for_restart(story.handle, await terminate(story.handle))
         story.pool.act(MigrationAct.RESUME)
 
         assert "SUCCEEDED" == (await story.result()).state
@@ -230,7 +230,7 @@ async def test_terminated_rebalancing_carries_on(client: Client) -> None:
         restarting(client, rows={"rebalances": story.cluster}),
     ):
         await story.moved(2)
-        await restarted(story.handle, await terminate(story.handle))
+        await wait_for_restart(story.handle, await terminate(story.handle))
         story.cluster.act(RebalanceAct.STOP)
 
         assert RebalanceResult(2) == await story.result()

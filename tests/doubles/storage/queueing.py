@@ -130,7 +130,7 @@ def _leaves(pod: PodRecord) -> bool:
     )
 
 
-def held(job: MemoryJob) -> list[HeldRange]:
+def list_held_ranges(job: MemoryJob) -> list[HeldRange]:
     groups = _groups(
         _allocated(job), lambda pod: (pod.queue_seq, pod.config_version, pod.state in ON_HOST, _leaves(pod))
     )

@@ -322,7 +322,8 @@ class MemoryAdmission(_Repository):
 
     def list_held(self, job_ids: Iterable[JobId]) -> dict[JobId, list[HeldRange]]:
         return {
-            job_id: queueing.held(self._rows.jobs[job_id]) if job_id in self._rows.jobs else [] for job_id in job_ids
+            job_id: queueing.list_held_ranges(self._rows.jobs[job_id]) if job_id in self._rows.jobs else []
+            for job_id in job_ids
         }
 
     def evict(self, orders: Sequence[EvictionOrder]) -> list[EvictionResult]:

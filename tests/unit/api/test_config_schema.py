@@ -195,7 +195,7 @@ resources: [{kind: cpu, reservation: 1, limit: 2, share: 1}]
 """
 
 
-def edited(text: str, edit: Callable[[Any], None]) -> str:
+def edit_text(text: str, edit: Callable[[Any], None]) -> str:
     content = yaml.safe_load(text)
     edit(content)
     return yaml.safe_dump(content)
@@ -278,8 +278,8 @@ BOUNDS: list[tuple[str, str, tuple[Any, ...], Any, Any]] = [
 @pytest.mark.parametrize(("name", "text", "path", "most", "more"), BOUNDS, ids=range(len(BOUNDS)))
 def test_bounds_are_those_of_the_api(name: str, text: str, path: tuple[Any, ...], most: Any, more: Any) -> None:
     """The schema and the api accept a file at the bound and refuse it above."""
-    kept = edited(text, lambda content: put(*path)(content, most))
-    broken = edited(text, lambda content: put(*path)(content, more))
+    kept = edit_text(text, lambda content: put(*path)(content, most))
+    broken = edit_text(text, lambda content: put(*path)(content, more))
 
     assert ([], "") == (faults(name, kept), refusal(name, kept))
     assert [] != faults(name, broken)

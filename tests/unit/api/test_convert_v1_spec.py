@@ -168,10 +168,10 @@ def test_a_spec_of_several_containers_read_back_means_the_same() -> None:
 
     assert [config, config] == [convert.job_config(spec) for spec in (sent, reported)]
     assert convert.task_config(convert.pod_spec(config.defaultConfig)) == config.defaultConfig
-    assert list(several().containers) == [stripped(container) for container in sent.default_spec.containers]
+    assert list(several().containers) == [strip_container(container) for container in sent.default_spec.containers]
 
 
-def stripped(container: pod_pb2.ContainerSpec) -> pod_pb2.ContainerSpec:
+def strip_container(container: pod_pb2.ContainerSpec) -> pod_pb2.ContainerSpec:
     """Removes all fields but v1alpha's own."""
     for field in ("container", "command", "executor"):
         container.ClearField(field)  # type: ignore[arg-type]

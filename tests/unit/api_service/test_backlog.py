@@ -66,7 +66,7 @@ class Store:
         return self.now_s
 
 
-async def entered(gate: BacklogGate) -> bool:
+async def try_enter(gate: BacklogGate) -> bool:
     try:
         await gate.enter()
     except ResourceExhausted:
@@ -85,7 +85,7 @@ def test_no_bound_is_passed_whatever_happens(steps: list[str]) -> None:
         for step in steps:
             match step:
                 case "enter":
-                    in_flight += await entered(gate)
+                    in_flight += await try_enter(gate)
                 case "store" | "abandon" if in_flight:
                     in_flight -= 1
                     store.waiting += step == "store"
@@ -99,7 +99,7 @@ def test_no_bound_is_passed_whatever_happens(steps: list[str]) -> None:
             gate.leave()
         store.waiting = 0
         store.now_s += POLL_S
-        assert await entered(gate)
+        assert await try_enter(gate)
         await calls.close()
 
     asyncio.run(story())
@@ -117,11 +117,11 @@ async def test_callers_are_slowed_down_before_any_is_refused() -> None:
 
     gate = BacklogGate(store, calls, Bounds(jobs_paced=3), store.clock_s, sleep)
     store.waiting, drained = 3, 2
-    assert await entered(gate)
+    assert await try_enter(gate)
     assert (2.0, 3) == (sum(slept_s), store.looks)
 
     drained = 2  # and the admitted one
-    assert await entered(gate)
+    assert await try_enter(gate)
     assert (2.0 + PACE_MAX_S) == sum(slept_s)
     await calls.close()
 
@@ -147,7 +147,7 @@ async def test_storage_is_asked_once_a_second() -> None:
     for _ in range(5):
         gate.leave()
     store.now_s = 1.0
-    assert await entered(gate)  # none was stored
+    assert await try_enter(gate)  # none was stored
     assert 2 == store.looks
     await calls.close()
 

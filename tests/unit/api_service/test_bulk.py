@@ -40,7 +40,7 @@ def own(instances: Iterable[int], command: str = "own {}", **fields: Any) -> lis
     return configs
 
 
-def left(storage: Storage) -> dict[str, int]:
+def count_left(storage: Storage) -> dict[str, int]:
     """Returns the rows of tables that a broken stream must not leave."""
 
     def count(conn: sa.Connection) -> dict[str, int]:
@@ -71,7 +71,7 @@ async def test_a_job_in_pieces(
     assert storage.configs.task_configs(JOB_ID, 1, [3])[3] == wanted.defaultConfig
     assert [(r.start, r.count) for r in storage.configs.shapes_of([(JOB_ID, 1, 0, 7)])[0]] == [(0, 7)]
     assert wakes.started == [JOB_ID]
-    assert left(storage) == {"job": 1, "job_config_override": 5}
+    assert count_left(storage) == {"job": 1, "job_config_override": 5}
 
 
 async def test_the_same_as_a_call(bulk: Any, jobs: Any, config: Config, storage: Storage) -> None:
@@ -101,7 +101,7 @@ async def test_repeated(bulk: Any, config: Config, storage: Storage, wakes: Reco
 
     assert again.error.alreadyExists.id.value == JOB_ID
     assert wakes.started == [JOB_ID, JOB_ID]
-    assert left(storage) == {"job": 1, "job_config_override": 2}
+    assert count_left(storage) == {"job": 1, "job_config_override": 2}
 
 
 REFUSED = {
@@ -129,7 +129,7 @@ async def test_refused(bulk: Any, config: Config, storage: Storage, name: str) -
 
     assert answer.error.invalidConfig.message == text
     assert answer.error.invalidConfig.id.value == JOB_ID
-    assert left(storage) == {}
+    assert count_left(storage) == {}
 
 
 async def test_refused_before_instances(bulk: Any, config: Config, storage: Storage) -> None:
@@ -142,7 +142,7 @@ async def test_refused_before_instances(bulk: Any, config: Config, storage: Stor
 
     assert "non leaf resource pool: /eng has child pools" in answer.error.invalidConfig.message
     assert bad_id.error.invalidJobId.message == "JobID must be valid UUID"
-    assert left(storage) == {}
+    assert count_left(storage) == {}
 
 
 def _twice() -> bulk_pb2.CreateJobRequest:
@@ -185,7 +185,7 @@ async def test_disorder(bulk: Any, config: Config, storage: Storage, name: str) 
         await bulk.CreateJob(iter(change(messages, config)))
 
     assert error.value.details() == text
-    assert left(storage) == {}
+    assert count_left(storage) == {}
 
 
 async def test_a_message_is_bounded(bulk: Any, config: Config, storage: Storage) -> None:
@@ -195,7 +195,7 @@ async def test_a_message_is_bounded(bulk: Any, config: Config, storage: Storage)
     with pytest.raises(grpc.aio.AioRpcError, match=r"has \d+ bytes, the limit is 8388608"):
         await bulk.CreateJob(iter(list(create_messages(JOB_ID, config(1), heavy))))
 
-    assert left(storage) == {}
+    assert count_left(storage) == {}
 
 
 class Held:
@@ -223,11 +223,11 @@ async def test_broken_off(bulk: Any, config: Config, storage: Storage) -> None:
     """A client that disconnects in the middle leaves no rows."""
     messages = list(create_messages(JOB_ID, config(3), own([0, 1])))
     call = bulk.CreateJob(aiter(Held(messages[:-1], messages[-1:])))
-    await until(lambda: left(storage).get("job_config_override") == 2)
+    await until(lambda: count_left(storage).get("job_config_override") == 2)
 
     call.cancel()
 
-    await until(lambda: left(storage) == {})
+    await until(lambda: count_left(storage) == {})
 
 
 async def test_silence(bulk: Any, config: Config, storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -238,7 +238,7 @@ async def test_silence(bulk: Any, config: Config, storage: Storage, monkeypatch:
     with pytest.raises(grpc.aio.AioRpcError, match=r"nothing came for 0\.2 s; nothing is kept"):
         await bulk.CreateJob(aiter(Held(messages[:-1], [])))
 
-    assert left(storage) == {}
+    assert count_left(storage) == {}
 
 
 async def test_what_cannot_be_discarded_is_left_to_the_sweep(
@@ -255,7 +255,7 @@ async def test_what_cannot_be_discarded_is_left_to_the_sweep(
 
     assert "instanceConfig is given for instance 2" in refused.error.invalidConfig.message
     assert created.jobId.value == JOB_ID
-    assert left(storage) == {"job": 1, "job_config_override": 2}
+    assert count_left(storage) == {"job": 1, "job_config_override": 2}
 
 
 async def test_taken_over(bulk: Any, config: Config, storage: Storage) -> None:
@@ -263,7 +263,7 @@ async def test_taken_over(bulk: Any, config: Config, storage: Storage) -> None:
     messages = list(create_messages(JOB_ID, config(3), own([0, 1])))
     held = Held(messages[:-1], messages[-1:])
     first = bulk.CreateJob(aiter(held))
-    await until(lambda: left(storage).get("job_config_override") == 2)
+    await until(lambda: count_left(storage).get("job_config_override") == 2)
 
     answer = await bulk.CreateJob(iter(list(create_messages(JOB_ID, config(3), own([2])))))
     held.go_on.set()
@@ -271,7 +271,7 @@ async def test_taken_over(bulk: Any, config: Config, storage: Storage) -> None:
     assert answer.jobId.value == JOB_ID
     with pytest.raises(grpc.aio.AioRpcError, match="is being created by another call"):
         await first
-    assert left(storage) == {"job": 1, "job_config_override": 1}
+    assert count_left(storage) == {"job": 1, "job_config_override": 1}
 
 
 async def test_a_call_takes_the_id(bulk: Any, jobs: Any, config: Config, storage: Storage) -> None:
@@ -279,7 +279,7 @@ async def test_a_call_takes_the_id(bulk: Any, jobs: Any, config: Config, storage
     messages = list(create_messages(JOB_ID, config(3), own([0, 1])))
     held = Held(messages[:-1], messages[-1:])
     first = bulk.CreateJob(aiter(held))
-    await until(lambda: left(storage).get("job_config_override") == 2)
+    await until(lambda: count_left(storage).get("job_config_override") == 2)
 
     answer = await jobs.Create(job_pb2.CreateRequest(id=ID, config=config(3)))
     held.go_on.set()
@@ -287,7 +287,7 @@ async def test_a_call_takes_the_id(bulk: Any, jobs: Any, config: Config, storage
     assert answer.jobId.value == JOB_ID
     with pytest.raises(grpc.aio.AioRpcError, match="is being created by another call"):
         await first
-    assert left(storage) == {"job": 1}
+    assert count_left(storage) == {"job": 1}
 
 
 async def test_streams_are_bounded(bulk: Any, config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -322,4 +322,4 @@ async def test_locked(bulk: Any, config: Config, storage: Storage) -> None:
     with pytest.raises(grpc.aio.AioRpcError, match="All write APIs are locked down"):
         await bulk.CreateJob(iter(list(create_messages(JOB_ID, config(1), own([0])))))
 
-    assert left(storage) == {}
+    assert count_left(storage) == {}

@@ -35,7 +35,7 @@ async def three(jobs: Any, config: Build) -> None:
         await jobs.Create(job_pb2.CreateRequest(config=one))
 
 
-def asked(**fields: Any) -> table_pb2.ListJobsRequest:
+def make_request(**fields: Any) -> table_pb2.ListJobsRequest:
     return table_pb2.ListJobsRequest(filter=table_pb2.JobFilter(**fields))
 
 
@@ -59,7 +59,7 @@ def asked(**fields: Any) -> table_pb2.ListJobsRequest:
 )
 async def test_filters(table: Any, fields: dict[str, Any], expected: list[str]) -> None:
     """A pool's path or id includes the pools below it."""
-    response = await table.ListJobs(asked(**fields))
+    response = await table.ListJobs(make_request(**fields))
 
     assert expected == [job.name for job in response.jobs]
     assert "" == response.nextPageToken
@@ -69,7 +69,7 @@ async def test_filters(table: Any, fields: dict[str, Any], expected: list[str]) 
 async def test_a_time_is_by_the_second(table: Any) -> None:
     """The second of a job's creation includes it; the previous one does not."""
     newest = (await table.ListJobs(table_pb2.ListJobsRequest(pageSize=1))).jobs[0]
-    within, before = asked(namePart=newest.name), asked(namePart=newest.name)
+    within, before = make_request(namePart=newest.name), make_request(namePart=newest.name)
     within.filter.creationTimeRange.max.FromJsonString(newest.creationTime)
     before.filter.creationTimeRange.max.FromJsonString(newest.creationTime)
     before.filter.creationTimeRange.max.seconds -= 1
@@ -119,12 +119,16 @@ async def test_a_token_is_of_one_order(table: Any) -> None:
     ("request_", "code", "text"),
     [
         (table_pb2.ListJobsRequest(pageSize=PAGE_SIZE_MAX + 1), "INVALID_ARGUMENT", "pageSize is 501, at most 500"),
-        (asked(pool="/nosuch"), "NOT_FOUND", "resource pool /nosuch not found"),
-        (asked(owner="x" * (TEXT_MAX + 1)), "INVALID_ARGUMENT", "has 4001 characters, at most 4000"),
-        (asked(namePart="a\0"), "INVALID_ARGUMENT", "contains NUL"),
-        (asked(labels=[peloton_pb2.Label()] * (LABELS_MAX + 1)), "INVALID_ARGUMENT", "has 17 labels, at most 16"),
-        (asked(states=[99]), "INVALID_ARGUMENT", "job state 99 is not known"),
-        (asked(types=[99]), "INVALID_ARGUMENT", "job type 99 is not known"),
+        (make_request(pool="/nosuch"), "NOT_FOUND", "resource pool /nosuch not found"),
+        (make_request(owner="x" * (TEXT_MAX + 1)), "INVALID_ARGUMENT", "has 4001 characters, at most 4000"),
+        (make_request(namePart="a\0"), "INVALID_ARGUMENT", "contains NUL"),
+        (
+            make_request(labels=[peloton_pb2.Label()] * (LABELS_MAX + 1)),
+            "INVALID_ARGUMENT",
+            "has 17 labels, at most 16",
+        ),
+        (make_request(states=[99]), "INVALID_ARGUMENT", "job state 99 is not known"),
+        (make_request(types=[99]), "INVALID_ARGUMENT", "job type 99 is not known"),
     ],
 )
 async def test_what_is_refused(table: Any, request_: table_pb2.ListJobsRequest, code: str, text: str) -> None:

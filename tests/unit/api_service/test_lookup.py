@@ -35,7 +35,7 @@ async def two(jobs: Any, config: Build) -> None:
         await jobs.Create(job_pb2.CreateRequest(id=peloton_pb2.JobID(value=job_id), config=config(name=name)))
 
 
-async def found(lookup: Any, text: str, **fields: Any) -> list[str]:
+async def find_ids(lookup: Any, text: str, **fields: Any) -> list[str]:
     response = await lookup.FindJobs(lookup_pb2.FindJobsRequest(text=text, **fields))
     return [job.id.value for job in response.jobs]
 
@@ -62,7 +62,7 @@ async def found(lookup: Any, text: str, **fields: Any) -> list[str]:
 )
 async def test_what_a_text_means(lookup: Any, text: str, expected: list[str]) -> None:
     """A text is a name, a pool and name, or the beginning of an id with its dashes in place."""
-    assert expected == await found(lookup, text)
+    assert expected == await find_ids(lookup, text)
 
 
 @pytest.mark.usefixtures("two")
@@ -78,7 +78,7 @@ async def test_what_a_text_means(lookup: Any, text: str, expected: list[str]) ->
 )
 async def test_what_may_be_meant(lookup: Any, text: str, expected: set[str]) -> None:
     """Completion finds names, names in a pool, and ids that begin with the text."""
-    assert expected == set(await found(lookup, text, begins=True))
+    assert expected == set(await find_ids(lookup, text, begins=True))
 
 
 @pytest.mark.usefixtures("two")

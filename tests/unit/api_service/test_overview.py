@@ -151,7 +151,7 @@ def overview(world: World) -> Any:
     return world.stub  # type: ignore[attr-defined]
 
 
-def said(answer: pb.GetOverviewResponse) -> list[str]:
+def list_texts(answer: pb.GetOverviewResponse) -> list[str]:
     return [problem.text for problem in answer.problems]
 
 
@@ -161,7 +161,7 @@ async def test_clusters_roles_and_problems_are_put_together(overview: Any) -> No
 
     assert ["east", "west"] == [one.cluster for one in answer.clusters]
     assert [2, 2] == [one.hosts.total for one in answer.clusters]
-    assert [f"1 gang of job {JOB} in pool /a will never start: no", "east0", "west0"] == said(answer)
+    assert [f"1 gang of job {JOB} in pool /a will never start: no", "east0", "west0"] == list_texts(answer)
     assert 6 == answer.problems_left_out
     assert ["hostmgr/east", "hostmgr/west", "resmgr"] == [role.role for role in answer.roles]
     assert all(role.address and 0 < role.seconds_left <= 600 for role in answer.roles)
@@ -179,7 +179,7 @@ async def test_what_keeps_workflows_from_going_on_is_reported(world: World, over
 
     answer = await overview.GetOverview(pb.GetOverviewRequest())
 
-    worst, *others = said(answer)
+    worst, *others = list_texts(answer)
     assert worst.startswith("No worker takes work from Temporal: all 2 task queues are without one; no job starts")
     name = storage.overview.job_names([job])[job]
     assert f"The workflow of job {name} waits: its activity enqueue is on attempt 11: no leader" in others
@@ -215,8 +215,8 @@ async def test_a_silent_cluster_is_named(world: World, overview: Any) -> None:
     answer = await overview.GetOverview(pb.GetOverviewRequest())
 
     assert [True, True] == [one.is_silent for one in answer.clusters]
-    assert said(answer)[0].startswith("No process leads the role hostmgr/east.")
-    assert "The host manager of cluster west leads and does not answer within 1 s" == said(answer)[1]
+    assert list_texts(answer)[0].startswith("No process leads the role hostmgr/east.")
+    assert "The host manager of cluster west leads and does not answer within 1 s" == list_texts(answer)[1]
     east = next(role for role in answer.roles if role.role == "hostmgr/east")
     assert "" == east.address
 
@@ -227,7 +227,7 @@ async def test_no_resource_manager(world: World, overview: Any) -> None:
 
     answer = await overview.GetOverview(pb.GetOverviewRequest())
 
-    assert said(answer)[0].startswith("The resource manager leads and does not answer")
+    assert list_texts(answer)[0].startswith("The resource manager leads and does not answer")
     assert ["east", "west"] == [one.cluster for one in answer.clusters]
 
 
@@ -239,7 +239,7 @@ async def test_the_resource_manager_reports_what_is_wrong(world: World, overview
 
     answer = await overview.GetOverview(pb.GetOverviewRequest())
 
-    assert "Job j fits no host" in said(answer)
+    assert "Job j fits no host" in list_texts(answer)
 
 
 async def test_locks_are_reported(world: World, overview: Any) -> None:
@@ -248,7 +248,7 @@ async def test_locks_are_reported(world: World, overview: Any) -> None:
 
     answer = await overview.GetOverview(pb.GetOverviewRequest())
 
-    assert said(answer)[0].startswith("Launch is locked: no pod is launched until")
+    assert list_texts(answer)[0].startswith("Launch is locked: no pod is launched until")
 
 
 async def test_the_resource_manager_is_asked_now_and_then(world: World, overview: Any) -> None:
@@ -257,7 +257,7 @@ async def test_the_resource_manager_is_asked_now_and_then(world: World, overview
         answer = await overview.GetOverview(pb.GetOverviewRequest())
 
     assert 1 == world.resmgr.asked
-    assert "will never start" in said(answer)[0]
+    assert "will never start" in list_texts(answer)[0]
 
 
 async def test_problems_are_bounded(world: World, overview: Any) -> None:

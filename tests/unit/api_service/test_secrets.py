@@ -31,7 +31,7 @@ async def create(jobs: Any, config: job_pb2.JobConfig) -> None:
     assert not answer.HasField("error"), answer
 
 
-def stored(storage: Storage, job_id: JobId, secret_id: str) -> Secret:
+def read_stored(storage: Storage, job_id: JobId, secret_id: str) -> Secret:
     [found] = storage.secrets.with_data(job_id, [Secret(secret_id, PATH)])
     return found
 
@@ -49,7 +49,7 @@ async def test_a_batch_job_has_its_secret(jobs: Any, config: Config, storage: St
         found.HasField("value"),
         list(answer.jobInfo.config.defaultConfig.secrets),
     )
-    assert DATA == stored(storage, JOB, found.id.value).data
+    assert DATA == read_stored(storage, JOB, found.id.value).data
     everything = answer.SerializeToString()
     assert [False, False] == [text in everything for text in (DATA, b64encode(DATA))]
 
@@ -66,7 +66,7 @@ async def test_a_batch_job_grows_with_its_secret(jobs: Any, config: Config, stor
     texts = ["added 1 instances", "changed 1 secrets", "changed 0 secrets"]
     assert texts == [answer.message for answer in (grown, changed, same)]
     [after] = (await jobs.Get(job_pb2.GetRequest(id=ID))).secrets
-    found = stored(storage, JOB, after.id.value)
+    found = read_stored(storage, JOB, after.id.value)
     assert (before, b"new", 1) == (after, found.data, found.revision)
 
 
@@ -86,7 +86,7 @@ async def test_a_service_gets_another_secret(v1: Any, storage: Storage) -> None:
     assert [PATH] == [one.path for one in job.secrets]
     assert (ids[0], True) == (ids[1], ids[1] != ids[2])
     job_id = JobId(made.job_id.value)
-    assert [DATA, b"new"] == [stored(storage, job_id, one).data for one in ids[1:]]
+    assert [DATA, b"new"] == [read_stored(storage, job_id, one).data for one in ids[1:]]
 
 
 BAD_PATH = ": want the absolute path of a file, without '..' and ':'"

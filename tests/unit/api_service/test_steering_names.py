@@ -26,7 +26,7 @@ RULE = (
 INVALID = "invalid job spec: code:invalid-argument message:"
 
 
-def renamed(**fields: Any) -> stateless_pb2.JobSpec:
+def make_renamed_spec(**fields: Any) -> stateless_pb2.JobSpec:
     changed = spec()
     changed.MergeFrom(stateless_pb2.JobSpec(**fields))
     return changed
@@ -57,12 +57,12 @@ async def test_services(v1: Any, storage: Storage, fields: dict[str, Any], text:
     """Creations, replacements and patches are refused, and nothing is stored."""
     expected = (grpc.StatusCode.INVALID_ARGUMENT, f"{INVALID}{text}")
 
-    assert expected == await refused(v1.CreateJob(svc.CreateJobRequest(job_id=ID, spec=renamed(**fields))))
+    assert expected == await refused(v1.CreateJob(svc.CreateJobRequest(job_id=ID, spec=make_renamed_spec(**fields))))
     assert storage.jobs.get(JOB) is None
     seen = v1_peloton_pb2.EntityVersion(value=await create(v1, spec()))
     patch = stateless_pb2.JobSpec(**fields)
     for call in (
-        v1.ReplaceJob(svc.ReplaceJobRequest(job_id=ID, version=seen, spec=renamed(**fields))),
+        v1.ReplaceJob(svc.ReplaceJobRequest(job_id=ID, version=seen, spec=make_renamed_spec(**fields))),
         v1.PatchJob(svc.PatchJobRequest(job_id=ID, version=seen, spec=patch)),
     ):
         assert expected == await refused(call)

@@ -46,7 +46,7 @@ async def calls() -> AsyncIterator[Calls]:
     await calls.close()
 
 
-def stored(storage: Storage, config: Config, name: str = "shards") -> JobRecord:
+def store_job(storage: Storage, config: Config, name: str = "shards") -> JobRecord:
     wanted = config(3, name=name)
     wanted.instanceConfig[1].name = "odd"
     job = new_job_record(new_job_id(), wanted, 1)
@@ -56,7 +56,7 @@ def stored(storage: Storage, config: Config, name: str = "shards") -> JobRecord:
 
 async def test_each_is_read_once(records: Any, storage: Storage, calls: Calls, config: Config) -> None:
     """Concurrent and later callers share one read, with its instances, and the limits of the default."""
-    configs, job = StoredConfigs(records, calls), stored(storage, config)
+    configs, job = StoredConfigs(records, calls), store_job(storage, config)
 
     first, *others = await asyncio.gather(*(configs.of(job) for _ in range(20)))
     later = await configs.of(job)
@@ -70,7 +70,7 @@ async def test_each_is_read_once(records: Any, storage: Storage, calls: Calls, c
 
 async def test_what_is_kept_is_bounded(records: Any, storage: Storage, calls: Calls, config: Config) -> None:
     """The least recently used configuration is read again beyond the bound, and one above the bound is never cached."""
-    jobs = [stored(storage, config, name) for name in ("one", "two", "six")]
+    jobs = [store_job(storage, config, name) for name in ("one", "two", "six")]
     size = len(storage.configs.job_config(jobs[0].job_id, overrides=True).SerializeToString())  # type: ignore[union-attr]
     configs = StoredConfigs(records, calls, bytes_max=size * 2 + size // 2)
     tiny = StoredConfigs(records, calls, bytes_max=1)
@@ -87,7 +87,7 @@ async def test_what_is_kept_is_bounded(records: Any, storage: Storage, calls: Ca
 
 async def test_unknown(records: Any, storage: Storage, calls: Calls, config: Config) -> None:
     """A missing configuration is not cached."""
-    configs, job = StoredConfigs(records, calls), stored(storage, config)
+    configs, job = StoredConfigs(records, calls), store_job(storage, config)
 
     assert await configs.of(replace(job, config_version=7)) is None
     assert await configs.of(replace(job, config_version=7)) is None

@@ -34,7 +34,7 @@ async def service(jobs: Any, storage: Storage, wakes: RecordedWakes) -> None:
     wakes.started.clear()
 
 
-def changed(command: str = "serve --fast", count: int = 3, version: int = 1) -> job_pb2.JobConfig:
+def make_changed_config(command: str = "serve --fast", count: int = 3, version: int = 1) -> job_pb2.JobConfig:
     config = service_config(count)
     config.defaultConfig.command.value = command
     config.changeLog.version = version
@@ -48,7 +48,7 @@ async def create_update(updates: Any, config: job_pb2.JobConfig, **fields: Any) 
     return wire
 
 
-def stored(storage: Storage, wire: peloton_pb2.UpdateID) -> UpdateRecord:
+def read_update(storage: Storage, wire: peloton_pb2.UpdateID) -> UpdateRecord:
     update = storage.updates.get(wire.value)
     assert update is not None
     return update
@@ -74,8 +74,10 @@ async def test_create(updates: Any, storage: Storage, wakes: RecordedWakes, serv
         inPlace=True,
         startTasks=True,
     )
-    wire = await create_update(updates, changed(), updateConfig=wanted, opaque_data=peloton_pb2.OpaqueData(data="x"))
-    update, config = stored(storage, wire), storage.configs.job_config(JOB)
+    wire = await create_update(
+        updates, make_changed_config(), updateConfig=wanted, opaque_data=peloton_pb2.OpaqueData(data="x")
+    )
+    update, config = read_update(storage, wire), storage.configs.job_config(JOB)
 
     assert update.spec == UpdateSpec(2, True, 3, 1, True, True, True)
     assert (update.state, update.opaque_data, update.config_version) == (UpdateState.PAUSED, "x", 2)
@@ -86,7 +88,7 @@ async def test_create(updates: Any, storage: Storage, wakes: RecordedWakes, serv
 
 async def test_get(updates: Any, jobs: Any, storage: Storage, service: None) -> None:
     """The answer has the update's progress; the job has its id."""
-    wire = await create_update(updates, changed(count=5), opaque_data=peloton_pb2.OpaqueData(data="x"))
+    wire = await create_update(updates, make_changed_config(count=5), opaque_data=peloton_pb2.OpaqueData(data="x"))
     info = (await updates.GetUpdate(svc.GetUpdateRequest(updateId=wire))).updateInfo
     bare = (await updates.GetUpdate(svc.GetUpdateRequest(updateId=wire, statusOnly=True))).updateInfo
     cache = await updates.GetUpdateCache(svc.GetUpdateCacheRequest(updateId=wire))
@@ -106,8 +108,8 @@ async def test_get(updates: Any, jobs: Any, storage: Storage, service: None) -> 
 
 async def test_list(updates: Any, storage: Storage, service: None) -> None:
     """The list is in reverse order of time, without opaque data, and empty for an unknown job."""
-    first = await create_update(updates, changed(), opaque_data=peloton_pb2.OpaqueData(data="x"))
-    second = await create_update(updates, changed("other", version=2))
+    first = await create_update(updates, make_changed_config(), opaque_data=peloton_pb2.OpaqueData(data="x"))
+    second = await create_update(updates, make_changed_config("other", version=2))
     found = (await updates.ListUpdates(svc.ListUpdatesRequest(jobID=ID))).updateInfo
 
     assert [info.updateId for info in found] == [second, first]
@@ -118,7 +120,7 @@ async def test_list(updates: Any, storage: Storage, service: None) -> None:
 
 async def test_pause_resume_abort(updates: Any, storage: Storage, wakes: RecordedWakes, service: None) -> None:
     """The calls are valid for any version of the job."""
-    wire = await create_update(updates, changed())
+    wire = await create_update(updates, make_changed_config())
     states = []
     for method, request in (
         (updates.PauseUpdate, svc.PauseUpdateRequest(updateId=wire)),
@@ -126,7 +128,7 @@ async def test_pause_resume_abort(updates: Any, storage: Storage, wakes: Recorde
         (updates.AbortUpdate, svc.AbortUpdateRequest(updateId=wire, softAbort=True)),
     ):
         await method(request)
-        states.append(stored(storage, wire).state)
+        states.append(read_update(storage, wire).state)
 
     assert states == [UpdateState.PAUSED, UpdateState.INITIALIZED, UpdateState.ABORTED]
     assert wakes.changed == [JOB] * 4
@@ -134,7 +136,7 @@ async def test_pause_resume_abort(updates: Any, storage: Storage, wakes: Recorde
 
 async def test_rollback(updates: Any, storage: Storage, service: None) -> None:
     """The rollback is a new update to the previous configuration with the same batch size."""
-    wire = await create_update(updates, changed(), updateConfig=update_pb2.UpdateConfig(batchSize=2))
+    wire = await create_update(updates, make_changed_config(), updateConfig=update_pb2.UpdateConfig(batchSize=2))
     evolve(storage)
     await updates.RollbackUpdate(svc.RollbackUpdateRequest(updateId=wire))
     job, config = storage.jobs.get(JOB), storage.configs.job_config(JOB)
@@ -149,8 +151,8 @@ async def test_rollback(updates: Any, storage: Storage, service: None) -> None:
 
 async def test_rollback_of_an_older_update(updates: Any, storage: Storage, service: None) -> None:
     """The rollback is refused, since it is not the latest update; the error names both."""
-    first = await create_update(updates, changed())
-    second = await create_update(updates, changed("other", version=2))
+    first = await create_update(updates, make_changed_config())
+    second = await create_update(updates, make_changed_config("other", version=2))
 
     assert await refused(updates.RollbackUpdate(svc.RollbackUpdateRequest(updateId=first))) == (
         Status.INVALID_ARGUMENT,
@@ -173,7 +175,7 @@ async def test_rollback_of_the_first_update(v1: Any, updates: Any, storage: Stor
 
 
 def config_with(change: Callable[[job_pb2.JobConfig], object]) -> job_pb2.JobConfig:
-    config = changed()
+    config = make_changed_config()
     change(config)
     return config
 
@@ -217,7 +219,7 @@ REFUSALS: dict[str, tuple[str, Any, grpc.StatusCode, str]] = {
     ),
     "another version": (
         "CreateUpdate",
-        request(changed(version=2)),
+        request(make_changed_config(version=2)),
         Status.INVALID_ARGUMENT,
         "invalid job configuration version",
     ),
@@ -267,7 +269,7 @@ async def test_a_job_that_is_being_created(jobs: Any, updates: Any) -> None:
     """The update is refused until the job's pods exist."""
     await create(jobs, service_config())
 
-    assert await refused(updates.CreateUpdate(request(changed()))) == (
+    assert await refused(updates.CreateUpdate(request(make_changed_config()))) == (
         Status.UNAVAILABLE,
         "cannot update partially created job",
     )
@@ -297,7 +299,7 @@ async def test_rolling_calls(jobs: Any, storage: Storage, wakes: RecordedWakes, 
     wanted.CopyFrom(wire)
     wanted.ranges.extend(ranges((1, 100)))
     response = await getattr(jobs, name)(wanted)
-    update = stored(storage, response.updateID)
+    update = read_update(storage, response.updateID)
 
     assert (update.type, update.updated, update.spec) == (kind, frozenset({1, 2}), UpdateSpec(batch_size=2))
     assert (response.resourceVersion, wakes.changed) == (2, [JOB])
@@ -334,7 +336,7 @@ async def test_the_table_of_jobs_says_how_far_the_latest_update_is(updates: Any,
     """The row has the update's progress in instances, and no update for a job without one."""
     table = JobTableServiceStub(channel)
     [before] = (await table.ListJobs(table_pb2.ListJobsRequest())).jobs
-    await create_update(updates, changed(count=4))
+    await create_update(updates, make_changed_config(count=4))
 
     [row] = (await table.ListJobs(table_pb2.ListJobsRequest())).jobs
 

@@ -41,7 +41,7 @@ async def service(v1: Any, storage: Storage) -> None:
     evolve(storage)
 
 
-async def replaced(v1: Any, wanted: stateless_pb2.JobSpec, seen: str = "1-1-1", **fields: Any) -> str:
+async def replace_job(v1: Any, wanted: stateless_pb2.JobSpec, seen: str = "1-1-1", **fields: Any) -> str:
     request = svc.ReplaceJobRequest(job_id=ID, version=version(seen), spec=wanted, **fields)
     return str((await v1.ReplaceJob(request)).version.value)
 
@@ -89,7 +89,7 @@ async def test_get_reports_disruptions(v1: Any, pods: Any, storage: Storage) -> 
 
 async def test_get_a_version(v1: Any, service: None) -> None:
     """The answer for an older version has only the spec."""
-    await replaced(v1, spec(image="web:2"))
+    await replace_job(v1, spec(image="web:2"))
     response = await v1.GetJob(svc.GetJobRequest(job_id=ID, version=version("1-1-1")))
 
     assert response.job_info.spec.default_spec.containers[0].image == "web:1"
@@ -164,7 +164,7 @@ async def test_workflow_events(v1: Any, storage: Storage, service: None) -> None
 
 async def test_list_workflows(v1: Any, storage: Storage, service: None) -> None:
     """The answer has all stored workflows in reverse order of time, with the events of their instances on request."""
-    await replaced(v1, spec(image="web:2"))
+    await replace_job(v1, spec(image="web:2"))
     evolve(storage)
     every = await v1.ListJobWorkflows(svc.ListJobWorkflowsRequest(job_id=ID, instance_events=True))
     one = await v1.ListJobWorkflows(svc.ListJobWorkflowsRequest(job_id=ID, updates_limit=1))

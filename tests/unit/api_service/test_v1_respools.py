@@ -244,13 +244,13 @@ def _inside(field: FieldDescriptor) -> Any:
     return signed_alike.get(field.type, field.type)
 
 
-def shared(mine: dict[int, Any], theirs: dict[int, Any]) -> dict[int, Any]:
+def make_shares(mine: dict[int, Any], theirs: dict[int, Any]) -> dict[int, Any]:
     """Returns the part of ``theirs`` with the numbers in ``mine``."""
     found: dict[int, Any] = {}
     for number in mine.keys() & theirs.keys():
         (_, mine_inside), (is_repeated, inside) = mine[number], theirs[number]
         is_message = isinstance(mine_inside, dict) and isinstance(inside, dict)
-        found[number] = (is_repeated, shared(mine_inside, inside) if is_message else inside)
+        found[number] = (is_repeated, make_shares(mine_inside, inside) if is_message else inside)
     return found
 
 
@@ -260,4 +260,4 @@ def test_messages_that_cross_as_bytes(name: str) -> None:
     old, new = TWINS[name]
     mine = layout(new.DESCRIPTOR)
 
-    assert shared(mine, layout(old.DESCRIPTOR)) == mine
+    assert make_shares(mine, layout(old.DESCRIPTOR)) == mine

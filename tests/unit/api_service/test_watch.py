@@ -44,7 +44,7 @@ async def service(v1: Any, storage: Storage) -> None:
     evolve(storage)
 
 
-async def opened(call: Any) -> svc.WatchResponse:
+async def open_watch(call: Any) -> svc.WatchResponse:
     """Returns the first message, after which the watch misses no change."""
     response: svc.WatchResponse = await call.read()
     return response
@@ -71,7 +71,7 @@ async def test_the_first_message(watches: Any, storage: Storage, service: None) 
     """The first message has the id, and the revision after which changes are sent, but no present objects."""
     jobs = watches.Watch(svc.WatchRequest(stateless_job_filter=OF_JOBS))
     pods = watches.Watch(svc.WatchRequest(pod_filter=OF_PODS))
-    first, second = await opened(jobs), await opened(pods)
+    first, second = await open_watch(jobs), await open_watch(pods)
 
     assert (first.watch_id.partition("_")[0], second.watch_id.partition("_")[0]) == ("job", "task")
     assert first.revision == second.revision == storage.watch_log.bounds()[1]
@@ -82,7 +82,7 @@ async def test_the_first_message(watches: Any, storage: Storage, service: None) 
 async def test_a_job_that_changes(watches: Any, v1: Any, service: None) -> None:
     """The message has the job's current summary, under a rising revision."""
     call = watches.Watch(svc.WatchRequest(stateless_job_filter=OF_JOBS))
-    begin = (await opened(call)).revision
+    begin = (await open_watch(call)).revision
     request = stateless_svc_pb2.ReplaceJobRequest(job_id=ID, version=version("1-1-1"), spec=spec(image="web:2"))
     await v1.ReplaceJob(request)
     found = await until(call, lambda r: bool(r.stateless_jobs))
@@ -97,7 +97,7 @@ async def test_a_job_that_changes(watches: Any, v1: Any, service: None) -> None:
 async def test_pods_that_change(watches: Any, storage: Storage, service: None) -> None:
     """Each changed pod has its own message; unchanged ones have none."""
     call = watches.Watch(svc.WatchRequest(pod_filter=watch_pb2.PodFilter(job_id=ID)))
-    await opened(call)
+    await open_watch(call)
     storage.pods.set_goals(JOB, [(1, 2)], PodState.KILLED, NOW_NS, "stop")
     found = await until(call, lambda r: r.pods[0].pod_name.value == f"{JOB}-2")
 
@@ -125,7 +125,7 @@ async def test_pods_are_filtered(watches: Any, v1: Any, storage: Storage, servic
     await create(v1, wanted, OTHER)
     evolve(storage, OTHER)
     call = watches.Watch(svc.WatchRequest(pod_filter=FILTERS[name]))
-    await opened(call)
+    await open_watch(call)
     for job_id in (JOB, OTHER):
         storage.pods.set_goals(JobId(job_id), [(0, 3)], PodState.KILLED, NOW_NS, "stop")
     found = await until(call, lambda r: r.pods[0].pod_name.value == f"{OTHER}-2")
@@ -148,7 +148,7 @@ async def test_jobs_are_filtered(
     other.labels[0].value = "bronze"
     await create(v1, other, OTHER)
     call = watches.Watch(svc.WatchRequest(stateless_job_filter=wanted))
-    await opened(call)
+    await open_watch(call)
     storage.jobs.set_service_goal(JOB, None, JobState.KILLED, False, NOW_NS)
     storage.jobs.set_service_goal(JobId(OTHER), None, JobState.KILLED, False, NOW_NS)
     found = await until(call, lambda r: bool(r.stateless_jobs))
@@ -160,13 +160,13 @@ async def test_the_pod_filter_wins(watches: Any, storage: Storage, service: None
     """The pod filter applies if both are given."""
     call = watches.Watch(svc.WatchRequest(pod_filter=OF_PODS, stateless_job_filter=OF_JOBS))
 
-    assert (await opened(call)).watch_id.startswith("task_")
+    assert (await open_watch(call)).watch_id.startswith("task_")
 
 
 async def test_batch_jobs_are_not_watched(watches: Any, v1: Any, storage: Storage, job: JobId) -> None:
     """The watch sends changes of services only."""
     call = watches.Watch(svc.WatchRequest(stateless_job_filter=OF_JOBS))
-    await opened(call)
+    await open_watch(call)
     storage.jobs.set_goal(job, JobState.KILLED, NOW_NS)
     await create(v1, spec(), OTHER)
     found = await until(call, lambda r: bool(r.stateless_jobs))
@@ -178,7 +178,7 @@ async def test_what_is_gone(watches: Any, v1: Any, storage: Storage, service: No
     """A pod that an update removed is named, even if the filter is by labels."""
     wanted = watch_pb2.PodFilter(labels=[peloton_pb2.Label(key="color", value="blue")])
     call = watches.Watch(svc.WatchRequest(pod_filter=wanted))
-    await opened(call)
+    await open_watch(call)
     request = stateless_svc_pb2.ReplaceJobRequest(job_id=ID, version=version("1-1-1"), spec=spec(2))
     await v1.ReplaceJob(request)
     evolve(storage)
@@ -194,7 +194,7 @@ async def test_resume(watches: Any, storage: Storage, service: None) -> None:
     for goal in (PodState.KILLED, PodState.RUNNING, PodState.KILLED):
         storage.pods.set_goals(JOB, [(0, 2)], goal, NOW_NS, "change")
     call = watches.Watch(svc.WatchRequest(pod_filter=OF_PODS, start_revision=begin))
-    first = await opened(call)
+    first = await open_watch(call)
     earlier = await until(call, lambda r: r.revision == storage.watch_log.bounds()[1])
     storage.pods.set_goals(JOB, [(2, 1)], PodState.KILLED, NOW_NS, "stop")
     later = await until(call, lambda r: r.pods[0].pod_name.value == f"{JOB}-2")
@@ -229,7 +229,7 @@ async def test_the_oldest_that_is_kept(watches: Any, storage: Storage, service: 
     storage.watch_log.prune(newest)
     call = watches.Watch(svc.WatchRequest(pod_filter=OF_PODS, start_revision=newest))
 
-    assert (await opened(call)).revision == newest
+    assert (await open_watch(call)).revision == newest
 
 
 REFUSALS: dict[str, tuple[svc.WatchRequest, str]] = {
@@ -263,7 +263,7 @@ async def test_refusals(watches: Any, name: str) -> None:
 async def test_cancel(watches: Any, request_: svc.WatchRequest) -> None:
     """A watch of either kind ends by its id, which is unknown afterwards."""
     call = watches.Watch(request_)
-    watch_id = (await opened(call)).watch_id
+    watch_id = (await open_watch(call)).watch_id
     await watches.Cancel(svc.CancelRequest(watch_id=watch_id))
 
     assert await refused(call.read()) == (Status.CANCELLED, f"watch cancelled: {watch_id}")
@@ -288,7 +288,7 @@ async def test_the_server_stops(storage: Storage, wakes: RecordedWakes) -> None:
     async with grpc.aio.insecure_channel(f"127.0.0.1:{server.port}") as channel:
         stub: Any = WatchServiceStub(channel)
         call = stub.Watch(svc.WatchRequest(pod_filter=OF_PODS))
-        watch_id = (await opened(call)).watch_id
+        watch_id = (await open_watch(call)).watch_id
         async with asyncio.timeout(WAIT_S):
             await server.stop(WAIT_S)
 

@@ -72,7 +72,7 @@ async def hub(reader: CountedReader, calls: Calls) -> AsyncIterator[WatchHub]:
 Stream = AsyncGenerator[WatchResponse, None]
 
 
-async def opened(hub: WatchHub, wanted: Filter = OF_PODS, after: int = 0) -> Stream:
+async def open_stream(hub: WatchHub, wanted: Filter = OF_PODS, after: int = 0) -> Stream:
     """Returns a stream after its first message, from which on it misses no change."""
     stream = hub.watch(wanted, after)
     await anext(stream)
@@ -103,7 +103,7 @@ def last_of_pods(storage: Storage) -> int:
     return max(seq for seq, _, instance in storage.watch_log.after(0, 100_000) if instance != THE_JOB)
 
 
-async def handed_out(reader: CountedReader, storage: Storage) -> int:
+async def count_handed_out(reader: CountedReader, storage: Storage) -> int:
     """Waits until the hub has read the log to its end, while no watcher reads."""
     newest = storage.watch_log.bounds()[1]
     async with asyncio.timeout(WAIT_S):
@@ -122,10 +122,10 @@ EVERY_POD = [f"{JOB}-{i}" for i in range(COUNT)]
 async def test_what_changes_again_takes_no_space(hub: WatchHub, reader: CountedReader, storage: Storage) -> None:
     """A watcher that pauses receives each object once, in its current state, by rising revisions."""
     storage.updates.advance(JOB, NOW_NS)
-    stream = await opened(hub)
+    stream = await open_stream(hub)
     for goal in (PodState.KILLED, PodState.RUNNING) * 30:
         storage.pods.set_goals(JOB, [(0, 5)], goal, NOW_NS, f"to be {goal}")
-    await handed_out(reader, storage)
+    await count_handed_out(reader, storage)
     newest = last_of_pods(storage)
     found = await until(stream, newest)
 
@@ -137,11 +137,11 @@ async def test_what_changes_again_takes_no_space(hub: WatchHub, reader: CountedR
 
 async def test_a_slow_watcher_is_cut_off_and_resumes(hub: WatchHub, reader: CountedReader, storage: Storage) -> None:
     """A slow watcher receives its buffer, then ABORTED; a resumption from its last revision has the rest."""
-    stream = await opened(hub)
+    stream = await open_stream(hub)
     storage.updates.advance(JOB, NOW_NS)
-    await handed_out(reader, storage)
+    await count_handed_out(reader, storage)
     found, error = await to_the_end(stream)
-    resumed = await opened(hub, after=found[-1].revision)
+    resumed = await open_stream(hub, after=found[-1].revision)
     rest = await until(resumed, last_of_pods(storage))
 
     assert (type(error), str(error).partition("_")[0]) == (Aborted, "event overflow: task")
@@ -153,7 +153,7 @@ async def test_a_slow_watcher_is_cut_off_and_resumes(hub: WatchHub, reader: Coun
 async def test_a_watcher_that_reads_keeps_up(reader: CountedReader, calls: Calls, storage: Storage) -> None:
     """The reader of the log waits for a watcher that keeps reading, for any number of changes."""
     hub = WatchHub(reader, calls, timeout_s=WAIT_S)
-    stream = await opened(hub)
+    stream = await open_stream(hub)
     storage.updates.advance(JOB, NOW_NS)
     found = await until(stream, last_of_pods(storage))
 
@@ -164,10 +164,10 @@ async def test_a_watcher_that_reads_keeps_up(reader: CountedReader, calls: Calls
 
 async def test_one_tail_serves_all(hub: WatchHub, reader: CountedReader, storage: Storage) -> None:
     """The hub reads the log once for any number of watchers, and not at all without them."""
-    streams = [await opened(hub) for _ in range(20)]
+    streams = [await open_stream(hub) for _ in range(20)]
     before = len(reader.reads)
     storage.updates.advance(JOB, NOW_NS)
-    newest = await handed_out(reader, storage)
+    newest = await count_handed_out(reader, storage)
     changed = [after for after in reader.reads[before:] if after not in (reader.reads[before], newest)]
     for stream in streams:
         await stream.aclose()
@@ -182,9 +182,9 @@ async def test_one_tail_serves_all(hub: WatchHub, reader: CountedReader, storage
 
 async def test_only_what_a_watcher_wants_is_read(hub: WatchHub, reader: CountedReader, storage: Storage) -> None:
     """Pods are not read for watchers of jobs, nor labels of pods for watchers without a filter by labels."""
-    stream = await opened(hub, OF_JOBS)
+    stream = await open_stream(hub, OF_JOBS)
     storage.updates.advance(JOB, NOW_NS)
-    await handed_out(reader, storage)
+    await count_handed_out(reader, storage)
 
     assert reader.wants == {Wants(jobs=True)}
     await stream.aclose()
@@ -193,11 +193,11 @@ async def test_only_what_a_watcher_wants_is_read(hub: WatchHub, reader: CountedR
 async def test_watchers_are_bounded(hub: WatchHub, monkeypatch: pytest.MonkeyPatch) -> None:
     """One watcher above the bound is refused; after the end of another one it is accepted."""
     monkeypatch.setattr(watch_hub, "CLIENTS_MAX", 2)
-    first, second = await opened(hub), await opened(hub)
+    first, second = await open_stream(hub), await open_stream(hub)
     with pytest.raises(ResourceExhausted, match=r"^max client reached$"):
-        await opened(hub)
+        await open_stream(hub)
     await first.aclose()
-    third = await opened(hub)
+    third = await open_stream(hub)
 
     assert third is not second
     await second.aclose()
@@ -206,11 +206,11 @@ async def test_watchers_are_bounded(hub: WatchHub, monkeypatch: pytest.MonkeyPat
 
 async def test_storage_fails(hub: WatchHub, reader: CountedReader) -> None:
     """The watchers' error says that changes cannot be read, and that they may resume."""
-    stream = await opened(hub)
+    stream = await open_stream(hub)
     reader.is_broken = True
     _, error = await to_the_end(stream)
     reader.is_broken = False
-    again = await opened(hub)
+    again = await open_stream(hub)
 
     assert (type(error), str(error)) == (Unavailable, "changes cannot be read (OSError): resume")
     await again.aclose()
@@ -218,7 +218,7 @@ async def test_storage_fails(hub: WatchHub, reader: CountedReader) -> None:
 
 async def test_changes_that_were_forgotten_meanwhile(hub: WatchHub, storage: Storage, reader: CountedReader) -> None:
     """A process that slept while the log was cut ends its watches with an overflow."""
-    stream = await opened(hub)
+    stream = await open_stream(hub)
     storage.updates.advance(JOB, NOW_NS)
     storage.watch_log.prune(storage.watch_log.bounds()[1] - 1)
     _, error = await to_the_end(stream)
@@ -232,7 +232,7 @@ async def test_a_resumed_watcher_ends_where_the_others_are(
     """A watcher from the beginning and one resumed during changes have the same final state."""
     begin = storage.watch_log.bounds()[1]
     storage.updates.advance(JOB, NOW_NS)
-    resumed = await opened(hub, after=begin)
+    resumed = await open_stream(hub, after=begin)
     seen: dict[str, int] = {}
     changes = iter([PodState.KILLED, PodState.RUNNING, PodState.KILLED])
     revisions: list[int] = []

@@ -85,7 +85,7 @@ class FakeApi:
     last one is repeated. The answer of a stream is a list of messages, of which the last may be a status."""
 
     def __init__(self, options: list[tuple[str, int]] | None = None) -> None:
-        self.answers: dict[str, list[Answer]] = {"lookup.FindJobs": [called_like_its_id]}
+        self.answers: dict[str, list[Answer]] = {"lookup.FindJobs": [find_by_id]}
         self.calls: list[Call] = []
         self.server = grpc.server(futures.ThreadPoolExecutor(max_workers=2), options=options)
         for short, name in SERVICES.items():
@@ -120,7 +120,7 @@ class FakeApi:
         self.server.stop(grace=None).wait()
 
 
-def called_like_its_id(request: lookup_pb2.FindJobsRequest) -> lookup_pb2.FindJobsResponse:
+def find_by_id(request: lookup_pb2.FindJobsRequest) -> lookup_pb2.FindJobsResponse:
     """Answers a lookup with one job that has the requested id, unless a test sets another answer."""
     return lookup_pb2.FindJobsResponse(jobs=[lookup_pb2.FoundJob(id={"value": request.text}, name=request.text)])
 

@@ -91,5 +91,5 @@ def spec(instances: int = 3, command: str = "serve") -> stateless_pb2.JobSpec:
     return found
 
 
-def replaced(text: str = "3-1-3") -> svc.ReplaceJobResponse:
+def replace_answer(text: str = "3-1-3") -> svc.ReplaceJobResponse:
     return svc.ReplaceJobResponse(version=version(text))

@@ -13,7 +13,7 @@ from peloton.api.v0.update.svc import update_svc_pb2
 from tests.unit.cli.conftest import Run
 from tests.unit.cli.fake_api import FakeApi
 from tests.unit.cli.service_answers import JOB, pool_answer
-from tests.unit.cli.test_update import UPDATE, created, current
+from tests.unit.cli.test_update import UPDATE, create_answer, current
 
 ID = peloton_pb2.JobID(value=JOB)
 OTHER = "0d21ab15-e3b1-4b3b-8f1a-7b3f5a3c9a11"
@@ -99,7 +99,7 @@ def test_update_bounds_the_hosts_without_an_instance(run: Run, api: FakeApi, fil
     """The update keeps the pool and takes the job's current version."""
     api.answers["updates.ListUpdates"] = [update_svc_pb2.ListUpdatesResponse()]
     api.answers["jobs.Get"] = [current(7)]
-    api.answers["updates.CreateUpdate"] = [created()]
+    api.answers["updates.CreateUpdate"] = [create_answer()]
     result = run("job", "daemon", "update", JOB, file, 5, "--rollbackOnFailure", "--maxfailureInstances", "2")
     assert (0, f"Job update {UPDATE} created\n") == (result.exit_code, result.stdout)
     (request,) = api.requests("updates.CreateUpdate")

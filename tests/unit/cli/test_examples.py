@@ -169,7 +169,7 @@ def shell_blocks(text: str) -> Iterator[tuple[str, list[str]]]:
 
 
 def help_lines() -> Iterator[str]:
-    for _, command, _ in reference.installed_commands(peloton, reference.context(peloton, "peloton")):
+    for _, command, _ in reference.iterate_commands(peloton, reference.context(peloton, "peloton")):
         lines = inspect.cleandoc(command.help or "").splitlines()  # Python before 3.13 keeps the indentation
         yield from (line.strip() for line in lines if line.startswith("  peloton "))
 

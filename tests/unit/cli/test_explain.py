@@ -131,7 +131,7 @@ Pool                     Kind        Reservation  Limit      Share  Entitlement 
 """
 
 
-def divided() -> pb.PoolTreeResponse:
+def make_divided_tree() -> pb.PoolTreeResponse:
     """Returns the tree while host pools serve some workloads only."""
     answer = tree()
     for pool in answer.pools:
@@ -144,14 +144,14 @@ def divided() -> pb.PoolTreeResponse:
 
 def test_tree_shows_hosts_that_serve_some_workloads(run: Run, api: FakeApi) -> None:
     """Each part of the hosts has a line below its pool's."""
-    api.answers["explain.PoolTree"] = [divided()]
+    api.answers["explain.PoolTree"] = [make_divided_tree()]
 
     assert run("respool tree").stdout == TREE_OF_HOSTS
 
 
 def test_bars_show_hosts_that_serve_some_workloads() -> None:
     """The bars of host pools stand below their pool's."""
-    lines = [line for pool in divided().pools for line in bar_lines(pool)]
+    lines = [line for pool in make_divided_tree().pools for line in bar_lines(pool)]
 
     names = ["/", "  in host pool batch", "  in host pool services", "  eng", "    in host pool batch"]
     assert [line.cells["pool"] for line in lines] == names
@@ -188,7 +188,7 @@ def test_a_pool_without_amounts_is_in_the_table(run: Run, api: FakeApi) -> None:
     assert run("respool tree").stdout == TREE + "/new\n"
 
 
-def printed(renderable: RenderableType, width: int) -> list[str]:
+def print_lines(renderable: RenderableType, width: int) -> list[str]:
     console = Console(file=StringIO(), width=width)
     console.print(renderable)
     return console.file.getvalue().splitlines()  # type: ignore[attr-defined, no-any-return]
@@ -197,7 +197,7 @@ def printed(renderable: RenderableType, width: int) -> list[str]:
 def test_bars() -> None:
     """The length of a bar is the limit or the cluster's capacity; it shows allocation, demand, and a mark at the
     entitlement."""
-    eng = next(line for line in printed(bars(tree(), 140), 140) if "eng" in line)
+    eng = next(line for line in print_lines(bars(tree(), 140), 140) if "eng" in line)
 
     assert eng.split() == ["eng", "3", "cpu(cores)", "██████▓▓▓▓▓▓·····│······", "3", "9", "3", "0", "unlimited", "2"]
     assert bar_of(pb.PoolAmounts(kind="gpu"), 0).count("·") == 24
@@ -235,7 +235,7 @@ def test_bars_on_a_narrow_terminal(width: int, titles: list[str]) -> None:
         kind="memory", reservation=123456, limit=234567, share=1, entitlement=123456, allocation=98765.5, demand=3
     )
 
-    header, *lines = printed(bars(answer, width), width)
+    header, *lines = print_lines(bars(answer, width), width)
 
     assert header.split() == titles
     assert max(map(len, [header, *lines])) <= width
@@ -249,10 +249,10 @@ def test_the_watched_screen_is_not_higher_than_the_terminal() -> None:
     for number in range(30):
         answer.pools.add(path=f"/p{number}", depth=1).amounts.add(kind="cpu", limit=1)
 
-    lines = printed(screen(answer, "12:00:00", 100, 24), 100)
+    lines = print_lines(screen(answer, "12:00:00", 100, 24), 100)
 
     assert (24, "12:00:00  11 more lines do not fit on the screen") == (len(lines), lines[-1].rstrip())
-    assert "12:00:00" == printed(screen(tree(), "12:00:00", 100, 24), 100)[-1].rstrip()
+    assert "12:00:00" == print_lines(screen(tree(), "12:00:00", 100, 24), 100)[-1].rstrip()
 
 
 def on_a_terminal(api: FakeApi, *words: str, interrupt_at: bytes = b"", **environment: str) -> tuple[int, bytes]:

@@ -191,7 +191,7 @@ class Waits:
         return WatchPace(sleep=self.sleep, clock=lambda: self.now_s)
 
 
-def watched(api: FakeApi, *hosts: str, terminal: bool = False) -> str:
+def run_watch(api: FakeApi, *hosts: str, terminal: bool = False) -> str:
     console = Console(file=io.StringIO(), force_terminal=terminal, width=200, color_system=None)
     with Client(api.address) as client:
         watch_drains(client, hosts, console, Waits().pace)
@@ -229,7 +229,7 @@ def test_watching_reports_what_changes(api: FakeApi) -> None:
         answer(down),
     ]
 
-    assert LINES == watched(api, "h1", "h2")
+    assert LINES == run_watch(api, "h1", "h2")
     assert [["h1", "h2"]] * 5 == [list(request.hostnames) for request in api.requests("maintenance.Query")]
 
 
@@ -237,7 +237,7 @@ def test_watching_on_a_terminal(api: FakeApi) -> None:
     """The watch redraws the table in place."""
     api.answers["maintenance.Query"] = [answer(BLOCKED), answer(host("h1", "DOWN"))]
 
-    shown = watched(api, terminal=True)
+    shown = run_watch(api, terminal=True)
 
     assert "DRAINING" in shown
     assert f"h1: job {JOB} keeps 2" in shown
@@ -248,7 +248,7 @@ def test_watching_nothing(api: FakeApi) -> None:
     """The watch says that there are no hosts, and ends."""
     api.answers["maintenance.Query"] = [answer()]
 
-    assert "No hosts in maintenance\n" == watched(api)
+    assert "No hosts in maintenance\n" == run_watch(api)
 
 
 def test_watching_sits_outages_out(api: FakeApi) -> None:
@@ -256,7 +256,7 @@ def test_watching_sits_outages_out(api: FakeApi) -> None:
     away = (grpc.StatusCode.UNAVAILABLE, "hostmgr is not there")
     api.answers["maintenance.Query"] = [away, answer(host("h1", "DOWN"))]
 
-    lines = watched(api, "h1").splitlines()
+    lines = run_watch(api, "h1").splitlines()
 
     assert [f"{api.address} does not answer; the maintenance continues, retrying ...",
             f"{api.address} answers again", "h1 DOWN  waits for completion"] == lines  # fmt: skip
@@ -264,7 +264,7 @@ def test_watching_sits_outages_out(api: FakeApi) -> None:
     with pytest.raises(
         Failed, match="the maintenance is not affected, see `peloton host maintenance status h1 --watch`"
     ):
-        watched(api, "h1")
+        run_watch(api, "h1")
 
 
 SILENT_LINES = """\
@@ -283,7 +283,7 @@ def test_watching_waits_for_silent_clusters(api: FakeApi) -> None:
     silent.silent_clusters.append("west")
     api.answers["maintenance.Query"] = [answer(h1, h2), silent, silent, answer(h2)]
 
-    assert SILENT_LINES == watched(api, "h1", "h2")
+    assert SILENT_LINES == run_watch(api, "h1", "h2")
 
 
 def test_names_of_hosts_are_completed(api: FakeApi) -> None:

@@ -25,7 +25,7 @@ AWAY = (grpc.StatusCode.UNAVAILABLE, "hostmgr is not there")
 GONE = (grpc.StatusCode.NOT_FOUND, "Job not found in cache")
 
 
-def cached(state: str, **counts: int) -> job_pb2.GetCacheResponse:
+def cache_answer(state: str, **counts: int) -> job_pb2.GetCacheResponse:
     response = job_pb2.GetCacheResponse()
     response.config.instanceCount = 3
     response.runtime.state = job_pb2.JobState.Value(state)
@@ -34,7 +34,7 @@ def cached(state: str, **counts: int) -> job_pb2.GetCacheResponse:
 
 
 def full(state: str, **counts: int) -> job_pb2.GetResponse:
-    short = cached(state, **counts)
+    short = cache_answer(state, **counts)
     response = job_pb2.GetResponse()
     response.jobInfo.config.CopyFrom(short.config)
     response.jobInfo.runtime.CopyFrom(short.runtime)
@@ -80,10 +80,11 @@ Job {JOB} (hello) SUCCEEDED: 3 SUCCEEDED, after 3.8 s
 
 def test_lines_on_change(api: FakeApi) -> None:
     """The watch prints a line at each change, then the summary, if there is no terminal; it polls twice a second."""
-    running = cached("RUNNING", SUCCEEDED=1, RUNNING=1, PENDING=1, FAILED=0)
+    running = cache_answer("RUNNING", SUCCEEDED=1, RUNNING=1, PENDING=1, FAILED=0)
     api.answers["jobs.GetCache"] = [
-        cached("INITIALIZED"), cached("PENDING", PENDING=3), cached("PENDING", PENDING=3), running, running,
-        cached("SUCCEEDED", SUCCEEDED=3),
+        cache_answer("INITIALIZED"), cache_answer("PENDING", PENDING=3), cache_answer("PENDING", PENDING=3),
+        running, running,
+        cache_answer("SUCCEEDED", SUCCEEDED=3),
     ]  # fmt: skip
     api.answers["jobs.Get"] = [full("SUCCEEDED", SUCCEEDED=3)]
     waits = Waits()
@@ -93,7 +94,11 @@ def test_lines_on_change(api: FakeApi) -> None:
 
 def test_progress_is_lines_of_json(run: Run, api: FakeApi) -> None:
     """--json prints an object at each change, and the summary on standard error."""
-    api.answers["jobs.GetCache"] = [cached("RUNNING", RUNNING=1), cached("RUNNING", RUNNING=1), cached("SUCCEEDED")]
+    api.answers["jobs.GetCache"] = [
+        cache_answer("RUNNING", RUNNING=1),
+        cache_answer("RUNNING", RUNNING=1),
+        cache_answer("SUCCEEDED"),
+    ]
     api.answers["jobs.Get"] = [full("SUCCEEDED", SUCCEEDED=3)]
     result = run(f"job watch {JOB} --json")
 
@@ -106,7 +111,7 @@ def test_progress_is_lines_of_json(run: Run, api: FakeApi) -> None:
 
 def test_a_bar_on_a_terminal(api: FakeApi) -> None:
     """The bar ends full, with state and counts."""
-    api.answers["jobs.GetCache"] = [cached("RUNNING", RUNNING=3), cached("SUCCEEDED", SUCCEEDED=3)]
+    api.answers["jobs.GetCache"] = [cache_answer("RUNNING", RUNNING=3), cache_answer("SUCCEEDED", SUCCEEDED=3)]
     api.answers["jobs.Get"] = [full("SUCCEEDED", SUCCEEDED=3)]
     state, text = watch(api, Waits(), terminal=True)
     assert (JobState.SUCCEEDED, True, True) == (state, "3/3" in text, "SUCCEEDED 3" in text)
@@ -114,7 +119,7 @@ def test_a_bar_on_a_terminal(api: FakeApi) -> None:
 
 def test_failed_tasks_are_pointed_to(api: FakeApi) -> None:
     """The summary of a failed job names the command that lists its failed tasks."""
-    api.answers["jobs.GetCache"] = [cached("FAILED", FAILED=1, SUCCEEDED=2)]
+    api.answers["jobs.GetCache"] = [cache_answer("FAILED", FAILED=1, SUCCEEDED=2)]
     api.answers["jobs.Get"] = [full("FAILED", FAILED=1, SUCCEEDED=2)]
     state, text = watch(api, Waits())
     assert (JobState.FAILED, f"See: peloton task query {JOB} -s FAILED") == (state, text.splitlines()[-1])
@@ -122,7 +127,11 @@ def test_failed_tasks_are_pointed_to(api: FakeApi) -> None:
 
 def test_an_outage_is_sat_out(api: FakeApi) -> None:
     """The watch reports an outage once, polls with growing delays, and reports its end."""
-    api.answers["jobs.GetCache"] = [cached("RUNNING", RUNNING=3), *[AWAY] * 6, cached("SUCCEEDED", SUCCEEDED=3)]
+    api.answers["jobs.GetCache"] = [
+        cache_answer("RUNNING", RUNNING=3),
+        *[AWAY] * 6,
+        cache_answer("SUCCEEDED", SUCCEEDED=3),
+    ]
     api.answers["jobs.Get"] = [full("SUCCEEDED", SUCCEEDED=3)]
     waits = Waits()
     state, text = watch(api, waits)
@@ -137,7 +146,7 @@ def test_an_outage_is_sat_out(api: FakeApi) -> None:
 
 def test_an_outage_before_the_summary(api: FakeApi) -> None:
     """The summary is waited for through an outage as well."""
-    api.answers["jobs.GetCache"] = [cached("SUCCEEDED", SUCCEEDED=3)]
+    api.answers["jobs.GetCache"] = [cache_answer("SUCCEEDED", SUCCEEDED=3)]
     api.answers["jobs.Get"] = [AWAY, full("SUCCEEDED", SUCCEEDED=3)]
     assert JobState.SUCCEEDED is watch(api, Waits())[0]
 
@@ -184,7 +193,7 @@ def test_create_and_watch(run: Run, api: FakeApi, flag: str, state: str, exit_co
         respool_pb2.LookupResponse(id=peloton_pb2.ResourcePoolID(value="p"))
     ]
     api.answers["jobs.Create"] = [job_pb2.CreateResponse(jobId=peloton_pb2.JobID(value=JOB))]
-    api.answers["jobs.GetCache"] = [cached(state, SUCCEEDED=3)]
+    api.answers["jobs.GetCache"] = [cache_answer(state, SUCCEEDED=3)]
     api.answers["jobs.Get"] = [full(state, SUCCEEDED=3)]
     result = run(f"job create /tutorial examples/tutorial/hello.yaml --watch {flag}")
     progress = result.stderr if flag else result.stdout

@@ -23,7 +23,7 @@ from tests.unit.cli.fake_api import FakeApi
 
 COMMANDS = {
     path: (command, ctx)
-    for path, command, ctx in reference.installed_commands(peloton, reference.context(peloton, "peloton"))
+    for path, command, ctx in reference.iterate_commands(peloton, reference.context(peloton, "peloton"))
 }
 NOUNS = ("job", "task", "pod", "watch", "update", "respool", "host", "admin", "completion")
 OURS = [path for path in COMMANDS if path.split()[1:2] in ([], *([noun] for noun in NOUNS))]

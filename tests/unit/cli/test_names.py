@@ -24,7 +24,7 @@ FIRST = "91b1b8e5-2ba8-11e7-bc23-0242ac11000d"
 SECOND = "91b1c0de-2ba8-11e7-bc23-0242ac11000d"
 
 
-def found(job_id: str, state: int = job_pb2.RUNNING, name: str = "etl") -> lookup_pb2.FoundJob:
+def make_found_job(job_id: str, state: int = job_pb2.RUNNING, name: str = "etl") -> lookup_pb2.FoundJob:
     return lookup_pb2.FoundJob(
         id=peloton_pb2.JobID(value=job_id),
         name=name,
@@ -38,7 +38,7 @@ def answer(*jobs: lookup_pb2.FoundJob, more: bool = False) -> lookup_pb2.FindJob
     return lookup_pb2.FindJobsResponse(jobs=jobs, hasMore=more)
 
 
-def refreshed(api: FakeApi) -> list[str]:
+def list_refreshed(api: FakeApi) -> list[str]:
     return [request.id.value for request in api.requests("jobs.Refresh")]
 
 
@@ -51,26 +51,26 @@ def test_an_id_is_sent_as_it_is(run: Run, api: FakeApi) -> None:
     """An id is sent without a lookup, so that any version of Peloton answers."""
     run(f"job refresh {FIRST.upper()}")
 
-    assert ([FIRST.upper()], []) == (refreshed(api), api.requests("lookup.FindJobs"))
+    assert ([FIRST.upper()], []) == (list_refreshed(api), api.requests("lookup.FindJobs"))
 
 
 @pytest.mark.parametrize("word", ["etl", "/eng/maps/etl", "91b1b"])
 def test_one_job_is_meant(run: Run, api: FakeApi, word: str) -> None:
     """The request has the id of the job that was found."""
-    api.answers["lookup.FindJobs"] = [answer(found(FIRST))]
+    api.answers["lookup.FindJobs"] = [answer(make_found_job(FIRST))]
     result = run(f"job refresh {word}")
 
-    assert (0, "", [FIRST]) == (result.exit_code, result.stderr, refreshed(api))
+    assert (0, "", [FIRST]) == (result.exit_code, result.stderr, list_refreshed(api))
     assert [(word, False)] == [(request.text, request.begins) for request in api.requests("lookup.FindJobs")]
 
 
 @pytest.mark.parametrize("word", ["etl", "/eng/maps/etl", "eng/maps/etl"])
 def test_of_jobs_with_a_name_the_living_one_is_meant(run: Run, api: FakeApi, word: str) -> None:
     """The command takes the job that has not ended, and names it on standard error."""
-    api.answers["lookup.FindJobs"] = [answer(found(SECOND), found(FIRST, job_pb2.SUCCEEDED))]
+    api.answers["lookup.FindJobs"] = [answer(make_found_job(SECOND), make_found_job(FIRST, job_pb2.SUCCEEDED))]
     result = run(f"job refresh {word}")
 
-    assert [SECOND] == refreshed(api)
+    assert [SECOND] == list_refreshed(api)
     assert f"'{word}' is job {SECOND}; the other one of that name ended before\n" == result.stderr
 
 
@@ -84,11 +84,13 @@ def test_of_jobs_with_a_name_the_living_one_is_meant(run: Run, api: FakeApi, wor
 )
 def test_what_is_ambiguous_is_listed(run: Run, api: FakeApi, word: str, states: Sequence[int]) -> None:
     """The error lists each job on a line; the jobs beyond the bound are not counted."""
-    api.answers["lookup.FindJobs"] = [answer(found(FIRST, states[0]), found(SECOND, states[1]), more=True)]
+    api.answers["lookup.FindJobs"] = [
+        answer(make_found_job(FIRST, states[0]), make_found_job(SECOND, states[1]), more=True)
+    ]
     result = run(f"job refresh {word}")
 
     first, second = map(job_pb2.JobState.Name, states)  # type: ignore[arg-type]
-    assert (1, "", []) == (result.exit_code, result.stdout, refreshed(api))
+    assert (1, "", []) == (result.exit_code, result.stdout, list_refreshed(api))
     assert result.stderr.splitlines() == [
         f"'{word}' may be one of several jobs: name it by its id",
         f"  {FIRST}  /eng/maps/etl  {first}  created 2026-11-20T10:00:00Z",
@@ -102,7 +104,7 @@ def test_no_job_has_the_name(run: Run, api: FakeApi) -> None:
     api.answers["lookup.FindJobs"] = [answer()]
     result = run("job refresh etl")
 
-    assert (1, []) == (result.exit_code, refreshed(api))
+    assert (1, []) == (result.exit_code, list_refreshed(api))
     assert result.stderr == (
         "unknown job 'etl': want its id, the first 4 characters of that or more, its name, or its pool and name "
         "(/pool/name)\n"
@@ -112,7 +114,7 @@ def test_no_job_has_the_name(run: Run, api: FakeApi) -> None:
 @pytest.mark.parametrize("words", ["etl 7", "etl-7"])
 def test_an_instance_is_named_in_one_word_or_two(run: Run, api: FakeApi, words: str) -> None:
     """Commands of tasks and of pods take both."""
-    api.answers["lookup.FindJobs"] = [answer(found(FIRST))]
+    api.answers["lookup.FindJobs"] = [answer(make_found_job(FIRST))]
     api.answers["tasks.Get"] = [task_pb2.GetResponse(result=task_pb2.TaskInfo(instanceId=7))]
     api.answers["pods.StopPod"] = [pod_svc_pb2.StopPodResponse()]
 
@@ -153,7 +155,7 @@ def test_wrong_usage_resolves_nothing(run: Run, api: FakeApi, words: str) -> Non
 
 def test_every_command_resolves_jobs() -> None:
     """Every argument that is documented as a job accepts names."""
-    commands = reference.installed_commands(peloton, reference.context(peloton, "peloton"))
+    commands = reference.iterate_commands(peloton, reference.context(peloton, "peloton"))
     arguments = [
         (path, param.type)
         for path, command, ctx in commands
@@ -184,7 +186,7 @@ def completions(line: str, address: str) -> list[str]:
 )
 def test_names_and_ids_are_completed(api: FakeApi, line: str, expected: list[str]) -> None:
     """The shell offers each matching word once; ids only for a word that begins as one."""
-    api.answers["lookup.FindJobs"] = [answer(found(FIRST), found(SECOND))]
+    api.answers["lookup.FindJobs"] = [answer(make_found_job(FIRST), make_found_job(SECOND))]
 
     assert expected == completions(f"peloton {line}", api.address)
 

@@ -25,7 +25,7 @@ def config(tmp_path: Path) -> Path:
     return path
 
 
-def found(pool_id: str) -> respool_pb2.LookupResponse:
+def lookup_answer(pool_id: str) -> respool_pb2.LookupResponse:
     return respool_pb2.LookupResponse(id=peloton_pb2.ResourcePoolID(value=pool_id))
 
 
@@ -35,7 +35,7 @@ PARENTS = {"below the root": ("/maps", "/"), "below a pool": ("/eng/maps", "/eng
 @pytest.mark.parametrize(("path", "parent"), PARENTS.values(), ids=PARENTS.keys())
 def test_create_resolves_the_parent(run: Run, api: FakeApi, config: Path, path: str, parent: str) -> None:
     """The parent is the path without its last part."""
-    api.answers["respools.LookupResourcePoolID"] = [found("p")]
+    api.answers["respools.LookupResourcePoolID"] = [lookup_answer("p")]
     api.answers["respools.CreateResourcePool"] = [
         respool_pb2.CreateResponse(result=peloton_pb2.ResourcePoolID(value="new"))
     ]
@@ -49,7 +49,7 @@ def test_warnings_are_reported(run: Run, api: FakeApi, config: Path) -> None:
     """A warning is printed on standard error, and is part of the response with --json."""
     reported = []
     for flags in ([], ["--json"]):
-        api.answers["respools.LookupResourcePoolID"] = [found("p")]
+        api.answers["respools.LookupResourcePoolID"] = [lookup_answer("p")]
         api.answers["respools.UpdateResourcePool"] = [respool_pb2.UpdateResponse(warnings=["12 is more than 8"])]
         result = run(*flags, "respool", "update", "/maps", config)
         reported.append((result.exit_code, result.stderr))
@@ -84,7 +84,7 @@ def test_files_that_contradict_the_path(
     run: Run, api: FakeApi, tmp_path: Path, verb: str, text: str, path: str, expected: str
 ) -> None:
     """The path alone determines the place of a pool."""
-    api.answers["respools.LookupResourcePoolID"] = [found("p")]
+    api.answers["respools.LookupResourcePoolID"] = [lookup_answer("p")]
     (tmp_path / "pool.yaml").write_text(text)
     result = run("respool", verb, path, tmp_path / "pool.yaml")
     assert (1, f"{expected}\n") == (result.exit_code, result.stderr)
@@ -155,7 +155,7 @@ def test_errors_in_responses(
 ) -> None:
     """Each error inside a response is one line on standard error and exit code 1."""
     kind = getattr(respool_pb2, method.removesuffix("ResourcePool") + "Response")
-    api.answers["respools.LookupResourcePoolID"] = [found("p")]
+    api.answers["respools.LookupResourcePoolID"] = [lookup_answer("p")]
     api.answers[f"respools.{method}"] = [kind(error=error)]
     result = run("respool", verb, "/maps", *([config] if verb in ("create", "update") else []))
     assert (1, "", f"{text}\n") == (result.exit_code, result.stdout, result.stderr)
@@ -167,7 +167,7 @@ def test_update_asks_before_forcing(
     run: Run, api: FakeApi, config: Path, flags: str, reply: str, forced: list[bool]
 ) -> None:
     """--force asks for confirmation, and every answer but yes is a no."""
-    api.answers["respools.LookupResourcePoolID"] = [found("p")]
+    api.answers["respools.LookupResourcePoolID"] = [lookup_answer("p")]
     api.answers["respools.UpdateResourcePool"] = [respool_pb2.UpdateResponse()]
     result = run("respool", "update", "/maps", config, *flags.split(), text=reply)
     sent = [request.Force for request in api.requests("respools.UpdateResourcePool")]

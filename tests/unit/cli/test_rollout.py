@@ -22,7 +22,7 @@ from peloton.model.job import JobState
 from peloton.model.update import UPDATE_TERMINAL, UpdateState
 from tests.unit.cli.conftest import Run
 from tests.unit.cli.fake_api import FakeApi
-from tests.unit.cli.service_answers import JOB, job_answer, pool_answer, replaced, version, workflow_status
+from tests.unit.cli.service_answers import JOB, job_answer, pool_answer, replace_answer, version, workflow_status
 
 NOT_OFFERED = (grpc.StatusCode.UNIMPLEMENTED, "no such service")
 AWAY = (grpc.StatusCode.UNAVAILABLE, "resmgr is not there")
@@ -309,7 +309,7 @@ def test_interrupting_leaves_the_update_alone(run: Run, api: FakeApi, monkeypatc
         raise KeyboardInterrupt
 
     monkeypatch.setattr("cli.stateless.rollout_watch.read_job", interrupted)
-    api.answers["services.ReplaceJob"] = [replaced()]
+    api.answers["services.ReplaceJob"] = [replace_answer()]
     api.answers["services.GetJob"] = [job_answer()]
     result = run(f"job stateless rollback {JOB} 1 1-1-1 --watch")
     assert (130, "Stopped watching; the update continues.\n") == (result.exit_code, result.stderr)

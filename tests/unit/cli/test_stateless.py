@@ -12,7 +12,16 @@ from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as svc
 from peloton.errors import Reason
 from tests.unit.cli.conftest import Run
 from tests.unit.cli.fake_api import FakeApi, because
-from tests.unit.cli.service_answers import JOB, SPEC, job_answer, pool_answer, replaced, spec, version, workflow_status
+from tests.unit.cli.service_answers import (
+    JOB,
+    SPEC,
+    job_answer,
+    pool_answer,
+    replace_answer,
+    spec,
+    version,
+    workflow_status,
+)
 
 STALE = because(Reason.VERSION_CONFLICT, grpc.StatusCode.ABORTED, "unexpected entity version")
 
@@ -24,7 +33,7 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
-def created() -> svc.CreateJobResponse:
+def create_answer() -> svc.CreateJobResponse:
     return svc.CreateJobResponse(job_id=peloton_pb2.JobID(value=JOB), version=version("1-1-1"))
 
 
@@ -34,7 +43,7 @@ def created() -> svc.CreateJobResponse:
 def test_create_sends_all_that_was_given(run: Run, api: FakeApi, file: Path) -> None:
     """The service is created in the pool of the path, with batch size, limits, id, secret and note."""
     api.answers["respools.LookupResourcePoolID"] = [pool_answer()]
-    api.answers["services.CreateJob"] = [created()]
+    api.answers["services.CreateJob"] = [create_answer()]
     line = f"-i {JOB} --secret-path /etc/key --secret-data s3 --start-paused --opaque-data note"
     limits = "--maxInstanceRetries 4 --maxTolerableInstanceFailures 2"
     result = run("job", "stateless", "create", "/dev", file, 5, *line.split(), *limits.split())
@@ -52,7 +61,7 @@ def test_create_sends_all_that_was_given(run: Run, api: FakeApi, file: Path) -> 
 
 def test_create_in_the_pool_of_the_spec(run: Run, api: FakeApi, file: Path) -> None:
     """The pool defaults to the spec's own, and the batch size to all instances."""
-    api.answers["services.CreateJob"] = [created()]
+    api.answers["services.CreateJob"] = [create_answer()]
     assert run("job", "stateless", "create", file).exit_code == 0
     request = api.requests("services.CreateJob")[0]
     assert ("pool-0", 0, False) == (
@@ -118,7 +127,7 @@ def test_wrong_usage(run: Run, api: FakeApi, line: str, expected: str) -> None:
 def test_replace_reads_the_version_first(run: Run, api: FakeApi, file: Path) -> None:
     """The version defaults to the current one, and the pool to the spec's own."""
     api.answers["services.GetJob"] = [job_answer("2-1-2")]
-    api.answers["services.ReplaceJob"] = [replaced()]
+    api.answers["services.ReplaceJob"] = [replace_answer()]
     result = run("job", "stateless", "replace", JOB, file, 10)
     assert (0, "New EntityVersion: 3-1-3\n") == (result.exit_code, result.stdout)
     request = api.requests("services.ReplaceJob")[0]
@@ -130,7 +139,7 @@ def test_replace_reads_the_version_first(run: Run, api: FakeApi, file: Path) -> 
 def test_replace_sends_its_flags(run: Run, api: FakeApi, file: Path) -> None:
     """The command reads nothing if pool and version are given, and every flag reaches the API."""
     api.answers["respools.LookupResourcePoolID"] = [pool_answer()]
-    api.answers["services.ReplaceJob"] = [replaced()]
+    api.answers["services.ReplaceJob"] = [replace_answer()]
     flags = "--maxInstanceRetries 4 --maxTolerableInstanceFailures 2 --rollbackOnFailure --start-paused --in-place"
     line = f"{flags} --start-pods --opaque-data note --override"
     result = run("job", "stateless", "replace", JOB, file, 10, "/dev", "7-1-9", *line.split(), "--json")
@@ -149,7 +158,7 @@ def test_replace_keeps_the_pool_of_the_job(run: Run, api: FakeApi, file: Path) -
     """A file without a pool leaves the job in its pool."""
     file.write_text("name: web\n")
     api.answers["services.GetJob"] = [job_answer()]
-    api.answers["services.ReplaceJob"] = [replaced()]
+    api.answers["services.ReplaceJob"] = [replace_answer()]
     run("job", "stateless", "replace", JOB, file, 1, "2-1-2")
     assert "pool-0" == api.requests("services.ReplaceJob")[0].spec.respool_id.value
 
@@ -157,7 +166,7 @@ def test_replace_keeps_the_pool_of_the_job(run: Run, api: FakeApi, file: Path) -
 def test_replace_is_not_repeated(run: Run, api: FakeApi, file: Path) -> None:
     """A change by another client in between is not overwritten: the error is the API's text."""
     api.answers["services.GetJob"] = [job_answer()]
-    api.answers["services.ReplaceJob"] = [STALE, replaced()]
+    api.answers["services.ReplaceJob"] = [STALE, replace_answer()]
     result = run("job", "stateless", "replace", JOB, file, 1)
     assert (1, "unexpected entity version (ABORTED)\n", 1) == (
         result.exit_code, result.stderr, len(api.requests("services.ReplaceJob")),
@@ -234,7 +243,7 @@ def test_replace_asks_on_a_terminal(
     monkeypatch.setattr("cli.stateless.replace.is_terminal", lambda: True)
     api.answers["services.GetJob"] = [job_answer(update=workflow_status("ROLLING_FORWARD", done=1))]
     api.answers["services.GetReplaceJobDiff"] = [difference()]
-    api.answers["services.ReplaceJob"] = [replaced()]
+    api.answers["services.ReplaceJob"] = [replace_answer()]
     result = run("job", "stateless", "replace", JOB, file, 1, *flags.split(), text=typed)
     assert (exit_code, asked, "--diff" in flags, exit_code == 0) == (
         result.exit_code, f"Replace the spec of job {JOB}?" in result.stderr, "Instances added" in result.stdout,
@@ -249,7 +258,7 @@ def test_replace_does_not_ask_a_program(run: Run, api: FakeApi, file: Path, flag
     """The command asks no question if there is no terminal; with --json standard output has only JSON."""
     api.answers["services.GetJob"] = [job_answer(update=workflow_status("ROLLING_FORWARD", done=1))]
     api.answers["services.GetReplaceJobDiff"] = [difference()]
-    api.answers["services.ReplaceJob"] = [replaced()]
+    api.answers["services.ReplaceJob"] = [replace_answer()]
     result = run("job", "stateless", "replace", JOB, file, 1, *flags.split())
     assert (0, bool(flags)) == (result.exit_code, "Instances added" in result.stderr)
     assert json.loads(result.stdout) if flags else "New EntityVersion" in result.stdout
@@ -285,7 +294,7 @@ def test_rollback_finds_the_version_before(run: Run, api: FakeApi, known: tuple[
     old.job_info.spec.CopyFrom(spec(command="old"))
     api.answers["services.GetJob"] = [job_answer("4-1-9", update=FIRST, batch_size=7), old]
     api.answers["services.ListJobWorkflows"] = [workflows(*known)]
-    api.answers["services.ReplaceJob"] = [replaced("5-1-9")]
+    api.answers["services.ReplaceJob"] = [replace_answer("5-1-9")]
     result = run(f"job stateless rollback {JOB}")
     assert (0, "New EntityVersion: 5-1-9\n") == (result.exit_code, result.stdout)
     request = api.requests("services.ReplaceJob")[0]
@@ -326,7 +335,7 @@ def test_rollback_to_a_given_version(run: Run, api: FakeApi) -> None:
     old.job_info.spec.CopyFrom(spec(command="old"))
     api.answers["services.GetJob"] = [old, job_answer("4-1-9")]
     api.answers["services.GetReplaceJobDiff"] = [difference()]
-    api.answers["services.ReplaceJob"] = [replaced("5-1-9")]
+    api.answers["services.ReplaceJob"] = [replace_answer("5-1-9")]
     result = run(f"job stateless rollback {JOB} 1-1-1 20 --in-place --diff")
     assert (0, True) == (result.exit_code, "-      value: serve\n+      value: old\n" in result.stdout)
     request = api.requests("services.ReplaceJob")[0]

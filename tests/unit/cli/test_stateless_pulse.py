@@ -12,7 +12,7 @@ from peloton.api.v1alpha.job.stateless import stateless_pb2
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as svc
 from tests.unit.cli.conftest import Run
 from tests.unit.cli.fake_api import FakeApi
-from tests.unit.cli.service_answers import JOB, SPEC, job_answer, pool_answer, replaced, version, workflow_status
+from tests.unit.cli.service_answers import JOB, SPEC, job_answer, pool_answer, replace_answer, version, workflow_status
 
 PULSE = f"job stateless pulse {JOB}"
 OTHER = (grpc.StatusCode.ABORTED, f"the update of job {JOB} is not 'a' but 'b', to version 3")
@@ -65,7 +65,7 @@ def test_options_reach_the_request(run: Run, api: FakeApi, tmp_path: Path) -> No
     api.answers["respools.LookupResourcePoolID"] = [pool_answer()]
     api.answers["services.GetJob"] = [job_answer()]
     api.answers["services.CreateJob"] = [svc.CreateJobResponse()]
-    api.answers["services.ReplaceJob"] = [replaced()]
+    api.answers["services.ReplaceJob"] = [replace_answer()]
     api.answers["services.RestartJob"] = [svc.RestartJobResponse()]
     key, pulses = "--update-key deploy-1", "--pulse-seconds 9"
     run(f"job stateless create /maps {file} --jobID {JOB} {key} {pulses}")

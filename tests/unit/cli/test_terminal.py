@@ -22,7 +22,7 @@ from peloton.api.v0.task import task_pb2
 from peloton.model.text import PROSE, is_printable
 from tests.unit.cli.conftest import Run
 from tests.unit.cli.fake_api import FakeAgent, FakeApi
-from tests.unit.cli.test_respool_and_host import found
+from tests.unit.cli.test_respool_and_host import lookup_answer
 
 JOB = "91b1b8e5-2ba8-11e7-bc23-0242ac11000d"
 ID = peloton_pb2.JobID(value=JOB)
@@ -50,7 +50,7 @@ def answers(api: FakeApi) -> FakeApi:
         "jobs.Query": [job_pb2.QueryResponse(results=[summary], records=[info])],
         "table.ListJobs": [table_pb2.ListJobsResponse(jobs=[table_pb2.JobRow(id=ID, name=EVIL, poolPath=f"/{EVIL}")])],
         "respools.Query": [respool_pb2.QueryResponse(resourcePools=[pool])],
-        "respools.LookupResourcePoolID": [found("p")],
+        "respools.LookupResourcePoolID": [lookup_answer("p")],
         "respools.GetResourcePool": [respool_pb2.GetResponse(poolinfo=pool)],
         "tasks.List": [tasks],
         "tasks.Get": [task_pb2.GetResponse(result=task, results=[task])],

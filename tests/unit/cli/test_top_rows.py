@@ -258,7 +258,7 @@ def test_pods_of_a_host_are_found() -> None:
 # The overview.
 
 
-def seen(whole: overview_pb2.GetOverviewResponse | None = None, **parts: Part[object]) -> Overview:
+def make_overview(whole: overview_pb2.GetOverviewResponse | None = None, **parts: Part[object]) -> Overview:
     others = {
         "tree": Part(tree()),
         "failed": Part(table_pb2.ListJobsResponse()),
@@ -274,7 +274,7 @@ def test_the_worst_comes_first() -> None:
     whole = overview()
     whole.problems.add(severity=overview_pb2.SEVERITY_CRITICAL, text="Kill is locked: no pod is killed",
                        subject_kind=overview_pb2.SUBJECT_KIND_COMPONENT, subject_id="Kill")  # fmt: skip
-    found = faults(seen(whole, failed=Part(jobs(FAILED))), NOW)
+    found = faults(make_overview(whole, failed=Part(jobs(FAILED))), NOW)
 
     assert [
         (Weight.CRITICAL, "Host host-3 left cluster local 3 min ago and is not back", "host:host-3", "3m"),
@@ -292,7 +292,7 @@ def test_a_queue_without_demand_says_why_it_waits() -> None:
     for pool in answer.pools:
         for each in pool.amounts:
             each.demand = 0
-    found = faults(seen(tree=Part(answer)), NOW)
+    found = faults(make_overview(tree=Part(answer)), NOW)
 
     assert "Pool /eng: 3 instances wait, in backoff because no host was found" in [fault.what for fault in found]
 
@@ -300,7 +300,7 @@ def test_a_queue_without_demand_says_why_it_waits() -> None:
 def test_jobs_that_failed_long_ago_are_not_wrong_now() -> None:
     """A failed job is not a problem after an hour."""
     failed = Part(jobs(FAILED))
-    found = [faults(seen(failed=failed), NOW + timedelta(minutes=late)) for late in (50, 52)]
+    found = [faults(make_overview(failed=failed), NOW + timedelta(minutes=late)) for late in (50, 52)]
 
     assert [True, False] == [any(fault.key.startswith("job:") for fault in each) for each in found]
 
@@ -310,7 +310,7 @@ def test_who_does_not_answer_is_said() -> None:
     whole = overview()
     whole.roles.add(role="hostmgr/blue")
     whole.clusters.add(cluster="blue", is_silent=True)
-    lines = [line.plain for line in head(seen(whole, tree=Part(None, "pools are not known")), 80)]
+    lines = [line.plain for line in head(make_overview(whole, tree=Part(None, "pools are not known")), 80)]
 
     assert lines[-2] == (
         "resmgr led at 10.0.0.1:5394  hostmgr/blue: NO LEADER  cluster blue: NO ANSWER  pools: pools are not known"
@@ -323,7 +323,7 @@ def test_capacity_by_kind() -> None:
     and a bar that fits; hosts, jobs and pods are counted by state."""
     whole = overview()
     whole.clusters.add(cluster="blue").amounts.add(kind="cpu", capacity=8, allocation=1)
-    lines = [line.plain for line in head(seen(whole), 80)]
+    lines = [line.plain for line in head(make_overview(whole), 80)]
 
     assert ["cpu", "(cores)", "20", "4", "7", "9", "3", "1", "2"] == lines[1].split()[:9]
     assert ["memory", "24Gi", "0", "6Gi", "18Gi", "0"] == lines[2].split()[:6]
@@ -336,7 +336,7 @@ def test_faults_have_a_bound() -> None:
     answer = explain_pb2.PoolTreeResponse(
         pools=[explain_pb2.PoolNode(path=f"/p{n}", isLeaf=True, queuedInstances=1) for n in range(1000)]
     )
-    grid = fault_grid(faults(seen(tree=Part(answer)), NOW))
+    grid = fault_grid(faults(make_overview(tree=Part(answer)), NOW))
 
     assert (FAULTS_MAX, 1_003) == (len(grid.rows), grid.shown_of)
 

@@ -42,7 +42,7 @@ def info(state: str = "ROLLING_FORWARD", update_id: str = UPDATE) -> update_pb2.
     return update_pb2.UpdateInfo(updateId=peloton_pb2.UpdateID(value=update_id), status=status)
 
 
-def created() -> svc.CreateUpdateResponse:
+def create_answer() -> svc.CreateUpdateResponse:
     return svc.CreateUpdateResponse(updateID=peloton_pb2.UpdateID(value=UPDATE))
 
 
@@ -51,7 +51,7 @@ def test_create_sends_its_flags(run: Run, api: FakeApi, file: Path) -> None:
     api.answers["respools.LookupResourcePoolID"] = [pool_answer()]
     api.answers["updates.ListUpdates"] = [svc.ListUpdatesResponse(updateInfo=[info("SUCCEEDED")])]
     api.answers["jobs.Get"] = [current(7)]
-    api.answers["updates.CreateUpdate"] = [created()]
+    api.answers["updates.CreateUpdate"] = [create_answer()]
     flags = "-c 7 --maxattempts 4 --maxfailureInstances 2 --rollbackOnFailure --start-paused --in-place"
     result = run("update", "create", JOB, file, 5, "/dev", *flags.split(), "--opaque-data", "note")
     assert (0, f"Job update {UPDATE} created\n") == (result.exit_code, result.stdout)
@@ -70,7 +70,7 @@ def test_create_reads_the_version_again_when_another_user_was_faster(run: Run, a
     """The version without -c is the current one, even if another client changes the job; the job stays in its pool."""
     api.answers["updates.ListUpdates"] = [svc.ListUpdatesResponse()]
     api.answers["jobs.Get"] = [current(7), current(8)]
-    api.answers["updates.CreateUpdate"] = [STALE, created()]
+    api.answers["updates.CreateUpdate"] = [STALE, create_answer()]
     result = run("update", "create", JOB, file, 5, "--json")
     assert {"updateID": {"value": UPDATE}} == json.loads(result.stdout)
     assert [(7, "pool-0"), (8, "pool-0")] == [
@@ -93,7 +93,7 @@ def test_create_alongside_another_update(run: Run, api: FakeApi, file: Path, fla
     """An update that is under way is replaced only with the flag."""
     api.answers["updates.ListUpdates"] = [svc.ListUpdatesResponse(updateInfo=[info("PAUSED"), info("ABORTED")])]
     api.answers["jobs.Get"] = [current(7)]
-    api.answers["updates.CreateUpdate"] = [created()]
+    api.answers["updates.CreateUpdate"] = [create_answer()]
     result = run("update", "create", JOB, file, 5, *flag.split())
     refused = "cannot create a new update as another update is already running: "
     line = "going to override existing update: " if flag else refused

@@ -23,7 +23,7 @@ OVERFLOW = because(Reason.WATCH_OVERFLOW, grpc.StatusCode.ABORTED, "event overfl
 AWAY = (grpc.StatusCode.UNAVAILABLE, "api is not there")
 
 
-def begun(revision: int = 0) -> svc.WatchResponse:
+def begin_answer(revision: int = 0) -> svc.WatchResponse:
     return svc.WatchResponse(watch_id="task_1", revision=revision)
 
 
@@ -49,7 +49,7 @@ def job_change(revision: int) -> svc.WatchResponse:
 def test_changes_of_jobs(run: Run, api: FakeApi) -> None:
     """Each change of a job that passes the filter is a line; standard error has the id of the watch."""
     gone = svc.WatchResponse(revision=9, stateless_jobs_not_found=[peloton_pb2.JobID(value=JOB)])
-    api.answers["watches.Watch"] = [[begun(), job_change(7), gone, CANCELLED]]
+    api.answers["watches.Watch"] = [[begin_answer(), job_change(7), gone, CANCELLED]]
     result = run(f"watch job {JOB} --labels stage:test --labels a=b")
     assert (
         f"7 job {JOB} web RUNNING 2-1-2; UPDATE ROLLING_FORWARD 1/3 done, 1 in flight; 1 PENDING, 2 RUNNING\n"
@@ -66,7 +66,7 @@ def test_changes_of_jobs(run: Run, api: FakeApi) -> None:
 def test_changes_of_pods(run: Run, api: FakeApi) -> None:
     """Each change of a pod is a line."""
     gone = svc.WatchResponse(revision=9, pods_not_found=[peloton_pb2.PodName(value=f"{JOB}-1")])
-    api.answers["watches.Watch"] = [[begun(), pod_change(7), gone, CANCELLED]]
+    api.answers["watches.Watch"] = [[begin_answer(), pod_change(7), gone, CANCELLED]]
     result = run(f"watch pod {JOB} {JOB}-0 {JOB}-1")
     assert (
         f"7 pod {JOB}-0 RUNNING HEALTHY run 2 version 3-0-0 on host-1: Command exited\n9 pod {JOB}-1 is gone\n"
@@ -78,7 +78,7 @@ def test_changes_of_pods(run: Run, api: FakeApi) -> None:
 @pytest.mark.parametrize(("what", "field"), [("job", "stateless_job_filter"), ("pod", "pod_filter")])
 def test_all_may_be_watched(run: Run, api: FakeApi, what: str, field: str) -> None:
     """The filter is empty if no arguments are given; the stream has no deadline."""
-    api.answers["watches.Watch"] = [[begun(), CANCELLED]]
+    api.answers["watches.Watch"] = [[begin_answer(), CANCELLED]]
     run(f"--timeout 20s watch {what}")
     call = api.calls[0]
     assert (True, True) == (call.request.HasField(field), call.time_left_s is None or call.time_left_s > 10**6)
@@ -86,7 +86,7 @@ def test_all_may_be_watched(run: Run, api: FakeApi, what: str, field: str) -> No
 
 def test_json_lines(run: Run, api: FakeApi) -> None:
     """Each message is a line of JSON, and the first one has the id too."""
-    api.answers["watches.Watch"] = [[begun(5), pod_change(7), CANCELLED]]
+    api.answers["watches.Watch"] = [[begin_answer(5), pod_change(7), CANCELLED]]
     lines = [json.loads(line) for line in run("watch pod --json").stdout.splitlines()]
     assert [("task_1", "5"), ("", "7")] == [(line["watchId"], line["revision"]) for line in lines]
 
@@ -107,7 +107,7 @@ def test_a_watch_that_does_not_begin(
     assert (1, expected.format(address=api.address) + "\n", 1) == (result.exit_code, result.stderr, len(api.calls))
 
 
-def watched(api: FakeApi) -> tuple[list[int], list[str], list[float]]:
+def run_watch(api: FakeApi) -> tuple[list[int], list[str], list[float]]:
     """Returns the revisions, the messages and the pauses in seconds until an error ends the watch."""
     said: list[str] = []
     slept: list[float] = []
@@ -127,9 +127,9 @@ def watched(api: FakeApi) -> tuple[list[int], list[str], list[float]]:
 @pytest.mark.parametrize("end", [OVERFLOW, AWAY])
 def test_a_watch_that_was_cut_off_goes_on(api: FakeApi, end: tuple[grpc.StatusCode, str]) -> None:
     """The watch resumes from the last revision after an overflow or an outage, says so, and loses no change."""
-    streams = [[begun(5), pod_change(7), end], end, [begun(7), pod_change(8), CANCELLED]]
+    streams = [[begin_answer(5), pod_change(7), end], end, [begin_answer(7), pod_change(8), CANCELLED]]
     api.answers["watches.Watch"] = streams  # type: ignore[assignment]
-    revisions, said, slept = watched(api)
+    revisions, said, slept = run_watch(api)
     assert [5, 7, 7, 8] == revisions
     assert [0, 7, 7] == [request.start_revision for request in api.requests("watches.Watch")]
     cut = f"the watch was cut off: {end[1]} ({end[0].name}); resuming after revision 7"
@@ -139,9 +139,9 @@ def test_a_watch_that_was_cut_off_goes_on(api: FakeApi, end: tuple[grpc.StatusCo
 
 def test_an_api_that_does_not_count_revisions(api: FakeApi) -> None:
     """The command says that changes may be missing if the API has no revisions."""
-    streams = [[begun(), OVERFLOW], [begun(), CANCELLED]]
+    streams = [[begin_answer(), OVERFLOW], [begin_answer(), CANCELLED]]
     api.answers["watches.Watch"] = streams  # type: ignore[assignment]
-    assert "the watch resumes; changes in between are not known" in watched(api)[1]
+    assert "the watch resumes; changes in between are not known" in run_watch(api)[1]
 
 
 TOO_OLD = (grpc.StatusCode.OUT_OF_RANGE, "revision 7 is too old to resume from: changes from 100 on are kept")
@@ -150,16 +150,16 @@ TOO_OLD = (grpc.StatusCode.OUT_OF_RANGE, "revision 7 is too old to resume from: 
 @pytest.mark.parametrize("end", [TOO_OLD, (grpc.StatusCode.ABORTED, "something else"), CANCELLED])
 def test_what_no_waiting_helps_against(api: FakeApi, end: tuple[grpc.StatusCode, str]) -> None:
     """Every other error is final, and the output is its text."""
-    streams = [[begun(7), OVERFLOW], end]
+    streams = [[begin_answer(7), OVERFLOW], end]
     api.answers["watches.Watch"] = streams  # type: ignore[assignment]
-    assert end[1] == watched(api)[1][-1]
+    assert end[1] == run_watch(api)[1][-1]
     assert 2 == len(api.calls)
 
 
 def test_an_endless_outage(api: FakeApi) -> None:
     """The watch ends after two minutes without an answer."""
-    api.answers["watches.Watch"] = [[begun(7), AWAY], AWAY]
-    _, said, slept = watched(api)
+    api.answers["watches.Watch"] = [[begin_answer(7), AWAY], AWAY]
+    _, said, slept = run_watch(api)
     assert (AWAY[1], True) == (said[-1], 120 < sum(slept) < 130)
 
 
@@ -170,7 +170,7 @@ def test_ctrl_c_cancels_the_watch(run: Run, api: FakeApi, monkeypatch: pytest.Mo
         raise KeyboardInterrupt
 
     monkeypatch.setattr("cli.watch.change_lines", interrupted)
-    api.answers["watches.Watch"] = [[begun(7), CANCELLED]]
+    api.answers["watches.Watch"] = [[begin_answer(7), CANCELLED]]
     api.answers["watches.Cancel"] = [svc.CancelResponse()]
     assert 130 == run("watch job").exit_code
     assert ["task_1"] == [request.watch_id for request in api.requests("watches.Cancel")]
@@ -180,7 +180,7 @@ def test_ctrl_c_when_the_watch_is_gone_already(run: Run, api: FakeApi, monkeypat
     """Ctrl-C does not report an error if the API has no such watch."""
     interrupted: Callable[[object], list[str]] = lambda _: (_ for _ in ()).throw(KeyboardInterrupt)  # noqa: E731
     monkeypatch.setattr("cli.watch.change_lines", interrupted)
-    api.answers["watches.Watch"] = [[begun(7), CANCELLED]]
+    api.answers["watches.Watch"] = [[begin_answer(7), CANCELLED]]
     api.answers["watches.Cancel"] = [(grpc.StatusCode.NOT_FOUND, "invalid watch id")]
     result = run("watch job")
     assert (130, "watch task_1\n\n") == (result.exit_code, result.stderr)

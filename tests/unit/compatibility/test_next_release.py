@@ -30,7 +30,7 @@ def test_new_migrations_say_that_the_last_release_works_on_them() -> None:
     assert all(re.fullmatch(r"\d{4}_from_\d{4}", revision) for revision in newer)
 
 
-def changed(release: Release) -> Release:
+def change_release(release: Release) -> Release:
     """Returns the release with one fault of each kind."""
     job, pod = release.tables["job"], release.tables["pod"]
     columns = {**job["columns"], "state": "VARCHAR", "shelf": "INTEGER", "label": "TEXT optional"}
@@ -47,7 +47,7 @@ def test_a_contraction_is_noticed() -> None:
     """Removed or changed columns, tables, keys, numbers, types and methods are faults; additions are not."""
     release = latest()
 
-    assert schema_faults(release, changed(release)) == [
+    assert schema_faults(release, change_release(release)) == [
         "column job.goal was SMALLINT, is gone",
         "column job.shelf is new and neither nullable nor has a server's default",
         "column job.state was SMALLINT, is VARCHAR",
@@ -55,7 +55,7 @@ def test_a_contraction_is_noticed() -> None:
         "table lease is gone",
         "table pod has another key",
     ]
-    assert wire_faults(release, changed(release)) == [
+    assert wire_faults(release, change_release(release)) == [
         "peloton.private.resmgr.Admission.Evict was peloton.private.resmgr.EvictRequest -> "
         "peloton.private.resmgr.EvictResponse, is gone",
         "peloton.private.resmgr.EnqueueRequest: number 1 was type 9, is type 5",

@@ -12,7 +12,7 @@ from peloton.model.pod import HostLabel, PodShape
 from services.hostmgr.hosts.host_cache import HostCache
 from tests.unit.hostmgr.test_avoidances import there
 from tests.unit.hostmgr.test_hosts import JOB, LEASE_S, shape
-from tests.unit.hostmgr.test_maintenance import maintained
+from tests.unit.hostmgr.test_maintenance import make_maintenance
 
 POD = PodId(JOB, 0, 1)
 ON_H1 = HostLabel("hostname", "h1")
@@ -48,7 +48,7 @@ def test_a_host_in_maintenance_is_no_other_host() -> None:
     cache = cache_of("h1", "h2")
     failed = [(POD, shape(), Hostname("h1"))]
 
-    cache.set_maintained([maintained("h2", HostState.DRAINING)])
+    cache.set_maintained([make_maintenance("h2", HostState.DRAINING)])
     drained = cache.bound_to_host(failed)
     cache.set_maintained([])
 

@@ -38,7 +38,7 @@ def cache(*names: str, cpus: float = 4) -> HostCache:
     return made
 
 
-def found(
+def find_hosts(
     cache: HostCache, count: int, cpu: float = 1, counts: Counts = NO_COUNTS, **more: Any
 ) -> tuple[int, list[str]]:
     """Return the number of pods that find a host, and the rules of the hosts for the others."""
@@ -50,9 +50,9 @@ def test_free_hosts_take_what_fits() -> None:
     """Free resources are the same before and after a query."""
     hosts = cache("h1", "h2")
 
-    assert (8, []) == found(hosts, 8)
-    assert (2, ["2 hosts: less than 3 cpu free, 1 at most"]) == found(hosts, 5, cpu=3)
-    assert (8, []) == found(hosts, 8)
+    assert (8, []) == find_hosts(hosts, 8)
+    assert (2, ["2 hosts: less than 3 cpu free, 1 at most"]) == find_hosts(hosts, 5, cpu=3)
+    assert (8, []) == find_hosts(hosts, 8)
     assert 8_000 == hosts.free().cpu_milli
 
 
@@ -61,7 +61,7 @@ def test_what_is_leased_counts_as_free() -> None:
     hosts = cache("h1", "h2")
     lease = hosts.acquire(JOB, [(shape(4), 1)], 0.0)
 
-    assert (2, []) == found(hosts, 2, cpu=4)
+    assert (2, []) == find_hosts(hosts, 2, cpu=4)
     assert 1 == len(hosts.claim(lease.lease_id, [host.hostname for host in lease.hosts]))
 
 
@@ -72,12 +72,12 @@ def test_hosts_without_an_announcement_count_with_what_their_cluster_says() -> N
     hosts = HostCache(LEASE_S)
     hosts.set_hosts([agent("h1"), agent("h2", rack="b")])
 
-    assert (2, []) == found(hosts, 2, cpu=4)
+    assert (2, []) == find_hosts(hosts, 2, cpu=4)
     only = HostLabel("rack", "b")
     refused = ["1 host: label rack=b not met", "1 host: less than 4 cpu free, 0 at most"]
-    assert (1, refused) == found(hosts, 2, cpu=4, constraint=only)
+    assert (1, refused) == find_hosts(hosts, 2, cpu=4, constraint=only)
     hosts.add_resources([free_part("h2", 1)])
-    assert (5, ["2 hosts: less than 1 cpu free, 0 at most"]) == found(hosts, 9)
+    assert (5, ["2 hosts: less than 1 cpu free, 0 at most"]) == find_hosts(hosts, 9)
 
 
 def test_a_host_that_was_filled_is_full() -> None:
@@ -87,7 +87,7 @@ def test_a_host_that_was_filled_is_full() -> None:
     hosts.claim(lease.lease_id, [host.hostname for host in lease.hosts])
 
     assert 4_000 == hosts.free().cpu_milli
-    assert (4, ["2 hosts: less than 1 cpu free, 0 at most"]) == found(hosts, 5)
+    assert (4, ["2 hosts: less than 1 cpu free, 0 at most"]) == find_hosts(hosts, 5)
     assert [False, True] == sorted(host.has_capacity for host in hosts.finder.for_daemon(shape(1)))
 
 
@@ -96,7 +96,7 @@ def test_hosts_in_maintenance_take_none() -> None:
     hosts = cache("h1", "h2")
     hosts.set_maintained([HostMaintenance("", Hostname("h1"), HostState.DRAINING, HostState.DOWN)])
 
-    assert (4, ["1 host: less than 1 cpu free, 0 at most", "1 host: in maintenance"]) == found(hosts, 5)
+    assert (4, ["1 host: less than 1 cpu free, 0 at most", "1 host: in maintenance"]) == find_hosts(hosts, 5)
 
 
 def test_offers_that_are_held_are_not_there_for_new_pods() -> None:
@@ -104,8 +104,8 @@ def test_offers_that_are_held_are_not_there_for_new_pods() -> None:
     hosts = cache("h1")
     hosts.hold([ComingBack(OTHER, 0, Hostname("h1"), Resources(3_000), 0)], 0.0)
 
-    assert (1, []) == found(hosts, 1)
-    assert (0, ["1 host: resources reserved for returning pods"]) == found(hosts, 1, cpu=2)
+    assert (1, []) == find_hosts(hosts, 1)
+    assert (0, ["1 host: resources reserved for returning pods"]) == find_hosts(hosts, 1, cpu=2)
 
 
 def test_labels_of_pods_that_are_planned_count_too() -> None:
@@ -128,7 +128,7 @@ def test_a_bound_on_skew_holds() -> None:
 
     full = "1 host: less than 1 cpu free, 0 at most"
     skew = "1 host: at most 2 pods of the job in a rack: rack=b has 1, max skew 1"
-    assert (3, [full, skew]) == found(hosts, 6, 1, counts, layout=layout)
+    assert (3, [full, skew]) == find_hosts(hosts, 6, 1, counts, layout=layout)
 
 
 @pytest.mark.parametrize("wanted", [shape(1), PodShape(Resources(1_000), volume_mib=5, constraint=HostLabel("a", "b"))])

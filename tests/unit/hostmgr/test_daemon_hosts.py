@@ -288,7 +288,7 @@ def test_idle_offers_that_are_kept_do_not_go_back_to_the_cluster() -> None:
     assert ["x-O1"] == cache.take_idle(float("inf"), 0.0, 0, 10)
 
 
-def planned(cache: HostCache, cpu: float, **more: Any) -> dict[str, str]:
+def plan_hosts(cache: HostCache, cpu: float, **more: Any) -> dict[str, str]:
     """Return the hosts that match a planned daemon, and whether each has resources for it."""
     found = cache.finder.for_daemon(shape(cpu, **more))
     return {host.hostname: "away" if host.is_unavailable else "room" if host.has_capacity else "full" for host in found}
@@ -302,11 +302,11 @@ def test_hosts_of_a_daemon_that_is_planned() -> None:
     cache.set_maintained([HostMaintenance("", Hostname("y"), HostState.DRAINING, HostState.DOWN)])
     cache.acquire(JOB, [(shape(1), 1)], 0.0)
 
-    assert {"x": "room", "y": "away", "z": "room"} == planned(cache, 3.0)
-    assert {"x": "full", "y": "away", "z": "full"} == planned(cache, 3.5)
-    assert {"x": "room", "y": "away"} == planned(cache, 1.0, constraint=ON_RACK_B)
-    assert {"z": "room"} == planned(cache, 1.0, constraint=HostLabel("hostname", "z"))
-    assert {} == planned(cache, 5.0)
+    assert {"x": "room", "y": "away", "z": "room"} == plan_hosts(cache, 3.0)
+    assert {"x": "full", "y": "away", "z": "full"} == plan_hosts(cache, 3.5)
+    assert {"x": "room", "y": "away"} == plan_hosts(cache, 1.0, constraint=ON_RACK_B)
+    assert {"z": "room"} == plan_hosts(cache, 1.0, constraint=HostLabel("hostname", "z"))
+    assert {} == plan_hosts(cache, 5.0)
 
 
 def test_a_planned_daemon_on_hosts_without_an_announcement() -> None:
@@ -315,9 +315,9 @@ def test_a_planned_daemon_on_hosts_without_an_announcement() -> None:
     cache.daemons.want([a_daemon(PROXY, 1.0)])
     cache.set_hosts([a_host("x")])
 
-    assert ["room", "full"] == [planned(cache, cpu)["x"] for cpu in (3.0, 3.5)]
+    assert ["room", "full"] == [plan_hosts(cache, cpu)["x"] for cpu in (3.0, 3.5)]
     cache.pods_launched(PROXY, [(0, 1, "x", ())])
-    assert {"x": "room"} == planned(cache, 3.5)
+    assert {"x": "room"} == plan_hosts(cache, 3.5)
 
 
 def test_what_other_daemons_leave_of_a_host() -> None:

@@ -15,7 +15,7 @@ from services.hostmgr.mesos.sandboxes import without_executor
 JOB = JobId("00000000-0000-4000-8000-000000000001")
 
 
-def failed(instance: int, state: PodState = PodState.FAILED, agent_id: str = "agent-1") -> PodStatus:
+def failure_status(instance: int, state: PodState = PodState.FAILED, agent_id: str = "agent-1") -> PodStatus:
     return PodStatus(PodId(JOB, instance, 1), state, 1, agent_id=agent_id)
 
 
@@ -56,7 +56,16 @@ def test_pods_that_failed_are_read_and_stored_in_batches() -> None:
         stored.append([(pod_id.instance_id, text) for pod_id, text in texts])
 
     output = FailureOutput(read, store)
-    output.take([failed(0), failed(1), failed(2), failed(3, PodState.SUCCEEDED), failed(4, agent_id=""), failed(5)])
+    output.take(
+        [
+            failure_status(0),
+            failure_status(1),
+            failure_status(2),
+            failure_status(3, PodState.SUCCEEDED),
+            failure_status(4, agent_id=""),
+            failure_status(5),
+        ]
+    )
     output.run_round()
     output.run_round()
     assert [[(0, "oops 0"), (5, "oops 5")]] == stored
@@ -66,7 +75,7 @@ def test_of_very_many_failures_the_first_ones_are_read() -> None:
     """A bounded number waits, and a bounded number is read in each round."""
     stored: list[int] = []
     output = FailureOutput(lambda pod, limit_bytes: b"oops\n", lambda texts: stored.append(len(texts)))
-    output.take([failed(instance) for instance in range(10 * QUEUE_MAX)])
+    output.take([failure_status(instance) for instance in range(10 * QUEUE_MAX)])
     for _ in range(2 * QUEUE_MAX // BATCH_MAX):
         output.run_round()
     assert [BATCH_MAX] * (QUEUE_MAX // BATCH_MAX) == stored

@@ -9,8 +9,8 @@ from peloton.model.host import HostState
 from peloton.model.ids import Hostname, JobId
 from services.hostmgr.hosts.host_cache import HostCache
 from tests.unit.hostmgr.test_avoidances import there
-from tests.unit.hostmgr.test_hosts import LEASE_S, free_part, leased, refused, shape
-from tests.unit.hostmgr.test_maintenance import maintained
+from tests.unit.hostmgr.test_hosts import LEASE_S, free_part, lease_hosts, refusals_of, shape
+from tests.unit.hostmgr.test_maintenance import make_maintenance
 
 NAMES = ("h1", "h2", "h3", "h4")
 WHY = "avoided after it was gone and came back 3 times within 20 s"
@@ -51,8 +51,8 @@ def test_a_host_that_flaps_is_not_leased() -> None:
     lease = cluster.lease(4)
 
     assert ["h2", "h3", "h4"] == [host.hostname for host in lease.hosts]
-    assert {WHY: 1} == refused(lease)
-    assert ["h1"] == leased(cluster.cache, shape(), 1, now_s=cluster.now_s + 61.0, job=JobId("later"))
+    assert {WHY: 1} == refusals_of(lease)
+    assert ["h1"] == lease_hosts(cluster.cache, shape(), 1, now_s=cluster.now_s + 61.0, job=JobId("later"))
 
 
 def test_it_is_the_cluster_when_many_come_back_at_once() -> None:
@@ -75,7 +75,7 @@ def test_no_more_than_a_share_is_avoided() -> None:
 def test_a_host_in_maintenance_comes_and_goes() -> None:
     """A host in maintenance may leave and return without being avoided."""
     cluster = Cluster()
-    cluster.cache.set_maintained([maintained("h1", HostState.DOWN)])
+    cluster.cache.set_maintained([make_maintenance("h1", HostState.DOWN)])
     cluster.flap("h1", times=9)
 
     assert [] == cluster.avoided()
@@ -85,7 +85,7 @@ def test_a_host_returns_when_its_maintenance_is_over() -> None:
     """A return counts by the maintenance that was there at the departure, which has ended by then."""
     cluster = Cluster()
     for _ in range(9):
-        cluster.cache.set_maintained([maintained("h1", HostState.DOWN)])
+        cluster.cache.set_maintained([make_maintenance("h1", HostState.DOWN)])
         cluster.show(without=["h1"])
         cluster.cache.set_maintained([])
         cluster.show()
@@ -97,7 +97,7 @@ def test_a_maintenance_ends_between_two_reads_of_the_hosts() -> None:
     """A departure that is noticed only when the maintenance has ended is still due to it."""
     cluster = Cluster()
     for _ in range(9):
-        cluster.cache.set_maintained([maintained("h1", HostState.DRAINING)])
+        cluster.cache.set_maintained([make_maintenance("h1", HostState.DRAINING)])
         cluster.show()
         cluster.cache.set_maintained([])
         cluster.show(without=["h1"])
@@ -111,7 +111,7 @@ def test_a_host_that_crashed_is_repaired() -> None:
     cluster = Cluster()
     for _ in range(9):
         cluster.show(without=["h1"])
-        cluster.cache.set_maintained([maintained("h1", HostState.DOWN)])
+        cluster.cache.set_maintained([make_maintenance("h1", HostState.DOWN)])
         cluster.show(without=["h1"])
         cluster.cache.set_maintained([])
         cluster.show()
@@ -122,7 +122,7 @@ def test_a_host_that_crashed_is_repaired() -> None:
 def test_a_host_that_flaps_after_its_maintenance_is_avoided() -> None:
     """A return is excused only if it ends the maintenance."""
     cluster = Cluster()
-    cluster.cache.set_maintained([maintained("h1", HostState.DOWN)])
+    cluster.cache.set_maintained([make_maintenance("h1", HostState.DOWN)])
     cluster.show(without=["h1"])
     cluster.cache.set_maintained([])
     cluster.show()
@@ -137,7 +137,7 @@ def test_hosts_in_maintenance_do_not_hide_one_that_flaps() -> None:
     """Hosts that return from maintenance at the same moment do not count as flapping together."""
     cluster = Cluster()
     for _ in range(3):
-        cluster.cache.set_maintained([maintained("h2", HostState.DOWN), maintained("h3", HostState.DOWN)])
+        cluster.cache.set_maintained([make_maintenance("h2", HostState.DOWN), make_maintenance("h3", HostState.DOWN)])
         cluster.show(without=["h1", "h2", "h3"])
         cluster.cache.set_maintained([])
         cluster.show()

@@ -11,7 +11,7 @@ from peloton.model.resources import Resources
 from services.hostmgr.driver import FreeResources, RegisteredHost
 from services.hostmgr.hosts.gpu_waits import GPU_WAIT_S
 from services.hostmgr.hosts.host_cache import HostCache
-from tests.unit.hostmgr.test_hosts import JOB, LEASE_S, OTHER, THIRD, refused
+from tests.unit.hostmgr.test_hosts import JOB, LEASE_S, OTHER, THIRD, refusals_of
 
 
 def cache(**gpus: int) -> HostCache:
@@ -49,7 +49,7 @@ def test_they_keep_off_while_a_pod_with_gpus_waits() -> None:
     lease = hosts.acquire(THIRD, [(pods(1), 1)], 2.0)
 
     assert [] == names(lease)
-    assert {"kept for pods with gpus, which wait": 1, "leased to another placement": 2} == refused(lease)
+    assert {"kept for pods with gpus, which wait": 1, "leased to another placement": 2} == refusals_of(lease)
     assert 1 == len(hosts.acquire(THIRD, [(pods(1), 1)], 1.0 + GPU_WAIT_S).hosts)
 
 

@@ -12,7 +12,7 @@ from services.hostmgr.driver import RegisteredHost
 from services.hostmgr.hosts.host_cache import HostCache
 from services.hostmgr.hosts.host_chooser import GOES_NOTICE_NS
 from tests.unit.hostmgr.test_hosts import JOB, free_part, pool_with, shape
-from tests.unit.hostmgr.test_maintenance import maintained
+from tests.unit.hostmgr.test_maintenance import make_maintenance
 from tests.unit.hostmgr.test_resource_holds import back
 
 CAPACITY = Resources.of(8, 4_096, 40_000)
@@ -52,7 +52,7 @@ def test_free_resources_are_what_was_announced_or_else_what_the_cluster_says() -
 def test_hosts_that_take_no_pods() -> None:
     """Hosts in or before maintenance, with resources held for returning pods, or about to be removed take no pods."""
     found = cache("h1", "h2", "h3", "h4")
-    found.set_maintained([maintained("h2", HostState.DOWN), maintained("h3", HostState.UP)])
+    found.set_maintained([make_maintenance("h2", HostState.DOWN), make_maintenance("h3", HostState.UP)])
     found.hold([back()], time.monotonic())
     goes = free_part("h5")
     goes.goes_ns = time.time_ns() + GOES_NOTICE_NS // 2

@@ -81,7 +81,7 @@ def act(pool: HostCache, what: str, on: Any) -> None:
         case "close":
             pool.close_to_revocable(dict.fromkeys(on, 0))
         case "maintain":
-            pool.set_maintained(maintained(name, is_unavailable) for name, is_unavailable in on.items())
+            pool.set_maintained(make_maintenance(name, is_unavailable) for name, is_unavailable in on.items())
         case "hold":
             pool.hold([ComingBack(OTHER, 0, on, Resources(1_000), 0)], 0.0)
         case "reserve":
@@ -96,7 +96,7 @@ def act(pool: HostCache, what: str, on: Any) -> None:
             pool.pods_launched(OTHER, [(NAMES.index(on), 0, on, (("app", "web"),))])
 
 
-def maintained(name: str, is_unavailable: bool) -> HostMaintenance:
+def make_maintenance(name: str, is_unavailable: bool) -> HostMaintenance:
     return HostMaintenance(
         "",
         Hostname(name),
@@ -197,7 +197,7 @@ class Scan:
         return every[: max(count, 0)]
 
 
-def scanned(pool: HostCache, wanted: PodShape, count: int) -> tuple[set[str], tuple[RefusingHosts, ...]]:
+def scan_pool(pool: HostCache, wanted: PodShape, count: int) -> tuple[set[str], tuple[RefusingHosts, ...]]:
     """Return the hosts that a scan takes, and the reasons for the others if they are too few."""
     scan = Scan(pool, wanted)
     return set(scan.taken(count)), merge_misfits(scan.refused) if sum(scan.free_resources.values()) < count else ()
@@ -216,7 +216,7 @@ def test_a_lease_takes_what_a_scan_of_all_hosts_takes(
     for what, on in acts:
         act(pool, what, on)
     pool.avoidances = HostAvoidances(lambda: len(NAMES))  # no host is avoided for having been gone
-    hosts, reasons = scanned(pool, wanted, count)
+    hosts, reasons = scan_pool(pool, wanted, count)
 
     lease = pool.acquire(JOB, [(wanted, count)], 0.0)
 

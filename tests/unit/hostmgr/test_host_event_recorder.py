@@ -176,7 +176,7 @@ class Store:
         return [event.at_ns for batch in self.batches for event in batch]
 
 
-def numbered(number: int) -> HostEvent:
+def make_event(number: int) -> HostEvent:
     return HostEvent(H1, HostEventKind.AVOIDED, "Avoided", number)
 
 
@@ -186,7 +186,7 @@ def test_events_are_written_in_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     store = Store()
     writer = EventWriter(store.write, gather_s=60.0)
     for number in range(25):
-        writer.add(numbered(number))
+        writer.add(make_event(number))
     writer.start()
     writer.stop()
 
@@ -200,7 +200,7 @@ def test_events_wait_for_storage() -> None:
     writer = EventWriter(store.write, gather_s=0.0, retry_s=0.0)
     writer.start()
     for number in range(30):
-        writer.add(numbered(number))
+        writer.add(make_event(number))
     assert store.refused.wait(10)
     store.is_unavailable = False
     writer.stop()
@@ -214,7 +214,7 @@ def test_no_more_events_wait_than_a_bound(monkeypatch: pytest.MonkeyPatch, caplo
     store = Store()
     writer = EventWriter(store.write, gather_s=0.0)
     for number in range(30):
-        writer.add(numbered(number))
+        writer.add(make_event(number))
     writer.start()
     writer.stop()
 

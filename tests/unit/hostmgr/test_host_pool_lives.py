@@ -14,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from peloton.api.convert import new_job_record
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2
-from peloton.lifecycle.host_pools import announce, announce_with_volumes, announced_free
+from peloton.lifecycle.host_pools import announce, announce_with_volumes, compute_announced_free
 from peloton.lifecycle.volumes import at_its_volume
 from peloton.model.host import ReadyGang
 from peloton.model.host_pool import DEFAULT_HOST_POOL, Factors, HostInPool, HostPool, HostPools, Workload
@@ -274,7 +274,7 @@ class Life(RuleBasedStateMachine):
             known = name in table.registered.by_name
             factors = self.pools.pools[self.pools.of(name).current].factors
             have = self.announced_of(name) if known else NOTHING
-            assert announced_free(free, have, self.asked_on(name), factors) == host.free
+            assert compute_announced_free(free, have, self.asked_on(name), factors) == host.free
             assert all(amount >= 0 for amount in host.free)
             assert self.pools.of(name).current == host.labels["peloton/host-pool"]
 

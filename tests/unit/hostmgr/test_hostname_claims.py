@@ -12,7 +12,7 @@ from peloton.model.resources import Resources
 from services.hostmgr.driver import FreeResources, RegisteredHost
 from services.hostmgr.hosts.host_cache import HostCache
 from services.hostmgr.hosts.hostname_claims import HostnameClaims
-from tests.unit.hostmgr.test_hosts import refused
+from tests.unit.hostmgr.test_hosts import refusals_of
 
 JOB = JobId("00000000-0000-4000-8000-000000000001")
 SHAPE = PodShape(Resources(1_000))
@@ -87,6 +87,6 @@ def test_a_refused_host_takes_no_pods() -> None:
     pool.set_hosts([agent], {"h1": "a"})
 
     assert ((Resources(), Resources(), 0), []) == (pool.capacity(), pool.hosts())
-    assert {"a host of cluster a has the same name": 1} == refused(pool.acquire(JOB, [(SHAPE, 1)], 0.0))
+    assert {"a host of cluster a has the same name": 1} == refusals_of(pool.acquire(JOB, [(SHAPE, 1)], 0.0))
     pool.set_hosts([agent])
     assert ["h1"] == [host.hostname for host in pool.acquire(JOB, [(SHAPE, 1)], 0.0).hosts]

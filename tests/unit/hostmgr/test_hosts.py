@@ -47,7 +47,7 @@ def free_part(
     )
 
 
-def refused(lease: HostLease) -> dict[str, int]:
+def refusals_of(lease: HostLease) -> dict[str, int]:
     """Return the number of hosts by the text of the rule that excludes them."""
     return {misfit_text(one.misfit): one.host_count for hosts in lease.refused.values() for one in hosts}
 
@@ -62,7 +62,7 @@ def shape(cpu: float = 1.0, **rest: Any) -> PodShape:
     return PodShape(Resources.of(cpu, 32), **rest)
 
 
-def leased(pool: HostCache, wanted: PodShape, count: int, now_s: float = 0.0, job: JobId = JOB) -> list[str]:
+def lease_hosts(pool: HostCache, wanted: PodShape, count: int, now_s: float = 0.0, job: JobId = JOB) -> list[str]:
     return [h.hostname for h in pool.acquire(job, [(wanted, count)], now_s).hosts]
 
 
@@ -114,7 +114,7 @@ def test_a_lease_takes_no_more_hosts_than_the_pods_need() -> None:
     """Six one-cpu pods fit on two of three four-cpu hosts."""
     pool = pool_with(free_part("h1"), free_part("h2"), free_part("h3"))
 
-    assert leased(pool, shape(), 6) == ["h1", "h2"]
+    assert lease_hosts(pool, shape(), 6) == ["h1", "h2"]
 
 
 def test_a_lease_takes_hosts_until_their_pod_slots_are_enough() -> None:
@@ -126,7 +126,7 @@ def test_a_lease_takes_hosts_until_their_pod_slots_are_enough() -> None:
 
     assert ({"h2": 1, "h3": 3}, {"no pod slot left": 1}) == (
         {host.hostname: host.pod_slots for host in lease.hosts},
-        refused(lease),
+        refusals_of(lease),
     )
     assert lease == lease_from_wire(lease_to_wire(lease, [wanted]), [wanted])
     assert Resources() == pool.free()  # h1 has resources that no pod can use
@@ -136,14 +136,14 @@ def test_spread_takes_one_host_per_pod() -> None:
     """Spreading three small pods asks for three hosts although one would hold them."""
     pool = pool_with(free_part("h1"), free_part("h2"), free_part("h3"))
 
-    assert leased(pool, shape(0.1, strategy=Strategy.SPREAD_JOB), 3) == ["h1", "h2", "h3"]
+    assert lease_hosts(pool, shape(0.1, strategy=Strategy.SPREAD_JOB), 3) == ["h1", "h2", "h3"]
 
 
 def test_two_leases_never_share_a_host() -> None:
     """A leased host is invisible to the next placement until the lease ends."""
     pool = pool_with(free_part("h1"), free_part("h2"))
 
-    first, second, third = (leased(pool, shape(), 4, job=job) for job in (JOB, OTHER, THIRD))
+    first, second, third = (lease_hosts(pool, shape(), 4, job=job) for job in (JOB, OTHER, THIRD))
 
     assert (["h1"], ["h2"], []) == (first, second, third)
 
@@ -163,21 +163,21 @@ def test_every_host_that_fails_a_rule_is_counted(wanted: PodShape, rule: str) ->
 
     lease = pool.acquire(JOB, [(wanted, 1)], 0.0)
 
-    assert ({rule: 2}, ()) == (refused(lease), lease.hosts)
+    assert ({rule: 2}, ()) == (refusals_of(lease), lease.hosts)
 
 
 def test_revocable_pods_use_revocable_cpu() -> None:
     """The cpu of a revocable pod comes from the revocable part; its memory from the ordinary one."""
     pool = pool_with(free_part("h1", cpus=1.0, revocable=4.0))
 
-    assert leased(pool, shape(3.0, revocable=True), 1) == ["h1"]
+    assert lease_hosts(pool, shape(3.0, revocable=True), 1) == ["h1"]
 
 
 def test_a_job_that_got_too_little_is_signalled_when_resources_come() -> None:
     """The next offer returns the job once, and not again."""
     pool = pool_with(free_part("h1"))
 
-    leased(pool, shape(), 5)
+    lease_hosts(pool, shape(), 5)
 
     assert {JOB} == pool.add_resources([free_part("h2")])
     assert set() == pool.add_resources([free_part("h3")])
@@ -187,7 +187,7 @@ def test_a_job_that_got_enough_is_left_alone() -> None:
     """An offer wakes waiting jobs alone."""
     pool = pool_with(free_part("h1"))
 
-    leased(pool, shape(), 4)
+    lease_hosts(pool, shape(), 4)
 
     assert set() == pool.add_resources([free_part("h2")])
 
@@ -199,7 +199,7 @@ def test_a_released_lease_frees_its_hosts_and_names_who_waits() -> None:
     pool.acquire(OTHER, [(shape(), 1)], 0.0)
 
     assert {OTHER} == pool.release(lease.lease_id)
-    assert leased(pool, shape(), 1) == ["h1"]
+    assert lease_hosts(pool, shape(), 1) == ["h1"]
 
 
 def test_a_lease_that_was_too_little_wakes_no_job_needlessly() -> None:
@@ -229,8 +229,8 @@ def test_a_lease_ends_by_itself() -> None:
     pool = pool_with(free_part("h1"))
     late = pool.acquire(JOB, [(shape(), 1)], 0.0)
 
-    assert leased(pool, shape(), 1, LEASE_S - 1, job=OTHER) == []
-    assert leased(pool, shape(), 1, LEASE_S, job=OTHER) == ["h1"]
+    assert lease_hosts(pool, shape(), 1, LEASE_S - 1, job=OTHER) == []
+    assert lease_hosts(pool, shape(), 1, LEASE_S, job=OTHER) == ["h1"]
     assert {} == pool.claim(late.lease_id, [Hostname("h1")])
 
 
@@ -246,7 +246,7 @@ def test_a_launch_consumes_all_offers_of_its_hosts() -> None:
 
     assert [("h1", ("h1-O1",))] == [(c.hostname, c.resources_ids) for c in claims.values()]
     assert {OTHER} == pool.release(lease.lease_id)
-    assert leased(pool, shape(), 8) == ["h2"]
+    assert lease_hosts(pool, shape(), 8) == ["h2"]
 
 
 def test_no_job_is_signalled_of_a_lease_that_a_launch_used_up() -> None:
@@ -283,7 +283,7 @@ def test_offers_that_are_taken_back_are_gone() -> None:
 
     pool.remove_resources(["h1-O1"])
 
-    assert leased(pool, shape(), 1) == []
+    assert lease_hosts(pool, shape(), 1) == []
 
 
 def test_losing_the_session_forgets_all_offers_and_every_lease() -> None:
@@ -311,7 +311,7 @@ def test_a_lease_is_bounded() -> None:
     """However many pods are wanted, one lease holds at most HOSTS_PER_LEASE_MAX hosts."""
     pool = pool_with(*(free_part(f"h{i:05}") for i in range(HOSTS_PER_LEASE_MAX + 5)))
 
-    assert HOSTS_PER_LEASE_MAX == len(leased(pool, shape(4.0), 5_000))
+    assert HOSTS_PER_LEASE_MAX == len(lease_hosts(pool, shape(4.0), 5_000))
 
 
 def agent(name: str, slack: int, held: int) -> RegisteredHost:
@@ -338,13 +338,13 @@ def test_a_closed_host_takes_no_revocable_pods() -> None:
     lease = pool.acquire(JOB, [(slack, 1)], 0.0)
     ordinary = pool.acquire(OTHER, [(shape(), 1)], 0.0)
 
-    assert (lease.hosts, refused(lease)["closed to revocable pods after it was hot"]) == ((), 1)
+    assert (lease.hosts, refusals_of(lease)["closed to revocable pods after it was hot"]) == ((), 1)
     assert [(host.hostname, host.revocable) for host in ordinary.hosts] == [("h1", Resources())]
     assert pool.capacity()[1] == Resources(cpu_milli=300)
     pool.release(ordinary.lease_id)
     pool.acquire(JOB, [(slack, 1)], 0.0)
     assert pool.close_to_revocable({}) == {JOB}
-    assert (leased(pool, slack, 1), pool.capacity()[1]) == (["h1"], Resources(cpu_milli=2000))
+    assert (lease_hosts(pool, slack, 1), pool.capacity()[1]) == (["h1"], Resources(cpu_milli=2000))
 
 
 def test_spread_crosses_the_wire() -> None:
@@ -379,7 +379,7 @@ def test_strategies_cross_the_wire(strategy: Strategy) -> None:
 # Free resources without an offer.
 
 
-def registered(name: str, held: float = 0) -> RegisteredHost:
+def make_host(name: str, held: float = 0) -> RegisteredHost:
     capacity = Resources.of(4.0, 2048, 20_000)
     return RegisteredHost(f"{name}-S", Hostname(name), "", capacity, Resources(), {}, held=Resources.of(held))
 
@@ -393,7 +393,7 @@ def free_cpus(cache: HostCache, name: str = "h1") -> tuple[float, float]:
 def test_a_host_whose_offer_is_rescinded_has_its_free_resources() -> None:
     """The agent was killed and came back between two reads, and the cluster makes no offer at present."""
     cache = pool_with(free_part("h1"))
-    cache.set_hosts([registered("h1", held=1)])
+    cache.set_hosts([make_host("h1", held=1)])
 
     cache.remove_resources(["h1-O1"])
 
@@ -405,17 +405,17 @@ def test_resources_that_a_launch_leaves_are_free_though_they_are_not_offered() -
     as the first may be older. From then on resources that no pod holds are free.
     """
     cache = pool_with(free_part("h1"))
-    cache.set_hosts([registered("h1")])
+    cache.set_hosts([make_host("h1")])
     lease = cache.acquire(JOB, [(shape(1.0), 1)], 0.0)
     seen = []
     with cache.launches.launching(["h1"]):
         cache.claim(lease.lease_id, [Hostname("h1")])
         cache.release(lease.lease_id)
         for _ in range(3):
-            cache.set_hosts([registered("h1")])
+            cache.set_hosts([make_host("h1")])
             seen.append(free_cpus(cache))
     for held in (0, 1):
-        cache.set_hosts([registered("h1", held)])
+        cache.set_hosts([make_host("h1", held)])
         seen.append(free_cpus(cache))
 
     assert [(0.0, 0.0)] * 4 + [(3.0, 3.0)] == seen
@@ -424,12 +424,12 @@ def test_resources_that_a_launch_leaves_are_free_though_they_are_not_offered() -
 def test_a_plan_finds_capacity_that_a_launch_left_and_that_is_not_offered() -> None:
     """A plan uses the same free resources as a lease."""
     cache = pool_with(free_part("h1"))
-    cache.set_hosts([registered("h1")])
+    cache.set_hosts([make_host("h1")])
     lease = cache.acquire(JOB, [(shape(1.0), 1)], 0.0)
     cache.claim(lease.lease_id, [Hostname("h1")])
     cache.release(lease.lease_id)
     for _ in range(2):
-        cache.set_hosts([registered("h1", held=1)])
+        cache.set_hosts([make_host("h1", held=1)])
 
     (found,) = cache.finder.find([PlannedPods(shape(1.0), 9)], {})
 

@@ -20,7 +20,7 @@ from services.hostmgr.hosts.registered_hosts import RegisteredHosts
 from services.hostmgr.mesos.agents import AgentReader, labels_of
 from services.hostmgr.mesos.offer_cache import OfferCache
 from services.hostmgr.messages import lease_from_wire, lease_to_wire
-from tests.unit.hostmgr.test_hosts import JOB, LEASE_S, OTHER, refused, shape
+from tests.unit.hostmgr.test_hosts import JOB, LEASE_S, OTHER, refusals_of, shape
 
 CPUS = {"name": "cpus", "type": "SCALAR", "scalar": {"value": 4.0}, "role": "*"}
 MEM = {"name": "mem", "type": "SCALAR", "scalar": {"value": 2048.0}, "role": "*"}
@@ -149,7 +149,7 @@ def test_an_exclusive_host_may_be_kept_for_several() -> None:
     cache = a_cache(shared=[items("peloton/exclusive", "ml", "ai")])
 
     assert ["shared"] == fitting(cache, HostLabel("peloton/exclusive", "ai"))
-    assert {"kept for pods that ask for peloton/exclusive": 1} == refused(cache.acquire(JOB, [(shape(), 1)], 0.0))
+    assert {"kept for pods that ask for peloton/exclusive": 1} == refusals_of(cache.acquire(JOB, [(shape(), 1)], 0.0))
 
 
 def test_people_and_rebalancing_see_each_value() -> None:

@@ -18,12 +18,12 @@ from services.hostmgr.driver import FreeResources, RegisteredHost
 from services.hostmgr.hosted_pods import AGE_MAX_S, ASKED_WITHIN_S, REST_PER_QUERY, HostedPods
 from services.hostmgr.hosts.host_cache import HostCache
 from services.hostmgr.hosts.host_chooser import GOES_NOTICE_NS
-from tests.unit.hostmgr.test_hosts import JOB, LEASE_S, OTHER, free_part, leased, pool_with, refused, shape
+from tests.unit.hostmgr.test_hosts import JOB, LEASE_S, OTHER, free_part, lease_hosts, pool_with, refusals_of, shape
 
 UP, DRAINING, DOWN = HostState.UP, HostState.DRAINING, HostState.DOWN
 
 
-def maintained(name: str, state: HostState, goal: HostState = DOWN) -> HostMaintenance:
+def make_maintenance(name: str, state: HostState, goal: HostState = DOWN) -> HostMaintenance:
     return HostMaintenance("c", Hostname(name), state, goal, "10.0.0.9")
 
 
@@ -34,42 +34,42 @@ def agent(name: str) -> RegisteredHost:
 def test_a_host_that_goes_is_not_leased() -> None:
     """The host is not leased as soon as its maintenance begins; the lease has the reason."""
     pool = pool_with(free_part("h1"), free_part("h2"))
-    pool.set_maintained([maintained("h1", DRAINING)])
+    pool.set_maintained([make_maintenance("h1", DRAINING)])
 
     lease = pool.acquire(JOB, [(shape(), 100)], 0.0)
 
     assert [h.hostname for h in lease.hosts] == ["h2"]
-    assert refused(lease) == {"in maintenance": 1}
+    assert refusals_of(lease) == {"in maintenance": 1}
 
 
 def test_it_is_leased_again_when_it_is_back() -> None:
     """The host is leased again when the maintenance is cancelled, or ended."""
     pool = pool_with(free_part("h1"))
-    pool.set_maintained([maintained("h1", DRAINING)])
+    pool.set_maintained([make_maintenance("h1", DRAINING)])
     pool.set_maintained([])
 
-    assert leased(pool, shape(), 1) == ["h1"]
+    assert lease_hosts(pool, shape(), 1) == ["h1"]
 
 
 def test_a_host_that_will_go_comes_last() -> None:
     """A host that waits for its maintenance is given only the pods that no other host takes."""
     pool = pool_with(free_part("h1"), free_part("h2"))
-    pool.set_maintained([maintained("h1", UP)])
+    pool.set_maintained([make_maintenance("h1", UP)])
 
-    assert leased(pool, shape(), 1) == ["h2"]
-    assert leased(pool, shape(cpu=4), 2, job=JOB) == ["h2", "h1"]
+    assert lease_hosts(pool, shape(), 1) == ["h2"]
+    assert lease_hosts(pool, shape(cpu=4), 2, job=JOB) == ["h2", "h1"]
 
 
 def test_a_launch_does_not_get_a_host_that_went_meanwhile() -> None:
     """The pods of a host that was leased and is gone at the claim are rejected, the pods of other hosts are not."""
     pool = pool_with(free_part("h1"), free_part("h2"))
     lease = pool.acquire(JOB, [(shape(cpu=4), 2)], 0.0)
-    pool.set_maintained([maintained("h1", DRAINING)])
+    pool.set_maintained([make_maintenance("h1", DRAINING)])
 
     assert list(pool.claim(lease.lease_id, [Hostname("h1"), Hostname("h2")])) == ["h2"]
     pool.release(lease.lease_id)
     pool.set_maintained([])
-    assert leased(pool, shape(), 1, job=OTHER) == ["h1"]
+    assert lease_hosts(pool, shape(), 1, job=OTHER) == ["h1"]
 
 
 def test_a_host_is_closed_once_launches_have_ended() -> None:
@@ -78,7 +78,7 @@ def test_a_host_is_closed_once_launches_have_ended() -> None:
 
     def fails() -> None:
         with pool.launches.launching(["h1"]):
-            pool.set_maintained([maintained("h1", DRAINING)])
+            pool.set_maintained([make_maintenance("h1", DRAINING)])
             assert not pool.is_closed("h1")
             raise OSError
 
@@ -94,8 +94,8 @@ def test_capacity_without_those_that_go() -> None:
     """Draining hosts do not count, waiting ones do; all of them are registered, and count for the bound."""
     pool = HostCache(LEASE_S)
     pool.set_hosts([agent("h1"), agent("h2"), agent("h3")])
-    gone = replace(maintained("gone", DOWN), capacity=Resources.of(2, 1))
-    pool.set_maintained([maintained("h1", DRAINING), maintained("h2", UP), gone])
+    gone = replace(make_maintenance("gone", DOWN), capacity=Resources.of(2, 1))
+    pool.set_maintained([make_maintenance("h1", DRAINING), make_maintenance("h2", UP), gone])
 
     assert pool.capacity() == (Resources.of(8, 4096), Resources.of(2, 0), 2)
     assert pool.sum_registered() == Resources.of(4 * 3 + 2, 2048 * 3 + 1)
@@ -106,7 +106,9 @@ def test_states_of_hosts() -> None:
     """Registered hosts and hosts that are down are listed with their goals."""
     pool = HostCache(LEASE_S)
     pool.set_hosts([agent("h1"), agent("h2"), agent("h3")])
-    pool.set_maintained([maintained("h1", DRAINING, UP), maintained("h2", UP), maintained("gone", DOWN)])
+    pool.set_maintained(
+        [make_maintenance("h1", DRAINING, UP), make_maintenance("h2", UP), make_maintenance("gone", DOWN)]
+    )
 
     assert [(h.hostname, h.state, h.goal, h.ip) for h in pool.hosts()] == [
         ("gone", DOWN, DOWN, "10.0.0.9"),
@@ -121,7 +123,7 @@ def test_a_host_that_is_down_has_the_labels_of_its_cluster() -> None:
     labels = {CLUSTER_LABEL: "east", CLUSTER_KIND_LABEL: "kubernetes"}
     pool = HostCache(LEASE_S, cluster_labels=labels)
     pool.set_hosts([])
-    pool.set_maintained([maintained("gone", DOWN)])
+    pool.set_maintained([make_maintenance("gone", DOWN)])
 
     assert [labels] == [dict(host.labels) for host in pool.hosts()]
 
@@ -144,9 +146,9 @@ def test_the_cluster_takes_a_host_away_soon() -> None:
     lease = pool.acquire(JOB, [(shape(), 100)], 0.0)
 
     assert [h.hostname for h in lease.hosts] == ["later"]
-    assert refused(lease) == {"scheduled for maintenance in the cluster": 2}
+    assert refusals_of(lease) == {"scheduled for maintenance in the cluster": 2}
     pool.remove_resources(["past-O2"])
-    assert leased(pool, shape(), 1, job=OTHER) == ["past"]
+    assert lease_hosts(pool, shape(), 1, job=OTHER) == ["past"]
 
 
 # Pods on a host.

@@ -6,7 +6,7 @@ from peloton.model.ids import PodId
 from peloton.model.pod import AllOf, HostLabel, PodLabel
 from services.hostmgr.hosts.pod_labels import PodLabelIndex
 from services.hostmgr.messages import lease_from_wire, lease_to_wire
-from tests.unit.hostmgr.test_hosts import JOB, OTHER, free_part, pool_with, refused, shape
+from tests.unit.hostmgr.test_hosts import JOB, OTHER, free_part, pool_with, refusals_of, shape
 
 WEB, EU = ("app", "web"), ("zone", "eu")
 ONE_EACH = shape(0.1, constraint=PodLabel(*WEB))
@@ -36,7 +36,7 @@ def test_a_lease_leaves_hosts_out_by_the_pods_there() -> None:
 
     lease = pool.acquire(JOB, [(shape(constraint=rule), 2)], 0.0)
 
-    assert (["h2"], {"pods with app=web < 1 not met": 2}) == ([h.hostname for h in lease.hosts], refused(lease))
+    assert (["h2"], {"pods with app=web < 1 not met": 2}) == ([h.hostname for h in lease.hosts], refusals_of(lease))
 
 
 def test_a_lease_has_hosts_for_as_many_pods_as_their_constraint_lets_be_there() -> None:

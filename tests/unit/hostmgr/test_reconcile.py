@@ -24,7 +24,7 @@ POD = PodId(JobId("00000000-0000-4000-8000-000000000001"), 0, 1)
 ROW = (POD, "h1", "agent", PodState.LAUNCHED)
 
 
-def started() -> ReconcileSchedule:
+def start_schedule() -> ReconcileSchedule:
     schedule = ReconcileSchedule()
     assert ReconcileScope.ALL is schedule.take(0.0)
     return schedule
@@ -32,14 +32,14 @@ def started() -> ReconcileSchedule:
 
 def test_the_first_read_is_at_everything() -> None:
     """A new leader reconciles all pods, and then nothing is due."""
-    schedule = started()
+    schedule = start_schedule()
 
     assert ReconcileScope.NONE is schedule.take(1.0)
 
 
 def test_unsettled_pods_are_checked_again_and_again_until_everything_is() -> None:
     """A master that recovers does not answer at once: requests become rarer until the period ends."""
-    schedule = started()
+    schedule = start_schedule()
 
     looks = [schedule.take(second) for second in (*FOLLOW_UPS_S, PERIOD_S - 1, PERIOD_S, PERIOD_S + 1)]
 
@@ -64,7 +64,7 @@ def test_when_all_agents_have_come_is_a_read_of_its_own() -> None:
 
 def test_many_who_request_reconciliation_soon_share_one() -> None:
     """An agent that returns requests one reconciliation for each of its pods."""
-    schedule = started()
+    schedule = start_schedule()
     for second in range(5):
         schedule.want_by(10.0 + second)
 
@@ -75,12 +75,12 @@ def test_many_who_request_reconciliation_soon_share_one() -> None:
 
 def test_a_late_taker_catches_up_with_one_read() -> None:
     """One reconciliation of all pods covers all that are due."""
-    assert ReconcileScope.ALL is started().take(PERIOD_S * 3)
+    assert ReconcileScope.ALL is start_schedule().take(PERIOD_S * 3)
 
 
 def test_the_larger_wish_wins() -> None:
     """A smaller request does not replace a larger one, and a request is taken once."""
-    schedule = started()
+    schedule = start_schedule()
     schedule.want(ReconcileScope.ALL)
     schedule.want(ReconcileScope.UNSETTLED)
 
@@ -90,7 +90,7 @@ def test_the_larger_wish_wins() -> None:
 
 def test_a_small_wish_does_not_move_the_plan() -> None:
     """The reconciliation of all pods keeps its time."""
-    schedule = started()
+    schedule = start_schedule()
     schedule.want(ReconcileScope.UNSETTLED)
 
     assert [ReconcileScope.UNSETTLED, ReconcileScope.NONE] == [schedule.take(1.0), schedule.take(2.0)]

@@ -26,7 +26,7 @@ from services.hostmgr.messages import (
 )
 from tests.nightly import examples
 from tests.unit.hostmgr.reserving import AFTER_S, KEEP_S, World
-from tests.unit.hostmgr.test_hosts import JOB, OTHER, THIRD, refused, shape
+from tests.unit.hostmgr.test_hosts import JOB, OTHER, THIRD, refusals_of, shape
 
 LARGE, SMALL = shape(4), shape(1)
 POLL_PERIOD_S = 20.0
@@ -95,7 +95,7 @@ def test_others_get_only_what_is_free_beyond_the_reserved_pod() -> None:
         world.end(pod)
 
     lease, _ = world.look(OTHER, [SMALL])
-    assert {f"reserved for pod {JOB}-0": 1} == refused(lease)
+    assert {f"reserved for pod {JOB}-0": 1} == refusals_of(lease)
     _, batch = world.look(JOB, [LARGE, SMALL])
     reserved = "1 host: reserved for it since 1970-01-01 00:02:00, until 00:32:00 UTC"
     reported = f"{reserved}, not enough free resources yet, 1 cpu short: a"

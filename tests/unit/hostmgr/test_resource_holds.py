@@ -13,7 +13,7 @@ from services.hostmgr.hosts import resource_holds
 from services.hostmgr.hosts.host_cache import HostCache
 from services.hostmgr.hosts.resource_holds import HOLD_S
 from services.hostmgr.messages import decode_desired, encode_desired, lease_from_wire, lease_to_wire
-from tests.unit.hostmgr.test_hosts import JOB, OTHER, free_part, leased, pool_with, refused, shape
+from tests.unit.hostmgr.test_hosts import JOB, OTHER, free_part, lease_hosts, pool_with, refusals_of, shape
 
 H1 = Hostname("h1")
 BIG, SMALL = shape(3), shape(2)
@@ -25,7 +25,7 @@ def back(instance: int = 0, job: JobId = JOB) -> ComingBack:
     return ComingBack(job, instance, H1, Resources.of(3, 32), GRACE_S)
 
 
-def held(*hosts: str) -> HostCache:
+def make_cache_with_holds(*hosts: str) -> HostCache:
     """Return a pool whose host h1 has resources for the returning pod, and one cpu more."""
     pool = pool_with(*map(free_part, hosts))
     pool.set_hosts(
@@ -41,11 +41,11 @@ def come_back(pool: HostCache, now_s: float = 1.0, instance: int = 0) -> HostLea
 
 def test_others_do_not_see_what_is_held() -> None:
     """Held resources are hidden from other jobs and from other pods of the same job; the rest is available."""
-    pool = held("h1")
+    pool = make_cache_with_holds("h1")
     lease = pool.acquire(OTHER, [(SMALL, 1)], 1.0)
 
-    assert ((), {"resources reserved for returning pods": 1}) == (lease.hosts, refused(lease))
-    assert [] == leased(pool, SMALL, 1)
+    assert ((), {"resources reserved for returning pods": 1}) == (lease.hosts, refusals_of(lease))
+    assert [] == lease_hosts(pool, SMALL, 1)
     assert () == come_back(pool, instance=7).hosts
     [host] = pool.acquire(OTHER, [(shape(1), 1)], 1.0).hosts
     assert 1_000 == host.free.cpu_milli
@@ -53,18 +53,18 @@ def test_others_do_not_see_what_is_held() -> None:
 
 def test_the_slot_of_who_comes_back_is_held() -> None:
     """The last slot of a host is for the returning pod alone."""
-    pool = held("h1")
+    pool = make_cache_with_holds("h1")
     pool.add_resources([free_part("h1", slots=1)])
 
     lease = pool.acquire(OTHER, [(shape(0.1), 1)], 1.0)
 
-    assert ((), {"resources reserved for returning pods": 1}) == (lease.hosts, refused(lease))
+    assert ((), {"resources reserved for returning pods": 1}) == (lease.hosts, refusals_of(lease))
     assert [(H1, 1)] == [(host.hostname, host.pod_slots) for host in come_back(pool).hosts]
 
 
 def test_who_comes_back_gets_its_host_first() -> None:
     """The lease has all free resources of the host, though another host comes before it; no second host is leased."""
-    lease = come_back(held("h0", "h1"))
+    lease = come_back(make_cache_with_holds("h0", "h1"))
 
     assert [(H1, 4_000)] == [(host.hostname, host.free.cpu_milli) for host in lease.hosts]
 
@@ -73,7 +73,7 @@ def test_who_comes_back_waits_while_its_resources_is_held() -> None:
     """The pod waits even if its host has no resources yet; its job is woken when there are some, and after the hold the
     pod is placed elsewhere.
     """
-    pool = held("h0", "h1")
+    pool = make_cache_with_holds("h0", "h1")
     pool.remove_resources(["h1-O1"])
     lease = come_back(pool)
     assert ((), ((0, H1),)) == (lease.hosts, lease.awaited)
@@ -87,7 +87,7 @@ def test_who_comes_back_waits_while_its_resources_is_held() -> None:
 
 def test_no_pod_waits_for_a_host_that_is_gone() -> None:
     """The host is neither registered nor announced."""
-    pool = held("h0", "h1")
+    pool = make_cache_with_holds("h0", "h1")
     pool.remove_resources(["h1-O1"])
     pool.set_hosts([])
 
@@ -96,29 +96,29 @@ def test_no_pod_waits_for_a_host_that_is_gone() -> None:
 
 def test_a_launch_ends_the_hold() -> None:
     """The hold ends whichever host the pod runs on."""
-    pool = held("h1")
+    pool = make_cache_with_holds("h1")
     pool.pods_launched(JOB, [(0, 2, "h9", ())])
 
-    assert ["h1"] == leased(pool, shape(4), 1)
+    assert ["h1"] == lease_hosts(pool, shape(4), 1)
 
 
 def test_holds_are_given_up() -> None:
     """Holds end when the pod no longer returns, or after their time: waiting jobs are woken."""
-    pool = held("h1")
+    pool = make_cache_with_holds("h1")
     pool.hold([back(1, OTHER)], 0.0)
-    assert [] == leased(pool, shape(4), 1)
+    assert [] == lease_hosts(pool, shape(4), 1)
 
     assert set() == pool.review_holds(lambda job, instances: [back(i, job) for i in instances], 1.0)
     assert {JOB} == pool.review_holds(lambda job, instances: [back(1, OTHER)] if job == OTHER else [], 1.0)
-    assert [] == leased(pool, shape(4), 1)
+    assert [] == lease_hosts(pool, shape(4), 1)
     assert {JOB} == pool.review_holds(lambda job, instances: [back(1, OTHER)], END_S)
-    assert ["h1"] == leased(pool, shape(4), 1)
+    assert ["h1"] == lease_hosts(pool, shape(4), 1)
 
 
 def test_holds_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """More pods return without a hold; a repeated hold of a pod counts once."""
     monkeypatch.setattr(resource_holds, "HOLDS_MAX", 1)
-    pool = held("h1")
+    pool = make_cache_with_holds("h1")
     pool.hold([back(), back(1)], 0.0)
 
     assert (((0, H1),), ()) == (come_back(pool).awaited, come_back(pool, instance=1).awaited)
@@ -141,4 +141,4 @@ def test_emptiest_hosts_are_leased_first() -> None:
         ]
     )
 
-    assert ["h2", "h0"] == leased(pool, shape(1, strategy=Strategy.EMPTIEST_HOST), 2)
+    assert ["h2", "h0"] == lease_hosts(pool, shape(1, strategy=Strategy.EMPTIEST_HOST), 2)

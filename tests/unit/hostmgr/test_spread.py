@@ -15,8 +15,8 @@ from peloton.model.resources import Resources
 from services.hostmgr.driver import RegisteredHost
 from services.hostmgr.hosts.host_cache import HostCache
 from services.hostmgr.hosts.spread_turns import SpreadTurns
-from tests.unit.hostmgr.test_host_chooser import maintained
-from tests.unit.hostmgr.test_hosts import JOB, LEASE_S, OTHER, free_part, refused
+from tests.unit.hostmgr.test_host_chooser import make_maintenance
+from tests.unit.hostmgr.test_hosts import JOB, LEASE_S, OTHER, free_part, refusals_of
 
 RACKS = {"h1": "a", "h2": "a", "h3": "b", "h4": "c", "h5": "small"}
 HARD = Layout((Spread("rack"),))
@@ -59,7 +59,7 @@ def test_domains_are_open_where_a_host_could_take_the_pod() -> None:
     assert DomainCount(pods, frozenset("abc")) == count(hosts, shape(), **pod_counts)
     assert DomainCount(pods, frozenset("a")) == count(hosts, shape(constraint=HostLabel("disk", "ssd")), **pod_counts)
     assert DomainCount(pods, frozenset()) == count(hosts, shape(5), **pod_counts)
-    hosts.set_maintained(maintained(name, True) for name in ("h2", "h4"))
+    hosts.set_maintained(make_maintenance(name, True) for name in ("h2", "h4"))
     assert DomainCount(pods, frozenset("ab")) == count(hosts, shape(), **pod_counts)
     wanted = shape()
     planned = hosts.domains.count([wanted], {Hostname("h3"): 2}, drained=[Hostname("h3")])
@@ -89,7 +89,7 @@ def test_a_lease_reports_which_hosts_the_bound_keeps_out() -> None:
 
     assert () == lease.hosts
     why = "at most 1 pod of the job in a rack: rack=c has 0, max skew 1"
-    assert {"leased to another placement": 1, why: 3} == refused(lease)
+    assert {"leased to another placement": 1, why: 3} == refusals_of(lease)
     assert {wanted: (Domains({}, "c", 0),)} == lease.domains
 
 
@@ -101,7 +101,7 @@ def test_a_lease_for_a_gang_is_close() -> None:
     assert ["h1", "h2"] == sorted(host.hostname for host in lease.hosts)
     hosts.release(lease.lease_id)
     lease = hosts.acquire(JOB, [(wanted, 9)], 1.0, for_gang=True)
-    assert {"fits 8 of the gang's 9 pods in one rack": 2} == refused(lease)
+    assert {"fits 8 of the gang's 9 pods in one rack": 2} == refusals_of(lease)
 
 
 class Clock:

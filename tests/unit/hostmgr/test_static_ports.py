@@ -17,7 +17,7 @@ from peloton.model.ids import PodId
 from peloton.model.pod import PodLabel, PodShape, port_label
 from peloton.scheduling.fit import ranges_without
 from peloton.scheduling.placement import place
-from tests.unit.hostmgr.test_hosts import JOB, OTHER, free_part, pool_with, refused
+from tests.unit.hostmgr.test_hosts import JOB, OTHER, free_part, pool_with, refusals_of
 from tests.unit.scheduling.test_placement import host, lease, where
 
 
@@ -54,7 +54,7 @@ def test_pods_of_other_jobs_count() -> None:
     pool.pods_launched(OTHER, [(0, 1, "h1", convert.collect_labels(task(8080))), (1, 1, "h2", (port_label(8080),))])
 
     taken = pool.acquire(JOB, [(shape_of(8080), 2)], 0.0)
-    assert (["h3"], {"port 8080 in use": 2}) == ([one.hostname for one in taken.hosts], refused(taken))
+    assert (["h3"], {"port 8080 in use": 2}) == ([one.hostname for one in taken.hosts], refusals_of(taken))
 
     pool.pods_ended([PodId(OTHER, 0, 1)])
     assert {"h1", "h3"} == {one.hostname for one in pool.acquire(JOB, [(shape_of(8080), 2)], 1.0).hosts}

@@ -36,7 +36,7 @@ def texts(found: Mapping[PodShape, Infeasible]) -> dict[PodShape, str]:
     return {shape: infeasible_text((why,)) for shape, why in found.items()}
 
 
-def registered(*agents: RegisteredHost) -> HostCache:
+def make_cache(*agents: RegisteredHost) -> HostCache:
     pool = HostCache(LEASE_S)
     pool.set_hosts(agents)
     return pool
@@ -56,7 +56,7 @@ def test_a_lease_that_is_too_little_says_what_no_host_could_take() -> None:
 
 def test_hosts_that_come_are_read() -> None:
     """Results for earlier hosts are dropped; a host that stays unchanged has no effect."""
-    pool = registered(agent("h1"), agent("h2"))
+    pool = make_cache(agent("h1"), agent("h2"))
     assert {shape(7): TOO_LARGE} == texts(pool.evaluate([shape(7), shape(2)]))
     assert {shape(7): TOO_LARGE} == texts(pool.evaluate([shape(7)]))
 
@@ -82,7 +82,7 @@ def test_pods_that_name_a_host(name: str, cpu: float, why: str) -> None:
     """Equal hosts are evaluated together, except for named ones."""
     wanted = shape(cpu, constraint=HostLabel("hostname", name))
 
-    assert ({wanted: why} if why else {}) == texts(registered(agent("h1"), agent("h2")).evaluate([wanted]))
+    assert ({wanted: why} if why else {}) == texts(make_cache(agent("h1"), agent("h2")).evaluate([wanted]))
 
 
 def test_before_the_hosts_are_known() -> None:
@@ -96,7 +96,7 @@ def test_before_the_hosts_are_known() -> None:
 
 def test_a_call_finds_out_about_a_bounded_number_of_shapes() -> None:
     """The next call continues with the remaining shapes."""
-    pool = registered(agent("h1"))
+    pool = make_cache(agent("h1"))
     shapes: list[PodShape] = [shape(5 + number) for number in range(EVALUATED_MAX + 1)]
 
     assert EVALUATED_MAX == len(pool.evaluate(shapes))

@@ -27,7 +27,7 @@ from services.hostmgr import pod_uses
 from services.hostmgr.driver import Capabilities, RegisteredHost, UseSample
 from services.hostmgr.hosts.host_cache import HostCache
 from services.hostmgr.views import AVOIDED, MAINTAINED, ClusterViews, ViewsServicer
-from tests.unit.hostmgr.test_maintenance import maintained
+from tests.unit.hostmgr.test_maintenance import make_maintenance
 
 CAPACITY = Resources.of(8, 4_096, 40_000)
 JOB = JobId("91b1b8e5-2ba8-11e7-bc23-0242ac11000d")
@@ -122,7 +122,7 @@ def test_hosts_in_maintenance_count_by_their_state() -> None:
     counts.
     """
     story = Story()
-    story.cache.set_maintained([maintained("a", HostState.DRAINING), maintained("gone", HostState.DOWN)])
+    story.cache.set_maintained([make_maintenance("a", HostState.DRAINING), make_maintenance("gone", HostState.DOWN)])
 
     found = story.views.overview().overview
 
@@ -148,7 +148,7 @@ def test_what_is_wrong_with_a_cluster() -> None:
 def test_drains_are_reported_with_their_progress() -> None:
     """The progress is in storage; while storage does not answer, a late drain is reported without it."""
     story, hour_ago = Story(), time.time_ns() - 3_600 * NS_PER_S
-    draining = replace(maintained("a", HostState.DRAINING), drained_from_ns=hour_ago, deadline_s=1_800)
+    draining = replace(make_maintenance("a", HostState.DRAINING), drained_from_ns=hour_ago, deadline_s=1_800)
     story.cache.set_maintained([draining])
     story.rows = [replace(draining, progress=DrainProgress(3, waiting_for="the SLA of 1 job to let 3 pods go"))]
     late = [text for text in story.problems() if "drain of host a" in text]
@@ -167,7 +167,7 @@ def test_a_host_that_is_back_or_went_for_maintenance_is_not_wrong() -> None:
     """A host that has been gone for long counts as removed."""
     story = Story()
     story.cache.set_hosts([])
-    story.cache.set_maintained([maintained("a", HostState.DOWN)])
+    story.cache.set_maintained([make_maintenance("a", HostState.DOWN)])
 
     assert ["Host b left"] == [text[:11] for text in story.problems() if text.startswith("Host") and "left" in text]
     story.cache.set_hosts([host("b")])
@@ -178,7 +178,7 @@ def test_a_host_that_is_back_or_went_for_maintenance_is_not_wrong() -> None:
 def test_the_map_has_one_entry_for_each_host() -> None:
     """Hosts are sorted by name. 255 stands for a missing or unknown amount."""
     story = Story(host("b"), host("a"), host("c", withdrawn="an operator drains it", state=HostState.DRAINING))
-    story.cache.set_maintained([maintained("d", HostState.DOWN)])
+    story.cache.set_maintained([make_maintenance("d", HostState.DOWN)])
 
     found = story.map()
 
@@ -242,7 +242,7 @@ def test_pods_are_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (f"{JOB}-0-1", 250, 64) == (use.pod_id, use.cpu_milli, use.memory_mib)
 
 
-def held_cpu(columns: HostColumns) -> dict[str, int]:
+def sum_held_cpu(columns: HostColumns) -> dict[str, int]:
     """Return the allocation by host, in percent."""
     return dict(zip(columns.hostnames, columns.compute_held_percents("cpu"), strict=True))
 
@@ -261,10 +261,10 @@ def test_columns_follow_hosts_that_come_change_and_go() -> None:
     swapped = views.view().columns
     story.cache.set_hosts([])
 
-    assert {"a": 50, "b": 50} == held_cpu(first)
-    assert {"a": 100, "b": 50} == held_cpu(changed)
-    assert {"b": 50, "z": 50} == held_cpu(swapped)
-    assert {} == held_cpu(views.view().columns)
+    assert {"a": 50, "b": 50} == sum_held_cpu(first)
+    assert {"a": 100, "b": 50} == sum_held_cpu(changed)
+    assert {"b": 50, "z": 50} == sum_held_cpu(swapped)
+    assert {} == sum_held_cpu(views.view().columns)
 
 
 def test_avoided_hosts_have_a_flag() -> None:

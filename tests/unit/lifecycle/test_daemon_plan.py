@@ -23,7 +23,7 @@ def pod(text: str, number: int) -> Neighbour:
     return Neighbour(pod_id, int(priority or 0), number, holds, "!" not in text, "~" in text)
 
 
-def planned(drawn: str, cores: int = 2) -> DaemonPlan:
+def make_plan(drawn: str, cores: int = 2) -> DaemonPlan:
     hosts, neighbours = [], {}
     for number, line in enumerate(drawn.strip().splitlines()):
         capacity, *words = line.split()
@@ -52,7 +52,7 @@ def test_each_host_counts_once(
     drawn: str, away: int, free: int, evicting: int, evicted: int, waiting: int, unchecked: int
 ) -> None:
     """Each host counts once, as when the daemon is created."""
-    room = planned(drawn)
+    room = make_plan(drawn)
 
     assert (away, free, evicting, evicted, waiting, unchecked) == (
         room.unavailable_count, room.free_count, room.evicting_count, room.evicted_count, room.waiting_count,
@@ -65,5 +65,5 @@ def test_the_overhead_is_that_of_hosts_that_take_pods() -> None:
     """Overhead counts hosts that accept pods, whether the daemon fits there or not; hosts in maintenance are no
     capacity. It is at most the resources that other daemons leave free.
     """
-    assert Resources(6_000) == planned("4 room\n4 4!\n4 4:0\n4 away").overhead
-    assert Resources(2_000 + 1_000) == planned("4 room\n4/1 ?\n4/0 ?").overhead
+    assert Resources(6_000) == make_plan("4 room\n4 4!\n4 4:0\n4 away").overhead
+    assert Resources(2_000 + 1_000) == make_plan("4 room\n4/1 ?\n4/0 ?").overhead

@@ -19,7 +19,7 @@ def waiting(uid: str, job: JobId = A) -> ObservedPod:
     return ObservedPod(uid, job, waits=True)
 
 
-def gone(uid: str, job: JobId = A) -> ObservedPod:
+def make_gone_pod(uid: str, job: JobId = A) -> ObservedPod:
     return ObservedPod(uid, job, waits=False)
 
 
@@ -51,7 +51,7 @@ def test_a_run_that_was_never_bound_goes_on_with_its_pod() -> None:
 
 def test_a_pod_that_is_deleted_while_it_waits_leaves_the_queue() -> None:
     """A waiting pod that is deleted, or bound by another scheduler, leaves the queue."""
-    for seen in ([], [gone("p")]):
+    for seen in ([], [make_gone_pod("p")]):
         plan = plan_adoption(seen, [slot("p", PodState.PENDING, 3)])
         assert AdoptionPlan(stop={A: [3]}, forget=("p",)) == plan
 
@@ -59,7 +59,7 @@ def test_a_pod_that_is_deleted_while_it_waits_leaves_the_queue() -> None:
 def test_a_pod_on_a_host_keeps_its_instance_until_its_end_is_stored() -> None:
     """The cluster reports how it ends; then the instance is free."""
     assert AdoptionPlan() == plan_adoption([], [slot("p", PodState.RUNNING)])
-    assert AdoptionPlan(forget=("p",)) == plan_adoption([gone("p")], [slot("p", PodState.SUCCEEDED)])
+    assert AdoptionPlan(forget=("p",)) == plan_adoption([make_gone_pod("p")], [slot("p", PodState.SUCCEEDED)])
 
 
 def test_pods_beyond_the_bound_wait_outside() -> None:

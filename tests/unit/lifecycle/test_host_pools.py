@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from peloton.lifecycle.constraints import host_labels
 from peloton.lifecycle.host_pools import (
     announce,
-    announced_free,
+    compute_announced_free,
     find_unserving,
     host_pool_labels,
     infer_workloads,
@@ -130,7 +130,7 @@ def test_offers_are_bounded_by_cluster_and_host_pool(
     """Free resources are never negative, and with them pods never request more than is announced, unless they have
     already.
     """
-    room = announced_free(free, capacity, held, factors)
+    room = compute_announced_free(free, capacity, held, factors)
 
     assert all(amount >= 0 for amount in room)
     assert room.fits_in(announce(free, factors))

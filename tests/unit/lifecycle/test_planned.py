@@ -28,7 +28,7 @@ def cpu(cores: int, **more: object) -> PodShape:
     return PodShape(Resources(cores * 1000), **more)  # type: ignore[arg-type]
 
 
-def reported(pods: Sequence[PlannedPods]) -> list[tuple[int, int, int, bool]]:
+def list_rows(pods: Sequence[PlannedPods]) -> list[tuple[int, int, int, bool]]:
     """Returns cores, count, turn, and whether it is a gang."""
     return [(each.shape.resources.cpu_milli // 1000, each.count, each.turn, each.is_gang) for each in pods]
 
@@ -39,7 +39,7 @@ def test_pods_that_are_admitted_take_the_first_turn() -> None:
 
     found = plan_pods(job(10), pods, [range(2), range(5, 6)], 8, "")
 
-    assert [(1, 2, FIRST, False), (1, 2, LATER, False), (2, 1, FIRST, False), (2, 3, LATER, False)] == reported(found)
+    assert [(1, 2, FIRST, False), (1, 2, LATER, False), (2, 1, FIRST, False), (2, 3, LATER, False)] == list_rows(found)
     assert {Workload.BATCH} == {each.shape.workload for each in found}
 
 
@@ -54,8 +54,8 @@ def test_a_gang_is_one_thing() -> None:
 
     now, later = (plan_pods(job(5, gang=3), pods, chosen, 5, "") for chosen in ([range(5)], []))
 
-    assert [(2, 3, FIRST, True), (1, 2, FIRST, False)] == reported(now)
-    assert [(2, 3, LATER, True), (1, 2, LATER, False)] == reported(later)
+    assert [(2, 3, FIRST, True), (1, 2, FIRST, False)] == list_rows(now)
+    assert [(2, 3, LATER, True), (1, 2, LATER, False)] == list_rows(later)
     assert [layout, layout.apart] == [each.shape.layout for each in now]
 
 

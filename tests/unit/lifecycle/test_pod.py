@@ -75,7 +75,7 @@ def a_status(state: PodState, **changes: object) -> PodStatus:
     return replace(status, **changes)  # type: ignore[arg-type]
 
 
-def applied(
+def apply(
     pod: PodRecord, status: PodStatus, job_type: JobType = JobType.BATCH, kill_on_preempt: bool = False
 ) -> Applied:
     outcome = apply_status(pod, status, job_type, kill_on_preempt=kill_on_preempt)
@@ -112,7 +112,7 @@ def test_first_running_report_starts_the_clock() -> None:
     """The start time is that of the first RUNNING report, and the reason is cleared."""
     launched = a_pod(PodState.LAUNCHED, started_ns=0, reason="REASON_UPDATE_OFFER", revision=4)
 
-    pod = applied(launched, a_status(PodState.RUNNING, message="up", reason="REASON_OTHER")).pod
+    pod = apply(launched, a_status(PodState.RUNNING, message="up", reason="REASON_OTHER")).pod
 
     assert (PodState.RUNNING, 15 * SECOND, "up", "", 5) == (
         pod.state,
@@ -126,7 +126,7 @@ def test_first_running_report_starts_the_clock() -> None:
 def test_a_failed_command_reports_its_exit_code() -> None:
     """A FAILED report keeps message and reason, counts a failure, and the exit code is read from the message."""
     message = "Command exited with status 7"
-    outcome = applied(a_pod(), a_status(PodState.FAILED, message=message, reason="REASON_COMMAND_EXECUTOR_FAILED"))
+    outcome = apply(a_pod(), a_status(PodState.FAILED, message=message, reason="REASON_COMMAND_EXECUTOR_FAILED"))
 
     assert outcome.ended
     pod = outcome.pod
@@ -160,7 +160,7 @@ def test_a_duplicate_launch_refused_by_the_master_is_no_failure() -> None:
 
 def test_lost_while_wanted_stays_lost() -> None:
     """A LOST pod keeps its reason, and counts no failure."""
-    pod = applied(a_pod(), a_status(PodState.LOST, message="agent gone", reason="REASON_SLAVE_REMOVED")).pod
+    pod = apply(a_pod(), a_status(PodState.LOST, message="agent gone", reason="REASON_SLAVE_REMOVED")).pod
 
     assert (PodState.LOST, "Task LOST: agent gone", "REASON_SLAVE_REMOVED") == (pod.state, pod.message, pod.reason)
     assert 0 == pod.failure_count
@@ -168,7 +168,7 @@ def test_lost_while_wanted_stays_lost() -> None:
 
 def test_lost_while_being_killed_is_killed() -> None:
     """A lost pod with the goal to end has ended."""
-    pod = applied(a_pod(PodState.KILLING, goal=PodState.KILLED), a_status(PodState.LOST, message="agent gone")).pod
+    pod = apply(a_pod(PodState.KILLING, goal=PodState.KILLED), a_status(PodState.LOST, message="agent gone")).pod
 
     assert (PodState.KILLED, "Stopped task LOST event: agent gone") == (pod.state, pod.message)
 
@@ -178,7 +178,7 @@ def test_a_pod_of_a_drained_host_is_evicted(job_type: JobType) -> None:
     """A pod of a drained host shows the reason, counts no failure, and does not come back to that host."""
     status = a_status(PodState.KILLED, message="terminated", reason="REASON_X", cause=Cause.HOST_DRAINED)
 
-    pod = applied(a_pod(desired_host="host", goal=default_pod_goal(job_type)), status, job_type).pod
+    pod = apply(a_pod(desired_host="host", goal=default_pod_goal(job_type)), status, job_type).pod
 
     assert ("Sent away, as its host is drained: terminated", "REASON_X") == (pod.message, pod.reason)
     assert Termination(TerminationReason.KILLED_HOST_MAINTENANCE) == pod.termination
@@ -193,11 +193,11 @@ def test_kill_on_preempt_makes_every_eviction_the_end(cause: Cause) -> None:
     """A pod with killOnPreempt ends with any eviction, also by an operator of the cluster or by another scheduler; it
     continues after all other endings.
     """
-    pod = applied(a_pod(), a_status(PodState.KILLED, cause=cause), kill_on_preempt=True).pod
+    pod = apply(a_pod(), a_status(PodState.KILLED, cause=cause), kill_on_preempt=True).pod
 
     assert (PodState.PREEMPTING if cause in EVICTIONS else PodState.SUCCEEDED) == pod.goal
     assert PodState.KILLED == pod.state
-    assert PodState.SUCCEEDED == applied(a_pod(), a_status(PodState.KILLED, cause=cause)).pod.goal
+    assert PodState.SUCCEEDED == apply(a_pod(), a_status(PodState.KILLED, cause=cause)).pod.goal
 
 
 @pytest.mark.parametrize(
@@ -211,7 +211,7 @@ def test_kill_on_preempt_makes_every_eviction_the_end(cause: Cause) -> None:
 )
 def test_what_leaves_anyway_is_not_evicted(changes: dict[str, object], state: PodState, expected: PodState) -> None:
     """A pod that ends on request, or has succeeded, before its host was drained is not changed by the drain."""
-    pod = applied(a_pod(**changes), a_status(state, cause=Cause.HOST_DRAINED), kill_on_preempt=True).pod
+    pod = apply(a_pod(**changes), a_status(state, cause=Cause.HOST_DRAINED), kill_on_preempt=True).pod
 
     assert (state, expected) == (pod.state, pod.goal)
 
@@ -221,7 +221,7 @@ def test_what_we_asked_for_is_not_blamed_on_the_drain() -> None:
     termination = Termination(TerminationReason.KILLED_ON_REQUEST)
     asked = a_pod(PodState.KILLING, goal=PodState.KILLED, termination=termination, reason="why")
 
-    pod = applied(asked, a_status(PodState.KILLED, reason="REASON_X", cause=Cause.HOST_DRAINED)).pod
+    pod = apply(asked, a_status(PodState.KILLED, reason="REASON_X", cause=Cause.HOST_DRAINED)).pod
 
     assert (termination, "why") == (pod.termination, pod.reason)
 
@@ -231,17 +231,17 @@ def test_what_we_asked_for_is_not_blamed_on_the_drain() -> None:
 )
 def test_a_launch_is_lost_when_nothing_of_it_started(state: PodState, lost: bool) -> None:
     """A lost run counts as a lost launch only if it was never STARTING or RUNNING."""
-    assert lost == applied(a_pod(state), a_status(PodState.LOST)).launch_lost
+    assert lost == apply(a_pod(state), a_status(PodState.LOST)).launch_lost
 
 
 def test_running_time_is_summed_for_batch_jobs() -> None:
     """Each finished run adds its running time; a service's is always zero, as is that of a run never started."""
     status = a_status(PodState.SUCCEEDED)
 
-    assert 12.5 == applied(a_pod(run_seconds=7.5), status).pod.run_seconds
-    assert 0.0 == applied(a_pod(), status, JobType.SERVICE).pod.run_seconds
-    assert 0.0 == applied(a_pod(PodState.LAUNCHED, started_ns=0), status).pod.run_seconds
-    assert 0.0 == applied(a_pod(started_ns=99 * SECOND), status).pod.run_seconds
+    assert 12.5 == apply(a_pod(run_seconds=7.5), status).pod.run_seconds
+    assert 0.0 == apply(a_pod(), status, JobType.SERVICE).pod.run_seconds
+    assert 0.0 == apply(a_pod(PodState.LAUNCHED, started_ns=0), status).pod.run_seconds
+    assert 0.0 == apply(a_pod(started_ns=99 * SECOND), status).pod.run_seconds
 
 
 @pytest.mark.parametrize(
@@ -275,10 +275,10 @@ def test_health_reports_are_news_only_when_health_changes() -> None:
     well = replace(sick, healthy=True)
     unknown = a_pod(health=HealthState.HEALTH_UNKNOWN)
 
-    first = applied(unknown, sick).pod
+    first = apply(unknown, sick).pod
     assert (HealthState.UNHEALTHY, HEALTH_CHECK_REASON) == (first.health, first.reason)
     assert isinstance(apply_status(first, sick, JobType.SERVICE), Ignored)
-    assert HealthState.HEALTHY == applied(first, well).pod.health
+    assert HealthState.HEALTHY == apply(first, well).pod.health
     assert isinstance(apply_status(unknown, replace(sick, healthy=None), JobType.SERVICE), Ignored)
     assert isinstance(apply_status(unknown, replace(sick, reason=""), JobType.SERVICE), Ignored)
 
@@ -292,7 +292,7 @@ def test_the_reason_for_a_kill_outlives_it() -> None:
         termination=Termination(TerminationReason.DEADLINE_TIMEOUT_EXCEEDED),
     )
 
-    pod = applied(observed, a_status(PodState.KILLED, message="Command terminated")).pod
+    pod = apply(observed, a_status(PodState.KILLED, message="Command terminated")).pod
 
     assert "Deadline exceeded" == pod.reason
     assert observed.termination == pod.termination
@@ -303,18 +303,18 @@ def test_why_a_pod_waits_on_its_host_is_its_message() -> None:
     words = {"reason": "ErrImagePull", "message": "x:1: not found"}
     pulls = a_status(PodState.LAUNCHED, waits=True, **words)
     launched = a_pod(PodState.LAUNCHED, reason="REASON_UPDATE_OFFER", message="Add hostname and ports")
-    waiting = applied(launched, pulls).pod
+    waiting = apply(launched, pulls).pod
 
     assert (PodState.LAUNCHED, "ErrImagePull", "x:1: not found") == (waiting.state, waiting.reason, waiting.message)
     assert isinstance(apply_status(waiting, pulls, JobType.BATCH), Ignored)
-    assert "" == applied(waiting, a_status(PodState.RUNNING)).pod.message
-    starting = applied(waiting, a_status(PodState.STARTING, waits=True, **words)).pod
+    assert "" == apply(waiting, a_status(PodState.RUNNING)).pod.message
+    starting = apply(waiting, a_status(PodState.STARTING, waits=True, **words)).pod
     assert isinstance(apply_status(starting, a_status(PodState.STARTING, waits=True, **words), JobType.BATCH), Ignored)
     assert (
         "no"
-        == applied(starting, a_status(PodState.STARTING, waits=True, reason="ErrImagePull", message="no")).pod.message
+        == apply(starting, a_status(PodState.STARTING, waits=True, reason="ErrImagePull", message="no")).pod.message
     )
-    pulled = applied(starting, a_status(PodState.STARTING)).pod  # the image of an init container that runs now
+    pulled = apply(starting, a_status(PodState.STARTING)).pod  # the image of an init container that runs now
     assert ("", "") == (pulled.reason, pulled.message)
     assert isinstance(apply_status(pulled, a_status(PodState.STARTING, message="other"), JobType.BATCH), Ignored)
 

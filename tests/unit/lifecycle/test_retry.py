@@ -20,7 +20,7 @@ REPLACE = Ending(NextRun.REPLACE)
 RELAUNCH = Ending(NextRun.RELAUNCH)
 
 
-def ended(state: PodState, **changes: object) -> PodRecord:
+def make_ended_pod(state: PodState, **changes: object) -> PodRecord:
     pod = PodRecord(
         job_id=JobId("11111111-2222-3333-4444-555555555555"),
         instance_id=0,
@@ -58,7 +58,7 @@ def ended(state: PodState, **changes: object) -> PodRecord:
 )
 def test_batch_pods_run_again_by_rule(state: PodState, changes: dict[str, object], expected: Ending) -> None:
     """A batch pod runs again at once while attempts are left."""
-    assert expected == after_end(ended(state, **changes), JobType.BATCH)
+    assert expected == after_end(make_ended_pod(state, **changes), JobType.BATCH)
 
 
 @pytest.mark.parametrize("cause", [cause for cause in Cause if RULES[cause].again is Again.BY_PLATFORM])
@@ -74,7 +74,7 @@ def test_what_the_platform_broke_runs_four_times_at_least(
     cause: Cause, changes: dict[str, object], expected: Ending
 ) -> None:
     """A platform failure is retried up to the larger of the job's limit and four."""
-    assert expected == after_end(ended(PodState.FAILED, **changes), JobType.BATCH, cause=cause)
+    assert expected == after_end(make_ended_pod(PodState.FAILED, **changes), JobType.BATCH, cause=cause)
 
 
 EVICTED_BY_CLUSTER = [cause for cause in Cause if RULES[cause].again is Again.ALWAYS]
@@ -87,28 +87,28 @@ def test_what_was_evicted_runs_again_at_once(cause: Cause, state: PodState, job_
     """A run evicted by the cluster runs again at once, however often it failed before, and whatever the job allows: it
     was not at fault.
     """
-    pod = ended(state, failure_count=50, goal=default_pod_goal(job_type))
+    pod = make_ended_pod(state, failure_count=50, goal=default_pod_goal(job_type))
 
     assert REPLACE == after_end(pod, job_type, cause=cause)
 
 
 def test_what_was_to_end_rests_when_it_is_evicted() -> None:
     """A pod that is stopped or has succeeded before its eviction rests."""
-    stopped = ended(PodState.KILLED, goal=PodState.KILLED)
+    stopped = make_ended_pod(PodState.KILLED, goal=PodState.KILLED)
 
     assert REST == after_end(stopped, JobType.BATCH, cause=Cause.HOST_DRAINED)
-    assert REST == after_end(ended(PodState.SUCCEEDED), JobType.BATCH, cause=Cause.HOST_DRAINED)
+    assert REST == after_end(make_ended_pod(PodState.SUCCEEDED), JobType.BATCH, cause=Cause.HOST_DRAINED)
 
 
 def test_a_lost_launch_is_always_repeated() -> None:
     """A launch that never started uses up no attempt, whatever the job allows."""
-    assert RELAUNCH == after_end(ended(PodState.LOST, failure_count=50), JobType.BATCH, launch_lost=True)
+    assert RELAUNCH == after_end(make_ended_pod(PodState.LOST, failure_count=50), JobType.BATCH, launch_lost=True)
 
 
 @pytest.mark.parametrize("state", sorted(TERMINAL - {PodState.DELETED}))
 def test_services_always_run_again(state: PodState) -> None:
     """A service ends only when it is stopped: it runs again at once the first time, later after failures."""
-    pod = ended(state, goal=PodState.RUNNING)
+    pod = make_ended_pod(state, goal=PodState.RUNNING)
 
     assert RETRY == after_end(pod, JobType.SERVICE)
     assert Ending(NextRun.RETRY, 130 * SECOND) == after_end(replace(pod, failure_count=1), JobType.SERVICE)
@@ -135,7 +135,7 @@ def test_a_batch_pod_waits_before_it_returns_to_its_host(
     """The wait is 10 s, 20 s, 40 s ... 10 m from the start of its run, up to the next multiple of 5 s; from its end if
     it never started. A run that was longer than its wait is repeated at once.
     """
-    pod = failed_run(started_s, ended_s, failures)
+    pod = make_failed_run(started_s, ended_s, failures)
 
     assert Ending(NextRun.RETRY, due_s * SECOND) == after_end(
         pod, JobType.BATCH, batch_backoff=Backoff(10, 600), has_other_host=False
@@ -160,20 +160,20 @@ def test_a_batch_pod_that_may_go_elsewhere_waits_from_its_third_quick_failure(
     started_s: int, failures: int, due_s: int
 ) -> None:
     """The first two retries start at once, and so does every later one of a run that was longer than seconds."""
-    pod = failed_run(started_s, 100, failures)
+    pod = make_failed_run(started_s, 100, failures)
 
     assert Ending(NextRun.RETRY, due_s * SECOND) == after_end(pod, JobType.BATCH, batch_backoff=Backoff(10, 600))
 
 
-def failed_run(started_s: int, ended_s: int, failures: int) -> PodRecord:
+def make_failed_run(started_s: int, ended_s: int, failures: int) -> PodRecord:
     times = {"started_ns": started_s * SECOND, "updated_ns": ended_s * SECOND}
-    return ended(PodState.FAILED, failure_count=failures, max_failures=100, **times)
+    return make_ended_pod(PodState.FAILED, failure_count=failures, max_failures=100, **times)
 
 
 @pytest.mark.parametrize("cause", EVICTED_BY_CLUSTER)
 def test_no_pod_waits_that_did_not_fail(cause: Cause) -> None:
     """Pods that were evicted by the cluster or lost run again at once, however often they failed before."""
-    lost = ended(PodState.LOST, failure_count=3, max_failures=5)
+    lost = make_ended_pod(PodState.LOST, failure_count=3, max_failures=5)
 
     assert RETRY == after_end(lost, JobType.BATCH, batch_backoff=Backoff(10, 600))
     assert RELAUNCH == after_end(lost, JobType.BATCH, launch_lost=True, batch_backoff=Backoff(10, 600))
@@ -194,13 +194,13 @@ def test_no_pod_waits_that_did_not_fail(cause: Cause) -> None:
 )
 def test_attempts_that_are_left_to_a_run_that_fails(changes: dict[str, object], cause: Cause, expected: bool) -> None:
     """The failure counts before the next run is decided."""
-    assert expected is may_retry(ended(PodState.RUNNING, **changes), cause)
+    assert expected is may_retry(make_ended_pod(PodState.RUNNING, **changes), cause)
 
 
 def test_a_pod_that_has_not_ended_is_no_question() -> None:
     """The rule is for ended pods only."""
     with pytest.raises(AssertionError, match="has not ended"):
-        after_end(ended(PodState.RUNNING), JobType.BATCH)
+        after_end(make_ended_pod(PodState.RUNNING), JobType.BATCH)
 
 
 @pytest.mark.parametrize(

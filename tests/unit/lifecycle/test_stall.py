@@ -97,7 +97,7 @@ def test_how_long_until_it_stalls() -> None:
     assert ([600.0, 400.0, 1.0, 1.0], 0.0) == (waits, stall.stalls_in_s(after_s(600), START))
 
 
-def ended(message: str) -> PodEvent:
+def end_event(message: str) -> PodEvent:
     pod = service_pod(0)
     return PodEvent(
         JOB, 0, 1, 1, 0, PodState.FAILED, PodState.RUNNING, 2, 2, "h1", "", message, "", pod.health, START
@@ -109,7 +109,7 @@ def ended(message: str) -> PodEvent:
     [
         (
             service_pod(0, state=PodState.INITIALIZED, failure_count=8),
-            ended("Command exited with status 1; stderr:\nno such table"),
+            end_event("Command exited with status 1; stderr:\nno such table"),
             "instance 0 fails again and again, last on h1: Command exited with status 1; stderr:\nno such table",
         ),
         (
@@ -136,4 +136,4 @@ def test_the_cause_is_that_of_the_worst_instance(worst: PodRecord | None, last: 
     update = replace(ROLLING, waiting_for="the SLA: 1 of at most 1 instances are unavailable already")
 
     assert text == stall.cause_text(update, worst, last)
-    assert stall.CAUSE_MAX == len(stall.cause_text(update, service_pod(0, failure_count=1), ended("x" * 2_000)))
+    assert stall.CAUSE_MAX == len(stall.cause_text(update, service_pod(0, failure_count=1), end_event("x" * 2_000)))

@@ -17,7 +17,7 @@ from services.resmgr.state import ResmgrState
 from tests.unit.resmgr.world import FAST, World
 
 
-def queued(world: World) -> ResmgrState:
+def queue_jobs(world: World) -> ResmgrState:
     """Return a state with seven pods of one cpu in /maps, whose limit is five."""
     job = world.job(world.pool("maps", 5, 5), 7)
     world.storage.admission.mark_pending(job, world.storage.admission.queueable(job, 10), 1)
@@ -28,7 +28,7 @@ def queued(world: World) -> ResmgrState:
 
 def test_all_is_well(world: World) -> None:
     """A cycle that admits gangs reports no fault."""
-    state = queued(world)
+    state = queue_jobs(world)
     now = state.snapshot(100, 0)
     before, plan = replace(now, usage=now.usage.copy()), plan_cycle(now)
     state.apply_admission(plan.admission)
@@ -39,7 +39,7 @@ def test_all_is_well(world: World) -> None:
 
 def test_admitted_above_a_limit(world: World) -> None:
     """A plan with another limit than the pool has admits too much; the fault names pool, rule and amounts."""
-    state = queued(world)
+    state = queue_jobs(world)
     now = state.snapshot(100, 0)
     before = replace(now, usage=now.usage.copy())
     generous = now.tree.limit.copy()
@@ -52,15 +52,15 @@ def test_admitted_above_a_limit(world: World) -> None:
     assert "cpu of /maps grew from 0 to 7000, above the limit: 5000" in found
 
 
-def lost_account(state: ResmgrState) -> None:
+def drop_account(state: ResmgrState) -> None:
     state.accounts.demand[1, 0] -= 1000
 
 
-def lost_pod(state: ResmgrState) -> None:
+def drop_pod(state: ResmgrState) -> None:
     next(iter(state.jobs.values())).states[3] = CODES["FAILED"]  # type: ignore[index]
 
 
-def held_twice(state: ResmgrState) -> None:
+def hold_twice(state: ResmgrState) -> None:
     next(iter(state.jobs.values())).states[3] = HOLDING
 
 
@@ -72,15 +72,15 @@ def forgotten_job(state: ResmgrState) -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (lost_account, "demand of cpu of /maps: 6000 is kept, its pods add up to 7000"),
-        (lost_pod, "7 pods of"),
-        (held_twice, "non_slack of cpu of /maps: 0 is kept, its pods add up to 1000"),
+        (drop_account, "demand of cpu of /maps: 6000 is kept, its pods add up to 7000"),
+        (drop_pod, "7 pods of"),
+        (hold_twice, "non_slack of cpu of /maps: 0 is kept, its pods add up to 1000"),
         (forgotten_job, "demand of cpu of /maps: 7000 is kept, its pods add up to 0"),
     ],
 )
 def test_wrong_books(change: Callable[[ResmgrState], None], words: str, world: World) -> None:
     """Each way to lose or double a pod is a fault."""
-    state = queued(world)
+    state = queue_jobs(world)
     assert list(faults(state)) == []
 
     change(state)

@@ -28,7 +28,7 @@ async def serving(world: World) -> AsyncIterator[tuple[AdmissionLoop, AdmissionS
         await loop.stop()
 
 
-async def queued(servicer: AdmissionServicer, job: JobId, limit: int = 100) -> Queued:
+async def queue_job(servicer: AdmissionServicer, job: JobId, limit: int = 100) -> Queued:
     return await servicer._enqueue(job, limit)
 
 
@@ -43,7 +43,7 @@ async def test_the_answer_reports_what_was_admitted(world: World) -> None:
     job = world.job(world.pool("p", 10, 10), 15)
 
     async with serving(world) as (_, servicer):
-        assert Queued(15, 10) == await queued(servicer, job)
+        assert Queued(15, 10) == await queue_job(servicer, job)
         assert {PodState.READY: list(range(10)), PodState.PENDING: list(range(10, 15))} == world.states(job)
         assert job not in world.lifecycles.woken
 
@@ -54,8 +54,8 @@ async def test_what_is_admitted_later_is_reported(world: World) -> None:
     first, second = world.job(pool, 1), world.job(pool, 1)
 
     async with serving(world) as (_, servicer):
-        assert Queued(1, 1) == await queued(servicer, first)
-        assert Queued(1, 0) == await queued(servicer, second)
+        assert Queued(1, 1) == await queue_job(servicer, first)
+        assert Queued(1, 0) == await queue_job(servicer, second)
         world.finish(first, [0])
         await woken(world, second)
 
@@ -65,7 +65,7 @@ async def test_a_gang_is_woken(world: World) -> None:
     job = world.job(world.pool("p", 10, 10), 5, gang=3)
 
     async with serving(world) as (_, servicer):
-        assert Queued(5, 2) == await queued(servicer, job)
+        assert Queued(5, 2) == await queue_job(servicer, job)
         await woken(world, job)
 
 
@@ -75,7 +75,7 @@ async def test_nothing_queued_is_answered_at_once(world: World, monkeypatch: pyt
     job = world.job(world.pool("p", 0, 0), 1)
 
     async with serving(world) as (_, servicer):
-        assert Queued(0) == await queued(servicer, job, limit=0)
+        assert Queued(0) == await queue_job(servicer, job, limit=0)
 
 
 async def test_without_a_cycle_the_answer_comes_in_time(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -86,14 +86,14 @@ async def test_without_a_cycle_the_answer_comes_in_time(world: World, monkeypatc
     loop = world.loop(FAST)
     await loop.start()
     try:
-        assert Queued(1, 0) == await queued(AdmissionServicer(loop), job)
+        assert Queued(1, 0) == await queue_job(AdmissionServicer(loop), job)
         world.hosts.answer = capacity
         await woken(world, job)
     finally:
         await loop.stop()
 
 
-async def left(loop: AdmissionLoop, job: JobId) -> None:
+async def wait_until_left(loop: AdmissionLoop, job: JobId) -> None:
     with loop.waiters.waiter(job) as waiter:
         await loop.enqueue(job, 100)
         await waiter.count_admitted()
@@ -105,7 +105,7 @@ async def test_a_caller_that_goes_away_leaves_a_wake_up(world: World) -> None:
     job = world.job(world.pool("p", 10, 10), 2)
 
     async with serving(world) as (loop, _):
-        caller = asyncio.create_task(left(loop, job))
+        caller = asyncio.create_task(wait_until_left(loop, job))
         await asyncio.wait([caller])
         assert caller.cancelled()
         assert [job] == world.lifecycles.woken

@@ -300,7 +300,7 @@ async def test_a_plan_of_a_daemon(world: World) -> None:
 # -- planned evictions ---------------------------------------------------------------------------------------------
 
 
-def reported(evictions: Iterable[pb.PlannedEviction]) -> list[tuple[str, int, int, int, float]]:
+def list_evictions(evictions: Iterable[pb.PlannedEviction]) -> list[tuple[str, int, int, int, float]]:
     """Return job, first instance, count, rounds and seconds of each eviction."""
     return [(one.jobId.value, one.firstInstance, one.instanceCount, one.rounds, one.withinS) for one in evictions]
 
@@ -321,14 +321,14 @@ async def test_a_plan_of_a_job_says_who_would_leave(world: World) -> None:
         humble = await asked.stub.JobPlan(pb.JobPlanRequest(config=job_config(lends, 2, 10)))
         after = facts(asked.server.loop.state)
 
-    assert reported(back.evictions) == [(lent, 7, 3, 5, 300)]
+    assert list_evictions(back.evictions) == [(lent, 7, 3, 5, 300)]
     assert back.text.splitlines()[-1] == (
         "  after 5 rounds of preemption (300 s), instances 7-9 of job job: preempted for this job of /b, "
         "which wants cpu 10: /a holds 100 and is entitled to 70"
     )
-    assert reported(urgent.evictions) == [(lent, 8, 2, 1, 60)]
+    assert list_evictions(urgent.evictions) == [(lent, 8, 2, 1, 60)]
     assert urgent.evictions[0].text.startswith("preempted for this job of /a, which wants cpu 10: its priority is 4")
-    assert (reported(humble.evictions), after) == ([], before)
+    assert (list_evictions(humble.evictions), after) == ([], before)
 
 
 async def test_a_plan_of_a_pool_says_who_would_leave(world: World) -> None:
@@ -343,8 +343,8 @@ async def test_a_plan_of_a_pool_says_who_would_leave(world: World) -> None:
         await until(lambda: world.states(lent) == {PodState.READY: list(range(10))})
         same, more = await asked.plan(pool_config("b", 0, 10)), await asked.plan(pool_config("b", 50, 50))
 
-    assert reported(same.evictions) == []
-    assert reported(more.evictions) == [(lent, 5, 4, 5, 300)]
+    assert list_evictions(same.evictions) == []
+    assert list_evictions(more.evictions) == [(lent, 5, 4, 5, 300)]
     assert {one.forJobId.value for one in more.evictions} == {waits}
     assert "Instances that would be evicted:" in more.text.splitlines()
     assert "No instance would be evicted." in same.text.splitlines()

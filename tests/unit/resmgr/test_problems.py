@@ -19,7 +19,7 @@ from tests.unit.resmgr.world import World
 TOO_LARGE = "no host has cpu 7: the largest of 3 hosts has 4"
 
 
-async def reported(asked: Asked) -> list[tuple[str, str]]:
+async def list_problems(asked: Asked) -> list[tuple[str, str]]:
     async with grpc.aio.insecure_channel(f"127.0.0.1:{asked.server.port}") as channel:
         stub = resmgr_pb2_grpc.ProblemsStub(channel)
         answer = await stub.FindProblems(resmgr_pb2.FindProblemsRequest())
@@ -34,15 +34,15 @@ async def test_jobs_that_fit_no_host_are_reported(world: World) -> None:
     large, fine = world.job(world.pool("p", 14, 14), 2, cpu=7), world.job(world.pool("q", 9, 9), 2)
 
     async with asking(world) as asked:
-        assert [] == await reported(asked)
+        assert [] == await list_problems(asked)
         await asked.queue(large, fine)
         asked.server.loop.note_unplaced(large, 2, lacking_capacity(2))
         asked.server.loop.note_unplaced(fine, 2, lacking_capacity(2))
-        admitted = await reported(asked)
+        admitted = await list_problems(asked)
         await asked.server.loop.requeue_pods(large, [(0, 2)], REQUEUED)
-        in_backoff = await reported(asked)
+        in_backoff = await list_problems(asked)
         world.hosts.unfit = {}
-        after = await reported(asked)
+        after = await list_problems(asked)
 
     text = f"Job job in pool /p cannot run: 2 instances fit no host, even an empty one: {TOO_LARGE}"
     assert [(large, text)] == admitted == in_backoff
@@ -57,7 +57,7 @@ async def test_the_first_of_a_queue_is_read(world: World) -> None:
 
     async with asking(world) as asked:
         await asked.queue(first, second)
-        ((job, _),) = await reported(asked)
+        ((job, _),) = await list_problems(asked)
 
     assert second == job
 
@@ -70,7 +70,7 @@ async def test_a_gang_that_fits_no_host(world: World) -> None:
     async with asking(world) as asked:
         await asked.queue(gang)
         asked.server.loop.note_unplaced(gang, 3, lacking_capacity(3, is_gang=True))
-        ((job, text),) = await reported(asked)
+        ((job, text),) = await list_problems(asked)
 
     assert gang == job
     assert "its gang of 3 does not start, because 3 instances fit no host" in text

@@ -375,7 +375,7 @@ def test_offers_that_are_promised_are_for_the_gang_that_is_passed() -> None:
     cluster.queue("/a", first, second, run("small", "1", seq=2, preemptible=False))
 
     assert names(cluster.admit()) == [("small", 1)]
-    assert admitted_while(cluster, leaving(cluster, "/a", "3")) == []
+    assert admit_while_leaving(cluster, leaving(cluster, "/a", "3")) == []
 
 
 @given(st.lists(RUNS, max_size=10), st.lists(st.sampled_from("0123456789")), st.integers(0, 8))
@@ -409,7 +409,7 @@ def test_equals_trying_one_gang_after_the_other(runs: list[GangRun], overdue: li
 # -- while evicted pods are on their way out ---------------------------------------------------------------------------
 
 
-def admitted_while(cluster: Cluster, leaving: Usage) -> list[tuple[str, int]]:
+def admit_while_leaving(cluster: Cluster, leaving: Usage) -> list[tuple[str, int]]:
     return names(admit(cluster.tree, cluster.entitlement(), cluster.usage, cluster.waiting, 1000, leaving=leaving))
 
 
@@ -429,7 +429,7 @@ def test_promised_resources_go_to_no_other_gang() -> None:
     cluster.queue("/b", run("other", "1", seq=2))
 
     assert names(cluster.admit()) == [("small", 1), ("other", 1)]
-    assert admitted_while(cluster, leaving(cluster, "/a", "3")) == [("other", 1)]
+    assert admit_while_leaving(cluster, leaving(cluster, "/a", "3")) == [("other", 1)]
 
 
 def test_what_is_not_promised_is_for_everybody() -> None:
@@ -438,14 +438,14 @@ def test_what_is_not_promised_is_for_everybody() -> None:
     cluster.queue("/a", run("big", "4", size=4, preemptible=False), run("small", "1", seq=1))
     cluster.queue("/b", run("other", "1", seq=2))
 
-    assert admitted_while(cluster, leaving(cluster, "/a", "1")) == [("small", 1), ("other", 1)]
+    assert admit_while_leaving(cluster, leaving(cluster, "/a", "1")) == [("small", 1), ("other", 1)]
 
 
 def test_no_gang_is_admitted_before_the_resources_are_free() -> None:
     """A promise is no free capacity; the part of a run that fits now is admitted."""
     cluster = Cluster(pool("/a", "6", "6"), capacity="6").holds("/a", "4").queue("/a", run("job", "1", count=9))
 
-    assert admitted_while(cluster, leaving(cluster, "/a", "3")) == [("job", 2)]
+    assert admit_while_leaving(cluster, leaving(cluster, "/a", "3")) == [("job", 2)]
 
 
 def test_without_preemption_the_reservation_does_not_bind() -> None:

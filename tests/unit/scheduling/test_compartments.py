@@ -101,7 +101,7 @@ class Cluster:
         return {part.host_pools: int(part.total[row, CPU]) // 1000 for part in plan.entitlement.parts}
 
 
-def admitted(plan: Plan) -> dict[str, int]:
+def count_admitted(plan: Plan) -> dict[str, int]:
     return {chosen.run.job_id: chosen.gang_count for chosen in plan.admission.admitted}
 
 
@@ -139,7 +139,7 @@ def test_no_pod_is_admitted_against_hosts_that_do_not_serve_it() -> None:
 
     plan = cluster.plan()
 
-    assert admitted(plan) == {"batch": 2, "web": 6}
+    assert count_admitted(plan) == {"batch": 2, "web": 6}
     assert whys(plan) == {"batch": "cpu 1 wanted, 0 left of the entitlement of /p in host pool batch: 2"}
 
 
@@ -152,7 +152,7 @@ def test_entitlement_follows_the_hosts_that_a_pool_can_use() -> None:
     )
     cluster.queue("/jobs", run("batch", BATCH, count=100)).queue("/sites", run("web", STATELESS, count=100))
 
-    assert admitted(cluster.plan()) == {"batch": 20, "web": 80}
+    assert count_admitted(cluster.plan()) == {"batch": 20, "web": 80}
 
 
 def test_larger_than_the_compartment_is_hopeless() -> None:
@@ -162,7 +162,7 @@ def test_larger_than_the_compartment_is_hopeless() -> None:
 
     plan = cluster.plan()
 
-    assert admitted(plan) == {"small": 1}
+    assert count_admitted(plan) == {"small": 1}
     assert [queue_text(reason) for reason in plan.admission.passed_over.values()] == [
         "cpu 3 wanted, more than the capacity of host pool batch: 2"
     ]
@@ -175,7 +175,7 @@ def test_a_limit_counts_everywhere() -> None:
 
     plan = cluster.plan()
 
-    assert admitted(plan) == {"batch": 3, "web": 2}
+    assert count_admitted(plan) == {"batch": 3, "web": 2}
     assert whys(plan) == {"web": "cpu 1 wanted, 0 left of the pool limit of /p: 5"}
 
 
@@ -194,7 +194,7 @@ def test_what_is_held_elsewhere_leaves_less_of_the_limit_to_deal() -> None:
     plan = cluster.plan()
 
     assert cluster.cpus(plan, "/full") == {"host pool batch": 10, "host pool services": 0}
-    assert admitted(plan) == {"web": 20}
+    assert count_admitted(plan) == {"web": 20}
 
 
 def test_a_reservation_goes_where_it_is_used() -> None:
@@ -220,7 +220,7 @@ def test_reservations_beyond_the_hosts_are_cut_in_proportion() -> None:
     )
     cluster.queue("/a", run("first", BATCH, count=50)).queue("/b", run("second", BATCH, count=50))
 
-    assert admitted(cluster.plan()) == {"first": 3, "second": 6}
+    assert count_admitted(cluster.plan()) == {"first": 3, "second": 6}
 
 
 def test_a_sibling_takes_no_guarantee_by_wanting_more() -> None:
@@ -250,7 +250,7 @@ def test_a_gang_of_several_workloads_needs_capacity_for_each() -> None:
     fits = Cluster(pools, pool("/p", "0/0/0/0", "9/9/9/9")).queue("/p", gang)
     full = Cluster(pools, pool("/p", "0/0/0/0", "9/9/9/9")).queue("/p", gang).holds("/p", run("old", BATCH, "2"))
 
-    assert admitted(fits.plan()) == {"train": 1}
+    assert count_admitted(fits.plan()) == {"train": 1}
     assert whys(full.plan()) == {
         "train": "gang of 2: cpu 1 wanted, 0 left of the entitlement of /p in host pool rest: 2"
     }

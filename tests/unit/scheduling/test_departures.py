@@ -25,14 +25,14 @@ from tests.unit.scheduling.moves_table import Cluster, cpu, hosts_of, over, pods
 RACKS = {f"h{at}": {"rack": "abc"[at // 2]} for at in range(6)}
 
 
-def planned(cluster: Cluster, *drained: str, others: Sequence[HostedPod] = ()) -> list[HostDeparture]:
+def plan_all(cluster: Cluster, *drained: str, others: Sequence[HostedPod] = ()) -> list[HostDeparture]:
     """Plans the departures. ``others``: pods on the first host that are not of services."""
-    hosted_pods = {Hostname(name): [hosted_pod(pod) for pod in cluster.on(name)] for name in drained}
+    hosted_pods = {Hostname(name): [make_hosted_pod(pod) for pod in cluster.on(name)] for name in drained}
     hosted_pods[Hostname(drained[0])] += others
     return departures(hosted_pods, [cluster.host(name) for name in cluster.capacities], cluster.census(drained))
 
 
-def hosted_pod(pod: PodNow) -> HostedPod:
+def make_hosted_pod(pod: PodNow) -> HostedPod:
     return HostedPod(pod.pod_id.job_id, pod.pod_id.instance_id, JobType.SERVICE, is_leaving=False)
 
 
@@ -48,7 +48,7 @@ def test_each_pod_leaves_as_pods_of_its_kind_do() -> None:
     ]
     cluster = Cluster(hosts_of("h1", "h2"), pods_on("web", "h1", cpu(2), 3), grants=1)
 
-    (found,) = planned(cluster, "h1", others=others)
+    (found,) = plan_all(cluster, "h1", others=others)
 
     assert (1, 0) == (found.leaving_count, found.unchecked_count)
     assert found.jobs == (
@@ -64,11 +64,11 @@ def test_pods_that_no_other_host_takes_are_counted() -> None:
     pods = [*pods_on("a", "h1", cpu(6)), *pods_on("b", "h1", cpu(2)), *pods_on("c", "h2", cpu(4))]
     cluster = Cluster(hosts_of("h1", "h2", "h3"), pods)
 
-    first, second = planned(cluster, "h1", "h2")
+    first, second = plan_all(cluster, "h1", "h2")
 
     assert [("a", 0), ("b", 0)] == [(job.job_id, job.homeless_count) for job in first.jobs]
     assert [("c", 1)] == [(job.job_id, job.homeless_count) for job in second.jobs]
-    (alone,) = planned(cluster, "h2")
+    (alone,) = plan_all(cluster, "h2")
     assert [("c", 0)] == [(job.job_id, job.homeless_count) for job in alone.jobs]
 
 
@@ -77,14 +77,14 @@ def test_for_more_pods_than_a_bound_no_host_is_searched_for() -> None:
     pods = pods_on("web", "h1", cpu(0), TARGETS_SOUGHT_MAX + 2)
     cluster = Cluster(hosts_of("h1", "h2", "h3"), pods)
 
-    (found,) = planned(cluster, "h1")
+    (found,) = plan_all(cluster, "h1")
 
     assert (2, 0) == (found.unchecked_count, found.jobs[0].homeless_count)
 
 
 def fill_hosts(cluster: Cluster, *drained: str) -> tuple[int, int]:
     """Returns the number of pods that no other host fits, and the number of unchecked pods."""
-    found = planned(cluster, *drained)
+    found = plan_all(cluster, *drained)
     return sum(job.homeless_count for host in found for job in host.jobs), sum(host.unchecked_count for host in found)
 
 

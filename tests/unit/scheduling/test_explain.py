@@ -36,14 +36,14 @@ def snapshot(cluster: Cluster) -> Snapshot:
     )
 
 
-def held(job: str, **columns: str) -> Held:
+def hold_job(job: str, **columns: str) -> Held:
     """A job that holds ``column=amounts``."""
     given = {name: tuple(amounts(text)) for name, text in columns.items()}
     names = ("non_slack", "slack", "non_preemptible", "controller")
     return Held(JobId(job), **{name: given.get(name, NOTHING) for name in names})
 
 
-def reported(cluster: Cluster, path: str, *jobs: Held) -> str:
+def explain_pool(cluster: Cluster, path: str, *jobs: Held) -> str:
     now = snapshot(cluster)
     plan = plan_cycle(now)
     row = cluster.tree.row[pool_id(path)]
@@ -58,70 +58,75 @@ def reported(cluster: Cluster, path: str, *jobs: Held) -> str:
 
 def full_pool() -> str:
     cluster = Cluster(pool("/p", "2", "4")).holds("/p", "4").queue("/p", run("w", "1", count=3, seq=1))
-    jobs = [held("a", non_slack="1"), held("b", non_slack="2"), held("c", non_slack="0.5"), held("d", non_slack="0.5")]
-    return reported(cluster, "/p", *jobs)
+    jobs = [
+        hold_job("a", non_slack="1"),
+        hold_job("b", non_slack="2"),
+        hold_job("c", non_slack="0.5"),
+        hold_job("d", non_slack="0.5"),
+    ]
+    return explain_pool(cluster, "/p", *jobs)
 
 
 def line() -> str:
     cluster = Cluster(pool("/p", "2", "4")).holds("/p", "3")
     cluster.queue("/p", run("big", "2", priority=5, seq=2), run("low", "1", seq=1), run("same", "1", priority=5, seq=3))
-    return reported(cluster, "/p", held("a", non_slack="3"))
+    return explain_pool(cluster, "/p", hold_job("a", non_slack="3"))
 
 
 def gang() -> str:
     cluster = Cluster(pool("/p", "2", "4")).holds("/p", "3")
     cluster.queue("/p", run("ever", "5", size=5, seq=1), run("later", "2", size=2, seq=2))
-    return reported(cluster, "/p", held("a", non_slack="3"))
+    return explain_pool(cluster, "/p", hold_job("a", non_slack="3"))
 
 
 def lent_out() -> str:
     cluster = Cluster(pool("/a", "5", "10"), pool("/b", "5", "10"), capacity="10")
     cluster.holds("/b", "8").holds("/a", "2").queue("/a", run("w", "4", seq=1)).queue("/b", run("more", seq=2, count=9))
-    return reported(cluster, "/a", held("x", non_slack="2"))
+    return explain_pool(cluster, "/a", hold_job("x", non_slack="2"))
 
 
 def above() -> str:
     cluster = Cluster(pool("/e", "4", "4"), pool("/e/a", "1", "4"), pool("/e/b", "1", "4"))
-    return reported(cluster.holds("/e/b", "4").queue("/e/a", run("w", "1", seq=1)), "/e/a")
+    return explain_pool(cluster.holds("/e/b", "4").queue("/e/a", run("w", "1", seq=1)), "/e/a")
 
 
-def reserved() -> str:
+def explain_reservation() -> str:
     cluster = Cluster(pool("/p", "2", "9")).holds("/p", "2", "non_slack", "non_preemptible")
     cluster.queue("/p", run("w", "1", preemptible=False, seq=1))
-    return reported(cluster, "/p", held("a", non_slack="2", non_preemptible="2"), held("b", non_slack="1"))
+    return explain_pool(cluster, "/p", hold_job("a", non_slack="2", non_preemptible="2"), hold_job("b", non_slack="1"))
 
 
 def controllers() -> str:
     cluster = Cluster(pool("/p", "4", "9", controller_limit="50")).holds("/p", "2", "non_slack", "controller")
     cluster.queue("/p", run("w", "1", controller=True, seq=1))
-    return reported(cluster, "/p", held("a", non_slack="2", controller="2"))
+    return explain_pool(cluster, "/p", hold_job("a", non_slack="2", controller="2"))
 
 
 def own_job() -> str:
     cluster = Cluster(pool("/p", "2", "4")).holds("/p", "3")
-    return reported(cluster.queue("/p", run("w", "2", seq=1), run("w", "1", seq=2, start=1)), "/p")
+    return explain_pool(cluster.queue("/p", run("w", "2", seq=1), run("w", "1", seq=2, start=1)), "/p")
 
 
-def crowded_below() -> str:
+def explain_crowding() -> str:
     """Pool /e is entitled to its limit: resources that /far borrows would not help."""
     cluster = Cluster(pool("/e", "4", "4"), pool("/e/a", "3", "4"), pool("/e/b", "1", "4"), pool("/far", "0", "9"))
     cluster.holds("/e/b", "2").holds("/far", "9").holds("/e/a", "1")
-    return reported(cluster.queue("/e/a", run("w", "3", seq=1)).queue("/e/b", run("v", "1", seq=2)), "/e/a")
+    return explain_pool(cluster.queue("/e/a", run("w", "3", seq=1)).queue("/e/b", run("v", "1", seq=2)), "/e/a")
 
 
 def slack() -> str:
     cluster = Cluster(pool("/p", "2", "4"), slack_cpu=3).holds("/p", "2", "slack")
     cluster.queue("/p", run("w", "2", revocable=True, seq=1))
-    return reported(cluster, "/p", held("a", slack="2"), held("b", non_slack="1"))
+    return explain_pool(cluster, "/p", hold_job("a", slack="2"), hold_job("b", non_slack="1"))
 
 
 def no_gpu() -> str:
     cluster = Cluster(pool("/p", "2", "4/0/0/2"), capacity="10").queue("/p", run("w", "1/0/0/2", seq=1))
-    return reported(cluster, "/p")
+    return explain_pool(cluster, "/p")
 
 
 def at_once() -> str:
-    return reported(Cluster(pool("/p", "2", "2")).queue("/p", run("w", "1", count=3, seq=1)), "/p")
+    return explain_pool(Cluster(pool("/p", "2", "2")).queue("/p", run("w", "1", count=3, seq=1)), "/p")
 
 
 SCENARIOS: dict[str, tuple[Callable[[], str], str]] = {
@@ -161,7 +166,7 @@ SCENARIOS: dict[str, tuple[Callable[[], str], str]] = {
           held by pool /e/b: cpu 4 (3 above its reservation)""",
     ),
     "the reservation, and only who cannot be preempted": (
-        reserved,
+        explain_reservation,
         """\
         instance 0 in the non-preemptible queue of /p, 0 gangs ahead: cpu 1 wanted, 0 left of the reservation for non-preemptible pods of /p: 2
           held by job a: cpu 2
@@ -181,7 +186,7 @@ SCENARIOS: dict[str, tuple[Callable[[], str], str]] = {
         instance 1 in the ordinary queue of /p, 1 gang ahead: waits behind other instances of the job; for them: cpu 2 wanted, 1 left of the pool limit of /p: 4""",  # noqa: E501
     ),
     "only those who can give way are named": (
-        crowded_below,
+        explain_crowding,
         """\
         instance 0 in the ordinary queue of /e/a, 0 gangs ahead: cpu 3 wanted, 2 left of the entitlement of /e/a: 3
           held by pool /e/b: cpu 2 (1 above its reservation)""",

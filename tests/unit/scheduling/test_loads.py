@@ -22,7 +22,7 @@ from tests.unit.scheduling.test_placement import JOB, host, lease, shape, single
 CAPACITY = Resources.of(8, 800, 1000)
 
 
-def loaded(name: str, cpu: int = 0, memory: int = 0, *, free: float = 8) -> LeasedHost:
+def make_loaded_host(name: str, cpu: int = 0, memory: int = 0, *, free: float = 8) -> LeasedHost:
     """Makes a host. ``cpu`` and ``memory``: thousandths in use beyond the resources held by pods."""
     return replace(host(name, free, 800), capacity=CAPACITY, load_beyond=(cpu, memory))
 
@@ -35,7 +35,11 @@ def test_a_hot_host_is_chosen_last() -> None:
     """A hot host is chosen last however much of it is free: first come hosts whose pods hold more and use less, by cpu
     or by memory.
     """
-    hot, swollen, idle = loaded("a", cpu=900), loaded("b", memory=850, free=4), loaded("c", cpu=-500, free=3)
+    hot, swollen, idle = (
+        make_loaded_host("a", cpu=900),
+        make_loaded_host("b", memory=850, free=4),
+        make_loaded_host("c", cpu=-500, free=3),
+    )
 
     assert {"c": [0, 1, 2]} == where(place(JOB, singles(least(), 3), lease(hot, swollen, idle)))
     batch = place(JOB, singles(least(4), 3), lease(hot, swollen, replace(idle, free=Resources.of(4, 800))))
@@ -46,7 +50,7 @@ def test_pods_that_are_put_count_at_once() -> None:
     """Placed pods count at once, also pods of another shape, and also when measured cpu is a kind that they do not
     request.
     """
-    hosts = [loaded("a", 10), loaded("b", 20), loaded("c", 30)]
+    hosts = [make_loaded_host("a", 10), make_loaded_host("b", 20), make_loaded_host("c", 30)]
 
     placed = where(place(JOB, [*singles(least(2), 3), *singles(least(1), 3, start=3)], lease(*hosts)))
 
@@ -55,7 +59,7 @@ def test_pods_that_are_put_count_at_once() -> None:
 
 def test_what_pods_hold_counts_where_nothing_was_measured() -> None:
     """The larger part of held cpu and memory counts, also of a kind that the pod does not request."""
-    full, half, swollen = loaded("a", free=2), loaded("b", free=5), loaded("c")
+    full, half, swollen = make_loaded_host("a", free=2), make_loaded_host("b", free=5), make_loaded_host("c")
     swollen = replace(swollen, free=Resources.of(8, 400))
 
     assert {"b": [0]} == where(place(JOB, singles(least(1, 0), 1), lease(full, half, swollen)))
@@ -105,7 +109,7 @@ def test_each_pod_goes_to_the_least_loaded_host_of_its_turn(
     fits.
     """
     hosts = [
-        replace(loaded(f"h{at}", cpu, memory), free=Resources.of(free_cpu, free_memory * 100))
+        replace(make_loaded_host(f"h{at}", cpu, memory), free=Resources.of(free_cpu, free_memory * 100))
         for at, (free_cpu, free_memory, cpu, memory) in enumerate(amounts)
     ]
     gangs = [
@@ -121,7 +125,7 @@ def test_each_pod_goes_to_the_least_loaded_host_of_its_turn(
         for _ in range(6 * shapes.count((cpu, memory))):
             open_hosts = [number for number, left in enumerate(free) if left[0] >= need[0] and left[1] >= need[1]]
             if open_hosts:
-                chosen = max(open_hosts, key=lambda number: (unused(free[number], amounts[number][2:]), -number))
+                chosen = max(open_hosts, key=lambda number: (count_unused(free[number], amounts[number][2:]), -number))
                 free[chosen] = [free[chosen][0] - need[0], free[chosen][1] - need[1]]
                 expected.setdefault(f"h{chosen}", Counter())[at] += 1
     first = {shape_of: at for at, shape_of in enumerate(dict.fromkeys(shapes))}
@@ -130,7 +134,7 @@ def test_each_pod_goes_to_the_least_loaded_host_of_its_turn(
     }
 
 
-def unused(free: list[int], beyond: tuple[int, ...]) -> int:
+def count_unused(free: list[int], beyond: tuple[int, ...]) -> int:
     """Returns millionths of cpu or memory, whichever is less."""
     totals = CAPACITY.cpu_milli, CAPACITY.memory_mib
     return min(

@@ -25,7 +25,7 @@ def beside(name: str, **pods: int) -> LeasedHost:
     return replace(host(name, cpu=100), pod_labels=tuple((("app", app), count) for app, count in pods.items()))
 
 
-def unlabelled(of: PodShape, count: int) -> list[ReadyGang]:
+def make_unlabelled(of: PodShape, count: int) -> list[ReadyGang]:
     return [ReadyGang(of, ((i, 1),)) for i in range(count)]
 
 
@@ -39,14 +39,16 @@ def test_pods_that_are_there_count() -> None:
 
 def test_pods_keep_away_from_others_and_not_from_each_other() -> None:
     """Pods that do not carry the label of their constraint share a host."""
-    batch = place(JOB, unlabelled(shape(constraint=PodLabel(*DB)), 3), lease(beside("h1", db=1), beside("h2")))
+    batch = place(JOB, make_unlabelled(shape(constraint=PodLabel(*DB)), 3), lease(beside("h1", db=1), beside("h2")))
 
     assert {"h2": [0, 1, 2]} == where(batch)
 
 
 def test_pods_go_where_others_are() -> None:
     """A pod whose constraint requires other pods with a label is placed only on a host that has one."""
-    batch = place(JOB, unlabelled(shape(constraint=PodLabel(*DB, ">", 0)), 2), lease(beside("h1"), beside("h2", db=1)))
+    batch = place(
+        JOB, make_unlabelled(shape(constraint=PodLabel(*DB, ">", 0)), 2), lease(beside("h1"), beside("h2", db=1))
+    )
 
     assert {"h2": [0, 1]} == where(batch)
 
@@ -105,10 +107,12 @@ def test_the_emptiest_host_comes_first() -> None:
     hungry = replace(host("hungry", cpu=8, memory=100), capacity=Resources.of(8, 1000))
 
     assert {"big": [2], "small": [0, 1]} == where(place(JOB, singles(empties, 3), lease(hungry, big, small)))
-    assert {"h1": [0, 2], "h2": [1]} == where(place(JOB, singles(empties, 3), lease(*map(known, ("h1", "h2")))))
+    assert {"h1": [0, 2], "h2": [1]} == where(
+        place(JOB, singles(empties, 3), lease(*map(make_known_host, ("h1", "h2"))))
+    )
 
 
-def known(name: str) -> LeasedHost:
+def make_known_host(name: str) -> LeasedHost:
     return replace(host(name), capacity=Resources.of(4, 1000))
 
 

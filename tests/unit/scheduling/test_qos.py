@@ -42,7 +42,7 @@ def load(used: int, memory: int = 0, slack: int = 1000, held: int = 0) -> HostLo
     return HostLoad(Hostname("h"), Use(1000, 1000), Use(used, memory), slack, held)
 
 
-def gone(found: tuple[Correction, ...]) -> list[int]:
+def list_evicted(found: tuple[Correction, ...]) -> list[int]:
     return [each.pod_id.instance_id for each in found]
 
 
@@ -62,7 +62,7 @@ def gone(found: tuple[Correction, ...]) -> list[int]:
 )
 def test_a_hot_host_is_brought_below_the_target(pods: list[RevocablePod], used: int, expected: list[int]) -> None:
     """A host above 90 % is brought to 80 % by as few pods as possible, the least important and youngest first."""
-    assert expected == gone(corrections(HOT, load(used), pods, POLICY))
+    assert expected == list_evicted(corrections(HOT, load(used), pods, POLICY))
 
 
 def test_memory_makes_a_host_hot_too() -> None:
@@ -79,9 +79,9 @@ def test_who_holds_more_than_the_slack_leaves() -> None:
 
     found = corrections(SHORT, load(0, slack=250, held=600), pods, POLICY)
 
-    assert [2, 1] == gone(found)
+    assert [2, 1] == list_evicted(found)
     assert eviction_text(found[0].why) == "host h has cpu 0.25 of slack left, revocable pods hold 0.6"
-    assert [] == gone(corrections(SHORT, load(0, slack=600, held=900), pods, POLICY))
+    assert [] == list_evicted(corrections(SHORT, load(0, slack=600, held=900), pods, POLICY))
 
 
 def test_one_measurement_is_not_enough() -> None:

@@ -319,11 +319,11 @@ def test_plans_come_to_rest(cluster: Cluster, goals: list[Goal]) -> None:
         found = cluster.plan(goals)
         if not found.moves:
             return
-        cluster = placed(cluster.after(found.moves))
+        cluster = place_all(cluster.after(found.moves))
     assert [] == ways(found.moves)
 
 
-def placed(cluster: Cluster) -> Cluster:
+def place_all(cluster: Cluster) -> Cluster:
     pods, left = list(cluster.pods), []
     for at, waiting in enumerate(cluster.waiting):
         count = waiting.count

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from peloton.model.job import JobState
 from peloton.model.maintenance import Blocker, DrainProgress
 from peloton.model.update import UpdateState
-from services.storage.mapper import Form, Mapper, Part, from_json, json_form, spread, unstored
+from services.storage.mapper import Form, Mapper, Part, from_json, json_form, not_stored, spread
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ BOXES = Mapper(
     size=spread(Size),
     tags=Form(",".join, lambda text: tuple(text.split(","))),
     made_ns=Part(("created_ns",), int, lambda made_ns: [made_ns]),
-    seen_count=unstored(0),
+    seen_count=not_stored(0),
     drain=json_form(DrainProgress, empty=None),
 )
 DRAIN = DrainProgress(3, 1, (Blocker("job", 2, "SLA"),), "its pods")
@@ -80,9 +80,9 @@ def test_some_fields_are_written_under_other_names() -> None:
 def test_a_field_without_a_form_is_refused() -> None:
     """The mapper of a class is built when its module is imported, which fails for a type that no column has."""
     with pytest.raises(TypeError, match=r"field tags of table box is of type .*: give its form"):
-        Mapper(Box, TABLE, size=spread(Size), made_ns=unstored(0), seen_count=unstored(0), drain=unstored(None))
+        Mapper(Box, TABLE, size=spread(Size), made_ns=not_stored(0), seen_count=not_stored(0), drain=not_stored(None))
     with pytest.raises(KeyError, match="seen_count"):
-        Mapper(Box, TABLE, size=spread(Size), tags=Form(), made_ns=unstored(0), drain=unstored(None))
+        Mapper(Box, TABLE, size=spread(Size), tags=Form(), made_ns=not_stored(0), drain=not_stored(None))
 
 
 def test_fields_of_the_next_release_are_ignored() -> None:

@@ -32,7 +32,7 @@ LABELLED = task_pb2.Constraint(
 )
 
 
-def nested(depth: int) -> task_pb2.Constraint:
+def nest_constraints(depth: int) -> task_pb2.Constraint:
     """Returns a constraint of alternating AND and NOT."""
     whole = part = task_pb2.Constraint(type=task_pb2.Constraint.AND_CONSTRAINT)
     for level in range(1, depth):
@@ -55,7 +55,7 @@ def config(instance_count: int = 4, **fields: object) -> job_pb2.JobConfig:
     return job
 
 
-def changed(change: Callable[[job_pb2.JobConfig], object], instance_count: int = 4) -> job_pb2.JobConfig:
+def make_changed_config(change: Callable[[job_pb2.JobConfig], object], instance_count: int = 4) -> job_pb2.JobConfig:
     job = config(instance_count)
     change(job)
     return job
@@ -94,10 +94,13 @@ RULES: dict[str, tuple[job_pb2.JobConfig, str]] = {
         override(1, container=mesos_pb2.ContainerInfo()),
         "job config lacks required fields: instanceConfig[1].container.type",
     ),
-    "port name": (changed(lambda j: j.defaultConfig.ports.extend(ports(("", 80, "")))), "Port name is missing"),
+    "port name": (
+        make_changed_config(lambda j: j.defaultConfig.ports.extend(ports(("", 80, "")))),
+        "Port name is missing",
+    ),
     "port name of an override": (override(2, ports=ports(("", 80, ""))), "Port name is missing"),
     "env name": (
-        changed(lambda j: j.defaultConfig.ports.extend(ports(("http", 0, "")))),
+        make_changed_config(lambda j: j.defaultConfig.ports.extend(ports(("http", 0, "")))),
         "Env name is missing for dynamic port",
     ),
     "port value": (
@@ -118,34 +121,41 @@ RULES: dict[str, tuple[job_pb2.JobConfig, str]] = {
     ),
     "two dynamic ports": (override(1, ports=ports(("a", 0, "P"), ("b", 0, "Q"))), ""),
     "no config": (
-        changed(lambda j: j.ClearField("defaultConfig")),
+        make_changed_config(lambda j: j.ClearField("defaultConfig")),
         "missing task config for instance 0",
     ),
     "no command": (
-        changed(lambda j: j.defaultConfig.ClearField("command")),
+        make_changed_config(lambda j: j.defaultConfig.ClearField("command")),
         "missing command info for instance 0",
     ),
     "command only in overrides": (
-        changed(lambda j: (j.defaultConfig.ClearField("command"), j.instanceConfig[0].command.SetInParent())),
+        make_changed_config(
+            lambda j: (j.defaultConfig.ClearField("command"), j.instanceConfig[0].command.SetInParent())
+        ),
         "missing command info for instance 1",
     ),
     "command in every override": (
-        changed(lambda j: (j.defaultConfig.ClearField("command"), j.instanceConfig[0].command.SetInParent()), 1),
+        make_changed_config(
+            lambda j: (j.defaultConfig.ClearField("command"), j.instanceConfig[0].command.SetInParent()), 1
+        ),
         "",
     ),
     "override without a default": (
-        changed(lambda j: (j.ClearField("defaultConfig"), j.instanceConfig[0].SetInParent()), 1),
+        make_changed_config(lambda j: (j.ClearField("defaultConfig"), j.instanceConfig[0].SetInParent()), 1),
         "missing command info for instance 0",
     ),
     "controller beyond 0": (override(1, controller=True), "only task 0 can be controller task"),
     "controller by default": (
-        changed(lambda j: setattr(j.defaultConfig, "controller", True)),
+        make_changed_config(lambda j: setattr(j.defaultConfig, "controller", True)),
         "only task 0 can be controller task",
     ),
-    "controller by default, alone": (changed(lambda j: setattr(j.defaultConfig, "controller", True), 1), ""),
+    "controller by default, alone": (
+        make_changed_config(lambda j: setattr(j.defaultConfig, "controller", True), 1),
+        "",
+    ),
     "controller 0": (override(0, controller=True), ""),
     "health check": (
-        changed(lambda j: j.defaultConfig.healthCheck.SetInParent()),
+        make_changed_config(lambda j: j.defaultConfig.healthCheck.SetInParent()),
         "Invalid config for instance 0, Batch job task should not set health check ",
     ),
     "executor": (
@@ -157,7 +167,9 @@ RULES: dict[str, tuple[job_pb2.JobConfig, str]] = {
         "Invalid config for instance 3, cpuLimit -1 is negative",
     ),
     "negative by default": (
-        changed(lambda j: (setattr(j.defaultConfig.resource, "memLimitMb", -0.5), j.instanceConfig[0].SetInParent())),
+        make_changed_config(
+            lambda j: (setattr(j.defaultConfig.resource, "memLimitMb", -0.5), j.instanceConfig[0].SetInParent())
+        ),
         "Invalid config for instance 0, memLimitMb -0.5 is negative",
     ),
     "nan": (
@@ -181,7 +193,7 @@ RULES: dict[str, tuple[job_pb2.JobConfig, str]] = {
         "Invalid config for instance 3, environment variable 0 of the command has a name with '=' or NUL: 'A=B'",
     ),
     "constraint that is too deep": (
-        override(3, constraint=nested(21)),
+        override(3, constraint=nest_constraints(21)),
         "Invalid config for instance 3, constraint has 21 constraints in each other, at most 20 are allowed",
     ),
     "constraint without a condition": (
@@ -189,7 +201,7 @@ RULES: dict[str, tuple[job_pb2.JobConfig, str]] = {
         "Invalid config for instance 3, label constraint on 'rack' has no condition",
     ),
     "preemption in a gang": (
-        changed(
+        make_changed_config(
             lambda j: (
                 setattr(j.sla, "minimumRunningInstances", 2),
                 j.instanceConfig[1].preemptionPolicy.CopyFrom(PREEMPTIBLE),
@@ -199,7 +211,7 @@ RULES: dict[str, tuple[job_pb2.JobConfig, str]] = {
         "different preemption policy",
     ),
     "preemption beside a gang": (
-        changed(
+        make_changed_config(
             lambda j: (
                 setattr(j.sla, "minimumRunningInstances", 2),
                 j.instanceConfig[2].preemptionPolicy.CopyFrom(PREEMPTIBLE),
@@ -208,7 +220,7 @@ RULES: dict[str, tuple[job_pb2.JobConfig, str]] = {
         "",
     ),
     "preemption as the job's": (
-        changed(
+        make_changed_config(
             lambda j: (
                 setattr(j.sla, "minimumRunningInstances", 2),
                 setattr(j.sla, "preemptible", True),
@@ -238,7 +250,7 @@ RULES: dict[str, tuple[job_pb2.JobConfig, str]] = {
         "instanceConfig is given for instance 4, instanceCount is 4",
     ),
     "pod above its pool's cpu": (
-        changed(lambda j: setattr(j.defaultConfig.resource, "cpuLimit", 1000)),
+        make_changed_config(lambda j: setattr(j.defaultConfig.resource, "cpuLimit", 1000)),
         "instance 0 asks cpu 1000, limit of resource pool /default is 12",
     ),
     "pod above the cluster's disk": (
@@ -249,13 +261,15 @@ RULES: dict[str, tuple[job_pb2.JobConfig, str]] = {
         override(2, resource=task_pb2.ResourceConfig(gpuLimit=0.25)),
         "instance 2 asks gpu 0.25, limit of resource pool /default is 0",
     ),
-    "pod at its pool's limit": (changed(lambda j: setattr(j.defaultConfig.resource, "cpuLimit", 12)), ""),
+    "pod at its pool's limit": (make_changed_config(lambda j: setattr(j.defaultConfig.resource, "cpuLimit", 12)), ""),
     "revocable cpu": (
-        changed(lambda j: (setattr(j.defaultConfig.resource, "cpuLimit", 13), setattr(j.sla, "revocable", True))),
+        make_changed_config(
+            lambda j: (setattr(j.defaultConfig.resource, "cpuLimit", 13), setattr(j.sla, "revocable", True))
+        ),
         "",
     ),
     "gang above its pool": (
-        changed(
+        make_changed_config(
             lambda j: (
                 setattr(j.defaultConfig.resource, "cpuLimit", 4),
                 setattr(j.sla, "minimumRunningInstances", 4),
@@ -265,7 +279,7 @@ RULES: dict[str, tuple[job_pb2.JobConfig, str]] = {
         "the gang of instances 0-3 asks cpu 13.5, limit of resource pool /default is 12",
     ),
     "gang with a revocable member": (
-        changed(
+        make_changed_config(
             lambda j: (
                 setattr(j.defaultConfig.resource, "cpuLimit", 4),
                 setattr(j.sla, "minimumRunningInstances", 4),
@@ -287,7 +301,7 @@ def test_rule(name: str) -> None:
 
 def test_pool_rules_wait_for_limits() -> None:
     """Amounts are not compared if the limits are unknown."""
-    job = changed(lambda j: setattr(j.defaultConfig.resource, "cpuLimit", 1000))
+    job = make_changed_config(lambda j: setattr(j.defaultConfig.resource, "cpuLimit", 1000))
 
     assert job_faults(job, None).message() == ""
 

@@ -143,7 +143,7 @@ async def test_the_cluster_in_one_screen() -> None:
     assert {} == (await overview.read(api, ""))["demand"]
 
 
-def recorded(cluster: str, covered_s: list[int], **columns: list[float]) -> history_pb2.ClusterHistory:
+def make_history(cluster: str, covered_s: list[int], **columns: list[float]) -> history_pb2.ClusterHistory:
     found = history_pb2.ClusterHistory(cluster=cluster, covered_s=covered_s)
     for name, values in columns.items():
         quantity = history_pb2.Quantity.Value(f"QUANTITY_{name}")
@@ -153,9 +153,9 @@ def recorded(cluster: str, covered_s: list[int], **columns: list[float]) -> hist
 
 async def test_clusters_over_time_are_summed() -> None:
     """Intervals without samples are gaps, and each recorded cluster has the number of its missing intervals."""
-    west = recorded("west", [60, 0, 60, 60], REGISTERED=[8, 0, 8, 8], ALLOCATION=[1.00049, 0, 2, 3])
-    east = recorded("east", [0, 0, 60, 0], REGISTERED=[0, 0, 4, 0], HOSTS_UP=[0, 0, 1, 0])
-    silent = recorded("north", [0, 0, 0, 0])
+    west = make_history("west", [60, 0, 60, 60], REGISTERED=[8, 0, 8, 8], ALLOCATION=[1.00049, 0, 2, 3])
+    east = make_history("east", [0, 0, 60, 0], REGISTERED=[0, 0, 4, 0], HOSTS_UP=[0, 0, 1, 0])
+    silent = make_history("north", [0, 0, 0, 0])
     answer = history_pb2.GetClusterHistoryResponse(
         start="2026-01-31T08:00:00Z", step_s=60, count=4, clusters=[west, east, silent]
     )

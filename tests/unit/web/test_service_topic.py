@@ -33,13 +33,13 @@ def pod(instance: int, state: str = "RUNNING", age_s: float = 3_600, health: str
     return pod_pb2.PodSummary(**named)
 
 
-def reported(*pods: Any, why: Any = WHY) -> list[Any]:
+def list_troubles(*pods: Any, why: Any = WHY) -> list[Any]:
     return [tuple(one.values()) for one in service.troubles(pods, why, NOW_S)]
 
 
 def test_a_service_that_is_well_has_no_trouble() -> None:
     """An instance that failed once and has run for long is healthy."""
-    assert [] == reported(pod(0), pod(1, failure_count=3), pod(2, "PENDING"))
+    assert [] == list_troubles(pod(0), pod(1, failure_count=3), pod(2, "PENDING"))
 
 
 def test_a_service_that_crash_loops_says_so_between_its_runs_too() -> None:
@@ -48,26 +48,28 @@ def test_a_service_that_crash_loops_says_so_between_its_runs_too() -> None:
     why.reasons.add(rule=explain_pb2.RULE_BACK_OFF, text="instance 1 FAILED on h1, exit code 3; it runs again at ...")
     waits = pod(1, "INITIALIZED", failure_count=8, message="Task throttled due to failure; stderr: no config")
 
-    assert [("1 of 2 instances fails", f"{why.reasons[0].text}\nstderr: no config", 1)] == reported(
+    assert [("1 of 2 instances fails", f"{why.reasons[0].text}\nstderr: no config", 1)] == list_troubles(
         pod(0), waits, why=why
     )
-    assert [("1 of 1 instance fails", "", 1)] == reported(pod(1, age_s=20, failure_count=8))
+    assert [("1 of 1 instance fails", "", 1)] == list_troubles(pod(1, age_s=20, failure_count=8))
     failed = [pod(n, "FAILED", message="Command exited with status 2") for n in (0, 1)]
-    assert [("2 of 2 instances fail", "Command exited with status 2 (2 instances)", 0)] == reported(*failed)
+    assert [("2 of 2 instances fail", "Command exited with status 2 (2 instances)", 0)] == list_troubles(*failed)
 
 
 def test_instances_that_fail_alike_are_counted_whatever_they_print() -> None:
     """Instances with the same cause are one problem; its lines of stderr occur once."""
     failed = [pod(n, "FAILED", message=f"Command exited with status 1; stderr: boom {n}") for n in (0, 1)]
 
-    assert [("2 of 2 instances fail", "Command exited with status 1 (2 instances)\nstderr: boom 0", 0)] == reported(
-        *failed
-    )
+    assert [
+        ("2 of 2 instances fail", "Command exited with status 1 (2 instances)\nstderr: boom 0", 0)
+    ] == list_troubles(*failed)
 
 
 def test_an_instance_whose_health_check_fails_is_reported() -> None:
     """The problem occurs once, even if the instance has failed before."""
-    assert [("1 of 2 instances is unhealthy", "Health checks fail.", 1)] == reported(pod(0), pod(1, health="UNHEALTHY"))
+    assert [("1 of 2 instances is unhealthy", "Health checks fail.", 1)] == list_troubles(
+        pod(0), pod(1, health="UNHEALTHY")
+    )
 
 
 class Services:

@@ -24,16 +24,16 @@ class Jobs(Workloads):
         active = [pod for pod in pods if not is_over(pod) and "deletionTimestamp" not in pod["metadata"]]
         found = {"startTime": status.get("startTime") or stamp(), "succeeded": succeeded, "failed": failed}
         if succeeded >= spec["completions"]:
-            return {**found, "completionTime": stamp(), **_ended("Complete", "", "")}
+            return {**found, "completionTime": stamp(), **_end_status("Complete", "", "")}
         if failed > spec["backoffLimit"]:
             self.delete_pods(active)
-            return {**found, **_ended("Failed", "BackoffLimitExceeded", f"{failed} pods have failed")}
+            return {**found, **_end_status("Failed", "BackoffLimitExceeded", f"{failed} pods have failed")}
         wanted = min(spec["parallelism"], spec["completions"] - succeeded)
         self.delete_pods(active[max(wanted, 0) :])
         created = self.create_pods(body, wanted - len(active), {})
         return {**found, "active": min(len(active), wanted) + created}
 
 
-def _ended(kind: str, reason: str, message: str) -> Json:
+def _end_status(kind: str, reason: str, message: str) -> Json:
     row = {"type": kind, "status": "True", "lastTransitionTime": stamp(), "reason": reason, "message": message}
     return {"conditions": [{key: value for key, value in row.items() if value}]}

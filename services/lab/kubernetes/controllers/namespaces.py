@@ -18,13 +18,13 @@ class Namespaces:
         self._going: set[str] = set()
 
     def start(self) -> None:
-        self._store.watch("namespaces", self._changed)
+        self._store.watch("namespaces", self._on_change)
         for resource in _NAMESPACED:
             self._store.watch(resource.plural, self._content_changed)
         for body in self._store.values("namespaces"):
             self._check(body)
 
-    def _changed(self, event: Event) -> None:
+    def _on_change(self, event: Event) -> None:
         if event.kind == DELETED:
             self._going.discard(event.body["metadata"]["name"])
         else:

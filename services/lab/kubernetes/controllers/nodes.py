@@ -29,14 +29,14 @@ class NodeController:
 
     def start(self) -> None:
         self._store.watch("nodes", self._node_changed)
-        self._store.watch("leases", self._renewed)
+        self._store.watch("leases", self._on_renewal)
         self._store.watch("pods", self._pod_changed)
         for body in self._store.values("nodes"):
             self._heard_at[body["metadata"]["name"]] = self._clock.now()
             self._set_taints(body["metadata"]["name"])
         self._clock.call_later(self._period_s, self._check_nodes)
 
-    def _renewed(self, event: Event) -> None:
+    def _on_renewal(self, event: Event) -> None:
         metadata = event.body["metadata"]
         if metadata["namespace"] == NODE_LEASES and event.kind != DELETED:
             self._heard_at[metadata["name"]] = self._clock.now()
@@ -50,7 +50,7 @@ class NodeController:
         if _ready(event.body) != "Unknown" and event.body.get("status") != before.get("status"):
             self._heard_at[name] = self._clock.now()
         self._heard_at.setdefault(name, self._clock.now())
-        if _wanted_taints(event.body) != _own_taints(event.body):
+        if _taints_to_set(event.body) != _own_taints(event.body):
             self._clock.call_later(0.0, self._set_taints, name)
         if (taints := _evicting(event.body)) and taints != _evicting(before):
             for pod in self._store.values("pods"):
@@ -64,7 +64,7 @@ class NodeController:
         if entry is None:
             return
         spec = entry.body["spec"]
-        wanted, found = _wanted_taints(entry.body), _own_taints(entry.body)
+        wanted, found = _taints_to_set(entry.body), _own_taints(entry.body)
         outdated, missing = found - wanted, sorted(wanted - found, reverse=True)
         kept = [one for one in spec.get("taints") or () if (one["key"], one["effect"]) not in outdated]
         added = [{"key": key, "effect": effect, "timeAdded": stamp()} for key, effect in missing]
@@ -133,7 +133,7 @@ def _own_taints(node: Json) -> set[tuple[str, str]]:
     return {(one["key"], one["effect"]) for one in taints if one["key"] in _OURS}
 
 
-def _wanted_taints(node: Json) -> set[tuple[str, str]]:
+def _taints_to_set(node: Json) -> set[tuple[str, str]]:
     status = _ready(node)
     wanted: set[tuple[str, str]] = set()
     if status != "True":

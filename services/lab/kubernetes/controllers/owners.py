@@ -22,7 +22,7 @@ class Owners:
 
     def start(self) -> None:
         for resource in RESOURCES:
-            self._store.watch(resource.plural, partial(self._changed, resource.plural))
+            self._store.watch(resource.plural, partial(self._on_change, resource.plural))
             for body in self._store.values(resource.plural):
                 self._note(resource.plural, body)
 
@@ -30,7 +30,7 @@ class Owners:
         for owner in body["metadata"].get("ownerReferences") or ():
             self._owned.setdefault(owner["uid"], set()).add((plural, key_of(body)))
 
-    def _changed(self, plural: str, event: Event) -> None:
+    def _on_change(self, plural: str, event: Event) -> None:
         metadata = event.body["metadata"]
         if event.kind != DELETED:
             if "ownerReferences" in metadata:

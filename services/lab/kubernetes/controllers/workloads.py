@@ -31,12 +31,12 @@ class Workloads(ABC):
         self._stale: set[tuple[str, str]] = set()
 
     def start(self) -> None:
-        self._store.watch(self._resource.plural, self._changed)
+        self._store.watch(self._resource.plural, self._on_change)
         self._store.watch("pods", self._pod_changed)
         for body in self._store.values(self._resource.plural):
             self._mark(body["metadata"]["namespace"], body["metadata"]["name"])
 
-    def _changed(self, event: Event) -> None:
+    def _on_change(self, event: Event) -> None:
         if event.kind != DELETED:
             self._mark(event.body["metadata"]["namespace"], event.body["metadata"]["name"])
 

@@ -18,7 +18,7 @@ from services.lab.kubernetes.nodes.pod_status import (
     OOM_KILLED,
     START_ERROR,
     ContainerRun,
-    terminated,
+    termination_state,
 )
 from services.lab.kubernetes.nodes.probes import LIVENESS, READINESS, STARTUP, Probes
 from services.lab.kubernetes.nodes.usage_monitor import Usage, UsageMonitor
@@ -29,7 +29,7 @@ from services.lab.kubernetes.times import stamp
 from services.lab.shared.clock import Clock, Timer
 from services.lab.shared.images import Images
 from services.lab.shared.interactive import Client, Interactive, Size
-from services.lab.shared.processes import Command, Processes, exit_code_of, kill_group, passed_environment
+from services.lab.shared.processes import Command, Processes, environment_of_children, exit_code_of, kill_group
 
 START_CODE = 128
 """Exit code of a container that could not be started."""
@@ -68,7 +68,7 @@ class PodOfContainers(Protocol):
     body: Json
     folder: Path
 
-    def changed(self) -> None:
+    def on_change(self) -> None:
         """The state of a container has changed."""
         ...
 
@@ -105,7 +105,7 @@ class Container:
 
     def _wait(self, reason: str, message: str) -> None:
         self.run.waiting = {"reason": reason, "message": message}
-        self._pod.changed()
+        self._pod.on_change()
 
     def _cannot_pull(self, image: str, why: str, tries: int) -> None:
         """Report a failed pull, and retry with a growing delay."""
@@ -137,7 +137,7 @@ class Container:
         with path.open("ab") as log:
             out = log.fileno()
             try:
-                self.pid = self._machine.processes.spawn(command, stdout=out, stderr=out, on_exit=self._exited)
+                self.pid = self._machine.processes.spawn(command, stdout=out, stderr=out, on_exit=self._on_exit)
             except (OSError, ValueError) as error:
                 self._cannot_start(command, error)
                 return
@@ -147,7 +147,7 @@ class Container:
         now = self._now()
         why = f'failed to create containerd task: unable to start container process: exec: "{command.argv[0]}": {error}'
         self.run.waiting = None
-        self.run.ended = terminated(START_CODE, START_ERROR, "", now, self.run.id, why)
+        self.run.ended = termination_state(START_CODE, START_ERROR, "", now, self.run.id, why)
         self._pod.container_ended(self)
 
     def _running(self) -> None:
@@ -156,8 +156,8 @@ class Container:
         run.waiting, run.started_at = None, self._now()
         run.is_started = STARTUP not in self.spec
         run.is_ready = run.is_started and READINESS not in self.spec
-        self.usage = machine.monitor.watch(self.pid, limit_of(self.spec, MEMORY), self._exceeded)
-        self._pod.changed()
+        self.usage = machine.monitor.watch(self.pid, limit_of(self.spec, MEMORY), self._on_limit)
+        self._pod.on_change()
         self._probes = Probes(self, machine.clock, machine.processes)
         self._probes.start(*((STARTUP,) if STARTUP in self.spec else (READINESS, LIVENESS)))
 
@@ -169,7 +169,7 @@ class Container:
     def _own_command(self) -> Command:
         variables = environment.variables_of(self._pod.body, self.spec, self._machine.store)
         argv = (*self.spec.get("command", ()), *self.spec.get("args", ())) or UNKNOWN_COMMAND
-        return self._command([environment.expanded(text, variables) for text in argv], variables)
+        return self._command([environment.expand(text, variables) for text in argv], variables)
 
     def command(self, argv: list[str]) -> Command:
         """Return a command that runs next to the container's own, in the same folder and environment."""
@@ -184,7 +184,7 @@ class Container:
         return Interactive(self._machine.processes, self.command(argv), terminal, client)
 
     def _command(self, argv: list[str], variables: dict[str, str]) -> Command:
-        own = {**passed_environment(self._machine.pass_env), "HOSTNAME": self._pod.body["metadata"]["name"]}
+        own = {**environment_of_children(self._machine.pass_env), "HOSTNAME": self._pod.body["metadata"]["name"]}
         wanted = self.spec.get("workingDir", "")
         folder = self._pod.folder / "containers" / self.run.name / wanted.lstrip("/")
         if wanted and Path(wanted).is_dir():
@@ -194,12 +194,12 @@ class Container:
 
     # Events
 
-    def _exceeded(self) -> None:
+    def _on_limit(self) -> None:
         if self.pid is not None:
             self._out_of_memory = True
             kill_group(self.pid, signal.SIGKILL)
 
-    def probed(self, kind: str, is_good: bool) -> None:
+    def on_probe(self, kind: str, is_good: bool) -> None:
         run = self.run
         if kind != READINESS and not is_good:
             self.stop(float(self._pod.body["spec"].get("terminationGracePeriodSeconds", GRACE_S)))
@@ -209,9 +209,9 @@ class Container:
                 self._probes.start(READINESS, LIVENESS)
         elif kind == READINESS:
             run.is_ready = is_good
-        self._pod.changed()
+        self._pod.on_change()
 
-    def _exited(self, status: int) -> None:
+    def _on_exit(self, status: int) -> None:
         assert self.pid is not None
         self._machine.monitor.forget(self.pid)
         self.pid = None
@@ -222,7 +222,7 @@ class Container:
         code = exit_code_of(status)
         reason = OOM_KILLED if self._out_of_memory else ERROR if code else COMPLETED
         run = self.run
-        run.ended = terminated(code, reason, run.started_at, self._now(), run.id)
+        run.ended = termination_state(code, reason, run.started_at, self._now(), run.id)
         run.is_ready = run.is_started = False
         self._pod.container_ended(self)
 

@@ -39,11 +39,11 @@ def variables_of(pod: Json, container: Json, store: Store) -> dict[str, str]:
                 elif not reference.get("optional"):
                     raise Missing(f"couldn't find key {reference['key']} in {reference['name']}")
         if not source:
-            found[row["name"]] = expanded(row.get("value", ""), found)
+            found[row["name"]] = expand(row.get("value", ""), found)
     return found
 
 
-def expanded(text: str, variables: Mapping[str, str]) -> str:
+def expand(text: str, variables: Mapping[str, str]) -> str:
     """Replace $(NAME) by defined variables; $$ becomes $, and undefined names remain."""
 
     def one(match: re.Match[str]) -> str:

@@ -42,7 +42,7 @@ class ExecRequests:
 
     def serve(self, request: Request, target: Target, query: dict[str, str]) -> bytes | None:
         """Serve a session. Raises ApiError before the connection becomes a WebSocket."""
-        pod = self._registry.found(PODS, target.namespace, target.name)
+        pod = self._registry.read(PODS, target.namespace, target.name)
         argv = parse_qs(request.query, keep_blank_values=True).get("command", [])
         if not argv:
             raise bad_request("you must specify at least 1 command for the container")
@@ -108,7 +108,7 @@ class _Exec:
             self._is_paused = False
             self._transport.resume_reading()
 
-    def ended(self, status: int) -> None:
+    def on_end(self, status: int) -> None:
         self._container.sessions.discard(self)
         self._end(_ending(exit_code_of(status)))
 
@@ -125,7 +125,7 @@ class _Exec:
         except WebSocketError:
             self._transport.abort()
 
-    def lost(self) -> None:
+    def on_loss(self) -> None:
         self.kill()
 
     def _take(self, kind: int, payload: bytes) -> None:

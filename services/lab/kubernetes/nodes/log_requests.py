@@ -28,7 +28,7 @@ class LogRequests:
 
     def serve(self, request: Request, target: Target, query: dict[str, str]) -> bytes | None:
         """Answer with the log. Raises ApiError."""
-        pod = self._registry.found(PODS, target.namespace, target.name)
+        pod = self._registry.read(PODS, target.namespace, target.name)
         name = container_name(pod, query.get("container", ""))
         if unknown := {"sinceSeconds", "sinceTime", "timestamps"} & {key for key, value in query.items() if value}:
             raise bad_request(f"this apiserver keeps no times of lines: logs have no {min(unknown)}")

@@ -98,7 +98,7 @@ class Node:
         self._taken_ports |= dict.fromkeys(host_ports(pod.spec), pod.uid)
         return pod
 
-    def ended(self, pod: NodePod) -> None:
+    def on_end(self, pod: NodePod) -> None:
         if pod.holds_resources:
             pod.holds_resources = False
             for name, value in pod.needed.items():
@@ -107,12 +107,12 @@ class Node:
                 if self._taken_ports.get(port) == pod.uid:
                     del self._taken_ports[port]
 
-    def gone(self, uid: str) -> None:
+    def on_removal(self, uid: str) -> None:
         """The object of a pod was deleted."""
         pod = self.pods.pop(uid, None)
         if pod is not None:
-            pod.gone()
-            self.ended(pod)
+            pod.on_removal()
+            self.on_end(pod)
         self._runtime.forget(uid)
 
     def stop(self) -> None:
@@ -121,5 +121,5 @@ class Node:
         for pod in list(self.pods.values()):
             pod.is_gone = True
             pod.destroy()
-            self.ended(pod)
+            self.on_end(pod)
         self.pods.clear()

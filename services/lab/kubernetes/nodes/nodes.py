@@ -45,7 +45,7 @@ class Nodes:
         await self.runtime.start()
         for node in self.by_name.values():
             self._register(node)
-        self._subscription = self._store.watch("pods", self._changed)
+        self._subscription = self._store.watch("pods", self._on_change)
         for body in self._store.values("pods"):
             if (bound := self._node_of(body)) is not None:
                 bound.resume(body)
@@ -68,12 +68,12 @@ class Nodes:
     def _node_of(self, body: Json) -> Node | None:
         return self.by_name.get(body["spec"].get("nodeName", ""))
 
-    def _changed(self, event: Event) -> None:
+    def _on_change(self, event: Event) -> None:
         node = self._node_of(event.body)
         if node is None:
             return
         if event.kind == DELETED:
-            node.gone(event.body["metadata"]["uid"])
+            node.on_removal(event.body["metadata"]["uid"])
         else:
             node.saw(event.body)
 

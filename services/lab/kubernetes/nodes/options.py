@@ -9,7 +9,7 @@ import click
 
 from services.lab.kubernetes.nodes.settings import PODS_MAX, NodeSettings
 from services.lab.shared.commands import FILE, hosts_from, read_ports
-from services.lab.shared.hosts import DEFAULT_PORTS, MAX_HOSTS, HostSpec, dealt_ports
+from services.lab.shared.hosts import DEFAULT_PORTS, MAX_HOSTS, HostSpec, divide_ports
 from services.lab.shared.simulation.behaviour import TASK_VARIABLES
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -71,7 +71,7 @@ def nodes_from(options: dict[str, Any]) -> NodeSettings | None:
     """Return the settings of nodes; None without nodes. Raises click.UsageError."""
 
     def default(prefix: str, ports: range) -> tuple[HostSpec, ...]:
-        shares = dealt_ports(options["nodes"], among=ports)
+        shares = divide_ports(options["nodes"], among=ports)
         return tuple(HostSpec(f"{prefix}node-{index}", ports=dealt) for index, dealt in enumerate(shares))
 
     hosts, simulation = hosts_from(options, default)

@@ -61,7 +61,7 @@ class ContainerRun:
         return found
 
 
-def terminated(
+def termination_state(
     code: int, reason: str, started_at: str, finished_at: str, container_id: str = "", message: str = ""
 ) -> Json:
     found: Json = {"exitCode": code, "reason": reason}
@@ -71,9 +71,9 @@ def terminated(
     return {**found, "containerID": container_id} if container_id else found
 
 
-def lost(run: ContainerRun, now: str) -> Json:
+def unknown_termination(run: ContainerRun, now: str) -> Json:
     """The end of a container whose exit was not seen."""
-    return terminated(137, UNKNOWN, run.started_at, now, run.id, _UNKNOWN_MESSAGE)
+    return termination_state(137, UNKNOWN, run.started_at, now, run.id, _UNKNOWN_MESSAGE)
 
 
 class Verdict(NamedTuple):

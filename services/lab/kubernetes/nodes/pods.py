@@ -11,8 +11,8 @@ from services.lab.kubernetes.nodes.pod_status import (
     DEADLINE,
     ContainerRun,
     PodRun,
-    lost,
     status_of,
+    unknown_termination,
 )
 from services.lab.kubernetes.nodes.stored_pods import StoredPods
 from services.lab.kubernetes.pods import GRACE_S
@@ -31,7 +31,7 @@ class NodeOfPods(Protocol):
     clock: Clock
     stored: StoredPods
 
-    def ended(self, pod: NodePod) -> None:
+    def on_end(self, pod: NodePod) -> None:
         """Handle the end of all containers of a pod."""
         ...
 
@@ -115,7 +115,7 @@ class NodePod(ABC):
         self.grace_left_s = grace_s
         self.terminate(grace_s)
 
-    def gone(self) -> None:
+    def on_removal(self) -> None:
         """Handle the removal of the object, which is forced when containers still run."""
         self.is_gone = True
         self.cancel_deadline()
@@ -137,7 +137,7 @@ class NodePod(ABC):
         self.cancel_deadline()
         self.run.has_sandbox = False
         self.publish()
-        self.node.ended(self)
+        self.node.on_end(self)
         if self.is_deleting and not self.is_gone:
             self.node.stored.remove(self.namespace, self.name, self.uid)
 
@@ -155,7 +155,7 @@ class NodePod(ABC):
         now = self.node.stored.now()
         for run in (*self.run.init, *self.run.containers):
             if run.waiting is not None and not run.is_over:
-                run.waiting, run.ended, run.is_over = None, run.ended or lost(run, now), True
+                run.waiting, run.ended, run.is_over = None, run.ended or unknown_termination(run, now), True
 
 
 def new_run(body: Json, now: str) -> PodRun:

@@ -24,7 +24,7 @@ class Probed(Protocol):
         """Return a command that runs next to the container's own."""
         ...
 
-    def probed(self, kind: str, is_good: bool) -> None:
+    def on_probe(self, kind: str, is_good: bool) -> None:
         """Handle a changed result of a probe."""
         ...
 
@@ -59,7 +59,7 @@ class Probes:
             enough = probe.get("successThreshold", 1) if is_good else probe.get("failureThreshold", 3)
             if streak >= enough and is_good is not reported:
                 reported = is_good
-                self._container.probed(kind, is_good)
+                self._container.on_probe(kind, is_good)
                 if kind == STARTUP:
                     return
             await self._clock.sleep(probe.get("periodSeconds", 10))

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from services.lab.kubernetes.nodes.containers import Container, Machine
-from services.lab.kubernetes.nodes.pod_status import REBOOTED, ContainerRun, lost
+from services.lab.kubernetes.nodes.pod_status import REBOOTED, ContainerRun, unknown_termination
 from services.lab.kubernetes.nodes.pods import NodeOfPods, NodePod, backoff_s
 from services.lab.kubernetes.nodes.volumes import NotMounted, fill_volumes
 from services.lab.kubernetes.resources import Json
@@ -23,11 +23,11 @@ class ProcessPod(NodePod):
         self._machine = machine
         self._restart_backoff_s = restart_backoff_s
         self._grace_s: float | None = None
-        self._init = self._made(self.spec.get("initContainers", ()), self.run.init)
-        self._main = self._made(self.spec["containers"], self.run.containers)
+        self._init = self._make(self.spec.get("initContainers", ()), self.run.init)
+        self._main = self._make(self.spec["containers"], self.run.containers)
         self.containers = {container.run.name: container for container in (*self._init, *self._main)}
 
-    def _made(self, rows: Iterable[Json], runs: list[ContainerRun]) -> list[Container]:
+    def _make(self, rows: Iterable[Json], runs: list[ContainerRun]) -> list[Container]:
         name = self.node.spec.name
         return [Container(self._machine, self, name, row, run) for row, run in zip(rows, runs, strict=True)]
 
@@ -71,13 +71,13 @@ class ProcessPod(NodePod):
         for run in (*self.run.init, *self.run.containers):
             if run.ended is None:
                 self.run.verdict = REBOOTED
-                run.waiting, run.ended = None, lost(run, self.node.stored.now())
+                run.waiting, run.ended = None, unknown_termination(run, self.node.stored.now())
             run.is_over = True
         self.finish()
 
     # Events of its containers
 
-    def changed(self) -> None:
+    def on_change(self) -> None:
         if not self.is_gone:
             self.publish()
 

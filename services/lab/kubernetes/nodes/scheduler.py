@@ -25,11 +25,11 @@ class Scheduler:
         self._is_due = False
 
     def start(self) -> None:
-        self._registry.store.watch("pods", self._changed)
+        self._registry.store.watch("pods", self._on_change)
         for body in self._registry.store.values("pods"):
             self._check(body)
 
-    def _changed(self, event: Event) -> None:
+    def _on_change(self, event: Event) -> None:
         if event.kind != DELETED:
             self._check(event.body)
 

@@ -9,7 +9,7 @@ from services.lab.kubernetes.nodes.pod_status import (
     COMPLETED,
     ERROR,
     ContainerRun,
-    terminated,
+    termination_state,
 )
 from services.lab.kubernetes.nodes.pods import (
     NodeOfPods,
@@ -21,7 +21,7 @@ from services.lab.kubernetes.resources import Json
 from services.lab.kubernetes.times import seconds_of
 from services.lab.shared.clock import Timer
 from services.lab.shared.images import Images
-from services.lab.shared.simulation.behaviour import Behaviour, behaviour, simulated
+from services.lab.shared.simulation.behaviour import Behaviour, behaviour, simulate
 
 RESTART_S = 1.0
 """Minimum seconds between two runs of a container, which may take no time itself."""
@@ -40,7 +40,7 @@ class SimulatedPod(NodePod):
         text = " ".join((*container.get("command", ()), *container.get("args", ())))
         variables = {row["name"]: row.get("value", "") for row in container.get("env", ())}
         said = behaviour(text, variables, self._settings.task_variables)
-        return simulated(said, self._settings.simulation, self.node.spec, self.name, text, self.labels)
+        return simulate(said, self._settings.simulation, self.node.spec, self.name, text, self.labels)
 
     def start(self) -> None:
         self.begin()
@@ -52,12 +52,12 @@ class SimulatedPod(NodePod):
         plans = [self._plan(row) for row in self.spec.get("initContainers", ())]
         seconds = sum(plan.seconds for plan in plans)
         if not seconds:
-            self._initialized()
+            self._start_containers()
             return
         self.publish()
-        self._timer = self.node.clock.call_later(seconds, self._initialized)
+        self._timer = self.node.clock.call_later(seconds, self._start_containers)
 
-    def _initialized(self) -> None:
+    def _start_containers(self) -> None:
         for run, row in zip(self.run.init, self.spec.get("initContainers", ()), strict=True):
             self._end_container(run, exit_code(self._plan(row)))
             if run.exit_code:
@@ -95,7 +95,7 @@ class SimulatedPod(NodePod):
 
     def _end_container(self, run: ContainerRun, code: int) -> None:
         now = self.node.stored.now()
-        run.ended = terminated(code, ERROR if code else COMPLETED, run.started_at or now, now, run.id)
+        run.ended = termination_state(code, ERROR if code else COMPLETED, run.started_at or now, now, run.id)
         run.waiting, run.is_over, run.is_ready, run.is_started = None, True, False, False
 
     def _over(self) -> None:

@@ -247,7 +247,7 @@ class Container:
             timer.cancel()
         self._timers.clear()
         self._stop_check()
-        self.runtime.ended(self)
+        self.runtime.on_end(self)
         if self.executor_pid is not None:
             kill_group(self.executor_pid, signal.SIGKILL)
         self.runtime.updates.report(self.task, *ending, healthy=healthy)
@@ -279,10 +279,10 @@ class ProcessRuntime:
         """Return whether a file contains a secret of a task."""
         return any(path in container.secrets for container in self.containers.values())
 
-    def ended(self, container: Container) -> None:
+    def on_end(self, container: Container) -> None:
         self.containers.pop(container.id, None)
         if container.directory is not None:
-            self.collector.ended(container.directory)
+            self.collector.keep(container.directory)
         self.monitor.forget(container)
         self.sessions.parent_ended(container.id)
 

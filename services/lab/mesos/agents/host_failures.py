@@ -43,7 +43,7 @@ class FailingHosts:
         repair_s = self.simulation.repair_s(agent.spec, failures, number)
         log.info("host %s fails for %.1f s", agent.spec.name, repair_s)
         if failures.keeps_tasks:
-            self.agents.lost(agent)
+            self.agents.disconnect(agent)
         else:
             self.agents.crash(agent)
         self.clock.call_later(repair_s, self._repair, agent, failures, number)

@@ -71,7 +71,7 @@ class KeptResources:
     def _folders(self, hostname: str) -> list[Path]:
         return list((self.data_dir / "volumes" / hostname).glob("*/*"))
 
-    def restored(self, spec: HostSpec, total: Resources) -> Resources:
+    def restore(self, spec: HostSpec, total: Resources) -> Resources:
         """Return the host's resources, including the kept ones; a volume without its folder was lost with its disk.
 
         Raises ValueError for a broken record.

@@ -60,7 +60,7 @@ class Collector:
             with contextlib.suppress(asyncio.CancelledError):
                 await self._task
 
-    def ended(self, directory: Path) -> None:
+    def keep(self, directory: Path) -> None:
         """Keep the sandbox of a run that has ended."""
         self._ended.append(directory)
         self._changed.set()

@@ -16,7 +16,7 @@ from services.lab.mesos.agents.kept_resources import volume_folder
 from services.lab.mesos.agents.task_info import variables_of
 from services.lab.mesos.model import Task
 from services.lab.mesos.resources import Json
-from services.lab.shared.processes import passed_environment
+from services.lab.shared.processes import environment_of_children
 
 # A sandbox with more entries takes too long to measure at every poll.
 _MAX_ENTRIES = 20_000
@@ -89,7 +89,7 @@ def write_secrets(task: Task, directory: Path) -> list[Path]:
 def environment(task: Task, directory: Path, address: str, more: Collection[str] = ()) -> dict[str, str]:
     """Return the environment of a task: variables of minicluster, including ``more``, then Mesos's, then the
     command's."""
-    result = passed_environment(more)
+    result = environment_of_children(more)
     result.update(
         MESOS_SANDBOX=str(directory),
         MESOS_DIRECTORY=str(directory),

@@ -51,8 +51,8 @@ class Session:
             self.resume_input()
             self.resume_input = None
 
-    def ended(self, status: int) -> None:
-        self._sessions.ended(self, status)
+    def on_end(self, status: int) -> None:
+        self._sessions.on_end(self, status)
 
 
 class Sessions:
@@ -123,7 +123,7 @@ class Sessions:
             if session.parent_id == parent_id:
                 session.command.kill()
 
-    def ended(self, session: Session, status: int) -> None:
+    def on_end(self, session: Session, status: int) -> None:
         """End a session whose command has ended and whose output is sent."""
         self.live.pop(session.id, None)
         self.keep_status(session.id, status)

@@ -21,7 +21,7 @@ from services.lab.mesos.resources import THOUSAND, Json, scalars
 from services.lab.mesos.settings import MiniclusterSettings
 from services.lab.shared.clock import Clock, Timer
 from services.lab.shared.images import Images
-from services.lab.shared.simulation.behaviour import Behaviour, behaviour, simulated
+from services.lab.shared.simulation.behaviour import Behaviour, behaviour, simulate
 
 
 class SimulatedTask:
@@ -95,7 +95,7 @@ class SimulatedRuntime:
         text = text_of(command)
         said = behaviour(text, variables_of(command), self._task_variables)
         labels = labels_of(info) if self._simulation.has_task_rules else {}
-        return simulated(said, self._simulation, task.agent.spec, task.id, text, labels)
+        return simulate(said, self._simulation, task.agent.spec, task.id, text, labels)
 
     def launch(self, task: Task) -> None:
         info = task.info

@@ -48,7 +48,7 @@ class Estimator:
         if not agent.tasks and not reported:
             return  # common among many simulated agents
         allocated, measured = self._sample(agent)
-        used = self._used[agent.id] = smoothed(self._used.get(agent.id, 0), measured)
+        used = self._used[agent.id] = smooth(self._used.get(agent.id, 0), measured)
         self._offers.set_revocable(agent, estimate(reported, allocated, used))
 
     def _sample(self, agent: Agent) -> tuple[int, int]:
@@ -86,7 +86,7 @@ def _rate(before: tuple[Usage, int | None] | None, now: Usage) -> int | None:
 # Amounts are thousandths of a cpu.
 
 
-def smoothed(before: int, measured: int) -> int:
+def smooth(before: int, measured: int) -> int:
     """Return the use for the estimate, which is never less than the measured one."""
     return measured if measured >= before else measured + (before - measured) * (100 - FALL_PERCENT) // 100
 

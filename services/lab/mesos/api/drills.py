@@ -73,7 +73,7 @@ class Drills:
         if now:
             self.own_agents.crash(agent)
         else:
-            self.own_agents.lost(agent)
+            self.own_agents.disconnect(agent)
 
     def _start(self, agent: Agent) -> None:
         if self.maintenance.is_down(agent):

@@ -42,7 +42,7 @@ class MasterServer:
         if path.startswith(PREFIX):
             return self._own.handle(request)
         if path.startswith("/slave("):
-            return self._simulated_agent(request, unquote(path))
+            return self._answer_for_agent(request, unquote(path))
         path = path.removeprefix("/master")
         if path == "/api/v1/scheduler":
             return self._scheduler.handle(request)
@@ -52,7 +52,7 @@ class MasterServer:
             return plain(200, "")
         return json_page(orjson.dumps(VERSION)) if path == "/version" else not_found()
 
-    def _simulated_agent(self, request: Request, path: str) -> Response:
+    def _answer_for_agent(self, request: Request, path: str) -> Response:
         """Answer for an agent without a port of its own: `/slave(2)/monitor/statistics` refers to the second one."""
         name, _, rest = path.removeprefix("/slave(").partition(")")
         if (refusal := self._authentication.refuse(request, agent_realm(rest))) is not None:

@@ -70,7 +70,7 @@ class OperatorApi:
     def _agent(self, body: Json) -> Agent | None:
         return self._master.registry.agents.get(body.get("agent_id", {}).get("value", ""))
 
-    def _registered(self, body: Json) -> Agent | None:
+    def _find_registered(self, body: Json) -> Agent | None:
         agent = self._agent(body)
         return agent if agent is not None and agent.registered else None
 
@@ -82,7 +82,7 @@ class OperatorApi:
         return _DONE
 
     def _drain(self, body: Json) -> tuple[int, str]:
-        agent = self._registered(body)
+        agent = self._find_registered(body)
         if agent is None:
             return 400, "Unknown agent"
         period = body.get("max_grace_period")
@@ -93,14 +93,14 @@ class OperatorApi:
         return _DONE
 
     def _deactivate(self, body: Json) -> tuple[int, str]:
-        agent = self._registered(body)
+        agent = self._find_registered(body)
         if agent is None:
             return 400, "Unknown agent"
         self._master.agents.deactivate(agent)
         return _DONE
 
     def _reactivate(self, body: Json) -> tuple[int, str]:
-        agent = self._registered(body)
+        agent = self._find_registered(body)
         if agent is None:
             return 400, "Unknown agent"
         if not agent.deactivated:
@@ -111,7 +111,7 @@ class OperatorApi:
     # resources and frameworks
 
     def _change(self, type_: str, body: Json) -> tuple[int, str]:
-        agent = self._registered(body)
+        agent = self._find_registered(body)
         if agent is None:
             return 400, "No agent found with specified ID"
         return self._master.operations.change(agent, type_, body)

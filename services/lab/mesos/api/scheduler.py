@@ -13,7 +13,7 @@ from services.lab.mesos.api.calls import JSON_TYPE, PROTOBUF_TYPE, accepts_json,
 from services.lab.mesos.master.master import Master
 from services.lab.mesos.model import Framework
 from services.lab.mesos.resources import Json
-from services.lab.shared.http.server import EventStream, Request, Response, accepted, plain
+from services.lab.shared.http.server import EventStream, Request, Response, plain, write_accepted
 
 _PREFIX = "Failed to validate scheduler::Call: "
 _WITHOUT_BODY = ("UNKNOWN", "TEARDOWN", "REVIVE", "SUPPRESS")
@@ -46,7 +46,7 @@ class SchedulerApi:
             try:
                 call = orjson.loads(request.body)
                 if call["type"] == "ACKNOWLEDGE" and self._acknowledge_fast(call, headers, request.principal):
-                    return accepted()
+                    return write_accepted()
             except (orjson.JSONDecodeError, KeyError, TypeError, AttributeError):
                 # Anything unusual takes the slow path, which answers with the right text.
                 pass
@@ -102,7 +102,7 @@ class SchedulerApi:
             # The real master aborts on UNKNOWN; minicluster does not.
             return plain(501, "501 Not Implemented.")
         self._calls[type_](framework, call.get(type_.lower(), {}))
-        return accepted()
+        return write_accepted()
 
     def _subscribe(self, request: Request, body: Json, stream_id: str | None) -> Response | None:
         if stream_id is not None:

@@ -209,7 +209,7 @@ def _walk(value: Json, message: Message, path: str, missing: list[str]) -> None:
             if field.message is not None:
                 for index, entry in enumerate(item):
                     if not isinstance(entry, dict):
-                        raise _unexpected_type_error(entry, name)
+                        raise _type_error(entry, name)
                     _walk(entry, field.message, f"{path}{name}[{index}].", missing)
             else:
                 for entry in item:
@@ -217,7 +217,7 @@ def _walk(value: Json, message: Message, path: str, missing: list[str]) -> None:
                         _scalar(entry, field)
         elif field.message is not None:
             if not isinstance(item, dict):
-                raise _unexpected_type_error(item, name)
+                raise _type_error(item, name)
             _walk(item, field.message, f"{path}{name}.", missing)
         elif type(item) is not field.plain and not _scalar(item, field):
             dropped = [name] if dropped is None else [*dropped, name]
@@ -231,7 +231,7 @@ def _walk(value: Json, message: Message, path: str, missing: list[str]) -> None:
 def _scalar(item: Any, field: Field) -> bool:
     """Check a scalar; returns False for an unknown enum name, which counts as unset."""
     if not isinstance(item, _SCALARS[field.kind]) or (isinstance(item, bool) and field.kind != "bool"):
-        raise _unexpected_type_error(item, field.name)
+        raise _type_error(item, field.name)
     if field.enum is not None:
         return item in field.enum
     if field.kind == "bytes":
@@ -244,7 +244,7 @@ def _scalar(item: Any, field: Field) -> bool:
     return True
 
 
-def _unexpected_type_error(item: Any, name: str) -> ConversionError:
+def _type_error(item: Any, name: str) -> ConversionError:
     if item is None:
         return ConversionError(f"Not expecting a JSON null for field '{name}'")
     kinds = {bool: "boolean", int: "number", float: "number", str: "string", list: "array", dict: "object"}

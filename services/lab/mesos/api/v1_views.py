@@ -75,12 +75,12 @@ def tasks(registry: Registry) -> Json:
     }
 
 
-def _used(agent: Agent) -> dict[str, Resources]:
+def _sum_used(agent: Agent) -> dict[str, Resources]:
     """Return the resources of unfinished tasks on the agent, by role."""
     return _sums(item for item in agent.tasks.values() if not item.released) if agent.tasks else {}
 
 
-def _offered(agent: Agent) -> dict[str, Resources]:
+def _sum_offered(agent: Agent) -> dict[str, Resources]:
     return _sums(agent.offers.values()) if agent.offers else {}
 
 
@@ -93,22 +93,22 @@ def _sums(items: Iterable[Task | Offer]) -> dict[str, Resources]:
 
 
 def _by_role(resources: dict[str, Resources]) -> orjson.Fragment:
-    return _cached_by_role(tuple((role, tuple(part.items())) for role, part in resources.items()))
+    return _write_by_role(tuple((role, tuple(part.items())) for role, part in resources.items()))
 
 
 @lru_cache(AMOUNTS_KEPT_MAX)
-def _cached_by_role(parts: tuple[tuple[str, Amounts], ...]) -> orjson.Fragment:
+def _write_by_role(parts: tuple[tuple[str, Amounts], ...]) -> orjson.Fragment:
     rows = [row for role, part in parts for row in to_json(dict(part), role, both=True)]
     return orjson.Fragment(orjson.dumps(rows))
 
 
 @lru_cache(AMOUNTS_KEPT_MAX)
-def _cached_total(amounts: Amounts) -> orjson.Fragment:
+def _write_total(amounts: Amounts) -> orjson.Fragment:
     return orjson.Fragment(orjson.dumps(to_json(in_listing_order(dict(amounts)), both=True)))
 
 
 @lru_cache(AMOUNTS_KEPT_MAX)
-def _cached_at_start(amounts: Amounts) -> orjson.Fragment:
+def _write_at_start(amounts: Amounts) -> orjson.Fragment:
     """Return the resources at the agent's start, without later reservations and revocable resources."""
     plain = {kind: value for kind, value in amounts if kind is not PORTS and not kind.revocable}
     plain |= {kind: value for kind, value in amounts if kind is PORTS}
@@ -120,7 +120,7 @@ def agent_info(agent: Agent) -> Json:
     result: Json = {
         "hostname": agent.spec.name,
         "port": agent.port,
-        "resources": _cached_at_start(tuple(total_of(agent.spec).items())),
+        "resources": _write_at_start(tuple(total_of(agent.spec).items())),
     }
     if agent.spec.attributes:
         result["attributes"] = scheduler_events.attributes(agent)
@@ -138,11 +138,11 @@ def agent(item: Agent) -> Json:
     }
     if item.reregistered_at is not None:
         result["reregistered_time"] = in_nanoseconds(item.reregistered_at)
-    result["total_resources"] = _cached_total(tuple(item.total.items()))
-    allocated = _used(item)
+    result["total_resources"] = _write_total(tuple(item.total.items()))
+    allocated = _sum_used(item)
     if any(allocated.values()):
         result["allocated_resources"] = _by_role(allocated)
-    on_offer = _offered(item)
+    on_offer = _sum_offered(item)
     if any(on_offer.values()):
         result["offered_resources"] = _by_role(on_offer)
     result["capabilities"] = _CAPABILITIES
@@ -172,7 +172,7 @@ def framework(item: Framework) -> Json:
 
 def agents(registry: Registry) -> Json:
     return {
-        "agents": [agent(item) for item in registry.registered()],
+        "agents": [agent(item) for item in registry.iterate_registered()],
         "recovered_agents": [agent_info(item) for item in registry.agents.values() if item.recovered],
     }
 

@@ -159,7 +159,7 @@ class Agents:
 
     # loss
 
-    def lost(self, agent: Agent, frozen: bool = False) -> None:
+    def disconnect(self, agent: Agent, frozen: bool = False) -> None:
         """Handle a broken connection: offers are rescinded at once unless the agent only hangs (`frozen`).
 
         Its tasks wait for the ping timeout.
@@ -226,7 +226,7 @@ class Agents:
 
     def crash(self, agent: Agent) -> None:
         """Stop the agent and all its tasks together, like a power failure."""
-        self.lost(agent)
+        self.disconnect(agent)
         agent.runtime.crash(agent.all_tasks)
 
     def restart(self, agent: Agent) -> None:

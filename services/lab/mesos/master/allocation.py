@@ -54,7 +54,7 @@ def refuse_seconds(filters: dict[str, float] | None, interval_s: float) -> float
     return max(min(seconds, MAX_REFUSE_S), interval_s)
 
 
-def blocked_until(filters: list[Filter], would_be: Resources, now: float) -> float:
+def end_of_filter(filters: list[Filter], would_be: Resources, now: float) -> float:
     """Return the end of the filter that hides `would_be`, 0 without one: a filter hides only resources it contains."""
     until = 0.0
     for item in filters:
@@ -72,14 +72,14 @@ class Sorter:
         self._allocated: dict[str, dict[str, int]] = {}
         self._counts: dict[str, int] = {}
 
-    def allocated(self, client: str, resources: Resources) -> None:
+    def allocate(self, client: str, resources: Resources) -> None:
         mine = self._allocated.setdefault(client, {})
         for kind, value in resources.items():
             if isinstance(value, int):
                 mine[kind.name] = mine.get(kind.name, 0) + value
         self._counts[client] = self._counts.get(client, 0) + 1
 
-    def released(self, client: str, resources: Resources) -> None:
+    def release(self, client: str, resources: Resources) -> None:
         mine = self._allocated.get(client)
         if mine is None:
             return

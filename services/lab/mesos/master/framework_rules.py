@@ -44,7 +44,7 @@ def info_fault(info: Json) -> str | None:
     return None
 
 
-def suppressed_fault(info: Json, suppressed: Iterable[str]) -> str | None:
+def check_suppressed(info: Json, suppressed: Iterable[str]) -> str | None:
     roles = set(info.get("roles", ())) if "roles" in info else {info.get("role", "*")}
     for role in suppressed:
         if role not in roles:

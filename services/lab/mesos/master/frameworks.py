@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from services.lab.mesos.master import scheduler_events
-from services.lab.mesos.master.framework_rules import info_fault, suppressed_fault
+from services.lab.mesos.master.framework_rules import check_suppressed, info_fault
 from services.lab.mesos.master.hooks import Hook
 from services.lab.mesos.master.offers import Offers
 from services.lab.mesos.master.registry import COMPLETED_FRAMEWORKS_MAX, Registry
@@ -38,7 +38,7 @@ class Frameworks:
         if not info.get("id", {}).get("value"):
             info.pop("id", None)
         id_ = info.get("id", {}).get("value")
-        fault = info_fault(info) or suppressed_fault(info, suppressed)
+        fault = info_fault(info) or check_suppressed(info, suppressed)
         known = self._live.get(id_) if id_ else None
         if fault is None and id_ in self._removed:
             fault = "Framework has been removed"
@@ -83,7 +83,7 @@ class Frameworks:
         framework.set_info(_canonical(info))
         framework.recovered = False
         framework.reregistered_at = self._clock.wall()
-        self._offers.changed()
+        self._offers.invalidate()
         self._connect(framework, call, stream, stream_id)
         self.returned(framework)
         if not was_connected:
@@ -94,8 +94,8 @@ class Frameworks:
         framework.stream_id = stream_id
         framework.connected = framework.active = True
         framework.suppressed = set(call.get("suppressed_roles", ()))
-        stream.on_close = lambda: self.disconnected(framework, stream)
-        framework.send(scheduler_events.subscribed(framework.id, self._registry.master_info()))
+        stream.on_close = lambda: self.on_disconnect(framework, stream)
+        framework.send(scheduler_events.subscription_event(framework.id, self._registry.master_info()))
         self._heartbeat(framework, stream, self._clock.now())
 
     def _heartbeat(self, framework: Framework, stream: EventStream, due: float) -> None:
@@ -108,7 +108,7 @@ class Frameworks:
 
     # the end
 
-    def disconnected(self, framework: Framework, stream: EventStream) -> None:
+    def on_disconnect(self, framework: Framework, stream: EventStream) -> None:
         """Handle the end of a client's stream: offers are returned, tasks continue until the failover timeout."""
         if framework.stream is not stream:
             return
@@ -116,7 +116,7 @@ class Frameworks:
         framework.connected = framework.active = False
         self._offers.discard_all(framework)
         framework.filters.clear()
-        self._offers.changed()
+        self._offers.invalidate()
         self.left(framework)
         self._await(framework)
 
@@ -139,7 +139,7 @@ class Frameworks:
         self._removed[framework.id] = framework
         while len(self._removed) > COMPLETED_FRAMEWORKS_MAX:
             del self._removed[next(iter(self._removed))]
-        self._offers.changed()
+        self._offers.invalidate()
 
     # another master
 

@@ -7,10 +7,10 @@ import random
 from collections.abc import Iterable
 
 from services.lab.mesos.master import scheduler_events
-from services.lab.mesos.master.allocation import Sorter, allocatable, blocked_until, offerable, sees
+from services.lab.mesos.master.allocation import Sorter, allocatable, end_of_filter, offerable, sees
 from services.lab.mesos.master.hooks import Hook
 from services.lab.mesos.model import Agent, Filter, Framework, Offer
-from services.lab.mesos.resources import CPUS, REVOCABLE_CPUS, Resources, added, scalar_of, scalars, taken
+from services.lab.mesos.resources import CPUS, REVOCABLE_CPUS, Resources, add, scalar_of, scalars, subtract
 from services.lab.mesos.settings import MiniclusterSettings
 from services.lab.shared.clock import Clock
 
@@ -55,7 +55,7 @@ class Offers:
         self._sorters.clear()
         self._totals.clear()
         self._prefix, self._count = master_id, 0
-        self.changed()
+        self.invalidate()
 
     def stop(self) -> None:
         self._loop = None
@@ -119,7 +119,7 @@ class Offers:
 
     # allocation runs
 
-    def changed(self) -> None:
+    def invalidate(self) -> None:
         """Invalidate cached results of all agents after a change of the frameworks."""
         self._epoch += 1
 
@@ -190,7 +190,7 @@ class Offers:
                     continue
                 filters = framework.filters.get((role, agent.id))
                 if filters is not None:
-                    until = blocked_until(filters, resources, now)
+                    until = end_of_filter(filters, resources, now)
                     if until > 0.0:
                         wake = min(wake, until)
                         continue
@@ -205,14 +205,14 @@ class Offers:
 
     def _hold(self, offer: Offer) -> None:
         agent = offer.agent
-        agent.free = {} if offer.resources == agent.free else taken(agent.free, offer.resources)
+        agent.free = {} if offer.resources == agent.free else subtract(agent.free, offer.resources)
         self.outstanding[offer.id] = offer
         offer.framework.offers[offer.id] = offer
         if agent.offers is None:
             agent.offers = {}
         agent.offers[offer.id] = offer
-        self.roles.allocated(offer.role, offer.resources)
-        self._sorter(offer.role).allocated(offer.framework.id, offer.resources)
+        self.roles.allocate(offer.role, offer.resources)
+        self._sorter(offer.role).allocate(offer.framework.id, offer.resources)
 
     def _send(self, batches: dict[str, list[Offer]]) -> None:
         for framework_id, batch in batches.items():
@@ -260,25 +260,25 @@ class Offers:
         """Free the resources of an offer or a finished task."""
         if not resources:
             return
-        self.roles.released(role, resources)
-        self._sorter(role).released(framework_id, resources)
+        self.roles.release(role, resources)
+        self._sorter(role).release(framework_id, resources)
         freed = scalar_of(resources, REVOCABLE_CPUS) if agent.owed else 0
         if freed:
             paid = min(freed, agent.owed)
             agent.owed -= paid
             resources = _with_revocable(resources, freed - paid)
-        agent.free = _order_like_total(added(agent.free, resources), agent.total)
+        agent.free = _order_like_total(add(agent.free, resources), agent.total)
         agent.wake()
 
     def charge(self, agent: Agent, framework_id: str, role: str, resources: Resources) -> None:
         """Charge resources as used outside an offer, for example when an agent returns with its tasks."""
-        self.roles.allocated(role, resources)
-        self._sorter(role).allocated(framework_id, resources)
+        self.roles.allocate(role, resources)
+        self._sorter(role).allocate(framework_id, resources)
         wanted, have = scalar_of(resources, REVOCABLE_CPUS), scalar_of(agent.free, REVOCABLE_CPUS)
         if wanted > have:  # slack shrank while the agent was disconnected
             agent.owed += wanted - have
             resources = _with_revocable(resources, have)
-        agent.free = taken(agent.free, resources)
+        agent.free = subtract(agent.free, resources)
 
     def refuse(self, framework: Framework, agent: Agent, role: str, resources: Resources, seconds: float) -> None:
         if seconds > 0 and resources and agent.id in self.agents:

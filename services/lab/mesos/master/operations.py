@@ -19,8 +19,8 @@ from services.lab.mesos.resources import (
     add_to,
     contains,
     in_listing_order,
+    subtract,
     take_from,
-    taken,
     text,
 )
 
@@ -55,7 +55,7 @@ class Operations:
         acceptance.left = {kind: acceptance.left[kind] for kind in agent.total if kind in acceptance.left}
 
     def _change_total(self, agent: Agent, conversion: Conversion, free: Resources) -> None:
-        total = taken(agent.total, conversion.taken)
+        total = subtract(agent.total, conversion.taken)
         add_to(total, conversion.given)
         ordered = sorted(total, key=lambda kind: 0 if kind is PORTS else 1 if kind.reservations else 2)
         self._offers.set_total(agent, {kind: total[kind] for kind in ordered}, free)
@@ -77,7 +77,7 @@ class Operations:
             self._offers.refuse(offer.framework, agent, offer.role, offer.resources, DEFAULT_REFUSE_S)
         if not contains(agent.free, conversion.taken):
             return 409, f"{text(in_listing_order(agent.total))} does not contain {text(conversion.taken)}"
-        free = taken(agent.free, conversion.taken)
+        free = subtract(agent.free, conversion.taken)
         add_to(free, conversion.given)
         self._change_total(agent, conversion, free)
         return 202, ""

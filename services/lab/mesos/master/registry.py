@@ -50,7 +50,7 @@ class Registry:
         self.id = str(uuid.uuid4())
         self.started_at = started_at
 
-    def registered(self) -> Iterator[Agent]:
+    def iterate_registered(self) -> Iterator[Agent]:
         return (agent for agent in self.agents.values() if agent.registered)
 
     @property

@@ -26,7 +26,7 @@ def update(status: Json) -> bytes:
     return _event("UPDATE", {"status": status})
 
 
-def subscribed(framework_id: str, master_info: Json) -> bytes:
+def subscription_event(framework_id: str, master_info: Json) -> bytes:
     body = {
         "framework_id": {"value": framework_id},
         "heartbeat_interval_seconds": HEARTBEAT_INTERVAL_S,

@@ -111,7 +111,7 @@ def http_date() -> str:
     return _date_text
 
 
-def accepted() -> bytes:
+def write_accepted() -> bytes:
     """Return the bytes of a 202, made once a second: most answers of a busy master are this one."""
     http_date()
     return _accepted
@@ -140,7 +140,7 @@ class Tunnel(Protocol):
 
     def feed(self, data: bytes) -> None: ...
 
-    def lost(self) -> None:
+    def on_loss(self) -> None:
         """Report that the peer closed the connection."""
         ...
 
@@ -206,7 +206,7 @@ class EventStream:
         if self._connection.transport is not None:
             self._connection.transport.close()
 
-    def lost(self) -> None:
+    def on_loss(self) -> None:
         """Report that the peer closed the connection."""
         if not self.closed:
             self.closed = True
@@ -259,9 +259,9 @@ class Connection(asyncio.Protocol):
         self.transport = None
         self._server.connections.discard(self)
         if self.stream is not None:
-            self.stream.lost()
+            self.stream.on_loss()
         if self.tunnel is not None:
-            self.tunnel.lost()
+            self.tunnel.on_loss()
 
     def data_received(self, data: bytes) -> None:
         if self.tunnel is not None:

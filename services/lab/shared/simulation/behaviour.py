@@ -41,7 +41,7 @@ def behaviour(text: str, environment: Mapping[str, str], variables: str = TASK_V
     return Behaviour(seconds, int(found.group(1)) & 255 if found else 0, 1.0 if share is None else share)
 
 
-def simulated(
+def simulate(
     said: Behaviour, simulation: Simulation, host: HostSpec, task_id: str, text: str, labels: Labels
 ) -> Behaviour:
     """Return the behaviour of a task on a host: its command's (``said``), changed by the rules of the simulation."""

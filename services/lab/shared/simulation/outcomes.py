@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 
-from services.lab.shared.hosts import HostSpec, simulated_hosts
+from services.lab.shared.hosts import HostSpec, make_simulated_hosts
 from services.lab.shared.simulation.distributions import ONE, Distribution, unit
 
 Labels = Mapping[str, str]
@@ -107,8 +107,8 @@ class Simulation:
     def make_hosts(self, count: int, prefix: str = "") -> tuple[HostSpec, ...]:
         """Return ``count`` hosts, class by class. Raises ValueError when the classes name more or fewer."""
         if not self.hosts:
-            return simulated_hosts(count, prefix)
-        names = iter(simulated_hosts(count, prefix))
+            return make_simulated_hosts(count, prefix)
+        names = iter(make_simulated_hosts(count, prefix))
         found: list[HostSpec] = []
         for row, size in zip(self.hosts, class_sizes(self.hosts, count), strict=True):
             turns: dict[tuple[int, ...], Labels | Mapping[str, str | float]] = {}

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.conformance.kubernetes.lab import Lab, labelled, pod
+from tests.conformance.kubernetes.lab import Lab, pod, with_labels
 from tests.kubernetes.client import JSON_PATCH, MERGE, STRATEGIC
 
 
 def patch(lab: Lab) -> None:
     with lab.node() as node:
-        lab.must("POST", lab.pods, labelled(pod("p1", node), a="1", b="2"))
+        lab.must("POST", lab.pods, with_labels(pod("p1", node), a="1", b="2"))
         one = f"{lab.pods}/p1"
         lab.ask("merge", "PATCH", one, {"metadata": {"labels": {"a": None, "c": "3"}}}, MERGE, show=_metadata)
         lab.ask("merge that changes nothing", "PATCH", one, {"metadata": {"labels": {"c": "3"}}}, MERGE, show=_metadata)
@@ -65,7 +65,7 @@ def may_not_change(lab: Lab) -> None:
 def put(lab: Lab) -> None:
     first = lab.must("POST", lab.pods, pod("u1"))
     one = f"{lab.pods}/u1"
-    body = labelled(first, a="1") | {"metadata": {**first["metadata"], "labels": {"a": "1"}}}
+    body = with_labels(first, a="1") | {"metadata": {**first["metadata"], "labels": {"a": "1"}}}
     lab.ask("what was read", "PUT", one, body, show=_metadata)
     lab.ask("the same again", "PUT", one, body)
     free = {**body, "metadata": {"name": "u1", "labels": {"b": "2"}}}

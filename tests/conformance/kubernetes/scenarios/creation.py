@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.conformance.kubernetes.lab import Lab, labelled, pod
+from tests.conformance.kubernetes.lab import Lab, pod, with_labels
 
 MANY = {"cpu": "500m", "memory": "64Mi"}
 
@@ -30,8 +30,8 @@ def create_refused(lab: Lab) -> None:
     lab.ask("an unknown priority class", "POST", lab.pods, pod("x", priorityClassName="nope"))
     gated = pod("x", "node", schedulingGates=[{"name": "peloton.io/wait"}])
     lab.ask("a gate and a node", "POST", lab.pods, gated)
-    lab.ask("a label that is too long", "POST", lab.pods, labelled(pod("x"), job="j" * 64))
-    lab.ask("a label with a blank", "POST", lab.pods, labelled(pod("x"), job="not this"))
+    lab.ask("a label that is too long", "POST", lab.pods, with_labels(pod("x"), job="j" * 64))
+    lab.ask("a label with a blank", "POST", lab.pods, with_labels(pod("x"), job="not this"))
     lab.ask("an unknown restart policy", "POST", lab.pods, pod("x", restartPolicy="Sometimes"))
     lab.ask("a negative grace", "POST", lab.pods, pod("x", terminationGracePeriodSeconds=-5))
     over = _container("main", resources={"requests": {"cpu": "2"}, "limits": {"cpu": "1"}})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tests.conformance.kubernetes.lab import Lab, has, labelled, pod
+from tests.conformance.kubernetes.lab import Lab, has, pod, with_labels
 from tests.kubernetes.client import MERGE, STRATEGIC, Json
 
 
@@ -63,8 +63,8 @@ def delete_held(lab: Lab) -> None:
 def delete_many(lab: Lab) -> None:
     with lab.node() as node:
         for i in range(3):
-            lab.must("POST", lab.pods, labelled(pod(f"m{i}", node), job="a"))
-        lab.must("POST", lab.pods, labelled(pod("m3", node), job="b"))
+            lab.must("POST", lab.pods, with_labels(pod(f"m{i}", node), job="a"))
+        lab.must("POST", lab.pods, with_labels(pod("m3", node), job="b"))
         lab.must("PATCH", f"{lab.pods}/m0/status", {"status": {"phase": "Failed"}}, MERGE)
         query = "labelSelector=job%3Da"
         lab.ask("with grace", "DELETE", f"{lab.pods}?{query}", show=_names)
@@ -89,7 +89,7 @@ def evict(lab: Lab) -> None:
     budgets = lab.path("poddisruptionbudgets", "policy/v1")
     with lab.node() as node:
         for name in ("e1", "e2"):
-            lab.must("POST", lab.pods, labelled(pod(name, node), app="guarded"))
+            lab.must("POST", lab.pods, with_labels(pod(name, node), app="guarded"))
             _run(lab, name)
         body = {
             "metadata": {"name": "pdb"},
@@ -106,9 +106,9 @@ def evict(lab: Lab) -> None:
         lab.ask("the second", "POST", f"{lab.pods}/e2/eviction", _eviction("e2"))
         lab.ask("by hand nobody asks", "DELETE", f"{lab.pods}/e2?gracePeriodSeconds=0", show=_deletion)
         lab.ask("one that is gone", "POST", f"{lab.pods}/e2/eviction", _eviction("e2"))
-        lab.must("POST", lab.pods, labelled(pod("e3", node), app="guarded"))
+        lab.must("POST", lab.pods, with_labels(pod("e3", node), app="guarded"))
         lab.ask("one that does not run yet", "POST", f"{lab.pods}/e3/eviction", _eviction("e3"))
-        lab.must("POST", lab.pods, labelled(pod("e4", node), app="guarded"))
+        lab.must("POST", lab.pods, with_labels(pod("e4", node), app="guarded"))
         lab.must("PATCH", f"{lab.pods}/e4/status", {"status": {"phase": "Failed"}}, MERGE)
         lab.ask("one that is over", "POST", f"{lab.pods}/e4/eviction", _eviction("e4"))
         lab.ask(

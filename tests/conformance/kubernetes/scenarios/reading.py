@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.conformance.kubernetes.lab import Lab, labelled, pod
+from tests.conformance.kubernetes.lab import Lab, pod, with_labels
 from tests.kubernetes.client import MERGE, Client
 
 OTHERS = {"poddisruptionbudgets", "leases", "priorityclasses"}
@@ -12,9 +12,9 @@ OTHERS = {"poddisruptionbudgets", "leases", "priorityclasses"}
 
 def selectors(lab: Lab) -> None:
     with lab.node("node-1") as node, lab.node("node-2") as other:
-        lab.must("POST", lab.pods, labelled(pod("s1", node), app="web", tier="front"))
-        lab.must("POST", lab.pods, labelled(pod("s2", other, schedulerName="another"), app="web"))
-        lab.must("POST", lab.pods, labelled(pod("s3"), app="batch"))
+        lab.must("POST", lab.pods, with_labels(pod("s1", node), app="web", tier="front"))
+        lab.must("POST", lab.pods, with_labels(pod("s2", other, schedulerName="another"), app="web"))
+        lab.must("POST", lab.pods, with_labels(pod("s3"), app="batch"))
         lab.must("POST", lab.pods, pod("s4"))
         lab.must("PATCH", f"{lab.pods}/s1/status", {"status": {"phase": "Running"}}, MERGE)
         for selector in (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.conformance.kubernetes.lab import Lab, has, labelled, pod
+from tests.conformance.kubernetes.lab import Lab, has, pod, with_labels
 from tests.kubernetes.client import MERGE, STRATEGIC
 
 
@@ -17,7 +17,7 @@ def watch(lab: Lab) -> None:
             lab.watching(f"{lab.pods}?labelSelector=app%3Dweb&resourceVersion={version}") as of_a_label,
             lab.watching(f"{lab.pods}?fieldSelector=status.phase%3DRunning&resourceVersion={version}") as of_a_phase,
         ):
-            lab.must("POST", lab.pods, labelled(pod("w1", node), app="web"))
+            lab.must("POST", lab.pods, with_labels(pod("w1", node), app="web"))
             lab.must("PATCH", f"{lab.pods}/w1", {"metadata": {"labels": {"app": "other"}}}, MERGE)
             lab.must("PATCH", f"{lab.pods}/w1/status", {"status": {"phase": "Running"}}, STRATEGIC)
             lab.must("PATCH", f"{lab.pods}/w1", {"metadata": {"labels": {"app": "web"}}}, MERGE)

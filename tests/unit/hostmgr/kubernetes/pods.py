@@ -12,13 +12,13 @@ NAME = "00000000-0000-4000-8000-000000000001-3-2"
 _FOLDER = Path(__file__).parent / "recordings"
 
 
-def recorded(name: str) -> list[tuple[str, Json]]:
+def read_recording(name: str) -> list[tuple[str, Json]]:
     """Return kinds of events and pods from a recording, which stores the relevant fields in a short form."""
     return [(kind, whole(short)) for kind, short in orjson.loads((_FOLDER / f"{name}.json").read_bytes())]
 
 
 def last(name: str) -> Json:
-    return recorded(name)[-1][1]
+    return read_recording(name)[-1][1]
 
 
 def whole(short: Json) -> Json:

@@ -33,7 +33,7 @@ Answerer = Callable[[Asked], Iterable[bytes]]
 
 
 @contextmanager
-def scripted(answer: Answerer, tls: ssl.SSLContext | None = None) -> Iterator[Server]:
+def run_scripted(answer: Answerer, tls: ssl.SSLContext | None = None) -> Iterator[Server]:
     """Serve every connection by this function, on threads."""
 
     def serve(sock: socket.socket) -> None:
@@ -87,7 +87,7 @@ def answer(status: int, body: bytes | dict[str, Any] = b"", *headers: str) -> by
     return f"HTTP/1.1 {status} Status\r\nContent-Length: {len(text)}\r\n{lines}\r\n".encode() + text
 
 
-def chunked(status: int = 200) -> bytes:
+def chunk_answer(status: int = 200) -> bytes:
     """Return the head of a chunked answer."""
     return f"HTTP/1.1 {status} Status\r\nTransfer-Encoding: chunked\r\n\r\n".encode()
 

@@ -17,7 +17,14 @@ from services.hostmgr.kubernetes.apiserver.access import Access, read_access
 from services.hostmgr.kubernetes.apiserver.credentials import TOKEN_CHECK_S, Plugin, TokenFile, written_credential
 from services.hostmgr.kubernetes.apiserver.kubeconfig import ClusterEntry, ExecPlugin
 from services.hostmgr.kubernetes.apiserver.wire import ApiServer, Request
-from tests.unit.hostmgr.kubernetes.scripted import CERTIFICATES, Asked, access_to, answer, scripted, write_kubeconfig
+from tests.unit.hostmgr.kubernetes.scripted import (
+    CERTIFICATES,
+    Asked,
+    access_to,
+    answer,
+    run_scripted,
+    write_kubeconfig,
+)
 
 V1 = "client.authentication.k8s.io/v1"
 CA, CLIENT, SERVER = (CERTIFICATES / f"{name}.pem" for name in ("ca", "client", "server"))
@@ -60,7 +67,7 @@ def test_both_sides_prove_who_they_are(embedded: bool, tmp_path: Path) -> None:
     user = {key: value for key, value in values.items() if key.startswith("client")}
     cluster = {key: value for key, value in values.items() if key not in user}
 
-    with scripted(echo, server_context(asks_client=True)) as server:
+    with run_scripted(echo, server_context(asks_client=True)) as server:
         assert ask(access_to(f"https://{server.address}", tmp_path, user, **cluster)) == 200
         with pytest.raises(OSError):  # noqa: PT011 (its text is OpenSSL's)
             ask(access_to(f"https://{server.address}", tmp_path, **cluster))
@@ -68,7 +75,7 @@ def test_both_sides_prove_who_they_are(embedded: bool, tmp_path: Path) -> None:
 
 def test_the_name_in_the_certificate_is_checked(tmp_path: Path) -> None:
     """The name is compared with the host, or with tls-server-name; insecure-skip-tls-verify checks nothing."""
-    with scripted(echo, server_context()) as server:
+    with run_scripted(echo, server_context()) as server:
         address = f"https://{server.address}"
         by_name = f"https://localhost:{server.address.rpartition(':')[2]}"
         ca = {"certificate-authority": str(CA)}
@@ -260,7 +267,7 @@ def test_a_certificate_of_a_plugin_is_used(tmp_path: Path) -> None:
     output.write_bytes(orjson.dumps({"kind": "ExecCredential", "apiVersion": V1, "status": status}))
     user = {"exec": {"apiVersion": V1, "command": program(tmp_path, f"cat {output}")}}
 
-    with scripted(echo, server_context(asks_client=True)) as server:
+    with run_scripted(echo, server_context(asks_client=True)) as server:
         address = f"https://{server.address}"
         assert ask(access_to(address, tmp_path, user, **{"certificate-authority": str(CA)})) == 200
 
@@ -297,7 +304,7 @@ def test_the_path_of_a_server_is_before_all_others(tmp_path: Path) -> None:
         seen.append(asked.path)
         return [answer(200)]
 
-    with scripted(serve) as server:
+    with run_scripted(serve) as server:
         path = write_kubeconfig(tmp_path, {"server": f"http://{server.address}/k8s/clusters/c-1/"})
         assert ask(read_access(str(path))) == 200
     assert seen == ["/k8s/clusters/c-1/readyz"]

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from services.hostmgr.kubernetes.apiserver.channels import Command, CommandFailed, Frames, exit_code_of, frame_of
 from services.hostmgr.kubernetes.apiserver.wire import ApiServer, Refused
 from tests.nightly import examples
-from tests.unit.hostmgr.kubernetes.scripted import CERTIFICATES, Asked, access_to, answer, api_of, scripted, status
+from tests.unit.hostmgr.kubernetes.scripted import CERTIFICATES, Asked, access_to, answer, api_of, run_scripted, status
 
 POD = "/api/v1/namespaces/peloton/pods/p"
 SWITCH = (
@@ -25,7 +25,7 @@ SWITCH = (
 )
 
 
-def sent(payload: bytes, opcode: int = 2) -> bytes:
+def make_frame(payload: bytes, opcode: int = 2) -> bytes:
     """Return a frame as a server sends it: without a mask."""
     size = len(payload)
     length = bytes((size,)) if size < 126 else b"\x7e" + size.to_bytes(2, "big")
@@ -36,7 +36,7 @@ def sent(payload: bytes, opcode: int = 2) -> bytes:
 @given(st.lists(st.binary(max_size=300), max_size=5), st.lists(st.integers(0, 1500), max_size=8))
 def test_frames_may_be_cut_anywhere(payloads: list[bytes], places: list[int]) -> None:
     """Each frame is read once, whole, and in its order."""
-    data = b"".join(map(sent, payloads))
+    data = b"".join(map(make_frame, payloads))
     ends = sorted({min(place, len(data)) for place in places} | {len(data)})
     frames = Frames()
     found = [frame for begin, end in zip([0, *ends], ends, strict=False) for frame in frames.feed(data[begin:end])]
@@ -65,16 +65,16 @@ def test_a_command_runs_to_its_end(has_tls: bool, tmp_path: Path) -> None:
 
     def serve(one: Asked) -> Iterator[bytes]:
         asked.append(one)
-        yield SWITCH + sent(b"\x01out")
+        yield SWITCH + make_frame(b"\x01out")
         yield (
-            sent(b"\x02err")
-            + sent(b"", 9)
-            + sent(b"\x01more")
-            + sent(b"\x03" + orjson.dumps(failed))
-            + sent(b"\x03\xe8", 8)
+            make_frame(b"\x02err")
+            + make_frame(b"", 9)
+            + make_frame(b"\x01more")
+            + make_frame(b"\x03" + orjson.dumps(failed))
+            + make_frame(b"\x03\xe8", 8)
         )
 
-    with scripted(serve, tls) as server:
+    with run_scripted(serve, tls) as server:
         address = f"http{'s' if has_tls else ''}://{server.address}"
         api = ApiServer(access_to(address, tmp_path, **{"insecure-skip-tls-verify": has_tls}))
         command = Command(api, POD, "main", ["sh", "-c", "a b"], stdin=False, tty=False)
@@ -99,7 +99,7 @@ def test_a_command_that_is_refused() -> None:
     """The error has the message of the apiserver."""
     refused = answer(403, status(403, "Forbidden", "pods/exec is forbidden"))
     with (
-        scripted(lambda asked: [refused]) as server,
+        run_scripted(lambda asked: [refused]) as server,
         api_of(server) as api,
         pytest.raises(Refused, match="pods/exec is forbidden"),
     ):

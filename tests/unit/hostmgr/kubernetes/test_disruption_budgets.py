@@ -17,7 +17,7 @@ from services.hostmgr.kubernetes.pods.disruption_budgets import (
     DisruptionBudgets,
 )
 from services.hostmgr.kubernetes.settings import IN_CLUSTER, KubernetesSettings
-from tests.unit.hostmgr.kubernetes.scripted import Asked, answer, api_of, scripted, status
+from tests.unit.hostmgr.kubernetes.scripted import Asked, answer, api_of, run_scripted, status
 
 A, B = JobId("job-a"), JobId("job-b")
 
@@ -77,7 +77,7 @@ def cluster() -> Cluster:
 
 @pytest.fixture
 def budgets(cluster: Cluster) -> Iterator[DisruptionBudgets]:
-    with scripted(cluster.serve) as server, api_of(server) as api:
+    with run_scripted(cluster.serve) as server, api_of(server) as api:
         settings = KubernetesSettings(IN_CLUSTER, cluster="west")
         yield DisruptionBudgets(api, settings, lambda: cluster.now_s)
 

@@ -13,7 +13,7 @@ from services.hostmgr.driver import DriverEvents
 from services.hostmgr.kubernetes import driver as module
 from services.hostmgr.kubernetes.driver import KubernetesDriver
 from services.hostmgr.kubernetes.settings import KubernetesSettings
-from tests.unit.hostmgr.kubernetes.scripted import Asked, answer, scripted, write_kubeconfig
+from tests.unit.hostmgr.kubernetes.scripted import Asked, answer, run_scripted, write_kubeconfig
 from tests.unit.hostmgr.mesos.sockets import TIMEOUT_S
 
 
@@ -29,7 +29,7 @@ def test_a_session_is_begun_again_after_an_answer_that_cannot_be_read(
         asked.release()
         yield answer(200, page)
 
-    with scripted(serve) as server:
+    with run_scripted(serve) as server:
         kubeconfig = write_kubeconfig(tmp_path, {"server": f"http://{server.address}"})
         driver = KubernetesDriver(KubernetesSettings(str(kubeconfig), slack_period_s=0.0))
         driver.start(cast(DriverEvents, _NoLifecycles()))

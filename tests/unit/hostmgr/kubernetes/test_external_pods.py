@@ -16,7 +16,7 @@ from services.hostmgr.kubernetes.apiserver.wire import Json
 from services.hostmgr.kubernetes.external import external_pods
 from services.hostmgr.kubernetes.external.external_pods import ExternalPods
 from services.hostmgr.kubernetes.external.external_requests import RUN
-from tests.unit.hostmgr.kubernetes.scripted import Asked, answer, api_of, scripted, status
+from tests.unit.hostmgr.kubernetes.scripted import Asked, answer, api_of, run_scripted, status
 
 UID = "0f0e0d0c-0b0a-4908-8706-050403020100"
 JOB = JobId("5d3a3f0e-9b1c-4e0c-8a6e-2f8f64a4d1aa")
@@ -38,7 +38,7 @@ def pods_on(serve: Callable[[str, str], Iterator[bytes]]) -> Iterator[tuple[Exte
         asked.append(f"{one.method} {one.path.removeprefix('/api/v1/namespaces/team/')}")
         yield from serve(one.method, one.path)
 
-    with scripted(note) as server, api_of(server) as api:
+    with run_scripted(note) as server, api_of(server) as api:
         uids = {(JOB, 0): UID}
         pods = ExternalPods(api, "k8s", lambda node: "", lambda reports: None, lambda keys: uids, lambda pod: None)
         pods.on_replace([a_pod()])
@@ -237,7 +237,7 @@ def test_a_run_is_forgotten_when_its_end_is_stored_and_its_pod_is_gone() -> None
 def test_a_pod_that_is_gone_leaves_its_node(is_seen: bool) -> None:
     """The node is freed even if the pod was deleted before any watch showed its binding."""
     gone: list[Json] = []
-    with scripted(lambda _: iter([answer(201, {})])) as server, api_of(server) as api:
+    with run_scripted(lambda _: iter([answer(201, {})])) as server, api_of(server) as api:
         pods = ExternalPods(api, "k8s", str, lambda _: None, lambda _: {}, gone.append)
         pods.on_replace([a_pod()])
         pods.bind([(FIRST, a_pod(), "n")])
@@ -302,7 +302,7 @@ def test_the_body_of_a_binding_names_the_pod_by_its_uid() -> None:
             bodies.append(orjson.loads(one.body))
         yield answer(201, {})
 
-    with scripted(serve) as server, api_of(server) as api:
+    with run_scripted(serve) as server, api_of(server) as api:
         ExternalPods(api, "k8s", str, lambda _: None, lambda _: {}, lambda _: None).bind([(FIRST, a_pod(), "n")])
     [body] = bodies
     assert (UID, {RUN: str(FIRST)}, "n") == (

@@ -47,7 +47,7 @@ def claim(on_node: FreeResources) -> Claim:
     return Claim(on_node.hostname, on_node.host_id, (on_node.resources_id,))
 
 
-def wanted(*names: str, demand: Demand = ONE) -> list[tuple[str, Demand]]:
+def make_demands(*names: str, demand: Demand = ONE) -> list[tuple[str, Demand]]:
     return [(name, demand) for name in names]
 
 
@@ -105,7 +105,7 @@ def test_a_launch_takes_what_fits_and_the_rest_is_announced() -> None:
     """A pod that does not fit is named with the reason."""
     made = ledger()
 
-    refused = made.use(claim(free_resources(made)["n1"]), wanted("a", "b", "c", "d", "e"))
+    refused = made.use(claim(free_resources(made)["n1"]), make_demands("a", "b", "c", "d", "e"))
 
     assert ["e"] == list(refused)
     assert "node n1 has too few free resources" in refused["e"]
@@ -118,10 +118,10 @@ def test_offers_are_used_once() -> None:
     """A second launch on the same resources is rejected, and so is one on resources of another process."""
     made = ledger()
     on_node = free_resources(made)["n1"]
-    made.use(claim(on_node), wanted("a"))
+    made.use(claim(on_node), make_demands("a"))
 
-    assert ["b"] == list(made.use(claim(on_node), wanted("b")))
-    assert ["c"] == list(Ledger(lambda: 8).use(claim(on_node), wanted("c")))
+    assert ["b"] == list(made.use(claim(on_node), make_demands("b")))
+    assert ["c"] == list(Ledger(lambda: 8).use(claim(on_node), make_demands("c")))
 
 
 @pytest.mark.parametrize(
@@ -145,7 +145,7 @@ def test_a_launch_on_capacity_that_is_gone_gets_nothing(change: Any) -> None:
     on_node = free_resources(made)["n1"]
     change(made)
 
-    refused = made.use(claim(on_node), wanted("a"))
+    refused = made.use(claim(on_node), make_demands("a"))
 
     assert "the claim on n1 is stale" in refused["a"]
 
@@ -154,9 +154,9 @@ def test_a_pod_that_is_launched_again_counts_once() -> None:
     """The pod counts on the node of its last launch."""
     made = ledger(node("n1"), node("n2"))
     first = free_resources(made)
-    made.use(claim(first["n1"]), wanted("a"))
-    made.use(claim(first["n2"]), wanted("a"))
-    made.use(claim(free_resources(made)["n2"]), wanted("a"))
+    made.use(claim(first["n1"]), make_demands("a"))
+    made.use(claim(first["n2"]), make_demands("a"))
+    made.use(claim(free_resources(made)["n2"]), make_demands("a"))
 
     left = {on_node.hostname: on_node.free for on_node in (made.void_resources(), made.changes())[1].announced}
 
@@ -173,8 +173,8 @@ def test_pods_of_others_that_came_meanwhile_are_counted(announced_count: int) ->
         made.put_pod(f"x{number}", "n1", Demand(Resources.of(0.01), is_foreign=True))
         made.changes()
 
-    assert ["b"] == list(made.use(claim(on_node), wanted("a", "b")))
-    assert ["c"] == list(made.use(claim(on_node), wanted("c")))  # the id was used
+    assert ["b"] == list(made.use(claim(on_node), make_demands("a", "b")))
+    assert ["c"] == list(made.use(claim(on_node), make_demands("c")))  # the id was used
 
 
 def test_offers_that_were_announced_again_too_often_are_gone() -> None:
@@ -185,7 +185,7 @@ def test_offers_that_were_announced_again_too_often_are_gone() -> None:
         made.put_pod(f"x{number}", "n1", Demand(Resources.of(0.01), is_foreign=True))
         made.changes()
 
-    assert ["a"] == list(made.use(claim(on_node), wanted("a")))
+    assert ["a"] == list(made.use(claim(on_node), make_demands("a")))
 
 
 def test_a_host_is_what_others_leave_of_its_machine() -> None:
@@ -216,7 +216,7 @@ def test_a_node_takes_as_many_pods_as_it_says() -> None:
     made.put_pod("x", "n1", small._replace(is_foreign=True))
     on_node = free_resources(made)["n1"]
 
-    refused = made.use(claim(on_node), wanted("a", "b", "c", demand=small))
+    refused = made.use(claim(on_node), make_demands("a", "b", "c", demand=small))
 
     assert {"c": "node n1 takes 3 pods, and has them"} == refused
     full = free_resources(made)["n1"]
@@ -233,7 +233,7 @@ def test_ports_are_dealt_once() -> None:
 
     assert ((25_000, 25_000), (25_002, 25_003)) == on_node.ports
     taken = Demand(Resources.of(0.1), ports=(25_001,))
-    assert {"a": "ports [25001] of node n1 are taken"} == made.use(claim(on_node), wanted("a", demand=taken))
+    assert {"a": "ports [25001] of node n1 are taken"} == made.use(claim(on_node), make_demands("a", demand=taken))
 
 
 def test_revocable_resources_is_what_was_measured() -> None:
@@ -243,7 +243,7 @@ def test_revocable_resources_is_what_was_measured() -> None:
     assert Resources() == free_resources(made)["n1"].revocable
     made.set_slack("n1", 2_000)
 
-    refused = made.use(claim(free_resources(made)["n1"]), wanted("a", "b", demand=borrower))
+    refused = made.use(claim(free_resources(made)["n1"]), make_demands("a", "b", demand=borrower))
 
     assert {"b": "node n1 has 500m of revocable cpu left for 1500m"} == refused
     left = free_resources(made)["n1"]
@@ -289,7 +289,7 @@ def test_a_new_list_keeps_launches_that_it_does_not_show_yet() -> None:
     """Launched pods are kept; all other pods that the list lacks are removed."""
     made = ledger()
     made.put_pod("old", "n1", FOREIGN)
-    made.use(claim(free_resources(made)["n1"]), wanted("a"))
+    made.use(claim(free_resources(made)["n1"]), make_demands("a"))
 
     assert {"a"} == made.keep_pods({"new"})
 

@@ -10,7 +10,7 @@ import pytest
 from services.hostmgr.kubernetes.output import log_readers
 from services.hostmgr.kubernetes.output.log_readers import LogReaders
 from services.hostmgr.kubernetes.output.logs import PodLogs
-from tests.unit.hostmgr.kubernetes.scripted import Asked, answer, api_of, chunked, scripted
+from tests.unit.hostmgr.kubernetes.scripted import Asked, answer, api_of, chunk_answer, run_scripted
 from tests.unit.hostmgr.mesos.sockets import TIMEOUT_S, chunk
 
 FILE = "main/stdout"
@@ -30,7 +30,7 @@ class Log:
             yield answer(404)
             return
         self.opened += 1
-        yield chunked()
+        yield chunk_answer()
         if self.text:
             yield chunk(self.text)
         while not self.is_over:
@@ -58,7 +58,7 @@ def log() -> Log:
 
 @pytest.fixture
 def readers(log: Log) -> Iterator[LogReaders]:
-    with scripted(log.serve) as server, api_of(server) as api:
+    with run_scripted(log.serve) as server, api_of(server) as api:
         readers = LogReaders(PodLogs(api, "peloton"))
         yield readers
         readers.close()
@@ -111,7 +111,7 @@ def test_readers_that_are_not_used_are_closed(log: Log, monkeypatch: pytest.Monk
     monkeypatch.setattr(log_readers, "READERS_MAX", 1)
     monkeypatch.setattr(log_readers, "NEXT_WAIT_S", 0.001)
     log.text = b"text"
-    with scripted(log.serve) as server, api_of(server) as api:
+    with run_scripted(log.serve) as server, api_of(server) as api:
         readers = LogReaders(PodLogs(api, "peloton"), lambda: now_s)
         readers.read("p", FILE, 0, True)
         readers.read("q", FILE, 0, True)

@@ -11,14 +11,14 @@ from peloton.errors import NotFound
 from services.hostmgr.kubernetes.apiserver.wire import Json, Refused
 from services.hostmgr.kubernetes.output import logs
 from services.hostmgr.kubernetes.output.logs import PodLogs
-from tests.unit.hostmgr.kubernetes.scripted import Asked, answer, api_of, chunked, scripted, status
+from tests.unit.hostmgr.kubernetes.scripted import Asked, answer, api_of, chunk_answer, run_scripted, status
 from tests.unit.hostmgr.mesos.sockets import chunk
 
 PODS = "/api/v1/namespaces/peloton/pods"
 RUNNING = {"running": {}}
 
 
-def ended(code: int) -> Json:
+def ended_status(code: int) -> Json:
     return {"terminated": {"exitCode": code}}
 
 
@@ -45,7 +45,7 @@ class Cluster:
         path, _, query = asked.path.partition("?")
         if path == f"{PODS}/p/log":
             self.asked.append({key: values[0] for key, values in parse_qs(query).items()})
-            yield chunked() + b"".join(map(chunk, self.log)) + chunk(b"")
+            yield chunk_answer() + b"".join(map(chunk, self.log)) + chunk(b"")
         elif path == f"{PODS}/p":
             yield answer(200, self.pod)
         else:
@@ -54,17 +54,17 @@ class Cluster:
 
 def test_files_are_logs_of_containers_that_have_begun() -> None:
     """The log of the first container is stdout; the others are in a folder of their name."""
-    cluster = Cluster(pod(init=ended(0), main=RUNNING, side={"waiting": {}}))
-    with scripted(cluster.serve) as server, api_of(server) as api:
+    cluster = Cluster(pod(init=ended_status(0), main=RUNNING, side={"waiting": {}}))
+    with run_scripted(cluster.serve) as server, api_of(server) as api:
         assert ("stdout", "init/stdout") == PodLogs(api, "peloton").files("p")
-        cluster.pod = pod(init=ended(0), main=RUNNING, side=ended(1))
+        cluster.pod = pod(init=ended_status(0), main=RUNNING, side=ended_status(1))
         assert ("stdout", "side/stdout", "init/stdout") == PodLogs(api, "peloton").files("p")
 
 
 def test_a_log_is_read_or_followed() -> None:
     """The log of the container in the file name is read in pieces."""
     cluster = Cluster(pod(main=RUNNING), b"one\n", b"two")
-    with scripted(cluster.serve) as server, api_of(server) as api:
+    with run_scripted(cluster.serve) as server, api_of(server) as api:
         for file, follow in (("stdout", False), ("side/stdout", True)):
             with PodLogs(api, "peloton").open("p", file, follow) as stream:
                 assert b"one\ntwo" == b"".join(stream.pieces())
@@ -74,15 +74,15 @@ def test_a_log_is_read_or_followed() -> None:
 @pytest.mark.parametrize(
     ("found", "container"),
     [
-        (pod(main=ended(0), side=ended(3)), "side"),
-        (pod(init=ended(5), main={"waiting": {}}), "init"),
+        (pod(main=ended_status(0), side=ended_status(3)), "side"),
+        (pod(init=ended_status(5), main={"waiting": {}}), "init"),
         (pod(main=RUNNING), "main"),
     ],
 )
 def test_the_tail_is_of_the_container_that_failed(found: Json, container: str) -> None:
     """The first container is used when none has failed."""
     cluster = Cluster(found, b"first\n", b"last\n")
-    with scripted(cluster.serve) as server, api_of(server) as api:
+    with run_scripted(cluster.serve) as server, api_of(server) as api:
         assert b"t\nlast\n" == PodLogs(api, "peloton").tail("p", 7)
     assert [{"container": container, "tailLines": "100"}] == cluster.asked
 
@@ -91,14 +91,14 @@ def test_a_tail_of_long_lines_is_not_read_for_ever(monkeypatch: pytest.MonkeyPat
     """The result is the end of the part that was read."""
     monkeypatch.setattr(logs, "TAIL_BYTES_MAX", 10)
     cluster = Cluster(pod(main=RUNNING), *[b"%02d" % number for number in range(50)])
-    with scripted(cluster.serve) as server, api_of(server) as api:
+    with run_scripted(cluster.serve) as server, api_of(server) as api:
         assert b"0405" == PodLogs(api, "peloton").tail("p", 4)
 
 
 def test_a_log_that_is_not_there() -> None:
     """The errors differ for a deleted pod, an unknown file, and a missing permission."""
     cluster = Cluster(pod(main=RUNNING))
-    with scripted(cluster.serve) as server, api_of(server) as api:
+    with run_scripted(cluster.serve) as server, api_of(server) as api:
         pods = PodLogs(api, "peloton")
         with pytest.raises(NotFound, match="pod gone is not in the cluster any more"):
             pods.files("gone")
@@ -108,7 +108,7 @@ def test_a_log_that_is_not_there() -> None:
             pods.open("p", "stderr")
     forbidden = answer(403, status(403, "Forbidden", "no pods/log for you"))
     with (
-        scripted(lambda asked: [forbidden]) as server,
+        run_scripted(lambda asked: [forbidden]) as server,
         api_of(server) as api,
         pytest.raises(Refused, match="no pods/log for you"),
     ):

@@ -312,7 +312,7 @@ def test_no_more_sessions_than_may_be(sessions: CommandSessions, sleeper: str, m
     assert callers[2].exchange().exit_code is None
 
 
-def refused(caller: Caller, content: dict[str, Any]) -> None:
+def check_refusal(caller: Caller, content: dict[str, Any]) -> None:
     """Wait for the rejection, which may come a little later."""
     caller.repeat(**content)
     caller.until(lambda: False)
@@ -341,6 +341,6 @@ def test_commands_that_are_refused(
     caller = Caller(sessions, pod or sleeper)
     caller.number = 0
     with pytest.raises(error, match=text):
-        refused(caller, content)
+        check_refusal(caller, content)
     with pytest.raises(error, match=text):
         caller.repeat(**({} if caller.number else content))

@@ -8,7 +8,7 @@ from peloton.model.ids import PodId
 from peloton.model.pod import Cause, PodState
 from services.hostmgr.driver import PodReport
 from services.hostmgr.kubernetes.pods.pod_cache import PodCache
-from tests.unit.hostmgr.kubernetes.pods import NAME, recorded
+from tests.unit.hostmgr.kubernetes.pods import NAME, read_recording
 
 Json = dict[str, Any]
 STARTED, FINISHED = "2026-01-02T03:04:05Z", "2026-01-02T03:04:06Z"
@@ -137,7 +137,9 @@ def test_an_end_is_reported_though_the_pod_is_gone() -> None:
     cache = PodCache()
     acknowledge(cache, cache.record_state(pod("Running", RUNNING), "h"))
     cache.kill_asked(NAME)
-    reported = [cache.record_state(seen, "h", is_deleted=kind == "DELETED") for kind, seen in recorded("term-handled")]
+    reported = [
+        cache.record_state(seen, "h", is_deleted=kind == "DELETED") for kind, seen in read_recording("term-handled")
+    ]
     [report] = [report for report in reported if report is not None]
 
     assert "KILLED" == report.state_text

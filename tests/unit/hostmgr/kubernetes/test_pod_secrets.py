@@ -23,7 +23,7 @@ from services.hostmgr.kubernetes.pods import pod_secrets
 from services.hostmgr.kubernetes.pods.pod_secrets import PodSecrets
 from services.hostmgr.kubernetes.preparation import Preparation
 from services.hostmgr.kubernetes.settings import KubernetesSettings
-from tests.unit.hostmgr.kubernetes.scripted import Asked, answer, api_of, scripted, status
+from tests.unit.hostmgr.kubernetes.scripted import Asked, answer, api_of, run_scripted, status
 
 SETTINGS = KubernetesSettings("in-cluster", cluster="west", namespace="peloton")
 PATH = "/api/v1/namespaces/peloton/secrets"
@@ -83,7 +83,7 @@ def live() -> Pods:
 
 @contextmanager
 def secrets_of(store: Store, live: Pods, settings: KubernetesSettings) -> Iterator[PodSecrets]:
-    with scripted(store.serve) as server, api_of(server) as api:
+    with run_scripted(store.serve) as server, api_of(server) as api:
         use = lambda: SecretUse(live.names, live.names, live.jobs)  # noqa: E731
         yield PodSecrets(api, settings, use, Preparation(api, settings))
 

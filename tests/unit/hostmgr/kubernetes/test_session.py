@@ -15,7 +15,7 @@ from services.hostmgr.kubernetes.apiserver.watch import IDENTITY
 from services.hostmgr.kubernetes.apiserver.wire import Json
 from services.hostmgr.kubernetes.session import Session
 from services.hostmgr.kubernetes.settings import own_name
-from tests.unit.hostmgr.kubernetes.scripted import Asked, answer, api_of, chunked, scripted, status
+from tests.unit.hostmgr.kubernetes.scripted import Asked, answer, api_of, chunk_answer, run_scripted, status
 from tests.unit.hostmgr.mesos.sockets import TIMEOUT_S, Server, chunk
 
 
@@ -34,7 +34,7 @@ class Leases:
             if asked.path == IDENTITY:
                 reply = answer(200, {"metadata": {"uid": "c"}})
             elif "watch=1" in asked.path:
-                reply = chunked()
+                reply = chunk_answer()
             elif asked.method == "GET" and "?" in asked.path:
                 items = [self.lease] if self.lease else []
                 reply = answer(200, {"metadata": {"resourceVersion": str(self.version)}, "items": items})
@@ -86,7 +86,7 @@ def leases() -> Iterator[Leases]:
 
 @pytest.fixture
 def server(leases: Leases) -> Iterator[Server]:
-    with scripted(leases.serve) as server:
+    with run_scripted(leases.serve) as server:
         yield server
         with leases.changed:
             leases.over = True
@@ -147,7 +147,7 @@ def test_without_the_namespace_the_apiserver_says_why() -> None:
     """The error has the message of the apiserver."""
     missing = answer(404, status(404, "NotFound", 'namespaces "peloton" not found'))
     with (
-        scripted(lambda asked: [missing]) as server,
+        run_scripted(lambda asked: [missing]) as server,
         api_of(server) as api,
         pytest.raises(OSError, match='HTTP 404: namespaces "peloton" not found'),
     ):

@@ -13,7 +13,7 @@ from peloton.model.pod import Cause, ContainerState, ContainerStatus, PodState, 
 from peloton.model.resources import Resources
 from services.hostmgr.kubernetes.pods import statuses
 from services.hostmgr.kubernetes.pods.reasons import PULL_REFUSED_S, Pull, pull_of
-from tests.unit.hostmgr.kubernetes.pods import NAME, Json, last, recorded
+from tests.unit.hostmgr.kubernetes.pods import NAME, Json, last, read_recording
 
 LAUNCHED, RUNNING, STARTING = PodState.LAUNCHED, PodState.RUNNING, PodState.STARTING
 SUCCEEDED, FAILED, KILLED, LOST = PodState.SUCCEEDED, PodState.FAILED, PodState.KILLED, PodState.LOST
@@ -48,7 +48,7 @@ GOAL_ENDED: dict[str, tuple[PodState, Cause, int, str]] = {
 @pytest.mark.parametrize("name", GOAL_ENDED)
 def test_an_end_has_its_cause(name: str) -> None:
     """The state, cause, exit code and message come from the last recorded event of the pod."""
-    kind, pod = recorded(name)[-1]
+    kind, pod = read_recording(name)[-1]
 
     status = status_of(pod, deleted=kind == "DELETED")
 
@@ -61,14 +61,14 @@ def test_an_end_has_its_cause(name: str) -> None:
 @pytest.mark.parametrize("name", ["ok", "fail", "oom", "two", "deadline", "cni"])
 def test_a_life_goes_forward(name: str) -> None:
     """The states are launched, running and one end, in the order of events."""
-    states = [statuses.report_of(pod, kind == "DELETED", False).state_text for kind, pod in recorded(name)]
+    states = [statuses.report_of(pod, kind == "DELETED", False).state_text for kind, pod in read_recording(name)]
 
     assert [LAUNCHED, RUNNING, GOAL_ENDED[name][0]] == list(dict.fromkeys(states))
 
 
 def test_a_pod_that_only_waits_has_nothing_to_store() -> None:
     """A pod whose name is no pod id has no status either."""
-    waiting = recorded("ok")[2][1]
+    waiting = read_recording("ok")[2][1]
     strange = last("ok") | {"metadata": {"name": "web-0"}}
 
     assert (None, None) == (
@@ -80,7 +80,7 @@ def test_a_pod_that_only_waits_has_nothing_to_store() -> None:
 @pytest.mark.parametrize("name", ["term-handled", "term-ignored", "force", "evict"])
 def test_what_we_kill_is_killed(name: str) -> None:
     """A killed pod is KILLED however it ended, even if only its last state is seen."""
-    events = [(kind, pod) for kind, pod in recorded(name) if statuses.is_over(pod) or kind == "DELETED"]
+    events = [(kind, pod) for kind, pod in read_recording(name) if statuses.is_over(pod) or kind == "DELETED"]
 
     assert {KILLED} == {status_of(pod, kind == "DELETED", kill_asked=True).state for kind, pod in events}
 
@@ -90,7 +90,7 @@ def test_what_others_kill_was_removed(name: str) -> None:
     """The pod does not count as succeeded, even if it answered the signal with 0; the end does not
     count as a failure.
     """
-    ended = [status_of(pod, kind == "DELETED") for kind, pod in recorded(name) if statuses.is_over(pod)]
+    ended = [status_of(pod, kind == "DELETED") for kind, pod in read_recording(name) if statuses.is_over(pod)]
 
     assert {(KILLED, Cause.REMOVED)} == {(status.state, status.cause) for status in ended}
     assert not RULES[Cause.REMOVED].counts
@@ -146,7 +146,7 @@ def test_a_sidecar_does_not_decide_how_a_pod_ended() -> None:
 
 def test_each_of_several_containers_is_reported() -> None:
     """Each container has its state, exit code and times; a change of one of them is news."""
-    two = [pod for _, pod in recorded("two")]
+    two = [pod for _, pod in read_recording("two")]
 
     assert () == status_of(last("ok")).containers
     assert status_of(two[-1]).containers == (
@@ -225,7 +225,7 @@ def test_reasons_of_pods(reason: str, state: PodState, cause: Cause) -> None:
 )
 def test_each_wait_has_its_timeout(reason: str, waited_s: float, is_over: bool) -> None:
     """The timeout starts when the node accepts the pod; then the pod has failed because of its container."""
-    pod = recorded("noimage")[3][1]
+    pod = read_recording("noimage")[3][1]
     pod["status"]["containerStatuses"][0]["state"]["waiting"]["reason"] = reason
     began_s = statuses._seconds("2026-11-22T03:32:11Z")
 
@@ -245,7 +245,7 @@ BUSY = "failed to do request: unexpected status from HEAD request to https://r/v
 
 def waiting(reason: str, message: str = "") -> Json:
     """Return a pod that its node has accepted, and whose container waits."""
-    pod = deepcopy(recorded("noimage")[3][1])
+    pod = deepcopy(read_recording("noimage")[3][1])
     pod["status"]["containerStatuses"][0]["state"]["waiting"] = {"reason": reason, "message": message}
     return pod
 
@@ -334,8 +334,8 @@ def test_a_refusal_is_forgotten_with_another_failure() -> None:
     assert 0.0 == statuses.find_refused_since(waiting("ErrImagePull", BUSY), 5.0, 9.0)
 
 
-def probed(ready: str, since: str) -> Json:
-    pod = deepcopy(recorded("ok")[3][1])
+def make_probed_status(ready: str, since: str) -> Json:
+    pod = deepcopy(read_recording("ok")[3][1])
     pod["spec"]["containers"][0]["readinessProbe"] = {}
     condition = next(each for each in pod["status"]["conditions"] if each["type"] == "Ready")
     condition |= {"status": ready, "lastTransitionTime": since}
@@ -345,10 +345,10 @@ def probed(ready: str, since: str) -> Json:
 @pytest.mark.parametrize(
     ("pod", "healthy"),
     [
-        (recorded("ok")[3][1], None),
-        (probed("True", "2026-11-22T03:31:50Z"), True),
-        (probed("False", "2026-11-22T03:31:50Z"), None),
-        (probed("False", "2026-11-22T03:31:58Z"), False),
+        (read_recording("ok")[3][1], None),
+        (make_probed_status("True", "2026-11-22T03:31:50Z"), True),
+        (make_probed_status("False", "2026-11-22T03:31:50Z"), None),
+        (make_probed_status("False", "2026-11-22T03:31:58Z"), False),
     ],
     ids=["without a check", "ready", "not ready yet", "not ready any more"],
 )
@@ -359,7 +359,7 @@ def test_health_is_readiness(pod: Json, healthy: bool | None) -> None:
 
 def test_news_of_health_has_a_token_of_its_own() -> None:
     """Each report of health is acknowledged, and repeated ones have the same token."""
-    pods = [probed("True", "2026-11-22T03:31:50Z"), probed("False", "2026-11-22T03:31:58Z")]
+    pods = [make_probed_status("True", "2026-11-22T03:31:50Z"), make_probed_status("False", "2026-11-22T03:31:58Z")]
 
     first, second = (statuses.report_of(pod, False, False).token for pod in pods)
 

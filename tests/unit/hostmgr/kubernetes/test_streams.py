@@ -10,7 +10,7 @@ import pytest
 from services.hostmgr.kubernetes.apiserver import connection
 from services.hostmgr.kubernetes.apiserver.connection import lines_of
 from services.hostmgr.kubernetes.apiserver.wire import Refused
-from tests.unit.hostmgr.kubernetes.scripted import Asked, answer, api_of, chunked, scripted, status
+from tests.unit.hostmgr.kubernetes.scripted import Asked, answer, api_of, chunk_answer, run_scripted, status
 from tests.unit.hostmgr.mesos.sockets import TIMEOUT_S, chunk
 
 
@@ -20,12 +20,12 @@ def test_a_stream_gives_lines_as_they_come() -> None:
     go_on = threading.Event()
 
     def serve(asked: Asked) -> Iterator[bytes]:
-        yield chunked() + chunk(b"one\ntw")
+        yield chunk_answer() + chunk(b"one\ntw")
         assert go_on.wait(TIMEOUT_S)
         yield chunk(b"o\n") + chunk(long)
         yield chunk(b"\n") + chunk(b"")
 
-    with scripted(serve) as server, api_of(server) as api, api.stream("/") as stream:
+    with run_scripted(serve) as server, api_of(server) as api, api.stream("/") as stream:
         lines = iter(stream)
         assert next(lines) == b"one"
         go_on.set()
@@ -35,7 +35,7 @@ def test_a_stream_gives_lines_as_they_come() -> None:
 def test_a_stream_that_breaks_off_is_an_error() -> None:
     """A stream that the apiserver ends is none."""
     with (
-        scripted(lambda asked: [chunked() + chunk(b"a\n"), b""]) as server,
+        run_scripted(lambda asked: [chunk_answer() + chunk(b"a\n"), b""]) as server,
         api_of(server) as api,
         api.stream("/") as stream,
         pytest.raises(ConnectionError, match="within its answer"),
@@ -48,7 +48,7 @@ def test_a_stream_that_is_refused_says_why() -> None:
     expired = status(410, "Expired", "too old resource version: 1 (5908)")
 
     with (
-        scripted(lambda asked: [answer(410, expired)]) as server,
+        run_scripted(lambda asked: [answer(410, expired)]) as server,
         api_of(server) as api,
         pytest.raises(Refused, match="too old resource version") as refused,
     ):
@@ -69,10 +69,10 @@ def test_a_silent_stream_is_given_up() -> None:
     over = threading.Event()
 
     def serve(asked: Asked) -> Iterator[bytes]:
-        yield chunked()
+        yield chunk_answer()
         over.wait(TIMEOUT_S)
 
-    with scripted(serve) as server, api_of(server) as api, api.stream("/", silence_s=0.05) as stream:
+    with run_scripted(serve) as server, api_of(server) as api, api.stream("/", silence_s=0.05) as stream:
         with pytest.raises(TimeoutError):
             list(stream)
         over.set()

@@ -15,7 +15,7 @@ from services.hostmgr.kubernetes.nodes.node_line import Demand
 from services.hostmgr.kubernetes.nodes.nodes import Node
 from services.hostmgr.kubernetes.pods.deletions import Deletions
 from services.hostmgr.kubernetes.settings import KubernetesSettings
-from tests.unit.hostmgr.kubernetes.scripted import Asked, answer, api_of, scripted, status
+from tests.unit.hostmgr.kubernetes.scripted import Asked, answer, api_of, run_scripted, status
 
 SETTINGS = KubernetesSettings("", cluster="west")
 JOB = "00000000-0000-4000-8000-000000000001"
@@ -59,7 +59,7 @@ class World:
 @contextmanager
 def a_world() -> Iterator[World]:
     world = World()
-    with scripted(world.answer) as server, api_of(server) as api:
+    with run_scripted(world.answer) as server, api_of(server) as api:
         world.deletions = Deletions(api, SETTINGS, world.view, world.reported.extend)
         yield world
 

@@ -11,7 +11,7 @@ from peloton.model.ids import PodId
 from services.hostmgr.driver import UseSample
 from services.hostmgr.kubernetes.apiserver.wire import Json, Refused
 from services.hostmgr.kubernetes.nodes.use import METRICS, METRICS_AGE_MAX_S, REFUSAL_KEPT_S, NodeUse
-from tests.unit.hostmgr.kubernetes.scripted import Asked, answer, api_of, scripted, status
+from tests.unit.hostmgr.kubernetes.scripted import Asked, answer, api_of, run_scripted, status
 
 SUMMARY = "/api/v1/nodes/node-1/proxy/stats/summary"
 OURS = "3c8a3c3e-bd1c-4d0b-a2ad-5b1a1a6a1a10-2-1"
@@ -57,7 +57,7 @@ def cluster() -> Cluster:
 
 @pytest.fixture
 def use(cluster: Cluster) -> Iterator[NodeUse]:
-    with scripted(cluster.serve) as server, api_of(server) as api:
+    with run_scripted(cluster.serve) as server, api_of(server) as api:
         yield NodeUse(api, "peloton", lambda node: [("peloton", OURS), ("x", "new")], lambda: cluster.now_s)
 
 

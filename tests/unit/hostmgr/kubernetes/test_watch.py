@@ -15,7 +15,7 @@ import pytest
 from services.hostmgr.kubernetes.apiserver import watch
 from services.hostmgr.kubernetes.apiserver.watch import IDENTITY, Reflector
 from services.hostmgr.kubernetes.apiserver.wire import ApiServer, Json
-from tests.unit.hostmgr.kubernetes.scripted import Asked, answer, api_of, chunked, scripted, status
+from tests.unit.hostmgr.kubernetes.scripted import Asked, answer, api_of, chunk_answer, run_scripted, status
 from tests.unit.hostmgr.mesos.sockets import TIMEOUT_S, Server, chunk
 
 PODS = "/api/v1/pods"
@@ -100,7 +100,7 @@ class Collection:
         if self.refusals:
             yield self.refusals.pop(0)
             return
-        yield chunked()
+        yield chunk_answer()
         while not self.over.is_set():
             try:
                 line = self.lines.get(timeout=0.01)
@@ -118,9 +118,9 @@ class Collection:
 
 
 @contextmanager
-def reflected(collection: Collection, path: str = PODS) -> Iterator[tuple[Recorder, Reflector, ApiServer, Server]]:
+def run_reflector(collection: Collection, path: str = PODS) -> Iterator[tuple[Recorder, Reflector, ApiServer, Server]]:
     recorder = Recorder()
-    with scripted(collection.serve) as server, api_of(server) as api:
+    with run_scripted(collection.serve) as server, api_of(server) as api:
         reflector = Reflector(api, path, recorder)
         reflector.start()
         try:
@@ -139,7 +139,7 @@ def test_a_list_in_pages_and_then_changes() -> None:
     """The watch begins at the version of the list, with the selector of its path."""
     collection = Collection().list(7, "a", "b", token="T/1=").list(7, "c")
 
-    with reflected(collection, f"{PODS}?fieldSelector=spec.nodeName!%3D") as (said, reflector, _, _):
+    with run_reflector(collection, f"{PODS}?fieldSelector=spec.nodeName!%3D") as (said, reflector, _, _):
         assert said.next() == [("replaced", "a", "b", "c")]
         query = collection.watched.get(timeout=TIMEOUT_S)
         collection.say(event("ADDED", "d", 8), event("MODIFIED", "a", 9), bookmark(20), event("DELETED", "b", 21))
@@ -162,7 +162,7 @@ def test_a_watch_that_ends_goes_on_at_its_last_version() -> None:
     """An apiserver ends each watch after half an hour: the version of a bookmark counts, and nothing is listed."""
     collection = Collection().list(7, "a")
 
-    with reflected(collection) as (said, _, _, _):
+    with run_reflector(collection) as (said, _, _, _):
         said.next()
         assert collection.version_of_next_watch() == "7"
         collection.say(event("ADDED", "b", 8), bookmark(30), END)
@@ -176,7 +176,7 @@ def test_a_watch_that_breaks_goes_on_without_a_word() -> None:
     """The watch continues if the same store answers at once with a current version."""
     collection = Collection().list(9, "a")
 
-    with reflected(collection) as (said, _, _, _):
+    with run_reflector(collection) as (said, _, _, _):
         said.next()
         collection.version_of_next_watch()
         collection.say(event("ADDED", "b", 9), BREAK)
@@ -193,7 +193,7 @@ def test_a_version_that_is_too_old_is_listed_again(form: str) -> None:
     if form == "http":
         collection.refusals.append(answer(410, EXPIRED["object"]))  # type: ignore[arg-type]
 
-    with reflected(collection) as (said, _, _, _):
+    with run_reflector(collection) as (said, _, _, _):
         assert said.next() == [("replaced", "a")]
         if form == "event":
             collection.say(EXPIRED)
@@ -205,7 +205,7 @@ def test_another_error_of_a_watch_is_tried_again() -> None:
     """Old etcds reject some watches with an ERROR 500: the reflector continues at its version."""
     collection = Collection().list(7, "a")
 
-    with reflected(collection) as (said, _, _, _):
+    with run_reflector(collection) as (said, _, _, _):
         said.next()
         collection.version_of_next_watch()
         collection.say(event("ADDED", "b", 7), {"type": "ERROR", "object": status(500, "InternalError", "no progress")})
@@ -217,7 +217,7 @@ def test_another_store_is_noticed_before_a_watch_goes_on(change: str) -> None:
     """A watch from a version of the new store's future would be silent for ever."""
     collection = Collection().list(70, "a").list(3, "b")
 
-    with reflected(collection) as (said, _, _, _):
+    with run_reflector(collection) as (said, _, _, _):
         said.next()
         assert collection.version_of_next_watch() == "70"
         if change == "uid":
@@ -232,7 +232,7 @@ def test_the_identity_of_a_cluster_may_be_hidden() -> None:
     collection = Collection().list(7, "a")
     collection.uid = ""
 
-    with reflected(collection) as (said, _, _, _):
+    with run_reflector(collection) as (said, _, _, _):
         assert said.next() == [("replaced", "a")]
         collection.version_of_next_watch()
         collection.say(BREAK)
@@ -244,7 +244,7 @@ def test_an_apiserver_that_is_away_is_a_loss_and_then_a_list() -> None:
     collection = Collection().list(7, "a").list(8, "b")
     refuse = answer(403, status(403, "Forbidden", "pods is forbidden"))
 
-    with reflected(collection) as (said, reflector, _, _):
+    with run_reflector(collection) as (said, reflector, _, _):
         said.next()
         collection.version_of_next_watch()
         collection.refusals += [refuse] * 3
@@ -263,7 +263,7 @@ def test_a_list_whose_token_expires_is_read_again_and_then_whole() -> None:
     collection.list(8, "a", token="t").lists.append(expired)
     collection.list(9, "a", "b", "c")
 
-    with reflected(collection) as (said, _, _, _):
+    with run_reflector(collection) as (said, _, _, _):
         assert said.next() == [("replaced", "a", "b", "c")]
     assert [{"limit"}, {"limit", "continue"}] * 2 + [set()] == [set(query) for query in collection.listed]
 
@@ -272,7 +272,7 @@ def test_a_handler_that_fails_receives_everything_again() -> None:
     """An object that it did not take is not forgotten."""
     collection = Collection().list(7, "a").list(9, "a", "b")
 
-    with reflected(collection) as (said, _, _, _):
+    with run_reflector(collection) as (said, _, _, _):
         said.fails_once_at = "b"
         assert said.next() == [("replaced", "a")]
         collection.say(event("ADDED", "b", 8))
@@ -283,7 +283,7 @@ def test_lines_that_are_no_events_are_a_broken_watch() -> None:
     """The watch is opened again, and in the end all objects are listed again."""
     collection = Collection().list(7, "a")
 
-    with reflected(collection) as (said, _, _, _):
+    with run_reflector(collection) as (said, _, _, _):
         said.next()
         collection.say("text")
         assert said.next()[0][0] == "lost"
@@ -293,7 +293,7 @@ def test_lines_that_are_no_events_are_a_broken_watch() -> None:
 def test_nothing_is_said_after_stop() -> None:
     """The thread has ended, even if the handler itself stops it."""
     collection = Collection().list(7, "a")
-    with reflected(collection) as (said, reflector, _, _):
+    with run_reflector(collection) as (said, reflector, _, _):
         said.next()
         collection.version_of_next_watch()
         reflector.stop()

@@ -17,7 +17,7 @@ from services.hostmgr.kubernetes.apiserver import wire
 from services.hostmgr.kubernetes.apiserver.connection import AnswerReader, lines_of
 from services.hostmgr.kubernetes.apiserver.kubeconfig import UserEntry
 from services.hostmgr.kubernetes.apiserver.wire import Answer, ApiServer, Refused, Request, pause_before_repeat_s
-from tests.unit.hostmgr.kubernetes.scripted import Asked, answer, api_of, chunked, scripted, status
+from tests.unit.hostmgr.kubernetes.scripted import Asked, answer, api_of, chunk_answer, run_scripted, status
 from tests.unit.hostmgr.mesos.sockets import TIMEOUT_S, chunk
 
 PODS = "/api/v1/namespaces/peloton/pods"
@@ -41,7 +41,7 @@ def test_a_request_is_what_an_apiserver_reads() -> None:
         seen.append(asked)
         yield answer(201, {"kind": "Pod", "metadata": {"name": "p"}})
 
-    with scripted(serve) as server, api_of(server, UserEntry(token="t-1")) as api:
+    with run_scripted(serve) as server, api_of(server, UserEntry(token="t-1")) as api:
         created, address = api.ask(POD), server.address
 
     headers = {
@@ -70,7 +70,7 @@ def test_answers_come_in_the_order_of_requests() -> None:
     """The order is independent of the connections and the number of requests."""
     requests = [Request("GET", f"/{number}") for number in range(300)]
 
-    with scripted(lambda asked: [answer(200, asked.path.encode())]) as server, api_of(server) as api:
+    with run_scripted(lambda asked: [answer(200, asked.path.encode())]) as server, api_of(server) as api:
         answers = api.ask_all(requests)
         again = api.ask_all(requests)
 
@@ -84,7 +84,7 @@ def test_bodies_larger_than_any_buffer_pass_both_ways() -> None:
     body = bytes(range(256)) * (1 << 15)
     requests = [Request("POST", "/echo", body)] * 3
 
-    with scripted(lambda asked: [answer(200, asked.body)]) as server, api_of(server) as api:
+    with run_scripted(lambda asked: [answer(200, asked.body)]) as server, api_of(server) as api:
         answers = api.ask_all(requests)
 
     assert [True] * 3 == [isinstance(a, Answer) and a.body == body for a in answers]
@@ -97,7 +97,7 @@ def test_bodies_larger_than_any_buffer_pass_both_ways() -> None:
 )
 def test_answers_may_be_cut_anywhere(bodies: list[list[bytes]], places: list[int]) -> None:
     """Chunks of HTTP and pieces of TCP have nothing to do with each other."""
-    data = b"".join(chunked() + b"".join(map(chunk, body)) + chunk(b"") for body in bodies)
+    data = b"".join(chunk_answer() + b"".join(map(chunk, body)) + chunk(b"") for body in bodies)
     reader = AnswerReader()
     found = []
     for piece in cut(data, places):
@@ -125,7 +125,7 @@ def test_an_answer_may_end_with_its_connection() -> None:
     """One without a length, as old proxies send it; the connection is not used again."""
     without_length = b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nall"
 
-    with scripted(lambda asked: [without_length, b""]) as server, api_of(server) as api:
+    with run_scripted(lambda asked: [without_length, b""]) as server, api_of(server) as api:
         assert [b"all", b"all"] == [api.ask(Request("GET", "/")).body for _ in range(2)]
         assert server.connections == 2
 
@@ -133,7 +133,11 @@ def test_an_answer_may_end_with_its_connection() -> None:
 @pytest.mark.parametrize("path", ["/a b", "/a\r\nX: y", "/\u00fc"])
 def test_a_path_must_be_escaped(path: str) -> None:
     """An unescaped path would end the line of the request."""
-    with scripted(lambda asked: [answer(200)]) as server, api_of(server) as api, pytest.raises(ValueError, match="esc"):
+    with (
+        run_scripted(lambda asked: [answer(200)]) as server,
+        api_of(server) as api,
+        pytest.raises(ValueError, match="esc"),
+    ):
         api.ask(Request("GET", path))
 
 
@@ -151,7 +155,7 @@ def test_a_request_that_is_put_off_is_repeated() -> None:
         else:
             yield answer(201)
 
-    with scripted(serve) as server, api_of(server) as api:
+    with run_scripted(serve) as server, api_of(server) as api:
         answers = api.ask_all([Request("POST", "/a"), Request("POST", "/b")])
 
     assert [201, 201] == [a.status for a in answers if isinstance(a, Answer)]
@@ -182,7 +186,7 @@ def test_every_request_is_answered_whatever_goes_wrong(faults: list[list[str]]) 
             case _:
                 yield whole
 
-    with pytest.MonkeyPatch.context() as patch, scripted(serve) as server, api_of(server) as api:
+    with pytest.MonkeyPatch.context() as patch, run_scripted(serve) as server, api_of(server) as api:
         patch.setattr(wire, "BACKOFF_S", 0.0001)
         answers = api.ask_all([Request("GET", path) for path in left])
     assert [Answer(200, path.encode()) for path in left] == answers
@@ -210,7 +214,7 @@ def test_a_create_whose_connection_broke_is_sent_again() -> None:
             yield b""
         yield answer(409, status(409, "AlreadyExists"))
 
-    with scripted(lose) as server, api_of(server) as api:
+    with run_scripted(lose) as server, api_of(server) as api:
         assert api.ask(POD).reason == "AlreadyExists"
     assert [POD.body] * 2 == created
 
@@ -223,7 +227,7 @@ def test_a_connection_that_was_closed_while_idle_is_not_used() -> None:
         yield answer(200)
         yield b""
 
-    with scripted(serve) as server, api_of(server) as api:
+    with run_scripted(serve) as server, api_of(server) as api:
         assert api.ask(Request("GET", "/")).is_ok
         held = api.take()
         while held is not None and held.is_quiet:
@@ -239,7 +243,7 @@ def test_without_an_apiserver_every_request_fails() -> None:
     """Requests without an apiserver fail at once."""
     with (
         socket.socket() as silent,  # it has a port, which no other process can use, and does not listen
-        scripted(lambda asked: [answer(200)]) as server,
+        run_scripted(lambda asked: [answer(200)]) as server,
         api_of(server) as api,
     ):
         silent.bind(("127.0.0.1", 0))
@@ -268,7 +272,7 @@ def test_an_answer_that_does_not_come_is_a_failure(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(wire, "POLL_S", 0.01)
     monkeypatch.setattr(wire._Batch, "_finish", finished)
     monkeypatch.setattr(wire, "time", SimpleNamespace(monotonic=lambda: time.monotonic() + passed_s))
-    with scripted(serve) as server, api_of(server) as api:
+    with run_scripted(serve) as server, api_of(server) as api:
         never, other = api.ask_all([Request("GET", "/never"), Request("GET", "/")], timeout_s=TIMEOUT_S)
         over.set()
 
@@ -285,7 +289,7 @@ def test_a_token_that_was_replaced_is_read_again(tmp_path: Path) -> None:
     def serve(asked: Asked) -> Iterator[bytes]:
         yield answer(200 if asked.headers["authorization"] in good else 401, b"", "X: y")
 
-    with scripted(serve) as server, api_of(server, UserEntry(token_file=str(file))) as api:
+    with run_scripted(serve) as server, api_of(server, UserEntry(token_file=str(file))) as api:
         assert api.ask(Request("GET", "/")).is_ok
         file.write_text("new\n")
         good[:] = ["Bearer new"]
@@ -303,7 +307,7 @@ def test_close_ends_what_is_under_way(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def serve(asked: Asked) -> Iterator[bytes]:
         if asked.path == "/stream":
-            yield chunked() + chunk(b"line\n")
+            yield chunk_answer() + chunk(b"line\n")
         else:
             waits.set()
         over.wait(TIMEOUT_S)
@@ -316,7 +320,7 @@ def test_close_ends_what_is_under_way(monkeypatch: pytest.MonkeyPatch) -> None:
         except OSError as error:
             failures.append(error)
 
-    with scripted(serve) as server, api_of(server) as api, api.stream("/stream", silence_s=None) as stream:
+    with run_scripted(serve) as server, api_of(server) as api, api.stream("/stream", silence_s=None) as stream:
         lines = iter(stream)
         assert next(lines) == b"line"
         thread = threading.Thread(target=ask, args=(api,))

@@ -54,7 +54,7 @@ def read_all(stream: EventStream) -> list[bytes]:
     return found
 
 
-def opened(server: Server) -> EventStream:
+def open_stream(server: Server) -> EventStream:
     return EventStream(server.address, b"POST / HTTP/1.1\r\nContent-Length: 2\r\n\r\n{}")
 
 
@@ -64,7 +64,7 @@ def test_records_are_cut_wherever_chunks_end(size: int, serve: Callable[[Serve],
     body = b"".join(record(r) for r in RECORDS)
     chunks = b"".join(chunk(body[i : i + size]) for i in range(0, len(body), size))
 
-    stream = opened(serve(sending(stream_head() + chunks + b"0\r\n\r\n")))
+    stream = open_stream(serve(sending(stream_head() + chunks + b"0\r\n\r\n")))
 
     assert RECORDS == read_all(stream)
     assert (200, "s-1") == (stream.status, stream.headers["mesos-stream-id"])
@@ -75,19 +75,19 @@ def test_a_record_may_be_torn_at_every_byte_of_the_wire(serve: Callable[[Serve],
     text = stream_head() + b"".join(chunk(record(r)) for r in RECORDS[:3]) + b"0\r\n\r\n"
 
     for cut in range(1, len(text), 3):
-        assert RECORDS[:3] == read_all(opened(serve(sending(text[:cut], text[cut:])))), cut
+        assert RECORDS[:3] == read_all(open_stream(serve(sending(text[:cut], text[cut:])))), cut
 
 
 def test_records_before_the_end_are_not_lost(serve: Callable[[Serve], Server]) -> None:
     """The records of a master that dies without a last chunk count, and the stream is over."""
-    stream = opened(serve(sending(stream_head() + chunk(record(b"said")) + b"5\r\n4\nha")))
+    stream = open_stream(serve(sending(stream_head() + chunk(record(b"said")) + b"5\r\n4\nha")))
 
     assert [b"said"] == read_all(stream)
 
 
 def test_a_refused_subscription_has_its_text(serve: Callable[[Serve], Server]) -> None:
     """An answer other than 200 gives no records."""
-    stream = opened(serve(sending(answer(b"403 Forbidden", b"12\nno"))))
+    stream = open_stream(serve(sending(answer(b"403 Forbidden", b"12\nno"))))
 
     assert [] == read_all(stream)
     assert (403, b"12\nno") == (stream.status, stream.error)
@@ -96,7 +96,7 @@ def test_a_refused_subscription_has_its_text(serve: Callable[[Serve], Server]) -
 @pytest.mark.parametrize("garbage", [b"hello\n", b"-5\n12345", b"\n", b"9" * 40, b"x" * 30])
 def test_what_is_no_record_breaks_the_stream(garbage: bytes, serve: Callable[[Serve], Server]) -> None:
     """The stream fails instead of buffering without limit."""
-    stream = opened(serve(sending(stream_head() + chunk(garbage))))
+    stream = open_stream(serve(sending(stream_head() + chunk(garbage))))
 
     with pytest.raises(Exception, match=r"callback|record"):
         read_all(stream)
@@ -106,7 +106,7 @@ def test_what_is_no_record_breaks_the_stream(garbage: bytes, serve: Callable[[Se
 def test_reading_does_not_wait(serve: Callable[[Serve], Server]) -> None:
     """The result has no records if no data has arrived, and the stream is open."""
     done = threading.Event()
-    stream = opened(serve(lambda _: done.wait(TIMEOUT_S) and None))
+    stream = open_stream(serve(lambda _: done.wait(TIMEOUT_S) and None))
 
     assert ([], True) == stream.read()
     done.set()

@@ -146,7 +146,7 @@ def test_a_namespace_goes_when_it_is_empty(cluster: Cluster) -> None:
     cluster.wait("/api/v1/namespaces/team", lambda found: found.status == 404)
 
 
-def owned(name: str, *owners: tuple[str, str]) -> dict[str, Any]:
+def make_owned_pod(name: str, *owners: tuple[str, str]) -> dict[str, Any]:
     body = pod(name)
     body["metadata"]["ownerReferences"] = [
         {"apiVersion": "v1", "kind": "ConfigMap", "name": owner, "uid": uid} for owner, uid in owners
@@ -161,9 +161,9 @@ def test_what_is_owned_goes_after_its_last_owner(tmp_path: Path) -> None:
     maps = "/api/v1/namespaces/default/configmaps"
     with Cluster(tmp_path) as cluster:
         uids = {name: cluster.create(maps, {"metadata": {"name": name}}).json["metadata"]["uid"] for name in ("x", "y")}
-        cluster.create(PODS, owned("of-x", ("x", uids["x"])))
-        cluster.create(PODS, owned("of-both", ("x", uids["x"]), ("y", uids["y"])))
-        cluster.create(PODS, owned("of-a-job", ("job", "somewhere-else")))
+        cluster.create(PODS, make_owned_pod("of-x", ("x", uids["x"])))
+        cluster.create(PODS, make_owned_pod("of-both", ("x", uids["x"]), ("y", uids["y"])))
+        cluster.create(PODS, make_owned_pod("of-a-job", ("job", "somewhere-else")))
     with Cluster(tmp_path) as cluster:
         cluster.ask("DELETE", f"{maps}/x")
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from services.lab.kubernetes.errors import ApiError
-from services.lab.kubernetes.patches import merged, stepped, strategically_merged
+from services.lab.kubernetes.patches import apply_json_patch, merge_patch, strategically_merged
 
 NODE: dict[str, Any] = {
     "metadata": {"labels": {"a": "1", "b": "2"}},
@@ -20,7 +20,7 @@ def test_a_merge_patch_replaces_lists_and_takes_nulls_away() -> None:
     """The patch follows RFC 7386."""
     patch = {"metadata": {"labels": {"a": None, "c": "3"}}, "spec": {"unschedulable": None, "taints": []}}
 
-    assert merged(NODE, patch) == {
+    assert merge_patch(NODE, patch) == {
         **NODE,
         "metadata": {"labels": {"b": "2", "c": "3"}},
         "spec": {"taints": []},
@@ -65,7 +65,7 @@ def test_a_strategic_patch_merges_lists_by_their_keys() -> None:
 )
 def test_a_json_patch_does_its_steps(step: dict[str, Any], expected: dict[str, Any]) -> None:
     """The patch follows RFC 6902."""
-    assert stepped({"l": [1, 2], "m": {"a/b": 1}}, [step]) == expected
+    assert apply_json_patch({"l": [1, 2], "m": {"a/b": 1}}, [step]) == expected
 
 
 @pytest.mark.parametrize(
@@ -82,12 +82,12 @@ def test_a_json_patch_does_its_steps(step: dict[str, Any], expected: dict[str, A
 def test_a_step_that_cannot_be_done_is_refused(step: dict[str, Any]) -> None:
     """A faulty patch operation is rejected with 422, and the object stays unchanged."""
     with pytest.raises(ApiError) as refused:
-        stepped({"l": [1]}, [step])
+        apply_json_patch({"l": [1]}, [step])
     assert refused.value.code == 422
 
 
 def test_what_is_no_json_patch_is_a_bad_request() -> None:
     """A JSON patch must be a list of operations."""
     with pytest.raises(ApiError) as refused:
-        stepped({}, {"op": "add"})
+        apply_json_patch({}, {"op": "add"})
     assert refused.value.code == 400

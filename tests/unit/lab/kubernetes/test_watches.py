@@ -8,7 +8,7 @@ from typing import Any
 from tests.unit.lab.kubernetes.cluster import PODS, Cluster, pod
 
 
-def labelled(name: str, **labels: str) -> dict[str, Any]:
+def make_labelled_object(name: str, **labels: str) -> dict[str, Any]:
     body = pod(name)
     body["metadata"]["labels"] = labels
     return body
@@ -89,8 +89,8 @@ def test_a_version_of_the_future_is_waited_for(cluster: Cluster) -> None:
 
 def test_an_object_that_is_selected_no_longer_is_deleted_for_the_watcher(cluster: Cluster) -> None:
     """An object is deleted for the watcher when the selector no longer matches it, and added when it matches."""
-    cluster.create(PODS, labelled("a", job="x"))
-    cluster.create(PODS, labelled("b", job="y"))
+    cluster.create(PODS, make_labelled_object("a", job="x"))
+    cluster.create(PODS, make_labelled_object("b", job="y"))
     with cluster.watch(f"{PODS}?watch=1&labelSelector=job%3Dx") as watch:
         assert watch.named(1) == [("ADDED", "a")]
         cluster.patch(f"{PODS}/b", {"metadata": {"labels": {"job": "x"}}})

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from cli.main import peloton
 from peloton.errors import InvalidArgument, NotFound, Unavailable
-from services.lab.kubernetes.command import emulated_kubernetes, settings_from
+from services.lab.kubernetes.command import run_emulated_kubernetes, settings_from
 from services.lab.kubernetes.kubeconfig import write_kubeconfig
 from services.lab.kubernetes.nodes.settings import NodeSettings
 from services.lab.local.cluster import LocalCluster, LocalSettings
@@ -28,7 +28,7 @@ def parts_of(settings: LocalSettings) -> LocalCluster:
 
 def nodes_of(cluster: LocalCluster) -> NodeSettings:
     arguments = list(cluster.parts["kubernetes"].argv[3:])
-    found = settings_from(emulated_kubernetes.make_context("x", arguments).params).nodes
+    found = settings_from(run_emulated_kubernetes.make_context("x", arguments).params).nodes
     assert found is not None
     return found
 

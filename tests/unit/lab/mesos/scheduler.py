@@ -217,7 +217,7 @@ def alive(pid: int) -> bool:
         return False
 
 
-async def gone(pid: int) -> None:
+async def wait_until_gone(pid: int) -> None:
     async with asyncio.timeout(WAIT_S):
         while alive(pid):
             await asyncio.sleep(0.01)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from services.lab.mesos.master.allocation import Sorter, allocatable, blocked_until, offerable, refuse_seconds
+from services.lab.mesos.master.allocation import Sorter, allocatable, end_of_filter, offerable, refuse_seconds
 from services.lab.mesos.model import Filter, Framework
 from services.lab.mesos.resources import CPUS, MEM, PORTS, REVOCABLE_CPUS, contains, cut, kind_of, merge, parse, text
 
@@ -59,23 +59,23 @@ def test_a_filter_hides_only_what_it_contains() -> None:
     """More than was refused is offered despite the filter."""
     filters = [Filter({CPUS: 1000}, until=10.0)]
 
-    assert 10.0 == blocked_until(filters, {CPUS: 1000}, now=5.0)
-    assert 0.0 == blocked_until(filters, {CPUS: 1001}, now=5.0)
-    assert 0.0 == blocked_until(filters, {CPUS: 1000}, now=10.0)
+    assert 10.0 == end_of_filter(filters, {CPUS: 1000}, now=5.0)
+    assert 0.0 == end_of_filter(filters, {CPUS: 1001}, now=5.0)
+    assert 0.0 == end_of_filter(filters, {CPUS: 1000}, now=10.0)
 
 
 def test_shares_decide_then_history_then_names() -> None:
     """The least dominant share comes first; at equal share the client with fewer allocations."""
     sorter = Sorter()
     totals = {"cpus": 10_000, "mem": 10_000}
-    sorter.allocated("b", {CPUS: 1000})
-    sorter.allocated("c", {MEM: 5000})
+    sorter.allocate("b", {CPUS: 1000})
+    sorter.allocate("c", {MEM: 5000})
     assert ["a", "b", "c"] == sorter.order("cba", totals)
 
-    sorter.released("b", {CPUS: 1000})
+    sorter.release("b", {CPUS: 1000})
     assert ["a", "b", "c"] == sorter.order("cba", totals)
 
-    sorter.allocated("b", {CPUS: 6000})
+    sorter.allocate("b", {CPUS: 6000})
     assert ["a", "c", "b"] == sorter.order("cba", totals)
 
 

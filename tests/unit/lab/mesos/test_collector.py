@@ -53,7 +53,7 @@ async def test_the_oldest_go_first_when_all_take_too_much(tmp_path: Path) -> Non
     first, second, third = (run_of(tmp_path, name, 2 * MB) for name in ("first", "second", "third"))
 
     for folder in (first, second, third):
-        collector.ended(folder)
+        collector.keep(folder)
     await until_gone(first.parent.parent)
     await collector.close()
 
@@ -82,7 +82,7 @@ async def test_another_run_of_the_same_executor_stays(tmp_path: Path) -> None:
     collector = Collector(Clock(), 0.0, MB)
 
     collector.start(tmp_path / "of no predecessor")
-    collector.ended(ended)
+    collector.keep(ended)
     await until_gone(ended)
     await collector.close()
 

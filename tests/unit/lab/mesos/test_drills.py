@@ -6,7 +6,7 @@ import pytest
 
 from services.lab.mesos.resources import CPUS, parse
 from tests.unit.lab.mesos.conftest import Start
-from tests.unit.lab.mesos.scheduler import Scheduler, alive, gone, request
+from tests.unit.lab.mesos.scheduler import Scheduler, alive, request, wait_until_gone
 
 
 async def test_killed_agent_loses_its_tasks_and_returns(start: Start) -> None:
@@ -21,7 +21,7 @@ async def test_killed_agent_loses_its_tasks_and_returns(start: Start) -> None:
     status, row = await request(cluster.port, "POST", "/minicluster/agents/a0/stop", {"now": True})
     assert (200, "DISCONNECTED") == (status, row["state"])
     await scheduler.wait(lambda event: event["type"] == "RESCIND")
-    await gone(pid)
+    await wait_until_gone(pid)
     assert "health check timed out" == (await scheduler.status("t", "TASK_UNREACHABLE"))["message"]
     await scheduler.wait(lambda event: event["type"] == "FAILURE")
 
@@ -57,7 +57,7 @@ async def test_teardown_ends_tasks_of_an_unreachable_agent(start: Start) -> None
     await scheduler.status("t", "TASK_UNREACHABLE")
     await scheduler.call("TEARDOWN")
 
-    await gone(pid)
+    await wait_until_gone(pid)
     await request(cluster.port, "POST", "/minicluster/agents/a0/start")
     again = Scheduler(cluster.port)
     await again.subscribe()

@@ -36,14 +36,14 @@ def with_volume(size: int = 300) -> Resources:
 def test_reservations_and_volumes_are_there_again(tmp_path: Path) -> None:
     """Saved resources are restored, whatever the other settings of the host; without saved ones there are none."""
     kept = KeptResources(tmp_path)
-    assert total_of(HOST) == kept.restored(HOST, total_of(HOST))
+    assert total_of(HOST) == kept.restore(HOST, total_of(HOST))
     total = with_volume()
     take_from(total, {DISK: 100 * MB})
     add_to(total, {RESERVED: 100 * MB})
 
     kept.save(agent(total))
 
-    assert total == KeptResources(tmp_path).restored(HOST, total_of(HOST))
+    assert total == KeptResources(tmp_path).restore(HOST, total_of(HOST))
 
 
 def test_a_volume_goes_with_its_disk(tmp_path: Path) -> None:
@@ -57,7 +57,7 @@ def test_a_volume_goes_with_its_disk(tmp_path: Path) -> None:
 
     kept.save(agent(with_volume()))
 
-    assert (False, total_of(HOST)) == (folder.exists(), kept.restored(HOST, total_of(HOST)))
+    assert (False, total_of(HOST)) == (folder.exists(), kept.restore(HOST, total_of(HOST)))
 
 
 def test_files_go_with_their_volume(tmp_path: Path) -> None:
@@ -79,5 +79,5 @@ def test_a_host_that_has_become_too_small(tmp_path: Path, caplog: pytest.LogCapt
     kept.save(agent(with_volume()))
     smaller = total_of(HostSpec("h", disk=200))
 
-    assert smaller == kept.restored(HOST, smaller)
+    assert smaller == kept.restore(HOST, smaller)
     assert "host h has no room any more for" in caplog.text

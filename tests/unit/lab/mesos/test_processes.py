@@ -20,11 +20,11 @@ from tests.unit.lab.mesos.scheduler import (
     WAIT_S,
     Scheduler,
     alive,
-    gone,
     request,
     sandbox,
     scalar,
     task_info,
+    wait_until_gone,
     written,
 )
 
@@ -119,8 +119,8 @@ async def test_kill_waits_for_the_grace_period(start: Start) -> None:
 
     assert "Command terminated with signal Killed" == status["message"]
     assert asyncio.get_running_loop().time() - began >= cluster.settings.kill_grace_s
-    await gone(running["container_status"]["executor_pid"])
-    await gone(int(child.read_text()))
+    await wait_until_gone(running["container_status"]["executor_pid"])
+    await wait_until_gone(int(child.read_text()))
 
 
 async def test_kill_of_an_obedient_task_is_quick(start: Start) -> None:
@@ -150,8 +150,8 @@ async def test_a_killed_executor_takes_its_task_along(start: Start) -> None:
         status["reason"],
         status["message"],
     )
-    await gone(executor)
-    await gone(int(pid_file.read_text()))
+    await wait_until_gone(executor)
+    await wait_until_gone(int(pid_file.read_text()))
 
 
 @pytest.mark.parametrize("simulate", [False, True])
@@ -335,7 +335,7 @@ async def test_no_process_survives_a_killed_minicluster(tmp_path: Path) -> None:
         if server.stdout is not None:
             server.stdout.close()
 
-    await gone(pid)
+    await wait_until_gone(pid)
     async with asyncio.timeout(WAIT_S):
         while any(session == pid for session in _sessions()):
             await asyncio.sleep(0.02)

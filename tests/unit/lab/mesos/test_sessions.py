@@ -181,7 +181,7 @@ async def test_the_agent_keeps_a_bounded_number_of_exit_statuses(start: Start) -
 )
 async def test_an_agent_that_gives_no_exit_status_is_quoted(status: int, text: str, expected: str) -> None:
     """The error has the HTTP status and the text of the answer."""
-    async with canned_answer(plain(status, text)) as port:
+    async with serve_answer(plain(status, text)) as port:
         session = AgentSession(OPEN, "127.0.0.1", port, "parent", "session", ["true"])
         with pytest.raises(Unavailable) as failed:
             await asyncio.to_thread(session.exit_code)
@@ -190,7 +190,7 @@ async def test_an_agent_that_gives_no_exit_status_is_quoted(status: int, text: s
 
 
 @asynccontextmanager
-async def canned_answer(answer: Response) -> AsyncIterator[int]:
+async def serve_answer(answer: Response) -> AsyncIterator[int]:
     """Start an HTTP server that gives this answer to each request."""
     server = HttpServer(lambda request: answer, Guard("127.0.0.1"))
     await server.start("127.0.0.1", 0)

@@ -43,11 +43,11 @@ distributions: st.SearchStrategy[Distribution] = st.one_of(
 )
 
 
-def simulated(simulation: Simulation, host: HostSpec, task_id: str, task: dict[str, Any]) -> behaviour.Behaviour:
+def simulate_task(simulation: Simulation, host: HostSpec, task_id: str, task: dict[str, Any]) -> behaviour.Behaviour:
     command = task["command"]
     text = text_of(command)
     said = behaviour.behaviour(text, variables_of(command))
-    return behaviour.simulated(said, simulation, host, task_id, text, labels_of(task))
+    return behaviour.simulate(said, simulation, host, task_id, text, labels_of(task))
 
 
 @given(distributions, st.integers(), st.text(), st.text())
@@ -82,7 +82,7 @@ def outcomes(simulation: Simulation, tasks: list[str]) -> dict[str, tuple[float,
     hosts = simulation.make_hosts(20)
     found = {}
     for task in tasks:
-        plan = simulated(simulation, hosts[len(task) % 20], task, info(kind="train"))
+        plan = simulate_task(simulation, hosts[len(task) % 20], task, info(kind="train"))
         found[task] = (plan.seconds, plan.code, plan.signal)
     return found
 
@@ -102,7 +102,7 @@ def test_outcomes_do_not_depend_on_the_order_of_events() -> None:
 
 def test_a_simulation_without_rules_changes_nothing() -> None:
     """The command alone decides without rules."""
-    plan = simulated(Simulation(), HostSpec("h"), "t", info("sleep 3; exit 4"))
+    plan = simulate_task(Simulation(), HostSpec("h"), "t", info("sleep 3; exit 4"))
 
     assert (3.0, 4, 0) == (plan.seconds, plan.code, plan.signal)
 
@@ -119,7 +119,7 @@ def test_the_first_rule_that_fits_decides() -> None:
     host = simulation.make_hosts(1)[0]
 
     def seconds(task: dict[str, Any]) -> float:
-        return simulated(simulation, host, "t", task).seconds
+        return simulate_task(simulation, host, "t", task).seconds
 
     assert 14 == seconds(info(kind="a", size="b"))
     assert 30 == seconds(info(kind="a"))
@@ -130,7 +130,9 @@ def test_the_first_rule_that_fits_decides() -> None:
 def test_a_failure_ends_a_task_early() -> None:
     """A task fails after a share of its run time, with an exit code or by a signal, at the given probability."""
     simulation = Simulation(failures=(Failure(probability=0.25, signal=9, at=Fixed(0.5)),))
-    plans = [simulated(simulation, HostSpec("h"), f"t-{number}", info("sleep 8; exit 2")) for number in range(4_000)]
+    plans = [
+        simulate_task(simulation, HostSpec("h"), f"t-{number}", info("sleep 8; exit 2")) for number in range(4_000)
+    ]
 
     assert {(4.0, 9), (8.0, 0)} == {(plan.seconds, plan.signal) for plan in plans}
     assert 1_000 == pytest.approx(sum(plan.signal == 9 for plan in plans), rel=0.1)

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.lab.mesos.agents.slack_estimator import estimate, smoothed, target
+from services.lab.mesos.agents.slack_estimator import estimate, smooth, target
 from services.lab.mesos.agents.usage_monitor import CpuCount
 from services.lab.mesos.resources import CPUS, REVOCABLE_CPUS, parse
 from services.lab.mesos.server import Minicluster
@@ -70,11 +70,11 @@ def test_use_is_believed_at_once_and_forgotten_slowly(before: int, measured: lis
     """The smoothed use is never below the last measurement nor above the highest one, and comes to rest."""
     seen = before
     for each in measured:
-        was, before, seen = before, smoothed(before, each), max(seen, each)
+        was, before, seen = before, smooth(before, each), max(seen, each)
         assert each <= before <= seen
         assert before <= max(was, each)
     for _ in range(40):
-        before = smoothed(before, measured[-1])
+        before = smooth(before, measured[-1])
     assert before == measured[-1]
 
 
@@ -143,7 +143,7 @@ def _offered(event: dict[str, Any]) -> int:
     return sum(amount for amount in amounts if isinstance(amount, int))
 
 
-def simulated(share: float) -> dict[str, Any]:
+def make_labels(share: float) -> dict[str, Any]:
     variables = [{"name": "SIMULATE_SHARE", "value": str(share)}]
     return {"value": "sleep 1000", "environment": {"variables": variables}}
 
@@ -171,7 +171,7 @@ def keys(value: Any) -> Any:
 async def test_simulated_tasks_use_the_share_they_declare(start: Start) -> None:
     """A task that uses a fifth of 2 cpus leaves 1.4 to revocable ones, which the statistics of the agent confirm."""
     cluster, scheduler = await start(simulate=True, **FAST)
-    await launch(scheduler, "t", simulated(0.2), cpus=2)
+    await launch(scheduler, "t", make_labels(0.2), cpus=2)
 
     await until(cluster, 1400, 1400)
 
@@ -192,7 +192,7 @@ async def test_what_is_held_beyond_the_slack_stays(start: Start) -> None:
     offers, agent = cluster.master.offers, cluster.master.registry.by_host["a0"]
     offers.set_revocable(agent, 2000)
     for task_id in ("x", "y"):
-        await launch(scheduler, task_id, simulated(1), cpus=0.8, is_revocable=True)
+        await launch(scheduler, task_id, make_labels(1), cpus=0.8, is_revocable=True)
 
     offers.set_revocable(agent, 1000)
     assert (agent.owed, agent.free.get(REVOCABLE_CPUS)) == (600, None)
@@ -215,7 +215,7 @@ async def test_an_agent_returns_to_less_slack(start: Start) -> None:
     cluster, scheduler = await start(simulate=True, slack_interval_s=None, capabilities=REVOCABLE, agent_timeout_s=0.1)
     offers, agent = cluster.master.offers, cluster.master.registry.by_host["a0"]
     offers.set_revocable(agent, 1000)
-    await launch(scheduler, "x", simulated(1), cpus=0.8, is_revocable=True)
+    await launch(scheduler, "x", make_labels(1), cpus=0.8, is_revocable=True)
     await request(cluster.port, "POST", "/minicluster/agents/a0/stop", {})
     await scheduler.status("x", "TASK_UNREACHABLE")
     offers.set_revocable(agent, 300)
@@ -230,8 +230,8 @@ async def test_an_agent_returns_to_less_slack(start: Start) -> None:
 async def test_a_fixed_amount_is_no_estimate(start: Start) -> None:
     """A host that says how many revocable cpus it has offers them whatever is measured."""
     cluster, scheduler = await start(simulate=True, revocable_cpus=2, **FAST)
-    await launch(scheduler, "t", simulated(0.1), cpus=4)
+    await launch(scheduler, "t", make_labels(0.1), cpus=4)
 
-    await launch(scheduler, "r", simulated(1), cpus=2, is_revocable=True)
+    await launch(scheduler, "r", make_labels(1), cpus=2, is_revocable=True)
 
     assert revocable(cluster) == 2000

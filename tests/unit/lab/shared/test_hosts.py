@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from services.lab.shared.hosts import (
     DEFAULT_PORTS,
     HostSpec,
-    dealt_ports,
     default_hosts,
+    divide_ports,
     load_hosts,
-    simulated_hosts,
+    make_simulated_hosts,
 )
 from services.lab.shared.yaml_rows import FileFault
 
@@ -50,7 +50,7 @@ def test_ports_that_hosts_name_stay_theirs(tmp_path: Path) -> None:
 @given(st.integers(1, 1_500), st.lists(st.integers(30_900, 32_100).map(lambda port: (port, port + 50)), max_size=9))
 def test_dealt_ports_are_disjoint(count: int, taken: list[tuple[int, int]]) -> None:
     """No two hosts share a port, whatever ports are in use, and all have equally many while there are enough."""
-    dealt = dealt_ports(count, taken)
+    dealt = divide_ports(count, taken)
 
     shares = [{port for begin, end in ranges for port in range(begin, end + 1)} for ranges in dealt]
     named = {port for begin, end in taken for port in range(begin, end + 1)}
@@ -62,9 +62,9 @@ def test_dealt_ports_are_disjoint(count: int, taken: list[tuple[int, int]]) -> N
 
 def test_simulated_hosts_are_numbered() -> None:
     """The names begin with sim-00000."""
-    assert ["sim-00000", "sim-00001"] == [host.name for host in simulated_hosts(2)]
+    assert ["sim-00000", "sim-00001"] == [host.name for host in make_simulated_hosts(2)]
     with pytest.raises(ValueError, match="between 1 and 200000, got 0"):
-        simulated_hosts(0)
+        make_simulated_hosts(0)
 
 
 def test_a_file_gives_hosts(tmp_path: Path) -> None:
@@ -124,4 +124,4 @@ def test_clusters_on_one_machine_have_ports_and_names_of_their_own() -> None:
     assert [("agent0", ((500, 599),)), ("b-agent0", ((800, 899),))] == [
         (host.name, host.ports) for host in (first, second)
     ]
-    assert ["b-sim-00000", "b-sim-00001"] == [host.name for host in simulated_hosts(2, "b-")]
+    assert ["b-sim-00000", "b-sim-00001"] == [host.name for host in make_simulated_hosts(2, "b-")]

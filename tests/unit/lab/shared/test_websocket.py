@@ -19,7 +19,7 @@ from services.lab.shared.http.websocket import (
     frame,
     handshake,
 )
-from tests.unit.lab.shared.websockets import masked
+from tests.unit.lab.shared.websockets import mask_frame
 
 SIZES = st.sampled_from([0, 1, 125, 126, 65_535, 65_536])
 
@@ -28,7 +28,7 @@ SIZES = st.sampled_from([0, 1, 125, 126, 65_535, 65_536])
 def test_messages_come_out_as_they_went_in(sizes: list[int], cut: int) -> None:
     """Messages of every frame size are read whole, however the bytes are cut."""
     sent = [os.urandom(size) for size in sizes]
-    data = b"".join(masked(BINARY, payload) for payload in sent)
+    data = b"".join(mask_frame(BINARY, payload) for payload in sent)
     messages = Messages()
 
     found = [message for at in range(0, len(data), cut) for message in messages.feed(data[at : at + cut])]
@@ -38,7 +38,7 @@ def test_messages_come_out_as_they_went_in(sizes: list[int], cut: int) -> None:
 
 def test_a_message_in_pieces() -> None:
     """A fragmented message is joined, with a ping between its fragments."""
-    data = masked(BINARY, b"one ", False) + masked(PING, b"p") + masked(0, b"two") + masked(CLOSE, b"")
+    data = mask_frame(BINARY, b"one ", False) + mask_frame(PING, b"p") + mask_frame(0, b"two") + mask_frame(CLOSE, b"")
 
     assert [(PING, b"p"), (BINARY, b"one two"), (CLOSE, b"")] == list(Messages().feed(data))
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from services.lab.shared.http.websocket import BINARY, CLOSE
 
 
-def masked(kind: int, payload: bytes, is_last: bool = True) -> bytes:
+def mask_frame(kind: int, payload: bytes, is_last: bool = True) -> bytes:
     """Return one frame as a client sends it."""
     size = len(payload)
     if size < 126:
@@ -40,7 +40,7 @@ class Channels:
             pass
 
     def send(self, channel: int, data: bytes) -> None:
-        self._socket.sendall(masked(BINARY, bytes((channel,)) + data))
+        self._socket.sendall(mask_frame(BINARY, bytes((channel,)) + data))
 
     def close(self) -> None:
         self._file.close()

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 import pytest
 
-from services.lab.kubernetes.command import emulated_kubernetes, settings_from
+from services.lab.kubernetes.command import run_emulated_kubernetes, settings_from
 from services.lab.kubernetes.nodes.settings import NodeSettings
 from services.lab.shared.hosts import HostSpec
 from tests.unit.lab.kubernetes.cluster import PODS, Cluster, pod
@@ -50,7 +50,7 @@ def test_the_summary_of_a_node(tmp_path: Path) -> None:
 
 
 def options(tmp_path: Path, *arguments: str) -> NodeSettings | None:
-    context = emulated_kubernetes.make_context("x", ["--data", str(tmp_path), *arguments])
+    context = run_emulated_kubernetes.make_context("x", ["--data", str(tmp_path), *arguments])
     return settings_from(context.params).nodes
 
 
