@@ -128,7 +128,10 @@ def test_ended_jobs_are_found_by_when_they_ended(storage: Storage) -> None:
 )
 def test_labels_are_compared_exactly(storage: Storage, text: str) -> None:
     """A label is found by any text, and a longer one with the same beginning is another label."""
-    labelled, _ = named(storage, "labelled", label=text), named(storage, "other", label=text + "2")
+    labelled, _ = (
+        create_named_job(storage, "labelled", label=text),
+        create_named_job(storage, "other", label=text + "2"),
+    )
 
     found = storage.search.query_jobs(JobQuery(labels=[("tier", text)])).jobs
 
@@ -168,7 +171,7 @@ def test_labels_of_jobs_change_and_go(storage: Storage) -> None:
 )
 def test_an_index_selects_the_rows_of_a_query(storage: Storage, query: JobQuery, index: str) -> None:
     """The plan of no query reads the whole table of jobs."""
-    named(storage, "alpha", label="red")
+    create_named_job(storage, "alpha", label="red")
     name = "job_label" if index == "label" else f"ix_job_{index}"
     used = "PRIMARY KEY (label=?" if storage.db.is_sqlite and index == "label" else name
 
@@ -185,7 +188,7 @@ def test_a_query_examines_the_newest_jobs_up_to_a_bound(
     """Older jobs are not found, and the page says that the query was cut unless it found as many as requested."""
     monkeypatch.setattr(search, "QUERY_ROWS_MAX", 3)
     for number in range(5):
-        named(storage, f"job{number}", number, label="red")
+        create_named_job(storage, f"job{number}", number, label="red")
 
     old = storage.search.query_jobs(JobQuery(name="job1", labels=[("tier", "red")], order=order))
     new = storage.search.query_jobs(JobQuery(name="job3", labels=[("tier", "red")], order=order))

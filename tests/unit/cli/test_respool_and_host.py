@@ -60,7 +60,7 @@ def test_warnings_are_reported(run: Run, api: FakeApi, config: Path) -> None:
 @pytest.mark.parametrize("line", ["", "name: maps\n", "name: /eng/maps\n"])
 def test_a_file_may_repeat_the_name(run: Run, api: FakeApi, tmp_path: Path, line: str) -> None:
     """A file without a name, or with the name or the path of the pool, creates the pool at the path."""
-    api.answers["respools.LookupResourcePoolID"] = [found("p")]
+    api.answers["respools.LookupResourcePoolID"] = [lookup_answer("p")]
     api.answers["respools.CreateResourcePool"] = [
         respool_pb2.CreateResponse(result=peloton_pb2.ResourcePoolID(value="new"))
     ]
