@@ -26,10 +26,10 @@ class DaemonActivities:
             return DaemonStep(is_over=True)
         step = self._controller.step_daemon(job.job_id, after)
         if step.waiting_count or step.launched_count:
-            self._note(job.job_id, step)
+            self._record_reason(job.job_id, step)
         return step
 
-    def _note(self, job_id: JobId, step: DaemonStep) -> None:
+    def _record_reason(self, job_id: JobId, step: DaemonStep) -> None:
         """Record the reason of waiting pods for `job why`: a step does not wait for an unavailable resource manager."""
         try:
             self._resmgr.note_unplaced(job_id, step.waiting_count, step.why)

@@ -45,7 +45,7 @@ from workflows.policies import Policies
 if TYPE_CHECKING:
     from services.api.backlog import Bounds
     from services.api.calls import Calls
-    from services.api.channels import LeaderChannels as ApiChannels
+    from services.api.channels import AsyncLeaderChannels
     from services.api.scheduled_jobs import ScheduledJobs
     from services.hostmgr.advisor import AdvisorSettings
     from services.hostmgr.external_adoption import ExternalAdoption
@@ -226,7 +226,7 @@ async def run_api(shared: Shared, stop: asyncio.Event) -> None:
 async def run_worker(shared: Shared, stop: asyncio.Event) -> None:
     from peloton.scheduling.placement import FirstFitPlacer
     from services.api.calls import Calls
-    from services.api.channels import LeaderChannels as ApiChannels
+    from services.api.channels import AsyncLeaderChannels
     from services.resmgr.client import ResourceManagerClient
     from services.worker.cache import compute_cached_max
     from services.worker.polls import watching_polls
@@ -238,7 +238,7 @@ async def run_worker(shared: Shared, stop: asyncio.Event) -> None:
     if client is None:
         return
     storage, hosts = shared.storage, _host_managers(shared)
-    calls, api_channels = Calls(), ApiChannels(shared.channels.leader, shared.channels.clusters)
+    calls, api_channels = Calls(), AsyncLeaderChannels(shared.channels.leader, shared.channels.clusters)
     ports = WorkerPorts(
         jobs=storage.jobs,
         pods=storage.pods,
@@ -275,7 +275,7 @@ def _bounds(settings: Settings) -> Bounds:
     return Bounds(settings.jobs_paced, settings.jobs_waiting_max, settings.jobs_active_max, settings.pods_active_max)
 
 
-def _make_scheduled_jobs(shared: Shared, channels: ApiChannels, calls: Calls) -> ScheduledJobs:
+def _make_scheduled_jobs(shared: Shared, channels: AsyncLeaderChannels, calls: Calls) -> ScheduledJobs:
     """Return the job creator of schedules: it creates jobs as the api does, in a worker."""
     from services.api.hosts import RemoteHosts
     from services.api.new_jobs import NewJobs

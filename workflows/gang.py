@@ -177,7 +177,7 @@ class GangWorkflow(SignalledWorkflow):
         """Give up the launch; the gang is queued again."""
         self.is_cancelled = self.wakeup_pending = True
 
-    # Platform chores.
+    # Temporal plumbing.
 
     @property
     def waited_s(self) -> float:

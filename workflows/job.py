@@ -335,7 +335,7 @@ class JobWorkflow(SignalledWorkflow):
         )
         self.wakeup_pending = True
 
-    # Platform chores.
+    # Temporal plumbing.
 
     @property
     def name(self) -> str:

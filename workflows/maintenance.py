@@ -178,7 +178,7 @@ class HostMaintenanceWorkflow(SignalledWorkflow):
         )
         self.wakeup_pending = True
 
-    # Platform chores.
+    # Temporal plumbing.
 
     def note(self, host: HostMaintenance) -> None:
         """Record the state of the host, and show it."""

@@ -114,7 +114,7 @@ class MigrationWorkflow(SignalledWorkflow):
         await workflow.wait_condition(workflow.all_handlers_finished)
         return MigrationResult(self.progress.state.value, self.progress.service_count, self.progress.moved_count)
 
-    # What the steps do.
+    # Execution of the steps.
 
     async def take_step(self, summary: str) -> None:
         self.wakeup_pending = False
@@ -148,7 +148,7 @@ class MigrationWorkflow(SignalledWorkflow):
         )
         self.wakeup_pending = True
 
-    # Platform chores.
+    # Temporal plumbing.
 
     def show(self) -> None:
         workflow.set_current_details(details(self.name, self.target, self.progress, self.refusal))

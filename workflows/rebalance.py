@@ -106,7 +106,7 @@ class RebalanceWorkflow(SignalledWorkflow):
         await workflow.wait_condition(workflow.all_handlers_finished)
         return RebalanceResult(self.progress.move_count)
 
-    # What the steps do.
+    # Execution of the steps.
 
     async def take_step(self, summary: str) -> None:
         self.wakeup_pending = False
@@ -133,7 +133,7 @@ class RebalanceWorkflow(SignalledWorkflow):
         )
         self.wakeup_pending = True
 
-    # Platform chores.
+    # Temporal plumbing.
 
     def show(self) -> None:
         workflow.set_current_details(details(self.cluster, self.progress))

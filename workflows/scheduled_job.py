@@ -188,7 +188,7 @@ class ScheduledJobWorkflow:
         )
         await child_workflows.notify(JobWorkflow.run, job_workflow_id(self.job_id), JobWorkflow.changed)
 
-    # Platform chores.
+    # Temporal plumbing.
 
     def failure(self, state: RunState, reason: str) -> ApplicationError:
         text = shorten(reason, REASON_MAX)

@@ -221,7 +221,7 @@ class UpdateWorkflow(SignalledWorkflow):
         done, failed = self.progress.done_count, self.progress.failed_count
         return UpdateResult(self.progress.update_id, self.progress.state.value, done, failed)
 
-    # What the steps do.
+    # Execution of the steps.
 
     async def read(self, summary: str) -> None:
         """Read the progress of the update; the same transaction puts the next instances in flight, if they may
@@ -306,7 +306,7 @@ class UpdateWorkflow(SignalledWorkflow):
         )
         self.wakeup_pending = True
 
-    # Platform chores.
+    # Temporal plumbing.
 
     @property
     def shown_update_id(self) -> str:

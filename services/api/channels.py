@@ -35,7 +35,7 @@ CHANNEL_OPTIONS = (
 )
 
 
-class LeaderChannels:
+class AsyncLeaderChannels:
     """Channels shared by all calls, one per address. For one event loop only."""
 
     def __init__(self, leader: LeaderLookup, clusters: ClusterLookup = dict) -> None:

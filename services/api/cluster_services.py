@@ -21,7 +21,7 @@ from peloton.api.v0.maintenance import maintenance_pb2 as maintenance
 from peloton.api.v0.rebalance import rebalance_pb2 as rebalance
 from peloton.api.wire_faults import message_of
 from peloton.errors import InvalidArgument, Unavailable
-from services.api.channels import LeaderChannels
+from services.api.channels import AsyncLeaderChannels
 from services.api.forward import filter_metadata, refusal, relay
 from services.grpc_errors import fit_header
 
@@ -55,7 +55,7 @@ class ClusterServices(grpc.GenericRpcHandler):
     """Handler of ``services``, given as name -> name under which host managers serve it."""
 
     def __init__(
-        self, services: Mapping[str, str], channels: LeaderChannels, clusters_of_hosts: ClustersOfHosts
+        self, services: Mapping[str, str], channels: AsyncLeaderChannels, clusters_of_hosts: ClustersOfHosts
     ) -> None:
         self._services = dict(services)
         self._channels = channels

@@ -14,7 +14,7 @@ import grpc.aio
 
 from peloton.api.error_details import KEY as DETAILS
 from peloton.api.limits import is_connection_failure
-from services.api.channels import LeaderChannels
+from services.api.channels import AsyncLeaderChannels
 
 log = logging.getLogger(__name__)
 
@@ -37,7 +37,7 @@ class ForwardedServices(grpc.GenericRpcHandler):
     def __init__(
         self,
         roles: Mapping[str, str],
-        channels: LeaderChannels,
+        channels: AsyncLeaderChannels,
         checks: Mapping[str, Check] | None = None,
     ) -> None:
         self._roles = dict(roles)

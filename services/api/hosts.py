@@ -16,7 +16,7 @@ from peloton.api.private import hostmgr_pb2, hostmgr_pb2_grpc
 from peloton.errors import ERRORS, NotFound, PelotonError, Unavailable
 from peloton.model.ids import PodId
 from peloton.model.resources import Resources
-from services.api.channels import LeaderChannels
+from services.api.channels import AsyncLeaderChannels
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -61,7 +61,7 @@ class Hosts(Protocol):
 class RemoteHosts:
     """Implementation of Hosts by calls to the host managers of all clusters."""
 
-    def __init__(self, channels: LeaderChannels) -> None:
+    def __init__(self, channels: AsyncLeaderChannels) -> None:
         self._channels = channels
         self._capacity: Resources | None = None
         self._kinds: frozenset[str] = frozenset()

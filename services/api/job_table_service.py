@@ -26,7 +26,7 @@ from peloton.model.text import quote, shorten
 from peloton.model.times import NS_PER_S
 from peloton.model.update import UpdateRecord
 from services.api.calls import Calls
-from services.api.channels import LeaderChannels
+from services.api.channels import AsyncLeaderChannels
 from services.api.ids import parse_known_id
 from services.api.job_query import check_no_nul, job_state, time_span
 from services.storage.jobs.job_table import JobFilter, Position
@@ -46,7 +46,7 @@ _Paths = dict[RespoolId, str]
 
 
 class JobTableService:
-    def __init__(self, records: Storage, calls: Calls, channels: LeaderChannels) -> None:
+    def __init__(self, records: Storage, calls: Calls, channels: AsyncLeaderChannels) -> None:
         self._records, self._calls, self._channels = records, calls, channels
 
     async def ListJobs(self, request: table_pb2.ListJobsRequest, context: Any) -> table_pb2.ListJobsResponse:

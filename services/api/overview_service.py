@@ -32,7 +32,7 @@ from peloton.model.text import shorten
 from peloton.model.times import NS_PER_S
 from peloton.model.workflow_trouble import FailingActivity, TemporalSnapshot
 from services.api.calls import Calls
-from services.api.channels import LeaderChannels
+from services.api.channels import AsyncLeaderChannels
 from services.api.forward import RESMGR
 from services.api.lacking_pools import LackingPools
 from services.rested import REST_PER_QUESTION, Rested
@@ -75,7 +75,7 @@ class OverviewService:
     def __init__(
         self,
         storage: Storage,
-        channels: LeaderChannels,
+        channels: AsyncLeaderChannels,
         calls: Calls,
         temporal: Mapping[str, object],
         clock: Callable[[], float] = time.monotonic,

@@ -15,7 +15,7 @@ from peloton.api.v0.peloton_pb2 import JobID
 from peloton.errors import Unavailable
 from peloton.model.ids import JobId
 from peloton.model.pod import PodRecord, PodState
-from services.api.channels import LeaderChannels
+from services.api.channels import AsyncLeaderChannels
 from services.api.forward import RESMGR
 
 log = logging.getLogger(__name__)
@@ -48,7 +48,7 @@ def reasons_of(answer: explain_pb2.JobWhyResponse) -> Reasons:
 
 
 class PendingReasons:
-    def __init__(self, channels: LeaderChannels, clock_s: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, channels: AsyncLeaderChannels, clock_s: Callable[[], float] = time.monotonic) -> None:
         self._channels = channels
         self._clock_s = clock_s
         self._known: OrderedDict[JobId, tuple[float, Reasons]] = OrderedDict()

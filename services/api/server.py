@@ -60,7 +60,7 @@ from peloton.api.service_names import (
 from services.api.backlog import BacklogGate, Bounds
 from services.api.bulk_service import BulkService
 from services.api.calls import Calls
-from services.api.channels import ClusterLookup, LeaderChannels, LeaderLookup
+from services.api.channels import AsyncLeaderChannels, ClusterLookup, LeaderLookup
 from services.api.cluster_services import ClusterServices
 from services.api.forward import RESMGR, ForwardedServices
 from services.api.history_service import HistoryService
@@ -119,7 +119,7 @@ class ApiServer:
     _server: grpc.aio.Server
     _health: Any
     _calls: Calls
-    _channels: LeaderChannels
+    _channels: AsyncLeaderChannels
     _watches: WatchHub
     _bulk: BulkService
 
@@ -155,7 +155,7 @@ async def start(
     ``leader`` finds the leader of the role ``resmgr``, and ``clusters`` the host managers, which ``hosts`` replaces.
     ``bounds`` limit the backlog. ``temporal`` has
     the address and namespace to show; ``watch``, ``workers`` and ``schedules`` access Temporal."""
-    calls, channels = Calls(), LeaderChannels(leader, clusters)
+    calls, channels = Calls(), AsyncLeaderChannels(leader, clusters)
     hosts = hosts or RemoteHosts(channels)
     specs, locks = Specs(storage.pools, calls, hosts), Locks(storage.lockdowns, calls)
     watches, backlog = WatchHub(ChangeReader(storage), calls), BacklogGate(storage.search, calls, bounds or Bounds())

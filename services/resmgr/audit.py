@@ -68,7 +68,7 @@ def faults(state: ResmgrState) -> Iterator[str]:
                 if waits != run.pod_count:
                     yield f"{run.pod_count} pods of {run.job_id} from {run.start} on are queued, {waits} are PENDING"
                 if (run.queue, ledger.pool_id) != (kind, pool_id):
-                    yield f"{run.job_id} stands in the {kind.name} queue of {path}"
+                    yield f"{run.job_id} is in the {kind.name} queue of {path}, which is not its queue"
                 queued[run.job_id] = queued.get(run.job_id, 0) + run.pod_count
     for job_id, ledger in state.jobs.items():
         pending, held = int((ledger.states == PENDING).sum()), int(IS_ALLOCATED[ledger.states].sum())
@@ -81,7 +81,7 @@ def faults(state: ResmgrState) -> Iterator[str]:
         if counted != ledger.held:
             yield f"job {job_id} holds {dict(ledger.held)}, its pods add up to {dict(counted)}"
         if ledger.is_over:
-            yield f"job {job_id} neither waits nor holds anything, and is remembered"
+            yield f"job {job_id} neither waits nor holds resources, and is still in memory"
         if (job_id in state.evicted) != bool((ledger.states == LEAVING).any()):
             yield f"job {job_id} counts as {'' if job_id in state.evicted else 'not '}evicted, its pods say otherwise"
     kept = state.accounts

@@ -18,7 +18,7 @@ from peloton.api.v1alpha.respool.svc import respool_svc_pb2 as svc
 from peloton.errors import Aborted, AlreadyExists, InvalidArgument, NotFound, PelotonError, Reason, Unavailable
 from peloton.model.ids import ROOT_POOL_ID
 from peloton.model.text import quote
-from services.api.channels import LeaderChannels
+from services.api.channels import AsyncLeaderChannels
 from services.api.forward import RESMGR
 from services.grpc_errors import translate_rpc_errors
 
@@ -40,7 +40,7 @@ _ERRORS: dict[str, type[PelotonError]] = {
 
 
 class ResourcePoolService:
-    def __init__(self, channels: LeaderChannels) -> None:
+    def __init__(self, channels: AsyncLeaderChannels) -> None:
         self._channels = channels
 
     async def CreateResourcePool(

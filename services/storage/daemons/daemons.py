@@ -30,7 +30,7 @@ from services.storage.pods.writes import fire
 from services.storage.ranges import as_ranges
 from services.storage.tables import DAEMON_HOST, FINISHED_STATES, JOB, POD
 
-CAME_BACK, LEFT = "Its host matches again", "Its host does not match any more"
+CAME_BACK, LEFT = "Its host matches again", "Its host no longer matches"
 PASSED = "Its host has free resources for it"
 _BATCH, _DAEMON = JOB_TYPE_NUMBERS[JobType.BATCH], JOB_TYPE_NUMBERS[JobType.DAEMON]
 _RUNS = JOB_STATE_NUMBERS[JobState.RUNNING]

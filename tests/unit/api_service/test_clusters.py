@@ -17,7 +17,7 @@ from peloton.api.v0.rebalance import rebalance_pb2, rebalance_pb2_grpc
 from peloton.errors import NotFound, Unavailable
 from peloton.model.ids import JobId, PodId
 from peloton.model.resources import Resources
-from services.api.channels import LeaderChannels
+from services.api.channels import AsyncLeaderChannels
 from services.api.hosts import RemoteHosts
 from services.api.server import start
 from tests.unit.api_service.fakes import RecordedWakes
@@ -223,7 +223,7 @@ async def test_nothing_is_done_while_a_cluster_of_them_is_silent(world: World) -
 
 async def test_capacity_is_known_when_all_report_theirs(world: World) -> None:
     """The capacity is unknown if one cluster does not answer, and pools are then not compared with it."""
-    channels = LeaderChannels(lambda _: None, lambda: world.addresses)
+    channels = AsyncLeaderChannels(lambda _: None, lambda: world.addresses)
     assert Resources(2_000) == await RemoteHosts(channels).capacity()
 
     world.addresses["b"] = ""
@@ -233,7 +233,7 @@ async def test_capacity_is_known_when_all_report_theirs(world: World) -> None:
 
 async def test_a_sandbox_is_searched_for_in_all(world: World) -> None:
     """The cluster with the host answers; while a cluster is silent the host cannot be called unknown."""
-    channels = LeaderChannels(lambda _: None, lambda: world.addresses)
+    channels = AsyncLeaderChannels(lambda _: None, lambda: world.addresses)
     hosts = RemoteHosts(channels)
 
     assert "b" == (await hosts.browse_sandbox(POD, "b1", "agent")).hostname

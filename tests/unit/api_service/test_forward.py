@@ -13,7 +13,7 @@ import pytest
 from peloton.api.service_names import RESOURCE_MANAGER, add_under_all_names
 from peloton.api.v0.host.svc import host_svc_pb2, host_svc_pb2_grpc
 from peloton.api.v0.respool import respool_pb2
-from services.api.channels import CHANNELS_MAX, LeaderChannels
+from services.api.channels import CHANNELS_MAX, AsyncLeaderChannels
 from services.api.server import ApiServer, start
 from tests.late_server import late_server
 from tests.unit.api_service.fakes import RecordedWakes
@@ -193,7 +193,7 @@ async def test_channels_are_shared_and_bounded() -> None:
     """Each address has one channel; beyond the bound the oldest are closed."""
     addresses = [f"127.0.0.1:{port}" for port in range(1, CHANNELS_MAX + 4)]
     at = iter([addresses[0], addresses[0], *addresses[1:], addresses[0]])
-    channels = LeaderChannels(lambda _: next(at))
+    channels = AsyncLeaderChannels(lambda _: next(at))
 
     first, again = await channels.to("resmgr"), await channels.to("resmgr")
     for _ in addresses[1:]:

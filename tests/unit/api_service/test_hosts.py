@@ -14,7 +14,7 @@ from peloton.errors import NotFound, Unavailable
 from peloton.model.ids import JobId, PodId
 from peloton.model.resources import Resources
 from services.api import hosts as hosts_module
-from services.api.channels import LeaderChannels
+from services.api.channels import AsyncLeaderChannels
 from services.api.hosts import RemoteHosts
 
 POD = PodId(JobId("91b1b8e5-2ba8-41e7-bc23-0242ac11000d"), 3, 2)
@@ -62,7 +62,7 @@ async def remote(servicer: Hosts) -> AsyncIterator[RemoteHosts]:
     hostmgr_pb2_grpc.add_HostsServicer_to_server(servicer, server)
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
-    channels = LeaderChannels(lambda _: None, lambda: {"local": f"127.0.0.1:{port}"})
+    channels = AsyncLeaderChannels(lambda _: None, lambda: {"local": f"127.0.0.1:{port}"})
     yield RemoteHosts(channels)
     await channels.close()
     await server.stop(None)
@@ -116,7 +116,7 @@ async def test_capacity_without_hosts(remote: RemoteHosts, servicer: Hosts) -> N
 
 async def test_capacity_without_a_leader() -> None:
     """The capacity without a host manager is unknown, which is not an error."""
-    assert await RemoteHosts(LeaderChannels(lambda _: None)).capacity() is None
+    assert await RemoteHosts(AsyncLeaderChannels(lambda _: None)).capacity() is None
 
 
 async def test_browse(remote: RemoteHosts) -> None:
@@ -131,7 +131,7 @@ async def test_browse_errors(remote: RemoteHosts) -> None:
     with pytest.raises(NotFound, match="no agent on host gone"):
         await remote.browse_sandbox(POD, "gone", "agent-1")
     with pytest.raises(Unavailable, match="no host manager"):
-        await RemoteHosts(LeaderChannels(lambda _: None)).browse_sandbox(POD, "h1", "agent-1")
+        await RemoteHosts(AsyncLeaderChannels(lambda _: None)).browse_sandbox(POD, "h1", "agent-1")
 
 
 async def test_a_piece_of_a_file(remote: RemoteHosts) -> None:
