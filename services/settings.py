@@ -76,7 +76,7 @@ def find_given(environment: Mapping[str, str] = os.environ, config: str = "") ->
     return given, faults
 
 
-def given_variables(environment: Mapping[str, str] = os.environ) -> set[str]:
+def list_given(environment: Mapping[str, str] = os.environ) -> set[str]:
     """Return the variables of the settings that the environment or its file has."""
     given, _ = find_given(environment)
     return {SETTINGS[name].variable for name in given}

@@ -15,7 +15,7 @@ from peloton.errors import InvalidSettings
 from services.lab.local.cluster import QUICKER, LocalCluster, LocalSettings, own_defaults
 from services.role_settings import load_for
 from services.setting_rules import Setting, mask
-from services.settings import Settings, find, given_variables, is_unknown, load
+from services.settings import Settings, find, is_unknown, list_given, load
 from services.settings_table import OTHER_VARIABLES, SETTINGS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -245,7 +245,7 @@ def test_the_local_cluster_is_quicker_unless_the_user_says_otherwise(tmp_path: P
     """The local cluster's own defaults are replaced by variables of the environment or keys of its file, one by one."""
     file = tmp_path / "peloton.toml"
     file.write_text("leader_ttl_s = 9.0")
-    own = own_defaults(given_variables({"PELOTON_PREEMPTION_PERIOD_S": "60", "PELOTON_CONFIG": str(file)}))
+    own = own_defaults(list_given({"PELOTON_PREEMPTION_PERIOD_S": "60", "PELOTON_CONFIG": str(file)}))
 
     assert {"PELOTON_PREEMPTION_PERIOD_S", "PELOTON_LEADER_TTL_S"} == set(QUICKER) - set(own)
     assert load(own).preemption_rounds == 3

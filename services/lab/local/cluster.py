@@ -31,7 +31,7 @@ from services.lab.local.temporal_server import (
     starts_workflows,
     without_client_configuration,
 )
-from services.settings import given_variables, load
+from services.settings import list_given, load
 
 READY_TIMEOUT_S = 120.0
 TEMPORAL_UI_PORT = 8233
@@ -275,7 +275,7 @@ class LocalCluster:
         upgrade(self.database)
 
     def _describe_parts(self) -> None:
-        given = given_variables()
+        given = list_given()
         environment: dict[str, str | None] = {
             **({} if self.settings.temporal else without_client_configuration(os.environ)),
             "PELOTON_DATABASE": self.database,

@@ -20,7 +20,7 @@ from peloton.api.convert import JOB_STATE_NUMBERS, JOB_TYPE_NUMBERS
 from peloton.model.job import JobRecord, JobState, JobType
 from services.storage.codec import job_record
 from services.storage.engine import Repository
-from services.storage.jobs.tables import indexed_label
+from services.storage.jobs.tables import shorten_label
 from services.storage.tables import JOB, JOB_LABEL, NO_BATCH, OWNER_INDEXED_MAX, SHORT_OWNER
 
 SCAN_ROWS_MAX = 20_000
@@ -129,7 +129,7 @@ class Walk:
         """Return conditions for the rows up to and including ``end``."""
         return replace(self, falls=not self.falls).beyond(Position(*end, is_included=True))
 
-    def bounded(self, conn: sa.Connection) -> Iterator[tuple[list[Condition], bool]]:
+    def bound_streams(self, conn: sa.Connection) -> Iterator[tuple[list[Condition], bool]]:
         """Yield for each stream the conditions of its matching jobs among the first ``scan_rows`` and those created at
         the same moment as the last of these, and whether the stream has as many rows."""
         created_ns, _ = self.key()
@@ -202,7 +202,7 @@ def _read(conn: sa.Connection, found: Sequence[_Found]) -> list[JobRecord]:
 def _count(conn: sa.Connection, wanted: JobFilter) -> JobCount:
     walk = make_walk(conn, wanted, falls=True)
     count, is_exact = 0, True
-    for conditions, is_cut in walk.bounded(conn):
+    for conditions, is_cut in walk.bound_streams(conn):
         is_exact = is_exact and not is_cut
         count += _count_up_to(conn, conditions, COUNT_MAX + 1)
         if count > COUNT_MAX:
@@ -273,7 +273,7 @@ def _list_drivers(wanted: JobFilter) -> list[_Driver]:
 
 
 def _list_label_drivers(wanted: JobFilter) -> list[_Driver]:
-    return [_Driver([JOB_LABEL.c.label == indexed_label(*label)], JOB_LABEL) for label in wanted.labels]
+    return [_Driver([JOB_LABEL.c.label == shorten_label(*label)], JOB_LABEL) for label in wanted.labels]
 
 
 def _list_row_filters(wanted: JobFilter) -> list[Condition]:

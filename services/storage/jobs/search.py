@@ -219,7 +219,7 @@ def _query_jobs(conn: sa.Connection, query: JobQuery) -> FoundJobs:
     if query.order:
         others.append(sa.true())  # limits the scan, since all its rows are sorted
     walk = make_walk(conn, _filter(query), True, others, QUERY_ROWS_MAX)
-    bounded = list(walk.bounded(conn))
+    bounded = list(walk.bound_streams(conn))
     parts = []
     for conditions, _ in bounded:
         part = sa.select(JOB.c.job_id).where(*conditions)

@@ -14,13 +14,13 @@ LABEL_INDEXED_MAX = 200
 """Maximum length of indexed labels in characters: PostgreSQL limits index entries to 2.7 kB."""
 
 
-def indexed_label(key: str, value: str) -> str:
+def shorten_label(key: str, value: str) -> str:
     """Return the text by which jobs with a label are found: the beginning of its key and value as JSON."""
     return ": ".join(json.dumps(text, ensure_ascii=False) for text in (key, value))[:LABEL_INDEXED_MAX]
 
 
 class JobLabel(SQLModel, table=True):
-    """Label of a job, shortened by ``indexed_label``; triggers keep the rows (``migrations/job_labels.py``)."""
+    """Label of a job, shortened by ``shorten_label``; triggers keep the rows (``migrations/job_labels.py``)."""
 
     __tablename__ = "job_label"
     __table_args__ = {"sqlite_with_rowid": False}

@@ -97,6 +97,7 @@ async def test_days_and_filters(history: Any, storage: Storage, two_days: str) -
 
 
 async def test_what_is_refused(history: Any, storage: Storage, two_days: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Unknown pools, times that are none, an empty period, and more series and days than one answer has are refused."""
     found = await refused(history.GetUsage(pb.GetUsageRequest(paths=["/none"])))
     assert (grpc.StatusCode.NOT_FOUND, "resource pool /none not found") == found
     code, text = await refused(history.GetUsage(pb.GetUsageRequest(start="now")))

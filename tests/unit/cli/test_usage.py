@@ -54,6 +54,7 @@ def test_hours_of_owners_as_csv(run: Run, api: FakeApi) -> None:
 
 
 def test_usage_for_programs(run: Run, api: FakeApi) -> None:
+    """JSON is the answer, names are owners or pools, and a time without records is said in a sentence."""
     api.answers[METHOD] = [ANSWER, ANSWER, pb.GetUsageResponse()]
     assert "alice" == json.loads(run("--json usage").stdout)["owners"][0]["owner"]
     assert "alice\n*\n/eng\n" == run("-o name usage --by owner").stdout

@@ -58,6 +58,7 @@ def lending(reserved: dict[str, int], held: dict[str, int]) -> dict[str, tuple[i
     ],
 )
 def test_who_lends(reserved: dict[str, int], held: dict[str, int], wanted: dict[str, tuple[int, int]]) -> None:
+    """Loans come from what no pool has reserved, then from siblings, then from outside of the parent."""
     assert wanted == lending(reserved, held)
 
 
@@ -66,7 +67,7 @@ leaves = st.fixed_dictionaries({name: st.integers(0, 50) for name in ("a1", "a2"
 
 @given(reserved=leaves, held=leaves)
 def test_no_pool_lends_what_it_lacks(reserved: dict[str, int], held: dict[str, int]) -> None:
-    """Where leaves have reserved the whole cluster, as much is lent as is borrowed, of idle reservations alone."""
+    """Leaves that have reserved the whole cluster lend as much as they borrow, and idle reservations alone are lent."""
     reservation = TREE.roll_up(amounts(**reserved))
     allocation = TREE.roll_up(amounts(**held))
     reservation[0] = np.maximum(reservation[0], allocation[0])
