@@ -105,7 +105,7 @@ def test_a_job_is_typed_planned_and_created_once(shown: World, browser: Browser)
         expect(page.view.get_by_role("region", name="Plan")).to_contain_text(
             f"2 of 2 instances would be admitted now in {POOL}"
         )
-        expect(page.view.get_by_role("region", name="Plan")).to_contain_text("room for all of these now")
+        expect(page.view.get_by_role("region", name="Plan")).to_contain_text("free resources for all of these now")
         assert "" == page.page.axe()
         create = page.confirm()
         expect(page.view.get_by_role("dialog")).to_contain_text("By its plan: 2 of 2 instances would be admitted now")

@@ -32,7 +32,7 @@ class Clock:
 
 
 @pytest.fixture
-def blocked() -> Iterator[str]:
+def blocked_loop() -> Iterator[str]:
     """A loop in a thread whose round does not end before the test does."""
     release, has_begun = threading.Event(), threading.Event()
 
@@ -50,7 +50,7 @@ def blocked() -> Iterator[str]:
     thread.join()
 
 
-def test_a_blocked_loop_makes_its_process_hung(blocked: str) -> None:
+def test_a_blocked_loop_makes_its_process_hung(blocked_loop: str) -> None:
     """A loop whose round has no end is named once its bound has passed; time without storage does not count."""
     clock = Clock()
     health = ProcessHealth(["api"], clock)
@@ -64,10 +64,10 @@ def test_a_blocked_loop_makes_its_process_hung(blocked: str) -> None:
     assert pass_time(200.0, True) == ""
     assert pass_time(3_600.0, False) == ""
     assert pass_time(200.0, True) == ""
-    assert pass_time(200.0, True).startswith(f"{blocked} has not ticked for ")
+    assert pass_time(200.0, True).startswith(f"{blocked_loop} has not ticked for ")
 
 
-def test_a_process_that_only_waits_for_storage_is_live(blocked: str) -> None:
+def test_a_process_that_only_waits_for_storage_is_live(blocked_loop: str) -> None:
     """A loop that is late while storage does not answer, or does not even fail, is not hung; the role is not ready."""
     clock = Clock()
     health = ProcessHealth(["resmgr"], clock)

@@ -64,7 +64,7 @@ def plant(storage: Storage, table: str, given: dict[str, Any]) -> None:
     storage.db.write(lambda conn: conn.execute(METADATA.tables[table].insert().values(**{**row, **given})))
 
 
-def found(storage: Storage) -> dict[str, Finding]:
+def find_all(storage: Storage) -> dict[str, Finding]:
     return {finding.check.name: finding for finding in Checks(storage.db).findings()}
 
 
@@ -79,7 +79,7 @@ def test_a_rule_finds_its_fault(storage: Storage, name: str) -> None:
     for table, given in FAULTS[name]:
         plant(storage, table, given)
 
-    finding = found(storage)[name]
+    finding = find_all(storage)[name]
 
     check = finding.check
     last = FAULTS[name][-1][1] if check.table == FAULTS[name][-1][0] else FAULTS[name][0][1]
@@ -97,7 +97,7 @@ def test_rows_are_checked_in_bounded_parts(storage: Storage, monkeypatch: pytest
     for job_id in ids:
         plant(storage, "job_wake", {"job_id": job_id})
 
-    finding = found(storage)["job_wake without job"]
+    finding = find_all(storage)["job_wake without job"]
 
     assert (10, tuple(ids[: checks.IDS_SHOWN])) == (finding.count, finding.first_ids)
 
@@ -116,5 +116,5 @@ def test_a_sound_store_breaks_no_rule(storage: Storage) -> None:
             storage.jobs.delete(ended)
 
     before = storage.db.read(lambda conn: conn.execute(sa.select(COUNTER)).all())
-    assert {} == found(storage)
+    assert {} == find_all(storage)
     assert before == storage.db.read(lambda conn: conn.execute(sa.select(COUNTER)).all())

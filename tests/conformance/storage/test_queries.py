@@ -216,7 +216,7 @@ def test_jobs_cannot_be_sorted_by_anything(storage: Storage) -> None:
 
 
 @pytest.fixture
-def mixed(storage: Storage) -> JobId:
+def mixed_job(storage: Storage) -> JobId:
     """Creates 0 RUNNING, 1 FAILED, 2 SUCCEEDED on hosts 0-2, 3 KILLED before launch, and 4 INITIALIZED. 2 is
     `special`."""
     config = world.a_config(5, maximumRunningInstances=3)
@@ -254,9 +254,9 @@ def mixed(storage: Storage) -> JobId:
         ({"offset": 7}, []),
     ],
 )
-def test_pods_are_found(storage: Storage, mixed: JobId, query: dict[str, object], expected: list[int]) -> None:
+def test_pods_are_found(storage: Storage, mixed_job: JobId, query: dict[str, object], expected: list[int]) -> None:
     """Filters and orders combine. Unset times sort last in ascending order, first in descending order."""
-    found, _ = storage.search.query_pods(mixed, PodQuery(**query))  # type: ignore[arg-type]
+    found, _ = storage.search.query_pods(mixed_job, PodQuery(**query))  # type: ignore[arg-type]
 
     assert expected == [pod.instance_id for pod in found]
 
@@ -288,15 +288,15 @@ def test_pods_are_read_in_pages(storage: Storage) -> None:
     assert storage.pods.get(job_id, 7) is None
 
 
-def test_pods_are_counted_as_they_are(storage: Storage, mixed: JobId) -> None:
+def test_pods_are_counted_as_they_are(storage: Storage, mixed_job: JobId) -> None:
     """Counts are taken from the pods, not from the job's record. Failed ones are listed by instance."""
-    states = [pod.state for pod in storage.pods.page(mixed)]
+    states = [pod.state for pod in storage.pods.page(mixed_job)]
 
-    assert {state: states.count(state) for state in states} == storage.pods.counts(mixed)
-    assert [pod.instance_id for pod in storage.pods.page(mixed) if pod.state is F] == [
-        pod.instance_id for pod in storage.pods.list_failed(mixed, 5)
+    assert {state: states.count(state) for state in states} == storage.pods.counts(mixed_job)
+    assert [pod.instance_id for pod in storage.pods.page(mixed_job) if pod.state is F] == [
+        pod.instance_id for pod in storage.pods.list_failed(mixed_job, 5)
     ]
-    assert ({}, []) == (storage.pods.counts(new_job_id()), storage.pods.list_failed(mixed, 0))
+    assert ({}, []) == (storage.pods.counts(new_job_id()), storage.pods.list_failed(mixed_job, 0))
 
 
 def test_the_backlog_is_what_has_not_ended(storage: Storage) -> None:
