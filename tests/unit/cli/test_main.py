@@ -314,9 +314,12 @@ def test_local_parts_are_those_of_the_first_address(monkeypatch: pytest.MonkeyPa
 def test_old_names_of_local_commands(name: str, action: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Commands that were renamed keep their old names, which the help does not list."""
     asked: list[tuple[str, str]] = []
-    monkeypatch.setattr(
-        "services.lab.local.control.call", lambda port, action, host, now: asked.append((action, host)) or []
-    )
+
+    def call(_: int, action: str, host: str, now: bool) -> list[str]:
+        asked.append((action, host))
+        return []
+
+    monkeypatch.setattr("services.lab.local.control.call", call)
 
     result = CliRunner().invoke(peloton, ["local", name, "h1"])
 
