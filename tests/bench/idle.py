@@ -12,7 +12,7 @@ from tests.e2e.local import shell
 ROUNDS = 3
 POLL_S = 0.01
 TIMEOUT_S = 120.0
-SUPPRESSED = "Mesos makes no offers until one does"
+SUPPRESSED = "suppressed offers"
 
 
 def first_launch() -> dict[str, Any]:

@@ -55,7 +55,7 @@ async def test_it_dies_by_kill_9_and_with_its_nursery(nursery: Nursery, tmp_path
     async with running(
         tmp_path, said, "serve", "resmgr", PELOTON_DATABASE=database, PELOTON_TEMPORAL="127.0.0.1:1"
     ) as part:
-        await said_with("resmgr leads", said)
+        await said_with("resmgr: became leader", said)
         part.kill()
         await said_with("killed by SIGKILL", said)
         await said_with("resmgr", said)

@@ -39,7 +39,7 @@ def name_of(path: Path) -> str:
 
 
 @pytest.fixture
-def copied(tmp_path: Path) -> Path:
+def copy(tmp_path: Path) -> Path:
     """A copy of all histories, for changes."""
     return Path(shutil.copytree(FOLDER, tmp_path / "histories"))
 
@@ -56,40 +56,40 @@ def test_histories_of_a_release_never_change() -> None:
     assert [] == changes()
 
 
-def test_a_changed_history_of_a_release_is_noticed(copied: Path) -> None:
+def test_a_changed_history_of_a_release_is_noticed(copy: Path) -> None:
     """A history of a release that is rewritten, removed or added is reported."""
-    first, second = histories(copied)[:2]
+    first, second = histories(copy)[:2]
     second.write_bytes(first.read_bytes())
     first.rename(first.with_name("another-1.json.gz"))
 
-    assert changes(copied) == [
+    assert changes(copy) == [
         f"0.1/another-1.json.gz: added, belongs to {NEXT}",
         f"0.1/{first.name}: gone",
         f"0.1/{second.name}: rewritten",
     ]
 
 
-def test_recording_again_leaves_releases_alone(copied: Path) -> None:
+def test_recording_again_leaves_releases_alone(copy: Path) -> None:
     """A recording goes to the next release's folder, and replaces files of the same recipe there."""
-    shutil.rmtree(copied / NEXT, ignore_errors=True)
-    write({"job_killed-1.json.gz": {"events": []}, "job_killed-2.json.gz": {"events": []}}, copied / NEXT)
-    write({"job_killed-1.json.gz": {"events": [1]}}, copied / NEXT)
+    shutil.rmtree(copy / NEXT, ignore_errors=True)
+    write({"job_killed-1.json.gz": {"events": []}, "job_killed-2.json.gz": {"events": []}}, copy / NEXT)
+    write({"job_killed-1.json.gz": {"events": [1]}}, copy / NEXT)
 
-    assert ["job_killed-1.json.gz"] == [path.name for path in (copied / NEXT).iterdir()]
-    assert changes(copied) == []
+    assert ["job_killed-1.json.gz"] == [path.name for path in (copy / NEXT).iterdir()]
+    assert changes(copy) == []
 
 
-def test_a_release_freezes_what_is_recorded(copied: Path) -> None:
+def test_a_release_freezes_what_is_recorded(copy: Path) -> None:
     """A release freezes its histories once: they are no longer written."""
-    shutil.rmtree(copied / NEXT, ignore_errors=True)
-    write({"job_killed-1.json.gz": {"events": []}}, copied / NEXT)
+    shutil.rmtree(copy / NEXT, ignore_errors=True)
+    write({"job_killed-1.json.gz": {"events": []}}, copy / NEXT)
 
-    freeze("0.9", copied)
+    freeze("0.9", copy)
 
-    assert changes(copied) == []
-    assert (copied / CHECKSUMS).read_text().splitlines()[-1].endswith("  0.9/job_killed-1.json.gz")
+    assert changes(copy) == []
+    assert (copy / CHECKSUMS).read_text().splitlines()[-1].endswith("  0.9/job_killed-1.json.gz")
     with pytest.raises(FileExistsError, match=r"release 0\.9"):
-        freeze("0.9", copied)
+        freeze("0.9", copy)
 
 
 @pytest.mark.parametrize("path", HISTORIES, ids=name_of)
