@@ -302,7 +302,7 @@ def test_a_role_with_bad_settings_ends_with_code_2(tmp_path: Path) -> None:
 def test_deployments_name_settings_only() -> None:
     """Compose, the image, the manifests and the Makefile name no variable that a role would refuse."""
     files = [ROOT / name for name in ("docker-compose.yml", "Dockerfile", "Makefile")]
-    files += [path for path in (ROOT / "deploy").rglob("*") if path.is_file()]
+    files += [path for path in (ROOT / "deploy").rglob("*") if path.is_file() and path.suffix != ".pyc"]
     named = {
         (path.name, name)
         for path in files

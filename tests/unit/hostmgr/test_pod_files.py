@@ -44,6 +44,9 @@ class Core:
 class Context:
     """A call context that keeps the status of a rejected call."""
 
+    def set_trailing_metadata(self, metadata: object) -> None:
+        """Ignore the details of the status."""
+
     def abort(self, code: grpc.StatusCode, text: str) -> None:
         raise PermissionError(code.name, text)
 

@@ -16,6 +16,7 @@ from grpc.aio import AioRpcError, Metadata
 from peloton.errors import InvalidArgument, NotFound, Unavailable
 from services.web import live
 from services.web.live import Hub, Topic
+from tests.unit.web.viewing import code_text_reason
 
 TIMEOUT_S = 20
 
@@ -141,7 +142,7 @@ async def test_a_refusal_is_reported_and_the_topic_goes_on() -> None:
         _, fine = await anext(stream)
     await hub.close()
 
-    assert {"code": "not_found", "message": "no such job"} == refused["error"]
+    assert ("not_found", "no such job", "OBJECT_NOT_FOUND") == code_text_reason(refused["error"])
     assert {"code": "internal", "message": "KeyError: see the log of role web"} == broken["error"]
     assert ("unavailable", "the api does not answer: failed to connect to all addresses") == tuple(
         away["error"].values()

@@ -18,6 +18,7 @@ from services.web import logs
 from services.web.api import Api
 from services.web.log_files import LogFiles
 from services.web.logs import Logs
+from tests.unit.web.viewing import code_text_reason
 
 JOB = "91b1b8e5-2ba8-11e7-bc23-0242ac11000d"
 RUN = f"{JOB}-0-1"
@@ -132,8 +133,11 @@ def test_why_there_is_no_log(client: TestClient, pods: Pods) -> None:
 
     found = frames(client.get(f"/logs/{JOB}/0"))
     assert [("waiting", {"message": "never ran"}), ("end", {"run": RUN, "message": "never ran"})] == found
-    problem = frames(client.get(f"/logs/{JOB}/1"))
-    assert [("problem", {"code": "not_found", "message": f"job {JOB} has no instance 1"})] == problem
+    ((kind, problem),) = frames(client.get(f"/logs/{JOB}/1"))
+    assert ("problem", "not_found", f"job {JOB} has no instance 1", "OBJECT_NOT_FOUND") == (
+        kind,
+        *code_text_reason(problem),
+    )
 
 
 @pytest.mark.parametrize("address", ["/logs/nosuch/0", f"/logs/{JOB}/0?file=../x", f"/logs/{JOB}/0?file=/etc/passwd"])

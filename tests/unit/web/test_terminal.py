@@ -22,6 +22,7 @@ from services.web.commands import SHELL, AgentCommand, Asked, RelayedCommand, ar
 from services.web.guard import Guard
 from services.web.terminal import Terminals
 from services.web.viewer import Viewer
+from tests.unit.web.viewing import code_text_reason
 
 JOB = "91b1b8e5-2ba8-11e7-bc23-0242ac11000d"
 SITE = "ws://127.0.0.1"
@@ -184,7 +185,8 @@ def test_a_command_that_does_not_start_says_why(client: TestClient, echo: Echo) 
     """The error is the agent's."""
     echo.fault = Unavailable("the agent opens no session")
     with client.websocket_connect(PATH) as session:
-        assert {"code": "unavailable", "message": "the agent opens no session"} == problem_of(session)
+        problem = code_text_reason(problem_of(session))
+    assert ("unavailable", "the agent opens no session", "TEMPORARILY_UNAVAILABLE") == problem
 
 
 @pytest.mark.parametrize("path", [f"{SITE}/terminal/nosuch/0", f"{PATH}?rows=0&columns=80", f"{PATH}?rows=1&columns=x"])

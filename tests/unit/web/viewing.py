@@ -42,3 +42,9 @@ async def answer_of(
     head = sent[0] if sent else {"status": 0, "headers": []}
     headers = {name.decode(): text.decode() for name, text in head["headers"]}
     return head["status"], headers, b"".join(message.get("body", b"") for message in sent[1:])
+
+
+def code_text_reason(problem: dict[str, Any]) -> tuple[str, str, str]:
+    """Return code and text of an error as pages receive it, and its reason."""
+    (info,) = (one for one in problem["details"] if one["type"] == "google.rpc.ErrorInfo")
+    return problem["code"], problem["message"], info["debug"]["reason"]
