@@ -57,7 +57,7 @@ LIVES = {
     "nocmd": Life({"containers": [{"name": "main", "image": IMAGE, "command": ["/no/such/command"]}]}),
     "outofcpu": Life({"containers": [_container("main", "true", **HUGE)]}),
     "selector": Life(_main("true", nodeSelector={"nobody": "has"})),
-    "deadline": Life(_main(IGNORED, activeDeadlineSeconds=1, terminationGracePeriodSeconds=1)),
+    "deadline": Life(_main(IGNORED, activeDeadlineSeconds=5, terminationGracePeriodSeconds=1)),
     "initfail": Life(_main("true", initContainers=[_container("init", "exit 5")])),
     "two": Life({"containers": [_container("main", "sleep 0.2"), _container("side", "sleep 1; exit 4")]}),
     "term-handled": Life(_main(TERMINATED.format(0), terminationGracePeriodSeconds=10), _delete()),
