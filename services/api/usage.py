@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import groupby
 from typing import NamedTuple
 
 from peloton.api.convert_time import rfc3339
@@ -16,8 +17,7 @@ from services.storage.history.history import DAY_S, HOUR_S, History
 
 SPAN_DEFAULT_S = 30 * DAY_S
 SERIES_DAYS_MAX = 20_000
-"""Limit of series times days that one call reads: each is one page."""
-SERIES_PER_READ = 200
+"""Limit of series times days that one call reads, in one statement: each is one page."""
 PER_HOUR = dict(zip(RESOURCE_KINDS, (1_000 * HOUR_S, 1_024 * HOUR_S, 1_024 * HOUR_S, 1_000 * HOUR_S), strict=True))
 """Small units of Resources times seconds, for one core-, GiB- or GPU-hour."""
 QUANTITIES = (Quantity.ALLOCATION, Quantity.BORROWED, Quantity.LENT)
@@ -56,8 +56,8 @@ def read_usage(
             f"{SERIES_DAYS_MAX} in one call: want a shorter time, fewer pools or one owner"
         )
     answer = pb.GetUsageResponse(start=rfc3339(period.start_s * NS_PER_S), end=rfc3339(period.end_s * NS_PER_S))
+    found = history.read([*pools, *by_owner], HOUR_S, *period, COLUMNS)
     for rows, keys in ((answer.pools, pools), (answer.owners, by_owner)):
-        found = _read(history, sorted(keys), period)
         for name in sorted(keys, key=lambda name: (paths.get(keys[name][0], keys[name][0]), keys[name][1])):
             pool_id, owner = keys[name]
             for day, hours in _hours(found.get(name, Series()), is_daily):
@@ -66,20 +66,12 @@ def read_usage(
     return answer
 
 
-def _read(history: History, names: Sequence[str], period: Period) -> dict[str, Series]:
-    found = dict[str, Series]()
-    for begin in range(0, len(names), SERIES_PER_READ):
-        found |= history.read(names[begin : begin + SERIES_PER_READ], HOUR_S, *period, COLUMNS)
-    return found
-
-
 def _hours(series: Series, is_daily: bool) -> Iterator[tuple[str, list[pb.KindHours]]]:
     """Yield the hours of each day with any, or of the whole time."""
     amounts = {column: _integral(series, values) for column, values in series.columns.items()}
     days = [at_s // DAY_S if is_daily else 0 for at_s in series.times_s]
-    for day in sorted(set(days)):
-        at = [index for index, own in enumerate(days) if own == day]
-        hours = []
+    for day, group in groupby(range(len(days)), days.__getitem__):
+        at, hours = list(group), []
         for kind in RESOURCE_KINDS:
             used, borrowed, lent = (
                 sum(of[index] for index in at) / PER_HOUR[kind] if (of := amounts.get(Column(quantity, kind))) else 0.0

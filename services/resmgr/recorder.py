@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
@@ -27,7 +27,9 @@ from peloton.model.history import (
     pool_series,
 )
 from peloton.model.host import ClusterSums, HostState
+from peloton.model.ids import RespoolId
 from peloton.model.resources import RESOURCE_KINDS, Resources
+from peloton.scheduling.gangs import Footprint
 from peloton.scheduling.lending import compute_lending
 from peloton.scheduling.tree import Ints, PoolTree
 from services.resmgr.metrics import amounts_of
@@ -177,15 +179,16 @@ def owner_amounts(state: ResmgrState) -> dict[str, Amounts]:
     """
     if state.capacity is None:
         return {}
-    tree, held = state.tree, dict[tuple[int, str], Ints]()  # by row of the pool and name of the series
+    tree, pods = state.tree, defaultdict[tuple[RespoolId, str], Counter[Footprint]](Counter)
     for ledger in state.jobs.values():
-        row = tree.row.get(ledger.pool_id) if ledger.held else None
-        if row is not None:
-            sums = _sums(held, (row, owner_series(ledger.pool_id, ledger.owner)))
-            for footprint, count in ledger.held.items():
-                sums += np.multiply(footprint.need, count)
+        if ledger.held:
+            pods[ledger.pool_id, ledger.owner].update(ledger.held)
+    held = dict[tuple[int, str], Ints]()  # by row of the pool and name of the series
+    for (pool_id, owner), footprints in pods.items():
+        if (row := tree.row.get(pool_id)) is not None:
+            held[row, owner_series(pool_id, owner)] = _sum_needs(footprints)
     for row, name in sorted(held, key=lambda key: -int(held[key][0]))[OWNERS_MAX:]:
-        rest = _sums(held, (row, owner_series(tree.ids[row], None)))
+        rest = held.setdefault((row, owner_series(tree.ids[row], None)), _sum_needs({}))
         rest += held.pop((row, name))
     allocation = state.accounts.non_slack + state.accounts.slack
     borrowed = np.maximum(allocation - tree.reservation, 0)
@@ -202,8 +205,12 @@ def owner_amounts(state: ResmgrState) -> dict[str, Amounts]:
     return found
 
 
-def _sums(held: dict[tuple[int, str], Ints], key: tuple[int, str]) -> Ints:
-    return held.setdefault(key, np.zeros(len(RESOURCE_KINDS), np.int64))
+def _sum_needs(footprints: Mapping[Footprint, int]) -> Ints:
+    """Return the resources that these pods hold, ``[R]``."""
+    sums = np.zeros(len(RESOURCE_KINDS), np.int64)
+    for footprint, count in footprints.items():
+        sums += np.multiply(footprint.need, count)
+    return sums
 
 
 def _sum_over_subtrees(tree: PoolTree, pods: Mapping[tuple[str, str], int]) -> dict[str, Counter[str]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -20,6 +20,12 @@ def sample_to_blob(sample: Sample) -> bytes:
         amounts = {_name(column): amount for column, amount in columns.items() if amount}
         lines.append(f"{name}\t{_json([amounts, sample.preemptions.get(name, ())])}")
     return pack("\n".join(lines).encode())
+
+
+def names_in(blob: bytes) -> Iterator[str]:
+    """Yield the names of the series in a sample."""
+    _, *lines = unpack(blob).decode().split("\n")
+    return (line.partition("\t")[0] for line in lines)
 
 
 def samples_to_series(rows: Sequence[tuple[int, bytes]], only: Collection[str] | None = None) -> dict[str, Series]:

@@ -15,7 +15,7 @@ import sqlalchemy as sa
 from peloton.lifecycle.downsampling import cut, downsample, merge
 from peloton.model.history import Column, Sample, Series
 from services.storage.engine import Database, Repository
-from services.storage.history.codec import page_from_blob, page_to_blob, sample_to_blob, samples_to_series
+from services.storage.history.codec import names_in, page_from_blob, page_to_blob, sample_to_blob, samples_to_series
 from services.storage.tables import HISTORY_PAGE, HISTORY_SAMPLE
 
 MINUTE_S, HOUR_S, DAY_S = 60, 3_600, 86_400
@@ -77,10 +77,10 @@ class History(Repository):
         is_page = sa.and_(_PAGE.step_s == step_s, _PAGE.start_s > start_s - SPAN_S[step_s], _PAGE.start_s < end_s)
         pages = sa.select(_PAGE.series).distinct().where(_PAGE.series >= prefix, _PAGE.series < after, is_page)
         at = HISTORY_SAMPLE.c.at_s
-        samples = sa.select(HISTORY_SAMPLE).where(at >= start_s, at < end_s).order_by(at)
+        samples = sa.select(HISTORY_SAMPLE.c.sample).where(at >= start_s, at < end_s)
 
         def work(conn: sa.Connection) -> set[str]:
-            recent = samples_to_series([(row.at_s, row.sample) for row in conn.execute(samples)])
+            recent = (name for blob in conn.execute(samples).scalars() for name in names_in(blob))
             return {*conn.execute(pages).scalars(), *(name for name in recent if name.startswith(prefix))}
 
         return sorted(self._db.read(work))
