@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import click
 
 from cli.command import Command
 from cli.errors import Failed
-from cli.output import Table, print_table
+from cli.output import Table, print_rows_for_programs, print_table
+from cli.settings import Settings, pass_settings
 from cli.terminal import echo
 
 TABLE: Table[dict[str, Any]] = Table(
@@ -22,8 +22,8 @@ TABLE: Table[dict[str, Any]] = Table(
 
 
 @click.command("check", cls=Command)
-@click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
-def check_store(as_json: bool) -> None:
+@pass_settings
+def check_store(settings: Settings) -> None:
     """Check the database that PELOTON_DATABASE names: orphaned rows, and numbers that differ from rows.
 
     It only reads, a few thousand rows at a time, also while Peloton runs. The exit code is 1 when a rule is
@@ -36,12 +36,11 @@ def check_store(as_json: bool) -> None:
     from services import runtime
 
     found, rules = runtime.check_store()
-    if as_json:
-        echo(json.dumps(found, indent=2))
-    elif found:
-        print_table(TABLE, found)
-    else:
-        echo(f"{rules} rules hold")
+    if not print_rows_for_programs(settings, found, [one["rule"] for one in found]):
+        if found:
+            print_table(TABLE, found, settings.output == "wide")
+        else:
+            echo(f"{rules} rules hold")
     if broken := [one for one in found if not one["is_note"]]:
         rows = sum(one["count"] for one in broken)
         raise Failed(f"{rows} rows break {len(broken)} of {rules} rules")

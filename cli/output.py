@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import codecs
+import json
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from io import TextIOWrapper
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -87,6 +88,19 @@ def print_for_programs(settings: Settings, message: Message, names: Iterable[str
     elif settings.output == "name":
         for name in names:
             echo(name)
+    return settings.is_for_programs
+
+
+def print_rows_for_programs(settings: Settings, rows: Sequence[Mapping[str, Any]], names: Iterable[str]) -> bool:
+    """Do the same as ``print_for_programs`` for rows that are no message of the API."""
+    if settings.output == "json":
+        echo(json.dumps(rows, indent=2))
+    elif settings.output == "yaml":
+        import yaml
+
+        echo(yaml.safe_dump(rows, sort_keys=False))
+    elif settings.output == "name":
+        echo("\n".join(names))
     return settings.is_for_programs
 
 

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any, NamedTuple
 
 import click
 
 from cli.command import Command
-from cli.output import Table, print_table
+from cli.output import Table, print_rows_for_programs, print_table
 from cli.serve import ROLE_NAMES, config_option
 from cli.settings import Settings, pass_settings
-from cli.terminal import echo
 
 EMPTY = '""'
 
@@ -48,7 +46,7 @@ def settings(settings: Settings, role: str | None, config: str) -> None:
 
     found = find(config=config)
     if role:
-        role_settings.load_for([role], config=config)
+        role_settings.check_found(found, [role])
     rows: list[dict[str, Any]] = [
         {"name": name, "variable": row.variable, "value": mask(found[name].value), "source": found[name].source}
         | {"default": row.default, "type": row.kind, "unit": row.unit, "wanted": row.wanted}
@@ -56,15 +54,7 @@ def settings(settings: Settings, role: str | None, config: str) -> None:
         for name, row in SETTINGS.items()
         if role is None or role in row.rule.readers
     ]
-    if settings.output == "json":
-        echo(json.dumps(rows, indent=2))
-    elif settings.output == "yaml":
-        import yaml
-
-        echo(yaml.safe_dump(rows, sort_keys=False))
-    elif settings.output == "name":
-        echo("\n".join(row["variable"] for row in rows))
-    else:
+    if not print_rows_for_programs(settings, rows, [row["variable"] for row in rows]):
         shown = [Row(row["variable"], shown_value(row["value"]), row["source"]) for row in rows]
         print_table(TABLE, shown, is_wide=settings.output == "wide")
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from peloton.api.mesos_access import MesosAccess, TlsFiles, read_access
 from peloton.errors import InvalidArgument, InvalidSettings
 from services.setting_rules import PREFIX
-from services.settings import DEFAULT, Settings, find
+from services.settings import DEFAULT, Found, Settings, find
 from services.settings_table import SETTINGS
 
 if TYPE_CHECKING:
@@ -19,7 +19,11 @@ if TYPE_CHECKING:
 
 def load_for(roles: Collection[str], environment: Mapping[str, str] = os.environ, config: str = "") -> Settings:
     """Read the settings and check them for the roles. Raises InvalidSettings with the sources of the values."""
-    found = find(environment, config)
+    return check_found(find(environment, config), roles)
+
+
+def check_found(found: Mapping[str, Found], roles: Collection[str]) -> Settings:
+    """Return the settings after their check for the roles. Raises InvalidSettings with the sources of the values."""
     settings = Settings(**{name: one.value for name, one in found.items()})
     try:
         check(settings, roles)
