@@ -27,7 +27,7 @@ STARTS = "it starts"
 
 
 class ProcessHealth:
-    """Judges the health of this process. Thread-safe."""
+    """Evaluates the health of this process. Thread-safe."""
 
     def __init__(self, roles: Iterable[str], clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -51,7 +51,7 @@ class ProcessHealth:
                 self._answered_s = now_s
             self._is_probed, self._is_away = True, not is_answer
 
-    def judge(self) -> Health:
+    def evaluate(self) -> Health:
         with self._lock:
             now_s = self._clock()
             is_away = self._is_away or (self._is_probed and now_s - self._answered_s > PROBE_LATE_S)
@@ -110,7 +110,7 @@ def _probe(health: ProcessHealth, ask: Callable[[], object], stopping: threading
 def _write(health: ProcessHealth, path: Path, stopping: threading.Event) -> None:
     was_hung = is_unwritable = False
     while not stopping.is_set():
-        now = health.judge()
+        now = health.evaluate()
         if now.hung and not was_hung:
             log.error("%s; the stacks of all threads:\n%s", now.hung, _stacks())
         was_hung = bool(now.hung)

@@ -10,12 +10,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from peloton.model.times import NS_PER_S
+
 if TYPE_CHECKING:
     from google.rpc.error_details_pb2 import ErrorInfo, RetryInfo
 
 KEY = "grpc-status-details-bin"
 DOMAIN = "peloton"
-NS_PER_S = 10**9
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Liveness of a process, judged by the last tick of each of its loops.
+"""Liveness of a process, evaluated by the last tick of each of its loops.
 
 A loop is hung when a round takes longer than its bound. A round that waits for a dependency is slow and not hung, so
 the time in which a dependency did not answer does not count.

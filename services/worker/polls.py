@@ -16,7 +16,7 @@ from services.worker_fleet import describe_queue
 
 PERIOD_S = 10.0
 FIRST_PERIOD_S = 1.0
-"""Seconds between looks until the first polls are listed."""
+"""Seconds between reads until the first polls are listed."""
 _KIND = TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW
 
 
@@ -34,12 +34,12 @@ async def watching_polls(client: Client, note: Callable[[str], None]) -> AsyncIt
 async def _watch(client: Client, note: Callable[[str], None]) -> None:
     with ticking("polls of this worker", PERIOD_S) as loop:
         while True:
-            waits = await look(client, loop)
+            waits = await read_waits(client, loop)
             note(waits)
             await asyncio.sleep(FIRST_PERIOD_S if waits else PERIOD_S)
 
 
-async def look(client: Client, loop: Ticks) -> str:
+async def read_waits(client: Client, loop: Ticks) -> str:
     """Return what the worker waits for. The loop ticks when this worker polls each task queue, and when Temporal does
     not answer: then it only waits. Temporal lists a poll for five minutes.
     """

@@ -59,7 +59,7 @@ def test_a_blocked_loop_makes_its_process_hung(blocked_loop: str) -> None:
         for _ in range(int(seconds / PROBE_PERIOD_S)):
             clock.now_s += PROBE_PERIOD_S
             health.note_answer(is_answer)
-        return health.judge().hung
+        return health.evaluate().hung
 
     assert pass_time(200.0, True) == ""
     assert pass_time(3_600.0, False) == ""
@@ -75,7 +75,7 @@ def test_a_process_that_only_waits_for_storage_is_live(blocked_loop: str) -> Non
     health.note_answer(True)
     clock.now_s += 3_600.0
 
-    assert health.judge() == Health(os.getpid(), "", "storage does not answer")
+    assert health.evaluate() == Health(os.getpid(), "", "storage does not answer")
 
 
 def test_a_loop_that_an_error_ended_stays_a_fault() -> None:
