@@ -112,12 +112,14 @@ def peloton(address: str, *arguments: str) -> None:
         raise StoryEnded(f"peloton {' '.join(arguments[:3])}: {done.stderr.strip()}")
 
 
-def wait_for_pool(address: str) -> None:
-    """Create the pool, with retries: a new cluster has no hosts at first."""
+def change_pool(address: str, verb: str, *arguments: str) -> None:
+    """Create or delete the pool, with retries: a new cluster has no hosts at first, and a pool is busy until the
+    resource manager has read the ends of its last pods.
+    """
     deadline_s = time.monotonic() + TIMEOUT_S
     while True:
         try:
-            return peloton(address, "respool", "create", POOL, str(FOLDER / "pool.yaml"))
+            return peloton(address, "respool", verb, POOL, *arguments)
         except StoryEnded:
             if time.monotonic() > deadline_s:
                 raise
@@ -165,8 +167,8 @@ def main() -> int:
             if not address:
                 print("starting a cluster ...", flush=True)
                 address = cleanup.enter_context(own_cluster(options.out / "up.log"))
-            wait_for_pool(address)
-            cleanup.callback(peloton, address, "respool", "delete", POOL)
+            change_pool(address, "create", str(FOLDER / "pool.yaml"))
+            cleanup.callback(change_pool, address, "delete")
             asyncio.run(story(address, data))
     except (StoryEnded, TimeoutError) as end:
         print(f"the story ended early: {end or 'it took too long'}", file=sys.stderr)
