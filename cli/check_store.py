@@ -9,6 +9,7 @@ import click
 from cli.command import Command
 from cli.errors import Failed
 from cli.output import Table, print_rows_for_programs, print_table
+from cli.serve import config_option
 from cli.settings import Settings, pass_settings
 from cli.terminal import echo
 
@@ -22,8 +23,9 @@ TABLE: Table[dict[str, Any]] = Table(
 
 
 @click.command("check", cls=Command)
+@config_option
 @pass_settings
-def check_store(settings: Settings) -> None:
+def check_store(settings: Settings, config: str) -> None:
     """Check the database that PELOTON_DATABASE names: orphaned rows, and numbers that differ from rows.
 
     It only reads, a few thousand rows at a time, also while Peloton runs. The exit code is 1 when a rule is
@@ -35,7 +37,7 @@ def check_store(settings: Settings) -> None:
     """
     from services import runtime
 
-    found, rules = runtime.check_store()
+    found, rules = runtime.check_store(config)
     if not print_rows_for_programs(settings, found, [one["rule"] for one in found]):
         if found:
             print_table(TABLE, found, settings.output == "wide")

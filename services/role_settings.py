@@ -16,6 +16,8 @@ from services.settings_table import SETTINGS
 if TYPE_CHECKING:
     from services.hostmgr.kubernetes.settings import KubernetesSettings
 
+ANY_ADDRESS = ("0.0.0.0", "::")  # noqa: S104, refused
+
 
 def load_for(roles: Collection[str], environment: Mapping[str, str] = os.environ, config: str = "") -> Settings:
     """Read the settings and check them for the roles. Raises InvalidSettings with the sources of the values."""
@@ -39,6 +41,11 @@ def check(settings: Settings, roles: Collection[str]) -> None:
     """Raise InvalidArgument when one of the roles could not run with the settings. Nothing is started or connected."""
     if set(roles) - {"web"}:
         settings.require_database()
+    if settings.host in ANY_ADDRESS and not settings.advertise and (dialled := {"resmgr", "hostmgr"} & set(roles)):
+        raise InvalidSettings(
+            f"{PREFIX}ADVERTISE must be set for role {min(dialled)}: {PREFIX}HOST={settings.host} is no address that "
+            f"other roles can connect to; want the name of this host"
+        )
     manages_hosts = "hostmgr" in roles
     if manages_hosts and settings.kubernetes:
         read_kubernetes_settings(settings)

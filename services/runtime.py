@@ -94,14 +94,14 @@ def upgrade_schema(config: str = "") -> tuple[str, str]:
     return before, schema_version.of(database)
 
 
-def check_store() -> tuple[list[dict[str, Any]], int]:
+def check_store(config: str = "") -> tuple[list[dict[str, Any]], int]:
     """Check the rows of the database that the settings name. Returns the findings and the number of rules.
 
     Raises Unavailable, and InvalidSettings when the settings name no database.
     """
     from services.storage.checks import CHECKS, Checks
 
-    url = load().require_database()
+    url = load(config=config).require_database()
     schema_version.check(url)
     db = schema_version.open_database(url)
     try:

@@ -216,12 +216,13 @@ class AdmissionLoop:
 
     async def change_pools(self, decide: Callable[[], tuple[Callable[[], object], Callable[[], A]]]) -> A:
         """Change pools: ``decide`` returns a function that stores the change and one that applies it to memory, or
-        raises."""
+        raises. It decides with all rows of the status log applied: a pool whose last pod has just ended is idle."""
         return await self._shield(self._change_pools(decide))
 
     async def _change_pools(self, decide: Callable[[], tuple[Callable[[], object], Callable[[], A]]]) -> A:
         async with self._lock:
             await self._refresh()
+            self._apply_log(await self._in_storage(self._read_log))
             store, change = decide()
             await self._in_storage(store)
             self._mark_changed()

@@ -33,7 +33,12 @@ _VERSION_OF_0_1 = "0009"
 
 
 def of(url: str) -> str:
-    """The version of the schema of a database; empty when it has none. Raises Unavailable."""
+    """Return the version of the schema of a database; empty when it has none. Raises Unavailable.
+
+    A file of SQLite that does not exist is not created.
+    """
+    if is_missing_file(url):
+        return ""
     db = open_database(url)
     try:
         return db.read(read_version)
@@ -85,6 +90,16 @@ def read_version(conn: sa.Connection) -> str:
 def shown_to_0_1(version: str) -> str:
     """Return the version to show to release 0.1: its own, or ``version`` if 0.1 is not compatible with that."""
     return _VERSION_OF_0_1 if works_on(version, _VERSION_OF_0_1) else version
+
+
+def is_missing_file(url: str) -> bool:
+    """Return whether the URL names a file of SQLite that does not exist."""
+    try:
+        parsed = sa.make_url(url)
+    except sa.exc.ArgumentError:
+        return False  # refused, with its reason, where it is opened
+    path = parsed.database if parsed.get_backend_name() == "sqlite" else ""
+    return bool(path) and path != ":memory:" and not Path(path).exists()
 
 
 def open_database(url: str) -> Database:

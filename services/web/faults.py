@@ -11,12 +11,13 @@ import grpc
 import grpc.aio
 from google.protobuf.json_format import MessageToDict
 from google.protobuf.message import Message
-from google.rpc.error_details_pb2 import ErrorInfo
+from google.rpc.error_details_pb2 import ErrorInfo, RetryInfo
 from starlette.responses import JSONResponse
 
 from peloton.api.error_details import DOMAIN, list_messages
 from peloton.api.limits import RETRY_AFTER, code_of, is_connection_failure
-from peloton.errors import PelotonError
+from peloton.errors import PelotonError, Reason
+from peloton.model.times import NS_PER_S
 
 HTTP_STATUSES = {
     "canceled": 499,
@@ -89,7 +90,11 @@ def answer_refusal(error: PelotonError) -> JSONResponse:
 def too_busy(message: str, retry_after_s: float) -> Refusal:
     """Return the error of a call that was not started and can be repeated."""
     headers = {"Retry-After": str(math.ceil(retry_after_s))}
-    return Refusal("resource_exhausted", f"{message}: try again in {retry_after_s:g} s", headers=headers)
+    wait = RetryInfo()
+    wait.retry_delay.FromNanoseconds(round(retry_after_s * NS_PER_S))
+    details = [ErrorInfo(reason=Reason.OVERLOADED, domain=DOMAIN), wait]
+    text = f"{message}: try again in {retry_after_s:g} s"
+    return Refusal("resource_exhausted", text, headers=headers, details=details)
 
 
 def refusal_of(error: BaseException) -> Refusal:

@@ -147,6 +147,17 @@ def test_files_of_a_role_are_checked_at_its_start(tmp_path: Path) -> None:
         load_for(["hostmgr"], kubernetes)
 
 
+def test_a_role_that_others_connect_to_advertises_an_address() -> None:
+    """The lease of a leader would name 0.0.0.0 otherwise, and each other role would connect to itself."""
+    environment = {"PELOTON_DATABASE": "sqlite:///p.db", "PELOTON_HOST": "0.0.0.0", "PELOTON_MESOS": "mesos:5050"}
+    for role in ("resmgr", "hostmgr"):
+        with pytest.raises(InvalidSettings, match=rf"PELOTON_ADVERTISE must be set for role {role}: PELOTON_HOST=0"):
+            load_for([role, "api"], environment)
+        assert "h7" == load_for([role, "api"], environment | {"PELOTON_ADVERTISE": "h7"}).advertised
+
+    assert "0.0.0.0" == load_for(["api", "worker"], environment).host
+
+
 def test_all_faults_are_named() -> None:
     """A process that is started again after each fault would take as many starts as there are faults."""
     faults = refusal({"PELOTON_PORT": "x", "PELOTON_QOS": "x", "PELOTON_LEADER_TTL": "3"}).splitlines()

@@ -19,6 +19,7 @@ def test_findings_are_shown_and_fail(run: Run, tmp_path: Path, monkeypatch: pyte
     monkeypatch.setenv("PELOTON_DATABASE", url)
     refused = run("admin check")
     assert (1, True) == (refused.exit_code, "upgrade it first" in refused.stderr)
+    assert list(tmp_path.iterdir()) == []
     migrate.upgrade(url)
     clean = run("admin check")
     assert (0, True) == (clean.exit_code, clean.stdout.endswith(" rules hold\n"))
@@ -41,3 +42,14 @@ def test_findings_are_shown_and_fail(run: Run, tmp_path: Path, monkeypatch: pyte
             "is_note": False,
         }
     ] == json.loads(asked.stdout)
+
+
+def test_a_file_of_settings_names_the_database(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """--config names the file whose ``database`` is checked."""
+    monkeypatch.delenv("PELOTON_DATABASE", raising=False)
+    migrate.upgrade(url := f"sqlite:///{tmp_path}/peloton.db")
+    (tmp_path / "peloton.toml").write_text(f'database = "{url}"\n')
+
+    checked = run(f"admin check --config {tmp_path}/peloton.toml")
+
+    assert (0, True) == (checked.exit_code, checked.stdout.endswith(" rules hold\n"))

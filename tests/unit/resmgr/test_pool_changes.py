@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import grpc.aio
+
 from peloton.api.v0.respool import respool_pb2 as pb
+from peloton.api.v0.short_names import respool_pb2_grpc
 from peloton.model.pod import PodState
 from peloton.model.resources import Resources
-from services.resmgr.server import ResmgrServer
+from services.resmgr.server import ResmgrServer, serve
 from tests.unit.resmgr.test_loop import until
 from tests.unit.resmgr.test_server import Manager, create, delete, get, refusal, update
-from tests.unit.resmgr.world import World, pool_config
+from tests.unit.resmgr.world import World, fast, pool_config
 
 
 async def test_busy_pools(world: World, manager: Manager, server: ResmgrServer) -> None:
@@ -118,3 +121,23 @@ async def test_what_a_pool_has_it_may_keep(world: World, manager: Manager, serve
     assert not (await update(manager, pool, pool_config("p", 60, 100, owningTeam="maps"))).ListFields()
     assert not (await update(manager, pool, pool_config("p", 60, 101))).ListFields()
     assert "exceed parent `root` reservations 50" in str(await update(manager, pool, pool_config("p", 61, 100)))
+
+
+async def test_a_pool_whose_job_has_ended_can_be_deleted_at_once(world: World) -> None:
+    """A deletion applies the status log first, and does not depend on the period in which the loop reads it."""
+    rare = fast(quiet_period_s=3_600, entitlement_period_s=3_600, preempts=False)
+    server = await serve(world.storage, world.lifecycles, world.hosts, "127.0.0.1:0", rare)
+    try:
+        async with grpc.aio.insecure_channel(f"127.0.0.1:{server.port}") as channel:
+            manager: Manager = respool_pb2_grpc.ResourceManagerStub(channel)  # type: ignore[assignment]
+            pool = await create(manager, "p", 1, 1)
+            job = world.job(pool, 1)  # type: ignore[arg-type]
+            await server.loop.enqueue(job, 1)
+            await until(lambda: len(world.states(job).get(PodState.READY, [])) == 1)
+            await server.loop.run_cycle()  # nothing is left to do, the loop waits for an hour
+            world.finish(job, [0])
+            world.settle(job)
+
+            assert not (await delete(manager, "/p")).ListFields()
+    finally:
+        await server.stop()

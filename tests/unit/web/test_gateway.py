@@ -317,12 +317,14 @@ def test_an_answer_that_is_too_large_is_refused(world: World, monkeypatch: pytes
 
 
 def test_calls_in_progress_are_bounded(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One call above the bound is refused."""
+    """One call above the bound is refused, with the reason and the time of a retry in the details."""
     monkeypatch.setattr(gateway, "CALLS_MAX", 0)
 
     response = world.post(GET)
 
     assert (429, "1") == (response.status_code, response.headers["retry-after"])
+    reason, retry = [detail["debug"] for detail in response.json()["details"]]
+    assert ("OVERLOADED", "1s") == (reason["reason"], retry["retryDelay"])
 
 
 def test_a_body_that_stalls_is_given_up(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
