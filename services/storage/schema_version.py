@@ -98,7 +98,7 @@ def is_missing_file(url: str) -> bool:
         parsed = sa.make_url(url)
     except sa.exc.ArgumentError:
         return False  # refused, with its reason, where it is opened
-    path = parsed.database if parsed.get_backend_name() == "sqlite" else ""
+    path = (parsed.database or "") if parsed.get_backend_name() == "sqlite" else ""
     return bool(path) and path != ":memory:" and not Path(path).exists()
 
 
