@@ -13,9 +13,17 @@ from activities.definition import define_activity
 from peloton.errors import PelotonError, Unavailable
 from peloton.lifecycle.failed_placements import FailedPlacements, find_failed_placements, find_unplaced
 from peloton.lifecycle.reservation import waiting_pods
-from peloton.model.host import ClusterChoice, Desired, GangLaunch, LaunchResult, PlacementBatch, ReadyGang
-from peloton.model.ids import Hostname, JobId
-from peloton.model.pod import PodShape
+from peloton.model.host import (
+    ClusterChoice,
+    GangLaunch,
+    LaunchedBatch,
+    LaunchResult,
+    PlacementBatch,
+    ReadyGang,
+    count_shapes,
+    find_desired,
+)
+from peloton.model.ids import JobId
 from peloton.model.reason import ClusterReason, ClusterRule
 from peloton.ports import HostManager, Placer, PodRecords, ResourceManager
 
@@ -39,14 +47,17 @@ class PlacementActivities:
         ``placement_s``, or sooner after several failed placements.
         """
         job = JobId(job_id)
-        gangs = self._pods.ready_gangs(job, limit)
-        batch = self._place(job, gangs, for_gang=False)
-        turns = self._note_unplaced(batch)
-        launch = self._launch(job, batch)
-        failed = find_failed_placements(gangs, batch, placement_s, turns)
-        return (
-            replace(launch, requeued_count=self._requeue(job, failed, batch.reserved)) if failed.instances else launch
-        )
+        launch, left = self._hosts.place_and_launch(job, limit) or self._place_by_lease(job, limit)
+        launch = _explain(launch, left)
+        if not left.unplaced_count:
+            return launch
+        turns = self._note_unplaced(left)
+        failed = find_failed_placements(self._pods.ready_gangs(job, limit), left, placement_s, turns)
+        return replace(launch, requeued_count=self._requeue(job, failed, left.reserved)) if failed.instances else launch
+
+    def _place_by_lease(self, job: JobId, limit: int) -> LaunchedBatch:
+        batch = self._place(job, self._pods.ready_gangs(job, limit), for_gang=False)
+        return LaunchedBatch(self._launch(job, batch), batch)
 
     def _requeue(self, job: JobId, failed: FailedPlacements, reserved: Sequence[int]) -> int:
         """Queue pods again, except pods with a reserved host. While the resource manager is unavailable all keep
@@ -59,10 +70,7 @@ class PlacementActivities:
             return 0
 
     def _launch(self, job: JobId, batch: PlacementBatch) -> LaunchResult:
-        if not batch.placements:
-            return LaunchResult(0, why=batch.why)
-        launch = self._hosts.launch(job, batch.lease_id, batch.placements)
-        return launch if launch.launched_count or launch.failed_count else replace(launch, why=LEASE_LOST)
+        return self._hosts.launch(job, batch.lease_id, batch.placements) if batch.placements else LaunchResult(0)
 
     @define_activity("place_gang")
     def place_gang(self, job_id: str) -> PlacementBatch:
@@ -75,9 +83,15 @@ class PlacementActivities:
     @define_activity("place_and_launch_gang")
     def place_and_launch_gang(self, job_id: str) -> GangLaunch:
         """Place all of the job's gang and launch it. A gang that does not fit whole stays, with the reason."""
-        batch = self._place_gang(JobId(job_id))
-        launch = self._launch(JobId(job_id), batch)
-        infeasible = next((left.infeasible for left in batch.unplaced if left.fits_no_host), ())
+        job = JobId(job_id)
+        if found := self._hosts.place_and_launch(job, 0, for_gang=True):
+            launch, left = found
+            self._note_unplaced(left)
+        else:
+            left = self._place_gang(job)
+            launch = self._launch(job, left)
+        launch = _explain(launch, left)
+        infeasible = next((each.infeasible for each in left.unplaced if each.fits_no_host), ())
         return GangLaunch(launch.launched_count, launch.failed_count, launch.why, infeasible)
 
     def _place_gang(self, job: JobId) -> PlacementBatch:
@@ -88,9 +102,9 @@ class PlacementActivities:
 
     def _place(self, job: JobId, gangs: Sequence[ReadyGang], for_gang: bool) -> PlacementBatch:
         if not gangs:
-            return PlacementBatch(job, "", why=NOT_READY)
+            return PlacementBatch(job, "")
         preferred = Counter(gang.desired_cluster for gang in gangs if gang.desired_host)
-        choice = self._hosts.choose_clusters(_count_shapes(gangs), preferred)
+        choice = self._hosts.choose_clusters(count_shapes(gangs), preferred)
         if choice.order and not choice.passed_over and len(choice.order) == 1:
             return self._place_in(choice.order[0], job, gangs, for_gang)
         return self._place_in_first(choice, job, gangs, for_gang)
@@ -126,11 +140,8 @@ class PlacementActivities:
         return PlacementBatch(job, "", unplaced_count=count, why=why, unplaced=left, reserved=reserved)
 
     def _place_in(self, cluster: str, job: JobId, gangs: Sequence[ReadyGang], for_gang: bool) -> PlacementBatch:
-        desired = [
-            Desired(gang.pods[0][0], Hostname(gang.desired_host), gang.shape) for gang in gangs if gang.desired_host
-        ]
         waiting = () if for_gang else waiting_pods(gangs)
-        lease = self._hosts.acquire_hosts(job, _count_shapes(gangs), for_gang, desired, cluster, waiting)
+        lease = self._hosts.acquire_hosts(job, count_shapes(gangs), for_gang, find_desired(gangs), cluster, waiting)
         try:
             batch = self._placer.place(job, gangs, lease)
         except Exception:
@@ -154,8 +165,8 @@ class PlacementActivities:
             return 0
 
 
-def _count_shapes(gangs: Sequence[ReadyGang]) -> list[tuple[PodShape, int]]:
-    wanted: Counter[PodShape] = Counter()
-    for gang in gangs:
-        wanted[gang.shape] += len(gang.pods)
-    return list(wanted.items())
+def _explain(launch: LaunchResult, left: PlacementBatch) -> LaunchResult:
+    """Return the result, with the reason if no pod was launched."""
+    if launch.launched_count or launch.failed_count:
+        return launch
+    return replace(launch, why=LEASE_LOST if launch.refused_count else left.why or NOT_READY)

@@ -16,6 +16,7 @@ from peloton.model.host import (
     ClusterChoice,
     Desired,
     HostLease,
+    LaunchedBatch,
     LaunchResult,
     Placement,
     PlacementBatch,
@@ -271,6 +272,12 @@ class HostManager(Protocol):
         ...
 
     def launch(self, job_id: JobId, lease_id: str, placements: Sequence[Placement]) -> LaunchResult: ...
+
+    def place_and_launch(self, job_id: JobId, limit: int, for_gang: bool = False) -> LaunchedBatch | None:
+        """Place at most ``limit`` READY pods that are not in a gang, or the job's gang whole, and launch them in one
+        call. Return None where pods are placed by lease: with several clusters, or by a host manager of the last
+        release."""
+        ...
 
     def release(self, lease_id: str) -> None: ...
 

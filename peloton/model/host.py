@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
@@ -136,6 +137,19 @@ class Desired:
     shape: PodShape
 
 
+def count_shapes(gangs: Iterable[ReadyGang]) -> list[tuple[PodShape, int]]:
+    """Return the number of pods of each shape, in order of first appearance."""
+    counts: Counter[PodShape] = Counter()
+    for gang in gangs:
+        counts[gang.shape] += len(gang.pods)
+    return list(counts.items())
+
+
+def find_desired(gangs: Iterable[ReadyGang]) -> list[Desired]:
+    """Return the pods that return to a host."""
+    return [Desired(gang.pods[0][0], Hostname(gang.desired_host), gang.shape) for gang in gangs if gang.desired_host]
+
+
 @dataclass(frozen=True, slots=True)
 class ComingBack:
     """A pod that leaves a host and will return, with the resources that it will need there."""
@@ -211,6 +225,13 @@ class LaunchResult:
     failed_count: int = 0  # refused by the host; these pods have a new run
     why: PlacementReason = ()  # why nothing was launched
     requeued_count: int = 0  # returned to the queue
+
+
+class LaunchedBatch(NamedTuple):
+    """Result of one placement and the launch of its pods."""
+
+    launch: LaunchResult
+    left: PlacementBatch  # pods without a host; the placements were launched and are not repeated here
 
 
 @dataclass(frozen=True, slots=True)

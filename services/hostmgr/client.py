@@ -12,7 +12,16 @@ from peloton.api.v0.advice import advice_pb2, advice_pb2_grpc
 from peloton.api.v0.maintenance import maintenance_pb2, maintenance_pb2_grpc
 from peloton.model.advice import Marked
 from peloton.model.daemon import DaemonPlan, DaemonReach, DaemonStep
-from peloton.model.host import Capacity, ClusterSums, Desired, HostLease, LaunchResult, Placement, Prefetched
+from peloton.model.host import (
+    Capacity,
+    ClusterSums,
+    Desired,
+    HostLease,
+    LaunchedBatch,
+    LaunchResult,
+    Placement,
+    Prefetched,
+)
 from peloton.model.host_pool import HostPoolTotals
 from peloton.model.ids import Hostname, JobId
 from peloton.model.layout import DomainCount
@@ -81,6 +90,12 @@ class HostManagerClient:
         request = pb.LaunchRequest(job_id=job_id, lease_id=lease_id, placements=messages.placements_to_wire(placements))
         with translate_rpc_errors(NAME):
             return messages.launch_result_from_wire(self._stub().Launch(request, timeout=timeout_s(CALL_TIMEOUT_S * 2)))
+
+    def place_and_launch(self, job_id: JobId, limit: int, for_gang: bool) -> LaunchedBatch:
+        request = pb.PlaceAndLaunchRequest(job_id=job_id, limit=limit, for_gang=for_gang)
+        with translate_rpc_errors(NAME):
+            answer = self._stub().PlaceAndLaunch(request, timeout=timeout_s(CALL_TIMEOUT_S * 2))
+        return messages.launched_batch_from_wire(answer, job_id)
 
     def release(self, lease_id: str) -> None:
         with translate_rpc_errors(NAME):

@@ -23,6 +23,7 @@ from peloton.model.host import (
     ClusterSums,
     Desired,
     HostLease,
+    LaunchedBatch,
     LaunchResult,
     Placement,
     Prefetched,
@@ -157,6 +158,15 @@ class HostManagers:
         if any(clusters.values()) and not clusters.get(cluster):
             return LaunchResult(0, refused_count=sum(len(placement.pods) for placement in placements))
         return self._client(cluster).launch(job_id, own_id, placements)
+
+    def place_and_launch(self, job_id: JobId, limit: int, for_gang: bool = False) -> LaunchedBatch | None:
+        clusters = self._clusters_with_leader()
+        if len(clusters) > 1:
+            return None
+        try:
+            return self._client(next(iter(clusters))).place_and_launch(job_id, limit, for_gang)
+        except Unimplemented:  # a host manager of the last release lacks the method
+            return None
 
     def release(self, lease_id: str) -> None:
         cluster, own_id = self._of_lease(lease_id)

@@ -18,6 +18,7 @@ from peloton.model.host import (
     VOLUMES_LABEL,
     Desired,
     HostLease,
+    LaunchedBatch,
     LaunchResult,
     Placement,
 )
@@ -45,6 +46,7 @@ from services.hostmgr.hosts.hostname_claims import HostnameClaims
 from services.hostmgr.hosts.spread_turns import SpreadTurns
 from services.hostmgr.in_flight import InFlight
 from services.hostmgr.launcher import Launcher
+from services.hostmgr.placing import place_and_launch
 from services.hostmgr.pod_templates import TemplateCache
 from services.hostmgr.reconcile import HOST_BACK_REST_S, Reconciler, ReconcileSchedule, ReconcileScope
 from services.hostmgr.reports import ReportQueue, StatusWriter
@@ -93,6 +95,7 @@ class HostManagerCore:
         self.driver = driver
         self._pods, self._lockdowns = storage.host_pods, storage.lockdowns
         self._disruptions, self._host_pools = storage.disruptions, storage.host_pools
+        self._ready = storage.pods
         self._preferred_hosts, self._turns = storage.pods.preferred_hosts, SpreadTurns(settings.lease_s, time.monotonic)
         self._budgets_at_s = float("-inf")
         self._lifecycles = lifecycles
@@ -277,8 +280,14 @@ class HostManagerCore:
 
     def launch(self, job_id: JobId, lease_id: str, placements: Sequence[Placement]) -> LaunchResult:
         self._check_unlocked("Launch", "launch")
-        with self._turns.launching(lease_id):
+        hostnames = [placement.hostname for placement in placements]
+        with self._turns.launching(lease_id), self.cache.launches.launching(hostnames):
             return self._launcher.launch(job_id, lease_id, placements)
+
+    def place_and_launch(self, job_id: JobId, limit: int, for_gang: bool = False) -> LaunchedBatch:
+        """Places at most ``limit`` READY pods that are not in a gang, or the gang whole, and launches them. Raises
+        Unavailable and NotFound."""
+        return place_and_launch(self._ready, self, job_id, limit, for_gang)
 
     # Kills.
 

@@ -25,10 +25,13 @@ from peloton.model.host import (
     HostLease,
     HostPoolCapacity,
     HostState,
+    LaunchedBatch,
     LaunchResult,
     LeasedHost,
     PlacedPod,
     Placement,
+    PlacementBatch,
+    Unplaced,
 )
 from peloton.model.host_pool import HostPoolTotals, Workload
 from peloton.model.ids import Hostname, JobId
@@ -300,6 +303,34 @@ def placements_from_wire(placements: Iterable[pb.Placement]) -> list[Placement]:
 
 def launch_result_from_wire(wire: pb.LaunchResponse) -> LaunchResult:
     return LaunchResult(wire.launched, wire.refused, wire.failed)
+
+
+def launched_batch_to_wire(result: LaunchedBatch) -> pb.PlaceAndLaunchResponse:
+    launch, left = result
+    return pb.PlaceAndLaunchResponse(
+        launch=pb.LaunchResponse(
+            launched=launch.launched_count, refused=launch.refused_count, failed=launch.failed_count
+        ),
+        unplaced_count=left.unplaced_count,
+        why=placement_to_wire(left.why),
+        unplaced=[
+            pb.UnplacedPods(
+                instances=one.instances, infeasible=infeasible_to_wire(*one.infeasible) if one.infeasible else None
+            )
+            for one in left.unplaced
+        ],
+        reserved=left.reserved,
+    )
+
+
+def launched_batch_from_wire(wire: pb.PlaceAndLaunchResponse, job_id: JobId) -> LaunchedBatch:
+    unplaced = tuple(
+        Unplaced(tuple(one.instances), (infeasible_from_wire(one.infeasible),) if one.HasField("infeasible") else ())
+        for one in wire.unplaced
+    )
+    why, reserved = placement_from_wire(wire.why), tuple(wire.reserved)
+    left = PlacementBatch(job_id, "", unplaced_count=wire.unplaced_count, why=why, unplaced=unplaced, reserved=reserved)
+    return LaunchedBatch(launch_result_from_wire(wire.launch), left)
 
 
 def exchange_from_wire(wire: pb.ExchangeWithCommandRequest) -> Exchange:

@@ -76,11 +76,17 @@ class HostsServicer(hostmgr_pb2_grpc.HostsServicer):
     @abort_on_error
     def Launch(self, request: pb.LaunchRequest, context: grpc.ServicerContext) -> pb.LaunchResponse:
         placements = messages.placements_from_wire(request.placements)
-        with self._core.cache.launches.launching([p.hostname for p in placements]):
-            result = self._core.launch(JobId(request.job_id), request.lease_id, placements)
+        result = self._core.launch(JobId(request.job_id), request.lease_id, placements)
         return pb.LaunchResponse(
             launched=result.launched_count, refused=result.refused_count, failed=result.failed_count
         )
+
+    @abort_on_error
+    def PlaceAndLaunch(
+        self, request: pb.PlaceAndLaunchRequest, context: grpc.ServicerContext
+    ) -> pb.PlaceAndLaunchResponse:
+        result = self._core.place_and_launch(JobId(request.job_id), request.limit, request.for_gang)
+        return messages.launched_batch_to_wire(result)
 
     @abort_on_error
     def KillRunning(self, request: pb.KillRunningRequest, context: grpc.ServicerContext) -> pb.KillRunningResponse:

@@ -83,7 +83,7 @@ class SimulatedHostManager(HostManagerCore):
         gangs: Any,
         for_gang: bool = False,
         desired: Any = (),
-        cluster: str = "",
+        cluster: str = "local",
         waiting: Any = (),
     ) -> HostLease:
         assert cluster == "local"

@@ -87,6 +87,9 @@ class Clusters:
         self.launched = lease_id, tuple(placements)
         return LaunchResult(sum(len(placement.pods) for placement in placements))
 
+    def place_and_launch(self, job: JobId, limit: int, for_gang: bool = False) -> None:
+        """Leave the placement to leases, as with several clusters."""
+
     def ready_gangs(self, job: JobId, limit: int) -> list[ReadyGang]:
         return self.gangs
 

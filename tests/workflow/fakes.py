@@ -16,6 +16,7 @@ from peloton.model.host import (
     ClusterChoice,
     Desired,
     HostLease,
+    LaunchedBatch,
     LaunchResult,
     LeasedHost,
     PlacedPod,
@@ -32,6 +33,7 @@ from peloton.model.reason import ClusterReason, Infeasibility, Infeasible, NoHos
 from peloton.model.reservation import WaitingPod
 from peloton.model.resources import Resources
 from peloton.ports import REQUEUED_PODS_MAX
+from services.hostmgr.placing import place_and_launch
 from tests.doubles.storage.jobs import MemoryJob
 from tests.workflow.cluster import UNFIT
 from tests.workflow.intent import FakeIntent
@@ -196,6 +198,9 @@ class FakeHostManager(Port):
             self.cluster.start(launched)
         self.cluster.report(failed, lambda _: PodState.LOST, REASON_LAUNCH_REFUSED)
         return LaunchResult(len(launched), asked - len(committed), len(failed))
+
+    def place_and_launch(self, job_id: JobId, limit: int, for_gang: bool = False) -> LaunchedBatch:
+        return place_and_launch(self.cluster.storage.pods, self, job_id, limit, for_gang)
 
     def _launch_one(self, pod_id: PodId, hostname: Hostname) -> None:
         assert pod_id not in self.cluster.launched, f"{pod_id} launched twice"

@@ -10,7 +10,7 @@ import pytest
 from peloton.api.v0.task import task_pb2
 from peloton.errors import Unavailable
 from peloton.lifecycle.backoff import Backoff
-from peloton.model.host import LaunchResult
+from peloton.model.host import LaunchedBatch, LaunchResult, PlacementBatch
 from peloton.model.job import JobState
 from peloton.model.pod import AllOf, HostLabel, NextRun, PodShape, PodState
 from peloton.model.resources import Resources
@@ -31,6 +31,18 @@ def test_a_pod_runs_to_its_end(any_world: World) -> None:
     reported = [state for _, state in any_world.history(job) if state is not STARTING]
     assert [LAUNCHED, RUNNING, SUCCEEDED] == reported
     assert job in any_world.wakes.jobs
+
+
+def test_pods_are_placed_and_launched_in_one_call(any_world: World) -> None:
+    """A repeated call finds no READY pod, and pods beyond the limit wait for the next."""
+    job = any_world.job(2)
+
+    first = wait(lambda: (found := any_world.core.place_and_launch(job, 1)).launch.launched_count and found, "a launch")
+    again = wait(lambda: (found := any_world.core.place_and_launch(job, 9)).launch.launched_count and found, "a launch")
+
+    assert (LaunchResult(1), LaunchResult(1), 0) == (first.launch, again.launch, again.left.unplaced_count)
+    assert LaunchedBatch(LaunchResult(0), PlacementBatch(job, "")) == any_world.core.place_and_launch(job, 9)
+    any_world.wait_states(job, {"RUNNING": 2})
 
 
 def test_a_failed_pod_reports_its_exit_code(any_world: World) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from peloton.errors import Unavailable
+from peloton.errors import Unavailable, Unimplemented
 from peloton.model.daemon import DaemonPlan, DaemonReach
 from peloton.model.host import (
     CLUSTER_KIND_LABEL,
@@ -16,10 +16,12 @@ from peloton.model.host import (
     ClusterChoice,
     HostLease,
     HostPoolCapacity,
+    LaunchedBatch,
     LaunchResult,
     LeasedHost,
     PlacedPod,
     Placement,
+    PlacementBatch,
     Prefetched,
 )
 from peloton.model.host_pool import Workload
@@ -42,6 +44,7 @@ class HostManager:
 
     def __init__(self, cpu: int) -> None:
         self.cpu, self.is_unavailable = cpu, False
+        self.places = True  # in one call
         self.cpus_come = 0  # with each count
         self.kind = "mesos"
         self.asked: Counter[str] = Counter()
@@ -102,6 +105,12 @@ class HostManager:
         self._note("launch")
         self.lease_ids.append(lease_id)
         return LaunchResult(1)
+
+    def place_and_launch(self, job_id: JobId, limit: int, for_gang: bool) -> LaunchedBatch:
+        self._note("place")
+        if not self.places:
+            raise Unimplemented("unknown method PlaceAndLaunch")
+        return LaunchedBatch(LaunchResult(limit), PlacementBatch(job_id, ""))
 
     def release(self, lease_id: str) -> None:
         self._note("release")
@@ -275,6 +284,20 @@ def test_a_launch_in_a_cluster_without_a_leader_is_refused() -> None:
     world.silence("b")
     with pytest.raises(Unavailable):
         world.all.launch(JOB, "b/lease1", placed)
+
+
+def test_the_only_cluster_places_and_launches_in_one_call() -> None:
+    """Pods are placed by lease with several clusters, and by a host manager of the last release."""
+    alone, two = World(a=4), World(a=4, b=3)
+
+    assert LaunchedBatch(LaunchResult(7), PlacementBatch(JOB, "")) == alone.all.place_and_launch(JOB, 7)
+    assert two.all.place_and_launch(JOB, 7) is None
+    assert {} == two.asked()
+    alone.managers["a"].places = False
+    assert alone.all.place_and_launch(JOB, 7) is None
+    alone.silence("a")
+    with pytest.raises(Unavailable, match="no hostmgr leads"):
+        alone.all.place_and_launch(JOB, 7)
 
 
 def test_kills_go_to_all_that_answer() -> None:

@@ -1,0 +1,150 @@
+"""Placement and launch in one call: what is leased is launched or released, and the answer names the pods left over."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from peloton.errors import Unavailable
+from peloton.model.host import (
+    Desired,
+    HostLease,
+    LaunchedBatch,
+    LaunchResult,
+    LeasedHost,
+    Placement,
+    PlacementBatch,
+    ReadyGang,
+    Unplaced,
+)
+from peloton.model.ids import Hostname, JobId
+from peloton.model.pod import PodShape
+from peloton.model.reason import ClusterReason, Infeasible
+from peloton.model.reservation import WaitingPod
+from peloton.model.resources import Resources
+from services.hostmgr.messages import launched_batch_from_wire, launched_batch_to_wire
+from services.hostmgr.placing import place_and_launch
+from tests.reasons import too_large
+
+JOB = JobId("00000000-0000-4000-8000-000000000001")
+ONE = PodShape(Resources(1_000))
+
+
+class Hosts:
+    """Hosts of 1 cpu, all free, and the pods of a job. Implements the ports of a placement."""
+
+    def __init__(self, count: int, gangs: Sequence[ReadyGang]) -> None:
+        self.count, self.gangs = count, gangs
+        self.infeasible: dict[PodShape, Infeasible] = {}
+        self.fault: Exception | None = None
+        self.leased: list[tuple[list[tuple[PodShape, int]], bool, list[Hostname]]] = []
+        self.waiting: list[int] = []
+        self.launched: list[Hostname] = []
+        self.released: list[str] = []
+
+    def ready_gangs(self, job_id: JobId, limit: int) -> Sequence[ReadyGang]:
+        return [gang for gang in self.gangs if len(gang.pods) == 1][:limit]
+
+    def ready_gang(self, job_id: JobId) -> ReadyGang | None:
+        return next((gang for gang in self.gangs if len(gang.pods) > 1), None)
+
+    def acquire_hosts(
+        self,
+        job_id: JobId,
+        gangs: Sequence[tuple[PodShape, int]],
+        for_gang: bool = False,
+        desired: Sequence[Desired] = (),
+        *,
+        waiting: Sequence[WaitingPod] = (),
+    ) -> HostLease:
+        self.leased.append((list(gangs), for_gang, [pod.hostname for pod in desired]))
+        self.waiting = [pod.instance_id for pod in waiting]
+        hosts = tuple(LeasedHost(Hostname(f"h{i}"), Resources(1_000), Resources()) for i in range(self.count))
+        return HostLease("lease1", hosts, infeasible=self.infeasible)
+
+    def launch(self, job_id: JobId, lease_id: str, placements: Sequence[Placement]) -> LaunchResult:
+        if self.fault:
+            raise self.fault
+        self.launched = [placement.hostname for placement in placements]
+        return LaunchResult(sum(len(placement.pods) for placement in placements))
+
+    def release(self, lease_id: str) -> None:
+        self.released.append(lease_id)
+
+    def place(self, limit: int = 10, for_gang: bool = False) -> LaunchedBatch:
+        return place_and_launch(self, self, JOB, limit, for_gang)
+
+
+def single(instance: int, **more: Any) -> ReadyGang:
+    return ReadyGang(ONE, ((instance, 1),), **more)
+
+
+def gang(size: int) -> ReadyGang:
+    return ReadyGang(ONE, tuple((i, 1) for i in range(size)))
+
+
+def test_pods_of_a_limit_are_launched() -> None:
+    """The lease is for the pods of the batch, with the host to which one returns and the pods that have waited."""
+    hosts = Hosts(3, [single(0), single(1, desired_host="h2", desired_cluster="a", waited_s=60.0), single(2)])
+
+    launch, left = hosts.place(limit=2)
+
+    assert (LaunchResult(2), 0, ()) == (launch, left.unplaced_count, left.placements)
+    assert [([(ONE, 2)], False, ["h2"])] == hosts.leased
+    assert ([1], ["h0", "h2"], ["lease1"]) == (hosts.waiting, sorted(hosts.launched), hosts.released)
+
+
+def test_pods_without_a_host_are_named() -> None:
+    """The answer has their instances and the reason; the others are launched."""
+    hosts = Hosts(1, [single(0), single(1), single(2)])
+
+    launch, left = hosts.place()
+
+    assert (LaunchResult(1), 2, (Unplaced((1, 2)),)) == (launch, left.unplaced_count, left.unplaced)
+    assert left.why[0].pods[0].pod_count == 2
+
+
+def test_nothing_is_leased_without_ready_pods() -> None:
+    """A repeated call finds the pods of the first no longer READY."""
+    hosts = Hosts(1, [])
+
+    assert LaunchedBatch(LaunchResult(0), PlacementBatch(JOB, "")) == hosts.place() == hosts.place(0, for_gang=True)
+    assert [] == hosts.leased
+
+
+def test_a_gang_is_launched_whole_or_not_at_all() -> None:
+    """Its lease is for the gang alone, and is released when the hosts are too few."""
+    enough, few = Hosts(2, [gang(2), single(5)]), Hosts(1, [gang(2)])
+
+    assert LaunchResult(2) == enough.place(0, for_gang=True).launch
+    assert [([(ONE, 2)], True, [])] == enough.leased
+    launch, left = few.place(0, for_gang=True)
+    assert (LaunchResult(0), 2, []) == (launch, left.unplaced_count, few.launched)
+    assert ["lease1"] == few.released
+
+
+def test_the_lease_ends_when_the_launch_fails() -> None:
+    """Its hosts are free for others at once, not after the deadline of the lease."""
+    hosts = Hosts(1, [single(0)])
+    hosts.fault = Unavailable("launch op is locked")
+
+    with pytest.raises(Unavailable, match="locked"):
+        hosts.place()
+
+    assert ["lease1"] == hosts.released
+
+
+def test_the_answer_crosses_the_wire() -> None:
+    """Reasons, pods that no host could take and pods with a reserved host arrive as they were."""
+    hosts = Hosts(0, [single(0), single(1)])
+    hosts.infeasible = {ONE: too_large(8)}
+    found = hosts.place()
+    assert found.left.unplaced[0].infeasible
+    left = PlacementBatch(
+        JOB, "", (), 3, (ClusterReason(pods=found.left.why[0].pods),), (Unplaced((4,)), *found.left.unplaced), (7, 8)
+    )
+
+    for result in (found, LaunchedBatch(LaunchResult(5, 2, 1), left)):
+        assert result == launched_batch_from_wire(launched_batch_to_wire(result), JOB)
