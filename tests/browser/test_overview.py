@@ -43,7 +43,7 @@ def test_how_full_it_was_can_be_read_without_the_chart(shown: World, browser: Br
 def test_a_job_that_no_host_can_take_is_reported(shown: World, browser: Browser) -> None:
     """An unplaceable job is shown with its numbers, and a link to its page."""
     with opened(browser, shown.url) as page:
-        wrong = page.view.get_by_role("region", name="What is wrong now").get_by_role("listitem")
+        wrong = page.view.get_by_role("region", name="Problems now").get_by_role("listitem")
         reported = wrong.filter(has_text="Job big in pool /ml/research cannot run")
         expect(reported).to_contain_text("2 instances fit no host, even an empty one: no host has cpu 64")
         reported.get_by_role("link").click()
@@ -97,6 +97,6 @@ def test_search_on_a_narrow_screen(shown: World, browser: Browser) -> None:
 
 def search_for_nothing(view: View) -> None:
     view.get_by_role("combobox", name="Search").fill("nobody has that name")
-    expect(view.get_by_text("Nothing has that name.")).to_be_visible()
+    expect(view.get_by_text("No page, pool, job or host has that name.")).to_be_visible()
     view.keyboard.press("Escape")
     expect(view.get_by_role("combobox", name="Search")).to_be_hidden()

@@ -153,7 +153,7 @@ def test_a_host_is_drained_after_a_read_of_the_plan(stage: Stage, visit: Visit) 
     confirm(view, "Drain")
     expect(view.locator(".facts .state").first).to_contain_text("draining")
     expect(maintenance).to_contain_text("because: new disks")
-    expect(maintenance).to_contain_text("1 pod on it, 1 on their way")
+    expect(maintenance).to_contain_text("1 pod on it, 1 leaving")
 
     waiting = visit(f"/hosts/{other}")
     button(waiting, "Plan a drain").click()

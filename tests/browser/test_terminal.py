@@ -230,7 +230,7 @@ def test_logs_of_earlier_runs_are_read(stage: Stage, visit: Visit) -> None:
 
     view.get_by_role("combobox", name="Run", exact=True).select_option("1")
     expect(log_of(view)).to_contain_text(f"this is {job}-0-1")
-    view.get_by_role("link", name="On a page of its own").click()
+    view.get_by_role("link", name="On its own page").click()
     expect(log_of(view)).to_contain_text(f"this is {job}-0-1")
     view.get_by_role("combobox", name="Run", exact=True).select_option("2")
     expect(log_of(view)).to_contain_text(f"this is {job}-0-2")

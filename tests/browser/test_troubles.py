@@ -96,7 +96,7 @@ def test_a_service_that_crash_loops_says_so_above_all_else(stage: Stage, visit: 
     """A banner shows the cause and a link to stderr; pods have attempts, and links to their logs."""
     service = Service(stage.cluster, stage.pool("web"), 2, CRASHES, name="loops").create()
     view = visit(f"/services/{service.id}")
-    banner = view.get_by_role("alert", name="What is wrong")
+    banner = view.get_by_role("alert", name="Problems")
 
     expect(banner.get_by_role("heading", name="1 of 2 instances fails")).to_be_visible()
     expect(banner).to_contain_text(re.compile("exit code 3|exited with status 3"))
@@ -112,7 +112,7 @@ def test_a_service_that_is_well_has_no_banner(stage: Stage, visit: Visit) -> Non
     service = Service(stage.cluster, stage.pool("web"), 1, FOREVER, name="well").create().wait_running()
     view = visit(f"/services/{service.id}")
     expect(rows(view.get_by_role("region", name="Pods")).first).to_contain_text("running")
-    expect(view.get_by_role("alert", name="What is wrong")).to_have_count(0)
+    expect(view.get_by_role("alert", name="Problems")).to_have_count(0)
 
     view = visit(f"/jobs/{service.id}")
     table = view.get_by_role("region", name="Instances as a table")

@@ -4,11 +4,11 @@ import { dirname, join, relative } from "node:path";
 import { defineConfig, type Plugin } from "vite";
 
 const OURS = ["index.html", "package-lock.json", "package.json", "pages.json", "public", "src", "tsconfig.json", "vite.config.ts"];
-const EXAMPLES = "src/editor/examples.ts"; // imports files of ours that are not here
+const EXAMPLES = "src/editor/examples.ts"; // imports files of the repository that the build does not have
 const ASSETS = "../assets";
 const API = "http://127.0.0.1:5398"; // of `peloton up`
 
-// Beside what is built: the hash of what it was built from, by which a test knows that it is current.
+// Written next to the build: the hash of what it was built from, by which a test knows that it is current.
 function stamp(): Plugin {
   return {
     name: "stamp",

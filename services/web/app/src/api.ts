@@ -7,7 +7,7 @@ export class Refused extends Error {
   }
 }
 
-// Whether the same call may do better in a moment: nobody answers, or too much is asked.
+// Returns whether the same call may succeed in a moment: the server does not answer or is overloaded.
 export function isPassing(error: Error): boolean {
   return error instanceof Refused && ["unavailable", "deadline_exceeded", "resource_exhausted"].includes(error.code);
 }

@@ -1,4 +1,4 @@
-// The page that the address names. Links are ordinary ones: a click on one of ours changes the page without loading it.
+// The page that the address names. Links are ordinary ones: a click on a link to this app changes the page without loading it.
 import { computed, signal } from "@preact/signals";
 import { PAGES, type Page } from "./pages/all";
 

@@ -39,7 +39,7 @@ export async function read(kind: Kind, text: string): Promise<Message> {
   return answer.message;
 }
 
-// The file of a job or a service that there is, as one to submit anew.
+// File of an existing job or service, to be edited and submitted again.
 export async function fileOf(kind: Kind, id: string): Promise<string> {
   const answer = kind === "service" ? await call(SERVICE, "GetJob", { jobId: { value: id } }) : await call(JOB_MANAGER, "Get", { id: { value: id } });
   const found: Message | undefined = kind === "service" ? answer.jobInfo?.spec : answer.jobInfo?.config;

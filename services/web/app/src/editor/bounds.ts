@@ -102,7 +102,7 @@ function lowered(sentence: string): string {
 }
 
 const number = new Intl.NumberFormat("en", { maximumFractionDigits: 3 });
-const WHOLE = [-(2 ** 31), 2 ** 31 - 1, 2 ** 32 - 1, -(2 ** 63), 2 ** 63 - 1, 2 ** 64 - 1]; // of the type: nobody needs to be told
+const WHOLE = [-(2 ** 31), 2 ** 31 - 1, 2 ** 32 - 1, -(2 ** 63), 2 ** 63 - 1, 2 ** 64 - 1]; // bounds of the type itself, which need no message
 
 export function boundsText({ bounds: { minimum, maximum, maxItems, maxLength } }: Shape): string {
   const least = minimum !== undefined && !WHOLE.includes(minimum) ? number.format(minimum) : "";

@@ -55,32 +55,32 @@ export function placeAt(lines: (index: number) => string, count: number, index: 
   return { path, isValue: false, typed: parts.value, column: parts.column, taken, isFlow: false };
 }
 
-// The path down to what stands at the parts' column, and the keys beside it.
+// The path down to what stands at the parts' column, and the keys of the same mapping.
 function above(lines: (index: number) => string, index: number, parts: Parts, count: number): { path: Path; taken: string[] } {
   const path: Path = [];
   const taken: string[] = [];
   let column = parts.column;
   let isItem = false;
-  let isBeside = true; // whether a line at the column is in the same mapping
+  let isSibling = true; // whether a line at the column is in the same mapping
   const climb = (markers: number[]) => {
     for (const marker of markers.toReversed()) {
       path.unshift(ITEM);
       column = marker;
       isItem = true;
-      isBeside = false;
+      isSibling = false;
     }
   };
   climb(parts.markers);
-  for (let at = index - 1; at >= 0 && (column > 0 || isItem || isBeside); at -= 1) {
+  for (let at = index - 1; at >= 0 && (column > 0 || isItem || isSibling); at -= 1) {
     const line = partsOf(lines(at));
     if (!line || (isItem && line.markers.includes(column))) continue;
     if (line.key !== undefined && (line.column < column || (isItem && line.column === column))) {
       path.unshift(line.key);
       column = line.column;
-      isItem = isBeside = false;
+      isItem = isSibling = false;
       climb(line.markers);
     } else if (!isItem && line.column === column) {
-      if (isBeside && line.key !== undefined) taken.push(line.key);
+      if (isSibling && line.key !== undefined) taken.push(line.key);
       climb(line.markers);
     }
   }

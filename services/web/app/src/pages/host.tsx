@@ -20,7 +20,7 @@ export default function Host({ arguments: { name = "" } }: PageProps) {
   const { value, error } = useLive<Told>(`host:${name}`);
   if (!value) return <><Absent what="host" name={name} error={error} all={{ href: "/hosts", title: "All hosts" }} />{error && <HostEvents hostname={name} />}</>;
   const { host, pods, maintenance } = value;
-  const notes = [host.avoided && `Pods go elsewhere while others could take them: it is avoided ${host.avoided}`, host.reserved && `It is reserved ${host.reserved}`, host.marked && `It is marked ${host.marked}`];
+  const notes = [host.avoided && `Pods go to other hosts where possible: the host is avoided ${host.avoided}`, host.reserved && `It is reserved ${host.reserved}`, host.marked && `It is marked ${host.marked}`];
   return (
     <>
       <h1>{host.hostname}</h1>
@@ -46,10 +46,10 @@ export default function Host({ arguments: { name = "" } }: PageProps) {
 }
 
 function Amounts({ told: { host } }: { told: Told }) {
-  if (!host.capacity) return <p class="quiet">What it has is not known while it is away.</p>;
+  if (!host.capacity) return <p class="quiet">Its resources are not known while it is away.</p>;
   return (
     <section aria-label="Amounts">
-      <h2>What it has</h2>
+      <h2>Resources</h2>
       {KINDS.map((kind) => <Amount key={kind} kind={kind} host={host} />)}
       {(host.slackCpu ?? 0) > 0 && (
         <div class="row">

@@ -71,7 +71,7 @@ function Found({ all, colouring }: { all: Host[]; colouring: (typeof COLOURINGS)
         <ColouredBy chosen={colouring.name} />
       </p>
       <p>{count(chosen.length, "host")}{chosen.length < all.length ? ` of ${count(all.length)}` : ""}</p>
-      {chosen.length > 0 ? <HeatMap hosts={sorted} colouring={colouring} /> : <Empty>No host is like that.</Empty>}
+      {chosen.length > 0 ? <HeatMap hosts={sorted} colouring={colouring} /> : <Empty>No host matches.</Empty>}
       <Rows hosts={sorted} order={order} hasPools={pools.length > 0} />
     </>
   );

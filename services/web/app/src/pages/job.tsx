@@ -10,7 +10,7 @@ import { useAsked } from "../parts/asked";
 import { Grid } from "../parts/grid";
 import { Instance } from "../parts/instance";
 import { Instances } from "../parts/instances";
-import { JobSteer, runsForGood, submitHref } from "../parts/job-steer";
+import { JobSteer, canStartAgain, submitHref } from "../parts/job-steer";
 import { Absent, Failed, Stale } from "../parts/problem";
 import { SameAs } from "../parts/same-as";
 import { State } from "../parts/state";
@@ -22,7 +22,7 @@ import { parameter, setParameters } from "../router";
 import { settings } from "../settings";
 import { useTitle } from "../title";
 
-const STOPPING = ["KILLED", "DELETED"]; // goals that somebody has set
+const STOPPING = ["KILLED", "DELETED"]; // goals that a user has set
 
 interface Told {
   row: Row;
@@ -71,7 +71,7 @@ function Facts({ row }: { row: Row }) {
       <span>{(row.type ?? "BATCH").toLowerCase()}, priority {row.priority ?? 0}</span>
       <span>created <Time at={row.creationTime} /></span>
       {(row.labels ?? []).map((one) => <code key={one.key}>{one.key}={one.value}</code>)}
-      {row.type !== "EXTERNAL" && (!ENDED.includes(row.state ?? "") || runsForGood(row)) && <a href={submitHref(row)}>edit and submit again</a>}
+      {row.type !== "EXTERNAL" && (!ENDED.includes(row.state ?? "") || canStartAgain(row)) && <a href={submitHref(row)}>edit and submit again</a>}
       {row.type === "SERVICE" && <a href={`/services/${row.id.value}`}>its rollouts and SLA</a>}
       {temporalUi && <a href={`${temporalUi}/namespaces/${encodeURIComponent(temporalNamespace || "default")}/workflows/${workflow}`}>its workflow in Temporal</a>}
     </p>

@@ -105,7 +105,7 @@ function Found({ listed }: { listed: Listed }) {
           : <Empty command="peloton job create /tutorial examples/tutorial/hello.yaml">There are no jobs yet. <a href="/submit?kind=job">Write one</a>, or begin with an example:</Empty>)}
       {!jobs.length && listed.previousPageToken && !listed.cut && <p>The table ends here.</p>}
       {listed.cut && listed.nextPageToken && (
-        <p>{count(jobs.length, "job")} found among the 20,000 looked at. <a href={pageAt("token", listed.nextPageToken)}>Look further</a></p>
+        <p>{count(jobs.length, "job")} found among the 20,000 looked at. <a href={pageAt("token", listed.nextPageToken)}>Search further</a></p>
       )}
       <nav class="buttons" aria-label="Pages of the table">
         {parameter("token") && <a href={pageAt("token", "")}>First page</a>}

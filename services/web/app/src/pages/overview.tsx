@@ -63,7 +63,7 @@ function Shown({ told: { overview, demand } }: { told: Told }) {
   return (
     <>
       <Problems problems={overview.problems ?? []} leftOut={overview.problemsLeftOut ?? 0} />
-      <div class="beside">
+      <div class="columns">
         <section aria-label="Capacity">
           <h2>Capacity</h2>
           {KINDS.map((kind) => <Capacity key={kind} kind={kind} all={clusters.flatMap((one) => one.amounts ?? []).filter((one) => one.kind === kind)} demand={demand[kind] ?? 0} />)}
@@ -82,8 +82,8 @@ function Shown({ told: { overview, demand } }: { told: Told }) {
 
 function Problems({ problems, leftOut }: { problems: Wrong[]; leftOut: number }) {
   return (
-    <section aria-label="What is wrong now" class={problems.length ? "wrong-now" : ""}>
-      <h2>What is wrong now</h2>
+    <section aria-label="Problems now" class={problems.length ? "wrong-now" : ""}>
+      <h2>Problems now</h2>
       {!problems.length && <p class="fine">Nothing is wrong.</p>}
       <ul class="wrong">
         {problems.map((one, index) => (
@@ -199,7 +199,7 @@ function Work({ overview }: { overview: Told["overview"] }) {
   return (
     <section aria-label="Jobs and pods">
       <h2>Jobs and pods</h2>
-      {!overview.countedTime && <p class="quiet" aria-busy="true">Being counted</p>}
+      {!overview.countedTime && <p class="quiet" aria-busy="true">Counting</p>}
       {overview.countedTime && !Object.keys(overview.jobs ?? {}).length && (
         <Empty command="peloton job create /tutorial examples/tutorial/hello.yaml --watch">There are no jobs yet.</Empty>
       )}

@@ -38,7 +38,7 @@ export default function Pool({ arguments: { path: rest = "" } }: PageProps) {
           const whole = Math.max(one.reservation, one.entitlement, one.allocation, one.limit ?? 0);
           return <div class="row" key={each}><h3>{KIND_NAMES[each]}</h3><PoolBar label={KIND_NAMES[each]} kind={each} amounts={one} whole={whole} /></div>;
         })}
-        {!kinds.length && <p class="quiet">It has nothing, and nothing waits in it.</p>}
+        {!kinds.length && <p class="quiet">The pool has no resources and no queued jobs.</p>}
       </section>
       <p class="facts">
         {value.pool.isLeaf && <a href={`/submit?kind=job&pool=${encodeURIComponent(path)}`}>Submit a job to it</a>}
@@ -47,7 +47,7 @@ export default function Pool({ arguments: { path: rest = "" } }: PageProps) {
       {value.pool.isLeaf && path !== "/" && (
         <p class="buttons">
           <Confirm label="Delete" weight="danger" title={`Delete ${path}?`} act={() => call(RESPOOLS, "DeleteResourcePool", { path: { value: path } }).then(() => go("/pools"))}>
-            <p>What is reserved for it goes to the other pools. It is refused while a job uses the pool.</p>
+            <p>Its reservation goes to the other pools. A pool that a job uses cannot be deleted.</p>
           </Confirm>
         </p>
       )}

@@ -1,4 +1,4 @@
-// The schedules: when each creates its next job, what became of the last one, and buttons to steer it.
+// Schedules with the time of the next job, the result of the last one, and buttons to steer them.
 import { call } from "../api";
 import { useLive } from "../live";
 import { poolHref } from "../pools";
@@ -32,7 +32,7 @@ export default function Schedules() {
       {schedules.length > 0 && (
         <Cards>
           <table>
-            <thead><tr><th>Schedule</th><th>Pool</th><th>Times</th><th>State</th><th>Next run</th><th>Last run</th><th>Steer</th></tr></thead>
+            <thead><tr><th>Schedule</th><th>Pool</th><th>Times</th><th>State</th><th>Next run</th><th>Last run</th><th>Actions</th></tr></thead>
             <tbody>{schedules.map((one) => <ScheduleRow key={one.name} one={one} />)}</tbody>
           </table>
         </Cards>
@@ -67,9 +67,9 @@ function Steer({ one: { name, paused, jobName } }: { one: Schedule }) {
     <p class="buttons">
       <Confirm key="trigger" label="Trigger" title={`Trigger ${name}?`} act={act("TriggerSchedule")}><p>A job {jobName} is created now, as the overlap policy allows.</p></Confirm>
       {paused ? (
-        <Confirm key="resume" label="Resume" title={`Resume ${name}?`} act={act("ResumeSchedule")}><p>It creates jobs at its times again. Those that passed are left out.</p></Confirm>
+        <Confirm key="resume" label="Resume" title={`Resume ${name}?`} act={act("ResumeSchedule")}><p>It creates jobs at its times again. Times that passed meanwhile are skipped.</p></Confirm>
       ) : (
-        <Confirm key="pause" label="Pause" title={`Pause ${name}?`} act={act("PauseSchedule")}><p>It creates no further job by itself. A job that runs goes on.</p></Confirm>
+        <Confirm key="pause" label="Pause" title={`Pause ${name}?`} act={act("PauseSchedule")}><p>It creates no further jobs. A running job continues.</p></Confirm>
       )}
     </p>
   );

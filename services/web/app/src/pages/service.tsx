@@ -97,7 +97,7 @@ function Sla({ told }: { told: Told }) {
       {disruptions.length > 0 && (
         <Cards>
           <table>
-            <caption>Who asked instances to go, and what the SLA said</caption>
+            <caption>Requested disruptions, and the answers of the SLA</caption>
             <thead><tr><th>When</th><th>Instance</th><th>Answer</th><th>Why</th></tr></thead>
             <tbody>
               {disruptions.map((one, index) => (

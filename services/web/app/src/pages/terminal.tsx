@@ -32,7 +32,7 @@ export default function TerminalPage({ arguments: { id = "", instance = "" } }: 
       {settings.value.mayChange ? (
         <TerminalPanel job={id} instance={Number(instance)} containers={containers} isRunning={runtime.state === "RUNNING"} />
       ) : (
-        <p>A terminal changes its pod, which you may not.</p>
+        <p>You may not open a terminal: it can change the pod.</p>
       )}
       <SameAs command={`peloton task exec -it ${id} ${instance}`} service={TASK_MANAGER} method="BrowseSandbox" request={{ jobId: { value: id }, instanceId: Number(instance) }} />
     </>

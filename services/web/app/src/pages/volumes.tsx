@@ -18,11 +18,11 @@ export default function Volumes() {
       <h1>Volumes</h1>
       <Stale error={error} />
       {!value && !error && <p class="quiet" aria-busy="true">Loading</p>}
-      {value && !volumes.length && <Empty>There is no volume. Services that ask for one get it with their first pods.</Empty>}
+      {value && !volumes.length && <Empty>There is no volume yet. Services that request volumes get them with their first pods.</Empty>}
       {volumes.length > 0 && (
         <Cards>
           <table>
-            <thead><tr><th>Volume</th><th>Service</th><th>State</th><th>Size</th><th>Host</th><th>Created</th><th>Steer</th></tr></thead>
+            <thead><tr><th>Volume</th><th>Service</th><th>State</th><th>Size</th><th>Host</th><th>Created</th><th>Actions</th></tr></thead>
             <tbody>{volumes.map((one) => <VolumeRow key={one.id.value} one={one} />)}</tbody>
           </table>
         </Cards>

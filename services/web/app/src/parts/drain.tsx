@@ -55,7 +55,7 @@ function Begin({ hostname, steer }: { hostname: string; steer: (method: string, 
           <p><label>Reason <input value={reason} maxLength={500} onInput={(event) => setReason(event.currentTarget.value)} /></label></p>
           <p class="buttons">
             <Confirm label="Drain" weight="primary" title={`Drain ${hostname} for maintenance?`} act={() => steer("Start", { reason })}>
-              <p>It takes no more pods, those on it leave as planned, and then it goes down until its maintenance is completed.</p>
+              <p>The host takes no more pods, its pods are evicted as planned, and then it is down until its maintenance is completed.</p>
             </Confirm>
             <button type="button" onClick={() => setPlanned(false)}>Leave it as it is</button>
           </p>
@@ -74,7 +74,7 @@ function Planned({ hostname }: { hostname: string }) {
       <Cards>
         <table>
           <caption>What a drain would do now</caption>
-          <thead><tr><th>Job</th><th class="figure">Pods</th><th>Leave</th><th class="figure">Without room elsewhere</th></tr></thead>
+          <thead><tr><th>Job</th><th class="figure">Pods</th><th>Leave</th><th class="figure">Fit on no other host</th></tr></thead>
           <tbody>
             {(host?.jobs ?? []).map((job) => (
               <tr key={`${job.jobId} ${job.departure}`}>
@@ -87,15 +87,15 @@ function Planned({ hostname }: { hostname: string }) {
           </tbody>
         </table>
       </Cards>
-      {!host?.jobs?.length && <p>No pods are on it: it would go down at once, if its turn has come.</p>}
-      {(host?.leavingCount ?? 0) > 0 && <p>{count(host!.leavingCount!, "pod")} leave already.</p>}
-      {(host?.uncheckedCount ?? 0) > 0 && <p>For {count(host!.uncheckedCount!, "pod")} no other host was looked for, because there are too many.</p>}
+      {!host?.jobs?.length && <p>The host has no pods: it would go down at once, unless other hosts come first.</p>}
+      {(host?.leavingCount ?? 0) > 0 && <p>{count(host!.leavingCount!, "pod")} are leaving already.</p>}
+      {(host?.uncheckedCount ?? 0) > 0 && <p>{count(host!.uncheckedCount!, "pod")} were not checked for another host: the limit of one plan is reached.</p>}
       <p class="buttons"><button type="button" onClick={again}>Plan again</button></p>
     </>
   );
 }
 
-// Nothing is told at that moment: a drain that waits tells nothing new.
+// The page has to redraw at the deadline by itself: a waiting drain sends no update.
 function useIsPast(at: string | undefined): boolean {
   const left = at ? new Date(at).getTime() - Date.now() : 0;
   const [, redraw] = useState(0);
@@ -116,14 +116,14 @@ function Progress({ hostname, maintenance, steer }: { hostname: string; maintena
     <>
       <p class="facts">
         <State state={state} /> <span>on its way {aim}</span> {maintenance.reason && <span>because: {maintenance.reason}</span>}
-        <span>asked for <Time at={maintenance.requestedTime} /></span>
+        <span>requested <Time at={maintenance.requestedTime} /></span>
         {maintenance.drainTime && <span>drain began <Time at={maintenance.drainTime} /></span>}
         {maintenance.deadline && state === "DRAINING" && <span>{isLate ? "deadline was" : "deadline"} {time(maintenance.deadline)}</span>}
         {maintenance.forced && <span>forced</span>}
       </p>
       {state === "DRAINING" && (
         <Bar
-          label="Pods on the host" text={`${count(pods, "pod")} on it, ${count(leaving)} on their way`} whole={Math.max(pods, 1)}
+          label="Pods on the host" text={`${count(pods, "pod")} on it, ${count(leaving)} leaving`} whole={Math.max(pods, 1)}
           parts={[{ name: "leaving", value: leaving, tone: "use" }, { name: "there", value: pods - leaving, tone: "demand" }]}
         />
       )}
@@ -133,13 +133,13 @@ function Progress({ hostname, maintenance, steer }: { hostname: string; maintena
       )}
       <p class="buttons">
         {goal === "DOWN" && state !== "DOWN" && (
-          <Confirm label="Cancel" title={`Cancel the maintenance of ${hostname}?`} act={() => steer("Cancel")}><p>It takes pods again. Those that have left do not come back by themselves.</p></Confirm>
+          <Confirm label="Cancel" title={`Cancel the maintenance of ${hostname}?`} act={() => steer("Cancel")}><p>The host takes pods again. Evicted pods do not move back.</p></Confirm>
         )}
         {state === "DRAINING" && isLate && !maintenance.forced && (
-          <Confirm label="Force" weight="danger" title={`Force the drain of ${hostname}?`} act={() => steer("Force")}><p>Its pods leave without asking the SLA of their jobs.</p></Confirm>
+          <Confirm label="Force" weight="danger" title={`Force the drain of ${hostname}?`} act={() => steer("Force")}><p>Its pods are evicted even if the SLA of their jobs forbids it.</p></Confirm>
         )}
         {state === "DOWN" && goal === "DOWN" && (
-          <Confirm label="Complete" weight="primary" title={`Complete the maintenance of ${hostname}?`} act={() => steer("Complete")}><p>The host may come back and takes pods again.</p></Confirm>
+          <Confirm label="Complete" weight="primary" title={`Complete the maintenance of ${hostname}?`} act={() => steer("Complete")}><p>The host comes back up and takes pods again.</p></Confirm>
         )}
       </p>
     </>

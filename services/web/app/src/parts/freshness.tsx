@@ -1,4 +1,4 @@
-// Whether what the page shows is up to date, in the header: its first duty.
+// Mark in the header that says whether the page is up to date.
 import { freshness } from "../live";
 import { clock, time } from "../format";
 
@@ -11,7 +11,7 @@ export function FreshnessMark() {
     <details class="freshness stale-now">
       <summary><span role="status">{asOfMs ? <>as of {isToday ? clock(asOfMs) : time(asOfMs)}</> : "Not live"}</span><span class="more"> details</span></summary>
       <div class="causes">
-        <p>{asOfMs ? "What is shown may have changed since." : "Nothing could be read yet."} The page goes on trying.</p>
+        <p>{asOfMs ? "The data may have changed since." : "No data could be read yet."} The page keeps trying.</p>
         {causes.map((cause) => <p key={cause} class="quiet">{cause}</p>)}
       </div>
     </details>

@@ -1,4 +1,4 @@
-// All instances of a job on one canvas, a cell each: state by colour and shape, and by letter where there is room.
+// All instances of a job on one canvas, a cell each: state by colour and shape, and by letter where cells are large enough.
 import { useEffect, useRef, useState } from "preact/hooks";
 import { count } from "../format";
 import { POD_STATES } from "../jobs";

@@ -1,4 +1,4 @@
-// What happened to a host, or to all of them, the newest first, with times in the reader's zone.
+// Events of one host or of all hosts, newest first, with times in the reader's zone.
 import { count, time } from "../format";
 import { hostHref } from "../host";
 import { useLive } from "../live";
@@ -19,12 +19,12 @@ interface HostEvent {
 
 export function HostEvents({ hostname }: { hostname?: string }) {
   const { value, error } = useLive<{ events: HostEvent[]; hasMore: boolean }>(hostname ? `host-events:${hostname}` : "hosts-events");
-  if (!value) return error ? <Stale error={error} /> : <p class="quiet" aria-busy="true">Loading what happened</p>;
+  if (!value) return error ? <Stale error={error} /> : <p class="quiet" aria-busy="true">Loading events</p>;
   return (
     <section aria-label="Events">
-      <h2>What happened</h2>
+      <h2>Events</h2>
       <Stale error={error} />
-      {!value.events.length && <Empty>Nothing has happened that is kept.</Empty>}
+      {!value.events.length && <Empty>No events are kept.</Empty>}
       <ol class="events" aria-label="Events, the newest first" tabIndex={0}>
         {value.events.map((one) => (
           <li key={one.number}>

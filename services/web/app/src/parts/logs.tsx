@@ -38,7 +38,7 @@ export function Logs({ job, instance, runtime, events, choice, choose, isWhole }
   const { value } = useAsked(`${job}/${instance} ${run} ${last}`, async () =>
     run ? fetched<{ files: string[] }>(`/logs/${job}/${instance}/files?run=${encodeURIComponent(run)}`) : { files: [] },
   );
-  if (!run) return <p class="quiet">No run has been on a host yet: what waits for a host prints nothing.</p>;
+  if (!run) return <p class="quiet">No run has been on a host yet, so there is no output.</p>;
   const files = value?.files.length ? value.files : OUTPUTS;
   const wanted = choice.file || (last === "FAILED" ? "stderr" : "stdout");
   const file = files.includes(wanted) ? wanted : files[0]!;
@@ -59,7 +59,7 @@ export function Logs({ job, instance, runtime, events, choice, choose, isWhole }
             {files.map((one) => <option key={one}>{one}</option>)}
           </select>
         </label>
-        {!isWhole && <a href={logHref(job, instance, { run, file })}>On a page of its own</a>}
+        {!isWhole && <a href={logHref(job, instance, { run, file })}>On its own page</a>}
       </p>
       <Log key={`${run} ${file}`} job={job} instance={instance} run={run} file={file} isWhole={isWhole} />
     </>

@@ -60,7 +60,7 @@ function Chart({ told: all, kind }: { told: OverTime; kind: Kind }) {
 }
 
 function Preemptions({ told, timesS }: { told: OverTime; timesS: number[] }) {
-  if (!told.marks.length) return <p class="quiet">Nothing was preempted in that time.</p>;
+  if (!told.marks.length) return <p class="quiet">No pods were preempted in that time.</p>;
   const latest = [...told.marks].sort(([one], [other]) => other - one).slice(0, MARKS_SHOWN);
   return (
     <details>

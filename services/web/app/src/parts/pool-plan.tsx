@@ -92,7 +92,7 @@ function Dry({ id, path, kind, capacity, config, again }: { id: string; path: st
       </div>
       <div aria-live="polite">
         {failure && <p class="stale" role="alert">{failure}</p>}
-        {!isMoved && <p class="quiet">Move a slider: nothing is changed by it.</p>}
+        {!isMoved && <p class="quiet">Move a slider: the pool itself does not change.</p>}
         {plan && <Outcome plan={plan} />}
       </div>
       {isMoved && (
@@ -160,7 +160,7 @@ export function Outcome({ plan }: { plan: PoolPlanned }) {
         ))}
       </ul>
       <Evictions evictions={evictions} names={plan.jobNames} />
-      {!evictions.length && <p>Nothing would be evicted that is not evicted anyway.</p>}
+      {!evictions.length && <p>No further pods would be evicted.</p>}
     </>
   );
 }

@@ -80,7 +80,7 @@ export function Loans({ told }: { told: PoolTold }) {
       {borrowed.map((one) => <p key={one.kind}>It holds {amount(one.kind, one.amount ?? 0)} above its reservation.</p>)}
       <Others title="These leave reservations unused:" loans={lenders} back="wanted back" />
       {lent.map((one) => <p key={one.kind}>It leaves {amount(one.kind, one.amount ?? 0)} of its reservation to others.</p>)}
-      <Others title="These hold more than theirs:" loans={borrowers} back="" />
+      <Others title="These hold more than their reservation:" loans={borrowers} back="" />
     </section>
   );
 }

@@ -148,7 +148,7 @@ export function Search() {
           );
         })}
       </div>
-      {!hits.length && !failure && <p class="quiet">Nothing has that name.</p>}
+      {!hits.length && !failure && <p class="quiet">No page, pool, job or host has that name.</p>}
       <p class="buttons"><button type="button" onClick={close}>Close</button></p>
     </dialog>
   );

@@ -1,4 +1,4 @@
-// What can be done to a whole service: stopped, started, and restarted in batches. Its rollout has buttons of its own.
+// Buttons that stop, start and restart a whole service. Its rollout has buttons of its own.
 import { useState } from "preact/hooks";
 import { call } from "../api";
 import { count } from "../format";
@@ -24,7 +24,7 @@ export function ServiceSteer({ id, told, isRolling }: { id: string; told: Told; 
     <p class="buttons">
       {!isRolling && (
         <Confirm key="restart" label="Restart service" title={`Restart ${name}?`} act={act("RestartJob", { restartSpec: { batchSize: batch } })}>
-          <p>Each of its {all} is stopped and runs anew, so many at a time; it is an update, which can be paused and aborted.</p>
+          <p>Its {all} are restarted in batches. The restart is an update, which can be paused and aborted.</p>
           <p>
             <label>
               At a time{" "}
@@ -33,7 +33,7 @@ export function ServiceSteer({ id, told, isRolling }: { id: string; told: Told; 
           </p>
         </Confirm>
       )}
-      <Confirm key="stop" label="Stop service" weight="danger" title={`Stop ${name}?`} act={act("StopJob")}><p>All of its {all} are stopped, without asking its SLA, until it is started again.</p></Confirm>
+      <Confirm key="stop" label="Stop service" weight="danger" title={`Stop ${name}?`} act={act("StopJob")}><p>All of its {all} are stopped, whatever its SLA says, until the service is started again.</p></Confirm>
     </p>
   );
 }

@@ -5,7 +5,7 @@ const CONTEXT_LINES = 3;
 
 export function SpecDiff({ before, after }: { before: object; after: object }) {
   const hunks = structuredPatch("", "", text(before), text(after), "", "", { context: CONTEXT_LINES }).hunks;
-  if (!hunks.length) return <p class="quiet">The specs say the same.</p>;
+  if (!hunks.length) return <p class="quiet">The specs are equal.</p>;
   return (
     <pre class="diff scroll" tabIndex={0}>
       {hunks.flatMap((hunk) => [

@@ -68,7 +68,7 @@ export function SubmitForm({ kind }: { kind: Kind }) {
         <button type="button" disabled={!wanted || planned.isAsking} onClick={() => void planned.ask(wanted!)}>Plan</button>
         <Create wanted={wanted} done={setCreated} plan={planned.plan && headline(kind, planned.plan)} />
       </p>
-      {settings.value.viewer && !settings.value.mayChange && <p class="quiet">You may look and plan, and not create.</p>}
+      {settings.value.viewer && !settings.value.mayChange && <p class="quiet">You may view and plan, but not create.</p>}
       <div aria-live="polite">
         {created && <Done created={created} />}
         {planned.isAsking && <p class="quiet" aria-busy="true">Planning</p>}
@@ -164,7 +164,7 @@ function Create({ wanted, plan, done }: { wanted: Wanted | null; plan?: string; 
   return (
     <Confirm label="Create" weight="primary" title={`Create ${name}?`} act={act} disabled={!wanted}>
       {shown && <p>{summary(shown.kind, shown.message)}, {shown.kind === "pool" ? `as ${pathOf(shown.pool, shown.message.name)}` : `in ${shown.pool}`}{shown.batchSize ? `, ${shown.batchSize} at a time` : ""}.</p>}
-      {plan ? <p>By its plan: {plan}.</p> : <p class="quiet">What would become of it has not been planned.</p>}
+      {plan ? <p>By its plan: {plan}.</p> : <p class="quiet">It has not been planned.</p>}
     </Confirm>
   );
 }

@@ -1,4 +1,4 @@
-// What would become of a file: the answer of `plan`, before anything is created.
+// Outcome of submitting a file, planned before anything is created.
 import { useEffect, useState } from "preact/hooks";
 import { call } from "../api";
 import { count } from "../format";
@@ -37,7 +37,7 @@ interface Room {
 }
 export type Planned = JobPlanned | (PoolPlanned & { poolPath: string; isNew?: boolean; text?: string });
 
-// ``state``: of all that was planned; another text or pool has no plan yet.
+// ``state`` identifies the text and the pool that were planned; a plan of another state is not shown.
 export function usePlan(state: string) {
   const [told, setTold] = useState<{ of: string; plan?: Planned; wanted?: Wanted; failure?: string; isAsking?: boolean }>({ of: "" });
   const ask = async (wanted: Wanted) => {
@@ -54,13 +54,13 @@ export function usePlan(state: string) {
   return { ...(told.of === state ? told : {}), ask } as { plan?: Planned; wanted?: Wanted; failure?: string; isAsking?: boolean; ask: typeof ask };
 }
 
-// One line of it.
+// One line that sums up a plan.
 export function headline(kind: Kind, plan: Planned): string {
   if (kind === "pool") return `${plan.poolPath} ${"isNew" in plan && plan.isNew ? "would be a new pool" : "exists, creating it will be refused"}`;
   const { admittedInstances: admitted = 0, waitingInstances: waiting = 0, heldBackInstances: held = 0, room, daemon } = plan as JobPlanned;
   if (daemon?.length) return `a daemon: ${daemon.map(daemonLine).join("; ")}`;
   const all = count(admitted + waiting + held, "instance");
-  const rest = [waiting && `${count(waiting)} would wait`, held && `${count(held)} would be held back by the maximum of running instances`].filter(Boolean);
+  const rest = [waiting && `${count(waiting)} would wait`, held && `${count(held)} would be limited by the maximum of running instances`].filter(Boolean);
   if (room?.hostlessInstances) rest.unshift(`${count(room.hostlessInstances)} of these would wait for a host`);
   return [`${count(admitted)} of ${all} would be admitted now in ${plan.poolPath}`, ...rest].join(", ");
 }
@@ -68,7 +68,7 @@ export function headline(kind: Kind, plan: Planned): string {
 function daemonLine({ cluster, notKnown, hosts = 0, matchingHosts = 0, hostsWithRoom = 0 }: PlannedDaemon): string {
   const where = cluster ? `cluster ${cluster}: ` : "";
   if (notKnown) return `${where}not known: ${notKnown}`;
-  return `${where}${count(matchingHosts)} of ${count(hosts, "host")} match, ${count(hostsWithRoom)} with room for it now`;
+  return `${where}${count(matchingHosts)} of ${count(hosts, "host")} match, ${count(hostsWithRoom)} with enough free resources now`;
 }
 
 export function PlanOutcome({ wanted, plan }: { wanted: Wanted; plan: Planned }) {
@@ -89,7 +89,7 @@ function JobOutcome({ kind, plan }: { kind: Kind; plan: JobPlanned }) {
   if (plan.daemon?.length) return <DaemonOutcome plan={plan} clusters={plan.daemon} />;
   const parts = [
     { name: "admitted", value: admitted, tone: "allocation" as const }, { name: "would wait", value: waiting, tone: "demand" as const },
-    { name: "held back", value: held, tone: "slack" as const },
+    { name: "over the maximum", value: held, tone: "slack" as const },
   ];
   return (
     <>
@@ -97,8 +97,8 @@ function JobOutcome({ kind, plan }: { kind: Kind; plan: JobPlanned }) {
       {room?.text && <p class={room.notKnown ? "lines stale" : "lines"}>{sentence(room.text)}</p>}
       {(plan.waiting?.length || plan.reasons?.length) ? <WhyTree why={plan} /> : null}
       <Evictions evictions={evictions} names={plan.jobNames} />
-      {!evictions.length && <p>Nothing would be evicted for it.</p>}
-      {kind === "service" && <p class="quiet">It is of all instances at once: batches, which come one after the other, are not part of a plan.</p>}
+      {!evictions.length && <p>No pods would be evicted for it.</p>}
+      {kind === "service" && <p class="quiet">The plan is for all instances at once; batches are not planned.</p>}
     </>
   );
 }

@@ -23,7 +23,7 @@ export function TroubleBanner({ id, trouble }: { id: string; trouble: Trouble[] 
   const problems = useLive<Wrong[]>(`problems:${id}`).value ?? [];
   if (!trouble.length && !problems.length) return null;
   return (
-    <section class="banner" role="alert" aria-label="What is wrong">
+    <section class="banner" role="alert" aria-label="Problems">
       {trouble.map((one) => (
         <div key={one.title}>
           <h2>{one.title}</h2>

@@ -53,7 +53,7 @@ function ReasonNode({ reason, names }: { reason: Reason; names: Names }) {
   return (
     <li>
       <strong>{rule}</strong>{reason.poolPath && ` of ${reason.poolPath}`}{numbers && `, ${numbers}`}
-      {reason.isFinal && <em> – no waiting helps</em>}
+      {reason.isFinal && <em> – waiting does not help</em>}
       {reason.text && <div class="quiet">{reason.text}</div>}
       <ul>
         {(reason.holders ?? []).map((one, index) => (

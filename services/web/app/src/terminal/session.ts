@@ -1,4 +1,4 @@
-// A command in a pod over a WebSocket, see services/web/terminal.py. Neither side sends more than the other has room for.
+// A command in a pod over a WebSocket, see services/web/terminal.py. Neither side sends more than the other can buffer.
 
 const INPUT_WINDOW = 64 * 1024; // bytes sent and not yet taken by the command
 const INPUT_PIECE = 16 * 1024;
