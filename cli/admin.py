@@ -22,7 +22,7 @@ components_argument = click.argument("components", metavar="COMPONENT...", nargs
 
 @click.group(cls=Group)
 def admin() -> None:
-    """Lock parts, check the database, upgrade its schema, promote workers.
+    """Lock components, check the database, upgrade its schema, promote workers.
 
     COMPONENT is one or more of GoalStateEngine, Read, Write, Kill, Launch.
     """

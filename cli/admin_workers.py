@@ -35,8 +35,8 @@ TABLE: Table[v0.workers.WorkerVersion] = Table(
 def worker() -> None:
     """Show the versions of the workers, promote one, or roll back.
 
-    A new version runs 5 % of the workflows, then 25 %, then all, each after tasks that did not fail. One whose workers
-    crash, or whose workflow tasks fail, is GIVEN_UP and runs no workflows until it is promoted.
+    A new version runs 5 % of the workflows, then 25 %, then all; each step requires tasks that did not fail. A version
+    whose workers crash, or whose workflow tasks fail, is GIVEN_UP and runs no workflows until it is promoted.
     """
 
 

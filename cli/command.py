@@ -34,7 +34,7 @@ def global_options(defaults: bool) -> list[click.Option]:
 
     return [
         option("--output", "-o", type=click.Choice(FORMATS),
-               help="The format; each command has a default. name: what other commands take, one a line."),
+               help="The format; each command has a default. name: ids or names alone, one per line."),
         option("--json", "-j", is_flag=True, default=False, help="Print whole answers: the same as --output json."),
         option("--address", "-a", metavar="HOST:PORT", default=DEFAULT_ADDRESS, envvar="PELOTON_ADDRESS",
                show_default=True, help="The address of the Peloton API."),
@@ -47,7 +47,7 @@ def global_options(defaults: bool) -> list[click.Option]:
         option("--timeout", "-t", type=DURATION, default="20s", envvar="PELOTON_TIMEOUT", show_default=True,
                help="Timeout of one call."),
         option("--patience", type=DURATION, default="60s", show_default=True,
-               help="Timeout of the wait while Peloton is too busy to take a call."),
+               help="Time for which a call is retried while Peloton is overloaded."),
         option("--debug", is_flag=True, default=False, help="Show the stack trace of a failure."),
     ]  # fmt: skip
 

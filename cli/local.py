@@ -14,10 +14,10 @@ from cli.terminal import echo
 
 @click.group(cls=Group)
 def local() -> None:
-    """Look at, stop and start the parts of a local Peloton, for failure drills.
+    """Show, stop and start the parts of a local Peloton, for failure drills.
 
-    A part is temporal, minicluster, kubernetes, hostmgr, resmgr, api or worker, or the name of a host, or master: the
-    Mesos master alone, while its hosts and their pods continue. The cluster is the one whose API is at --address.
+    A part is a process (temporal, minicluster, kubernetes, hostmgr, resmgr, api or worker), a host, or `master`: the
+    Mesos master alone, without its hosts and their pods. The cluster is the one whose API is at --address.
 
     \b
     Examples:
@@ -52,7 +52,7 @@ STOPPING = {
     "restart": "Stop and start the part or host NAME.",
 }
 ON_HOSTS = {
-    "degrade": "Fail every pod that begins on HOST, until `restore`; pods that run there continue.",
+    "degrade": "Fail every pod that starts on HOST, until `restore`; running pods continue.",
     "restore": "Let pods run on HOST again.",
 }
 OLD_NAMES = {"sicken": "degrade", "heal": "restore"}
@@ -60,7 +60,7 @@ OLD_NAMES = {"sicken": "degrade", "heal": "restore"}
 
 @verb_commands(STOPPING, group=local)
 @click.argument("name")
-@click.option("--now", is_flag=True, help="Kill it by SIGKILL instead of an orderly stop.")
+@click.option("--now", is_flag=True, help="Kill it with SIGKILL instead of an orderly stop.")
 @click.pass_obj
 def stop_part(settings: Settings, verb: str, name: str, now: bool) -> None:
     _call(settings, verb, name, now)
@@ -90,7 +90,7 @@ for old_name, verb in OLD_NAMES.items():
 @click.option("--empty-registry", is_flag=True, help="Start the new master with an empty registry of hosts.")
 @click.pass_obj
 def failover(settings: Settings, empty_registry: bool) -> None:
-    """Replace the Mesos master, of several clusters that of the first.
+    """Replace the Mesos master; with several clusters, the master of the first.
 
     The new master knows only the registry of hosts until hosts register again and frameworks subscribe.
     """

@@ -24,8 +24,8 @@ TABLE: Table[Row] = Table("Cluster", *HEADS, whole=["Cluster", *WHOLE], spare=SP
 def history(settings: Settings, clusters: tuple[str, ...], span: dict[str, Any]) -> None:
     """Show capacity, allocation, use and slack of clusters, and hosts by state, over time.
 
-    Capacity is that of hosts that take pods, registered that of all hosts; use is what was measured, on the hosts that
-    are measured. Minutes are kept for a day, hours for a year. A dot in a line is a time in which nothing was recorded.
+    Capacity counts the hosts that take pods, and registered counts all hosts. Use is measured, on the hosts that report
+    it. Minutes are kept for a day, hours for a year. A dot in a line is a time without records.
 
     \b
     Examples:

@@ -22,37 +22,37 @@ OPENING = """# The `peloton` command
 
 Generated from the commands by `python -m cli.reference`; do not edit.
 
-The commands, their arguments and options are those of the original Peloton; ours adds some. Global options may stand
+The commands, their arguments and options are those of the original Peloton, with additions. Global options may stand
 before or after the command's name, unless the command has an option of the same letter (`-a` of `job query`).
 
 * **Exit codes**: 0 done; 1 refused or failed, with one line on standard error (the original printed refusals and exited
   with 0); 2 wrong usage; 130 interrupted (Ctrl-C).
-* **Output**: tables, YAML and lines for people. For programs `--output json`, of which `--json` is another spelling:
-  the whole answer of the API as the JSON of Protocol Buffers, with names in lowerCamelCase, also in answers of v1alpha,
-  64-bit integers as strings, and fields without a value too, so that an empty list is `[]`. What is watched is an
-  object per line. `-o yaml` is the same answer as files have it: names of the .proto files, nothing without a value.
-  `-o name` is what other commands take, one a line: `peloton job ls -o name | xargs -n 1 peloton job delete`. Standard
-  output has nothing else then.
+* **Output**: tables, YAML and lines for people. `--output json` (or `--json`) is for programs: it prints the whole
+  answer of the API as the JSON of Protocol Buffers, with names in lowerCamelCase, also for v1alpha, 64-bit integers as
+  strings, and fields without a value, so that an empty list is `[]`. Commands that watch print one object per line.
+  `-o yaml` prints the same answer in the form of files: names of the .proto files, without empty fields. `-o name`
+  prints ids or names alone, one per line, for other commands: `peloton job ls -o name | xargs -n 1 peloton job delete`.
+  Standard output contains nothing else then.
 * **Tables** fit the terminal: columns are left out, ids are never broken. `-o wide` has all columns, and so has a table
-  that goes into a file or a pipe. Tables of `list` commands stop at 1,000 rows and say so; `--limit 0` has all. `ls` is
-  `list`.
-* **Variables**: PELOTON_ADDRESS, PELOTON_TIMEOUT, and PELOTON_JOBMGR_URL, PELOTON_RESMGR_URL and PELOTON_HOSTMGR_URL,
-  of which the original's names without the prefix are read too.
+  that goes into a file or a pipe. Tables of `list` commands end after 1,000 rows with a note; `--limit 0` prints all.
+  `ls` is `list`.
+* **Variables**: PELOTON_ADDRESS, PELOTON_TIMEOUT, PELOTON_JOBMGR_URL, PELOTON_RESMGR_URL and PELOTON_HOSTMGR_URL; the
+  last three also without the prefix, as in the original.
 * **JOB** is a job's id, the first 4 characters of it or more, its name (`hello`), or its pool and name
   (`/tutorial/hello`). A name is preferred to the beginning of an id. When several jobs have the name, the command takes
   the only one that has not ended and says so on standard error; otherwise it refuses and lists the jobs.
 * **JOB INSTANCE** may be written in one word, `hello-7`.
-* **Completion**: `peloton completion bash` (or `zsh`, `fish`) prints the script, and says in its help where it belongs.
+* **Completion**: `peloton completion bash` (or `zsh`, `fish`) prints the script; its help says where to install it.
   Commands, options, states, pools, hosts, and jobs by name and by id are completed.
-* **Services**: ENTITY-VERSION is the version of a job that a change was decided on. It may be left out: then the
-  current one is read first. `--watch` shows the rollout until its end, as a bar on a terminal, as lines elsewhere and
+* **Services**: ENTITY-VERSION is the version of the job that a change is based on. Without it, the current version
+  is read first. `--watch` shows the rollout until its end, as a bar on a terminal, as lines elsewhere and
   with `--json` as an object per line; the exit code is 0 only if it succeeded.
 * **Files**: YAML whose keys are the field names of the API in any case (`instancecount`, `instanceCount`); `-`
   is standard input. An error names file, line and column.
 * **Ranges** `FROM:TO` include FROM and not TO; either side may be empty.
-* **`task logs -f`** follows. Before a file's name it is the original's spelling of `--filename`: `-f stderr` prints
-  stderr, `-F --filename stderr` follows it. A job id, a number or an option behind it is not taken for a
-  file's name, nor is the only word that can name the job: `-f hello 7` follows.
+* **`task logs -f`** follows the output, unless a file's name comes after it: as in the original, `-f stderr` means
+  `--filename stderr`, and `-F --filename stderr` follows that file. A job id, a number, an option, or the only word
+  that can name the job is not read as a file's name: `-f hello 7` follows.
 """
 
 

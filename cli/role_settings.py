@@ -24,14 +24,14 @@ TABLE: Table[Row] = Table("Setting", "Value", "Source", whole=["Setting"])
 
 
 @click.command("settings", cls=Command)
-@click.option("--role", type=click.Choice(ROLE_NAMES), help="The settings that this role reads; they are checked more.")
+@click.option("--role", type=click.Choice(ROLE_NAMES), help="Only the settings that this role reads, and their files.")
 @config_option
 @pass_settings
 def settings(settings: Settings, role: str | None, config: str) -> None:
     """Print each setting of the roles, its value here, and its source: default, environment, or a file.
 
-    Passwords in URLs are masked. Settings that break a rule are reported instead, with exit code 2, as a role reports
-    them at its start. With --role, files that the role reads at its start are checked as well.
+    Passwords in URLs are masked. Invalid settings are reported instead, with exit code 2, as a role reports them at its
+    start. With --role, the files that the role reads at its start are checked as well.
 
     \b
     Examples:

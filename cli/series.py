@@ -47,11 +47,15 @@ def history_options(function: Callable[..., None]) -> Callable[..., None]:
 
     return together(
         click.option(
-            "--since", type=SINCE, default="6h", show_default=True, help="The start: 6h or 30m ago, or a time."
+            "--since",
+            type=SINCE,
+            default="6h",
+            show_default=True,
+            help="The start: a time, or a duration before now such as 6h.",
         ),
         click.option("--until", type=SINCE, help="The end; now if absent."),
         click.option("--kind", "kinds", type=click.Choice(KINDS), multiple=True, help="Only this kind; repeatable."),
-        click.option("--step", type=DURATION, help="Length of an interval, such as 5m or 1h; if absent, what fits."),
+        click.option("--step", type=DURATION, help="The length of an interval such as 5m; if absent, one that fits."),
     )(command)
 
 

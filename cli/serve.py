@@ -20,9 +20,9 @@ config_option = click.option(
 def serve(roles: tuple[str, ...], upgrade_schema: bool, config: str, migrate: bool) -> None:
     """Run one or more ROLES in this process, in the foreground, until SIGTERM or Ctrl-C.
 
-    Temporal, the database and Mesos are found by settings in the environment or a file: PELOTON_TEMPORAL,
-    PELOTON_DATABASE, which is required, PELOTON_MESOS and more, see `peloton settings` and docs/settings.md. Role web
-    needs PELOTON_API alone. Settings that break a rule end the command with exit code 2, and nothing starts.
+    Settings in the environment or in a file say where Temporal (PELOTON_TEMPORAL), the database (PELOTON_DATABASE,
+    required) and Mesos (PELOTON_MESOS) are; `peloton settings` and docs/settings.md have all of them. Role web needs
+    only PELOTON_API. Invalid settings end the command with exit code 2 before any role starts.
 
     \b
     Examples:

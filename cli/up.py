@@ -116,7 +116,7 @@ def check_clusters(context: click.Context, parameter: click.Parameter, names: tu
     "--apis", type=click.IntRange(1, 16), default=1, show_default=True, help="The number of APIs, each on a port."
 )
 @click.option("--image-download", "image_download_s", type=click.FloatRange(0), default=0.0,
-              help="Seconds until an image is on a host.")  # fmt: skip
+              help="Seconds that the download of an image takes.")  # fmt: skip
 @click.option(
     "--sandbox-retention",
     "sandbox_retention_h",

@@ -84,7 +84,7 @@ def update() -> None:
 @click.option("--override", "-o", is_flag=True, help="Replace an update that is under way.")
 @failure_options
 @click.option("--start-paused", "startPaused", is_flag=True, help="Start the update paused, until it is resumed.")
-@click.option("--in-place", "inPlace", is_flag=True, help="Bring each instance back on the host that it was on.")
+@click.option("--in-place", "inPlace", is_flag=True, help="Start each instance on its previous host again.")
 @opaque_option
 @pass_settings
 def create(

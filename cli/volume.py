@@ -36,7 +36,7 @@ PAGES_MAX = 1_000
 
 @click.group(cls=Group)
 def volume() -> None:
-    """Look at the volumes of services, and delete those that no job needs any more."""
+    """Show the volumes of services, and delete those that no job needs any more."""
 
 
 @volume.command("list")

@@ -46,7 +46,7 @@ def watch() -> None:
 @labels_option
 @pass_settings
 def job(settings: Settings, job_ids: Sequence[str], labels: Sequence[Label]) -> None:
-    """Print changes of these services, or of all.
+    """Print changes of services: of the named ones, or of all.
 
     \b
     Examples:
@@ -67,7 +67,7 @@ def job(settings: Settings, job_ids: Sequence[str], labels: Sequence[Label]) -> 
 @labels_option
 @pass_settings
 def pod(settings: Settings, job_id: str, names: Sequence[str], labels: Sequence[Label]) -> None:
-    """Print changes of the pods of a service, of these pods of it, or of all pods of services.
+    """Print changes of pods: of a service, of some of its instances, or of all services.
 
     \b
     Examples:

@@ -15,15 +15,15 @@ from cli.terminal import echo
 from cli.wire import v0
 
 TABLE: Table[Row] = Table(
-    "Hostname", "Job", "Pods", "Leave", "Without room", "Cluster",
-    whole=["Hostname", "Pods", "Leave", "Without room"],
+    "Hostname", "Job", "Pods", "Leave", "Unplaceable", "Cluster",
+    whole=["Hostname", "Pods", "Leave", "Unplaceable"],
     spare=["Cluster"],
     nothing="No pods are on these hosts",
 )  # fmt: skip
-WAYS = {
-    "DEPARTURE_REQUEUED": "at once, back to their queue",
+DEPARTURES = {
+    "DEPARTURE_REQUEUED": "at once, and are queued again",
     "DEPARTURE_STOPPED": "when an operator stops them: their volume is on the host",
-    "DEPARTURE_LAST": "when all others have",
+    "DEPARTURE_LAST": "after all other pods",
 }
 
 
@@ -37,8 +37,8 @@ def drain(settings: Settings, hosts: Sequence[str], is_plan: bool, yes: bool, op
     """Show the pods that a drain of hosts evicts, ask for confirmation, and drain them as `host maintenance start
     --watch` does.
 
-    The plan is about all of the hosts drained at once. Pods without room are pods of services that fit on no other
-    host now: they would wait.
+    The plan is for all of the hosts drained at once. Unplaceable pods are pods of services that fit on no other host
+    now: they would wait.
 
     \b
     Examples:
@@ -60,7 +60,14 @@ def show(settings: Settings, answer: v0.maintenance.PlanResponse, is_plan: bool)
     if settings.is_for_programs and not is_plan:
         return
     rows = [
-        (host.hostname, job.job_name or job.job_id, str(job.pod_count), way(job), homeless(job), host.cluster)
+        (
+            host.hostname,
+            job.job_name or job.job_id,
+            str(job.pod_count),
+            departure_of(job),
+            unplaceable(job),
+            host.cluster,
+        )
         for host in answer.hosts
         for job in host.jobs
     ]
@@ -70,12 +77,12 @@ def show(settings: Settings, answer: v0.maintenance.PlanResponse, is_plan: bool)
             echo(line)
 
 
-def way(job: v0.maintenance.JobDeparture) -> str:
+def departure_of(job: v0.maintenance.JobDeparture) -> str:
     name = v0.maintenance.Departure.Name(job.departure)
-    return WAYS.get(name) or f"as the SLA allows: {job.allowed_count} of the job now"
+    return DEPARTURES.get(name) or f"as the SLA allows: {job.allowed_count} of the job now"
 
 
-def homeless(job: v0.maintenance.JobDeparture) -> str:
+def unplaceable(job: v0.maintenance.JobDeparture) -> str:
     return str(job.homeless_count) if job.departure == v0.maintenance.DEPARTURE_SLA else ""
 
 

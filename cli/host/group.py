@@ -43,7 +43,7 @@ HOST_STATES = StatesType(HostState, prefix=HOST_STATE_PREFIX)
 
 @click.group(cls=Group)
 def host() -> None:
-    """Look at the hosts of the cluster, and maintain them."""
+    """Show the hosts of the cluster, and maintain them."""
 
 
 host.add_command(advice)

@@ -32,7 +32,7 @@ def maintenance() -> None:
     """Take hosts down for maintenance and up again.
 
     A host is drained first: pods of batch jobs go back to their queue, pods of services leave as the SLA of their job
-    allows. No more hosts than a bound are away at a time; the others wait in the order in which they were asked for.
+    allows. The number of hosts that are unavailable at a time is bounded; the others wait in the order of the requests.
     """
 
 
@@ -47,7 +47,7 @@ def start_options(command: Callable[..., None]) -> Callable[..., None]:
     """Add the options of a command that begins maintenance, which receives them as ``options``."""
 
     @click.option(
-        "--deadline", type=DURATION, help="Allow `force` after this time; after the installation's if absent."
+        "--deadline", type=DURATION, help="Allow `force` after this time; if absent, the installation's default."
     )
     @click.option("--at-most", type=COUNT_FROM_1, help="Start while at most N hosts are unavailable.")
     @click.option("--reason", default="", help="A reason, shown with the host.")
@@ -64,7 +64,7 @@ def start_options(command: Callable[..., None]) -> Callable[..., None]:
 @WATCH
 @pass_settings
 def start(settings: Settings, hosts: Sequence[str], options: StartOptions, watch: bool) -> None:
-    """Drain hosts and take them down: of each cluster all of them, or none.
+    """Drain hosts and take them down; in each cluster all of them or none.
 
     \b
     Examples:
@@ -89,8 +89,8 @@ def begin(settings: Settings, hosts: Sequence[str], options: StartOptions, watch
 
 
 TEXTS = {
-    "complete": "Bring hosts back that are DOWN: of each cluster all of them, or none.",
-    "cancel": "Keep hosts that are not DOWN yet. Pods that have left do not come back by themselves.",
+    "complete": "Bring back hosts that are DOWN; in each cluster all of them or none.",
+    "cancel": "Keep hosts that are not DOWN yet in service. Evicted pods do not move back.",
 }
 DONE = {
     "complete": "Host successfully submitted for maintenance completion: {}",

@@ -136,7 +136,7 @@ def create(settings: Settings, /, pool: str, serves: str | None, minimum: int | 
 @SETTINGS
 @pass_settings
 def update(settings: Settings, /, pool: str, serves: str | None, minimum: int | None, **factors: float | None) -> None:
-    """Change the workloads and factors of a host pool that are given. Pods on its hosts stay.
+    """Change the workloads and factors of a host pool; absent options change nothing. Pods on its hosts stay.
 
     \b
     Examples:
@@ -192,10 +192,10 @@ def move(
     at_most: int | None,
     watch: bool,
 ) -> None:
-    """Put hosts into a host pool at once. Pods there stay until they end; those that come are of the host pool.
+    """Move hosts to a host pool at once. Their pods stay until they end; new pods are those of the host pool.
 
     With --drain pods leave first, as for maintenance: batch pods go back to their queue, pods of services leave as the
-    SLA of their job allows, and no more hosts than a bound are away at a time. `peloton host maintenance status` shows
+    SLA of their job allows, and the number of unavailable hosts is bounded. `peloton host maintenance status` shows
     such moves, `cancel` ends them.
 
     \b

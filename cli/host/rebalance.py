@@ -29,7 +29,7 @@ TABLE: Table[v0.rebalance.Move] = Table(
     ("Why", lambda move: move.reason),
     whole=["Job", "Instance", "From", "To"],
     spare=["Cluster", "Goal"],
-    nothing="No moves: nothing would be gained now, or what could move may not",
+    nothing="No moves: none would improve the placement, or the pods that would move have to stay",
     name=lambda move: f"{move.job_id}-{move.instance_id}",
 )
 PAST: Table[Row] = Table(
@@ -47,8 +47,8 @@ def goals_option(function: F) -> F:
         "goals",
         type=click.Choice([goal.lower() for goal in Goal]),
         multiple=True,
-        help="free: make room for a pod that fits nowhere; the default. spread: fill hosts that are far emptier "
-        "than the mean. empty: empty hosts with few pods. May be repeated; spread and empty exclude each other.",
+        help="free: free resources for a pod that fits on no host; the default. spread: fill hosts that are far "
+        "emptier than the mean. empty: empty hosts with few pods. May be repeated; spread and empty exclude each other.",
     )
     return option(function)
 
@@ -80,7 +80,9 @@ def rebalance(
             raise click.UsageError("missing command: give --plan, or one of start, pause, resume, stop and status")
         show_plan(settings, goals, moves_max)
     elif shows_plan or goals or moves_max:
-        raise click.UsageError(f"--plan, and what it takes, stands alone: {context.invoked_subcommand} has its own")
+        raise click.UsageError(
+            f"--plan, --goal and --moves cannot precede {context.invoked_subcommand}, which has options of its own"
+        )
 
 
 def show_plan(settings: Settings, goals: Sequence[str], moves_max: int | None) -> None:
@@ -100,10 +102,11 @@ def numbers(goals: Sequence[str]) -> list[v0.rebalance.Goal.ValueType]:
 
 
 def notes(stuck: Sequence[str], staying: Iterable[v0.rebalance.Staying]) -> Iterator[str]:
-    """Yield notes on the pods that a plan neither admits nor moves, and why."""
+    """Yield notes on pods that still fit on no host, and on pods that stay, with the reasons."""
     if stuck:
         more = f" and {len(stuck) - STUCK_NAMED_MAX} more" if len(stuck) > STUCK_NAMED_MAX else ""
-        yield f"Pods that fit nowhere, and that no moves let in: of job {', '.join(stuck[:STUCK_NAMED_MAX])}{more}"
+        jobs = f"{', '.join(stuck[:STUCK_NAMED_MAX])}{more}"
+        yield f"Pods that fit on no host, and for which moves cannot free enough resources: of job {jobs}"
     counts: Counter[str] = Counter()
     for one in staying:
         counts[one.reason] += one.pod_count
@@ -136,7 +139,7 @@ def start(settings: Settings, goals: Sequence[str], per_hour: int | None, cluste
 STEERING = {
     "pause": "Begin no further moves until an operator resumes it.",
     "resume": "Continue what is paused.",
-    "stop": "Begin no further moves. Pods on their way get to their new hosts.",
+    "stop": "Begin no further moves. Pods that are moving still reach their new hosts.",
 }
 
 

@@ -38,7 +38,7 @@ from cli.wire import v0
 
 @click.group(cls=Group)
 def daemon() -> None:
-    """Create, update, look at and stop daemons.
+    """Create, update, show and stop daemons.
 
     A daemon is a job of the type DAEMON: it has one instance on each host that meets its constraint and is large
     enough, also on hosts that join later. It has no instanceCount.
@@ -97,7 +97,7 @@ def plan(settings: Settings, respool: str, config: Path) -> None:
 @limit_option
 @pass_settings
 def list_daemons(settings: Settings, respool: str | None, limit: int | None) -> None:
-    """List daemons, also ended ones, newest first. `Total` counts also hosts that have left.
+    """List daemons, including ended ones, newest first. `Total` includes hosts that have left.
 
     \b
     Example:
@@ -141,7 +141,7 @@ def update(
 @click.option("--progress", is_flag=True, help="Wait until the instances have ended, 10 minutes at most.")
 @pass_settings
 def stop(settings: Settings, job_id: str, progress: bool) -> None:
-    """Stop a daemon on all hosts, and reserve no resources for it any more.
+    """Stop a daemon on all hosts, and release the resources that are reserved for it.
 
     \b
     Example:

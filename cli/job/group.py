@@ -72,8 +72,8 @@ def create(
       peloton job create /tutorial examples/tutorial/hello.yaml --secret-file /run/secrets/db=./password
       peloton job create /tutorial examples/tutorial/hello.yaml -i 91b1b8e5-2ba8-11e7-bc23-0242ac11000d
 
-    A job that is larger than a message may be (256 MiB) is sent in pieces, for which --timeout does not count. It is
-    there with all of them or not at all.
+    A job that is larger than a message (256 MiB) is sent in parts, to which --timeout does not apply. It is created
+    whole or not at all.
     """
     if is_heavy_file(config):
         refuse_secrets(bool(secrets))
@@ -95,9 +95,9 @@ def create(
 def watch(settings: Settings, job_id: str) -> None:
     """Show a job's progress until it ends.
 
-    On a terminal a bar with the number of tasks in each state; elsewhere a line whenever something changed. An API
-    that is away for a moment is waited for. The exit code is 0 if the job succeeded, 1 otherwise; Ctrl-C stops the
-    watching, not the job.
+    On a terminal a bar with the number of tasks in each state; elsewhere a line whenever something changed. Short
+    outages of the API are waited for. The exit code is 0 if the job succeeded, 1 otherwise; Ctrl-C stops the watching,
+    not the job.
 
     \b
     Example:
@@ -136,7 +136,8 @@ def get(settings: Settings, job_id: str) -> None:
 @job_argument
 @pass_settings
 def status(settings: Settings, job_id: str) -> None:
-    """Print a job's state, its goal and the number of tasks in each state. `-o yaml` prints what is on the wire."""
+    """Print a job's state, its goal and the number of tasks in each state. `-o yaml` prints the whole answer of the
+    API."""
     response = get_job_or_summary(settings.client, job_id)
     refuse_unknown_job(settings, response, "Unable to get job status", job_id)
     runtime = response.jobInfo.runtime

@@ -60,9 +60,9 @@ def logs(
 ) -> None:
     """Print the output of all instances of a job: stdout and stderr, each line marked with its instance.
 
-    Without --follow the current run of each instance is printed, one after the other; with it, lines of all instances
-    as they are written, also of runs that start meanwhile. A sandbox keeps no time for each line: --since chooses the
-    files that were written since.
+    Without --follow the current run of each instance is printed, one after the other. With it, lines of all instances
+    are printed as they are written, including those of runs that start meanwhile. Lines have no times: --since selects
+    whole files by the time of their last change.
 
     \b
     Examples:

@@ -55,16 +55,16 @@ def overlap_option(default: str) -> Callable[[Any], Any]:
     return click.option(
         "--overlap",
         type=click.Choice(OVERLAPS),
-        help=f"What happens while the job of an earlier run has not ended; if absent {default}.",
+        help=f"The policy while the job of an earlier run has not ended; if absent {default}.",
     )
 
 
 @click.group(cls=Group)
 def schedule() -> None:
-    """Create jobs at times: by cron expressions, or at intervals.
+    """Create jobs on a schedule: by cron expressions, or at intervals.
 
-    Each run of a schedule creates one job, whose name ends in the time, and is under way until the job has ended.
-    Temporal keeps the schedules.
+    Each run of a schedule creates one job, whose name ends with the time of the run. The run ends when the job has
+    ended. Temporal stores the schedules.
     """
 
 
@@ -89,7 +89,7 @@ def schedule() -> None:
 @click.option("--offset", type=DURATION, help="The delay of runs after the beginning of each interval.")
 @click.option("--jitter", type=DURATION, help="Delay each run by a random time up to this.")
 @overlap_option("skip: its time is left out")
-@click.option("--catch-up", type=DURATION, help="Run times that were missed by at most this; 1h if absent.")
+@click.option("--catch-up", type=DURATION, help="Run missed times that are at most this long ago; 1h if absent.")
 @click.option("--pause-on-failure", is_flag=True, help="Pause the schedule when a job fails or cannot be created.")
 @click.option("--paused", is_flag=True, help="Create the schedule paused.")
 @NOTE
@@ -279,7 +279,7 @@ def trigger(settings: Settings, name: str, overlap: str | None) -> None:
 @overlap_option("buffer-all: one after the other")
 @pass_settings
 def backfill(settings: Settings, name: str, start: datetime, end: datetime | None, overlap: str | None) -> None:
-    """Start the runs of times that have passed, 1,000 at most. A time that has its job gets no second one.
+    """Start the runs of times that have passed, 1,000 at most. A time whose job was created already is skipped.
 
     \b
     Examples:

@@ -30,9 +30,9 @@ TABLE: Table[Row] = Table(
 @range_option
 @pass_settings
 def use(settings: Settings, job_id: str, instances: InstanceRange) -> None:
-    """Measure what instances use of what they asked for.
+    """Measure the usage of instances, compared with their requests.
 
-    Of at most 100 instances; without --range of the first 100 that are on a host.
+    At most 100 instances are measured; without --range, the first 100 that are on a host.
 
     \b
     Examples:

@@ -45,7 +45,7 @@ name_argument = control.name_argument
 
 @click.group(cls=Group)
 def pod() -> None:
-    """Look at, start, stop and restart the pods of services; read their logs.
+    """Show, start, stop and restart the pods of services; read their logs.
 
     A pod is an instance of a job: JOB INSTANCE, or in one word JOB-INSTANCE, which is its name. A run of it has an id,
     JOB-INSTANCE-RUN.
@@ -118,7 +118,7 @@ def cache(settings: Settings, pod: PodName) -> None:
 def logs(settings: Settings, pod: PodName, follow: bool, filename: str, pod_id: str, container: str, raw: bool) -> None:
     """Print the output of a pod, or another file of its sandbox.
 
-    `-f` alone follows; `-f FILE` names the file, as it always did.
+    `-f` alone follows; `-f FILE` names the file, as in the original.
 
     \b
     Examples:

@@ -27,7 +27,7 @@ def history(settings: Settings, path: str, span: dict[str, Any]) -> None:
     """Show reservation, entitlement, allocation and demand of POOL over time, and preemptions. Without POOL the whole
     cluster.
 
-    Minutes are kept for a day, hours for a year. A dot in a line is a time in which nothing was recorded.
+    Minutes are kept for a day, hours for a year. A dot in a line is a time without records.
 
     \b
     Examples:

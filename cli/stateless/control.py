@@ -50,7 +50,7 @@ def goals(settings: Settings, verb: str, job_id: str, version: str, watch: bool)
 @ranges_option
 @click.option("--batch-size", type=COUNT, default=0, show_default=True,
               help="Instances at a time; 0: all at once.")  # fmt: skip
-@click.option("--in-place", is_flag=True, help="Bring each instance back on the host that it was on.")
+@click.option("--in-place", is_flag=True, help="Start each instance on its previous host again.")
 @key_option
 @opaque_option
 @watch_option

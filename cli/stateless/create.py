@@ -57,8 +57,8 @@ def create(
 ) -> None:
     """Create a service from the YAML file SPEC.
 
-    It goes into the pool RESPOOL, or else into the one that the file names as `respoolid`. Its instances are added
-    BATCH-SIZE at a time; all at once if that is 0 or absent.
+    The service goes into the pool RESPOOL; without it, into the pool that the file names as `respoolid`. Its instances
+    are added BATCH-SIZE at a time; all at once if that is 0 or absent.
 
     \b
     Examples:

@@ -14,9 +14,9 @@ from cli.stateless import control, create, pulse, query, read, replace, updates
 def stateless() -> None:
     """Create, roll out, watch and stop services.
 
-    A service is a job whose instances always run. A change of it is an update: rolled out batch by batch, paused,
-    resumed, aborted or rolled back. ENTITY-VERSION, such as 1-1-1, is the version that a change is based on; the change
-    is refused when the job has another version. Without it the current one is read first.
+    A service is a job whose instances always run. A change is an update: it is rolled out batch by batch, and may be
+    paused, resumed, aborted or rolled back. ENTITY-VERSION, such as 1-1-1, is the version that a change is based on;
+    the change is refused when the job has another version. Without it the current one is read first.
     """
 
 

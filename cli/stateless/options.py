@@ -107,6 +107,6 @@ failure_options = together(
                  help="Show the update as stalled when no pod became healthy for N seconds; 0: 600."),
 )  # fmt: skip
 placement_options = together(
-    click.option("--in-place", is_flag=True, help="Bring each instance back on the host that it was on."),
+    click.option("--in-place", is_flag=True, help="Start each instance on its previous host again."),
     click.option("--start-pods", is_flag=True, help="Start instances that were stopped."),
 )

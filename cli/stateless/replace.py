@@ -130,10 +130,10 @@ def replace(
 ) -> None:  # fmt: skip
     """Give a service another spec, the YAML file SPEC, BATCH-SIZE instances at a time (0: all at once).
 
-    Without an ENTITY-VERSION the current one is read first; another change in between refuses this one.
-    Without a RESPOOL the file's `respoolid` counts, or else the job stays where it is.
+    Without an ENTITY-VERSION the current version is read first; if the service changes in between, the command is
+    refused. Without a RESPOOL the `respoolid` of the file applies; without either, the service stays in its pool.
 
-    The secrets of the service stay; one that is sent for the path of another takes its place.
+    The secrets of the service stay, unless a new secret has the same path.
 
     \b
     Examples:
@@ -192,7 +192,7 @@ def rollback(
 ) -> None:  # fmt: skip
     """Give a service the spec of an earlier version again: that of ENTITY-VERSION, or of the one before the current.
 
-    Restarts and updates that were rolled back are not counted. Without a BATCH-SIZE it is that of the latest update.
+    Restarts and updates that were rolled back are not counted. Without a BATCH-SIZE, that of the latest update applies.
     Secrets that were sent since then stay.
 
     \b

@@ -32,7 +32,7 @@ HELP = {
 
 @click.group(cls=Group)
 def workflow() -> None:
-    """Pause, resume and abort the update of a service, as the original has it."""
+    """Pause, resume and abort the update of a service, by the original's names."""
 
 
 def steer(settings: Settings, verb: str, job_id: str, version: str, opaque: str | None) -> None:

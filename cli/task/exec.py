@@ -1,4 +1,4 @@
-"""``peloton task exec`` and ``pod exec``: a command in the container of a running task, with local input and output."""
+"""``peloton task exec`` and ``pod exec``: run a command in the container of a task, with local input and output."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ CONTEXT = {"allow_interspersed_args": False, "ignore_unknown_options": True}
 
 
 def session_options(function: Callable[..., None]) -> Callable[..., None]:
-    """Add the options of every ``exec``; they stand before the task, because the words after it are the command."""
+    """Add the options of ``exec``, which stand before the task: the words after it are the command."""
     for option in (
         instance_argument("COMMAND", many=True),
         container_option,
-        click.option("--tty", "-t", is_flag=True, help="Give the command a terminal; needs one here."),
-        click.option("--stdin", "-i", is_flag=True, help="Pass the input of this command on."),
+        click.option("--tty", "-t", is_flag=True, help="Give the command a terminal; needs a local one."),
+        click.option("--stdin", "-i", is_flag=True, help="Pass standard input to the command."),
     ):
         function = option(function)
     return function
@@ -44,10 +44,10 @@ def session_options(function: Callable[..., None]) -> Callable[..., None]:
 @session_options
 @pass_settings
 def exec_task(settings: Settings, pod: tuple[PodName, tuple[str, ...]], container: str, stdin: bool, tty: bool) -> None:
-    """Run a command in the sandbox of a running task. Without a command: a shell, on a terminal with one.
+    """Run a command in the sandbox of a running task; without COMMAND, a shell.
 
-    The command has the environment of the task and ends with it. Its exit code is that of this one; 128 and the number
-    of the signal when one ended it. Options stand before JOB.
+    The command has the environment of the task, and ends with it at the latest. The exit code is that of the command,
+    or 128 plus the number of the signal that ended it. Options stand before JOB.
 
     \b
     Examples:
@@ -64,16 +64,16 @@ def run_session(settings: Settings, pod: PodName, words: Sequence[str], containe
     if not words and sys.stdin.isatty() and sys.stdout.isatty():
         stdin = tty = True
     if tty and not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise Failed("--tty needs a terminal for input and output: leave it out")
+        raise Failed("--tty needs a terminal for input and output: omit it, or run the command on a terminal")
     listing = Sandbox(settings, pod.job_id, pod.instance_id).browse()
     argv = list(words or SHELL)
     session: Session | RelayedSession
     if not is_served(listing):
         session = RelayedSession(settings, pod, container, argv, stdin, tty)
     elif container:
-        raise Failed(f"pod {pod} is on Mesos, where a pod has one container: leave --container out")
+        raise Failed(f"pod {pod} is on Mesos, where a pod has one container: omit --container")
     elif not listing.containerId:
-        raise Failed(f"pod {pod} does not run: it has no container for a session")
+        raise Failed(f"pod {pod} is not running: it has no container to run a command in")
     else:
         session = Session(listing.hostname, listing.port, listing.containerId, argv, stdin, tty)
     with raw_terminal() if tty else nullcontext():
@@ -94,7 +94,7 @@ class Session:
     source: int = 0  # descriptor of the local input
 
     def run(self) -> int:
-        """Return the exit code of the command once it has ended."""
+        """Run the command, and return its exit code."""
         session = self.open()
         try:
             if self.with_terminal:
@@ -115,7 +115,7 @@ class Session:
         return session
 
     def pump_input(self, session: AgentSession) -> None:
-        """Pass the input on until it or the session ends; without an input, end the command's."""
+        """Send the local input until it or the session ends; without one, close the input of the command at once."""
         with suppress(OSError):
             while self.with_input and (data := os.read(self.source, PIECE_BYTES)):
                 session.send(data)
@@ -123,7 +123,7 @@ class Session:
 
 
 def start_thread(function: Callable[[AgentSession], None], session: AgentSession) -> None:
-    """Send from a thread of its own: a command may write before it takes more input."""
+    """Run ``function`` in a daemon thread, so that output is read while input is sent."""
     threading.Thread(target=function, args=[session], daemon=True, name=function.__name__).start()
 
 
@@ -145,7 +145,7 @@ def window_size() -> Size:
 
 @contextmanager
 def raw_terminal() -> Iterator[None]:
-    """Pass each key to the command unchanged, until the block ends."""
+    """Set the terminal to raw mode, so that each key reaches the command, until the block ends."""
     import termios
     import tty
 

@@ -100,7 +100,7 @@ def events_options(metavar: str) -> Callable[[Any], Any]:
 
 @click.group(cls=Group)
 def task() -> None:
-    """Look at, start and stop the tasks of a job; read their logs.
+    """Show, start and stop the tasks of a job; read their logs.
 
     A task is one instance of a job: INSTANCE is its number, from 0.
     """

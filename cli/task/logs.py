@@ -44,7 +44,7 @@ container_option = click.option(
 
 
 raw_option = click.option(
-    "--raw", is_flag=True, help="Print control characters as they are on a terminal, too; they may steer it."
+    "--raw", is_flag=True, help="Print control characters unescaped, even on a terminal, which they can control."
 )
 logs_options = together(
     click.option("--follow", "-F", is_flag=True, help="Print until the run has ended and all is printed. Also -f."),
@@ -101,7 +101,7 @@ def logs(settings: Settings, pod: tuple[PodName, str], follow: bool, filename: s
     """Print the output of a task, or another file of its sandbox.
 
     TASK-ID is an earlier run, as JOB-INSTANCE-RUN; the current run if absent. `-f` alone, or before a job's id,
-    follows; `-f FILE` names the file, as it always did.
+    follows; `-f FILE` names the file, as in the original.
 
     \b
     Examples:

@@ -146,7 +146,7 @@ def test_a_host_is_drained_after_a_read_of_the_plan(stage: Stage, visit: Visit) 
     maintenance = view.get_by_role("region", name="Maintenance")
 
     button(view, "Plan a drain").click()
-    expect(rows(maintenance).filter(has_text="lingers")).to_contain_text("at once, back to their queue")
+    expect(rows(maintenance).filter(has_text="lingers")).to_contain_text("at once, and are queued again")
     view.get_by_label("Reason").fill("new disks")
     hesitate(view, "Drain")
     assert [] == list(stage.cluster.client.maintenance.Query(maintenance_pb2.QueryRequest()).hosts)

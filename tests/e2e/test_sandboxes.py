@@ -104,7 +104,7 @@ def test_a_command_runs_alongside_a_task(cluster: Cluster, pool: str) -> None:
     assert 0 == run(cluster, "job", "stop", job, "--force").exit_code or cluster.client
     cluster.wait(lambda: cluster.job_state(job) == "KILLED", "the end of the job")
     refused = run(cluster, "task", "exec", job, "0", "true")
-    expected = f"pod {job}-0 does not run: it has no container for a session\n"
+    expected = f"pod {job}-0 is not running: it has no container to run a command in\n"
     assert (1, expected) == (refused.exit_code, refused.stderr)
 
 

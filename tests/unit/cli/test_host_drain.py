@@ -20,11 +20,11 @@ def a_plan() -> pb.PlanResponse:
 
 
 PLAN = f"""\
-Hostname  Job                                   Pods  Leave                                                     Without room  Cluster
-h1        {JOBS[0]}  2     at once, back to their queue                                            local
-h1        {JOBS[1]}  2     as the SLA allows: 1 of the job now                       1             local
-h1        {JOBS[2]}  2     when an operator stops them: their volume is on the host                local
-h1        {JOBS[3]}  2     when all others have                                                    local
+Hostname  Job                                   Pods  Leave                                                     Unplaceable  Cluster
+h1        {JOBS[0]}  2     at once, and are queued again                                          local
+h1        {JOBS[1]}  2     as the SLA allows: 1 of the job now                       1            local
+h1        {JOBS[2]}  2     when an operator stops them: their volume is on the host               local
+h1        {JOBS[3]}  2     after all other pods                                                   local
 Pods that are leaving already: 3
 Pods of services that were not checked for another host: 4
 """  # noqa: E501
@@ -48,7 +48,7 @@ def test_the_drain_follows_a_yes(run: Run, api: FakeApi) -> None:
     result = run("host drain h1 --at-most 2 --deadline 1m --reason kernel", text="y\n")
 
     assert 0 == result.exit_code
-    assert "when all others have" in result.stdout
+    assert "after all other pods" in result.stdout
     assert "h1 DOWN  waits for completion" in result.stdout
     (sent,) = api.requests("maintenance.Start")
     assert (["h1"], 2, 60, "kernel") == (list(sent.hostnames), sent.at_most, sent.deadline_seconds, sent.reason)

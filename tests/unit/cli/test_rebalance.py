@@ -44,7 +44,7 @@ def test_a_plan_says_what_moves_what_stays_and_why(run: Run, api: FakeApi) -> No
     assert 0 == result.exit_code
     assert [JOB, "3", "h1", "h2", "FREE"] == result.stdout.splitlines()[1].split()[:5]
     assert [
-        f"Pods that fit nowhere, and that no moves let in: of job {BIG}",
+        f"Pods that fit on no host, and for which moves cannot free enough resources: of job {BIG}",
         "Pods that stay: 3 kept by the SLA",
     ] == result.stdout.splitlines()[-2:]
     assert "c" in result.stderr
@@ -73,7 +73,7 @@ def test_a_plan_changes_nothing(run: Run, api: FakeApi) -> None:
     result = run("host rebalance --plan start")
 
     assert (2, []) == (result.exit_code, api.requests("rebalances.StartRebalance"))
-    assert "--plan, and what it takes, stands alone: start has its own" in result.stderr
+    assert "--plan, --goal and --moves cannot precede start, which has options of its own" in result.stderr
 
 
 def test_it_is_started_with_goals_and_a_budget(run: Run, api: FakeApi) -> None:
@@ -109,7 +109,7 @@ def test_its_state_names_progress_budget_and_blocks(run: Run, api: FakeApi) -> N
     assert [
         "Cluster east is RUNNING: free, empty; 7 moves, 1 of them under way; 3 of 60 within the hour",
         "It waits for 1 pod to run again",
-        f"Pods that fit nowhere, and that no moves let in: of job {BIG}",
+        f"Pods that fit on no host, and for which moves cannot free enough resources: of job {BIG}",
         "Pods that stay: 2 kept by the SLA",
     ] == lines[:4]
     assert [JOB, "3", "h1", "h2", "MOVING"] == lines[5].split()[:5]

@@ -1,4 +1,4 @@
-// What the topics "jobs", "job" and "states" tell, and what of the address they are asked for.
+// Values of the topics "jobs", "job" and "states", and the parts of the address that select them.
 import { parameter } from "./router";
 
 export const JOB_TABLE = "peloton.api.v0.table.JobTableService";

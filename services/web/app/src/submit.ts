@@ -111,7 +111,7 @@ export interface Created {
 // A try whose answer has not come: repeated with the same id, nothing is created twice.
 interface Attempt {
   id: string;
-  what: string; // all that was asked for
+  what: string; // the whole request
 }
 
 const attempts = new Map<Kind, Attempt>(); // also of texts that are too large to be kept over a reload

@@ -169,7 +169,7 @@ function Configuration({ id }: { id: string }) {
             {limits.gpuLimit ? `, ${amount("gpu", limits.gpuLimit)}` : ""}, and {again(config)}.
             {gang > 1 && ` Instances 0 to ${gang - 1} are one gang: they start together or not at all.`}
           </p>
-          {held.length > 0 && <p>Held so far, by what was asked for: {held.join(", ")}.</p>}
+          {held.length > 0 && <p>Held so far, by requests: {held.join(", ")}.</p>}
           <details><summary>All of it</summary><pre class="scroll" tabIndex={0}>{JSON.stringify(config, null, 2)}</pre></details>
         </>
       )}

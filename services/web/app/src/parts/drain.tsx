@@ -27,9 +27,9 @@ interface Plan {
 const TIMER_MAX_MS = 3_600_000; // browsers have no timer of months
 
 const WAYS: Record<string, string> = {
-  DEPARTURE_REQUEUED: "at once, back to their queue",
+  DEPARTURE_REQUEUED: "at once, and are queued again",
   DEPARTURE_STOPPED: "when they are stopped: their volume is on the host",
-  DEPARTURE_LAST: "when all others have",
+  DEPARTURE_LAST: "after all other pods",
 };
 
 export function Drain({ hostname, maintenance }: { hostname: string; maintenance: Maintenance | null }) {

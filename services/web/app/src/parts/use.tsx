@@ -1,4 +1,4 @@
-// What instances use of what they asked for: of one, or of the first of a job that are on a host.
+// Usage of instances compared with their requests: of one, or of the first of a job that are on a host.
 import { amount, count, percent } from "../format";
 import { useLive } from "../live";
 import { Bar } from "./bar";
@@ -35,11 +35,11 @@ export function Use({ job, instance }: { job: string; instance?: number }) {
       {(instance === undefined || !measured.length) && <p class="quiet">{whose}</p>}
       {KINDS.map(({ kind, label, used, asked }) => {
         const [part, whole] = [sum(used), sum(asked)];
-        const text = measured.length ? `${amount(kind, part)} of ${amount(kind, whole)} asked for, ${percent(part, whole)}` : `${amount(kind, whole)} asked for`;
+        const text = measured.length ? `${amount(kind, part)} of ${amount(kind, whole)} requested, ${percent(part, whole)}` : `${amount(kind, whole)} requested`;
         return (
           <div class="row" key={kind}>
             <span>{label}</span>
-            <Bar label={`${label} in use`} parts={[{ name: "used", value: part, tone: "use" }]} whole={Math.max(part, whole)} marks={part > whole ? [{ name: "asked for", value: whole, tone: "limit" }] : []} text={text} />
+            <Bar label={`${label} in use`} parts={[{ name: "used", value: part, tone: "use" }]} whole={Math.max(part, whole)} marks={part > whole ? [{ name: "requested", value: whole, tone: "limit" }] : []} text={text} />
           </div>
         );
       })}
