@@ -1,4 +1,4 @@
-"""Table of the causes that end a run: the party at fault, whether the pod runs again, and whether the failure counts.
+"""Table of the causes that end a run, with the party at fault, the rule for retries, and whether the failure counts.
 
 The platform retries the same failures as the original: a container that could not be started, a launch that found its
 resources gone, and a broken pipe of a container.
@@ -13,39 +13,39 @@ from peloton.model.pod import Cause, TerminationReason
 
 
 class Fault(StrEnum):
-    POD = "pod"  # its program, or its resource usage
+    POD = "pod"  # the program failed, or exceeded its resources
     HOST = "host"
-    CLUSTER = "cluster"  # its operators, its master, preferred frameworks
-    REQUEST = "request"  # the request cannot be run
+    CLUSTER = "cluster"  # operators, the Mesos master, or preemption
+    REQUEST = "request"  # the specification cannot be run
 
 
-class Again(StrEnum):
-    """Condition for the next run of a batch pod."""
+class RetryRule(StrEnum):
+    """Rule that decides whether a batch pod runs again."""
 
-    BY_POLICY = "as often as the job allows failures"
-    BY_PLATFORM = "the same, and at least four times"
-    ALWAYS = "always: it was sent away"
+    BY_POLICY = "as often as the restart policy of the job allows"
+    BY_PLATFORM = "as often as the restart policy allows, and at least four times"
+    ALWAYS = "always: the cluster evicted it"
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """Consequences of a cause. ``counts``: a FAILED or KILLED run uses up an attempt; a LOST run never does, as it may
-    not have failed. ``blames_host``: soon after the start of a run it counts against the host. ``termination``: shown
-    by a pod that was evicted by the cluster."""
+    """Consequences of a cause. ``counts``: a FAILED or KILLED run uses up an attempt; a LOST run never does, because it
+    may not have failed. ``blames_host``: a run that ends soon after its start counts against its host. ``termination``:
+    the reason that an evicted pod shows."""
 
     fault: Fault
-    again: Again
+    retry: RetryRule
     counts: bool
     blames_host: bool
     termination: TerminationReason | None = None
 
 
 _POD, _HOST, _CLUSTER, _REQUEST = Fault.POD, Fault.HOST, Fault.CLUSTER, Fault.REQUEST
-_POLICY, _PLATFORM, _ALWAYS = Again.BY_POLICY, Again.BY_PLATFORM, Again.ALWAYS
+_POLICY, _PLATFORM, _ALWAYS = RetryRule.BY_POLICY, RetryRule.BY_PLATFORM, RetryRule.ALWAYS
 _MAINTENANCE, _PREEMPTION = TerminationReason.KILLED_HOST_MAINTENANCE, TerminationReason.PREEMPTED_RESOURCES
 
 RULES: dict[Cause, Rule] = {
-    #                         fault         runs again  counts  blames the host
+    #                         fault         retry       counts  blames the host
     Cause.PROGRAM: Rule(_POD, _POLICY, True, True),  # a quick exit may be caused by a missing mount
     Cause.MEMORY: Rule(_POD, _POLICY, True, False),
     Cause.DISK: Rule(_POD, _POLICY, True, False),
@@ -71,4 +71,4 @@ RULES: dict[Cause, Rule] = {
 
 def is_cluster_eviction(cause: Cause) -> bool:
     """Return whether the cluster ended the run for its own reasons."""
-    return RULES[cause].again is Again.ALWAYS
+    return RULES[cause].retry is RetryRule.ALWAYS

@@ -34,16 +34,16 @@ OPENING = """# The states of a pod
 Generated from the [table of the pod machine](../peloton/lifecycle/pod_machine.py) by `make docs`; do not edit. Why
 there is one table is in [ADR 36](adr/0036-one-pod-machine.md).
 
-A pod is a row: where it is (its *state*), where it is steered (its *goal*), which run it has and which it wants, which
-configuration it has and which it wants. Only the events below write it. Of an event's rows the first whose condition
-holds decides; where none holds, nothing changes. Every event leaves a pod event, except those marked *quiet*. *On a
-host* are LAUNCHED, STARTING, RUNNING, PREEMPTING and KILLING, *ended* SUCCEEDED, FAILED, LOST and KILLED; *it is to
-end* says that the goal is KILLED, PREEMPTING or DELETED.
+A pod is a row of the database with its current state and its desired state (the *goal*), its current and its desired
+run, and its current and its desired configuration. Only the events below write it. The first row of an event whose
+condition holds applies; if none holds, nothing changes. Every event is recorded as a pod event, except those marked
+*quiet*. *On a host* means LAUNCHED, STARTING, RUNNING, PREEMPTING or KILLING; *ended* means SUCCEEDED, FAILED, LOST or
+KILLED; *it is to end* means that the goal is KILLED, PREEMPTING or DELETED.
 """
-JOBS = """## Where a job is steered
+JOBS = """## The goal of a job
 
-The same for the goal of a job, and for its state where people change that; generated from its
-[table](../peloton/lifecycle/job_machine.py). In between, the state of a job is what a count of its pods makes of it.
+The events that set the goal of a job, and its state where users change it; generated from its
+[table](../peloton/lifecycle/job_machine.py). At all other times the state of a job is computed from counts of its pods.
 """
 Words = Mapping[Condition, tuple[str, str]]
 WORDS: Words = {
@@ -57,10 +57,10 @@ WORDS: Words = {
     terms.RELAUNCHES: ("its next run is a RELAUNCH", "its next run is no RELAUNCH"),
     terms.NOT_DUE: ("its next run is not due", "its next run is due"),
     terms.UNPLACED: ("it has no place in a queue", "it has a place in a queue"),
-    terms.UNTERMINATED: ("its run was not asked to end", "its run was asked to end"),
+    terms.UNTERMINATED: ("no end of its run was requested", "an end of its run was requested"),
     terms.UNSTARTED: ("it has not run yet", "it has run"),
     terms.NO_PREFERRED_HOST: ("it has no desired host", "it has a desired host"),
-    terms.LAST: ("this eviction is to be its end", "this eviction is not to be its end"),
+    terms.LAST: ("it does not run again after this eviction", "it runs again after this eviction"),
 }
 JOB_WORDS: Words = {
     jobs.ENDED: ("it has ended", "it has not ended"),
@@ -264,7 +264,7 @@ def _value_text(value: Any) -> str:
 
 
 def _groups() -> Iterator[str]:
-    yield "Columns that are set together; what stands *so* comes with the event:"
+    yield "Groups of columns that are set together; values in *italics* come with the event:"
     yield ""
     for name, group in GROUPS.items():
         yield f"* *{name}*: " + ", ".join(f"`{column}` = {_value_text(value)}" for column, value in group.items())

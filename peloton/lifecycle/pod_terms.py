@@ -106,7 +106,7 @@ NON_RUNNING_KILLED = "Non-running task killed"
 
 ON_REQUEST = Termination(TerminationReason.KILLED_ON_REQUEST)
 LOST, LOST_STOPPED = Joined(("Task LOST: ", MESSAGE)), Joined(("Stopped task LOST event: ", MESSAGE))
-EVICTED_BY_CLUSTER = Joined(("Sent away, as ", Parameter("cause"), ": ", MESSAGE))
+EVICTED_BY_CLUSTER = Joined(("Evicted by the cluster, ", Parameter("cause"), ": ", MESSAGE))
 
 NO_NEXT_RUN: Sets = {"next_run": NextRun.NONE, "due_ns": 0}
 NO_PLACE: Sets = {"queue_seq": 0}

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from peloton.lifecycle.avoidance import QUICK_S
 from peloton.lifecycle.backoff import DEFAULT_BACKOFF, NO_BACKOFF, Backoff, batch_due_ns
-from peloton.lifecycle.endings import RULES, Again, is_cluster_eviction
+from peloton.lifecycle.endings import RULES, RetryRule, is_cluster_eviction
 from peloton.model.job import JobType
 from peloton.model.pod import ENDING_GOALS, TERMINAL, Cause, NextRun, PodRecord, PodState, TerminationReason
 from peloton.model.times import NS_PER_S
@@ -116,6 +116,6 @@ def may_retry(pod: PodRecord, cause: Cause) -> bool:
 
 def attempts_max(pod: PodRecord, cause: Cause) -> int:
     """Return the failures after which a batch pod has no next run."""
-    if RULES[cause].again is Again.BY_PLATFORM:
+    if RULES[cause].retry is RetryRule.BY_PLATFORM:
         return max(pod.max_failures, SYSTEM_FAILURE_ATTEMPTS)
     return pod.max_failures

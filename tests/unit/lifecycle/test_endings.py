@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from peloton.lifecycle.endings import RULES, Again, Fault
+from peloton.lifecycle.endings import RULES, Fault, RetryRule
 from peloton.model.pod import Cause
 
 
@@ -20,7 +20,7 @@ def test_no_job_pays_for_what_the_cluster_does(cause: Cause) -> None:
     """
     rule = RULES[cause]
 
-    if rule.again is Again.ALWAYS:
+    if rule.retry is RetryRule.ALWAYS:
         assert (Fault.CLUSTER, False, False) == (rule.fault, rule.counts, rule.blames_host)
     else:
         assert rule.termination is None

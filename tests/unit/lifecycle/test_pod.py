@@ -180,7 +180,7 @@ def test_a_pod_of_a_drained_host_is_evicted(job_type: JobType) -> None:
 
     pod = apply(a_pod(desired_host="host", goal=default_pod_goal(job_type)), status, job_type).pod
 
-    assert ("Sent away, as its host is drained: terminated", "REASON_X") == (pod.message, pod.reason)
+    assert ("Evicted by the cluster, its host is drained: terminated", "REASON_X") == (pod.message, pod.reason)
     assert Termination(TerminationReason.KILLED_HOST_MAINTENANCE) == pod.termination
     assert (PodState.KILLED, 0, "") == (pod.state, pod.failure_count, pod.desired_host)
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from peloton.lifecycle.backoff import Backoff
-from peloton.lifecycle.endings import RULES, Again
+from peloton.lifecycle.endings import RULES, RetryRule
 from peloton.lifecycle.goal import default_pod_goal
 from peloton.lifecycle.retry import QUICK_FAILURES, REASON_LAUNCH_REFUSED, REST, Ending, after_end, may_retry
 from peloton.model.ids import JobId
@@ -61,7 +61,7 @@ def test_batch_pods_run_again_by_rule(state: PodState, changes: dict[str, object
     assert expected == after_end(make_ended_pod(state, **changes), JobType.BATCH)
 
 
-@pytest.mark.parametrize("cause", [cause for cause in Cause if RULES[cause].again is Again.BY_PLATFORM])
+@pytest.mark.parametrize("cause", [cause for cause in Cause if RULES[cause].retry is RetryRule.BY_PLATFORM])
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
@@ -77,7 +77,7 @@ def test_what_the_platform_broke_runs_four_times_at_least(
     assert expected == after_end(make_ended_pod(PodState.FAILED, **changes), JobType.BATCH, cause=cause)
 
 
-EVICTED_BY_CLUSTER = [cause for cause in Cause if RULES[cause].again is Again.ALWAYS]
+EVICTED_BY_CLUSTER = [cause for cause in Cause if RULES[cause].retry is RetryRule.ALWAYS]
 
 
 @pytest.mark.parametrize("job_type", [JobType.BATCH, JobType.SERVICE])

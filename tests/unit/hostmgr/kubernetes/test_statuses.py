@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from peloton.lifecycle.endings import RULES, Again
+from peloton.lifecycle.endings import RULES, RetryRule
 from peloton.lifecycle.pod import parse_termination
 from peloton.model.pod import Cause, ContainerState, ContainerStatus, PodState, PodStatus
 from peloton.model.resources import Resources
@@ -111,7 +111,7 @@ def test_a_pod_that_never_began_may_begin_again() -> None:
     status = status_of(last("noimage"), deleted=True)
 
     assert (LOST, Cause.NOT_STARTED) == (status.state, status.cause)
-    assert Again.ALWAYS is RULES[status.cause].again
+    assert RetryRule.ALWAYS is RULES[status.cause].retry
 
 
 def test_an_init_container_that_failed_is_named() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from peloton.lifecycle.endings import RULES, Again
+from peloton.lifecycle.endings import RULES, RetryRule
 from peloton.model.pod import Cause
 from services.hostmgr.mesos.reasons import CAUSES, cause_of
 
@@ -106,4 +106,4 @@ def test_the_platform_pays_for_what_the_original_pays_for(reason: str, message: 
     """A pod without retries that fails for another reason stays FAILED; a killed executor counts for the job."""
     is_paid_for = (reason, message) in PAID_FOR or (reason, "") in PAID_FOR
 
-    assert is_paid_for is (RULES[cause_of({"reason": reason, "message": message})].again is Again.BY_PLATFORM)
+    assert is_paid_for is (RULES[cause_of({"reason": reason, "message": message})].retry is RetryRule.BY_PLATFORM)
