@@ -16,7 +16,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 import click
 
-from peloton.model.text import PROSE, escape
+from peloton.model.text import MULTI_LINE, escape
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -33,7 +33,7 @@ def echo(
 ) -> None:
     """Print a text, which may have lines and tabs. ``prefix`` is the command's own and printed unescaped; so is the
     style."""
-    shown = escape(text, PROSE)
+    shown = escape(text, MULTI_LINE)
     click.echo(prefix + (click.style(shown, fg=fg, bold=bold) if fg or bold else shown), err=err, nl=nl, file=file)
 
 

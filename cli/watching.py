@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from cli.errors import Failed
 from cli.terminal import Visible, console, echo
-from peloton.model.text import PROSE, escape
+from peloton.model.text import MULTI_LINE, escape
 
 if TYPE_CHECKING:
     import grpc
@@ -94,7 +94,7 @@ class Display(Generic[T]):
 
 
 def print_line(console: Console, text: str) -> None:
-    console.print(escape(text, PROSE), markup=False, highlight=False, soft_wrap=True)
+    console.print(escape(text, MULTI_LINE), markup=False, highlight=False, soft_wrap=True)
 
 
 @contextmanager

@@ -47,8 +47,8 @@ def goals_option(function: F) -> F:
         "goals",
         type=click.Choice([goal.lower() for goal in Goal]),
         multiple=True,
-        help="free: free resources for a pod that fits on no host; the default. spread: fill hosts that are far "
-        "emptier than the mean. empty: empty hosts with few pods. May be repeated; spread and empty exclude each other.",
+        help="free: free resources for a pod that fits on no host; the default. spread: fill hosts far emptier "
+        "than the mean. empty: empty hosts with few pods. May be repeated; spread and empty exclude each other.",
     )
     return option(function)
 

@@ -1,8 +1,8 @@
-"""JSON schemas of the users' YAML files, for editors: the input of ``yaml_config``, with the bounds that the api
-checks.
+"""JSON schemas of the YAML files that users write, for completion and validation in editors. They accept the files that
+``yaml_config`` reads, within the bounds that the API checks.
 
 Keys are suggested in lower case and accepted in any mix of cases and underscores, as on the command line. The schemas
-are stricter in one point: a key without a value is not accepted. They use draft 7, which all editors support.
+are stricter in one way: a key needs a value. They use draft 7, which all editors support.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ Kind: TypeAlias = Any
 DRAFT = "http://json-schema.org/draft-07/schema#"
 MERGE_KEY = "^<<$"
 EXTENSION = re.compile(r"\bExtension(: |\. ?|, )")
-"""Mark of a comment for an element that the original API lacks."""
+"""Marker in a .proto comment: the original API does not have the element."""
 
 
 class File(NamedTuple):
-    """A file of users. ``message``: the message that is read from it."""
+    """A kind of YAML file. ``message`` is the protobuf message that the file is parsed into."""
 
     message: type[Any]
     title: str
@@ -57,7 +57,7 @@ _LABELS: Schema = {"maxItems": bounds.LABELS_MAX}
 _COUNT: Schema = {"maximum": bounds.TASKS_PER_JOB_MAX}
 _PATH: Schema = {"pattern": r"^(?!/)(?!(.*/)?\.{0,2}(/|$)).+$", "maxLength": bounds.VOLUME_PATH_MAX}
 _MEBIBYTES: Schema = {"minimum": 1, "maximum": bounds.VOLUME_MB_MAX}
-_OTHERS: Schema = {"maxItems": bounds.CONTAINERS_MAX - 1}
+_EXTRA_CONTAINERS: Schema = {"maxItems": bounds.CONTAINERS_MAX - 1}
 _CONTAINERS: Schema = {"maxItems": bounds.CONTAINERS_MAX}
 _COMMAND: Schema = {"maxLength": bounds.COMMAND_BYTES_MAX}
 _VARIABLE: Schema = {"pattern": "^[^=]+$"}
@@ -77,7 +77,7 @@ RULES: dict[str, dict[str, Schema]] = {
     "v0.job.GangClose": {"label": _TEXT | {"minLength": 1}},
     "v0.task.ResourceConfig": _V0_AMOUNTS,
     "v0.task.PortConfig": {"value": _PORT, "name": {"minLength": 1}},
-    "v0.task.TaskConfig": {"otherContainers": _OTHERS, "initContainers": _OTHERS},
+    "v0.task.TaskConfig": {"otherContainers": _EXTRA_CONTAINERS, "initContainers": _EXTRA_CONTAINERS},
     "v0.task.ContainerConfig": {"name": {"pattern": f"^{bounds.CONTAINER_NAME.pattern}$"}},
     "mesos.v1.CommandInfo": {"value": _COMMAND},
     "mesos.v1.Environment.Variable": {"name": _VARIABLE},
@@ -87,7 +87,7 @@ RULES: dict[str, dict[str, Schema]] = {
     "v1alpha.pod.ResourceSpec": _V1_AMOUNTS,
     "v1alpha.pod.PortSpec": {"value": _PORT},
     "v1alpha.pod.PersistentVolumeSpec": {"container_path": _PATH, "size_mb": _MEBIBYTES},
-    "v1alpha.pod.PodSpec": {"containers": _CONTAINERS, "init_containers": _OTHERS},
+    "v1alpha.pod.PodSpec": {"containers": _CONTAINERS, "init_containers": _EXTRA_CONTAINERS},
     "v1alpha.pod.CommandSpec": {"value": _COMMAND},
     "v1alpha.pod.Environment": {"name": _VARIABLE},
     "v0.respool.ResourcePoolConfig": {"name": {"pattern": "^[^/]+$", "maxLength": bounds.POOL_NAME_MAX}},
@@ -119,19 +119,19 @@ REQUIRED = {
 
 @cache
 def schema_of(name: str) -> Schema:
-    """Return the schema of the file of this name in FILES."""
+    """Return the JSON schema of a kind of file, by its name in FILES."""
     file = FILES[name]
     definitions: dict[str, Schema] = {}
-    waiting = [file.message.DESCRIPTOR]
-    while waiting:
-        kind = waiting.pop()
+    pending = [file.message.DESCRIPTOR]
+    while pending:
+        kind = pending.pop()
         if _key(kind) in definitions:
             continue
-        definitions[_key(kind)] = _message(kind)
+        definitions[_key(kind)] = _message_schema(kind)
         for field in kind.fields:
             value = field.message_type.fields_by_name["value"] if is_map(field) else field
             if value.message_type is not None:
-                waiting.append(value.message_type)
+                pending.append(value.message_type)
     root = _ref(file.message.DESCRIPTOR)
     return {"$schema": DRAFT, "title": file.title, "allOf": [root], "definitions": definitions}
 
@@ -144,9 +144,9 @@ def _ref(kind: Kind) -> Schema:
     return {"$ref": f"#/definitions/{_key(kind)}"}
 
 
-def _message(kind: Kind) -> Schema:
+def _message_schema(kind: Kind) -> Schema:
     rules = RULES.get(_key(kind), {})
-    properties = {squash(field.name): _field(field, rules.get(field.name, {})) for field in kind.fields}
+    properties = {squash(field.name): _field_schema(field, rules.get(field.name, {})) for field in kind.fields}
     place = f"#/definitions/{_key(kind)}{'/anyOf/1' if is_duration(kind) else ''}/properties"
     spellings: Schema = {_spelling_pattern(name, but=name): {"$ref": f"{place}/{name}"} for name in properties}
     schema: Schema = {
@@ -155,7 +155,7 @@ def _message(kind: Kind) -> Schema:
         "patternProperties": spellings | {MERGE_KEY: {}},
         "additionalProperties": False,
     }
-    if text := _about(kind.full_name):
+    if text := _describe(kind.full_name):
         schema["description"] = text
     if required := [field for field in kind.fields if field.is_required or field.name in REQUIRED.get(_key(kind), ())]:
         schema["allOf"] = [_require_key(field) for field in required]
@@ -174,48 +174,49 @@ def _any_case_pattern(letter: str) -> str:
 
 
 def _require_key(field: Field) -> Schema:
-    """Require the field in any spelling; without one, editors show the first choice."""
+    """Require the key in any spelling. The suggested spelling is the first alternative, which editors report as
+    missing."""
     name = squash(field.name)
-    has_another = {"not": {"propertyNames": {"not": {"pattern": _spelling_pattern(name)}}}}
-    return {"anyOf": [{"required": [name]}, has_another]}
+    has_other_spelling = {"not": {"propertyNames": {"not": {"pattern": _spelling_pattern(name)}}}}
+    return {"anyOf": [{"required": [name]}, has_other_spelling]}
 
 
-def _field(field: Field, rule: Schema) -> Schema:
+def _field_schema(field: Field, rule: Schema) -> Schema:
     if is_map(field):
-        schema = _map(field)
+        schema = _map_schema(field)
     elif field.is_repeated and field.type != FieldDescriptor.TYPE_BYTES:
-        schema = {"type": "array", "items": _one(field)}
+        schema = {"type": "array", "items": _value_schema(field)}
     else:
-        schema = _one(field)
+        schema = _value_schema(field)
     if rule:
         schema = schema | rule if "anyOf" not in schema else {"allOf": [schema, rule]}
-    if text := _about(field.full_name):
+    if text := _describe(field.full_name):
         schema = schema | {"description": text}
     return schema | ({"deprecated": True} if field.GetOptions().deprecated else {})
 
 
-def _about(name: str) -> str:
-    """Return the comment of a name, without the word that marks additions to the original API."""
+def _describe(name: str) -> str:
+    """Return the comment of an element in its .proto file, without the marker of additions to the original API."""
     text = EXTENSION.sub("", comment_of(name)).strip()
     return text[:1].upper() + text[1:]
 
 
-def _map(field: Field) -> Schema:
+def _map_schema(field: Field) -> Schema:
     """Return the schema of a map, in which a key without a value stands for an empty message."""
     key, value = (field.message_type.fields_by_name[name] for name in ("key", "value"))
-    schema: Schema = {"type": "object", "additionalProperties": _one(value)}
+    schema: Schema = {"type": "object", "additionalProperties": _value_schema(value)}
     if value.message_type is not None:
-        schema["additionalProperties"] = {"anyOf": [_one(value), {"type": "null"}]}
+        schema["additionalProperties"] = {"anyOf": [_value_schema(value), {"type": "null"}]}
     if key.cpp_type in INTEGER_RANGES:
         schema["propertyNames"] = {"pattern": "^([0-9]+|<<)$"}
     return schema
 
 
-def _one(field: Field) -> Schema:
+def _value_schema(field: Field) -> Schema:
     if field.message_type is not None:
         return _ref(field.message_type)
     if field.type == FieldDescriptor.TYPE_ENUM:
-        return _enum(field.enum_type)
+        return _enum_schema(field.enum_type)
     if field.type == FieldDescriptor.TYPE_STRING:
         return {"type": ["string", "number", "boolean"]}  # 8080 and yes are read as text
     if field.type == FieldDescriptor.TYPE_BOOL:
@@ -229,21 +230,21 @@ def _one(field: Field) -> Schema:
     return {"type": "number"}
 
 
-def _enum(enum: Kind) -> Schema:
+def _enum_schema(enum: Kind) -> Schema:
     """Return the schema of an enum: names are suggested as written, and accepted in any mix of cases and underscores;
     numbers are accepted as well."""
     names = [value.name for value in enum.values]
     spellings = "|".join(_spelling_pattern(squash(name)) for name in names)
     numbers = [{"type": "integer", "minimum": low, "maximum": high} for low, high in _find_runs(enum.values_by_number)]
-    comments = {name: _about(f"{enum.full_name}.{name}") for name in names}
-    about = [f"{name}: {text}" for name, text in comments.items() if text]
+    comments = {name: _describe(f"{enum.full_name}.{name}") for name in names}
+    descriptions = [f"{name}: {text}" for name, text in comments.items() if text]
     schema: Schema = {"anyOf": [{"enum": names}, {"type": "string", "pattern": spellings}, *numbers]}
-    return schema | ({"description": " ".join(about)} if about else {})
+    return schema | ({"description": " ".join(descriptions)} if descriptions else {})
 
 
 def _find_runs(numbers: Iterable[int]) -> list[tuple[int, int]]:
-    """Return the first and last of each run of consecutive numbers: editors would suggest the numbers of a list as
-    values."""
+    """Return the first and last of each run of consecutive numbers. Editors suggest the values of an enumeration, but
+    not those of a range."""
     runs: list[tuple[int, int]] = []
     for number in sorted(numbers):
         if runs and runs[-1][1] == number - 1:

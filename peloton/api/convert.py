@@ -1,6 +1,6 @@
-"""Conversion between v0 messages and the model: configurations inward, records outward.
+"""Conversion between v0 messages and the model: messages to configurations, and records to messages.
 
-States are converted by name, except in storage, which keeps the wire's numbers.
+States are converted by name, except in storage, which has the numbers of the messages.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ _STRATEGIES = {
 }
 
 
-# -- configurations inward -----------------------------------------------------------------------------------------
+# -- from messages: configurations ---------------------------------------------------------------------------------
 
 
 def job_type(config: job_pb2.JobConfig) -> JobType:
@@ -123,7 +123,7 @@ def pod_shape(
     strategy: job_pb2.PlacementStrategy.ValueType = job_pb2.PLACEMENT_STRATEGY_INVALID,
     layout: Layout | None = None,
 ) -> PodShape:
-    """Return the properties of an instance's effective configuration that admission and placement use."""
+    """Return the part of an instance's effective configuration that admission and placement use."""
     policy = task.preemptionPolicy.type
     preemptible = sla.preemptible
     if policy != task_pb2.PreemptionPolicy.TYPE_INVALID:
@@ -167,7 +167,7 @@ KILL_GRACE_DEFAULT_S = 30
 
 
 def kill_grace_s(config: task_pb2.TaskConfig) -> int:
-    """Return the seconds that a killed pod has to end by itself."""
+    """Return the seconds between the signal to stop a pod and the end of its process by force."""
     return config.killGracePeriodSeconds or KILL_GRACE_DEFAULT_S
 
 
@@ -178,7 +178,7 @@ def image_of(config: Part) -> str:
 
 
 def constraint(wire: task_pb2.Constraint) -> Constraint | None:
-    """Convert a constraint; None for one without a type, which restricts nothing."""
+    """Convert a constraint. One without a type restricts nothing: return None."""
     match wire.type:
         case task_pb2.Constraint.LABEL_CONSTRAINT:
             return _label_constraint(wire.labelConstraint)
@@ -187,10 +187,10 @@ def constraint(wire: task_pb2.Constraint) -> Constraint | None:
         case task_pb2.Constraint.OR_CONSTRAINT:
             return AnyOf(_parts(wire.orConstraint.constraints))
         case task_pb2.Constraint.NOT_CONSTRAINT:
-            refused = constraint(wire.notConstraint.constraint)
-            if refused is None:
-                raise InvalidArgument("not constraint has no constraint")
-            return negate(refused)
+            negated = constraint(wire.notConstraint.constraint)
+            if negated is None:
+                raise InvalidArgument("a NOT constraint has no constraint: set notConstraint.constraint")
+            return negate(negated)
         case _:
             return None
 
@@ -214,7 +214,7 @@ def _label_constraint(wire: task_pb2.LabelConstraint) -> Constraint:
             raise InvalidArgument(f"label constraint on {quote(label.key)} has no kind")
 
 
-# -- records outward -----------------------------------------------------------------------------------------------
+# -- to messages: records ------------------------------------------------------------------------------------------
 
 ADMITTED_REASON = "admitted, waits for a host"
 
@@ -232,13 +232,13 @@ def public_counts(counts: Mapping[PodState, int]) -> Counter[PodState]:
     return shown
 
 
-def pod_states_asked(number: int) -> list[PodState]:
-    """Return the states that a filter for the state of this number finds: PENDING includes admitted pods, READY is
-    these only. Raises InvalidArgument."""
-    asked = POD_STATES.get(number)
-    if asked is None:
+def matching_pod_states(number: int) -> list[PodState]:
+    """Return the stored states that match a filter by state: PENDING also matches admitted pods, which are READY.
+    Raises InvalidArgument."""
+    public_state = POD_STATES.get(number)
+    if public_state is None:
         raise InvalidArgument(f"task state {number} is not known")
-    return [state for state in PodState if asked in (state, state.public)]
+    return [state for state in PodState if public_state in (state, state.public)]
 
 
 def pod_runtime(pod: PodRecord, limits: task_pb2.ResourceConfig | None = None) -> task_pb2.RuntimeInfo:
@@ -304,9 +304,9 @@ def resource_usage(limits: task_pb2.ResourceConfig, seconds: float) -> dict[str,
 
 
 def task_info(pod: PodRecord, config: task_pb2.TaskConfig | None, *, with_usage: bool = True) -> task_pb2.TaskInfo:
-    """Convert a pod. ``with_usage``: the job is a batch job, for which usage is reported."""
-    its_limits = limits(config) if config is not None and with_usage else None
-    info = task_pb2.TaskInfo(instanceId=pod.instance_id, config=config, runtime=pod_runtime(pod, its_limits))
+    """Convert a pod. ``with_usage`` adds resource usage, which only batch jobs report."""
+    task_limits = limits(config) if config is not None and with_usage else None
+    info = task_pb2.TaskInfo(instanceId=pod.instance_id, config=config, runtime=pod_runtime(pod, task_limits))
     info.jobId.value = pod.job_id
     return info
 
@@ -365,8 +365,8 @@ def job_runtime(
 
 
 def job_info(job: JobRecord, config: job_pb2.JobConfig) -> job_pb2.JobInfo:
-    its_limits = limits(config.defaultConfig) if job.type.runs_to_end else None
-    info = job_pb2.JobInfo(config=config, runtime=job_runtime(job, its_limits))
+    task_limits = limits(config.defaultConfig) if job.type.runs_to_end else None
+    info = job_pb2.JobInfo(config=config, runtime=job_runtime(job, task_limits))
     info.id.value = job.job_id
     return info
 

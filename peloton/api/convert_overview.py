@@ -1,4 +1,4 @@
-"""Conversion of overviews to messages: problems, host events, and amounts of hosts."""
+"""Conversion of problems, host events and host resources to v0 messages."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def host_event_kinds(numbers: Iterable[int]) -> list[HostEventKind]:
     for number in numbers:
         name = overview_pb2.HostEventKind.DESCRIPTOR.values_by_number.get(number)
         if not number or name is None:
-            raise InvalidArgument(f"kind {number} of events of hosts is not known: want 1 to {len(HostEventKind)}")
+            raise InvalidArgument(f"host event kind {number} is not known: want 1 to {len(HostEventKind)}")
         found.append(HostEventKind(name.name.removeprefix(_EVENT_PREFIX)))
     return found
 

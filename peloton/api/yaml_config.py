@@ -20,7 +20,7 @@ from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 
 from peloton.api.respell import squash
-from peloton.model.text import PROSE, escape, is_printable, quote
+from peloton.model.text import MULTI_LINE, escape, is_printable, quote
 
 MessageT = TypeVar("MessageT", bound=Message)
 # Two unrelated classes implement descriptors, and messages are typed as having either.
@@ -367,11 +367,11 @@ def enum_choices(enum: Any) -> str:
 
 
 class VisibleDumper(yaml.SafeDumper):
-    """Writes texts with steering characters in double quotes, in which YAML interprets their escapes."""
+    """Writes texts with control characters in double quotes, in which YAML interprets their escapes."""
 
 
 def represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.Node:
-    style = None if is_printable(text, PROSE) else '"'
+    style = None if is_printable(text, MULTI_LINE) else '"'
     return dumper.represent_scalar(f"{TAG}str", text, style=style)
 
 
@@ -388,7 +388,7 @@ def dump_plain(shown: dict[str, Any]) -> str:
     text = yaml.dump(
         shown, Dumper=VisibleDumper, sort_keys=False, allow_unicode=True, default_flow_style=False, width=120
     )
-    return escape(str(text), PROSE)
+    return escape(str(text), MULTI_LINE)
 
 
 def plain(message: Message) -> dict[str, Any]:

@@ -61,7 +61,7 @@ def pod_query(spec: task_pb2.QuerySpec) -> PodQuery:
     """Convert a pod query. Raises InvalidArgument."""
     check_no_nul(*spec.hosts)
     return PodQuery(
-        states=[state for number in spec.taskStates for state in convert.pod_states_asked(number)],
+        states=[state for number in spec.taskStates for state in convert.matching_pod_states(number)],
         names=list(spec.names),
         hosts=list(spec.hosts),
         order=_order(spec.pagination),

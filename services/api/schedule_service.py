@@ -26,7 +26,7 @@ from peloton.model.schedule import (
     ScheduleOptions,
     Times,
 )
-from peloton.model.text import quote, steering_fault
+from peloton.model.text import control_character_fault, quote
 from services.api.calls import Calls, check_wanted
 from services.api.new_jobs import NewJobs
 from services.api.servicer import write
@@ -75,7 +75,7 @@ class ScheduleService:
     async def CreateSchedule(self, request: pb.CreateScheduleRequest, context: Any) -> pb.CreateScheduleResponse:
         name, times, options = _name(request.name), _times(request.times), _options(request)
         fault = times_fault(times) or _zone_fault(times.time_zone) or options_fault(options, request.note)
-        if fault or (fault := steering_fault("note", request.note)):
+        if fault or (fault := control_character_fault("note", request.note)):
             raise InvalidArgument(f"schedule {name}: {fault}")
         job = await self._check_job(request.job_config)
         check_wanted(context)
@@ -167,7 +167,7 @@ def _name(name: str) -> str:
 
 
 def _note(note: str) -> str:
-    if fault := note_fault(note) or steering_fault("note", note):
+    if fault := note_fault(note) or control_character_fault("note", note):
         raise InvalidArgument(fault)
     return note
 

@@ -26,7 +26,7 @@ from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.errors import InvalidArgument
 from peloton.lifecycle.constraints import pod_labels_named
-from peloton.model.text import PROSE, is_printable, quote, shorten, steering_fault
+from peloton.model.text import MULTI_LINE, control_character_fault, is_printable, quote, shorten
 
 NEVER_PREEMPTED = "a pod with a volume is never preempted: it can be neither preemptible nor revocable"
 CONSTRAINT_DEPTH_MAX = 20
@@ -77,13 +77,13 @@ def label_faults(labels: Iterable[peloton_pb2.Label]) -> Iterator[str]:
     """Yield a text for each label whose key or value contains terminal control characters."""
     for label in labels:
         if not is_printable(label.key):
-            yield steering_fault("label", label.key)
-        if not is_printable(label.value, PROSE):
-            yield steering_fault(f"label {quote(label.key)}: value", label.value, PROSE)
+            yield control_character_fault("label", label.key)
+        if not is_printable(label.value, MULTI_LINE):
+            yield control_character_fault(f"label {quote(label.key)}: value", label.value, MULTI_LINE)
 
 
 def _name(pod: task_pb2.TaskConfig) -> Iterator[str]:
-    if fault := steering_fault("name", pod.name):
+    if fault := control_character_fault("name", pod.name):
         yield fault
 
 
@@ -102,7 +102,7 @@ def _ports_of(ports: Sequence[task_pb2.PortConfig]) -> Iterator[str]:
     env_names: dict[str, str] = {}
     for port in ports:
         for field, text in (("port name", port.name), ("envName", port.envName)):
-            if fault := steering_fault(field, text):
+            if fault := control_character_fault(field, text):
                 yield fault
         if port.value > PORT_MAX:
             yield f"port {quote(port.name)} has value {port.value}, the greatest port is {PORT_MAX}"

@@ -21,7 +21,7 @@ from peloton.api.v0.task import task_pb2
 from peloton.api.wire_faults import missing
 from peloton.lifecycle.latency import bounds_refusal
 from peloton.model.job import GANG_MEMBERS_MAX
-from peloton.model.text import PROSE, quote, steering_fault
+from peloton.model.text import MULTI_LINE, control_character_fault, quote
 from services.api.faults import Faults
 from services.api.pool_rules import PoolBounds, PoolValidator
 from services.api.task_rules import (
@@ -130,10 +130,10 @@ def _text_fault(config: job_pb2.JobConfig) -> str:
             return f"{field} has {len(text)} characters, at most {TEXT_MAX} are allowed"
         if "\0" in text:
             return f"{field} {quote(text)} contains NUL"
-        if fault := steering_fault(field, text, PROSE if field == "description" else ""):
+        if fault := control_character_fault(field, text, MULTI_LINE if field == "description" else ""):
             return fault
     for group in config.ldapGroups:
-        if fault := steering_fault("ldapGroups", group):
+        if fault := control_character_fault("ldapGroups", group):
             return fault
     if len(config.labels) > LABELS_MAX:
         return f"job has {len(config.labels)} labels, at most {LABELS_MAX} are allowed"

@@ -17,7 +17,7 @@ from peloton.model.ids import ROOT_POOL_ID, RespoolId
 from peloton.model.reason import Reason
 from peloton.model.resources import RESOURCE_KINDS, UNLIMITED
 from peloton.model.respool import PoolResource, PoolSpec
-from peloton.model.text import PROSE, quote, shorten, steering_fault
+from peloton.model.text import MULTI_LINE, control_character_fault, quote, shorten
 from peloton.scheduling.admission import Ledger, first_refusal
 from peloton.scheduling.entitlement import Entitlement
 from peloton.scheduling.gangs import GangRun, Usage
@@ -139,8 +139,8 @@ def _check_texts(config: pb.ResourcePoolConfig) -> None:
     """Refuse texts that would steer a terminal that shows them. Raises InvalidArgument."""
     texts = [("resource pool name", config.name, ""), ("owningTeam", config.owningTeam, "")]
     texts += [("ldapGroups", group, "") for group in config.ldapGroups]
-    for field, text, kept in (*texts, ("description", config.description, PROSE)):
-        if fault := steering_fault(field, text, kept):
+    for field, text, allowed in (*texts, ("description", config.description, MULTI_LINE)):
+        if fault := control_character_fault(field, text, allowed):
             raise InvalidArgument(fault)
 
 

@@ -104,5 +104,5 @@ def test_a_negation_reads_as_one(condition: int, count: int, expected: str) -> N
 
 def test_a_negation_of_nothing_is_refused() -> None:
     """A negation without a constraint is refused, since it would match no host or every one."""
-    with pytest.raises(InvalidArgument, match="not constraint has no constraint"):
+    with pytest.raises(InvalidArgument, match="a NOT constraint has no constraint"):
         convert.constraint(negation())

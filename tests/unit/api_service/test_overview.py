@@ -332,8 +332,8 @@ async def test_events_of_hosts(overview: Any, storage: Storage) -> None:
     assert [] == list((await overview.ListHostEvents(ask(hostname="nobody"))).events)
     for bad, why in (
         (ask(limit=501), "501 events in one answer, the limit is 500"),
-        (ask(kinds=[99]), "kind 99 of events of hosts is not known: want 1 to 23"),
-        (ask(kinds=[pb.HOST_EVENT_KIND_INVALID]), "kind 0 of events"),
+        (ask(kinds=[99]), "kind 99 is not known: want 1 to 23"),
+        (ask(kinds=[pb.HOST_EVENT_KIND_INVALID]), "host event kind 0 is not known"),
         (ask(before=-1), "before -1 and after 0"),
     ):
         with pytest.raises(grpc.aio.AioRpcError, match=why) as found:

@@ -19,7 +19,7 @@ from peloton.api.v0.job import job_pb2
 from peloton.api.v0.respool import respool_pb2
 from peloton.api.v0.table import table_pb2
 from peloton.api.v0.task import task_pb2
-from peloton.model.text import PROSE, is_printable
+from peloton.model.text import MULTI_LINE, is_printable
 from tests.unit.cli.conftest import Run
 from tests.unit.cli.fake_api import FakeAgent, FakeApi
 from tests.unit.cli.test_respool_and_host import lookup_answer
@@ -82,7 +82,7 @@ def test_no_command_prints_what_steers(run: Run, answers: FakeApi, line: str) ->
     """No form of the output has control characters; the text is still recognisable."""
     result = run(line)
 
-    assert (0, True) == (result.exit_code, is_printable(result.output, PROSE)), result.output
+    assert (0, True) == (result.exit_code, is_printable(result.output, MULTI_LINE)), result.output
     assert "title" in result.output
 
 

@@ -7,7 +7,7 @@ import unicodedata
 
 import pytest
 
-from peloton.model.text import PROSE, QUOTED_MAX, escape, is_printable, quote, shorten, steering_fault
+from peloton.model.text import MULTI_LINE, QUOTED_MAX, control_character_fault, escape, is_printable, quote, shorten
 
 LONG = "n" * 50_000_000
 DIRECTION = {"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"}
@@ -21,7 +21,7 @@ def is_steering(character: str) -> bool:
     return unicodedata.bidirectional(character) in DIRECTION or unicodedata.name(character, "") in MARKS
 
 
-def test_steering_characters_are_those_of_unicode() -> None:
+def test_control_characters_are_those_of_unicode() -> None:
     """The escaped characters are exactly the controlling ones among all of Unicode."""
     wrong = [hex(code) for code in range(sys.maxunicode + 1) if is_steering(chr(code)) == is_printable(chr(code))]
 
@@ -29,19 +29,19 @@ def test_steering_characters_are_those_of_unicode() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "kept", "expected"),
+    ("text", "allowed", "expected"),
     [
         ("x\x1b[31m", "", r"x\x1b[31m"),
         ("a\x1b]0;title\x07b", "", r"a\x1b]0;title\x07b"),
         ("gnp\u202egpj", "", r"gnp\u202egpj"),
-        ("one\ntwo\tthree\r", PROSE, "one\ntwo\tthree\\x0d"),
+        ("one\ntwo\tthree\r", MULTI_LINE, "one\ntwo\tthree\\x0d"),
         ("\x9b31m\u2028", "", r"\x9b31m\u2028"),
         ("Zürich 東京 👩\u200d🚀", "", "Zürich 東京 👩\u200d🚀"),
     ],
 )
-def test_escape(text: str, kept: str, expected: str) -> None:
+def test_escape(text: str, allowed: str, expected: str) -> None:
     """Letters of any script and joiners are unchanged."""
-    assert expected == escape(text, kept)
+    assert expected == escape(text, allowed)
 
 
 def test_quotes_are_cut() -> None:
@@ -63,10 +63,13 @@ def test_the_fault_names_field_and_character() -> None:
         "of text are not allowed"
     )
 
-    assert expected == steering_fault("name", "a\u202eb")
-    assert r"contains \x07 (U+0007) at 50000000" in steering_fault("name", f"{LONG}\a")
+    assert expected == control_character_fault("name", "a\u202eb")
+    assert r"contains \x07 (U+0007) at 50000000" in control_character_fault("name", f"{LONG}\a")
 
 
 def test_prose_may_have_lines() -> None:
     """A description may contain line ends and tabs, and a name may not."""
-    assert ("", True) == (steering_fault("description", "a\n\tb", PROSE), bool(steering_fault("name", "a\nb")))
+    assert ("", True) == (
+        control_character_fault("description", "a\n\tb", MULTI_LINE),
+        bool(control_character_fault("name", "a\nb")),
+    )

@@ -25,7 +25,7 @@ RULE = "control characters and characters that change the direction of text are 
         (pool_config("a", 0, 1, description="b\n\a"), rf"description 'b\n\x07' contains \x07 (U+0007) at 2: {RULE}"),
     ],
 )  # fmt: skip
-async def test_steering_texts(
+async def test_texts_with_control_characters(
     manager: Manager, server: ResmgrServer, config: pb.ResourcePoolConfig, message: str
 ) -> None:
     """The error names the field and shows the character; force makes no difference."""

@@ -1,11 +1,11 @@
-// Names, messages and output of others are shown with the characters escaped that would make text run backwards or break
-// a line, as commands show them: see peloton/model/text.py. HTML is no concern of this: Preact writes text nodes.
+// Escapes control characters in names, messages and output of users, as the command line does (peloton/model/text.py).
+// HTML needs no escaping here: Preact writes text nodes.
 import { options, type VNode } from "preact";
 
-const STEERING = /[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]/gu;
+const CONTROL = /[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]/gu;
 
 export function visible(text: string): string {
-  return text.replace(STEERING, (character) => {
+  return text.replace(CONTROL, (character) => {
     const code = character.codePointAt(0)!;
     return code < 0x100 ? `\\x${code.toString(16).padStart(2, "0")}` : `\\u${code.toString(16).padStart(4, "0")}`;
   });

@@ -56,7 +56,7 @@ def faults_of(fields: dict[str, Any]) -> list[str]:
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_steering_texts(name: str) -> None:
+def test_texts_with_control_characters(name: str) -> None:
     """The fault has the field, the character and its place."""
     fields, text = REFUSED[name]
 
