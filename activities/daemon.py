@@ -1,4 +1,4 @@
-"""Activities of daemons, which the host managers carry out."""
+"""Activities of the daemon workflow. The host managers carry them out."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class DaemonActivities:
 
     @define_activity("step_daemon")
     def step(self, job_id: str, after: int) -> DaemonStep:
-        """Run one step of the daemon. An ending or deleted daemon has no steps."""
+        """Run one step of a daemon, unless the daemon is ending or deleted."""
         job = self._jobs.get(JobId(job_id))
         if job is None or is_ending(job):
             return DaemonStep(is_over=True)
@@ -30,8 +30,8 @@ class DaemonActivities:
         return step
 
     def _record_reason(self, job_id: JobId, step: DaemonStep) -> None:
-        """Record the reason of waiting pods for `job why`: a step does not wait for an unavailable resource manager."""
+        """Record why pods wait, for `job why`. The step succeeds even if the resource manager is unavailable."""
         try:
             self._resmgr.note_unplaced(job_id, step.waiting_count, step.why)
         except PelotonError as error:
-            activity.logger.info("reasons of waiting daemon pods not stored: %s", error)
+            activity.logger.info("could not store why pods of the daemon wait: %s", error)

@@ -11,10 +11,10 @@ from peloton.ports import ImagePrefetcher, UpdateRecords
 class ImageActivities:
     def __init__(self, updates: UpdateRecords, images: ImagePrefetcher) -> None:
         self._updates = updates
-        self._images = images
+        self._prefetcher = images
 
     @define_activity("prefetch_images")
     def prefetch(self, job_id: str) -> Prefetched:
-        """Prefetch images for the instances that the job's update begins next."""
-        wanted = self._updates.images_to_prefetch(JobId(job_id))
-        return self._images.prefetch(wanted) if wanted else Prefetched()
+        """Prefetch images for the instances that the job's update replaces next."""
+        images = self._updates.images_to_prefetch(JobId(job_id))
+        return self._prefetcher.prefetch(images) if images else Prefetched()

@@ -1,5 +1,5 @@
-"""Activities that carry out users' requests about jobs and their updates. The API calls the same methods of storage,
-and refuses with the same sentences.
+"""Activities that carry out users' requests about jobs and their updates. They call the same methods of storage as the
+API, and refuse with the same messages.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class RequestActivities:
 
     @define_activity("steer_update", is_request=True)
     def steer(self, job_id: str, update_id: str, act: UpdateAct) -> RequestAnswer:
-        """Pause, resume or abort the update of the job, if its id is this one; any update if ``update_id`` is empty."""
+        """Pause, resume or abort the update of the job if its id is ``update_id``, or any update if that is empty."""
         self._check_unlocked()
         return self._answer(self._updates.steer(JobId(job_id), None, act, None, self._now_ns(), update_id))
 
@@ -43,7 +43,7 @@ class RequestActivities:
 
     @define_activity("roll_back_update", is_request=True)
     def roll_back(self, update_id: str) -> RequestAnswer:
-        """Make one new update for each one to roll back; the call is idempotent."""
+        """Start an update that rolls back ``update_id``. The call is idempotent."""
         self._check_unlocked()
         key = UpdateKey(f"rollback of {update_id}", "asked of the workflow")
         return self._answer(self._updates.roll_back(update_id, key, self._now_ns()))
@@ -54,7 +54,7 @@ class RequestActivities:
         return RequestAnswer(state, update_id=job.update_id, version=str(job.entity_version))
 
     def _check_unlocked(self) -> None:
-        """Refuse while writes are locked. A retry would wait for the administrator who has locked them."""
+        """Raise an error that is not retried while an administrator has locked writes."""
         if refusal := self._lockdowns.refusal("Write"):
             benign = ApplicationErrorCategory.BENIGN
             raise ApplicationError(refusal, type=Unavailable.code, non_retryable=True, category=benign)

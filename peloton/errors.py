@@ -1,7 +1,7 @@
-"""Error classes: the message of every expected refusal names the object, the rule and the numbers.
+"""Error classes. Each message names the object, the rule that was broken, and the numbers.
 
-The class says who can fix the error and whether the same call may be repeated; operations.md has the table for clients.
-The reason says which rule refused; programs compare it, and docs/errors.md lists all of them.
+The class says who can fix the error and whether the same call may be retried; docs/operations.md has the table for
+clients. The reason identifies the rule for programs; docs/errors.md lists all reasons.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Self
 
 METADATA_CHARS_MAX = 200
-"""Characters of a value in the metadata of a reason, which a header carries."""
+"""Maximum characters of a value in the metadata of a reason, which is sent in a header."""
 
 
 class Reason(StrEnum):
@@ -22,7 +22,7 @@ class Reason(StrEnum):
     meaning: str
 
     def __new__(cls, name: str, code: str, meaning: str) -> Self:
-        """Return the reason; ``code``: the usual code of its errors, ``meaning``: with the keys of its metadata."""
+        """Create a reason. ``code`` is the usual code of its errors; ``meaning`` ends with the keys of its metadata."""
         reason = str.__new__(cls, name)
         reason._value_ = name
         reason.code, reason.meaning = code, meaning
@@ -86,7 +86,7 @@ class Reason(StrEnum):
 
 
 class PelotonError(Exception):
-    """Base of all expected errors, never raised itself. ``code`` is the name of a gRPC status code."""
+    """Base class of all expected errors, which is never raised itself. ``code`` is the name of a gRPC status code."""
 
     code: str
     reason: str = Reason.INTERNAL_ERROR  # as text: another role may be newer
@@ -97,38 +97,38 @@ class PelotonError(Exception):
         self.message = message
 
     def because(self, reason: str, **metadata: object) -> Self:
-        """Set a more specific reason than that of the class; ``metadata``: the object, the rule and the numbers."""
+        """Set a more specific reason than that of the class. ``metadata`` has the object, the rule and the numbers."""
         self.reason, self.metadata = reason, {key: str(value)[:METADATA_CHARS_MAX] for key, value in metadata.items()}
         return self
 
 
 class InvalidArgument(PelotonError):
-    """Error of the caller: the call is invalid, and repeating it does not help."""
+    """The call is invalid, and a retry does not help."""
 
     code = "INVALID_ARGUMENT"
     reason = Reason.INVALID_REQUEST
 
 
 class InvalidSettings(InvalidArgument):
-    """Settings of a process that break a rule. The message has a line for each fault; the process ends with code 2."""
+    """The settings of a process are invalid. The message has a line for each fault; the process exits with code 2."""
 
 
 class NotFound(PelotonError):
-    """Error of the caller: the named object does not exist."""
+    """The named object does not exist."""
 
     code = "NOT_FOUND"
     reason = Reason.OBJECT_NOT_FOUND
 
 
 class AlreadyExists(PelotonError):
-    """Error of the caller, or the answer to a repeated call whose first answer was lost."""
+    """The object exists already, possibly because an earlier attempt succeeded and its answer was lost."""
 
     code = "ALREADY_EXISTS"
     reason = Reason.OBJECT_EXISTS
 
 
 class Aborted(PelotonError):
-    """Conflict with the current state, an error of neither side. The caller has to read the state again and decide."""
+    """The current state forbids the call. The caller has to read the state again and decide."""
 
     code = "ABORTED"
     reason = Reason.STATE_CONFLICT
@@ -140,15 +140,15 @@ class Aborted(PelotonError):
 
 
 class Unavailable(PelotonError):
-    """Temporary error of Peloton: the caller may repeat the same call."""
+    """Peloton or a dependency is temporarily unavailable: the caller may retry the call."""
 
     code = "UNAVAILABLE"
     reason = Reason.TEMPORARILY_UNAVAILABLE
 
 
 class ResourceExhausted(PelotonError):
-    """A limit is reached. ``retry_after_s``: seconds until a repetition may succeed; None for a request that is always
-    too large, which the caller has to change."""
+    """A limit is reached. ``retry_after_s`` is the delay after which a retry may succeed; None if the request itself is
+    too large."""
 
     code = "RESOURCE_EXHAUSTED"
     reason = Reason.LIMIT_REACHED
@@ -159,14 +159,14 @@ class ResourceExhausted(PelotonError):
 
 
 class OutOfRange(PelotonError):
-    """Error of the caller: a position in a stream that is no longer kept, or does not exist yet."""
+    """The position in a stream is no longer stored, or does not exist yet."""
 
     code = "OUT_OF_RANGE"
     reason = Reason.POSITION_NOT_KEPT
 
 
 class Unimplemented(PelotonError):
-    """Error of the caller: the function does not exist here."""
+    """The function is not available in this installation."""
 
     code = "UNIMPLEMENTED"
     reason = Reason.NOT_OFFERED
@@ -180,7 +180,7 @@ class Cancelled(PelotonError):
 
 
 class Internal(PelotonError):
-    """Bug of Peloton, as the answer of another role. It is raised only for such answers."""
+    """Bug of Peloton. It is raised only for such an answer of another role."""
 
     code = "INTERNAL"
     reason = Reason.INTERNAL_ERROR

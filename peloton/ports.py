@@ -1,8 +1,8 @@
-"""Ports of the inside: one Protocol per dependency, implemented by the shell. All calls are synchronous and
+"""Ports of the core: one Protocol for each dependency, implemented by services. All calls are synchronous and
 thread-safe.
 
-Every method is one transaction or one external effect, and idempotent: a second call with the same arguments finds the
-work done and returns the same answer.
+Every method is one transaction or one external effect. Methods are idempotent: a second call with the same arguments
+has no effect and returns the same answer.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ from peloton.model.schedule import JobStart, ScheduledRun
 from peloton.model.update import UpdateAct, UpdateKey, UpdateProgress, UpdateRecord
 
 REQUEUED_PODS_MAX = 1_000
-"""Maximum pods that one call of ``ResourceManager.requeue_pods`` names."""
+"""Maximum of the pods in one call of ``ResourceManager.requeue_pods``."""
 
 
 # -- storage, by owner ---------------------------------------------------------------------------------------------
 
 
 CALL_DEADLINE_S: ContextVar[float | None] = ContextVar("CALL_DEADLINE_S", default=None)
-"""Monotonic time of the caller's timeout, or None; remote calls end before it."""
+"""Monotonic time at which the caller times out, or None. Remote calls have to end before it."""
 
 
 class JobRecords(Protocol):
@@ -69,11 +69,12 @@ class JobRecords(Protocol):
 
 class PodRecords(Protocol):
     def create(self, job_id: JobId, on_chunk: Callable[[int], None]) -> int:
-        """Create the missing pods [0, instance_count) in chunks, INITIALIZED, run 1; returns how many exist."""
+        """Create the missing pods of [0, instance_count) in chunks, each INITIALIZED with run 1. Return how many pods
+        exist."""
         ...
 
     def gang(self, job_id: JobId) -> GangProgress:
-        """Return the progress of the job's gang; of size 0 if the job has no gang, or has ended."""
+        """Return the progress of the job's gang, of size 0 if the job has no gang or has ended."""
         ...
 
     def ready_gangs(self, job_id: JobId, limit: int) -> list[ReadyGang]:
@@ -106,7 +107,7 @@ class UpdateRecords(Protocol):
         ...
 
     def roll_back(self, update_id: str, key: UpdateKey, now_ns: int) -> JobRecord:
-        """Restore the configuration before a job's latest update, once for each ``key``. Raises NotFound,
+        """Restore the configuration that a job had before its latest update, once for each ``key``. Raises NotFound,
         InvalidArgument, AlreadyExists."""
         ...
 
@@ -120,11 +121,11 @@ class UpdateRecords(Protocol):
         ...
 
     def roll_back_failed(self, job_id: JobId, now_ns: int) -> None:
-        """Reverse the update of a service to the version before, if too many of its instances have failed."""
+        """Roll back the update of a service to the previous version if too many of its instances have failed."""
         ...
 
     def images_to_prefetch(self, job_id: JobId) -> Mapping[str, Sequence[Hostname]]:
-        """Return image -> hosts for the instances that are updated next; at most PREFETCH_MAX pairs."""
+        """Return image -> hosts for the instances that are updated next, at most PREFETCH_MAX pairs."""
         ...
 
 
@@ -156,7 +157,7 @@ class RebalanceRecords(Protocol):
 
 class Lockdowns(Protocol):
     def refusal(self, kind: str) -> str:
-        """Return why calls of this kind, Read or Write, are refused now; empty if they are not."""
+        """Return why calls of this kind (Read or Write) are refused now, or "" if they are allowed."""
         ...
 
 
@@ -192,7 +193,7 @@ class HostClaims(Protocol):
 
 class ClusterOfHosts(Protocol):
     def clusters_of(self, hostnames: Collection[str]) -> dict[str, str]:
-        """Return the known ones of these hosts -> their clusters."""
+        """Return host -> cluster for the hosts that are known."""
         ...
 
 
@@ -219,7 +220,8 @@ class ResourceManager(Protocol):
         ...
 
     def kill_queued(self, job_id: JobId) -> int:
-        """End the job's pods that wait in a queue or for a host and whose goal is KILLED; returns how many."""
+        """End the pods of the job whose goal is KILLED while they wait in a queue or for a host. Return how many
+        ended."""
         ...
 
     def requeue_gang(self, job_id: JobId, reason: RequeueReason) -> None:
@@ -235,16 +237,17 @@ class ResourceManager(Protocol):
         ...
 
     def note_unplaced(self, job_id: JobId, count: int, why: PlacementReason) -> int:
-        """Record why admitted pods found no host, for `job why`. Returns how many times the pods in backoff for lack of
-        a host would fill their pool."""
+        """Record why no host was found for admitted pods, for `job why`. Return how many times the pods in backoff
+        would fill their pool."""
         ...
 
 
 class Evictor(Protocol):
-    """Component that executes evictions for all callers."""
+    """Executes evictions for all callers."""
 
     def evict(self, pods: Sequence[tuple[PodId, QosReason]]) -> int:
-        """Evict runs on hosts, each with a reason; they end and are requeued. Returns how many begin to leave."""
+        """Evict runs from their hosts, each with a reason; their pods are requeued. Return how many are being
+        evicted."""
         ...
 
 
@@ -267,8 +270,8 @@ class HostManager(Protocol):
     ) -> HostLease:
         """Lease hosts of a cluster that can take some of ``(shape, pod count)``. If none is free, the lease is empty,
         and the job's workflow is signalled when that changes. A job has at most two leases, one of them for its gang.
-        ``desired``: pods that return to a host. ``waiting``: pods that have waited for long; a host may be reserved for
-        one of them."""
+        ``desired``: pods that return to a host. ``waiting``: pods that have waited long enough that a host may be
+        reserved for one of them."""
         ...
 
     def launch(self, job_id: JobId, lease_id: str, placements: Sequence[Placement]) -> LaunchResult: ...
@@ -282,7 +285,7 @@ class HostManager(Protocol):
     def release(self, lease_id: str) -> None: ...
 
     def kill_running(self, job_id: JobId) -> int:
-        """Kill the job's pods on hosts whose goal is KILLED or that have to be restarted; returns how many."""
+        """Kill the pods of the job on hosts that have the goal KILLED or have to be restarted. Return how many."""
         ...
 
 
@@ -297,11 +300,11 @@ class MaintenanceController(Protocol):
     """Steps of a host's maintenance. A step that is not the next one does nothing; storage has the result."""
 
     def cordon(self, hostname: str) -> None:
-        """Stop launches on the host when its turn has come."""
+        """Stop launches on the host, unless other hosts have to be drained first."""
         ...
 
     def drain(self, hostname: str) -> None:
-        """Run one round: ask remaining pods to leave; the host is DRAINED when none is left."""
+        """Run one round: evict remaining pods as their SLA allows. The host is DRAINED when none is left."""
         ...
 
     def take_down(self, hostname: str) -> None: ...
@@ -332,7 +335,7 @@ class ClusterRebalancers(Protocol):
 
 
 class DaemonController(Protocol):
-    """Matching of daemons to the hosts of all clusters."""
+    """Matches daemons with the hosts of all clusters."""
 
     def step_daemon(self, job_id: JobId, after: int) -> DaemonStep:
         """Bring the instances of a daemon in line with the matching hosts, and launch instances above ``after`` that
@@ -342,8 +345,8 @@ class DaemonController(Protocol):
 
 class ScheduledJobs(Protocol):
     def create(self, run: ScheduledRun) -> JobStart:
-        """Store the job of a run unless it is stored already. Raises InvalidArgument for a job that the API would
-        refuse, Unavailable and ResourceExhausted while the API accepts none."""
+        """Store the job of a run unless it is stored already. Raises InvalidArgument if the API would refuse the job,
+        and Unavailable or ResourceExhausted while the API accepts no jobs."""
         ...
 
 
@@ -353,14 +356,15 @@ class Placer(Protocol):
 
 class Lifecycles(Protocol):
     """Signals for the workflows that own lifecycles. Calls never block; delivery is retried until it succeeds.
-    ``cause`` is shown in the history of the workflow: one of a few texts, without names."""
+    ``cause`` is shown in the history of the workflow. It is one of a few fixed texts, without names of objects."""
 
     def jobs_changed(self, job_ids: Iterable[JobId], cause: str = "") -> None: ...
 
 
 class PodLifecycles(Lifecycles, Protocol):
     def pods_changed(self, job_ids: Iterable[JobId], cause: str = "") -> None:
-        """Signal that pods of these jobs changed state. Changes that a workflow only shows are signalled later."""
+        """Signal that pods of these jobs changed state. Changes that do not affect a workflow are signalled with a
+        delay."""
         ...
 
 

@@ -2,18 +2,18 @@
 
 [ step -> signal the job -> wait for change ]* until the daemon ends
 
-In a step the host managers compare the daemon's instances with the hosts that match: instances of new hosts are
-created, instances of removed hosts end, and instances of returned hosts begin again; missing pods are launched on their
-hosts, in the resources that are reserved for them. A step does a bounded part, and the next one follows at once until
-all instances were compared.
+In a step the host managers compare the daemon's instances with the matching hosts. They create instances for new hosts,
+end those of removed hosts, and start those of returned hosts again; missing pods are launched on their hosts with the
+resources that are reserved for them. The work of a step is bounded; steps follow each other until all instances were
+compared.
 
-The job's workflow starts it, and signals it when pods are ready to launch, as after they ended, and when the daemon is
-to end. Host managers signal it when hosts join or leave, or have free resources for a waiting pod. It signals the job
-when instances began or ended: the job ends superseded runs, and shows the state of the daemon.
+The job's workflow starts this one, and signals it when pods are ready to launch and when the daemon has to end. Host
+managers signal it when hosts join or leave, or have free resources for a waiting pod. It signals the job when instances
+started or ended: the job ends superseded runs, and shows the state of the daemon.
 
 History: 7 events for each step, which creates up to 5,000 pods or launches up to 1,000, 3 for each signal to the job, 5
-for each wake-up and 1 or 2 for a timer, however many hosts there are; 132 in an hour without changes. Beyond the bound
-it continues as new.
+for each wake-up and 1 or 2 for a timer, however many hosts there are; 132 in an hour without changes. It continues as
+new when the history reaches its bound.
 """
 
 from __future__ import annotations
@@ -53,25 +53,25 @@ class DaemonWorkflow(SignalledWorkflow):
     def __init__(self, input: DaemonInput) -> None:
         self.job_id = input.job_id
         super().__init__(input)
-        self.step = DaemonStep()  # the last one
-        self.launched_count = self.waiting_count = 0  # of all instances, as they were last read
+        self.step = DaemonStep()  # result of the last step
+        self.launched_count = self.waiting_count = 0  # of all instances, at the last comparison
         self.waiting_for = ""
-        self.pause_s = 0.0  # until the next step, while pods wait for their hosts
+        self.pause_s = 0.0  # delay of the next step while pods wait for their hosts
 
     @workflow.run
     async def run(self, input: DaemonInput) -> DaemonResult:
         return await stoppable(self.run_loop(), self.stop)
 
     async def run_loop(self) -> DaemonResult:
-        while not (await self.read_all()).is_over or self.wakeup_pending:
+        while not (await self.compare_all()).is_over or self.wakeup_pending:
             await self.wait_for_change()
             await self.continue_as_new_when_due()
         await workflow.wait_condition(workflow.all_handlers_finished)
         return DaemonResult(self.launched_count)
 
-    # Steps, in the order of the story.
+    # Steps, in the order in which they run.
 
-    async def read_all(self) -> DaemonStep:
+    async def compare_all(self) -> DaemonStep:
         """Run steps until all instances were compared."""
         self.wakeup_pending = False
         self.step, self.waiting_count, self.waiting_for = DaemonStep(more=True), 0, ""
@@ -86,7 +86,7 @@ class DaemonWorkflow(SignalledWorkflow):
         self.step = await workflow.execute_activity_method(
             DaemonActivities.step,
             args=[self.job_id, after],
-            summary=f"read the instances from {after + 1} on",
+            summary=f"compare the instances from {after + 1} on",
             **HOSTMGR_CALL,
         )
         self.launched_count += self.step.launched_count

@@ -100,7 +100,7 @@ class GangWorkflow(SignalledWorkflow):
         reason = self.verdict.reason
         return GangResult(self.verdict.step.value, requeue_text(reason) if reason else "")
 
-    # Steps, in the order of the story.
+    # Steps, in the order in which they run.
 
     async def read(self) -> Verdict:
         self.wakeup_pending = False

@@ -136,7 +136,7 @@ class JobWorkflow(SignalledWorkflow):
         if self.progress.is_unwanted:
             refuse(InvalidArgument(TO_BE_DELETED))
 
-    # Steps, in the order of the story.
+    # Steps, in the order in which they run.
 
     async def settle(self) -> JobProgress:
         self.wakeup_pending = False

@@ -9,12 +9,12 @@
 
     UP --its turn--> DRAINING --no pods--> DRAINED --in its new host pool--> UP
 
-One row of storage holds the requests of operators and the state of the host. Each turn reads it and does the steps that
-are due: a step that is not the next one has no effect, so turns may be repeated and interrupted anywhere. A signal
-reports only that the row changed, or pods that a drain waits for.
+One row of storage has the requests of operators and the state of the host. Each turn reads it and runs the steps that
+are due. A step that is not the next one has no effect, so a turn may be interrupted anywhere and repeated. A signal
+says only that the row, or pods that a drain waits for, have changed.
 
-History: 14 events for each turn that does a step, 10 for one without a step; a drain takes a turn for each wake-up, and
-one by itself after 1 to 15 s. It continues as new by the same bound as jobs do.
+History: 14 events for each turn with a step, 10 for one without. While a drain is in progress, a turn starts at each
+signal and after 1 to 15 s without one. The workflow continues as new at the same bound as jobs.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class MaintenanceInput:
 
 @dataclass(frozen=True)
 class MaintenanceResult:
-    """Result: the host is UP again, after it was DOWN or before it reached that state."""
+    """Result of the workflow: the host is UP again. ``was_down``: it was DOWN before."""
 
     was_down: bool
 
@@ -70,9 +70,9 @@ class HostMaintenanceWorkflow(SignalledWorkflow):
         self.key = [input.cluster, input.hostname]
         super().__init__(input)
         self.host = HostMaintenance(input.cluster, Hostname(input.hostname), HostState.UP, HostState.DOWN)
-        self.has_read = False  # in this run
-        self.refusal = ""  # why a cancellation was
-        self.retry_s = 0.0  # until the next round of a drain; 0 = it is not drained
+        self.has_read = False  # the row was read in this run of the workflow
+        self.refusal = ""  # why a cancellation was refused
+        self.retry_s = 0.0  # delay of the next round of the drain; 0 = no drain is in progress
 
     @workflow.run
     async def run(self, input: MaintenanceInput) -> MaintenanceResult:
@@ -120,13 +120,13 @@ class HostMaintenanceWorkflow(SignalledWorkflow):
         self.check(MaintenanceAct.FORCE)
 
     def check(self, act: MaintenanceAct) -> None:
-        """Refuse a request that the last read shows to be impossible, unless the row may have changed since."""
+        """Refuse a request that is impossible in the state that was last read, unless that state may be out of date."""
         if not self.has_read or self.wakeup_pending or self.host.state is HostState.DRAINED:
             return
         if refusal := refusal_of(act, self.host, workflow.time_ns()):
             refuse(NotFound(refusal) if act is MaintenanceAct.COMPLETE else Aborted(refusal))
 
-    # Steps, in the order of the story.
+    # Steps, in the order in which they run.
 
     async def read(self) -> HostMaintenance:
         self.wakeup_pending = False
@@ -134,9 +134,9 @@ class HostMaintenanceWorkflow(SignalledWorkflow):
         return self.host
 
     async def cordon(self) -> None:
-        """Wait for the host's turn; from then on no pod is launched on the host."""
+        """Cordon the host if it is next: from then on no pod is launched on it."""
         if next_step(self.host) is Step.CORDON:
-            await self.take(MaintenanceActivities.cordon, "cordon, if it is its turn")
+            await self.take(MaintenanceActivities.cordon, "cordon, if the host is next")
 
     async def drain(self) -> None:
         """Evict the remaining pods, one round per turn, as the SLA of their jobs allows."""
@@ -169,11 +169,12 @@ class HostMaintenanceWorkflow(SignalledWorkflow):
             await self.sleep(timeout_s, self.host.progress.waiting_for)
 
     async def stop(self) -> None:
-        """Keep the host in service. A host that is DOWN cannot be kept: its maintenance must be completed."""
+        """Cancel the maintenance, so that the host stays in service. The maintenance of a host that is DOWN must be
+        completed."""
         self.refusal = await workflow.execute_activity_method(
             MaintenanceActivities.cancel,
             args=self.key,
-            summary="cancel the move: the workflow was cancelled",
+            summary="cancel the maintenance: the workflow was cancelled",
             **HOSTMGR_CALL,
         )
         self.wakeup_pending = True
@@ -181,7 +182,7 @@ class HostMaintenanceWorkflow(SignalledWorkflow):
     # Temporal plumbing.
 
     def note(self, host: HostMaintenance) -> None:
-        """Record the state of the host, and show it."""
+        """Store the state of the host, and show it in the search attributes and details of the workflow."""
         self.host, self.has_read = host, True
         self.life = replace(self.life, was_down=self.life.was_down or host.state is HostState.DOWN)
         workflow.set_current_details(details(host, self.refusal))

@@ -88,7 +88,7 @@ class MigrationWorkflow(SignalledWorkflow):
                     await self.rest()
         return await self.finish()
 
-    # Steps, in the order of the story.
+    # Steps, in the order in which they run.
 
     async def begin(self) -> None:
         is_continued = bool(self.life.shown_state)

@@ -85,7 +85,7 @@ class RebalanceWorkflow(SignalledWorkflow):
                 await self.plan_round()
         return await self.finish()
 
-    # Steps, in the order of the story.
+    # Steps, in the order in which they run.
 
     async def begin(self) -> None:
         await self.take_step("continue" if self.life.shown_state else "begin: plan a round, and begin its moves")

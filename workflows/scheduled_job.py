@@ -105,7 +105,7 @@ class ScheduledJobWorkflow:
         waiting_for = f"the end of job {self.job_id}" if self.job_id else "the creation of its job"
         return {"state": self.state.value, "waiting_for": waiting_for}
 
-    # Steps, in the order of the story.
+    # Steps, in the order in which they run.
 
     async def create_job(self) -> JobStart:
         self.policies = await fresh_policies(self.policies)

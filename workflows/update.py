@@ -179,7 +179,7 @@ class UpdateWorkflow(SignalledWorkflow):
         if self.progress.needs_no_pulse and not self.wakeup_pending:
             refuse(InvalidArgument(no_pulse_text(self.job_id)))
 
-    # Steps, in the order of the story.
+    # Steps, in the order in which they run.
 
     async def begin(self) -> None:
         await self.read(CONTINUE if self.life.shown else BEGIN)

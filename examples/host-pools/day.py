@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from peloton.scheduling.mover import MoverPolicy, MoverWatch, Past, PoolNow, Shift, plan, shift_text
+from peloton.scheduling.mover import HostPoolLoad, MoverPolicy, PastShift, Shift, TakerState, plan, shift_text
 
 STEP_S, DAY_S = 30, 24 * 3_600
 CORES = 32  # of a host
@@ -55,9 +55,9 @@ def p99_ms(used: float, hosts: int) -> float:
 
 
 def simulate() -> Day:
-    day, watch = Day(), MoverWatch()
+    day, watch = Day(), TakerState()
     hosts = {"services": SERVICES, "batch": BATCH}
-    past = list[Past]()
+    past = list[PastShift]()
     lent, arriving = 0, list[tuple[int, Shift]]()
     preempted = 0
     for second in range(0, DAY_S, STEP_S):
@@ -69,13 +69,13 @@ def simulate() -> Day:
         took_ms = p99_ms(used, hosts["services"])
         marked = hosts["services"] if took_ms > ORANGE_MS else 0
         red = hosts["services"] if took_ms > RED_MS else 0
-        services = PoolNow("services", hosts["services"], SERVICES_MINIMUM, int(used), CORES, marked, red)
-        batch = PoolNow("batch", hosts["batch"], BATCH_MINIMUM)
+        services = HostPoolLoad("services", hosts["services"], SERVICES_MINIMUM, int(used), CORES, marked, red)
+        batch = HostPoolLoad("batch", hosts["batch"], BATCH_MINIMUM)
         under_way = sum(shift.count for _, shift in arriving)
         now_s, loans = float(second), {"batch": lent}
         watch, shifts = plan(watch, past, services, [batch], loans, under_way, now_s, POLICY)
         for shift in shifts:
-            past.append(Past(now_s, shift.count, is_return=shift.source == "services"))
+            past.append(PastShift(now_s, shift.count, is_return=shift.source == "services"))
             hosts[shift.source] -= shift.count
             arriving.append((second + DRAIN_S, shift))
             preempted += shift.count * PODS_PER_HOST if shift.source == "batch" else 0

@@ -1,4 +1,4 @@
-"""Default goals of jobs and pods by job type."""
+"""Default goals (desired states) of jobs and pods, by job type."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def default_goal(job_type: JobType) -> JobState:
 
 
 def goal_after_eviction(job_type: JobType) -> PodState:
-    """Return the goal of an evicted pod with killOnPreempt, which does not run again."""
+    """Return the goal of an evicted pod that has killOnPreempt and therefore does not run again."""
     return PodState.PREEMPTING if job_type.runs_to_end else PodState.KILLED
 
 

@@ -1,8 +1,9 @@
-"""Phases of a rollout, chosen from the progress after each step, and the texts of its workflow.
+"""Phases of a rollout, and the texts that its workflow shows. The progress after each step decides the phase.
 
     begin --> [ WAIT | REPLACE --> WATCH | WATCH | ROLL_BACK ]* --> FINISH
 
-A batch is filled up as its instances finish: a batch has started each time that as many instances as its size have.
+A rollout keeps as many instances in flight as a batch has. Batches are counted by started instances: the second batch
+begins when as many instances as one batch has, plus one, have started.
 """
 
 from __future__ import annotations
@@ -11,21 +12,21 @@ from enum import StrEnum
 
 from peloton.model.update import UpdateProgress, UpdateState
 
-BEGIN = "begin: find what differs"
+BEGIN = "begin: find the instances that differ"
 CONTINUE = "continue the rollout"
 NEXT = "find the next update"
 
 
 class Phase(StrEnum):
-    WAIT = "WAIT"  # paused, or nothing in flight and nothing may start: no pulse, or the SLA refuses
-    REPLACE = "REPLACE"  # the step put instances in flight, whose pods have to be replaced
-    WATCH = "WATCH"  # instances in flight become healthy, or fail
-    ROLL_BACK = "ROLL_BACK"  # too many have failed
+    WAIT = "WAIT"  # paused, or nothing is in flight and nothing may start: a pulse is missing, or the SLA refuses
+    REPLACE = "REPLACE"  # the pods of instances that the step put in flight have to be replaced
+    WATCH = "WATCH"  # waits until instances in flight are healthy or have failed
+    ROLL_BACK = "ROLL_BACK"  # too many instances have failed
     FINISH = "FINISH"
 
 
 def phase_of(progress: UpdateProgress) -> Phase:
-    """Return the phase that follows a step; the first rule that applies decides."""
+    """Return the phase that follows a step."""
     if progress.is_finished:
         return Phase.FINISH
     if progress.rolls_back_to:
@@ -57,7 +58,7 @@ def roll_back_text(progress: UpdateProgress) -> str:
 
 
 def batch_text(progress: UpdateProgress) -> str:
-    """Return the number of the batch that started last, and the number of all batches."""
+    """Format the number of the batch that started last, and the number of all batches."""
     size = progress.batch_size or max(progress.total_count, 1)
     number, count = (-(-instances // size) for instances in (progress.begun_count, progress.total_count))
     return f"batch {max(number, 1)} of {max(count, 1)}"

@@ -13,19 +13,19 @@ from peloton.model.times import NS_PER_S
 
 
 class MaintenanceAct(StrEnum):
-    """Request of an operator for a host whose maintenance has begun."""
+    """Operator's request for a host that is in maintenance."""
 
-    COMPLETE = "COMPLETE"  # the host is DOWN and may return
-    CANCEL = "CANCEL"  # the host is not DOWN yet and stays in service
-    FORCE = "FORCE"  # pods leave without grants of their SLA
+    COMPLETE = "COMPLETE"  # bring up a host that is DOWN
+    CANCEL = "CANCEL"  # keep a host that is not DOWN yet in service
+    FORCE = "FORCE"  # pods are evicted even if the SLA of their job forbids it
 
 
 @dataclass(frozen=True, slots=True)
 class MaintenanceRequest:
     hostname: Hostname
     ip: str
-    at_most: int = 0  # start only with fewer unavailable hosts; 0 = the installation's bound
-    deadline_s: int = 0  # of the drain, after which an operator may force it
+    at_most: int = 0  # maximum of unavailable hosts, this one included; 0 = the installation's default
+    deadline_s: int = 0  # seconds of draining after which an operator may force it
     reason: str = ""
     capacity: Resources = Resources()  # noqa: RUF009 - frozen
     to_pool: str = ""  # host pool to which the host moves instead of going down
@@ -33,7 +33,7 @@ class MaintenanceRequest:
 
 @dataclass(frozen=True, slots=True)
 class Blocker:
-    """Pods of one job that may not leave the host yet."""
+    """Pods of one job that may not be evicted yet."""
 
     job_id: str
     pod_count: int
@@ -42,22 +42,22 @@ class Blocker:
 
 @dataclass(frozen=True, slots=True)
 class DrainProgress:
-    """The result of the last round of a drain."""
+    """Result of the last round of a drain."""
 
     pod_count: int = 0  # pods on the host
-    leaving_count: int = 0  # pods of these that are leaving
+    leaving_count: int = 0  # of these, pods that are being evicted
     blockers: tuple[Blocker, ...] = ()
     waiting_for: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class HostMaintenance:
-    """The stored maintenance of a host; a host without one stays UP. Times are unix nanoseconds."""
+    """Stored maintenance of a host. A host without one is UP. Times are unix nanoseconds."""
 
     cluster: str
     hostname: Hostname
     state: HostState
-    goal: HostState  # DOWN, or UP again; for a move, DOWN until the host is in its host pool
+    goal: HostState  # DOWN, or UP once it is to return; for a move, DOWN until the host is in its new host pool
     ip: str = ""
     seq: int = 0  # order of the requests
     at_most: int = 0
@@ -68,7 +68,7 @@ class HostMaintenance:
     drained_from_ns: int = 0  # start of its drain; 0 = it waits for its turn
     changed_ns: int = 0
     progress: DrainProgress = DrainProgress()
-    capacity: Resources = Resources()  # noqa: RUF009 - frozen; at the request: Mesos forgets hosts that are down
+    capacity: Resources = Resources()  # noqa: RUF009 - frozen; stored because Mesos forgets hosts that are down
     to_pool: str = ""  # host pool to which the host moves after the drain, instead of going down
 
     @property
@@ -77,7 +77,7 @@ class HostMaintenance:
 
     @property
     def deadline_ns(self) -> int:
-        """The time from which the drain may be forced; 0 while it has not begun."""
+        """Time after which the drain may be forced; 0 until the drain begins."""
         return self.drained_from_ns + self.deadline_s * NS_PER_S if self.drained_from_ns else 0
 
     @property
@@ -86,7 +86,7 @@ class HostMaintenance:
 
     @property
     def is_unavailable(self) -> bool:
-        """True if the host takes no pods and counts against the bound of unavailable hosts."""
+        """True if the host takes no pods, and counts against the maximum of unavailable hosts."""
         return self.state is not HostState.UP
 
     @property
@@ -101,5 +101,5 @@ class HostedPod:
     job_id: JobId
     instance_id: int
     job_type: JobType
-    is_leaving: bool  # the run is ending, with or without a next run
-    has_volume: bool = False  # on this host: the pod can run on no other
+    is_leaving: bool  # the run is being ended
+    has_volume: bool = False  # its volume is on this host, so that it can run on no other

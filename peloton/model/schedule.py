@@ -1,4 +1,4 @@
-"""Schedules of jobs: run times, the job that each run creates, and its outcome. Times are unix nanoseconds."""
+"""Schedules of jobs: their times, the job that each run creates, and its result. Times are unix nanoseconds."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 CONFIG_BYTES_MAX = 256 * 1024
-"""Maximum bytes of the configuration of a schedule's jobs: Temporal keeps it in the schedule and in the history of each
-run."""
+"""Maximum bytes of the configuration of a schedule's jobs, which Temporal stores in the schedule and in the history of
+each run."""
 CATCH_UP_DEFAULT_S = 3_600
 
 
 class Overlap(StrEnum):
-    """Policy for a time at which the job of an earlier run has not ended."""
+    """Policy for a scheduled time at which the job of an earlier run has not ended."""
 
     SKIP = "SKIP"
     BUFFER_ONE = "BUFFER_ONE"
@@ -22,7 +22,7 @@ class Overlap(StrEnum):
 
 
 class RunState(StrEnum):
-    """State of a run; a run whose job has ended has the state of the job."""
+    """State of a run, which is the state of its job once that has ended."""
 
     RUNNING = "RUNNING"
     SUCCEEDED = "SUCCEEDED"
@@ -75,8 +75,8 @@ class Run:
 @dataclass(frozen=True, slots=True)
 class Counts:
     runs: int = 0
-    skipped: int = 0  # times at which a run was under way
-    missed: int = 0  # times before the catch-up window
+    skipped: int = 0  # times skipped by the overlap policy
+    missed: int = 0  # times that passed more than the catch-up window ago
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ class Schedule:
     paused: bool
     note: str
     next_ns: tuple[int, ...] = ()
-    runs: tuple[Run, ...] = ()  # the newest first
+    runs: tuple[Run, ...] = ()  # newest first
     options: ScheduleOptions | None = None
     counts: Counts = Counts()
     created_ns: int = 0
@@ -100,7 +100,7 @@ class Schedule:
 
 @dataclass(frozen=True, slots=True)
 class ScheduledRun:
-    """The job that a run creates. Equal values always mean the same job."""
+    """Input of a run. Equal inputs create the same job, so that a retry creates no second one."""
 
     schedule: str
     creation_id: str  # distinguishes successive schedules of the same name
@@ -110,7 +110,7 @@ class ScheduledRun:
 
 @dataclass(frozen=True, slots=True)
 class JobStart:
-    """Arguments for the start of a stored job's workflow, with the attributes for searches."""
+    """Arguments for the start of the workflow of a stored job, with its search attributes."""
 
     job_id: str
     name: str

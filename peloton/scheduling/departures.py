@@ -1,7 +1,7 @@
-"""The effects that draining some hosts would have on the pods there.
+"""Effects of draining hosts on their pods, computed before the drain.
 
-Pods that need another host are placed by the rules of placement, all of them at once. A pod that is not placed yet
-counts in no spread domain of its job, and a domain that has only hosts to be drained is left out of the skew.
+Pods that need another host are placed by the rules of placement, all hosts being drained at once. Pods that are not
+placed yet count in no spread domain of their job, and domains in which all hosts are drained do not count for the skew.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from peloton.scheduling.tree import Flags
 
 GPU = RESOURCE_KINDS.index("gpu")
 TARGETS_SOUGHT_MAX = 1_000
-"""Limit of pods for which another host is searched."""
+"""Limit of the pods for which another host is searched."""
 
 
 def departures(
     hosted_pods: Mapping[Hostname, Sequence[HostedPod]], hosts: Sequence[HostNow], census: PodCensus
 ) -> list[HostDeparture]:
-    """Return the departures of pods per host if all hosts of ``hosted_pods`` were drained at once.
+    """Return, per host, how its pods would leave if all hosts of ``hosted_pods`` were drained at once.
 
     ``hosted_pods`` maps these hosts to their pods; ``hosts`` and ``census`` describe their whole cluster.
     """
@@ -70,10 +70,10 @@ def _departure_of(pod: HostedPod) -> tuple[JobId, Departure]:
 def _count_unplaceable(
     drained: Collection[Hostname], hosts: Sequence[HostNow], census: PodCensus
 ) -> tuple[Counter[tuple[Hostname, JobId]], Counter[Hostname]]:
-    """Count the service pods that no other host takes, tried largest first, and the pods for which that is unknown.
+    """Count the service pods that fit on no other host, trying the largest first, and the pods that were not checked.
 
-    It is unknown for pods beyond HOMES_SOUGHT_MAX, for revocable pods, and for jobs that also spread over other
-    clusters.
+    Pods beyond TARGETS_SOUGHT_MAX, revocable pods, and pods of jobs that also spread over other clusters are not
+    checked.
     """
     relocation = Relocation(hosts, census.pods, census.spread)
     pods = [pod for pod in census.pods if pod.hostname in drained and pod.stays not in (Stays.VOLUME, Stays.LEAVING)]
@@ -99,7 +99,7 @@ def _count_unplaceable(
 
 
 def _relocate(relocation: Relocation, pod: PodNow) -> bool:
-    """Put the pod on another host, and report whether one takes it."""
+    """Place the pod on another host. Return whether one takes it."""
     waiting = replace(pod, hostname=Hostname(""))
     open_to = relocation.open_to(pod.shape) & relocation.spread.may_come(pod, relocation.at.get(pod.hostname))
     for at in islice(_sort_targets(relocation, pod, open_to), TRIES_MAX):
@@ -110,7 +110,8 @@ def _relocate(relocation: Relocation, pod: PodNow) -> bool:
 
 
 def _sort_targets(relocation: Relocation, pod: PodNow, open_to: Flags) -> Iterator[int]:
-    """Yield host rows: the emptiest domains first, in them hosts that waste no gpus, and of these the emptiest."""
+    """Yield rows of hosts: the emptiest domains first, within them hosts without unused gpus first, then the emptiest
+    hosts."""
     found = np.flatnonzero(open_to)
     wastes_gpus = (relocation.capacity[:, GPU] > 0) & (pod.shape.resources.gpu_milli == 0)
     keys = [relocation.loads(), wastes_gpus, *reversed(relocation.spread.levels(pod))]

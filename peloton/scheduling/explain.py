@@ -1,7 +1,7 @@
-"""Explanations of waiting: the rule that refuses a gang, the holders of the resources it lacks, and loans between
-pools.
+"""Explanations of waiting gangs: the rule that refuses a gang, the holders of the resources that it lacks, and loans
+between pools.
 
-All of it is read off a snapshot and its plan: the rules and numbers are those with which ``admission`` refused.
+Explanations are derived from a snapshot and its plan, so that their rules and numbers are those of ``admission``.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from peloton.scheduling.tree import CPU, Ints, PoolTree
 HOLDERS_MAX = 3
 """Limit of the jobs, and of the pools, that one reason names."""
 UNFIT_MAX = 5
-"""Limit of pod shapes that fit no host, in one explanation."""
+"""Limit of the pod shapes that fit on no host in one explanation."""
 NO_GANG = GangProgress(0)
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
-    """Amounts held by the admitted pods of one job, ``[R]`` each, counted as in ``Usage``."""
+class JobUsage:
+    """Resources held by the admitted pods of one job, ``[R]`` each, counted as in ``Usage``."""
 
     job_id: JobId
     non_slack: tuple[int, ...]
@@ -44,15 +44,15 @@ class Held:
     workloads: frozenset[Workload] = field(default=frozenset(), kw_only=True)
 
 
-HeldIn = Callable[[int], Sequence[Held]]
-"""A function from the row of a leaf to the amounts held by its jobs."""
+UsageByJob = Callable[[int], Sequence[JobUsage]]
+"""Maps the row of a leaf pool to the usage of its jobs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """A job that holds resources of the pool, or without job id the whole pool.
+    """A job that holds resources of a pool, or the whole pool if ``job_id`` is empty.
 
-    ``borrowed`` is the amount above the pool's reservation.
+    ``borrowed`` is the amount above the reservation of the pool.
     """
 
     pool_path: str
@@ -63,7 +63,8 @@ class Holder:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """A run of like gangs that wait for one reason; ``gangs_ahead`` are before the first of them in its queue."""
+    """Equal gangs of a job that wait for one reason. ``gangs_ahead`` gangs are before the first of them in its
+    queue."""
 
     row: int
     pool_path: str
@@ -76,52 +77,52 @@ class Wait:
 
     @property
     def cause(self) -> Reason:
-        """Return the reason at the end of the chain."""
+        """Return the reason of the gang in front if there is one, or else the gang's own reason."""
         return self.blocking or self.reason
 
 
-def waits(now: Snapshot, plan: Plan, row: int) -> Iterator[Wait]:
-    """Yield all gangs in the queues of a leaf, in the order of visits.
+def list_waits(now: Snapshot, plan: Plan, row: int) -> Iterator[Wait]:
+    """Yield all gangs in the queues of a leaf, in the order in which admission visits them.
 
     Gangs that the plan admits wait for the next cycle.
     """
-    path, notes = now.tree.paths[row], plan.admission
-    going = {
-        (chosen.run.job_id, chosen.run.start): chosen.gang_count for chosen in notes.admitted if chosen.pool == row
+    path, admission = now.tree.paths[row], plan.admission
+    admitted = {
+        (chosen.run.job_id, chosen.run.start): chosen.gang_count for chosen in admission.admitted if chosen.pool == row
     }
     for kind in QueueKind:
         ahead = 0
         for run in now.waiting.get(row, {}).get(kind, ()):
             key = (run.job_id, run.start)
-            at_once = going.get(key, 0)
-            if at_once:
-                yield Wait(row, path, run, run.start, at_once, ahead, Reason(Rule.NO_CYCLE, path))
-            if at_once < run.gang_count:
-                heads = (notes.heads.get((row, kind, part)) for part in now.usage.parts_of(run))
+            admitted_count = admitted.get(key, 0)
+            if admitted_count:
+                yield Wait(row, path, run, run.start, admitted_count, ahead, Reason(Rule.NO_CYCLE, path))
+            if admitted_count < run.gang_count:
+                heads = (admission.heads.get((row, kind, part)) for part in now.usage.parts_of(run))
                 head = min((head for head in heads if head), key=lambda head: head[0].order, default=None)
                 reason, blocking = Reason(Rule.NO_CYCLE, path), None
-                if key in notes.passed_over:
-                    reason = notes.passed_over[key]
-                elif key in notes.passed:
-                    reason = notes.passed[key]
+                if key in admission.passed_over:
+                    reason = admission.passed_over[key]
+                elif key in admission.passed:
+                    reason = admission.passed[key]
                 elif head is not None and head[0].order == run.order:
                     reason = head[1]
                 elif head is not None and head[0].order < run.order:
                     rule = Rule.PRIORITY if head[0].priority > run.priority else Rule.HEAD_OF_LINE
                     reason, blocking = Reason(rule, path, job_id=head[0].job_id), head[1]
-                start, count = run.start + at_once * run.gang_size, run.gang_count - at_once
-                yield Wait(row, path, run, start, count, ahead + at_once, reason, blocking)
+                start, count = run.start + admitted_count * run.gang_size, run.gang_count - admitted_count
+                yield Wait(row, path, run, start, count, ahead + admitted_count, reason, blocking)
             ahead += run.gang_count
     for gang in now.held:
         if gang.row == row:
             yield Wait(row, path, gang.run, gang.run.start, gang.run.gang_count, 0, gang.reason)
 
 
-def holders(now: Snapshot, plan: Plan, wait: Wait, held_in: HeldIn) -> tuple[Holder, ...]:
-    """Return the largest holders of the resources that the gang, or the one in front of it, lacks: jobs of its pool, or
-    pools.
+def find_holders(now: Snapshot, plan: Plan, wait: Wait, held_in: UsageByJob) -> tuple[Holder, ...]:
+    """Return the largest holders of the resources that the gang, or the gang in front of it, lacks: jobs of its pool,
+    or pools.
 
-    An entitlement has both as holders: jobs of the own pool, and pools with more than their reservation.
+    A gang that lacks entitlement gets both: jobs of its own pool, and pools that hold more than their reservation.
     """
     reason = wait.cause
     if reason.is_final or reason.kind not in RESOURCE_KINDS or reason.pool_path not in now.tree.paths:
@@ -150,9 +151,9 @@ def holders(now: Snapshot, plan: Plan, wait: Wait, held_in: HeldIn) -> tuple[Hol
 
 
 def _find_rivals(now: Snapshot, plan: Plan, row: int, kind: int) -> list[int]:
-    """Return the siblings of this pool and of the pools above, up to the first that is entitled to its limit.
+    """Return the siblings of a pool and of its ancestors, up to the first ancestor that is entitled to its limit.
 
-    Pools further up take nothing away from it.
+    Pools further up do not compete with it.
     """
     tree, found, at = now.tree, list[int](), row
     while at != 0 and plan.entitlement.total[at, kind] < tree.limit[at, kind]:
@@ -161,7 +162,7 @@ def _find_rivals(now: Snapshot, plan: Plan, row: int, kind: int) -> list[int]:
     return sorted(found)
 
 
-def _jobs(jobs: Sequence[Held], columns: Sequence[str], kind: int, path: str) -> tuple[Holder, ...]:
+def _jobs(jobs: Sequence[JobUsage], columns: Sequence[str], kind: int, path: str) -> tuple[Holder, ...]:
     amounts = [(sum(getattr(job, column)[kind] for column in columns), job.job_id) for job in jobs]
     largest = sorted((-amount, job_id) for amount, job_id in amounts if amount > 0)
     return tuple(Holder(path, -amount, job_id) for amount, job_id in largest[:HOLDERS_MAX])
@@ -170,8 +171,8 @@ def _jobs(jobs: Sequence[Held], columns: Sequence[str], kind: int, path: str) ->
 def _pools(now: Snapshot, usage: Usage, rows: Sequence[int], kind: int) -> tuple[Holder, ...]:
     """Return the largest holders among ``rows``.
 
-    ``usage`` is the usage of the hosts in question; a pool borrows the amount that it holds above its reservation on
-    all hosts.
+    ``usage`` covers only the hosts in question. A pool borrows the amount that it holds above its reservation on all
+    hosts.
     """
     tree, used = now.tree, usage.physical(now.tree)[:, kind].tolist()
     over = np.maximum(now.usage.physical(tree)[:, kind] - tree.reservation[:, kind], 0).tolist()
@@ -181,8 +182,8 @@ def _pools(now: Snapshot, usage: Usage, rows: Sequence[int], kind: int) -> tuple
     )
 
 
-def others(tree: PoolTree, row: int) -> list[int]:
-    """Return the siblings of a pool and of each pool above it: subtrees that together are the rest of the tree."""
+def rest_of_tree(tree: PoolTree, row: int) -> list[int]:
+    """Return the siblings of a pool and of its ancestors: subtrees that together are the rest of the tree."""
     return sorted(sibling for at in (row, *tree.ancestors[row]) if at != 0 for sibling in _siblings(tree, at))
 
 
@@ -198,7 +199,7 @@ def _is_below(tree: PoolTree, row: int, above: int) -> bool:
 class Loan:
     """An amount that a pool holds above its reservation, or leaves unused of it.
 
-    ``wanted_back`` is the part that a lender waits for and is entitled to.
+    ``wanted_back`` is the part that the lender is entitled to and has demand for.
     """
 
     kind: str
@@ -209,8 +210,8 @@ class Loan:
 
 @dataclass(frozen=True, slots=True)
 class Loans:
-    """The loans of one pool. ``lenders`` and ``borrowers`` are the other pools on the levels up to the root, whole
-    subtrees each."""
+    """The loans of one pool. ``lenders`` and ``borrowers`` are siblings of the pool and of its ancestors, each with its
+    subtree."""
 
     borrowed: tuple[Loan, ...] = ()
     lenders: tuple[Loan, ...] = ()
@@ -218,16 +219,18 @@ class Loans:
     borrowers: tuple[Loan, ...] = ()
 
 
-def loans(now: Snapshot, plan: Plan, row: int) -> Loans:
-    """Return the amounts that a pool borrows and from which pools, or lends and to which.
+def compute_loans(now: Snapshot, plan: Plan, row: int) -> Loans:
+    """Return the amounts that a pool borrows, with the lenders, or lends, with the borrowers.
 
-    STATIC reservations are never lent, neither by their pool nor by the pools above.
+    STATIC reservations are never lent, neither by their pool nor by its ancestors.
     """
     tree = now.tree
     held = now.usage.physical(tree)
-    above = np.maximum(held - tree.reservation, 0) + np.minimum(_sum_kept(tree, held) - tree.reservation, 0)  # [P,R]
+    above = np.maximum(held - tree.reservation, 0) + np.minimum(
+        _sum_unavailable(tree, held) - tree.reservation, 0
+    )  # [P,R]
     demand = tree.roll_up(now.demand)  # slack is not lent
-    rest = others(tree, row)
+    rest = rest_of_tree(tree, row)
     found: dict[str, list[Loan]] = {"borrowed": [], "lenders": [], "lent": [], "borrowers": []}
     for kind, name in enumerate(RESOURCE_KINDS):
         mine = int(above[row, kind]) if row else 0
@@ -243,17 +246,17 @@ def loans(now: Snapshot, plan: Plan, row: int) -> Loans:
     return Loans(**{sort: tuple(entries) for sort, entries in found.items()})
 
 
-def _sum_kept(tree: PoolTree, held: Ints) -> Ints:
-    """Return the amounts held ``[P,R]`` plus the idle part of STATIC reservations in the subtree."""
-    kept = np.maximum(held, np.where(tree.static, tree.reservation, 0))
+def _sum_unavailable(tree: PoolTree, held: Ints) -> Ints:
+    """Return the resources held in each subtree ``[P,R]``, plus the idle part of its STATIC reservations."""
+    unavailable = np.maximum(held, np.where(tree.static, tree.reservation, 0))
     for level in reversed(tree.levels):
-        below = np.add.reduceat(kept[level.begin : level.end], level.starts, axis=0)
-        kept[level.parents] = np.maximum(kept[level.parents], below)
-    return kept
+        below = np.add.reduceat(unavailable[level.begin : level.end], level.starts, axis=0)
+        unavailable[level.parents] = np.maximum(unavailable[level.parents], below)
+    return unavailable
 
 
 class Obstacle(StrEnum):
-    """The reason why pods that do not run are in no queue."""
+    """Reason why pods that are not running are in no queue."""
 
     MAXIMUM_RUNNING = "maximum of running instances"
     NO_HOST = "no host"
@@ -266,10 +269,10 @@ class Obstacle(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Unqueued:
-    """A count of pods outside the queues, or that no host could take, and the obstacle.
+    """Pods that are in no queue, or that fit on no host, with the reason.
 
-    ``bound`` instances may run at a time, ``used`` are queued or running. ``gang_size``: size of the gang of these
-    pods.
+    ``bound`` instances may run at a time, ``used`` are queued or running. ``gang_size`` is the size of the gang of
+    these pods.
     """
 
     obstacle: Obstacle
@@ -279,8 +282,8 @@ class Unqueued:
     gang_size: int = 0
     placement: PlacementReason = ()  # NO_HOST: the last result of placement
     infeasible: Infeasibility = ()  # FITS_NO_HOST
-    first: int = 0  # FITS_NO_HOST: the first instance
-    has_gaps: bool = False  # and whether the others do not follow it immediately
+    first: int = 0  # FITS_NO_HOST: first instance of the shape
+    has_gaps: bool = False  # FITS_NO_HOST: the instances are not contiguous
 
     @property
     def left(self) -> int:
@@ -323,8 +326,9 @@ def _explain_unqueued(job: JobRecord, fresh: int, scheduled: int) -> Unqueued:
     return Unqueued(Obstacle.MAXIMUM_RUNNING, fresh, scheduled, maximum)
 
 
-def unfit(shapes: Sequence[ShapeRange], why: Mapping[PodShape, Infeasibility]) -> Iterator[Unqueued]:
-    """Yield the pods that not even an empty host could take, at most UNFIT_MAX shapes, by their first instance."""
+def list_infeasible(shapes: Sequence[ShapeRange], why: Mapping[PodShape, Infeasibility]) -> Iterator[Unqueued]:
+    """Yield the pods that would not fit on any host even if it were empty, at most UNFIT_MAX shapes, by first
+    instance."""
     alike: dict[Infeasibility, list[ShapeRange]] = {}
     for one in shapes:
         if one.shape in why:

@@ -11,7 +11,7 @@ from peloton.model.host_pool import HostPools, HostPoolTotals, Workload, sum_tot
 from peloton.model.ids import Hostname
 from peloton.model.reason import HostRule, PlacementReason
 from peloton.model.resources import Resources
-from peloton.scheduling.mover import PoolNow
+from peloton.scheduling.mover import HostPoolLoad
 
 _LENDING = frozenset({Workload.SHARED, Workload.BATCH})
 _LACKING = frozenset({HostRule.FREE_RESOURCES, HostRule.VOLUME_DISK, HostRule.POD_SLOTS, HostRule.PORTS})
@@ -53,7 +53,7 @@ def lacks_hosts(why: PlacementReason) -> bool:
     return bool(rules & _LACKING) or rules == {HostRule.HOST_POOL}
 
 
-def taker_now(name: str, demand: Demand) -> PoolNow:
+def taker_now(name: str, demand: Demand) -> HostPoolLoad:
     """Return the state of a taking host pool; one without hosts is measured in hosts of the pools that would give
     some."""
     pools = demand.pools
@@ -69,11 +69,13 @@ def taker_now(name: str, demand: Demand) -> PoolNow:
     return replace(_pool_now(name, demand, of_pool, lacking), slow_count=demand.slow_count)
 
 
-def giver_now(name: str, demand: Demand) -> PoolNow:
+def giver_now(name: str, demand: Demand) -> HostPoolLoad:
     return replace(_pool_now(name, demand, demand.totals.get(name, HostPoolTotals()), 0), takes=False)
 
 
-def sources_of(pool: PoolNow, takers: Sequence[PoolNow], givers: Sequence[PoolNow], pools: HostPools) -> list[PoolNow]:
+def sources_of(
+    pool: HostPoolLoad, takers: Sequence[HostPoolLoad], givers: Sequence[HostPoolLoad], pools: HostPools
+) -> list[HostPoolLoad]:
     """Return the host pools from which this one takes hosts, in the order in which they are asked.
 
     A giver first takes back the hosts that it has lent.
@@ -98,11 +100,11 @@ def moving_count(names: Collection[str], pools: HostPools) -> int:
     return sum(place.is_moving and (place.current in names or place.desired in names) for place in places)
 
 
-def _pool_now(name: str, demand: Demand, of_pool: HostPoolTotals, waiting_count: int) -> PoolNow:
+def _pool_now(name: str, demand: Demand, of_pool: HostPoolTotals, waiting_count: int) -> HostPoolLoad:
     """Return the state of a host pool, in the resource kind of which the largest share is in use."""
     shares = [(used / have, used, have) for used, have in zip(of_pool.used, of_pool.capacity, strict=True) if have]
     _, used, have = max(shares, default=(0.0, 0, of_pool.host_count))
-    return PoolNow(
+    return HostPoolLoad(
         name,
         of_pool.host_count,
         demand.pools.pools[name].minimum,

@@ -1,11 +1,11 @@
-"""The number of hosts that move between host pools, as a host pool gets hot and cools down again.
+"""Decision on how many hosts move between host pools, as the load of a host pool rises and falls.
 
-A taking host pool receives hosts when it has been hot for a while: its hosts are loaded above a bound, too many of them
-are marked, or its pods wait for hosts. It gives them back when it would remain below its target without them, and that
-for longer; each time it turns out that it gave them back too early, twice as long. At a constant load it comes to rest:
-it takes until it is at its target, which is below the bound from which it takes, and gives back no further.
+A taker receives hosts after it has been hot for some time: its hosts are loaded above a bound, too many of them are
+marked, or its pods wait for hosts. It returns them after it has been below its target without them for a longer time,
+which doubles each time that it had to take hosts again too early. The target is below the bound for taking, so that no
+hosts move at a constant load.
 
-Any host pool also takes hosts while it has fewer than its minimum; giving host pools do so for no other reason.
+Any host pool also takes hosts while it has fewer than its minimum; givers take hosts for no other reason.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ class MoverPolicy:
     take_after_red_s: float = 15.0  # the same while a host is red, or pods wait
     return_after_s: float = 900.0  # seconds for which hosts must be spare, at first
     return_after_max_s: float = 14_400.0
-    settle_s: float = 120.0  # seconds after a move before the next one is decided
+    settle_s: float = 120.0  # seconds after a move until the next one is decided
     hosts_at_a_time: int = 5
     hosts_per_hour: int = 30
 
 
 @dataclass(frozen=True, slots=True)
-class PoolNow:
-    """The state of a host pool. ``used`` and ``host_size`` are in one unit, of the scarcer kind of resource."""
+class HostPoolLoad:
+    """The load of a host pool. ``used`` and ``host_size`` have one unit, that of the scarcest kind of resource."""
 
     name: str
     host_count: int  # desired number of hosts
@@ -55,7 +55,7 @@ class PoolNow:
 
 @dataclass(frozen=True, slots=True)
 class Shift:
-    """A decision to move hosts, and its reason: ``have`` against ``bound``."""
+    """A decision to move hosts. The reason is ``rule``, with the number ``have`` compared with ``bound``."""
 
     source: str
     destination: str
@@ -66,34 +66,34 @@ class Shift:
 
 
 @dataclass(frozen=True, slots=True)
-class MoverWatch:
-    """The state of one host pool between evaluations. Times are monotonic."""
+class TakerState:
+    """State of one taker that is kept between evaluations. Times are monotonic."""
 
     hot_since_s: float | None = None
     spare_since_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Past:
-    """Hosts that a host pool has taken or given back in one decision."""
+class PastShift:
+    """Hosts that a taker took or returned in one decision."""
 
     at_s: float  # monotonic
     count: int
     is_return: bool
 
 
-def past_of(pool: str, made: Iterable[Made], now_ns: int, now_s: float) -> tuple[Past, ...]:
-    """Return the decisions for one host pool, the oldest first. ``made``: the decisions for all, the newest first."""
+def list_past(pool: str, made: Iterable[Made], now_ns: int, now_s: float) -> tuple[PastShift, ...]:
+    """Return the past decisions on one taker, oldest first, from those on all takers, newest first."""
     found = []
     for one in made:
         is_return = one.rule is MoverRule.SPARE
         if pool == (one.source if is_return else one.destination) and one.rule is not MoverRule.STUCK:
-            found.append(Past(now_s - max(now_ns - one.at_ns, 0) / NS_PER_S, len(one.hostnames), is_return))
+            found.append(PastShift(now_s - max(now_ns - one.at_ns, 0) / NS_PER_S, len(one.hostnames), is_return))
     return tuple(reversed(found))
 
 
 def shift_text(shift: Shift, policy: MoverPolicy) -> str:
-    """Return the reason of a shift as text."""
+    """Format the reason of a shift."""
     match shift.rule:
         case MoverRule.WAITING:
             return f"pods of {shift.destination} wait for {shift.have} host{'s' * (shift.have > 1)}"
@@ -115,24 +115,24 @@ def shift_text(shift: Shift, policy: MoverPolicy) -> str:
 
 
 def plan(
-    watch: MoverWatch,
-    past: Sequence[Past],
-    taker: PoolNow,
-    givers: Sequence[PoolNow],
+    watch: TakerState,
+    past: Sequence[PastShift],
+    taker: HostPoolLoad,
+    givers: Sequence[HostPoolLoad],
     lent: Mapping[str, int],
     moving_count: int,
     now_s: float,
     policy: MoverPolicy,
-) -> tuple[MoverWatch, tuple[Shift, ...]]:
-    """Decide the shifts for one taking host pool.
+) -> tuple[TakerState, tuple[Shift, ...]]:
+    """Decide the shifts for one taker.
 
-    ``past``: the decisions for the taker, the oldest first; ``givers`` in the order in which they are asked; ``lent``:
-    the number of hosts that the taker has of each giver; ``moving_count``: hosts that move between any of them. Nothing
-    is decided while there are some.
+    ``past`` has the decisions on the taker, oldest first; ``givers`` are tried in order; ``lent`` is the number of
+    hosts that the taker has from each giver. Nothing is decided while ``moving_count`` hosts still move between any of
+    them.
     """
     lacking, rule, have, bound = _find_lack(taker, policy)
     spare = 0 if lacking else min(_count_spare(taker, policy), sum(lent.values()))
-    watch = MoverWatch(
+    watch = TakerState(
         (now_s if watch.hot_since_s is None else watch.hot_since_s) if lacking else None,
         (now_s if watch.spare_since_s is None else watch.spare_since_s) if spare else None,
     )
@@ -151,10 +151,10 @@ def plan(
     return watch, _return_hosts(taker, givers, lent, min(spare, budget))
 
 
-def return_delay_s(past: Sequence[Past], policy: MoverPolicy) -> float:
-    """Return the seconds for which a host pool has spare hosts before it gives them back.
+def return_delay_s(past: Sequence[PastShift], policy: MoverPolicy) -> float:
+    """Return the seconds for which a taker keeps spare hosts before it returns them.
 
-    They double each time the pool took hosts again within them, for it had given back too early.
+    The delay doubles each time that the taker took hosts again within it, up to a maximum.
     """
     delay_s, returned_s = policy.return_after_s, None
     for one in past:
@@ -167,8 +167,8 @@ def return_delay_s(past: Sequence[Past], policy: MoverPolicy) -> float:
     return delay_s
 
 
-def _find_lack(taker: PoolNow, policy: MoverPolicy) -> tuple[int, MoverRule, int, int]:
-    """Return how many hosts it lacks, and the rule and numbers that say so."""
+def _find_lack(taker: HostPoolLoad, policy: MoverPolicy) -> tuple[int, MoverRule, int, int]:
+    """Return the number of hosts that the taker lacks, and the rule with its two numbers."""
     below = taker.minimum - taker.host_count
     if taker.takes and taker.waiting_count > max(below, 0):
         return taker.waiting_count, MoverRule.WAITING, taker.waiting_count, 0
@@ -186,12 +186,12 @@ def _find_lack(taker: PoolNow, policy: MoverPolicy) -> tuple[int, MoverRule, int
     return 0, MoverRule.SPARE, 0, 0
 
 
-def _count_wanted(taker: PoolNow, policy: MoverPolicy) -> int:
-    """Return the number of hosts with which it is at its target."""
+def _count_wanted(taker: HostPoolLoad, policy: MoverPolicy) -> int:
+    """Return the number of hosts with which the taker is at its target."""
     return -(-taker.used * 100 // (taker.host_size * policy.target_percent))
 
 
-def _count_spare(taker: PoolNow, policy: MoverPolicy) -> int:
+def _count_spare(taker: HostPoolLoad, policy: MoverPolicy) -> int:
     if not taker.takes:
         return max(taker.host_count - taker.minimum, 0)
     if taker.marked_count:
@@ -200,7 +200,7 @@ def _count_spare(taker: PoolNow, policy: MoverPolicy) -> int:
 
 
 def _take_hosts(
-    taker: str, givers: Sequence[PoolNow], count: int, rule: MoverRule, have: int, bound: int
+    taker: str, givers: Sequence[HostPoolLoad], count: int, rule: MoverRule, have: int, bound: int
 ) -> tuple[Shift, ...]:
     shifts: list[Shift] = []
     for giver in givers:
@@ -211,8 +211,10 @@ def _take_hosts(
     return tuple(shifts)
 
 
-def _return_hosts(taker: PoolNow, givers: Sequence[PoolNow], lent: Mapping[str, int], count: int) -> tuple[Shift, ...]:
-    """Return hosts in the reverse order: the giver that was asked last has its hosts back first."""
+def _return_hosts(
+    taker: HostPoolLoad, givers: Sequence[HostPoolLoad], lent: Mapping[str, int], count: int
+) -> tuple[Shift, ...]:
+    """Return hosts in reverse order: the giver that was tried last gets its hosts back first."""
     have, shifts = taker.host_count, list[Shift]()
     for giver in reversed(givers):
         part = min(lent.get(giver.name, 0), count)

@@ -35,7 +35,16 @@ from peloton.scheduling.host_demand import (
     takers,
 )
 from peloton.scheduling.host_pools import drain_order
-from peloton.scheduling.mover import MoverPolicy, MoverWatch, PoolNow, Shift, past_of, plan, return_delay_s, shift_text
+from peloton.scheduling.mover import (
+    HostPoolLoad,
+    MoverPolicy,
+    Shift,
+    TakerState,
+    list_past,
+    plan,
+    return_delay_s,
+    shift_text,
+)
 from services.resmgr.rounds import repeat
 from services.resmgr.settings import MoverSettings
 from services.storage.hosts.host_pools import HostPoolRecords
@@ -72,8 +81,8 @@ class MoverSnapshot:
 
     demand: Demand
     made: tuple[Made, ...]
-    takers: tuple[PoolNow, ...]
-    givers: tuple[PoolNow, ...]
+    takers: tuple[HostPoolLoad, ...]
+    givers: tuple[HostPoolLoad, ...]
     moving_count: int
 
     @classmethod
@@ -112,7 +121,7 @@ class HostMover:
         self._unplaced, self._host_pools, self._records = unplaced, host_pools, records
         self._pods, self._host_pods, self._hosts, self._queued = pods, host_pods, hosts, queued
         self.settings, self._clock, self._wall_ns = settings or MoverSettings(), clock, wall_ns
-        self._watches: dict[str, MoverWatch] = {}  # by host pool
+        self._watches: dict[str, TakerState] = {}  # by host pool
         self._task: asyncio.Task[None] | None = None
 
     @property
@@ -150,7 +159,7 @@ class HostMover:
             return given_up
         snapshot = await self.read(pools)
         for pool in (*snapshot.takers, *snapshot.givers):
-            before = self._watches.get(pool.name, MoverWatch())
+            before = self._watches.get(pool.name, TakerState())
             self._watches[pool.name], shifts = self._plan(before, pool, snapshot, self.policy)
             made = [one for shift in shifts if (one := await asyncio.to_thread(self._make, shift, snapshot))]
             if made:
@@ -165,25 +174,25 @@ class HostMover:
         """Return the moves that would be decided if their causes had lasted for long enough."""
         at_once = replace(self.policy, take_after_s=0.0, take_after_red_s=0.0, return_after_s=0.0)
         pools, idle = (*snapshot.takers, *snapshot.givers), replace(snapshot, made=())
-        return [shift for pool in pools for shift in self._plan(MoverWatch(), pool, idle, at_once)[1]]
+        return [shift for pool in pools for shift in self._plan(TakerState(), pool, idle, at_once)[1]]
 
-    def state_of(self, pool: PoolNow, snapshot: MoverSnapshot) -> str:
+    def state_of(self, pool: HostPoolLoad, snapshot: MoverSnapshot) -> str:
         """Return a text about what the host pool waits for."""
-        watch, now_s = self._watches.get(pool.name, MoverWatch()), self._clock()
+        watch, now_s = self._watches.get(pool.name, TakerState()), self._clock()
         if snapshot.moving_count:
             return f"waits for {format_count(snapshot.moving_count, 'host')} on the way"
         if watch.hot_since_s is not None:
             return f"has lacked hosts for {now_s - watch.hot_since_s:.0f} s"
         if watch.spare_since_s is not None:
-            delay_s = return_delay_s(past_of(pool.name, snapshot.made, self._wall_ns(), now_s), self.policy)
+            delay_s = return_delay_s(list_past(pool.name, snapshot.made, self._wall_ns(), now_s), self.policy)
             return f"has had hosts to spare for {now_s - watch.spare_since_s:.0f} of {delay_s:.0f} s"
         return "has what it needs"
 
     def _plan(
-        self, watch: MoverWatch, pool: PoolNow, snapshot: MoverSnapshot, policy: MoverPolicy
-    ) -> tuple[MoverWatch, tuple[Shift, ...]]:
+        self, watch: TakerState, pool: HostPoolLoad, snapshot: MoverSnapshot, policy: MoverPolicy
+    ) -> tuple[TakerState, tuple[Shift, ...]]:
         pools, now_s = snapshot.demand.pools, self._clock()
-        past = past_of(pool.name, snapshot.made, self._wall_ns(), now_s)
+        past = list_past(pool.name, snapshot.made, self._wall_ns(), now_s)
         sources, lent = sources_of(pool, snapshot.takers, snapshot.givers, pools), lent_to(pool.name, pools)
         return plan(watch, past, pool, sources, lent, snapshot.moving_count, now_s, policy)
 

@@ -11,7 +11,7 @@ from peloton.api.v0.mover import mover_pb2 as pb
 from peloton.model.host_pool import HostPools
 from peloton.model.mover import Made
 from peloton.scheduling.host_demand import lent_to, moving_count
-from peloton.scheduling.mover import PoolNow, Shift, shift_text
+from peloton.scheduling.mover import HostPoolLoad, Shift, shift_text
 from services.resmgr.host_mover import HostMover, MoverSnapshot
 from services.storage.hosts.mover import MoverRecords
 
@@ -45,11 +45,11 @@ class MoverService:
             made=[_move_to_wire(one) for one in snapshot.made[:MADE_MAX]],
         )
 
-    def _state(self, now: PoolNow, snapshot: MoverSnapshot) -> str:
+    def _state(self, now: HostPoolLoad, snapshot: MoverSnapshot) -> str:
         return self._mover.state_of(now, snapshot) if snapshot.demand.pools.is_mover_on else ""
 
     @staticmethod
-    def _pool(now: PoolNow, pools: HostPools, takes: bool, state: str) -> pb.Pool:
+    def _pool(now: HostPoolLoad, pools: HostPools, takes: bool, state: str) -> pb.Pool:
         return pb.Pool(
             name=now.name,
             takes=takes,

@@ -22,7 +22,7 @@ from peloton.model.host import PlacementBatch, ReadyGang
 from peloton.model.ids import Hostname, JobId, PodId
 from peloton.model.job import JobState
 from peloton.model.pod import PodState, PodStatus
-from peloton.scheduling.explain import waits
+from peloton.scheduling.explain import list_waits
 from peloton.scheduling.placement import place
 from services.resmgr.explain.dry_run import plan_now
 from services.resmgr.pool_rules import check_config
@@ -183,7 +183,9 @@ class Day:
         now, plan = plan_now(state, self._now_ns())
         for job in list(self.records.jobs.values())[:STUCK_SHOWN_MAX]:
             row, unplaced = state.tree.row[job.record.respool_id], state.count_unplaced(job.record.job_id)[1]
-            mine = (queue_text(wait.reason) for wait in waits(now, plan, row) if wait.run.job_id == job.record.job_id)
+            mine = (
+                queue_text(wait.reason) for wait in list_waits(now, plan, row) if wait.run.job_id == job.record.job_id
+            )
             reasons = dict.fromkeys([*mine, placement_text(unplaced)])
             counts = {state.value: count for state, count in job.counts().items()}
             lines.append(f"  {job.record.job_id} {job.record.name} {counts}: {'; '.join(filter(None, reasons))}")

@@ -39,7 +39,7 @@ def test_each_step_names_itself() -> None:
     story.end()
 
     assert story.workflow.summaries == [
-        "begin: find what differs",
+        "begin: find the instances that differ",
         "replace instances 0-1, batch 1 of 3",
         "watch batch 1 of 3: waits for instances 0-1 to run and be healthy",
         "replace instances 2-3, batch 2 of 3",
@@ -103,7 +103,7 @@ def test_a_rollback_is_a_step_and_a_run_of_its_own() -> None:
     first, second = story.workflow.runs
     looks = [name for name in story.workflow.summaries if name.startswith(("begin", "continue", "roll back"))]
     assert looks == [
-        "begin: find what differs",
+        "begin: find the instances that differ",
         "roll back to version 1: 1 of 4 instances failed",
         "continue the rollout",
     ]

@@ -22,7 +22,7 @@ from peloton.model.pod import ShapeRange
 from peloton.model.respool import PoolSpec
 from peloton.scheduling.cycle import Plan, Snapshot, plan_cycle
 from peloton.scheduling.eviction import Eviction
-from peloton.scheduling.explain import Held
+from peloton.scheduling.explain import JobUsage
 from peloton.scheduling.gangs import Usage
 from peloton.scheduling.preemption import over_entitled
 from peloton.scheduling.tree import KIND_COUNT
@@ -134,7 +134,7 @@ def _range(config: job_pb2.JobConfig, start: int, end: int) -> PlannedRange:
     return PlannedRange(ShapeRange(start, end - start, shape), convert.collect_labels(task))
 
 
-def make_held_reader(state: ResmgrState) -> Callable[[int], list[Held]]:
+def make_held_reader(state: ResmgrState) -> Callable[[int], list[JobUsage]]:
     """Return a function from the row of a leaf to the amounts held by its jobs and by volumes, also of deleted jobs."""
     by_pool: dict[RespoolId, dict[JobId, JobLedger | None]] = {}
     for ledger in state.jobs.values():
@@ -144,7 +144,7 @@ def make_held_reader(state: ResmgrState) -> Callable[[int], list[Held]]:
     for pool_id, job_id in volumes:
         by_pool.setdefault(pool_id, {}).setdefault(job_id, None)
 
-    def list_held(row: int) -> list[Held]:
+    def list_held(row: int) -> list[JobUsage]:
         pool_id = state.tree.ids[row]
         jobs = by_pool.get(pool_id, {}).items()
         return [_sum_held(job_id, ledger, volumes[pool_id, job_id]) for job_id, ledger in jobs]
@@ -152,11 +152,11 @@ def make_held_reader(state: ResmgrState) -> Callable[[int], list[Held]]:
     return list_held
 
 
-def _sum_held(job_id: JobId, ledger: JobLedger | None, volumes_mib: int) -> Held:
+def _sum_held(job_id: JobId, ledger: JobLedger | None, volumes_mib: int) -> JobUsage:
     usage = Usage(*np.zeros((4, 1, KIND_COUNT), np.int64))
     held = list(ledger.footprints.tally(np.flatnonzero(IS_ALLOCATED[ledger.states]))) if ledger is not None else []
     held += [(volumes_mib, VOLUME_MIB)] if volumes_mib else []
     for count, footprint in held:
         usage.charge(0, footprint, count)
     workloads = frozenset(footprint.workload for _, footprint in held)
-    return Held(job_id, *(tuple(column[0].tolist()) for column in usage.columns), workloads=workloads)
+    return JobUsage(job_id, *(tuple(column[0].tolist()) for column in usage.columns), workloads=workloads)

@@ -23,7 +23,7 @@ from peloton.model.pod import PodShape, PodState, ShapeRange
 from peloton.model.reason import PlacementReason
 from peloton.scheduling.cycle import Plan
 from peloton.scheduling.eviction import Eviction
-from peloton.scheduling.explain import Obstacle, Unqueued, Wait, find_unqueued, unfit
+from peloton.scheduling.explain import Obstacle, Unqueued, Wait, find_unqueued, list_infeasible
 from services.resmgr.explain import wire
 from services.resmgr.explain.dry_run import candidate_jobs, evictions, plan_job, plan_now, with_job
 from services.resmgr.explain.job_names import in_evictions, in_queues, names_of
@@ -89,7 +89,9 @@ class JobPlans:
         capacity, why = await asyncio.to_thread(self._ask_hosts, job, in_pool, infeasible)
         names = await names_of(self._records, [*in_queues(in_pool.waiting), *in_evictions(in_pool.evictions)])
         evictions = list(wire.encode_evictions(in_pool.evictions, self._loop.settings, names, job.record.job_id))
-        return _answer(job.record, in_pool, list(unfit(job.shapes, infeasible)), capacity, why, evictions, names)
+        return _answer(
+            job.record, in_pool, list(list_infeasible(job.shapes, infeasible)), capacity, why, evictions, names
+        )
 
     async def _daemon(self, job: _Job) -> pb.JobPlanResponse:
         """Return the plan of a daemon. It is never queued: hosts decide."""

@@ -32,7 +32,7 @@ from peloton.model.reason import Rule
 from peloton.model.text import quote, shorten
 from peloton.scheduling.cycle import Plan, Snapshot
 from peloton.scheduling.eviction import Eviction
-from peloton.scheduling.explain import Unqueued, Wait, find_unqueued, holders, loans, waits
+from peloton.scheduling.explain import Unqueued, Wait, compute_loans, find_holders, find_unqueued, list_waits
 from peloton.scheduling.gangs import QueueKind
 from services.resmgr import pool_rules
 from services.resmgr.explain import dry_run, wire
@@ -212,9 +212,9 @@ class ExplainService:
             ) from None
         now, plan = self._read_plan(state)
         found = list(islice(_heads(state, now, plan, row), HEADS_MAX))
-        owed = loans(now, plan, row)
+        owed = compute_loans(now, plan, row)
         waiting: list[Found] = [
-            (wait, ()) for wait in islice(waits(now, plan, row), min(request.queueLimit, QUEUE_MAX))
+            (wait, ()) for wait in islice(list_waits(now, plan, row), min(request.queueLimit, QUEUE_MAX))
         ]
         answer = pb.PoolWhyResponse(
             pool=wire.PoolNodes(now, plan).node(row),
@@ -298,11 +298,11 @@ def _heads(state: ResmgrState, now: Snapshot, plan: Plan, above: int) -> Iterabl
         if row != above and above not in now.tree.ancestors[row]:
             continue
         found: dict[QueueKind, list[Wait]] = {}
-        for wait in waits(now, plan, row):
+        for wait in list_waits(now, plan, row):
             found.setdefault(wait.run.queue, []).append(wait)
         for kind, queue in sorted(found.items()):
             wait = next((one for one in queue if one.reason.kind and not one.reason.is_final), queue[0])
-            held_by = holders(now, plan, wait, held)
+            held_by = find_holders(now, plan, wait, held)
             head = pb.QueueHead(
                 poolPath=now.tree.paths[row],
                 queue=wire.QUEUES[kind],

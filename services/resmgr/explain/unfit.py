@@ -15,7 +15,7 @@ from peloton.model.ids import JobId
 from peloton.model.job import JobRecord, JobType
 from peloton.model.pod import PodShape, PodState, ShapeRange
 from peloton.model.reason import Infeasibility
-from peloton.scheduling.explain import Unqueued, unfit
+from peloton.scheduling.explain import Unqueued, list_infeasible
 from services.resmgr.records import CapacitySource, ExplainRecords
 from services.resmgr.state import ResmgrState
 
@@ -49,7 +49,7 @@ class UnfitPods:
             count = min(job.instance_count, EVALUATED_INSTANCES_MAX)
             queued = await asyncio.to_thread(self._records.admission.waiting_shapes, job.job_id, 0, count)
             shapes = apply_constraints(queued, job.type, binding) or shapes  # empty while all are being placed
-        return list(unfit(shapes, why))
+        return list(list_infeasible(shapes, why))
 
     async def about(self, job: JobRecord) -> list[tuple[int, Infeasibility]]:
         """Return how many pods of each shape fit no host, by the counts of the job's record: it reads no pods.
@@ -63,7 +63,7 @@ class UnfitPods:
             return []
         shapes, _ = await self._read_shapes(job)
         why = await self.evaluate(shapes)
-        return [(min(one.pod_count, waiting), one.infeasible) for one in unfit(shapes, why)]
+        return [(min(one.pod_count, waiting), one.infeasible) for one in list_infeasible(shapes, why)]
 
     async def _read_shapes(self, job: JobRecord) -> tuple[list[ShapeRange], str]:
         """Return the shapes of its configuration, and the cluster that it is bound to."""

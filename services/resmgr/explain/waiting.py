@@ -7,7 +7,7 @@ from itertools import islice
 
 from peloton.model.job import JobRecord
 from peloton.scheduling.cycle import Plan, Snapshot
-from peloton.scheduling.explain import Holder, Wait, holders, waits
+from peloton.scheduling.explain import Holder, Wait, find_holders, list_waits
 from peloton.scheduling.tree import CPU
 from services.resmgr.explain.dry_run import make_held_reader
 from services.resmgr.explain.text import slack_line
@@ -24,8 +24,8 @@ def waiting_of(state: ResmgrState, job: JobRecord, now: Snapshot, plan: Plan) ->
     if row is None:
         return []
     held = make_held_reader(state)
-    mine = (wait for wait in waits(now, plan, row) if wait.run.job_id == job.job_id)
-    return [(wait, holders(now, plan, wait, held)) for wait in islice(mine, WAITING_MAX)]
+    mine = (wait for wait in list_waits(now, plan, row) if wait.run.job_id == job.job_id)
+    return [(wait, find_holders(now, plan, wait, held)) for wait in islice(mine, WAITING_MAX)]
 
 
 def slack_lines(state: ResmgrState, waiting: Sequence[Found]) -> Iterable[str]:

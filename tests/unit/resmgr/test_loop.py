@@ -17,7 +17,7 @@ from peloton.model.ids import JobId, RespoolId
 from peloton.model.job import JobState
 from peloton.model.pod import PodState
 from peloton.model.resources import Resources
-from peloton.scheduling.explain import waits
+from peloton.scheduling.explain import list_waits
 from services.resmgr.audit import faults
 from services.resmgr.explain.dry_run import plan_now
 from services.resmgr.loop import AdmissionLoop
@@ -56,7 +56,7 @@ async def test_pods_are_admitted_and_the_job_is_signalled(world: World) -> None:
         await until(lambda: job in world.lifecycles.woken)
 
         assert world.states(job) == {READY: list(range(10)), PENDING: list(range(10, 15))}
-        assert [queue_text(wait.reason) for wait in waits(*plan_now(loop.state, 0), 1)] == [
+        assert [queue_text(wait.reason) for wait in list_waits(*plan_now(loop.state, 0), 1)] == [
             "cpu 1 wanted, 0 left of the pool limit of /p: 10"
         ]
         assert [] == list(faults(loop.state))

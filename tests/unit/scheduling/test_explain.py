@@ -15,7 +15,7 @@ from peloton.model.job import JobRecord, JobState, JobType, SlaSpec
 from peloton.model.pod import PodState
 from peloton.model.reason import ClusterReason, HostRule, Misfit, NoHost, RefusingHosts, Rule
 from peloton.scheduling.cycle import Snapshot, plan_cycle
-from peloton.scheduling.explain import Held, Obstacle, find_unqueued, holders, loans, waits
+from peloton.scheduling.explain import JobUsage, Obstacle, compute_loans, find_holders, find_unqueued, list_waits
 from services.resmgr.explain.text import describe_unqueued, headline, story, wait_lines
 from tests.unit.scheduling.pool_table import amounts, pool, pool_id
 from tests.unit.scheduling.test_admission import Cluster, run
@@ -36,22 +36,22 @@ def snapshot(cluster: Cluster) -> Snapshot:
     )
 
 
-def hold_job(job: str, **columns: str) -> Held:
+def hold_job(job: str, **columns: str) -> JobUsage:
     """A job that holds ``column=amounts``."""
     given = {name: tuple(amounts(text)) for name, text in columns.items()}
     names = ("non_slack", "slack", "non_preemptible", "controller")
-    return Held(JobId(job), **{name: given.get(name, NOTHING) for name in names})
+    return JobUsage(JobId(job), **{name: given.get(name, NOTHING) for name in names})
 
 
-def explain_pool(cluster: Cluster, path: str, *jobs: Held) -> str:
+def explain_pool(cluster: Cluster, path: str, *jobs: JobUsage) -> str:
     now = snapshot(cluster)
     plan = plan_cycle(now)
     row = cluster.tree.row[pool_id(path)]
-    held_in: dict[int, Sequence[Held]] = {row: jobs}
+    held_in: dict[int, Sequence[JobUsage]] = {row: jobs}
     found = [
         line
-        for wait in waits(now, plan, row)
-        for line in wait_lines(wait, holders(now, plan, wait, lambda at: held_in.get(at, ())))
+        for wait in list_waits(now, plan, row)
+        for line in wait_lines(wait, find_holders(now, plan, wait, lambda at: held_in.get(at, ())))
     ]
     return "\n".join(found)
 
@@ -239,7 +239,7 @@ def test_every_waiting_gang_has_an_answer(queued: list[tuple[int, int, int, int,
     plan = plan_cycle(now)
     row = cluster.tree.row[pool_id("/p")]
 
-    found = list(waits(now, plan, row))
+    found = list(list_waits(now, plan, row))
 
     for queue in now.waiting.get(row, {}).values():
         mine = [wait for wait in found if wait.run in queue]
@@ -259,7 +259,7 @@ def test_loans() -> None:
     ).holds("/b", "8")
     now = snapshot(cluster)
 
-    lender, borrower = (loans(now, plan_cycle(now), cluster.tree.row[pool_id(path)]) for path in ("/a", "/b"))
+    lender, borrower = (compute_loans(now, plan_cycle(now), cluster.tree.row[pool_id(path)]) for path in ("/a", "/b"))
 
     assert [(one.pool_path, one.amount) for one in (*lender.lent, *lender.borrowers)] == [("/a", 5000), ("/b", 3000)]
     assert [(one.pool_path, one.amount) for one in (*borrower.borrowed, *borrower.lenders)] == [
@@ -281,7 +281,9 @@ def test_a_parent_does_not_lend_what_its_static_children_keep() -> None:
     cluster = cluster.holds("/a/e", "1").holds("/b", "8")
     now = snapshot(cluster)
 
-    found = [loans(now, plan_cycle(now), cluster.tree.row[pool_id(path)]) for path in ("/a", "/a/e", "/a/s", "/b")]
+    found = [
+        compute_loans(now, plan_cycle(now), cluster.tree.row[pool_id(path)]) for path in ("/a", "/a/e", "/a/s", "/b")
+    ]
 
     assert [[(one.pool_path, one.amount) for one in (*each.lent, *each.lenders)] for each in found] == [
         [("/a", 1000)],
@@ -297,7 +299,7 @@ def test_wanted_back(capacity: str, wanted: int) -> None:
     cluster = Cluster(pool("/a", "5", "10"), pool("/b", "5", "10"), capacity=capacity).holds("/b", "8").holds("/a", "2")
     now = snapshot(cluster.queue("/a", run("w", "2", seq=1)))
 
-    (lender,) = loans(now, plan_cycle(now), cluster.tree.row[pool_id("/b")]).lenders
+    (lender,) = compute_loans(now, plan_cycle(now), cluster.tree.row[pool_id("/b")]).lenders
 
     assert (lender.pool_path, lender.amount, lender.wanted_back) == ("/a", 3000, wanted)
 

@@ -19,7 +19,7 @@ from peloton.scheduling.host_demand import (
     taker_now,
     takers,
 )
-from peloton.scheduling.mover import PoolNow
+from peloton.scheduling.mover import HostPoolLoad
 
 BATCH, SHARED, STATELESS, GPU = Workload.BATCH, Workload.SHARED, Workload.STATELESS, Workload.GPU
 TEN = Resources(10_000, 1_000)
@@ -76,8 +76,8 @@ def test_waiting_pods_are_counted_in_hosts() -> None:
     }
     demand = Demand(pools(services={STATELESS}, batch={BATCH}), totals, waiting)
 
-    assert PoolNow("services", 2, 0, 15_000, 10_000, waiting_count=3) == taker_now("services", demand)
-    assert PoolNow("batch", 4, 0, 3_000, 1_000, takes=False) == giver_now("batch", demand)
+    assert HostPoolLoad("services", 2, 0, 15_000, 10_000, waiting_count=3) == taker_now("services", demand)
+    assert HostPoolLoad("batch", 4, 0, 3_000, 1_000, takes=False) == giver_now("batch", demand)
 
 
 def test_a_host_pool_without_hosts_is_measured_in_those_of_the_givers() -> None:
@@ -113,10 +113,10 @@ def test_one_that_gives_hosts_is_first_asked_for_what_it_has_lent() -> None:
     h1 = Hostname("h1")
     at = {h1: HostInPool("services", "services")}
     found = HostPools(1, pools(services={STATELESS}, batch={BATCH}).pools, at, {h1: "batch"})
-    services, web = PoolNow("services", 4, 1), PoolNow("web", 3, 0)
-    batch, shared = PoolNow("batch", 2, 5, takes=False), PoolNow("shared", 9, 2, takes=False)
+    services, web = HostPoolLoad("services", 4, 1), HostPoolLoad("web", 3, 0)
+    batch, shared = HostPoolLoad("batch", 2, 5, takes=False), HostPoolLoad("shared", 9, 2, takes=False)
 
-    def sources(pool: PoolNow) -> list[PoolNow]:
+    def sources(pool: HostPoolLoad) -> list[HostPoolLoad]:
         return sources_of(pool, [services, web], [shared, batch], found)
 
     assert [replace(services, minimum=3), shared] == sources(batch)

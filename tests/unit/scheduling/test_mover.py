@@ -13,12 +13,12 @@ from peloton.model.ids import Hostname
 from peloton.model.mover import Made, MoverRule
 from peloton.model.times import NS_PER_S
 from peloton.scheduling.mover import (
+    HostPoolLoad,
     MoverPolicy,
-    MoverWatch,
-    Past,
-    PoolNow,
+    PastShift,
     Shift,
-    past_of,
+    TakerState,
+    list_past,
     plan,
     return_delay_s,
     shift_text,
@@ -35,15 +35,15 @@ class Day:
     def __init__(self, hosts: dict[str, int], minimum: dict[str, int], drain_s: float, policy: MoverPolicy) -> None:
         self.hosts, self.minimum, self.drain_s, self.policy = dict(hosts), minimum, drain_s, policy
         self.lent: Counter[str] = Counter()
-        self.watch, self.now_s, self.busy_until_s = MoverWatch(), 0.0, 0.0
+        self.watch, self.now_s, self.busy_until_s = TakerState(), 0.0, 0.0
         self.shifts: list[tuple[float, Shift]] = []
-        self.past: list[Past] = []
-        self._seen: tuple[tuple[int, ...], PoolNow, list[PoolNow]] | None = None
+        self.past: list[PastShift] = []
+        self._seen: tuple[tuple[int, ...], HostPoolLoad, list[HostPoolLoad]] | None = None
 
-    def _pools(self, *amounts: int) -> tuple[PoolNow, list[PoolNow]]:
+    def _pools(self, *amounts: int) -> tuple[HostPoolLoad, list[HostPoolLoad]]:
         """Returns the same values as before while the amounts have not changed: a day has thousands of steps."""
         if self._seen is None or self._seen[0] != amounts:
-            pools = [PoolNow(name, self.hosts[name], self.minimum[name], host_size=SIZE) for name in self.hosts]
+            pools = [HostPoolLoad(name, self.hosts[name], self.minimum[name], host_size=SIZE) for name in self.hosts]
             used, marked, waiting = amounts
             taker = replace(pools[0], used=used, marked_count=marked, waiting_count=waiting)
             self._seen = amounts, taker, pools[1:]
@@ -60,7 +60,7 @@ class Day:
             other, sign = (shift.source, 1) if shift.destination == "services" else (shift.destination, -1)
             self.lent[other] += sign * shift.count
             self.shifts.append((self.now_s, shift))
-            self.past.append(Past(self.now_s, shift.count, is_return=shift.rule is MoverRule.SPARE))
+            self.past.append(PastShift(self.now_s, shift.count, is_return=shift.rule is MoverRule.SPARE))
             del self.past[:-100]
         if made:
             self._seen = None
@@ -112,11 +112,11 @@ def test_services_that_answer_slowly_take_hosts() -> None:
     """Slow services receive hosts one at a time, and only as long as their hosts are well used: idle ones would not
     help.
     """
-    policy, pools = replace(POLICY, take_after_red_s=0.0), [PoolNow("batch", 5, 0)]
+    policy, pools = replace(POLICY, take_after_red_s=0.0), [HostPoolLoad("batch", 5, 0)]
 
     def found(used: int) -> list[tuple[int, MoverRule]]:
-        taker = PoolNow("services", 10, 0, used, SIZE, slow_count=2)
-        return [(one.count, one.rule) for one in plan(MoverWatch(), (), taker, pools, {}, 0, 0.0, policy)[1]]
+        taker = HostPoolLoad("services", 10, 0, used, SIZE, slow_count=2)
+        return [(one.count, one.rule) for one in plan(TakerState(), (), taker, pools, {}, 0, 0.0, policy)[1]]
 
     assert [(1, MoverRule.LATENCY)] == found(used=6_600)
     assert [] == found(used=6_500)
@@ -163,12 +163,12 @@ def test_one_that_gives_hosts_takes_some_only_below_its_minimum() -> None:
     """A giver receives hosts only below its minimum, however high its load and demand; hosts that it has borrowed
     return when it has enough again.
     """
-    busy = PoolNow("batch", 4, 4, 9_999, SIZE, marked_count=4, red_count=4, waiting_count=9, takes=False)
-    spare, owing = PoolNow("spare", 5, 2, takes=False), PoolNow("services", 3, 2)
+    busy = HostPoolLoad("batch", 4, 4, 9_999, SIZE, marked_count=4, red_count=4, waiting_count=9, takes=False)
+    spare, owing = HostPoolLoad("spare", 5, 2, takes=False), HostPoolLoad("services", 3, 2)
 
-    def found(pool: PoolNow, lent: dict[str, int]) -> tuple[Shift, ...]:
+    def found(pool: HostPoolLoad, lent: dict[str, int]) -> tuple[Shift, ...]:
         at_once = replace(POLICY, take_after_s=0.0, take_after_red_s=0.0, return_after_s=0.0)
-        return plan(MoverWatch(), (), pool, [owing, spare], lent, 0, 0.0, at_once)[1]
+        return plan(TakerState(), (), pool, [owing, spare], lent, 0, 0.0, at_once)[1]
 
     assert () == found(busy, {})
     assert [("services", 1), ("spare", 1)] == [
@@ -195,13 +195,13 @@ def test_the_budget_of_an_hour_is_what_has_moved() -> None:
         made(MoverRule.LOAD, "batch", "services", 3_599, 4),
         made(MoverRule.LOAD, "batch", "services", 3_600, 5),
     ]
-    past = past_of("services", log, now_ns, 50.0)
-    assert [Past(-3_550.0, 5, False), Past(-3_549.0, 4, False), Past(-250.0, 3, True)] == list(past)
+    past = list_past("services", log, now_ns, 50.0)
+    assert [PastShift(-3_550.0, 5, False), PastShift(-3_549.0, 4, False), PastShift(-250.0, 3, True)] == list(past)
 
     def count(hosts_per_hour: int) -> int:
         policy = replace(POLICY, hosts_per_hour=hosts_per_hour, take_after_red_s=0.0)
-        taker = PoolNow("services", 10, 0, waiting_count=9)
-        shifts = plan(MoverWatch(), past, taker, [PoolNow("batch", 20, 0)], {}, 0, 50.0, policy)[1]
+        taker = HostPoolLoad("services", 10, 0, waiting_count=9)
+        shifts = plan(TakerState(), past, taker, [HostPoolLoad("batch", 20, 0)], {}, 0, 50.0, policy)[1]
         return sum(shift.count for shift in shifts)
 
     assert [0, 0, 1, 2, 5] == [count(hosts) for hosts in (5, 7, 8, 9, 30)]
