@@ -1,6 +1,6 @@
-"""The file in which a process states its health every few seconds; supervisors and probes of containers read it.
+"""Health file of a process, which writes it every few seconds. Supervisors and container probes read it.
 
-A process that is stopped, or whose interpreter is blocked, does not write: a file that is too old means a hung process.
+A stopped process, or one whose interpreter is blocked, does not write, so that an old file means a hung process.
 """
 
 from __future__ import annotations
@@ -13,12 +13,13 @@ from pathlib import Path
 
 WRITE_PERIOD_S = 2.0
 STALE_S = 30.0
-"""Age of the file above which its process is hung."""
+"""Age of the file above which its process counts as hung."""
 
 
 @dataclass(frozen=True)
 class Health:
-    """Health of a process: why it is hung, and what its roles wait for; empty when it is live and when it is ready."""
+    """Health of a process. ``hung`` says why it is hung, or is empty; ``waits`` says what its roles wait for, or is
+    empty when they are ready."""
 
     pid: int
     hung: str = ""
@@ -33,7 +34,7 @@ def write(path: Path, health: Health) -> None:
 
 
 def read(path: Path, stale_s: float = STALE_S) -> Health | None:
-    """Return the health as the file and its age state it; None without a file, before the first write."""
+    """Read the health. A file that is too old means a hung process; return None before the first write."""
     try:
         health = Health(**json.loads(path.read_text(encoding="utf-8")))
         age_s = time.time() - path.stat().st_mtime

@@ -1,8 +1,9 @@
-"""Signals workflows and starts missing ones, by a queue of keys and with a bounded number of signals in flight.
+"""Signals workflows, and starts missing ones, from a queue of keys, with a bounded number of signals in flight.
 
-A workflow is signalled at most once per ``interval_s`` however much changes, and a signal is retried with a growing
-delay until Temporal accepts it. Keys that a user's change has added come first, and no key waits until others are done.
-Signals carry no data. Keys in memory that are lost with the process are also noted in storage, which is swept.
+A workflow is signalled at most once per ``interval_s``, however many changes there are. A signal is retried with a
+growing delay until Temporal accepts it. Keys of users' changes come first, and a key never waits for the retries of
+others. Signals carry no data. Keys are lost with the process; they are also noted in storage, from which a sweep
+repeats them.
 """
 
 from __future__ import annotations
@@ -36,14 +37,14 @@ SIGNALS_IN_FLIGHT_MAX = 50
 SIGNALS_FOR_PEOPLE = 10
 """Signals of the bound that are reserved for changes by users."""
 RETRY_S, RETRY_MAX_S = 1.0, 30.0
-"""Delay in seconds between attempts to signal a workflow: doubled each time."""
+"""Delay in seconds between attempts to signal a workflow, which doubles each time."""
 WARNINGS_EVERY_S = 10.0
 """Seconds between two log lines on failed signals."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Retry:
-    """Next attempt to signal a workflow, at most one at a time."""
+    """Next attempt to signal a workflow, which has at most one."""
 
     due: Due
     timer: asyncio.TimerHandle
@@ -76,7 +77,7 @@ class Waker:
         self._loop = asyncio.get_running_loop()
         self._is_pump_due = self._is_closed = False
         self._in_flight: set[asyncio.Task[None]] = set()
-        self._attempts: dict[str, int] = {}  # that failed in a row
+        self._attempts: dict[str, int] = {}  # consecutive failed attempts by key
         self._retries: dict[str, _Retry] = {}
         self._warned_at_s, self._failed_count = float("-inf"), 0
         _WAKERS.add(self)
@@ -117,9 +118,9 @@ class Waker:
         self.wake(job_ids, cause)
 
     async def start(self, key: str) -> None:
-        """Make sure that the workflow of an object runs, if the object needs one. The call is idempotent. A workflow
-        that has failed is started by a user's change at once, otherwise after its delay
-        (``services/workflow_restarter.py``). Raises RPCError, and errors of storage.
+        """Start the workflow of an object, if the object needs one and it is not running. A failed workflow is started
+        at once for a user's change, and otherwise after its delay (``services/workflow_restarter.py``). Raises
+        RPCError, and errors of storage.
         """
         row = self._row
         if not isinstance(row, StoredLifecycle):
@@ -133,8 +134,8 @@ class Waker:
         await start(self._client, row, key, found, labels, self._policies, self._task_queue)
 
     async def _signal(self, key: str) -> None:
-        """Signal the workflow of a key, or start it: it may have failed, or been terminated, or the object was created
-        while Temporal did not answer. Raises an error when it must be retried.
+        """Signal the workflow of a key. Start it if it is missing: it may have failed, or the object was created while
+        Temporal did not answer. Raises errors that have to be retried.
         """
         handle = self._client.get_workflow_handle(self._row.workflow_id(key))
         try:
@@ -154,7 +155,7 @@ class Waker:
                 return
             task = self._loop.create_task(self._wake(due))
             self._in_flight.add(task)
-            task.add_done_callback(self._woken)
+            task.add_done_callback(self._on_sent)
 
     def _next(self) -> Due | None:
         free = SIGNALS_IN_FLIGHT_MAX - len(self._in_flight)
@@ -162,18 +163,18 @@ class Waker:
             return None
         return self._line.take(Rank.SWEEP if free > SIGNALS_FOR_PEOPLE else Rank.PEOPLE)
 
-    def _woken(self, task: asyncio.Task[None]) -> None:
+    def _on_sent(self, task: asyncio.Task[None]) -> None:
         self._in_flight.discard(task)
         self._pump()
 
     async def _wake(self, due: Due) -> None:
-        """Send one signal, in a task, and so in a context, of its own."""
+        """Send one signal, in its own task and therefore in its own context."""
         CAUSE.set("; ".join(sorted(due.causes - {""})))
         try:
             await self._signal(due.key)
             self._attempts.pop(due.key, None)
             self._cancel_retry(due.key)
-        except Exception as error:  # of Temporal or of storage: neither may end the waker
+        except Exception as error:  # errors of Temporal or storage must not end the waker
             self._retry(due, error)
         finally:
             self._loop.call_later(self._interval_s, self._free, due.key)
@@ -185,18 +186,18 @@ class Waker:
             last = self._row.workflow_id(due.key)
             log.warning("%d signals to workflows failed, the last one to %s: %s", self._failed_count, last, error)
             self._warned_at_s, self._failed_count = self._loop.time(), 0
-        if (other := self._cancel_retry(due.key)) is not None:  # of a note that did not wait for it
+        if (other := self._cancel_retry(due.key)) is not None:  # of a change that came before the retry
             due = Due(due.key, min(due.rank, other.due.rank), due.causes | other.due.causes)
         delay_s = Backoff(RETRY_S, RETRY_MAX_S).delay_s(failed)
-        self._retries[due.key] = _Retry(due, self._loop.call_later(delay_s, self._note_again, due.key))
+        self._retries[due.key] = _Retry(due, self._loop.call_later(delay_s, self._queue_again, due.key))
 
     def _cancel_retry(self, key: str) -> _Retry | None:
-        """Return the retry of the key that is now cancelled, if there was one."""
+        """Cancel the retry of the key, and return it if there was one."""
         if (retry := self._retries.pop(key, None)) is not None:
             retry.timer.cancel()
         return retry
 
-    def _note_again(self, key: str) -> None:
+    def _queue_again(self, key: str) -> None:
         due = self._retries.pop(key).due
         for cause in due.causes:
             self.wake([key], cause, due.rank)

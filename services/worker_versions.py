@@ -188,7 +188,7 @@ class VersionController(_Watch):
         self.forget_agreement()
         if seen.can_take_over and is_due:
             count = await self._move_all(serving)
-            self._moves.note_answer(has_found=bool(count))
+            self._moves.record_check(has_found=bool(count))
         return True
 
     def is_sure_of(self, decision: Decision, fleet: Fleet) -> bool:

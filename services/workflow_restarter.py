@@ -126,7 +126,7 @@ class WorkflowRestarter:
             found = await self._list(began_elsewhere, OUTDATED_PER_POLL)
             for workflow_id in found:
                 self._wakers.wake_workflow(workflow_id, OUTDATED)
-            self._outdated.note_answer(has_found=bool(found))
+            self._outdated.record_check(has_found=bool(found))
 
     async def _list(self, query: str, limit: int) -> list[str]:
         found = self._client.list_workflows(query, limit=limit, rpc_timeout=RPC_TIMEOUT)

@@ -1,4 +1,4 @@
-"""Creation of batch jobs, services and daemons through v0: validation and storage."""
+"""Validates and stores new batch jobs, services and daemons of the v0 API."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class NewJobs:
         return await self._calls.run(secret_fault, config, True)
 
     async def clamp(self, config: job_pb2.JobConfig) -> None:
-        """Clamp the number of retries, in place."""
+        """Limit the number of retries of the configuration, in place."""
         await self._calls.run(clamp_max_failures, config)
 
     async def store(self, job_id: JobId, config: job_pb2.JobConfig, secrets: Sequence[Secret] = ()) -> JobRecord:

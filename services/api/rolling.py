@@ -1,4 +1,5 @@
-"""v0 JobManager.Restart, Start and Stop: rolling operations on service jobs. Errors are gRPC statuses."""
+"""Restart, Start and Stop of the v0 JobManager, which roll through the instances of a service. Errors are gRPC
+statuses."""
 
 from __future__ import annotations
 

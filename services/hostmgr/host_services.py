@@ -1,4 +1,4 @@
-"""The public services about hosts: HostService of v0 and v1alpha, and Peloton's own MaintenanceService."""
+"""Public services for hosts: the HostService of v0 and v1alpha, and the MaintenanceService, which is an addition."""
 
 from __future__ import annotations
 
@@ -35,8 +35,9 @@ from services.hostmgr.maintenance import HostMaintainer
 from services.hostmgr.rebalancer import Rebalancer
 
 Uses = Callable[[], Mapping[Hostname, Use]]
+"""Measured use by host; hosts without measurements are absent."""
 JobNames = Callable[[Iterable[str]], Names]
-"""Measured use by host; hosts without measurements are missing."""
+"""Names of jobs by id."""
 
 NO_POOLS = "host pools not enabled"
 HOSTS_PER_CALL_MAX = 1_000
@@ -82,14 +83,16 @@ class HostServiceServicer(host_svc_pb2_grpc.HostServiceServicer):
     def StartMaintenance(
         self, request: host_svc_pb2.StartMaintenanceRequest, context: grpc.ServicerContext
     ) -> host_svc_pb2.StartMaintenanceResponse:
-        waits: list[str] = []
+        waiting_for: list[str] = []
 
         def start(hostname: str) -> None:
-            asked = MaintenanceRequest(Hostname(hostname), "", deadline_s=self._deadline_s)
-            waits.extend(host.progress.waiting_for for host in self._maintainer.request([asked]) if host.waits_for_turn)
+            wanted = MaintenanceRequest(Hostname(hostname), "", deadline_s=self._deadline_s)
+            waiting_for.extend(
+                host.progress.waiting_for for host in self._maintainer.request([wanted]) if host.waits_for_turn
+            )
 
         _apply_to_each(request, start)
-        return host_svc_pb2.StartMaintenanceResponse(hostname=request.hostname, waiting_for="; ".join(waits))
+        return host_svc_pb2.StartMaintenanceResponse(hostname=request.hostname, waiting_for="; ".join(waiting_for))
 
     @abort_on_error
     def CompleteMaintenance(
@@ -168,7 +171,7 @@ def _workloads(texts: Sequence[str]) -> frozenset[Workload]:
 
 
 def _percents(factors: host_pb2.HostPoolFactors) -> dict[str, int]:
-    """Returns the factors that are set, in percent: a factor has two decimal places."""
+    """Return the factors that are set, as percentages: a factor has two decimal places."""
     given = {kind: getattr(factors, kind) for kind in ("cpu", "memory", "disk") if factors.HasField(kind)}
     if bad := [f"{kind}={factor}" for kind, factor in given.items() if not math.isfinite(factor)]:
         raise InvalidArgument(f"factor {bad[0]} is not a number")
@@ -176,7 +179,7 @@ def _percents(factors: host_pb2.HostPoolFactors) -> dict[str, int]:
 
 
 def _apply_to_each(request: Any, act: Callable[[str], object]) -> None:
-    """Applies ``act`` to the host of the call, or to each of the deprecated list; one error names all failures."""
+    """Apply ``act`` to the host of the call, or to each host of the deprecated list. One error names all failures."""
     if request.hostname:
         act(request.hostname)
         return
@@ -245,11 +248,11 @@ class MaintenanceServicer(maintenance_pb2_grpc.MaintenanceServiceServicer):
         if len(request.reason) > REASON_MAX:
             raise InvalidArgument(f"the reason has {len(request.reason)} characters, the limit is {REASON_MAX}")
         deadline_s = request.deadline_seconds if request.HasField("deadline_seconds") else self._deadline_s
-        asked = [
+        requests = [
             MaintenanceRequest(Hostname(name), "", request.at_most, deadline_s, request.reason)
             for name in _check_hostnames(request.hostnames)
         ]
-        return pb.StartResponse(hosts=self._wire(self._maintainer.request(asked)))
+        return pb.StartResponse(hosts=self._wire(self._maintainer.request(requests)))
 
     @abort_on_error
     def Move(self, request: pb.MoveRequest, context: grpc.ServicerContext) -> pb.MoveResponse:
@@ -280,19 +283,19 @@ class MaintenanceServicer(maintenance_pb2_grpc.MaintenanceServiceServicer):
     def Query(self, request: pb.QueryRequest, context: grpc.ServicerContext) -> pb.QueryResponse:
         wanted = set(request.hostnames)
         hosts = [host for host in self._maintainer.hosts() if not wanted or host.hostname in wanted]
-        away_max, host_count = self._maintainer.unavailable_max(), self._maintainer.host_count()
-        return pb.QueryResponse(hosts=self._wire(hosts), away_max=away_max, host_count=host_count)
+        unavailable_max, host_count = self._maintainer.unavailable_max(), self._maintainer.host_count()
+        return pb.QueryResponse(hosts=self._wire(hosts), away_max=unavailable_max, host_count=host_count)
 
     def _wire(self, hosts: Sequence[HostMaintenance]) -> list[pb.HostMaintenance]:
         return _wire(hosts, self._names(one.job_id for host in hosts for one in host.progress.blockers))
 
 
 def _check_hostnames(hostnames: Sequence[str]) -> list[str]:
-    """Returns the names without repetitions, in the order of the call. Raises InvalidArgument."""
+    """Return the names without duplicates, in the order of the call. Raises InvalidArgument."""
     if not hostnames or not all(hostnames):
-        raise InvalidArgument("no host is named" if not hostnames else "a host without a name")
+        raise InvalidArgument("no host is named" if not hostnames else "a hostname is empty")
     if len(hostnames) > HOSTS_PER_CALL_MAX:
-        raise InvalidArgument(f"{len(hostnames)} hosts in one call, the limit is {HOSTS_PER_CALL_MAX}")
+        raise InvalidArgument(f"the call names {len(hostnames)} hosts, the limit is {HOSTS_PER_CALL_MAX}")
     return list(dict.fromkeys(hostnames))
 
 

@@ -1,4 +1,4 @@
-"""The pace and the bounds of the admission loop, and of the mover of host pools."""
+"""Settings of the admission loop, of the mover of hosts, and of the recorder of time series."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from services.settings import Settings
 
 @dataclass(frozen=True, slots=True)
 class LoopSettings:
-    """The settings of the loop: periods in seconds, bounds in pods or rows."""
+    """Settings of the admission loop. Periods are in seconds, bounds in pods or rows."""
 
-    cycle_period_s: float = 0.1  # at most one cycle in this time
-    quiet_period_s: float = 1.0  # between reads of the log of ended pods, while no gang waits
-    entitlement_period_s: float = 5.0  # at least one cycle in this time
+    cycle_period_s: float = 0.1  # minimum time between cycles
+    quiet_period_s: float = 1.0  # time between reads of the log of ended pods while no gang waits
+    entitlement_period_s: float = 5.0  # maximum time between cycles
     capacity_period_s: float = 5.0
-    retry_period_s: float = 1.0  # after an error
+    retry_period_s: float = 1.0  # delay after an error
     prune_period_s: float = 60.0
     admitted_pods_max: int = 5_000  # in one cycle
     enqueued_pods_max: int = 50_000  # in one call
     log_rows_max: int = 20_000  # in one read
     preempts: bool = True
     preemption_period_s: float = 60.0  # between rounds of preemption
-    sustained_over_count: int = 5  # rounds in a row above its entitlement after which pods of a pool are preempted
+    sustained_over_count: int = 5  # consecutive rounds above its entitlement after which a pool is preempted
     evicted_pods_max: int = 10_000  # in one round
-    checks_invariants: bool = False  # after each cycle
-    backfill_s: int = BACKFILL_MAX_S  # seconds for which a waiting gang may be passed; 0: never
+    checks_invariants: bool = False  # check them after each cycle
+    backfill_s: int = BACKFILL_MAX_S  # seconds for which other gangs may pass a waiting gang; 0: never
 
     def log_poll_s(self, has_waiting: bool, is_busy: bool) -> float:
-        """Return the seconds until the log of ended pods is read, if nothing has it read before."""
+        """Return the seconds after which the log of ended pods is read, unless an event triggers it earlier."""
         if not is_busy:
             return self.entitlement_period_s
         return self.cycle_period_s if has_waiting else self.quiet_period_s
@@ -38,7 +38,8 @@ class LoopSettings:
 
 @dataclass(frozen=True, slots=True)
 class MoverSettings:
-    """The settings of the mover. A host that is not empty ``give_up_s`` after its decision stays in its host pool."""
+    """Settings of the mover. A host that is not drained ``give_up_s`` after the decision to move it stays in its host
+    pool."""
 
     policy: MoverPolicy = field(default_factory=MoverPolicy)
     period_s: float = 10.0
@@ -47,13 +48,13 @@ class MoverSettings:
 
 @dataclass(frozen=True, slots=True)
 class RecorderSettings:
-    """The settings of the recorder. ``period_s``: between samples; 0: there are none."""
+    """Settings of the recorder. ``period_s`` is the time between samples; 0 disables them."""
 
     period_s: int = 60
 
 
 def mover_settings(settings: Settings) -> MoverSettings:
-    """Return the settings of the mover."""
+    """Convert the settings of the process to those of the mover."""
     policy = MoverPolicy(
         settings.mover_high_percent,
         settings.mover_target_percent,

@@ -1,9 +1,9 @@
-"""The resource manager's memory: pools, queues, allocation. It does no I/O: ``AdmissionLoop`` owns it, and applies to
-it the changes that storage has committed.
+"""In-memory state of the resource manager: pools, queues and allocation. It does no I/O: ``AdmissionLoop`` owns it, and
+applies changes after storage has committed them.
 
-A method applies one event, and returns what the loop needs to proceed: a count, or the jobs to wake. Everything here
-can be rebuilt from storage (see ``recovery.py``), and a rebuilt state equals the one before, queue order included: a
-run's place is (priority, queue_seq, start), and queue_seq is stored with the pod.
+Each event is a method, which returns what the loop needs next: a count, or the jobs to signal. The state can be rebuilt
+from storage (see ``recovery.py``) and then equals the previous one, including the order of queues: the position of a
+run is (priority, queue_seq, start), and queue_seq is stored with the pod.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from services.resmgr.queues import WaitingRuns
 from services.resmgr.unplaced import Unplaced
 
 LogRow = tuple[int, JobId, int, int, PodState]
-"""seq, job, instance, run, state: a row of the status log."""
+"""Row of the status log: seq, job, instance, run, state."""
 
 
 class ResmgrState:
@@ -46,13 +46,13 @@ class ResmgrState:
         self.waiting = WaitingRuns()
         self.jobs: dict[JobId, JobLedger] = {}
         self.preempts = True
-        self.evicted: set[JobId] = set()  # jobs with evicted pods that still hold resources
-        self.in_backoff: set[JobId] = set()  # jobs with gangs that were, or are, in backoff
+        self.evicted: set[JobId] = set()  # jobs whose evicted pods still hold resources
+        self.in_backoff: set[JobId] = set()  # jobs with gangs that are in backoff, or were
         self.capacity: Resources | None = None  # None until a host manager has answered
-        self.registered = Resources()  # of all hosts; limits of pools are compared with it
+        self.registered = Resources()  # capacity of all hosts, with which limits of pools are compared
         self.slack_cpu = 0
         self.compartments: tuple[Compartment, ...] = ()
-        self._divided: tuple[Compartment, ...] = ()  # takes effect in the next cycle
+        self._divided: tuple[Compartment, ...] = ()  # compartments that apply from the next cycle on
         self.entitlement: Entitlement | None = None
         self.admission = Admission()
         self.next_seq = 1
@@ -70,20 +70,21 @@ class ResmgrState:
         registered: Resources | None = None,
         host_pools: Iterable[HostPoolCapacity] = (),
     ) -> bool:
-        """Set the capacity; return whether the amounts to divide changed.
+        """Set the capacity. Return whether the amounts to divide among pools changed.
 
-        ``registered``: the capacity of all hosts, whether they take pods or not; None: the same as ``capacity``.
+        ``registered`` is the capacity of all hosts, including those that take no pods; None means the same as
+        ``capacity``.
         """
         found = compartments(host_pools)
-        is_news = (capacity, revocable.cpu_milli, found) != (self.capacity, self.slack_cpu, self._divided)
+        has_changed = (capacity, revocable.cpu_milli, found) != (self.capacity, self.slack_cpu, self._divided)
         if self.capacity is not None and (not capacity.fits_in(self.capacity) or found != self._divided):
             self._releases.note_capacity(on_same_hosts=registered is not None and registered == self.registered)
         self.capacity, self.slack_cpu, self._divided = capacity, revocable.cpu_milli, found
         self.registered = registered if registered is not None else capacity
-        return is_news
+        return has_changed
 
     def divide_hosts(self) -> None:
-        """Divide the hosts by the compartments of the latest capacity. Not within a cycle."""
+        """Apply the compartments of the latest capacity. Must not be called within a cycle."""
         self.compartments, parts = self._divided, part_of(self._divided)
         if parts != self.accounts.part_of:
             self.accounts = self.accounts.of_all(self.jobs.values(), parts)
@@ -115,7 +116,7 @@ class ResmgrState:
             raise InvalidArgument(f"resource pool {self.tree.paths[row]} takes no jobs: it is not a leaf")
 
     def ledger(self, job: JobRecord) -> JobLedger:
-        """Return the job's ledger; make it if there is none."""
+        """Return the ledger of the job, created if necessary."""
         ledger = self.jobs.setdefault(job.job_id, JobLedger(job))
         ledger.grow(job.instance_count)
         if ledger.gang_due_ns:
@@ -132,7 +133,7 @@ class ResmgrState:
     ) -> int:
         """Queue instances ``(start, count)`` as PENDING under ``queue_seq``; return the number of pods.
 
-        In recovery some of them are in backoff: ``(start, count, until when)``.
+        In recovery some of them are in backoff: ``(start, count, end of the backoff)``.
         """
         ledger = self.ledger(job)
         self.next_seq = max(self.next_seq, queue_seq + 1)
@@ -150,7 +151,8 @@ class ResmgrState:
     def enqueue_stored(
         self, job: JobRecord, shapes: Sequence[ShapeRange], queued: Iterable[tuple[int, int, int]]
     ) -> int:
-        """Queue instances ``(queue_seq, start, count)`` that have become PENDING, at the end or in their earlier place.
+        """Queue instances ``(queue_seq, start, count)`` that have become PENDING, at the end or at their earlier
+        position.
 
         Return the number of pods.
         """
@@ -186,7 +188,8 @@ class ResmgrState:
         ranges: Iterable[tuple[int, int]],
         is_leaving: bool = False,
     ) -> None:
-        """Count instances ``(start, count)`` as holding resources, in recovery; leaving ones have been evicted."""
+        """Count instances ``(start, count)`` as holding resources, in recovery. ``is_leaving``: they have been
+        evicted."""
         ledger = self.ledger(job)
         for start, count in ranges:
             ledger.grow(start + count)
@@ -221,7 +224,7 @@ class ResmgrState:
     def apply_kill(self, job_id: JobId, ranges: Iterable[tuple[int, int]]) -> None:
         """Apply that queued or admitted instances ``(start, count)`` have become KILLED.
 
-        Survivors keep their place; a gang that lost a member waits as single pods.
+        The other instances keep their positions. A gang that lost a member is queued as single pods.
         """
         ledger = self.jobs.get(job_id)
         if ledger is None:
@@ -240,8 +243,8 @@ class ResmgrState:
         self._forget(ledger)
 
     def apply_eviction(self, gone: EvictionResult) -> None:
-        """Apply an eviction or a requeue: pods are back in their old place, in no queue, or hold resources until they
-        end."""
+        """Apply an eviction or a requeue: pods are queued at their old position, are in no queue, or hold resources
+        until they end."""
         ledger = self.jobs[gone.job_id]
         if gone.held_until_ns:
             ledger.requeue_count, ledger.gang_due_ns = gone.requeue_count, gone.held_until_ns
@@ -263,23 +266,23 @@ class ResmgrState:
         self._forget(ledger)
 
     def back_off(self, ledger: JobLedger, pods: Iterable[tuple[int, int, int]]) -> None:
-        """Put PENDING instances ``(start, count, until when)`` into backoff; they are in no queue yet."""
+        """Put PENDING instances ``(start, count, end of the backoff)`` into backoff, before they are queued."""
         for start, count, until_ns in pods:
             ledger.back_off(start, count, until_ns)
             self.in_backoff.add(ledger.job_id)
 
     def turns_held_back(self, job_id: JobId) -> int:
-        """Return how many times over the gangs in backoff of the job's pool would fill the pool."""
+        """Return how many times the gangs in backoff would fill the pool of the job."""
         return self._releases.turns(self.jobs[job_id].pool_id) if job_id in self.jobs else 0
 
     def release_held(self, now_ns: int) -> None:
-        """Release gangs in backoff that may find a host by now."""
+        """End the backoff of gangs for which there may be hosts now."""
         for job_id in self._releases.due(self.in_backoff, self.jobs, now_ns):
             self.jobs[job_id].release()
             self.in_backoff.discard(job_id)
 
     def _requeue(self, ledger: JobLedger, back: Mapping[int, np.ndarray]) -> None:
-        """Queue the job's PENDING pods again: the ones in the queue, and ``back`` by their queue_seq."""
+        """Queue the PENDING pods of the job again: those in the queue, and those of ``back`` by their queue_seq."""
         waits = self.waiting.withdraw(ledger.pool_id, ledger.job_id)
         for queue_seq in sorted(waits.keys() | back.keys()):
             none = np.zeros(0, np.int64)
@@ -289,7 +292,7 @@ class ResmgrState:
                     self.waiting.push(ledger.pool_id, run)
 
     def apply_log(self, rows: Sequence[LogRow]) -> bool:
-        """Apply rows of the status log, in order. Ended pods release their resources; return whether any did."""
+        """Apply rows of the status log in order. Return whether any pod released its resources by ending."""
         by_job: dict[JobId, dict[int, int]] = {}
         for seq, job_id, instance_id, _run, state in rows:
             if job_id in self.jobs:
@@ -308,7 +311,7 @@ class ResmgrState:
         return released > 0
 
     def take_over(self, old: ResmgrState) -> None:
-        """Keep from the old state, in recovery, what storage does not hold and no event repeats."""
+        """Copy from the old state, in recovery, what cannot be rebuilt from storage or from events."""
         self.capacity, self.slack_cpu, self.preempts = old.capacity, old.slack_cpu, old.preempts
         self.registered, self._divided = old.registered, old._divided
         self.divide_hosts()
@@ -322,7 +325,8 @@ class ResmgrState:
         self._unplaced.note(job_id, count, why)
 
     def _release(self, ledger: JobLedger, instances: np.ndarray, codes: np.ndarray) -> int:
-        """Set the new state of instances that hold resources, and release ended ones. Return how many ended."""
+        """Set the new states of instances that hold resources, and release the resources of ended ones. Return their
+        number."""
         is_held = IS_ALLOCATED[ledger.states[instances]]
         instances, codes = instances[is_held], codes[is_held]
         ledger.states[instances] = codes
@@ -352,16 +356,16 @@ class ResmgrState:
 
     @property
     def is_busy(self) -> bool:
-        """Report whether some pod waits or holds resources."""
+        """True if any pod waits or holds resources."""
         return bool(self.jobs)
 
     @property
     def has_waiting(self) -> bool:
-        """Report whether some gang waits in a queue."""
+        """True if any gang waits in a queue."""
         return bool(self.waiting.pools)
 
     def snapshot(self, pod_limit: int, now_ns: int) -> Snapshot:
-        """Return the input of a cycle, valid until the next event: its arrays are the live ones.
+        """Return the input of a cycle. It is valid until the next event, because it shares arrays with this state.
 
         Gangs in backoff count neither as waiting nor as demand.
         """
@@ -394,7 +398,8 @@ class ResmgrState:
         )
 
     def leaving(self, more: Mapping[JobId, np.ndarray] | None = None) -> Accounts:
-        """Return the amounts that evicted pods still hold; for the jobs of ``more``, the amounts of these instances."""
+        """Return the resources that evicted pods still hold. For the jobs of ``more``, count those instances
+        instead."""
         accounts = Accounts(self.tree, part_of=self.accounts.part_of)
         instances = {job_id: np.flatnonzero(self.jobs[job_id].states == LEAVING) for job_id in self.evicted}
         for job_id, own in (instances | dict(more or {})).items():
@@ -404,21 +409,21 @@ class ResmgrState:
         return accounts
 
     def remember(self, plan: Plan, now_ns: int) -> None:
-        """Keep a cycle's entitlements and reasons, and since when gangs are passed."""
+        """Store the entitlements and reasons of a cycle, and the times since which gangs are passed."""
         self.entitlement, self.admission = plan.entitlement, plan.admission
         self.passed.note(plan.admission, self.jobs, now_ns)
 
     # -- queries ----------------------------------------------------------------------------------------------------
 
     def count_unplaced(self, job_id: JobId) -> tuple[int, PlacementReason]:
-        """Return how many pods of the job the last placement left without a host, and why."""
+        """Return the number of pods of the job without a host after the last placement, and why."""
         return self._unplaced.of(job_id)
 
     def list_unplaced(self) -> list[tuple[JobId, PlacementReason]]:
-        """Return the jobs whose last placement left pods without a host, and why, the latest first."""
+        """Return the jobs that have pods without a host after their last placement, and why, latest first."""
         return self._unplaced.latest()
 
     def path_of(self, pool_id: RespoolId) -> str:
-        """Return the pool's path; its id when there is no such pool."""
+        """Return the path of the pool, or its id if it does not exist."""
         row = self.tree.row.get(pool_id)
         return pool_id if row is None else self.tree.paths[row]

@@ -1,4 +1,4 @@
-"""Errors over HTTP: the code words and statuses of the Connect protocol."""
+"""Error responses over HTTP, with the codes and statuses of the Connect protocol."""
 
 from __future__ import annotations
 
@@ -58,8 +58,8 @@ class Refusal(Exception):
         self.details = list(details)
 
     def content(self) -> dict[str, Any]:
-        """Return the body as Connect defines it; each detail is readable below ``debug``."""
-        shown = [
+        """Return the body as defined by Connect. Each detail is repeated in readable form as ``debug``."""
+        details = [
             {
                 "type": one.DESCRIPTOR.full_name,
                 "value": b64encode(one.SerializeToString()).decode().rstrip("="),
@@ -67,14 +67,14 @@ class Refusal(Exception):
             }
             for one in self.details
         ]
-        return {"code": self.code, "message": self.message} | ({"details": shown} if shown else {})
+        return {"code": self.code, "message": self.message} | ({"details": details} if details else {})
 
     def response(self) -> JSONResponse:
         return JSONResponse(self.content(), self.status, self.headers)
 
 
-def code_word(status: str | grpc.StatusCode) -> str:
-    """Return the code word of a gRPC status or its name."""
+def connect_code(status: str | grpc.StatusCode) -> str:
+    """Return the Connect code of a gRPC status, which may be given by name."""
     name = status if isinstance(status, str) else status.name
     return "canceled" if name == "CANCELLED" else name.lower()
 
@@ -88,7 +88,7 @@ def answer_refusal(error: PelotonError) -> JSONResponse:
 
 
 def too_busy(message: str, retry_after_s: float) -> Refusal:
-    """Return the error of a call that was not started and can be repeated."""
+    """Return the error of a call that was not started, so that the client can retry it."""
     headers = {"Retry-After": str(math.ceil(retry_after_s))}
     wait = RetryInfo()
     wait.retry_delay.FromNanoseconds(round(retry_after_s * NS_PER_S))
@@ -98,13 +98,13 @@ def too_busy(message: str, retry_after_s: float) -> Refusal:
 
 
 def refusal_of(error: BaseException) -> Refusal:
-    """Convert an error; details of unexpected errors are hidden from the viewer."""
+    """Convert an error. The message of an unexpected error is not sent to the client."""
     match error:
         case Refusal():
             return error
         case PelotonError():
             info = ErrorInfo(reason=error.reason, domain=DOMAIN, metadata=error.metadata)
-            return Refusal(code_word(error.code), error.message, details=[info])
+            return Refusal(connect_code(error.code), error.message, details=[info])
         case grpc.aio.AioRpcError():
             return _refusal_of_call(error)
     return Refusal("internal", f"internal error: {type(error).__name__}; see the log of role web")
@@ -117,5 +117,5 @@ def _refusal_of_call(error: grpc.aio.AioRpcError) -> Refusal:
     waits_ms = [int(value) for key, value in error.trailing_metadata() if key == RETRY_AFTER]
     headers = {"Retry-After": str(math.ceil(waits_ms[0] / 1000))} if waits_ms else {}
     return Refusal(
-        code_word(code_of(error)), details, headers=headers, details=list_messages(error.trailing_metadata())
+        connect_code(code_of(error)), details, headers=headers, details=list_messages(error.trailing_metadata())
     )

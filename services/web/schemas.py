@@ -1,4 +1,4 @@
-"""JSON schemas of files at ``/schemas/``, for editors."""
+"""Serves the JSON schemas of YAML files at ``/schemas/NAME.json``, for editors."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from peloton.api.config_schema import FILES, schema_of
 
 
 def routes() -> list[Route]:
-    return [Route(f"/schemas/{name}.json", _answer) for name in FILES]
+    return [Route(f"/schemas/{name}.json", _serve) for name in FILES]
 
 
-async def _answer(request: Request) -> Response:
+async def _serve(request: Request) -> Response:
     name = request.url.path.rpartition("/")[2].removesuffix(".json")
     return Response(_encode(name), media_type="application/schema+json")
 

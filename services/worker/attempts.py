@@ -1,7 +1,7 @@
-"""Counts attempts of activities, and reports repeatedly failing ones to storage, for display to users.
+"""Counts attempts of activities, and reports repeatedly failing ones to storage, where users can see them.
 
-Temporal lists workflows by their state and not by their pending activities, but the worker that makes the attempts sees
-each of them. It reports every two seconds while there are failing activities, at most twenty by name.
+Temporal cannot list workflows by their pending activities, but the worker that executes the attempts sees each of them.
+While activities fail, the worker reports them every two seconds, at most NAMED_MAX by name.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ log = logging.getLogger(__name__)
 
 REPORT_S = 2.0
 NAMED_MAX = 20
-"""Activities that a report names. The others are counted."""
-KEPT_MAX = 10_000
-"""Activities in memory. Later ones are ignored until some of these have ended."""
+"""Maximum of the activities that a report names. The others are only counted."""
+TRACKED_MAX = 10_000
+"""Maximum of the failing activities in memory. Further ones are ignored until some of these have ended."""
 NEXT_ATTEMPT_S = 20.0
-"""Seconds within which the next attempt begins here. After that another worker has taken it, or the workflow has
-ended.
+"""Seconds within which the next attempt is expected on this worker. After that another worker has it, or the workflow
+has ended.
 """
 
 Report = Callable[[Sequence[FailingActivity], int], None]
@@ -42,7 +42,7 @@ Report = Callable[[Sequence[FailingActivity], int], None]
 @dataclass(slots=True)
 class _Failing:
     seen: FailingActivity
-    ends_s: float  # the last attempt, at the latest: Temporal has begun the next one elsewhere, or none, after that
+    ends_s: float  # latest end of the last attempt
 
 
 class Attempts(Interceptor):
@@ -55,7 +55,7 @@ class Attempts(Interceptor):
 
     def begin(self, info: activity.Info) -> None:
         key, known = _key(info), self._failing.get(_key(info))
-        if info.attempt < ATTEMPTS - 1 or (known is None and len(self._failing) >= KEPT_MAX):
+        if info.attempt < ATTEMPTS - 1 or (known is None and len(self._failing) >= TRACKED_MAX):
             return
         error = known.seen.error if known is not None else ""
         since_ns = unix_ns(info.scheduled_time)
@@ -64,9 +64,7 @@ class Attempts(Interceptor):
         self._failing[key] = _Failing(seen, self._clock() + limit.total_seconds() if limit else inf)
 
     def end(self, info: activity.Info, error: str) -> None:
-        """Record the end of an attempt; an empty error is a success. The end of an attempt is ignored after a later one
-        has begun.
-        """
+        """Record the end of an attempt, unless a later one has begun; an empty ``error`` means success."""
         key, known = _key(info), self._failing.get(_key(info))
         if known is None or known.seen.attempt > info.attempt:
             return
@@ -97,19 +95,17 @@ class _Counted(ActivityInboundInterceptor):
         try:
             result = await super().execute_activity(input)
         except BaseException as error:
-            said = error.message if isinstance(error, ApplicationError) else str(error)
-            self._attempts.end(info, error_text(said) or type(error).__name__)
+            message = error.message if isinstance(error, ApplicationError) else str(error)
+            self._attempts.end(info, error_text(message) or type(error).__name__)
             raise
-        self._attempts.end(info, _late(info, time.monotonic() - began_s))
+        self._attempts.end(info, _lateness_error(info, time.monotonic() - began_s))
         return result
 
 
-def _late(info: activity.Info, took_s: float) -> str:
-    """Return the error of an attempt that ended too late for Temporal to accept its result; empty when it is in
-    time.
-    """
+def _lateness_error(info: activity.Info, duration_s: float) -> str:
+    """Return the error of an attempt whose result came too late for Temporal to accept it, or "" if it came in time."""
     limit = info.start_to_close_timeout
-    return f"it did not end within {limit.total_seconds():g} s" if limit and took_s > limit.total_seconds() else ""
+    return f"it did not end within {limit.total_seconds():g} s" if limit and duration_s > limit.total_seconds() else ""
 
 
 def _key(info: activity.Info) -> tuple[str, str]:
@@ -118,17 +114,17 @@ def _key(info: activity.Info) -> tuple[str, str]:
 
 @asynccontextmanager
 async def reporting(attempts: Attempts, report: Report, period_s: float = REPORT_S) -> AsyncIterator[None]:
-    """Report while activities fail, and once more afterwards, until the block ends."""
+    """Run the reports until the block ends: while activities fail, and once more when none fails."""
 
     async def run() -> None:
-        had_some = True  # a predecessor of the same name may have reported
+        had_some = True  # an earlier process of the same name may have reported some
         while True:
             found, count = attempts.report()
             if count or had_some:
                 try:
                     await asyncio.to_thread(report, found, count)
                     had_some = count > 0
-                except Exception as error:  # of storage: the next report makes up for it
+                except Exception as error:  # error of storage: the next report replaces this one
                     log.debug("failing activities not reported, retrying: %s", error)
             await asyncio.sleep(period_s)
 

@@ -1,4 +1,4 @@
-"""Version of the installed code, as Temporal names it: the release, and a hash of the code that workflows run."""
+"""Build id of the installed code for Temporal: the release, and a hash of the code that workflows run."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from importlib import metadata
 from pathlib import Path
 
 PACKAGES = ("workflows", "activities", "peloton/lifecycle", "peloton/model")
-"""Packages that determine the commands of a workflow. Releases that differ only elsewhere are one version."""
+"""Packages that determine the commands of workflows. Releases that do not differ in them have the same hash."""
 ROOT = Path(__file__).parents[2]
 
 

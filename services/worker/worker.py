@@ -1,4 +1,4 @@
-"""Worker process: runs workflows, and activities with their ports."""
+"""Worker process, which runs workflows, and activities with their ports."""
 
 from __future__ import annotations
 
@@ -59,18 +59,18 @@ from workflows.policies import long_queue
 log = logging.getLogger(__name__)
 
 STICKY_S, STICKY_USUAL_S = {SERVICE_QUEUE: 4.0, MAINTENANCE_QUEUE: 4.0}, 10.0
-"""Seconds for which the workflows of a dead worker wait before another one takes them. An overloaded worker must
-respond sooner: a workflow that moves to another worker is replayed from its first event, which adds load. Many batch
-jobs arrive at once; a user who stops a service waits for it.
+"""Seconds after which the workflows of a dead worker move to another one. A moved workflow is replayed from its first
+event, so an overloaded worker must not lose its workflows and add load. The time is longer for batch jobs, many of
+which arrive at once, and shorter where a user waits, such as for the stop of a service.
 """
 NEW_SHARE = 0.6
-"""Share of the polls for jobs that no worker has begun: under load, new jobs start before older ones update their
+"""Share of the polls for workflows that no worker has cached. Under load, new jobs start before older ones update their
 counts.
 """
 SLOTS = {BATCH_QUEUE: 16, SERVICE_QUEUE: 10, MAINTENANCE_QUEUE: 4}
-"""Concurrent workflow tasks, activities and local activities of each queue. Workflow tasks that wait in the server cost
-nothing; a task that waits here times out after 5 s. Activities wait for storage and RPCs, and more threads would
-only wait there.
+"""Maximum of concurrent workflow tasks, activities and local activities for each queue. Tasks are better queued in the
+server, because a task that waits in the worker times out after 5 s. More threads would not help activities, which wait
+for storage and RPCs.
 """
 LONG_SLOTS = 8
 """Concurrent activities that take minutes (``policies.long_queue``), for each queue."""
@@ -95,7 +95,7 @@ class WorkerPorts:
     rebalances: RebalanceRecords
     lockdowns: Lockdowns
     scheduled: ScheduledJobs
-    policies: Mapping[str, float] = field(default_factory=dict)  # of the installation, by name
+    policies: Mapping[str, float] = field(default_factory=dict)  # policies of the installation, by name
 
 
 def activities_on(ports: WorkerPorts, now_ns: Callable[[], int] = time.time_ns) -> list[Callable[..., Any]]:
@@ -125,8 +125,8 @@ def is_activity(member: object) -> bool:
 async def working(
     client: Client, ports: WorkerPorts, cached_max: int, report: Report, promotion: Promotion = Promotion.AUTO
 ) -> AsyncIterator[None]:
-    """Run workers of this version of the code. They make it the current version when no other could run workflows and
-    ``promotion`` permits it. ``report`` receives the repeatedly failing activities.
+    """Run the workers of this version of the code. It becomes the current version if no other version can run workflows
+    and ``promotion`` permits it. ``report`` receives repeatedly failing activities.
     """
     claim, attempts = VersionClaim(client, build_id(), promotion), Attempts()
     try:
@@ -144,7 +144,7 @@ async def working(
 
 @asynccontextmanager
 async def run_workers(workers: Sequence[Worker]) -> AsyncIterator[None]:
-    """Run the workers until the block ends. They then stop concurrently, within the grace time of one."""
+    """Run the workers until the block ends, and then stop all of them concurrently."""
     async with AsyncExitStack() as stack:
         for worker in workers:
             await stack.enter_async_context(worker)
@@ -167,7 +167,7 @@ def build_workers(
     their short activities, one for activities that take minutes. ``queues`` holds the slots of the first.
 
     Workflows run unsandboxed: tests replay them in the sandbox, which fails what is not deterministic. ``build`` is the
-    version of the code, to which runs are pinned; workers without one take what is not versioned. ``cached_max`` is the
+    version of the code, to which runs are pinned; without it, workers take only unversioned runs. ``cached_max`` is the
     number of workflows of a queue that stay in memory."""
     version = WorkerDeploymentVersion(DEPLOYMENT if build else "", build or "unversioned")
     pinned = VersioningBehavior.PINNED if build else VersioningBehavior.UNSPECIFIED

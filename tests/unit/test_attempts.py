@@ -12,7 +12,7 @@ import pytest
 from temporalio.testing import ActivityEnvironment
 
 from peloton.model.workflow_trouble import FailingActivity
-from services.worker.attempts import KEPT_MAX, NAMED_MAX, NEXT_ATTEMPT_S, Attempts, reporting
+from services.worker.attempts import NAMED_MAX, NEXT_ATTEMPT_S, TRACKED_MAX, Attempts, reporting
 
 INFO = replace(
     ActivityEnvironment.default_info(),
@@ -103,10 +103,10 @@ def test_a_report_names_a_bounded_number(attempts: Attempts) -> None:
     named, count = attempts.report()
     assert (NAMED_MAX, NAMED_MAX + 5) == (len(named), count)
     assert 1_000 - NAMED_MAX - 4 == named[0].since_ns // 10**9
-    for number in range(KEPT_MAX + 5):
+    for number in range(TRACKED_MAX + 5):
         fail(attempts, 10, activity_id=f"more {number}")
 
-    assert KEPT_MAX == attempts.report()[1]
+    assert TRACKED_MAX == attempts.report()[1]
 
 
 async def test_reports_are_sent_while_there_is_something_and_once_more(attempts: Attempts) -> None:

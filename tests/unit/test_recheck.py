@@ -20,7 +20,7 @@ def test_a_question_is_due_for_a_while_after_an_event_and_then_rarely() -> None:
     def is_asked(seen: str) -> bool:
         is_due = recheck.is_due(seen)
         if is_due:
-            recheck.note_answer(has_found=False)
+            recheck.record_check(has_found=False)
         return is_due
 
     assert is_asked("a")
@@ -43,10 +43,10 @@ def test_a_question_that_finds_something_is_asked_again() -> None:
     assert recheck.is_due("a")
     clock.now_s += LAG_S
     assert recheck.is_due("a")
-    recheck.note_answer(has_found=True)
+    recheck.record_check(has_found=True)
     clock.now_s += LAG_S - 1
     assert recheck.is_due("a")
-    recheck.note_answer(has_found=False)
+    recheck.record_check(has_found=False)
     clock.now_s += 1
     assert not recheck.is_due("a")
 
@@ -57,6 +57,6 @@ def test_an_event_that_is_taken_back_is_two_events() -> None:
     recheck = Recheck(clock)
     for seen in ("new", "none", "new"):
         assert recheck.is_due(seen)
-        recheck.note_answer(has_found=False)
+        recheck.record_check(has_found=False)
         clock.now_s += LAG_S
         assert not recheck.is_due(seen)

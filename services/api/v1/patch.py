@@ -9,8 +9,8 @@ from peloton.api.v1alpha.job.stateless import stateless_pb2
 from peloton.api.v1alpha.pod import pod_pb2
 from peloton.errors import InvalidArgument
 
-# (field that takes precedence, alternative fields for the same setting)
-_WINS = (("command", ("entrypoint", "environment")), ("container", ("image", "volume_mounts")))
+# (field, alternative fields for the same setting, over which it takes precedence)
+_PRECEDENCE = (("command", ("entrypoint", "environment")), ("container", ("image", "volume_mounts")))
 
 
 def apply_patch(current: stateless_pb2.JobSpec, patch: stateless_pb2.JobSpec) -> stateless_pb2.JobSpec:
@@ -28,22 +28,22 @@ def apply_patch(current: stateless_pb2.JobSpec, patch: stateless_pb2.JobSpec) ->
 
 def _merge(target: Message, patch: Message) -> None:
     if isinstance(target, pod_pb2.ContainerSpec):
-        _refuse_hidden(target, patch)
+        _refuse_overridden(target, patch)
     for field, value in patch.ListFields():
-        mine = getattr(target, field.name)
+        current_value = getattr(target, field.name)
         if field.message_type is not None and field.message_type.GetOptions().map_entry:
             for key in value:
-                _merge(mine[key], value[key])
-        elif field.name == "containers" and len(mine) == len(value) == 1:
-            _merge(mine[0], value[0])
+                _merge(current_value[key], value[key])
+        elif field.name == "containers" and len(current_value) == len(value) == 1:
+            _merge(current_value[0], value[0])
         elif field.is_repeated:
             target.ClearField(field.name)
             getattr(target, field.name).extend(value)
         elif field.type == FieldDescriptor.TYPE_MESSAGE and not _is_mesos(field):
-            mine.SetInParent()
-            _merge(mine, value)
+            current_value.SetInParent()
+            _merge(current_value, value)
         elif field.type == FieldDescriptor.TYPE_MESSAGE:
-            mine.CopyFrom(value)
+            current_value.CopyFrom(value)
         else:
             setattr(target, field.name, value)
 
@@ -54,11 +54,12 @@ def _is_mesos(field: FieldDescriptor) -> bool:
     return field.message_type is not None and field.message_type.full_name.startswith("mesos.")
 
 
-def _refuse_hidden(current: pod_pb2.ContainerSpec, patch: Message) -> None:
-    given = {field.name for field, _ in patch.ListFields()}
-    for winner, others in _WINS:
-        hidden = given.intersection(others)
-        if current.HasField(winner) and winner not in given and hidden:  # type: ignore[arg-type]
+def _refuse_overridden(current: pod_pb2.ContainerSpec, patch: Message) -> None:
+    patched = {field.name for field, _ in patch.ListFields()}
+    for preferred, alternatives in _PRECEDENCE:
+        overridden = patched.intersection(alternatives)
+        if current.HasField(preferred) and preferred not in patched and overridden:  # type: ignore[arg-type]
+            fields = ", ".join(sorted(overridden))
             raise InvalidArgument(
-                f"the container's {winner} wins over {', '.join(sorted(hidden))}: change {winner}, or replace the spec"
+                f"the container's {preferred} takes precedence over {fields}: change {preferred}, or replace the spec"
             )

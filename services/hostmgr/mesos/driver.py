@@ -187,7 +187,7 @@ class MesosDriver(Callbacks):
         self.agents.want()
 
     def inverseOffers(self, driver: Subscription, offers: list[Json]) -> None:
-        self._inverse_offers.came(offers)
+        self._inverse_offers.record(offers)
 
     def error(self, driver: Subscription, message: str) -> None:
         log.error("Mesos rejected the framework: %s", message)

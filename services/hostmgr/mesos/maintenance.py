@@ -1,4 +1,4 @@
-"""Maintenance in Mesos: its schedule of machines that go down or are down, and its inverse offers."""
+"""Maintenance primitives of Mesos: the schedule of machines, and inverse offers."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ log = logging.getLogger(__name__)
 
 REFUSE_S = 60
 """Seconds after which Mesos repeats an inverse offer."""
-KEPT_MAX = 1_000
-"""Limit of unanswered inverse offers; Mesos repeats lost ones."""
+UNANSWERED_MAX = 1_000
+"""Limit of unanswered inverse offers in memory. Mesos repeats those that are dropped."""
 
 
 class MaintenanceSchedule:
-    """Mesos's maintenance schedule. Entries of other users are kept. All methods raise OSError; they read Mesos's state
-    before they change it, and so may be repeated.
+    """Mesos's maintenance schedule. Entries of other users are left unchanged. All methods raise OSError. They are
+    idempotent, because they read Mesos's state before they change it.
 
-    An update replaces the whole schedule and rescinds every offer of the cluster, so many machines are announced at
-    once, and no update without a change is sent.
+    An update replaces the whole schedule and rescinds every offer of the cluster. Therefore machines are announced in
+    batches, and updates without a change are not sent.
     """
 
     def __init__(self, master: Callable[[], str | None], operator: Operator) -> None:
@@ -39,14 +39,14 @@ class MaintenanceSchedule:
             self._announce(machines)
 
     def take_down(self, machine: Json) -> None:
-        """Removes the agent, which ends; tasks still running there are lost."""
+        """Take the machine down: Mesos removes its agent, and tasks that still run there are lost."""
         with self._lock:
             if _key(machine) not in self._down():
                 self._announce([machine])
                 self._call({"type": "START_MAINTENANCE", "start_maintenance": {"machines": [machine]}})
 
     def bring_up(self, machine: Json) -> None:
-        """Removes the machine from the schedule, whether it was down already or not."""
+        """Remove the machine from the schedule, whether it is down or not."""
         with self._lock:
             if _key(machine) in self._down():
                 self._call({"type": "STOP_MAINTENANCE", "stop_maintenance": {"machines": [machine]}})
@@ -85,37 +85,37 @@ class MaintenanceSchedule:
 
 
 class InverseOffers:
-    """Inverse offers, with which Mesos asks to vacate a host. The thread of events records them, another thread
-    answers."""
+    """Inverse offers, by which Mesos requests that frameworks vacate a host. The event thread records them; another
+    thread answers."""
 
     def __init__(self, agents: AgentWatch, send_all: Callable[[Sequence[Json]], object]) -> None:
         self._agents = agents
         self._send_all = send_all
-        self._asked: deque[Json] = deque(maxlen=KEPT_MAX)
+        self._unanswered: deque[Json] = deque(maxlen=UNANSWERED_MAX)
 
-    def came(self, offers: Iterable[Json]) -> None:
-        self._asked.extend(offers)
+    def record(self, offers: Iterable[Json]) -> None:
+        self._unanswered.extend(offers)
 
-    def answer(self, going: Collection[Hostname]) -> None:
-        """Accepts for hosts that are in maintenance in Peloton; declines for others, about which operators decide."""
-        asked = [self._asked.popleft() for _ in range(len(self._asked))]
-        if not asked:
+    def answer(self, vacated: Collection[Hostname]) -> None:
+        """Accept the inverse offers of hosts that are in maintenance in Peloton, and decline the others."""
+        offers = [self._unanswered.popleft() for _ in range(len(self._unanswered))]
+        if not offers:
             return
-        agents = (self._agents.of_host(hostname) for hostname in going)
+        agents = (self._agents.of_host(hostname) for hostname in vacated)
         agent_ids = {agent.host.host_id for agent in agents if agent is not None}
         for verb in ("ACCEPT", "DECLINE"):
-            ids = [o["id"] for o in asked if (o["agent_id"]["value"] in agent_ids) == (verb == "ACCEPT")]
+            ids = [o["id"] for o in offers if (o["agent_id"]["value"] in agent_ids) == (verb == "ACCEPT")]
             if ids:
                 body = {"inverse_offer_ids": ids, "filters": {"refuse_seconds": REFUSE_S}}
                 name = f"{verb}_INVERSE_OFFERS"
                 try:
                     self._send_all([{"type": name, name.lower(): body}])
                 except OSError as error:
-                    log.info("%d inverse offers not answered, Mesos will resend them: %s", len(ids), error)
+                    log.info("could not answer %d inverse offers, Mesos will repeat them: %s", len(ids), error)
 
 
 def _key(machine: Json) -> tuple[str, str]:
-    """Returns the identity of a machine; Mesos compares host names without case."""
+    """Return the identity of a machine. Mesos ignores the case of host names."""
     return machine.get("hostname", "").lower(), machine.get("ip", "")
 
 

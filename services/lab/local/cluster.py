@@ -131,7 +131,7 @@ class LocalCluster:
         self._hosts_expected = 0
         self._pod_ports = POD_PORTS[0]
         self._lock: IO[str] | None = None
-        self._tidying: asyncio.Task[None] | None = None
+        self._sandbox_cleaner: asyncio.Task[None] | None = None
 
     @property
     def has_own_mesos(self) -> bool:
@@ -217,15 +217,17 @@ class LocalCluster:
         await asyncio.gather(*(part.start() for name, part in self.parts.items() if is_role(name)))
         await self._wait_until_ready()
         if self.has_own_mesos and not self.settings.simulate:
-            from services.lab.local.sandboxes import keep_tidy
+            from services.lab.local.sandboxes import remove_periodically
 
             masters = [self.mesos, *self.more_masters.values()]
-            self._tidying = asyncio.create_task(keep_tidy(self.database, masters, self.token), name="sandboxes")
+            self._sandbox_cleaner = asyncio.create_task(
+                remove_periodically(self.database, masters, self.token), name="sandboxes"
+            )
 
     async def stop(self) -> None:
         """Stop roles first: they would report that the others are missing."""
-        if self._tidying is not None:
-            self._tidying.cancel()
+        if self._sandbox_cleaner is not None:
+            self._sandbox_cleaner.cancel()
         await asyncio.gather(*(part.stop() for name, part in self.parts.items() if is_role(name)))
         await asyncio.gather(*(part.stop() for name, part in self.parts.items() if not is_role(name)))
         if self.settings.mesos and self.is_temporary and "hostmgr" in self.parts:

@@ -1,5 +1,5 @@
-"""Removal of the sandboxes of deleted jobs. Agents know executors only, so this looks up which jobs are still
-stored."""
+"""Removes the sandboxes of deleted jobs. Emulated agents do not know jobs, so the database is queried for the jobs that
+exist."""
 
 from __future__ import annotations
 
@@ -16,17 +16,18 @@ log = logging.getLogger(__name__)
 
 PERIOD_S = 10.0
 PATH = "/minicluster/sandboxes?cut=2"
-"""The path of executors by job: a pod's executor is called JOB-INSTANCE-RUN, and the last two parts are cut."""
+"""Path that lists sandboxes by job: the name of an executor is JOB-INSTANCE-RUN, of which the last two parts are
+cut."""
 
 
-async def keep_tidy(database: str, masters: Sequence[str], token: str) -> None:
-    """Remove sandboxes until cancelled. A cluster that does not answer is asked again after the period."""
+async def remove_periodically(database: str, masters: Sequence[str], token: str) -> None:
+    """Remove sandboxes periodically until cancelled. A cluster that does not answer is retried after PERIOD_S."""
     while True:
         for master in masters:
             try:
-                await asyncio.to_thread(tidy, database, master, token)
+                await asyncio.to_thread(remove_deleted, database, master, token)
             except PelotonError as error:
-                log.info("sandboxes of %s not looked at: %s", master, error)
+                log.info("could not remove sandboxes of %s, retrying: %s", master, error)
         await asyncio.sleep(PERIOD_S)
 
 
@@ -38,9 +39,9 @@ def is_job(name: str) -> bool:
     return True
 
 
-def tidy(database: str, master: str, token: str) -> list[str]:
-    """Remove the sandboxes of jobs that were deleted; return these jobs. Raises PelotonError."""
-    # Executors of other frameworks have other names.
+def remove_deleted(database: str, master: str, token: str) -> list[str]:
+    """Remove the sandboxes of deleted jobs, and return the jobs. Raises PelotonError."""
+    # Only executors of Peloton are named by the id of a job.
     jobs = [job for job in ask("minicluster", master, token, "GET", PATH)["executors"] if is_job(job)]
     if not jobs:
         return []
@@ -49,7 +50,7 @@ def tidy(database: str, master: str, token: str) -> list[str]:
         stored = {record.job_id for record in storage.jobs.get_many(jobs)}
     finally:
         storage.close()
-    gone = sorted(set(jobs) - stored)
-    if gone:
-        ask("minicluster", master, token, "POST", PATH, {"executors": gone})
-    return gone
+    deleted = sorted(set(jobs) - stored)
+    if deleted:
+        ask("minicluster", master, token, "POST", PATH, {"executors": deleted})
+    return deleted

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from peloton.lifecycle.reason_text import NO_NAMES, Names
 from peloton.model.ids import JobId
 from peloton.scheduling.eviction import Eviction
-from services.resmgr.explain.waiting import Found
+from services.resmgr.explain.waiting import ExplainedWait
 from services.resmgr.records import ExplainRecords
 
 NAMES_MAX = 1_000
@@ -23,7 +23,7 @@ async def names_of(records: ExplainRecords, mentioned: Iterable[str]) -> Names:
     return {job.job_id: job.name for job in await asyncio.to_thread(records.jobs.get_many, wanted)}
 
 
-def in_queues(found: Iterable[Found]) -> Iterator[str]:
+def in_queues(found: Iterable[ExplainedWait]) -> Iterator[str]:
     """Yield the ids of waiting jobs, of jobs in front of them, and of the holders of the resources they wait for."""
     for wait, holders in found:
         yield wait.run.job_id

@@ -30,7 +30,7 @@ from services.resmgr.explain.job_names import in_evictions, in_queues, names_of
 from services.resmgr.explain.plan_text import capacity_lines, daemon_lines
 from services.resmgr.explain.text import describe_unqueued, eviction_lines, wait_lines
 from services.resmgr.explain.unfit import UnfitPods
-from services.resmgr.explain.waiting import Found, slack_lines, waiting_of
+from services.resmgr.explain.waiting import ExplainedWait, explain_waits, slack_lines
 from services.resmgr.loop import AdmissionLoop
 from services.resmgr.records import CapacitySource, ExplainRecords
 from services.resmgr.state import ResmgrState
@@ -58,7 +58,7 @@ class _InPool:
     admitted: Sequence[range]
     queued_count: int  # admitted ones included
     in_backoff_count: int
-    waiting: Sequence[Found]
+    waiting: Sequence[ExplainedWait]
     slack: Sequence[str]
     evictions: Sequence[Eviction]
 
@@ -121,7 +121,7 @@ class JobPlans:
         job_id = job.record.job_id
         for_it = [one for one in evictions(other, held, self._loop.clock_ns()) if one.grounds.for_job == job_id]
         mine = [chosen for chosen in plan.admission.admitted if chosen.run.job_id == job_id]
-        waiting = [found for found in waiting_of(other, job.record, now, plan) if not _is_admitted(found[0], plan)]
+        waiting = [found for found in explain_waits(other, job.record, now, plan) if not _is_admitted(found[0], plan)]
         return _InPool(
             other.path_of(job.record.respool_id),
             [range(one.run.start, one.run.start + one.gang_count * one.run.gang_size) for one in mine],

@@ -55,7 +55,7 @@ from services.resmgr.explain.text import (
     wait_lines,
 )
 from services.resmgr.explain.unfit import UnfitPods
-from services.resmgr.explain.waiting import WAITING_MAX, Found, slack_lines, waiting_of
+from services.resmgr.explain.waiting import WAITING_MAX, ExplainedWait, explain_waits, slack_lines
 from services.resmgr.loop import AdmissionLoop
 from services.resmgr.records import CapacitySource, ExplainRecords
 from services.resmgr.state import ResmgrState
@@ -111,13 +111,13 @@ class ExplainService:
         only_waiting = job.type.runs_to_end and job.is_active
         failures = await asyncio.to_thread(self._records.pods.list_failed, job_id, FAILURES_MAX, only_waiting)
         starting = await asyncio.to_thread(self._records.pods.waiting_on_hosts, job_id, FAILURES_MAX)
-        waiting: list[Found] = []
+        waiting: list[ExplainedWait] = []
         others: list[Unqueued] = []
         recipe = ""
         locked = await asyncio.to_thread(self._records.lockdowns.read_locked)
         if job.is_active:
             state = await self._state()
-            waiting = waiting_of(state, job, *self._read_plan(state))
+            waiting = explain_waits(state, job, *self._read_plan(state))
             placement = (
                 () if "Launch" in locked else state.count_unplaced(job_id)[1]
             )  # the lock blocks its launch, not hosts
@@ -213,7 +213,7 @@ class ExplainService:
         now, plan = self._read_plan(state)
         found = list(islice(_heads(state, now, plan, row), HEADS_MAX))
         owed = compute_loans(now, plan, row)
-        waiting: list[Found] = [
+        waiting: list[ExplainedWait] = [
             (wait, ()) for wait in islice(list_waits(now, plan, row), min(request.queueLimit, QUEUE_MAX))
         ]
         answer = pb.PoolWhyResponse(
@@ -280,7 +280,7 @@ class ExplainService:
         return self._loop.state
 
 
-def _list_failed_placements(state: ResmgrState, job: JobRecord, waiting: Iterable[Found]) -> Iterable[str]:
+def _list_failed_placements(state: ResmgrState, job: JobRecord, waiting: Iterable[ExplainedWait]) -> Iterable[str]:
     """Return the last placement reason of pods in backoff, as a line."""
     if any(wait.reason.rule is Rule.IN_BACKOFF for wait, _ in waiting) and (
         said := state.count_unplaced(job.job_id)[1]
@@ -288,7 +288,7 @@ def _list_failed_placements(state: ResmgrState, job: JobRecord, waiting: Iterabl
         yield f"placement said last: {placement_text(said)}"
 
 
-def _heads(state: ResmgrState, now: Snapshot, plan: Plan, above: int) -> Iterable[tuple[pb.QueueHead, Found]]:
+def _heads(state: ResmgrState, now: Snapshot, plan: Plan, above: int) -> Iterable[tuple[pb.QueueHead, ExplainedWait]]:
     """Yield the first waiting gangs of each queue in and below a pool, or gangs that are admitted next if none waits.
 
     The heads have no ``head`` yet: that requires the names of jobs.

@@ -1,4 +1,4 @@
-"""Waiting gangs in queues, with the holders of the resources that they wait for."""
+"""Explanations of queued gangs, with the holders of the resources that they wait for."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from services.resmgr.explain.dry_run import make_held_reader
 from services.resmgr.explain.text import slack_line
 from services.resmgr.state import ResmgrState
 
-Found = tuple[Wait, tuple[Holder, ...]]
+ExplainedWait = tuple[Wait, tuple[Holder, ...]]
 WAITING_MAX = 20
-"""Limit of the waiting runs of one job in an answer."""
+"""Limit of the waits of one job in an answer."""
 
 
-def waiting_of(state: ResmgrState, job: JobRecord, now: Snapshot, plan: Plan) -> list[Found]:
-    """Return the job's runs in its pool's queues, at most WAITING_MAX."""
+def explain_waits(state: ResmgrState, job: JobRecord, now: Snapshot, plan: Plan) -> list[ExplainedWait]:
+    """Return why gangs of the job wait in the queues of its pool, at most WAITING_MAX waits."""
     row = state.tree.row.get(job.respool_id)
     if row is None:
         return []
@@ -28,5 +28,5 @@ def waiting_of(state: ResmgrState, job: JobRecord, now: Snapshot, plan: Plan) ->
     return [(wait, find_holders(now, plan, wait, held)) for wait in islice(mine, WAITING_MAX)]
 
 
-def slack_lines(state: ResmgrState, waiting: Sequence[Found]) -> Iterable[str]:
+def slack_lines(state: ResmgrState, waiting: Sequence[ExplainedWait]) -> Iterable[str]:
     return slack_line(waiting, state.slack_cpu, int(state.accounts.slack[:, CPU].sum()))

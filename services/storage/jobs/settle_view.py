@@ -1,4 +1,5 @@
-"""Input of a settle: one snapshot of a job, its pods counted by one statement, and the pods that its plan selects."""
+"""Reads the input of a settle: the job with counts of its pods, taken by one statement, and the pods that the plan
+selects."""
 
 from __future__ import annotations
 
@@ -41,17 +42,17 @@ _STATE = 1 << len(FLAGS) + 1
 
 @dataclass(frozen=True, slots=True)
 class PendingSettle:
-    """Unfinished job with the plan of its settle."""
+    """Job that has not ended, with the plan of its settle."""
 
     view: SettleView
     plan: SettlePlan
     work: SettleWork
-    wake: Wake | None  # stored wake of the job at the time of the read
+    wake: Wake | None  # wake of the job as stored when the job was read
     created_max: int = 0
 
     @property
     def creates(self) -> bool:
-        """Return whether the update that creates the service can take a step."""
+        """True if the update that creates the service can take a step."""
         return self.view.update.is_creation and self.view.update.moves
 
     @property
@@ -70,12 +71,12 @@ def plan_for(
         return end_progress(job, read_update_view(conn, job, now_ns))
     view = read_view(conn, job, now_ns, created_max)
     plan = plan_settle(view, now_ns)
-    work = find_work(plan, partial(_find, conn, job.job_id, now_ns), partial(find_shared_fate, conn, job))
+    work = find_work(plan, partial(_find_instances, conn, job.job_id, now_ns), partial(find_shared_fate, conn, job))
     return PendingSettle(view, plan, work, wake, created_max)
 
 
 def _has_leftover_pods(conn: sa.Connection, job: JobRecord) -> bool:
-    """Return whether an update has left pods of an ended service to delete or to count."""
+    """Return whether an update has left pods of an ended service that must be deleted or counted."""
     if job.type is JobType.BATCH:
         return False
     counting = sa.select(sa.func.count(), sa.func.coalesce(sa.func.sum(_flag(where(GOAL_DELETED))), 0))
@@ -106,7 +107,8 @@ def _flag(condition: sa.ColumnElement[bool]) -> sa.Case[int]:
 
 
 def _select_counts() -> sa.Select[Any]:
-    """Select one pass over all pods, grouped by a number that packs the properties of their kind."""
+    """Build the statement that counts all pods in one pass, grouped by a number into which the properties of their kind
+    are packed."""
     packed = POD.c.state * _STATE + _flag(POD.c.instance_id < sa.bindparam("members", type_=sa.BigInteger))
     for at, flag in enumerate(FLAGS, 1):
         packed += _flag(where(flag)) * (1 << at)
@@ -125,7 +127,7 @@ def _select_counts() -> sa.Select[Any]:
 
 
 _COUNTING = _select_counts()
-"""Statement built once: building it takes longer than running it on a small job."""
+"""The statement is built once, since building it takes longer than executing it on a small job."""
 
 
 def _count_pods(conn: sa.Connection, job: JobRecord, now_ns: int) -> PodCounts:
@@ -148,16 +150,16 @@ def _controller_state(conn: sa.Connection, job_id: str) -> PodState | None:
 # -- finding -------------------------------------------------------------------------------------------------------
 
 
-def _find(conn: sa.Connection, job_id: str, now_ns: int, action: PodAction, limit: int) -> list[int]:
-    named = {"job_id": job_id, "p_now_ns": now_ns, "at_most": limit}
+def _find_instances(conn: sa.Connection, job_id: str, now_ns: int, action: PodAction, limit: int) -> list[int]:
+    parameters = {"job_id": job_id, "p_now_ns": now_ns, "at_most": limit}
     if action.started_before_ns:
-        named["cutoff_ns"] = action.started_before_ns
-    return list(conn.execute(_select_instances(action.condition, bool(action.started_before_ns)), named).scalars())
+        parameters["cutoff_ns"] = action.started_before_ns
+    return list(conn.execute(_select_instances(action.condition, bool(action.started_before_ns)), parameters).scalars())
 
 
 @cache
 def _select_instances(condition: Condition, has_cutoff: bool) -> sa.Select[Any]:
-    """Select pods that meet the condition of an action; built once per condition."""
+    """Build the statement that selects the pods for an action, once for each condition."""
     query = sa.select(POD.c.instance_id).where(POD.c.job_id == sa.bindparam("job_id"), where(condition))
     if has_cutoff:
         query = query.where(POD.c.started_ns < sa.bindparam("cutoff_ns"))

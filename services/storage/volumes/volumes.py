@@ -53,16 +53,16 @@ class Volumes(Repository):
         return self._db.read(lambda conn: [volume_record(row) for row in conn.execute(query)])
 
     def list_retained(self) -> list[RetainedVolume]:
-        """Return retained volumes, which count against their pools by themselves."""
+        """Return retained volumes, which count against their pools although they have no pod."""
         return self._db.read(read_retained)
 
     def list_lost(self, job_id: JobId, limit: int) -> list[VolumeRecord]:
-        """Return lost volumes of the job, without which their pods cannot run."""
+        """Return lost volumes of the job for which pods wait."""
         query = sa.select(VOLUME).where(VOLUME.c.job_id == job_id, WAITED_FOR).order_by(VOLUME.c.instance_id)
         return self._db.read(lambda conn: [volume_record(row) for row in conn.execute(query.limit(limit))])
 
     def pods_of(self, volumes: Sequence[VolumeRecord]) -> dict[str, PodRecord]:
-        """Return, by volume, the existing pods of its instances."""
+        """Return the pods of the volumes' instances that exist, by volume."""
         by_instance: dict[tuple[str, int], list[str]] = {(each.job_id, each.instance_id): [] for each in volumes}
         for volume in volumes:
             by_instance[volume.job_id, volume.instance_id].append(volume.volume_id)
@@ -78,7 +78,7 @@ class Volumes(Repository):
 
     @writing
     def delete(self, conn: sa.Connection, volume_id: str, gives_up: bool, now_ns: int) -> VolumeRecord:
-        """Detach the volume from all pods and have its host destroy it; a repeated call changes nothing.
+        """Mark the volume as deleted, detach it from its pod, and let its host destroy it. The call is idempotent.
 
         Raises NotFound, and Aborted while the volume is in use.
         """
@@ -86,7 +86,7 @@ class Volumes(Repository):
         row = conn.execute(query).one_or_none()
         if row is None:
             raise NotFound(f"volume {volume_id} not found").because(Reason.VOLUME_NOT_FOUND, volume=volume_id)
-        job = hold_job(conn, row.job_id)  # a launch locks it as well
+        job = hold_job(conn, row.job_id)  # launches lock the job as well
         row = conn.execute(query).one_or_none()
         if row is None:
             raise NotFound(f"volume {volume_id} not found").because(Reason.VOLUME_NOT_FOUND, volume=volume_id)
@@ -103,10 +103,10 @@ class Volumes(Repository):
 
     @writing
     def let_go(self, conn: sa.Connection, volume: VolumeRecord, run: int, is_begun: bool, now_ns: int) -> bool:
-        """Release a volume that was never made, so that its instance can have one on any host.
+        """Release a volume that was never created, so that its instance can get a volume on any host.
 
-        ``run`` is the ``last_run`` of the pod; ``is_begun``: a part of the volume exists on its host. Returns False,
-        and changes nothing, if the pod has been launched since or the volume has changed.
+        ``run`` is the ``last_run`` of the pod; ``is_begun``: a part of the volume exists on its host. If the pod was
+        launched since or the volume has changed, nothing happens and False is returned.
         """
         job = hold_job(conn, volume.job_id)
         row = conn.execute(sa.select(VOLUME).where(VOLUME.c.volume_id == volume.volume_id)).one_or_none()
@@ -123,10 +123,10 @@ class Volumes(Repository):
         note_wakes(conn, [volume.job_id], now_ns)
         return True
 
-    # Reports of the cluster's host manager.
+    # Reports of the host manager of the cluster.
 
     def note(self, states: Mapping[str, tuple[VolumeState, str]], now_ns: int) -> None:
-        """Record the changed states and notes of volumes. A changed note keeps the time of the state."""
+        """Store changed states and notes of volumes. A new note without a new state does not change ``changed_ns``."""
 
         def work(conn: sa.Connection) -> None:
             before = conn.execute(sa.select(VOLUME).where(VOLUME.c.volume_id.in_(sorted(states))))
@@ -143,7 +143,7 @@ class Volumes(Repository):
             self._db.write(work)
 
     def delete_destroyed(self, volume_ids: Sequence[str]) -> None:
-        """Delete the records of volumes that are destroyed, if they were to be deleted."""
+        """Delete the records of destroyed volumes whose deletion was requested."""
         gone = sa.and_(VOLUME.c.volume_id.in_(volume_ids), VOLUME.c.goal == VOLUME_STATE_NUMBERS[VolumeState.DELETED])
         if volume_ids:
             self._db.write(lambda conn: conn.execute(sa.delete(VOLUME).where(gone)))
@@ -156,7 +156,7 @@ def _pod_of(conn: sa.Connection, volume: VolumeRecord) -> PodRecord | None:
 
 
 def _delete(conn: sa.Connection, volume: VolumeRecord, now_ns: int) -> None:
-    """Have the host destroy the volume, or delete the record if it has no host."""
+    """Request that the host destroys the volume, or delete the record if the volume has no host."""
     mine = VOLUME.c.volume_id == volume.volume_id
     if not volume.is_bound:
         conn.execute(sa.delete(VOLUME).where(mine))

@@ -22,7 +22,7 @@ from peloton.model.text import quote
 from services.web.api import TIMEOUT_S, Api
 
 DIGITS_MAX = 9
-ASKED_CHARS_MAX = 8_000
+REQUEST_CHARS_MAX = 8_000
 RUNS_SHOWN = 10
 """Number of an instance's latest runs whose events are shown."""
 ENDED = (job_pb2.SUCCEEDED, job_pb2.FAILED, job_pb2.KILLED)
@@ -35,8 +35,8 @@ async def read(api: Api, job_id: str) -> Any:
     page: dict[str, Any] = {"row": MessageToDict(row)}
     if row.state not in ENDED:
         try:
-            asked = explain_pb2.JobWhyRequest(jobId=peloton_pb2.JobID(value=job_id))
-            page["why"] = MessageToDict(await api.explain.JobWhy(asked, timeout=TIMEOUT_S))
+            why_request = explain_pb2.JobWhyRequest(jobId=peloton_pb2.JobID(value=job_id))
+            page["why"] = MessageToDict(await api.explain.JobWhy(why_request, timeout=TIMEOUT_S))
         except grpc.aio.AioRpcError as error:  # the resource manager is unavailable: the rest is shown
             page["problem"] = error.details() or ""
     return page
@@ -49,23 +49,25 @@ async def read_states(api: Api, job_id: str) -> Any:
     return {"count": answer.instanceCount, "states": b64encode(zlib.compress(answer.states, 1)).decode()}
 
 
-async def read_use(api: Api, asked: str) -> Any:
+async def read_use(api: Api, argument: str) -> Any:
     """Return GetInstanceUse for ``JOB``, or for one instance ``JOB/INSTANCE``."""
-    job_id, _, instance = asked.partition("/")
+    job_id, _, instance = argument.partition("/")
     instances = [_number(instance)] if instance else []
     request = table_pb2.GetInstanceUseRequest(id=peloton_pb2.JobID(value=job_id), instances=instances)
     return MessageToDict(await api.job_table.GetInstanceUse(request, timeout=TIMEOUT_S))
 
 
-async def read_instances(api: Api, asked: str) -> Any:
-    """Return instances for ``asked``, a TaskManager.Query request in JSON.
+async def read_instances(api: Api, request_json: str) -> Any:
+    """Return instances for ``request_json``, a TaskManager.Query request in JSON.
 
     ``rows`` are [instance, state, host, message, run, start, completion, failures]; ``total`` counts all matches.
     """
-    if len(asked) > ASKED_CHARS_MAX:
-        raise InvalidArgument(f"the filters have {len(asked)} characters, at most {ASKED_CHARS_MAX} are allowed")
+    if len(request_json) > REQUEST_CHARS_MAX:
+        raise InvalidArgument(
+            f"the filters have {len(request_json)} characters, at most {REQUEST_CHARS_MAX} are allowed"
+        )
     try:
-        request = Parse(asked, task_pb2.QueryRequest())
+        request = Parse(request_json, task_pb2.QueryRequest())
     except ParseError as error:
         raise InvalidArgument(f"not a request of Query: {error}") from error
     answer = await api.tasks.Query(request, timeout=TIMEOUT_S)

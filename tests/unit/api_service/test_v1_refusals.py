@@ -367,5 +367,5 @@ async def test_a_patch_that_would_have_no_effect(v1: Any, field: str, wins: str)
 
     assert await refused(v1.PatchJob(svc.PatchJobRequest(job_id=ID, version=V1, spec=patch))) == (
         Status.INVALID_ARGUMENT,
-        f"the container's {wins} wins over {field}: change {wins}, or replace the spec",
+        f"the container's {wins} takes precedence over {field}: change {wins}, or replace the spec",
     )

@@ -6,21 +6,21 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, TypeAlias
 
-from services.lab.kubernetes.quantities import amount as exactly
+from services.lab.kubernetes.quantities import amount as parse_quantity
 from services.lab.kubernetes.resources import Json
 
 Amounts: TypeAlias = dict[str, int]
 
 CPU, MEMORY, PODS = "cpu", "memory", "pods"
-KNOWN_MAX = 10_000
-"""Cached texts and their amounts."""
+CACHED_MAX = 10_000
+"""Maximum of cached quantities."""
 
 
-@lru_cache(maxsize=KNOWN_MAX)
+@lru_cache(maxsize=CACHED_MAX)
 def amount(name: str, text: str | int | float) -> int:
-    """Return the amount, rounded up; 0 for an invalid text."""
+    """Parse a quantity, rounded up; an invalid one is 0."""
     try:
-        value = exactly(text) * (1000 if name == CPU else 1)
+        value = parse_quantity(text) * (1000 if name == CPU else 1)
     except ValueError:
         return 0
     return -(-value.numerator // value.denominator)
@@ -31,15 +31,15 @@ def amounts_of(texts: Mapping[str, Any]) -> Amounts:
 
 
 def requests_of(spec: Json) -> Amounts:
-    """Return the requests of a pod: the sum of its containers, or an init container that requests more."""
-    needed: Amounts = {PODS: 1}
+    """Return the requests of a pod: for each resource the sum of its containers, or an init container if larger."""
+    totals: Amounts = {PODS: 1}
     for container in spec.get("containers", ()):
         for name, value in _requests(container).items():
-            needed[name] = needed.get(name, 0) + value
+            totals[name] = totals.get(name, 0) + value
     for container in spec.get("initContainers", ()):
         for name, value in _requests(container).items():
-            needed[name] = max(needed.get(name, 0), value)
-    return needed
+            totals[name] = max(totals.get(name, 0), value)
+    return totals
 
 
 def limit_of(container: Json, name: str) -> int:
@@ -54,6 +54,6 @@ def _requests(container: Json) -> Amounts:
 
 
 def host_ports(spec: Json) -> set[int]:
-    """Return the ports of the node that containers use."""
+    """Return the host ports that the containers use."""
     ports = [port for container in spec.get("containers", ()) for port in container.get("ports", ())]
     return {port["hostPort"] for port in ports if port.get("hostPort")}

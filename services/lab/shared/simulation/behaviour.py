@@ -1,4 +1,4 @@
-"""The behaviour of a simulated task: its run time, its use of resources and its end."""
+"""Behaviour of simulated tasks: run time, resource usage, and exit code or signal."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _EXIT = re.compile(r"\bexit\s+(\d+)\s*;?\s*$")
 
 @dataclass(slots=True)
 class Behaviour:
-    """The behaviour of a task: it runs for `seconds` on this `share` of its cpu and memory, then exits.
+    """Behaviour of a task, which runs for ``seconds``, uses ``share`` of its requested cpu and memory, and then exits.
 
-    It exits with `code`, or by `signal` if that is not 0.
+    It exits with ``code``, or by ``signal`` if that is not 0.
     """
 
     seconds: float
@@ -28,10 +28,10 @@ class Behaviour:
 
 
 def behaviour(text: str, environment: Mapping[str, str], variables: str = TASK_VARIABLES) -> Behaviour:
-    """Return the behaviour of a command.
+    """Derive the behaviour of a task from its command and environment.
 
-    It runs for NAME_SECONDS of its environment, NAME being ``variables``, otherwise for the sum of all `sleep N`. It
-    ends with the code of a final `exit N`, and uses the share NAME_SHARE of its request, otherwise all of it.
+    The task runs for the variable NAME_SECONDS, where NAME is ``variables``, or else for the sum of all `sleep N`. It
+    exits with the code of a final `exit N`, and uses the share NAME_SHARE of its requests, by default all of them.
     """
     seconds = _number(environment.get(f"{variables}_SECONDS"))
     if seconds is None:
@@ -42,19 +42,19 @@ def behaviour(text: str, environment: Mapping[str, str], variables: str = TASK_V
 
 
 def simulate(
-    said: Behaviour, simulation: Simulation, host: HostSpec, task_id: str, text: str, labels: Labels
+    of_command: Behaviour, simulation: Simulation, host: HostSpec, task_id: str, text: str, labels: Labels
 ) -> Behaviour:
-    """Return the behaviour of a task on a host: its command's (``said``), changed by the rules of the simulation."""
-    seconds = simulation.run_s(host, task_id, text, labels, said.seconds)
+    """Return the behaviour of a task on a host: that of its command, changed by the rules of the simulation."""
+    seconds = simulation.run_s(host, task_id, text, labels, of_command.seconds)
     failure = simulation.failure(task_id, text, labels)
     if failure is None:
-        return replace(said, seconds=seconds)
+        return replace(of_command, seconds=seconds)
     rule, share = failure
-    return Behaviour(seconds * share, rule.code, said.share, rule.signal)
+    return Behaviour(seconds * share, rule.code, of_command.share, rule.signal)
 
 
 def _number(text: str | None) -> float | None:
-    """Parse a number of at least 0; None if it is not a number."""
+    """Parse a number, at least 0. Return None if it is not a number."""
     try:
         return None if text is None else max(0.0, float(text))
     except ValueError:
