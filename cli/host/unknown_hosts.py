@@ -1,4 +1,4 @@
-"""The error text on hosts that no cluster has."""
+"""Error text for hosts that exist in no cluster."""
 
 from __future__ import annotations
 
@@ -10,14 +10,13 @@ from cli.settings import Settings
 from cli.wire import v0
 
 NAMED_MAX = 5
-"""Limit of the unknown hosts that are named, each with the hosts whose names are nearest."""
-NEAREST_MAX = 3
+"""Maximum of the unknown hosts that the error names, each with the closest names of known hosts."""
+SUGGESTIONS_MAX = 3
 
 
 @contextmanager
 def explain_unknown(settings: Settings, hosts: Sequence[str]) -> Iterator[None]:
-    """Turn a refusal of a call about ``hosts`` into Failed if some of them do not exist; raise any other one
-    unchanged."""
+    """Raise Failed instead of an RPC error if some of ``hosts`` do not exist. Other errors are raised unchanged."""
     try:
         yield
     except Exception as error:
@@ -33,14 +32,14 @@ def look_up_unknown(settings: Settings, hosts: Sequence[str]) -> str:
         answer = settings.client.hosts.QueryHosts(v0.host_svc.QueryHostsRequest())
     except Exception as error:
         if is_rpc_error(error):
-            return ""  # the refusal itself suffices
+            return ""  # the error of the first call is shown instead
         raise
     return unknown_text(hosts, {info.hostname: info.cluster for info in answer.host_infos}, answer.silent_clusters)
 
 
 def unknown_text(hosts: Sequence[str], clusters: Mapping[str, str], silent: Collection[str]) -> str:
-    """Return the text, empty if all are known, or may be in a ``silent`` cluster. ``clusters``: known host -> its
-    cluster."""
+    """Return the error text, or "" if all hosts are known or may be in a ``silent`` cluster. ``clusters`` maps known
+    hosts to clusters."""
     from difflib import get_close_matches
 
     unknown = [host for host in dict.fromkeys(hosts) if host not in clusters]
@@ -48,7 +47,7 @@ def unknown_text(hosts: Sequence[str], clusters: Mapping[str, str], silent: Coll
         return ""
     texts = []
     for host in unknown[:NAMED_MAX]:
-        near = get_close_matches(host, clusters, NEAREST_MAX)
+        near = get_close_matches(host, clusters, SUGGESTIONS_MAX)
         texts.append(f"'{host}'" + (f" (did you mean {' or '.join(near)}?)" if near else ""))
     if len(unknown) > NAMED_MAX:
         texts.append(f"{len(unknown) - NAMED_MAX} more")

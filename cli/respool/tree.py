@@ -32,11 +32,11 @@ TABLE: output.Table[output.Row] = output.Table(
     spare=["Share", "Limit", "Reservation"],
 )  # fmt: skip
 NUMBERS = ("allocation", "entitlement", "demand", "reservation", "limit", "share")
-OF_PARTS = ("allocation", "entitlement", "demand", "limit")
-"""The columns that a part of the hosts has."""
+PART_COLUMNS = ("allocation", "entitlement", "demand", "limit")
+"""Columns of a part of a pool, which is confined to some host pools."""
 SHORT = {"queued": "Que", "allocation": "Alloc", "entitlement": "Entitl", "demand": "Demand", "reservation": "Reserv"}
 DROPPED_FIRST = ("queued", "share", "limit", "reservation")  # of the columns, on a terminal that is too narrow
-SCREEN_BACK = "\x1b[?25h\x1b[?1049l"  # show the cursor, leave the alternate screen
+RESTORE_SCREEN = "\x1b[?25h\x1b[?1049l"  # show the cursor, leave the alternate screen
 BAR_WIDTH, BAR_WIDTH_MIN = 24, 8
 NAME_WIDTH_MIN = 10
 LEGEND = (
@@ -46,13 +46,13 @@ LEGEND = (
 
 
 @click.command("tree", cls=Command)
-@click.option("--watch", is_flag=True, help="Repeat it until Ctrl-C.")
+@click.option("--watch", is_flag=True, help="Repeat the output until Ctrl-C.")
 @click.option("--every", type=DURATION, default="2s", show_default=True, help="The interval of --watch.")
 @pass_settings
 def tree(settings: Settings, watch: bool, every: float) -> None:
     """Show the tree of pools: reservation, limit, share, entitlement, allocation and demand of each kind of resource.
 
-    On a terminal with bars; elsewhere as a table. With --json and --watch each answer is one line.
+    On a terminal the tree has bars; elsewhere it is a table. With --json and --watch each answer is one line.
 
     \b
     Examples:
@@ -88,7 +88,7 @@ def show(settings: Settings, answer: v0.explain.PoolTreeResponse) -> None:
 
 
 def watch_bars(settings: Settings, every_s: float) -> None:
-    """Redraw in place. During a short outage of the API the last picture stays."""
+    """Redraw the tree in place. The last answer stays on the screen during outages of the API."""
     from rich.live import Live
 
     terminal, drawn_on = sys.stdout, console()
@@ -103,14 +103,15 @@ def watch_bars(settings: Settings, every_s: float) -> None:
                 except Exception as error:
                     if not is_rpc_error(error):
                         raise
-                    note = f"{note.partition(' ')[0]}  no answer since; trying again"
-    finally:  # rich omits it when it is interrupted during drawing
-        terminal.write(SCREEN_BACK)
+                    note = f"{note.partition(' ')[0]}  no answer since, retrying"
+    finally:  # rich does not restore the screen when it is interrupted while drawing
+        terminal.write(RESTORE_SCREEN)
         terminal.flush()
 
 
 def screen(answer: v0.explain.PoolTreeResponse, note: str, width: int, height: int) -> Group:
-    """Return as many lines as the terminal has and a count of the others, for an alternate screen does not scroll."""
+    """Return the lines that fit on the terminal and the number of the others, because an alternate screen does not
+    scroll."""
     from rich.console import Group
     from rich.text import Text
 
@@ -126,7 +127,7 @@ def screen(answer: v0.explain.PoolTreeResponse, note: str, width: int, height: i
 
 
 def watch_lines(settings: Settings, every_s: float) -> None:
-    """Print one table, or one line of JSON, each time; wait out outages of an API that has answered once."""
+    """Print a table, or a line of JSON, at each interval. Once the API has answered, outages are waited for."""
     pace = WatchPace(interval_s=every_s)
     retrier = Retrier(settings.client, pace, "cluster with its pools", "peloton respool tree --watch")
     answer = ask(settings)
@@ -141,7 +142,7 @@ def watch_lines(settings: Settings, every_s: float) -> None:
 
 
 def rows(pool: v0.explain.PoolNode) -> Iterator[tuple[str, ...]]:
-    """Yield a line for each kind that the pool has, holds or requests; one without numbers if there is none."""
+    """Yield a row for each kind of resource that the pool has or uses, or one row without numbers."""
     kinds = shown_kinds(pool.amounts)
     if not kinds:
         yield (pool.path, *[""] * (len(TABLE.header) - 1))
@@ -161,7 +162,7 @@ def shown_kinds(amounts: Iterable[v0.explain.PoolAmounts]) -> list[v0.explain.Po
 
 @dataclass(frozen=True)
 class BarLine:
-    """A line of the picture; the name and the queue stand on the first one of a pool."""
+    """A line of the tree. The name and the queue of a pool are on its first line."""
 
     cells: dict[str, str]
     amounts: v0.explain.PoolAmounts | None
@@ -179,7 +180,7 @@ def bar_lines(pool: v0.explain.PoolNode) -> Iterator[BarLine]:
     for part in pool.onHosts:
         first = {"pool": f"{'  ' * (pool.depth + 1)}in {part.hostPools}"}
         for each in shown_kinds(part.amounts):
-            yield BarLine({**first, **_cells(each, OF_PARTS)}, each)
+            yield BarLine({**first, **_cells(each, PART_COLUMNS)}, each)
             first = {}
 
 
@@ -192,7 +193,8 @@ def bars(answer: v0.explain.PoolTreeResponse, width: int) -> Table:
 
 
 def table_of(answer: v0.explain.PoolTreeResponse, lines: Sequence[BarLine], width: int) -> Table:
-    """Fit the width by a shorter bar, shorter titles, fewer columns, cut names, in this order; numbers stay whole."""
+    """Build a table that fits the width: with shorter bars, then shorter titles, fewer columns, truncated names.
+    Numbers stay whole."""
     from rich.table import Table
     from rich.text import Text
 
@@ -228,7 +230,7 @@ def fitting_layout(lines: Sequence[BarLine], width: int) -> Layout:
     name = max([len("Pool"), *(cell_len(line.cells.get("pool", "")) for line in lines)])
 
     def rest(shown: Mapping[str, str], gap: int) -> int:
-        """Return the width left for bar and names next to the other columns."""
+        """Return the width that the other columns leave for bars and names."""
         fixed = [column for column in shown if column not in ("bar", "pool")]
         taken = sum(max([len(shown[c]), *(len(line.cells.get(c, "")) for line in lines)]) for c in fixed)
         return width - taken - gap * (len(shown) - 1)
@@ -244,7 +246,8 @@ def fitting_layout(lines: Sequence[BarLine], width: int) -> Layout:
 
 
 def bar_of(each: v0.explain.PoolAmounts, whole: float, width: int = BAR_WIDTH) -> str:
-    """Return markup of ``width`` cells for ``whole``: allocation, demand; marks at entitlement and reservation."""
+    """Return a bar of ``width`` cells for ``whole`` as markup: allocation and demand, with marks at entitlement and
+    reservation."""
 
     def cells(amount: float) -> int:
         return min(round(amount / whole * width), width) if whole > 0 else 0

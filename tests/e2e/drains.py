@@ -1,4 +1,4 @@
-"""Drains of a node by another client, as ``kubectl drain`` does them: on an emulated Kubernetes and on a real one."""
+"""Drains of a node by another client, in the way of ``kubectl drain``, on an emulated and on a real Kubernetes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.e2e.workloads import failures_of, stop
 from tests.kubernetes.client import MERGE, Client, Json
 
 INSTANCES = 4
-"""More than there are nodes: two of them are neighbours."""
+"""More instances than nodes, so that two of them share a node."""
 
 
 @dataclass(frozen=True)
@@ -28,23 +28,23 @@ class Drain:
     node: str
 
     def cordon(self, is_on: bool) -> None:
-        """Cordons the node and waits until our host manager has seen it: earlier an evicted pod may come back to the
-        node."""
+        """Cordon or uncordon the node, and wait until the host manager has seen it: before that an evicted pod may
+        return to the node."""
         reply = self.kubectl.ask("PATCH", f"/api/v1/nodes/{self.node}", {"spec": {"unschedulable": is_on}}, MERGE)
         assert HTTPStatus.OK == reply.status, reply.body
-        self.cluster.wait(lambda: ("cordon" in self._avoided()) == is_on, "the cordon in the list of hosts")
+        self.cluster.wait(lambda: ("cordon" in self._cordon_reason()) == is_on, "the cordon in the list of hosts")
 
-    def _avoided(self) -> str:
+    def _cordon_reason(self) -> str:
         infos = self.cluster.client.hosts.QueryHosts(host_svc_pb2.QueryHostsRequest()).host_infos
         return next(info.avoided for info in infos if info.hostname == self.node)
 
     def pods_of(self, job: str, query: str = "") -> list[Json]:
-        """The pods of a job that are not being deleted."""
+        """Return the pods of a job that are not being deleted."""
         pods = f"/api/v1/namespaces/{self.namespace}/pods?labelSelector=peloton.io/job%3D{job}{query}"
         found = self.kubectl.ask("GET", pods).json()["items"]
         return [pod for pod in found if "deletionTimestamp" not in pod["metadata"]]
 
-    def here(self, job: str) -> list[Json]:
+    def pods_on_node(self, job: str) -> list[Json]:
         return self.pods_of(job, f"&fieldSelector=spec.nodeName%3D{self.node}")
 
     def evict(self, pod: Json) -> int:
@@ -52,46 +52,46 @@ class Drain:
         body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}}
         return self.kubectl.ask("POST", f"/api/v1/namespaces/{self.namespace}/pods/{name}/eviction", body).status
 
-    def serving(self, job: str) -> int:
+    def count_ready(self, job: str) -> int:
         return sum(
             {"type": "Ready", "status": "True"}.items() <= condition.items()
             for pod in self.pods_of(job)
             for condition in pod["status"].get("conditions", ())
         )
 
-    def minimum(self, job: str) -> int | None:
-        """The minimum of the disruption budget of a job, or None without a budget."""
+    def budget_minimum(self, job: str) -> int | None:
+        """Return the minimum of the job's disruption budget, or None without a budget."""
         budgets = f"/apis/policy/v1/namespaces/{self.namespace}/poddisruptionbudgets"
         found = self.kubectl.ask("GET", f"{budgets}?labelSelector=peloton.io/job%3D{job}").json()["items"]
         return found[0]["spec"]["minAvailable"] if found else None
 
     def is_elsewhere(self, hosts: list[str]) -> bool:
-        """``hosts``: of the instances of a job that run."""
+        """Return whether all instances of a job run, on other nodes. ``hosts`` are those of its running instances."""
         return len(hosts) == INSTANCES and self.node not in hosts
 
 
-def drain_by_others(cluster: Cluster, pool: str, kubectl: Client, namespace: str) -> None:
+def drain_by_another_client(cluster: Cluster, pool: str, kubectl: Client, namespace: str) -> None:
     service = Service(cluster, pool, INSTANCES, sla={"maximumUnavailableInstances": 1}).create().wait_running()
     batch = cluster.submit(pool, instanceCount=INSTANCES, defaultConfig=shell(SLEEP, cpu=0.1))
     cluster.wait(lambda: cluster.counts(batch) == {"RUNNING": INSTANCES}, "the batch job running")
     [(node, _)] = Counter(pod.host for pod in service.pods().values()).most_common(1)
     drain = Drain(cluster, kubectl, namespace, node)
-    cluster.wait(lambda: drain.minimum(service.id) == INSTANCES - 1, "a budget of what its SLA allows")
-    cluster.wait(lambda: drain.serving(service.id) == INSTANCES, "pods that are ready")
+    cluster.wait(lambda: drain.budget_minimum(service.id) == INSTANCES - 1, "the disruption budget of the SLA")
+    cluster.wait(lambda: drain.count_ready(service.id) == INSTANCES, "ready pods")
     drain.cordon(True)
-    left = []
+    serving_counts = []
 
     def is_empty() -> bool:
-        """Evicts the service's pods on the node as far as allowed; returns whether none is left there."""
-        pods = drain.here(service.id)
-        left.extend(drain.serving(service.id) for pod in pods if drain.evict(pod) == HTTPStatus.CREATED)
+        """Evict the pods of the service on the node as far as allowed. Return whether none is left."""
+        pods = drain.pods_on_node(service.id)
+        serving_counts.extend(drain.count_ready(service.id) for pod in pods if drain.evict(pod) == HTTPStatus.CREATED)
         return not pods
 
-    evicted = [drain.evict(pod) for pod in drain.here(batch)]
+    evicted = [drain.evict(pod) for pod in drain.pods_on_node(batch)]
     cluster.wait(is_empty, "an empty node")
 
     assert [HTTPStatus.CREATED] * len(evicted) == evicted
-    assert min(left) >= INSTANCES - 1
+    assert min(serving_counts) >= INSTANCES - 1
     cluster.wait(lambda: drain.is_elsewhere(_hosts_serving(service)), "the service elsewhere")
     cluster.wait(lambda: drain.is_elsewhere(_hosts_running(cluster, batch)), "the batch job elsewhere")
     assert 0 == failures_of(cluster, batch)

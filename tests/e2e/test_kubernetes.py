@@ -20,7 +20,7 @@ from peloton.api.v0.host import host_pb2
 from peloton.api.v0.host.svc import host_svc_pb2
 from peloton.api.v1alpha.peloton_pb2 import Secret
 from tests.e2e import image_story
-from tests.e2e.drains import drain_by_others
+from tests.e2e.drains import drain_by_another_client
 from tests.e2e.local import TIMEOUT_S, Cluster, shell, temporary
 from tests.e2e.service import SLEEP, Service
 from tests.e2e.test_faults import launched_twice
@@ -336,7 +336,7 @@ def test_a_user_deletes_a_node(cluster: Cluster, pool: str, kubectl: Client) -> 
 def test_a_user_drains_a_node(cluster: Cluster, pool: str, kubectl: Client) -> None:
     """Pods of a service leave no faster than its SLA allows and come back elsewhere; pods of a batch job leave at once,
     also without retries."""
-    drain_by_others(cluster, pool, kubectl, "peloton")
+    drain_by_another_client(cluster, pool, kubectl, "peloton")
 
 
 @pytest.mark.parametrize("victim", ["hostmgr-kubernetes", "kubernetes"])

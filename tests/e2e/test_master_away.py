@@ -37,7 +37,7 @@ def test_pods_run_on_while_the_master_is_away(lend: Lend, tmp_path: Path) -> Non
         cluster.wait(lambda: len(pids("late")) == 2, "their processes")
         before = pids("late")
 
-        assert ["master is away, its agents and their pods run on"] == local("stop", "master")
+        assert ["master is stopped, its agents and their pods continue"] == local("stop", "master")
         assert any(line.split()[:2] == ["master", "away"] for line in local("status", ""))
         (marks / "early").touch()
         cluster.wait(lambda: len(list(marks.glob("early.done.*"))) == 4, "the end of four pods")

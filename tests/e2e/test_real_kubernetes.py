@@ -12,7 +12,7 @@ import pytest
 
 from peloton.api.v0.task import task_pb2
 from services.lab.local.kubernetes import LocalKubernetes
-from tests.e2e.drains import drain_by_others
+from tests.e2e.drains import drain_by_another_client
 from tests.e2e.local import Cluster, shell, temporary
 from tests.e2e.service import SLEEP, Service
 from tests.kubernetes.client import Client, login_of
@@ -112,4 +112,4 @@ def test_a_user_drains_a_node(cluster: Cluster, pool: str, kubernetes: Path) -> 
     """Pods of a service leave no faster than its SLA allows and come back elsewhere; pods of a batch job leave at once,
     also without retries."""
     with Client(login_of(kubernetes)) as kubectl:
-        drain_by_others(cluster, pool, kubectl, NAMESPACE)
+        drain_by_another_client(cluster, pool, kubectl, NAMESPACE)

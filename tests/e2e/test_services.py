@@ -1,4 +1,4 @@
-"""Services from end to end by the v1alpha API: rolled out, steered, stopped, watched, and healed."""
+"""Services from end to end, by the v1alpha API: creation, rollouts, restarts, stops, watches and maintenance."""
 
 from __future__ import annotations
 
@@ -25,8 +25,7 @@ pytestmark = pytest.mark.xdist_group("services")
 NEWER, NEWEST, FAILS = "sleep 1001", "sleep 1002", "exit 1"
 HEALTH = {"enabled": True, "type": "HEALTH_CHECK_TYPE_COMMAND", "initialIntervalSecs": 1, "intervalSecs": 1,
           "timeoutSecs": 5, "maxConsecutiveFailures": 3, "commandCheck": {"command": "true"}}  # fmt: skip
-"""A health check for services: without one an instance is done as soon as it runs, and one that fails right after is
-seen too late."""
+"""Health check, by which a rollout notices instances that fail soon after their start."""
 Make = Callable[..., Service]
 
 
@@ -44,14 +43,15 @@ THREE_PER_HOST = {
 
 @pytest.fixture(scope="module")
 def cluster(lend: Lend) -> Iterator[Cluster]:
-    """Yields a cluster with resources for six instances, three to a host, when two of its hosts are down."""
+    """Yield a cluster that has resources for six instances, three on each host, even when two of its hosts are down."""
     with lend(FIVE_HOSTS) as running:
         yield running
 
 
 @pytest.fixture
 def make(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[Make]:
-    """``make(6)``: a service of so many instances that run; it is deleted at the end."""
+    """Yield a function: ``make(6)`` creates a service and waits until its six instances run. Services are deleted at
+    the end."""
     made = list[Service]()
     pool = cluster.pool(request.node.name.replace("[", "-").replace("]", ""))
 
@@ -67,7 +67,7 @@ def make(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[Make]:
 
 
 def _delete(service: Service) -> None:
-    """Delete a service, unless its test has begun that and it is gone meanwhile."""
+    """Delete a service, unless its test has deleted it already."""
     try:
         service.delete(force=True)
     except grpc.RpcError as error:
@@ -75,8 +75,8 @@ def _delete(service: Service) -> None:
             raise
 
 
-def test_it_is_created_by_an_update(cluster: Cluster) -> None:
-    """Instances are added batch by batch; the service is at version 1-1-1 and runs."""
+def test_creation_is_an_update(cluster: Cluster) -> None:
+    """Instances are added in batches, and the service has version 1-1-1."""
     service = Service(cluster, cluster.pool("created"), 5).create(batch_size=2)
     service.wait_update("SUCCEEDED")
 
@@ -87,7 +87,8 @@ def test_it_is_created_by_an_update(cluster: Cluster) -> None:
 
 
 def test_a_rollout_in_batches(make: Make) -> None:
-    """No more instances than the batch are unavailable, and all end on the new version with one new run each."""
+    """At most a batch of instances is unavailable at a time, and every instance has one new run with the new
+    version."""
     service = make(6)
 
     with service.seen() as seen:
@@ -99,7 +100,7 @@ def test_a_rollout_in_batches(make: Make) -> None:
 
 
 def test_a_version_that_fails_is_rolled_back(make: Make) -> None:
-    """One failed instance is one too many: the others were never touched, and all run what ran before."""
+    """After one failed instance the update is rolled back. The other instances are never restarted."""
     service = make(4, livenessCheck=HEALTH)
 
     with service.seen() as seen:
@@ -116,7 +117,7 @@ def test_a_version_that_fails_is_rolled_back(make: Make) -> None:
 
 @NIGHTLY
 def test_a_version_that_fails_without_rollback(make: Make) -> None:
-    """The update fails where it is; the instances that it did not reach run on."""
+    """The update fails, and instances that it has not reached keep running."""
     service = make(3, livenessCheck=HEALTH)
     service.replace(FAILS, batch_size=1, max_instance_retries=1, max_tolerable_instance_failures=1)
 
@@ -126,8 +127,8 @@ def test_a_version_that_fails_without_rollback(make: Make) -> None:
     assert list(service.states().values())[1:] == ["RUNNING"] * 2
 
 
-def held_up(service: Service, tmp_path: Path) -> Path:
-    """Gives the service a check that passes once the returned file exists: until then no update gets past its first
+def block_updates(service: Service, tmp_path: Path) -> Path:
+    """Give the service a health check that fails until the returned file exists, so that no update gets past its first
     batch."""
     healthy = tmp_path / "healthy"
     service.liveness = {
@@ -137,9 +138,9 @@ def held_up(service: Service, tmp_path: Path) -> Path:
 
 
 def test_pause_and_resume(make: Make, tmp_path: Path) -> None:
-    """A paused update begins nothing; a resumed one runs to its end."""
+    """A paused update starts no further instances, and a resumed one completes."""
     service = make(3)
-    healthy = held_up(service, tmp_path)
+    healthy = block_updates(service, tmp_path)
     service.replace(NEWER, batch_size=1, start_paused=True)
     assert service.update_state == "PAUSED"
 
@@ -158,9 +159,9 @@ def test_pause_and_resume(make: Make, tmp_path: Path) -> None:
 
 @NIGHTLY
 def test_abort(make: Make, tmp_path: Path) -> None:
-    """Instances stay where they are: some run the new version, some the old one, and none is changed further."""
+    """After an abort each instance keeps the version that it has."""
     service = make(4)
-    held_up(service, tmp_path)
+    block_updates(service, tmp_path)
     service.replace(NEWER, batch_size=1)
     service.wait(lambda: 2 in service.versions(), "an instance of the new version")
 
@@ -172,9 +173,9 @@ def test_abort(make: Make, tmp_path: Path) -> None:
 
 @NIGHTLY
 def test_a_newer_update_overwrites(make: Make, tmp_path: Path) -> None:
-    """The older one is aborted, and all instances end on the newest version."""
+    """The older update is aborted, and all instances get the newest version."""
     service = make(4)
-    healthy = held_up(service, tmp_path)
+    healthy = block_updates(service, tmp_path)
     service.replace(NEWER, batch_size=1)
     service.wait(lambda: 2 in service.versions(), "an instance of the new version")
 
@@ -186,7 +187,7 @@ def test_a_newer_update_overwrites(make: Make, tmp_path: Path) -> None:
 
 
 def test_restart_of_a_range(make: Make) -> None:
-    """Exactly the named instances have a new run, one at a time."""
+    """Exactly the instances of the range have a new run, one at a time."""
     service = make(5)
 
     with service.seen() as seen:
@@ -198,7 +199,7 @@ def test_restart_of_a_range(make: Make) -> None:
 
 
 def test_stop_start_delete(make: Make) -> None:
-    """Stopped, nothing of it runs; started, all of it does; deleted, nothing is left."""
+    """A stopped service has only killed pods, a started one runs all pods, and a deleted one has none."""
     service = make(3)
 
     service.stop()
@@ -224,7 +225,7 @@ def is_gone(service: Service) -> bool:
 
 @NIGHTLY
 def test_grow_and_shrink(make: Make) -> None:
-    """Instances are added and removed; the remaining ones are not touched."""
+    """Instances are added and removed, and the others are not restarted."""
     service = make(2)
 
     service.replace(count=5, batch_size=2)
@@ -238,7 +239,7 @@ def test_grow_and_shrink(make: Make) -> None:
 
 
 def test_a_stopped_service_shrinks_and_is_deleted(make: Make) -> None:
-    """Stopped during a removal or before, it loses its instances; a deletion does not wait for an update."""
+    """A stopped service can be shrunk, and its deletion does not wait for an update."""
     service = make(5)
 
     service.replace(count=4, batch_size=1)
@@ -257,10 +258,9 @@ def test_a_stopped_service_shrinks_and_is_deleted(make: Make) -> None:
 
 @NIGHTLY
 def test_a_process_that_is_killed_comes_back(make: Make, tmp_path: Path) -> None:
-    """A killed process counts as a failure and is followed by another run, after a while; the other instance is not
-    touched."""
+    """A killed process counts as a failure and is followed by another run. The other instance is not restarted."""
     service = make(2, f'echo $$ > {tmp_path}/"$PELOTON_INSTANCE_ID"; exec sleep 1000')
-    service.wait(lambda: bool((tmp_path / "0").exists() and (tmp_path / "0").read_text()), "the process's own word")
+    service.wait(lambda: bool((tmp_path / "0").exists() and (tmp_path / "0").read_text()), "the report of the process")
 
     os.kill(int((tmp_path / "0").read_text()), signal.SIGKILL)
 
@@ -270,47 +270,48 @@ def test_a_process_that_is_killed_comes_back(make: Make, tmp_path: Path) -> None
 
 
 def test_a_process_that_is_killed_during_a_rollout_comes_back_as_it_was(make: Make, tmp_path: Path) -> None:
-    """An update that is paused has begun nothing: an instance that fails meanwhile runs the old command again."""
+    """An instance that fails before a paused update reaches it runs the old command again."""
     command = f'echo $$ {{}} >> {tmp_path}/"$PELOTON_INSTANCE_ID"; exec sleep 1000'
     service, reported = make(1, command.format("old")), tmp_path / "0"
-    service.wait(lambda: reported.exists() and "old\n" in reported.read_text(), "the process's own word")
+    service.wait(lambda: reported.exists() and "old\n" in reported.read_text(), "the report of the process")
     service.replace(command.format("new"), start_paused=True)
 
     os.kill(int(reported.read_text().split()[0]), signal.SIGKILL)
 
     service.wait(lambda: service.runs() == {0: 2}, "the next run")
     service.wait_running()
-    service.wait(lambda: reported.read_text().count("\n") == 2, "the word of the next run")
+    service.wait(lambda: reported.read_text().count("\n") == 2, "the report of the next run")
     assert (reported.read_text().split()[3], service.versions()) == ("old", [1])
     assert {0: 1} == {i: pod.failure_count for i, pod in service.pods().items()}
 
 
 def test_a_wrong_version_is_refused(make: Make) -> None:
-    """A change for an older version is refused with that reason, and nothing has changed."""
+    """A change based on another version is refused with that reason, and has no effect."""
     service = make(2)
     service.wait(lambda: service.has_settled, "the job's own state and counts to follow")
     before = service.get()
 
     for version in ("1-1-2", "2-1-1", "nonsense"):
-        with pytest.raises(grpc.RpcError) as refused:
+        with pytest.raises(grpc.RpcError) as error:
             service.replace(NEWER, version=version)
-        assert refused.value.code() is grpc.StatusCode.ABORTED  # type: ignore[attr-defined]
-        assert "unexpected entity version" in str(refused.value.details())  # type: ignore[attr-defined]
+        assert error.value.code() is grpc.StatusCode.ABORTED  # type: ignore[attr-defined]
+        assert "unexpected entity version" in str(error.value.details())  # type: ignore[attr-defined]
 
     assert service.get() == before
 
 
 def test_a_watch_sees_every_change(cluster: Cluster, make: Make) -> None:
-    """Revisions rise; the last word on each instance is the truth; a watch that was cut off resumes by revision."""
+    """Revisions increase, the last report on each instance is its state, and a watch that was cut off resumes by
+    revision."""
     service = make(3)
     watcher = Watcher(cluster, service).start()
 
     service.replace(NEWER, batch_size=1)
-    service.wait(watcher.knows_a_pod_of(2), "word of an instance of the new version")
+    service.wait(watcher.has_seen_version(2), "a report on an instance of the new version")
     watcher.stop()
     service.wait_update("SUCCEEDED")
     resumed = Watcher(cluster, service, watcher.revisions[-1]).start()
-    service.wait(lambda: resumed.versions() | {0: 2} == dict.fromkeys(range(3), 2), "word of all instances")
+    service.wait(lambda: resumed.versions() | {0: 2} == dict.fromkeys(range(3), 2), "reports on all instances")
     resumed.stop()
 
     both = [*watcher.revisions, *resumed.revisions]
@@ -321,20 +322,20 @@ def test_a_watch_sees_every_change(cluster: Cluster, make: Make) -> None:
 
 
 class Watcher:
-    """A thread that collects what a watch of a service's pods sends."""
+    """Thread that collects the answers of a watch of a service's pods."""
 
     def __init__(self, cluster: Cluster, service: Service, after: int = 0) -> None:
         wanted = watch_pb2.PodFilter(job_id=peloton_pb2.JobID(value=service.id))
         self.stream = cluster.client.watches.Watch(watch_svc_pb2.WatchRequest(start_revision=after, pod_filter=wanted))
         self.revisions, self.last = list[int](), dict[int, object]()
-        self.joined = threading.Event()
+        self.has_answered = threading.Event()
         self.end: grpc.StatusCode | None = None
         self.thread = threading.Thread(target=self._read, name="watcher")
 
     def _read(self) -> None:
         try:
             for answer in self.stream:
-                self.joined.set()
+                self.has_answered.set()
                 for pod in answer.pods:
                     self.last[int(pod.pod_name.value.rpartition("-")[2])] = pod.status
                     self.revisions.append(answer.revision)
@@ -343,7 +344,7 @@ class Watcher:
 
     def start(self) -> Watcher:
         self.thread.start()
-        assert self.joined.wait(TIMEOUT_S)
+        assert self.has_answered.wait(TIMEOUT_S)
         return self
 
     def stop(self) -> None:
@@ -354,7 +355,7 @@ class Watcher:
     def versions(self) -> dict[int, int]:
         return {i: int(pod.version.value.partition("-")[0]) for i, pod in self.last.items()}  # type: ignore[attr-defined]
 
-    def knows_a_pod_of(self, version: int) -> Callable[[], bool]:
+    def has_seen_version(self, version: int) -> Callable[[], bool]:
         return lambda: version in self.versions().values()
 
 
@@ -362,8 +363,8 @@ class Watcher:
     "victim", [nightly("worker"), nightly("api"), nightly("resmgr"), "hostmgr", nightly("temporal")]
 )
 def test_a_rollout_survives_the_death_of(victim: str, cluster: Cluster, make: Make) -> None:
-    """All instances end on the new version, which ran once each, after a kill in the middle; no more than the batch
-    were unavailable. Only launches that die with the host manager on their way to Mesos need a further run."""
+    """After a kill in the middle of a rollout, each instance runs the new version once, and at most a batch was
+    unavailable. Only launches that are lost with the host manager need a further run."""
     service = make(8)
 
     with service.seen() as seen:
@@ -379,8 +380,8 @@ def test_a_rollout_survives_the_death_of(victim: str, cluster: Cluster, make: Ma
 
 
 def test_maintenance_keeps_to_the_sla(cluster: Cluster, make: Make) -> None:
-    """No second instance is unavailable where the SLA allows one, even when a call allows more hosts at a time: the
-    hosts go DOWN, their pods run elsewhere."""
+    """Hosts go DOWN and their pods move, with at most one instance unavailable at a time, even when the call allows
+    more hosts."""
     service = make(6, sla={"maximumUnavailableInstances": 1}, pod={"labels": [WEB], "constraint": THREE_PER_HOST})
     hosts, maintenance = hosts_of(service)[:2], cluster.client.maintenance
     assert len(hosts) == 2
@@ -389,14 +390,14 @@ def test_maintenance_keeps_to_the_sla(cluster: Cluster, make: Make) -> None:
         begun = maintenance.Start(maintenance_pb2.StartRequest(hostnames=hosts, at_most=2)).hosts
         assert [host_pb2.HOST_STATE_DRAINING] * 2 == [host.state for host in begun]
         down = dict.fromkeys(hosts, host_pb2.HOST_STATE_DOWN)
-        service.wait(lambda: maintained(cluster) == down, f"{hosts} DOWN")
+        service.wait(lambda: read_maintenance(cluster) == down, f"{hosts} DOWN")
         service.wait_running()
 
     assert (set(hosts) & set(hosts_of(service)), seen.away_most) == (set(), 1)
     maintenance.Complete(maintenance_pb2.CompleteRequest(hostnames=hosts))
-    service.wait(lambda: not maintained(cluster), "the end of the maintenance")
+    service.wait(lambda: not read_maintenance(cluster), "the end of the maintenance")
 
 
-def maintained(cluster: Cluster) -> dict[str, int]:
+def read_maintenance(cluster: Cluster) -> dict[str, int]:
     hosts = cluster.client.maintenance.Query(maintenance_pb2.QueryRequest()).hosts
     return {host.hostname: host.state for host in hosts}

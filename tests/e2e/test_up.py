@@ -1,4 +1,4 @@
-"""Errors of `peloton up` before it starts anything: one line each, exit code 1."""
+"""Errors of `peloton up` before it starts any process: one line and exit code 1."""
 
 from __future__ import annotations
 
@@ -25,43 +25,43 @@ def up(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_a_data_folder_belongs_to_one_cluster(tmp_path: Path) -> None:
-    """A second cluster in the same folder would end the first one's pods: it names the holder, and starts nothing."""
+    """A second `peloton up` in the same folder names the process that uses it, and starts nothing."""
     with (tmp_path / "lock").open("w") as lock:
         lock.write("4711")
         lock.flush()
         fcntl.flock(lock, fcntl.LOCK_EX)
 
-        refused = up("--data", str(tmp_path))
+        result = up("--data", str(tmp_path))
 
-    assert 1 == refused.returncode
-    assert f"data folder {tmp_path} is in use by the `peloton up` with pid 4711" in refused.stderr
+    assert 1 == result.returncode
+    assert f"data folder {tmp_path} is in use by the `peloton up` with pid 4711" in result.stderr
 
 
 def test_a_bad_hosts_file_is_reported_at_once(tmp_path: Path) -> None:
-    """File, host, rule and number; nothing was started."""
+    """The error names host, field, bounds and value."""
     hosts = tmp_path / "hosts.yaml"
     hosts.write_text("- {name: a, cpus: -2, mem: 10, disk: 10}\n")
 
-    refused = up("--hosts", str(hosts))
+    result = up("--hosts", str(hosts))
 
-    assert 1 == refused.returncode
-    assert "host 'a': cpus: must be a number from 0 to 1e+12, got -2" in refused.stderr
-    assert "internal error" not in refused.stderr
+    assert 1 == result.returncode
+    assert "host 'a': cpus: must be a number from 0 to 1e+12, got -2" in result.stderr
+    assert "internal error" not in result.stderr
 
 
 @pytest.mark.parametrize("url", ["nonsense://x", "postgresql+psycopg://user:secret@127.0.0.1:1/none"])
 def test_a_database_that_cannot_be_used_is_named(url: str, tmp_path: Path) -> None:
-    """The URL without its password, and why."""
-    refused = up("--data", str(tmp_path), "--database", url)
+    """The error names the database and not its password."""
+    result = up("--data", str(tmp_path), "--database", url)
 
-    assert 1 == refused.returncode
-    assert "database" in refused.stderr
-    assert "secret" not in refused.stderr
-    assert "internal error" not in refused.stderr
+    assert 1 == result.returncode
+    assert "database" in result.stderr
+    assert "secret" not in result.stderr
+    assert "internal error" not in result.stderr
 
 
-def test_clusters_need_names_of_their_own(tmp_path: Path) -> None:
-    """A name twice, that of the first one included, or with a file that describes one cluster, starts nothing."""
+def test_names_of_clusters_are_unique(tmp_path: Path) -> None:
+    """Duplicate and malformed names, and names combined with a hosts file, are refused."""
     hosts = tmp_path / "hosts.yaml"
     hosts.write_text("- {name: a}\n")
 
@@ -71,50 +71,51 @@ def test_clusters_need_names_of_their_own(tmp_path: Path) -> None:
 
     assert [2, 2, 2, 1] == [one.returncode for one in (twice, first, bad, with_file)]
     assert "cluster 'a/b': want at most 63 letters" in bad.stderr
-    for refused in (twice, first):
-        assert "each cluster needs a name of its own, and the first one is local" in refused.stderr
+    for result in (twice, first):
+        assert "each cluster needs a name of its own, and the first one is local" in result.stderr
     assert "a hosts file describes one cluster" in with_file.stderr
 
 
-def test_a_temporal_server_that_is_not_there_is_named() -> None:
-    """The address is named before anything starts."""
+def test_a_missing_temporal_server_is_named() -> None:
+    """The error names the address, whether nothing listens there or another server does."""
     (port,) = free_ports(1)
 
-    away, nonsense = up("--temporal", f"127.0.0.1:{port}"), up("--temporal", "temporal")
+    unreachable, malformed = up("--temporal", f"127.0.0.1:{port}"), up("--temporal", "temporal")
     with ThreadingHTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler) as other:
         threading.Thread(target=other.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
-        somebody_else = up("--temporal", f"127.0.0.1:{other.server_port}")
+        other_server = up("--temporal", f"127.0.0.1:{other.server_port}")
         other.shutdown()
 
-    assert (1, 2, 1) == (away.returncode, nonsense.returncode, somebody_else.returncode)
-    assert f"no Temporal server answers at 127.0.0.1:{port}" in away.stderr
-    assert f"no Temporal server answers at 127.0.0.1:{other.server_port}" in somebody_else.stderr
-    assert "--temporal temporal: want HOST:PORT" in nonsense.stderr
+    assert (1, 2, 1) == (unreachable.returncode, malformed.returncode, other_server.returncode)
+    assert f"no Temporal server answers at 127.0.0.1:{port}" in unreachable.stderr
+    assert f"no Temporal server answers at 127.0.0.1:{other.server_port}" in other_server.stderr
+    assert "--temporal temporal: want HOST:PORT" in malformed.stderr
 
 
 @pytest.mark.parametrize("name", ["peloton.db", "temporal.db"])
 def test_a_damaged_file_is_named(name: str, tmp_path: Path) -> None:
-    """The file is named before any part fails at it again and again."""
+    """The error names the damaged file before any part starts."""
     (tmp_path / name).write_text("not a database" * 100)
 
-    refused = up("--data", str(tmp_path))
+    result = up("--data", str(tmp_path))
 
-    assert 1 == refused.returncode
-    assert f"{tmp_path / name} is damaged: file is not a database" in refused.stderr
+    assert 1 == result.returncode
+    assert f"{tmp_path / name} is damaged: file is not a database" in result.stderr
 
 
 def test_a_role_without_a_database_ends() -> None:
-    """A role without a database ends and creates none."""
+    """A role without PELOTON_DATABASE ends with exit code 2."""
     environment = {name: value for name, value in os.environ.items() if name != "PELOTON_DATABASE"}
     command = [sys.executable, "-m", "cli.main", "serve", "worker"]
-    refused = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment)
+    result = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment)
 
-    assert 2 == refused.returncode
-    assert "PELOTON_DATABASE is not set" in refused.stderr
+    assert 2 == result.returncode
+    assert "PELOTON_DATABASE is not set" in result.stderr
 
 
 def test_a_hangup_ends_the_cluster_in_order(tmp_path: Path) -> None:
-    """A hangup removes the control file and ends all processes; other users cannot read what is left in its folder."""
+    """A hangup ends all processes and removes the control file. Files in the data folder are readable by their user
+    only."""
     data, (port,) = tmp_path / "data", free_ports(1)
     command = [sys.executable, "-m", "cli.main", "up", "--port", str(port), "--data", str(data), "--simulate", "2"]
     before, hangup = os.umask(0o022), signal.signal(signal.SIGHUP, signal.SIG_DFL)  # the tests may run under nohup

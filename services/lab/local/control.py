@@ -1,6 +1,6 @@
-"""The control connection from `peloton local` to a running `peloton up`.
+"""Control connection of `peloton local` to a running `peloton up`.
 
-It sends one JSON line and reads one, on a loopback port that a file under the user's runtime directory names.
+A request is one line of JSON, and so is the answer. The loopback port is in a file in the user's runtime directory.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from services.lab.local.kubernetes import LocalKubernetes
 from services.lab.local.temporal_server import answers
 
 MASTER = "master"
-"""The name of the first cluster's master; that of another one is ``master-CLUSTER``."""
-OF_HOSTS = ("degrade", "restore")
+"""Name of the master of the first cluster. Masters of other clusters are named ``master-CLUSTER``."""
+HOST_ACTIONS = ("degrade", "restore")
 OLD_ACTIONS = {"sicken": "degrade", "heal": "restore"}
-ACTIONS = ("stop", "start", "restart", *OF_HOSTS, "status", "failover", "failover-empty")
+ACTIONS = ("stop", "start", "restart", *HOST_ACTIONS, "status", "failover", "failover-empty")
 CALL_TIMEOUT_S = 60.0
 MASTER_TIMEOUT_S = 10.0
 MASTER_POLL_S = 0.05
@@ -37,7 +37,8 @@ HOSTS_SHOWN_MAX = 20
 
 
 def control_file(port: int) -> Path:
-    """Return the file with the control port of the cluster whose API listens on ``port``; only its user may read it."""
+    """Return the path of the file with the control port of the cluster whose API listens on ``port``. Only its user may
+    read it."""
     runtime = os.environ.get("XDG_RUNTIME_DIR") or str(Path(tempfile.gettempdir()) / f"peloton-{os.getuid()}")
     return Path(runtime) / f"peloton-local-{port}.json"
 
@@ -46,7 +47,7 @@ class ControlServer:
     def __init__(self, cluster: LocalCluster) -> None:
         self._cluster = cluster
         self._server: asyncio.Server | None = None
-        self._away: dict[str, int] = {}  # stopped masters -> the pid of their minicluster
+        self._stopped_masters: dict[str, int] = {}  # stopped masters -> the pid of their minicluster
 
     async def __aenter__(self) -> ControlServer:
         self._server = await asyncio.start_server(self._answer, "127.0.0.1", 0)
@@ -76,7 +77,7 @@ class ControlServer:
         try:
             request = json.loads(await reader.readline())  # a line too long for the reader is a ValueError
             if not isinstance(request, dict) or not self._knows_token(request.get("token")):
-                raise InvalidArgument("wrong token")
+                raise InvalidArgument("the token is wrong: it belongs to another `peloton up`")
             return {"lines": await self._act(request["action"], request.get("name", ""), bool(request.get("now")))}
         except PelotonError as error:
             return {"error": [error.message]}
@@ -98,15 +99,15 @@ class ControlServer:
                     f"the Mesos at {self._cluster.mesos} is not emulated: this command cannot change its masters"
                 )
             if self._cluster.settings.no_mesos:
-                raise InvalidArgument("this local cluster has no Mesos: start it without --mesos or --kubernetes")
+                raise InvalidArgument("this local cluster has no Mesos: restart `peloton up` without --no-mesos")
             body = {"empty_registry": action == "failover-empty"}
             answer = await asyncio.to_thread(
                 self._mesos, self._cluster.mesos, "POST", "/minicluster/master/failover", body
             )
-            return [f"another Mesos master leads, {answer['agents']} hosts come back to it"]
-        if name in self._masters() and action not in OF_HOSTS:
+            return [f"another Mesos master leads, {answer['agents']} hosts register with it"]
+        if name in self._masters() and action not in HOST_ACTIONS:
             return [await self._act_on_master(name, action)]
-        if name in self._cluster.parts and action not in OF_HOSTS:
+        if name in self._cluster.parts and action not in HOST_ACTIONS:
             part = self._cluster.part(name)
             if action in ("stop", "restart"):
                 await part.stop(now)
@@ -124,21 +125,21 @@ class ControlServer:
         return [f"node {name}: {action} done"]
 
     async def _act_on_master(self, name: str, action: str) -> str:
-        """Stop or start only the master: signals reach its process, which emulates the agents too."""
+        """Stop or start the master alone, by signals to its process, which also emulates the agents."""
         part_name, address = self._masters()[name]
         part = self._cluster.part(part_name)
         if part.process is None or not part.is_running:
-            raise InvalidArgument(f"{part.name}, of which {name} is a part, is stopped")
+            raise InvalidArgument(f"{name} runs in {part.name}, which is stopped: start {part.name}")
         pid = part.process.pid
-        if action != "start" and self._away.get(name) != pid:
+        if action != "start" and self._stopped_masters.get(name) != pid:
             await self._wait_for_master(address, True)
             part.send(signal.SIGUSR1)
-            self._away[name] = pid
+            self._stopped_masters[name] = pid
             await self._wait_for_master(address, False)
-        if action != "stop" and self._away.pop(name, None) == pid:
+        if action != "stop" and self._stopped_masters.pop(name, None) == pid:
             part.send(signal.SIGUSR2)
             await self._wait_for_master(address, True)
-        return f"{name} is away, its agents and their pods run on" if action == "stop" else f"{name} is running"
+        return f"{name} is stopped, its agents and their pods continue" if action == "stop" else f"{name} is running"
 
     async def _wait_for_master(self, address: str, wanted: bool) -> None:
         deadline_s = time.monotonic() + MASTER_TIMEOUT_S
@@ -150,7 +151,7 @@ class ControlServer:
 
     async def _act_on_host(self, name: str, verbs: Sequence[str], now: bool) -> None:
         known = ", ".join(self._cluster.parts)
-        unknown = [NotFound(f"no part and no emulated host of that name: {name} (parts: {known})")]
+        unknown = [NotFound(f"no part or emulated host is named {name} (parts: {known})")]
         for master in self._masters_of(name):
             try:
                 for verb in verbs:
@@ -169,8 +170,8 @@ class ControlServer:
                 f"{part.name:22} {'running' if part.is_running else 'stopped':12} pid {pid}, starts {part.starts}"
             )
         for name, (_, master) in self._masters().items():
-            if name in self._away and not answers(master):
-                lines.append(f"{name:22} {'away':12} the Mesos master of hosts that run on")
+            if name in self._stopped_masters and not answers(master):
+                lines.append(f"{name:22} {'stopped':12} Mesos master, whose hosts continue")
                 continue
             try:
                 agents = await asyncio.to_thread(self._mesos, master, "GET", "/minicluster/agents")
@@ -197,14 +198,13 @@ class ControlServer:
         return [*lines[:HOSTS_SHOWN_MAX], *([f"... and {more} more nodes"] if more > 0 else [])]
 
     def _masters(self) -> dict[str, tuple[str, str]]:
-        """Return the masters of emulated clusters by name: the part that emulates each, and its address."""
+        """Return name -> (part that emulates it, address) of the masters of emulated clusters."""
         more = self._cluster.more_masters.items()
         first = {} if not self._cluster.has_own_mesos else {MASTER: ("minicluster", self._cluster.mesos)}
         return first | {f"{MASTER}-{cluster}": (f"minicluster-{cluster}", address) for cluster, address in more}
 
     def _masters_of(self, host: str) -> list[str]:
-        """Return the masters that may have the host: hosts of another cluster have its name as prefix; so may
-        others."""
+        """Return the masters that may have the host, those whose cluster is a prefix of its name first."""
         more = self._cluster.more_masters.items()
         own = [self._cluster.mesos] if self._cluster.has_own_mesos else []
         return [master for name, master in more if host.startswith(f"{name}-")] + own
@@ -214,11 +214,12 @@ class ControlServer:
             return ask("minicluster", master, self._cluster.token, method, path, body)
         except NotFound as error:
             known = ", ".join(self._cluster.parts)
-            raise NotFound(f"no part and no host of that name: {error.message} (parts: {known})") from None
+            raise NotFound(f"no part or host has that name: {error.message} (parts: {known})") from None
 
 
 def call(port: int, action: str, name: str = "", now: bool = False) -> list[str]:
-    """Ask the `peloton up` whose API is on ``port``; return lines to print. Raises PelotonError."""
+    """Send a request to the `peloton up` whose API is on ``port``, and return the lines to print. Raises
+    PelotonError."""
     path = control_file(port)
     try:
         known = json.loads(path.read_text())

@@ -1,4 +1,4 @@
-"""The emulated Kubernetes as a process of its own."""
+"""Runs the emulated Kubernetes as a separate process."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ START_TIMEOUT_S = 180.0
 
 class EmulatedKubernetes:
     def __init__(self, folder: Path, nodes: int = 0) -> None:
-        """``nodes`` run their pods; an apiserver with none has the nodes that tests create, whose pods do not run."""
+        """Emulate ``nodes`` nodes that run pods. With 0, tests create nodes themselves, on which pods do not run."""
         self._folder, self._nodes = folder, nodes
         self._ports = Taken()
         [self._port] = self._ports.some(1)
@@ -38,7 +38,7 @@ class EmulatedKubernetes:
         return login_of(self._folder / "kubeconfig")
 
     def kill(self) -> None:
-        assert self._process is not None, "it does not run"
+        assert self._process is not None, "the emulated Kubernetes is not running"
         self._process.kill()
         self._process.wait()
         self._process = None

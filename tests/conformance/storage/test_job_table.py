@@ -1,4 +1,4 @@
-"""The table of jobs: pages by every filter agree with an oracle that reads all jobs, in bounded steps."""
+"""The job table: its pages agree with an oracle that reads all jobs, for every filter, in bounded steps."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LONG_OWNER = "o" * (OWNER_INDEXED_MAX + 1)
 
 
 def a_table(storage: Storage, count: int = 60, seed: int = 1) -> list[JobRecord]:
-    """Stores jobs of all kinds, several with the same creation time. Returns them newest first."""
+    """Store jobs of all types, some of them with equal creation times, and return them newest first."""
     draw = random.Random(seed)
     jobs = []
     for number in range(count):
@@ -70,7 +70,7 @@ FILTERS = {
     "one pool": JobFilter(pools=frozenset({"p3"})),
     "no pool": JobFilter(pools=frozenset()),
     "some pools": JobFilter(pools=frozenset(POOLS[:9])),
-    "more pools than are walked side by side": JobFilter(pools=frozenset(POOLS[2:])),
+    "more pools than are scanned in parallel": JobFilter(pools=frozenset(POOLS[2:])),
     "owner": JobFilter(owner="maps"),
     "an owner that the index does not know": JobFilter(owner=LONG_OWNER),
     "states": JobFilter(states=frozenset({JobState.RUNNING, JobState.FAILED})),
@@ -102,22 +102,23 @@ def pages(storage: Storage, wanted: JobFilter, size: int, at: Position | None, o
 def test_pages_are_what_an_oracle_finds(
     storage: Storage, oldest_first: bool, rows: int, count: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Every job that matches comes once and in order, also when a page reads few rows. Pages back give the same."""
+    """Every matching job is listed once and in order, even if a page reads few rows. Pages backwards have the same
+    jobs."""
     monkeypatch.setattr(job_table, "SCAN_ROWS_MAX", rows)
     table = a_table(storage, count)
     for name, wanted in FILTERS.items():
         expected = [job.job_id for job in table if matches(job, wanted)]
         expected = expected[::-1] if oldest_first else expected
-        there = list(pages(storage, wanted, 4, None, oldest_first))
+        forward = list(pages(storage, wanted, 4, None, oldest_first))
 
-        assert expected == [job.job_id for page in there for job in page.jobs], name
-        assert all(len(page.jobs) == 4 or page.is_cut or page.next is None for page in there), name
-        end = there[-1].previous
+        assert expected == [job.job_id for page in forward for job in page.jobs], name
+        assert all(len(page.jobs) == 4 or page.is_cut or page.next is None for page in forward), name
+        end = forward[-1].previous
         if end is None:
-            assert len(there) == 1
+            assert len(forward) == 1
             continue
         back = list(pages(storage, wanted, 4, end, oldest_first))
-        before = expected[: len(expected) - len(there[-1].jobs)]
+        before = expected[: len(expected) - len(forward[-1].jobs)]
         assert before == [job.job_id for page in reversed(back) for job in page.jobs], name
 
 

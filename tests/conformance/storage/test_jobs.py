@@ -20,7 +20,7 @@ from tests.conformance.storage.interleaving import before_write
 
 
 def test_a_stored_job_is_read_back_as_it_was(storage: Storage) -> None:
-    """Every field of the record survives."""
+    """Every field of the record is stored."""
     config = world.a_config(3, priority=4, preemptible=True, maxRunningTime=60, maximumRunningInstances=2)
     job_id = world.create(storage, config)
 
@@ -65,24 +65,24 @@ def test_an_id_is_used_once(storage: Storage) -> None:
 
 def test_unknown_jobs(storage: Storage) -> None:
     """Reads of unknown jobs return an empty answer, or raise NotFound where there is none."""
-    nobody = new_job_id()
+    unknown = new_job_id()
 
-    assert storage.jobs.get(nobody) is None
-    assert storage.configs.job_config(nobody) is None
-    assert storage.jobs.set_goal(nobody, JobState.KILLED, NOW) is None
-    assert [] == storage.pods.set_goals(nobody, [(0, 1)], PodState.KILLED, NOW, "")
-    assert [] == storage.pods.want_new_runs(nobody, [(0, 1)])
+    assert storage.jobs.get(unknown) is None
+    assert storage.configs.job_config(unknown) is None
+    assert storage.jobs.set_goal(unknown, JobState.KILLED, NOW) is None
+    assert [] == storage.pods.set_goals(unknown, [(0, 1)], PodState.KILLED, NOW, "")
+    assert [] == storage.pods.want_new_runs(unknown, [(0, 1)])
     assert (
         []
-        == storage.admission.queueable(nobody, 1)
-        == storage.pods.ready_gangs(nobody, 1)
-        == storage.admission.kill_queued(nobody, NOW)
+        == storage.admission.queueable(unknown, 1)
+        == storage.pods.ready_gangs(unknown, 1)
+        == storage.admission.kill_queued(unknown, NOW)
     )
-    assert [] == storage.host_pods.mark_killing(nobody, 1) == storage.configs.shapes_of([(nobody, 1, 0, 1)])[0]
-    assert set() == storage.host_pods.mark_launched(nobody, [(0, 1, "", "", {})], NOW)
-    storage.jobs.delete(nobody)
-    for call in (lambda: storage.jobs.settle(nobody, NOW), lambda: storage.pods.create(nobody, lambda _: None)):
-        with pytest.raises(NotFound, match=nobody):
+    assert [] == storage.host_pods.mark_killing(unknown, 1) == storage.configs.shapes_of([(unknown, 1, 0, 1)])[0]
+    assert set() == storage.host_pods.mark_launched(unknown, [(0, 1, "", "", {})], NOW)
+    storage.jobs.delete(unknown)
+    for call in (lambda: storage.jobs.settle(unknown, NOW), lambda: storage.pods.create(unknown, lambda _: None)):
+        with pytest.raises(NotFound, match=unknown):
             call()
 
 
@@ -139,7 +139,7 @@ def test_unknown_fields_of_a_configuration_survive(storage: Storage) -> None:
 
 
 def test_task_configs_are_merged(storage: Storage) -> None:
-    """An instance's configuration is the default with its override over it."""
+    """The configuration of an instance is the default merged with its override."""
     config = world.a_config(4)
     config.instanceConfig[2].command.value = "special"
     job_id = world.create(storage, config)
@@ -198,8 +198,8 @@ def test_pods_are_created_with_what_their_configuration_says(storage: Storage) -
 
 
 @everywhere
-def test_creation_goes_on_where_a_crash_cut_it(storage: Storage) -> None:
-    """Chunks are whole or absent. A second call creates exactly the missing ones, and a third nothing."""
+def test_creation_continues_after_a_crash(storage: Storage) -> None:
+    """Chunks are created whole or not at all. A second call creates the missing chunks, and a third nothing."""
     count = 2 * CHUNK_PODS + 7
     job_id = world.create(storage, world.a_config(count))
 
@@ -210,10 +210,10 @@ def test_creation_goes_on_where_a_crash_cut_it(storage: Storage) -> None:
         storage.pods.create(job_id, crash)
     assert CHUNK_PODS == len(world.pods(storage, job_id))
     assert JobState.INITIALIZED == storage.jobs.settle(job_id, NOW).state
-    heard: list[int] = []
-    assert count == storage.pods.create(job_id, heard.append)
-    assert [2 * CHUNK_PODS, count] == heard
-    assert count == storage.pods.create(job_id, heard.append)
+    progress: list[int] = []
+    assert count == storage.pods.create(job_id, progress.append)
+    assert [2 * CHUNK_PODS, count] == progress
+    assert count == storage.pods.create(job_id, progress.append)
     assert list(range(count)) == [p.instance_id for p in world.pods(storage, job_id)]
     assert JobState.PENDING == storage.jobs.settle(job_id, NOW).state
 
@@ -272,7 +272,7 @@ def test_growth_is_refused_with_reasons(storage: Storage) -> None:
         storage.jobs.add_instances(job_id, world.a_config(3), 3, 1, NOW)
 
 
-def test_deleting_forgets_everything(storage: Storage) -> None:
+def test_deletion_removes_all_rows_of_a_job(storage: Storage) -> None:
     """An ended job is deleted with pods, events and configurations. An active one is not. A second deletion changes
     nothing."""
     job_id, other = world.a_job(storage, 3), world.a_job(storage, 1)
@@ -297,10 +297,10 @@ def create_ended_job(storage: Storage, count: int) -> JobId:
     return job_id
 
 
-def test_a_deletion_that_was_broken_off_is_found_and_ended(
+def test_an_interrupted_deletion_is_completed(
     storage: Storage, open_storage: Callable[[], Storage], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The process died between two chunks. The job is invisible, and its id is free again once the rest is deleted."""
+    """After a crash between two chunks the job is invisible, and its id can be used again once the rest is deleted."""
     monkeypatch.setattr("services.storage.jobs.jobs.CHUNK_PODS", 2)
     job_id = create_ended_job(storage, 6)
 
@@ -318,10 +318,10 @@ def test_a_deletion_that_was_broken_off_is_found_and_ended(
     world.create(storage, world.a_config(2), job_id)
 
 
-def test_a_late_deletion_leaves_another_job_of_that_id_alone(
+def test_a_late_deletion_does_not_delete_a_new_job(
     storage: Storage, open_storage: Callable[[], Storage], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two processes delete a job, and its id is used again before the slower one finishes."""
+    """Two processes delete a job, and the slower one does not touch a new job with the same id."""
     monkeypatch.setattr("services.storage.jobs.jobs.CHUNK_PODS", 2)
     job_id = create_ended_job(storage, 6)
 

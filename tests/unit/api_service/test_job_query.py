@@ -1,4 +1,4 @@
-"""Conversion of v0 queries to storage's: bounds, the seven days, ranges of time."""
+"""Conversion of v0 queries to queries of storage: bounds, time ranges, and the default of seven days."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def times(begin: int | None, end: int | None) -> peloton_pb2.TimeRange:
 
 
 def test_job_query() -> None:
-    """The storage query contains every field of a query."""
+    """Every field of a job query is converted."""
     order = query_pb2.OrderBy(order=query_pb2.OrderBy.DESC, property=query_pb2.PropertyPath(value="name"))
     spec = job_pb2.QuerySpec(
         pagination=query_pb2.PaginationSpec(offset=3, limit=7, maxLimit=50, orderBy=[order]),
@@ -83,7 +83,7 @@ TIMES: dict[str, tuple[job_pb2.QuerySpec, tuple[int, int] | None]] = {
 
 @pytest.mark.parametrize("name", TIMES)
 def test_creation_time(name: str) -> None:
-    """Ranges are by the second; the default range of ended jobs is the last seven days."""
+    """Ranges are truncated to seconds. The default range of ended jobs is the last seven days."""
     spec, created = TIMES[name]
 
     assert query(spec).created == created
@@ -99,7 +99,7 @@ def test_wrong_range(field: str) -> None:
 
 
 def test_bounds() -> None:
-    """The default is ten rows of the first hundred; the cap limits every request."""
+    """By default a query returns 10 of the first 100 rows; ROWS_MAX limits every query."""
     plain = query(job_pb2.QuerySpec())
     greedy = query(job_pb2.QuerySpec(pagination=query_pb2.PaginationSpec(maxLimit=2**32 - 1)))
 
@@ -114,13 +114,13 @@ def test_bounds() -> None:
     ],
 )
 def test_too_many_conditions(spec: job_pb2.QuerySpec, noun: str) -> None:
-    """The error names both numbers."""
+    """The error names the number of conditions and the limit."""
     with pytest.raises(InvalidArgument, match=f"^the query has 17 {noun}, at most 16 are allowed$"):
         query(spec)
 
 
 def test_unknown_states() -> None:
-    """Unknown states are refused with their number."""
+    """An unknown state is refused, and the error has its number."""
     with pytest.raises(InvalidArgument, match=r"^job state 77 is not known$"):
         query(job_pb2.QuerySpec(jobStates=[77]))
     with pytest.raises(InvalidArgument, match=r"^task state 77 is not known$"):
@@ -134,13 +134,13 @@ LABEL_WITH_NUL = job_pb2.QuerySpec(labels=[peloton_pb2.Label(key="tier", value="
     "spec", [job_pb2.QuerySpec(name="a\0"), job_pb2.QuerySpec(keywords=["b", "a\0"]), LABEL_WITH_NUL]
 )
 def test_nul(spec: job_pb2.QuerySpec) -> None:
-    """Texts with NUL are refused, since no database can hold them."""
+    """Texts with NUL are refused, since databases cannot store them."""
     with pytest.raises(InvalidArgument, match="contains NUL"):
         query(spec)
 
 
 def test_pod_query() -> None:
-    """The storage query contains every field of a query of tasks."""
+    """Every field of a task query is converted."""
     order = query_pb2.OrderBy(order=query_pb2.OrderBy.ASC, property=query_pb2.PropertyPath(value="host"))
     spec = task_pb2.QuerySpec(
         pagination=query_pb2.PaginationSpec(offset=3, orderBy=[order]),

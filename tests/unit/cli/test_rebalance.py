@@ -1,4 +1,4 @@
-"""``peloton host rebalance``: requests, printed texts and exit codes."""
+"""Requests, output and exit codes of ``peloton host rebalance``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.unit.cli.fake_api import FakeApi
 
 JOB, BIG = "91b1b8e5-2ba8-11e7-bc23-0242ac11000d", "00000000-0000-4000-8000-00000000000b"
 PLAN = pb.PlanRebalanceResponse(
-    moves=[pb.Move(job_id=JOB, instance_id=3, source="h1", target="h2", goal=pb.GOAL_FREE, reason="makes room")],
+    moves=[pb.Move(job_id=JOB, instance_id=3, source="h1", target="h2", goal=pb.GOAL_FREE, reason="frees resources")],
     stuck_job_ids=[BIG],
     staying=[
         pb.Staying(reason="kept by the SLA", pod_count=2, cluster="a"),
@@ -31,12 +31,12 @@ ROW = pb.Rebalance(
     waiting_for="1 pod to run again",
     stuck_job_ids=[BIG],
     staying=[pb.Staying(reason="kept by the SLA", pod_count=2, cluster="east")],
-    moves=[pb.PastMove(job_id=JOB, instance_id=3, source="h1", target="h2", state="MOVING", reason="makes room")],
+    moves=[pb.PastMove(job_id=JOB, instance_id=3, source="h1", target="h2", state="MOVING", reason="frees resources")],
 )
 
 
-def test_a_plan_says_what_moves_what_stays_and_why(run: Run, api: FakeApi) -> None:
-    """The plan lists moves with their goals, pods that stay and pods that fit nowhere, and names silent clusters."""
+def test_a_plan_lists_moves_and_staying_pods(run: Run, api: FakeApi) -> None:
+    """The plan lists moves with goals, pods that stay, pods that fit on no host, and clusters without an answer."""
     api.answers["rebalances.PlanRebalance"] = [PLAN]
 
     result = run("host rebalance --plan --goal free --goal empty --moves 20")
@@ -60,8 +60,8 @@ def test_a_plan_for_programs(run: Run, api: FakeApi) -> None:
     assert f"{JOB}-3\n" == run("-o name host rebalance --plan").stdout
 
 
-def test_nothing_is_moved_unasked(run: Run, api: FakeApi) -> None:
-    """The command alone is wrong usage and sends nothing."""
+def test_the_command_alone_moves_nothing(run: Run, api: FakeApi) -> None:
+    """The command without --plan or a subcommand is a usage error and sends no request."""
     result = run("host rebalance")
 
     assert (2, []) == (result.exit_code, api.requests("rebalances.PlanRebalance"))
@@ -69,15 +69,15 @@ def test_nothing_is_moved_unasked(run: Run, api: FakeApi) -> None:
 
 
 def test_a_plan_changes_nothing(run: Run, api: FakeApi) -> None:
-    """--plan with a command that changes something is wrong usage."""
+    """--plan before a subcommand is a usage error."""
     result = run("host rebalance --plan start")
 
     assert (2, []) == (result.exit_code, api.requests("rebalances.StartRebalance"))
     assert "--plan, --goal and --moves cannot precede start, which has options of its own" in result.stderr
 
 
-def test_it_is_started_with_goals_and_a_budget(run: Run, api: FakeApi) -> None:
-    """The request has the goals and the budget for one cluster, or for all."""
+def test_start_sends_goals_and_budget(run: Run, api: FakeApi) -> None:
+    """The request has the goals, the budget and the cluster; a budget above the limit is a usage error."""
     api.answers["rebalances.StartRebalance"] = [pb.StartRebalanceResponse(rebalances=[ROW])]
 
     result = run("host rebalance start --goal free --goal empty --per-hour 20 --cluster east")
@@ -89,8 +89,8 @@ def test_it_is_started_with_goals_and_a_budget(run: Run, api: FakeApi) -> None:
 
 
 @pytest.mark.parametrize("verb", ["Pause", "Resume", "Stop"])
-def test_it_is_steered(run: Run, api: FakeApi, verb: str) -> None:
-    """Each command steers one cluster, or all clusters with a rebalancing."""
+def test_pause_resume_and_stop(run: Run, api: FakeApi, verb: str) -> None:
+    """Each command applies to one cluster, or to all clusters with a rebalancing."""
     method = f"rebalances.{verb}Rebalance"
     answer = getattr(pb, f"{verb}RebalanceResponse")(rebalances=[ROW])
     api.answers[method] = [answer, answer]
@@ -100,8 +100,8 @@ def test_it_is_steered(run: Run, api: FakeApi, verb: str) -> None:
     assert ["", "east"] == [request.cluster for request in api.requests(method)]
 
 
-def test_its_state_names_progress_budget_and_blocks(run: Run, api: FakeApi) -> None:
-    """The status has the latest moves with their reasons as well."""
+def test_status_shows_progress_budget_and_blocked_pods(run: Run, api: FakeApi) -> None:
+    """The status also lists the latest moves with their reasons."""
     api.answers["rebalances.QueryRebalance"] = [pb.QueryRebalanceResponse(rebalances=[ROW])]
 
     lines = run("host rebalance status --moves 5").stdout.splitlines()
@@ -113,11 +113,11 @@ def test_its_state_names_progress_budget_and_blocks(run: Run, api: FakeApi) -> N
         "Pods that stay: 2 kept by the SLA",
     ] == lines[:4]
     assert [JOB, "3", "h1", "h2", "MOVING"] == lines[5].split()[:5]
-    assert lines[5].endswith("makes room")
+    assert lines[5].endswith("frees resources")
     assert [pb.QueryRebalanceRequest(moves_limit=5)] == api.requests("rebalances.QueryRebalance")
 
 
-def test_it_is_off_until_an_operator_starts_it(run: Run, api: FakeApi) -> None:
+def test_status_without_a_rebalancing(run: Run, api: FakeApi) -> None:
     """The status says that rebalancing is off."""
     api.answers["rebalances.QueryRebalance"] = [pb.QueryRebalanceResponse(), pb.QueryRebalanceResponse()]
 

@@ -116,7 +116,7 @@ async def test_old_names_of_actions(action: str, verb: str, masters: dict[str, M
 @pytest.mark.parametrize("name", ["a b", "h\u00f6st", "west-nosuch", "../x?y#z", ""])
 async def test_an_unknown_name_is_reported(name: str, masters: dict[str, Master], tmp_path: Path) -> None:
     """Each unknown name is an error, whatever is in it."""
-    with pytest.raises(InvalidArgument, match="no part and no host of that name"):
+    with pytest.raises(InvalidArgument, match="no part or host has that name"):
         await ask(masters, tmp_path, "stop", name)
 
 
