@@ -7,6 +7,7 @@ import gc
 import os
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from hypothesis import HealthCheck, settings
 from tests import durations
 from tests.kubernetes.fixtures import control_plane, kubernetes, kubernetes_login, machine
 from tests.nightly import examples, mark_properties
+from tests.rewriting import find_modules, rewrite_share
 from tests.sharing import Shared, group_of
 
 __all__ = ["control_plane", "kubernetes", "kubernetes_login", "machine"]  # here, so that all folders share them
@@ -62,6 +64,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     if config.getoption(durations.OPTION) and not hasattr(config, "workerinput"):
         config.pluginmanager.register(durations.Recorder())
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    config = session.config
+    if run := getattr(config, "workerinput", None):
+        folders = [path for argument in config.args if (path := Path(argument).absolute()).is_dir()]
+        rewrite_share(config, find_modules(folders), int(run["workerid"].removeprefix("gw")), run["workercount"])
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,12 +18,13 @@ from workflows.attributes import SEARCH_ATTRIBUTES
 WATCHED, RESTARTED, *VERSIONED = NAMESPACES = ["watched", "restarted", *(f"versioned-{number}" for number in range(6))]
 """Namespaces of tests that read or change what holds for all workers of a namespace."""
 GROUP = pytest.mark.xdist_group("workflow-server")
+FOLDER = f"{Path(__file__).parent}{os.sep}"
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if Path(__file__).parent in item.path.parents:
+        if str(item.path).startswith(FOLDER):
             item.add_marker(GROUP)
 
 
