@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from peloton.api import convert
 from peloton.api.v0.host.svc import host_svc_pb2
 from peloton.api.v0.respool import respool_pb2
+from peloton.model.ids import new_job_id
+from peloton.model.job import JobState
+from services.storage.storage import Storage
 from tests.e2e.forked import ForkedCluster
-from tests.e2e.local import Cluster, shell, temporary
+from tests.e2e.local import Cluster, job_config, shell, temporary
 
 FOREVER = "exec sleep 100000"
 COUNTS = "i=0; while sleep 0.2; do i=$((i+1)); echo line $i; done"
@@ -59,6 +64,15 @@ class Stage:
         job = self.submit(name, command, count=count, **config)
         self.cluster.wait(lambda: self.cluster.counts(job) == {"RUNNING": count}, f"all instances of {name}")
         return job
+
+    def store_ended(self, names: Iterable[str], pool: str, **config: Any) -> None:
+        """Store a job of each name that has ended, without pods and workflows, for pages that list many jobs."""
+        with closing(Storage(self.cluster.local.database)) as storage:
+            for name in names:
+                task, now_ns = shell(FOREVER), time.time_ns()
+                stored = job_config(self.pool(pool), name=name, instanceCount=1, defaultConfig=task, **config)
+                job = replace(convert.new_job_record(new_job_id(), stored, now_ns), state=JobState.KILLED)
+                storage.jobs.create(job, stored, now_ns)
 
 
 @contextmanager

@@ -298,9 +298,8 @@ def test_hosts_are_sorted_filtered_and_opened_from_the_map(stage: Stage, visit: 
 
 def test_services_are_turned_page_by_page(stage: Stage, visit: Visit) -> None:
     """Services are listed newest first; Back leads to the previous page."""
-    pool = stage.pool("many", cpu=1)
-    for number in range(PAGE_OF_SERVICES + 2):
-        Service(stage.cluster, pool, 1, FOREVER, name=f"one of many {number}", memoryMb=4_000).create()
+    names = [f"one of many {number}" for number in range(PAGE_OF_SERVICES + 2)]
+    stage.store_ended(names, "many", type="SERVICE")
     view = visit("/services")
     view.get_by_label("Name", exact=True).fill("one of many")
     view.keyboard.press("Enter")

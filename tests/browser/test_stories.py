@@ -38,10 +38,8 @@ def test_a_cluster_without_hosts_says_how_to_get_some(visit: Visit) -> None:
 
 def test_the_table_of_jobs_is_read_page_by_page(stage: Stage, visit: Visit) -> None:
     """Each job is on exactly one page of the table; the first page is reached again both ways."""
-    stage.full_pool("crowded")
     names = {f"one of a crowd {n}" for n in range(PAGE_OF_JOBS + 3)}
-    for name in names:
-        stage.submit(name, pool="crowded", owningTeam="crowd", cpu=1)
+    stage.store_ended(names, "crowded", owningTeam="crowd")
     view = visit("/jobs?owner=crowd")
     turns = view.get_by_role("navigation", name="Pages of the table")
 
