@@ -45,6 +45,7 @@ class JobLife:
     """
 
     settings = SETTINGS
+    validates = True  # False: only the life's own invariants are checked
     lost_max = 2  # hosts that are down at a time
     dies = 0.0  # the share of launches in whose middle the host manager dies
 
@@ -122,6 +123,8 @@ class JobLife:
         else:
             self.done[act.__name__] = self.done.get(act.__name__, 0) + bool(what)
         self.story.append(f"{act.__name__} {what or ''}")
+        if self.validates:
+            self.core.cache.validate()
         self.check(act)
 
     def _take_turns(self) -> None:

@@ -46,6 +46,7 @@ from services.hostmgr.hosts.pooled_hosts import PooledHosts
 from services.hostmgr.hosts.registered_hosts import RegisteredHosts
 from services.hostmgr.hosts.reservation_cache import ReservationCache
 from services.hostmgr.hosts.resource_holds import ComingBackOf
+from services.hostmgr.hosts.validation import find_faults
 from services.hostmgr.hosts.waiting_jobs import WaitingJobs
 from services.hostmgr.in_flight import InFlight
 
@@ -88,6 +89,12 @@ class HostCache:
         self.launches = InFlight[str]()  # by host, from the claim of a launch to its commit
         self.avoidances = HostAvoidances(lambda: len(self._table.registered.by_name), None, recorder.record_avoided)
         self.finder = CapacityFinder(self._lock, self._table, self._chooser, self.daemons, self.avoidances, clock)
+
+    def validate(self) -> None:
+        """Raises AssertionError with every violated invariant. Tests and simulations call it after each event."""
+        with self._lock:
+            faults = [*find_faults(self._table, self._leases, self._lease_of_job, self.daemons)]
+        assert not faults, "\n".join(faults)
 
     # Maintenance.
 

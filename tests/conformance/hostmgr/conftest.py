@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +38,7 @@ Make = Callable[..., World]
 def make(empty_database: Path, tmp_path: Path) -> Iterator[Make]:
     """Makes a world with the given settings of ``Emulated``."""
     ends: list[Callable[[], None]] = []
+    worlds: list[World] = []
 
     def one(
         real_mesos: bool = False,
@@ -63,14 +64,25 @@ def make(empty_database: Path, tmp_path: Path) -> Iterator[Make]:
             "role": role,
         }
         world = World(url, link, cluster, **ours)
+        worlds.append(world)
         ends.extend([world.close, link.close] + ([cluster.close] if cluster else []))
         wait(lambda: world.mesos.subscription.framework_id, "a subscription")
         wait(lambda: world.storage.hosts.framework_id("local"), "the framework id in storage")
         return world
 
     yield one
+    faults = [*_find_faults(worlds)]
     for end in ends:
         end()
+    assert not faults, faults
+
+
+def _find_faults(worlds: Iterable[World]) -> Iterator[str]:
+    for world in worlds:
+        try:
+            world.core.cache.validate()
+        except AssertionError as error:
+            yield str(error)
 
 
 @pytest.fixture
