@@ -25,7 +25,8 @@ from peloton.ports import Lifecycles
 from services.hostmgr.daemon_evictions import DaemonEvictions
 from services.hostmgr.driver import CapacityRequest, ClusterDriver
 from services.hostmgr.hosts.daemon_hosts import DaemonFit
-from services.hostmgr.hosts.host_cache import HOSTS_UNKNOWN, HostCache
+from services.hostmgr.hosts.host_cache import HostCache
+from services.hostmgr.hosts.host_state import HOSTS_UNKNOWN
 from services.storage.daemons.daemons import Daemons
 
 PODS_PER_STEP_MAX = 1_000
@@ -119,7 +120,7 @@ class DaemonReconciler:
         known."""
         if not self._cache.are_hosts_known:
             raise Unavailable(HOSTS_UNKNOWN)
-        return self._cache.daemons.reach(shape)
+        return self._cache.finder.reach_daemon(shape)
 
     def plan(self, shape: PodShape) -> DaemonPlan:
         """Returns the free resources that a daemon with such pods would find on the hosts now, without reserving any.
@@ -156,7 +157,7 @@ class DaemonReconciler:
         chosen = [pod for pod in chosen if pod.hostname in leased]
         self._records.skip_queue(job_id, [pod.instance_id for pod in chosen], time.time_ns())
         placements = _placements(chosen, lease)
-        with self._cache.launches.launching([placement.hostname for placement in placements]):
+        with self._cache.launching([placement.hostname for placement in placements]):
             launch = self._launch(job_id, lease.lease_id, placements)
         return launch.launched_count, list(by_fit.refused.values())
 

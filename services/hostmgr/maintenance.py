@@ -41,7 +41,7 @@ from peloton.ports import HostLifecycles, Lifecycles
 from services.hostmgr.drain_watch import DrainWatch
 from services.hostmgr.driver import HostAddress
 from services.hostmgr.hosted_pods import HostedPods
-from services.hostmgr.hosts.host_cache import HOSTS_UNKNOWN
+from services.hostmgr.hosts.host_state import HOSTS_UNKNOWN
 from services.hostmgr.manager import HostManagerCore
 from services.storage.hosts.host_pools import HostPoolRecords
 from services.storage.hosts.maintenance import Maintenance

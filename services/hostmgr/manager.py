@@ -40,8 +40,9 @@ from services.hostmgr.driver import (
 from services.hostmgr.event_writer import EventWriter
 from services.hostmgr.failure_output import FailureOutput
 from services.hostmgr.hosts.domain_counts import NO_COUNTS, Counts, join_counts
-from services.hostmgr.hosts.host_cache import HOSTS_UNKNOWN, HostCache
+from services.hostmgr.hosts.host_cache import HostCache
 from services.hostmgr.hosts.host_event_recorder import CLOSED_BY, HostEventRecorder
+from services.hostmgr.hosts.host_state import HOSTS_UNKNOWN
 from services.hostmgr.hosts.hostname_claims import HostnameClaims
 from services.hostmgr.hosts.spread_turns import SpreadTurns
 from services.hostmgr.in_flight import InFlight
@@ -189,7 +190,7 @@ class HostManagerCore:
             self.daemons.hosts_changed()  # daemons may be constrained by the label
 
     def _read_asked(self) -> None:
-        self.cache.host_pools.read_asked(partial(self._pods.list_requests, self._settings.cluster))
+        self.cache.read_asked(partial(self._pods.list_requests, self._settings.cluster))
 
     def hosts_registered(self, hosts: Sequence[RegisteredHost]) -> None:
         if not self._stopping.is_set():
@@ -281,7 +282,7 @@ class HostManagerCore:
     def launch(self, job_id: JobId, lease_id: str, placements: Sequence[Placement]) -> LaunchResult:
         self._check_unlocked("Launch", "launch")
         hostnames = [placement.hostname for placement in placements]
-        with self._turns.launching(lease_id), self.cache.launches.launching(hostnames):
+        with self._turns.launching(lease_id), self.cache.launching(hostnames):
             return self._launcher.launch(job_id, lease_id, placements)
 
     def place_and_launch(self, job_id: JobId, limit: int, for_gang: bool = False) -> LaunchedBatch:

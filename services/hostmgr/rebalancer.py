@@ -34,7 +34,8 @@ from peloton.scheduling.rebalance import plan
 from peloton.scheduling.relocation import HostNow
 from services.grpc_errors import abort_on_error
 from services.hostmgr.hosts.domain_counts import Counts, everywhere
-from services.hostmgr.hosts.host_cache import HOSTS_UNKNOWN, HostCache
+from services.hostmgr.hosts.host_cache import HostCache
+from services.hostmgr.hosts.host_state import HOSTS_UNKNOWN
 from services.hostmgr.hosts.resource_holds import ComingBackOf
 
 log = logging.getLogger(__name__)

@@ -25,7 +25,7 @@ from services.hostmgr.driver import PodOnHost
 from services.hostmgr.host_pool_controller import HostPoolController
 from services.hostmgr.host_services import NO_POOLS, HostServiceServicer, MaintenanceServicer, Uses
 from services.hostmgr.hosts.capacity_finder import UNRECORDED_JOB
-from services.hostmgr.hosts.host_cache import HOSTS_UNKNOWN
+from services.hostmgr.hosts.host_state import HOSTS_UNKNOWN
 from services.hostmgr.maintenance import HostMaintainer
 from services.hostmgr.manager import HostManagerCore
 from services.hostmgr.rebalancer import Rebalancer, RebalanceServicer

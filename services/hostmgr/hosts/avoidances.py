@@ -5,15 +5,9 @@ The records are bounded, with old entries dropped, and lost with the leader.
 
 from __future__ import annotations
 
-import logging
-import threading
-import time
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
-
-from opentelemetry import metrics
-from opentelemetry.metrics import CallbackOptions, Meter, Observation
 
 from peloton.lifecycle.avoidance import (
     FAILED_HOSTS_MAX,
@@ -30,32 +24,25 @@ from peloton.lifecycle.avoidance import (
     limit_avoided,
 )
 from peloton.lifecycle.flapping import Returns, after_return
-from peloton.lifecycle.reason_text import misfit_text
 from peloton.model.ids import Hostname, JobId
 from peloton.model.reason import Misfit
-
-log = logging.getLogger(__name__)
+from services.hostmgr.hosts.effects import Effect, HostAvoided, event
 
 HOSTS_MAX = 50_000
 JOBS_MAX = 10_000
 """Limits of recorded hosts and jobs with failures; the ones with the oldest failures are dropped."""
 NUMBERED_MAX = 3
 """Limit of avoided hosts for which a reason lists each; more are counted under one rule."""
-OnAvoided = Callable[[Hostname, Misfit, float], None]
-"""A host, why it is avoided, and for how many seconds."""
 NEW = Record()
 NEVER = Returns()
 
 
 class HostAvoidances:
-    """Records of failures and returns of hosts. Any thread may call; times are of the monotonic clock."""
+    """Records of failures and returns of hosts. Times are of the monotonic clock."""
 
-    def __init__(
-        self, host_count: Callable[[], int], meter: Meter | None = None, on_avoided: OnAvoided = lambda *_: None
-    ) -> None:
-        """``on_avoided`` is called for each host when its avoidance starts."""
-        self._host_count, self._on_avoided = host_count, on_avoided
-        self._lock = threading.Lock()
+    def __init__(self, host_count: Callable[[], int], effects: list[Effect] | None = None) -> None:
+        """``host_count`` returns the number of registered hosts. ``effects`` gets each avoidance that starts."""
+        self._host_count, self._effects = host_count, effects if effects is not None else []
         self._hosts: OrderedDict[Hostname, Record] = OrderedDict()
         self._jobs: OrderedDict[JobId, dict[Hostname, Record]] = OrderedDict()
         self._avoided: dict[Hostname, Record | Returns] = {}  # by all jobs: at most a share of the hosts
@@ -64,20 +51,18 @@ class HostAvoidances:
         self._maintained: frozenset[Hostname] = frozenset()  # as of the last report of hosts
         self._excused: set[Hostname] = set()  # hosts that left and were maintained then or since
         self._returns: OrderedDict[Hostname, Returns] = OrderedDict()
-        meter = meter or metrics.get_meter("peloton.hostmgr")
-        meter.create_observable_gauge("peloton.hosts.avoided", [self._read_avoided])
 
+    @event(HostAvoided)
     def take(self, ends: Iterable[RunEnd], now_s: float) -> None:
         ends = [end for end in ends if end.host and (end.is_failure or end.is_success)]
         if not ends:
             return
         host_count = self._host_count()
-        with self._lock:
-            for end in ends:
-                if end.is_failure:
-                    self._record_failure(end, now_s, host_count)
-                else:
-                    self._record_success(end, now_s)
+        for end in ends:
+            if end.is_failure:
+                self._record_failure(end, now_s, host_count)
+            else:
+                self._record_success(end, now_s)
 
     def _record_failure(self, end: RunEnd, now_s: float, host_count: int) -> None:
         job_id, host = end.pod_id.job_id, end.host
@@ -108,26 +93,25 @@ class HostAvoidances:
         """Records the hosts of the cluster. A return from a maintenance is no flapping; the maintenance has mostly
         ended when the host is seen again, so it is recorded at the departure. More returns at once than hosts may be
         avoided are attributed to the cluster."""
-        with self._lock:
-            there, before = frozenset(hosts), self._there
-            in_maintenance, maintained_before = frozenset(maintained), self._maintained
-            self._there, self._maintained = there, in_maintenance
-            gone = before - there
-            self._gone.update(dict.fromkeys(sorted(gone), now_s))
-            self._excused |= (gone & maintained_before) | (self._gone.keys() & in_maintenance)
-            if there == before:
-                return
-            back = [host for host in sorted(there - before) if host in self._gone]
-            for host in back:
-                del self._gone[host]
-            while len(self._gone) > HOSTS_MAX:
-                self._excused.discard(self._gone.popitem(last=False)[0])
-            suspect = [host for host in back if host not in self._excused]
-            self._excused.difference_update(back)
-            most = limit_avoided(len(there))
-            if len(suspect) <= most:
-                for host in suspect:
-                    self._came_back(host, now_s, most)
+        there, before = frozenset(hosts), self._there
+        in_maintenance, maintained_before = frozenset(maintained), self._maintained
+        self._there, self._maintained = there, in_maintenance
+        gone = before - there
+        self._gone.update(dict.fromkeys(sorted(gone), now_s))
+        self._excused |= (gone & maintained_before) | (self._gone.keys() & in_maintenance)
+        if there == before:
+            return
+        back = [host for host in sorted(there - before) if host in self._gone]
+        for host in back:
+            del self._gone[host]
+        while len(self._gone) > HOSTS_MAX:
+            self._excused.discard(self._gone.popitem(last=False)[0])
+        suspect = [host for host in back if host not in self._excused]
+        self._excused.difference_update(back)
+        most = limit_avoided(len(there))
+        if len(suspect) <= most:
+            for host in suspect:
+                self._came_back(host, now_s, most)
 
     def _came_back(self, host: Hostname, now_s: float, most: int) -> None:
         self._drop_expired(now_s)
@@ -143,8 +127,7 @@ class HostAvoidances:
 
     def _avoid(self, host: Hostname, record: Record | Returns, now_s: float) -> None:
         self._avoided[host] = record
-        log.warning("host %s is %s; for %.0f s", host, misfit_text(record.why), record.until_s - now_s)
-        self._on_avoided(host, record.why, record.until_s - now_s)
+        self._effects.append(HostAvoided(host, record.why, record.until_s - now_s))
 
     def _exonerate(self, job_id: JobId) -> None:
         """Removes the failures of the job from hosts, because the job itself is broken."""
@@ -171,32 +154,26 @@ class HostAvoidances:
             del self._avoided[host]
 
     def of_job(self, job_id: JobId, now_s: float) -> HostAvoidance:
-        with self._lock:
-            self._drop_expired(now_s)
-            own = self._jobs.get(job_id, {})
-            avoided = {host: record.why for host, record in self._avoided.items()}
-            if len(avoided) > NUMBERED_MAX:
-                avoided = {host: Misfit(why.rule) for host, why in avoided.items()}
-            if is_own_fault(count_failed(own.values(), now_s), self._host_count()):
-                own = {}
-            avoided |= {host: record.why for host, record in own.items() if record.is_avoided(now_s)}
-            deprioritized = frozenset(host for host, record in own.items() if record.is_deprioritized(now_s))
-            return HostAvoidance(avoided, deprioritized) if avoided or deprioritized else NO_AVOIDANCE
+        self._drop_expired(now_s)
+        own = self._jobs.get(job_id, {})
+        avoided = {host: record.why for host, record in self._avoided.items()}
+        if len(avoided) > NUMBERED_MAX:
+            avoided = {host: Misfit(why.rule) for host, why in avoided.items()}
+        if is_own_fault(count_failed(own.values(), now_s), self._host_count()):
+            own = {}
+        avoided |= {host: record.why for host, record in own.items() if record.is_avoided(now_s)}
+        deprioritized = frozenset(host for host, record in own.items() if record.is_deprioritized(now_s))
+        return HostAvoidance(avoided, deprioritized) if avoided or deprioritized else NO_AVOIDANCE
 
     def list_avoided(self, now_s: float) -> dict[Hostname, tuple[Misfit, float]]:
         """Returns the avoided hosts, with the reason and the remaining seconds."""
-        with self._lock:
-            self._drop_expired(now_s)
-            return {host: (record.why, record.until_s - now_s) for host, record in self._avoided.items()}
+        self._drop_expired(now_s)
+        return {host: (record.why, record.until_s - now_s) for host, record in self._avoided.items()}
 
     def list_gone(self, within_s: float, now_s: float) -> dict[Hostname, float]:
         """Returns the hosts that left the cluster since this process leads and are not back, and how many seconds
         ago."""
-        with self._lock:
-            return {host: now_s - at_s for host, at_s in self._gone.items() if now_s - at_s <= within_s}
-
-    def _read_avoided(self, _: CallbackOptions) -> list[Observation]:
-        return [Observation(len(self.list_avoided(time.monotonic())))]
+        return {host: now_s - at_s for host, at_s in self._gone.items() if now_s - at_s <= within_s}
 
 
 def _select_recorded(own: dict[Hostname, Record], now_s: float) -> dict[Hostname, Record]:

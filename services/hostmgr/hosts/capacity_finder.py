@@ -1,95 +1,52 @@
-"""The part of the ``HostCache`` that tries planned pods on the current hosts."""
+"""The part of the state that tries planned pods on the current hosts."""
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from peloton.lifecycle.constraints import HOSTNAME_LABEL, label_pairs
-from peloton.model.daemon import DaemonHost
 from peloton.model.host import POD_SLOTS_UNLIMITED
-from peloton.model.ids import JobId
-from peloton.model.planned_capacity import FoundCapacity, PlannedPods
+from peloton.model.ids import Hostname, JobId
 from peloton.model.pod import PodShape
 from peloton.model.reason import HostRule, Misfit
 from peloton.model.resources import Resources
-from peloton.scheduling.capacity import find_capacity
-from peloton.scheduling.fit import PORTS_MAX, HostKind
+from peloton.scheduling.fit import PORTS_MAX
 from peloton.scheduling.fleet import Fleet
 from peloton.scheduling.rows import HostRow
-from peloton.scheduling.spreading import Spreading
 from peloton.scheduling.trial import TrialFleet
 from services.hostmgr.driver import RegisteredHost
 from services.hostmgr.hosts.avoidances import HostAvoidances
 from services.hostmgr.hosts.daemon_hosts import DaemonHosts
-from services.hostmgr.hosts.domain_counts import Counts, everywhere
 from services.hostmgr.hosts.host_chooser import HostChooser
 from services.hostmgr.hosts.host_resources import HostResources
 from services.hostmgr.hosts.host_table import HostTable
 
+UnannouncedHost = tuple[RegisteredHost, Resources, HostResources | None, Resources]
+"""A host without offers, its free resources, its earlier state, and the resources reserved for daemons."""
 UNRECORDED_JOB = JobId("")
 """The id of a planned job, which has no records."""
 
 
 class CapacityFinder:
-    """Finds free resources for planned pods. Any thread may call; table and lock are the ``HostCache``'s."""
+    """Copies of the hosts for planned pods. The owner packs pods on a copy between two events."""
 
     def __init__(
-        self,
-        lock: threading.RLock,
-        table: HostTable,
-        chooser: HostChooser,
-        daemons: DaemonHosts,
-        avoidances: HostAvoidances,
-        clock: Callable[[], float],
+        self, table: HostTable, chooser: HostChooser, daemons: DaemonHosts, avoidances: HostAvoidances
     ) -> None:
-        self._lock, self._table, self._chooser = lock, table, chooser
-        self._daemons, self._avoidances, self._clock = daemons, avoidances, clock
+        self._table, self._chooser, self._daemons, self._avoidances = table, chooser, daemons, avoidances
 
-    def find(self, pods: Sequence[PlannedPods], counts: Counts) -> list[FoundCapacity]:
-        """Returns for how many planned pods there are free resources. Leased resources count as free. ``counts`` are
-        for pods with spread constraints. Nearly all work is done without the lock, so that leases continue
-        meanwhile."""
-        shapes = list(dict.fromkeys(each.shape for each in pods))
-        fleet = self._fleet()
-        with self._lock:
-            barred = self._prepare(fleet, shapes)
-        return find_capacity(fleet, pods, barred, Spreading(fleet, everywhere(counts)) if counts else None)
-
-    def for_daemon(self, shape: PodShape) -> list[DaemonHost]:
-        """Returns the registered hosts on which a daemon with such pods would run, by name, and which of them have
-        enough free resources in addition to the reservations of other daemons."""
-        fleet = self._fleet()
-        flags = zip(fleet.names, fleet.large_enough(shape).tolist(), fleet.fitting(shape, {}).tolist(), strict=True)
-        with self._lock:
-            registered, unavailable = dict(self._table.registered.by_name), self._table.unavailable()
-        found = [one for one in sorted(flags) if one[1] and one[0] in registered]
-        hosts = [registered[name] for name, *_ in found]
-        left = self._daemons.less_overhead([HostKind(host.capacity, host.labels) for host in hosts])
-        return [
-            DaemonHost(name, host.capacity, kind.capacity, has_capacity, name in unavailable)
-            for (name, _, has_capacity), host, kind in zip(found, hosts, left, strict=True)
+    def copy_hosts(self) -> tuple[TrialFleet, list[UnannouncedHost]]:
+        """Returns a copy of the hosts with offers, and the hosts without offers, which ``complete`` adds to it."""
+        fleet, table = TrialFleet(self._table.free_resources.fleet), self._table
+        hosts = table.free_resources.hosts
+        return fleet, [
+            (table.registered.by_name[name], free, hosts.get(name), self._daemons.missing_on(name))
+            for name, free in table.list_unannounced().items()
         ]
 
-    def _fleet(self) -> TrialFleet:
-        """Copies the fleet, and adds the hosts without offers with their free resources by the host book."""
-        with self._lock:
-            fleet, table = TrialFleet(self._table.free_resources.fleet), self._table
-            unannounced = [
-                (
-                    table.registered.by_name[name],
-                    free,
-                    table.free_resources.hosts.get(name),
-                    self._daemons.missing_on(name),
-                )
-                for name, free in table.list_unannounced().items()
-            ]
-        fleet.put_hosts([_row(*one, len(fleet)) for one in unannounced])
-        return fleet
-
-    def _prepare(self, fleet: Fleet, shapes: Sequence[PodShape]) -> dict[PodShape, dict[int, Misfit]]:
+    def prepare(self, fleet: Fleet, shapes: Sequence[PodShape]) -> dict[PodShape, dict[int, Misfit]]:
         """Prepares the fleet as for a lease; returns hosts that take none of the pods."""
-        now_s = self._clock()
+        now_s = self._table.now_s
         avoidance = self._avoidances.of_job(UNRECORDED_JOB, now_s)
         are_gpus_kept = self._table.gpu_waits.keep_from((UNRECORDED_JOB, False), now_s)
         self._chooser.prepare(fleet, shapes, frozenset(), avoidance)
@@ -111,6 +68,15 @@ class CapacityFinder:
             if why is not None and why.rule in (HostRule.HELD, HostRule.RESERVED):
                 found[fleet.row_of[name]] = why
         return found
+
+    def in_service(self) -> tuple[dict[Hostname, RegisteredHost], set[Hostname]]:
+        """Returns the registered hosts, and which of them are unavailable."""
+        return dict(self._table.registered.by_name), self._table.unavailable()
+
+
+def complete(fleet: TrialFleet, unannounced: Sequence[UnannouncedHost]) -> None:
+    """Adds the hosts without offers with their free resources by the cluster's report."""
+    fleet.put_hosts([_row(*one, len(fleet)) for one in unannounced])
 
 
 def _row(

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from peloton.model.ids import Hostname
 from peloton.model.resources import Resources
-from services.hostmgr.in_flight import InFlight
 
 WORDS_UNTIL_COUNTED = 2
 """Number of reports of all hosts after the end of a launch: the first may predate it, the second does not."""
@@ -19,7 +19,7 @@ class _Claimed:
 
 
 class ClaimedResources:
-    """Claimed resources of each host with a launch since the last reports. Protected by the lock of ``HostCache``."""
+    """Claimed resources of each host with a launch since the last reports."""
 
     def __init__(self) -> None:
         self._hosts: dict[Hostname, _Claimed] = {}
@@ -29,7 +29,7 @@ class ClaimedResources:
         earlier = self._hosts.get(hostname)
         self._hosts[hostname] = _Claimed(claim + earlier.amounts if earlier else claim)
 
-    def heard(self, launching: InFlight[str]) -> None:
+    def heard(self, launching: Collection[Hostname]) -> None:
         """Handles a report of the resources held on all hosts. ``launching`` are the hosts with launches under way."""
         for hostname, claimed in list(self._hosts.items()):
             claimed.words = 0 if hostname in launching else claimed.words + 1

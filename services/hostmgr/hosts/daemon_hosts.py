@@ -7,21 +7,21 @@ overhead, so a daemon that ends and returns changes nothing for them.
 
 from __future__ import annotations
 
-import threading
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from peloton.lifecycle.constraints import HOSTNAME_LABEL, mentions
-from peloton.model.daemon import Daemon, DaemonReach, WaitingDaemonPod
+from peloton.model.daemon import Daemon, WaitingDaemonPod
 from peloton.model.host_pool import HOST_POOL_LABEL
 from peloton.model.ids import Hostname, JobId, PodId
 from peloton.model.pod import PodShape
 from peloton.model.reason import HostRule, Misfit
 from peloton.model.resources import Resources, compute_needed
-from peloton.scheduling.fit import HostKind, HostView, capacity_misfit, misfit, reach
+from peloton.scheduling.fit import HostKind, HostView, capacity_misfit, misfit
 from services.hostmgr.driver import NOTHING, RegisteredHost
 from services.hostmgr.hosts.daemon_waits import DaemonWaits
+from services.hostmgr.hosts.effects import event
 from services.hostmgr.hosts.host_chooser import LEASED
 from services.hostmgr.hosts.host_resources import HostResources
 from services.hostmgr.hosts.host_table import HostTable
@@ -40,11 +40,10 @@ class DaemonFit:
 
 
 class DaemonHosts:
-    """State of daemons on hosts. Any thread may call. ``lock`` is the lock of the host book, which protects
-    ``table``."""
+    """State of daemons on hosts."""
 
-    def __init__(self, table: HostTable, lock: threading.RLock) -> None:
-        self._table, self._lock = table, lock
+    def __init__(self, table: HostTable) -> None:
+        self._table = table
         self._wanted: dict[JobId, Daemon] = {}
         self._shapes: dict[JobId, PodShape] = {}  # of the wanted daemons
         self._ended: dict[JobId, Resources] = {}  # daemons no longer wanted, with remaining pods -> request of each pod
@@ -61,60 +60,60 @@ class DaemonHosts:
 
     # -- changes
 
+    @event()
     def want(self, daemons: Iterable[Daemon]) -> None:
         """Sets the wanted daemons."""
         wanted = {daemon.job_id: daemon for daemon in daemons}
-        with self._lock:
-            if wanted == self._wanted:
-                return
-            jobs = wanted.keys() | self._wanted.keys()
-            self._news |= {job for job in jobs if wanted.get(job) != self._wanted.get(job)}
-            self._waits.keep(wanted)
-            self._wanted = wanted
-            held = self._ended | {job: compute_needed(shape.resources) for job, shape in self._shapes.items()}
-            self._ended = {job: held[job] for job in sorted(held.keys() - wanted) if self._pod_counts[job]}
-            self._shapes = {job: daemon.shape for job, daemon in sorted(wanted.items())}
-            self._naming = tuple(job for job, shape in self._shapes.items() if _names_hosts(shape))
-            self._matching, self._hosts_of = {}, {}
-            self.version += 1
-            self.keep_resources(self._table.free_resources.hosts)
+        if wanted == self._wanted:
+            return
+        jobs = wanted.keys() | self._wanted.keys()
+        self._news |= {job for job in jobs if wanted.get(job) != self._wanted.get(job)}
+        self._waits.keep(wanted)
+        self._wanted = wanted
+        held = self._ended | {job: compute_needed(shape.resources) for job, shape in self._shapes.items()}
+        self._ended = {job: held[job] for job in sorted(held.keys() - wanted) if self._pod_counts[job]}
+        self._shapes = {job: daemon.shape for job, daemon in sorted(wanted.items())}
+        self._naming = tuple(job for job, shape in self._shapes.items() if _names_hosts(shape))
+        self._matching, self._hosts_of = {}, {}
+        self.version += 1
+        self.keep_resources(self._table.free_resources.hosts)
 
+    @event()
     def hosts_changed(self) -> None:
         """Handles hosts that were registered or removed."""
-        with self._lock:
-            registered = self._table.registered
-            news, self._kinds_version = registered.take_news(), registered.kinds_version
-            if not self._shapes or not news:
-                return
-            self.keep_resources(news)
-            self._waits.forget(name for name in news if name not in registered.by_name)
-            for job_id in self._shapes:
-                before, among = self._hosts_of.get(job_id), self._among(job_id, news)
-                if before is None:
-                    self._news.add(job_id)
-                elif before.intersection(news) != among:
-                    self._news.add(job_id)
-                    self._hosts_of[job_id] = before.difference(news) | among
+        registered = self._table.registered
+        news, self._kinds_version = registered.take_news(), registered.kinds_version
+        if not self._shapes or not news:
+            return
+        self.keep_resources(news)
+        self._waits.forget(name for name in news if name not in registered.by_name)
+        for job_id in self._shapes:
+            before, among = self._hosts_of.get(job_id), self._among(job_id, news)
+            if before is None:
+                self._news.add(job_id)
+            elif before.intersection(news) != among:
+                self._news.add(job_id)
+                self._hosts_of[job_id] = before.difference(news) | among
 
+    @event()
     def take_news(self) -> set[JobId]:
         """Returns daemons that started, changed or ended since the last call, whose matching hosts have changed, or
         that have a pod which found too few free resources and would fit now."""
-        with self._lock:
-            found, self._news = self._news, set()
-            return found | self._waits.take_fitting(self._fits, self._table.is_unavailable)
+        found, self._news = self._news, set()
+        return found | self._waits.take_fitting(self._fits, self._table.is_unavailable)
 
     def _fits(self, job_id: JobId, pod: WaitingDaemonPod) -> bool:
         return isinstance(self._as_seen(job_id, pod), HostResources)
 
+    @event()
     def record_launched(self, pods: Iterable[tuple[PodId, Hostname]]) -> None:
         """Records launched pods of any jobs."""
-        with self._lock:
-            hosts = {host: None for pod_id, host in pods if self._add(pod_id, host)}
-            self.keep_resources(hosts)
+        hosts = {host: None for pod_id, host in pods if self._add(pod_id, host)}
+        self.keep_resources(hosts)
 
+    @event()
     def record_ended(self, pod_ids: Iterable[PodId]) -> None:
-        with self._lock:
-            self.keep_resources([host for pod_id in pod_ids if (host := self._drop(pod_id))])
+        self.keep_resources([host for pod_id in pod_ids if (host := self._drop(pod_id))])
 
     def _add(self, pod_id: PodId, host: Hostname) -> bool:
         if pod_id.job_id not in self._shapes:
@@ -150,11 +149,10 @@ class DaemonHosts:
 
     def keep_resources(self, hostnames: Iterable[Hostname]) -> None:
         """Reserves resources on these hosts for wanted daemons that do not run there yet."""
-        with self._lock:
-            for hostname in hostnames:
-                host = self._table.free_resources.hosts.get(hostname)
-                if host is not None:
-                    self._table.free_resources.keep_resources(host, *self._missing_requests(host))
+        for hostname in hostnames:
+            host = self._table.free_resources.hosts.get(hostname)
+            if host is not None:
+                self._table.free_resources.keep_resources(host, *self._missing_requests(host))
 
     def missing_on(self, name: Hostname) -> Resources:
         """Returns the requests of wanted daemons that do not run on a registered host yet."""
@@ -190,18 +188,18 @@ class DaemonHosts:
             found = self._matching[traits] = tuple(job for job, shape in others if _suits(shape, kind))
         return found + tuple(job for job in self._naming if _suits(self._shapes[job], kind))
 
+    @event()
     def hosts_of(self, job_id: JobId) -> frozenset[Hostname]:
         """Returns the registered hosts that require a daemon; none when it is not wanted. The caller needs no wake-up
         for them."""
-        with self._lock:
-            if job_id not in self._shapes:
-                return frozenset()
-            self.hosts_changed()
-            self._news.discard(job_id)
-            found = self._hosts_of.get(job_id)
-            if found is None:
-                found = self._hosts_of[job_id] = self._among(job_id, self._table.registered.by_name)
-            return found
+        if job_id not in self._shapes:
+            return frozenset()
+        self.hosts_changed()
+        self._news.discard(job_id)
+        found = self._hosts_of.get(job_id)
+        if found is None:
+            found = self._hosts_of[job_id] = self._among(job_id, self._table.registered.by_name)
+        return found
 
     def _among(self, job_id: JobId, names: Iterable[Hostname]) -> frozenset[Hostname]:
         """Returns the hosts among these that are registered and match."""
@@ -210,21 +208,17 @@ class DaemonHosts:
         kinds = ((host.hostname, HostKind(host.capacity, host.labels)) for host in hosts)
         return frozenset(name for name, kind in kinds if job_id in self._daemons_matching(kind))
 
-    def reach(self, shape: PodShape) -> DaemonReach:
-        """Returns on which registered hosts such a daemon would run. Evaluates without the lock."""
-        with self._lock:
-            registered = self._table.registered
-            kinds = registered.kinds(registered.by_name if _names_hosts(shape) else ())
-        return DaemonReach(*reach(shape, kinds))
+    def kinds_for(self, shape: PodShape) -> list[HostKind]:
+        """Returns the kinds of registered hosts among which such a daemon finds its hosts."""
+        registered = self._table.registered
+        return registered.kinds(registered.by_name if _names_hosts(shape) else ())
 
     def list_wanted(self) -> list[JobId]:
-        with self._lock:
-            return list(self._shapes)
+        return list(self._shapes)
 
     def read_versions(self) -> tuple[int, int]:
         """Returns versions that change with the hosts and with the wanted daemons."""
-        with self._lock:
-            return self._kinds_version, self.version
+        return self._kinds_version, self.version
 
     # -- overhead
 
@@ -236,20 +230,17 @@ class DaemonHosts:
     def overheads(self, unavailable: Collection[Hostname]) -> dict[str, Resources]:
         """Returns the overhead by host pool, with an empty name while host pools are disabled."""
         found: dict[str, Resources] = {}
-        with self._lock:
-            if not self._shapes and not self._ended:
-                return found
-            registered = self._table.registered
-            for there, held in self._find_held_by_ended(unavailable):
-                pool = str(there.labels.get(HOST_POOL_LABEL, ""))
-                found[pool] = found.get(pool, NOTHING) + held
-            gone = [
-                HostKind(host.capacity, host.labels, -1) for n in unavailable if (host := registered.by_name.get(n))
-            ]
-            kinds = registered.kinds(registered.by_name if self._naming else ())
-            for kind in [*kinds, *gone]:
-                pool = str(kind.labels.get(HOST_POOL_LABEL, ""))
-                found[pool] = found.get(pool, NOTHING) + self._of_kind(kind) * kind.count
+        if not self._shapes and not self._ended:
+            return found
+        registered = self._table.registered
+        for there, held in self._find_held_by_ended(unavailable):
+            pool = str(there.labels.get(HOST_POOL_LABEL, ""))
+            found[pool] = found.get(pool, NOTHING) + held
+        gone = [HostKind(host.capacity, host.labels, -1) for n in unavailable if (host := registered.by_name.get(n))]
+        kinds = registered.kinds(registered.by_name if self._naming else ())
+        for kind in [*kinds, *gone]:
+            pool = str(kind.labels.get(HOST_POOL_LABEL, ""))
+            found[pool] = found.get(pool, NOTHING) + self._of_kind(kind) * kind.count
         return found
 
     def _find_held_by_ended(self, unavailable: Collection[Hostname]) -> Iterator[tuple[RegisteredHost, Resources]]:
@@ -260,8 +251,7 @@ class DaemonHosts:
 
     def less_overhead(self, kinds: Sequence[HostKind]) -> list[HostKind]:
         """Returns these kinds of hosts with the capacity available to other pods."""
-        with self._lock:
-            return [replace(kind, capacity=kind.capacity - self._of_kind(kind)) for kind in kinds]
+        return [replace(kind, capacity=kind.capacity - self._of_kind(kind)) for kind in kinds]
 
     def _of_kind(self, kind: HostKind) -> Resources:
         """Returns the overhead on a host of this kind, at most its capacity."""
@@ -270,18 +260,18 @@ class DaemonHosts:
 
     # -- launches
 
+    @event()
     def fit_pods(self, job_id: JobId, pods: Sequence[WaitingDaemonPod]) -> DaemonFit:
         """Returns which of these pods fit on their hosts, in the free resources and the ones reserved for them."""
         fit: dict[Hostname, HostResources] = {}
         refused: dict[Hostname, Misfit] = {}
-        with self._lock:
-            for pod in pods:
-                seen = self._as_seen(job_id, pod)
-                if isinstance(seen, HostResources):
-                    fit[pod.hostname] = seen
-                else:
-                    refused[pod.hostname] = seen
-                self._waits.note(job_id, pod, refused.get(pod.hostname))
+        for pod in pods:
+            seen = self._as_seen(job_id, pod)
+            if isinstance(seen, HostResources):
+                fit[pod.hostname] = seen
+            else:
+                refused[pod.hostname] = seen
+            self._waits.note(job_id, pod, refused.get(pod.hostname))
         return DaemonFit(fit, refused)
 
     def _as_seen(self, job_id: JobId, pod: WaitingDaemonPod) -> HostResources | Misfit:

@@ -11,7 +11,7 @@ from services.hostmgr.hosts.host_resources_table import HostResourcesTable
 
 
 class DaemonWaits:
-    """Waiting pods, at most one for each daemon and host. Protected by the lock of the host book."""
+    """Waiting pods, at most one for each daemon and host."""
 
     def __init__(self, free_resources: HostResourcesTable) -> None:
         self._resources = free_resources

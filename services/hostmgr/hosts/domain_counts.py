@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from peloton.lifecycle.constraints import host_labels, only_value
@@ -21,11 +20,10 @@ NO_COUNTS: Counts = {}
 
 
 class DomainCounts:
-    """Counts pods by domain. Protected by the lock of ``HostCache``."""
+    """Counts of pods by domain, computed from the hosts."""
 
-    def __init__(self, table: HostTable, lock: threading.RLock) -> None:
+    def __init__(self, table: HostTable) -> None:
         self._table = table
-        self._lock = lock
         self._open: dict[tuple[PodShape, str], frozenset[str]] = {}
         self._version: tuple[int, frozenset[Hostname]] = 0, frozenset()
 
@@ -34,15 +32,14 @@ class DomainCounts:
     ) -> Counts:
         """Counts pods and open domains. ``pod_counts`` maps the hosts of the job's pods to their number. Pods count on
         any host; hosts in maintenance and ``drained`` ones open no domain."""
-        with self._lock:
-            return {
-                shape: tuple(
-                    DomainCount(self._pods(rule.label, pod_counts), self._open_for(shape, rule.label, drained))
-                    for rule in shape.layout.spread
-                )
-                for shape in shapes
-                if shape.layout
-            }
+        return {
+            shape: tuple(
+                DomainCount(self._pods(rule.label, pod_counts), self._open_for(shape, rule.label, drained))
+                for rule in shape.layout.spread
+            )
+            for shape in shapes
+            if shape.layout
+        }
 
     def _pods(self, label: str, pod_counts: Mapping[Hostname, int]) -> dict[str, int]:
         pods: dict[str, int] = {}

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import uuid
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 
@@ -49,12 +48,16 @@ class Choice:
     without_host: set[PodShape] = field(default_factory=set)  # shapes for which no host was found
 
     def lease(
-        self, hosts: tuple[LeasedHost, ...], domains: dict[PodShape, tuple[Domains, ...]], desired: Sequence[Desired]
+        self,
+        lease_id: str,
+        hosts: tuple[LeasedHost, ...],
+        domains: dict[PodShape, tuple[Domains, ...]],
+        desired: Sequence[Desired],
     ) -> HostLease:
         returning = {instance for instance, _ in self.awaited}
         short = frozenset(self.refused) | {pod.shape for pod in desired if pod.instance_id in returning}
         return HostLease(
-            str(uuid.uuid4()),
+            lease_id,
             hosts,
             self.refused,
             self.awaited,
@@ -68,7 +71,6 @@ class Choice:
 @dataclass(frozen=True, slots=True)
 class HostChooser:
     table: HostTable
-    wall_ns: Callable[[], int]
 
     def choose(
         self,
@@ -278,7 +280,7 @@ class HostChooser:
 
     def _goes_soon(self, host: HostResources) -> Misfit | None:
         start_ns = host.goes_ns
-        if start_ns and start_ns - GOES_NOTICE_NS <= self.wall_ns():
+        if start_ns and start_ns - GOES_NOTICE_NS <= self.table.now_ns:
             return Misfit(HostRule.GOES_SOON)
         return None
 

@@ -1,25 +1,25 @@
-"""The part of the ``HostCache`` about the load of hosts, for the strategy that places by load."""
+"""The part of the state about the load of hosts, for the strategy that places by load."""
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterable
 
 from peloton.model.ids import Hostname
+from services.hostmgr.hosts.effects import event
 from services.hostmgr.hosts.host_table import HostTable
 
 
 class HostLoadCache:
-    """Loads of hosts. Any thread may call; table and lock are the ``HostCache``'s."""
+    """Loads of hosts, kept with their rows of the fleet."""
 
-    def __init__(self, lock: threading.RLock, table: HostTable) -> None:
-        self._lock, self._table = lock, table
+    def __init__(self, table: HostTable) -> None:
+        self._table = table
 
+    @event()
     def set_measured(self, beyond: dict[Hostname, tuple[int, int]], late: Iterable[Hostname] = ()) -> None:
         """Sets the cpu and memory in use beyond the resources that pods hold, in thousandths of the capacity;
         measurements of ``late`` hosts have expired. Hosts without an offer are skipped."""
-        with self._lock:
-            fleet = self._table.free_resources.fleet
-            for hostname, found in (beyond | dict.fromkeys(late, (0, 0))).items():
-                if (row := fleet.row_of.get(hostname)) is not None:
-                    fleet.loads.set(row, found)
+        fleet = self._table.free_resources.fleet
+        for hostname, found in (beyond | dict.fromkeys(late, (0, 0))).items():
+            if (row := fleet.row_of.get(hostname)) is not None:
+                fleet.loads.set(row, found)

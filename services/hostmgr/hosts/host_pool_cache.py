@@ -1,27 +1,26 @@
-"""The part of the ``HostCache`` about host pools: their definitions, and the resources requested by the pods on each
+"""The part of the state about host pools: their definitions, and the resources requested by the pods on each
 host."""
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import chain
+from collections.abc import Iterable, Iterator, Sequence
 
 from peloton.model.host import HostPoolCapacity
-from peloton.model.host_pool import HostInPool, HostPools, HostPoolTotals
+from peloton.model.host_pool import HostPools, HostPoolTotals
 from peloton.model.ids import Hostname, JobId, PodId
 from services.hostmgr.driver import NOTHING, RegisteredHost
 from services.hostmgr.hosts.asked_amounts import PodAmounts
 from services.hostmgr.hosts.daemon_hosts import DaemonHosts
+from services.hostmgr.hosts.effects import event
 from services.hostmgr.hosts.host_table import HostTable
 from services.hostmgr.hosts.waiting_jobs import WaitingJobs
 
 
 class HostPoolCache:
-    """State of host pools. Any thread may call; table and lock are the ``HostCache``'s."""
+    """State of host pools."""
 
-    def __init__(self, lock: threading.RLock, table: HostTable, waiting: WaitingJobs, daemons: DaemonHosts) -> None:
-        self._lock, self._table, self._waiting, self._daemons = lock, table, waiting, daemons
+    def __init__(self, table: HostTable, waiting: WaitingJobs, daemons: DaemonHosts) -> None:
+        self._table, self._waiting, self._daemons = table, waiting, daemons
         self._pooled = table.pooled
         self.is_stale = False  # requests of pods must be read from storage
 
@@ -34,93 +33,81 @@ class HostPoolCache:
         """Returns the version of the host pools; -1 while they are disabled."""
         return self._pooled.version
 
+    @event()
     def set(self, pools: HostPools) -> set[JobId]:
         """Enables host pools with these definitions; an older version is ignored. Ends leases of hosts whose host pool
         is another one or has changed. Returns the jobs that may find hosts now."""
-        with self._lock:
-            if pools.version <= self._pooled.version:
-                return set()
-            self._pooled.set_pools(pools)
-            seen, changed = self._pooled.again()
-            self._table.set_hosts(seen)
-            unregistered = self._table.free_resources.hosts.keys() - self._table.registered.by_name.keys()
-            for hostname in (*changed, *unregistered):
-                self._table.free_resources.change_pool(hostname)
-            return self._waiting.pop_all()
+        if pools.version <= self._pooled.version:
+            return set()
+        self._pooled.set_pools(pools)
+        seen, changed = self._pooled.again()
+        self._table.set_hosts(seen)
+        unregistered = self._table.free_resources.hosts.keys() - self._table.registered.by_name.keys()
+        for hostname in (*changed, *unregistered):
+            self._table.free_resources.change_pool(hostname)
+        return self._waiting.pop_all()
 
     def capacities(self) -> list[HostPoolCapacity]:
         """Returns the capacity of hosts that take pods, by host pool, less the requests of daemons; empty while host
         pools are disabled."""
-        with self._lock:
-            serves = self._pooled.serves()
-            if not serves:
-                return []
-            unavailable = self._table.unavailable()
-            sums = self._table.registered.by_host_pool(unavailable, self._table.closed)
-            overheads = self._daemons.overheads(unavailable)
-            found = ((name, *sums.get(name, (NOTHING, 0))) for name in sorted(serves))
-            return [
-                HostPoolCapacity(name, serves[name], up - overheads.get(name, NOTHING), slack)
-                for name, up, slack in found
-            ]
-
-    def place_of(self, hostname: str) -> HostInPool | None:
-        """Returns the current and the desired host pool of a host; None while host pools are disabled."""
-        with self._lock:
-            return self._pooled.place_of(hostname)
+        serves = self._pooled.serves()
+        if not serves:
+            return []
+        unavailable = self._table.unavailable()
+        sums = self._table.registered.by_host_pool(unavailable, self._table.closed)
+        overheads = self._daemons.overheads(unavailable)
+        found = ((name, *sums.get(name, (NOTHING, 0))) for name in sorted(serves))
+        return [
+            HostPoolCapacity(name, serves[name], up - overheads.get(name, NOTHING), slack) for name, up, slack in found
+        ]
 
     def moving(self) -> dict[Hostname, str]:
         """Returns the desired host pool of each host, in all clusters, that is in another pool."""
-        with self._lock:
-            return self._pooled.moving()
+        return self._pooled.moving()
 
     def move_bounds(self) -> dict[Hostname, int]:
         """Returns the number of hosts that may be unavailable when a host starts to move, where it differs from the
         installation's."""
-        with self._lock:
-            return self._pooled.move_bounds()
+        return self._pooled.move_bounds()
 
     def totals(self) -> dict[str, HostPoolTotals]:
         """Returns the resources of hosts that take pods, by host pool."""
         found: dict[str, HostPoolTotals] = {}
-        with self._lock:
-            for name, host in self._up():
-                pool, asked = self._pooled.pool_of(name), self._pooled.asked.on_host(name)
-                of_pool = found.get(pool, HostPoolTotals())
-                found[pool] = HostPoolTotals(
-                    of_pool.host_count + 1, of_pool.capacity + host.capacity, of_pool.used + asked
-                )
+        for name, host in self._up():
+            pool, asked = self._pooled.pool_of(name), self._pooled.asked.on_host(name)
+            of_pool = found.get(pool, HostPoolTotals())
+            found[pool] = HostPoolTotals(of_pool.host_count + 1, of_pool.capacity + host.capacity, of_pool.used + asked)
         return found
 
     def hosts_of(self, pool: str) -> list[Hostname]:
         """Returns the hosts of a host pool that take pods."""
-        with self._lock:
-            return [name for name, _ in self._up() if self._pooled.pool_of(name) == pool] if pool else []
+        return [name for name, _ in self._up() if self._pooled.pool_of(name) == pool] if pool else []
 
     def _up(self) -> Iterator[tuple[Hostname, RegisteredHost]]:
         unavailable = self._table.unavailable()
         return ((name, host) for name, host in self._table.registered.by_name.items() if name not in unavailable)
 
-    def read_asked(self, read: Callable[[], Iterable[Sequence[PodAmounts]]]) -> None:
-        """Reads from storage the requests of the pods on each host; pods may launch and end meanwhile."""
-        with self._lock:
-            self.is_stale = False
-            self._pooled.asked.begin_reading()
-        try:
-            pods = list(chain.from_iterable(read()))
-        except BaseException:
+    @event()
+    def begin_reading(self) -> None:
+        """Prepares for requests of pods that are read from storage while pods launch and end."""
+        self.is_stale = False
+        self._pooled.asked.begin_reading()
+
+    @event()
+    def end_reading(self, pods: Iterable[PodAmounts] | None) -> None:
+        """Takes the requests read from storage; None when the read failed."""
+        if pods is None:
             self.is_stale = True
-            raise
-        with self._lock:
+        else:
             self._table.free_resources.recount(self._pooled.asked.end_reading(pods))
 
+    @event()
     def remove_refused(self, pod_ids: Sequence[PodId]) -> None:
         """Removes pods of a claim that storage did not allow to launch."""
-        with self._lock:
-            self._table.free_resources.recount(self._pooled.asked.remove(pod_ids))
+        self._table.free_resources.recount(self._pooled.asked.remove(pod_ids))
 
+    @event()
     def unknown(self, pod_ids: Sequence[PodId]) -> None:
         """Marks requests as stale: it is unknown whether storage allowed these pods of a claim to launch."""
-        with self._lock:
-            self._pooled.asked.confirm((pod.job_id, pod.instance_id) for pod in pod_ids)
-            self.is_stale = self._pooled.are_used
+        self._pooled.asked.confirm((pod.job_id, pod.instance_id) for pod in pod_ids)
+        self.is_stale = self._pooled.are_used

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections import Counter
 from collections.abc import Mapping
 
@@ -14,25 +13,23 @@ from services.hostmgr.hosts.host_table import HostTable
 
 
 class HostSums:
-    """Sums of hosts. Any thread may call; table and lock are the ``HostCache``'s."""
+    """Sums over the hosts of the table."""
 
-    def __init__(self, lock: threading.RLock, table: HostTable) -> None:
-        self._lock, self._table = lock, table
+    def __init__(self, table: HostTable) -> None:
+        self._table = table
 
     def slack(self) -> tuple[int, int]:
         """Returns the revocable cpu of all registered hosts, and the part that pods hold, in thousandths of a core."""
-        with self._lock:
-            held = sum(host.revocable_held.cpu_milli for host in self._table.registered.holders.values())
-            return self._table.registered.revocable_cpu_milli, held
+        held = sum(host.revocable_held.cpu_milli for host in self._table.registered.holders.values())
+        return self._table.registered.revocable_cpu_milli, held
 
     def now(self, capacity: Resources, revocable: Resources, uses: Mapping[Hostname, Use]) -> ClusterSums:
         """Returns the sums at present. ``capacity`` and ``revocable`` cover the hosts that take pods."""
-        with self._lock:
-            table = self._table
-            registered, states = table.registered, self._states()
-            total = registered.total
-            held = total - registered.free_total()
-            slack_held = sum(host.revocable_held.cpu_milli for host in registered.holders.values())
+        table = self._table
+        registered, states = table.registered, self._states()
+        total = registered.total
+        held = total - registered.free_total()
+        slack_held = sum(host.revocable_held.cpu_milli for host in registered.holders.values())
         use = Resources(sum(use.cpu_milli for use in uses.values()), sum(use.memory_mib for use in uses.values()))
         allocation = held + Resources(cpu_milli=slack_held)
         return ClusterSums(capacity, total, allocation, slack_held, revocable.cpu_milli, use, len(uses), states)

@@ -11,6 +11,7 @@ from peloton.model.maintenance import HostMaintenance
 from peloton.model.resources import Resources
 from peloton.scheduling.fit import need_on
 from services.hostmgr.driver import RegisteredHost
+from services.hostmgr.hosts.effects import Effect
 from services.hostmgr.hosts.gpu_waits import GpuWaits
 from services.hostmgr.hosts.host_resources import HostResources
 from services.hostmgr.hosts.host_resources_table import HostResourcesTable
@@ -23,7 +24,7 @@ from services.hostmgr.hosts.resource_holds import PodKey, ResourceHolds
 
 @dataclass(slots=True, eq=False)
 class HostTable:
-    """State owned by ``HostCache`` and protected by its lock, except ``pod_labels``."""
+    """The shared part of ``HostState``, with the time and the effects of the event that is being applied."""
 
     free_resources: HostResourcesTable
     pooled: PooledHosts
@@ -36,6 +37,9 @@ class HostTable:
     reservations: HostReservations = field(default_factory=HostReservations)
     pod_labels: PodLabelIndex = field(default_factory=PodLabelIndex)
     gpu_waits: GpuWaits = field(default_factory=GpuWaits)
+    effects: list[Effect] = field(default_factory=list)
+    now_s: float = 0.0  # by the monotonic clock
+    now_ns: int = 0  # by the wall clock
 
     def set_hosts(self, hosts: Collection[RegisteredHost]) -> None:
         """Sets all hosts, registered or unschedulable."""

@@ -1,9 +1,9 @@
-"""The part of the ``HostCache`` that shows all hosts at once."""
+"""All hosts at once, in columns for pages."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from peloton.model.host_pool import HostPools
@@ -11,7 +11,8 @@ from peloton.model.ids import Hostname
 from peloton.model.maintenance import HostMaintenance
 from peloton.scheduling.columns import ColumnReader, HostColumns
 from services.hostmgr.driver import NOTHING, RegisteredHost
-from services.hostmgr.hosts.host_table import HostTable
+from services.hostmgr.hosts.host_owner import HostOwner
+from services.hostmgr.hosts.host_state import HostState
 
 
 class HostView(NamedTuple):
@@ -24,18 +25,15 @@ class HostView(NamedTuple):
 
 
 class HostViews:
-    """Views of hosts. Any thread may call; table and lock are the ``HostCache``'s."""
+    """Views of hosts. Any thread may call."""
 
-    def __init__(self, lock: threading.RLock, table: HostTable, are_known: Callable[[], bool]) -> None:
-        self._lock, self._table, self._are_known = lock, table, are_known
+    def __init__(self, state: HostState, owner: HostOwner) -> None:
+        self._state, self._owner = state, owner
         self._reading = threading.Lock()
         self._reader = ColumnReader(RegisteredHost("", Hostname(""), "", NOTHING, NOTHING, {}))
 
     def view(self) -> HostView:
-        with self._lock:  # these objects are replaced, never changed
-            registered, withdrawn = self._table.registered.by_name, self._table.withdrawn
-            maintained, pools = self._table.maintained, self._table.pooled.pools
-            are_known = self._are_known()
+        registered, withdrawn, maintained, pools, are_known = self._owner.apply(self._state.share_hosts)
         states = {name: host.state for name, host in withdrawn.items()}
         states |= {name: host.state for name, host in maintained.items()}
         with self._reading:

@@ -13,7 +13,7 @@ from peloton.lifecycle.host_pools import (
     host_pool_labels,
     serving,
 )
-from peloton.model.host_pool import AT_PAR, Factors, HostInPool, HostPools, Workload
+from peloton.model.host_pool import AT_PAR, Factors, HostPools, Workload
 from peloton.model.ids import Hostname
 from peloton.model.resources import Resources
 from services.hostmgr.driver import NOTHING, RegisteredHost
@@ -29,7 +29,7 @@ class _Pool:
 
 
 class PooledHosts:
-    """Hosts with their host pools, owned by ``HostCache`` and protected by its lock."""
+    """Hosts with their host pools."""
 
     def __init__(self) -> None:
         self.asked = AskedAmounts()
@@ -91,10 +91,6 @@ class PooledHosts:
     def serves(self) -> dict[str, frozenset[Workload]]:
         """Returns the workloads that each host pool serves; empty while host pools are disabled."""
         return serving(self._pools.pools.values()) if self._pools is not None else {}
-
-    def place_of(self, hostname: str) -> HostInPool | None:
-        """Returns the current and desired host pool; None while host pools are disabled."""
-        return self._pools.of(hostname) if self._pools is not None else None
 
     def pool_of(self, hostname: str) -> str:
         """Returns the name of the host pool, once host pools are enabled."""

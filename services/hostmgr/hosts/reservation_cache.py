@@ -1,31 +1,22 @@
-"""The part of the ``HostCache`` about hosts reserved for pods."""
+"""The part of the state about hosts reserved for pods."""
 
 from __future__ import annotations
 
-import logging
-import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
-
-from opentelemetry import metrics
-from opentelemetry.metrics import CallbackOptions, Meter, Observation
+from collections.abc import Iterator, Mapping, Sequence
 
 from peloton.lifecycle.avoidance import HostAvoidance
 from peloton.lifecycle.constraints import pod_labels_named
 from peloton.lifecycle.reason_text import reservation_text
 from peloton.lifecycle.reservation import Candidate, limit_reserved
-from peloton.model.host import Host
-from peloton.model.ids import JobId
+from peloton.model.ids import Hostname, JobId
 from peloton.model.pod import PodShape
 from peloton.model.reservation import HostReservation, SoonestHost, WaitingPod
 from peloton.model.times import NS_PER_S
 from peloton.scheduling.fit import by_key, label_misfit, pods_misfit
+from services.hostmgr.hosts.effects import HostReserved, ReservationEnded, event
 from services.hostmgr.hosts.host_chooser import HostChooser
-from services.hostmgr.hosts.host_event_recorder import NO_RECORDER, HostEventRecorder
 from services.hostmgr.hosts.host_table import HostTable
 from services.hostmgr.hosts.waiting_jobs import WaitingJobs
-
-log = logging.getLogger(__name__)
 
 COMPARED_MAX = 200
 """Limit of compared hosts: the hosts with the least missing resources, of the ones that could take the pod when
@@ -35,35 +26,19 @@ FAILED_REST_S = 30.0
 
 
 class ReservationCache:
-    """Reservations of hosts. Any thread may call; table and lock are the ``HostCache``'s; times are of the monotonic
-    clock."""
+    """Reservations of hosts. Times are of the monotonic clock."""
 
-    def __init__(
-        self,
-        lock: threading.RLock,
-        table: HostTable,
-        chooser: HostChooser,
-        waiting: WaitingJobs,
-        wall_ns: Callable[[], int],
-        meter: Meter | None = None,
-        recorder: HostEventRecorder = NO_RECORDER,
-    ) -> None:
-        self._recorder = recorder
-        self._lock, self._table, self._chooser, self._waiting = lock, table, chooser, waiting
-        self._wall_ns = wall_ns
-        meter = meter or metrics.get_meter("peloton.hostmgr")
-        meter.create_observable_gauge("peloton.hosts.reserved", [self._read_count])
+    def __init__(self, table: HostTable, chooser: HostChooser, waiting: WaitingJobs) -> None:
+        self._table, self._chooser, self._waiting = table, chooser, waiting
 
     def may_reserve(self, job_id: JobId, now_s: float) -> bool:
-        with self._lock:
-            kept = self._table.reservations
-            return len(kept) < limit_reserved(len(self._table.registered.by_name)) and kept.may_add(job_id, now_s)
+        kept = self._table.reservations
+        return len(kept) < limit_reserved(len(self._table.registered.by_name)) and kept.may_add(job_id, now_s)
 
     def candidates(self, shape: PodShape, avoidance: HostAvoidance) -> list[Candidate]:
         """Returns hosts that would take the pod if enough resources were released, without their pods; the ones that
         lack least."""
-        with self._lock:
-            return list(self._candidates(shape, avoidance))
+        return list(self._candidates(shape, avoidance))
 
     def _candidates(self, shape: PodShape, avoidance: HostAvoidance) -> Iterator[Candidate]:
         table, fleet, named = self._table, self._table.free_resources.fleet, pod_labels_named(shape.constraint)
@@ -78,63 +53,52 @@ class ReservationCache:
                 is_last = table.capacity_of(hostname).gpu_milli > 0 and not shape.resources.gpu_milli
                 yield Candidate(hostname, host.free, (), is_last)
 
+    @event()
     def record_none_found(self, job_id: JobId, now_s: float) -> None:
-        with self._lock:
-            self._table.reservations.rest(job_id, now_s + FAILED_REST_S)
+        self._table.reservations.rest(job_id, now_s + FAILED_REST_S)
 
+    @event(HostReserved)
     def reserve(
         self, job_id: JobId, pod: WaitingPod, host: SoonestHost, keep_s: float, now_s: float
     ) -> HostReservation | None:
-        """Reserves the host; returns None when another thread was faster."""
-        with self._lock:
-            if host.hostname in self._table.find_kept_hosts() or not self.may_reserve(job_id, now_s):
-                return None
-            since_ns = self._wall_ns()
-            until_ns = since_ns + round(keep_s * NS_PER_S)
-            made = HostReservation(job_id, pod.instance_id, pod.shape, host, since_ns, until_ns)
-            self._table.reservations.add(made, now_s + keep_s, now_s)
-        log.info("host %s is reserved %s", made.hostname, reservation_text(made))
-        self._recorder.record_reserved(made)
+        """Reserves the host; returns None when another pod was faster."""
+        if host.hostname in self._table.find_kept_hosts() or not self.may_reserve(job_id, now_s):
+            return None
+        since_ns = self._table.now_ns
+        until_ns = since_ns + round(keep_s * NS_PER_S)
+        made = HostReservation(job_id, pod.instance_id, pod.shape, host, since_ns, until_ns)
+        self._table.reservations.add(made, now_s + keep_s, now_s)
+        self._table.effects.append(HostReserved(made))
         return made
 
     def record_request(self, job_id: JobId, waiting: Sequence[WaitingPod], now_s: float) -> HostReservation | None:
         """Records that the job requests hosts for these pods. Its reservation ends when its pod is not among them."""
-        with self._lock:
-            before = self._table.reservations.of_job(job_id)
-            kept = self._table.reservations.record_request(job_id, waiting, now_s)
+        before = self._table.reservations.of_job(job_id)
+        kept = self._table.reservations.record_request(job_id, waiting, now_s)
         if before is not None and kept is None:
-            self._recorder.record_released(before)
+            self._table.effects.append(ReservationEnded(before))
         return kept
 
     def record_launched(self, job_id: JobId, hosts: Mapping[int, str]) -> None:
         """Ends the job's reservation if its pod was launched, on any host. ``hosts`` are by instance."""
-        with self._lock:
-            kept = self._table.reservations.of_job(job_id)
-            if kept is None or kept.instance_id not in hosts:
-                return
-            self._table.reservations.drop([job_id])
-        self._recorder.record_released(kept, launched_on=hosts[kept.instance_id])
+        kept = self._table.reservations.of_job(job_id)
+        if kept is None or kept.instance_id not in hosts:
+            return
+        self._table.reservations.drop([job_id])
+        self._table.effects.append(ReservationEnded(kept, launched_on=hosts[kept.instance_id]))
 
+    @event(ReservationEnded)
     def review(self, rest_s: float, now_s: float) -> set[JobId]:
         """Ends reservations that have expired, whose pods no longer wait, or whose hosts no longer take them; returns
         the jobs that may find hosts. A job whose pod did not fit in time gets no other reservation for ``rest_s``."""
-        with self._lock:
-            kept = self._table.reservations
-            late, ended = kept.late(now_s), [*kept.forgotten(now_s), *filter(self._is_lost, kept.all())]
-            for one in late:
-                kept.rest(one.job_id, now_s + rest_s)
-            kept.drop(one.job_id for one in (*late, *ended))
-            jobs = self._waiting.pop_all() if late or ended else set()
+        kept = self._table.reservations
+        late, ended = kept.late(now_s), [*kept.forgotten(now_s), *filter(self._is_lost, kept.all())]
         for one in late:
-            log.warning(
-                "reservation of host %s expired before enough resources were free: it was reserved %s",
-                one.hostname,
-                reservation_text(one),
-            )
-            self._recorder.record_released(one, is_late=True)
-        for one in dict.fromkeys(ended):
-            log.info("reservation of host %s ended: it was %s", one.hostname, reservation_text(one))
-            self._recorder.record_released(one)
+            kept.rest(one.job_id, now_s + rest_s)
+        kept.drop(one.job_id for one in (*late, *ended))
+        jobs = self._waiting.pop_all() if late or ended else set()
+        self._table.effects += [ReservationEnded(one, is_late=True) for one in late]
+        self._table.effects += map(ReservationEnded, dict.fromkeys(ended))
         return jobs
 
     def _is_lost(self, kept: HostReservation) -> bool:
@@ -146,12 +110,9 @@ class ReservationCache:
         labels = with_free.labels if with_free else host.labels
         return label_misfit(shape.constraint, labels, shape.workload) is not None
 
-    def shown(self, hosts: list[Host]) -> list[Host]:
-        """Returns the hosts with the text of their reservations."""
-        with self._lock:
-            kept = {one.hostname: one for one in self._table.reservations.all()}
-        texts = {hostname: reservation_text(one) for hostname, one in kept.items()}
-        return [replace(host, reserved=texts.get(host.hostname, "")) for host in hosts] if texts else hosts
+    def texts(self) -> dict[Hostname, str]:
+        """Returns the texts of the reservations for users."""
+        return {one.hostname: reservation_text(one) for one in self._table.reservations.all()}
 
-    def _read_count(self, _: CallbackOptions) -> list[Observation]:
-        return [Observation(len(self._table.reservations))]
+    def count(self) -> int:
+        return len(self._table.reservations)

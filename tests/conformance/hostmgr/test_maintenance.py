@@ -219,7 +219,7 @@ def test_no_pod_is_launched_after_it_is_drained(world: World) -> None:
         world.storage.host_pods.mark_launched = slow  # type: ignore[method-assign]
 
         def launch() -> None:
-            with world.core.cache.launches.launching([p.hostname for p in batch.placements]):
+            with world.core.cache.launching([p.hostname for p in batch.placements]):
                 world.launch(batch)
 
         launching = threading.Thread(target=launch)

@@ -105,5 +105,5 @@ class World:
 
     @property
     def reserved(self) -> dict[JobId, str]:
-        table = self.cache._table
+        table = self.cache._state.table
         return {one.job_id: one.hostname for one in table.reservations.all()}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -21,6 +22,7 @@ from services.hostmgr.hosts.avoidances import HostAvoidances
 from services.hostmgr.hosts.host_cache import HostCache
 from tests.unit.hostmgr.test_hosts import (
     JOB,
+    LEASE_S,
     OTHER,
     THIRD,
     agent,
@@ -260,18 +262,19 @@ def test_it_is_reported_once_measured_and_shown(caplog: pytest.LogCaptureFixture
     """The avoidance is a line in the log, a gauge, and a text of the host."""
     reader = InMemoryMetricReader()
     meter = MeterProvider(metric_readers=[reader]).get_meter("test")
-    memory = HostAvoidances(lambda: 3, meter)
+    cache = HostCache(LEASE_S, meter=meter)
+    cache.set_hosts([there("h1"), there("h2"), there("h3")])
     with caplog.at_level(logging.WARNING):
-        memory.take([*SICK, make_failure(THIRD)], avoidances.time.monotonic())
+        cache.avoidances.take([*SICK, make_failure(THIRD)], time.monotonic())
 
     assert [f"host h1 is {WHY}; for 60 s"] == [record.getMessage() for record in caplog.records]
     data = reader.get_metrics_data()
     assert data is not None
-    (metric,) = data.resource_metrics[0].scope_metrics[0].metrics
-    assert ("peloton.hosts.avoided", 1) == (metric.name, next(iter(metric.data.data_points)).value)
+    metrics = {metric.name: metric for metric in data.resource_metrics[0].scope_metrics[0].metrics}
+    assert 1 == next(iter(metrics["peloton.hosts.avoided"].data.data_points)).value
 
     pool = three_hosts()
-    pool.avoidances.take(SICK, avoidances.time.monotonic())
+    pool.avoidances.take(SICK, time.monotonic())
     shown = {host.hostname: host.avoided for host in pool.hosts()}
     assert shown[H1].startswith("after 3 pods of 2 jobs failed there within 1 s, until ")
     assert ["", ""] == [shown[H2], shown[H3]]

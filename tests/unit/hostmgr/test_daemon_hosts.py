@@ -168,10 +168,10 @@ def test_hosts_that_do_not_match_are_counted_by_rule() -> None:
     on_b, named = shape(2.0, constraint=ON_RACK_B), shape(1.0, constraint=HostLabel("hostname", "y"))
     other_rack = RefusingHosts(3, Misfit(HostRule.CONSTRAINT, name="label rack=b"))
     small = RefusingHosts(1, Misfit(HostRule.SIZE, "cpu", 2_000, 1_000))
-    assert DaemonReach(1, (other_rack, small)) == cache.daemons.reach(on_b)
+    assert DaemonReach(1, (other_rack, small)) == cache.finder.reach_daemon(on_b)
     not_y = RefusingHosts(4, Misfit(HostRule.CONSTRAINT, name="label hostname=y"))
-    assert DaemonReach(1, (not_y,)) == cache.daemons.reach(named)
-    assert DaemonReach(5) == cache.daemons.reach(shape(1.0))
+    assert DaemonReach(1, (not_y,)) == cache.finder.reach_daemon(named)
+    assert DaemonReach(5) == cache.finder.reach_daemon(shape(1.0))
 
 
 def test_where_a_daemon_is_to_run_follows_the_hosts() -> None:

@@ -85,11 +85,11 @@ def act(pool: HostCache, what: str, on: Any) -> None:
         case "hold":
             pool.hold([ComingBack(OTHER, 0, on, Resources(1_000), 0)], 0.0)
         case "reserve":
-            pool._table.reservations.drop([OTHER])
+            pool._state.table.reservations.drop([OTHER])
             host = SoonestHost(Hostname(on), "cpu", 1, 2, 3)
-            if pool._table.reservations.on(Hostname(on)) is None:
+            if pool._state.table.reservations.on(Hostname(on)) is None:
                 made = HostReservation(OTHER, 0, shape(2.0), host, 0, 10**12)
-                pool._table.reservations.add(made, 1_000.0, 0.0)
+                pool._state.table.reservations.add(made, 1_000.0, 0.0)
         case "measure":
             pool.loads.set_measured(on, [NAMES[0]])
         case "label":
@@ -110,7 +110,7 @@ class Scan:
     """A scan that evaluates one host after the other with ``fit``."""
 
     def __init__(self, pool: HostCache, wanted: PodShape) -> None:
-        chooser: Any = pool._chooser
+        chooser: Any = pool._state.chooser
         self.wanted, self.table = wanted, chooser.table
         self.free_resources: dict[str, int] = {}
         self.amounts: dict[str, int] = {}  # pods that fit, whatever the constraint says of other pods there
@@ -216,7 +216,7 @@ def test_a_lease_takes_what_a_scan_of_all_hosts_takes(
     for what, on in acts:
         act(pool, what, on)
         pool.validate()
-    pool.avoidances = HostAvoidances(lambda: len(NAMES))  # no host is avoided for having been gone
+    pool._state.avoidances = HostAvoidances(lambda: len(NAMES))  # no host is avoided for having been gone
     hosts, reasons = scan_pool(pool, wanted, count)
 
     lease = pool.acquire(JOB, [(wanted, count)], 0.0)
@@ -245,6 +245,6 @@ def test_hosts_that_come_and_go_leave_nothing_behind() -> None:
         lease = pool.acquire(JobId(f"job-{turn}"), [(shape(), 32)], 0.0)
         pool.release(lease.lease_id)
 
-    fleet = pool._table.free_resources.fleet
+    fleet = pool._state.table.free_resources.fleet
     assert (len(NAMES), len(NAMES), 0) == (len(fleet), len(fleet.names), fleet.mark)
     assert [host.hostname for host in pool.acquire(JOB, [(shape(), 8)], 0.0).hosts] == NAMES[:2]

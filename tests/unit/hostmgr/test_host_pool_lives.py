@@ -96,7 +96,7 @@ class Life(RuleBasedStateMachine):
         """Start a host manager that leads."""
         self.cache = HostCache(30.0, clock=lambda: 0.0)
         self.cache.host_pools.set(self.pools)
-        self.cache.host_pools.read_asked(self.rows)
+        self.cache.read_asked(self.rows)
         self.driver = MemoryDriver(self.cluster)
         events: Any = Events(self.cache)
         self.driver.start(events)
@@ -109,7 +109,7 @@ class Life(RuleBasedStateMachine):
 
     def announced_of(self, host: Hostname) -> Resources:
         """Return the resources announced for pods, without volumes."""
-        known = self.cache._table.registered.by_name.get(host)
+        known = self.cache._state.table.registered.by_name.get(host)
         own = CAPACITY - Resources(disk_mib=known.volumes_mib if known is not None else 0)
         return announce(own, self.pools.pools[self.pools.of(host).current].factors)
 
@@ -179,7 +179,7 @@ class Life(RuleBasedStateMachine):
                 [resources_id for claim in claims.values() for resources_id in claim.resources_ids]
             )
             assert self.cache.host_pools.is_stale
-            self.cache.host_pools.read_asked(self.rows)
+            self.cache.read_asked(self.rows)
             self.ended += [pod for pod, _ in taken]
             return
         self.cache.pods_launched(JOB, [(pod.instance_id, pod.run_id, host, ()) for pod, host in taken])
@@ -268,7 +268,7 @@ class Life(RuleBasedStateMachine):
     @invariant()
     def room_is_what_cluster_and_host_pool_allow(self) -> None:
         """Never negative, and nothing counts twice."""
-        table = self.cache._table
+        table = self.cache._state.table
         for name, host in table.free_resources.hosts.items():
             free = sum((part.free for part in host.free_resources.values()), NOTHING)
             known = name in table.registered.by_name
@@ -285,7 +285,7 @@ class Life(RuleBasedStateMachine):
     @invariant()
     def capacity_is_what_host_pools_announce(self) -> None:
         """The capacity is the sum of the announcements, with volumes counted once."""
-        known, total = self.cache._table.registered, NOTHING
+        known, total = self.cache._state.table.registered, NOTHING
         for name, host in known.by_name.items():
             factors = self.pools.pools[self.pools.of(name).current].factors
             total += announce_with_volumes(CAPACITY, host.volumes_mib, factors)

@@ -408,7 +408,7 @@ def test_resources_that_a_launch_leaves_are_free_though_they_are_not_offered() -
     cache.set_hosts([make_host("h1")])
     lease = cache.acquire(JOB, [(shape(1.0), 1)], 0.0)
     seen = []
-    with cache.launches.launching(["h1"]):
+    with cache.launching(["h1"]):
         cache.claim(lease.lease_id, [Hostname("h1")])
         cache.release(lease.lease_id)
         for _ in range(3):

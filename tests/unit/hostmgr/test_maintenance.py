@@ -77,13 +77,13 @@ def test_a_host_is_closed_once_launches_have_ended() -> None:
     pool = pool_with(free_part("h1"))
 
     def fails() -> None:
-        with pool.launches.launching(["h1"]):
+        with pool.launching(["h1"]):
             pool.set_maintained([make_maintenance("h1", DRAINING)])
             assert not pool.is_closed("h1")
             raise OSError
 
     assert not pool.is_closed("h1")
-    with pool.launches.launching(["h1", "h2"]):
+    with pool.launching(["h1", "h2"]):
         with suppress(OSError):
             fails()
         assert not pool.is_closed("h1")

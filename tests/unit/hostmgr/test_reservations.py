@@ -320,5 +320,5 @@ def test_a_reservation_never_leaks(acts: Sequence[tuple[str, Any, Any]]) -> None
 
     world.wait(KEEP_S)
 
-    table = world.cache._table
+    table = world.cache._state.table
     assert ({}, set()) == (world.reserved, {*table.find_kept_hosts()} - {*table.holds.hostnames()})

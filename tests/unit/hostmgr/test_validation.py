@@ -37,7 +37,7 @@ def a_cache(host_pools: HostPools | None = None) -> HostCache:
     cache = HostCache(LEASE_S)
     if host_pools:
         cache.host_pools.set(host_pools)
-        cache.host_pools.read_asked(lambda: [[(PodId(OTHER, 0, 1), H2, CPU)]])
+        cache.read_asked(lambda: [[(PodId(OTHER, 0, 1), H2, CPU)]])
     cache.daemons.want([Daemon(THIRD, shape(0.5))])
     cache.set_hosts([a_host(name) for name in (H1, H2, H3, H4)])
     cache.add_resources([replace(free_part(name, revocable=1), goes_ns=10**18 * (name == H3)) for name in (H1, H2, H3)])
@@ -47,7 +47,7 @@ def a_cache(host_pools: HostPools | None = None) -> HostCache:
     cache.acquire(JOB, [(shape(constraint=HostLabel("hostname", "h1")), 1)], 0.0)
     cache.hold([ComingBack(OTHER, 0, H2, Resources.of(1), 0)], 0.0)
     made = HostReservation(OTHER, 1, shape(2.0), SoonestHost(H2, "cpu", 1, 2, 3), 0, 10**12)
-    cache._table.reservations.add(made, 1_000.0, 0.0)
+    cache._state.table.reservations.add(made, 1_000.0, 0.0)
     return cache
 
 
@@ -56,7 +56,7 @@ def a_pooled_cache() -> HostCache:
 
 
 def host_of(cache: HostCache, name: Hostname) -> Any:
-    return cache._table.free_resources.hosts[name]
+    return cache._state.table.free_resources.hosts[name]
 
 
 def test_entries_of_every_kind_are_valid() -> None:
@@ -75,9 +75,9 @@ FAULTS: dict[str, Fault] = {
     "pod slots of h1": lambda t, h, c: setattr(h, "pod_slots", 1),
     "h1 has negative amounts": lambda t, h, c: setattr(h, "free", h.free - WHOLE - CPU),
     "row of h1": lambda t, h, c: setattr(h, "lease_id", ""),
-    "h1 has lease": lambda t, h, c: c._leases.clear(),
-    "lists a host twice": lambda t, h, c: next(iter(c._leases.values()))[1].append(H1),
-    "leases of several placements": lambda t, h, c: c._lease_of_job.update({(OTHER, True): h.lease_id}),
+    "h1 has lease": lambda t, h, c: c._state.leases.clear(),
+    "lists a host twice": lambda t, h, c: next(iter(c._state.leases.values()))[1].append(H1),
+    "leases of several placements": lambda t, h, c: c._state.lease_of_job.update({(OTHER, True): h.lease_id}),
     "capacity of all hosts": lambda t, h, c: t.registered._capacity.__setitem__(0, 0),
     "revocable cpu of all hosts": lambda t, h, c: setattr(t.registered, "revocable_cpu_milli", 0),
     "hosts with revocable pods": lambda t, h, c: t.registered.holders.popitem(),
@@ -90,8 +90,8 @@ FAULTS: dict[str, Fault] = {
     "requests of reservations": lambda t, h, c: t.reservations._asked_s.clear(),
     "pods by label": lambda t, h, c: t.pod_labels._counts.clear(),
     "ports of pods": lambda t, h, c: t.pod_labels._ports.clear(),
-    "daemons by host": lambda t, h, c: c.daemons._on_host.clear(),
-    "pods of daemons": lambda t, h, c: c.daemons._pod_counts.clear(),
+    "daemons by host": lambda t, h, c: c._state.daemons._on_host.clear(),
+    "pods of daemons": lambda t, h, c: c._state.daemons._pod_counts.clear(),
     "hosts with waiting daemons": lambda t, h, c: t.free_resources.awaited.clear(),
     "resources reserved for daemons on h2": lambda t, h, c: t.free_resources.keep_resources(
         t.free_resources.hosts[H2], CPU, 1
@@ -110,7 +110,7 @@ POOL_FAULTS: dict[str, Fault] = {
 def test_a_seeded_fault_is_found(message: str) -> None:
     """The message names the violated invariant."""
     cache = a_cache()
-    FAULTS[message](cache._table, cache._table.free_resources.hosts[H1], cache)
+    FAULTS[message](cache._state.table, cache._state.table.free_resources.hosts[H1], cache)
     with pytest.raises(AssertionError, match=message):
         cache.validate()
 
@@ -119,6 +119,6 @@ def test_a_seeded_fault_is_found(message: str) -> None:
 def test_a_seeded_fault_of_host_pools_is_found(message: str) -> None:
     """The same, while host pools are enabled."""
     cache = a_pooled_cache()
-    POOL_FAULTS[message](cache._table, cache._table.free_resources.hosts[H1], cache)
+    POOL_FAULTS[message](cache._state.table, cache._state.table.free_resources.hosts[H1], cache)
     with pytest.raises(AssertionError, match=message):
         cache.validate()
