@@ -14,6 +14,7 @@ from peloton.model.ids import EntityVersion, PodId, PodName
 from peloton.model.job import JobRecord, JobState, SlaSpec
 from peloton.model.pod import ContainerStatus, HealthState, PodEvent, PodRecord, PodState
 from peloton.model.update import Disruption, Instances, UpdateEvent, UpdateRecord, UpdateSpec, UpdateState, UpdateType
+from peloton.model.update_text import update_wait_text
 
 POD_STATE_NAMES: dict[PodState, str] = {
     state: "POD_STATE_INVALID" if state is PodState.UNKNOWN else f"POD_STATE_{state}" for state in PodState
@@ -269,7 +270,7 @@ def workflow_status(job: JobRecord, update: UpdateRecord) -> stateless_pb2.Workf
         completion_time=rfc3339(update.completed_ns),
         last_pulse_time=rfc3339(update.pulsed_ns),
         awaiting_pulse=update.awaits_pulse,
-        waiting_for=update.waiting_for if update.is_active else "",
+        waiting_for=update_wait_text(update),
         num_runs_failed=update.failed_run_count,
         stalled_time=rfc3339(update.stalled_ns),
         stall_cause=update.stall_cause,

@@ -27,7 +27,6 @@ from peloton.model.reason import (
     RequeueReason,
     RequeueRule,
     Rule,
-    SlaRefusal,
 )
 from peloton.model.reservation import HostReservation
 from peloton.model.resources import RESOURCE_KINDS, UNLIMITED
@@ -298,10 +297,3 @@ def _qos_text(reason: QosReason) -> str:
     if reason.rule is QosRule.HOT_CPU:
         amounts = f"cpu {used / 1000:.2f} of {total / 1000:g}"
     return f"host {host} is hot: {amounts} in use ({used * 100 // total} %, allowed {reason.bound} %)"
-
-
-def sla_text(refusal: SlaRefusal) -> str:
-    missing, maximum = refusal.missing, refusal.maximum
-    if missing >= maximum:
-        return f"{missing} of at most {maximum} instances are unavailable already"
-    return f"no more than {maximum} instances may be unavailable, {missing} are, {refusal.refused} must wait"

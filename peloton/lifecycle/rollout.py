@@ -9,6 +9,9 @@ A step reads the pods of the update, sorts instances in flight into done, failed
 first added instances, then updated ones (unavailable before killed before invalid before available), then removed ones.
 A pulsed update without a recent pulse starts no instance. All decisions are made in this module; storage applies the
 step in the transaction that reads the pods, as far as the step needs them.
+
+``plan_step`` decides from counts of pods; ``next_step`` chooses the instances of its plan, and ``may_move`` says
+whether the plan changes anything.
 """
 
 from __future__ import annotations
@@ -21,7 +24,6 @@ from typing import Any
 from peloton.lifecycle import pod_terms as terms
 from peloton.lifecycle import sla, stall
 from peloton.lifecycle.guards import ALWAYS, Condition, Differs, Exceeds, In, Parameter
-from peloton.lifecycle.reason_text import sla_text
 from peloton.lifecycle.rollout_pods import AtHand, Coming, Pods, PodSource, waiting_of
 from peloton.model.job import JobRecord
 from peloton.model.pod import ENDING_GOALS, ON_HOST, TERMINAL, PodRecord, PodState
@@ -37,9 +39,8 @@ from peloton.model.update import (
     UpdateState,
     UpdateType,
 )
+from peloton.model.update_text import instances_text, update_wait_text
 
-TO_RESUME = "an operator to resume it"
-_NAMED_MAX = 3
 _VERBS = {
     UpdateType.UPDATE: "replace",
     UpdateType.RESTART: "restart",
@@ -59,7 +60,7 @@ class Stage(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """The update after the step, with the condition it waits for, and the instances to put in flight now."""
+    """The update after the step, and the instances to put in flight now."""
 
     update: UpdateRecord
     add: tuple[int, ...] = ()
@@ -106,28 +107,14 @@ def stage(update: UpdateRecord, instance: int, pod: PodRecord | None) -> Stage:
 # -- the next step -------------------------------------------------------------------------------------------------
 
 
-def next_step(update: UpdateRecord, pods: Pods | PodSource, sla_maximum: int = 0, now_ns: int = 0) -> Step:
-    """Return the next step. ``pods``: the existing pods of the job, or their source. ``sla_maximum``: unavailable
-    instances allowed for a job with strict updates; 0 = only the batch limits. ``now_ns``: on the clock that dates
-    pulses."""
-    if not update.is_active:
-        return Step(update)
-    source = AtHand(pods) if isinstance(pods, Mapping) else pods
-    update = replace(classify_in_flight(update, source.in_flight(update)), awaits_pulse=False)
-    if update.state is UpdateState.PAUSED:
-        return Step(replace(update, waiting_for=TO_RESUME))
-    if _has_failed(update):
-        if update.spec.rollback_on_failure and update.state is not UpdateState.ROLLING_BACKWARD:
-            return Step(update, rolls_back=True)
-        return Step(replace(update, state=UpdateState.FAILED, prev_state=update.state))
-    if update.state is UpdateState.INITIALIZED:
-        update = replace(update, state=UpdateState.ROLLING_FORWARD, prev_state=UpdateState.INITIALIZED)
-    return fill_batch(update, source, sla_maximum, now_ns)
+@dataclass(frozen=True, slots=True)
+class StepPlan:
+    """The update after its next step, without the instances that begin: at most ``begin_max`` of them."""
 
-
-def _has_failed(update: UpdateRecord) -> bool:
-    failures = update.spec.max_failure_instances
-    return bool(failures) and len(update.failed) >= failures
+    update: UpdateRecord
+    begin_max: int = 0
+    rolls_back: bool = False
+    missing_count: int = 0  # missing instances of the job, counted only for an SLA
 
 
 PodCounter = Callable[[Condition, Mapping[str, Any], Collection[int] | None], int]
@@ -135,30 +122,63 @@ PodCounter = Callable[[Condition, Mapping[str, Any], Collection[int] | None], in
 job."""
 
 
+def next_step(update: UpdateRecord, pods: Pods | PodSource, sla_maximum: int = 0, now_ns: int = 0) -> Step:
+    """Return the next step. ``pods``: the existing pods of the job, or their source. ``sla_maximum``: unavailable
+    instances allowed for a job with strict updates; 0 = only the batch limits. ``now_ns``: on the clock that dates
+    pulses."""
+    if not update.is_active:
+        return Step(update)
+    source = AtHand(pods) if isinstance(pods, Mapping) else pods
+    settled = classify_in_flight(update, source.in_flight(update))
+    plan = plan_step(settled, source.count, sla_maximum, now_ns)
+    return fill_batch(plan, source, sla_maximum) if plan.begin_max else Step(plan.update, rolls_back=plan.rolls_back)
+
+
 def may_move(update: UpdateRecord, count: PodCounter, sla_maximum: int = 0, now_ns: int = 0) -> bool:
     """Return whether ``next_step`` would change the update, from counts alone. No step is missed; a step that the SLA
     refuses may be reported when instances wait to be removed."""
     if not update.is_active:
         return False
-    if update.state is UpdateState.INITIALIZED or _has_settled(update, count):
+    if _has_settled(update, count):
         return True
+    plan = plan_step(update, count, sla_maximum, now_ns)
+    return plan.rolls_back or plan.begin_max > 0 or plan.update != update
+
+
+def plan_step(update: UpdateRecord, count: PodCounter, sla_maximum: int = 0, now_ns: int = 0) -> StepPlan:
+    """Plan the step of an active update whose instances in flight have been classified."""
+    update = replace(update, awaits_pulse=False, refusal=None)
     if update.state is UpdateState.PAUSED:
-        return update.awaits_pulse or update.waiting_for != TO_RESUME
+        return StepPlan(update)
+    if _has_failed(update):
+        if update.spec.rollback_on_failure and update.state is not UpdateState.ROLLING_BACKWARD:
+            return StepPlan(update, rolls_back=True)
+        return StepPlan(_move(update, UpdateState.FAILED))
+    if update.state is UpdateState.INITIALIZED:
+        update = _move(update, UpdateState.ROLLING_FORWARD)
     waiting = waiting_of(update)
-    if _has_failed(update) or not (waiting or update.current):
-        return True
+    if not waiting and not update.current:
+        is_back = update.state is UpdateState.ROLLING_BACKWARD
+        return StepPlan(_move(update, UpdateState.ROLLED_BACK if is_back else UpdateState.SUCCEEDED))
     allowed = update.spec.batch_size - len(update.current) if update.spec.batch_size else len(waiting)
-    begins = min(allowed, len(waiting))
-    if begins <= 0:
-        return update.awaits_pulse or update.waiting_for != in_flight_text(update, update.current)
-    if is_pulse_missing(update, now_ns):
-        return not update.awaits_pulse or update.waiting_for != _pulse_wait_text(update)
-    if not sla_maximum:
-        return True
+    begin_max = min(max(allowed, 0), len(waiting))
+    if begin_max and is_pulse_missing(update, now_ns):
+        return StepPlan(replace(update, awaits_pulse=True))
+    if not sla_maximum or not begin_max:
+        return StepPlan(update, begin_max)
     missing = count(terms.MISSING, {}, None)
-    if missing < sla_maximum or count(terms.AVAILABLE, {}, waiting) < len(waiting):
-        return True
-    return update.waiting_for != _refusal_text(SlaRefusal(sla_maximum, missing, begins))
+    if missing >= sla_maximum and count(terms.AVAILABLE, {}, waiting) == len(waiting):
+        return StepPlan(replace(update, refusal=sla.refuse(sla_maximum, missing, begin_max)))
+    return StepPlan(update, begin_max, missing_count=missing)
+
+
+def _move(update: UpdateRecord, state: UpdateState) -> UpdateRecord:
+    return replace(update, state=state, prev_state=update.state)
+
+
+def _has_failed(update: UpdateRecord) -> bool:
+    failures = update.spec.max_failure_instances
+    return bool(failures) and len(update.failed) >= failures
 
 
 def _has_settled(update: UpdateRecord, count: PodCounter) -> bool:
@@ -195,26 +215,18 @@ def classify_in_flight(update: UpdateRecord, pods: Pods) -> UpdateRecord:
     return replace(update, done=frozenset(done), failed=frozenset(failed), current=frozenset(current))
 
 
-def fill_batch(update: UpdateRecord, source: PodSource, sla_maximum: int, now_ns: int) -> Step:
-    waiting = waiting_of(update)
-    if not waiting and not update.current:
-        is_back = update.state is UpdateState.ROLLING_BACKWARD
-        end = UpdateState.ROLLED_BACK if is_back else UpdateState.SUCCEEDED
-        return Step(replace(update, state=end, prev_state=update.state))
-    allowed = update.spec.batch_size - len(update.current) if update.spec.batch_size else len(waiting)
-    begins = min(max(allowed, 0), len(waiting))
-    if begins and is_pulse_missing(update, now_ns):
-        return Step(replace(update, awaits_pulse=True, waiting_for=_pulse_wait_text(update)))
-    if sla_maximum and begins:
-        coming, refusal = _choose_allowed(update, source, sla_maximum, begins)
+def fill_batch(plan: StepPlan, source: PodSource, sla_maximum: int) -> Step:
+    """Choose the instances that begin; all of the plan unless the SLA refuses some."""
+    update = plan.update
+    if sla_maximum:
+        coming, refusal = _choose_allowed(plan, source, sla_maximum)
     else:
-        coming, refusal = source.coming(update, begins), ""
+        coming, refusal = source.coming(update, plan.begin_max), None
     chosen, pods = coming.first, coming.pods
-    after = replace(update, current=update.current | frozenset(chosen))
+    after = replace(update, current=update.current | frozenset(chosen), refusal=refusal)
     add = tuple(i for i in chosen if i not in update.removed and i not in pods)
     remove = tuple(i for i in chosen if i in update.removed)
     change = tuple(i for i in chosen if i not in update.removed and i in pods)
-    after = replace(after, waiting_for=refusal or in_flight_text(update, after.current))
     states = [pods[i].state for i in chosen if i in pods]
     kill_count = sum(state in ON_HOST and state is not PodState.KILLING for state in states)
     return Step(after, add, change, remove, kill_count)
@@ -228,12 +240,6 @@ def is_pulse_missing(update: UpdateRecord, now_ns: int) -> bool:
     return not update.pulsed_ns or now_ns - update.pulsed_ns > update.spec.pulse_s * NS_PER_S
 
 
-def _pulse_wait_text(update: UpdateRecord) -> str:
-    """Describe the wait for a pulse without durations that change during the wait."""
-    pulse = f"a pulse: none has come for {update.spec.pulse_s} s" if update.pulsed_ns else "its first pulse"
-    return " and for ".join(text for text in (in_flight_text(update, update.current), pulse) if text)
-
-
 def coming_back(update: UpdateRecord, pods: Pods | PodSource) -> dict[int, PodRecord]:
     """Return the pods that the next instances replace on the same host with another configuration, in the order of
     their start. Hosts of other instances are unknown before placement."""
@@ -244,18 +250,17 @@ def coming_back(update: UpdateRecord, pods: Pods | PodSource) -> dict[int, PodRe
     return {i: coming.pods[i] for i in coming.first if i in coming.pods and i not in update.removed}
 
 
-def _choose_allowed(update: UpdateRecord, source: PodSource, maximum: int, begins: int) -> tuple[Coming, str]:
-    """Return the instances of the next ``begins`` that the SLA allows, and its refusal of the others. Instances that do
-    not run yet, or have to stop, are always allowed."""
-    missing_count = source.count(terms.MISSING, {}, None)
-    coming = source.coming(update, min(begins, _count_to_read(update, source, maximum - missing_count)))
+def _choose_allowed(plan: StepPlan, source: PodSource, maximum: int) -> tuple[Coming, SlaRefusal | None]:
+    """Return the planned instances that the SLA allows, and its refusal of the others. Instances that do not run yet,
+    or have to stop, are always allowed."""
+    update, missing_count = plan.update, plan.missing_count
+    coming = source.coming(update, min(plan.begin_max, _count_to_read(update, source, maximum - missing_count)))
     runs = [i for i, pod in coming.pods.items() if pod.goal not in ENDING_GOALS]
     missing = {i for i in runs if sla.is_missing(coming.pods[i])}
     refused = frozenset(sla.grant(maximum, missing, runs, missing_count).refused)
     chosen = tuple(i for i in coming.first if i not in refused)
-    left = begins - len(chosen)
-    refusal = _refusal_text(SlaRefusal(maximum, missing_count, left)) if left else ""
-    return Coming(chosen, coming.pods), refusal
+    left = plan.begin_max - len(chosen)
+    return Coming(chosen, coming.pods), sla.refuse(maximum, missing_count, left) if left else None
 
 
 def _count_to_read(update: UpdateRecord, source: PodSource, spare: int) -> int:
@@ -265,37 +270,6 @@ def _count_to_read(update: UpdateRecord, source: PodSource, spare: int) -> int:
     if update.spec.batch_size or waiting & update.removed:
         return len(waiting)
     return len(waiting) - source.count(terms.AVAILABLE, {}, waiting) + max(spare, 0)
-
-
-def _refusal_text(refusal: SlaRefusal) -> str:
-    return f"the SLA: {sla_text(refusal)}"
-
-
-def in_flight_text(update: UpdateRecord, current: Instances) -> str:
-    """Describe the goal of the instances in flight; empty if there are none."""
-    texts = []
-    for instances, verb in ((current - update.removed, _goal_text(update)), (current & update.removed, "to end")):
-        if instances:
-            texts.append(f"{instances_text(instances)} {verb}")
-    return " and for ".join(texts)
-
-
-def _goal_text(update: UpdateRecord) -> str:
-    return "to end" if update.type is UpdateType.STOP else "to run and be healthy"
-
-
-def instances_text(instances: Iterable[int]) -> str:
-    """Return the first few instances as inclusive ranges, and the number of the others."""
-    ranges: list[list[int]] = []
-    for instance in sorted(instances):
-        if ranges and ranges[-1][1] + 1 == instance:
-            ranges[-1][1] = instance
-        else:
-            ranges.append([instance, instance])
-    texts = [str(first) if first == last else f"{first}-{last}" for first, last in ranges[:_NAMED_MAX]]
-    more = sum(last - first + 1 for first, last in ranges[_NAMED_MAX:])
-    is_single = len(ranges) == 1 and ranges[0][0] == ranges[0][1]
-    return f"instance{'' if is_single else 's'} {', '.join(texts)}" + (f" and {more} more" if more else "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -360,7 +334,7 @@ def progress_of(
         rest_count=chosen_count - kill_count,
         begun="" if step is None else describe_step(step),
         rolls_back_to=update.prev_config_version if step is not None and step.rolls_back else 0,
-        waiting_for=update.waiting_for if update.is_active else "",
+        waiting_for=update_wait_text(update),
         look_again=step is not None and update.is_active and not update.current and not update.awaits_pulse,
         batch_size=update.spec.batch_size,
         coming_image_count=coming_image_count,
@@ -385,14 +359,14 @@ def pause(update: UpdateRecord) -> UpdateRecord:
         state=UpdateState.PAUSED,
         prev_state=update.state,
         awaits_pulse=False,
-        waiting_for=TO_RESUME,
+        refusal=None,
     )
 
 
 def resume(update: UpdateRecord) -> UpdateRecord:
     if update.state is not UpdateState.PAUSED:
         return update
-    return replace(update, state=update.prev_state, prev_state=UpdateState.PAUSED, waiting_for="")
+    return replace(update, state=update.prev_state, prev_state=UpdateState.PAUSED)
 
 
 def abort(update: UpdateRecord) -> UpdateRecord:

@@ -82,8 +82,13 @@ def grant(maximum: int, missing: Collection[int], wanted: Collection[int], missi
             allowed -= 1
         else:
             refused.append(instance)
-    refusal = SlaRefusal(maximum, away, len(refused)) if refused else None
+    refusal = refuse(maximum, away, len(refused)) if refused else None
     return Grant(tuple(granted), tuple(refused), refusal)
+
+
+def refuse(maximum: int, missing: int, refused: int) -> SlaRefusal:
+    """Return the refusal of ``refused`` instances; they are counted only while others may still be taken down."""
+    return SlaRefusal(maximum, missing, refused if missing < maximum else 0)
 
 
 def available_min(maximum: int, here: int, missing_elsewhere: int) -> int:

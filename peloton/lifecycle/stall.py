@@ -13,6 +13,7 @@ from peloton.model.pod import HealthState, PodEvent, PodRecord, PodState
 from peloton.model.status_text import status_text
 from peloton.model.times import NS_PER_S
 from peloton.model.update import ROLLING, UpdateRecord
+from peloton.model.update_text import update_wait_text
 
 PROGRESS_DEADLINE_S = 600
 """Default progress deadline in seconds, the same as for Deployments of Kubernetes."""
@@ -55,7 +56,8 @@ def cause_text(update: UpdateRecord, worst: PodRecord | None, last: PodEvent | N
     """Describe why the update makes no progress: ``worst`` is the instance in flight with the most failures, ``last``
     its last failure with the end of its stderr."""
     if worst is None:
-        return f"waits for {update.waiting_for}"[:CAUSE_MAX] if update.waiting_for else ""
+        wait = update_wait_text(update)
+        return f"waits for {wait}"[:CAUSE_MAX] if wait else ""
     name, where = f"instance {worst.instance_id}", f" on {worst.host}" if worst.host else ""
     words = ", ".join(filter(None, (worst.reason, worst.message)))
     if last is not None:

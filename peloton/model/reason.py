@@ -288,7 +288,8 @@ EvictionReason = Grounds | QosReason
 
 @dataclass(frozen=True, slots=True)
 class SlaRefusal:
-    """Refusal by the SLA: ``missing`` of ``maximum`` instances are unavailable, and ``refused`` more have to wait."""
+    """Refusal by the SLA: ``missing`` of ``maximum`` instances are unavailable, and ``refused`` more have to wait; 0 if
+    the maximum is reached, and all others have to."""
 
     maximum: int
     missing: int

@@ -7,6 +7,7 @@ from enum import StrEnum
 
 from peloton.model.ids import JobId
 from peloton.model.pod import TerminationReason
+from peloton.model.reason import SlaRefusal
 
 Instances = frozenset[int]
 NONE: Instances = frozenset()
@@ -90,7 +91,7 @@ class UpdateRecord:
     key: UpdateKey = UpdateKey()
     pulsed_ns: int = 0  # time of the last pulse
     awaits_pulse: bool = False  # the last step stopped only for lack of a pulse
-    waiting_for: str = ""  # from the last step, while the update is under way
+    refusal: SlaRefusal | None = None  # of instances that the last step would have begun
     progressed_ns: int = 0  # time of the last finished instance, or start of the deadline
     stalled_ns: int = 0  # when the progress deadline passed
     stall_cause: str = ""  # from the last step, if the update has stalled

@@ -25,6 +25,7 @@ from peloton.model.respool import PoolSpec, pool_paths
 from peloton.model.text import quote, shorten
 from peloton.model.times import NS_PER_S
 from peloton.model.update import UpdateRecord
+from peloton.model.update_text import update_wait_text
 from services.api.calls import Calls
 from services.api.channels import AsyncLeaderChannels
 from services.api.ids import parse_known_id
@@ -200,7 +201,7 @@ def _row(job: JobRecord, paths: _Paths, update: UpdateRecord | None) -> table_pb
         row.update.state = update_pb2.State.Value(update.state.value)
         row.update.doneCount, row.update.failedCount = len(update.done), len(update.failed)
         row.update.totalCount = update.total_count
-        row.update.waitingFor = update.waiting_for if update.is_active else ""
+        row.update.waitingFor = update_wait_text(update)
         row.update.failedRunCount = update.failed_run_count
         row.update.stalledTime, row.update.stallCause = rfc3339(update.stalled_ns), update.stall_cause
     return row

@@ -23,7 +23,6 @@ from peloton.lifecycle.maintenance import (
     unavailable_max,
     who_leaves,
 )
-from peloton.lifecycle.reason_text import sla_text
 from peloton.lifecycle.sla import Grant
 from peloton.model.host import HostState
 from peloton.model.ids import Hostname, JobId
@@ -37,6 +36,7 @@ from peloton.model.maintenance import (
 )
 from peloton.model.pod import TerminationReason
 from peloton.model.text import shorten
+from peloton.model.update_text import sla_text
 from peloton.ports import HostLifecycles, Lifecycles
 from services.hostmgr.drain_watch import DrainWatch
 from services.hostmgr.driver import HostAddress

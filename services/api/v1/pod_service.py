@@ -13,10 +13,10 @@ from peloton.api.v1alpha.pod import pod_pb2
 from peloton.api.v1alpha.pod.svc import pod_svc_pb2 as svc
 from peloton.errors import Aborted, InvalidArgument, NotFound, Reason, Unavailable
 from peloton.lifecycle.goal import default_pod_goal
-from peloton.lifecycle.reason_text import sla_text
 from peloton.model.ids import PodId, PodName
 from peloton.model.job import JobRecord, JobState, JobType
 from peloton.model.pod import PodEvent, PodRecord, PodState, TerminationReason
+from peloton.model.update_text import sla_text
 from services.api.containers import containers_of
 from services.api.servicer import Servicer, check_managed, write
 from services.api.v1.ids import pod_name_of, prefix_error, run_of

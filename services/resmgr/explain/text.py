@@ -31,6 +31,7 @@ from peloton.model.job import JobRecord, JobState, JobType
 from peloton.model.pod import TERMINAL, PodRecord, PodState, Strategy
 from peloton.model.reason import Rule
 from peloton.model.update import Disruption, UpdateRecord, UpdateState
+from peloton.model.update_text import update_wait_text
 from peloton.model.volume import VolumeRecord
 from peloton.scheduling.explain import Holder, Obstacle, Unqueued, Wait
 from services.resmgr.settings import LoopSettings
@@ -284,7 +285,7 @@ def update_lines(update: UpdateRecord | None) -> Iterator[str]:
         return
     failed = f", {format_count(len(update.failed), 'instance')} failed" if update.failed else ""
     failed += f", {describe_failed_runs(update)}" if update.failed_run_count else ""
-    waits = f", waits for {update.waiting_for}" if update.waiting_for else ""
+    waits = f", waits for {wait}" if (wait := update_wait_text(update)) else ""
     done = f"{len(update.done)} of {update.total_count} done"
     yield f"the {update.type.lower()} {_UPDATE_STATES[update.state]}: {done}{failed}{waits}"
     if why := stall_text(update):

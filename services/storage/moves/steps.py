@@ -18,11 +18,11 @@ from peloton.lifecycle.migration import (
     next_service_step,
     service_waits,
 )
-from peloton.lifecycle.reason_text import sla_text
 from peloton.model.ids import JobId
 from peloton.model.job import JOB_TERMINAL, JobRecord, JobType
 from peloton.model.migration import Migration, MigrationState, ServiceState
 from peloton.model.pod import TerminationReason
+from peloton.model.update_text import sla_text
 from services.storage.admission.evictions import evict_staying
 from services.storage.jobs.rows import hold_job
 from services.storage.moves.rows import read_migration, read_moved, write_service

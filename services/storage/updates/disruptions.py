@@ -11,12 +11,12 @@ import sqlalchemy as sa
 from peloton.api.convert import JOB_TYPE_NUMBERS, TERMINATION_NUMBERS, TERMINATION_REASONS
 from peloton.lifecycle import sla
 from peloton.lifecycle.pod_machine import Event
-from peloton.lifecycle.reason_text import sla_text
 from peloton.lifecycle.sla import Grant
 from peloton.model.ids import JobId
 from peloton.model.job import JobRecord, JobType
 from peloton.model.pod import ENDING_GOALS, Termination, TerminationReason
 from peloton.model.update import Disruption
+from peloton.model.update_text import sla_text
 from services.storage.engine import Repository, reading
 from services.storage.jobs.rows import hold_job
 from services.storage.jobs.wakes import note_wakes

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, fields, replace
 from functools import cache
@@ -16,6 +17,7 @@ from peloton.errors import Aborted, AlreadyExists, InvalidArgument, NotFound, Re
 from peloton.lifecycle.external import owner_refusal
 from peloton.model.ids import EntityVersion, JobId
 from peloton.model.job import JobRecord, JobState
+from peloton.model.reason import SlaRefusal
 from peloton.model.text import quote
 from peloton.model.update import (
     NONE,
@@ -27,6 +29,7 @@ from peloton.model.update import (
     UpdateSpec,
     UpdateState,
 )
+from peloton.model.update_text import update_wait_text
 from services.storage.jobs.rows import hold_job
 from services.storage.jobs.secrets import forget_unused
 from services.storage.jobs.wakes import note_wakes
@@ -50,6 +53,21 @@ _READING = sa.select(UPDATE).where(UPDATE.c.update_id == sa.bindparam("of_update
 _LAST_EVENT = sa.select(sa.func.max(UPDATE_EVENT.c.seq)).where(UPDATE_EVENT.c.update_id == sa.bindparam("of_update"))
 _ADDING_EVENTS = UPDATE_EVENT.insert()
 _COLUMNS = [column.name for column in UPDATE.columns]
+_REFUSAL = re.compile(
+    r"the SLA: (?:(?P<missing>\d+) of at most (?P<maximum>\d+) instances are unavailable already"
+    r"|no more than (?P<limit>\d+) instances may be unavailable, (?P<away>\d+) are, (?P<refused>\d+) must wait)"
+)
+
+
+def _read_refusal(text: str) -> SlaRefusal | None:
+    """Read the refusal from the stored wait, a text that the previous release shows as it is."""
+    found = _REFUSAL.fullmatch(text)
+    if found is None:
+        return None
+    maximum, missing, refused = found["maximum"] or found["limit"], found["missing"] or found["away"], found["refused"]
+    return SlaRefusal(int(maximum), int(missing), int(refused or 0))
+
+
 _SETS = ("added", "updated", "removed", "current", "done", "failed")
 _UPDATES = Mapper(
     UpdateRecord,
@@ -60,6 +78,7 @@ _UPDATES = Mapper(
         lambda text: UpdateSpec(**json.loads(text)),
     ),
     key=Part(("update_key", "request_digest"), UpdateKey, attrgetter("text", "digest")),
+    refusal=Part(("waiting_for",), _read_refusal, lambda _: ("",)),  # written as the text of the whole update
     failed_run_count=not_stored(0),
 )
 _PLAIN = [field.name for field in fields(UpdateRecord) if field.name not in _SETS]
@@ -100,7 +119,7 @@ def _build_write(sets: tuple[str, ...]) -> tuple[sa.Update, Callable[[UpdateReco
 
 
 def insert_update(conn: sa.Connection, update: UpdateRecord) -> None:
-    conn.execute(UPDATE.insert().values(**_UPDATES.values(update)))
+    conn.execute(UPDATE.insert().values(**_UPDATES.values(update) | {"waiting_for": update_wait_text(update)}))
     affected = update.added | update.updated | update.removed
     _add_events(conn, update, [(update.state, NONE), (UpdateState.INITIALIZED, affected)], update.created_ns, last=0)
 
@@ -113,7 +132,8 @@ def write_update(conn: sa.Connection, before: UpdateRecord, after: UpdateRecord,
     after = replace(after, updated_ns=now_ns, completed_ns=now_ns if ended else after.completed_ns)
     sets = [name for name in _SETS if getattr(after, name) is not getattr(before, name)]  # others are written already
     statement, values_of = _build_write(tuple(sets))
-    conn.execute(statement, {"of_update": after.update_id, **values_of(after)})
+    waits = {"of_update": after.update_id, "new_waiting_for": update_wait_text(after)}
+    conn.execute(statement, values_of(after) | waits)
     moving = after.state if after.state in ROLLING else UpdateState.ROLLING_FORWARD
     events = [
         (moving, after.current - before.current),

@@ -12,6 +12,7 @@ from peloton.lifecycle import rollout
 from peloton.lifecycle.rollout import next_step, progress_of
 from peloton.model.pod import PodRecord, PodState
 from peloton.model.update import UpdateRecord, UpdateSpec, UpdateState, UpdateType
+from peloton.model.update_text import update_wait_text
 from tests.unit.lifecycle.pods import JOB, service_pod
 
 S = 10**9
@@ -40,7 +41,7 @@ def test_nothing_begins_without_a_pulse(pulsed_s: float, begun: int, waiting_for
     """A first pulse is required, and then one every five seconds; the update is rolling all the time."""
     step = next_step(update(UpdateState.INITIALIZED, pulsed_s=pulsed_s), service(), now_ns=NOW)
 
-    assert (FORWARD, begun, waiting_for) == (step.update.state, len(step.change), step.update.waiting_for)
+    assert (FORWARD, begun, waiting_for) == (step.update.state, len(step.change), update_wait_text(step.update))
     assert (begun == 0) == step.update.awaits_pulse
 
 
@@ -50,7 +51,7 @@ def test_what_is_in_flight_is_finished() -> None:
     step = next_step(update(pulsed_s=6, current=frozenset({0, 1})), pods, now_ns=NOW)
 
     assert ({0}, {1}, ()) == (step.update.done, step.update.current, step.change)
-    assert f"instance 1 to run and be healthy and for {ANOTHER}" == step.update.waiting_for
+    assert f"instance 1 to run and be healthy and for {ANOTHER}" == update_wait_text(step.update)
 
 
 def test_a_full_batch_waits_for_no_pulse() -> None:
@@ -82,7 +83,7 @@ def test_a_paused_one_waits_for_a_person() -> None:
     waits = next_step(update(), service(), now_ns=NOW).update
     assert waits.awaits_pulse
     stopped = next_step(rollout.pause(waits), service(), now_ns=NOW)
-    assert (False, "an operator to resume it") == (stopped.update.awaits_pulse, stopped.update.waiting_for)
+    assert (False, "an operator to resume it") == (stopped.update.awaits_pulse, update_wait_text(stopped.update))
     assert not rollout.abort(waits).awaits_pulse
     assert next_step(rollout.resume(stopped.update), service(), now_ns=NOW).update.awaits_pulse
 

@@ -14,6 +14,7 @@ from peloton.lifecycle.rollout import Stage, next_step, stage
 from peloton.lifecycle.rollout_pods import AtHand
 from peloton.model.pod import HealthState, PodRecord, PodState
 from peloton.model.update import UpdateRecord, UpdateSpec, UpdateState, UpdateType
+from peloton.model.update_text import in_flight_text, instances_text, update_wait_text
 from tests.unit.lifecycle.pods import JOB, service_pod
 
 FORWARD, BACKWARD, PAUSED = UpdateState.ROLLING_FORWARD, UpdateState.ROLLING_BACKWARD, UpdateState.PAUSED
@@ -109,16 +110,14 @@ def test_a_full_batch_waits() -> None:
     """A full batch begins no instance; the wait says so."""
     pods = service(4) | {0: service_pod(0, 2, state=PodState.STARTING)}
     step = next_step(update(UpdateSpec(batch_size=1), updated=range(4), current={0}), pods)
-    assert ((), "instance 0 to run and be healthy") == (step.change, step.update.waiting_for)
-    assert step.update.waiting_for == rollout.in_flight_text(step.update, step.update.current)
+    assert ((), "instance 0 to run and be healthy") == (step.change, update_wait_text(step.update))
+    assert update_wait_text(step.update) == in_flight_text(step.update)
 
 
 @given(st.sets(st.integers(0, 60), min_size=1))
 def test_instances_are_named_in_short(instances: set[int]) -> None:
     """A text names at most three ranges with both ends, first ones first, and the number of the others."""
-    text, _, more = (
-        rollout.instances_text(instances).removeprefix("instances ").removeprefix("instance ").partition(" and ")
-    )
+    text, _, more = instances_text(instances).removeprefix("instances ").removeprefix("instance ").partition(" and ")
     named = [range(int(part.partition("-")[0]), int(part.rpartition("-")[2]) + 1) for part in text.split(", ")]
     assert sorted(instances)[: sum(map(len, named))] == [i for one in named for i in one]
     assert len(instances) == sum(map(len, named)) + int(more.removesuffix(" more") or 0)
@@ -128,12 +127,10 @@ def test_instances_are_named_in_short(instances: set[int]) -> None:
 def test_what_is_waited_for_is_in_words() -> None:
     """Instances that start and instances that end are named separately, a few ranges of each."""
     one = update(updated=range(10), removed={10}, current={0, 2, 4, 6, 7, 9, 10})
-    assert "instances 0, 2, 4 and 3 more to run and be healthy and for instance 10 to end" == (
-        rollout.in_flight_text(one, one.current)
-    )
+    assert "instances 0, 2, 4 and 3 more to run and be healthy and for instance 10 to end" == (in_flight_text(one))
     stop = update(type=UpdateType.STOP, updated=range(3), current={0, 1})
-    assert "instances 0-1 to end" == rollout.in_flight_text(stop, stop.current)
-    assert "" == rollout.in_flight_text(one, frozenset())
+    assert "instances 0-1 to end" == in_flight_text(stop)
+    assert "" == in_flight_text(replace(one, current=frozenset()))
 
 
 def test_done_stays_done() -> None:
@@ -185,7 +182,7 @@ def test_pause_resume_abort() -> None:
     assert UpdateState.ABORTED is rollout.abort(stopped).state
     assert [ended] * 3 == [rollout.pause(ended), rollout.resume(ended), rollout.abort(ended)]
     assert rollout.pause(stopped) == stopped
-    assert ("an operator to resume it", "") == (stopped.waiting_for, rollout.resume(stopped).waiting_for)
+    assert ("an operator to resume it", "") == (update_wait_text(stopped), update_wait_text(rollout.resume(stopped)))
 
 
 def test_races_of_the_instances() -> None:
@@ -200,11 +197,14 @@ def test_the_stricter_choice_keeps_to_the_sla() -> None:
     step = next_step(update(UpdateSpec(batch_size=3), updated=range(5)), pods, sla_maximum=1)
     assert ((0,), "the SLA: no more than 1 instances may be unavailable, 0 are, 2 must wait") == (
         step.change,
-        step.update.waiting_for,
+        update_wait_text(step.update),
     )
     pods[4] = replace(pods[4], state=PodState.PENDING)
     step = next_step(update(UpdateSpec(batch_size=3), updated=range(5)), pods, sla_maximum=1)
-    assert ((4,), "the SLA: 1 of at most 1 instances are unavailable already") == (step.change, step.update.waiting_for)
+    assert ((4,), "the SLA: 1 of at most 1 instances are unavailable already") == (
+        step.change,
+        update_wait_text(step.update),
+    )
 
 
 def test_difference() -> None:

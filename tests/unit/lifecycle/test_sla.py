@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from peloton.lifecycle.reason_text import sla_text
 from peloton.lifecycle.sla import Availability, availability, available_min, grant, is_missing
 from peloton.model.pod import HealthState, PodState, Termination, TerminationReason
 from peloton.model.reason import SlaRefusal
+from peloton.model.update_text import sla_text
 from tests.unit.lifecycle.pods import service_pod
 
 KILLED, DELETED = PodState.KILLED, PodState.DELETED
@@ -70,8 +70,8 @@ def test_a_pod_that_does_not_exist() -> None:
     [
         (0, {1, 2, 3}, {4, 5}, (4, 5), None),
         (1, set(), {4, 5}, (4,), SlaRefusal(maximum=1, missing=0, refused=1)),
-        (1, {7}, {4, 5}, (), SlaRefusal(maximum=1, missing=1, refused=2)),
-        (1, {5}, {4, 5}, (5,), SlaRefusal(maximum=1, missing=1, refused=1)),
+        (1, {7}, {4, 5}, (), SlaRefusal(maximum=1, missing=1, refused=0)),
+        (1, {5}, {4, 5}, (5,), SlaRefusal(maximum=1, missing=1, refused=0)),
         (3, {7}, {4, 5}, (4, 5), None),
     ],
 )

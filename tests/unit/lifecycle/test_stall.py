@@ -9,6 +9,7 @@ import pytest
 from peloton.lifecycle import rollout, stall
 from peloton.model.ids import JobId
 from peloton.model.pod import HealthState, PodEvent, PodRecord, PodState
+from peloton.model.reason import SlaRefusal
 from peloton.model.times import NS_PER_S
 from peloton.model.update import NONE, UpdateRecord, UpdateSpec, UpdateState, UpdateType
 from tests.unit.lifecycle.pods import service_pod
@@ -133,7 +134,7 @@ def end_event(message: str) -> PodEvent:
 )
 def test_the_cause_is_that_of_the_worst_instance(worst: PodRecord | None, last: PodEvent | None, text: str) -> None:
     """The wait of the update is the cause when no instance is in flight."""
-    update = replace(ROLLING, waiting_for="the SLA: 1 of at most 1 instances are unavailable already")
+    update = replace(ROLLING, refusal=SlaRefusal(1, 1, 0))
 
     assert text == stall.cause_text(update, worst, last)
     assert stall.CAUSE_MAX == len(stall.cause_text(update, service_pod(0, failure_count=1), end_event("x" * 2_000)))

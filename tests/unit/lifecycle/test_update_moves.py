@@ -12,6 +12,7 @@ from peloton.lifecycle.rollout_pods import AtHand, Coming
 from peloton.lifecycle.sla import Availability
 from peloton.model.pod import HealthState, PodState, Termination, TerminationReason
 from peloton.model.update import UpdateRecord, UpdateSpec, UpdateState, UpdateType
+from peloton.model.update_text import update_wait_text
 from tests.nightly import examples
 from tests.unit.lifecycle.every_pod import GOALS, STATES
 from tests.unit.lifecycle.pods import JOB, service_pod
@@ -105,8 +106,8 @@ def test_what_is_counted_is_what_the_sla_reads(
     assert sla.is_missing(pod) == pod_terms.MISSING.holds(pod, {})
 
 
-def test_a_pulse_that_came_and_went_changes_what_is_waited_for() -> None:
-    """No step was taken while a pulse was valid: the update still says that it waits for its first pulse."""
+def test_a_pulse_that_came_and_went_needs_no_step() -> None:
+    """The text of the wait follows the pulse that expired before a step was taken; the update itself is unchanged."""
     spec = UpdateSpec(batch_size=1, pulse_s=5)
     update = UpdateRecord("u", JOB, UpdateType.UPDATE, spec, UpdateState.ROLLING_FORWARD, 2, 1, updated=frozenset({0}))
     pods = {0: service_pod(0)}
@@ -115,4 +116,5 @@ def test_a_pulse_that_came_and_went_changes_what_is_waited_for() -> None:
 
     assert waits.awaits_pulse
     assert not rollout.may_move(waits, AtHand(pods).count, now_ns=NOW)
-    assert rollout.may_move(went, AtHand(pods).count, now_ns=NOW)
+    assert not rollout.may_move(went, AtHand(pods).count, now_ns=NOW)
+    assert ("its first pulse", "a pulse: none has come for 5 s") == (update_wait_text(waits), update_wait_text(went))
