@@ -23,9 +23,7 @@ from peloton.model.rebalance import (
     Goal,
     JobSpread,
     Move,
-    MoveRecord,
     PodCensus,
-    Rebalance,
     RebalancePlan,
     Stays,
 )
@@ -37,6 +35,7 @@ from services.hostmgr.hosts.domain_counts import Counts, everywhere
 from services.hostmgr.hosts.host_cache import HostCache
 from services.hostmgr.hosts.host_state import HOSTS_UNKNOWN
 from services.hostmgr.hosts.resource_holds import ComingBackOf
+from services.storage.moves.rebalances import Rebalances
 
 log = logging.getLogger(__name__)
 
@@ -49,25 +48,11 @@ class CountDomains(Protocol):
         that are ``drained``."""
 
 
-class Records(Protocol):
-    def census(self, cluster: str) -> PodCensus: ...
-
-    def are_elsewhere(self, job_ids: Collection[JobId], cluster: str) -> set[JobId]: ...
-
-    def get(self, cluster: str) -> Rebalance | None: ...
-
-    def settle(self, cluster: str) -> tuple[int, Sequence[MoveRecord]]: ...
-
-    def begin(self, cluster: str, job_id: JobId, moves: Sequence[Move]) -> list[Move]: ...
-
-    def note(self, cluster: str, plan: RebalancePlan | None) -> None: ...
-
-
 class Rebalancer:
     def __init__(
         self,
         cache: HostCache,
-        records: Records,
+        records: Rebalances,
         cluster: str,
         coming_back: ComingBackOf,
         lifecycles: Lifecycles,

@@ -30,16 +30,17 @@ from peloton.ports import Lifecycles
 from peloton.scheduling.cycle import Evictable, plan_cycle
 from peloton.scheduling.eviction import Eviction
 from services.resmgr.audit import audit
+from services.resmgr.capacity_source import CapacitySource
 from services.resmgr.enqueue_waiters import EnqueueWaiters
 from services.resmgr.log_reads import read_changes, read_log
 from services.resmgr.metrics import AdmissionMeter
 from services.resmgr.preemption import PreemptionRounds, evictable, jobs_to_evict_from, order, summary
-from services.resmgr.records import CapacitySource, LoopRecords, Range, Requeue
 from services.resmgr.recovery import rebuild
 from services.resmgr.rounds import repeat
 from services.resmgr.settings import LoopSettings
 from services.resmgr.state import LogRow, ResmgrState
 from services.resmgr.tally import Tally
+from services.storage.storage import Storage
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -51,7 +52,7 @@ class AdmissionLoop:
 
     def __init__(
         self,
-        records: LoopRecords,
+        records: Storage,
         lifecycles: Lifecycles,
         capacity_source: CapacitySource,
         settings: LoopSettings | None = None,
@@ -123,7 +124,7 @@ class AdmissionLoop:
             refused = self._admission.refuse(job_id, fate.reason, self.clock_ns())
             log.warning("failed %d instances of job %s: %s", refused, job_id, fate.reason)
             return lambda: refused
-        ranges: list[Range] = self._admission.queueable(job_id, limit)
+        ranges = self._admission.queueable(job_id, limit)
         if not ranges:
             return lambda: 0
         first, end = min(start for start, _ in ranges), max(start + count for start, count in ranges)
@@ -173,7 +174,7 @@ class AdmissionLoop:
         self._lifecycles.jobs_changed([job_id], "its gang was queued again")
 
     async def requeue_pods(
-        self, job_id: JobId, instances: Sequence[Range], why: RequeueReason, but: Sequence[int] = ()
+        self, job_id: JobId, instances: Sequence[tuple[int, int]], why: RequeueReason, but: Sequence[int] = ()
     ) -> int:
         """Take back the admission of pods without a host; return how many. The caller wakes their job."""
         gone = await self._requeue(job_id, why, lambda s: self._admission.requeue_pods(job_id, instances, why, s, but))
@@ -182,7 +183,11 @@ class AdmissionLoop:
             self._meter.count_requeued(self.state.path_of(ledger.pool_id), count)
         return count
 
-    async def _requeue(self, job_id: JobId, why: RequeueReason, work: Requeue) -> EvictionResult:
+    async def _requeue(
+        self, job_id: JobId, why: RequeueReason, work: Callable[[int], EvictionResult]
+    ) -> EvictionResult:
+        """Commit ``work``, a function of the least backoff of requeued pods in seconds."""
+
         def apply(gone: EvictionResult) -> EvictionResult:
             if (gone.held_until_ns or gone.in_backoff) and job_id in self.state.jobs:
                 self.state.apply_eviction(gone)

@@ -21,8 +21,9 @@ from peloton.model.text import ID_CHARS_MAX, shorten
 from services.grpc_errors import fit_header
 from services.resmgr import pool_rules
 from services.resmgr.loop import AdmissionLoop
-from services.resmgr.records import JobRecords, PoolRecords
 from services.resmgr.state import ResmgrState
+from services.storage.jobs.jobs import Jobs
+from services.storage.pools import Pools
 
 log = logging.getLogger(__name__)
 
@@ -48,7 +49,7 @@ class _Refused(PelotonError):
 class PoolService:
     """The servicer: one asynchronous method per RPC, under the RPC's name."""
 
-    def __init__(self, loop: AdmissionLoop, pools: PoolRecords, jobs: JobRecords) -> None:
+    def __init__(self, loop: AdmissionLoop, pools: Pools, jobs: Jobs) -> None:
         self._loop = loop
         self._pools, self._jobs = pools, jobs
         self._configs: dict[RespoolId, pb.ResourcePoolConfig] = {}

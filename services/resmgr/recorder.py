@@ -11,7 +11,6 @@ import logging
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
-from typing import Protocol
 
 import numpy as np
 
@@ -37,6 +36,7 @@ from services.resmgr.rounds import repeat
 from services.resmgr.settings import RecorderSettings
 from services.resmgr.state import ResmgrState
 from services.resmgr.tally import Tally
+from services.storage.history.history import History
 
 log = logging.getLogger(__name__)
 
@@ -53,18 +53,6 @@ HOSTS_IN = {
 Amounts = dict[Column, int]
 
 
-class HistoryRecords(Protocol):
-    def add(self, sample: Sample) -> bool:
-        """Return whether the sample was stored: the first sample of a moment is never replaced."""
-        ...
-
-    def fold(self, now_s: int) -> bool:
-        """Fold the samples of a past hour into pages; return whether there was one."""
-        ...
-
-    def prune(self, now_s: int) -> None: ...
-
-
 class Recorder:
     """The recorder. Its methods are called on one event loop."""
 
@@ -73,7 +61,7 @@ class Recorder:
         state: Callable[[], ResmgrState],
         tally: Tally,
         sums: Callable[[], Mapping[str, ClusterSums]],
-        records: HistoryRecords,
+        records: History,
         settings: RecorderSettings,
         clock_s: Callable[[], float] = time.time,
     ) -> None:

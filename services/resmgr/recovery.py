@@ -10,11 +10,12 @@ from peloton.lifecycle.volumes import without_volumes
 from peloton.model.admission import AllocatedRange, JobSnapshot, PendingRange
 from peloton.model.ids import JobId
 from peloton.model.pod import ShapeRange
-from services.resmgr.records import MemoryRecords, ShapeRecords
 from services.resmgr.state import ResmgrState
+from services.storage.jobs.configs import Configs
+from services.storage.storage import Storage
 
 
-def rebuild(records: MemoryRecords) -> ResmgrState:
+def rebuild(records: Storage) -> ResmgrState:
     """Rebuild queues from PENDING pods by queue_seq, allocation from pods that hold resources, and the log cursor.
 
     Shapes are read after the snapshot: a version of a configuration never changes.
@@ -47,7 +48,7 @@ def rebuild(records: MemoryRecords) -> ResmgrState:
     return state
 
 
-def _shapes(configs: ShapeRecords, jobs: Sequence[JobSnapshot]) -> dict[JobId, dict[int, list[ShapeRange]]]:
+def _shapes(configs: Configs, jobs: Sequence[JobSnapshot]) -> dict[JobId, dict[int, list[ShapeRange]]]:
     """Return job -> config version -> shapes of the instances between the first and the last that counts."""
     spans = [span for pods in jobs for span in _spans(pods)]
     shapes: dict[JobId, dict[int, list[ShapeRange]]] = {pods.job.job_id: {} for pods in jobs}

@@ -14,6 +14,7 @@ from peloton.model.host import ClusterSums
 from peloton.ports import Lifecycles
 from services.grpc_requests import SERVER_OPTIONS, Requests
 from services.grpc_status import ErrorsToStatus
+from services.resmgr.capacity_source import CapacitySource
 from services.resmgr.explain.service import ExplainService, ExplainsWorkflows
 from services.resmgr.explain.unfit import UnfitJobs, UnfitPods
 from services.resmgr.host_mover import HostMover, HostTotals
@@ -23,7 +24,6 @@ from services.resmgr.mover_service import MoverService
 from services.resmgr.pool_service import PoolService
 from services.resmgr.problems import ProblemsServicer
 from services.resmgr.recorder import Recorder
-from services.resmgr.records import CapacitySource
 from services.resmgr.servicer import AdmissionServicer
 from services.resmgr.settings import LoopSettings, MoverSettings, RecorderSettings
 from services.resmgr.wanted_hosts import find_wanted_hosts

@@ -9,14 +9,14 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import Any, Protocol
+from typing import Any
 
 from peloton.api.public_services import JOB_SERVICE, POD_SERVICE, UPDATE_SERVICE, WATCH_SERVICE
 from peloton.api.service_names import BULK_SERVICE, JOB_MANAGER, LOOKUP_SERVICE, SCHEDULE_SERVICE, TASK_MANAGER
 from peloton.errors import Reason, Unavailable
 from services.api.calls import Calls
 from services.grpc_handlers import AroundCalls, within
-from services.storage.lockdowns import refusal_text
+from services.storage.lockdowns import Lockdowns, refusal_text
 
 LOCKED_AGE_MAX_S = 1.0
 """Maximum delay after which a lockdown set by another process applies here, in seconds."""
@@ -54,14 +54,6 @@ LOCKABLE = frozenset(
     }
 )
 """Services of jobs. Pools and hosts can be viewed and managed while jobs are locked down."""
-
-
-class Lockdowns(Protocol):
-    """Storage of locks, by the name of the component."""
-
-    def read_locked(self) -> set[str]: ...
-
-    def set(self, component: str, locked: bool) -> None: ...
 
 
 class Locks:

@@ -9,13 +9,13 @@ from peloton.lifecycle.reason_text import NO_NAMES, Names
 from peloton.model.ids import JobId
 from peloton.scheduling.eviction import Eviction
 from services.resmgr.explain.waiting import ExplainedWait
-from services.resmgr.records import ExplainRecords
+from services.storage.storage import Storage
 
 NAMES_MAX = 1_000
 """Limit of the job names in one answer; texts call the others by their ids."""
 
 
-async def names_of(records: ExplainRecords, mentioned: Iterable[str]) -> Names:
+async def names_of(records: Storage, mentioned: Iterable[str]) -> Names:
     """Return id -> name of the jobs that still exist."""
     wanted = sorted({JobId(job_id) for job_id in mentioned if job_id})[:NAMES_MAX]
     if not wanted:

@@ -24,6 +24,7 @@ from peloton.model.reason import PlacementReason
 from peloton.scheduling.cycle import Plan
 from peloton.scheduling.eviction import Eviction
 from peloton.scheduling.explain import Obstacle, Unqueued, Wait, find_unqueued, list_infeasible
+from services.resmgr.capacity_source import CapacitySource
 from services.resmgr.explain import wire
 from services.resmgr.explain.dry_run import candidate_jobs, evictions, plan_job, plan_now, with_job
 from services.resmgr.explain.job_names import in_evictions, in_queues, names_of
@@ -32,8 +33,8 @@ from services.resmgr.explain.text import describe_unqueued, eviction_lines, wait
 from services.resmgr.explain.unfit import UnfitPods
 from services.resmgr.explain.waiting import ExplainedWait, explain_waits, slack_lines
 from services.resmgr.loop import AdmissionLoop
-from services.resmgr.records import CapacitySource, ExplainRecords
 from services.resmgr.state import ResmgrState
+from services.storage.storage import Storage
 
 SORTS_MAX = 100
 """Limit of the pod shapes of one job for which free resources are searched."""
@@ -68,9 +69,7 @@ class _InPool:
 
 
 class JobPlans:
-    def __init__(
-        self, loop: AdmissionLoop, records: ExplainRecords, hosts: CapacitySource, unfit_pods: UnfitPods
-    ) -> None:
+    def __init__(self, loop: AdmissionLoop, records: Storage, hosts: CapacitySource, unfit_pods: UnfitPods) -> None:
         self._loop, self._records, self._hosts, self._unfit = loop, records, hosts, unfit_pods
 
     async def plan(self, request: pb.JobPlanRequest) -> pb.JobPlanResponse:

@@ -35,6 +35,7 @@ from peloton.scheduling.eviction import Eviction
 from peloton.scheduling.explain import Unqueued, Wait, compute_loans, find_holders, find_unqueued, list_waits
 from peloton.scheduling.gangs import QueueKind
 from services.resmgr import pool_rules
+from services.resmgr.capacity_source import CapacitySource
 from services.resmgr.explain import dry_run, wire
 from services.resmgr.explain.dry_run import beyond, candidate_jobs, evictions, make_held_reader, with_pool
 from services.resmgr.explain.job_names import in_evictions, in_queues, names_of
@@ -57,8 +58,8 @@ from services.resmgr.explain.text import (
 from services.resmgr.explain.unfit import UnfitPods
 from services.resmgr.explain.waiting import WAITING_MAX, ExplainedWait, explain_waits, slack_lines
 from services.resmgr.loop import AdmissionLoop
-from services.resmgr.records import CapacitySource, ExplainRecords
 from services.resmgr.state import ResmgrState
+from services.storage.storage import Storage
 
 Context = grpc.aio.ServicerContext[object, object]
 
@@ -86,7 +87,7 @@ class ExplainService:
     def __init__(
         self,
         loop: AdmissionLoop,
-        records: ExplainRecords,
+        records: Storage,
         hosts: CapacitySource,
         workflows: ExplainsWorkflows | None = None,
     ) -> None:

@@ -16,8 +16,9 @@ from peloton.model.job import JobRecord, JobType
 from peloton.model.pod import PodShape, PodState, ShapeRange
 from peloton.model.reason import Infeasibility
 from peloton.scheduling.explain import Unqueued, list_infeasible
-from services.resmgr.records import CapacitySource, ExplainRecords
+from services.resmgr.capacity_source import CapacitySource
 from services.resmgr.state import ResmgrState
+from services.storage.storage import Storage
 
 EVALUATED_INSTANCES_MAX = 10_000
 EVALUATED_SHAPES_MAX = 100
@@ -30,7 +31,7 @@ NOT_ON_HOSTS = (PodState.INITIALIZED, PodState.PENDING, PodState.READY)
 
 
 class UnfitPods:
-    def __init__(self, records: ExplainRecords, hosts: CapacitySource) -> None:
+    def __init__(self, records: Storage, hosts: CapacitySource) -> None:
         self._records, self._hosts = records, hosts
 
     async def of(self, job: JobRecord, counts: Mapping[PodState, int]) -> list[Unqueued]:
@@ -86,7 +87,7 @@ class UnfitPods:
 class UnfitJobs:
     """The jobs with such pods among the ones without placement, in backoff, or first in a queue."""
 
-    def __init__(self, records: ExplainRecords, pods: UnfitPods) -> None:
+    def __init__(self, records: Storage, pods: UnfitPods) -> None:
         self._records, self._pods = records, pods
         self._known: tuple[JobId, ...] = ()
         self._passed = 0  # number of other candidates passed by earlier rounds
