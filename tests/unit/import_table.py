@@ -198,7 +198,7 @@ MAY: dict[str, May] = {
             "services.hostmgr.external_port",
             "services.ticks",
         ),
-        ("httptools", "orjson", "yaml"),
+        ("httptools", "orjson", "websockets", "yaml"),
     ),
     "services.web": May(
         ("peloton.api", "peloton.errors", "peloton.model", "services.role_settings", "services.settings"),

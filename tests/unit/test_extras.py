@@ -41,8 +41,6 @@ def run_pages() -> None:
          "'peloton-temporal[web]'"),
         ("starlette", lambda: start_local(web=True), "the role web of a local cluster needs starlette, which is not "
          "installed: pip install 'peloton-temporal[local]'"),
-        ("websockets", lambda: start_local(kubernetes=0), "the emulated Kubernetes needs websockets, which is not "
-         "installed: pip install 'peloton-temporal[local]'"),
     ],
 )  # fmt: skip
 def test_a_missing_package_names_its_extra(

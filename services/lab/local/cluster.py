@@ -194,8 +194,6 @@ class LocalCluster:
             raise Unavailable(f"port {self.port} is taken: is another `peloton up` running? choose one with --port")
         if self.settings.web:
             require_extra("local", "starlette", "the role web of a local cluster")
-        if self.kubernetes is not None:
-            require_extra("local", "websockets", "the emulated Kubernetes")
         if self.settings.temporal and not await is_reachable(
             self.temporal, {**os.environ, **self.settings.environment}
         ):

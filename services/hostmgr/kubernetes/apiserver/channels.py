@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import select
-import struct
 import time
 from base64 import b64encode
 from collections.abc import Sequence
@@ -13,6 +12,8 @@ from typing import NamedTuple
 from urllib.parse import urlencode
 
 import orjson
+from websockets.frames import Frame, Opcode
+from websockets.protocol import CLIENT, Protocol
 
 from services.hostmgr.kubernetes.apiserver.connection import NO_DATA_YET, READ_BYTES, connect
 from services.hostmgr.kubernetes.apiserver.wire import Answer, ApiServer, Json, Refused, Request
@@ -20,9 +21,8 @@ from services.hostmgr.kubernetes.apiserver.wire import Answer, ApiServer, Json, 
 PROTOCOL = "v5.channel.k8s.io"
 STDIN, STDOUT, STDERR, ERROR, RESIZE, CLOSE = 0, 1, 2, 3, 4, 255
 HEAD_BYTES_MAX = 1 << 16
-FRAME_BYTES_MAX = 1 << 20
+MESSAGE_BYTES_MAX = 1 << 20
 HEAD_TIMEOUT_S = 30.0
-_CONTINUATION, _CLOSED, _PING, _PONG = 0, 8, 9, 10
 
 
 class Output(NamedTuple):
@@ -33,55 +33,6 @@ class Output(NamedTuple):
 
 class CommandFailed(OSError):
     """The command was not run, or its end is unknown."""
-
-
-class Frames:
-    """Cuts a server's data into frames. Raises CommandFailed."""
-
-    def __init__(self) -> None:
-        self._pending = bytearray()
-
-    def feed(self, data: bytes) -> list[tuple[int, bytes]]:
-        """Adds data; returns opcodes and payloads of the complete frames."""
-        self._pending += data
-        found = []
-        while (frame := self._next()) is not None:
-            found.append(frame)
-        return found
-
-    def _next(self) -> tuple[int, bytes] | None:
-        if len(self._pending) < 2:
-            return None
-        length, begin = self._pending[1] & 127, 2
-        if self._pending[1] & 128:
-            raise CommandFailed("the apiserver masks its frames")
-        if length >= 126:
-            form, begin = ("!H", 4) if length == 126 else ("!Q", 10)
-            if len(self._pending) < begin:
-                return None
-            [length] = struct.unpack(form, self._pending[2:begin])
-        if length > FRAME_BYTES_MAX:
-            raise CommandFailed(f"the apiserver sent a frame of {length} bytes")
-        if len(self._pending) < begin + length:
-            return None
-        frame = self._pending[0] & 15, bytes(self._pending[begin : begin + length])
-        del self._pending[: begin + length]
-        return frame
-
-
-def frame_of(payload: bytes, opcode: int = 2, mask: bytes | None = None) -> bytes:
-    """Returns a frame in the form that clients send."""
-    mask = os.urandom(4) if mask is None else mask
-    size = len(payload)
-    if size < 126:
-        head = struct.pack("!BB", 128 | opcode, 128 | size)
-    elif size < 1 << 16:
-        head = struct.pack("!BBH", 128 | opcode, 128 | 126, size)
-    else:
-        head = struct.pack("!BBQ", 128 | opcode, 128 | 127, size)
-    key = int.from_bytes(mask * (size // 4 + 1), "big") >> (8 * (4 - size % 4))
-    masked = (int.from_bytes(payload, "big") ^ key).to_bytes(size, "big")
-    return head + mask + masked
 
 
 def exit_code_of(status: Json) -> int:
@@ -110,7 +61,7 @@ class Command:
             f"Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: {key}\r\n"
             f"Sec-WebSocket-Protocol: {PROTOCOL}\r\n"
         )
-        self._frames = Frames()
+        self._protocol = Protocol(CLIENT, max_size=MESSAGE_BYTES_MAX)
         self._ended: int | None = None
         self._unsent = bytearray()
         self._sock, _ = connect(api.access)
@@ -118,7 +69,7 @@ class Command:
             self._sock.settimeout(HEAD_TIMEOUT_S)
             tail = api.tail(api.access.authorization(), accept="*/*")  # a container runtime has no JSON for this: 406
             self._sock.sendall(api.written(Request("GET", path), tail + upgrade))
-            self._early = self._frames.feed(self._read_head())
+            self._protocol.receive_data(self._read_head())
             self._sock.setblocking(False)
         except BaseException:
             self._sock.close()
@@ -144,11 +95,9 @@ class Command:
     def read(self, limit_bytes: int, wait_s: float) -> Output:
         """Returns received output; waits only for the first piece. Raises OSError."""
         texts = {STDOUT: b"", STDERR: b""}
-        frames, self._early = self._early, []
         until_s = time.monotonic() + wait_s
         while True:
-            for opcode, payload in frames:
-                self._take(opcode, payload, texts)
+            self._take_messages(texts)
             held = sum(map(len, texts.values()))
             if self._ended is not None or held >= limit_bytes:
                 break
@@ -157,26 +106,32 @@ class Command:
                 break
             if not data:
                 raise CommandFailed("the connection to the command broke off")
-            frames = self._frames.feed(data)
+            self._protocol.receive_data(data)
         return Output(texts[STDOUT], texts[STDERR], self._ended)
 
-    def _take(self, opcode: int, payload: bytes, texts: dict[int, bytes]) -> None:
-        if self._ended is not None:
-            return
-        if opcode == _PING:
-            self._send(payload, _PONG)
-        elif opcode == _CLOSED:
-            raise CommandFailed("the apiserver closed the connection before the command ended")
-        elif opcode == _CONTINUATION:
-            raise CommandFailed("the apiserver cuts its messages into frames")
-        elif opcode != _PONG and payload:
-            if payload[0] in texts:
-                texts[payload[0]] += payload[1:]
-            elif payload[0] == ERROR:
-                self._ended = exit_code_of(orjson.loads(payload[1:]))
+    def _take_messages(self, texts: dict[int, bytes]) -> None:
+        """Add received output to ``texts``. Raises CommandFailed."""
+        for frame in self._protocol.events_received():
+            assert isinstance(frame, Frame)  # the protocol is open from the first byte on
+            if self._ended is not None:
+                return
+            if frame.opcode is Opcode.CLOSE:
+                raise CommandFailed("the apiserver closed the connection before the command ended")
+            if frame.opcode is Opcode.CONT or not frame.fin:
+                raise CommandFailed("the apiserver cuts its messages into frames")
+            if frame.opcode in (Opcode.PING, Opcode.PONG) or not frame.data:
+                continue
+            channel, data = frame.data[0], bytes(frame.data[1:])
+            if channel in texts:
+                texts[channel] += data
+            elif channel == ERROR:
+                self._ended = exit_code_of(orjson.loads(data))
+        self._unsent += b"".join(self._protocol.data_to_send())  # answers to pings
+        if self._protocol.parser_exc is not None:
+            raise CommandFailed(f"the apiserver breaks the WebSocket protocol: {self._protocol.parser_exc}")
 
-    def _send(self, payload: bytes, opcode: int = 2) -> None:
-        self._unsent += frame_of(payload, opcode)
+    def _send(self, payload: bytes) -> None:
+        self._unsent += Frame(Opcode.BINARY, payload).serialize(mask=True)
         self._send_on()
 
     def _send_on(self) -> None:

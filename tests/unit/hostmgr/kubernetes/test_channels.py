@@ -10,12 +10,9 @@ from urllib.parse import parse_qsl
 
 import orjson
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from services.hostmgr.kubernetes.apiserver.channels import Command, CommandFailed, Frames, exit_code_of, frame_of
+from services.hostmgr.kubernetes.apiserver.channels import Command, CommandFailed, exit_code_of
 from services.hostmgr.kubernetes.apiserver.wire import ApiServer, Refused
-from tests.nightly import examples
 from tests.unit.hostmgr.kubernetes.scripted import CERTIFICATES, Asked, access_to, answer, api_of, run_scripted, status
 
 POD = "/api/v1/namespaces/peloton/pods/p"
@@ -30,27 +27,6 @@ def make_frame(payload: bytes, opcode: int = 2) -> bytes:
     size = len(payload)
     length = bytes((size,)) if size < 126 else b"\x7e" + size.to_bytes(2, "big")
     return bytes((128 | opcode,)) + length + payload
-
-
-@settings(deadline=None)
-@given(st.lists(st.binary(max_size=300), max_size=5), st.lists(st.integers(0, 1500), max_size=8))
-def test_frames_may_be_cut_anywhere(payloads: list[bytes], places: list[int]) -> None:
-    """Each frame is read once, whole, and in its order."""
-    data = b"".join(map(make_frame, payloads))
-    ends = sorted({min(place, len(data)) for place in places} | {len(data)})
-    frames = Frames()
-    found = [frame for begin, end in zip([0, *ends], ends, strict=False) for frame in frames.feed(data[begin:end])]
-    assert [(2, payload) for payload in payloads] == found
-
-
-@given(st.binary(max_size=70_000), st.binary(min_size=4, max_size=4))
-@settings(deadline=None, max_examples=examples(30))
-def test_what_is_sent_is_masked(payload: bytes, mask: bytes) -> None:
-    """The payload is masked byte by byte with the four bytes before it, as the protocol requires of clients."""
-    frame = frame_of(payload, mask=mask)
-    at = frame.index(mask, 2) if not payload else len(frame) - len(payload) - 4
-    body = frame[at + 4 :]
-    assert payload == bytes(byte ^ mask[place % 4] for place, byte in enumerate(body))
 
 
 @pytest.mark.parametrize("has_tls", [False, True])
@@ -104,6 +80,23 @@ def test_a_command_that_is_refused() -> None:
         pytest.raises(Refused, match="pods/exec is forbidden"),
     ):
         Command(api, POD, "main", ["ls"], stdin=False, tty=False)
+
+
+@pytest.mark.parametrize(
+    ("sent", "why"),
+    [
+        (b"\x82\x80\0\0\0\0", "breaks the WebSocket protocol"),  # a server must not mask its frames
+        (make_frame(b"\x03\xe8", 8), "closed the connection before the command ended"),
+        (b"\x02\x02\x01a", "cuts its messages into frames"),
+    ],
+)
+def test_frames_that_end_a_command(sent: bytes, why: str) -> None:
+    """The command fails with the fault of the apiserver."""
+    with run_scripted(lambda asked: [SWITCH + sent]) as server, api_of(server) as api:
+        command = Command(api, POD, "main", ["ls"], stdin=False, tty=False)
+        with pytest.raises(CommandFailed, match=why):
+            command.read(100, 5.0)
+        command.close()
 
 
 @pytest.mark.parametrize(
