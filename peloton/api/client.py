@@ -14,31 +14,31 @@ import socket
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property
+from importlib import import_module
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 import grpc
 
 from peloton.api.limits import MESSAGE_SIZES, RETRY_AFTER
-from peloton.api.v0.bulk.bulk_pb2_grpc import BulkServiceStub
-from peloton.api.v0.explain.explain_pb2_grpc import ExplainServiceStub
-from peloton.api.v0.host.svc.host_svc_pb2_grpc import HostServiceStub
-from peloton.api.v0.maintenance.maintenance_pb2_grpc import MaintenanceServiceStub
-from peloton.api.v0.short_names.job_pb2_grpc import JobManagerStub
-from peloton.api.v0.short_names.respool_pb2_grpc import ResourceManagerStub
-from peloton.api.v0.short_names.task_pb2_grpc import TaskManagerStub
 from peloton.errors import InvalidArgument
 
 if TYPE_CHECKING:
     from peloton.api.v0.advice.advice_pb2_grpc import AdviceServiceStub
+    from peloton.api.v0.bulk.bulk_pb2_grpc import BulkServiceStub
+    from peloton.api.v0.explain.explain_pb2_grpc import ExplainServiceStub
     from peloton.api.v0.history.history_pb2_grpc import HistoryServiceStub
+    from peloton.api.v0.host.svc.host_svc_pb2_grpc import HostServiceStub
     from peloton.api.v0.lookup.lookup_pb2_grpc import LookupServiceStub
+    from peloton.api.v0.maintenance.maintenance_pb2_grpc import MaintenanceServiceStub
     from peloton.api.v0.migration.migration_pb2_grpc import MigrationServiceStub
     from peloton.api.v0.mover.mover_pb2_grpc import MoverServiceStub
     from peloton.api.v0.overview.overview_pb2_grpc import OverviewServiceStub
     from peloton.api.v0.rebalance.rebalance_pb2_grpc import RebalanceServiceStub
     from peloton.api.v0.schedule.schedule_pb2_grpc import ScheduleServiceStub
+    from peloton.api.v0.short_names.job_pb2_grpc import JobManagerStub
+    from peloton.api.v0.short_names.respool_pb2_grpc import ResourceManagerStub
+    from peloton.api.v0.short_names.task_pb2_grpc import TaskManagerStub
     from peloton.api.v0.table.table_pb2_grpc import JobTableServiceStub
     from peloton.api.v0.update.svc.update_svc_pb2_grpc import UpdateServiceStub
     from peloton.api.v0.volume.svc.volume_svc_pb2_grpc import VolumeServiceStub
@@ -98,6 +98,27 @@ def target(addresses: str) -> str:
     return f"ipv4:{','.join(found)}" if found else each[0]
 
 
+T = TypeVar("T")
+
+
+class Stub(Generic[T]):
+    """The stub of a service as an attribute of the client, whose module is imported at its first use."""
+
+    def __init__(self, service: str, module: str, streams_end: bool = True) -> None:
+        self._service, self._module, self._streams_end = service, module, streams_end
+
+    def __set_name__(self, owner: type[Client], name: str) -> None:
+        self._name = name
+
+    def __get__(self, client: Client, owner: type[Client]) -> T:
+        [make] = [
+            one for name, one in vars(import_module(f"peloton.api.{self._module}")).items() if name.endswith("Stub")
+        ]
+        stub: T = make(client.channel(self._service, self._streams_end))
+        vars(client)[self._name] = stub  # it comes before this descriptor from now on
+        return stub
+
+
 class Client:
     """Stubs for the services of one Peloton installation.
 
@@ -105,6 +126,30 @@ class Client:
     the address of a service (JOBMGR, RESMGR, HOSTMGR); the others are at ``address``. Without ``busy_retry`` a refusal
     of a busy server is raised at once.
     """
+
+    jobs: Stub[JobManagerStub] = Stub(JOBMGR, "v0.short_names.job_pb2_grpc")
+    tasks: Stub[TaskManagerStub] = Stub(JOBMGR, "v0.short_names.task_pb2_grpc")
+    bulk: Stub[BulkServiceStub] = Stub(JOBMGR, "v0.bulk.bulk_pb2_grpc", streams_end=False)
+    respools: Stub[ResourceManagerStub] = Stub(RESMGR, "v0.short_names.respool_pb2_grpc")
+    explain: Stub[ExplainServiceStub] = Stub(RESMGR, "v0.explain.explain_pb2_grpc")
+    hosts: Stub[HostServiceStub] = Stub(HOSTMGR, "v0.host.svc.host_svc_pb2_grpc")
+    lookup: Stub[LookupServiceStub] = Stub(JOBMGR, "v0.lookup.lookup_pb2_grpc")
+    job_table: Stub[JobTableServiceStub] = Stub(JOBMGR, "v0.table.table_pb2_grpc")
+    history: Stub[HistoryServiceStub] = Stub(JOBMGR, "v0.history.history_pb2_grpc")
+    updates: Stub[UpdateServiceStub] = Stub(JOBMGR, "v0.update.svc.update_svc_pb2_grpc")
+    services: Stub[JobServiceStub] = Stub(JOBMGR, "v1alpha.job.stateless.svc.stateless_svc_pb2_grpc")
+    pods: Stub[PodServiceStub] = Stub(JOBMGR, "v1alpha.pod.svc.pod_svc_pb2_grpc")
+    watches: Stub[WatchServiceStub] = Stub(JOBMGR, "v1alpha.watch.svc.watch_svc_pb2_grpc", streams_end=False)
+    admin: Stub[AdminServiceStub] = Stub(JOBMGR, "v1alpha.admin.svc.admin_svc_pb2_grpc")
+    maintenance: Stub[MaintenanceServiceStub] = Stub(HOSTMGR, "v0.maintenance.maintenance_pb2_grpc")
+    migrations: Stub[MigrationServiceStub] = Stub(JOBMGR, "v0.migration.migration_pb2_grpc")
+    mover: Stub[MoverServiceStub] = Stub(RESMGR, "v0.mover.mover_pb2_grpc")
+    overview: Stub[OverviewServiceStub] = Stub(JOBMGR, "v0.overview.overview_pb2_grpc")
+    rebalances: Stub[RebalanceServiceStub] = Stub(HOSTMGR, "v0.rebalance.rebalance_pb2_grpc")
+    worker_versions: Stub[WorkerVersionServiceStub] = Stub(JOBMGR, "v0.workers.workers_pb2_grpc")
+    schedules: Stub[ScheduleServiceStub] = Stub(JOBMGR, "v0.schedule.schedule_pb2_grpc")
+    advice: Stub[AdviceServiceStub] = Stub(HOSTMGR, "v0.advice.advice_pb2_grpc")
+    volumes: Stub[VolumeServiceStub] = Stub(JOBMGR, "v0.volume.svc.volume_svc_pb2_grpc")
 
     def __init__(
         self,
@@ -120,132 +165,6 @@ class Client:
         self._overrides = dict(overrides or {})
         self._busy_retry = busy_retry
         self._channels: dict[str, grpc.Channel] = {}
-
-    @cached_property
-    def jobs(self) -> JobManagerStub:
-        return JobManagerStub(self._channel(JOBMGR))
-
-    @cached_property
-    def tasks(self) -> TaskManagerStub:
-        return TaskManagerStub(self._channel(JOBMGR))
-
-    @cached_property
-    def bulk(self) -> BulkServiceStub:
-        return BulkServiceStub(self._channel(JOBMGR, streams_end=False))
-
-    @cached_property
-    def respools(self) -> ResourceManagerStub:
-        return ResourceManagerStub(self._channel(RESMGR))
-
-    @cached_property
-    def explain(self) -> ExplainServiceStub:
-        return ExplainServiceStub(self._channel(RESMGR))
-
-    @cached_property
-    def hosts(self) -> HostServiceStub:
-        return HostServiceStub(self._channel(HOSTMGR))
-
-    # Modules that few commands need are loaded on first use.
-
-    @cached_property
-    def lookup(self) -> LookupServiceStub:
-        from peloton.api.v0.lookup.lookup_pb2_grpc import LookupServiceStub
-
-        return LookupServiceStub(self._channel(JOBMGR))
-
-    @cached_property
-    def job_table(self) -> JobTableServiceStub:
-        from peloton.api.v0.table.table_pb2_grpc import JobTableServiceStub
-
-        return JobTableServiceStub(self._channel(JOBMGR))
-
-    @cached_property
-    def history(self) -> HistoryServiceStub:
-        from peloton.api.v0.history.history_pb2_grpc import HistoryServiceStub
-
-        return HistoryServiceStub(self._channel(JOBMGR))
-
-    @cached_property
-    def updates(self) -> UpdateServiceStub:
-        from peloton.api.v0.update.svc.update_svc_pb2_grpc import UpdateServiceStub
-
-        return UpdateServiceStub(self._channel(JOBMGR))
-
-    @cached_property
-    def services(self) -> JobServiceStub:
-        from peloton.api.v1alpha.job.stateless.svc.stateless_svc_pb2_grpc import JobServiceStub
-
-        return JobServiceStub(self._channel(JOBMGR))
-
-    @cached_property
-    def pods(self) -> PodServiceStub:
-        from peloton.api.v1alpha.pod.svc.pod_svc_pb2_grpc import PodServiceStub
-
-        return PodServiceStub(self._channel(JOBMGR))
-
-    @cached_property
-    def watches(self) -> WatchServiceStub:
-        from peloton.api.v1alpha.watch.svc.watch_svc_pb2_grpc import WatchServiceStub
-
-        return WatchServiceStub(self._channel(JOBMGR, streams_end=False))
-
-    @cached_property
-    def admin(self) -> AdminServiceStub:
-        from peloton.api.v1alpha.admin.svc.admin_svc_pb2_grpc import AdminServiceStub
-
-        return AdminServiceStub(self._channel(JOBMGR))
-
-    @cached_property
-    def maintenance(self) -> MaintenanceServiceStub:
-        return MaintenanceServiceStub(self._channel(HOSTMGR))
-
-    @cached_property
-    def migrations(self) -> MigrationServiceStub:
-        from peloton.api.v0.migration.migration_pb2_grpc import MigrationServiceStub
-
-        return MigrationServiceStub(self._channel(JOBMGR))
-
-    @cached_property
-    def mover(self) -> MoverServiceStub:
-        from peloton.api.v0.mover.mover_pb2_grpc import MoverServiceStub
-
-        return MoverServiceStub(self._channel(RESMGR))
-
-    @cached_property
-    def overview(self) -> OverviewServiceStub:
-        from peloton.api.v0.overview.overview_pb2_grpc import OverviewServiceStub
-
-        return OverviewServiceStub(self._channel(JOBMGR))
-
-    @cached_property
-    def rebalances(self) -> RebalanceServiceStub:
-        from peloton.api.v0.rebalance.rebalance_pb2_grpc import RebalanceServiceStub
-
-        return RebalanceServiceStub(self._channel(HOSTMGR))
-
-    @cached_property
-    def worker_versions(self) -> WorkerVersionServiceStub:
-        from peloton.api.v0.workers.workers_pb2_grpc import WorkerVersionServiceStub
-
-        return WorkerVersionServiceStub(self._channel(JOBMGR))
-
-    @cached_property
-    def schedules(self) -> ScheduleServiceStub:
-        from peloton.api.v0.schedule.schedule_pb2_grpc import ScheduleServiceStub
-
-        return ScheduleServiceStub(self._channel(JOBMGR))
-
-    @cached_property
-    def advice(self) -> AdviceServiceStub:
-        from peloton.api.v0.advice.advice_pb2_grpc import AdviceServiceStub
-
-        return AdviceServiceStub(self._channel(HOSTMGR))
-
-    @cached_property
-    def volumes(self) -> VolumeServiceStub:
-        from peloton.api.v0.volume.svc.volume_svc_pb2_grpc import VolumeServiceStub
-
-        return VolumeServiceStub(self._channel(JOBMGR))
 
     def address_of(self, service: str) -> str:
         return self._overrides.get(service, self.address)
@@ -263,7 +182,7 @@ class Client:
     ) -> None:
         self.close()
 
-    def _channel(self, service: str, streams_end: bool = True) -> grpc.Channel:
+    def channel(self, service: str, streams_end: bool = True) -> grpc.Channel:
         address = self.address_of(service)
         if address not in self._channels:
             self._channels[address] = grpc.insecure_channel(target(address), options=CHANNEL_OPTIONS)
