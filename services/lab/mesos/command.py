@@ -14,9 +14,8 @@ import click
 from services.lab.mesos.http.authentication import load_credentials, tls_context
 from services.lab.mesos.server import Minicluster
 from services.lab.mesos.settings import DEFAULT_ISOLATION, MiniclusterSettings
-from services.lab.shared.commands import FILE, FOLDER, hosts_from, read_ports, stop_event
-from services.lab.shared.hosts import DEFAULT_PORTS, default_hosts
-from services.lab.shared.simulation.behaviour import TASK_VARIABLES
+from services.lab.shared.commands import FILE, FOLDER, host_options, hosts_from, stop_event
+from services.lab.shared.hosts import default_hosts
 from services.lab.shared.yaml_rows import PORT_MAX
 
 HELP = """Run an emulated Mesos: a master with its agents, in one process.
@@ -49,28 +48,10 @@ NUMBER = click.FloatRange(min=0.0)
 )
 @click.option("--host", default="127.0.0.1", metavar="ADDRESS", help="Address that master and agents listen on.")
 @click.option(
-    "--allow-host", multiple=True, metavar="NAME", help="A name that clients may call it by, beside localhost."
+    "--allow-host", multiple=True, metavar="NAME", help="A name that clients may call it by, besides localhost."
 )
 @click.option("--data", default="minicluster-data", type=FOLDER, help="Folder of the sandboxes.")
-@click.option("--hosts", type=FILE, help="YAML list of hosts. Without it there are three.")
-@click.option("--simulate", type=int, metavar="N", help="N hosts whose tasks are no processes.")
-@click.option("--simulation", type=FILE, help="YAML of run times, failures, images and classes of simulated hosts.")
-@click.option(
-    "--task-variables",
-    default=TASK_VARIABLES,
-    metavar="NAME",
-    help="NAME_SECONDS and NAME_SHARE in a task's environment say how long it is simulated and how much it uses.",
-)
-@click.option(
-    "--prefix", default="", show_default=False, help="Beginning of the names of hosts that are not in a file."
-)
-@click.option(
-    "--task-ports",
-    default=f"{DEFAULT_PORTS.start}-{DEFAULT_PORTS.stop - 1}",
-    metavar="A-B",
-    callback=read_ports,
-    help="Ports for hosts that name none, in equal shares.",
-)
+@host_options("YAML list of hosts. Without it there are three.", "host", "tasks")
 @click.option(
     "--agent-timeout", default=75.0, type=NUMBER, metavar="SECONDS", help="Seconds until a lost agent is unreachable."
 )
@@ -80,9 +61,6 @@ NUMBER = click.FloatRange(min=0.0)
     type=NUMBER,
     metavar="SECONDS",
     help="Seconds between estimates of slack, 0 for none.",
-)
-@click.option(
-    "--image-download", default=0.0, type=NUMBER, metavar="SECONDS", help="Seconds until an image is on a host."
 )
 @click.option("--enforce-disk-quota", is_flag=True, help="A task whose sandbox outgrows its disk fails.")
 @click.option(
@@ -94,7 +72,6 @@ NUMBER = click.FloatRange(min=0.0)
 @click.option(
     "--sandbox-disk", default=10_000, type=click.IntRange(min=0), metavar="MB", help="For sandboxes of ended runs."
 )
-@click.option("--pass-env", multiple=True, metavar="NAME", help="A variable of this environment that tasks get too.")
 @click.option("--credentials", type=FILE, help="Who may call, as JSON of Mesos's --credentials.")
 @click.option("--tls-cert", type=FILE, help="Speak TLS with this certificate; its key is in the same file.")
 @click.option("--tls-ca", type=FILE, help="Callers show certificates of this authority.")

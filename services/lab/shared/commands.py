@@ -6,14 +6,17 @@ import asyncio
 import signal
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 
-from services.lab.shared.hosts import HostSpec, load_hosts
+from services.lab.shared.hosts import DEFAULT_PORTS, HostSpec, load_hosts
+from services.lab.shared.simulation.behaviour import TASK_VARIABLES
 from services.lab.shared.simulation.description import load_simulation
 from services.lab.shared.simulation.outcomes import Simulation
 from services.lab.shared.yaml_rows import PORT_MAX, port_range
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 FILE = click.Path(dir_okay=False, path_type=Path)
 FOLDER = click.Path(file_okay=False, path_type=Path, resolve_path=True)
@@ -25,6 +28,35 @@ def read_ports(context: click.Context, parameter: click.Parameter, text: str) ->
     if found is None:
         raise click.BadParameter(f"want A-B with 1 <= A <= B <= {PORT_MAX}, got {text!r}")
     return range(found[0], found[1] + 1)
+
+
+def host_options(hosts: str, host: str, tasks: str) -> Callable[[F], F]:
+    """Add options of emulated hosts, which are called ``host`` and run ``tasks``; ``hosts``: the help of --hosts."""
+    ports = f"{DEFAULT_PORTS.start}-{DEFAULT_PORTS.stop - 1}"
+    seconds = click.FloatRange(min=0.0)
+    options = (
+        click.option("--hosts", type=FILE, help=hosts),
+        click.option("--simulate", type=int, metavar="N", help=f"N {host}s whose {tasks} are no processes."),
+        click.option("--simulation", type=FILE,
+                     help=f"YAML of run times, failures, images and classes of simulated {host}s."),
+        click.option("--task-variables", default=TASK_VARIABLES, metavar="NAME",
+                     help=f"NAME_SECONDS and NAME_SHARE in the environment of {tasks} set their run time and use."),
+        click.option("--prefix", default="", show_default=False,
+                     help=f"Beginning of the names of {host}s that are not in a file."),
+        click.option("--task-ports", default=ports, metavar="A-B", callback=read_ports,
+                     help=f"Ports for {host}s that name none, in equal shares."),
+        click.option("--image-download", default=0.0, type=seconds, metavar="SECONDS",
+                     help=f"Seconds until an image is on a {host}."),
+        click.option("--pass-env", multiple=True, metavar="NAME",
+                     help=f"A variable of this environment that {tasks} get too."),
+    )  # fmt: skip
+
+    def add(command: F) -> F:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return add
 
 
 def hosts_from(

@@ -1,4 +1,4 @@
-"""Slack: the estimate as a function, estimates of real and simulated tasks, and their effect on offers."""
+"""Slack: estimates of real and simulated tasks, and their effect on offers."""
 
 from __future__ import annotations
 
@@ -11,11 +11,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-
-from services.lab.mesos.agents.slack_estimator import estimate, smooth, target
 from services.lab.mesos.agents.usage_monitor import CpuCount
 from services.lab.mesos.resources import CPUS, REVOCABLE_CPUS, parse
 from services.lab.mesos.server import Minicluster
@@ -26,56 +21,6 @@ REVOCABLE = (*CAPABILITIES, "REVOCABLE_RESOURCES")
 FAST: dict[str, Any] = {"capabilities": REVOCABLE, "usage_interval_s": 0.05, "slack_interval_s": 0.1}
 RECORDINGS = Path(__file__).parents[3] / "conformance" / "minicluster" / "recordings"
 RECORDING = RECORDINGS / "13_operator_api_and_events.jsonl.gz"
-AMOUNTS = st.integers(0, 100_000)
-
-
-@pytest.mark.parametrize(
-    ("reported", "allocated", "used", "expected"),
-    [
-        (0, 1000, 0, 900),  # a tenth of the allocation is not offered
-        (0, 1000, 400, 500),
-        (0, 1000, 950, 0),
-        (0, 500, 700, 0),  # a task may use more than it was promised
-        (500, 1000, 430, 500),  # within the margin: the old report stays
-        (500, 1000, 510, 390),  # outside the margin
-        (500, 1000, 350, 500),  # the increase is too small for a new offer
-        (500, 1000, 300, 600),
-        (900, 0, 0, 0),
-    ],
-)
-def test_the_estimate_is_what_is_unused(reported: int, allocated: int, used: int, expected: int) -> None:
-    """The estimate is the unused amount less a margin; the last report stays while it is safe."""
-    assert expected == estimate(reported, allocated, used)
-
-
-@given(AMOUNTS, AMOUNTS, AMOUNTS)
-def test_no_estimate_promises_what_is_in_use(reported: int, allocated: int, used: int) -> None:
-    """The estimate is between 0 and the allocated unused amount, whatever the last report; with the same usage it does
-    not change again.
-    """
-    found = estimate(reported, allocated, used)
-
-    assert 0 <= found <= max(0, allocated - used)
-    assert estimate(found, allocated, used) == found
-
-
-@given(AMOUNTS, AMOUNTS, st.integers(0, 1000))
-def test_more_use_never_means_more_slack(allocated: int, used: int, more: int) -> None:
-    """The target falls with use and rises with the allocation."""
-    assert target(allocated, used + more) <= target(allocated, used) <= target(allocated + more, used)
-
-
-@given(AMOUNTS, st.lists(AMOUNTS, min_size=1, max_size=30))
-def test_use_is_believed_at_once_and_forgotten_slowly(before: int, measured: list[int]) -> None:
-    """The smoothed use is never below the last measurement nor above the highest one, and comes to rest."""
-    seen = before
-    for each in measured:
-        was, before, seen = before, smooth(before, each), max(seen, each)
-        assert each <= before <= seen
-        assert before <= max(was, each)
-    for _ in range(40):
-        before = smooth(before, measured[-1])
-    assert before == measured[-1]
 
 
 def test_what_ended_processes_used_stays_counted() -> None:
