@@ -391,7 +391,9 @@ class HostState:
         them."""
         return hosts_now(self.table, self.table.now_ns, self.avoidances.list_avoided(self.table.now_s), others)
 
-    def list_unevaluated(self, shapes: Sequence[PodShape]) -> tuple[list[PodShape], dict[HostsNamed, list[HostKind]], int]:
+    def list_unevaluated(
+        self, shapes: Sequence[PodShape]
+    ) -> tuple[list[PodShape], dict[HostsNamed, list[HostKind]], int]:
         """Returns the shapes without a result of ``infeasible``, the kinds of hosts to evaluate them on, and the
         version of the hosts. ``learn`` follows."""
         version = self.table.registered.kinds_version + self.daemons.version
