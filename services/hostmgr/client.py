@@ -95,7 +95,7 @@ class HostManagerClient:
         request = pb.PlaceAndLaunchRequest(job_id=job_id, limit=limit, for_gang=for_gang)
         with translate_rpc_errors(NAME):
             answer = self._stub().PlaceAndLaunch(request, timeout=timeout_s(CALL_TIMEOUT_S * 2))
-        return messages.launched_batch_from_wire(answer, job_id)
+        return messages.decode_launched_batch(answer, job_id)
 
     def release(self, lease_id: str) -> None:
         with translate_rpc_errors(NAME):

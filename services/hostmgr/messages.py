@@ -305,7 +305,7 @@ def launch_result_from_wire(wire: pb.LaunchResponse) -> LaunchResult:
     return LaunchResult(wire.launched, wire.refused, wire.failed)
 
 
-def launched_batch_to_wire(result: LaunchedBatch) -> pb.PlaceAndLaunchResponse:
+def encode_launched_batch(result: LaunchedBatch) -> pb.PlaceAndLaunchResponse:
     launch, left = result
     return pb.PlaceAndLaunchResponse(
         launch=pb.LaunchResponse(
@@ -323,7 +323,7 @@ def launched_batch_to_wire(result: LaunchedBatch) -> pb.PlaceAndLaunchResponse:
     )
 
 
-def launched_batch_from_wire(wire: pb.PlaceAndLaunchResponse, job_id: JobId) -> LaunchedBatch:
+def decode_launched_batch(wire: pb.PlaceAndLaunchResponse, job_id: JobId) -> LaunchedBatch:
     unplaced = tuple(
         Unplaced(tuple(one.instances), (infeasible_from_wire(one.infeasible),) if one.HasField("infeasible") else ())
         for one in wire.unplaced

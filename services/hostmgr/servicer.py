@@ -86,7 +86,7 @@ class HostsServicer(hostmgr_pb2_grpc.HostsServicer):
         self, request: pb.PlaceAndLaunchRequest, context: grpc.ServicerContext
     ) -> pb.PlaceAndLaunchResponse:
         result = self._core.place_and_launch(JobId(request.job_id), request.limit, request.for_gang)
-        return messages.launched_batch_to_wire(result)
+        return messages.encode_launched_batch(result)
 
     @abort_on_error
     def KillRunning(self, request: pb.KillRunningRequest, context: grpc.ServicerContext) -> pb.KillRunningResponse:

@@ -22,8 +22,8 @@ _REPOSITORIES = (
 )
 _STORED = tuple(f"services.storage.{name}" for name in _REPOSITORIES.split())
 _CHOOSES_HOSTS = (
-    "advice bin_packing capacity clusters columns departures fit fleet host_pools qos rebalance relocation rows "
-    "spreading tree trial"
+    "advice bin_packing capacity clusters columns departures fit fleet host_pools placement qos rebalance relocation "
+    "rows spreading tree trial"
 )
 _HOSTMGR = ("services.hostmgr", "services.settings", "services.storage")
 _SERVES = ("services.grpc_errors", "services.grpc_handlers", "services.grpc_requests", "services.grpc_status")

@@ -24,7 +24,7 @@ from peloton.model.pod import PodShape
 from peloton.model.reason import ClusterReason, Infeasible
 from peloton.model.reservation import WaitingPod
 from peloton.model.resources import Resources
-from services.hostmgr.messages import launched_batch_from_wire, launched_batch_to_wire
+from services.hostmgr.messages import decode_launched_batch, encode_launched_batch
 from services.hostmgr.placing import place_and_launch
 from tests.reasons import too_large
 
@@ -115,7 +115,7 @@ def test_nothing_is_leased_without_ready_pods() -> None:
 
 
 def test_a_gang_is_launched_whole_or_not_at_all() -> None:
-    """Its lease is for the gang alone, and is released when the hosts are too few."""
+    """A lease is for the gang alone, and is released when the hosts are too few."""
     enough, few = Hosts(2, [gang(2), single(5)]), Hosts(1, [gang(2)])
 
     assert LaunchResult(2) == enough.place(0, for_gang=True).launch
@@ -126,7 +126,7 @@ def test_a_gang_is_launched_whole_or_not_at_all() -> None:
 
 
 def test_the_lease_ends_when_the_launch_fails() -> None:
-    """Its hosts are free for others at once, not after the deadline of the lease."""
+    """Hosts are free for others at once, not after the deadline of the lease."""
     hosts = Hosts(1, [single(0)])
     hosts.fault = Unavailable("launch op is locked")
 
@@ -147,4 +147,4 @@ def test_the_answer_crosses_the_wire() -> None:
     )
 
     for result in (found, LaunchedBatch(LaunchResult(5, 2, 1), left)):
-        assert result == launched_batch_from_wire(launched_batch_to_wire(result), JOB)
+        assert result == decode_launched_batch(encode_launched_batch(result), JOB)
