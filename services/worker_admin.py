@@ -73,8 +73,8 @@ def _refusals() -> Iterator[None]:
     except RPCError as error:
         if error.status is RPCStatusCode.FAILED_PRECONDITION and CONFLICT in error.message:
             raise Aborted(
-                "another person, or the resource manager, changed the versions of the workers meanwhile: look at them "
-                "with `peloton admin worker ls`, then ask again"
+                "another person, or the resource manager, changed the versions of the workers meanwhile: check "
+                "them with `peloton admin worker ls`, then retry"
             ) from None
         if error.status is RPCStatusCode.FAILED_PRECONDITION:  # its workers do not poll all task queues yet
             raise Aborted(f"Temporal refuses it: {error.message}") from None

@@ -153,14 +153,14 @@ class Rules:
             return
         service.pods[instance] = pod
         if pod.state is PodState.LAUNCHED and (before is None or before.state is not PodState.LAUNCHED):
-            self._launched(job, service, instance, pod)
+            self._check_launch(job, service, instance, pod)
         if not pod.is_missing:
             service.away.pop(instance, None)
             return
         if before is None or not before.is_missing:
             service.away[instance] = self._cause(job, service, before, pod)
-            self._taken(job, service, instance)
-        elif _ended_unasked(pod):
+            self._check_taken_down(job, service, instance)
+        elif _has_ended_unasked(pod):
             service.away[instance] = (BROKEN, "")
         service.most_away = max(service.most_away, len(service.away))
 
@@ -181,7 +181,7 @@ class Rules:
         self._check(self._may_break(job, before), f"{job} {pod}: it served, and the test did not break it")
         return BROKEN, ""
 
-    def _taken(self, job: str, service: Service, instance: int) -> None:
+    def _check_taken_down(self, job: str, service: Service, instance: int) -> None:
         cause, of = service.away[instance]
         self.taken[cause] += 1
         batch = self.batches.get(of, 0)
@@ -196,7 +196,7 @@ class Rules:
             f"{service.away}",
         )
 
-    def _launched(self, job: str, service: Service, instance: int, pod: Pod) -> None:
+    def _check_launch(self, job: str, service: Service, instance: int, pod: Pod) -> None:
         self._check((instance, pod.run) not in service.launched, f"{job}: run {instance}-{pod.run} is launched twice")
         service.launched.add((instance, pod.run))
         self._check(pod.host not in self.away_hosts, f"{job}: {pod} is launched on a host that is away")
@@ -216,7 +216,7 @@ class Rules:
         assert found == dict.fromkeys(range(count), (PodState.RUNNING, last, False)), (job, last, found)
 
 
-def _ended_unasked(pod: Pod) -> bool:
+def _has_ended_unasked(pod: Pod) -> bool:
     ended = pod.state in (PodState.FAILED, PodState.LOST, PodState.SUCCEEDED)
     return ended and pod.desired_run <= pod.run and pod.desired_config == pod.config
 

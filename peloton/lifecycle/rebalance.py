@@ -146,7 +146,8 @@ def details(cluster: str, progress: RebalanceProgress) -> str:
     if progress.waiting_for:
         lines += ["", f"It waits for {progress.waiting_for}."]
     if progress.stuck:
-        lines += ["", f"Pods that fit nowhere, and that no moves let in: of job {', '.join(progress.stuck)}."]
+        jobs = ", ".join(progress.stuck)
+        lines += ["", f"Pods that fit on no host, and for which moves cannot free enough resources: of job {jobs}."]
     if progress.staying:
         staying = ", ".join(f"{count} {why}" for why, count in progress.staying)
         lines += ["", f"Pods that stay: {staying}."]
@@ -160,7 +161,7 @@ def move_text(move: Move) -> str:
     match why.goal:
         case Goal.FREE:
             where = f"{move.source}, which is reserved for it," if why.is_reserved else move.source
-            return f"frees resources on {where} for a pod of job {why.waiting_job} that fits nowhere{of_several}"
+            return f"frees resources on {where} for a pod of job {why.waiting_job} that fits on no host{of_several}"
         case Goal.SPREAD if (even := why.spread_excess) is not None:
             return (
                 f"{even.label}={even.source} has {_pods(even.source_count)} of the job, {even.label}={even.target} has "

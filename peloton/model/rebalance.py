@@ -14,7 +14,7 @@ from peloton.model.pod import Label, PodShape
 class Goal(StrEnum):
     """Reason for which a pod moves."""
 
-    FREE = "FREE"  # frees resources for a pod that fits nowhere
+    FREE = "FREE"  # frees resources for a pod that fits on no host
     SPREAD = "SPREAD"  # to hosts far below the mean load, such as new ones
     EMPTY = "EMPTY"  # empties a host whose few pods fit on hosts in use
 
@@ -97,7 +97,7 @@ class MoveReason:
     source_load: int  # before the moves of the goal there
     target_load: int  # including the pod
     move_count: int = 1  # moves of this goal from this host, some of them delayed by the SLA
-    waiting_job: JobId = JobId("")  # noqa: RUF009 - job whose pod fits nowhere, for FREE
+    waiting_job: JobId = JobId("")  # noqa: RUF009 - job whose pod fits on no host, for FREE
     mean_load: int = 0  # mean of all hosts, for SPREAD
     is_reserved: bool = False  # the source is reserved for the waiting pod
     spread_excess: SpreadExcess | None = None  # for SPREAD: the domains that the move evens, if not the load of hosts

@@ -170,7 +170,7 @@ def chosen_pools(paths: dict[RespoolId, str], wanted: Sequence[str], levels: int
         (_parts(path), pool_id) for pool_id, path in paths.items() if any(_is_within(path, top, levels) for top in tops)
     ]
     if len(found) > SERIES_MAX:
-        raise InvalidArgument(f"{len(found)} pools are asked for, at most {SERIES_MAX} in one call: want less levels")
+        raise InvalidArgument(f"{len(found)} pools are requested, at most {SERIES_MAX} in one call: want less levels")
     return [pool_id for _, pool_id in sorted(found)]
 
 

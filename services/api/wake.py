@@ -42,8 +42,8 @@ class Wake:
             self._wakers.jobs_changed([job_id], "the job was created")  # retried by the waker
             raise Unavailable(
                 f"job {job_id} is stored, but its workflow could not be started yet "
-                f"({type(error).__name__}: {error}); the api goes on trying, and repeating "
-                f"the call with the same id is safe"
+                f"({type(error).__name__}: {error}); the api keeps trying, and it is "
+                f"safe to repeat the call with the same id"
             ).because(Reason.JOB_NOT_STARTED, job=job_id) from error
 
     def wake(self, job_id: JobId) -> None:

@@ -46,7 +46,7 @@ _FIELDS = {"pod", *_TIMES, "requests"}
 
 BUSY = (
     f"HTTP/1.0 429 Too Many Requests\r\nRetry-After: {BUSY_S}\r\n\r\n"
-    f"{CONNECTIONS_MAX} reports come in at this moment, at most so many at a time\n"
+    f"{CONNECTIONS_MAX} reports are being received, which is the limit\n"
 ).encode()
 
 

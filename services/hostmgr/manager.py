@@ -352,7 +352,7 @@ class HostManagerCore:
                     self._attempt("resource holds", self._review_holds)
                     self._attempt("reserved hosts", self._review_reservations)
                     if self.cache.host_pools.is_stale:
-                        self._attempt("what pods have asked for", self._read_asked)
+                        self._attempt("requests of pods", self._read_asked)
                     self._attempt("disruption budgets", self._set_disruption_budgets)
                     self._attempt("volumes", self._volumes.run_periodic)
                     self._attempt("daemons", self.daemons.refresh)

@@ -161,7 +161,7 @@ class RebalanceServicer:
         if refusal := goals_refusal(goals):
             raise InvalidArgument(refusal)
         if request.moves_max > MOVES_MAX:
-            raise InvalidArgument(f"{request.moves_max} moves are asked for, at most {MOVES_MAX} may be planned")
+            raise InvalidArgument(f"{request.moves_max} moves are requested, at most {MOVES_MAX} may be planned")
         found = self._rebalancer.plan(goals, request.moves_max or MOVES_DEFAULT)
         return _answer(found, self._rebalancer.cluster)
 

@@ -135,11 +135,11 @@ def store(url: str, size: Size) -> list[JobId]:
         jobs: list[JobId] = []
         for number, pods in enumerate([*size.large_jobs, *[size.pods_per_job] * size.jobs]):
             config = shell(f"sleep {random.randint(*size.run_s)}", cpu=POD_CPU, memory=POD_MIB)
-            jobs.append(_queued_job(world, pools[number % len(pools)], len(jobs) + 1, pods, config))
+            jobs.append(_create_queued_job(world, pools[number % len(pools)], len(jobs) + 1, pods, config))
         constraint = {**NO_HOST, "labelConstraint": {**NO_HOST["labelConstraint"], "requirement": 1}}  # type: ignore[dict-item]
         constraint["labelConstraint"]["label"] = {"key": "rack", "value": "nowhere"}  # type: ignore[index]
         config = shell("true", cpu=POD_CPU, memory=POD_MIB, constraint=constraint)
-        return [*jobs, _queued_job(world, apart, len(jobs) + 1, size.homeless_pods, config)]
+        return [*jobs, _create_queued_job(world, apart, len(jobs) + 1, size.homeless_pods, config)]
 
 
 def _pool(storage: Storage, name: str, reserved_pods: int, parent: str = ROOT_POOL_ID) -> RespoolId:
@@ -153,7 +153,7 @@ def _pool(storage: Storage, name: str, reserved_pods: int, parent: str = ROOT_PO
     return pool_id
 
 
-def _queued_job(world: World, pool_id: RespoolId, number: int, pods: int, task: dict[str, Any]) -> JobId:
+def _create_queued_job(world: World, pool_id: RespoolId, number: int, pods: int, task: dict[str, Any]) -> JobId:
     fields = {
         "name": f"job{number}",
         "owningTeam": f"team{number % 50}",

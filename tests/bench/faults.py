@@ -32,7 +32,7 @@ def throughput_faults(
         pool = cluster.pool("bench")
         started_s = time.monotonic()
         job = cluster.submit(pool, instanceCount=pods, defaultConfig=shell("true", cpu=1, memory=64))
-        kills = _killed(cluster, job, VICTIMS * rounds, between_s)
+        kills = _kill_and_count(cluster, job, VICTIMS * rounds, between_s)
         state = cluster.finish(job, TIMEOUT_S)
         seconds = time.monotonic() - started_s
         figures = run_figures(cluster, PodState.SUCCEEDED, job)
@@ -51,7 +51,7 @@ def throughput_faults(
         }
 
 
-def _killed(cluster: Cluster, job: str, victims: Sequence[str], between_s: float) -> dict[str, int]:
+def _kill_and_count(cluster: Cluster, job: str, victims: Sequence[str], between_s: float) -> dict[str, int]:
     """Kill one process after the other, when so much time has passed and the API answers, until the job has ended."""
     kills: dict[str, int] = {}
     for victim in victims:
@@ -101,10 +101,10 @@ def _allocation(cluster: Cluster, pool: str) -> float:
     passed.
     """
 
-    def held() -> float:
+    def read_held() -> float:
         request = respool_pb2.GetRequest(id={"value": pool})
         usage = cluster.client.respools.GetResourcePool(request).poolinfo.usage
         return sum(kind.allocation + kind.slack for kind in usage)
 
-    cluster.wait(lambda: held() == 0, "an empty pool")
-    return held()
+    cluster.wait(lambda: read_held() == 0, "an empty pool")
+    return read_held()

@@ -26,15 +26,15 @@ class Times:
         self.cpu_ms: list[float] = []
 
     def take(self, work: Callable[[], T]) -> T:
-        with self._taken():
+        with self._measure():
             return work()
 
     async def take_async(self, work: Callable[[], Awaitable[T]]) -> T:
-        with self._taken():
+        with self._measure():
             return await work()
 
     @contextmanager
-    def _taken(self) -> Iterator[None]:
+    def _measure(self) -> Iterator[None]:
         gc.collect()
         wall_s, cpu_s = time.perf_counter(), time.process_time()
         yield

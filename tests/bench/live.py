@@ -81,16 +81,16 @@ def live(sizes: LiveSize | None = None) -> dict[str, Any]:
         made = create_services(cluster, pool, services)
         created_s = time.monotonic() - began_s
         wait_quiet(cluster, 0.0)
-        created_cpu_s = _used_s(cluster, before_s)
+        created_cpu_s = _read_cpu_s(cluster, before_s)
         memory_mib = _memory_mib(cluster)
         idle = measure_cores(cluster, sizes.idle_s)
         idle_cores = sum(idle.values())
-        restarts = {role: _restarted(cluster, role, made, idle_cores, sizes.restart_s) for role in ROLES}
+        restarts = {role: _restart(cluster, role, made, idle_cores, sizes.restart_s) for role in ROLES}
         stops_s = sorted(one for found in restarts.values() for one in found.pop("stops"))
         stop_p99_s = share(stops_s, 0.99)
         restart_cpu_ms = max(found["cpu_ms_per_job"] for found in restarts.values())
         create_cpu_ms = sum(created_cpu_s.values()) / services * 1_000
-        stream = _streamed(cluster, pool, short_jobs, made[:rollouts])
+        stream = _stream(cluster, pool, short_jobs, made[:rollouts])
         wanted = (
             idle_cores / IDLE_CORES,
             stop_p99_s / STOP_S,
@@ -120,12 +120,12 @@ def live(sizes: LiveSize | None = None) -> dict[str, Any]:
 def create_services(cluster: Cluster, pool: str, services: int) -> list[Service]:
     """Create the services, and wait until all their pods run."""
     with ThreadPoolExecutor(CLIENTS) as clients:
-        made = list(clients.map(lambda at: _created(cluster, pool, 1 + at % PODS_MAX), range(services)))
+        made = list(clients.map(lambda at: _create_service(cluster, pool, 1 + at % PODS_MAX), range(services)))
     wait_all_run(cluster, services)
     return made
 
 
-def _created(cluster: Cluster, pool: str, pods: int) -> Service:
+def _create_service(cluster: Cluster, pool: str, pods: int) -> Service:
     return Service(cluster, pool, pods, COMMAND).create()
 
 
@@ -159,7 +159,7 @@ def _memory_mib(cluster: Cluster) -> dict[str, float]:
     return _own({name: status_kib("VmRSS", part.process.pid) / 1024 for name, part in parts if part.process})
 
 
-def _used_s(cluster: Cluster, before_s: dict[str, float], restarted: str = "") -> dict[str, float]:
+def _read_cpu_s(cluster: Cluster, before_s: dict[str, float], restarted: str = "") -> dict[str, float]:
     """CPU seconds of each process since then; all of a process that was started since."""
     now_s = _own(cpu_seconds(cluster))
     return {name: used - (0.0 if name == restarted else before_s.get(name, 0.0)) for name, used in now_s.items()}
@@ -170,7 +170,7 @@ def measure_cores(cluster: Cluster, seconds_max: float) -> dict[str, float]:
     before_s, began_s = cpu_seconds(cluster), time.monotonic()
     time.sleep(seconds_max)
     seconds = time.monotonic() - began_s
-    return {name: used / seconds for name, used in _used_s(cluster, before_s).items()}
+    return {name: used / seconds for name, used in _read_cpu_s(cluster, before_s).items()}
 
 
 def wait_quiet(cluster: Cluster, idle_cores: float) -> None:
@@ -182,7 +182,7 @@ def wait_quiet(cluster: Cluster, idle_cores: float) -> None:
         assert time.monotonic() < deadline_s, f"the processes never rest: they use {cores:.2f} cores"
 
 
-def _restarted(cluster: Cluster, role: str, made: list[Service], idle_cores: float, restart_s: float) -> dict[str, Any]:
+def _restart(cluster: Cluster, role: str, made: list[Service], idle_cores: float, restart_s: float) -> dict[str, Any]:
     """Figures of a kill -9 of a role, with stops of services while it starts again."""
     stopped = [made.pop() for _ in range(STOPS_PER_RESTART)]
     before_s, began_s = _own(cpu_seconds(cluster)), time.monotonic()
@@ -192,7 +192,7 @@ def _restarted(cluster: Cluster, role: str, made: list[Service], idle_cores: flo
     quiet_s = time.monotonic() - began_s
     time.sleep(max(restart_s - quiet_s, 0.0))
     seconds = time.monotonic() - began_s
-    used_s = _used_s(cluster, before_s, role)
+    used_s = _read_cpu_s(cluster, before_s, role)
     return {
         "stops": stops_s,
         "stop_seconds": [round(seconds_s, 2) for seconds_s in stops_s],
@@ -218,7 +218,7 @@ def answers(call: Callable[[], None]) -> bool:
     return True
 
 
-def _streamed(cluster: Cluster, pool: str, jobs: int, rolled: list[Service]) -> dict[str, Any]:
+def _stream(cluster: Cluster, pool: str, jobs: int, rolled: list[Service]) -> dict[str, Any]:
     """Figures of short jobs alone, and of as many while services are rolled out side by side."""
     alone = _short_jobs(cluster, pool, jobs)
     before_s, began_s = cpu_seconds(cluster), time.monotonic()
@@ -230,7 +230,7 @@ def _streamed(cluster: Cluster, pool: str, jobs: int, rolled: list[Service]) -> 
             wait_rolled(cluster, service)
         rolled_s = time.monotonic() - began_s
         during = streaming.result()
-    used_s = sum(_used_s(cluster, before_s).values())
+    used_s = sum(_read_cpu_s(cluster, before_s).values())
     return {
         "short_jobs": jobs,
         "short_jobs_seconds": round(alone, 1),

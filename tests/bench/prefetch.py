@@ -17,8 +17,8 @@ TIMEOUT_S = 600.0
 
 def roll_prefetch() -> dict[str, Any]:
     """20 instances on 20 simulated hosts, replaced in place two at a time; an image takes 5 s to come."""
-    with_s, ahead = _rolled({})
-    without_s, alone = _rolled({"PELOTON_PREFETCH_URL": ""})
+    with_s, ahead = _roll_out({})
+    without_s, alone = _roll_out({"PELOTON_PREFETCH_URL": ""})
     return {
         "instances": HOSTS,
         "batch": BATCH,
@@ -31,7 +31,7 @@ def roll_prefetch() -> dict[str, Any]:
     }
 
 
-def _rolled(environment: dict[str, str]) -> tuple[float, dict[str, int]]:
+def _roll_out(environment: dict[str, str]) -> tuple[float, dict[str, int]]:
     """Return the seconds, and the figures of pods of the new version."""
     settings = LocalSettings(port=0, simulate=HOSTS, image_download_s=DOWNLOAD_S, environment=environment)
     with Cluster(settings) as cluster:

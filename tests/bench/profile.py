@@ -52,12 +52,12 @@ def profile_parts(parts: dict[str, Part]) -> Iterator[None]:
         for name, part in parts.items() if folder else ():
             if name != "temporal":
                 assert part.process is not None
-                stack.enter_context(_watched(part.process.pid, Path(str(folder)) / name))
+                stack.enter_context(_watch(part.process.pid, Path(str(folder)) / name))
         yield
 
 
 @contextmanager
-def _watched(pid: int, path: Path) -> Iterator[None]:
+def _watch(pid: int, path: Path) -> Iterator[None]:
     stacks = path.with_suffix(".txt")
     command = [
         _program(),

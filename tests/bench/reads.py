@@ -47,7 +47,7 @@ def reads(size: Size = Size()) -> dict[str, Any]:
                 cluster.wait(lambda read=read: _is_queued(storage, read), f"queued pods of {read}", TIMEOUT_S)
             config = shell(f"sleep {size.run_s}", cpu=0.1)
             job = JobId(cluster.submit(busy, instanceCount=size.launched_pods, defaultConfig=config))
-            cluster.wait(lambda: _ended(storage, job) > size.slots, "steady launches", TIMEOUT_S)
+            cluster.wait(lambda: _count_ended(storage, job) > size.slots, "steady launches", TIMEOUT_S)
             found = {
                 "alone": _measure(cluster, storage, job, size, "", 0),
                 "each_second": _measure(cluster, storage, job, size, alike, 1),
@@ -79,14 +79,14 @@ def _measure(cluster: Cluster, storage: Storage, job: JobId, size: Size, read: s
         "seconds": size.seconds,
         "pause_s": pause_s,
     }
-    before, cpu, began_s = _ended(storage, job), cpu_seconds(cluster), time.monotonic()
+    before, cpu, began_s = _count_ended(storage, job), cpu_seconds(cluster), time.monotonic()
     figures: dict[str, Any] = {}
     if read:
         command = [sys.executable, "-m", "tests.bench.readers", json.dumps(order)]
         figures = json.loads(subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout)
     else:
         time.sleep(size.seconds)
-    seconds, ended = time.monotonic() - began_s, _ended(storage, job)
+    seconds, ended = time.monotonic() - began_s, _count_ended(storage, job)
     assert ended < size.launched_pods, f"all {ended} pods have ended before the measurement has"
     used = {name: round(now - cpu[name], 1) for name, now in cpu_seconds(cluster).items()}
     return {"launches_per_second": round((ended - before) / seconds, 1), **figures, "cpu_seconds": used}
@@ -97,6 +97,6 @@ def _is_queued(storage: Storage, job: str) -> bool:
     return bool(counts) and not counts.get(PodState.INITIALIZED)
 
 
-def _ended(storage: Storage, job: JobId) -> int:
+def _count_ended(storage: Storage, job: JobId) -> int:
     """Return how many have ended. As many have been launched, plus at most the slots."""
     return sum(count for state, count in storage.pods.counts(job).items() if state in TERMINAL)

@@ -73,15 +73,15 @@ def rebuild(
                 found[name] = "not available"
                 continue
             with _store(url) as world:
-                _contended_jobs(world, big_job_count, big_job_pods)
-                _contended_jobs(world, job_count, pods_per_job)
+                _add_contended_jobs(world, big_job_count, big_job_pods)
+                _add_contended_jobs(world, job_count, pods_per_job)
             before, after = _life("spread", url, folder), _life("come_back", url, folder)
             ratio = round(after["seconds_to_first_cycle"] / REBUILD_TARGET_S, 3)
             found[name] = {"before": before, "after": after, "ratio_to_target": ratio}
     return found
 
 
-def _contended_jobs(world: World, job_count: int, pods: int) -> None:
+def _add_contended_jobs(world: World, job_count: int, pods: int) -> None:
     """Up to ten jobs share a pool in which half of their pods fit; the last is urgent, every third has a gang."""
     for first in range(0, job_count, JOBS_PER_POOL):
         mine = range(first, min(first + JOBS_PER_POOL, job_count))

@@ -21,15 +21,15 @@ OLD, NEW = "sleep 100000", "sleep 100001"
 
 def roll_9000() -> dict[str, Any]:
     """A service of 9,000 instances on 1,000 simulated hosts: created, and replaced all at once."""
-    return _rolled(services=1, instances=9_000, batch=0)
+    return _roll_out(services=1, instances=9_000, batch=0)
 
 
 def roll_100x90() -> dict[str, Any]:
     """100 services of 90 instances, replaced side by side ten instances at a time."""
-    return _rolled(services=100, instances=90, batch=10)
+    return _roll_out(services=100, instances=90, batch=10)
 
 
-def _rolled(services: int, instances: int, batch: int) -> dict[str, Any]:
+def _roll_out(services: int, instances: int, batch: int) -> dict[str, Any]:
     with Cluster(LocalSettings(port=0, simulate=HOSTS)) as cluster:
         pool = cluster.pool("bench")
         started_s = time.monotonic()

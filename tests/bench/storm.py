@@ -48,14 +48,14 @@ def _storm(config: tuple[str, ...], jobs: int, quiet_jobs: int, clients: int, ho
         crowd = [one for some in stormed for one in some]
         wait_for_ends(cluster, [one.job_id for one in (*crowd, *quiet)])
         return {
-            "alone_p50_seconds": _waited_s(cluster, alone, 0.5),
-            "quiet_p50_seconds": _waited_s(cluster, quiet, 0.5),
-            "quiet_p99_seconds": _waited_s(cluster, quiet, 0.99),
-            "storm_p50_seconds": _waited_s(cluster, crowd, 0.5),
+            "alone_p50_seconds": _measure_wait_s(cluster, alone, 0.5),
+            "quiet_p50_seconds": _measure_wait_s(cluster, quiet, 0.5),
+            "quiet_p99_seconds": _measure_wait_s(cluster, quiet, 0.99),
+            "storm_p50_seconds": _measure_wait_s(cluster, crowd, 0.5),
             "rest_seconds": round(time.monotonic() - submitted_s, 2),
             "cpu_seconds": cpu_seconds(cluster),
         }
 
 
-def _waited_s(cluster: Cluster, made: Sequence[Submitted], part: float) -> float:
+def _measure_wait_s(cluster: Cluster, made: Sequence[Submitted], part: float) -> float:
     return round(share(sorted(first_running_s(cluster, made)), part), 2)

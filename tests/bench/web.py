@@ -146,12 +146,12 @@ class _Viewers:
 
     def __exit__(self, *exc: object) -> None:
         self._all.cancel()
-        asyncio.run_coroutine_threadsafe(self._drained(), self._loop).result()
+        asyncio.run_coroutine_threadsafe(self._drain(), self._loop).result()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
 
-    async def _drained(self) -> None:
+    async def _drain(self) -> None:
         others = asyncio.all_tasks() - {asyncio.current_task()}
         await asyncio.gather(*others, return_exceptions=True)
 

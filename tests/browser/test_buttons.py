@@ -31,7 +31,7 @@ def region(view: View, name: str) -> Locator:
     return view.get_by_role("region", name=name, exact=True)
 
 
-def maintained(stage: Stage, host: str) -> maintenance_pb2.HostMaintenance | None:
+def find_maintenance(stage: Stage, host: str) -> maintenance_pb2.HostMaintenance | None:
     hosts = stage.cluster.client.maintenance.Query(maintenance_pb2.QueryRequest(hostnames=[host])).hosts
     return hosts[0] if hosts else None
 
@@ -53,14 +53,14 @@ def test_a_drain_that_is_late_is_forced(stage: Stage, visit: Visit) -> None:
     stage.cluster.client.maintenance.Start(start)
     expect(maintenance.get_by_role("listitem").filter(has_text="held")).to_contain_text("keeps 1 pod")
     hesitate(view, "Force")
-    found = maintained(stage, host)
+    found = find_maintenance(stage, host)
     assert found is not None
     assert not found.forced
     confirm(view, "Force")
 
     expect(maintenance).to_contain_text("forced")
     expect(view.locator(".facts .state").first).to_contain_text("down")
-    found = maintained(stage, host)
+    found = find_maintenance(stage, host)
     assert found is not None
     assert found.forced
     service.abort()
@@ -84,7 +84,7 @@ def test_a_plan_of_a_drain_is_made_again_and_left(stage: Stage, visit: Visit) ->
 
     expect(maintenance.get_by_role("table")).to_have_count(0)
     expect(button(view, "Plan a drain")).to_be_visible()
-    assert maintained(stage, host) is None
+    assert find_maintenance(stage, host) is None
 
 
 def test_a_pool_is_changed(stage: Stage, visit: Visit) -> None:

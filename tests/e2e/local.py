@@ -249,10 +249,10 @@ class Cluster:
             except grpc.RpcError as error:
                 last = str(error)
             time.sleep(min(max(POLL_S, waited_s / POLLS_PER_WAIT), POLL_MAX_S))
-        seen = "\n".join([*self._unfinished(), *self.log[-LINES_SHOWN:]])
+        seen = "\n".join([*self._list_unfinished(), *self.log[-LINES_SHOWN:]])
         raise AssertionError(f"{what} not seen within {waited_s:.0f} s {last}\n{seen}")
 
-    def _unfinished(self) -> list[str]:
+    def _list_unfinished(self) -> list[str]:
         """Return what storage has of the jobs and pods that have not ended, for the reader of a failure."""
         storage = Storage(self.local.database)
         try:

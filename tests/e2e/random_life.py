@@ -94,14 +94,14 @@ class Life:
             self.drill(host, "start")
         self.cluster.wait(self.restore, "the end of all maintenance")
         for service in self.services:
-            service.wait(lambda service=service: self.renewed(service), "the last update")  # type: ignore[misc]
+            service.wait(lambda service=service: self.has_renewed(service), "the last update")  # type: ignore[misc]
         for service in self.services:
             service.wait_update("SUCCEEDED").wait_running()
         self.rules.read(self.tale)
         for service in self.services:
             self.rules.end(service.stored_id, service.count)
 
-    def renewed(self, service: Service) -> bool:
+    def has_renewed(self, service: Service) -> bool:
         """Gives the service a new command and starts it if it is stopped; returns whether the update was accepted."""
         try:
             service.abort()
@@ -196,7 +196,7 @@ class Life:
         victim = self.random.choice(ROLES)
         self.cluster.kill(victim)
         if victim == "api":  # else most of what people do next would not arrive
-            self.cluster.wait(lambda: self.maintained() is not None, "the API")
+            self.cluster.wait(lambda: self.query_maintenance() is not None, "the API")
         return f"kill -9 {victim}"
 
     def host(self) -> str:
@@ -230,25 +230,25 @@ class Life:
             return False
         return True
 
-    def maintained(self) -> dict[str, Any]:
+    def query_maintenance(self) -> dict[str, Any]:
         return {host.hostname: host.state for host in self.cluster.client.maintenance.Query(pb.QueryRequest()).hosts}
 
     def maintain(self) -> str:
         hosts = sorted({self.host() for _ in range(self.random.choice([1, 1, 2]))})
-        if len(self.maintained()) + len(hosts) > MAINTAINED_MAX:
+        if len(self.query_maintenance()) + len(hosts) > MAINTAINED_MAX:
             return ""
         self.cluster.client.maintenance.Start(pb.StartRequest(hostnames=hosts, at_most=2))
         return f"maintenance of {' '.join(hosts)}"
 
     def complete(self) -> str:
-        down = sorted(host for host, state in self.maintained().items() if state == host_pb2.HOST_STATE_DOWN)
+        down = sorted(host for host, state in self.query_maintenance().items() if state == host_pb2.HOST_STATE_DOWN)
         if not down:
             return ""
         self.cluster.client.maintenance.Complete(pb.CompleteRequest(hostnames=down))
         return f"maintenance of {' '.join(down)} completed"
 
     def cancel(self) -> str:
-        others = sorted(host for host, state in self.maintained().items() if state != host_pb2.HOST_STATE_DOWN)
+        others = sorted(host for host, state in self.query_maintenance().items() if state != host_pb2.HOST_STATE_DOWN)
         if not others:
             return ""
         self.cluster.client.maintenance.Cancel(pb.CancelRequest(hostnames=others[:1]))
@@ -257,7 +257,7 @@ class Life:
     def restore(self) -> bool:
         """Ends maintenance of hosts; returns whether no host is in maintenance any more."""
         try:
-            return not (self.cancel() or self.complete() or self.maintained())
+            return not (self.cancel() or self.complete() or self.query_maintenance())
         except grpc.RpcError as error:
             if error.code() is grpc.StatusCode.ABORTED:  # type: ignore[attr-defined]  # it went on meanwhile
                 return False

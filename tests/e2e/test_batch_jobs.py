@@ -77,12 +77,12 @@ def test_no_more_instances_run_than_allowed(cluster: Cluster, pool: str) -> None
     most = 0
     idle = {"INITIALIZED", "SUCCEEDED"}
 
-    def ended() -> bool:
+    def has_ended() -> bool:
         nonlocal most
         most = max(most, sum(state not in idle for state in cluster.states(job).values()))
         return cluster.job_state(job) == "SUCCEEDED"
 
-    cluster.wait(ended, "the end of the job")
+    cluster.wait(has_ended, "the end of the job")
     assert most == 2
 
 

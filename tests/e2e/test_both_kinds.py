@@ -16,7 +16,7 @@ from cli.main import peloton
 from peloton.api.v0.task import task_pb2
 from tests.e2e.daemons import Daemon, come_back, end_maintenance, leave, maintain, watched
 from tests.e2e.local import Cluster, bound_to, shell, temporary
-from tests.e2e.test_faults import launched_twice
+from tests.e2e.test_faults import list_launched_twice
 from tests.kubernetes.client import MERGE, Client, login_of
 from tests.nightly import NIGHTLY
 
@@ -76,7 +76,7 @@ def test_one_job_runs_on_mesos_and_on_kubernetes(cluster: Cluster) -> None:
     where = that_run(cluster, job)
     assert {MESOS, KUBERNETES} == where.keys()
     assert max(where.values()) <= HOSTS * CPUS
-    assert [] == launched_twice(cluster, job)
+    assert [] == list_launched_twice(cluster, job)
     stop(cluster, job)
 
 
@@ -222,7 +222,7 @@ def test_a_daemon_is_never_twice_on_a_host(cluster: Cluster) -> None:
         assert pod_hosts == daemon.until_on(hosts)
 
     assert [] == seen.twice
-    assert [] == launched_twice(cluster, daemon.id, len(hosts))
+    assert [] == list_launched_twice(cluster, daemon.id, len(hosts))
     stop(cluster, daemon.id)
 
 

@@ -309,7 +309,7 @@ def test_a_service_migrates_and_back(cluster: Cluster, start: Callable[..., str]
     assert f"moving to cluster {B}: {HOSTS} instances of 1 service move" in plan
     assert "No migrations" in run(cluster, "migration", "status", web)
     run(cluster, "migrate", web, "--to", B, "--force")
-    cluster.wait(lambda: clusters_that_serve(cluster, web) == {A: 1, B: 2}, "as many as there is room for")
+    cluster.wait(lambda: clusters_that_serve(cluster, web) == {A: 1, B: 2}, "as many as fit")
     run(cluster, "migration", "rollback", web)
     for part in ("hostmgr-b", "worker", "resmgr"):
         cluster.kill(part)
@@ -319,7 +319,7 @@ def test_a_service_migrates_and_back(cluster: Cluster, start: Callable[..., str]
     for plug in plugs:
         cluster.client.tasks.Stop(task_pb2.StopRequest(jobId={"value": plug}))
         assert cluster.finish(plug) == "KILLED"
-    cluster.wait(lambda: free_cpus(cluster).get(B) == HOSTS * CPUS, "room in the target")
+    cluster.wait(lambda: free_cpus(cluster).get(B) == HOSTS * CPUS, "free resources in the target")
     run(cluster, "migrate", web, "--to", B, "--batch", "2")
     cluster.wait(lambda: state_of(cluster, web)["state"] == "SUCCEEDED", "the end of the migration")
     assert {B: HOSTS} == clusters_that_serve(cluster, web)

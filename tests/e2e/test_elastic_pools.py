@@ -39,7 +39,7 @@ def shorter(tmp_path: Path) -> Path:
     return folder / "run.py"
 
 
-def held(line: dict[str, Any]) -> tuple[float, float]:
+def measure_held(line: dict[str, Any]) -> tuple[float, float]:
     return line["pools"]["/team-a"]["allocation"], line["pools"]["/team-b"]["allocation"]
 
 
@@ -62,11 +62,11 @@ def test_two_teams_lend_to_each_other(tmp_path: Path) -> None:
         [line for line in part if "/team-b" in line.get("pools", {})]
         for part in (lines[:came], lines[came:left], lines[left:])
     )
-    assert (0, 12) in [held(line) for line in before]
-    assert (6, 6) in [held(line) for line in shared if line["pools"]["/team-b"]["entitlement"] == 6]
-    assert any(a == 0 and b > 6 for a, b in map(held, after))
-    assert max(a + b for a, b in map(held, before + shared + after)) == 12
-    assert held(after[-1]) == (0, 0)
+    assert (0, 12) in [measure_held(line) for line in before]
+    assert (6, 6) in [measure_held(line) for line in shared if line["pools"]["/team-b"]["entitlement"] == 6]
+    assert any(a == 0 and b > 6 for a, b in map(measure_held, after))
+    assert max(a + b for a, b in map(measure_held, before + shared + after)) == 12
+    assert measure_held(after[-1]) == (0, 0)
     assert ([pool.path.value for pool in pools], list(jobs)) == (["/"], [])
     can_draw = importlib.util.find_spec("matplotlib") is not None
     assert (tmp_path / "elastic-pools.svg").exists() == can_draw

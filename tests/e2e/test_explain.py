@@ -97,7 +97,7 @@ def test_no_host_has_two_gpus(cluster: Cluster) -> None:
 
     assert found["rule"] == "RULE_FITS_NO_HOST"
     assert "no host has gpu 2: the largest of 3 hosts has 1" in found["text"]
-    assert "placement said last: 1 pod without a host (3 hosts: less than 2 gpu free, 1 at most)" in run(
+    assert "last result of placement: 1 pod without a host (3 hosts: less than 2 gpu free, 1 at most)" in run(
         cluster, "job", "why", job
     )
     stop(cluster, job)

@@ -39,7 +39,7 @@ def test_a_job_survives_the_death_of(victim: str, cluster: Cluster) -> None:
 
     assert cluster.finish(job) == "SUCCEEDED"
     assert cluster.counts(job) == {"SUCCEEDED": PODS}
-    assert launched_twice(cluster, job) == []
+    assert list_launched_twice(cluster, job) == []
 
 
 def test_a_job_survives_a_machine_that_sleeps(cluster: Cluster) -> None:
@@ -58,7 +58,7 @@ def test_a_job_survives_a_machine_that_sleeps(cluster: Cluster) -> None:
 
     assert cluster.finish(job) == "SUCCEEDED"
     assert cluster.counts(job) == {"SUCCEEDED": PODS}
-    assert launched_twice(cluster, job) == []
+    assert list_launched_twice(cluster, job) == []
 
 
 def test_nothing_is_lost_with_the_store_of_temporal(cluster: Cluster) -> None:
@@ -76,7 +76,7 @@ def test_nothing_is_lost_with_the_store_of_temporal(cluster: Cluster) -> None:
     service.wait_update("SUCCEEDED").wait_running()
     assert [2] * 6 == service.versions()
     pods = {queue: 60, few[0]: 3, service.id: 6}
-    assert {job: [] for job in pods} == {job: launched_twice(cluster, job, count) for job, count in pods.items()}
+    assert {job: [] for job in pods} == {job: list_launched_twice(cluster, job, count) for job, count in pods.items()}
 
 
 @pytest.mark.parametrize("role", ["resmgr", nightly("hostmgr")])
@@ -96,11 +96,11 @@ def test_a_leader_that_was_replaced_while_it_slept_ends(role: str, cluster: Clus
     storage.close()
 
     assert cluster.counts(job) == {"SUCCEEDED": PODS}
-    assert launched_twice(cluster, job) == []
+    assert list_launched_twice(cluster, job) == []
     cluster.wait(lambda: cluster.takes_pods(pool, next(iter(pod_hosts(cluster, job).values()))), "a leader again")
 
 
-def launched_twice(cluster: Cluster, job: str, pods: int = PODS) -> list[str]:
+def list_launched_twice(cluster: Cluster, job: str, pods: int = PODS) -> list[str]:
     """Pod ids with more than one launch in storage, or that Mesos saw as duplicates."""
     storage = Storage(cluster.local.database)
     try:

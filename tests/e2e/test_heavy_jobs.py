@@ -47,7 +47,7 @@ def messages(pool: str, job_id: str) -> list[bulk_pb2.CreateJobRequest]:
     return list(create_messages(job_id, heavy_job(pool), configs))
 
 
-def left(cluster: Cluster) -> int:
+def count_left(cluster: Cluster) -> int:
     """Rows of streams."""
     db = Database(cluster.local.database)
     try:
@@ -89,7 +89,7 @@ def test_a_bad_instance(cluster: Cluster, pool: str) -> None:
 
     said = answer.error.invalidConfig.message
     assert said == f"Invalid config for instance {PODS - 1}, memLimitMb -3 is negative"
-    assert (left(cluster), configs_left(cluster, job_id)) == (0, 0)
+    assert (count_left(cluster), configs_left(cluster, job_id)) == (0, 0)
 
 
 class Paused:
@@ -115,7 +115,7 @@ def test_a_client_that_goes_away(cluster: Cluster, pool: str) -> None:
     call.cancel()
     paused.go_on.set()
 
-    cluster.wait(lambda: (left(cluster), configs_left(cluster, job_id)) == (0, 0), "nothing")
+    cluster.wait(lambda: (count_left(cluster), configs_left(cluster, job_id)) == (0, 0), "nothing")
     assert job_id not in cluster.client.jobs.GetActiveJobs(job_pb2.GetActiveJobsRequest()).ids
 
 
@@ -141,7 +141,7 @@ def test_an_api_that_dies(cluster: Cluster, pool: str, is_repeated: bool) -> Non
     else:
         forget_when_touched(cluster)
         cluster.wait(lambda: configs_left(cluster, job_id) == 0, "nothing")
-    cluster.wait(lambda: left(cluster) == 0, "no stream")
+    cluster.wait(lambda: count_left(cluster) == 0, "no stream")
 
 
 def forget_when_touched(cluster: Cluster) -> None:

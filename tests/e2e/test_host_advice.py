@@ -99,13 +99,14 @@ def test_a_host_in_use_becomes_red_and_green_again(advised: Advised, kind: str) 
         assert "KILLED" == cluster.finish(one)
     advised.wait_mark("GREEN", "host", names[0])
 
-    def reported() -> list[str]:
+    def list_reported() -> list[str]:
         return [text for kind, text in cluster.host_events(names[0]) if kind == "MARKED"]
 
     cluster.wait(
-        lambda: reported()[-1:] != [] and reported()[-1].startswith("Marked green, before "), "events of the marks"
+        lambda: list_reported()[-1:] != [] and list_reported()[-1].startswith("Marked green, before "),
+        "events of the marks",
     )
-    assert [text for text in reported() if text.startswith("Marked red, before ") and "red from 90 %" in text]
+    assert [text for text in list_reported() if text.startswith("Marked red, before ") and "red from 90 %" in text]
 
 
 def wait_hosts(advised: Advised) -> list[list[str]]:

@@ -33,7 +33,7 @@ QUICK_MOVER = {
 
 
 @contextmanager
-def divided(folder: Path, count: int, **settings: Any) -> Iterator[Cluster]:
+def divide(folder: Path, count: int, **settings: Any) -> Iterator[Cluster]:
     """Two hosts are for services, the others for batch jobs, of which the mover may take one."""
     environment = {"PELOTON_HOST_POOLS": "true", **QUICK_MOVER}
     with Cluster(temporary(folder, environment=environment, **settings)) as running:
@@ -53,7 +53,7 @@ def divided(folder: Path, count: int, **settings: Any) -> Iterator[Cluster]:
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """A cluster of Mesos."""
-    with divided(tmp_path_factory.mktemp("host-pools"), HOSTS, simulate=HOSTS) as running:
+    with divide(tmp_path_factory.mktemp("host-pools"), HOSTS, simulate=HOSTS) as running:
         yield running
 
 
@@ -62,7 +62,7 @@ def either(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Cluster]:
     if request.param == "mesos":
         yield request.getfixturevalue("cluster")
         return
-    with divided(tmp_path, 4, kubernetes=4, no_mesos=True) as running:
+    with divide(tmp_path, 4, kubernetes=4, no_mesos=True) as running:
         yield running
 
 
@@ -121,13 +121,13 @@ def test_a_spike_of_services_takes_hosts_from_batch_and_gives_them_back(cluster:
     service = Service(cluster, cluster.pool("spike"), 6, memoryMb=int(memory * 0.4)).create()
     cluster.wait(lambda: service.status.pod_stats["POD_STATE_RUNNING"] == 4, "as many pods as fit")
     cluster.client.mover.Switch(mover_pb2.SwitchRequest(on=True))
-    cluster.wait(lambda: maintained(cluster) != {} or len(moved(cluster)) == 1, "a host on its way")
+    cluster.wait(lambda: maintained(cluster) != {} or len(list_moves(cluster)) == 1, "a host on its way")
     kill(cluster, ["resmgr", "hostmgr"])
 
     cluster.wait(lambda: service.status.pod_stats["POD_STATE_RUNNING"] == 6, "all pods of the service")
 
-    cluster.wait(lambda: len(moved(cluster)) == 1, "the mover")
-    (there,) = moved(cluster)
+    cluster.wait(lambda: len(list_moves(cluster)) == 1, "the mover")
+    (there,) = list_moves(cluster)
     (lent,) = there.hostnames
     assert ("batch", "services", "WAITING") == (there.source, there.destination, there.rule)
     assert {lent: "services"}.items() <= host_pools(cluster).items()
@@ -135,12 +135,12 @@ def test_a_spike_of_services_takes_hosts_from_batch_and_gives_them_back(cluster:
     assert lent not in hosts_of(cluster, job)
 
     service.stop()
-    cluster.wait(lambda: len(moved(cluster)) == 2, "a host that goes back")
+    cluster.wait(lambda: len(list_moves(cluster)) == 2, "a host that goes back")
     kill(cluster, ["resmgr", "hostmgr"])
     cluster.wait(lambda: host_pools(cluster)[lent] == "batch", "the host back in its host pool")
     cluster.wait(lambda: maintained(cluster) == {}, "the end of the move")
-    cluster.wait(lambda: moved(cluster) != [], "the mover")
-    assert ("SPARE", [lent]) == (moved(cluster)[0].rule, list(moved(cluster)[0].hostnames))
+    cluster.wait(lambda: list_moves(cluster) != [], "the mover")
+    assert ("SPARE", [lent]) == (list_moves(cluster)[0].rule, list(list_moves(cluster)[0].hostnames))
     assert Counter(services=2, batch=HOSTS - 2) == Counter(host_pools(cluster).values())
     reported = [
         text.partition(":")[0] for kind, text in cluster.host_events(lent) if kind in ("POOL_WANTED", "POOL_CHANGED")
@@ -154,7 +154,7 @@ def test_a_spike_of_services_takes_hosts_from_batch_and_gives_them_back(cluster:
     cluster.client.mover.Switch(mover_pb2.SwitchRequest(on=False))
 
 
-def moved(cluster: Cluster) -> list[mover_pb2.Shift]:
+def list_moves(cluster: Cluster) -> list[mover_pb2.Shift]:
     return list(cluster.client.mover.Query(mover_pb2.QueryRequest()).made)
 
 

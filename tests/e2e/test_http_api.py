@@ -43,19 +43,19 @@ def test_the_page_of_the_http_api_does_what_it_says(lend: Lend) -> None:
     with lend(THREE_HOSTS) as cluster:
         pool = ""
 
-        def called(name: str, code: int = 0, more: str = "") -> str:
+        def call_method(name: str, code: int = 0, more: str = "") -> str:
             script = f"api={cluster.local.web_url}/api pool={pool}\n{page[name]}{more}"
             done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, timeout=120, check=False)
             assert code == done.returncode, done.stderr
             return done.stdout
 
         def answer(name: str) -> Any:
-            return json.loads(called(name))
+            return json.loads(call_method(name))
 
         def has_run() -> bool:
             return bool(answer("JobManager/Get")["jobInfo"]["runtime"]["state"] == "SUCCEEDED")
 
-        pool = called("ResourceManager/CreateResourcePool", more='echo "$pool"').strip()
+        pool = call_method("ResourceManager/CreateResourcePool", more='echo "$pool"').strip()
         assert (
             "curl"
             == cluster.client.respools.GetResourcePool(GetRequest(id=ResourcePoolID(value=pool))).poolinfo.config.name
@@ -66,8 +66,8 @@ def test_the_page_of_the_http_api_does_what_it_says(lend: Lend) -> None:
         assert "not_found" == answer("JobService/GetJob")["code"]
         pieces = answer("BulkService/CreateJob")["jobId"]["value"]
         assert "SUCCEEDED" == cluster.finish(pieces)
-        listed = [json.loads(line)["result"]["jobs"] for line in called("JobService/ListJobs").splitlines()]
+        listed = [json.loads(line)["result"]["jobs"] for line in call_method("JobService/ListJobs").splitlines()]
         assert {"hello", "pieces"} <= {job["name"] for jobs in listed for job in jobs}
-        first = json.loads(called("WatchService/Watch", STOPPED_BY_CURL).splitlines()[0])
+        first = json.loads(call_method("WatchService/Watch", STOPPED_BY_CURL).splitlines()[0])
         assert first["result"]["watchId"]
         assert "/api/peloton.api.job.JobManager/Create" in answer("openapi.json")["paths"]

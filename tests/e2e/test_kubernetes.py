@@ -23,7 +23,7 @@ from tests.e2e import image_story
 from tests.e2e.drains import drain_by_another_client
 from tests.e2e.local import TIMEOUT_S, Cluster, shell, temporary
 from tests.e2e.service import SLEEP, Service
-from tests.e2e.test_faults import launched_twice
+from tests.e2e.test_faults import list_launched_twice
 from tests.e2e.workloads import Workloads, again, failures_of, stop
 from tests.kubernetes.client import Client, login_of
 
@@ -351,4 +351,4 @@ def test_a_job_survives_the_death_of(victim: str, cluster: Cluster, pool: str) -
     assert "SUCCEEDED" == cluster.finish(job)
     assert {"SUCCEEDED": PODS} == cluster.counts(job)
     assert 0 == failures_of(cluster, job)
-    assert [] == launched_twice(cluster, job, PODS)
+    assert [] == list_launched_twice(cluster, job, PODS)

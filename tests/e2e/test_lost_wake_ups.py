@@ -45,11 +45,11 @@ def idle_job(cluster: Cluster, pool: str, storage: Storage) -> JobId:
     """A job whose pods run, which its workflow has seen."""
     job = JobId(cluster.submit(pool, instanceCount=2, defaultConfig=shell("sleep 10000")))
     cluster.wait(lambda: cluster.counts(job) == {"RUNNING": 2}, "pods that run")
-    cluster.wait(lambda: not noted(storage), "a quiet cluster")
+    cluster.wait(lambda: not list_noted(storage), "a quiet cluster")
     return job
 
 
-def noted(storage: Storage) -> list[JobId]:
+def list_noted(storage: Storage) -> list[JobId]:
     return [job_id for _, job_id in storage.wakes.due(time.time_ns() * 2, 10)]
 
 

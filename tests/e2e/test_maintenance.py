@@ -140,19 +140,21 @@ def test_the_whole_at_a_glance(cluster: Cluster, job: str) -> None:
     """The overview shows the clusters' capacity, the leaders, each pod's place, and no problem."""
     service, held = cluster.client.overview, hosts_of(cluster, job)
 
-    def seen() -> overview_pb2.GetOverviewResponse:
+    def read_overview() -> overview_pb2.GetOverviewResponse:
         return service.GetOverview(overview_pb2.GetOverviewRequest())
 
-    cluster.wait(lambda: seen().pods["RUNNING"] == PODS, "a count of all pods")
-    found = seen()
+    cluster.wait(lambda: read_overview().pods["RUNNING"] == PODS, "a count of all pods")
+    found = read_overview()
     (here,) = found.clusters
     assert here.amounts[0].capacity == cluster.capacity()
     assert {"UP": HOSTS} == dict(here.hosts.states)
     assert ["hostmgr/local", "resmgr"] == [role.role for role in found.roles if role.address]
-    cluster.wait(lambda: not seen().problems, "that nothing is wrong, as heartbeats may be late on a busy machine")
+    cluster.wait(
+        lambda: not read_overview().problems, "that nothing is wrong, as heartbeats may be late on a busy machine"
+    )
 
-    cluster.wait(lambda: sum(mapped(cluster).pod_counts) == PODS, "all pods on the map")
-    hosts = mapped(cluster)
+    cluster.wait(lambda: sum(read_host_map(cluster).pod_counts) == PODS, "all pods on the map")
+    hosts = read_host_map(cluster)
     assert {host: count for host, count in zip(hosts.hostnames, hosts.pod_counts, strict=True) if count} == held
     for host, count in held.items():
         pods = service.GetHostPods(overview_pb2.GetHostPodsRequest(hostname=host)).pods
@@ -165,7 +167,7 @@ def test_the_whole_at_a_glance(cluster: Cluster, job: str) -> None:
     )
 
 
-def mapped(cluster: Cluster) -> overview_pb2.HostMap:
+def read_host_map(cluster: Cluster) -> overview_pb2.HostMap:
     (found,) = cluster.client.overview.GetHostMap(overview_pb2.GetHostMapRequest()).maps
     return found
 

@@ -37,7 +37,7 @@ def wait_running(cluster: Cluster, job: str, count: int, what: str) -> None:
     cluster.wait(lambda: list(cluster.states(job).values()).count("RUNNING") == count, what)
 
 
-def evicted(cluster: Cluster, job: str) -> list[int]:
+def list_evicted(cluster: Cluster, job: str) -> list[int]:
     """Instances that have an eviction among their events, each once; asserts that no failure was counted."""
     storage = Storage(cluster.local.database)
     try:
@@ -64,14 +64,14 @@ def test_a_pool_gets_back_what_it_lent(victim: str, cluster: Cluster) -> None:
 
     own = cluster.submit(lender, **pods(half), name="owner")
     if victim:
-        cluster.wait(lambda: bool(evicted(cluster, big)), "the first evictions")
+        cluster.wait(lambda: bool(list_evicted(cluster, big)), "the first evictions")
         cluster.kill(victim)
 
     wait_running(cluster, own, half, "the lender's pods running")
     assert list(cluster.states(big).values()).count("RUNNING") == cpus - half
     stop(cluster, own)
     wait_running(cluster, big, cpus, "the evicted pods running again")
-    assert sorted(evicted(cluster, big)) == list(range(cpus - half, cpus))
+    assert sorted(list_evicted(cluster, big)) == list(range(cpus - half, cpus))
     assert cluster.run_ids(big) == {i: 1 if i < cpus - half else 2 for i in range(cpus)}
     events = cluster.client.tasks.GetPodEvents(
         task_pb2.GetPodEventsRequest(jobId={"value": big}, instanceId=cpus - 1, runId=f"{big}-{cpus - 1}-1")
@@ -82,7 +82,9 @@ def test_a_pool_gets_back_what_it_lent(victim: str, cluster: Cluster) -> None:
         f"evicting running task: preempted for job owner of /lender-{victim}, which wants"
     )
     if not victim:  # a leader takes what it counted within the last period with it
-        cluster.wait(lambda: preempted(cluster, f"/borrower-{victim}") == {f"/lender-{victim}": half}, "the marks")
+        cluster.wait(
+            lambda: count_preempted(cluster, f"/borrower-{victim}") == {f"/lender-{victim}": half}, "the marks"
+        )
     stop(cluster, big)
     delete_pools(cluster, f"/lender-{victim}", f"/borrower-{victim}")
 
@@ -103,15 +105,15 @@ def test_urgent_gang_goes_first_in_its_pool(cluster: Cluster) -> None:
     stop(cluster, urgent)
     for job in (low, gang):
         wait_running(cluster, job, 3, "the evicted pods running again")
-    assert (evicted(cluster, low), evicted(cluster, gang)) == ([2], [0, 1, 2])
-    assert evicted(cluster, urgent) == []
+    assert (list_evicted(cluster, low), list_evicted(cluster, gang)) == ([2], [0, 1, 2])
+    assert list_evicted(cluster, urgent) == []
     assert cluster.run_ids(gang) == {0: 2, 1: 2, 2: 2}
     for job in (low, gang):
         stop(cluster, job)
     delete_pools(cluster, "/priority")
 
 
-def preempted(cluster: Cluster, path: str) -> dict[str, int]:
+def count_preempted(cluster: Cluster, path: str) -> dict[str, int]:
     """Preempted instances by the time series, by pool; asserts that they agree with the counted sums, and that no pool
     ever held more than the clusters had."""
     history = cluster.client.history

@@ -45,7 +45,7 @@ def rss_mib(cluster: Cluster) -> dict[str, int]:
     return found
 
 
-def watched(cluster: Cluster, storage: Storage, crowd: Crowd) -> tuple[list[Backlog], dict[str, int]]:
+def watch(cluster: Cluster, storage: Storage, crowd: Crowd) -> tuple[list[Backlog], dict[str, int]]:
     """The backlog at each read, and the most memory of each role, for as long as clients submit."""
     seen: list[Backlog] = []
     most = dict.fromkeys(RSS_MAX_MIB, 0)
@@ -57,7 +57,7 @@ def watched(cluster: Cluster, storage: Storage, crowd: Crowd) -> tuple[list[Back
     return seen, most
 
 
-def stored_states(storage: Storage) -> dict[str, JobState]:
+def read_states(storage: Storage) -> dict[str, JobState]:
     found: dict[str, JobState] = {}
     last = ""
     while page := storage.search.jobs_after(last, PAGE):
@@ -71,9 +71,9 @@ def test_clients_that_press_are_delayed(cluster: Cluster) -> None:
     storage = Storage(cluster.local.database)
     pids = {name: cluster.local.part(name).process for name in RSS_MAX_MIB}
     with Crowd(cluster.local.address, cluster.pool("press")) as crowd:
-        seen, most_mib = watched(cluster, storage, crowd)
+        seen, most_mib = watch(cluster, storage, crowd)
     cluster.wait(lambda: storage.search.backlog() == Backlog(), "the end of all jobs", quiet_s=300)
-    stored = stored_states(storage)
+    stored = read_states(storage)
     storage.close()
     print(
         f"{len(crowd.acknowledged)} taken, {len(crowd.waits_s)} refused ({dict(crowd.texts)}), waits up to "

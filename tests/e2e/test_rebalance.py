@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from cli.main import peloton
 from tests.e2e.local import Cluster, bound_to, shell, temporary
-from tests.e2e.test_faults import launched_twice
+from tests.e2e.test_faults import list_launched_twice
 from tests.nightly import NIGHTLY, nightly
 
 pytestmark = pytest.mark.xdist_group("rebalance")
@@ -102,9 +102,9 @@ def test_a_host_is_freed_for_a_pod_that_fits_nowhere(rebalanced: Rebalanced) -> 
     rebalanced.runs(web, 3)
     cluster.wait(lambda: "MOVING" not in rebalanced.moves("FREE"), "the end of the move")
     row = rebalanced.row()
-    assert all(f"for a pod of job {big} that fits nowhere" in move["reason"] for move in row["moves"])
+    assert all(f"for a pod of job {big} that fits on no host" in move["reason"] for move in row["moves"])
     assert row["moveCount"] == sum(run - 1 for run in cluster.run_ids(web).values()) <= 5
-    assert ([], []) == (launched_twice(cluster, web, 3), launched_twice(cluster, big, 1))
+    assert ([], []) == (list_launched_twice(cluster, web, 3), list_launched_twice(cluster, big, 1))
     rebalanced.stop(web, big)
 
 

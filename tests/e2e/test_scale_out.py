@@ -53,7 +53,7 @@ def test_jobs_survive_the_death_of_a_worker_and_an_api(cluster: Cluster) -> None
     cluster.stop_part("api", now=True)
 
     for number, job in enumerate(jobs):
-        cluster.wait(lambda job=job: _submitted(cluster, pool, job), f"job {job} stored")  # type: ignore[misc]
+        cluster.wait(lambda job=job: _submit(cluster, pool, job), f"job {job} stored")  # type: ignore[misc]
         if number == JOBS // 2:
             cluster.stop_part("worker-2", now=True)
 
@@ -63,7 +63,7 @@ def test_jobs_survive_the_death_of_a_worker_and_an_api(cluster: Cluster) -> None
     cluster.wait(lambda: both_answer(cluster), "both APIs back")
 
 
-def _submitted(cluster: Cluster, pool: str, job: str) -> bool:
+def _submit(cluster: Cluster, pool: str, job: str) -> bool:
     """Repeated with the same id when the answer was lost; then it exists already."""
     config = job_config(pool, instanceCount=PODS, defaultConfig=shell("sleep 1"))
     answer = cluster.client.jobs.Create(job_pb2.CreateRequest(id={"value": job}, config=config))
@@ -88,7 +88,7 @@ def test_a_watch_resumes_at_the_other_api(cluster: Cluster) -> None:
         first_revision = next(stream).revision
         cluster.stop_part("api", now=True)
         revision, cut = rest_of(stream, first_revision)
-        cluster.wait(lambda: stopped(service), "a call that stops it")
+        cluster.wait(lambda: has_stopped(service), "a call that stops it")
         request = watch_svc_pb2.WatchRequest(start_revision=revision, pod_filter=wanted)
         seen = second.watches.Watch(request, timeout=TIMEOUT_S)
         names = set()
@@ -115,7 +115,7 @@ def rest_of(stream: Any, revision: int) -> tuple[int, grpc.StatusCode]:
     raise AssertionError("the watch has ended well")
 
 
-def stopped(service: Service) -> bool:
+def has_stopped(service: Service) -> bool:
     """A call that the killed API had taken already is repeated."""
     if service.status.desired_state != stateless_pb2.JOB_STATE_KILLED:
         service.stop()

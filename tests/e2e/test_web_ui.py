@@ -18,7 +18,7 @@ pytestmark = pytest.mark.xdist_group("simulated")
 T = TypeVar("T")
 
 
-def asked(cluster: Cluster, ask: Callable[[Client], Awaitable[T]]) -> T:
+def ask_temporal(cluster: Cluster, ask: Callable[[Client], Awaitable[T]]) -> T:
     async def connected() -> T:
         return await ask(await Client.connect(cluster.local.temporal))
 
@@ -34,7 +34,7 @@ def test_a_job_is_found_terminated_and_cancelled(lend: Lend) -> None:
         job = cluster.submit(pool, name="train", owningTeam="vision", instanceCount=3, defaultConfig=config)
         cluster.wait(lambda: cluster.counts(job) == {"RUNNING": 3}, "three pods that run")
 
-        async def found(client: Client) -> list[str]:
+        async def find_workflows(client: Client) -> list[str]:
             query = "PelotonPool = '/ui' AND PelotonJobName = 'train' AND PelotonOwner = 'vision'"
             query += " AND PelotonState = 'RUNNING' AND ExecutionStatus = 'Running'"
             return [one.id async for one in client.list_workflows(query)]
@@ -48,13 +48,13 @@ def test_a_job_is_found_terminated_and_cancelled(lend: Lend) -> None:
             described = await client.get_workflow_handle(job_workflow_id(job)).describe()
             return described.run_id if described.status is WorkflowExecutionStatus.RUNNING else None
 
-        cluster.wait(lambda: asked(cluster, found) == [job_workflow_id(job)], "the job in the list")
-        assert "The job is **RUNNING** with 3 pods:\n\n- 3 running\n" in asked(cluster, details)
-        first = asked(cluster, run_id)
-        asked(cluster, lambda client: client.get_workflow_handle(job_workflow_id(job)).terminate())
-        cluster.wait(lambda: asked(cluster, run_id) not in (None, first), "another workflow of the job")
+        cluster.wait(lambda: ask_temporal(cluster, find_workflows) == [job_workflow_id(job)], "the job in the list")
+        assert "The job is **RUNNING** with 3 pods:\n\n- 3 running\n" in ask_temporal(cluster, details)
+        first = ask_temporal(cluster, run_id)
+        ask_temporal(cluster, lambda client: client.get_workflow_handle(job_workflow_id(job)).terminate())
+        cluster.wait(lambda: ask_temporal(cluster, run_id) not in (None, first), "another workflow of the job")
         assert ({"RUNNING": 3}, {0: 1, 1: 1, 2: 1}) == (cluster.counts(job), cluster.run_ids(job))
 
-        asked(cluster, lambda client: client.get_workflow_handle(job_workflow_id(job)).cancel())
+        ask_temporal(cluster, lambda client: client.get_workflow_handle(job_workflow_id(job)).cancel())
         assert "KILLED" == cluster.finish(job)
         assert {"KILLED": 3} == cluster.counts(job)

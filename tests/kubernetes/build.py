@@ -162,7 +162,7 @@ def _run(argv: list[str], until_s: float | None, is_progress: Callable[[str], bo
         shown_s = time.monotonic()
         while process.poll() is None:
             if until_s is not None and time.time() >= until_s:
-                raise CannotBuild(f"the time is up ({progress}); the next build goes on from here")
+                raise CannotBuild(f"the time is up ({progress}); the next build continues from here")
             if time.monotonic() - shown_s >= PROGRESS_S:
                 shown_s = time.monotonic()
                 print(progress, flush=True)

@@ -212,12 +212,12 @@ class ExternalWorld:
                 self.core.release(lease.lease_id)
 
     def until(self, condition: Callable[[], Any], what: str) -> Any:
-        def turned() -> Any:
+        def take_turn() -> Any:
             self.turn()
             return condition()
 
         try:
-            return wait(turned, what)
+            return wait(take_turn, what)
         except AssertionError as error:
             jobs = {
                 job.name: [(pod.state, pod.message) for pod in self.storage.pods.page(job.job_id)]

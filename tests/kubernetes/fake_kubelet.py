@@ -215,7 +215,7 @@ class FakeKubelets:
             if uid in self._started and other["spec"]["nodeName"] == node and not _is_over(other)
         ]
         for name in ("cpu", "memory", "pods"):
-            wanted = sum((_requested(other, name) for other in (*beside, pod)), Decimal())
+            wanted = sum((_sum_requests(other, name) for other in (*beside, pod)), Decimal())
             if wanted > _amount(self._allocatable[name]):
                 return name
         return None
@@ -293,7 +293,7 @@ def _is_over(pod: Json) -> bool:
     return pod["status"].get("phase") in ("Succeeded", "Failed")
 
 
-def _requested(pod: Json, name: str) -> Decimal:
+def _sum_requests(pod: Json, name: str) -> Decimal:
     if name == "pods":
         return Decimal(1)
     requests = [container.get("resources", {}).get("requests", {}) for container in pod["spec"]["containers"]]

@@ -123,7 +123,7 @@ def test_a_build_whose_time_is_up_fails(
 
     assert 1 == build.main(["--until", f"{time.time() + 0.5}"])
     assert "the time is up (kube: " in (said := capsys.readouterr().err)
-    assert "the next build goes on from here" in said
+    assert "the next build continues from here" in said
     assert not build.is_built()
 
 

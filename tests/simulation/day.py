@@ -166,18 +166,18 @@ class Day:
         if self.counts.steps % VALIDATE_EVERY == 0:
             self.resmgr.validate()
         if self.now_s > self.end_s + DRAIN_HOURS_MAX * HOUR_S:
-            raise invariants.Broken(f"healed for {DRAIN_HOURS_MAX} hours: {self._left()}")
+            raise invariants.Broken(f"healed for {DRAIN_HOURS_MAX} hours: {self._describe_left()}")
 
     def _check_end(self) -> None:
         if self.records.jobs:
-            raise invariants.Broken(f"nothing happens any more: {self._left()}")
+            raise invariants.Broken(f"nothing happens any more: {self._describe_left()}")
         self.resmgr.read_log()
         self.resmgr.validate()
         invariants.check_idle(self.resmgr.state)
         if self.hosts.used().any():
             raise invariants.Broken(f"hosts are not empty in the end: {self.hosts.used().tolist()}")
 
-    def _left(self) -> str:
+    def _describe_left(self) -> str:
         """Return the jobs that have not ended, and why a few of them wait."""
         state, lines = self.resmgr.state, [f"{len(self.records.jobs)} jobs have not ended"]
         now, plan = plan_now(state, self._now_ns())

@@ -55,8 +55,8 @@ class DividedHosts(SimulatedHosts):
         """Move the host at once; its pods stay."""
         self.pool_of[row] = pool
 
-    def _leased(self, row: int) -> LeasedHost:
-        leased, pool = super()._leased(row), self.pool_of[row]
+    def _lease_of(self, row: int) -> LeasedHost:
+        leased, pool = super()._lease_of(row), self.pool_of[row]
         return replace(leased, labels=(*leased.labels, *host_pool_labels(pool, SERVES[pool]).items()))
 
     def _accepts(self, shape: PodShape) -> Flags:

@@ -53,9 +53,9 @@ class SimulatedHosts:
         fitting = np.flatnonzero(fit_counts)
         enough = int(np.searchsorted(np.cumsum(fit_counts[fitting]), count)) + 1
         rows = fitting[: min(enough, HOSTS_PER_LEASE_MAX)].tolist()
-        return HostLease("lease", tuple(self._leased(row) for row in rows))
+        return HostLease("lease", tuple(self._lease_of(row) for row in rows))
 
-    def _leased(self, row: int) -> LeasedHost:
+    def _lease_of(self, row: int) -> LeasedHost:
         host = self.hosts[row]
         revocable = Resources(cpu_milli=int(self.revocable_free[row]))
         return LeasedHost(host.hostname, Resources(*self.free[row].tolist()), revocable, labels=host.labels)

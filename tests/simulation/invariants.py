@@ -49,11 +49,11 @@ def parts_of(records: Records, state: ResmgrState) -> list[Ints]:
 
 
 def usage_of(records: Records, state: ResmgrState) -> Usage:
-    parts = tuple(Usage(*_held(ledgers)) for ledgers in parts_of(records, state))
-    return Usage(*_held(accounts_of(records, state)), parts=parts, part_of=state.accounts.part_of)
+    parts = tuple(Usage(*_list_held(ledgers)) for ledgers in parts_of(records, state))
+    return Usage(*_list_held(accounts_of(records, state)), parts=parts, part_of=state.accounts.part_of)
 
 
-def _held(ledgers: Ints) -> Iterator[Ints]:
+def _list_held(ledgers: Ints) -> Iterator[Ints]:
     yield from (ledgers[:, column] for column in (NON_SLACK, SLACK, NON_PREEMPTIBLE, CONTROLLER))
 
 

@@ -97,17 +97,17 @@ class JobLife:
 
     def live(self, steps: int) -> None:
         acts, weights = zip(*self.acts(), strict=True)
-        with self._told():
+        with self._count_signals():
             for act in self.random.choices(acts, weights, k=steps):
                 self._act(act)
                 self.clock.pass_s(self.random.choice([0, 0.01, 0.1, 1]))
 
     def end(self) -> None:
-        with self._told():
+        with self._count_signals():
             self.settle()
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
+    def _count_signals(self) -> Iterator[None]:
         """Add the seed that repeats a broken invariant, and the preceding acts, to its message."""
         try:
             yield
@@ -129,7 +129,7 @@ class JobLife:
 
     def _take_turns(self) -> None:
         """Run one complete turn of every workflow."""
-        for host in self._maintained():
+        for host in self._list_maintained():
             self.maintainer.step(host)
         for job_id in self.job_ids():
             for part in self._parts(job_id):
@@ -250,7 +250,7 @@ class JobLife:
         return ""
 
     def drain(self) -> str:
-        hosts = self._maintained()
+        hosts = self._list_maintained()
         if not hosts:
             return ""
         host = self.random.choice(hosts)
@@ -262,20 +262,20 @@ class JobLife:
         self.clock.pass_s(seconds)
         return f"{seconds} s"
 
-    def _maintained(self, is_down: bool | None = None) -> list[str]:
+    def _list_maintained(self, is_down: bool | None = None) -> list[str]:
         hosts = self.storage.maintenance.all("local")
         return [host.hostname for host in hosts if is_down in (None, host.state is HostState.DOWN)]
 
     # Acts of users.
 
     def complete(self) -> str:
-        down = self._maintained(is_down=True)[:1]
+        down = self._list_maintained(is_down=True)[:1]
         if down:
             self.maintainer.steer(down, MaintenanceAct.COMPLETE)
         return " ".join(down)
 
     def cancel(self) -> str:
-        others = self._maintained(is_down=False)[:1]
+        others = self._list_maintained(is_down=False)[:1]
         if others:
             self.maintainer.steer(others, MaintenanceAct.CANCEL)
         return " ".join(others)
@@ -306,7 +306,7 @@ class JobLife:
         return host
 
     def return_host(self) -> str:
-        down = self._maintained(is_down=True)
+        down = self._list_maintained(is_down=True)
         lost = [name for name, host in self.cluster.hosts.items() if not host.is_up and name not in down]
         if not lost:
             return ""
@@ -315,7 +315,7 @@ class JobLife:
 
     def _bring_all_back(self) -> None:
         """Restore all hosts that are not down for maintenance."""
-        down = self._maintained(is_down=True)
+        down = self._list_maintained(is_down=True)
         for host in self.cluster.hosts:
             if host not in down:
                 self.cluster.bring_back(host)

@@ -92,7 +92,7 @@ class ReservedLife(JobLife):
     def check(self, act: Act | None = None) -> None:
         for host in self.cluster.hosts.values():
             assert NOTHING.fits_in(host.free), f"{host.hostname} is full beyond what it has: {host.free}"
-        before, self.kept = self.kept, self._reserved()
+        before, self.kept = self.kept, self._list_reserved()
         jobs = [key[0] for key, _ in self.kept.values()]
         assert len(jobs) == len(set(jobs)), f"a job has several hosts: {self.kept}"
         assert len(jobs) <= limit_reserved(len(HOSTS)), f"{len(jobs)} hosts are reserved"
@@ -103,7 +103,7 @@ class ReservedLife(JobLife):
             self._check_spans()
         self._count(before, running, act)
 
-    def _reserved(self) -> dict[Hostname, tuple[Key, float]]:
+    def _list_reserved(self) -> dict[Hostname, tuple[Key, float]]:
         found: dict[Hostname, tuple[Key, float]] = {}
         for host in self.core.cache.hosts():
             if named := FOR_POD.match(host.reserved):
@@ -137,7 +137,7 @@ class ReservedLife(JobLife):
         """Check that other pods on a reserved host fit next to the reserved resources; returning pods use their own
         reservation.
         """
-        kept = self._reserved()
+        kept = self._list_reserved()
         for placement in placements:
             key, _ = kept.get(placement.hostname, (None, 0.0))
             pods = [self.storage.pods.get(job_id, placed.instance_id) for placed in placement.pods]

@@ -62,10 +62,10 @@ def test_a_random_life_of_services_that_spread(seed: int, steps: int, template: 
 
 
 def _double_batch(before: Callable[..., Any]) -> Callable[..., Any]:
-    def filled_up(update: Any, *given: Any) -> Any:
+    def fill_up(update: Any, *given: Any) -> Any:
         return before(replace(update, spec=replace(update.spec, batch_size=2 * update.spec.batch_size)), *given)
 
-    return filled_up
+    return fill_up
 
 
 FAULTS: dict[str, tuple[type[ServiceLife], Any, str, Any, str]] = {

@@ -22,7 +22,7 @@ class Table:
         self._lock = threading.Lock()
 
     def acquire(self, role: str, owner: str, address: str, ttl_s: float, now_s: float) -> bool:
-        with self._reached():
+        with self._reach():
             held = self.rows.get(role)
             if held is not None and held[0] != owner and held[2] > now_s:
                 return False
@@ -31,7 +31,7 @@ class Table:
 
     def renew(self, role: str, owner: str, address: str, ttl_s: float, now_s: float) -> bool:
         self.renewals_hang.wait()
-        with self._reached():
+        with self._reach():
             held_by, _, expires_s = self.rows.get(role, ("", "", 0.0))
             if held_by == owner:
                 self.rows[role] = (owner, address, max(expires_s, now_s + ttl_s))
@@ -39,18 +39,18 @@ class Table:
 
     def holds(self, role: str, owner: str) -> bool:
         self.asked += 1
-        with self._reached():
+        with self._reach():
             return self.rows.get(role, ("",))[0] == owner
 
     def release(self, role: str, owner: str) -> bool:
-        with self._reached():
+        with self._reach():
             is_mine = self.rows.get(role, ("",))[0] == owner
             if is_mine:
                 del self.rows[role]
             return is_mine
 
     @contextmanager
-    def _reached(self) -> Iterator[None]:
+    def _reach(self) -> Iterator[None]:
         self.hang.wait()
         if self.is_unavailable:
             raise OSError("storage is away")

@@ -84,7 +84,7 @@ def test_nothing_is_dead() -> None:
     assert by_others - {one.name for one in unused} == set()
 
 
-def _assigned(tree: ast.Module) -> set[str]:
+def _list_assigned(tree: ast.Module) -> set[str]:
     """The names to which a module itself gives values."""
     statements = [one for one in tree.body if isinstance(one, ast.Assign | ast.AnnAssign)]
     return {node.id for one in statements for node in ast.walk(one) if isinstance(node, ast.Name)}
@@ -110,4 +110,4 @@ def test_every_constant_is_read() -> None:
     )
     unread = [(path, name) for path, name in constants if name not in BY_MODULES and not is_read(name, path)]
     # Not the content of a text of several lines, such as a file in another language.
-    assert [f"{path} {name}" for path, name in unread if name in _assigned(tree_of(path))] == []
+    assert [f"{path} {name}" for path, name in unread if name in _list_assigned(tree_of(path))] == []

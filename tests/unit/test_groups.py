@@ -67,16 +67,16 @@ def test_what_a_group_shares_is_made_once_and_ends() -> None:
     story: list[str] = []
 
     @contextmanager
-    def made(name: str) -> Iterator[str]:
+    def make_group(name: str) -> Iterator[str]:
         story.append(f"{name} begins")
         yield name
         story.append(f"{name} ends")
 
     shared = Shared()
     for name in ("a", "b", "a"):
-        assert name == shared.get(name, lambda name=name: made(name))  # type: ignore[misc]
+        assert name == shared.get(name, lambda name=name: make_group(name))  # type: ignore[misc]
     shared.close()
-    shared.get("a", lambda: made("a"))
+    shared.get("a", lambda: make_group("a"))
 
     assert ["a begins", "b begins", "b ends", "a ends", "a begins"] == story
     shared.close()

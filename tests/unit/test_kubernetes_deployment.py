@@ -21,7 +21,7 @@ DOCUMENTS: list[Any] = [
 ]
 
 
-def _named(kind: str, name: str) -> Any:
+def _find_named(kind: str, name: str) -> Any:
     [found] = [one for one in DOCUMENTS if (one["kind"], one["metadata"]["name"]) == (kind, name)]
     return found
 
@@ -30,7 +30,7 @@ WORKLOADS = ("Deployment", "StatefulSet")
 
 
 def _container(role: str) -> Any:
-    [container] = _named("Deployment", role)["spec"]["template"]["spec"]["containers"]
+    [container] = _find_named("Deployment", role)["spec"]["template"]["spec"]["containers"]
     return container
 
 
@@ -44,7 +44,7 @@ def test_each_role_is_deployed_with_the_image_of_compose() -> None:
 
 def test_settings_are_settings() -> None:
     """The config map and the secret have settings that load, and all that a role must have."""
-    given = _named("ConfigMap", "peloton")["data"] | _named("Secret", "peloton")["stringData"]
+    given = _find_named("ConfigMap", "peloton")["data"] | _find_named("Secret", "peloton")["stringData"]
 
     assert role_settings.load_for(["hostmgr"], given).kubernetes
     assert {"PELOTON_DATABASE", "PELOTON_TEMPORAL", "PELOTON_CLUSTER", "PELOTON_KUBERNETES"} <= {*given}
@@ -52,7 +52,7 @@ def test_settings_are_settings() -> None:
 
 def test_ports_are_those_of_the_settings() -> None:
     """A container listens on the ports of the config map."""
-    settings = _named("ConfigMap", "peloton")["data"]
+    settings = _find_named("ConfigMap", "peloton")["data"]
     listens = {role: _container(role)["ports"][0]["containerPort"] for role in ("api", "resmgr", "hostmgr", "web")}
     expected = {role: int(settings[f"PELOTON_{role.upper()}_PORT"]) for role in ("resmgr", "hostmgr")}
 
@@ -71,7 +71,7 @@ def test_the_trial_runs_temporal_as_compose_does() -> None:
     """The trial's dynamic configuration is that of deploy/temporal.yaml."""
     expected = yaml.safe_load((ROOT / "deploy/temporal.yaml").read_text(encoding="utf-8"))
 
-    assert expected == yaml.safe_load(_named("ConfigMap", "temporal")["data"]["peloton.yaml"])
+    assert expected == yaml.safe_load(_find_named("ConfigMap", "temporal")["data"]["peloton.yaml"])
 
 
 def test_no_advice_scales_the_database_of_a_trial() -> None:
@@ -89,7 +89,9 @@ def test_the_database_of_a_trial_is_one_pod() -> None:
     """The database has its data in its own pod: `scale deployment --all` does not reach it, and its service leads to
     the first pod only.
     """
-    database = _named("StatefulSet", "postgres")
+    database = _find_named("StatefulSet", "postgres")
 
     assert {"name": "data", "emptyDir": {}} in database["spec"]["template"]["spec"]["volumes"]
-    assert {"statefulset.kubernetes.io/pod-name": "postgres-0"} == _named("Service", "postgres")["spec"]["selector"]
+    assert {"statefulset.kubernetes.io/pod-name": "postgres-0"} == _find_named("Service", "postgres")["spec"][
+        "selector"
+    ]

@@ -87,18 +87,18 @@ class FakeTemporal:
         self.workflow_service = self
         self.service_client = SimpleNamespace(config=SimpleNamespace(target_host="temporal:7233"))
 
-    async def _called(self, name: str) -> None:
+    async def _record_call(self, name: str) -> None:
         self.calls[name] += 1
         await asyncio.sleep(3_600 if self.hangs else 0)
         if error := self.faults.get(name):
             raise error
 
     async def list_workers(self, request: Any, timeout: Any) -> ListWorkersResponse:
-        await self._called("list_workers")
+        await self._record_call("list_workers")
         return ListWorkersResponse(workers_info=self.beats)
 
     async def describe_task_queue(self, request: Any, timeout: Any) -> DescribeTaskQueueResponse:
-        await self._called("describe_task_queue")
+        await self._record_call("describe_task_queue")
         poller = PollerInfo()
         poller.last_access_time.FromNanoseconds(NOW_NS - 10 * 10**9)
         found = DescribeTaskQueueResponse(pollers=[poller] if request.task_queue.name in self.polled else [])
@@ -107,28 +107,28 @@ class FakeTemporal:
         return found
 
     async def list_workflow_executions(self, request: Any, timeout: Any) -> ListWorkflowExecutionsResponse:
-        await self._called("list")
+        await self._record_call("list")
         found = self.reported if REPORTED in request.query else self.running
         return ListWorkflowExecutionsResponse(executions=found[: request.page_size])
 
     async def count_workflow_executions(self, request: Any, timeout: Any) -> CountWorkflowExecutionsResponse:
-        await self._called("count")
+        await self._record_call("count")
         return CountWorkflowExecutionsResponse(count=len(self.reported))
 
     async def describe_workflow_execution(self, request: Any, timeout: Any) -> DescribeWorkflowExecutionResponse:
-        await self._called("describe")
+        await self._record_call("describe")
         found = self.described[request.execution.workflow_id]
         found.workflow_execution_info.execution.workflow_id = request.execution.workflow_id
         return found
 
     async def list_workflows(self, query: str, **options: Any) -> AsyncIterator[Any]:
-        await self._called("list_failed")
+        await self._record_call("list_failed")
         for run in self.failed:
             yield run
 
     def get_workflow_handle(self, workflow_id: str) -> Any:
         async def fetch_history_events(**options: Any) -> AsyncIterator[HistoryEvent]:
-            await self._called("history")
+            await self._record_call("history")
             event = HistoryEvent()
             event.workflow_execution_failed_event_attributes.failure.CopyFrom(failure(f"{workflow_id} went wrong"))
             yield event

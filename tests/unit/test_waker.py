@@ -196,17 +196,17 @@ async def test_changes_of_a_key_that_fails_add_no_attempts_of_their_own() -> Non
 async def test_the_backlog_is_a_metric() -> None:
     """The gauge has a value for each waker and rank; they are 0 in the end."""
 
-    def observed() -> dict[Any, Any]:
+    def read_gauge() -> dict[Any, Any]:
         found = [(one.attributes or {}, one.value) for one in observe_all(CallbackOptions())]
         return {of["rank"]: value for of, value in found if of["waker"] == "WatchedOneWaker"}
 
     line = Slow(kind="watched-one")
     line.note([f"job{i}" for i in range(200)], rank=Rank.SWEEP)
     line.note(["a", "b"], rank=Rank.PEOPLE)
-    assert {"people": 2, "change": 0, "sweep": 200} == observed()
+    assert {"people": 2, "change": 0, "sweep": 200} == read_gauge()
     assert 202 == line.backlog
     await asyncio.sleep(60.0)
-    assert {"people": 0, "change": 0, "sweep": 0} == observed()
+    assert {"people": 0, "change": 0, "sweep": 0} == read_gauge()
     await line.close()
 
 

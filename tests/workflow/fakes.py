@@ -61,7 +61,7 @@ class FakeRecords(FakeIntent):
 
     @call
     def create(self, job_id: JobId, on_chunk: Callable[[int], None]) -> int:
-        job = self._known(job_id)
+        job = self._get_known(job_id)
         for start in range(len(job.pods.records), job.record.instance_count, CREATE_CHUNK):
             job.create_pods(start, min(CREATE_CHUNK, job.record.instance_count - start), self.cluster.clock.now_ns())
             on_chunk(len(job.pods.records))
@@ -82,7 +82,7 @@ class FakeRecords(FakeIntent):
 
     @call
     def gang(self, job_id: JobId) -> GangProgress:
-        return self.cluster.storage.pods.gang(self._known(job_id).record.job_id)
+        return self.cluster.storage.pods.gang(self._get_known(job_id).record.job_id)
 
     @call
     def ready_gangs(self, job_id: JobId, limit: int) -> list[ReadyGang]:
@@ -92,7 +92,7 @@ class FakeRecords(FakeIntent):
     def ready_gang(self, job_id: JobId) -> ReadyGang | None:
         return self.cluster.storage.pods.ready_gang(job_id)
 
-    def _known(self, job_id: JobId) -> MemoryJob:
+    def _get_known(self, job_id: JobId) -> MemoryJob:
         if job_id not in self.cluster.jobs:
             raise NotFound(f"job {job_id} not found")
         return self.cluster.jobs[job_id]

@@ -69,7 +69,7 @@ class MaintainedHost:
 
     def get(self, cluster: str, hostname: str) -> HostMaintenance | None:
         assert (cluster, hostname) == (CLUSTER, self.name)
-        self._called("read")
+        self._record_call("read")
         with self.lock:
             return self.row
 
@@ -80,13 +80,13 @@ class MaintainedHost:
         return self
 
     def cordon(self, hostname: str) -> None:
-        self._called("cordon")
+        self._record_call("cordon")
         with self.lock:
             if self._is_next(Step.CORDON) and self.turn:
                 self._move(HostState.DRAINING)
 
     def drain(self, hostname: str) -> None:
-        self._called("drain")
+        self._record_call("drain")
         with self.lock:
             if not self._is_next(Step.DRAIN):
                 return
@@ -107,14 +107,14 @@ class MaintainedHost:
             self.row = replace(self.row, progress=drain_progress(plan, blockers))
 
     def take_down(self, hostname: str) -> None:
-        self._called("take_down")
+        self._record_call("take_down")
         with self.lock:
             if self._is_next(Step.TAKE_DOWN):
                 assert not self.staying + self.leaving, "taken down with pods on it"
                 self._move(HostState.DOWN)
 
     def relabel(self, hostname: str) -> None:
-        self._called("relabel")
+        self._record_call("relabel")
         with self.lock:
             if self._is_next(Step.RELABEL):
                 assert self.row is not None
@@ -123,14 +123,14 @@ class MaintainedHost:
                 self.steps.append(f"in {self.row.to_pool}")
 
     def bring_up(self, hostname: str) -> None:
-        self._called("bring_up")
+        self._record_call("bring_up")
         with self.lock:
             if self._is_next(Step.BRING_UP):
                 self.row = None
                 self.steps.append("UP")
 
     def steer(self, hostname: str, act: MaintenanceAct) -> None:
-        self._called("steer")
+        self._record_call("steer")
         with self.lock:
             if self.row is None:
                 raise NotFound(f"host {hostname} is not in maintenance")
@@ -144,10 +144,10 @@ class MaintainedHost:
         self.staying -= count
         self.leaving += count
         for _ in range(count):
-            self.clock.after(LEAVE_S, self._left)
+            self.clock.after(LEAVE_S, self._record_left)
         self.away_most = max(self.away_most, self.leaving + self.away)
 
-    def _left(self) -> None:
+    def _record_left(self) -> None:
         with self.lock:
             self.leaving -= 1
             self.away += 1
@@ -170,7 +170,7 @@ class MaintainedHost:
         self.row = replace(self.row, state=state, drained_from_ns=since_ns, progress=DrainProgress())
         self.steps.append(state.value)
 
-    def _called(self, name: str) -> None:
+    def _record_call(self, name: str) -> None:
         with self.lock:
             self.calls[name] += 1
             if self.outages[name] > 0:

@@ -94,7 +94,7 @@ class MigratedPool:
     # ports.MigrationRecords
 
     def advance(self, migration_id: str) -> MigrationProgress:
-        self._called("advance")
+        self._record_call("advance")
         with self.lock:
             if self.row is None:
                 return MigrationProgress(MigrationState.ROLLED_BACK)
@@ -123,7 +123,7 @@ class MigratedPool:
         return [job] if self.leaving[job] else []
 
     def steer(self, migration_id: str, act: MigrationAct) -> Migration:
-        self._called("steer")
+        self._record_call("steer")
         return self._steer(act)
 
     def _steer(self, act: MigrationAct) -> Migration:
@@ -138,7 +138,7 @@ class MigratedPool:
                 self.services = [replace(one, state=back[bool(self.moved[one.job_id])]) for one in self.services]
             return self.row
 
-    def _called(self, name: str) -> None:
+    def _record_call(self, name: str) -> None:
         with self.lock:
             self.calls[name] += 1
             if self.outages[name]:

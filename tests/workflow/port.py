@@ -34,7 +34,7 @@ def call(method: M) -> M:
                 cluster.refusals[name] -= 1
                 raise InvalidArgument(f"{name}: not like this")
             result = method(self, *args, **kwargs)
-            cluster.peak_scheduled = max(cluster.peak_scheduled, _scheduled(cluster))
+            cluster.peak_scheduled = max(cluster.peak_scheduled, _count_scheduled(cluster))
             if cluster.lost_replies[name] > 0:
                 cluster.lost_replies[name] -= 1
                 raise Unavailable(f"{name}: connection lost")
@@ -43,7 +43,7 @@ def call(method: M) -> M:
     return cast(M, wrapper)
 
 
-def _scheduled(cluster: Cluster) -> int:
+def _count_scheduled(cluster: Cluster) -> int:
     return sum(
         p.state not in TERMINAL and p.state is not PodState.INITIALIZED
         for j in cluster.jobs.values()

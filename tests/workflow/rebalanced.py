@@ -53,7 +53,7 @@ class RebalancedCluster:
         return self
 
     def advance_rebalance(self) -> None:
-        self._called("advance")
+        self._record_call("advance")
         with self.lock:
             if self.row is None or not self.row.is_active:
                 return
@@ -91,12 +91,12 @@ class RebalancedCluster:
     # ports.RebalanceRecords
 
     def get(self, cluster: str) -> Rebalance | None:
-        self._called("get")
+        self._record_call("get")
         with self.lock:
             return self.row
 
     def steer(self, clusters: Collection[str], act: RebalanceAct) -> list[Rebalance]:
-        self._called("steer")
+        self._record_call("steer")
         return [self._steer(act)]
 
     def _steer(self, act: RebalanceAct) -> Rebalance:
@@ -109,7 +109,7 @@ class RebalancedCluster:
             self.row = replace(self.row, state=state, progress=replace(self.row.progress, state=state))
             return self.row
 
-    def _called(self, name: str) -> None:
+    def _record_call(self, name: str) -> None:
         with self.lock:
             self.calls[name] += 1
             if self.outages[name]:

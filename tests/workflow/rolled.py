@@ -124,7 +124,7 @@ class RolledService:
                 return UpdateProgress()
             before, was_active = self.update, self.update.is_active
             step = rollout.next_step(before, self.pods, self.sla_maximum, now_ns)
-            self.update = self._judged(before, step.update, now_ns)
+            self.update = self._evaluate(before, step.update, now_ns)
             self.was_stalled |= bool(self.update.stalled_ns)
             image_count = sum(map(len, self.coming_images().values()))
             answer = rollout.progress_of(self.update, step, image_count, now_ns)
@@ -141,9 +141,9 @@ class RolledService:
             assert self.update is not None
             step = rollout.next_step(self.update, self.pods, self.sla_maximum, now_ns)
             if step.rolls_back:
-                self.update = self._turned_back(step.update)
+                self.update = self._turn_back(step.update)
 
-    def _judged(self, before: UpdateRecord, after: UpdateRecord, now_ns: int) -> UpdateRecord:
+    def _evaluate(self, before: UpdateRecord, after: UpdateRecord, now_ns: int) -> UpdateRecord:
         evaluated = stall.evaluate_progress(before, after, now_ns)
         worst = max((self.pods[i] for i in evaluated.current), key=lambda pod: pod.failure_count, default=None)
         return (
@@ -162,7 +162,7 @@ class RolledService:
                 PrefetchCandidate(p.state, p.host, "", self.images.get(p.config_version, ""), next_image) for p in pods
             )
 
-    def _turned_back(self, update: UpdateRecord) -> UpdateRecord:
+    def _turn_back(self, update: UpdateRecord) -> UpdateRecord:
         version = update.config_version + 1
         touched = frozenset(i for i, pod in self.pods.items() if pod.desired_config_version == update.config_version)
         return rollout.reverse(update, version, rollout.Difference(updated=touched))

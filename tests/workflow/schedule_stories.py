@@ -47,11 +47,13 @@ class ScheduleStory:
     async def runs(self, state: RunState, count: int = 1) -> list[Run]:
         """Return the runs in the state, with their jobs unless these were refused."""
 
-        def found(schedule: Schedule) -> list[Run]:
+        def list_found(schedule: Schedule) -> list[Run]:
             is_refused = state is RunState.REFUSED
             return [run for run in schedule.runs if run.state is state and (run.job_id or is_refused)]
 
-        return found(await self.until(lambda schedule: len(found(schedule)) >= count, f"{count} runs {state}"))
+        return list_found(
+            await self.until(lambda schedule: len(list_found(schedule)) >= count, f"{count} runs {state}")
+        )
 
     async def trigger(self, overlap: Overlap | None = None) -> None:
         """Triggers a run, at least a second after the last one: two in one second would be one."""

@@ -47,11 +47,11 @@ class Story:
         self.workflow = Virtual(self.clock, UpdateWorkflow, steps, signal="changed", workflow_id=workflow_id)
         self.told_s: list[float] = []
 
-        def told() -> None:
+        def report() -> None:
             self.told_s.append(self.clock.elapsed_s)
             self.service.kill()
 
-        job = SimpleNamespace(ended=False, signal_now=told)
+        job = SimpleNamespace(ended=False, signal_now=report)
         self.workflow.children[job_workflow_id(JOB)] = job  # type: ignore[assignment]
         self.service.tell = lambda: self.workflow.jobs_changed([])
 

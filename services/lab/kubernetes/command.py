@@ -36,7 +36,10 @@ pod's life.
 )
 @click.option("--host", default="127.0.0.1", metavar="ADDRESS", help="Address to listen on.")
 @click.option(
-    "--allow-host", multiple=True, metavar="NAME", help="A name that clients may call it by, besides localhost."
+    "--allow-host",
+    multiple=True,
+    metavar="NAME",
+    help="A further name, besides localhost, by which clients may call it.",
 )
 @click.option("--data", default="kubernetes-data", type=FOLDER, help="Folder of the kubeconfig and the store.")
 @click.option(

@@ -106,7 +106,7 @@ class Minicluster:
         if not self.master.registry.is_away:
             self.master.failover.leave()
             self._server.http.pause()
-            log.info("the master is away; agents and their tasks run on")
+            log.info("the master is stopped; agents and their tasks continue")
 
     async def start_master(self) -> None:
         """Start a new master with the registry of the last one; agents reconnect."""

@@ -286,7 +286,7 @@ def _list_failed_placements(state: ResmgrState, job: JobRecord, waiting: Iterabl
     if any(wait.reason.rule is Rule.IN_BACKOFF for wait, _ in waiting) and (
         said := state.count_unplaced(job.job_id)[1]
     ):
-        yield f"placement said last: {placement_text(said)}"
+        yield f"last result of placement: {placement_text(said)}"
 
 
 def _heads(state: ResmgrState, now: Snapshot, plan: Plan, above: int) -> Iterable[tuple[pb.QueueHead, ExplainedWait]]:

@@ -143,7 +143,8 @@ class Lab:
         self.events.acknowledge = self._acknowledge
         self.driver.start(self.events)
         self.wait(
-            lambda: self.driver.is_connected and self.events.free_resources and self.events.hosts, "room and hosts"
+            lambda: self.driver.is_connected and self.events.free_resources and self.events.hosts,
+            "free resources and hosts",
         )
         self.run_periodic()
         self.wait(lambda: not self.driver.unready, "a driver that is ready")
@@ -192,18 +193,18 @@ class Lab:
     def host_with_free(self, hostname: str = "", **at_least: float) -> str:
         """An offer of a host with at least these resources."""
         found = lambda: self._host_with(hostname, at_least.get("cpu", 0.1))  # noqa: E731
-        return str(self.wait(found, f"room on {hostname or 'any host'}"))
+        return str(self.wait(found, f"free resources on {hostname or 'any host'}"))
 
     def claim_of(self, hostname: str = "", **at_least: float) -> Claim:
         """A claim of all offers of a host with at least these resources, made when they are found, since the end of a
         session removes offers."""
 
-        def claimed() -> Claim | None:
+        def claim_some() -> Claim | None:
             with self.events.changed:
                 found = self._host_with(hostname, at_least.get("cpu", 0.1))
                 return self.claim(found) if found else None
 
-        claim: Claim = self.wait(claimed, f"room on {hostname or 'any host'}")
+        claim: Claim = self.wait(claim_some, f"free resources on {hostname or 'any host'}")
         return claim
 
     def _host_with(self, hostname: str, cpu: float) -> str:
@@ -220,10 +221,10 @@ class Lab:
         if is_measured:
             self.running(cpu=2)
         elif not any(announced.revocable.cpu_milli for announced in self.events.free_resources.values()):
-            pytest.skip("no host of this cluster has revocable room")
+            pytest.skip("no host of this cluster has revocable resources")
         at_least = 1_610 if is_measured else 1_000  # above four fifths of what is held an estimate is at rest
 
-        def found() -> str:
+        def find_host() -> str:
             self.cluster.measure_slack()
             slack = {
                 name: sum(announced.revocable.cpu_milli for announced in self.free_resources(name))
@@ -231,7 +232,7 @@ class Lab:
             }
             return next((name for name, milli in slack.items() if milli >= at_least), "")
 
-        return str(self.wait(found, "revocable room"))
+        return str(self.wait(find_host, "revocable resources"))
 
     def free(self, hostname: str) -> Resources:
         return sum((announced.free for announced in self.free_resources(hostname)), Resources())
@@ -239,7 +240,7 @@ class Lab:
     def claim(self, hostname: str) -> Claim:
         with self.events.changed:
             free_resources = self.free_resources(hostname)
-            assert free_resources, f"no room on {hostname}"
+            assert free_resources, f"no free resources on {hostname}"
             for announced in free_resources:
                 del self.events.free_resources[announced.resources_id]
         return Claim(
@@ -285,14 +286,14 @@ class Lab:
     def reconcile(self, pods: Sequence[PodOnHost]) -> None:
         """Reconciles in a session that lasts for it: after a failover one may follow another."""
 
-        def asked() -> bool:
+        def has_reconciled() -> bool:
             try:
                 self.driver.reconcile(pods)
             except OSError:
                 return False
             return True
 
-        self.wait(asked, "a session in which to ask")
+        self.wait(has_reconciled, "a session in which to ask")
 
     def unknown(self) -> PodOnHost:
         """A pod that was never launched, on a host that is there."""
@@ -313,10 +314,10 @@ class Lab:
     def wait_for(self, pod: PodOnHost, *states: PodState) -> PodReport:
         """A report of one of these states."""
 
-        def found() -> PodReport | None:
+        def find_report() -> PodReport | None:
             return next((r for r in self.reports_of(pod) if r.status is not None and r.status.state in states), None)
 
-        report: PodReport = self.wait(found, f"{pod.pod_id} in {states}")
+        report: PodReport = self.wait(find_report, f"{pod.pod_id} in {states}")
         return report
 
     def wait_end(self, pod: PodOnHost) -> PodState:

@@ -26,7 +26,7 @@ def test_hosts_and_their_offers_are_announced(lab: Lab) -> None:
     """Each host is announced with its capacity; its offers are a part of it, and have the labels of their host."""
     lab.wait(
         lambda: {announced.hostname for announced in lab.events.free_resources.values()} == lab.events.hosts.keys(),
-        "room of all hosts",
+        "free resources of all hosts",
     )
 
     for name, host in lab.events.hosts.items():
@@ -46,11 +46,11 @@ def test_what_a_pod_takes_is_no_longer_free(lab: Lab) -> None:
     lab.driver.launch([HostLaunch(lab.claim(host), [pod])])
     lab.wait_for(placed, RUNNING)
 
-    lab.wait(lambda: lab.free(host).cpu_milli == before.cpu_milli - 1_000, "the rest of the room")
+    lab.wait(lambda: lab.free(host).cpu_milli == before.cpu_milli - 1_000, "the remaining free resources")
     assert not any(begin <= port <= end for announced in lab.free_resources(host) for begin, end in announced.ports)
     lab.driver.kill([placed])
     lab.wait_end(placed)
-    lab.wait(lambda: lab.free(host) == before, "all of the room")
+    lab.wait(lambda: lab.free(host) == before, "all free resources again")
 
 
 def test_what_pods_hold_is_reported_of_their_host(lab: Lab) -> None:
@@ -72,29 +72,29 @@ def test_offers_that_are_not_used_come_again(how: str, lab: Lab) -> None:
     else:
         lab.driver.return_resources(claim.resources_ids)
 
-    lab.wait(lambda: lab.free(host) == before, "the same room")
+    lab.wait(lambda: lab.free(host) == before, "the same free resources")
 
 
 def test_idle_offers_go_back_to_a_cluster_that_shares_it(lab: Lab) -> None:
     """Idle offers return to a shared cluster and come again when a lease requires them."""
     if not lab.driver.capabilities.shares_capacity:
-        pytest.skip("nobody else waits for the room of this cluster")
+        pytest.skip("no other framework waits for resources of this cluster")
     lab.events.is_idle = True
-    lab.wait(lambda: not lab.events.free_resources, "the end of idle room")
+    lab.wait(lambda: not lab.events.free_resources, "the end of unused offers")
     lab.events.is_idle = False
 
     lab.request_capacity()
 
     lab.wait(
         lambda: {announced.hostname for announced in lab.events.free_resources.values()} == lab.events.hosts.keys(),
-        "room of all hosts",
+        "free resources of all hosts",
     )
 
 
 def test_revocable_resources_is_apart(lab: Lab) -> None:
     """A revocable pod takes revocable cpu, and memory like any other."""
     if not lab.driver.capabilities.announces_revocable:
-        pytest.skip("this cluster has no revocable room")
+        pytest.skip("this cluster has no revocable resources")
     host = lab.lender()
 
     def slack(host: str) -> int:
@@ -139,11 +139,11 @@ def test_a_report_comes_again_until_it_is_acknowledged(lab: Lab) -> None:
     lab.events.deaf = True
     pod = lab.launch("true")
 
-    def repeated() -> bool:
+    def is_repeated() -> bool:
         tokens = [report.token for report in lab.reports_of(pod) if report.token]
         return len(tokens) >= 2
 
-    lab.wait(repeated, "a repetition")
+    lab.wait(is_repeated, "a repetition")
     assert 1 == len({report.token for report in lab.reports_of(pod) if report.token})
     assert PodState.SUCCEEDED not in lab.states(pod)
     lab.events.deaf = False
@@ -354,7 +354,7 @@ def test_a_drained_host_goes_down_and_comes_up(lab: Lab) -> None:
 
     for _ in range(2):
         lab.driver.drain([address])
-    lab.wait(lambda: goes(host) == {True} and goes(other) == {False}, "room that goes")
+    lab.wait(lambda: goes(host) == {True} and goes(other) == {False}, "free resources that will be withdrawn")
     assert not set(lab.states(pod)) & END_STATES
     for _ in range(2):
         lab.driver.take_down(address)
@@ -371,11 +371,16 @@ def test_a_host_that_is_drained_no_more_stays(lab: Lab) -> None:
     pod = lab.running()
     address = lab.address(pod.hostname)
     lab.driver.drain([address])
-    lab.wait(lambda: any(announced.goes_ns for announced in lab.free_resources(pod.hostname)), "room that goes")
+    lab.wait(
+        lambda: any(announced.goes_ns for announced in lab.free_resources(pod.hostname)),
+        "free resources that will be withdrawn",
+    )
 
     lab.driver.bring_up(address)
 
-    lab.wait(lambda: {announced.goes_ns for announced in lab.free_resources(pod.hostname)} == {0}, "room that stays")
+    lab.wait(
+        lambda: {announced.goes_ns for announced in lab.free_resources(pod.hostname)} == {0}, "free resources that stay"
+    )
     assert RUNNING is lab.states(pod)[-1]
 
 

@@ -18,4 +18,4 @@ def test_a_pod_takes_less_of_a_host_that_is_announced_with_a_factor(lab: Lab) ->
     assert [] == lab.driver.launch([HostLaunch(lab.claim(host), [pod])])
     lab.wait_for(PodOnHost(pod.pod_id), PodState.RUNNING)
 
-    lab.wait(lambda: lab.free(host) == before - Resources(625, 16), "the room that is left")
+    lab.wait(lambda: lab.free(host) == before - Resources(625, 16), "the remaining free resources")

@@ -153,10 +153,10 @@ def test_an_apiserver_that_dies_in_the_middle_loses_and_doubles_nothing(lab: Lab
     asked = [PodOnHost(pod.pod_id) for pod in pods if pod.pod_id not in refused]
     lab.reconcile(asked)
 
-    def ended() -> bool:
+    def has_ended() -> bool:
         return all(any(r.status is not None and r.status.state in END_STATES for r in lab.reports_of(p)) for p in asked)
 
-    lab.wait(ended, "the end of all")
+    lab.wait(has_ended, "the end of all")
     created = Counter(names(cluster))
     for pod in asked:
         ends = {state for state in lab.states(pod) if state in END_STATES}
@@ -248,7 +248,7 @@ def test_a_node_that_others_cordon_takes_nothing_and_says_so(lab: Lab, cluster: 
     path, address = f"/api/v1/nodes/{pod.hostname}", lab.address(pod.hostname)
     cluster.patch(path, {"spec": {"unschedulable": True}})
     lab.wait(lambda: lab.events.hosts[pod.hostname].withdrawn, "a reason")
-    lab.wait(lambda: not lab.free_resources(pod.hostname), "no room, which follows")
+    lab.wait(lambda: not lab.free_resources(pod.hostname), "no free resources, which follows")
 
     lab.driver.drain([address])
     lab.driver.bring_up(address)
@@ -256,7 +256,7 @@ def test_a_node_that_others_cordon_takes_nothing_and_says_so(lab: Lab, cluster: 
     assert node(cluster, pod.hostname)["spec"]["unschedulable"]
     assert PodState.RUNNING is lab.states(pod)[-1]
     cluster.patch(path, {"spec": {"unschedulable": None}})
-    lab.wait(lambda: lab.free_resources(pod.hostname), "room")
+    lab.wait(lambda: lab.free_resources(pod.hostname), "free resources")
 
 
 def test_a_successor_goes_on_with_a_drain(lab: Lab, cluster: Kubernetes) -> None:
@@ -264,17 +264,24 @@ def test_a_successor_goes_on_with_a_drain(lab: Lab, cluster: Kubernetes) -> None
     host = lab.host_with_free()
     address = lab.address(host)
     lab.driver.drain([address])
-    lab.wait(lambda: {bool(announced.goes_ns) for announced in lab.free_resources(host)} == {True}, "room that goes")
+    lab.wait(
+        lambda: {bool(announced.goes_ns) for announced in lab.free_resources(host)} == {True},
+        "free resources that will be withdrawn",
+    )
     assert node(cluster, host)["spec"]["unschedulable"]
     lab.stop()
     lab.start()
     lab.wait(
-        lambda: {bool(announced.goes_ns) for announced in lab.free_resources(host)} == {True}, "room that goes again"
+        lambda: {bool(announced.goes_ns) for announced in lab.free_resources(host)} == {True},
+        "free resources that will be withdrawn again",
     )
 
     lab.driver.bring_up(address)
 
-    lab.wait(lambda: {bool(announced.goes_ns) for announced in lab.free_resources(host)} == {False}, "room that stays")
+    lab.wait(
+        lambda: {bool(announced.goes_ns) for announced in lab.free_resources(host)} == {False},
+        "free resources that stay",
+    )
     found = node(cluster, host)
     assert not found["spec"].get("unschedulable")
     assert not [key for key in found["metadata"].get("annotations", {}) if key.startswith("peloton.io/")]
@@ -293,7 +300,7 @@ def test_a_tainted_node_takes_nothing_unless_the_taint_is_ours(lab: Lab, cluster
     assert not lab.events.hosts[second].withdrawn
     lab.wait(
         lambda: not lab.free_resources(first) and lab.free_resources(second),
-        "room on the second, and none on the first",
+        "free resources on the second host, and none on the first",
     )
 
 

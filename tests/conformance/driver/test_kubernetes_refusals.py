@@ -132,7 +132,7 @@ def test_a_pod_that_a_taint_drives_out_was_evicted(lab: Lab, cluster: Kubernetes
     cluster.taint(pod.hostname, "maintenance", "NoExecute")
 
     assert (PodState.KILLED, Cause.HOST_DRAINED) == end_of(lab, pod)
-    lab.wait(lambda: not lab.free_resources(pod.hostname), "a host without room")
+    lab.wait(lambda: not lab.free_resources(pod.hostname), "a host without free resources")
     lab.wait(lambda: "it has the taint maintenance:NoExecute" == lab.events.hosts[pod.hostname].withdrawn, "the reason")
 
 

@@ -85,7 +85,7 @@ def test_a_folder_is_made_for_the_first_pod_only(lab: Lab, cluster: Kubernetes) 
     assert [str(first.pod_id)] == [item["metadata"]["name"] for item in items]
     lab.driver.kill([first])
     lab.wait_end(first)
-    lab.wait(lambda: is_offered(lab, volume), "room with the volume")
+    lab.wait(lambda: is_offered(lab, volume), "free resources with the volume")
     launch(lab, replace(volume, state=VolumeState.CREATED))
     assert [{"path": path, "type": "Directory"}] == folder_types(cluster)
 
@@ -110,7 +110,7 @@ def test_what_is_in_the_folder_outlives_pods_until_it_is_destroyed(
         lab.wait(lambda: shown(cluster, volume) == "1000Mi kept", "the word of the node")
         lab.driver.kill([pod])
         lab.wait_end(pod)
-        lab.wait(lambda: is_offered(lab, volume), "room with the volume")
+        lab.wait(lambda: is_offered(lab, volume), "free resources with the volume")
 
     moved = shutil.move(folder, tmp_path / "away")
     pod, why = try_launch(lab, replace(volume, state=VolumeState.CREATED))
@@ -141,7 +141,7 @@ def test_a_folder_that_stays_away_is_lost(
     lab.wait(lambda: shown(cluster, volume) == "1000Mi kept", "the word of the node")
     lab.driver.kill([pod])
     lab.wait_end(pod)
-    lab.wait(lambda: is_offered(lab, volume), "room with the volume")
+    lab.wait(lambda: is_offered(lab, volume), "free resources with the volume")
     kept, moved = replace(volume, state=VolumeState.CREATED), shutil.move(folder, tmp_path / "away")
 
     pod, why = try_launch(lab, kept)
@@ -156,7 +156,7 @@ def test_a_folder_that_stays_away_is_lost(
     shutil.move(moved, folder)
     annotation = {"metadata": {"annotations": {f"peloton.io/volume-{volume.volume_id}": "1000Mi kept"}}}
     assert 200 == cluster.client.ask("PATCH", "/api/v1/nodes/h0", annotation, MERGE_PATCH).status
-    lab.wait(lambda: is_offered(lab, volume), "room with the volume")
+    lab.wait(lambda: is_offered(lab, volume), "free resources with the volume")
     launch(lab, kept)
 
 
@@ -206,7 +206,7 @@ def test_a_pod_that_is_not_taken_leaves_no_volume(lab: Lab, cluster: Kubernetes)
 
     assert True is ("exceeded quota" in why)
     assert None is shown(cluster, volume)
-    lab.wait(lambda: lab.free(host) == before, "all of the room")
+    lab.wait(lambda: lab.free(host) == before, "all free resources again")
 
 
 @REAL

@@ -64,7 +64,7 @@ def test_a_volume_outlives_its_pod_and_its_host(lab: Lab) -> None:
     assert not is_offered(lab, volume)
     lab.driver.kill([first])
     lab.wait_end(first)
-    lab.wait(lambda: is_offered(lab, volume), "room with the volume")
+    lab.wait(lambda: is_offered(lab, volume), "free resources with the volume")
     lab.wait(lambda: lab.free(host).disk_mib == before.disk_mib - SIZE_MB, "the disk beside it")
     second = launch(lab, volume)
     if lab.cluster.can_lose_hosts:
@@ -121,4 +121,4 @@ def test_nothing_takes_the_place_of_a_volume_that_is_gone(lab: Lab) -> None:
     failed = lab.driver.launch([HostLaunch(claim, [pod])])
 
     assert lab.given_back(PodOnHost(pod.pod_id, claim.hostname, claim.host_id), failed)
-    lab.wait(lambda: lab.free(host) == before, "all of the room")
+    lab.wait(lambda: lab.free(host) == before, "all free resources again")

@@ -58,7 +58,7 @@ class Maker:
         if self._random.random() < 0.2:
             raw = raw.replace(MARK.encode(), b"\xff\xfe\xfd")
         if self._random.random() < 0.15:
-            raw = self._damaged(raw)
+            raw = self._damage(raw)
         return gzip.compress(raw, 1) if self._random.random() < 0.02 else raw
 
     # -- sound requests to begin with
@@ -189,7 +189,7 @@ class Maker:
         known = (job, f"{job}-{instance}", f"{job}-{instance}-{run}", self._random.choice(self._pools))
         return self._random.choice(self._random.choice((TEXTS, known)))
 
-    def _damaged(self, raw: bytes) -> bytes:
+    def _damage(self, raw: bytes) -> bytes:
         """The bytes cut, doubled, or with other bytes in them."""
         damaged = bytearray(raw)
         at = partial(self._random.randrange, len(damaged) + 1)

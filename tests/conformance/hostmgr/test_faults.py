@@ -110,12 +110,12 @@ def test_a_leader_that_was_replaced_launches_nothing(world: World) -> None:
     batch = world.place(world.job())
     newer = threading.Event()
 
-    def replaced(_: JobId) -> None:
+    def replace_master(_: JobId) -> None:
         world.lead()
         wait(lambda: world.mesos.is_connected and not older.driver.is_connected, "the newer one")
         newer.set()
 
-    world.storage.host_pods.on_launched = replaced
+    world.storage.host_pods.on_launched = replace_master
 
     assert LaunchResult(0, 0, 1) == older.launch(batch.job_id, batch.lease_id, batch.placements)
     assert newer.is_set()
@@ -352,12 +352,12 @@ def test_mesos_is_not_asked_about_a_launch_on_its_way(world: World) -> None:
     """Reconciliation leaves out a pod between its commit and its ACCEPT, which Mesos would call lost."""
     batch = world.place(world.job())
 
-    def reconciled(_: JobId) -> None:
+    def check_reconciled(_: JobId) -> None:
         asked = len(world.link.calls)
         world.mesos.reregistered(world.mesos.subscription, MASTER)
         world.wait_calls("RECONCILE", after=asked)
 
-    world.storage.host_pods.on_launched = reconciled
+    world.storage.host_pods.on_launched = check_reconciled
 
     world.launch(batch)
 
@@ -371,11 +371,11 @@ def test_a_kill_that_overtakes_its_launch_wins(world: World) -> None:
     job = world.job()
     batch = world.place(job)
 
-    def killed(_: JobId) -> None:
+    def kill_launched(_: JobId) -> None:
         world.kill(job)
         world.wait_states(job, {"KILLED": 1})
 
-    world.storage.host_pods.on_launched = killed
+    world.storage.host_pods.on_launched = kill_launched
 
     world.launch(batch)
 

@@ -55,8 +55,8 @@ def test_a_hot_host_is_chosen_last_once_it_is_measured(story: Story) -> None:
     (empty,) = {"a", "b", "c"} - {hot, quiet}
     wait(lambda: story.order() == [empty, hot, quiet], "an order by what pods hold")
 
-    def measured() -> bool:
+    def is_measured() -> bool:
         story.samples.run_round()
         return story.order() == [empty, quiet, hot]
 
-    wait(measured, "an order by what is in use")
+    wait(is_measured, "an order by what is in use")

@@ -232,11 +232,11 @@ def test_no_pod_is_launched_after_it_is_drained(world: World) -> None:
         launching.join()
         world.storage.host_pods.mark_launched = before  # type: ignore[method-assign]
 
-        def drained() -> bool:
+        def is_drained() -> bool:
             world.core.kill_running(job)
             return controller.drain(host) is DRAINED
 
-        wait(drained, "drained")
+        wait(is_drained, "drained")
         assert [p.instance_id for p in world.pods(job) if p.host == host and p.state in ("RUNNING", "LAUNCHED")] == []
         assert host not in [p.hostname for p in world.place(late).placements]
 

@@ -52,7 +52,7 @@ def moved(url: str, tmp_path: Path) -> Iterator[Moved]:
         west = Manager(url, "west", lambda _: kubernetes.driver())
         with closing(east), closing(west):
             for manager in (east, west):
-                wait(partial(has_capacity, manager), f"the room of {manager.cluster}")
+                wait(partial(has_capacity, manager), f"the free resources of {manager.cluster}")
             east.stub.CreateHostPool(CREATE(name="services", serves=["stateless"]))
             east.stub.CreateHostPool(CREATE(name="batch", serves=["batch", "shared"]))
             for host in ("e0", "e1", "e2", "w0", "w1", "w2"):

@@ -63,11 +63,11 @@ class Story:
     def wait_held(self, milli: int) -> None:
         """Waits until the host manager knows the resources that revocable pods hold."""
 
-        def held() -> int:
+        def count_held() -> int:
             agent = self.world.core.cache.host("h")
             return 0 if agent is None else agent.revocable_held.cpu_milli
 
-        wait(lambda: held() == milli, f"{milli} revocable cpu held")
+        wait(lambda: count_held() == milli, f"{milli} revocable cpu held")
 
 
 @pytest.fixture
@@ -134,14 +134,14 @@ def test_nothing_is_killed_that_was_not_evicted(story: Story) -> None:
     story.wait_held(300)
     story.evictor.is_unavailable = True
 
-    def refused() -> bool:
+    def is_refused() -> bool:
         try:
             story.round()
         except Unavailable:
             return True
         return False
 
-    wait(refused, "a refused eviction")
+    wait(is_refused, "a refused eviction")
     assert story.world.states(slack) == {"RUNNING": 1}
     story.evictor.is_unavailable = False
 

@@ -100,7 +100,7 @@ def test_a_pod_of_a_service_yields_to_one_that_fits_nowhere(world: World) -> Non
         move.goal,
         move.cluster,
     )
-    assert f"frees resources on {move.source} for a pod of job {big} that fits nowhere" == move.reason
+    assert f"frees resources on {move.source} for a pod of job {big} that fits on no host" == move.reason
     assert [("of batch jobs", 1)] == [(one.reason, one.pod_count) for one in answer.staying]
     assert answer == world.plan(FREE)
 
@@ -155,7 +155,7 @@ def test_what_cannot_be_is_refused(world: World) -> None:
     for request, text in (
         (pb.PlanRebalanceRequest(goals=[SPREAD, EMPTY]), "SPREAD and EMPTY undo each other: ask for one of them"),
         (pb.PlanRebalanceRequest(goals=[7]), "goal 7 is not known"),  # type: ignore[list-item]
-        (pb.PlanRebalanceRequest(moves_max=1_001), "1001 moves are asked for, at most 1000 may be planned"),
+        (pb.PlanRebalanceRequest(moves_max=1_001), "1001 moves are requested, at most 1000 may be planned"),
     ):
         assert ("INVALID_ARGUMENT", text) == refuse(world.stub.PlanRebalance, request)
 

@@ -189,7 +189,7 @@ class World:
     def place(self, job_id: JobId, limit: int = 1_000) -> PlacementBatch:
         """Places all READY pods, once there are offers for them."""
 
-        def tried() -> PlacementBatch | None:
+        def try_once() -> PlacementBatch | None:
             gangs = self.storage.pods.ready_gangs(job_id, limit)
             wanted: Counter[PodShape] = Counter()
             for gang in gangs:
@@ -201,7 +201,7 @@ class World:
             self.core.release(lease.lease_id)
             return None
 
-        placed: PlacementBatch = wait(tried, f"hosts for job {job_id}")
+        placed: PlacementBatch = wait(try_once, f"hosts for job {job_id}")
         return placed
 
     def launch(self, batch: PlacementBatch) -> LaunchResult:

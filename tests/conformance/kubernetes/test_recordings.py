@@ -39,7 +39,7 @@ def _play_all(names: Iterable[str], login: Login) -> Iterator[Transcripts]:
         yield {name: pool.submit(play, SCENARIOS[name], login) for name in names}
 
 
-def _compared(name: str, transcript: list[Json]) -> list[Found]:
+def _compare(name: str, transcript: list[Json]) -> list[Found]:
     expected = load(name)
     assert [step["do"] for step in expected] == [step["do"] for step in transcript]
     return [
@@ -57,7 +57,7 @@ def _none(found: list[Found]) -> None:
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_emulated(name: str, emulated: Transcripts) -> None:
     """The emulated one differs from the recording only where that is accepted."""
-    found = _compared(name, emulated[name].result())
+    found = _compare(name, emulated[name].result())
 
     _none([item for item in found if not any(entry.covers(name, item[0], item[1]) for entry in EMULATED)])
 
@@ -65,7 +65,7 @@ def test_emulated(name: str, emulated: Transcripts) -> None:
 @EMULATED_KUBERNETES
 def test_every_accepted_difference_is_needed(emulated: Transcripts) -> None:
     """An entry of the table that nothing uses is a difference that is gone."""
-    found = [(name, *item) for name, done in emulated.items() for item in _compared(name, done.result())]
+    found = [(name, *item) for name, done in emulated.items() for item in _compare(name, done.result())]
 
     assert [] == [entry for entry in EMULATED if not any(entry.covers(*item[:3]) for item in found)]
 
@@ -74,7 +74,7 @@ def test_every_accepted_difference_is_needed(emulated: Transcripts) -> None:
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_real(name: str, real: Transcripts) -> None:
     """The real one answers as it did when it was recorded."""
-    _none(_compared(name, real[name].result()))
+    _none(_compare(name, real[name].result()))
 
 
 def test_every_recording_is_of_a_scenario() -> None:

@@ -8,7 +8,7 @@ from tests.conformance.minicluster.plan import Hook, Plan
 from tests.conformance.minicluster.replayer import Replay
 
 
-def _lost(host: str, frozen: bool = False) -> Hook:
+def _lose(host: str, frozen: bool = False) -> Hook:
     async def act(replay: Replay) -> None:
         replay.cluster.master.agents.disconnect(replay.agent(host), frozen=frozen)
 
@@ -22,7 +22,7 @@ def _back(host: str, after_s: float) -> Hook:
     return act
 
 
-def _lost_and_back(host: str, after_s: float, crash: str | None = None) -> Hook:
+def _lose_and_return(host: str, after_s: float, crash: str | None = None) -> Hook:
     async def act(replay: Replay) -> None:
         agents = replay.cluster.master.agents
         agents.disconnect(replay.agent(host))
@@ -93,8 +93,8 @@ PLANS = {
     "04": Plan("04"),
     "05": Plan("05", hooks={234: _kill("own"), 249: _crash("exk"), 262: _crash("tk")}),
     "06": Plan("06", skip=((110, 142),)),
-    "07": Plan("07", hooks={146: _tear_down("ft30"), 183: _lost("agent1.local"), 187: _back("agent1.local", 3.6)}),
-    "08": Plan("08", hooks={212: _lost_and_back("agent1.local", 1.0)}, rewrites={117: _destroy_and_create}),
+    "07": Plan("07", hooks={146: _tear_down("ft30"), 183: _lose("agent1.local"), 187: _back("agent1.local", 3.6)}),
+    "08": Plan("08", hooks={212: _lose_and_return("agent1.local", 1.0)}, rewrites={117: _destroy_and_create}),
     "10": Plan(
         "10_agent_failure_fast",
         phase=0.21,
@@ -103,12 +103,12 @@ PLANS = {
         settings={"agent_timeout_s": 4.9},
         hosts=("agent2.local", "agent1.local", "agent3.local"),
         hooks={
-            87: _lost("agent1.local"),
+            87: _lose("agent1.local"),
             120: _back("agent1.local", 2.1),
-            141: _lost("agent2.local", frozen=True),
+            141: _lose("agent2.local", frozen=True),
             149: _back("agent2.local", 0.8),
-            166: _lost_and_back("agent3.local", 4.5),
-            170: _lost_and_back("agent3.local", 3.6, crash="pa3"),
+            166: _lose_and_return("agent3.local", 4.5),
+            170: _lose_and_return("agent3.local", 3.6, crash="pa3"),
             199: _unregister("agent3.local"),
         },
         skip=((206, 227),),

@@ -133,7 +133,7 @@ class Replay:
         self._ours.ports = {agent.port: name for name, agent in registry.by_host.items()}
         self._ours.ports[self.cluster.port] = "master"
 
-    def _skipped(self, line: dict[str, Any]) -> bool:
+    def _skip(self, line: dict[str, Any]) -> bool:
         if any(first <= line["seq"] <= last for first, last in self.plan.skip):
             return True
         return is_left_out(line, self.recording.ports.get(line.get("port", 0), "master") == "master")
@@ -146,7 +146,7 @@ class Replay:
         for line in lines:
             seq = line["seq"]
             hook = self.plan.hooks.get(seq)
-            if hook is None and (self._skipped(line) or line["kind"] == "note"):
+            if hook is None and (self._skip(line) or line["kind"] == "note"):
                 continue
             if line.get("_early"):
                 continue
@@ -161,7 +161,7 @@ class Replay:
             await self._before(line)
             if hook is not None:
                 await hook(self)
-            if self._skipped(line):
+            if self._skip(line):
                 continue
             if expected:
                 self._pending.append(line)
@@ -252,7 +252,7 @@ class Replay:
         old = self._streams.get(name)
         if old is not None:
             await old.stream.close()
-        subscription = Subscription(Stream(lambda event: self._arrived(subscription, event)))
+        subscription = Subscription(Stream(lambda event: self._note_arrival(subscription, event)))
         self._streams[name] = subscription
         body = self._bindings.body(line["request"])
         await subscription.stream.open(self._port(line), line["path"], self._bindings.headers(line), body)
@@ -303,7 +303,7 @@ class Replay:
 
     # events
 
-    def _arrived(self, subscription: Subscription, event: Any) -> None:
+    def _note_arrival(self, subscription: Subscription, event: Any) -> None:
         if event is not None:
             if event["type"] == "OFFERS":
                 for offer in event["offers"]["offers"]:

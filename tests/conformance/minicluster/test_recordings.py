@@ -32,7 +32,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Found]]:
     return found
 
 
-def _accepted(key: str, item: Found) -> list[Accepted]:
+def _list_accepted(key: str, item: Found) -> list[Accepted]:
     name = load(PLANS[key].name).name
     return [entry for entry in ACCEPTED if entry.covers(name, item.where, item.path)]
 
@@ -40,14 +40,14 @@ def _accepted(key: str, item: Found) -> list[Accepted]:
 @pytest.mark.parametrize("key", sorted(PLANS))
 def test_recording(key: str, found: dict[str, list[Found]]) -> None:
     """Statuses, texts, headers and events are the recorded ones, but for the accepted differences."""
-    surprising = [str(item) for item in found[key] if not _accepted(key, item)]
+    surprising = [str(item) for item in found[key] if not _list_accepted(key, item)]
 
     assert [] == surprising
 
 
 def test_every_accepted_difference_is_needed(found: dict[str, list[Found]]) -> None:
     """An entry of the table that nothing uses is a difference that is gone."""
-    used = {entry for key, items in found.items() for item in items for entry in _accepted(key, item)}
+    used = {entry for key, items in found.items() for item in items for entry in _list_accepted(key, item)}
 
     assert [] == [entry for entry in ACCEPTED if entry not in used]
 

@@ -16,9 +16,9 @@ def before_write(storage: Storage, number: int, act: Callable[[], object], monke
     """Calls ``act`` before the write of this number, the first being 1."""
     write, count = storage.db.write, itertools.count(1)
 
-    def counted(work: Callable[[sa.Connection], Any]) -> Any:
+    def count_write(work: Callable[[sa.Connection], Any]) -> Any:
         if next(count) == number:
             act()
         return write(work)
 
-    monkeypatch.setattr(storage.db, "write", counted)
+    monkeypatch.setattr(storage.db, "write", count_write)

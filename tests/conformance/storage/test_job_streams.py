@@ -152,7 +152,7 @@ def test_a_stream_and_a_call_that_race(open_storage: Callable[[], Storage]) -> N
     for _ in range(ROUNDS):
         job_id = new_job_id()
 
-        def streamed(job_id: JobId = job_id) -> str:
+        def stream_all(job_id: JobId = job_id) -> str:
             try:
                 stream = one.job_streams.begin(job_id)
                 add(one, stream, [0, 1], "streamed")
@@ -162,14 +162,14 @@ def test_a_stream_and_a_call_that_race(open_storage: Callable[[], Storage]) -> N
                 return ""
             return "streamed"
 
-        def called(job_id: JobId = job_id) -> str:
+        def call_all(job_id: JobId = job_id) -> str:
             try:
                 create(two, whole, job_id)
             except AlreadyExists:
                 return ""
             return "called"
 
-        winners = [who for who in together(streamed, called) if who]
+        winners = [who for who in together(stream_all, call_all) if who]
 
         assert len(winners) == 1
         count = 3 if winners == ["streamed"] else 2

@@ -75,7 +75,7 @@ def test_a_pod_that_moves_is_to_run_again_on_another_host(storage: Storage) -> N
 
     moving = world.pod(storage, job_id, 1)
     assert (NEW_HOST, before.run_id + 1) == (moving.desired_host, moving.desired_run_id)
-    assert "Moves to host9: frees resources on host1 for a pod of job big that fits nowhere" == moving.message
+    assert "Moves to host9: frees resources on host1 for a pod of job big that fits on no host" == moving.message
     assert ({"host1": 0, NEW_HOST: 1}) == {host: pod_hosts(storage, job_id)[host] for host in ("host1", NEW_HOST)}
     assert [(1, NEW_HOST)] == [(one.instance_id, one.hostname) for one in storage.host_pods.coming_back(job_id, [1])]
     end_and_queue(storage, job_id)

@@ -122,12 +122,12 @@ def test_no_transaction_writes_more_jobs_than_the_bound(storage: Storage, monkey
     written: list[int] = []
     write = storage.db.write
 
-    def counted(work: object) -> object:
+    def count_call(work: object) -> object:
         answer = write(work)  # type: ignore[arg-type]
         written.append(len(answer))  # type: ignore[arg-type]
         return answer
 
-    monkeypatch.setattr(storage.db, "write", counted)
+    monkeypatch.setattr(storage.db, "write", count_call)
 
     assert RolledUp([], jobs) == storage.jobs.roll_up(jobs, NOW + SECOND)  # type: ignore[arg-type]
     assert [2, 2, 1] == written

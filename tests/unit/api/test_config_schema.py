@@ -154,7 +154,7 @@ def test_a_schema_never_refuses_what_would_be_taken(data: st.DataObject, path: s
         del holder[key]
         key = data.draw(st.sampled_from(["unknown", key.upper(), f"{key[:1]}_{key[1:]}"]))
     holder[key] = data.draw(st.sampled_from(VALUES))
-    text = yaml.safe_dump(_numbered(content))
+    text = yaml.safe_dump(_number_keys(content))
 
     found = faults(name, text)
 
@@ -163,11 +163,11 @@ def test_a_schema_never_refuses_what_would_be_taken(data: st.DataObject, path: s
         load_message(text, FILES[name].message)
 
 
-def _numbered(value: Any) -> Any:
+def _number_keys(value: Any) -> Any:
     """Returns the content with integer keys, as in a file."""
     if isinstance(value, dict):
-        return {int(key) if key.isdigit() else key: _numbered(item) for key, item in value.items()}
-    return [_numbered(item) for item in value] if isinstance(value, list) else value
+        return {int(key) if key.isdigit() else key: _number_keys(item) for key, item in value.items()}
+    return [_number_keys(item) for item in value] if isinstance(value, list) else value
 
 
 def _places(value: Any) -> Iterator[tuple[Any, Any]]:

@@ -48,10 +48,10 @@ class HostManager:
         if name.startswith("_"):
             raise AttributeError(name)
 
-        async def unimplemented(request: Any, context: Any) -> Any:
+        async def raise_unimplemented(request: Any, context: Any) -> Any:
             await context.abort(grpc.StatusCode.UNIMPLEMENTED, name)
 
-        return unimplemented
+        return raise_unimplemented
 
     async def QueryHosts(self, request: Any, context: Any) -> Any:
         return host_svc_pb2.QueryHostsResponse(host_infos=[{"hostname": f"{self.name}1", "cluster": self.name}])

@@ -89,7 +89,7 @@ async def test_create_without_temporal(jobs: Any, config: Config, storage: Stora
     assert code == grpc.StatusCode.UNAVAILABLE
     assert text == (
         f"job {JOB} is stored, but its workflow could not be started yet (ConnectionError: no Temporal at "
-        "127.0.0.1:7233); the api goes on trying, and repeating the call with the same id is safe"
+        "127.0.0.1:7233); the api keeps trying, and it is safe to repeat the call with the same id"
     )
     assert stored is not None
     assert repeated.error.alreadyExists.id.value == JOB

@@ -119,15 +119,15 @@ async def test_who_is_admitted_is_pending_in_v0(channel: grpc.aio.Channel, stora
     storage.jobs.settle(JOB, NOW_NS)
     tasks, jobs = TaskManagerStub(channel), JobManagerStub(channel)  # type: ignore[no-untyped-call]
 
-    def asked(*states: task_pb2.TaskState.ValueType) -> task_pb2.QueryRequest:
+    def make_query(*states: task_pb2.TaskState.ValueType) -> task_pb2.QueryRequest:
         return task_pb2.QueryRequest(jobId=ID, spec=task_pb2.QuerySpec(taskStates=states))
 
     listed = (await tasks.List(task_pb2.ListRequest(jobId=ID))).result.value
     cached = await tasks.GetCache(task_pb2.GetCacheRequest(jobId=ID, instanceId=0))
     reported = (await jobs.Get(job_pb2.GetRequest(id=ID))).jobInfo.runtime
     events = (await tasks.GetPodEvents(task_pb2.GetPodEventsRequest(jobId=ID, instanceId=0))).result
-    found = [(await tasks.Query(asked(state))).records for state in (task_pb2.PENDING, task_pb2.READY)]
-    both = (await tasks.Query(asked(task_pb2.PENDING, task_pb2.READY))).records
+    found = [(await tasks.Query(make_query(state))).records for state in (task_pb2.PENDING, task_pb2.READY)]
+    both = (await tasks.Query(make_query(task_pb2.PENDING, task_pb2.READY))).records
 
     assert [2, 2, 1] == [listed[i].runtime.state for i in range(3)]
     assert (task_pb2.PENDING, convert.ADMITTED_REASON) == (cached.runtime.state, cached.runtime.reason)
@@ -145,7 +145,7 @@ async def test_who_is_admitted_is_pending_in_v1alpha(channel: grpc.aio.Channel, 
     pods: Any = PodServiceStub(channel)
     jobs: Any = JobServiceStub(channel)
 
-    async def named(*states: pod_pb2.PodState.ValueType) -> list[int]:
+    async def list_named(*states: pod_pb2.PodState.ValueType) -> list[int]:
         spec = pod_pb2.QuerySpec(pod_states=states)
         answer = await jobs.QueryPods(stateless_svc_pb2.QueryPodsRequest(job_id=V1_ID, spec=spec))
         return [int(info.spec.pod_name.value[-1]) for info in answer.pods]
@@ -161,7 +161,7 @@ async def test_who_is_admitted_is_pending_in_v1alpha(channel: grpc.aio.Channel, 
     assert "POD_STATE_READY" in status.pod_stats
     assert stats == dict(status.pod_stats_by_configuration_version["1-0-0"].state_stats)
     assert ["POD_STATE_PENDING", "POD_STATE_PENDING", "POD_STATE_INITIALIZED"] == [e.actual_state for e in events]
-    assert [[0, 1], [0]] == [await named(pod_pb2.POD_STATE_PENDING), await named(pod_pb2.POD_STATE_READY)]
+    assert [[0, 1], [0]] == [await list_named(pod_pb2.POD_STATE_PENDING), await list_named(pod_pb2.POD_STATE_READY)]
 
 
 async def test_an_answer_serves_for_a_while(channel: grpc.aio.Channel, explain: Explain) -> None:

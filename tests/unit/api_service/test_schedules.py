@@ -290,12 +290,12 @@ Creator = Callable[..., ScheduledJobs]
 
 @pytest.fixture
 async def creator(storage: Storage, hosts: OneSandbox, calls: Calls) -> Creator:
-    def made(bounds: Bounds | None = None) -> ScheduledJobs:
+    def make_jobs(bounds: Bounds | None = None) -> ScheduledJobs:
         new_jobs = NewJobs(storage.jobs, Specs(storage.pools, calls, hosts), calls)
         locks = Locks(storage.lockdowns, calls)
         return ScheduledJobs(storage.jobs, new_jobs, locks, storage.search, bounds or Bounds(), calls, start_of)
 
-    return made
+    return make_jobs
 
 
 def start_of(job: JobRecord) -> JobStart:

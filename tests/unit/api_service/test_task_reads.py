@@ -137,11 +137,11 @@ async def test_query_that_is_too_large(
     read: list[int] = []
     task_configs = storage.configs.task_configs
 
-    def counted(job_id: JobId, version: int, instance_ids: list[int]) -> Any:
+    def count_call(job_id: JobId, version: int, instance_ids: list[int]) -> Any:
         read.extend(instance_ids)
         return task_configs(job_id, version, instance_ids)
 
-    monkeypatch.setattr(storage.configs, "task_configs", counted)
+    monkeypatch.setattr(storage.configs, "task_configs", count_call)
     code, text = await refused(tasks.Query(task_pb2.QueryRequest(jobId=ID)))
 
     assert (code, read) == (grpc.StatusCode.RESOURCE_EXHAUSTED, [0])

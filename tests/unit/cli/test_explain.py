@@ -294,10 +294,10 @@ def test_an_interrupt_while_the_screen_starts(
 ) -> None:
     """The command restores the terminal, which rich does not do in this case."""
 
-    def interrupted(*_: object, **__: object) -> None:
+    def interrupt(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Live, "start", interrupted)
+    monkeypatch.setattr(Live, "start", interrupt)
     client = SimpleNamespace(explain=SimpleNamespace(PoolTree=lambda _: tree()))
 
     with pytest.raises(KeyboardInterrupt):

@@ -175,7 +175,7 @@ def test_follow_prints_later_lines_and_later_runs_until_the_job_has_ended(
     sandboxes.files = {first: b"skipped\nbegin\nha"}
     rounds = iter(range(100))
 
-    def listed(request: task_pb2.ListRequest) -> task_pb2.ListResponse:
+    def list_files(request: task_pb2.ListRequest) -> task_pb2.ListResponse:
         match next(rounds):
             case 0 | 1:
                 return tasks((0, "RUNNING", 1))
@@ -188,7 +188,7 @@ def test_follow_prints_later_lines_and_later_runs_until_the_job_has_ended(
             case _:
                 return tasks((0, "SUCCEEDED", 2))
 
-    api.answers["tasks.List"] = [listed]
+    api.answers["tasks.List"] = [list_files]
     api.answers["jobs.Get"] = [job_in("RUNNING"), job_in("SUCCEEDED")]
     result = run(f"job logs {JOB} -f --tail 2")
     lines = ["begin", "half line", "the end", "again", "and again"]

@@ -203,11 +203,11 @@ def test_create_and_watch(run: Run, api: FakeApi, flag: str, state: str, exit_co
 def test_interrupting_leaves_the_job_alone(run: Run, api: FakeApi) -> None:
     """Ctrl-C says that the job continues, and exits with the code of an interruption."""
 
-    def interrupted(*_: object, **__: object) -> JobState:
+    def interrupt(*_: object, **__: object) -> JobState:
         raise KeyboardInterrupt
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("cli.job.group.watch_job", interrupted)
+        patch.setattr("cli.job.group.watch_job", interrupt)
         result = run(f"job watch {JOB}")
     assert (130, f"Stopped watching; job {JOB} continues.\n", []) == (result.exit_code, result.stderr, api.calls)
 

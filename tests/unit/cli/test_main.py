@@ -230,10 +230,10 @@ def test_the_cause_in_a_group_is_named() -> None:
 def test_an_interrupted_command_is_not_a_failed_one(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ctrl-C ends any command with the exit code that shells give to SIGINT, and without a traceback."""
 
-    def interrupted(*_: object) -> None:
+    def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("cli.task.logs.Sandbox.download", interrupted)
+    monkeypatch.setattr("cli.task.logs.Sandbox.download", interrupt)
     result = run("task logs 91b1b8e5-2ba8-11e7-bc23-0242ac11000d 0")
     assert (result.exit_code, result.stdout, result.stderr.strip()) == (130, "", "")
 

@@ -305,10 +305,10 @@ def test_a_stop_may_be_watched(run: Run, api: FakeApi) -> None:
 def test_interrupting_leaves_the_update_alone(run: Run, api: FakeApi, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ctrl-C says that the update continues, and exits with the code of an interruption."""
 
-    def interrupted(*_: object, **__: object) -> Rollout:
+    def interrupt(*_: object, **__: object) -> Rollout:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("cli.stateless.rollout_watch.read_job", interrupted)
+    monkeypatch.setattr("cli.stateless.rollout_watch.read_job", interrupt)
     api.answers["services.ReplaceJob"] = [replace_answer()]
     api.answers["services.GetJob"] = [job_answer()]
     result = run(f"job stateless rollback {JOB} 1 1-1-1 --watch")

@@ -166,10 +166,10 @@ def test_an_endless_outage(api: FakeApi) -> None:
 def test_ctrl_c_cancels_the_watch(run: Run, api: FakeApi, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ctrl-C cancels the watch at the API, and exits with the code of an interruption."""
 
-    def interrupted(_: object) -> list[str]:
+    def interrupt(_: object) -> list[str]:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("cli.watch.change_lines", interrupted)
+    monkeypatch.setattr("cli.watch.change_lines", interrupt)
     api.answers["watches.Watch"] = [[begin_answer(7), CANCELLED]]
     api.answers["watches.Cancel"] = [svc.CancelResponse()]
     assert 130 == run("watch job").exit_code

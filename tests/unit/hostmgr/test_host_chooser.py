@@ -169,13 +169,13 @@ class Scan:
         match self.wanted.strategy:
             case Strategy.PACK_HOST:
                 used = sorted((n for n in names if is_used[n]), key=lambda n: (self.leftover(n), order[n]))
-                placed = self._filled(used, count)
+                placed = self._list_filled(used, count)
                 left = count - len(placed)
                 unused = [name for name in names if not is_used[name]]
                 unused.sort(key=lambda n: (-min(self.amounts[n], left), self.leftover(n), order[n]))
-                return placed + self._filled(unused, left)
+                return placed + self._list_filled(unused, left)
             case Strategy.DEFRAGMENT:
-                return self._filled(sorted(names, key=lambda n: (*self._by_gpu(n), order[n])), count)
+                return self._list_filled(sorted(names, key=lambda n: (*self._by_gpu(n), order[n])), count)
         for _ in range(count):
             open_hosts = [name for name in names if put[name] < self.free_resources[name]]
             if not open_hosts:
@@ -192,7 +192,7 @@ class Scan:
         cpu, memory, disk, gpu = self.seen[name].free
         return gpu, cpu, memory, disk
 
-    def _filled(self, names: list[str], count: int) -> list[str]:
+    def _list_filled(self, names: list[str], count: int) -> list[str]:
         every = [name for name in names for _ in range(self.free_resources[name])]
         return every[: max(count, 0)]
 

@@ -189,7 +189,7 @@ def test_connections_at_a_time_are_bounded(make: Callable[..., World]) -> None:
     world = make()
     waiting = [world.connect() for _ in range(CONNECTIONS_MAX)]
     with world.connect() as refused:
-        assert (429, "32 reports come in at this moment, at most so many at a time") == answer(refused)
+        assert (429, "32 reports are being received, which is the limit") == answer(refused)
     for connection in waiting:
         connection.close()
 

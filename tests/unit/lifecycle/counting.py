@@ -16,10 +16,10 @@ def count_pods(job: JobRecord, pods: Iterable[PodRecord], now_ns: int) -> PodCou
         alike.setdefault(kind_of(pod, job.gang_size, now_ns), []).append(pod)
         if job.has_controller and pod.instance_id == 0:
             controller = pod.state
-    return PodCounts.of((_counted(kind, mine) for kind, mine in alike.items()), controller)
+    return PodCounts.of((_count_pod(kind, mine) for kind, mine in alike.items()), controller)
 
 
-def _counted(kind: Kind, pods: list[PodRecord]) -> Counted:
+def _count_pod(kind: Kind, pods: list[PodRecord]) -> Counted:
     return Counted(
         kind,
         len(pods),

@@ -78,7 +78,7 @@ def is_meant(word: str, job: JobRecord) -> bool:
     }.get(word, word in (job.state, job.goal))
 
 
-def expected_change(becomes: str, job: JobRecord) -> tuple[str, str] | None:
+def predict_change(becomes: str, job: JobRecord) -> tuple[str, str] | None:
     if becomes == "-":
         return None
     state, goal = becomes.split("/")
@@ -99,7 +99,7 @@ def test_the_table(line: str) -> None:
             continue
         found += 1
         after = next_job(job, JobEvent[event.upper()], NOW, instance_count=6)
-        expected = expected_change(becomes, job)
+        expected = predict_change(becomes, job)
 
         assert expected == (None if after is job else (after.state.value, after.goal.value)), job
         if after is not job:

@@ -83,7 +83,7 @@ async def test_hosts_that_move_bring_their_capacity(world: World) -> None:
         loop = asked.server.loop
         await loop.enqueue(job, 2)
 
-        async def admitted(answer: Capacity) -> int:
+        async def count_admitted(answer: Capacity) -> int:
             world.hosts.answer = answer
             await loop.learn_capacity()
             for _ in range(2):
@@ -92,18 +92,18 @@ async def test_hosts_that_move_bring_their_capacity(world: World) -> None:
             again = rebuild(world.storage)
             again.take_over(loop.state)
             assert list(faults(again)) == []
-            assert _held(again) == _held(loop.state)
+            assert _list_held(again) == _list_held(loop.state)
             return loop.state.jobs[job].allocated_count
 
-        first = await admitted(Capacity(*capacity(1, 1)[:3]))
+        first = await count_admitted(Capacity(*capacity(1, 1)[:3]))
         await loop.enqueue(job, 10)
-        counts = [await admitted(one) for one in (capacity(3, 90), capacity(5, 88))]
+        counts = [await count_admitted(one) for one in (capacity(3, 90), capacity(5, 88))]
         assert [first, *counts] == [2, 3, 5]
-        assert _held(loop.state) == [5_000, 0]
-        assert await admitted(Capacity(*capacity(5, 88)[:3])) == 7
-        assert _held(loop.state) == []
+        assert _list_held(loop.state) == [5_000, 0]
+        assert await count_admitted(Capacity(*capacity(5, 88)[:3])) == 7
+        assert _list_held(loop.state) == []
 
 
-def _held(state: ResmgrState) -> list[int]:
+def _list_held(state: ResmgrState) -> list[int]:
     """Return the held cpu by compartment."""
     return [int(part.non_slack[:, 0].sum()) for part in state.accounts.parts]

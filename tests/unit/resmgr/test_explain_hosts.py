@@ -61,7 +61,7 @@ async def test_pods_that_are_in_backoff(world: World) -> None:
     assert (pb.RULE_HELD_BACK, 0, 3) == (waiting.reason.rule, waiting.reason.bound, waiting.gangCount)
     assert 0 < waiting.reason.available <= 30
     assert "after no host was found; later gangs may be admitted first" in waiting.reason.text
-    assert "placement said last: 3 pods without a host (3 hosts: less than 2 gpu free, 1 at most)" in why.text
+    assert "last result of placement: 3 pods without a host (3 hosts: less than 2 gpu free, 1 at most)" in why.text
     assert (3, 0) == (pool.pool.queuedInstances, pool.pool.amounts[0].demand)
     assert "in backoff" in pool.text
 

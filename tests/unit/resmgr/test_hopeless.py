@@ -184,18 +184,18 @@ async def test_what_is_in_backoff_is_tried_when_a_pod_of_its_job_has_ended(world
         now_ns += 10**9
         assert await loop.requeue_pods(job, [(2, 4)], REQUEUED) == 4
 
-        async def tried() -> list[int]:
+        async def list_tried() -> list[int]:
             await loop.run_cycle()
             return world.states(job).get(PodState.READY, [])
 
         world.finish(other, [0])
-        assert await tried() == []
+        assert await list_tried() == []
         world.finish(job, [0])
-        assert await tried() == [2, 3, 4, 5]
+        assert await list_tried() == [2, 3, 4, 5]
         await loop.requeue_pods(job, [(2, 4)], REQUEUED)
         world.finish(job, [1])
-        assert await tried() == []
+        assert await list_tried() == []
         now_ns += 60 * 10**9
-        assert await tried() == [2, 3, 4, 5]
+        assert await list_tried() == [2, 3, 4, 5]
     finally:
         await loop.stop()

@@ -40,7 +40,7 @@ def test_passed_by(queues: list[list[tuple[int, int, bool, bool]]]) -> None:
             if is_held:
                 held.append(HeldGang(row, run, Reason(Rule.IN_BACKOFF, "/p")))
     gone = {gang.run.job_id for gang in held}
-    demand, slack_demand = _wanted(waiting, len(queues), False), _wanted(waiting, len(queues), True)
+    demand, slack_demand = _sum_wanted(waiting, len(queues), False), _sum_wanted(waiting, len(queues), True)
     before = {row: {kind: list(queue) for kind, queue in kinds.items()} for row, kinds in waiting.items()}
 
     left, *wanted = skip_held(held, waiting, demand, slack_demand)
@@ -50,13 +50,15 @@ def test_passed_by(queues: list[list[tuple[int, int, bool, bool]]]) -> None:
         for row, kinds in before.items()
     }
     assert {row: kinds for row, kinds in kept.items() if kinds} == left
-    assert [_wanted(left, len(queues), slack).tolist() for slack in (False, True)] == [one.tolist() for one in wanted]
+    assert [_sum_wanted(left, len(queues), slack).tolist() for slack in (False, True)] == [
+        one.tolist() for one in wanted
+    ]
     assert before == waiting
-    assert (demand == _wanted(before, len(queues), False)).all()
-    assert (slack_demand == _wanted(before, len(queues), True)).all()
+    assert (demand == _sum_wanted(before, len(queues), False)).all()
+    assert (slack_demand == _sum_wanted(before, len(queues), True)).all()
 
 
-def _wanted(waiting: dict[int, PoolQueues], pools: int, revocable: bool) -> np.ndarray:
+def _sum_wanted(waiting: dict[int, PoolQueues], pools: int, revocable: bool) -> np.ndarray:
     found = np.zeros((pools, 1), np.int64)
     for row, kinds in waiting.items():
         runs = [run for queue in kinds.values() for run in queue if run.revocable is revocable]

@@ -409,17 +409,17 @@ async def test_entitlement_is_recomputed_at_once(world: World) -> None:
     """A changed capacity and a changed pool do not wait for the period to end."""
     pool = world.pool("p", 2, 50)
 
-    def entitled() -> list[int]:
+    def list_entitled() -> list[int]:
         found = loop.state.entitlement
         return [] if found is None else found.total[:, 0].tolist()
 
     async with running(world, fast(entitlement_period_s=3600, preempts=False, capacity_period_s=3600)) as loop:
-        await until(lambda: entitled() == [100_000, 50_000])
+        await until(lambda: list_entitled() == [100_000, 50_000])
 
         world.hosts.answer = (Resources.of(40), Resources())
         await loop.learn_capacity()
-        await until(lambda: entitled() == [40_000, 40_000])
+        await until(lambda: list_entitled() == [40_000, 40_000])
 
         changed = pool_spec(pool, with_defaults(pool_config("p", 2, 30)))
         await loop.change_pools(lambda: (lambda: None, lambda: loop.state.put_pool(changed)))
-        await until(lambda: entitled() == [40_000, 30_000])
+        await until(lambda: list_entitled() == [40_000, 30_000])

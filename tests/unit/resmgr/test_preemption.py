@@ -100,12 +100,12 @@ async def test_one_deficit_evicts_once_even_after_a_crash(world: World) -> None:
         rounds = 0
         real, begin = loop._rounds, PreemptionRounds.begin
 
-        def counted(state: object) -> frozenset[int]:
+        def count_rounds(state: object) -> frozenset[int]:
             nonlocal rounds
             rounds += 1
             return begin(real, state)  # type: ignore[arg-type]
 
-        loop._rounds.begin = counted  # type: ignore[method-assign, assignment]
+        loop._rounds.begin = count_rounds  # type: ignore[method-assign, assignment]
         await until(lambda: rounds >= 6)
         assert len(world.states(borrower)[PREEMPTING]) == 5
         assert loop.state.evicted == {borrower}

@@ -163,14 +163,14 @@ async def test_a_running_recorder_keeps_to_the_clock(world: World) -> None:
     recorder.start()
     name = pool_series(pool)
 
-    def seen() -> Series:
+    def read_series() -> Series:
         return world.storage.history.read([name], 60, 0, 2**40).get(name, Series())
 
-    await until(lambda: sum(seen().covered_s) >= 2)
+    await until(lambda: sum(read_series().covered_s) >= 2)
     await recorder.stop()
 
-    assert all(at_s % 60 == 0 for at_s in seen().times_s)
-    assert {5_000} == set(seen().columns[cpu(Quantity.RESERVATION)])
+    assert all(at_s % 60 == 0 for at_s in read_series().times_s)
+    assert {5_000} == set(read_series().columns[cpu(Quantity.RESERVATION)])
 
 
 async def test_how_long_nothing_was_recorded(world: World) -> None:

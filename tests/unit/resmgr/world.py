@@ -219,7 +219,7 @@ class World:
             pass
 
 
-def _held_until_ns(ledger: JobLedger) -> np.ndarray:
+def _read_held_until_ns(ledger: JobLedger) -> np.ndarray:
     return np.zeros(len(ledger.states), np.int64) if ledger.held_until_ns is None else ledger.held_until_ns
 
 
@@ -235,7 +235,7 @@ def facts(state: ResmgrState) -> dict[str, object]:
             ledger.priority,
             ledger.gang_size,
             (ledger.requeue_count, ledger.gang_due_ns),
-            [int(due) for due in _held_until_ns(ledger)[ledger.states == PENDING]],
+            [int(due) for due in _read_held_until_ns(ledger)[ledger.states == PENDING]],
         )
     return {
         "pools": state.pools,

@@ -70,7 +70,7 @@ def cases(
     pools = [_draw_pool(draw, path, amount, shares, types) for path in paths]
     capacity = [draw(amount) for _ in RESOURCE_KINDS]
     if is_valid:
-        pools = _made_valid(pools, capacity)
+        pools = _make_valid(pools, capacity)
     parents = {p.parent_id for p in pools}
     leaves = [p.respool_id for p in pools if p.respool_id not in parents]
     loads = {leaf: oracle.Amounts(*(tuple(draw(amount) for _ in RESOURCE_KINDS) for _ in range(4))) for leaf in leaves}
@@ -96,7 +96,7 @@ def _draw_pool(
     return PoolSpec(RespoolId(path), pool_id(parent), name, tuple(resources), None, slack_limit)
 
 
-def _made_valid(pools: list[PoolSpec], capacity: list[int]) -> list[PoolSpec]:
+def _make_valid(pools: list[PoolSpec], capacity: list[int]) -> list[PoolSpec]:
     """Children's reservations fit in their parent's, limits too."""
     bounds = {"root": [(c, c) for c in capacity]}
     valid = []

@@ -114,12 +114,12 @@ def test_services_that_answer_slowly_take_hosts() -> None:
     """
     policy, pools = replace(POLICY, take_after_red_s=0.0), [HostPoolLoad("batch", 5, 0)]
 
-    def found(used: int) -> list[tuple[int, MoverRule]]:
+    def find_lacks(used: int) -> list[tuple[int, MoverRule]]:
         taker = HostPoolLoad("services", 10, 0, used, SIZE, slow_count=2)
         return [(one.count, one.rule) for one in plan(TakerState(), (), taker, pools, {}, 0, 0.0, policy)[1]]
 
-    assert [(1, MoverRule.LATENCY)] == found(used=6_600)
-    assert [] == found(used=6_500)
+    assert [(1, MoverRule.LATENCY)] == find_lacks(used=6_600)
+    assert [] == find_lacks(used=6_500)
 
 
 def test_a_short_peak_moves_nothing() -> None:
@@ -166,16 +166,16 @@ def test_one_that_gives_hosts_takes_some_only_below_its_minimum() -> None:
     busy = HostPoolLoad("batch", 4, 4, 9_999, SIZE, marked_count=4, red_count=4, waiting_count=9, takes=False)
     spare, owing = HostPoolLoad("spare", 5, 2, takes=False), HostPoolLoad("services", 3, 2)
 
-    def found(pool: HostPoolLoad, lent: dict[str, int]) -> tuple[Shift, ...]:
+    def plan_one(pool: HostPoolLoad, lent: dict[str, int]) -> tuple[Shift, ...]:
         at_once = replace(POLICY, take_after_s=0.0, take_after_red_s=0.0, return_after_s=0.0)
         return plan(TakerState(), (), pool, [owing, spare], lent, 0, 0.0, at_once)[1]
 
-    assert () == found(busy, {})
+    assert () == plan_one(busy, {})
     assert [("services", 1), ("spare", 1)] == [
-        (one.source, one.count) for one in found(replace(busy, host_count=2), {})
+        (one.source, one.count) for one in plan_one(replace(busy, host_count=2), {})
     ]
-    assert (Shift("batch", "spare", 1, MoverRule.SPARE, 6, 5),) == found(replace(busy, host_count=6), {"spare": 1})
-    assert () == found(replace(busy, host_count=6), {}), "nobody has lent it any"
+    assert (Shift("batch", "spare", 1, MoverRule.SPARE, 6, 5),) == plan_one(replace(busy, host_count=6), {"spare": 1})
+    assert () == plan_one(replace(busy, host_count=6), {}), "nobody has lent it any"
 
 
 def test_the_budget_of_an_hour_is_what_has_moved() -> None:
@@ -184,16 +184,16 @@ def test_the_budget_of_an_hour_is_what_has_moved() -> None:
     """
     now_ns, why = 10_000 * NS_PER_S, "why"
 
-    def made(rule: MoverRule, source: str, destination: str, ago_s: int, count: int) -> Made:
+    def make_shift(rule: MoverRule, source: str, destination: str, ago_s: int, count: int) -> Made:
         hosts = tuple(Hostname(f"h{at}") for at in range(count))
         return Made(source, destination, rule, why, hosts, now_ns - ago_s * NS_PER_S)
 
     log = [
-        made(MoverRule.STUCK, "batch", "services", 100, 4),
-        made(MoverRule.WAITING, "batch", "web", 200, 5),
-        made(MoverRule.SPARE, "services", "batch", 300, 3),
-        made(MoverRule.LOAD, "batch", "services", 3_599, 4),
-        made(MoverRule.LOAD, "batch", "services", 3_600, 5),
+        make_shift(MoverRule.STUCK, "batch", "services", 100, 4),
+        make_shift(MoverRule.WAITING, "batch", "web", 200, 5),
+        make_shift(MoverRule.SPARE, "services", "batch", 300, 3),
+        make_shift(MoverRule.LOAD, "batch", "services", 3_599, 4),
+        make_shift(MoverRule.LOAD, "batch", "services", 3_600, 5),
     ]
     past = list_past("services", log, now_ns, 50.0)
     assert [PastShift(-3_550.0, 5, False), PastShift(-3_549.0, 4, False), PastShift(-250.0, 3, True)] == list(past)

@@ -170,15 +170,15 @@ def test_no_gang_is_evicted_needlessly(stage: Stage) -> None:
     if not evictions:
         return
 
-    def served(gone: list[Eviction]) -> Counter[str]:
+    def count_served(gone: list[Eviction]) -> Counter[str]:
         found: Counter[str] = Counter()
         for chosen in stage.admitted_without(gone).admitted:
             found[chosen.run.job_id] += chosen.gang_count
         return found
 
-    everything = served(evictions)
+    everything = count_served(evictions)
     for one in evictions:
-        fewer = served([other for other in evictions if other is not one])
+        fewer = count_served([other for other in evictions if other is not one])
         assert fewer != everything, f"{one.run.job_id} left for nothing"
 
 

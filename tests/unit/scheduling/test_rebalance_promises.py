@@ -101,7 +101,7 @@ def test_the_host_that_is_reserved_for_the_pod_is_freed() -> None:
     found = reserved.plan(FREE)
 
     assert [("a", "h1", "h3"), ("a", "h1", "h2")] == ways(found.moves)
-    text = "frees resources on h1, which is reserved for it, for a pod of job big that fits nowhere, by 2 moves"
+    text = "frees resources on h1, which is reserved for it, for a pod of job big that fits on no host, by 2 moves"
     assert {text} == {move_text(move) for move in found.moves}
     of_another = replace(cluster, reserved={"h2": (JobId("other"), cpu(6))}).plan(FREE)
     assert ((), ("big",)) == (of_another.moves, of_another.stuck)

@@ -220,11 +220,11 @@ async def test_a_download_that_is_broken_off_holds_nothing_up(monkeypatch: pytes
     reads, released = Event(), Event()
     read = HTTPResponse.read
 
-    def noted(response: HTTPResponse, amount: int) -> bytes:
+    def note_read(response: HTTPResponse, amount: int) -> bytes:
         reads.set()
         return read(response, amount)
 
-    monkeypatch.setattr(HTTPResponse, "read", noted)
+    monkeypatch.setattr(HTTPResponse, "read", note_read)
 
     class Stalled(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"

@@ -167,7 +167,7 @@ class Reflector:
             raise Expired(f"the apiserver has another store: cluster {store or 'unknown'}")
         metadata, _ = next(pages(self._api, self._path, 1))
         if int(metadata["resourceVersion"]) < int(self._version):
-            raise Expired(f"the store was put back to version {metadata['resourceVersion']} from {self._version}")
+            raise Expired(f"the store was restored to version {metadata['resourceVersion']}, before {self._version}")
 
     # Watches.
 

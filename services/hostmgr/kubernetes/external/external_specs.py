@@ -206,7 +206,7 @@ def _refuse_unknown_fields(spec: Json) -> None:
     for container in (*(spec.get("initContainers") or ()), *(spec.get("containers") or ())):
         for port in container.get("ports") or ():
             if port.get("hostPort"):
-                raise Refused(f"container {container['name']}: Peloton does not deal host ports of others")
+                raise Refused(f"container {container['name']}: Peloton does not assign host ports to external pods")
         _refuse_resources(f"container {container['name']}: ", _resource_names(container))
     _refuse_resources("", _resource_names(spec) | {*(spec.get("overhead") or ())})
 

@@ -169,13 +169,13 @@ class CommandSessions:
 def _check(exchange: Exchange) -> None:
     """Raises InvalidArgument for an invalid exchange."""
     if not exchange.session:
-        raise InvalidArgument("an exchange with a command wants the name of its session")
+        raise InvalidArgument("an exchange with a command needs the name of its session")
     if len(exchange.data) > INPUT_BYTES_MAX:
         raise InvalidArgument(f"{len(exchange.data)} bytes for a command: at most {INPUT_BYTES_MAX} in one exchange")
     if (exchange.number == 0 and not exchange.is_last) != (exchange.start is not None):
-        raise InvalidArgument("the first exchange, number 0, says which command is meant, and no other one")
+        raise InvalidArgument("only the first exchange, number 0, names the command")
     if exchange.start is not None and not exchange.start.argv:
-        raise InvalidArgument("a command wants at least one word")
+        raise InvalidArgument("a command needs at least one word")
 
 
 def _fault(error: PelotonError | OSError) -> PelotonError | OSError:

@@ -24,7 +24,7 @@ def node_options(command: F) -> F:
         default=NODES,
         type=click.IntRange(0, MAX_HOSTS),
         metavar="N",
-        help="Number of nodes whose pods are processes. 0: none; another program runs the pods.",
+        help="The number of nodes whose pods are processes; 0: none, another client runs the pods.",
     )(command)
 
 

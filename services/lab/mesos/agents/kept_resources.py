@@ -86,7 +86,7 @@ class KeptResources:
                 continue
             plain = {_without_run_time_changes(kind): value}
             if not contains(result, plain):
-                log.warning("host %s has no room any more for %r, which it kept", spec.name, kind)
+                log.warning("host %s has not enough resources left for %r, which it had kept", spec.name, kind)
                 continue
             take_from(result, plain)
             add_to(result, {kind: value})

@@ -162,7 +162,7 @@ def _failure(row: Row) -> Failure:
 def _image(row: Row) -> ImageRule:
     row.only_one("seconds", "size_mb")
     if "size_mb" in row and "bandwidth_mb_s" not in row:
-        raise row.fault("bandwidth_mb_s", "a number beside size_mb; a class of hosts may have its own")
+        raise row.fault("bandwidth_mb_s", "a number next to size_mb; a class of hosts may have its own")
     return ImageRule(
         image=row.text("image"),
         seconds=_distribution(row, "seconds", ONE, 0.0, SECONDS_MAX) if "seconds" in row else None,

@@ -28,9 +28,9 @@ def selectors(lab: Lab) -> None:
             "app=",
             "app in (web),!tier",
         ):
-            lab.ask(f"labels {selector}", "GET", f"{lab.pods}?labelSelector={_quoted(selector)}", show=_names)
+            lab.ask(f"labels {selector}", "GET", f"{lab.pods}?labelSelector={_quote_text(selector)}", show=_names)
         for selector in ("app in web", "=web", "app=a b", "app>>1"):
-            lab.ask(f"labels {selector}", "GET", f"{lab.pods}?labelSelector={_quoted(selector)}", show=_reason)
+            lab.ask(f"labels {selector}", "GET", f"{lab.pods}?labelSelector={_quote_text(selector)}", show=_reason)
         for selector in (
             "metadata.name=s1",
             "metadata.name!=s1",
@@ -46,11 +46,11 @@ def selectors(lab: Lab) -> None:
             lab.ask(
                 f"fields {lab.names.text(selector)}",
                 "GET",
-                f"{lab.pods}?fieldSelector={_quoted(selector)}",
+                f"{lab.pods}?fieldSelector={_quote_text(selector)}",
                 show=_names,
             )
         for selector in ("spec.nodename=x", "status.phase", "spec.containers=x"):
-            lab.ask(f"fields {selector}", "GET", f"{lab.pods}?fieldSelector={_quoted(selector)}", show=_reason)
+            lab.ask(f"fields {selector}", "GET", f"{lab.pods}?fieldSelector={_quote_text(selector)}", show=_reason)
         everywhere = f"/api/v1/pods?fieldSelector=spec.nodeName%3D{node}&labelSelector=app"
         lab.ask("of all namespaces", "GET", everywhere, show=_names)
         lab.ask("whole", "GET", f"{lab.pods}?labelSelector=app%3Dweb")
@@ -61,13 +61,13 @@ def pages(lab: Lab) -> None:
     for i in range(5):
         lab.must("POST", lab.pods, pod(f"g{i}"))
     first = lab.ask("the first two", "GET", f"{lab.pods}?limit=2", show=_page).json()
-    token = _quoted(first["metadata"]["continue"])
+    token = _quote_text(first["metadata"]["continue"])
     lab.must("DELETE", f"{lab.pods}/g3")
     lab.must("POST", lab.pods, pod("g6"))
     second = lab.ask("goes on as it was", "GET", f"{lab.pods}?limit=2&continue={token}", show=_page).json()
     versions = {page["metadata"]["resourceVersion"] for page in (first, second)}
     assert len(versions) == 1, "the pages of a list have one version"
-    token = _quoted(second["metadata"]["continue"])
+    token = _quote_text(second["metadata"]["continue"])
     lab.ask("the rest", "GET", f"{lab.pods}?limit=2&continue={token}", show=_page)
     lab.ask("now", "GET", lab.pods, show=_page)
     lab.ask("limit enough", "GET", f"{lab.pods}?limit=500", show=_page)
@@ -121,7 +121,7 @@ def users(lab: Lab) -> None:
     lab.transcript.append({"do": "a token that nobody has", "status": reply.status, "body": _reason(reply.json())})
 
 
-def _quoted(text: str) -> str:
+def _quote_text(text: str) -> str:
     return "".join(letter if letter.isalnum() or letter in "-._~" else f"%{ord(letter):02X}" for letter in text)
 
 

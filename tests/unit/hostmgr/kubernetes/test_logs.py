@@ -18,7 +18,7 @@ PODS = "/api/v1/namespaces/peloton/pods"
 RUNNING = {"running": {}}
 
 
-def ended_status(code: int) -> Json:
+def make_ended_status(code: int) -> Json:
     return {"terminated": {"exitCode": code}}
 
 
@@ -54,10 +54,10 @@ class Cluster:
 
 def test_files_are_logs_of_containers_that_have_begun() -> None:
     """The log of the first container is stdout; the others are in a folder of their name."""
-    cluster = Cluster(pod(init=ended_status(0), main=RUNNING, side={"waiting": {}}))
+    cluster = Cluster(pod(init=make_ended_status(0), main=RUNNING, side={"waiting": {}}))
     with run_scripted(cluster.serve) as server, api_of(server) as api:
         assert ("stdout", "init/stdout") == PodLogs(api, "peloton").files("p")
-        cluster.pod = pod(init=ended_status(0), main=RUNNING, side=ended_status(1))
+        cluster.pod = pod(init=make_ended_status(0), main=RUNNING, side=make_ended_status(1))
         assert ("stdout", "side/stdout", "init/stdout") == PodLogs(api, "peloton").files("p")
 
 
@@ -74,8 +74,8 @@ def test_a_log_is_read_or_followed() -> None:
 @pytest.mark.parametrize(
     ("found", "container"),
     [
-        (pod(main=ended_status(0), side=ended_status(3)), "side"),
-        (pod(init=ended_status(5), main={"waiting": {}}), "init"),
+        (pod(main=make_ended_status(0), side=make_ended_status(3)), "side"),
+        (pod(init=make_ended_status(5), main={"waiting": {}}), "init"),
         (pod(main=RUNNING), "main"),
     ],
 )

@@ -112,11 +112,11 @@ def test_what_pods_of_a_node_use(api: ApiServer) -> None:
     pod = run(api, "while true; do :; done")
     use = NodeUse(api, "default", lambda node: ())
 
-    def used_s() -> float:
+    def read_used_s() -> float:
         [found] = [one.cpu_s for one in use.samples_of(NODE) if one.pod_id == PodId.parse(pod)] or [0.0]
         return found
 
-    wait(lambda: used_s() > 0.1)
+    wait(lambda: read_used_s() > 0.1)
     api.ask(Request("DELETE", f"{PODS}/{pod}?gracePeriodSeconds=0"))
 
 

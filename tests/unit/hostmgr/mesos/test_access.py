@@ -74,11 +74,11 @@ def test_who_may_not_list_agents_gives_up() -> None:
     def ask(master: str, body: Any) -> Iterator[bytes]:
         raise Denied(f"POST /api/v1 at {master}: HTTP 403 403 Forbidden.")
 
-    def denied(why: str) -> None:
+    def deny(why: str) -> None:
         heard.append(why)
         done.set()
 
-    watch = AgentWatch(AgentPoller(10.0, ask), lambda hosts: None, lambda: "m:1", denied, MasterTerm(600.0))
+    watch = AgentWatch(AgentPoller(10.0, ask), lambda hosts: None, lambda: "m:1", deny, MasterTerm(600.0))
 
     watch.start()
 

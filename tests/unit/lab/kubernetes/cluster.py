@@ -61,10 +61,10 @@ class Cluster:
     def call(self, function: Any) -> Any:
         """Call a function on the event loop of the server, as emulated nodes do."""
 
-        async def called() -> Any:
+        async def call_once() -> Any:
             return function()
 
-        return self._run(called())
+        return self._run(call_once())
 
     def ask(self, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None) -> Answer:
         sent = {"Content-Type": "application/json"} if body is not None else {}

@@ -278,7 +278,7 @@ def fault(tmp_path: Path, text: str, count: int = 10) -> str:
         ("images: [{seconds: 1, size_mb: 2}]", "images[0]: seconds and size_mb exclude each other"),
         (
             "images: [{size_mb: 2}]",
-            "images[0].bandwidth_mb_s: must be a number beside size_mb; a class of hosts may have its own, got None",
+            "images[0].bandwidth_mb_s: must be a number next to size_mb; a class of hosts may have its own, got None",
         ),
     ],
 )

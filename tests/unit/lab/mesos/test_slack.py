@@ -68,7 +68,7 @@ async def test_an_idle_process_leaves_slack_and_a_busy_one_none(start: Start, tm
     wait = f"open({str(busy)!r}).read()\nwhile True: pass"  # the task waits without using anything
     await launch(scheduler, "t", f"{shlex.quote(sys.executable)} -S -c {shlex.quote(wait)}", cpus=0.1)
     await until(cluster, 90, 90)
-    await scheduler.wait(lambda event: event["type"] == "OFFERS" and _offered(event) == 90)
+    await scheduler.wait(lambda event: event["type"] == "OFFERS" and _count_offered(event) == 90)
 
     busy.write_text("work")
 
@@ -82,7 +82,7 @@ async def test_an_idle_process_leaves_slack_and_a_busy_one_none(start: Start, tm
     assert row["statistics"]["mem_rss_bytes"] > 1_000_000
 
 
-def _offered(event: dict[str, Any]) -> int:
+def _count_offered(event: dict[str, Any]) -> int:
     """Revocable cpu in all offers of an event."""
     amounts = (parse(offer["resources"]).get(REVOCABLE_CPUS, 0) for offer in event["offers"]["offers"])
     return sum(amount for amount in amounts if isinstance(amount, int))
@@ -146,7 +146,7 @@ async def test_what_is_held_beyond_the_slack_stays(start: Start) -> None:
     await scheduler.call("KILL", {"task_id": {"value": "x"}})
     await scheduler.status("x", "TASK_KILLED")
 
-    event = await scheduler.wait(lambda event: event["type"] == "OFFERS" and _offered(event) == 400)
+    event = await scheduler.wait(lambda event: event["type"] == "OFFERS" and _count_offered(event) == 400)
     assert (agent.owed, CPUS in parse(event["offers"]["offers"][0]["resources"])) == (0, False)
     offers.set_revocable(agent, 0)
     assert (agent.owed, revocable(cluster)) == (800, 0)

@@ -219,7 +219,7 @@ async def test_a_forced_deletion_kills_without_a_word(start: Start) -> None:
     assert ("DELETED", "Running", "running") == cluster.history("pod")[-1]
     descriptor = os.pidfd_open(process)
     try:
-        await _ended(descriptor)
+        await _wait_for_end(descriptor)
     finally:
         os.close(descriptor)
 
@@ -346,7 +346,7 @@ async def _there(path: Path) -> None:
             await asyncio.sleep(0.01)
 
 
-async def _ended(descriptor: int) -> None:
+async def _wait_for_end(descriptor: int) -> None:
     loop = asyncio.get_running_loop()
     done = asyncio.Event()
     loop.add_reader(descriptor, done.set)
