@@ -65,12 +65,12 @@ class OpenEnum(StrEnum):
 
 
 class HostRule(OpenEnum):
-    """Rule that lets a host refuse a pod."""
+    """Rule by which a host refuses a pod. The values are stored, so they stay even where the names have changed."""
 
     UNKNOWN = ""
-    EXCLUSIVE = "exclusive"  # the host takes only pods that ask for it
+    EXCLUSIVE = "exclusive"  # the host takes only pods that request it
     HOST_POOL = "host pool"  # the host pool of the host does not serve the workload
-    CONSTRAINT = "constraint"  # of the pod, on labels of hosts or of pods there
+    CONSTRAINT = "constraint"  # the pod's constraint on labels of hosts or of other pods is not met
     SIZE = "size"  # the capacity of the empty host is too small
     FREE_RESOURCES = "room"
     VOLUME_DISK = "volume room"  # disk of the host itself, without overcommitment by its host pool
@@ -78,20 +78,20 @@ class HostRule(OpenEnum):
     POD_SLOTS = "pod slots"  # the host has its maximum number of pods
     PORTS = "ports"
     NOT_OFFERED = "not offered"
-    LEASED = "leased"  # to another placement, until it launches or releases
+    LEASED = "leased"  # another placement holds the host
     MAINTENANCE = "maintenance"
     GOES_SOON = "goes soon"  # the cluster removes the host
     NAME_TAKEN = "name taken"  # another cluster has a host of the same name
-    CLOSED = "closed"  # closed to revocable pods after it was hot
+    CLOSED = "closed"  # closed to revocable pods after a high load
     HELD = "held"  # resources are held for pods that return
-    AVOIDED = "avoided"  # pods failed there
+    AVOIDED = "avoided"  # pods failed on the host
     FLAPPING = "flapping"  # the host leaves the cluster and returns repeatedly
-    GPU_KEPT = "gpu kept"  # the host has gpus, and pods that ask for gpus wait
+    GPU_KEPT = "gpu kept"  # the host has gpus, and pods that request gpus wait
     SKEW = "skew"  # the pod would raise the skew of the job's spread above its maximum
     GANG_CAPACITY = "gang room"  # fewer members fit on these hosts than the gang has
-    RESERVED = "reserved"  # resources freed there are reserved for another pod
+    RESERVED = "reserved"  # freed resources are reserved for another pod
     OWN_RESERVATION = "own reservation"  # reserved for this pod, and not enough is free yet
-    RETURN = "return"  # a returning pod waits for free resources there
+    RETURN = "return"  # the resources are for a pod that returns to the host
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +101,8 @@ class Misfit:
     ``wanted`` and ``left`` are the request of the pod and the most that is free, of ``kind`` or of ports. The fields
     have other meanings for some rules:
 
-    - GANG_ROOM: members of the gang, which must be in one domain of the label ``name`` if that is given.
-    - VOLUME_ROOM: disk of the host itself; ``bound`` is the size of the volume, part of ``wanted``.
+    - GANG_CAPACITY: members of the gang, which must be in one domain of the label ``name`` if that is given.
+    - VOLUME_DISK: disk of the host itself; ``bound`` is the size of the volume, part of ``wanted``.
     - AVOIDED: ``wanted`` pods of ``bound`` jobs failed within ``left`` seconds of their start.
     - FLAPPING: the host returned ``wanted`` times within ``left`` seconds.
     - SKEW: a domain of the label ``name`` may have ``wanted`` pods of the job, ``bound`` more than the domain ``kind``,

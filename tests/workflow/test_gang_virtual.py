@@ -66,7 +66,7 @@ def test_history_budget() -> None:
 
 @pytest.mark.parametrize("is_told", [True, False])
 def test_no_hosts_until_the_timeout(is_told: bool) -> None:
-    """A gang that fits on no host releases its admission repeatedly, with a longer backoff each time, until hosts join."""
+    """A gang that fits on no host releases its admission repeatedly, with longer backoffs, until a host joins."""
     story = Story(hosts=1, slots=3).submit(4, sla=GANG, policies=SHORT).run_for(30)
     waits = "The gang waits for hosts for all of it (4 pods without a host (no host offered))."
     assert story.gangs[0].current_details.startswith(waits)
