@@ -38,12 +38,12 @@ export async function fetched<Answer = any>(path: string, init?: RequestInit): P
   }
   const text = await response.text();
   if (response.ok) return JSON.parse(text);
-  let told: { code?: string; message?: string; line?: number; column?: number } = {};
+  let fault: { code?: string; message?: string; line?: number; column?: number } = {};
   try {
-    told = JSON.parse(text);
+    fault = JSON.parse(text);
   } catch {
-    // not ours: of a proxy in between
+    // the body is not from Peloton, but from a proxy
   }
-  const place = told.line ? { line: told.line, column: told.column ?? 1 } : undefined;
-  throw new Refused(told.code ?? String(response.status), told.message ?? `${path}: HTTP status ${response.status}`, response.status, place);
+  const place = fault.line ? { line: fault.line, column: fault.column ?? 1 } : undefined;
+  throw new Refused(fault.code ?? String(response.status), fault.message ?? `${path}: HTTP status ${response.status}`, response.status, place);
 }

@@ -47,7 +47,7 @@ export interface Maintenance {
   toPool?: string;
 }
 
-export interface Told {
+export interface Data {
   host: {
     hostname: string;
     ip?: string;

@@ -118,7 +118,7 @@ export const COLOURINGS: Colouring[] = [
   { name: "mark", title: "Mark by the advisor", word: (host) => host.mark },
 ];
 
-export function told(host: Host, colouring: Colouring): string {
+export function describe(host: Host, colouring: Colouring): string {
   if (colouring.word) return (colouring.word(host) || "not measured").toLowerCase();
   const value = colouring.percent!(host);
   return value === undefined ? "not known" : `${value} %`;

@@ -30,7 +30,7 @@ interface Watched {
 const RETRY_FIRST_MS = 1_000;
 const RETRY_MAX_MS = 30_000;
 const SILENT_MS = 40_000; // the server sends a beat every 15 s
-const JUDGE_MS = 5_000;
+const FRESHNESS_MS = 5_000;
 // Errors that are answers: what is shown is not old because of them.
 const ANSWERS = ["not_found", "invalid_argument", "failed_precondition", "out_of_range", "permission_denied", "unauthenticated", "unimplemented"];
 
@@ -62,11 +62,11 @@ export function useLive<Value>(topic: string): Live<Value> {
   return watched.get(topic)?.news.peek() ?? {};
 }
 
-function judge(): void {
+function updateFreshness(): void {
   const errors = [...watched.values()].filter((one) => one.news.peek().error && !ANSWERS.includes(one.news.peek().error!.code));
   const isSilent = hasOpened && Date.now() - heardMs > SILENT_MS;
   const causes = [...new Set(errors.map((one) => one.news.peek().error!.message))];
-  if (isLost || isSilent) causes.unshift(isLost ? "The server of these pages does not answer." : "The server of these pages has not been heard for a while.");
+  if (isLost || isSilent) causes.unshift(isLost ? "The server of these pages does not answer." : "The server of these pages has been silent for a while.");
   const times = errors.filter((one) => one.news.peek().value !== undefined).map((one) => one.asOfMs);
   if ((isLost || isSilent) && [...watched.values()].some((one) => one.news.peek().value !== undefined)) times.push(heardMs);
   const state = !watched.size ? "none" : causes.length ? "stale" : hasOpened ? "live" : "connecting";
@@ -74,7 +74,7 @@ function judge(): void {
   if (JSON.stringify(found) !== JSON.stringify(freshness.peek())) freshness.value = found;
 }
 
-setInterval(judge, JUDGE_MS);
+setInterval(updateFreshness, FRESHNESS_MS);
 
 function connectSoon(): void {
   if (isDue) return;
@@ -82,7 +82,7 @@ function connectSoon(): void {
   setTimeout(() => {
     isDue = false;
     connect();
-    judge();
+    updateFreshness();
   }); // once for all components of a page
 }
 
@@ -104,12 +104,12 @@ function connect(): void {
   fresh.onopen = () => {
     retryMs = RETRY_FIRST_MS;
     heard();
-    judge();
+    updateFreshness();
   };
   fresh.onerror = () => {
     if (stream !== fresh) return;
     isLost = true;
-    judge();
+    updateFreshness();
     if (fresh.readyState !== EventSource.CLOSED) return; // it tries again by itself
     setTimeout(connect, retryMs);
     retryMs = Math.min(retryMs * 2, RETRY_MAX_MS);
@@ -120,11 +120,11 @@ function connect(): void {
       heard();
       const one = watched.get(topic);
       if (!one) return;
-      const told = JSON.parse(event.data) as { value?: any; error?: { code: string; message: string }; asOfMs?: number };
+      const message = JSON.parse(event.data) as { value?: any; error?: { code: string; message: string }; asOfMs?: number };
       const before = one.news.peek().value;
-      if (told.error) one.asOfMs = told.asOfMs ?? one.asOfMs;
-      one.news.value = told.error ? { value: before, error: { ...told.error, hasValue: before !== undefined } } : { value: told.value };
-      judge();
+      if (message.error) one.asOfMs = message.asOfMs ?? one.asOfMs;
+      one.news.value = message.error ? { value: before, error: { ...message.error, hasValue: before !== undefined } } : { value: message.value };
+      updateFreshness();
     });
   }
 }

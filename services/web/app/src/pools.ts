@@ -94,7 +94,7 @@ interface PoolNode {
   amounts?: ({ kind: Kind; limit?: number | "Infinity"; slackAllocation?: number } & Partial<Omit<Amounts, "limit">>)[];
 }
 
-export interface PoolTold {
+export interface PoolData {
   pool: PoolNode;
   queues?: { poolPath: string; queue?: string; instanceCount?: number; head: Waiting }[];
   borrowed?: Loan[];

@@ -21,7 +21,7 @@ export interface Schedule {
   runs?: { state?: string; jobId?: string; jobName?: string; startTime?: string; reason?: string }[];
 }
 
-export interface Told {
+export interface Data {
   schedules: Schedule[];
   hasMore: boolean;
 }

@@ -31,7 +31,7 @@ export interface Update {
   awaitingPulse?: boolean;
 }
 
-export interface Told {
+export interface Data {
   job: {
     jobInfo: {
       spec: { name?: string; owner?: string; instanceCount?: number; sla?: { maximumUnavailableInstances?: number; priority?: number } };
@@ -66,12 +66,12 @@ export function lasted(update: Update): string {
 const ENDED = ["SUCCEEDED", "ROLLED_BACK", "ABORTED", "FAILED", "INVALID", ""];
 
 // Whether its latest update is under way, or paused.
-export function isRolling(told: Told): boolean {
-  return !ENDED.includes(word(told.job.jobInfo.status.workflowStatus?.state, "WORKFLOW_STATE_"));
+export function isRolling(data: Data): boolean {
+  return !ENDED.includes(word(data.job.jobInfo.status.workflowStatus?.state, "WORKFLOW_STATE_"));
 }
 
 // Instances that its latest update or restart takes at a time; 0: all.
-export function batchOf({ job: { workflowInfo } }: Told): number {
+export function batchOf({ job: { workflowInfo } }: Data): number {
   return workflowInfo?.updateSpec?.batchSize ?? workflowInfo?.restartSpec?.batchSize ?? 0;
 }
 

@@ -11,6 +11,6 @@ export interface Settings {
 export const settings = signal<Settings>({ temporalUi: "", temporalNamespace: "", viewer: "", mayChange: false });
 
 fetched<Settings>("/settings.json").then(
-  (told) => (settings.value = told),
+  (value) => (settings.value = value),
   () => undefined, // the page says that Peloton does not answer
 );

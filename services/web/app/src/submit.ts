@@ -46,8 +46,8 @@ export async function fileOf(kind: Kind, id: string): Promise<string> {
   if (!found) throw new Error(`there is no ${kind} ${id}`);
   const message = Object.fromEntries(Object.entries(found).filter(([name]) => !SET_BY_THE_API.includes(name)));
   if (message.type === "DAEMON") delete message.instanceCount; // its hosts decide
-  const told = await fetched<{ text: string }>(`/files/${kind}`, { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(message) });
-  return told.text;
+  const file = await fetched<{ text: string }>(`/files/${kind}`, { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(message) });
+  return file.text;
 }
 
 // Throws what is wrong with the path.

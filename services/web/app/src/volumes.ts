@@ -17,7 +17,7 @@ export interface Volume {
   podState?: string;
 }
 
-export interface Told {
+export interface Data {
   volumes: Volume[];
   hasMore: boolean;
 }

@@ -1,6 +1,6 @@
 // A host: how full it is, what runs on it for whom, its labels, and its maintenance.
 import { amount, called, count, KIND_NAMES, KINDS, type Kind, percent } from "../format";
-import { of, type Pod, stateWord, type Told } from "../host";
+import { of, type Pod, stateWord, type Data } from "../host";
 import { useLive } from "../live";
 import { poolHref } from "../pools";
 import type { PageProps } from "./all";
@@ -17,7 +17,7 @@ import { Cards } from "../parts/cards";
 const BLOCK_MIN = 4; // percent of the width, so that there is something to point at
 
 export default function Host({ arguments: { name = "" } }: PageProps) {
-  const { value, error } = useLive<Told>(`host:${name}`);
+  const { value, error } = useLive<Data>(`host:${name}`);
   if (!value) return <><Absent what="host" name={name} error={error} all={{ href: "/hosts", title: "All hosts" }} />{error && <HostEvents hostname={name} />}</>;
   const { host, pods, maintenance } = value;
   const notes = [host.avoided && `Pods go to other hosts where possible: the host is avoided ${host.avoided}`, host.reserved && `It is reserved ${host.reserved}`, host.marked && `It is marked ${host.marked}`];
@@ -31,7 +31,7 @@ export default function Host({ arguments: { name = "" } }: PageProps) {
         {host.ip && <span>{host.ip}</span>}
       </p>
       {notes.filter(Boolean).map((note) => <p key={note}>{note}</p>)}
-      <Amounts told={value} />
+      <Amounts data={value} />
       <Blocks pods={pods.pods ?? []} capacity={of(host.capacity, "cpu")} />
       <Pods pods={pods.pods ?? []} hasMore={pods.hasMore ?? false} />
       <Drain hostname={host.hostname} maintenance={maintenance} />
@@ -45,7 +45,7 @@ export default function Host({ arguments: { name = "" } }: PageProps) {
   );
 }
 
-function Amounts({ told: { host } }: { told: Told }) {
+function Amounts({ data: { host } }: { data: Data }) {
   if (!host.capacity) return <p class="quiet">Its resources are not known while it is away.</p>;
   return (
     <section aria-label="Amounts">
@@ -64,7 +64,7 @@ function Amounts({ told: { host } }: { told: Told }) {
   );
 }
 
-function Amount({ kind, host }: { kind: Kind; host: Told["host"] }) {
+function Amount({ kind, host }: { kind: Kind; host: Data["host"] }) {
   const capacity = of(host.capacity, kind);
   if (!capacity) return null;
   const taken = capacity - of(host.free, kind);

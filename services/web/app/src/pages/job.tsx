@@ -24,14 +24,14 @@ import { useTitle } from "../title";
 
 const STOPPING = ["KILLED", "DELETED"]; // goals that a user has set
 
-interface Told {
+interface Data {
   row: Row;
   why?: Why;
   problem?: string;
 }
 
 export default function Job({ arguments: { id = "" } }: PageProps) {
-  const { value, error } = useLive<Told>(`job:${id}`);
+  const { value, error } = useLive<Data>(`job:${id}`);
   useTitle(value?.row.name ? `${value.row.name} Job` : "");
   if (!value) return <Absent what="job" name={id} error={error} all={{ href: "/jobs", title: "All jobs" }} />;
   const { row } = value;

@@ -28,7 +28,7 @@ interface Amounts {
   slackHeld?: number;
 }
 
-interface Told {
+interface Data {
   overview: {
     clusters?: { cluster: string; clusterKind?: string; isSilent?: boolean; amounts?: Amounts[]; hosts?: { total?: number; states?: Record<string, number>; marks?: Record<string, number>; inMaintenance?: number; avoided?: number } }[];
     jobs?: Record<string, string>;
@@ -46,18 +46,18 @@ interface Told {
 const SUBJECTS: Record<string, string> = { SUBJECT_KIND_HOST: "/hosts/", SUBJECT_KIND_JOB: "/jobs/", SUBJECT_KIND_POOL: "/pools" };
 
 export default function Overview() {
-  const { value, error } = useLive<Told>("overview");
+  const { value, error } = useLive<Data>("overview");
   return (
     <>
       <h1>Overview</h1>
       <Stale error={error} />
-      {value ? <Shown told={value} /> : !error && <p class="quiet" aria-busy="true">Loading</p>}
+      {value ? <Shown data={value} /> : !error && <p class="quiet" aria-busy="true">Loading</p>}
       <SameAs command="peloton overview" service="peloton.api.v0.overview.OverviewService" method="GetOverview" />
     </>
   );
 }
 
-function Shown({ told: { overview, demand } }: { told: Told }) {
+function Shown({ data: { overview, demand } }: { data: Data }) {
   const clusters = overview.clusters ?? [];
   const kinds = KINDS.filter((kind) => clusters.some((one) => one.amounts?.some((each) => each.kind === kind && each.capacity)));
   return (
@@ -151,7 +151,7 @@ function Capacity({ kind, all, demand }: { kind: Kind; all: Amounts[]; demand: n
   );
 }
 
-function Clusters({ clusters }: { clusters: NonNullable<Told["overview"]["clusters"]> }) {
+function Clusters({ clusters }: { clusters: NonNullable<Data["overview"]["clusters"]> }) {
   return (
     <Cards>
       <table>
@@ -175,7 +175,7 @@ function Clusters({ clusters }: { clusters: NonNullable<Told["overview"]["cluste
   );
 }
 
-function HostsInShort({ clusters }: { clusters: NonNullable<Told["overview"]["clusters"]> }) {
+function HostsInShort({ clusters }: { clusters: NonNullable<Data["overview"]["clusters"]> }) {
   const { hosts, error } = useHosts();
   const colouring = COLOURINGS.find((one) => one.name === parameter("colour")) ?? COLOURINGS[0]!;
   const states = new Map<string, number>();
@@ -193,7 +193,7 @@ function HostsInShort({ clusters }: { clusters: NonNullable<Told["overview"]["cl
   );
 }
 
-function Work({ overview }: { overview: Told["overview"] }) {
+function Work({ overview }: { overview: Data["overview"] }) {
   const line = (counts: Record<string, string> | undefined) =>
     Object.entries(counts ?? {}).sort(([, one], [, other]) => Number(other) - Number(one)).map(([state, many]) => <span key={state}>{count(Number(many))} <State state={state} /></span>);
   return (
@@ -209,7 +209,7 @@ function Work({ overview }: { overview: Told["overview"] }) {
   );
 }
 
-function Leaders({ overview }: { overview: Told["overview"] }) {
+function Leaders({ overview }: { overview: Data["overview"] }) {
   return (
     <section aria-label="Leaders" class="minor">
       <h2>Leaders</h2>

@@ -11,13 +11,13 @@ import { PoolPlan } from "../parts/pool-plan";
 import { Loans, Queue } from "../parts/pool-queue";
 import { Absent, Stale } from "../parts/problem";
 import { SameAs } from "../parts/same-as";
-import { amountsOf, nameOf, type Pool as PoolRow, poolHref, poolOf, type PoolTold, type Row, scaleOf } from "../pools";
+import { amountsOf, nameOf, type Pool as PoolRow, poolHref, poolOf, type PoolData, type Row, scaleOf } from "../pools";
 import { go } from "../router";
 import { RESPOOLS } from "../submit";
 
 export default function Pool({ arguments: { path: rest = "" } }: PageProps) {
   const path = `/${rest}`;
-  const { value, error } = useLive<PoolTold>(`pool:${path}`);
+  const { value, error } = useLive<PoolData>(`pool:${path}`);
   const tree = useLive<Row[]>("pools").value?.map(poolOf) ?? [];
   if (!value) return <Absent what="pool" name={path} error={error} all={{ href: "/pools", title: "All pools" }} />;
   const amounts = amountsOf(value.pool);
@@ -51,8 +51,8 @@ export default function Pool({ arguments: { path: rest = "" } }: PageProps) {
           </Confirm>
         </p>
       )}
-      <Queue told={value} path={path} />
-      <Loans told={value} />
+      <Queue data={value} path={path} />
+      <Loans data={value} />
       <p><KindChoice kinds={kinds.length ? kinds : KINDS} chosen={kind} /></p>
       {below.length > 0 && <Below pools={below} kind={kind} />}
       <PoolHistory path={path} kind={kind} />

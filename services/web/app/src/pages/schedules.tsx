@@ -11,11 +11,11 @@ import { State } from "../parts/state";
 import { Time } from "../parts/time";
 import { Typed } from "../parts/typed";
 import { parameter, setParameters } from "../router";
-import { type Schedule, SERVICE, timesText, type Told } from "../schedules";
+import { type Schedule, SERVICE, timesText, type Data } from "../schedules";
 
 export default function Schedules() {
   const pool = parameter("pool");
-  const { value, error } = useLive<Told>(`schedules:${pool || "/"}`);
+  const { value, error } = useLive<Data>(`schedules:${pool || "/"}`);
   const schedules = value?.schedules ?? [];
   return (
     <>

@@ -14,7 +14,7 @@ import { logHref } from "../parts/logs";
 import { TroubleBanner } from "../parts/trouble";
 import { Versions } from "../parts/versions";
 import { poolHref } from "../pools";
-import { isRolling, type Pod, SERVICE, type Told, versionOf, word } from "../service";
+import { isRolling, type Pod, SERVICE, type Data, versionOf, word } from "../service";
 import { useTitle } from "../title";
 import { Cards } from "../parts/cards";
 
@@ -22,7 +22,7 @@ const GRANTS_SHOWN = 20;
 const ENDED = ["SUCCEEDED", "FAILED", "KILLED", "LOST"];
 
 export default function Service({ arguments: { id = "" } }: PageProps) {
-  const { value, error } = useLive<Told>(`service:${id}`);
+  const { value, error } = useLive<Data>(`service:${id}`);
   const name = value?.job.jobInfo.spec.name;
   useTitle(name ? `${name} Service` : "");
   if (!value) return <Absent what="service" name={id} error={error} all={{ href: "/services", title: "All services" }} />;
@@ -38,21 +38,21 @@ export default function Service({ arguments: { id = "" } }: PageProps) {
         <a href={`/submit?kind=service&from=${id}&pool=${encodeURIComponent(value.poolPath)}`}>edit and submit again</a>
       </p>
       <TroubleBanner id={id} trouble={value.trouble} />
-      <ServiceSteer id={id} told={value} isRolling={isRolling(value)} />
+      <ServiceSteer id={id} data={value} isRolling={isRolling(value)} />
       {value.why && (value.trouble.length ? <details class="quiet"><summary>Why its instances do not run</summary><p class="lines">{value.why}</p></details> : <p class="quiet lines">{value.why}</p>)}
-      <Rollout id={id} told={value} />
-      <Side told={value} />
-      <Sla told={value} />
+      <Rollout id={id} data={value} />
+      <Side data={value} />
+      <Sla data={value} />
       <Pods id={id} pods={value.pods} total={spec.instanceCount ?? 0} />
-      <Versions id={id} told={value} />
+      <Versions id={id} data={value} />
       <SameAs command={`peloton job stateless get ${id}`} service={SERVICE} method="GetJob" request={{ jobId: { value: id } }} />
     </>
   );
 }
 
-function Side({ told }: { told: Told }) {
+function Side({ data }: { data: Data }) {
   const versions = new Map<string, Pod[]>();
-  for (const pod of told.pods) {
+  for (const pod of data.pods) {
     const version = versionOf(pod[3]);
     versions.set(version, [...(versions.get(version) ?? []), pod]);
   }
@@ -82,11 +82,11 @@ function Side({ told }: { told: Told }) {
   );
 }
 
-function Sla({ told }: { told: Told }) {
-  const { spec } = told.job.jobInfo;
+function Sla({ data }: { data: Data }) {
+  const { spec } = data.job.jobInfo;
   const allowed = spec.sla?.maximumUnavailableInstances ?? 0;
-  const away = told.pods.filter(([, state]) => state !== "RUNNING").length;
-  const disruptions = (told.job.disruptions ?? []).slice(0, GRANTS_SHOWN);
+  const away = data.pods.filter(([, state]) => state !== "RUNNING").length;
+  const disruptions = (data.job.disruptions ?? []).slice(0, GRANTS_SHOWN);
   return (
     <section aria-label="SLA" class="minor">
       <h2>SLA</h2>

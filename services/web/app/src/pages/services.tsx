@@ -24,7 +24,7 @@ interface Row {
   update?: { state?: string; doneCount?: number; failedCount?: number; failedRunCount?: number; totalCount?: number; waitingFor?: string; stalledTime?: string };
 }
 
-interface Told {
+interface Data {
   jobs?: Row[];
   nextPageToken?: string;
   previousPageToken?: string;
@@ -41,7 +41,7 @@ export default function Services() {
     pageSize: PAGE_SIZE,
     pageToken: parameter("page"),
   };
-  const { value, error } = useLive<Told>(`jobs:${JSON.stringify(request)}`);
+  const { value, error } = useLive<Data>(`jobs:${JSON.stringify(request)}`);
   const jobs = value?.jobs ?? [];
   const isFiltered = [...Object.keys(FILTERS), "page"].some(parameter);
   return (

@@ -8,10 +8,10 @@ import { Stale } from "../parts/problem";
 import { SameAs } from "../parts/same-as";
 import { State } from "../parts/state";
 import { Time } from "../parts/time";
-import { SERVICE, stateOf, type Told, type Volume } from "../volumes";
+import { SERVICE, stateOf, type Data, type Volume } from "../volumes";
 
 export default function Volumes() {
-  const { value, error } = useLive<Told>("volumes");
+  const { value, error } = useLive<Data>("volumes");
   const volumes = value?.volumes ?? [];
   return (
     <>

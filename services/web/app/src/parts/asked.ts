@@ -12,24 +12,24 @@ export interface Asked<Answer> {
 }
 
 export function useAsked<Answer>(question: string, ask: () => Promise<Answer>): Asked<Answer> {
-  const [told, setTold] = useState<{ of?: string; value?: Answer; error?: Error }>({});
+  const [outcome, setOutcome] = useState<{ of?: string; value?: Answer; error?: Error }>({});
   const [turn, setTurn] = useState(0);
   const asking = `${turn} ${question}`;
   const again = () => setTurn((count) => count + 1);
   useEffect(() => {
     let isOld = false;
     ask().then(
-      (value) => !isOld && setTold({ of: asking, value }),
-      (error: Error) => !isOld && setTold((before) => ({ ...before, of: asking, error })),
+      (value) => !isOld && setOutcome({ of: asking, value }),
+      (error: Error) => !isOld && setOutcome((before) => ({ ...before, of: asking, error })),
     );
     return () => {
       isOld = true;
     };
   }, [asking]);
   useEffect(() => {
-    if (!told.error || !isPassing(told.error)) return;
+    if (!outcome.error || !isPassing(outcome.error)) return;
     const timer = setTimeout(again, RETRY_MS);
     return () => clearTimeout(timer);
-  }, [told.error]);
-  return { value: told.value, error: told.error, isBusy: told.of !== asking, again };
+  }, [outcome.error]);
+  return { value: outcome.value, error: outcome.error, isBusy: outcome.of !== asking, again };
 }

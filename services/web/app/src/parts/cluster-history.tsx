@@ -35,20 +35,20 @@ export function ClusterHistory({ kinds }: { kinds: Kind[] }) {
       <h2>Over time</h2>
       <p class="buttons"><KindChoice kinds={kinds} chosen={kind} /> <RangeChoice chosen={hours} /></p>
       <Stale error={error} />
-      {value ? <Chart told={value} kind={kind} /> : !error && <p class="quiet" aria-busy="true">Loading</p>}
+      {value ? <Chart data={value} kind={kind} /> : !error && <p class="quiet" aria-busy="true">Loading</p>}
     </section>
   );
 }
 
-function Chart({ told, kind }: { told: OverTime; kind: Kind }) {
-  const { timesS, layers, lines, isYoung } = useMemo(() => drawn(told), [told]);
-  if (!told.isRecorded) {
+function Chart({ data, kind }: { data: OverTime; kind: Kind }) {
+  const { timesS, layers, lines, isYoung } = useMemo(() => drawn(data), [data]);
+  if (!data.isRecorded) {
     return <Empty command="peloton overview history">Nothing was recorded in that time: the first point comes within a minute.</Empty>;
   }
   const shown = (value: number) => amount(kind, value);
   const all = [...layers, ...lines];
-  const step = duration(told.stepS);
-  const missing = Object.entries(told.missing);
+  const step = duration(data.stepS);
+  const missing = Object.entries(data.missing);
   return (
     <>
       {isDrawn(layers) ? <Stack label={`${KIND_NAMES[kind]} of the clusters over time; the tables below have its numbers`} timesS={timesS} layers={layers} lines={lines} marks={NO_MARKS} shown={shown} /> : <Undrawn step={step} />}

@@ -3,7 +3,7 @@
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { count } from "../format";
 import { hostHref } from "../host";
-import { type Colouring, type Host, told } from "../hosts";
+import { type Colouring, type Host, describe } from "../hosts";
 import { go } from "../router";
 import { colour, theme } from "../theme";
 import { toneOf } from "./state";
@@ -71,7 +71,7 @@ export function HeatMap({ hosts, colouring }: { hosts: Host[]; colouring: Colour
 }
 
 function described(host: Host, colouring: Colouring): string {
-  const parts = [`${colouring.title} ${told(host, colouring)}`, host.state.toLowerCase(), count(host.pods, "pod")];
+  const parts = [`${colouring.title} ${describe(host, colouring)}`, host.state.toLowerCase(), count(host.pods, "pod")];
   if (host.mark && host.mark !== "GREEN") parts.push(`marked ${host.mark.toLowerCase()}`);
   if (host.isMaintained) parts.push("in maintenance");
   if (host.isAvoided) parts.push("avoided");
@@ -82,7 +82,7 @@ function summed(hosts: Host[], colouring: Colouring): string {
   const counts = new Map<string, number>();
   for (const host of hosts) {
     const value = colouring.percent?.(host);
-    const key = colouring.word ? told(host, colouring) : value === undefined ? "not known" : value >= 90 ? "90 % or more" : value >= 50 ? "50 to 89 %" : "less than 50 %";
+    const key = colouring.word ? describe(host, colouring) : value === undefined ? "not known" : value >= 90 ? "90 % or more" : value >= 50 ? "50 to 89 %" : "less than 50 %";
     counts.set(key, (counts.get(key) ?? 0) + 1);
   }
   return [...counts].sort(([, one], [, other]) => other - one).map(([key, hosts]) => (colouring.word ? `${count(hosts)} ${key}` : `${key}: ${count(hosts, "host")}`)).join(", ");

@@ -137,9 +137,9 @@ export function Log({ job, instance, run, file, isWhole = false }: { job: string
     setFound(null);
     setSearching(true);
     try {
-      const told = await fetched<Omit<Found, "text">>(address("/search", `&text=${encodeURIComponent(text)}`));
-      setFound({ ...told, text });
-      choose({ ...told, text }, 0);
+      const answer = await fetched<Omit<Found, "text">>(address("/search", `&text=${encodeURIComponent(text)}`));
+      setFound({ ...answer, text });
+      choose({ ...answer, text }, 0);
     } catch (error) {
       setFault((error as Error).message);
     } finally {

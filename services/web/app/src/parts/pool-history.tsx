@@ -21,26 +21,26 @@ export function PoolHistory({ path, kind }: { path: string; kind: Kind }) {
       <h2>Over time</h2>
       <p><RangeChoice chosen={hours} /></p>
       <Stale error={error} />
-      {value ? <Chart told={value} kind={kind} /> : !error && <p class="quiet" aria-busy="true">Loading</p>}
+      {value ? <Chart data={value} kind={kind} /> : !error && <p class="quiet" aria-busy="true">Loading</p>}
     </section>
   );
 }
 
-function Chart({ told: all, kind }: { told: OverTime; kind: Kind }) {
-  const told = useMemo(() => recorded(all), [all]);
-  const { timesS, layers, lines, marks } = useMemo(() => drawn(told), [told]);
-  const [own] = told.pools;
+function Chart({ data: all, kind }: { data: OverTime; kind: Kind }) {
+  const data = useMemo(() => recorded(all), [all]);
+  const { timesS, layers, lines, marks } = useMemo(() => drawn(data), [data]);
+  const [own] = data.pools;
   if (!own?.isRecorded) {
     return <Empty command={`peloton respool history ${own?.path ?? "/"}`}>Nothing was recorded in that time: the first point comes within a minute.</Empty>;
   }
   const shown = (value: number) => amount(kind, value);
-  const step = duration(told.stepS);
+  const step = duration(data.stepS);
   return (
     <>
       {isDrawn(layers) ? <Stack label={`Allocation of ${own.path} by pool over time; the table below has its numbers`} timesS={timesS} layers={layers} lines={lines} marks={marks} shown={shown} /> : <Undrawn step={step} />}
       <Cards>
         <table>
-          <caption>Allocation in intervals of {step}{told.start !== all.start && `; nothing was recorded before ${time(timesS[0]! * 1000)}`}</caption>
+          <caption>Allocation in intervals of {step}{data.start !== all.start && `; nothing was recorded before ${time(timesS[0]! * 1000)}`}</caption>
           <thead><tr><th>Pool</th><th class="figure">First</th><th class="figure">Last</th><th class="figure">Most</th></tr></thead>
           <tbody>
             {layers.map((layer, index) => (
@@ -54,17 +54,17 @@ function Chart({ told: all, kind }: { told: OverTime; kind: Kind }) {
           </tbody>
         </table>
       </Cards>
-      <Preemptions told={told} timesS={timesS} />
+      <Preemptions data={data} timesS={timesS} />
     </>
   );
 }
 
-function Preemptions({ told, timesS }: { told: OverTime; timesS: number[] }) {
-  if (!told.marks.length) return <p class="quiet">No pods were preempted in that time.</p>;
-  const latest = [...told.marks].sort(([one], [other]) => other - one).slice(0, MARKS_SHOWN);
+function Preemptions({ data, timesS }: { data: OverTime; timesS: number[] }) {
+  if (!data.marks.length) return <p class="quiet">No pods were preempted in that time.</p>;
+  const latest = [...data.marks].sort(([one], [other]) => other - one).slice(0, MARKS_SHOWN);
   return (
     <details>
-      <summary>▼ {count(told.marks.length, "preemption")}</summary>
+      <summary>▼ {count(data.marks.length, "preemption")}</summary>
       <ul>
         {latest.map(([index, path, forPool, instances]) => (
           <li key={`${index} ${path} ${forPool}`}>
@@ -84,21 +84,21 @@ interface Drawn {
   marks: { index: number; text: string }[];
 }
 
-function recorded(told: OverTime): OverTime {
-  const begin = beginOf(told.pools.map((pool) => pool.allocation), told.count);
-  if (!begin) return told;
-  const pools = told.pools.map((pool) => ({
+function recorded(data: OverTime): OverTime {
+  const begin = beginOf(data.pools.map((pool) => pool.allocation), data.count);
+  if (!begin) return data;
+  const pools = data.pools.map((pool) => ({
     ...pool, allocation: pool.allocation.slice(begin), entitlement: pool.entitlement?.slice(begin), reservation: pool.reservation?.slice(begin),
   }));
-  const marks = told.marks.map(([index, ...mark]): OverTime["marks"][number] => [index - begin, ...mark]);
-  return { ...told, start: new Date(new Date(told.start).getTime() + begin * told.stepS * 1000).toISOString(), count: told.count - begin, pools, marks };
+  const marks = data.marks.map(([index, ...mark]): OverTime["marks"][number] => [index - begin, ...mark]);
+  return { ...data, start: new Date(new Date(data.start).getTime() + begin * data.stepS * 1000).toISOString(), count: data.count - begin, pools, marks };
 }
 
 // The pools with the most of it, the others together as the last layer.
-function drawn(told: OverTime): Drawn {
-  const start = new Date(told.start).getTime() / 1000;
-  const timesS = Array.from({ length: told.count }, (_, index) => start + index * told.stepS);
-  const [own, ...below] = told.pools;
+function drawn(data: OverTime): Drawn {
+  const start = new Date(data.start).getTime() / 1000;
+  const timesS = Array.from({ length: data.count }, (_, index) => start + index * data.stepS);
+  const [own, ...below] = data.pools;
   const parts = (below.length ? below : own ? [own] : []).map((pool) => ({ path: pool.path, values: pool.allocation }));
   parts.sort((one, other) => sum(other.values) - sum(one.values));
   const layers: Drawn["layers"] = parts.slice(0, LAYERS_MAX).map(({ path, values }) => ({ name: nameOf(path), values, href: poolHref(path) }));
@@ -108,7 +108,7 @@ function drawn(told: OverTime): Drawn {
     layers.push({ name: `${others.length} others`, values });
   }
   const lines = own ? [{ name: own.path === "/" ? "capacity" : "entitlement", values: (own.path === "/" ? own.reservation : own.entitlement) ?? [] }] : [];
-  const marks = told.marks.map(([index, path, forPool, instances]) => ({ index, text: `${instances} of ${path} for ${forPool}` }));
+  const marks = data.marks.map(([index, path, forPool, instances]) => ({ index, text: `${instances} of ${path} for ${forPool}` }));
   return { timesS, layers, lines, marks };
 }
 

@@ -1,6 +1,6 @@
 // A pool's queue in order, and why each waits; who lends to whom.
 import { amount, called, count, type Kind } from "../format";
-import { poolHref, type PoolTold, type Waiting } from "../pools";
+import { poolHref, type PoolData, type Waiting } from "../pools";
 import { Empty } from "./empty";
 import { Cards } from "./cards";
 
@@ -8,14 +8,14 @@ const QUEUE_TEXTS: Record<string, string> = {
   QUEUE_NON_PREEMPTIBLE: "non-preemptible", QUEUE_CONTROLLER: "controllers", QUEUE_REVOCABLE: "revocable", QUEUE_ORDINARY: "ordinary",
 };
 
-export function Queue({ told, path }: { told: PoolTold; path: string }) {
-  const { waiting = [], pool } = told;
+export function Queue({ data, path }: { data: PoolData; path: string }) {
+  const { waiting = [], pool } = data;
   const gangs = pool.queuedGangs ?? 0;
   const shown = waiting.reduce((sum, one) => sum + (one.gangCount ?? 0), 0);
   return (
     <section aria-label="Queue">
       <h2>Queue</h2>
-      {!pool.isLeaf && <Heads told={told} />}
+      {!pool.isLeaf && <Heads data={data} />}
       {pool.isLeaf && !waiting.length && <Empty command={`peloton job create ${path} examples/tutorial/hello.yaml`}>Nothing waits in this pool.</Empty>}
       {waiting.length > 0 && (
         <Cards isTall>
@@ -48,8 +48,8 @@ function QueueRow({ one }: { one: Waiting }) {
 }
 
 // Of an inner pool: the first of each queue below it.
-function Heads({ told }: { told: PoolTold }) {
-  const { queues = [] } = told;
+function Heads({ data }: { data: PoolData }) {
+  const { queues = [] } = data;
   if (!queues.length) return <p class="quiet">Nothing waits in the pools below.</p>;
   return (
     <Cards>
@@ -71,8 +71,8 @@ function Heads({ told }: { told: PoolTold }) {
   );
 }
 
-export function Loans({ told }: { told: PoolTold }) {
-  const { borrowed = [], lenders = [], lent = [], borrowers = [] } = told;
+export function Loans({ data }: { data: PoolData }) {
+  const { borrowed = [], lenders = [], lent = [], borrowers = [] } = data;
   if (!borrowed.length && !lent.length) return null;
   return (
     <section aria-label="Borrowed and lent">

@@ -1,6 +1,6 @@
 // The latest update of a service: how far it is, what it waits for, and how to steer it.
 import { count } from "../format";
-import { batchOf, isRolling, lasted, steer, type Told, versionOf, word } from "../service";
+import { batchOf, isRolling, lasted, steer, type Data, versionOf, word } from "../service";
 import { Bar } from "./bar";
 import { Confirm } from "./confirm";
 import { State } from "./state";
@@ -9,19 +9,19 @@ function sentence(name: string): string {
   return name.slice(0, 1) + name.slice(1).toLowerCase();
 }
 
-export function Rollout({ id, told }: { id: string; told: Told }) {
-  const { status } = told.job.jobInfo;
+export function Rollout({ id, data }: { id: string; data: Data }) {
+  const { status } = data.job.jobInfo;
   const update = status.workflowStatus;
   const state = word(update?.state, "WORKFLOW_STATE_");
   if (!update || !state || state === "INVALID") return null;
   const { numInstancesCompleted: done = 0, numInstancesFailed: failed = 0, numInstancesRemaining: rest = 0, numRunsFailed: failedRuns = 0 } = update;
   const current = update.instancesCurrent?.length ?? 0;
   const total = done + failed + rest;
-  const batch = batchOf(told);
+  const batch = batchOf(data);
   const batches = batch ? `, batches of ${count(batch)}: ${Math.ceil((done + failed) / batch)} of ${Math.ceil(total / batch)} done` : ", all at once";
   const runs = failedRuns ? `, ${count(failedRuns, "run")} failed` : "";
   const version = status.version?.value;
-  const isOver = !isRolling(told);
+  const isOver = !isRolling(data);
   return (
     <section aria-label="Rollout">
       <h2>{sentence(word(update.type, "WORKFLOW_TYPE_") || "CHANGE")} to version {versionOf(update.version?.value)}</h2>

@@ -2,11 +2,11 @@
 import { useState } from "preact/hooks";
 import { call } from "../api";
 import { count } from "../format";
-import { SERVICE, type Told, word } from "../service";
+import { SERVICE, type Data, word } from "../service";
 import { Confirm } from "./confirm";
 
-export function ServiceSteer({ id, told, isRolling }: { id: string; told: Told; isRolling: boolean }) {
-  const { spec, status } = told.job.jobInfo;
+export function ServiceSteer({ id, data, isRolling }: { id: string; data: Data; isRolling: boolean }) {
+  const { spec, status } = data.job.jobInfo;
   const name = spec.name || id;
   const [batch, setBatch] = useState(spec.sla?.maximumUnavailableInstances || 1);
   const total = spec.instanceCount ?? 0;

@@ -19,7 +19,7 @@ export interface Read {
 
 // What the command line says of the text, a moment after it was typed.
 export function useRead(kind: Kind, text: string, editor: Editor | null): Read {
-  const [told, setTold] = useState<Read>({ of: null, faults: [] });
+  const [outcome, setOutcome] = useState<Read>({ of: null, faults: [] });
   const [turn, setTurn] = useState(0);
   useEffect(() => {
     if (!editor) return;
@@ -31,7 +31,7 @@ export function useRead(kind: Kind, text: string, editor: Editor | null): Read {
       const beyond = editor.bounds().filter((one) => !first.some((other) => other.line === one.line));
       const faults = [...first, ...beyond].sort((one, other) => one.line - other.line);
       editor.show(faults);
-      setTold({ ...found, of: text, faults });
+      setOutcome({ ...found, of: text, faults });
     };
     const timer = setTimeout(() => {
       read(kind, text).then(
@@ -49,7 +49,7 @@ export function useRead(kind: Kind, text: string, editor: Editor | null): Read {
       clearTimeout(retry);
     };
   }, [kind, text, editor, turn]);
-  return told;
+  return outcome;
 }
 
 export function EditorBox({ kind, initial, changed, ready }: { kind: Kind; initial: string; changed: (text: string) => void; ready: (editor: Editor) => void }) {

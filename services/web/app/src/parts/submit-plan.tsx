@@ -39,19 +39,19 @@ export type Planned = JobPlanned | (PoolPlanned & { poolPath: string; isNew?: bo
 
 // ``state`` identifies the text and the pool that were planned; a plan of another state is not shown.
 export function usePlan(state: string) {
-  const [told, setTold] = useState<{ of: string; plan?: Planned; wanted?: Wanted; failure?: string; isAsking?: boolean }>({ of: "" });
+  const [outcome, setOutcome] = useState<{ of: string; plan?: Planned; wanted?: Wanted; failure?: string; isAsking?: boolean }>({ of: "" });
   const ask = async (wanted: Wanted) => {
-    setTold({ of: state, isAsking: true });
+    setOutcome({ of: state, isAsking: true });
     try {
       const { service, method, request } = planCall(wanted);
       const plan = await call<Planned>(service, method, request);
-      setTold({ of: state, plan, wanted });
+      setOutcome({ of: state, plan, wanted });
     } catch (error) {
-      setTold({ of: state, failure: (error as Error).message });
+      setOutcome({ of: state, failure: (error as Error).message });
     }
   };
-  useEffect(() => setTold((before) => (before.of === state ? before : { of: "" })), [state]);
-  return { ...(told.of === state ? told : {}), ask } as { plan?: Planned; wanted?: Wanted; failure?: string; isAsking?: boolean; ask: typeof ask };
+  useEffect(() => setOutcome((before) => (before.of === state ? before : { of: "" })), [state]);
+  return { ...(outcome.of === state ? outcome : {}), ask } as { plan?: Planned; wanted?: Wanted; failure?: string; isAsking?: boolean; ask: typeof ask };
 }
 
 // One line that sums up a plan.

@@ -82,7 +82,7 @@ export function TerminalPanel({ job, instance, containers, isRunning }: Props) {
           <input type="checkbox" checked={isAloud} onChange={(event) => aloud(event.currentTarget.checked)} /> Read aloud by a screen reader
         </label>
       </form>
-      <p role="status" class={stage === "ended" ? "terminal-end" : "quiet"}>{told(stage, ended, isRunning)}</p>
+      <p role="status" class={stage === "ended" ? "terminal-end" : "quiet"}>{statusText(stage, ended, isRunning)}</p>
       {warning && <p class="stale" role="alert">{warning}</p>}
       <div class="terminal-screen" ref={place} hidden={stage === "before"} data-varies />
       <p class="quiet">
@@ -98,8 +98,8 @@ export function TerminalPanel({ job, instance, containers, isRunning }: Props) {
   }
 }
 
-function told(stage: Stage, ended: Ended, isRunning: boolean): string {
-  if (stage === "before") return isRunning ? "No session" : "The pod does not run: there is nothing to open a terminal in";
+function statusText(stage: Stage, ended: Ended, isRunning: boolean): string {
+  if (stage === "before") return isRunning ? "No session" : "The pod is not running: no terminal can be opened";
   if (stage === "opening") return "Connecting";
   if (stage === "open") return "Connected";
   return ended.exitCode !== undefined ? `The command has ended with exit code ${ended.exitCode}` : `The session has ended: ${ended.problem}`;

@@ -1,7 +1,7 @@
 // The history of a service: its updates, what differs between two versions, and the way back.
 import { useState } from "preact/hooks";
 import { call } from "../api";
-import { batchOf, lasted, SERVICE, type Told, type Update, versionOf, word } from "../service";
+import { batchOf, lasted, SERVICE, type Data, type Update, versionOf, word } from "../service";
 import { useAsked } from "./asked";
 import { Confirm } from "./confirm";
 import { Stale } from "./problem";
@@ -18,8 +18,8 @@ async function specAt(id: string, version: string): Promise<object> {
   return answer.jobInfo.spec;
 }
 
-export function Versions({ id, told }: { id: string; told: Told }) {
-  const now = told.job.jobInfo.status;
+export function Versions({ id, data }: { id: string; data: Data }) {
+  const now = data.job.jobInfo.status;
   const current = now.version?.value ?? "";
   const { value, error, isBusy } = useAsked(`${id} ${current} ${now.workflowStatus?.state}`, () =>
     call<{ workflowInfos?: { status: Update }[] }>(SERVICE, "ListJobWorkflows", { jobId: { value: id }, updatesLimit: UPDATES_SHOWN }),
@@ -27,7 +27,7 @@ export function Versions({ id, told }: { id: string; told: Told }) {
   const updates = (value?.workflowInfos ?? []).map((info) => info.status);
   const known = [...new Set(updates.flatMap((update) => [versionOf(update.version?.value), versionOf(update.prevVersion?.value)]))].filter(Boolean);
   const running = versionOf(current);
-  const batch = batchOf(told);
+  const batch = batchOf(data);
   const rollBack = async (version: string) => {
     const spec = await specAt(id, version);
     await call(SERVICE, "ReplaceJob", { jobId: { value: id }, version: { value: current }, spec, updateSpec: { batchSize: batch } });

@@ -40,7 +40,7 @@ export class Session {
     const scheme = location.protocol === "https:" ? "wss" : "ws";
     this.socket = new WebSocket(`${scheme}://${location.host}/terminal/${asked.job}/${asked.instance}?${query}`);
     this.socket.binaryType = "arraybuffer";
-    this.socket.onmessage = ({ data }) => (typeof data === "string" ? this.told(JSON.parse(data)) : this.written(new Uint8Array(data)));
+    this.socket.onmessage = ({ data }) => (typeof data === "string" ? this.receive(JSON.parse(data)) : this.written(new Uint8Array(data)));
     this.socket.onopen = () => (this.isConnected = true);
     this.socket.onclose = () => this.end({ problem: this.isConnected ? "The connection was lost, and the command was ended with it" : "Peloton does not answer" });
   }
@@ -72,7 +72,7 @@ export class Session {
     }
   }
 
-  private told(message: { open?: boolean; taken?: number; exitCode?: number; problem?: { message: string } }): void {
+  private receive(message: { open?: boolean; taken?: number; exitCode?: number; problem?: { message: string } }): void {
     if (message.open) {
       this.heard.open();
       this.send();
