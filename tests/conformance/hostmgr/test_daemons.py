@@ -133,7 +133,7 @@ def test_nothing_is_followed_before_hosts_are_known(make: Make) -> None:
     """A new leader changes no daemon before the hosts are known, since all hosts would appear lost."""
     world = make(hosts=TWO_CPUS)
     job = a_daemon(world)
-    world.core.cache.are_hosts_known = False
+    world.core.cache._state.are_hosts_known = False
     controller: DaemonReconciler = world.core.daemons
     with pytest.raises(Unavailable, match="not known yet"):
         controller.step(job, -1)
