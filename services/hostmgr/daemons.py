@@ -13,6 +13,8 @@ from collections.abc import Callable, Sequence
 from itertools import islice
 
 from peloton.errors import Unavailable
+from peloton.hosts.daemon_hosts import DaemonFit
+from peloton.hosts.state import HOSTS_UNKNOWN
 from peloton.lifecycle.daemon import FollowPlan
 from peloton.lifecycle.daemon_plan import count_daemon_hosts
 from peloton.model.daemon import DaemonPlan, DaemonReach, DaemonStep, WaitingDaemonPod
@@ -24,9 +26,7 @@ from peloton.model.resources import compute_needed
 from peloton.ports import Lifecycles
 from services.hostmgr.daemon_evictions import DaemonEvictions
 from services.hostmgr.driver import CapacityRequest, ClusterDriver
-from services.hostmgr.hosts.daemon_hosts import DaemonFit
 from services.hostmgr.hosts.host_cache import HostCache
-from services.hostmgr.hosts.host_state import HOSTS_UNKNOWN
 from services.storage.daemons.daemons import Daemons
 
 PODS_PER_STEP_MAX = 1_000

@@ -17,9 +17,13 @@ from peloton.api.convert import collect_labels, volume_spec
 from peloton.api.pod_parts import pod_resources
 from peloton.api.pod_parts import ports as pod_ports
 from peloton.api.v0.task import task_pb2
-from peloton.lifecycle.constraints import HostLabels, Labels
+from peloton.hosts.announced import NOTHING as NOTHING
+from peloton.hosts.announced import Claim as Claim
+from peloton.hosts.announced import FreeResources as FreeResources
+from peloton.hosts.announced import Holder as Holder
+from peloton.hosts.announced import Ports as Ports
+from peloton.hosts.announced import RegisteredHost as RegisteredHost
 from peloton.lifecycle.host_pools import scale_request
-from peloton.model.host import POD_SLOTS_UNLIMITED, HostState
 from peloton.model.host_pool import AT_PAR, Factors
 from peloton.model.ids import Hostname, JobId, PodId
 from peloton.model.job import JobRecord
@@ -28,13 +32,8 @@ from peloton.model.resources import Resources, compute_needed, ordinary
 from peloton.model.secret import Secret
 from peloton.model.volume import VolumeRecord
 
-Ports = tuple[tuple[int, int], ...]
-"""Inclusive port ranges."""
-Holder = tuple[JobId, bool]
-"""A job and whether its gang is meant: a job's gang is placed separately from its other pods."""
 Token = tuple[str, ...]
 """Opaque data that the driver requires to acknowledge a report."""
-NOTHING = Resources()
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,47 +61,6 @@ class Capabilities:
 
 
 # Events of a driver.
-
-
-@dataclass(slots=True)
-class RegisteredHost:
-    """A host of the cluster and its capacity."""
-
-    host_id: str  # changes when the machine is replaced; stored with pods as ``agent_id``
-    hostname: Hostname
-    ip: str
-    capacity: Resources
-    revocable: Resources
-    labels: HostLabels
-    revocable_held: Resources = NOTHING
-    state: HostState = HostState.UP
-    withdrawn: str = ""  # why it is unschedulable by an act of a cluster operator; empty: it is schedulable
-    held: Resources = NOTHING  # by pods of all users of the cluster
-    held_by_others: Resources = NOTHING  # resources of the machine above the capacity, held by others
-    volumes: frozenset[str] | None = frozenset()  # ids of the Peloton volumes on it; None: not listed by the host yet
-    volumes_begun: frozenset[str] = frozenset()  # ids of volumes that are partly created or partly destroyed
-    volumes_mib: int = 0  # disk of these volumes, counted in both capacity and held
-
-    @property
-    def free(self) -> Resources:
-        return Resources(*(max(have - held, 0) for have, held in zip(self.capacity, self.held, strict=True)))
-
-
-@dataclass(slots=True)
-class FreeResources:
-    """An offer: resources of one host that Peloton may use now. Offers of one host add up. A launch consumes an offer
-    whole, and the cluster offers the rest again."""
-
-    resources_id: str
-    hostname: Hostname
-    host_id: str
-    free: Resources
-    revocable: Resources
-    ports: Ports
-    labels: Labels
-    goes_ns: int = 0  # when the cluster takes the host down, 0 = never
-    pod_slots: int = POD_SLOTS_UNLIMITED  # pods that the host accepts, whatever their size
-    volumes: frozenset[str] = frozenset()  # ids of volumes that no pod uses
 
 
 @dataclass(slots=True)
@@ -271,16 +229,6 @@ class PodLaunch(NamedTuple):
         if self.factors == AT_PAR:
             return asked
         return scale_request(asked, self.factors._replace(cpu_percent=100) if self.template.revocable else self.factors)
-
-
-@dataclass(frozen=True, slots=True)
-class Claim:
-    """All offers of a host, claimed for one launch."""
-
-    hostname: Hostname
-    host_id: str
-    resources_ids: tuple[str, ...]
-    factors: Factors = AT_PAR  # overcommit factors applied to the offered resources
 
 
 class HostLaunch(NamedTuple):

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Sequence
 
+from peloton.hosts.host_load_cache import HostLoadCache
 from peloton.model.ids import Hostname
 from peloton.scheduling.qos import beyond_held
 from services.hostmgr.host_samples import HOSTS_PER_ROUND_MAX, HostSample
-from services.hostmgr.hosts.host_load_cache import HostLoadCache
 
 ROUNDS_MIN = 12
 """Limits of rounds, and in ``TURNS_MAX`` of turns over all hosts, after which a host without a sample counts as not

@@ -13,6 +13,7 @@ from functools import partial
 from typing import Protocol
 
 from peloton.errors import Aborted, Unavailable
+from peloton.hosts.state import HOSTS_UNKNOWN
 from peloton.lifecycle.host_move import move_changes
 from peloton.lifecycle.maintenance import (
     Step,
@@ -41,7 +42,6 @@ from peloton.ports import HostLifecycles, Lifecycles
 from services.hostmgr.drain_watch import DrainWatch
 from services.hostmgr.driver import HostAddress
 from services.hostmgr.hosted_pods import HostedPods
-from services.hostmgr.hosts.host_state import HOSTS_UNKNOWN
 from services.hostmgr.manager import HostManagerCore
 from services.storage.hosts.host_pools import HostPoolRecords
 from services.storage.hosts.maintenance import Maintenance

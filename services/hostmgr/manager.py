@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from functools import partial
 
 from peloton.errors import Unavailable
+from peloton.hosts.domain_counts import NO_COUNTS, Counts, join_counts
+from peloton.hosts.state import HOSTS_UNKNOWN
 from peloton.model.host import (
     CLUSTER_KIND_LABEL,
     CLUSTER_LABEL,
@@ -39,10 +41,8 @@ from services.hostmgr.driver import (
 )
 from services.hostmgr.event_writer import EventWriter
 from services.hostmgr.failure_output import FailureOutput
-from services.hostmgr.hosts.domain_counts import NO_COUNTS, Counts, join_counts
 from services.hostmgr.hosts.host_cache import HostCache
 from services.hostmgr.hosts.host_event_recorder import CLOSED_BY, HostEventRecorder
-from services.hostmgr.hosts.host_state import HOSTS_UNKNOWN
 from services.hostmgr.hosts.hostname_claims import HostnameClaims
 from services.hostmgr.hosts.spread_turns import SpreadTurns
 from services.hostmgr.in_flight import InFlight

@@ -15,6 +15,9 @@ from peloton.api.convert_rebalance import GOAL_NUMBERS, goals_of
 from peloton.api.service_names import REBALANCE_SERVICE
 from peloton.api.v0.rebalance import rebalance_pb2 as pb
 from peloton.errors import InvalidArgument, Unavailable
+from peloton.hosts.domain_counts import Counts, everywhere
+from peloton.hosts.resource_holds import ComingBackOf
+from peloton.hosts.state import HOSTS_UNKNOWN
 from peloton.lifecycle.rebalance import MOVES_MAX, goals_refusal, move_text
 from peloton.model.ids import Hostname, JobId
 from peloton.model.layout import Domains
@@ -31,10 +34,7 @@ from peloton.ports import Lifecycles
 from peloton.scheduling.rebalance import plan
 from peloton.scheduling.relocation import HostNow
 from services.grpc_errors import abort_on_error
-from services.hostmgr.hosts.domain_counts import Counts, everywhere
 from services.hostmgr.hosts.host_cache import HostCache
-from services.hostmgr.hosts.host_state import HOSTS_UNKNOWN
-from services.hostmgr.hosts.resource_holds import ComingBackOf
 from services.storage.moves.rebalances import Rebalances
 
 log = logging.getLogger(__name__)

@@ -12,6 +12,8 @@ from peloton.api.v0.advice import advice_pb2_grpc
 from peloton.api.v0.host.svc import host_svc_pb2_grpc
 from peloton.api.v0.maintenance import maintenance_pb2_grpc
 from peloton.errors import InvalidArgument, Unavailable, Unimplemented
+from peloton.hosts.capacity_finder import UNRECORDED_JOB
+from peloton.hosts.state import HOSTS_UNKNOWN
 from peloton.model.host import PREFETCH_MAX
 from peloton.model.ids import Hostname, JobId, PodId
 from peloton.model.text import shorten
@@ -24,8 +26,6 @@ from services.hostmgr.domain_messages import counts_from_wire, counts_to_wire
 from services.hostmgr.driver import PodOnHost
 from services.hostmgr.host_pool_controller import HostPoolController
 from services.hostmgr.host_services import NO_POOLS, HostServiceServicer, MaintenanceServicer, Uses
-from services.hostmgr.hosts.capacity_finder import UNRECORDED_JOB
-from services.hostmgr.hosts.host_state import HOSTS_UNKNOWN
 from services.hostmgr.maintenance import HostMaintainer
 from services.hostmgr.manager import HostManagerCore
 from services.hostmgr.rebalancer import Rebalancer, RebalanceServicer

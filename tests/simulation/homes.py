@@ -7,10 +7,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 
 from peloton.api.convert import KILL_GRACE_DEFAULT_S
+from peloton.hosts.resource_holds import HOLD_S
 from peloton.model.host import Placement
 from peloton.model.ids import Hostname, JobId
 from peloton.model.pod import PodRecord, PodState
-from services.hostmgr.hosts.resource_holds import HOLD_S
 from services.storage.storage import Storage
 from tests.doubles.hostmgr.cluster import MemoryCluster
 from tests.simulation.clock import Clock

@@ -10,6 +10,7 @@ import re
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
+from peloton.hosts.reservations import ASKED_AGAIN_S
 from peloton.lifecycle.reservation import limit_reserved
 from peloton.model.host import Placement
 from peloton.model.ids import Hostname, JobId
@@ -18,7 +19,6 @@ from peloton.model.pod import PodState
 from peloton.model.resources import Resources
 from peloton.model.update import UpdateSpec, UpdateType
 from services.hostmgr.driver import NOTHING
-from services.hostmgr.hosts.reservations import ASKED_AGAIN_S
 from services.hostmgr.manager import HostManagerSettings
 from tests.conformance.storage.builders import a_config
 from tests.doubles.hostmgr.cluster import MemoryHost

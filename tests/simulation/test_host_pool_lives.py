@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
+from peloton.hosts import pooled_hosts
+from peloton.hosts.host_resources_table import HostResourcesTable
 from peloton.lifecycle.host_pools import announce
 from peloton.lifecycle.maintenance import who_leaves
 from peloton.model.maintenance import HostMaintenance
 from peloton.scheduling import fit
 from services.hostmgr import maintenance
-from services.hostmgr.hosts import pooled_hosts
-from services.hostmgr.hosts.host_resources_table import HostResourcesTable
 from tests.nightly import NIGHTLY, lives
 from tests.simulation.host_pool_life import HostPoolLife
 from tests.simulation.job_life import JobLife, first_fault

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from peloton.hosts.host_table import HostTable
+from peloton.hosts.reservation_cache import ReservationCache
+from peloton.hosts.reservations import HostReservations
 from peloton.model.resources import Resources
-from services.hostmgr.hosts.host_table import HostTable
-from services.hostmgr.hosts.reservation_cache import ReservationCache
-from services.hostmgr.hosts.reservations import HostReservations
 from tests.nightly import NIGHTLY, lives
 from tests.simulation.job_life import JobLife, first_fault
 from tests.simulation.reserved_life import ReservedLife

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
+from peloton.hosts.domain_counts import DomainCounts
+from peloton.hosts.pod_labels import PodLabelIndex
+from peloton.hosts.resource_holds import ResourceHolds
 from peloton.lifecycle import rollout, sla
 from peloton.model.rebalance import Goal
 from peloton.model.resources import Resources
-from services.hostmgr.hosts.domain_counts import DomainCounts
-from services.hostmgr.hosts.pod_labels import PodLabelIndex
-from services.hostmgr.hosts.resource_holds import ResourceHolds
 from tests.nightly import NIGHTLY, lives
 from tests.simulation.job_life import JobLife
 from tests.simulation.rebalanced_life import RebalancedLife

@@ -58,6 +58,7 @@ MAY: dict[str, May] = {
     "peloton.ports": May(("peloton.model",)),
     "peloton.lifecycle": May(("peloton.model",)),
     "peloton.scheduling": May(("peloton.model", "peloton.lifecycle"), ("numpy",)),
+    "peloton.hosts": May(("peloton.errors", "peloton.lifecycle", "peloton.model", "peloton.scheduling")),
     "peloton.api": May(("peloton.model", "peloton.errors"), ("google", "grpc", "grpc_tools", "yaml")),
     # The shell, driven by Temporal.
     "workflows": May(("peloton.model", "peloton.errors", "peloton.lifecycle", "activities"), ("temporalio",)),
@@ -180,6 +181,7 @@ MAY: dict[str, May] = {
             *_INSIDE,
             *_STORED,
             *_SERVES,
+            "peloton.hosts",
             "services.rested",
             "services.ticks",
             *(f"peloton.scheduling.{name}" for name in _CHOOSES_HOSTS.split()),

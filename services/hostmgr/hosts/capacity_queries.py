@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from peloton.hosts.capacity_finder import complete
+from peloton.hosts.domain_counts import Counts, everywhere
+from peloton.hosts.state import HostState
 from peloton.lifecycle.constraints import hosts_named
 from peloton.model.daemon import DaemonHost, DaemonReach
 from peloton.model.ids import Hostname, PodId
@@ -14,10 +17,7 @@ from peloton.scheduling.capacity import find_capacity
 from peloton.scheduling.fit import HostKind, infeasible, reach
 from peloton.scheduling.spreading import Spreading
 from peloton.scheduling.trial import TrialFleet
-from services.hostmgr.hosts.capacity_finder import complete
-from services.hostmgr.hosts.domain_counts import Counts, everywhere
 from services.hostmgr.hosts.host_owner import HostOwner
-from services.hostmgr.hosts.host_state import HostState
 
 
 class CapacityQueries:

@@ -13,21 +13,21 @@ from opentelemetry import metrics
 from opentelemetry.metrics import CallbackOptions, Meter, Observation
 
 from peloton.errors import Unavailable
+from peloton.hosts.asked_amounts import PodAmounts
+from peloton.hosts.domain_counts import NO_COUNTS, Counts
+from peloton.hosts.resource_holds import ComingBackOf
+from peloton.hosts.state import HOSTS_UNKNOWN, HostState
 from peloton.model.host import Desired, Host, HostLease
 from peloton.model.ids import Hostname, JobId
 from peloton.model.pod import PodShape
 from peloton.model.reason import Infeasible
 from peloton.model.reservation import WaitingPod
 from services.hostmgr.driver import RegisteredHost
-from services.hostmgr.hosts.asked_amounts import PodAmounts
 from services.hostmgr.hosts.capacity_queries import CapacityQueries
-from services.hostmgr.hosts.domain_counts import NO_COUNTS, Counts
 from services.hostmgr.hosts.host_event_recorder import NO_RECORDER, HostEventRecorder
 from services.hostmgr.hosts.host_listing import list_hosts
 from services.hostmgr.hosts.host_owner import HostOwner
-from services.hostmgr.hosts.host_state import HOSTS_UNKNOWN, HostState
 from services.hostmgr.hosts.host_views import HostViews
-from services.hostmgr.hosts.resource_holds import ComingBackOf
 
 
 class HostCache:

@@ -8,10 +8,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, ParamSpec, TypeVar, cast
 
+from peloton.hosts.effects import Effect, HostAvoided, HostReserved, ReservationEnded, effects_of
+from peloton.hosts.state import HostState
 from peloton.lifecycle.reason_text import misfit_text, reservation_text
-from services.hostmgr.hosts.effects import Effect, HostAvoided, HostReserved, ReservationEnded, effects_of
 from services.hostmgr.hosts.host_event_recorder import HostEventRecorder
-from services.hostmgr.hosts.host_state import HostState
 
 log = logging.getLogger(__name__)
 P = ParamSpec("P")

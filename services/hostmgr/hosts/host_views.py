@@ -6,13 +6,13 @@ import threading
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from peloton.hosts.state import HostState
 from peloton.model.host_pool import HostPools
 from peloton.model.ids import Hostname
 from peloton.model.maintenance import HostMaintenance
 from peloton.scheduling.columns import ColumnReader, HostColumns
 from services.hostmgr.driver import NOTHING, RegisteredHost
 from services.hostmgr.hosts.host_owner import HostOwner
-from services.hostmgr.hosts.host_state import HostState
 
 
 class HostView(NamedTuple):

@@ -11,14 +11,14 @@ import pytest
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
+from peloton.hosts import avoidances
+from peloton.hosts.avoidances import HostAvoidances
 from peloton.lifecycle.avoidance import DEPRIORITIZED_S, NO_AVOIDANCE, RunEnd
 from peloton.lifecycle.reason_text import misfit_text
 from peloton.model.ids import Hostname, JobId, PodId
 from peloton.model.pod import HostLabel, PodLabel, Strategy
 from peloton.model.resources import Resources
 from services.hostmgr.driver import RegisteredHost
-from services.hostmgr.hosts import avoidances
-from services.hostmgr.hosts.avoidances import HostAvoidances
 from services.hostmgr.hosts.host_cache import HostCache
 from tests.unit.hostmgr.test_hosts import (
     JOB,

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from peloton.hosts.domain_counts import NO_COUNTS, Counts
 from peloton.lifecycle.reason_text import hosts_text
 from peloton.model.daemon import DaemonPlan, DaemonReach
 from peloton.model.host import ComingBack, HostState
@@ -24,7 +25,6 @@ from services.hostmgr.capacity_messages import (
     pods_from_wire,
     pods_to_wire,
 )
-from services.hostmgr.hosts.domain_counts import NO_COUNTS, Counts
 from services.hostmgr.hosts.host_cache import HostCache
 from tests.unit.hostmgr.test_hosts import JOB, LEASE_S, OTHER, free_part, shape
 from tests.unit.hostmgr.test_unfit import agent

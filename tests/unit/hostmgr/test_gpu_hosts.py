@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from peloton.hosts.gpu_waits import GPU_WAIT_S
 from peloton.model.host import HostLease
 from peloton.model.ids import Hostname, JobId
 from peloton.model.pod import PodShape, Strategy
 from peloton.model.resources import Resources
 from services.hostmgr.driver import FreeResources, RegisteredHost
-from services.hostmgr.hosts.gpu_waits import GPU_WAIT_S
 from services.hostmgr.hosts.host_cache import HostCache
 from tests.unit.hostmgr.test_hosts import JOB, LEASE_S, OTHER, THIRD, refusals_of
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import time
 
+from peloton.hosts.host_chooser import GOES_NOTICE_NS
 from peloton.model.host import HostState
 from peloton.model.ids import Hostname
 from peloton.model.resources import Resources
 from peloton.scheduling.relocation import HostNow
 from services.hostmgr.driver import RegisteredHost
 from services.hostmgr.hosts.host_cache import HostCache
-from services.hostmgr.hosts.host_chooser import GOES_NOTICE_NS
 from tests.unit.hostmgr.test_hosts import JOB, free_part, pool_with, shape
 from tests.unit.hostmgr.test_maintenance import make_maintenance
 from tests.unit.hostmgr.test_resource_holds import back

@@ -8,6 +8,8 @@ from typing import Any
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from peloton.hosts.avoidances import HostAvoidances
+from peloton.hosts.host_chooser import LEASED
 from peloton.lifecycle.constraints import pod_labels_named
 from peloton.model.host import POD_SLOTS_UNLIMITED, ComingBack, HostState
 from peloton.model.ids import Hostname, JobId
@@ -18,9 +20,7 @@ from peloton.model.reservation import HostReservation, SoonestHost
 from peloton.model.resources import Resources, compute_needed, free_share
 from peloton.scheduling import fit
 from services.hostmgr.driver import FreeResources
-from services.hostmgr.hosts.avoidances import HostAvoidances
 from services.hostmgr.hosts.host_cache import HostCache
-from services.hostmgr.hosts.host_chooser import LEASED
 from tests.unit.hostmgr.test_hosts import JOB, OTHER, agent, free_part, pool_with, shape
 
 NAMES = [f"h{number}" for number in range(8)]

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from peloton.hosts.host_chooser import HOSTS_PER_LEASE_MAX
 from peloton.lifecycle.reason_text import misfit_text
 from peloton.model.host import CLUSTER_KIND_LABEL, CLUSTER_LABEL, POD_SLOTS_UNLIMITED, HostLease
 from peloton.model.ids import Hostname, JobId
@@ -17,7 +18,6 @@ from peloton.model.resources import Resources
 from services.hostmgr.domain_messages import counts_from_wire, counts_to_wire
 from services.hostmgr.driver import FreeResources, RegisteredHost
 from services.hostmgr.hosts.host_cache import HostCache
-from services.hostmgr.hosts.host_chooser import HOSTS_PER_LEASE_MAX
 from services.hostmgr.messages import decode_wanted, encode_wanted, lease_from_wire, lease_to_wire
 
 JOB = JobId("00000000-0000-4000-8000-000000000001")

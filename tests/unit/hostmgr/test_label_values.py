@@ -7,6 +7,7 @@ from typing import Any
 import orjson
 import pytest
 
+from peloton.hosts.registered_hosts import RegisteredHosts
 from peloton.lifecycle.constraints import HostLabels
 from peloton.model.daemon import Daemon
 from peloton.model.ids import Hostname
@@ -16,7 +17,6 @@ from peloton.model.resources import Resources
 from peloton.scheduling.placement import ReadyGang, place
 from services.hostmgr.driver import RegisteredHost
 from services.hostmgr.hosts.host_cache import HostCache
-from services.hostmgr.hosts.registered_hosts import RegisteredHosts
 from services.hostmgr.mesos.agents import AgentReader, labels_of
 from services.hostmgr.mesos.offer_cache import OfferCache
 from services.hostmgr.messages import lease_from_wire, lease_to_wire

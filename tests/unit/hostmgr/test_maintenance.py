@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
+from peloton.hosts.host_chooser import GOES_NOTICE_NS
 from peloton.model.host import CLUSTER_KIND_LABEL, CLUSTER_LABEL, HostState
 from peloton.model.ids import Hostname, JobId
 from peloton.model.job import JobType
@@ -17,7 +18,6 @@ from services.hostmgr.drain_watch import REFUSAL_S, DrainWatch
 from services.hostmgr.driver import FreeResources, RegisteredHost
 from services.hostmgr.hosted_pods import AGE_MAX_S, ASKED_WITHIN_S, REST_PER_QUERY, HostedPods
 from services.hostmgr.hosts.host_cache import HostCache
-from services.hostmgr.hosts.host_chooser import GOES_NOTICE_NS
 from tests.unit.hostmgr.test_hosts import JOB, LEASE_S, OTHER, free_part, lease_hosts, pool_with, refusals_of, shape
 
 UP, DRAINING, DOWN = HostState.UP, HostState.DRAINING, HostState.DOWN

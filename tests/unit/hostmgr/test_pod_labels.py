@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from peloton.hosts.pod_labels import PodLabelIndex
 from peloton.model.ids import PodId
 from peloton.model.pod import AllOf, HostLabel, PodLabel
-from services.hostmgr.hosts.pod_labels import PodLabelIndex
 from services.hostmgr.messages import lease_from_wire, lease_to_wire
 from tests.unit.hostmgr.test_hosts import JOB, OTHER, free_part, pool_with, refusals_of, shape
 

@@ -9,6 +9,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from peloton.hosts.reservations import ASKED_AGAIN_S
 from peloton.lifecycle.reason_text import placement_text
 from peloton.lifecycle.reservation import NAMED_MAX, limit_reserved, waiting_pods
 from peloton.model.host import ComingBack, Desired, HostState, ReadyGang
@@ -17,7 +18,6 @@ from peloton.model.maintenance import HostMaintenance
 from peloton.model.pod import HostLabel, PodShape
 from peloton.model.reservation import WaitingPod
 from peloton.model.resources import Resources
-from services.hostmgr.hosts.reservations import ASKED_AGAIN_S
 from services.hostmgr.messages import (
     lease_from_wire,
     lease_to_wire,

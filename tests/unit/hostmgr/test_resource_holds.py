@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from peloton.hosts import resource_holds
+from peloton.hosts.resource_holds import HOLD_S
 from peloton.model.host import ComingBack, Desired, HostLease
 from peloton.model.ids import Hostname, JobId
 from peloton.model.pod import Strategy
 from peloton.model.resources import Resources
 from services.hostmgr.driver import RegisteredHost
-from services.hostmgr.hosts import resource_holds
 from services.hostmgr.hosts.host_cache import HostCache
-from services.hostmgr.hosts.resource_holds import HOLD_S
 from services.hostmgr.messages import decode_desired, encode_desired, lease_from_wire, lease_to_wire
 from tests.unit.hostmgr.test_hosts import JOB, OTHER, free_part, lease_hosts, pool_with, refusals_of, shape
 

@@ -11,15 +11,15 @@ import pytest
 from hypothesis import given
 
 from peloton.errors import Unavailable
+from peloton.hosts.feasibility_cache import EVALUATED_MAX
+from peloton.hosts.registered_hosts import RegisteredHosts
 from peloton.lifecycle.reason_text import infeasible_text
 from peloton.model.ids import Hostname
 from peloton.model.pod import HostLabel, PodShape
 from peloton.model.reason import Infeasible
 from peloton.model.resources import Resources
 from services.hostmgr.driver import RegisteredHost
-from services.hostmgr.hosts.feasibility_cache import EVALUATED_MAX
 from services.hostmgr.hosts.host_cache import HostCache
-from services.hostmgr.hosts.registered_hosts import RegisteredHosts
 from services.hostmgr.messages import lease_from_wire, lease_to_wire
 from tests.unit.hostmgr.test_hosts import JOB, LEASE_S, free_part, pool_with, shape
 

@@ -7,6 +7,11 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 
+from peloton.hosts.announced import RegisteredHost
+from peloton.hosts.domain_counts import NO_COUNTS, Counts, everywhere
+from peloton.hosts.host_resources import HostResources, make_leased_host
+from peloton.hosts.host_table import HostTable
+from peloton.hosts.resource_holds import PodKey
 from peloton.lifecycle.avoidance import NO_AVOIDANCE, HostAvoidance
 from peloton.lifecycle.constraints import pod_labels_named
 from peloton.model.host import Desired, HostLease, LeasedHost
@@ -22,11 +27,6 @@ from peloton.scheduling.fit import PORTS_MAX, HostView, by_key, misfit
 from peloton.scheduling.fleet import Fleet
 from peloton.scheduling.spreading import Spreading
 from peloton.scheduling.tree import Ints
-from services.hostmgr.driver import RegisteredHost
-from services.hostmgr.hosts.domain_counts import NO_COUNTS, Counts, everywhere
-from services.hostmgr.hosts.host_resources import HostResources, make_leased_host
-from services.hostmgr.hosts.host_table import HostTable
-from services.hostmgr.hosts.resource_holds import PodKey
 
 HOSTS_PER_LEASE_MAX = 1_000
 LEASED = Misfit(HostRule.LEASED)

@@ -14,6 +14,28 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import count
 
 from peloton.errors import Unavailable
+from peloton.hosts.announced import Claim, FreeResources, Holder, RegisteredHost
+from peloton.hosts.asked_amounts import PodAmounts
+from peloton.hosts.avoidances import HostAvoidances
+from peloton.hosts.capacity_finder import CapacityFinder
+from peloton.hosts.daemon_hosts import DaemonHosts
+from peloton.hosts.domain_counts import Counts, DomainCounts, near
+from peloton.hosts.effects import Effect, HostAvoided, ReservationEnded, event
+from peloton.hosts.feasibility_cache import FeasibilityCache
+from peloton.hosts.host_census import hosts_now
+from peloton.hosts.host_chooser import HostChooser
+from peloton.hosts.host_load_cache import HostLoadCache
+from peloton.hosts.host_pool_cache import HostPoolCache
+from peloton.hosts.host_resources import HostResources, make_leased_host
+from peloton.hosts.host_resources_table import HostResourcesTable
+from peloton.hosts.host_sums import HostSums
+from peloton.hosts.host_table import HostTable
+from peloton.hosts.pooled_hosts import PooledHosts
+from peloton.hosts.registered_hosts import RegisteredHosts
+from peloton.hosts.reservation_cache import ReservationCache
+from peloton.hosts.resource_holds import PodKey
+from peloton.hosts.validation import find_faults
+from peloton.hosts.waiting_jobs import WaitingJobs
 from peloton.lifecycle.constraints import hosts_named
 from peloton.lifecycle.volumes import HostSight
 from peloton.model.host import ComingBack, Desired, HostLease
@@ -26,28 +48,6 @@ from peloton.model.reservation import WaitingPod
 from peloton.model.resources import Resources
 from peloton.scheduling.fit import HostKind
 from peloton.scheduling.relocation import HostNow
-from services.hostmgr.driver import Claim, FreeResources, Holder, RegisteredHost
-from services.hostmgr.hosts.asked_amounts import PodAmounts
-from services.hostmgr.hosts.avoidances import HostAvoidances
-from services.hostmgr.hosts.capacity_finder import CapacityFinder
-from services.hostmgr.hosts.daemon_hosts import DaemonHosts
-from services.hostmgr.hosts.domain_counts import Counts, DomainCounts, near
-from services.hostmgr.hosts.effects import Effect, HostAvoided, ReservationEnded, event
-from services.hostmgr.hosts.feasibility_cache import FeasibilityCache
-from services.hostmgr.hosts.host_census import hosts_now
-from services.hostmgr.hosts.host_chooser import HostChooser
-from services.hostmgr.hosts.host_load_cache import HostLoadCache
-from services.hostmgr.hosts.host_pool_cache import HostPoolCache
-from services.hostmgr.hosts.host_resources import HostResources, make_leased_host
-from services.hostmgr.hosts.host_resources_table import HostResourcesTable
-from services.hostmgr.hosts.host_sums import HostSums
-from services.hostmgr.hosts.host_table import HostTable
-from services.hostmgr.hosts.pooled_hosts import PooledHosts
-from services.hostmgr.hosts.registered_hosts import RegisteredHosts
-from services.hostmgr.hosts.reservation_cache import ReservationCache
-from services.hostmgr.hosts.resource_holds import PodKey
-from services.hostmgr.hosts.validation import find_faults
-from services.hostmgr.hosts.waiting_jobs import WaitingJobs
 
 HostsNamed = tuple[Hostname, ...]
 HostsListed = tuple[

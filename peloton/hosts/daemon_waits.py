@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
 
+from peloton.hosts.host_resources_table import HostResourcesTable
 from peloton.model.daemon import WaitingDaemonPod
 from peloton.model.ids import Hostname, JobId
 from peloton.model.reason import HostRule, Misfit
-from services.hostmgr.hosts.host_resources_table import HostResourcesTable
 
 
 class DaemonWaits:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from services.hostmgr.driver import Holder
+from peloton.hosts.announced import Holder
 
 GPU_WAIT_S = 60.0
 """Seconds for which a placement that found too few hosts with gpus counts: longer than until its next attempt."""

@@ -6,6 +6,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from peloton.hosts.announced import NOTHING, RegisteredHost
+from peloton.hosts.asked_amounts import AskedAmounts
 from peloton.lifecycle.host_pools import (
     announce,
     announce_with_volumes,
@@ -16,8 +18,6 @@ from peloton.lifecycle.host_pools import (
 from peloton.model.host_pool import AT_PAR, Factors, HostPools, Workload
 from peloton.model.ids import Hostname
 from peloton.model.resources import Resources
-from services.hostmgr.driver import NOTHING, RegisteredHost
-from services.hostmgr.hosts.asked_amounts import AskedAmounts
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,20 +10,20 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 from typing import Any
 
+from peloton.hosts.announced import NOTHING, Holder
+from peloton.hosts.asked_amounts import AskedAmounts
+from peloton.hosts.daemon_hosts import DaemonHosts
+from peloton.hosts.host_resources import HostResources
+from peloton.hosts.host_resources_table import HostResourcesTable
+from peloton.hosts.host_table import HostTable
+from peloton.hosts.pod_labels import PodLabelIndex
+from peloton.hosts.registered_hosts import RegisteredHosts
+from peloton.hosts.reservations import HostReservations
+from peloton.hosts.resource_holds import HOLDS_MAX, ResourceHolds
 from peloton.model.host_pool import HOST_POOL_LABEL
 from peloton.model.ids import Hostname, PodId
 from peloton.model.resources import Resources
 from peloton.scheduling.rows import FREE, IDLE, LEASED, PORTS, READY, SLACK, SLOTS, STATE, TOTAL
-from services.hostmgr.driver import NOTHING, Holder
-from services.hostmgr.hosts.asked_amounts import AskedAmounts
-from services.hostmgr.hosts.daemon_hosts import DaemonHosts
-from services.hostmgr.hosts.host_resources import HostResources
-from services.hostmgr.hosts.host_resources_table import HostResourcesTable
-from services.hostmgr.hosts.host_table import HostTable
-from services.hostmgr.hosts.pod_labels import PodLabelIndex
-from services.hostmgr.hosts.registered_hosts import RegisteredHosts
-from services.hostmgr.hosts.reservations import HostReservations
-from services.hostmgr.hosts.resource_holds import HOLDS_MAX, ResourceHolds
 
 Leases = Mapping[str, tuple[float, list[Hostname]]]
 

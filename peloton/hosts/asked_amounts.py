@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from peloton.hosts.announced import NOTHING
 from peloton.model.ids import Hostname, JobId, PodId
 from peloton.model.resources import Resources
-from services.hostmgr.driver import NOTHING
 
 PodAmounts = tuple[PodId, str, Resources]
 """A pod, its host, and the resources that it requests without revocable cpu."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 
+from peloton.hosts.host_table import HostTable
 from peloton.model.host import ClusterSums, HostState
 from peloton.model.ids import Hostname
 from peloton.model.resources import Resources
 from peloton.scheduling.qos import Use
-from services.hostmgr.hosts.host_table import HostTable
 
 
 class HostSums:

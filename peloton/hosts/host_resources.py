@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 
+from peloton.hosts.announced import NOTHING, FreeResources, Ports
 from peloton.lifecycle.constraints import HOSTNAME_LABEL, Labels, label_pairs
 from peloton.lifecycle.volumes import volume_label
 from peloton.model.host import LeasedHost
@@ -13,7 +14,6 @@ from peloton.model.pod import Label
 from peloton.model.resources import Resources
 from peloton.model.volume import HERE
 from peloton.scheduling.fit import HostView, ranges_without
-from services.hostmgr.driver import NOTHING, FreeResources, Ports
 
 
 @dataclass(slots=True)

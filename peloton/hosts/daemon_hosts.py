@@ -11,6 +11,12 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from peloton.hosts.announced import NOTHING, RegisteredHost
+from peloton.hosts.daemon_waits import DaemonWaits
+from peloton.hosts.effects import event
+from peloton.hosts.host_chooser import LEASED
+from peloton.hosts.host_resources import HostResources
+from peloton.hosts.host_table import HostTable
 from peloton.lifecycle.constraints import HOSTNAME_LABEL, mentions
 from peloton.model.daemon import Daemon, WaitingDaemonPod
 from peloton.model.host_pool import HOST_POOL_LABEL
@@ -19,12 +25,6 @@ from peloton.model.pod import PodShape
 from peloton.model.reason import HostRule, Misfit
 from peloton.model.resources import Resources, compute_needed
 from peloton.scheduling.fit import HostKind, HostView, capacity_misfit, misfit
-from services.hostmgr.driver import NOTHING, RegisteredHost
-from services.hostmgr.hosts.daemon_waits import DaemonWaits
-from services.hostmgr.hosts.effects import event
-from services.hostmgr.hosts.host_chooser import LEASED
-from services.hostmgr.hosts.host_resources import HostResources
-from services.hostmgr.hosts.host_table import HostTable
 
 NO_RESOURCES = HostView({}, NOTHING)
 _Traits = tuple[Resources, tuple[tuple[str, str], ...]]

@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
+from peloton.hosts.announced import RegisteredHost
+from peloton.hosts.effects import Effect
+from peloton.hosts.gpu_waits import GpuWaits
+from peloton.hosts.host_resources import HostResources
+from peloton.hosts.host_resources_table import HostResourcesTable
+from peloton.hosts.pod_labels import PodLabelIndex
+from peloton.hosts.pooled_hosts import PooledHosts
+from peloton.hosts.registered_hosts import RegisteredHosts
+from peloton.hosts.reservations import HostReservations
+from peloton.hosts.resource_holds import PodKey, ResourceHolds
 from peloton.lifecycle.volumes import HostSight
 from peloton.model.ids import Hostname
 from peloton.model.maintenance import HostMaintenance
 from peloton.model.resources import Resources
 from peloton.scheduling.fit import need_on
-from services.hostmgr.driver import RegisteredHost
-from services.hostmgr.hosts.effects import Effect
-from services.hostmgr.hosts.gpu_waits import GpuWaits
-from services.hostmgr.hosts.host_resources import HostResources
-from services.hostmgr.hosts.host_resources_table import HostResourcesTable
-from services.hostmgr.hosts.pod_labels import PodLabelIndex
-from services.hostmgr.hosts.pooled_hosts import PooledHosts
-from services.hostmgr.hosts.registered_hosts import RegisteredHosts
-from services.hostmgr.hosts.reservations import HostReservations
-from services.hostmgr.hosts.resource_holds import PodKey, ResourceHolds
 
 
 @dataclass(slots=True, eq=False)

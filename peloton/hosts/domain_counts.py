@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
+from peloton.hosts.host_table import HostTable
 from peloton.lifecycle.constraints import host_labels, only_value
 from peloton.model.host import LeasedHost
 from peloton.model.ids import Hostname
 from peloton.model.layout import DomainCount, Domains
 from peloton.model.pod import PodShape
 from peloton.scheduling.fit import PORTS_MAX, HostView, misfit
-from services.hostmgr.hosts.host_table import HostTable
 
 OPEN_KEPT_MAX = 1_000
 """Limit of cached pairs of a shape and a label with their open domains."""

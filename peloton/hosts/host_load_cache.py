@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from peloton.hosts.effects import event
+from peloton.hosts.host_table import HostTable
 from peloton.model.ids import Hostname
-from services.hostmgr.hosts.effects import event
-from services.hostmgr.hosts.host_table import HostTable
 
 
 class HostLoadCache:

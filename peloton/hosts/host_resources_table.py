@@ -6,16 +6,16 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from itertools import takewhile
 
+from peloton.hosts.announced import NOTHING, Claim, FreeResources
+from peloton.hosts.claimed_resources import ClaimedResources
+from peloton.hosts.host_resources import HostResources
+from peloton.hosts.pooled_hosts import PooledHosts
 from peloton.lifecycle.constraints import Labels
 from peloton.lifecycle.host_pools import without_host_pool
 from peloton.model.ids import Hostname
 from peloton.model.resources import Resources
 from peloton.scheduling.fleet import Fleet
 from peloton.scheduling.rows import IDLE, LEASED, READY, HostRow
-from services.hostmgr.driver import NOTHING, Claim, FreeResources
-from services.hostmgr.hosts.claimed_resources import ClaimedResources
-from services.hostmgr.hosts.host_resources import HostResources
-from services.hostmgr.hosts.pooled_hosts import PooledHosts
 
 
 def _unknown(_: Hostname) -> Resources:

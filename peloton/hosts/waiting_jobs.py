@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from peloton.hosts.announced import Holder
 from peloton.model.ids import JobId
-from services.hostmgr.driver import Holder
 
 WAITING_JOBS_MAX = 10_000
 """Limit of waiting jobs; further jobs retry on their own."""

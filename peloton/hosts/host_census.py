@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
+from peloton.hosts.host_chooser import GOES_NOTICE_NS
+from peloton.hosts.host_table import HostTable
 from peloton.lifecycle.constraints import HOSTNAME_LABEL
 from peloton.model.ids import Hostname
 from peloton.model.pod import Label
 from peloton.scheduling.fit import PORTS_MAX, HostView
 from peloton.scheduling.relocation import HostNow
-from services.hostmgr.hosts.host_chooser import GOES_NOTICE_NS
-from services.hostmgr.hosts.host_table import HostTable
 
 NO_LABELS: Mapping[Label, int] = {}
 

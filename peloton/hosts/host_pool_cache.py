@@ -5,15 +5,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from peloton.hosts.announced import NOTHING, RegisteredHost
+from peloton.hosts.asked_amounts import PodAmounts
+from peloton.hosts.daemon_hosts import DaemonHosts
+from peloton.hosts.effects import event
+from peloton.hosts.host_table import HostTable
+from peloton.hosts.waiting_jobs import WaitingJobs
 from peloton.model.host import HostPoolCapacity
 from peloton.model.host_pool import HostPools, HostPoolTotals
 from peloton.model.ids import Hostname, JobId, PodId
-from services.hostmgr.driver import NOTHING, RegisteredHost
-from services.hostmgr.hosts.asked_amounts import PodAmounts
-from services.hostmgr.hosts.daemon_hosts import DaemonHosts
-from services.hostmgr.hosts.effects import event
-from services.hostmgr.hosts.host_table import HostTable
-from services.hostmgr.hosts.waiting_jobs import WaitingJobs
 
 
 class HostPoolCache:

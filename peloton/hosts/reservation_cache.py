@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from peloton.hosts.effects import HostReserved, ReservationEnded, event
+from peloton.hosts.host_chooser import HostChooser
+from peloton.hosts.host_table import HostTable
+from peloton.hosts.waiting_jobs import WaitingJobs
 from peloton.lifecycle.avoidance import HostAvoidance
 from peloton.lifecycle.constraints import pod_labels_named
 from peloton.lifecycle.reason_text import reservation_text
@@ -13,10 +17,6 @@ from peloton.model.pod import PodShape
 from peloton.model.reservation import HostReservation, SoonestHost, WaitingPod
 from peloton.model.times import NS_PER_S
 from peloton.scheduling.fit import by_key, label_misfit, pods_misfit
-from services.hostmgr.hosts.effects import HostReserved, ReservationEnded, event
-from services.hostmgr.hosts.host_chooser import HostChooser
-from services.hostmgr.hosts.host_table import HostTable
-from services.hostmgr.hosts.waiting_jobs import WaitingJobs
 
 COMPARED_MAX = 200
 """Limit of compared hosts: the hosts with the least missing resources, of the ones that could take the pod when

@@ -6,13 +6,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 
+from peloton.hosts.announced import NOTHING, RegisteredHost
 from peloton.lifecycle.constraints import HOSTNAME_LABEL, label_pairs, labels_from, only_value
 from peloton.model.host_pool import HOST_POOL_LABEL
 from peloton.model.ids import Hostname
 from peloton.model.pod import PodShape
 from peloton.model.resources import Resources
 from peloton.scheduling.fit import PORTS_MAX, HostKind, HostView, capacity_misfit
-from services.hostmgr.driver import NOTHING, RegisteredHost
 
 _Kind = tuple[Resources, tuple[tuple[str, str], ...]]
 """Capacity, and labels without the host's name."""

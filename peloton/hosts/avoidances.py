@@ -9,6 +9,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 
+from peloton.hosts.effects import Effect, HostAvoided, event
 from peloton.lifecycle.avoidance import (
     FAILED_HOSTS_MAX,
     FOR_ALL,
@@ -26,7 +27,6 @@ from peloton.lifecycle.avoidance import (
 from peloton.lifecycle.flapping import Returns, after_return
 from peloton.model.ids import Hostname, JobId
 from peloton.model.reason import Misfit
-from services.hostmgr.hosts.effects import Effect, HostAvoided, event
 
 HOSTS_MAX = 50_000
 JOBS_MAX = 10_000

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable
 
+from peloton.hosts.effects import event
 from peloton.model.ids import Hostname, JobId, PodId
 from peloton.model.pod import PORT_LABEL, Label
-from services.hostmgr.hosts.effects import event
 
 
 class PodLabelIndex:

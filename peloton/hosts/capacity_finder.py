@@ -4,6 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from peloton.hosts.announced import RegisteredHost
+from peloton.hosts.avoidances import HostAvoidances
+from peloton.hosts.daemon_hosts import DaemonHosts
+from peloton.hosts.host_chooser import HostChooser
+from peloton.hosts.host_resources import HostResources
+from peloton.hosts.host_table import HostTable
 from peloton.lifecycle.constraints import HOSTNAME_LABEL, label_pairs
 from peloton.model.host import POD_SLOTS_UNLIMITED
 from peloton.model.ids import Hostname, JobId
@@ -14,12 +20,6 @@ from peloton.scheduling.fit import PORTS_MAX
 from peloton.scheduling.fleet import Fleet
 from peloton.scheduling.rows import HostRow
 from peloton.scheduling.trial import TrialFleet
-from services.hostmgr.driver import RegisteredHost
-from services.hostmgr.hosts.avoidances import HostAvoidances
-from services.hostmgr.hosts.daemon_hosts import DaemonHosts
-from services.hostmgr.hosts.host_chooser import HostChooser
-from services.hostmgr.hosts.host_resources import HostResources
-from services.hostmgr.hosts.host_table import HostTable
 
 UnannouncedHost = tuple[RegisteredHost, Resources, HostResources | None, Resources]
 """A host without offers, its free resources, its earlier state, and the resources reserved for daemons."""
