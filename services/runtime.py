@@ -433,6 +433,7 @@ async def _serve_hosts(
         coming_back=storage.host_pods.coming_back,
         lifecycles=wakers.jobs,
         count_domains=core.count_domains,
+        kill_evicted=core.kill_evicted,
     )
     server, port = serve(
         core,

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Collection, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from peloton.errors import Unavailable
 from peloton.lifecycle.daemon import choose_evictions
@@ -34,7 +33,7 @@ class DaemonEvictions:
         records: Daemons,
         cache: HostCache,
         evictor: Evictor,
-        kill: Callable[[JobId], int],
+        kill: Callable[[Iterable[JobId]], None],
     ) -> None:
         self._cluster = cluster
         self._records = records
@@ -98,7 +97,5 @@ class DaemonEvictions:
             log.info("pods not evicted for a daemon, retrying: %s", error)
             return 0
         log.info("evicted %d of %d pods to free resources for a daemon", evicted, len(chosen))
-        with suppress(Unavailable):  # else their jobs' workflows kill them a little later
-            for job_id in dict.fromkeys(pod_id.job_id for pod_id, _ in chosen):
-                self._kill(job_id)
+        self._kill(pod_id.job_id for pod_id, _ in chosen)
         return evicted

@@ -276,6 +276,7 @@ class HostMaintainer:
         is_leaving = {pod.job_id for pod in hosted_pods if pod.is_leaving}
         self._watch.watch(host.hostname, jobs | is_leaving, [JobId(blocker.job_id) for blocker in blockers])
         self._jobs.jobs_changed(jobs, "the drain of a host asked pods to leave")
+        self._core.kill_evicted(jobs)
         return drain_progress(plan, blockers)
 
     def _ask_sla(self, host: HostMaintenance, job_id: JobId, instances: tuple[int, ...], now_ns: int) -> Grant:

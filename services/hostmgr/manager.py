@@ -7,6 +7,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
@@ -134,7 +135,7 @@ class HostManagerCore:
         )
         evictions = None
         if evictor is not None:
-            evictions = DaemonEvictions(settings.cluster, storage.daemons, self.cache, evictor, self.kill_running)
+            evictions = DaemonEvictions(settings.cluster, storage.daemons, self.cache, evictor, self.kill_evicted)
         self.daemons = DaemonReconciler(
             settings.cluster, storage.daemons, self.cache, driver, daemons or lifecycles, self.launch, evictions
         )
@@ -307,6 +308,13 @@ class HostManagerCore:
             raise
         self._kill([PodOnHost(pod_id, host, host_id) for pod_id, host, host_id, _ in kills])
         return len(kills)
+
+    def kill_evicted(self, job_ids: Iterable[JobId]) -> None:
+        """Kills pods of these jobs that have been evicted, as the effect of the eviction. The workflow of a job kills
+        the pods that are left when the cluster does not respond or kills are locked."""
+        for job_id in dict.fromkeys(job_ids):
+            with suppress(Unavailable):
+                self.kill_running(job_id)
 
     def _check_unlocked(self, component: str, act: str) -> None:
         if component in self._lockdowns.read_locked():

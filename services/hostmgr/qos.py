@@ -6,13 +6,11 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Collection, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 
 from opentelemetry import metrics
 from opentelemetry.metrics import CallbackOptions, Meter, Observation
 
-from peloton.errors import Unavailable
 from peloton.lifecycle.reason_text import eviction_text
 from peloton.model.ids import Hostname
 from peloton.model.reason import QosRule
@@ -127,9 +125,7 @@ class QosController:
             raise
         self._meter.record_evicted(made)
         log.info("evicted %d of %d pods: %s", evicted, len(made), eviction_text(made[0].why))
-        with suppress(Unavailable):  # else the job's workflow kills them a little later
-            for job_id in dict.fromkeys(each.pod_id.job_id for each in made):
-                self._core.kill_running(job_id)
+        self._core.kill_evicted(each.pod_id.job_id for each in made)
         return made
 
 

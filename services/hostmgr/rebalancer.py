@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, groupby
 from typing import Any, Protocol
@@ -57,10 +57,11 @@ class Rebalancer:
         coming_back: ComingBackOf,
         lifecycles: Lifecycles,
         count_domains: CountDomains,
+        kill_evicted: Callable[[Collection[JobId]], None],
     ) -> None:
         self._cache, self._records = cache, records
         self._count_domains = count_domains
-        self._coming_back, self._lifecycles = coming_back, lifecycles
+        self._coming_back, self._lifecycles, self._kill_evicted = coming_back, lifecycles, kill_evicted
         self.cluster = cluster
 
     def plan(self, goals: Collection[Goal], moves_max: int) -> RebalancePlan:
@@ -125,6 +126,7 @@ class Rebalancer:
                 back = self._coming_back(job_id, [move.pod_id.instance_id for move in begun])
                 self._cache.hold(back, time.monotonic())
                 self._wake([job_id])
+                self._kill_evicted([job_id])
                 log.info("moving %d pods of job %s to other hosts", len(begun), job_id)
 
     def _wake(self, job_ids: Iterable[JobId]) -> None:

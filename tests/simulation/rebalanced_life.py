@@ -20,7 +20,10 @@ class RebalancedLife(ServiceLife):
         super()._lead()
         back = self.storage.host_pods.coming_back
         records, count_domains = self.storage.rebalances, self.core.count_domains
-        self.rebalancer = rebalancer.Rebalancer(self.core.cache, records, CLUSTER, back, NoListener(), count_domains)
+        kill = self.core.kill_evicted
+        self.rebalancer = rebalancer.Rebalancer(
+            self.core.cache, records, CLUSTER, back, NoListener(), count_domains, kill
+        )
 
     def run_tasks(self) -> str:
         """Run the periodic steps, and a step of the rebalancing workflow with each of them."""

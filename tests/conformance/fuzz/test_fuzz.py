@@ -110,7 +110,13 @@ async def channel(world: World) -> AsyncIterator[grpc.aio.Channel]:
         share=0.5,
     )
     rebalancer = Rebalancer(
-        world.core.cache, storage.rebalances, "local", storage.host_pods.coming_back, wakes, world.core.count_domains
+        world.core.cache,
+        storage.rebalances,
+        "local",
+        storage.host_pods.coming_back,
+        wakes,
+        world.core.count_domains,
+        world.core.kill_evicted,
     )
     advisor = HostAdvisor(AdvisorSettings(), storage.jobs, LatencyReports(time.monotonic))
     views = ClusterViews("local", world.core, advisor, dict, storage.overview)

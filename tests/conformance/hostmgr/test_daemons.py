@@ -163,7 +163,7 @@ def evicts(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Evicts pods as soon as the timeout allows it."""
     monkeypatch.setattr(daemon_evictions, "EVICT_AFTER_S", 0.1)
     core = world.core
-    parts = "local", world.storage.daemons, core.cache, StoredEvictions(world), core.kill_running
+    parts = "local", world.storage.daemons, core.cache, StoredEvictions(world), core.kill_evicted
     core.daemons._evictions = daemon_evictions.DaemonEvictions(*parts)
 
 

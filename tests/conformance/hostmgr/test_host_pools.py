@@ -79,7 +79,15 @@ class Manager:
 
     def _rebalancer(self, wakes: Any) -> Rebalancer:
         back = self.storage.host_pods.coming_back
-        return Rebalancer(self.core.cache, self.storage.rebalances, self.cluster, back, wakes, self.core.count_domains)
+        return Rebalancer(
+            self.core.cache,
+            self.storage.rebalances,
+            self.cluster,
+            back,
+            wakes,
+            self.core.count_domains,
+            self.core.kill_evicted,
+        )
 
     def _controller(self) -> HostPoolController:
         records, pods = self.storage.host_pools, self.storage.host_pods

@@ -224,7 +224,9 @@ def test_a_host_manager_that_dies_in_the_middle_of_a_step_moves_nothing_twice(wo
     woken: Any = Wakes()
     back = successor.host_pods.coming_back
     core = world.manager.core
-    rebalancer = Rebalancer(core.cache, successor.rebalances, "east", back, woken, core.count_domains)
+    rebalancer = Rebalancer(
+        core.cache, successor.rebalances, "east", back, woken, core.count_domains, core.kill_evicted
+    )
     rebalancer.advance()
     successor.close()
 
