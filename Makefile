@@ -99,9 +99,10 @@ fmt: $(VENV)/dev.stamp ## format and fix what can be fixed
 proto: $(VENV)/dev.stamp ## generate code from the .proto files
 	@$(BIN)/python -m peloton.api.generate
 
-docs: $(VENV)/dev.stamp ## generate docs/cli.md, docs/settings.md, docs/errors.md and docs/pod-states.md
+docs: $(VENV)/dev.stamp ## generate docs/cli.md, docs/settings.md, docs/errors.md, docs/pod-states.md and docs/host-state.md
 	@$(BIN)/python -m cli.reference
 	@$(BIN)/python -m peloton.lifecycle.pod_page
+	@$(BIN)/python -m peloton.hosts.state_page
 	@$(BIN)/python -m peloton.api.error_page
 
 $(VENV)/site/run.stamp: deploy/site/requirements.txt

@@ -54,6 +54,7 @@ class HostAvoidances:
 
     @event(HostAvoided)
     def take(self, ends: Iterable[RunEnd], now_s: float) -> None:
+        """Records ended runs, and avoids hosts on which too many failed."""
         ends = [end for end in ends if end.host and (end.is_failure or end.is_success)]
         if not ends:
             return

@@ -113,6 +113,7 @@ class DaemonHosts:
 
     @event()
     def record_ended(self, pod_ids: Iterable[PodId]) -> None:
+        """Records ended pods of any jobs, and reserves the resources of missing daemons again."""
         self.keep_resources([host for pod_id in pod_ids if (host := self._drop(pod_id))])
 
     def _add(self, pod_id: PodId, host: Hostname) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple, TypeVar
 
-from peloton.model.ids import Hostname
+from peloton.model.ids import Hostname, JobId
 from peloton.model.reason import Misfit
 from peloton.model.reservation import HostReservation
 
@@ -33,6 +33,8 @@ class ReservationEnded(NamedTuple):
 
 
 Effect = HostAvoided | HostReserved | ReservationEnded
+JobsToWake = set[JobId]
+"""Jobs that may find hosts now; the caller of the event wakes them."""
 
 Method = TypeVar("Method", bound=Callable[..., object])
 

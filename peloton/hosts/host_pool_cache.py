@@ -8,12 +8,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from peloton.hosts.announced import NOTHING, RegisteredHost
 from peloton.hosts.asked_amounts import PodAmounts
 from peloton.hosts.daemon_hosts import DaemonHosts
-from peloton.hosts.effects import event
+from peloton.hosts.effects import JobsToWake, event
 from peloton.hosts.host_table import HostTable
 from peloton.hosts.waiting_jobs import WaitingJobs
 from peloton.model.host import HostPoolCapacity
 from peloton.model.host_pool import HostPools, HostPoolTotals
-from peloton.model.ids import Hostname, JobId, PodId
+from peloton.model.ids import Hostname, PodId
 
 
 class HostPoolCache:
@@ -34,7 +34,7 @@ class HostPoolCache:
         return self._pooled.version
 
     @event()
-    def set(self, pools: HostPools) -> set[JobId]:
+    def set(self, pools: HostPools) -> JobsToWake:
         """Enables host pools with these definitions; an older version is ignored. Ends leases of hosts whose host pool
         is another one or has changed. Returns the jobs that may find hosts now."""
         if pools.version <= self._pooled.version:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from peloton.hosts.effects import HostReserved, ReservationEnded, event
+from peloton.hosts.effects import HostReserved, JobsToWake, ReservationEnded, event
 from peloton.hosts.host_chooser import HostChooser
 from peloton.hosts.host_table import HostTable
 from peloton.hosts.waiting_jobs import WaitingJobs
@@ -55,6 +55,7 @@ class ReservationCache:
 
     @event()
     def record_none_found(self, job_id: JobId, now_s: float) -> None:
+        """Records that no host can be reserved for the job, which gets none for a while."""
         self._table.reservations.rest(job_id, now_s + FAILED_REST_S)
 
     @event(HostReserved)
@@ -88,7 +89,7 @@ class ReservationCache:
         self._table.effects.append(ReservationEnded(kept, launched_on=hosts[kept.instance_id]))
 
     @event(ReservationEnded)
-    def review(self, rest_s: float, now_s: float) -> set[JobId]:
+    def review(self, rest_s: float, now_s: float) -> JobsToWake:
         """Ends reservations that have expired, whose pods no longer wait, or whose hosts no longer take them; returns
         the jobs that may find hosts. A job whose pod did not fit in time gets no other reservation for ``rest_s``."""
         kept = self._table.reservations

@@ -20,7 +20,7 @@ from peloton.hosts.avoidances import HostAvoidances
 from peloton.hosts.capacity_finder import CapacityFinder
 from peloton.hosts.daemon_hosts import DaemonHosts
 from peloton.hosts.domain_counts import Counts, DomainCounts, near
-from peloton.hosts.effects import Effect, HostAvoided, ReservationEnded, event
+from peloton.hosts.effects import Effect, HostAvoided, JobsToWake, ReservationEnded, event
 from peloton.hosts.feasibility_cache import FeasibilityCache
 from peloton.hosts.host_census import hosts_now
 from peloton.hosts.host_chooser import HostChooser
@@ -107,7 +107,7 @@ class HostState:
     # Events of the cluster.
 
     @event()
-    def close_to_revocable(self, hosts: Mapping[Hostname, int]) -> set[JobId]:
+    def close_to_revocable(self, hosts: Mapping[Hostname, int]) -> JobsToWake:
         """Sets the hosts that take no more revocable pods, with the cpu of the revocable pods that stay. Returns the
         jobs that may find hosts now."""
         has_opened = bool(self.table.closed.keys() - hosts.keys())
@@ -115,7 +115,7 @@ class HostState:
         return self.waiting.pop_all() if has_opened else set()
 
     @event(HostAvoided)
-    def set_hosts(self, hosts: Sequence[RegisteredHost], name_taken: dict[Hostname, str]) -> set[JobId]:
+    def set_hosts(self, hosts: Sequence[RegisteredHost], name_taken: dict[Hostname, str]) -> JobsToWake:
         """Sets all registered hosts. ``name_taken`` maps names that belong to another cluster to that cluster. Returns
         the jobs that may find hosts now."""
         self.avoidances.saw({host.hostname for host in hosts}, self.table.maintained, self.table.now_s)
@@ -128,7 +128,7 @@ class HostState:
         return self.waiting.pop_all() if self.table.free_resources.recount(changed) else set()
 
     @event()
-    def add_resources(self, free_resources: Sequence[FreeResources]) -> set[JobId]:
+    def add_resources(self, free_resources: Sequence[FreeResources]) -> JobsToWake:
         """Adds offers; returns the jobs that waited for hosts."""
         self.table.free_resources.add(free_resources, self.table.now_s)
         self.daemons.keep_resources(announced.hostname for announced in free_resources)
@@ -136,6 +136,7 @@ class HostState:
 
     @event()
     def remove_resources(self, resources_ids: Iterable[str]) -> None:
+        """Removes offers that the cluster has withdrawn."""
         for resources_id in resources_ids:
             self.table.free_resources.remove(resources_id)
 
@@ -160,6 +161,7 @@ class HostState:
 
     @event()
     def launch_ended(self, hostnames: Iterable[str]) -> None:
+        """Records the end of launches, whether their pods were launched or not."""
         self.launches.subtract(map(Hostname, hostnames))
         self.launches = +self.launches
 
@@ -173,7 +175,7 @@ class HostState:
         self.reservations.record_launched(job_id, {instance: host for instance, _, host, _ in pods})
 
     @event()
-    def pods_ended(self, pod_ids: Sequence[PodId]) -> set[JobId]:
+    def pods_ended(self, pod_ids: Sequence[PodId]) -> JobsToWake:
         """Records ended pods. Returns the jobs that may find hosts now that pods with labels have ended."""
         self.daemons.record_ended(pod_ids)
         has_labelled = self.table.pod_labels.remove(pod_ids)
@@ -188,7 +190,7 @@ class HostState:
         self.table.holds.add(pods, now_s)
 
     @event()
-    def end_holds(self, gone: Iterable[PodKey], now_s: float) -> set[JobId]:
+    def end_holds(self, gone: Iterable[PodKey], now_s: float) -> JobsToWake:
         """Ends holds of pods that no longer return, and holds that have expired; returns the jobs that may find
         hosts."""
         dropped = self.table.holds.drop(gone) | self.table.holds.expire(now_s)
@@ -282,7 +284,7 @@ class HostState:
         return claims
 
     @event()
-    def release(self, lease_id: str) -> set[JobId]:
+    def release(self, lease_id: str) -> JobsToWake:
         """Releases a lease; returns the jobs that may find hosts now, without its holder: these hosts were too few for
         it."""
         holders = {holder for holder, lease in self.lease_of_job.items() if lease == lease_id}

@@ -14,6 +14,7 @@ import pytest
 from cli.main import peloton
 from cli.reference import context, iterate_commands
 from peloton.api import error_page
+from peloton.hosts import state_page
 from peloton.lifecycle.pod_page import TARGET, page
 from services import settings_page
 from services.settings import is_unknown
@@ -89,6 +90,12 @@ def test_every_command_is_in_the_reference() -> None:
 def test_the_page_of_pod_states_is_current() -> None:
     """The page docs/pod-states.md is generated from the pod machine's table."""
     assert page() == text(TARGET)
+
+
+def test_the_page_of_the_state_of_hosts_is_current() -> None:
+    """The page docs/host-state.md is generated from the events of the state, each of which has a meaning."""
+    assert state_page.page() == text(state_page.TARGET)
+    assert [event.name for event in state_page.events() if not event.meaning] == []
 
 
 def test_the_page_of_errors_is_current() -> None:
