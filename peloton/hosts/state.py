@@ -34,6 +34,7 @@ from peloton.hosts.pooled_hosts import PooledHosts
 from peloton.hosts.registered_hosts import RegisteredHosts
 from peloton.hosts.reservation_cache import ReservationCache
 from peloton.hosts.resource_holds import PodKey
+from peloton.hosts.spread_turns import SpreadTurns
 from peloton.hosts.validation import find_faults
 from peloton.hosts.waiting_jobs import WaitingJobs
 from peloton.lifecycle.constraints import hosts_named
@@ -75,6 +76,7 @@ class HostState:
         self.reservations = ReservationCache(self.table, self.chooser, self.waiting)
         self.host_pools = HostPoolCache(self.table, self.waiting, self.daemons)
         self.avoidances = HostAvoidances(lambda: len(registered.by_name), self.table.effects)
+        self.spread_turns = SpreadTurns(lease_s)
         self.finder = CapacityFinder(self.table, self.chooser, self.daemons, self.avoidances)
         self._feasibility = FeasibilityCache()
         self._lease_s, self._name, self._numbers = lease_s, name, count(1)
@@ -287,6 +289,7 @@ class HostState:
     def release(self, lease_id: str) -> JobsToWake:
         """Releases a lease; returns the jobs that may find hosts now, without its holder: these hosts were too few for
         it."""
+        self.spread_turns.end(lease_id)
         holders = {holder for holder, lease in self.lease_of_job.items() if lease == lease_id}
         if not self._end_lease(lease_id):
             return set()

@@ -45,7 +45,6 @@ from services.hostmgr.failure_output import FailureOutput
 from services.hostmgr.hosts.host_cache import HostCache
 from services.hostmgr.hosts.host_event_recorder import CLOSED_BY, HostEventRecorder
 from services.hostmgr.hosts.hostname_claims import HostnameClaims
-from services.hostmgr.hosts.spread_turns import SpreadTurns
 from services.hostmgr.in_flight import InFlight
 from services.hostmgr.launcher import Launcher
 from services.hostmgr.placing import place_and_launch
@@ -98,7 +97,8 @@ class HostManagerCore:
         self._pods, self._lockdowns = storage.host_pods, storage.lockdowns
         self._disruptions, self._host_pools = storage.disruptions, storage.host_pools
         self._ready = storage.pods
-        self._preferred_hosts, self._turns = storage.pods.preferred_hosts, SpreadTurns(settings.lease_s, time.monotonic)
+        self._preferred_hosts = storage.pods.preferred_hosts
+        self._counting = threading.Lock()  # from the count of pods under a hard bound to the lease
         self._budgets_at_s = float("-inf")
         self._lifecycles = lifecycles
         labels = {CLUSTER_LABEL: settings.cluster, CLUSTER_KIND_LABEL: driver.capabilities.kind}
@@ -245,8 +245,14 @@ class HostManagerCore:
                 self.cache, self.driver, job_id, gangs, time.monotonic, for_gang, desired, counts, waiting
             )
 
-        is_bound = _has_hard_bound(shape for shape, _ in gangs)
-        found = self._turns.lease((job_id, for_gang), lease) if is_bound else lease()
+        if _has_hard_bound(shape for shape, _ in gangs):
+            with self._counting:
+                holder, began_s = (job_id, for_gang), time.monotonic()
+                self.cache.spread_turns.check(holder, began_s)
+                found = lease()
+                self.cache.spread_turns.record_lease(holder, found, began_s)
+        else:
+            found = lease()
         return self._reserver.reserve(job_id, found, waiting, time.monotonic()) if waiting else found
 
     def count_domains(
@@ -261,7 +267,7 @@ class HostManagerCore:
         of the job that count for a hard spread constraint are being placed here. With ``drained`` the counts are for a
         plan in which these hosts are drained, and ongoing placements are ignored."""
         if _has_hard_bound(shapes) and not drained:
-            self._turns.check((job_id, for_gang))
+            self.cache.spread_turns.check((job_id, for_gang), time.monotonic())
         return self._count_domains(job_id, shapes, without, drained)
 
     def _count_domains(
@@ -277,14 +283,17 @@ class HostManagerCore:
         return self.cache.domains.count(spread, self._preferred_hosts(job_id, self._settings.cluster, without), drained)
 
     def release(self, lease_id: str) -> None:
-        self._turns.end(lease_id)
         self._lifecycles.jobs_changed(self.cache.release(lease_id), "hosts became free")
 
     def launch(self, job_id: JobId, lease_id: str, placements: Sequence[Placement]) -> LaunchResult:
         self._check_unlocked("Launch", "launch")
         hostnames = [placement.hostname for placement in placements]
-        with self._turns.launching(lease_id), self.cache.launching(hostnames):
-            return self._launcher.launch(job_id, lease_id, placements)
+        self.cache.spread_turns.launch_began(lease_id)
+        try:
+            with self.cache.launching(hostnames):
+                return self._launcher.launch(job_id, lease_id, placements)
+        finally:
+            self.cache.spread_turns.launch_ended(lease_id)
 
     def place_and_launch(self, job_id: JobId, limit: int, for_gang: bool = False) -> LaunchedBatch:
         """Places at most ``limit`` READY pods that are not in a gang, or the gang whole, and launches them. Raises

@@ -62,6 +62,7 @@ class HostCache:
         self.loads, self.sums = owner.part(state.loads), owner.part(state.sums)
         self.reservations, self.host_pools = owner.part(state.reservations), owner.part(state.host_pools)
         self.pod_labels, self.avoidances = owner.part(state.table.pod_labels), owner.part(state.avoidances)
+        self.spread_turns = owner.part(state.spread_turns)
         self.views, self.finder = HostViews(state, owner), self._queries
         meter = meter or metrics.get_meter("peloton.hostmgr")
         meter.create_observable_gauge("peloton.hosts.reserved", [self._read_reserved])

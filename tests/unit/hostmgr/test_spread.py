@@ -7,14 +7,14 @@ from collections import Counter
 import pytest
 
 from peloton.errors import Unavailable
+from peloton.hosts.spread_turns import SpreadTurns
 from peloton.model.host import HostLease, LeasedHost
-from peloton.model.ids import Hostname
+from peloton.model.ids import Hostname, JobId
 from peloton.model.layout import DomainCount, Domains, GangClose, Layout, Spread
 from peloton.model.pod import HostLabel, PodShape
 from peloton.model.resources import Resources
 from services.hostmgr.driver import RegisteredHost
 from services.hostmgr.hosts.host_cache import HostCache
-from services.hostmgr.hosts.spread_turns import SpreadTurns
 from tests.unit.hostmgr.test_host_chooser import make_maintenance
 from tests.unit.hostmgr.test_hosts import JOB, LEASE_S, OTHER, free_part, refusals_of
 
@@ -104,44 +104,50 @@ def test_a_lease_for_a_gang_is_close() -> None:
     assert {"fits 8 of the gang's 9 pods in one rack": 2} == refusals_of(lease)
 
 
-class Clock:
-    now_s = 100.0
-
-    def __call__(self) -> float:
-        return self.now_s
-
-
 def leases(lease_id: str) -> HostLease:
     return HostLease(lease_id, (LeasedHost(Hostname("h"), Resources(), Resources()),))
+
+
+def take_turn(turns: SpreadTurns, job: JobId, is_gang: bool, lease: HostLease, now_s: float = 0.0) -> None:
+    turns.check((job, is_gang), now_s)
+    turns.record_lease((job, is_gang), lease, now_s)
 
 
 def test_placements_of_one_job_take_turns() -> None:
     """A gang waits until the lease of the job's other pods is launched, released, or expired; other
     jobs do not wait.
     """
-    clock = Clock()
-    turns = SpreadTurns(LEASE_S, clock)
-    turns.lease((JOB, False), lambda: leases("one"))
-    turns.lease((OTHER, True), lambda: leases("other"))
-    turns.lease((JOB, False), lambda: leases("two"))  # replaces the first lease
+    turns, late_s = SpreadTurns(LEASE_S), LEASE_S
+    take_turn(turns, JOB, False, leases("one"))
+    take_turn(turns, OTHER, True, leases("other"))
+    take_turn(turns, JOB, False, leases("two"))  # replaces the first lease
 
     with pytest.raises(Unavailable, match=f"other pods of job {JOB} are being placed"):
-        turns.lease((JOB, True), lambda: leases("three"))
-    with turns.launching("two"):
-        turns.end("two")
-        clock.now_s += LEASE_S
-        for is_gang in (True, False):
-            with pytest.raises(Unavailable):
-                turns.lease((JOB, is_gang), lambda: leases("three"))
-    turns.lease((JOB, True), lambda: leases("three"))
+        take_turn(turns, JOB, True, leases("three"))
+    turns.launch_began("two")
+    turns.end("two")
+    for is_gang in (True, False):
+        with pytest.raises(Unavailable):
+            take_turn(turns, JOB, is_gang, leases("three"), late_s)
+    turns.launch_ended("two")
+    take_turn(turns, JOB, True, leases("three"), late_s)
     turns.end("three")
-    turns.lease((JOB, False), lambda: leases("four"))
-    clock.now_s += LEASE_S
-    assert leases("five") == turns.lease((JOB, True), lambda: leases("five"))
+    take_turn(turns, JOB, False, leases("four"), late_s)
+    with pytest.raises(Unavailable):
+        take_turn(turns, JOB, True, leases("five"), late_s)
+    take_turn(turns, JOB, True, leases("five"), 2 * LEASE_S)
 
 
 def test_a_lease_without_hosts_takes_no_turn() -> None:
     """A lease without hosts takes no turn, as nothing can be launched from it."""
-    turns = SpreadTurns(LEASE_S, Clock())
-    turns.lease((JOB, False), lambda: HostLease("none", ()))
-    assert leases("one") == turns.lease((JOB, True), lambda: leases("one"))
+    turns = SpreadTurns(LEASE_S)
+    take_turn(turns, JOB, False, HostLease("none", ()))
+    take_turn(turns, JOB, True, leases("one"))
+
+
+def test_the_release_of_a_lease_ends_its_turn() -> None:
+    """The release is one event: no placement of the job waits for a turn without a lease."""
+    hosts = cache()
+    hosts.spread_turns.record_lease((JOB, False), leases("one"), 0.0)
+    hosts.release("one")
+    hosts.spread_turns.check((JOB, True), 0.0)
